@@ -1,0 +1,23 @@
+# dtrain_add_test(NAME SOURCES ... [LINK ...] [LABELS ...] [TIMEOUT seconds]): a Catch2 test executable whose
+# cases become ctest tests. Its main() lives in dtrain_test_main, compiled once.
+find_package(Catch2 REQUIRED)
+include(Catch)
+
+add_library(dtrain_test_main STATIC ${CMAKE_SOURCE_DIR}/test/support/catch_main.cc)
+target_link_libraries(dtrain_test_main PUBLIC dtrain_compile Catch2::Catch2)
+
+function(dtrain_add_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE dtrain_test_main ${ARG_LINK})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test/bin)
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  catch_discover_tests(${name} TEST_PREFIX "${name}: "
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+    ENVIRONMENT "DTRAIN_SOURCE_DIR=${CMAKE_SOURCE_DIR};DTRAIN_BIN_DIR=${CMAKE_BINARY_DIR}/bin")
+endfunction()

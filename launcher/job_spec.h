@@ -1,0 +1,84 @@
+#pragma once
+// JobSpec: what the user asked for, resolved against this machine and immutable from then on. cli/resolve makes it,
+// the agent carries it out. Every default is named here and nowhere else.
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dtrain::launcher {
+
+// Bit mask of a worker's output streams, as in torchrun's -r/-t: 1 stdout, 2 stderr.
+enum class Streams : unsigned { none = 0, out = 1, err = 2, all = 3 };
+
+// torchrun's STD map: one value for every local rank, or a value for some (the others: none).
+struct StreamMap {
+  Streams everywhere = Streams::none;
+  std::map<int, Streams> by_local_rank;  // if not empty, it alone counts
+
+  Streams of(int local_rank) const {
+    if (by_local_rank.empty()) return everywhere;
+    auto it = by_local_rank.find(local_rank);
+    return it == by_local_rank.end() ? Streams::none : it->second;
+  }
+  bool any() const { return everywhere != Streams::none || !by_local_rank.empty(); }
+};
+inline bool has(Streams set, Streams bit) { return (unsigned(set) & unsigned(bit)) != 0; }
+
+// How strongly the workers are held together (docs/supervision.md). `automatic` takes cgroup where a cgroup v2 subtree
+// is writable, else subreaper. An explicit level that this machine cannot give is an error, never a silent demotion.
+enum class Containment { automatic, cgroup, subreaper, pidns };
+
+// Who reads dtrain's standard input. `all`: every worker inherits it, as under torchrun. `rank`: one local rank has it,
+// the others read /dev/null. `none`: all read /dev/null.
+struct StdinMode {
+  enum class Kind { all, rank, none } kind = Kind::all;
+  int local_rank = 0;
+};
+
+enum class Color { automatic, always, never };
+
+struct JobSpec {
+  // Identity of the job: TORCHELASTIC_RUN_ID, the name of its log folder and of its cgroup.
+  std::string run_id;
+  // The worker's argv; argv[0] is a path or a name to look up in PATH. `${local_rank}` and `$local_rank` in any element
+  // are replaced per worker, as torchrun does with string.Template.safe_substitute.
+  std::vector<std::string> argv;
+  // What the user calls the program in messages and reports (the script for python, else argv[0]).
+  std::string program;
+
+  int nproc_per_node = 1;        // workers on this node, >= 1
+  std::string role = "default";  // ROLE_NAME
+  int max_restarts = 0;          // restarts of the worker group after a failure, >= 0
+
+  // From the first TERM to KILL: after a worker failed, and after the user (or the system) asked to stop.
+  std::chrono::milliseconds failure_grace{5000};
+  std::chrono::milliseconds shutdown_timeout{30000};
+  // From KILL to giving up on processes that do not die (state D); they are reported.
+  std::chrono::milliseconds kill_timeout{8000};
+
+  // Base folder of the logs; each job makes <log_dir>/<run_id>_<random>/attempt_<n>/<local_rank>/ in it. Empty: a fresh
+  // folder in $TMPDIR when a stream goes to files, and for error files. "/dev/null": no files at all.
+  std::string log_dir;
+  StreamMap redirects;  // to files only
+  StreamMap tee;        // to files and to the console
+
+  Containment containment = Containment::automatic;
+  StdinMode stdin_mode;
+  Color color = Color::automatic;
+  // Text before each line on the console; ${role_name} ${local_rank} ${rank} ${hostname} are replaced. Empty: no prefix.
+  std::string prefix_template = "[${rank}] ";
+  // Signals that are passed to the workers and do not end the job.
+  std::vector<int> passed_signals;
+  // Signals that stop the job: passed to the workers first, then KILL after shutdown_timeout.
+  std::vector<int> stop_signals;
+  // Set on top of dtrain's own environment for every worker (e.g. OMP_NUM_THREADS), before the worker contract.
+  std::vector<std::pair<std::string, std::string>> extra_env;
+  // Where the JSON failure report goes besides the log folder; empty: only there.
+  std::string report_path;
+  bool quiet = false;  // no line about containment and log folder at start
+};
+
+}  // namespace dtrain::launcher
