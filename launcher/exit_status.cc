@@ -1,0 +1,69 @@
+#include "launcher/exit_status.h"
+
+#include <fmt/core.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+namespace dtrain::launcher {
+
+int exit_code_of(const ExitStatus& status) {
+  switch (status.kind) {
+    case ExitStatus::Kind::exited:
+      return status.code;
+    case ExitStatus::Kind::signaled:
+      return 128 + status.code;
+    case ExitStatus::Kind::not_started:
+      break;
+  }
+  if (status.step != SpawnStep::exec) return 125;
+  return status.code == ENOENT ? 127 : 126;
+}
+
+std::string describe(const ExitStatus& status) {
+  switch (status.kind) {
+    case ExitStatus::Kind::exited:
+      return fmt::format("exit code {}", status.code);
+    case ExitStatus::Kind::signaled: {
+      std::string name = signal_name(status.code);
+      std::string text = fmt::format("signal {}", status.code);
+      if (name != text) text += " (" + name + ")";
+      return status.core ? text + ", core dumped" : text;
+    }
+    case ExitStatus::Kind::not_started:
+      break;
+  }
+  return fmt::format("not started: {}: {}", step_name(status.step),
+                     strerrordesc_np(status.code) != nullptr ? strerrordesc_np(status.code) : "unknown error");
+}
+
+std::string signal_name(int signal) {
+  if (const char* abbreviation = sigabbrev_np(signal)) return std::string("SIG") + abbreviation;
+  if (signal >= SIGRTMIN && signal <= SIGRTMAX) return fmt::format("SIGRTMIN+{}", signal - SIGRTMIN);
+  return fmt::format("signal {}", signal);
+}
+
+const char* step_name(SpawnStep step) {
+  switch (step) {
+    case SpawnStep::none:
+      return "none";
+    case SpawnStep::clone:
+      return "clone";
+    case SpawnStep::session:
+      return "session";
+    case SpawnStep::cgroup:
+      return "cgroup";
+    case SpawnStep::death_signal:
+      return "death signal";
+    case SpawnStep::stdio:
+      return "stdio";
+    case SpawnStep::working_directory:
+      return "working directory";
+    case SpawnStep::exec:
+      return "exec";
+  }
+  return "unknown";
+}
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,88 @@
+#include "launcher/worker_env.h"
+
+#include <algorithm>
+#include <set>
+
+#include "launcher/exit_status.h"
+#include "launcher/text_template.h"
+
+namespace dtrain::launcher {
+namespace {
+
+void set(Environment& env, const std::string& name, std::string value) {
+  auto same = [&](const auto& entry) { return entry.first == name; };
+  auto it = std::find_if(env.begin(), env.end(), same);
+  if (it == env.end()) {
+    env.emplace_back(name, std::move(value));
+  } else {
+    it->second = std::move(value);
+  }
+}
+
+std::string join_signal_names(const std::vector<int>& signals) {
+  std::string names;
+  for (int signal : signals) names += (names.empty() ? "" : ",") + signal_name(signal);
+  return names;
+}
+
+}  // namespace
+
+Environment worker_env(const JobSpec& spec, const Assignment& assignment, int local_rank, const WorkerPaths& paths) {
+  Environment env;
+  for (const auto& [name, value] : spec.extra_env) set(env, name, value);
+
+  set(env, "LOCAL_RANK", std::to_string(local_rank));
+  set(env, "RANK", std::to_string(assignment.base_rank + local_rank));
+  set(env, "GROUP_RANK", std::to_string(assignment.node_rank));
+  set(env, "ROLE_RANK", std::to_string(assignment.base_role_rank + local_rank));
+  set(env, "ROLE_NAME", spec.role);
+  set(env, "LOCAL_WORLD_SIZE", std::to_string(spec.nproc_per_node));
+  set(env, "WORLD_SIZE", std::to_string(assignment.world_size));
+  set(env, "GROUP_WORLD_SIZE", std::to_string(assignment.nnodes));
+  set(env, "ROLE_WORLD_SIZE", std::to_string(assignment.role_world_size));
+  set(env, "MASTER_ADDR", assignment.master_addr);
+  set(env, "MASTER_PORT", std::to_string(assignment.master_port));
+  set(env, "TORCHELASTIC_RESTART_COUNT", std::to_string(assignment.restart_count));
+  set(env, "TORCHELASTIC_MAX_RESTARTS", std::to_string(spec.max_restarts));
+  set(env, "TORCHELASTIC_RUN_ID", spec.run_id);
+  // Compared with Python's str(True) by torch: every rank, rank 0 too, is a client of the agent's store.
+  set(env, "TORCHELASTIC_USE_AGENT_STORE", "True");
+  // Set even when empty: an agent started by another agent must not hand its own error file to its workers.
+  set(env, "TORCHELASTIC_ERROR_FILE", paths.error_file);
+  if (!spec.stop_signals.empty()) {
+    set(env, "TORCHELASTIC_SIGNALS_TO_HANDLE", join_signal_names(spec.stop_signals));
+  }
+  set(env, "DTRAIN_JOB_ID", spec.run_id);
+  set(env, "DTRAIN_ROUND", std::to_string(assignment.round));
+  return env;
+}
+
+Environment worker_env_defaults() { return {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}}; }
+
+std::vector<std::string> apply(const std::vector<std::string>& parent, const Environment& additions,
+                               const Environment& defaults) {
+  std::set<std::string, std::less<>> names;
+  for (const auto& [name, value] : additions) names.insert(name);
+
+  std::vector<std::string> result;
+  result.reserve(parent.size() + additions.size() + defaults.size());
+  std::set<std::string, std::less<>> inherited;
+  for (const std::string& entry : parent) {
+    size_t equals = entry.find('=');
+    std::string name = entry.substr(0, equals);
+    if (equals != std::string::npos && names.contains(name)) continue;
+    if (equals != std::string::npos) inherited.insert(name);
+    result.push_back(entry);
+  }
+  for (const auto& [name, value] : additions) result.push_back(name + "=" + value);
+  for (const auto& [name, value] : defaults) {
+    if (!names.contains(name) && !inherited.contains(name)) result.push_back(name + "=" + value);
+  }
+  return result;
+}
+
+std::string substitute_local_rank(std::string_view arg, int local_rank) {
+  return substitute(arg, {{"local_rank", std::to_string(local_rank)}});
+}
+
+}  // namespace dtrain::launcher

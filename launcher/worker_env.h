@@ -1,0 +1,49 @@
+#pragma once
+// The environment and arguments of a worker: torchrun's contract plus DTRAIN_* (docs/worker-contract.md).
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "launcher/job_spec.h"
+
+namespace dtrain::launcher {
+
+// What a completed round says about this node.
+struct Assignment {
+  int round = 0;          // counts every round of the job, from 0
+  int restart_count = 0;  // restarts after a failure, as counted against max_restarts
+  int node_rank = 0;
+  int nnodes = 1;
+  int base_rank = 0;  // the rank of local rank 0
+  int world_size = 1;
+  int base_role_rank = 0;  // the same within the role
+  int role_world_size = 1;
+  std::string master_addr;  // where the agent's store listens
+  uint16_t master_port = 0;
+};
+
+// The files of one worker; empty where there is none.
+struct WorkerPaths {
+  std::string error_file;
+};
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// The variables that this worker gets on top of the agent's environment: spec.extra_env first, then the contract, which
+// wins over it. Each name occurs once.
+Environment worker_env(const JobSpec& spec, const Assignment& assignment, int local_rank, const WorkerPaths& paths);
+
+// The variables that a worker gets only where neither the parent nor worker_env() sets them.
+Environment worker_env_defaults();
+
+// Build a worker's whole environment as "NAME=value" strings: `parent` in its order without the replaced names, then
+// `additions`, then those of `defaults` that are still unset. Entries of `parent` without '=' are kept.
+std::vector<std::string> apply(const std::vector<std::string>& parent, const Environment& additions,
+                               const Environment& defaults = worker_env_defaults());
+
+// Put the local rank into one worker argument: `$local_rank` and `${local_rank}` (text_template.h).
+std::string substitute_local_rank(std::string_view arg, int local_rank);
+
+}  // namespace dtrain::launcher
