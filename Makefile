@@ -1,0 +1,119 @@
+# What one does with dtrain, by name. `make` lists it. Everything that a target needs it installs itself.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+JOBS ?= $(shell scripts/jobs.sh)
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
+PREFIX ?= /usr/local
+# Extra arguments of ctest, e.g. CTEST_ARGS='-R store'.
+CTEST_ARGS ?=
+
+# $(call build,PRESET,TARGETS): configure (about a second if nothing changed) and build.
+build = cmake --preset $(1) -Wno-dev --log-level=WARNING && cmake --build --preset $(1) $(if $(2),--target $(2))
+test = ctest --preset $(1) -j $(JOBS) $(CTEST_ARGS)
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | \
+	  while IFS=$$'\t' read -r name what; do printf '  make %-13s %s\n' "$$name" "$$what"; done
+
+##  Use
+
+.PHONY: demo
+demo: ## set up, build, and train on handwritten digits with two workers
+	@scripts/setup.sh launcher train
+	@$(call build,demo,dtrain train)
+	@echo '$$ cd build/bin && ./dtrain run --nproc 2 ./train --lr=0.01'
+	@cd build/bin && ./dtrain run --nproc 2 ./train --lr=0.01
+
+.PHONY: launcher
+launcher: ## build build/bin/dtrain alone, without LibTorch
+	@scripts/setup.sh launcher
+	@$(call build,launcher,dtrain)
+
+.PHONY: install
+install: launcher ## install dtrain and torchrun into PREFIX (/usr/local)
+	@cmake --install build --prefix $(PREFIX) --strip
+
+.PHONY: setup
+setup: ## install everything that any target here needs
+	@scripts/setup.sh launcher train test lint fuzz bench
+
+##  Test
+
+.PHONY: test
+test: ## set up, build everything and run all tests
+	@scripts/setup.sh launcher train test lint
+	@$(call build,release)
+	@$(call test,release)
+
+.PHONY: check
+check: lint ## format, tidy, layering, unit tests, a short simulation, goldens: two minutes, no LibTorch
+	@scripts/setup.sh launcher test lint
+	@$(call build,check)
+	@scripts/clang_tidy.sh build/check
+	@$(call test,check) -L '^(unit|sim|golden|check)$$'
+
+.PHONY: lint
+lint: ## the parts of check that need no compiler
+	@scripts/setup.sh lint
+	@scripts/format.sh --check
+	@scripts/tidy.py
+
+.PHONY: format
+format: ## write the sources as clang-format wants them
+	@scripts/setup.sh lint
+	@scripts/format.sh
+
+.PHONY: tidy
+tidy: ## the project's own rules, then clang-tidy over rendezvous, launcher and cli
+	@scripts/setup.sh launcher test lint
+	@scripts/tidy.py
+	@cmake --preset check -Wno-dev --log-level=WARNING
+	@scripts/clang_tidy.sh build/check --all
+
+.PHONY: asan
+asan: ## all tests under AddressSanitizer and UBSan
+	@scripts/setup.sh launcher train test
+	@$(call build,asan)
+	@$(call test,asan)
+
+.PHONY: tsan
+tsan: ## all tests under ThreadSanitizer
+	@scripts/setup.sh launcher train test
+	@$(call build,tsan)
+	@$(call test,tsan)
+
+.PHONY: fuzz
+fuzz: ## run every fuzzer for FUZZ_SECONDS (60) each
+	@scripts/setup.sh launcher test fuzz
+	@$(call build,fuzz)
+	@scripts/fuzz.sh build/fuzz $${FUZZ_SECONDS:-60}
+
+.PHONY: sim
+sim: ## simulate SIM_SEEDS (100000) jobs in the worker-group core
+	@scripts/setup.sh launcher test
+	@$(call build,check)
+	@DTRAIN_SIM_SEEDS=$${SIM_SEEDS:-100000} $(call test,check) -L '^sim$$'
+
+.PHONY: bench-launch
+bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmarks.md
+	@scripts/setup.sh launcher train test bench
+	@$(call build,bench)
+	@python3 test/bench/bench_launch.py
+
+.PHONY: test-gpu
+test-gpu: ## build with NCCL and run the tests that need a GPU (Python PY with a full CUDA torch)
+	@scripts/setup.sh launcher test
+	@cmake --preset cuda -Wno-dev $(if $(PY),-DDTRAIN_TORCH_PYTHON=$(PY))
+	@cmake --build --preset cuda
+	@ctest --preset cuda -L '^gpu$$' $(CTEST_ARGS)
+
+##  Keep
+
+.PHONY: docs
+docs: demo ## record the README's terminal picture anew
+	@python3 scripts/record_terminal.py docs/demo.svg --cwd build/bin -- ./dtrain run --nproc 2 ./train --lr=0.01
+
+.PHONY: clean
+clean: ## remove what was built (the .venv and .cache stay)
+	rm -rf build

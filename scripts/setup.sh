@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# Install what dtrain needs and is not there yet: Debian packages, a .venv with the CPU part of torch, the digits.
+#
+# usage: scripts/setup.sh GROUP...
+#   launcher  compiler and libraries of build/bin/dtrain
+#   train     LibTorch (in .venv) and the handwritten digits (in .cache)
+#   test      what the tests use besides
+#   lint      clang-format and clang-tidy
+#   fuzz      clang with libFuzzer
+#   bench     OpenMPI, to compare with
+#
+# TORCH=2.11 takes that version instead, in .venv-torch2.11. When nothing is missing this takes a fraction of a second
+# and needs neither network nor root. Every step is repeated in full if it was interrupted.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+torch=${TORCH:-2.15}
+default_torch=2.15
+scikit_learn=1.9.1
+digits_sha256=09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22
+log=.cache/setup.log
+
+packages_of() {
+  case $1 in
+    launcher) echo g++ make cmake ninja-build ccache libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev \
+                   libssl-dev ;;
+    train) echo g++ binutils python3 python3-venv ca-certificates zlib1g-dev ;;
+    test) echo catch2 librapidcheck-dev python3 procps strace iproute2 ;;
+    lint) echo clang-format clang-tidy python3 git ;;
+    fuzz) echo clang libfuzzer-14-dev ;;
+    bench) echo openmpi-bin libopenmpi-dev ;;
+    *) fail "unknown group '$1'; the groups are: launcher train test lint fuzz bench" ;;
+  esac
+}
+
+say() { echo "setup: $*"; }
+fail() { echo "setup: $*" >&2; exit 1; }
+
+# Run a command with its output in the log; if it fails, show the end of it.
+quietly() {
+  if ! "$@" >>"$log" 2>&1; then
+    tail -n 25 "$log" >&2
+    fail "failed: $* (everything it said is in $log)"
+  fi
+}
+
+# The packages among the arguments that are not installed.
+missing_packages() {
+  local installed
+  installed=" $(dpkg-query -W -f='${db:Status-Status}:${Package} ' "$@" 2>/dev/null || true)"
+  for package in "$@"; do
+    [[ $installed == *" installed:$package "* ]] || echo "$package"
+  done
+}
+
+install_packages() {
+  if ! command -v dpkg-query >/dev/null; then
+    say "this is not Debian; taking these packages (by their names on Debian 12) to be installed: $*"
+    return
+  fi
+  local missing as_root=() started=$SECONDS
+  mapfile -t missing < <(missing_packages "$@")
+  [[ ${#missing[@]} -eq 0 ]] && return
+  if [[ $(id -u) -ne 0 ]]; then
+    command -v sudo >/dev/null || fail "as root, run: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  say "Debian packages: ${missing[*]}"
+  quietly "${as_root[@]}" apt-get update
+  quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install --yes --no-install-recommends "${missing[@]}"
+  say "${#missing[@]} Debian packages installed in $((SECONDS - started)) s"
+}
+
+# A venv is made anew whenever what it should hold differs from what its stamp says it holds.
+install_torch() {
+  local venv=.venv requirements=scripts/requirements-torch-$torch.txt stamp started=$SECONDS site
+  [[ $torch == "$default_torch" ]] || venv=.venv-torch$torch
+  [[ -f $requirements ]] || fail "no $requirements; there are: $(echo scripts/requirements-torch-*.txt)"
+  stamp="$PWD $(cat "$requirements" scripts/cuda_stubs.py | sha256sum)"
+  [[ -f $venv/.complete && $(<"$venv/.complete") == "$stamp" ]] && return
+  say "torch $torch, its CPU part, into $venv (about 0.6 GB to download)"
+  rm -rf "$venv"
+  quietly /usr/bin/python3 -m venv "$venv"
+  quietly "$venv/bin/pip" install --no-deps --only-binary :all: --disable-pip-version-check -r "$requirements"
+  site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  quietly "$venv/bin/python" scripts/cuda_stubs.py "$site"
+  quietly "$venv/bin/python" -c 'import torch, torch.distributed as d; assert d.is_gloo_available()'
+  echo "$stamp" >"$venv/.complete"
+  say "torch $torch installed in $((SECONDS - started)) s"
+}
+
+install_digits() {
+  [[ -f .cache/digits.csv.gz ]] && return
+  say "the handwritten digits, out of the scikit-learn package"
+  local folder=.cache/scikit-learn
+  rm -rf $folder
+  quietly .venv/bin/pip download --no-deps --only-binary :all: --disable-pip-version-check -d $folder \
+    scikit-learn==$scikit_learn
+  (cd $folder && python3 -m zipfile -e ./*.whl .)
+  echo "$digits_sha256  $folder/sklearn/datasets/data/digits.csv.gz" | quietly sha256sum --check
+  mv $folder/sklearn/datasets/data/digits.csv.gz .cache/digits.csv.gz
+  rm -rf $folder
+}
+
+[[ $# -gt 0 ]] || fail "which groups? launcher train test lint fuzz bench"
+mkdir -p .cache
+exec 9>.cache/setup.lock
+if command -v flock >/dev/null; then
+  flock 9 # two calls at once take turns
+fi
+packages=()
+for group in "$@"; do
+  read -ra of_group <<<"$(packages_of "$group")"
+  packages+=("${of_group[@]}")
+done
+install_packages "${packages[@]}"
+for group in "$@"; do
+  if [[ $group == train ]]; then
+    install_torch
+    install_digits
+  fi
+done
