@@ -1,0 +1,147 @@
+// One exact-match inet_diag request for the peer's socket: its source is our peer address, its destination ours.
+#include "rendezvous/peer_uid.h"
+
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace dtrain {
+namespace {
+
+// From the kernel's tcp_states.h; <netinet/tcp.h> and <linux/tcp.h> cannot be included together.
+constexpr std::uint8_t kTcpEstablished = 1;
+constexpr std::uint32_t kAllStates = 0xffffffff;
+
+struct Request {
+  nlmsghdr header;
+  inet_diag_req_v2 body;
+};
+
+struct Endpoint {
+  std::uint16_t port = 0;  // network order
+  std::array<std::uint32_t, 4> address{};
+};
+
+// An IPv4 address mapped into IPv6 is looked up as IPv4, which finds sockets of either family.
+Endpoint endpoint_of(const sockaddr_storage& address, std::uint8_t& family) {
+  Endpoint endpoint;
+  if (address.ss_family == AF_INET) {
+    sockaddr_in in{};
+    std::memcpy(&in, &address, sizeof(in));
+    family = AF_INET;
+    endpoint.port = in.sin_port;
+    endpoint.address[0] = in.sin_addr.s_addr;
+    return endpoint;
+  }
+  sockaddr_in6 in6{};
+  std::memcpy(&in6, &address, sizeof(in6));
+  endpoint.port = in6.sin6_port;
+  std::memcpy(endpoint.address.data(), &in6.sin6_addr, sizeof(in6.sin6_addr));
+  family = AF_INET6;
+  if (IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr)) {
+    family = AF_INET;
+    endpoint.address = {endpoint.address[3], 0, 0, 0};
+  }
+  return endpoint;
+}
+
+Result<Request> request_for(int fd, std::uint32_t sequence) {
+  sockaddr_storage local{};
+  sockaddr_storage peer{};
+  socklen_t local_size = sizeof(local);
+  socklen_t peer_size = sizeof(peer);
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&local), &local_size) != 0) {
+    return system_error("getsockname", errno);
+  }
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0) {
+    return system_error("getpeername", errno);
+  }
+  std::uint8_t family = AF_UNSPEC;
+  const Endpoint destination = endpoint_of(local, family);
+  const Endpoint source = endpoint_of(peer, family);
+  Request request{};
+  request.header.nlmsg_len = sizeof(request);
+  request.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  request.header.nlmsg_flags = NLM_F_REQUEST;
+  request.header.nlmsg_seq = sequence;
+  request.body.sdiag_family = family;
+  request.body.sdiag_protocol = IPPROTO_TCP;
+  request.body.idiag_states = kAllStates;
+  request.body.id.idiag_sport = source.port;
+  request.body.id.idiag_dport = destination.port;
+  std::memcpy(request.body.id.idiag_src, source.address.data(), sizeof(request.body.id.idiag_src));
+  std::memcpy(request.body.id.idiag_dst, destination.address.data(), sizeof(request.body.id.idiag_dst));
+  request.body.id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
+  request.body.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+  return request;
+}
+
+Result<uid_t> uid_in(const char* reply, std::size_t size) {
+  nlmsghdr header{};
+  if (size < sizeof(header)) return Error{ErrorKind::system, "sock_diag: short reply"};
+  std::memcpy(&header, reply, sizeof(header));
+  const char* body = reply + NLMSG_HDRLEN;
+  const std::size_t body_size = size - NLMSG_HDRLEN;
+  if (header.nlmsg_type == NLMSG_ERROR && body_size >= sizeof(nlmsgerr)) {
+    nlmsgerr error{};
+    std::memcpy(&error, body, sizeof(error));
+    if (error.error == -ENOENT) return Error{ErrorKind::system, "peer is not on this host or is gone", ENOENT};
+    return system_error("sock_diag", -error.error);
+  }
+  inet_diag_msg message{};
+  if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY || body_size < sizeof(message)) {
+    return Error{ErrorKind::system, "sock_diag: unexpected reply"};
+  }
+  std::memcpy(&message, body, sizeof(message));
+  if (message.idiag_state != kTcpEstablished || message.idiag_inode == 0) {
+    return Error{ErrorKind::system, "peer has closed the connection"};
+  }
+  return static_cast<uid_t>(message.idiag_uid);
+}
+
+}  // namespace
+
+Result<PeerUid> PeerUid::open() {
+  UniqueFd netlink(::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  if (!netlink) return system_error("cannot ask the kernel for the owner of a connection: NETLINK_SOCK_DIAG", errno);
+  const timeval deadline{.tv_sec = 1, .tv_usec = 0};
+  if (::setsockopt(netlink.get(), SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline)) != 0) {
+    return system_error("SO_RCVTIMEO", errno);
+  }
+  return PeerUid(std::move(netlink));
+}
+
+Result<uid_t> PeerUid::lookup(int fd) {
+  auto request = request_for(fd, ++sequence_);
+  if (!request) return request.error();
+  sockaddr_nl kernel{};
+  kernel.nl_family = AF_NETLINK;
+  if (::sendto(netlink_.get(), &*request, sizeof(Request), 0, reinterpret_cast<sockaddr*>(&kernel), sizeof(kernel)) <
+      0) {
+    return system_error("sock_diag: send", errno);
+  }
+  // A reply to an earlier request that ran into the deadline is skipped by its sequence number.
+  for (std::uint32_t attempt = 0; attempt < 16; ++attempt) {
+    alignas(nlmsghdr) std::array<char, 4096> reply;
+    sockaddr_nl from{};
+    socklen_t from_size = sizeof(from);
+    const ssize_t size =
+        ::recvfrom(netlink_.get(), reply.data(), reply.size(), 0, reinterpret_cast<sockaddr*>(&from), &from_size);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return system_error("sock_diag: receive", errno);
+    nlmsghdr header{};
+    if (static_cast<std::size_t>(size) < sizeof(header)) continue;
+    std::memcpy(&header, reply.data(), sizeof(header));
+    if (from.nl_pid != 0 || header.nlmsg_seq != sequence_) continue;
+    return uid_in(reply.data(), static_cast<std::size_t>(size));
+  }
+  return Error{ErrorKind::system, "sock_diag: no reply to this request"};
+}
+
+}  // namespace dtrain

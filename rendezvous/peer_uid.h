@@ -1,0 +1,32 @@
+#pragma once
+// Which user is at the other end of a loopback TCP connection. SO_PEERCRED knows only Unix sockets; for TCP the kernel
+// answers the same question through NETLINK_SOCK_DIAG, without privileges, in some microseconds.
+#include <netinet/in.h>
+#include <sys/types.h>
+
+#include <cstdint>
+
+#include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace dtrain {
+
+class PeerUid {
+ public:
+  // Open the netlink socket. Errors: no sock_diag in this kernel or sandbox.
+  static Result<PeerUid> open();
+
+  // The uid that created the socket connected to `fd` (an accepted IPv4 or IPv6 TCP socket) from this host.
+  // Errors: the peer is on another host, is gone, or has begun to close: a socket that its process has closed no longer
+  // has an owner (the kernel reports uid 0 for it), so only a connection that is fully established is vouched for.
+  // Never blocks for more than a second.
+  Result<uid_t> lookup(int fd);
+
+ private:
+  explicit PeerUid(UniqueFd netlink) : netlink_(std::move(netlink)) {}
+
+  UniqueFd netlink_;
+  std::uint32_t sequence_ = 0;
+};
+
+}  // namespace dtrain

@@ -1,0 +1,90 @@
+#pragma once
+// The worker store on a socket: torch's TCPStore protocol, served to the workers of this node. In process, on one
+// thread of its own; the agent never waits for it.
+//
+//   auto store = StoreHost::start({.allowed_uid = geteuid()});
+//   if (!store) return store.error();
+//   environment["MASTER_PORT"] = std::to_string((*store)->port());
+//
+// It is listening before start() returns, so there is no race for the port. While nothing is sent it uses no CPU and
+// has no timer running, however many workers wait for keys.
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/base/result.h"
+#include "rendezvous/store_core.h"
+#include "rendezvous/store_wire.h"
+
+namespace dtrain {
+
+struct StoreStats {
+  std::uint64_t requests = 0;              // carried out, all operations
+  std::uint64_t connections_accepted = 0;  // since the start, refused ones included
+  std::uint64_t connections_refused = 0;   // wrong user, wrong greeting, broken protocol, over a limit
+  std::size_t connections_open = 0;
+  std::size_t connections_waiting = 0;  // inside WAIT or BARRIER
+  std::size_t keys = 0;
+  std::size_t bytes = 0;  // memory of keys, values, queues and waits
+};
+
+struct StoreHostLimits {
+  StoreWireLimits wire;
+  StoreCoreLimits core;
+  // Connections at a time. More are left in the kernel's backlog until one ends.
+  std::size_t connections = 65536;
+  // Connections that have not sent a valid greeting yet. One more than that closes the one that has been silent
+  // longest.
+  std::size_t silent_connections = 4096;
+  std::chrono::milliseconds greeting{3000};
+  // Replies a client has not read. One connection over its limit is closed; so is the one that takes all of them over
+  // `buffer_bytes`, which counts unfinished requests as well.
+  std::size_t output_bytes = std::size_t{129} << 20;
+  std::size_t buffer_bytes = std::size_t{512} << 20;
+};
+
+class StoreHost {
+ public:
+  struct Options {
+    // A numeric IPv4 or IPv6 address of this host.
+    std::string address = "127.0.0.1";
+    // 0: any free port.
+    std::uint16_t port = 0;
+    // Serve only processes of this user on this host. Exactly this one: root's processes are refused too unless this is
+    // 0. None: whoever can connect.
+    std::optional<uid_t> allowed_uid;
+    StoreHostLimits limits;
+    // One line for each connection that is refused or closed for a fault, at most ten in ten seconds. Called on the
+    // store's thread: return quickly and do not call back. May be empty.
+    std::function<void(std::string_view line)> log;
+  };
+
+  // Bind, listen and serve. Errors: the address or port cannot be used, or the owner of a connection cannot be found
+  // out on this system although allowed_uid asks for it.
+  static Result<std::unique_ptr<StoreHost>> start(Options options);
+
+  // Close all connections and the port, and join the thread.
+  ~StoreHost();
+  StoreHost(const StoreHost&) = delete;
+  StoreHost& operator=(const StoreHost&) = delete;
+
+  std::uint16_t port() const { return port_; }
+  // A recent snapshot. Any thread.
+  StoreStats stats() const;
+
+ private:
+  struct Impl;
+  explicit StoreHost(std::unique_ptr<Impl> impl, std::uint16_t port);
+
+  std::unique_ptr<Impl> impl_;
+  std::uint16_t port_;
+};
+
+}  // namespace dtrain
