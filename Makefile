@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 CTEST_ARGS ?=
 
 # $(call build,PRESET,TARGETS): configure (about a second if nothing changed) and build.
-build = cmake --preset $(1) -Wno-dev --log-level=WARNING && cmake --build --preset $(1) $(if $(2),--target $(2))
+build = cmake --preset $(1) -Wno-dev --log-level=WARNING >/dev/null && cmake --build --preset $(1) $(if $(2),--target $(2))
 test = ctest --preset $(1) -j $(JOBS) $(CTEST_ARGS)
 
 .PHONY: help
