@@ -36,19 +36,19 @@ install: launcher ## install dtrain and torchrun into PREFIX (/usr/local)
 
 .PHONY: setup
 setup: ## install everything that any target here needs
-	@scripts/setup.sh launcher train test lint fuzz bench
+	@scripts/setup.sh launcher train test lint tidy fuzz bench
 
 ##  Test
 
 .PHONY: test
 test: ## set up, build everything and run all tests
-	@scripts/setup.sh launcher train test lint
+	@scripts/setup.sh launcher train test
 	@$(call build,release)
 	@$(call test,release)
 
 .PHONY: check
 check: lint ## format, tidy, layering, unit tests, a short simulation, goldens: two minutes, no LibTorch
-	@scripts/setup.sh launcher test lint
+	@scripts/setup.sh launcher test tidy
 	@$(call build,check)
 	@scripts/clang_tidy.sh build/check
 	@$(call test,check) -L '^(unit|sim|golden|check)$$'
@@ -66,7 +66,7 @@ format: ## write the sources as clang-format wants them
 
 .PHONY: tidy
 tidy: ## the project's own rules, then clang-tidy over rendezvous, launcher and cli
-	@scripts/setup.sh launcher test lint
+	@scripts/setup.sh launcher test tidy
 	@scripts/tidy.py
 	@cmake --preset check -Wno-dev --log-level=WARNING
 	@scripts/clang_tidy.sh build/check --all

@@ -5,7 +5,8 @@
 #   launcher  compiler and libraries of build/bin/dtrain
 #   train     LibTorch (in .venv) and the handwritten digits (in .cache)
 #   test      what the tests use besides
-#   lint      clang-format and clang-tidy
+#   lint      clang-format
+#   tidy      clang-tidy
 #   fuzz      clang with libFuzzer
 #   bench     OpenMPI, to compare with
 #
@@ -26,10 +27,11 @@ packages_of() {
                    libssl-dev ;;
     train) echo g++ binutils python3 python3-venv ca-certificates zlib1g-dev ;;
     test) echo catch2 librapidcheck-dev python3 procps strace iproute2 ;;
-    lint) echo clang-format clang-tidy python3 git ;;
+    lint) echo clang-format python3 git ;;
+    tidy) echo clang-tidy git ;;
     fuzz) echo clang libfuzzer-14-dev ;;
     bench) echo openmpi-bin libopenmpi-dev ;;
-    *) fail "unknown group '$1'; the groups are: launcher train test lint fuzz bench" ;;
+    *) fail "unknown group '$1'; the groups are: launcher train test lint tidy fuzz bench" ;;
   esac
 }
 
@@ -103,7 +105,7 @@ install_digits() {
   rm -rf $folder
 }
 
-[[ $# -gt 0 ]] || fail "which groups? launcher train test lint fuzz bench"
+[[ $# -gt 0 ]] || fail "which groups? launcher train test lint tidy fuzz bench"
 mkdir -p .cache
 exec 9>.cache/setup.lock
 if command -v flock >/dev/null; then

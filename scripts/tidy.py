@@ -67,10 +67,13 @@ class Report:
         self.breaches.append(f"{path}:{line}: {text}")
 
 
-def tracked_files():
-    out = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
-                         capture_output=True, check=True).stdout
-    return sorted(pathlib.Path(name) for name in set(out.decode().split("\0")) if name)
+def all_files():
+    git = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
+                         capture_output=True)
+    if git.returncode == 0:
+        return sorted(pathlib.Path(name) for name in set(git.stdout.decode().split("\0")) if name)
+    folders = FOLDERS | {"cmake", "docs", "scripts"}  # not a checkout: an unpacked archive
+    return sorted(path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("*"))
 
 
 def includes(lines):
@@ -149,7 +152,7 @@ def check_file(path, report):
 
 
 def main(arguments):
-    paths = [pathlib.Path(argument).resolve().relative_to(ROOT) for argument in arguments] or tracked_files()
+    paths = [pathlib.Path(argument).resolve().relative_to(ROOT) for argument in arguments] or all_files()
     report = Report()
     for path in paths:
         if (ROOT / path).is_file() and not (ROOT / path).is_symlink():
