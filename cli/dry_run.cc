@@ -1,0 +1,71 @@
+// Prints a plan.
+#include "cli/dry_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "cli/text.h"
+#include "launcher/worker_env.h"
+
+namespace dtrain::cli {
+namespace {
+
+launcher::Environment environment_of(const launcher::JobSpec& spec, int local_rank) {
+  launcher::Assignment assignment;
+  assignment.world_size = assignment.role_world_size = spec.nproc_per_node;
+  assignment.master_addr = "127.0.0.1";
+  launcher::WorkerPaths paths;
+  if (spec.log_dir != "/dev/null") paths.error_file = fmt::format("<log folder>/attempt_0/{}/error.json", local_rank);
+  launcher::Environment env = launcher::worker_env(spec, assignment, local_rank, paths);
+  for (auto& [name, value] : env)
+    if (name == "MASTER_PORT") value = "<chosen at start>";
+  return env;
+}
+
+std::string settings_table(const Plan& plan) {
+  std::size_t flag_width = 0, value_width = 0;
+  for (const Setting& setting : plan.settings) {
+    flag_width = std::max(flag_width, setting.flag.size());
+    value_width = std::max(value_width, std::min<std::size_t>(shell_quoted(setting.value).size(), 28));
+  }
+  std::string out = "settings and where they come from\n";
+  for (const Setting& setting : plan.settings)
+    out += fmt::format("  {:<{}}  {:<{}}  {}\n", setting.flag, flag_width, shell_quoted(setting.value), value_width,
+                       setting.origin);
+  return out;
+}
+
+std::string command_line(const launcher::JobSpec& spec, int local_rank) {
+  std::string out;
+  for (const std::string& arg : spec.argv)
+    out += (out.empty() ? "" : " ") + shell_quoted(launcher::substitute_local_rank(arg, local_rank));
+  return out;
+}
+
+}  // namespace
+
+std::string describe(const Plan& plan) {
+  const launcher::JobSpec& spec = plan.spec;
+  std::map<std::string, std::string> shared;
+  launcher::Environment first = environment_of(spec, 0), last = environment_of(spec, spec.nproc_per_node - 1);
+  for (const auto& entry : first)
+    if (spec.nproc_per_node == 1 || std::find(last.begin(), last.end(), entry) != last.end()) shared.insert(entry);
+
+  std::string out =
+      fmt::format("{}: {} worker{} of {} on this node; nothing was started\nprogram {}\n\n", spec.run_id,
+                  spec.nproc_per_node, spec.nproc_per_node == 1 ? "" : "s", spec.program, plan.executed_file);
+  out += settings_table(plan) + "\nenvironment of every worker, besides that of dtrain\n";
+  for (const auto& [name, value] : first)
+    if (shared.contains(name)) out += fmt::format("  {}={}\n", name, value);
+  for (int rank = 0; rank < spec.nproc_per_node; ++rank) {
+    out += fmt::format("\nworker {}\n", rank);
+    for (const auto& [name, value] : environment_of(spec, rank))
+      if (!shared.contains(name)) out += fmt::format("  {}={}\n", name, value);
+    out += fmt::format("  {}\n", command_line(spec, rank));
+  }
+  return out;
+}
+
+}  // namespace dtrain::cli

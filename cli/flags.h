@@ -1,0 +1,110 @@
+#pragma once
+// The one table of dtrain's flags. Parser, help, docs/cli.md and the settings that --dry-run prints all read it; adding
+// a flag means adding a row here and a use in resolve.cc.
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dtrain::cli {
+
+enum class FlagId {
+  nproc,
+  max_restarts,
+  role,
+  run_id,
+  standalone,
+  module,
+  no_python,
+  stdin_mode,
+  shutdown_timeout,
+  failure_grace,
+  signals_to_handle,
+  pass_signals,
+  contain,
+  log_dir,
+  tee,
+  redirects,
+  prefix_template,
+  report,
+  color,
+  quiet,
+  dry_run,
+  help,
+  version,
+  // torchrun's flags that a job on one node does not need, or that this version lacks.
+  nnodes,
+  node_rank,
+  rdzv_backend,
+  rdzv_endpoint,
+  rdzv_conf,
+  master_addr,
+  master_port,
+  local_addr,
+  monitor_interval,
+  start_method,
+  event_log_handler,
+  logs_specs,
+  run_path,
+  local_ranks_filter,
+  duplicate_stdout_filters,
+  duplicate_stderr_filters,
+  numa_binding,
+  virtual_local_rank,
+  print_completion,
+  count
+};
+inline constexpr std::size_t kFlagCount = static_cast<std::size_t>(FlagId::count);
+
+enum class Group { workers, program, stopping, output, general, torchrun };
+
+// What dtrain does with a flag that it knows only because torchrun has it.
+enum class Compat {
+  none,          // a flag of our own: fully supported
+  one_node,      // --nnodes: fine when it says one node, else an error
+  zero,          // --node-rank: fine when 0, else an error
+  ignored,       // no effect on one node: accepted, and said once
+  default_only,  // accepted with torchrun's default value, else an error
+  missing,       // not in this version: an error
+};
+
+// One row. Names are written with '-'; '_' is accepted everywhere in its place.
+struct Flag {
+  FlagId id;
+  Group group;
+  std::string_view name;           // without the leading "--"
+  std::string_view alias = {};     // a second long name
+  char letter = 0;                 // -t
+  std::string_view value = {};     // what the help calls the value, with its unit; empty: a switch
+  std::string_view fallback = {};  // the default, in the syntax of the flag; empty: none
+  std::string_view pet = {};       // torchrun's destination: the variable is PET_<pet>; empty: torchrun has none
+  std::string_view also = {};      // a further variable, read last
+  std::string_view help = {};      // one line
+  std::string_view details = {};   // what the line does not say: special values, coupling, cost
+  Compat compat = Compat::none;
+
+  bool is_switch() const { return value.empty(); }
+};
+
+// All rows, ordered by FlagId.
+std::span<const Flag> flags();
+const Flag& flag(FlagId id);
+
+// "--nproc" for the flag's own name.
+std::string spelled(const Flag& flag);
+
+// DTRAIN_<NAME>; empty for flags that make no sense in the environment (help, version, torchrun's).
+std::string dtrain_variable(const Flag& flag);
+// PET_<DEST>, or empty.
+std::string pet_variable(const Flag& flag);
+
+// The flag of this long name ('_' and '-' are the same), or of this letter; nullptr if there is none.
+const Flag* find_flag(std::string_view name);
+const Flag* find_letter(char letter);
+// Flags with a name that starts with `prefix`, each once.
+std::vector<const Flag*> flags_with_prefix(std::string_view prefix);
+
+std::string_view title(Group group);
+
+}  // namespace dtrain::cli

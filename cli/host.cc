@@ -1,0 +1,118 @@
+// Reads the facts of the machine.
+#include "cli/host.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "cli/gpus.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace dtrain::cli {
+namespace {
+
+std::map<std::string, std::string> environment() {
+  std::map<std::string, std::string> env;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    std::string text = *entry;
+    std::size_t equals = text.find('=');
+    if (equals != std::string::npos) env.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return env;
+}
+
+// A fixed cpu_set_t ends at 1024 cores; larger machines need a larger set.
+int usable_cpus() {
+  for (int most = 1024; most <= 1 << 18; most *= 4) {
+    cpu_set_t* set = CPU_ALLOC(most);
+    if (set == nullptr) return 1;
+    std::size_t size = CPU_ALLOC_SIZE(most);
+    int count = sched_getaffinity(0, size, set) == 0 ? CPU_COUNT_S(size, set) : 0;
+    CPU_FREE(set);
+    if (count > 0) return count;
+  }
+  return 1;
+}
+
+std::uint16_t own_machine() {
+#if defined(__x86_64__)
+  return EM_X86_64;
+#elif defined(__aarch64__)
+  return EM_AARCH64;
+#else
+  return 0;
+#endif
+}
+
+std::string read_head(const std::string& path) {
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  std::string head(4096, '\0');
+  ssize_t size = fd ? read(fd.get(), head.data(), head.size()) : 0;
+  head.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  return head;
+}
+
+FileFacts probe(const std::string& path) {
+  FileFacts facts;
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) return facts;
+  facts.kind = S_ISREG(status.st_mode)   ? FileFacts::Kind::file
+               : S_ISDIR(status.st_mode) ? FileFacts::Kind::folder
+                                         : FileFacts::Kind::other;
+  facts.readable = eaccess(path.c_str(), R_OK) == 0;
+  facts.writable = eaccess(path.c_str(), W_OK) == 0;
+  facts.executable = eaccess(path.c_str(), X_OK) == 0;
+  facts.execute_bit = (status.st_mode & 0111) != 0;
+  if (facts.kind == FileFacts::Kind::file && facts.readable) facts.head = read_head(path);
+  return facts;
+}
+
+std::vector<std::string> list(const std::string& folder) {
+  constexpr std::size_t kMost = 2000;  // only for suggestions: not worth reading a folder of a million files
+  std::vector<std::string> names;
+  DIR* dir = opendir(folder.c_str());
+  if (dir == nullptr) return names;
+  while (const dirent* entry = readdir(dir)) {
+    if (names.size() == kMost) break;
+    names.emplace_back(entry->d_name);
+  }
+  closedir(dir);
+  return names;
+}
+
+bool knows_foreign_programs() {
+  for (const std::string& name : list("/proc/sys/fs/binfmt_misc"))
+    if (name != "." && name != ".." && name != "register" && name != "status") return true;
+  return false;
+}
+
+std::string random_digits() {
+  unsigned value = 0;
+  if (getrandom(&value, sizeof value, GRND_NONBLOCK) != sizeof value) value = static_cast<unsigned>(getpid());
+  char digits[16];
+  std::snprintf(digits, sizeof digits, "%08x", value);
+  return digits;
+}
+
+}  // namespace
+
+Host this_host() {
+  Host host;
+  host.env = environment();
+  host.cpus = usable_cpus();
+  host.machine = own_machine();
+  host.foreign_programs = knows_foreign_programs();
+  host.fresh_id = random_digits();
+  host.gpus = driver_gpu_count;
+  host.probe = probe;
+  host.list = list;
+  return host;
+}
+
+}  // namespace dtrain::cli

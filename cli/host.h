@@ -1,0 +1,46 @@
+#pragma once
+// The facts about this machine that resolve() may use. Tests fill the struct by hand; this_host() is the only place of
+// cli/ that reads them from the system.
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace dtrain::cli {
+
+// What is known of one path, links followed.
+struct FileFacts {
+  enum class Kind { missing, file, folder, other } kind = Kind::missing;
+  bool readable = false;
+  bool writable = false;
+  bool executable = false;   // this process may execute it
+  bool execute_bit = false;  // some x bit is set, whether or not it helps this process
+  std::string head = {};     // a file's first 4096 bytes, if readable
+};
+
+struct Host {
+  std::map<std::string, std::string> env;
+  int cpus = 1;                   // cores this process may run on (sched_getaffinity), >= 1
+  std::uint16_t machine = 0;      // ELF e_machine of this machine's programs; 0: do not judge
+  bool foreign_programs = false;  // the kernel knows further program formats (binfmt_misc)
+  std::string fresh_id;           // a few random hexadecimal digits
+  // GPUs that the NVIDIA driver reports, 0 if there is none. Slow: called only when asked for.
+  std::function<int()> gpus = [] { return 0; };
+  std::function<FileFacts(const std::string& path)> probe = [](const std::string&) { return FileFacts{}; };
+  // Names in a folder, for suggestions; empty if it cannot be read.
+  std::function<std::vector<std::string>(const std::string& folder)> list = [](const std::string&) {
+    return std::vector<std::string>{};
+  };
+
+  // The variable's value; empty if unset.
+  std::string variable(const std::string& name) const {
+    auto it = env.find(name);
+    return it == env.end() ? "" : it->second;
+  }
+};
+
+// The machine this process runs on. Call from the main thread before any other exists (counting GPUs forks).
+Host this_host();
+
+}  // namespace dtrain::cli

@@ -1,0 +1,116 @@
+// dtrain: table of contents. Every command is one function; the words are judged elsewhere (parse.h, resolve.h).
+// The job is started from a process that is still small and has one thread: no iostreams, no threads here.
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "cli/doctor.h"
+#include "cli/dry_run.h"
+#include "cli/help.h"
+#include "cli/host.h"
+#include "cli/parse.h"
+#include "cli/resolve.h"
+#include "cli/text.h"
+#include "cli/version.h"
+#include "launcher/run_job.h"
+
+namespace dtrain::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr int kUsage = 2, kOwnFailure = 125, kNotExecutable = 126, kNotFound = 127;  // docs/exit-codes.md
+
+int exit_code_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::usage:
+      return kUsage;
+    case ErrorKind::not_found:
+      return kNotFound;
+    case ErrorKind::not_executable:
+      return kNotExecutable;
+    case ErrorKind::system:
+      return kOwnFailure;
+  }
+  return kOwnFailure;
+}
+
+int fail(const Error& error) {
+  std::fprintf(stderr, "dtrain: %s\n", error.message.c_str());
+  return exit_code_of(error.kind);
+}
+
+// A help text that did not reach its reader is a failure: `dtrain help > /dev/full`.
+int print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return 0;
+  return fail(system_error("standard output", errno));
+}
+
+int run(const Words& words, bool as_torchrun) {
+  auto raw = parse(words);
+  if (!raw) return fail(raw.error());
+  if ((*raw)[FlagId::help]) return print(run_help());
+  if ((*raw)[FlagId::version]) return print(version_line());
+  raw->as_torchrun = as_torchrun;
+  auto plan = resolve(*raw, this_host());
+  if (!plan) return fail(plan.error());
+  if (plan->dry_run) return print(describe(*plan));
+  if (!plan->spec.quiet)
+    for (const std::string& note : plan->notes) std::fprintf(stderr, "dtrain: %s\n", note.c_str());
+  return launcher::run_job(plan->spec);
+}
+
+int help(const Words& words) {
+  if (words.empty()) return print(short_help());
+  if (words[0] == "--markdown") return print(markdown_help());
+  auto text = help_on(words[0]);
+  return text ? print(*text) : fail(text.error());
+}
+
+int doctor() {
+  std::vector<Finding> findings;
+  for (Check check : all_checks())
+    for (Finding& finding : check()) findings.push_back(std::move(finding));
+  int printed = print(report(findings));
+  return printed != 0 ? printed : verdict(findings);
+}
+
+int takes_nothing(const std::string& command, const std::string& word) {
+  return fail({ErrorKind::usage, fmt::format("dtrain {} takes no arguments ({})", command, printable(word))});
+}
+
+int no_command() {
+  std::fputs(short_help().c_str(), stderr);
+  return kUsage;
+}
+
+int unknown_command(const std::string& word) {
+  std::string near = closest(word, {"run", "doctor", "version", "help"});
+  std::string hint = near.empty() ? "to start a program: dtrain run " + shell_quoted(printable(word))
+                                  : "did you mean dtrain " + near + "?";
+  return fail({ErrorKind::usage, fmt::format("unknown command {}; {}", printable(word), hint)});
+}
+
+int dispatch(const std::string& called_as, const Words& words) {
+  if (called_as.substr(called_as.rfind('/') + 1) == "torchrun") return run(words, true);
+  if (words.empty()) return no_command();
+  const std::string& command = words[0];
+  Words rest(words.begin() + 1, words.end());
+  if (command == "run") return run(rest, false);
+  if (command == "help" || command == "--help" || command == "-h") return help(rest);
+  if (command == "--version") return print(version_line());
+  if (command != "version" && command != "doctor") return unknown_command(command);
+  if (!rest.empty()) return rest[0] == "--help" || rest[0] == "-h" ? help({command}) : takes_nothing(command, rest[0]);
+  return command == "version" ? print(version_text()) : doctor();
+}
+
+}  // namespace
+}  // namespace dtrain::cli
+
+int main(int argc, char** argv) {
+  std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
+  return dtrain::cli::dispatch(argc > 0 ? argv[0] : "dtrain", words);
+}

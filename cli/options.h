@@ -1,0 +1,30 @@
+#pragma once
+// Every flag's value in effect: what was typed, else the environment, else the table's default. Pure.
+#include <string>
+
+#include "cli/host.h"
+#include "cli/parse.h"
+#include "cli/values.h"
+
+namespace dtrain::cli {
+
+class Options {
+ public:
+  Options(const RawOptions& raw, const Host& host);
+
+  const RawValue& operator[](FlagId id) const { return values_[static_cast<std::size_t>(id)]; }
+  const std::string& text(FlagId id) const { return (*this)[id].text; }
+  // Whether the user said anything, by flag or environment.
+  bool given(FlagId id) const { return (*this)[id].origin != Origin::fallback; }
+
+  // Put the flag and its value in front of an error about the value: "--nproc '0': expected ...".
+  Error blame(FlagId id, const Error& error) const;
+
+  // The value of a switch.
+  Result<bool> on(FlagId id) const;
+
+ private:
+  std::array<RawValue, kFlagCount> values_;
+};
+
+}  // namespace dtrain::cli

@@ -1,0 +1,40 @@
+#pragma once
+// What the user typed, taken apart but not yet judged: argparse's rules (those of torchrun), with '-' and '_' alike.
+//  - `--flag value`, `--flag=value`, `-t 3`, `-t3`, `-t=3`; the last occurrence wins.
+//  - A long name may be shortened as long as it is unambiguous.
+//  - The first word that is no flag is the program; it and everything after it belongs to the program, verbatim.
+//    `--` ends the flags as well.
+// Pure: reads nothing but its arguments.
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/flags.h"
+#include "rendezvous/base/result.h"
+
+namespace dtrain::cli {
+
+enum class Origin { flag, environment, fallback };
+
+// The value of one flag and where it came from.
+struct RawValue {
+  std::string text;  // switches: "1" or "0"
+  Origin origin = Origin::fallback;
+  std::string where = {};  // "--nproc", "PET_NPROC_PER_NODE"; empty for a default
+};
+
+struct RawOptions {
+  std::array<std::optional<RawValue>, kFlagCount> typed;
+  std::vector<std::string> command;  // the program and its arguments; empty if none was given
+  bool as_torchrun = false;          // dtrain was called by the name torchrun: its defaults count
+
+  const std::optional<RawValue>& operator[](FlagId id) const { return typed[static_cast<std::size_t>(id)]; }
+  std::optional<RawValue>& operator[](FlagId id) { return typed[static_cast<std::size_t>(id)]; }
+};
+
+// Take apart the words after `dtrain run` (or after `torchrun`). Errors are usage errors of one line.
+Result<RawOptions> parse(std::span<const std::string> words);
+
+}  // namespace dtrain::cli

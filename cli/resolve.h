@@ -1,0 +1,31 @@
+#pragma once
+// What was typed + this machine -> the job, or one clear error. Pure: everything it knows of the machine is in Host.
+#include <string>
+#include <vector>
+
+#include "cli/host.h"
+#include "cli/parse.h"
+#include "launcher/job_spec.h"
+#include "rendezvous/base/result.h"
+
+namespace dtrain::cli {
+
+// One flag's value and where it came from, for --dry-run. `--nproc`, `2`, `PET_NPROC_PER_NODE`.
+struct Setting {
+  std::string flag;
+  std::string value;
+  std::string origin;  // "flag", the variable's name, or "default"
+};
+
+struct Plan {
+  launcher::JobSpec spec;
+  std::string executed_file;       // what the workers execute, as found
+  std::vector<Setting> settings;   // one for each flag of this version, in the table's order
+  std::vector<std::string> notes;  // lines to say once at start, unless --quiet
+  bool dry_run = false;
+};
+
+// Precedence: flag, DTRAIN_*, PET_*, torchrun's further variables, default. An empty variable counts as unset.
+Result<Plan> resolve(const RawOptions& raw, const Host& host);
+
+}  // namespace dtrain::cli

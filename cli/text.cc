@@ -1,0 +1,98 @@
+// Helpers for messages.
+#include "cli/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace dtrain::cli {
+namespace {
+
+// Edits, and swaps of neighbours, that turn a into b (restricted Damerau-Levenshtein).
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before, last(b.size() + 1), now(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    now[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      std::size_t change = last[j - 1] + (a[i - 1] != b[j - 1]);
+      now[j] = std::min({last[j] + 1, now[j - 1] + 1, change});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) now[j] = std::min(now[j], before[j - 2] + 1);
+    }
+    before = last;
+    std::swap(last, now);
+  }
+  return last[b.size()];
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  constexpr std::size_t kLongest = 80;
+  std::string out;
+  for (char c : text.substr(0, kLongest)) {
+    auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f)
+      out += fmt::format("\\x{:02x}", byte);
+    else
+      out += c;
+  }
+  return text.size() > kLongest ? out + "..." : out;
+}
+
+std::string closest(std::string_view typed, const std::vector<std::string>& names) {
+  constexpr std::size_t kLongest = 64;  // nobody mistypes a name this long, and the search is quadratic
+  if (typed.empty() || typed.size() > kLongest) return "";
+  std::string dashed(typed);
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(1, dashed.size() / 3) + 1;
+  for (const std::string& name : names) {
+    std::string plain = name;
+    std::replace(plain.begin(), plain.end(), '_', '-');
+    std::size_t d = distance(dashed, plain);
+    if (d < best_distance && d < plain.size()) {
+      best = name;
+      best_distance = d;
+    }
+  }
+  return best;
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (;;) {
+    std::size_t end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string shell_quoted(std::string_view word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos) return std::string(word);
+  std::string out = "'";
+  for (char c : word) {
+    if (c == '\'')
+      out += "'\\''";
+    else
+      out += c;
+  }
+  return out + "'";
+}
+
+std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines;
+  std::string line;
+  for (const std::string& word : split(text, ' ')) {
+    if (word.empty()) continue;
+    if (!line.empty() && line.size() + 1 + word.size() > width) lines.push_back(std::exchange(line, {}));
+    line += (line.empty() ? "" : " ") + word;
+  }
+  if (!line.empty()) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,24 @@
+#pragma once
+// Small pure helpers for messages: what may be echoed, what comes close, how a line is wrapped.
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dtrain::cli {
+
+// `text` on one line: control bytes as \xNN, cut after 80 bytes with "...".
+std::string printable(std::string_view text);
+
+// The name nearest to `typed` by edits and swaps ('_' equals '-'), if near enough to be a slip; else empty.
+std::string closest(std::string_view typed, const std::vector<std::string>& names);
+
+// Split at `separator`; "a,,b" gives an empty part. An empty text gives one empty part.
+std::vector<std::string> split(std::string_view text, char separator);
+
+// A shell word: quoted only where a POSIX shell would need it.
+std::string shell_quoted(std::string_view word);
+
+// Break at blanks so that no line is longer than `width`; words longer than that stay whole.
+std::vector<std::string> wrapped(std::string_view text, std::size_t width);
+
+}  // namespace dtrain::cli

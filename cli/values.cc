@@ -1,0 +1,136 @@
+// Parsers of flag values.
+#include "cli/values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+
+#include "cli/text.h"
+
+namespace dtrain::cli {
+namespace {
+
+Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
+
+bool all_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// Signals that a process cannot catch, or that dtrain itself lives by.
+bool reserved(int signal) {
+  constexpr int kReserved[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
+  return std::find(std::begin(kReserved), std::end(kReserved), signal) != std::end(kReserved);
+}
+
+std::string without_sig(std::string_view name) {
+  std::string out;
+  for (char c : name) out += (c >= 'a' && c <= 'z') ? static_cast<char>(c - 'a' + 'A') : c;
+  return out.starts_with("SIG") ? out.substr(3) : out;
+}
+
+std::vector<std::string> signal_names() {
+  std::vector<std::string> names;
+  for (int n = 1; n < SIGRTMIN; ++n)
+    if (const char* name = sigabbrev_np(n)) names.emplace_back(name);
+  return names;
+}
+
+Result<int> parse_signal(const std::string& text) {
+  if (all_digits(text)) {
+    auto number = parse_number(text, 1, SIGRTMAX);
+    if (!number) return usage(fmt::format("there is no signal {}", printable(text)));
+    return number;
+  }
+  std::string plain = without_sig(text);
+  for (int n = 1; n < SIGRTMIN; ++n) {
+    const char* name = sigabbrev_np(n);
+    if (name != nullptr && plain == name) return n;
+  }
+  std::string near = closest(plain, signal_names());
+  if (!near.empty()) return usage(fmt::format("there is no signal {}; did you mean {}?", printable(text), near));
+  return usage(fmt::format("there is no signal '{}'; `kill -l` lists them", printable(text)));
+}
+
+Result<launcher::Streams> parse_stream(std::string_view text) {
+  if (text.size() == 1 && text[0] >= '0' && text[0] <= '3') return static_cast<launcher::Streams>(text[0] - '0');
+  return usage("expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or RANK:0..3 separated by commas");
+}
+
+}  // namespace
+
+Result<int> parse_number(std::string_view text, int lowest, int highest) {
+  int number = 0;
+  if (all_digits(text)) {
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error == std::errc() && end == text.data() + text.size() && number >= lowest && number <= highest)
+      return number;
+  }
+  return usage(fmt::format("expected a whole number from {} to {}", lowest, highest));
+}
+
+Result<std::chrono::milliseconds> parse_seconds(std::string_view text) {
+  constexpr int kYear = 365 * 24 * 3600;
+  std::size_t dot = text.find('.');
+  auto whole = parse_number(text.substr(0, dot), 0, kYear);
+  std::string fraction = dot == std::string_view::npos ? "0" : std::string(text.substr(dot + 1));
+  if (!whole || !all_digits(fraction)) return usage(fmt::format("expected seconds from 0 to {}", kYear));
+  fraction.resize(3, '0');
+  return std::chrono::seconds(*whole) + std::chrono::milliseconds(*parse_number(fraction, 0, 999));
+}
+
+Result<bool> parse_switch(std::string_view text) {
+  for (std::string_view yes : {"true", "yes", "on"})
+    if (text == yes) return true;
+  for (std::string_view no : {"false", "no", "off"})
+    if (text == no) return false;
+  auto number = parse_number(text, 0, 1000000);
+  if (!number) return usage("expected 0 or 1");
+  return *number != 0;
+}
+
+Result<launcher::StreamMap> parse_streams(std::string_view text, int workers) {
+  launcher::StreamMap map;
+  if (text.find(':') == std::string_view::npos) {
+    auto streams = parse_stream(text);
+    if (!streams) return streams.error();
+    map.everywhere = *streams;
+    return map;
+  }
+  for (const std::string& part : split(text, ',')) {
+    std::size_t colon = part.find(':');
+    if (colon == std::string::npos) return parse_stream("").error();
+    auto rank = parse_number(std::string_view(part).substr(0, colon), 0, workers - 1);
+    auto streams = parse_stream(std::string_view(part).substr(colon + 1));
+    if (!rank) return usage(fmt::format("local ranks go from 0 to {} here", workers - 1));
+    if (!streams) return streams.error();
+    if (!map.by_local_rank.emplace(*rank, *streams).second)
+      return usage(fmt::format("local rank {} is named twice", *rank));
+  }
+  return map;
+}
+
+Result<std::vector<int>> parse_signals(std::string_view text) {
+  std::vector<int> signals;
+  if (text.empty() || text == "none") return signals;
+  for (const std::string& part : split(text, ',')) {
+    auto signal = parse_signal(part);
+    if (!signal) return signal.error();
+    if (reserved(*signal)) return usage(fmt::format("SIG{} cannot be chosen", sigabbrev_np(*signal)));
+    if (std::find(signals.begin(), signals.end(), *signal) == signals.end()) signals.push_back(*signal);
+  }
+  return signals;
+}
+
+Result<int> parse_nodes(std::string_view text) {
+  constexpr int kMost = 1000000;
+  std::size_t colon = text.find(':');
+  auto least = parse_number(text.substr(0, colon), 1, kMost);
+  auto most = colon == std::string_view::npos ? least : parse_number(text.substr(colon + 1), 1, kMost);
+  if (!least || !most || *least > *most) return usage("expected N or MIN:MAX");
+  return most;
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,33 @@
+#pragma once
+// The value syntaxes of the flags. Pure and total: any bytes give a value or an error that says what was expected.
+// The messages do not name the flag; the caller puts it in front (Error::in).
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/job_spec.h"
+#include "rendezvous/base/result.h"
+
+namespace dtrain::cli {
+
+// A whole number in plain digits, lowest <= n <= highest.
+Result<int> parse_number(std::string_view text, int lowest, int highest);
+
+// Seconds in plain digits, with an optional fraction of which milliseconds count: "30", "0.5". At most a year.
+Result<std::chrono::milliseconds> parse_seconds(std::string_view text);
+
+// A switch in the environment: a whole number (0 is off), or true/false/yes/no/on/off.
+Result<bool> parse_switch(std::string_view text);
+
+// torchrun's stream map: "0".."3", or "RANK:0..3" separated by commas. Ranks must be below `workers`, each named once.
+Result<launcher::StreamMap> parse_streams(std::string_view text, int workers);
+
+// Comma separated signal names (with or without SIG) or numbers; "none" or nothing: none. KILL, STOP and the signals
+// that dtrain needs for itself (CHLD and job control) are errors.
+Result<std::vector<int>> parse_signals(std::string_view text);
+
+// torchrun's --nnodes: "N" or "MIN:MAX"; the answer is MAX.
+Result<int> parse_nodes(std::string_view text);
+
+}  // namespace dtrain::cli

@@ -1,0 +1,20 @@
+// The three definitions come from cli/CMakeLists.txt.
+#include "cli/version.h"
+
+#include <fmt/format.h>
+
+namespace dtrain::cli {
+
+std::string version_line() { return "dtrain " DTRAIN_VERSION "\n"; }
+
+std::string version_text() {
+#if defined(__clang__)
+  std::string compiler = "clang " __clang_version__;
+#else
+  std::string compiler = "gcc " __VERSION__;
+#endif
+  return version_line() +
+         fmt::format("compiler  {}\nbuild     {}\nrevision  {}\n", compiler, DTRAIN_BUILD_TYPE, DTRAIN_REVISION);
+}
+
+}  // namespace dtrain::cli
