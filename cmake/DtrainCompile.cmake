@@ -19,7 +19,7 @@ target_compile_options(dtrain_compile INTERFACE
   -fno-strict-aliasing)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports these inside its own coroutine frames and inlined std::string code.
-  target_compile_options(dtrain_compile INTERFACE -Wno-restrict -Wno-error=maybe-uninitialized)
+  target_compile_options(dtrain_compile INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
 endif()
 
 if(DTRAIN_SANITIZE)

@@ -1,0 +1,102 @@
+#include "launcher/cgroup.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <sstream>
+#include <vector>
+
+#include "launcher/small_file.h"
+
+namespace dtrain::launcher {
+
+namespace {
+
+// mountinfo line: id parent major:minor root mount-point options ... - type source super-options
+struct Mount {
+  std::string root;
+  std::string point;
+};
+
+std::optional<Mount> cgroup2_mount(const std::string& mountinfo) {
+  std::istringstream lines(mountinfo);
+  for (std::string line; std::getline(lines, line);) {
+    const auto dash = line.find(" - ");
+    if (dash == std::string::npos || line.compare(dash + 3, 8, "cgroup2 ") != 0) continue;
+    std::istringstream words(line);
+    std::string skip;
+    Mount mount;
+    words >> skip >> skip >> skip >> mount.root >> mount.point;
+    return mount;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> v2_path(const std::string& self_cgroup) {
+  std::istringstream lines(self_cgroup);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("0::", 0) == 0) return line.substr(3);
+  }
+  return std::nullopt;
+}
+
+// Whether a child may move itself into the cgroup: that also needs rights on the common parent folder.
+int errno_of_joining(int procs_fd) {
+  const pid_t pid = ::vfork();
+  if (pid == 0) ::_exit(::write(procs_fd, "0", 1) == 1 ? 0 : errno);
+  int status = 0;
+  if (pid < 0 || ::waitpid(pid, &status, 0) != pid) return errno;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
+}
+
+}  // namespace
+
+std::optional<std::string> own_cgroup_folder(const std::string& mountinfo, const std::string& self_cgroup) {
+  const auto mount = cgroup2_mount(mountinfo);
+  auto path = v2_path(self_cgroup);
+  if (!mount || !path) return std::nullopt;
+  // In a container the mount may show only a part of the tree.
+  if (mount->root != "/" && path->rfind(mount->root, 0) == 0) path->erase(0, mount->root.size());
+  if (path->rfind("/..", 0) == 0) return std::nullopt;  // outside of what is mounted here
+  return mount->point + (*path == "/" ? "" : *path);
+}
+
+Result<JobCgroup> JobCgroup::create(const std::string& name) {
+  const auto own = own_cgroup_folder(read_small_file("/proc/self/mountinfo"), read_small_file("/proc/self/cgroup"));
+  if (!own) return Error{ErrorKind::system, "no cgroup v2 is mounted here"};
+  JobCgroup cgroup;
+  const std::string folder = *own + "/dtrain-" + name;
+  if (::mkdir(folder.c_str(), 0755) != 0) return system_error("cannot make the cgroup " + folder, errno);
+  cgroup.folder_ = folder;
+  cgroup.procs_.reset(::open((folder + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+  if (!cgroup.procs_ || ::access((folder + "/cgroup.kill").c_str(), W_OK) != 0) {
+    const Error error = system_error("cannot use the cgroup " + folder, errno);
+    cgroup.remove();
+    return error;
+  }
+  if (const int error = errno_of_joining(cgroup.procs_.get())) {
+    cgroup.remove();
+    return system_error("cannot move processes into the cgroup " + folder, error);
+  }
+  return cgroup;
+}
+
+bool JobCgroup::kill() const { return exists() && kill_cgroup(folder_); }
+
+bool JobCgroup::remove() {
+  if (!exists() || !remove_cgroup(folder_)) return !exists();
+  folder_.clear();
+  return true;
+}
+
+bool kill_cgroup(const std::string& folder) {
+  UniqueFd fd(::open((folder + "/cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC));
+  return fd && ::write(fd.get(), "1", 1) == 1;
+}
+
+bool remove_cgroup(const std::string& folder) { return ::rmdir(folder.c_str()) == 0 || errno == ENOENT; }
+
+}  // namespace dtrain::launcher

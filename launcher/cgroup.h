@@ -1,0 +1,41 @@
+#pragma once
+// The job's own cgroup v2: every worker and whatever it starts is in it, `cgroup.kill` ends them all at once, forks in
+// flight included (Linux 5.14).
+#include <optional>
+#include <string>
+
+#include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace dtrain::launcher {
+
+// Where this process is in the cgroup v2 tree, as an absolute folder below the mount; pure.
+// `mountinfo` and `self_cgroup` are the texts of /proc/self/mountinfo and /proc/self/cgroup. None: no v2 mount here.
+std::optional<std::string> own_cgroup_folder(const std::string& mountinfo, const std::string& self_cgroup);
+
+class JobCgroup {
+ public:
+  JobCgroup() = default;
+
+  // Make <own cgroup>/dtrain-<name>. Error: no cgroup v2, no right to make it, or no cgroup.kill there.
+  static Result<JobCgroup> create(const std::string& name);
+
+  bool exists() const { return !folder_.empty(); }
+  const std::string& folder() const { return folder_; }
+  // Open cgroup.procs for children to join; -1 when there is no cgroup.
+  int procs_fd() const { return procs_.get(); }
+  // SIGKILL to all in it. False if the kernel refused.
+  bool kill() const;
+  // Remove the folder; only an empty cgroup can go. True when it is gone.
+  bool remove();
+
+ private:
+  std::string folder_;
+  UniqueFd procs_;
+};
+
+// The same two on a folder alone, for a process that did not make it.
+bool kill_cgroup(const std::string& folder);
+bool remove_cgroup(const std::string& folder);
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,36 @@
+#include "launcher/containment.h"
+
+namespace dtrain::launcher {
+
+const char* to_string(Containment level) {
+  switch (level) {
+    case Containment::automatic: return "auto";
+    case Containment::cgroup: return "cgroup";
+    case Containment::subreaper: return "subreaper";
+    case Containment::pidns: return "pidns";
+  }
+  return "?";
+}
+
+Result<ChosenContainment> choose_containment(Containment wanted, const std::string& name) {
+  ChosenContainment chosen;
+  if (wanted == Containment::subreaper || wanted == Containment::pidns) {
+    chosen.level = wanted;
+    return chosen;
+  }
+  auto cgroup = JobCgroup::create(name);
+  if (cgroup) {
+    chosen.level = Containment::cgroup;
+    chosen.cgroup = std::move(*cgroup);
+    return chosen;
+  }
+  if (wanted == Containment::cgroup) {
+    return Error{ErrorKind::system,
+                 "--contain cgroup is not possible here: " + cgroup.error().message +
+                     "; use --contain auto, or run inside `systemd-run --user --scope -p Delegate=yes`"};
+  }
+  chosen.reason = cgroup.error().message;
+  return chosen;
+}
+
+}  // namespace dtrain::launcher

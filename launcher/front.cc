@@ -1,0 +1,181 @@
+#include "launcher/front.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <optional>
+
+#include "launcher/cgroup.h"
+#include "launcher/exit_codes.h"
+#include "launcher/exit_status.h"
+#include "launcher/sweep.h"
+
+namespace dtrain::launcher {
+
+namespace {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+// An agent that somebody stopped with SIGSTOP and did not continue in this time has left the job alone: it is killed, and
+// the guard then empties the containment.
+constexpr auto kStoppedAgentLease = std::chrono::seconds(3);
+// How long a living guard has to clean up after its agent before the front does it itself.
+constexpr auto kGuardCleansUp = std::chrono::seconds(3);
+constexpr auto kGiveUp = std::chrono::seconds(10);
+constexpr auto kSuspendAnswer = std::chrono::seconds(1);
+
+int milliseconds_until(SteadyTime t) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(t - std::chrono::steady_clock::now());
+  return left.count() < 0 ? 0 : int(left.count()) + 1;
+}
+
+class Front {
+ public:
+  Front(pid_t agent, UniqueFd socket, UniqueFd signals, const FrontNotes* notes)
+      : agent_(agent), socket_(std::move(socket)), signals_(std::move(signals)), notes_(notes) {}
+
+  int run() {
+    while (agent_ > 0) {
+      wait(stopped_at_ ? milliseconds_until(*stopped_at_ + kStoppedAgentLease) : -1);
+      reap();
+      if (agent_ > 0 && stopped_at_ && std::chrono::steady_clock::now() >= *stopped_at_ + kStoppedAgentLease) {
+        std::fprintf(stderr, "dtrain: the agent (pid %d) was stopped (SIGSTOP) for 3 s: ending the job\n", agent_);
+        ::kill(agent_, SIGKILL);
+        stopped_at_.reset();
+      }
+    }
+    if (!clean_) clean_up();
+    return exit_code_;
+  }
+
+ private:
+  void wait(int timeout_ms) {
+    pollfd fd{signals_.get(), POLLIN, 0};
+    if (::poll(&fd, 1, timeout_ms) > 0) read_signals();
+  }
+
+  void read_signals() {
+    signalfd_siginfo info;
+    while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+      const int signal = int(info.ssi_signo);
+      if (signal == SIGCHLD) continue;  // reap() looks for itself
+      if (signal == SIGTSTP) suspend();
+      else if (signal == SIGCONT) tell({FrontMessage::Op::resume, 0});
+      else tell({FrontMessage::Op::signal, signal});
+    }
+  }
+
+  void tell(FrontMessage message) { ::send(socket_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT); }
+
+  // Ctrl-Z: workers first, then ourselves, as the shell expects of a job.
+  void suspend() {
+    tell({FrontMessage::Op::suspend, 0});
+    pollfd fd{socket_.get(), POLLIN, 0};
+    FrontMessage answer;
+    if (::poll(&fd, 1, int(std::chrono::milliseconds(kSuspendAnswer).count())) > 0) {
+      [[maybe_unused]] const auto n = ::recv(socket_.get(), &answer, sizeof answer, MSG_DONTWAIT);
+    }
+    ::kill(::getpid(), SIGSTOP);
+  }
+
+  // The agent, and as the last subreaper or as PID 1 of a container, any orphan.
+  void reap() {
+    for (;;) {
+      siginfo_t info{};
+      if (::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG) != 0 || info.si_pid == 0) return;
+      if (info.si_pid != agent_) continue;
+      if (info.si_code == CLD_STOPPED) stopped_at_ = std::chrono::steady_clock::now();
+      else if (info.si_code == CLD_CONTINUED) stopped_at_.reset();
+      else agent_ended(info);
+    }
+  }
+
+  void agent_ended(const siginfo_t& info) {
+    clean_ = info.si_code == CLD_EXITED;
+    exit_code_ = clean_ ? info.si_status : kExitOwnFailure;
+    if (!clean_) {
+      std::fprintf(stderr, "dtrain: the agent (pid %d) was killed by %s: ending the job\n", agent_,
+                   signal_name(info.si_status).c_str());
+    }
+    agent_ = 0;
+  }
+
+  // The guard sees the agent's end too and works at the same time; once both are through, nothing is left.
+  void clean_up() {
+    const auto start = std::chrono::steady_clock::now();
+    if (notes_->cgroup_folder[0] != 0) kill_cgroup(notes_->cgroup_folder);
+    kill_descendants(::getpid(), {notes_->guard});
+    while (!no_children() && std::chrono::steady_clock::now() < start + kGiveUp) {
+      wait(50);
+      reap();
+      const bool guard_had_its_time = std::chrono::steady_clock::now() > start + kGuardCleansUp;
+      kill_descendants(::getpid(), guard_had_its_time ? std::vector<pid_t>{} : std::vector<pid_t>{notes_->guard});
+    }
+    if (notes_->cgroup_folder[0] != 0) remove_cgroup(notes_->cgroup_folder);
+    if (!no_children()) std::fprintf(stderr, "dtrain: some processes do not die, see `ps -o pid,stat,wchan:30,cmd`\n");
+  }
+
+  static bool no_children() {
+    siginfo_t info{};
+    return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
+  }
+
+  pid_t agent_;
+  UniqueFd socket_;
+  UniqueFd signals_;
+  const FrontNotes* notes_;
+  std::optional<SteadyTime> stopped_at_;
+  bool clean_ = true;
+  int exit_code_ = kExitOwnFailure;
+};
+
+int cannot(const char* what) {
+  std::fprintf(stderr, "dtrain: cannot %s: %s\n", what, std::strerror(errno));
+  return kExitOwnFailure;
+}
+
+}  // namespace
+
+int run_front(const std::vector<int>& signals, int (*agent_main)(FrontSide side, void* context), void* context) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return cannot("make a socket pair");
+  UniqueFd ours(ends[0]), theirs(ends[1]);
+  void* page = ::mmap(nullptr, sizeof(FrontNotes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return cannot("map memory");
+  auto* notes = new (page) FrontNotes;
+
+  sigset_t mask;
+  ::sigemptyset(&mask);
+  for (const int s : signals) ::sigaddset(&mask, s);
+  for (const int s : {SIGCHLD, SIGTSTP, SIGCONT}) ::sigaddset(&mask, s);
+  ::sigprocmask(SIG_BLOCK, &mask, nullptr);
+  ::signal(SIGCHLD, SIG_DFL);  // an ignored SIGCHLD, inherited, would make exit statuses vanish
+  UniqueFd signal_fd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signal_fd) return cannot("watch signals");
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+
+  const pid_t agent = ::fork();
+  if (agent < 0) return cannot("fork the agent");
+  if (agent == 0) {
+    ours.reset();
+    signal_fd.reset();
+    ::_exit(agent_main({std::move(theirs), notes}, context));
+  }
+  theirs.reset();
+  ::prctl(PR_SET_NAME, "dtrain");
+  return Front(agent, std::move(ours), std::move(signal_fd), notes).run();
+}
+
+}  // namespace dtrain::launcher

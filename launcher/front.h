@@ -1,0 +1,40 @@
+#pragma once
+// The front: the process that the user's shell knows. It forks the agent, hands signals on to it, and is the agent's
+// parent, so the kernel tells it when the agent dies or is stopped: no lease has to tick for that. It is the last
+// subreaper: if agent and guard die together, what the workers left falls to the front, which kills it.
+#include <sys/types.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "rendezvous/base/unique_fd.h"
+
+namespace dtrain::launcher {
+
+// One packet between front and agent.
+struct FrontMessage {
+  enum class Op : int32_t {
+    signal,     // front -> agent: this signal arrived
+    suspend,    // front -> agent: Ctrl-Z; stop the workers and answer `suspended`
+    suspended,  // agent -> front
+    resume,     // front -> agent: continued
+  } op{};
+  int32_t signal = 0;
+};
+
+// What the front must know to clean up after an agent that died; the agent writes it, in shared memory.
+struct FrontNotes {
+  pid_t guard = 0;
+  char cgroup_folder[1024] = {};
+};
+
+struct FrontSide {
+  UniqueFd socket;     // SOCK_SEQPACKET, end-of-file when the front is gone
+  FrontNotes* notes = nullptr;
+};
+
+// Fork the agent and be the front until it has ended and nothing is left; `agent_main` runs in the child and returns its
+// exit code. Returns that code, or 125 when the agent died of a signal. `signals`: handed on to the agent.
+int run_front(const std::vector<int>& signals, int (*agent_main)(FrontSide side, void* context), void* context);
+
+}  // namespace dtrain::launcher

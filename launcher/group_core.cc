@@ -1,0 +1,194 @@
+#include "launcher/group_core.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "rendezvous/base/check.h"
+
+namespace dtrain::launcher {
+
+namespace {
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+}  // namespace
+
+const char* to_string(GroupState state) {
+  switch (state) {
+    case GroupState::starting: return "starting";
+    case GroupState::running: return "running";
+    case GroupState::stopping: return "stopping";
+    case GroupState::killing: return "killing";
+    case GroupState::finished: return "finished";
+  }
+  return "?";
+}
+
+const char* to_string(const GroupEvent& event) {
+  static constexpr const char* kNames[] = {"worker started", "worker not started", "worker exited",
+                                           "containment empty", "output closed",   "stop signal",
+                                           "passed signal",     "timer fired",     "guard lost"};
+  static_assert(std::size(kNames) == std::variant_size_v<GroupEvent>);
+  return kNames[event.index()];
+}
+
+GroupCore::GroupCore(GroupSettings settings) : settings_(settings), workers_(settings.workers) {
+  DT_CHECK(settings.workers >= 1, "a group has at least one worker");
+  DT_CHECK(settings.max_restarts >= 0, "the budget is a count");
+}
+
+std::vector<GroupAction> GroupCore::start(MonoTime) {
+  Actions out;
+  open_round(out);
+  return out;
+}
+
+void GroupCore::open_round(Actions& out) {
+  state_ = GroupState::starting;
+  std::fill(workers_.begin(), workers_.end(), Worker::pending);
+  cause_ = StopCause::success;
+  first_failure_.reset();
+  empty_ = output_closed_ = false;
+  out.push_back(action::StartRound{round_, restarts_});
+}
+
+std::vector<GroupAction> GroupCore::step(const GroupEvent& event, MonoTime now) {
+  Actions out;
+  if (state_ == GroupState::finished) return out;
+  std::visit(Overloaded{
+                 [&](const event::WorkerStarted& e) {
+                   if (workers_.at(e.local_rank) == Worker::pending) workers_[e.local_rank] = Worker::alive;
+                   if (state_ == GroupState::starting && count(Worker::pending) == 0) state_ = GroupState::running;
+                 },
+                 [&](const event::WorkerNotStarted& e) {
+                   never_started_ = true;
+                   worker_ended(e.local_rank, e.status, now, out);
+                 },
+                 [&](const event::WorkerExited& e) { worker_ended(e.local_rank, e.status, now, out); },
+                 [&](const event::ContainmentEmpty&) {
+                   // While workers are still to come or to be reported, an empty moment means nothing.
+                   empty_ = count(Worker::done) == settings_.workers;
+                   maybe_round_over(out);
+                 },
+                 [&](const event::OutputClosed&) {
+                   output_closed_ = true;
+                   maybe_round_over(out);
+                 },
+                 [&](const event::StopSignal& e) { stop_signal(e.signal, now, out); },
+                 [&](const event::PassedSignal& e) { out.push_back(action::SignalWorkers{e.signal}); },
+                 [&](const event::TimerFired&) { timer_fired(now, out); },
+                 [&](const event::GuardLost& e) { guard_lost(e.reason, now, out); },
+             },
+             event);
+  return out;
+}
+
+void GroupCore::worker_ended(int local_rank, const ExitStatus& status, MonoTime now, Actions& out) {
+  if (workers_.at(local_rank) == Worker::done) return;
+  workers_[local_rank] = Worker::done;
+  const bool first = !status.success() && !first_failure_ && active();
+  if (first) {
+    first_failure_ = local_rank;
+    first_status_ = status;
+    reason_ = fmt::format("local rank {}: {}", local_rank, launcher::describe(status));
+    begin_stop(StopCause::failure, settings_.failure_grace, now, out);
+    out.push_back(action::SignalContainment{SIGTERM});
+    return;
+  }
+  if (active() && count(Worker::done) == settings_.workers) {
+    reason_ = fmt::format("all {} workers ended with exit code 0", settings_.workers);
+    begin_stop(StopCause::success, settings_.failure_grace, now, out);
+    // Whatever the workers left behind them must not outlive the job.
+    out.push_back(action::SignalContainment{SIGTERM});
+  }
+  maybe_round_over(out);
+}
+
+void GroupCore::begin_stop(StopCause cause, Duration grace, MonoTime now, Actions& out) {
+  state_ = GroupState::stopping;
+  cause_ = cause;
+  out.push_back(action::ArmTimer{now + grace});
+}
+
+void GroupCore::begin_kill(const std::string& why, MonoTime now, Actions& out) {
+  state_ = GroupState::killing;
+  out.push_back(action::Say{why});
+  out.push_back(action::KillContainment{});
+  out.push_back(action::ArmTimer{now + settings_.kill_timeout});
+}
+
+void GroupCore::stop_signal(int signal, MonoTime now, Actions& out) {
+  if (state_ == GroupState::killing) {
+    stop_signal_ = stop_signal_ ? stop_signal_ : signal;
+    return;
+  }
+  if (stop_signal_ != 0) {
+    begin_kill(fmt::format("{} again: killing the workers now", signal_name(signal)), now, out);
+    return;
+  }
+  stop_signal_ = signal;
+  const bool was_active = active();
+  if (was_active) reason_ = fmt::format("stopped by {}", signal_name(signal));
+  // A failure that came first stays the headline; the stop only cancels the restart and lengthens the grace.
+  begin_stop(was_active ? StopCause::stop_signal : cause_, settings_.shutdown_timeout, now, out);
+  out.push_back(action::Say{fmt::format("{}: passing it to the workers, SIGKILL in {:g} s (send it again to kill now)",
+                                        signal_name(signal), seconds(settings_.shutdown_timeout))});
+  out.push_back(action::SignalContainment{signal});
+}
+
+void GroupCore::timer_fired(MonoTime now, Actions& out) {
+  if (state_ == GroupState::stopping) {
+    begin_kill(fmt::format("{} of {} workers and what they started did not end in time: killing them",
+                           settings_.workers - count(Worker::done), settings_.workers),
+               now, out);
+  } else if (state_ == GroupState::killing) {
+    finish(!empty_, out);
+  }
+}
+
+void GroupCore::guard_lost(const std::string& reason, MonoTime now, Actions& out) {
+  reason_ = reason;
+  cause_ = StopCause::guard_lost;
+  std::fill(workers_.begin(), workers_.end(), Worker::done);
+  begin_kill(reason, now, out);
+}
+
+void GroupCore::maybe_round_over(Actions& out) {
+  const bool ending = state_ == GroupState::stopping || state_ == GroupState::killing;
+  if (!ending || !empty_ || !output_closed_ || count(Worker::done) != settings_.workers) return;
+  const bool again = cause_ == StopCause::failure && !never_started_ && stop_signal_ == 0 &&
+                     restarts_ < settings_.max_restarts;
+  if (!again) {
+    finish(false, out);
+    return;
+  }
+  ++restarts_;
+  ++round_;
+  out.push_back(action::CancelTimer{});
+  out.push_back(action::Say{
+      fmt::format("{}: restarting all workers (restart {} of {})", reason_, restarts_, settings_.max_restarts)});
+  open_round(out);
+}
+
+void GroupCore::finish(bool processes_left, Actions& out) {
+  state_ = GroupState::finished;
+  out.push_back(action::CancelTimer{});
+  out.push_back(
+      action::Finish{{cause_, stop_signal_, restarts_, processes_left, first_failure_, first_status_, reason_}});
+}
+
+int GroupCore::count(Worker what) const { return int(std::count(workers_.begin(), workers_.end(), what)); }
+
+std::string GroupCore::describe() const {
+  return fmt::format("round {} {}: {} of {} workers alive, {} restarts used", round_, to_string(state_),
+                     count(Worker::alive), settings_.workers, restarts_);
+}
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,130 @@
+#pragma once
+// The life of one node's worker group, as a pure machine: step(event, now) -> actions. No process, clock or descriptor
+// is touched here; the agent carries the actions out and feeds back what happened. test/sim runs it by the thousand.
+//
+//   starting --all started--> running --all exited 0--> stopping --empty--> finished (success)
+//      |                         |                          |
+//      +--not started, failure, stop signal--> stopping ----+--empty, restarts left--> starting (next round)
+//                                                 |         +--empty--> finished
+//                                              grace over
+//                                                 v
+//                                              killing --empty--> as from stopping; --kill deadline--> finished
+//
+// "empty" means: no process of the round is left (the guard says so) and its output has been read to the end.
+#include <chrono>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "launcher/exit_status.h"
+#include "rendezvous/base/clock.h"
+
+namespace dtrain::launcher {
+
+struct GroupSettings {
+  int workers = 1;       // >= 1
+  int max_restarts = 0;  // failures that open another round; >= 0
+  Duration failure_grace = std::chrono::seconds(5);      // TERM to KILL after a failure
+  Duration shutdown_timeout = std::chrono::seconds(30);  // stop signal to KILL
+  Duration kill_timeout = std::chrono::seconds(8);       // KILL to giving up
+};
+
+enum class GroupState { starting, running, stopping, killing, finished };
+inline constexpr int kGroupStates = 5;
+const char* to_string(GroupState state);
+
+// ---- what happened -------------------------------------------------------------------------------------------------
+namespace event {
+struct WorkerStarted { int local_rank; };
+struct WorkerNotStarted { int local_rank; ExitStatus status; };  // kind not_started
+struct WorkerExited { int local_rank; ExitStatus status; };
+struct ContainmentEmpty {};               // the guard has no process of this round left
+struct OutputClosed {};                   // every pipe of this round was read to its end
+struct StopSignal { int signal; };        // the user or the system wants the job to end
+struct PassedSignal { int signal; };      // to be handed to the workers, the job goes on
+struct TimerFired {};                     // the one timer that ArmTimer set
+struct GuardLost { std::string reason; };  // nobody can start or watch workers any more
+}  // namespace event
+using GroupEvent = std::variant<event::WorkerStarted, event::WorkerNotStarted, event::WorkerExited,
+                                event::ContainmentEmpty, event::OutputClosed, event::StopSignal, event::PassedSignal,
+                                event::TimerFired, event::GuardLost>;
+const char* to_string(const GroupEvent& event);
+
+// ---- what to do ----------------------------------------------------------------------------------------------------
+enum class StopCause { success, failure, stop_signal, guard_lost };
+
+struct Outcome {
+  StopCause cause = StopCause::success;
+  int stop_signal = 0;       // cause stop_signal
+  int restarts = 0;          // rounds opened after failures
+  bool processes_left = false;  // some process survived SIGKILL until kill_timeout
+  // First failing worker of the last round, if any failed.
+  std::optional<int> first_failure;
+  ExitStatus first_status;
+  std::string reason;  // one line: why the job ended
+};
+
+namespace action {
+struct StartRound { int round; int restart_count; };  // fresh store, then spawn every worker
+struct SignalContainment { int signal; };   // to every process of the round
+struct SignalWorkers { int signal; };       // to the worker processes alone
+struct KillContainment {};                  // SIGKILL to every process of the round
+struct ArmTimer { MonoTime at; };           // replaces the one before
+struct CancelTimer {};
+struct Finish { Outcome outcome; };
+struct Say { std::string text; };           // the reason of a decision, for the user
+}  // namespace action
+using GroupAction = std::variant<action::StartRound, action::SignalContainment, action::SignalWorkers,
+                                 action::KillContainment, action::ArmTimer, action::CancelTimer, action::Finish,
+                                 action::Say>;
+
+class GroupCore {
+ public:
+  explicit GroupCore(GroupSettings settings);
+
+  // Begin round 0. Call once.
+  std::vector<GroupAction> start(MonoTime now);
+  // Take in one event. Never fails: an event that means nothing in this state gives no action.
+  std::vector<GroupAction> step(const GroupEvent& event, MonoTime now);
+
+  GroupState state() const { return state_; }
+  int round() const { return round_; }
+  int restarts() const { return restarts_; }
+  // Workers dtrain told to stop because another failed; their signals are consequences, not causes.
+  bool stopping_since_failure() const { return cause_ == StopCause::failure; }
+  // One line for people: state, round, workers alive.
+  std::string describe() const;
+
+ private:
+  using Actions = std::vector<GroupAction>;
+  enum class Worker { pending, alive, done };
+
+  void open_round(Actions& out);
+  void worker_ended(int local_rank, const ExitStatus& status, MonoTime now, Actions& out);
+  void begin_stop(StopCause cause, Duration grace, MonoTime now, Actions& out);
+  void begin_kill(const std::string& why, MonoTime now, Actions& out);
+  void stop_signal(int signal, MonoTime now, Actions& out);
+  void timer_fired(MonoTime now, Actions& out);
+  void guard_lost(const std::string& reason, MonoTime now, Actions& out);
+  void maybe_round_over(Actions& out);
+  void finish(bool processes_left, Actions& out);
+  bool active() const { return state_ == GroupState::starting || state_ == GroupState::running; }
+  int count(Worker what) const;
+
+  GroupSettings settings_;
+  GroupState state_ = GroupState::starting;
+  int round_ = 0;
+  int restarts_ = 0;
+  std::vector<Worker> workers_;
+  StopCause cause_ = StopCause::success;
+  int stop_signal_ = 0;
+  bool never_started_ = false;
+  std::optional<int> first_failure_;
+  ExitStatus first_status_;
+  std::string reason_;
+  bool empty_ = false;
+  bool output_closed_ = false;
+};
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,44 @@
+#pragma once
+// The agent's end of the guard's socket on the agent's event loop: messages go out in order, however many; each answer
+// comes as a callback.
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "launcher/guard_protocol.h"
+
+namespace dtrain::launcher {
+
+class GuardLink {
+ public:
+  using OnMessage = std::function<void(ReceivedGuardMessage&)>;
+  using OnLost = std::function<void()>;
+
+  // on_lost is called once, when the guard is gone. Neither callback is called from within send().
+  GuardLink(boost::asio::io_context& io, UniqueFd socket, OnMessage on_message, OnLost on_lost);
+
+  // Queue a message; descriptors are kept until it is sent. The queue is bounded by what one round asks for.
+  void send(const GuardMessage& message, std::vector<UniqueFd> fds = {});
+  // Hang up: the guard then kills what is left and ends.
+  void close();
+
+ private:
+  struct Outgoing {
+    GuardMessage message;
+    std::vector<UniqueFd> fds;
+  };
+
+  void receive();
+  void flush();
+  void lost();
+
+  boost::asio::posix::stream_descriptor socket_;
+  OnMessage on_message_;
+  OnLost on_lost_;
+  std::deque<Outgoing> outgoing_;
+  bool waiting_to_send_ = false;
+};
+
+}  // namespace dtrain::launcher

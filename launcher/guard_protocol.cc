@@ -1,0 +1,131 @@
+#include "launcher/guard_protocol.h"
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "rendezvous/base/check.h"
+
+namespace dtrain::launcher {
+
+namespace {
+struct PayloadHeader {
+  uint32_t argc;
+  uint32_t envc;
+};
+
+struct ControlBuffer {
+  alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int) * kMaxPassedFds)];
+};
+
+void append(std::string& bytes, const std::vector<std::string>& strings) {
+  for (const auto& s : strings) bytes.append(s.c_str(), std::strlen(s.c_str()) + 1);
+}
+
+bool write_all(int fd, const char* data, size_t size) {
+  while (size > 0) {
+    const ssize_t n = ::write(fd, data, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    data += n;
+    size -= size_t(n);
+  }
+  return true;
+}
+}  // namespace
+
+int send_guard_message(int socket, const GuardMessage& message, const int* fds, size_t fd_count) {
+  DT_CHECK(fd_count <= kMaxPassedFds, "the receiver has room for kMaxPassedFds");
+  iovec io{const_cast<GuardMessage*>(&message), sizeof message};
+  msghdr header{};
+  header.msg_iov = &io;
+  header.msg_iovlen = 1;
+  ControlBuffer control{};
+  if (fd_count > 0) {
+    header.msg_control = control.bytes;
+    header.msg_controllen = CMSG_SPACE(sizeof(int) * fd_count);
+    cmsghdr* c = CMSG_FIRSTHDR(&header);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
+    std::memcpy(CMSG_DATA(c), fds, sizeof(int) * fd_count);
+  }
+  ssize_t n;
+  do {
+    n = ::sendmsg(socket, &header, MSG_NOSIGNAL);
+  } while (n < 0 && errno == EINTR);
+  return n < 0 ? errno : 0;
+}
+
+Receive receive_guard_message(int socket, ReceivedGuardMessage& out) {
+  iovec io{&out.message, sizeof out.message};
+  msghdr header{};
+  header.msg_iov = &io;
+  header.msg_iovlen = 1;
+  ControlBuffer control{};
+  header.msg_control = control.bytes;
+  header.msg_controllen = sizeof control.bytes;
+  ssize_t n;
+  do {
+    n = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  } while (n < 0 && errno == EINTR);
+  if (n < 0 && errno == EAGAIN) return Receive::again;
+  if (n != ssize_t(sizeof out.message)) return Receive::closed;
+  for (auto& fd : out.fds) fd.reset();
+  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count && i < kMaxPassedFds; ++i) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
+      out.fds[i].reset(fd);
+    }
+  }
+  return Receive::message;
+}
+
+Result<UniqueFd> write_exec_payload(const std::vector<std::string>& argv, const std::vector<std::string>& env) {
+  const PayloadHeader header{uint32_t(argv.size()), uint32_t(env.size())};
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  append(bytes, argv);
+  append(bytes, env);
+  UniqueFd fd(::memfd_create("dtrain-exec", MFD_CLOEXEC));
+  if (!fd) return system_error("cannot make room for a worker's arguments (memfd_create)", errno);
+  if (!write_all(fd.get(), bytes.data(), bytes.size())) {
+    return system_error("cannot write a worker's arguments", errno);
+  }
+  return fd;
+}
+
+ExecPayload::~ExecPayload() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+bool ExecPayload::map(int fd) {
+  struct stat st {};
+  if (::fstat(fd, &st) != 0 || st.st_size < off_t(sizeof(PayloadHeader))) return false;
+  size_ = size_t(st.st_size);
+  void* data = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+  if (data == MAP_FAILED) return false;
+  data_ = data;
+  PayloadHeader header;
+  std::memcpy(&header, data_, sizeof header);
+  char* p = static_cast<char*>(data_) + sizeof header;
+  char* const end = static_cast<char*>(data_) + size_;
+  const auto take = [&](uint32_t count, std::vector<char*>& strings) {
+    for (uint32_t i = 0; i < count; ++i) {
+      char* zero = static_cast<char*>(std::memchr(p, 0, size_t(end - p)));
+      if (zero == nullptr) return false;
+      strings.push_back(p);
+      p = zero + 1;
+    }
+    strings.push_back(nullptr);
+    return true;
+  };
+  return take(header.argc, argv_) && take(header.envc, envp_) && header.argc > 0;
+}
+
+}  // namespace dtrain::launcher

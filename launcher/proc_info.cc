@@ -1,0 +1,56 @@
+#include "launcher/proc_info.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cstdlib>
+
+#include "launcher/small_file.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace dtrain::launcher {
+
+namespace {
+
+// The value of "Name:\tvalue" in a /proc text; empty if it is not there.
+std::string field(const std::string& text, const std::string& name) {
+  const auto at = text.rfind("\n" + name + ":", std::string::npos);
+  if (at == std::string::npos) return {};
+  const auto from = text.find_first_not_of(" \t", at + name.size() + 2);
+  return text.substr(from, text.find('\n', from) - from);
+}
+
+}  // namespace
+
+pid_t pid_of_pidfd(int pidfd) {
+  const std::string value = field(read_small_file(fmt::format("/proc/self/fdinfo/{}", pidfd)), "Pid");
+  return value.empty() ? -1 : pid_t(std::strtol(value.c_str(), nullptr, 10));
+}
+
+std::string describe_stuck_process(pid_t pid) {
+  const std::string status = "\n" + read_small_file(fmt::format("/proc/{}/status", pid));
+  const std::string wchan = read_small_file(fmt::format("/proc/{}/wchan", pid));
+  return fmt::format("pid {} ({}) survived SIGKILL: state {}{}", pid, field(status, "Name"), field(status, "State"),
+                     wchan.empty() || wchan == "0" ? "" : ", waiting in " + wchan);
+}
+
+bool wait_for_exit(pid_t child, std::chrono::milliseconds limit) {
+  UniqueFd pidfd(int(::syscall(SYS_pidfd_open, child, 0)));
+  pollfd fd{pidfd.get(), POLLIN, 0};
+  if (pidfd && ::poll(&fd, 1, int(limit.count())) <= 0) return false;
+  return ::waitpid(child, nullptr, WNOHANG) != 0;
+}
+
+std::string file_name_safe(const std::string& text) {
+  std::string safe = text.substr(0, 100);
+  for (char& c : safe) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
+  }
+  return safe;
+}
+
+}  // namespace dtrain::launcher

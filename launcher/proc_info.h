@@ -1,0 +1,22 @@
+#pragma once
+// Facts about single processes.
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+
+namespace dtrain::launcher {
+
+// The pid behind a pidfd, as seen from the caller's PID namespace; -1 if it is gone or not a pidfd.
+pid_t pid_of_pidfd(int pidfd);
+
+// "pid 123 (python3) survived SIGKILL: state D, waiting in nfs4_wait": for a process that does not die.
+std::string describe_stuck_process(pid_t pid);
+
+// Wait until a child has ended and reap it, at most `limit`. False if it is still there.
+bool wait_for_exit(pid_t child, std::chrono::milliseconds limit);
+
+// `text` with everything but letters, digits, '.', '_' and '-' replaced by '_', at most 100 bytes.
+std::string file_name_safe(const std::string& text);
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,36 @@
+#include "launcher/run_job.h"
+
+#include <csignal>
+
+#include "launcher/agent.h"
+#include "launcher/front.h"
+
+namespace dtrain::launcher {
+
+namespace {
+
+// A signal that our parent had us ignore (nohup, a shell's `&`) stays ignored.
+std::vector<int> not_ignored(const std::vector<int>& signals) {
+  std::vector<int> kept;
+  for (const int s : signals) {
+    struct sigaction now {};
+    if (::sigaction(s, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) kept.push_back(s);
+  }
+  return kept;
+}
+
+}  // namespace
+
+int run_job(const JobSpec& spec) {
+  JobSpec effective = spec;
+  effective.stop_signals = not_ignored(spec.stop_signals);
+  effective.passed_signals = not_ignored(spec.passed_signals);
+  std::vector<int> signals = effective.stop_signals;
+  signals.insert(signals.end(), effective.passed_signals.begin(), effective.passed_signals.end());
+  const auto agent_main = [](FrontSide side, void* context) {
+    return run_agent(*static_cast<const JobSpec*>(context), std::move(side));
+  };
+  return run_front(signals, agent_main, &effective);
+}
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,131 @@
+#include "launcher/spawn.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstring>
+
+namespace dtrain::launcher {
+
+namespace {
+
+// Shared with the parent, which the kernel holds still until the child has exec'd or ended.
+struct Child {
+  const SpawnRequest* request;
+  pid_t parent;
+  SpawnStep step = SpawnStep::none;
+  int error = 0;
+};
+
+// Everything from here to exec runs in the parent's memory: system calls only, no allocation, no locks.
+
+[[noreturn]] void fail(Child& child, SpawnStep step) {
+  child.step = step;
+  child.error = errno;
+  ::_exit(127);
+}
+
+void reset_signals() {
+  struct sigaction dfl {};
+  dfl.sa_handler = SIG_DFL;
+  for (int s = 1; s < NSIG; ++s) {
+    if (s != SIGKILL && s != SIGSTOP) ::sigaction(s, &dfl, nullptr);
+  }
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+void set_stdio(Child& child, int from, int to) {
+  if (from == to) {
+    if (::fcntl(to, F_SETFD, 0) != 0) fail(child, SpawnStep::stdio);
+  } else if (::dup2(from, to) != to) {
+    fail(child, SpawnStep::stdio);
+  }
+}
+
+const char* path_of(char** envp) {
+  for (char** e = envp; *e != nullptr; ++e) {
+    if (std::strncmp(*e, "PATH=", 5) == 0) return *e + 5;
+  }
+  return "/usr/local/bin:/usr/bin:/bin";
+}
+
+// execve with a PATH search; unlike execvp it does not hand a file of unknown format to the shell.
+void exec_in_path(const SpawnRequest& request) {
+  const char* name = request.argv[0];
+  if (std::strchr(name, '/') != nullptr) {
+    ::execve(name, request.argv, request.envp);
+    return;
+  }
+  int error = ENOENT;
+  char path[PATH_MAX];
+  const size_t name_size = std::strlen(name) + 1;
+  for (const char* dir = path_of(request.envp); *dir != 0;) {
+    const char* end = std::strchr(dir, ':');
+    const size_t size = end != nullptr ? size_t(end - dir) : std::strlen(dir);
+    if (size + 1 + name_size <= sizeof path) {
+      std::memcpy(path, dir, size);
+      path[size] = '/';
+      std::memcpy(path + size + (size > 0 ? 1 : 0), name, name_size);
+      ::execve(path, request.argv, request.envp);
+      if (errno != ENOENT && errno != ENOTDIR) error = errno;
+    }
+    dir += size + (end != nullptr ? 1 : 0);
+  }
+  errno = error;
+}
+
+int child_main(void* arg) {
+  Child& child = *static_cast<Child*>(arg);
+  const SpawnRequest& r = *child.request;
+  reset_signals();
+  if (::setsid() < 0) fail(child, SpawnStep::session);
+  if (r.cgroup_procs_fd >= 0 && ::write(r.cgroup_procs_fd, "0", 1) != 1) fail(child, SpawnStep::cgroup);
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(child, SpawnStep::death_signal);
+  if (::getppid() != child.parent) ::_exit(127);  // the parent died before the line above took hold
+  set_stdio(child, r.stdin_fd, 0);
+  set_stdio(child, r.stdout_fd, 1);
+  set_stdio(child, r.stderr_fd, 2);
+  ::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (r.nofile.rlim_max > 0) ::setrlimit(RLIMIT_NOFILE, &r.nofile);
+  exec_in_path(r);
+  fail(child, SpawnStep::exec);
+}
+
+}  // namespace
+
+SpawnResult spawn(const SpawnRequest& request) {
+  static constexpr size_t kStack = 64 * 1024;
+  static char* stack = static_cast<char*>(
+      ::mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0));
+  SpawnResult result;
+  if (stack == MAP_FAILED) return {-1, UniqueFd(), SpawnStep::clone, ENOMEM};
+  Child child{&request, ::getpid()};
+  // No signal handler of ours may run in the child while it shares our memory.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, &before);
+  int pidfd = -1;
+  const int pid = ::clone(child_main, stack + kStack, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &child, &pidfd);
+  const int error = errno;
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (pid < 0) return {-1, UniqueFd(), SpawnStep::clone, error};
+  UniqueFd owned(pidfd);
+  if (child.step != SpawnStep::none) {
+    ::waitpid(pid, nullptr, 0);
+    return {-1, UniqueFd(), child.step, child.error};
+  }
+  return {pid, std::move(owned), SpawnStep::none, 0};
+}
+
+}  // namespace dtrain::launcher

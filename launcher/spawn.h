@@ -1,0 +1,34 @@
+#pragma once
+// Start one worker: clone(CLONE_VM|CLONE_VFORK|CLONE_PIDFD), so that the cost does not grow with the parent and a failure
+// of any step before exec is known, with its errno, when spawn() returns.
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include "launcher/exit_status.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace dtrain::launcher {
+
+struct SpawnRequest {
+  char** argv = nullptr;  // argv[0] with a slash is a path; else it is looked up in envp's PATH
+  char** envp = nullptr;
+  int stdin_fd = -1;
+  int stdout_fd = -1;
+  int stderr_fd = -1;
+  int cgroup_procs_fd = -1;  // an open cgroup.procs to join, -1 for none
+  rlimit nofile{};           // the limit the user had; dtrain raises its own
+};
+
+struct SpawnResult {
+  pid_t pid = -1;    // -1: not started
+  UniqueFd pidfd;
+  SpawnStep step = SpawnStep::none;  // what failed
+  int error = 0;                     // its errno
+};
+
+// The child gets: its own session (so no controlling terminal, as under torchrun) and process group, default signal
+// dispositions and an empty mask, SIGKILL when the caller dies, descriptors 0-2 and no others.
+// Call from the thread that lives as long as the process (the death signal follows the thread).
+SpawnResult spawn(const SpawnRequest& request);
+
+}  // namespace dtrain::launcher

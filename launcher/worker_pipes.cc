@@ -1,0 +1,93 @@
+#include "launcher/worker_pipes.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace dtrain::launcher {
+
+namespace asio = boost::asio;
+
+namespace {
+constexpr size_t kReadSize = 256 * 1024;
+// A bigger pipe means fewer wake-ups for a loud worker; the kernel may refuse, and then the default does.
+constexpr int kPipeSize = 256 * 1024;
+// Turns one stream takes before the loop looks at the others (and at the guard) again.
+constexpr int kReadsInARow = 4;
+}  // namespace
+
+WorkerPipes::WorkerPipes(asio::io_context& io, int workers, Callbacks callbacks)
+    : io_(io), callbacks_(std::move(callbacks)), pipes_(size_t(workers) * 2) {}
+
+Result<WorkerPipes::WriteEnds> WorkerPipes::open(int local_rank) {
+  auto out = open_stream(2 * local_rank);
+  if (!out) return out.error();
+  auto err = open_stream(2 * local_rank + 1);
+  if (!err) return err.error();
+  return WriteEnds{std::move(*out), std::move(*err)};
+}
+
+Result<UniqueFd> WorkerPipes::open_stream(int stream) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    return system_error("cannot make a pipe for a worker's output (see `ulimit -n`)", errno);
+  }
+  UniqueFd write_end(ends[1]);
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  ::fcntl(ends[0], F_SETPIPE_SZ, kPipeSize);
+  auto& pipe = pipes_[size_t(stream)];
+  pipe = std::make_unique<Pipe>(io_);
+  pipe->descriptor.assign(ends[0]);
+  ++open_;
+  wait(stream);
+  return write_end;
+}
+
+void WorkerPipes::wait(int stream) {
+  pipes_[size_t(stream)]->descriptor.async_wait(asio::posix::stream_descriptor::wait_read,
+                                                [this, stream](const boost::system::error_code& ec) {
+                                                  if (!ec) read(stream);
+                                                });
+}
+
+void WorkerPipes::read(int stream) {
+  if (!buffer_) buffer_ = std::make_unique_for_overwrite<char[]>(kReadSize);
+  Pipe& pipe = *pipes_[size_t(stream)];
+  for (int i = 0; i < kReadsInARow; ++i) {
+    const ssize_t n = ::read(pipe.descriptor.native_handle(), buffer_.get(), kReadSize);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) break;
+    if (n <= 0) {
+      ended(stream);
+      return;
+    }
+    if (!callbacks_.data(stream, {buffer_.get(), size_t(n)})) {
+      pipe.paused = true;
+      return;
+    }
+  }
+  wait(stream);
+}
+
+void WorkerPipes::resume(int stream) {
+  auto& pipe = pipes_[size_t(stream)];
+  if (!pipe || !pipe->paused || !pipe->descriptor.is_open()) return;
+  pipe->paused = false;
+  wait(stream);
+}
+
+void WorkerPipes::ended(int stream) {
+  pipes_[size_t(stream)]->descriptor.close();
+  --open_;
+  callbacks_.end(stream);
+  if (open_ == 0) callbacks_.all_ended();
+}
+
+void WorkerPipes::close_all() {
+  for (size_t stream = 0; stream < pipes_.size(); ++stream) {
+    if (pipes_[stream] && pipes_[stream]->descriptor.is_open()) ended(int(stream));
+  }
+}
+
+}  // namespace dtrain::launcher
