@@ -61,7 +61,7 @@ install_packages() {
     return
   fi
   local missing as_root=() started=$SECONDS
-  mapfile -t missing < <(missing_packages "$@")
+  mapfile -t missing < <(missing_packages "$@" | sort -u)
   [[ ${#missing[@]} -eq 0 ]] && return
   if [[ $(id -u) -ne 0 ]]; then
     command -v sudo >/dev/null || fail "as root, run: apt-get install ${missing[*]}"
