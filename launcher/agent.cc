@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
@@ -27,7 +28,7 @@
 #include "launcher/job_record.h"
 #include "launcher/log_tree.h"
 #include "launcher/output_router.h"
-#include "launcher/prefix.h"
+#include "launcher/proc_info.h"
 #include "launcher/sweep.h"
 #include "launcher/worker_env.h"
 #include "launcher/worker_pipes.h"
@@ -43,7 +44,6 @@ namespace {
 
 constexpr auto kDrainOutput = std::chrono::seconds(5);   // at the end, for a console that takes its time
 constexpr auto kGuardEnds = std::chrono::seconds(2);     // an idle guard ends at once; this bounds the wait
-constexpr int kRelistenWorkers = 32;
 
 std::vector<std::string> parent_environment() {
   std::vector<std::string> all;
@@ -65,8 +65,7 @@ ExitStatus status_from(const GuardMessage& m) {
 
 class Agent {
  public:
-  Agent(const JobSpec& spec, FrontSide front, GuardHandle guard, ChosenContainment containment, LogTree logs,
-        rlimit /*user_limit*/)
+  Agent(const JobSpec& spec, FrontSide front, GuardHandle guard, ChosenContainment containment, LogTree logs)
       : spec_(spec),
         guard_pid_(guard.pid),
         containment_(std::move(containment)),
@@ -366,7 +365,7 @@ std::optional<Error> Agent::start_worker(const Assignment& assignment, int local
   for (const auto& arg : spec_.argv) argv.push_back(substitute_local_rank(arg, local_rank));
   record_.files(local_rank, files->paths);
   auto payload = write_exec_payload(
-      argv, apply(parent_env_, worker_env(spec_, assignment, local_rank, {files->paths.error_file})));
+      argv, launcher::apply(parent_env_, worker_env(spec_, assignment, local_rank, {files->paths.error_file})));
   if (!payload) return payload.error();
   auto ends = pipes_.open(local_rank);
   if (!ends) return ends.error();
@@ -476,7 +475,7 @@ int run_agent(const JobSpec& spec, FrontSide front) {
   front.notes->guard = guard->pid;
   auto logs = LogTree::create(spec);
   if (!logs) return refuse(logs.error());
-  return Agent(spec, std::move(front), std::move(*guard), std::move(*containment), std::move(*logs), user_limit).run();
+  return Agent(spec, std::move(front), std::move(*guard), std::move(*containment), std::move(*logs)).run();
 }
 
 }  // namespace dtrain::launcher
