@@ -1,0 +1,92 @@
+#include "launcher/error_file.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "rendezvous/base/unique_fd.h"
+
+namespace dtrain::launcher {
+namespace {
+
+using nlohmann::json;
+
+ErrorFile not_understood(std::string why) {
+  ErrorFile file;
+  file.note = std::move(why);
+  return file;
+}
+
+const json* member(const json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  auto it = object.find(key);
+  return it == object.end() ? nullptr : &*it;
+}
+
+std::string text_of(const json* value) { return value && value->is_string() ? value->get<std::string>() : ""; }
+
+// torch writes the timestamp as a string or as a number.
+std::optional<int64_t> seconds_of(const json* value) {
+  if (value == nullptr) return std::nullopt;
+  if (value->is_number_integer()) return value->get<int64_t>();
+  std::string text = text_of(value);
+  int64_t seconds = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return seconds;
+}
+
+}  // namespace
+
+ErrorFile parse_error_file(std::string_view text) {
+  if (text.size() > kErrorFileLimit) return not_understood("the error file is larger than 1 MiB");
+  json root = json::parse(text, nullptr, false);
+  if (root.is_discarded()) return not_understood("the error file is not valid JSON");
+  const json* message = member(root, "message");
+  if (message == nullptr) return not_understood("the error file has no \"message\"");
+
+  ErrorFile file;
+  if (message->is_string()) {
+    file.message = text_of(message);
+    file.timestamp = seconds_of(member(root, "timestamp"));
+    return file;
+  }
+  const json* inner = member(*message, "message");
+  if (inner == nullptr || !inner->is_string()) return not_understood("the error file's \"message\" is no text");
+  file.message = text_of(inner);
+  if (const json* extra = member(*message, "extraInfo")) {
+    file.traceback = text_of(member(*extra, "py_callstack"));
+    file.timestamp = seconds_of(member(*extra, "timestamp"));
+  }
+  return file;
+}
+
+std::optional<ErrorFile> read_error_file(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  // O_NONBLOCK: the worker may have put a FIFO there, and nobody would ever write it.
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd && errno == ENOENT) return std::nullopt;
+  struct stat status {};
+  if (!fd || ::fstat(fd.get(), &status) != 0) {
+    return not_understood(fmt::format("the error file cannot be read: {}", std::strerror(errno)));
+  }
+  if (!S_ISREG(status.st_mode)) return not_understood("the error file is not a regular file");
+
+  std::string text(kErrorFileLimit + 1, '\0');  // one more tells a file over the limit
+  size_t size = 0;
+  while (size < text.size()) {
+    ssize_t n = ::read(fd.get(), text.data() + size, text.size() - size);
+    if (n < 0) return not_understood(fmt::format("the error file cannot be read: {}", std::strerror(errno)));
+    if (n == 0) break;
+    size += static_cast<size_t>(n);
+  }
+  return parse_error_file(std::string_view(text).substr(0, size));
+}
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,27 @@
+#pragma once
+// The error file that torch's @record writes to TORCHELASTIC_ERROR_FILE when a worker ends with an exception.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace dtrain::launcher {
+
+struct ErrorFile {
+  std::string message;               // "RuntimeError: boom"
+  std::string traceback;             // the Python traceback; empty if the file has none
+  std::optional<int64_t> timestamp;  // whole seconds since 1970, as the worker's clock had it
+  std::string note;                  // why the file could not be understood; the other members are then empty
+};
+
+// Largest error file that is read, in bytes.
+inline constexpr size_t kErrorFileLimit = 1 << 20;
+
+// Parse the file's text. Accepted are {"message": {"message", "extraInfo": {"py_callstack", "timestamp"}}} and
+// {"message": "...", "timestamp": 10}. Anything else gives a note. Pure, for any bytes.
+ErrorFile parse_error_file(std::string_view text);
+
+// Read and parse it; nothing if there is no such file or the path is empty.
+std::optional<ErrorFile> read_error_file(const std::string& path);
+
+}  // namespace dtrain::launcher
