@@ -78,7 +78,7 @@ class Agent {
         output_(router_options()),
         pipes_(io_, spec.nproc_per_node, pipe_callbacks()),
         guard_(io_, std::move(guard.socket), [this](ReceivedGuardMessage& m) { on_guard(m); }, [this] { on_guard_lost(); }),
-        record_(spec) {}
+        record_(spec, containment_.cgroup.folder()) {}
 
   int run();
 
@@ -331,7 +331,7 @@ void Agent::perform(const GroupAction& action) {
 }
 
 void Agent::start_round(const action::StartRound& round) {
-  record_.begin_round(round.round, round.restart_count);
+  record_.begin_round();
   stream_ids_.assign(size_t(spec_.nproc_per_node) * 2, 0);
   guard_.send({GuardOp::begin_round, -1, spec_.nproc_per_node});
   // A new round must not see keys of the last one, so it gets a store of its own, up before the first worker.

@@ -1,13 +1,20 @@
 #include "launcher/job_record.h"
 
-#include <fmt/format.h>
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
+#include <iterator>
 
+#include "launcher/core_path.h"
 #include "launcher/exit_codes.h"
 #include "launcher/prefix.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
 
@@ -21,27 +28,59 @@ std::string short_hostname() {
 }
 
 // https://no-color.org and the habit of TERM=dumb.
-bool wants_color(Color color) {
+bool wants_color(Color color, int fd) {
   if (color != Color::automatic) return color == Color::always;
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
-  return ::isatty(1) == 1 && (no_color == nullptr || *no_color == 0) && term != nullptr && std::string_view(term) != "dumb";
+  return ::isatty(fd) == 1 && (no_color == nullptr || *no_color == 0) && term != nullptr && std::string_view(term) != "dumb";
+}
+
+bool is_crash(const ExitStatus& status) {
+  constexpr int kCrashes[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP};
+  return status.kind == ExitStatus::Kind::signaled &&
+         std::find(std::begin(kCrashes), std::end(kCrashes), status.code) != std::end(kCrashes);
+}
+
+std::string local_time(int64_t seconds) {
+  const std::time_t t = seconds;
+  std::tm parts{};
+  char text[32] = {};
+  if (::localtime_r(&t, &parts) != nullptr) std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  return text;
+}
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+std::string current_folder() {
+  char path[PATH_MAX] = {};
+  return ::getcwd(path, sizeof path) != nullptr ? path : "";
+}
+
+// Empty on success, else one line that says what went wrong.
+std::string write_whole_file(const std::string& path, const std::string& text) {
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  const bool written = fd && ::write(fd.get(), text.data(), text.size()) == ssize_t(text.size());
+  return written ? "" : system_error("cannot write the report " + path, errno).message;
 }
 
 }  // namespace
 
-JobRecord::JobRecord(const JobSpec& spec)
-    : spec_(spec), hostname_(short_hostname()), color_(wants_color(spec.color)), workers_(size_t(spec.nproc_per_node)) {}
+JobRecord::JobRecord(const JobSpec& spec, std::string cgroup_folder)
+    : spec_(spec),
+      hostname_(short_hostname()),
+      color_(wants_color(spec.color, 1)),
+      color_on_stderr_(wants_color(spec.color, 2)),
+      cgroup_folder_(std::move(cgroup_folder)),
+      workers_(size_t(spec.nproc_per_node)) {}
 
 std::string JobRecord::prefix(int local_rank, int rank) const {
   const std::string text = render_prefix(spec_.prefix_template, {spec_.role, local_rank, rank, hostname_});
   return color_ ? color_prefix(text, rank) : text;
 }
 
-void JobRecord::begin_round(int round, int restart_count) {
-  round_ = round;
-  restart_count_ = restart_count;
+void JobRecord::begin_round() {
   stopping_ = false;
+  memory_before_ = read_oom_counts(cgroup_folder_);
   for (Worker& w : workers_) w = Worker();
 }
 
@@ -56,24 +95,85 @@ void JobRecord::ended(int local_rank, const ExitStatus& status, MonoTime now) {
   Worker& w = workers_[size_t(local_rank)];
   w.status = status;
   w.ended = now;
-  w.killed_by_dtrain = stopping_ && status.kind == ExitStatus::Kind::signaled;
+  w.ended_unix = std::time(nullptr);
+  // A worker that crashes while it is being stopped still crashed by itself.
+  w.stopped_by_dtrain = stopping_ && !is_crash(status);
+  const bool killed = status.kind == ExitStatus::Kind::signaled && status.code == SIGKILL;
+  if (killed) w.oom = judge_oom(status, w.stopped_by_dtrain, memory_before_, read_oom_counts(cgroup_folder_));
 }
 
 void JobRecord::output(int stream, std::string_view bytes) {
   if (stream % 2 == 1) workers_[size_t(stream / 2)].tail.add(bytes);
 }
 
-int JobRecord::conclude(const std::optional<Outcome>& outcome, const LogTree&,
+WorkerEnd JobRecord::end_of(int local_rank) const {
+  const Worker& w = workers_[size_t(local_rank)];
+  WorkerEnd end;
+  end.rank = end.local_rank = local_rank;  // one node: they are the same
+  end.host = hostname_;
+  end.pid = w.pid;
+  end.status = *w.status;
+  end.ended = w.ended;
+  end.ended_unix = w.ended_unix;
+  end.ended_text = local_time(w.ended_unix);
+  if (w.pid != 0) end.ran = w.ended - w.started;
+  end.stopped_by_dtrain = w.stopped_by_dtrain;
+  end.last_lines = w.tail.lines();
+  end.error = read_error_file(w.paths.error_file);
+  end.oom = w.oom;
+  if (w.status->core) {
+    end.core_path = find_core({w.pid, w.status->code, base_name(spec_.argv[0]), current_folder(), hostname_});
+  }
+  end.log_path = w.paths.err.empty() ? w.paths.out : w.paths.err;
+  return end;
+}
+
+FailureFacts JobRecord::facts(const Outcome& outcome) const {
+  FailureFacts facts;
+  facts.run_id = spec_.run_id;
+  facts.program = spec_.program;
+  facts.reason = outcome.reason;
+  facts.restarts = outcome.restarts;
+  facts.max_restarts = spec_.max_restarts;
+  facts.world_size = spec_.nproc_per_node;
+  for (int i = 0; i < spec_.nproc_per_node; ++i) {
+    const Worker& w = workers_[size_t(i)];
+    // Spawns that were called off because another one failed never were anything.
+    const bool called_off = w.status && w.status->kind == ExitStatus::Kind::not_started && w.status->step == SpawnStep::none;
+    if (w.status && !w.status->success() && !called_off) facts.workers.push_back(end_of(i));
+  }
+  const WorkerEnd* first = first_failure(facts);
+  switch (outcome.cause) {
+    case StopCause::success: facts.exit_code = 0; break;
+    case StopCause::failure: facts.exit_code = exit_code_of(first != nullptr ? first->status : outcome.first_status); break;
+    case StopCause::stop_signal: facts.exit_code = 128 + outcome.stop_signal; break;
+    case StopCause::guard_lost: facts.exit_code = kExitOwnFailure; break;
+  }
+  return facts;
+}
+
+// Returns where it is, or why it is nowhere; empty if nobody asked for a file.
+std::string JobRecord::save_json(const std::string& json, const LogTree& logs) const {
+  const bool has_folder = !logs.path().empty() && (!spec_.log_dir.empty() || spec_.tee.any() || spec_.redirects.any());
+  std::string said;
+  for (const std::string& path : {has_folder ? logs.path() + "/report.json" : std::string(), spec_.report_path}) {
+    if (path.empty()) continue;
+    const std::string error = write_whole_file(path, json);
+    said += error.empty() ? "dtrain: report in " + path + "\n" : "dtrain: " + error + "\n";
+  }
+  return said;
+}
+
+int JobRecord::conclude(const std::optional<Outcome>& outcome, const LogTree& logs,
                         const std::function<void(const std::string&)>& note) {
   if (!outcome || front_lost_) return kExitOwnFailure;
-  if (outcome->cause != StopCause::success) note("dtrain: " + outcome->reason);
-  switch (outcome->cause) {
-    case StopCause::success: return 0;
-    case StopCause::failure: return exit_code_of(outcome->first_status);
-    case StopCause::stop_signal: return 128 + outcome->stop_signal;
-    case StopCause::guard_lost: return kExitOwnFailure;
-  }
-  return kExitOwnFailure;
+  if (outcome->cause == StopCause::success) return 0;
+  const FailureFacts all = facts(*outcome);
+  const std::string saved = save_json(report_json(all), logs);
+  if (!saved.empty()) note(saved);
+  if (outcome->cause == StopCause::failure) note(report_text(all, {color_on_stderr_}));
+  else note("dtrain: " + outcome->reason);
+  return all.exit_code;
 }
 
 }  // namespace dtrain::launcher

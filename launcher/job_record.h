@@ -9,9 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/failure_report.h"
 #include "launcher/group_core.h"
 #include "launcher/job_spec.h"
 #include "launcher/log_tree.h"
+#include "launcher/oom_probe.h"
 #include "launcher/tail_buffer.h"
 #include "rendezvous/base/clock.h"
 
@@ -19,12 +21,13 @@ namespace dtrain::launcher {
 
 class JobRecord {
  public:
-  explicit JobRecord(const JobSpec& spec);
+  // cgroup_folder: of the workers; empty without one.
+  JobRecord(const JobSpec& spec, std::string cgroup_folder);
 
   // The console prefix of a worker, in its colour where the console has colours.
   std::string prefix(int local_rank, int rank) const;
 
-  void begin_round(int round, int restart_count);
+  void begin_round();
   void files(int local_rank, const LogPaths& paths);
   void started(int local_rank, pid_t pid, MonoTime now);
   void ended(int local_rank, const ExitStatus& status, MonoTime now);
@@ -41,24 +44,29 @@ class JobRecord {
 
  private:
   struct Worker {
-    pid_t pid = -1;
+    pid_t pid = 0;
     MonoTime started{};
     MonoTime ended{};
+    int64_t ended_unix = 0;
     std::optional<ExitStatus> status;
-    std::string ended_text;  // wall clock, only to be shown
-    bool killed_by_dtrain = false;
-    std::string oom_evidence;
+    bool stopped_by_dtrain = false;
+    OomVerdict oom;
     LogPaths paths;
-    TailBuffer tail;
+    TailBuffer tail;  // of stderr
   };
+
+  FailureFacts facts(const Outcome& outcome) const;
+  WorkerEnd end_of(int local_rank) const;
+  std::string save_json(const std::string& json, const LogTree& logs) const;
 
   const JobSpec& spec_;
   std::string hostname_;
-  bool color_;
-  int round_ = 0;
-  int restart_count_ = 0;
+  bool color_;  // on stdout
+  bool color_on_stderr_;
   bool stopping_ = false;
   bool front_lost_ = false;
+  const std::string cgroup_folder_;
+  OomCounts memory_before_;
   std::vector<Worker> workers_;
 };
 
