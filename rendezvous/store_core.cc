@@ -123,7 +123,7 @@ StoreCore::Failure StoreCore::write(std::string_view key, std::string_view value
     bytes_ -= stored.capacity();
     // Reuse the old value's memory unless most of it would lie idle.
     if (value.size() > stored.capacity() || value.size() < stored.capacity() / 2) {
-      stored = std::string(value);
+      std::string(value).swap(stored);
     } else {
       stored.assign(value);
     }

@@ -59,11 +59,11 @@ class StoreHost {
     std::uint16_t port = 0;
     // Serve only processes of this user on this host. Exactly this one: root's processes are refused too unless this is
     // 0. None: whoever can connect.
-    std::optional<uid_t> allowed_uid;
-    StoreHostLimits limits;
+    std::optional<uid_t> allowed_uid{};
+    StoreHostLimits limits{};
     // One line for each connection that is refused or closed for a fault, at most ten in ten seconds. Called on the
     // store's thread: return quickly and do not call back. May be empty.
-    std::function<void(std::string_view line)> log;
+    std::function<void(std::string_view line)> log{};
   };
 
   // Bind, listen and serve. Errors: the address or port cannot be used, or the owner of a connection cannot be found

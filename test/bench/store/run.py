@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Compare the worker store with torch's TCPStore server, both driven by torch's own C++ client.
+
+    run.py --bench build/bin/store_bench --serve build/bin/store_serve [--seconds 3] [--runs 5] [--json out.json]
+
+Runs alternate between the two servers. Printed: medians of operations per second, the server's CPU time for one
+operation, and the ratios; then the CPU time our server uses in ten seconds while 10,000 keys are waited for.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+
+
+class Server:
+    def __init__(self, command):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.port = self.process.stdout.readline().strip()
+
+    def cpu_seconds(self):
+        with open(f"/proc/{self.process.pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+
+
+def load(bench, command, clients, seconds):
+    """Operations per second, and microseconds of the server's CPU for one."""
+    server = Server(command)
+    before = server.cpu_seconds()
+    out = subprocess.run([bench, "load", server.port, str(clients), str(seconds)], check=True, capture_output=True,
+                         text=True, timeout=seconds + 120).stdout
+    rate = float(out)
+    cpu = 1e6 * (server.cpu_seconds() - before) / (rate * seconds)
+    server.stop()
+    return rate, cpu
+
+
+def waiting(bench, command, clients, keys, seconds):
+    """The server's CPU seconds while `keys` missing keys are waited for, and those the requests alone take."""
+
+    def run(duration):
+        server = Server(command)
+        before = server.cpu_seconds()
+        subprocess.run([bench, "waiters", server.port, str(clients), str(keys), str(duration)], check=True,
+                       capture_output=True, timeout=duration + 120)
+        used = server.cpu_seconds() - before
+        server.stop()
+        return used
+
+    return run(seconds), run(1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bench", required=True, help="the store_bench program")
+    parser.add_argument("--serve", required=True, help="the store_serve program (our server)")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 64])
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--json", help="also write the figures to this file")
+    args = parser.parse_args()
+
+    commands = {"torch": [args.bench, "serve"], "dtrain": [args.serve]}
+    figures = []
+    print(f"{'clients':>7} {'torch ops/s':>12} {'dtrain ops/s':>13} {'ratio':>6}"
+          f" {'torch CPU us/op':>16} {'dtrain CPU us/op':>17} {'ratio':>6}")
+    for clients in args.clients:
+        runs = {name: [] for name in commands}
+        for _ in range(args.runs):
+            for name, command in commands.items():
+                runs[name].append(load(args.bench, command, clients, args.seconds))
+        rate, cpu = ({name: statistics.median(run[i] for run in runs[name]) for name in commands} for i in (0, 1))
+        figures.append({"clients": clients, "operations_per_s": rate, "server_cpu_us_per_operation": cpu})
+        print(f"{clients:>7} {rate['torch']:>12.0f} {rate['dtrain']:>13.0f} {rate['dtrain'] / rate['torch']:>6.2f}"
+              f" {cpu['torch']:>16.2f} {cpu['dtrain']:>17.2f} {cpu['torch'] / cpu['dtrain']:>6.2f}")
+    ten, one = waiting(args.bench, commands["dtrain"], clients=100, keys=10000, seconds=10)
+    print(f"10,000 waiting keys of 100 clients: {ten:.2f} CPU seconds of the server in 10 s ({one:.2f} s in 1 s)")
+    figures.append({"waiting_keys": 10000, "server_cpu_s_in_10_s": ten, "server_cpu_s_in_1_s": one})
+    if args.json:
+        with open(args.json, "w") as out:
+            json.dump(figures, out, indent=2)
+
+
+if __name__ == "__main__":
+    main()
