@@ -1,0 +1,45 @@
+// Words for failures; see failure.h.
+#include "strategies/comm/failure.h"
+
+#include <fmt/format.h>
+
+namespace dtrain {
+namespace {
+
+constexpr std::uint32_t kRankBits = 24;
+constexpr std::uint32_t kRankMask = (1U << kRankBits) - 1;
+
+const char* phrase(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::peer_died:
+      return "died";
+    case FailureKind::peer_left:
+      return "left the job (its session ended, often after an error of its own: see its output)";
+    case FailureKind::timed_out:
+      return "did not arrive in time";
+    case FailureKind::mismatched:
+      return "called a different collective than the others";
+    case FailureKind::aborted:
+      return "aborted the group";
+  }
+  return "failed";
+}
+
+}  // namespace
+
+std::uint32_t encode(const Failure& failure) {
+  return (static_cast<std::uint32_t>(failure.kind) + 1) << kRankBits |
+         (static_cast<std::uint32_t>(failure.rank) & kRankMask);
+}
+
+Failure decode_failure(std::uint32_t word) {
+  return {static_cast<FailureKind>((word >> kRankBits) - 1), static_cast<int>(word & kRankMask)};
+}
+
+CollectiveError describe(const Failure& failure, int pid, const std::string& during, const std::string& detail) {
+  std::string message = fmt::format("dtrain: {}: rank {} (pid {}) {}", during, failure.rank, pid, phrase(failure.kind));
+  if (!detail.empty()) message += "; " + detail;
+  return {failure.kind, failure.rank, message};
+}
+
+}  // namespace dtrain

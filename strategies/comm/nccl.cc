@@ -1,0 +1,20 @@
+// See nccl.h. Compiled only with DTRAIN_CUDA; a GPU is looked for when the program runs.
+#include "strategies/comm/nccl.h"
+
+#include <c10/cuda/CUDAFunctions.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+namespace dtrain {
+
+bool nccl_available() { return torch::cuda::is_available(); }
+
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                                    int local_rank, std::chrono::milliseconds timeout) {
+  c10::cuda::set_device(static_cast<c10::DeviceIndex>(local_rank));
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = timeout;
+  return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+}
+
+}  // namespace dtrain

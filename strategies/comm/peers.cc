@@ -1,0 +1,112 @@
+// See peers.h. Two keys a rank: "peer/<rank>" holds its facts; "segment" holds rank 0's answer to all.
+#include "strategies/comm/peers.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace dtrain {
+namespace {
+
+std::string first_line(const char* path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::string link_target(const char* path) {
+  std::array<char, PATH_MAX> target{};
+  const auto length = ::readlink(path, target.data(), target.size());
+  return length > 0 ? std::string(target.data(), static_cast<std::size_t>(length)) : "";
+}
+
+std::uint64_t random_token() {
+  std::uint64_t token = 0;
+  if (::getrandom(&token, sizeof(token), 0) != sizeof(token)) throw std::runtime_error("getrandom failed");
+  return token;
+}
+
+std::string peer_key(int rank) { return fmt::format("peer/{}", rank); }
+constexpr const char* kSegmentKey = "segment";
+
+ShmSegment create_and_publish(MeetingPlace& place, int ranks, std::uint32_t slot_bytes) {
+  std::vector<PeerFacts> facts;
+  for (int r = 0; r < ranks; ++r) facts.push_back(parse_facts(place.take(peer_key(r))));
+  std::string problem = why_not_together(facts);
+  try {
+    if (!problem.empty()) throw std::runtime_error(problem);
+    const std::uint64_t token = random_token();
+    ShmSegment segment = ShmSegment::create(static_cast<std::uint32_t>(ranks), slot_bytes, token);
+    for (int r = 0; r < ranks; ++r) segment.rank(r).pid = facts[static_cast<std::size_t>(r)].pid;
+    place.put(kSegmentKey, nlohmann::json{{"pid", facts[0].pid}, {"fd", segment.fd()}, {"token", token}}.dump());
+    return segment;
+  } catch (const std::exception& error) {
+    place.put(kSegmentKey, nlohmann::json{{"error", error.what()}}.dump());
+    throw;
+  }
+}
+
+ShmSegment open_published(MeetingPlace& place) {
+  const auto answer = nlohmann::json::parse(place.take(kSegmentKey));
+  if (answer.contains("error")) throw std::runtime_error(answer["error"].get<std::string>());
+  const int pid = answer.at("pid").get<int>();
+  try {
+    return ShmSegment::open(pid, answer.at("fd").get<int>(), answer.at("token").get<std::uint64_t>());
+  } catch (const std::exception& error) {
+    throw std::runtime_error(
+        fmt::format("cannot share memory with rank 0 (pid {}): {}; all ranks of a host must run as the same user", pid,
+                    error.what()));
+  }
+}
+
+}  // namespace
+
+PeerFacts own_facts() {
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  ::gethostname(host.data(), HOST_NAME_MAX);
+  return {host.data(), first_line("/proc/sys/kernel/random/boot_id"), link_target("/proc/self/ns/pid"), ::getpid()};
+}
+
+std::string serialize(const PeerFacts& facts) {
+  return nlohmann::json{
+      {"host", facts.host}, {"boot_id", facts.boot_id}, {"pid_namespace", facts.pid_namespace}, {"pid", facts.pid}}
+      .dump();
+}
+
+PeerFacts parse_facts(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) throw std::runtime_error("a rank's facts in the store are malformed: " + text);
+  return {json.value("host", ""), json.value("boot_id", ""), json.value("pid_namespace", ""), json.value("pid", 0)};
+}
+
+std::string why_not_together(const std::vector<PeerFacts>& facts) {
+  for (std::size_t r = 1; r < facts.size(); ++r) {
+    if (facts[r].boot_id != facts[0].boot_id) {
+      return fmt::format(
+          "rank 0 runs on host '{}' and rank {} on host '{}'; CPU collectives of this version connect the "
+          "ranks of one host only, so start all ranks on one node",
+          facts[0].host, r, facts[r].host);
+    }
+    if (facts[r].pid_namespace != facts[0].pid_namespace) {
+      return fmt::format(
+          "rank 0 and rank {} run in different PID namespaces of host '{}' (containers) and cannot share "
+          "memory; start all ranks in one container",
+          r, facts[0].host);
+    }
+  }
+  return "";
+}
+
+ShmSegment meet(MeetingPlace& place, int rank, int ranks, std::uint32_t slot_bytes) {
+  place.put(peer_key(rank), serialize(own_facts()));
+  return rank == 0 ? create_and_publish(place, ranks, slot_bytes) : open_published(place);
+}
+
+}  // namespace dtrain

@@ -1,0 +1,214 @@
+// See shm_group.h.
+#include "strategies/comm/shm_group.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "strategies/comm/reduce.h"
+
+namespace dtrain {
+namespace {
+
+constexpr std::size_t kOneShotBytes = 64 * 1024;
+
+// Spinning helps only while every rank has a core to itself.
+std::chrono::microseconds spin_for(int ranks) {
+  cpu_set_t cores;
+  const bool known = ::sched_getaffinity(0, sizeof(cores), &cores) == 0;
+  return std::chrono::microseconds{known && ranks <= CPU_COUNT(&cores) ? 50 : 0};
+}
+
+}  // namespace
+
+struct ShmGroup::Call {
+  OpDescriptor descriptor;
+  ShmWait::Deadline deadline;
+  std::uint64_t number;
+
+  Call(ShmGroup& group, Op op, std::size_t count, ElementType type, Reduction reduction, int root, Timeout timeout)
+      : deadline(std::chrono::steady_clock::now() + timeout), number(++group.operations_) {
+    descriptor.op = static_cast<std::uint8_t>(op);
+    descriptor.type = static_cast<std::uint8_t>(type);
+    descriptor.reduction = static_cast<std::uint8_t>(reduction);
+    descriptor.root = root;
+    descriptor.count = count;
+  }
+
+  ElementType type() const { return static_cast<ElementType>(descriptor.type); }
+  Reduction reduction() const { return static_cast<Reduction>(descriptor.reduction); }
+  std::string name() const { return fmt::format("collective {} ({})", number, text(descriptor)); }
+
+  static std::string text(const OpDescriptor& d) {
+    static constexpr const char* kNames[] = {"?", "barrier", "all_reduce", "broadcast", "all_gather", "reduce_scatter"};
+    const char* op = kNames[d.op <= 5 ? d.op : 0];
+    if (d.op == static_cast<std::uint8_t>(Op::barrier)) return op;
+    const bool reduces =
+        d.op == static_cast<std::uint8_t>(Op::all_reduce) || d.op == static_cast<std::uint8_t>(Op::reduce_scatter);
+    std::string detail = reduces ? fmt::format("{} of {} {}", name_of(static_cast<Reduction>(d.reduction)), d.count,
+                                               name_of(static_cast<ElementType>(d.type)))
+                                 : fmt::format("{} bytes", d.count);
+    if (d.root >= 0) detail += fmt::format(" from rank {}", d.root);
+    return fmt::format("{} {}", op, detail);
+  }
+};
+
+ShmGroup::ShmGroup(MeetingPlace& place, const Options& options)
+    : rank_(options.rank),
+      ranks_(options.ranks),
+      slot_bytes_(options.slot_bytes),
+      segment_(meet(place, options.rank, options.ranks, options.slot_bytes)),
+      wait_(segment_, watch_, options.rank, {spin_for(options.ranks)}) {
+  std::vector<int> pids;
+  for (int r = 0; r < ranks_; ++r) pids.push_back(segment_.rank(r).pid);
+  watch_.watch(pids, rank_);
+  ++point_;
+  wait_.arrive(point_);
+  wait_.wait_all(point_, std::chrono::steady_clock::now() + options.connect_timeout, "forming the group");
+  segment_.close_fd();  // all ranks have it mapped
+}
+
+ShmGroup::~ShmGroup() { segment_.rank(rank_).left.store(1, std::memory_order_release); }
+
+void ShmGroup::abort() noexcept { wait_.record({FailureKind::aborted, rank_}); }
+
+// Start a step: the other slot, and this rank's descriptor for the others to compare with.
+void ShmGroup::begin(const Call& call) {
+  parity_ ^= 1U;
+  segment_.rank(rank_).ops[parity_] = call.descriptor;
+}
+
+void ShmGroup::sync(const Call& call) {
+  ++point_;
+  wait_.arrive(point_);
+  bool all_here = true;
+  for (int r = 0; r < ranks_ && all_here; ++r) {
+    all_here = static_cast<std::int32_t>(segment_.rank(r).arrived.load(std::memory_order_acquire) - point_) >= 0;
+  }
+  if (!all_here) wait_.wait_all(point_, call.deadline, call.name());
+}
+
+void ShmGroup::compare(const Call& call) {
+  for (int r = 0; r < ranks_; ++r) {
+    const OpDescriptor& other = segment_.rank(r).ops[parity_];
+    if (other == call.descriptor) continue;
+    // Name the same culprit everywhere: the first rank that differs from rank 0.
+    const OpDescriptor& first = segment_.rank(0).ops[parity_];
+    int culprit = 1;
+    while (culprit < ranks_ - 1 && segment_.rank(culprit).ops[parity_] == first) ++culprit;
+    wait_.fail({FailureKind::mismatched, culprit}, fmt::format("collective {}", call.number),
+               fmt::format("rank 0 called {}, rank {} called {}", Call::text(first), culprit,
+                           Call::text(segment_.rank(culprit).ops[parity_])));
+  }
+}
+
+void ShmGroup::barrier(Timeout timeout) {
+  const Call call(*this, Op::barrier, 0, ElementType::u8, Reduction::sum, -1, timeout);
+  wait_.check("barrier");
+  begin(call);
+  sync(call);
+  compare(call);
+}
+
+void ShmGroup::all_reduce(std::byte* data, std::size_t count, ElementType type, Reduction reduction, Timeout timeout) {
+  const Call call(*this, Op::all_reduce, count, type, reduction, -1, timeout);
+  wait_.check("all_reduce");
+  const std::size_t width = size_of(type);
+  if (count * width <= std::min<std::size_t>(kOneShotBytes, slot_bytes_)) return reduce_one_shot(call, data, count);
+  const std::size_t step = slot_bytes_ / width;
+  for (std::size_t done = 0; done < count; done += step) {
+    reduce_sliced(call, data + done * width, std::min(step, count - done));
+  }
+}
+
+void ShmGroup::reduce_one_shot(const Call& call, std::byte* data, std::size_t count) {
+  begin(call);
+  if (count > 0) std::memcpy(slot(rank_), data, count * size_of(call.type()));
+  sync(call);
+  compare(call);
+  if (count == 0) return;
+  std::vector<const std::byte*> sources;
+  for (int r = 0; r < ranks_; ++r) sources.push_back(slot(r));
+  reduce_in_order(call.type(), call.reduction(), sources, data, count);
+}
+
+void ShmGroup::reduce_sliced(const Call& call, std::byte* data, std::size_t count) {
+  const std::size_t width = size_of(call.type());
+  const auto slice_begin = [&](int r) {
+    return count * static_cast<std::size_t>(r) / static_cast<std::size_t>(ranks_);
+  };
+  begin(call);
+  std::memcpy(slot(rank_), data, count * width);
+  sync(call);
+  compare(call);
+  const std::size_t own_begin = slice_begin(rank_);
+  std::vector<const std::byte*> sources;
+  for (int r = 0; r < ranks_; ++r) sources.push_back(slot(r) + own_begin * width);
+  // In place: nobody else reads this slice of our slot before the second sync.
+  reduce_in_order(call.type(), call.reduction(), sources, slot(rank_) + own_begin * width,
+                  slice_begin(rank_ + 1) - own_begin);
+  sync(call);
+  for (int r = 0; r < ranks_; ++r) {
+    const std::size_t begin = slice_begin(r);
+    std::memcpy(data + begin * width, slot(r) + begin * width, (slice_begin(r + 1) - begin) * width);
+  }
+}
+
+void ShmGroup::broadcast(std::byte* data, std::size_t bytes, int root, Timeout timeout) {
+  const Call call(*this, Op::broadcast, bytes, ElementType::u8, Reduction::sum, root, timeout);
+  wait_.check("broadcast");
+  std::size_t done = 0;
+  do {
+    const std::size_t n = std::min<std::size_t>(slot_bytes_, bytes - done);
+    begin(call);
+    if (rank_ == root && n > 0) std::memcpy(slot(rank_), data + done, n);
+    sync(call);
+    compare(call);
+    if (rank_ != root && n > 0) std::memcpy(data + done, slot(root), n);
+    done += n;
+  } while (done < bytes);
+}
+
+void ShmGroup::all_gather(const std::byte* input, const std::vector<std::byte*>& outputs, std::size_t bytes,
+                          Timeout timeout) {
+  const Call call(*this, Op::all_gather, bytes, ElementType::u8, Reduction::sum, -1, timeout);
+  wait_.check("all_gather");
+  std::size_t done = 0;
+  do {
+    const std::size_t n = std::min<std::size_t>(slot_bytes_, bytes - done);
+    begin(call);
+    if (n > 0) std::memcpy(slot(rank_), input + done, n);
+    sync(call);
+    compare(call);
+    for (int r = 0; r < ranks_ && n > 0; ++r) std::memcpy(outputs[static_cast<std::size_t>(r)] + done, slot(r), n);
+    done += n;
+  } while (done < bytes);
+}
+
+void ShmGroup::reduce_scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t count,
+                              ElementType type, Reduction reduction, Timeout timeout) {
+  const Call call(*this, Op::reduce_scatter, count, type, reduction, -1, timeout);
+  wait_.check("reduce_scatter");
+  const std::size_t width = size_of(type);
+  // A slot holds the step's elements for every rank, one part after another.
+  const std::size_t step = std::max<std::size_t>(1, slot_bytes_ / width / static_cast<std::size_t>(ranks_));
+  std::size_t done = 0;
+  do {
+    const std::size_t n = std::min(step, count - done);
+    begin(call);
+    for (int r = 0; r < ranks_ && n > 0; ++r) {
+      std::memcpy(slot(rank_) + static_cast<std::size_t>(r) * n * width,
+                  inputs[static_cast<std::size_t>(r)] + done * width, n * width);
+    }
+    sync(call);
+    compare(call);
+    std::vector<const std::byte*> sources;
+    for (int r = 0; r < ranks_; ++r) sources.push_back(slot(r) + static_cast<std::size_t>(rank_) * n * width);
+    if (n > 0) reduce_in_order(type, reduction, sources, output + done * width, n);
+    done += n;
+  } while (done < count);
+}
+
+}  // namespace dtrain

@@ -1,0 +1,76 @@
+#pragma once
+// The shared memory of one group on one host, and its layout. It is a memfd: it has no name, so whatever dies and
+// however, the kernel frees it with the last process that maps it. Peers open it through /proc/<pid>/fd/<fd>, which
+// works for processes of one user in one PID namespace, needs no socket and no server, and leaves nothing behind.
+//
+//   | SegmentHeader | RankBlock 0 | RankBlock 1 | ... | slot 0a | slot 0b | slot 1a | slot 1b | ...
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace dtrain {
+
+constexpr std::size_t kCacheLine = 64;
+
+struct alignas(kCacheLine) SegmentHeader {
+  std::uint64_t token = 0;  // random; a peer that opened the wrong file does not find it
+  std::uint32_t ranks = 0;
+  std::uint32_t slot_bytes = 0;
+  // 0, or the first failure of the group (failure.h); set once, seen by every rank.
+  alignas(kCacheLine) std::atomic<std::uint32_t> failure{0};
+};
+
+// What a rank is about to do, for the others to compare with.
+struct OpDescriptor {
+  std::uint8_t op = 0;
+  std::uint8_t type = 0;
+  std::uint8_t reduction = 0;
+  std::uint8_t unused = 0;
+  std::int32_t root = -1;
+  std::uint64_t count = 0;
+
+  friend bool operator==(const OpDescriptor&, const OpDescriptor&) = default;
+};
+
+// Written by its rank alone, read by all.
+struct RankBlock {
+  // How many synchronisation points the rank has reached; a futex word. It wraps: compare by difference.
+  alignas(kCacheLine) std::atomic<std::uint32_t> arrived{0};
+  std::atomic<std::uint32_t> sleepers{0};                  // ranks asleep on `arrived`; written by those
+  alignas(kCacheLine) std::atomic<std::uint32_t> left{0};  // 1 after the rank dropped the group
+  std::int32_t pid = 0;
+  OpDescriptor ops[2];  // of even and odd operations
+};
+
+class ShmSegment {
+ public:
+  ShmSegment() = default;
+  ShmSegment(ShmSegment&& other) noexcept;
+  ShmSegment& operator=(ShmSegment&& other) noexcept;
+  ShmSegment(const ShmSegment&) = delete;
+  ShmSegment& operator=(const ShmSegment&) = delete;
+  ~ShmSegment();
+
+  // Make the segment of a group. Throws std::system_error.
+  static ShmSegment create(std::uint32_t ranks, std::uint32_t slot_bytes, std::uint64_t token);
+  // Map the one that process `pid` holds as descriptor `fd`. Throws std::system_error, or std::runtime_error where what
+  // is there is not the segment with this token.
+  static ShmSegment open(int pid, int fd, std::uint64_t token);
+
+  // The descriptor for peers to open; -1 after close_fd. The mapping does not need it.
+  int fd() const { return fd_; }
+  void close_fd();
+
+  SegmentHeader& header() const;
+  RankBlock& rank(int rank) const;
+  std::byte* slot(int rank, std::uint32_t parity) const;
+
+ private:
+  void map(std::size_t size);
+  int fd_ = -1;
+  void* base_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace dtrain

@@ -1,0 +1,178 @@
+// See shm_wait.h.
+#include "strategies/comm/shm_wait.h"
+
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <fstream>
+#include <system_error>
+
+namespace dtrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The longest a sleeper goes without looking for dead peers.
+constexpr std::chrono::milliseconds kLookAround{100};
+
+void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// The futex words are shared between processes, hence no FUTEX_PRIVATE_FLAG.
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds limit) {
+  timespec time{};
+  time.tv_sec = limit.count() / 1'000'000'000;
+  time.tv_nsec = limit.count() % 1'000'000'000;
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
+}
+
+void futex_wake_all(std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// 'T' for a stopped process; 0 where unknown.
+char process_state(int pid) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(stat, line);
+  const auto name_end = line.rfind(") ");
+  return name_end == std::string::npos || name_end + 2 >= line.size() ? '\0' : line[name_end + 2];
+}
+
+}  // namespace
+
+PeerWatch::~PeerWatch() {
+  for (const int fd : pidfds_) {
+    if (fd >= 0) ::close(fd);
+  }
+}
+
+void PeerWatch::watch(const std::vector<int>& pids, int own_rank) {
+  pidfds_.assign(pids.size(), -1);
+  for (std::size_t r = 0; r < pids.size(); ++r) {
+    if (static_cast<int>(r) == own_rank) continue;
+    pidfds_[r] = static_cast<int>(::syscall(SYS_pidfd_open, pids[r], 0));
+    if (pidfds_[r] >= 0) continue;
+    if (errno == ESRCH) throw describe({FailureKind::peer_died, static_cast<int>(r)}, pids[r], "forming the group", "");
+    throw std::system_error(errno, std::generic_category(),
+                            fmt::format("watching rank {} (pidfd_open {})", r, pids[r]));
+  }
+}
+
+std::vector<bool> PeerWatch::ended() const {
+  std::vector<pollfd> polls;
+  for (const int fd : pidfds_) polls.push_back({fd, POLLIN, 0});  // poll skips negative descriptors
+  ::poll(polls.data(), polls.size(), 0);
+  std::vector<bool> ended;
+  for (const pollfd& entry : polls) ended.push_back((entry.revents & POLLIN) != 0);
+  return ended;
+}
+
+ShmWait::ShmWait(const ShmSegment& segment, const PeerWatch& watch, int own_rank, Options options)
+    : segment_(segment),
+      watch_(watch),
+      own_rank_(own_rank),
+      ranks_(static_cast<int>(segment.header().ranks)),
+      options_(options) {}
+
+void ShmWait::arrive(std::uint32_t point) {
+  RankBlock& own = segment_.rank(own_rank_);
+  // Sequentially consistent with the sleeper's two steps: either it sees the new value or we see the sleeper.
+  own.arrived.store(point, std::memory_order_seq_cst);
+  if (own.sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(own.arrived);
+}
+
+bool ShmWait::reached(int rank, std::uint32_t point) const {
+  const std::uint32_t arrived = segment_.rank(rank).arrived.load(std::memory_order_acquire);
+  return static_cast<std::int32_t>(arrived - point) >= 0;
+}
+
+void ShmWait::wait_all(std::uint32_t point, Deadline deadline, const std::string& during) {
+  for (int r = 0; r < ranks_; ++r) {
+    if (r != own_rank_ && !reached(r, point)) wait_one(r, point, deadline, during);
+  }
+}
+
+void ShmWait::wait_one(int rank, std::uint32_t point, Deadline deadline, const std::string& during) {
+  const auto spin_until = Clock::now() + options_.spin;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (reached(rank, point)) return;
+      cpu_relax();
+    }
+  } while (Clock::now() < spin_until);
+  while (!reached(rank, point)) {
+    sleep_on(segment_.rank(rank), point, deadline);
+    if (reached(rank, point)) return;
+    check(during);
+    if (Clock::now() >= deadline) time_out(point, during);
+    check_peers(point, during);
+  }
+}
+
+void ShmWait::sleep_on(RankBlock& block, std::uint32_t point, Deadline deadline) {
+  const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now());
+  const auto limit = std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds{0}, kLookAround);
+  block.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const std::uint32_t seen = block.arrived.load(std::memory_order_seq_cst);
+  if (static_cast<std::int32_t>(seen - point) < 0) futex_wait(block.arrived, seen, limit);
+  block.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void ShmWait::check(const std::string& during) const {
+  if (stop_.load()) throw describe({FailureKind::aborted, own_rank_}, segment_.rank(own_rank_).pid, during, "");
+  const std::uint32_t word = segment_.header().failure.load(std::memory_order_acquire);
+  if (word == 0) return;
+  const Failure failure = decode_failure(word);
+  throw describe(failure, segment_.rank(failure.rank).pid, during, "");
+}
+
+void ShmWait::check_peers(std::uint32_t point, const std::string& during) const {
+  const std::vector<bool> ended = watch_.ended();
+  for (int r = 0; r < ranks_; ++r) {
+    // Look at what it did last only after seeing that it can do no more.
+    const bool left = segment_.rank(r).left.load(std::memory_order_acquire) != 0;
+    if (r == own_rank_ || (!left && !ended[static_cast<std::size_t>(r)]) || reached(r, point)) continue;
+    fail({left ? FailureKind::peer_left : FailureKind::peer_died, r}, during, "");
+  }
+}
+
+void ShmWait::time_out(std::uint32_t point, const std::string& during) const {
+  std::vector<int> missing;
+  for (int r = 0; r < ranks_; ++r) {
+    if (r != own_rank_ && !reached(r, point)) missing.push_back(r);
+  }
+  // A rank may have come at the last moment; then the first one we waited for is as good a name as any.
+  const int first = missing.empty() ? (own_rank_ == 0 ? 1 : 0) : missing.front();
+  const int pid = segment_.rank(first).pid;
+  std::string detail = missing.size() > 1 ? fmt::format("{} ranks are missing", missing.size()) : "";
+  if (process_state(pid) == 'T') {
+    detail += fmt::format("{}it is stopped; kill -CONT {} would continue it", detail.empty() ? "" : "; ", pid);
+  }
+  fail({FailureKind::timed_out, first}, during, detail);
+}
+
+void ShmWait::record(const Failure& failure) const noexcept {
+  std::uint32_t none = 0;
+  segment_.header().failure.compare_exchange_strong(none, encode(failure), std::memory_order_acq_rel);
+}
+
+void ShmWait::fail(const Failure& failure, const std::string& during, const std::string& detail) const {
+  record(failure);
+  const Failure first = decode_failure(segment_.header().failure.load(std::memory_order_acquire));
+  const bool ours = first.rank == failure.rank && first.kind == failure.kind;
+  throw describe(first, segment_.rank(first.rank).pid, during, ours ? detail : "");
+}
+
+}  // namespace dtrain

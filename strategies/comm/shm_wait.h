@@ -1,0 +1,71 @@
+#pragma once
+// Waiting for the other ranks: spin briefly, then sleep on the peer's word, with a deadline, and notice within a tenth
+// of a second when a peer died, left, or some rank reported a failure. Used by one thread at a time; request_stop by
+// any.
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "strategies/comm/failure.h"
+#include "strategies/comm/shm_segment.h"
+
+namespace dtrain {
+
+// One pidfd for each other rank: it tells that a process has ended, and cannot be fooled by a reused pid.
+class PeerWatch {
+ public:
+  PeerWatch() = default;
+  PeerWatch(const PeerWatch&) = delete;
+  PeerWatch& operator=(const PeerWatch&) = delete;
+  ~PeerWatch();
+
+  // Watch `pids`, indexed by rank; own_rank is left out. Throws CollectiveError where one is gone already.
+  void watch(const std::vector<int>& pids, int own_rank);
+  // Whether each rank's process has ended.
+  std::vector<bool> ended() const;
+
+ private:
+  std::vector<int> pidfds_;
+};
+
+class ShmWait {
+ public:
+  struct Options {
+    std::chrono::microseconds spin{50};  // before sleeping; 0 where ranks outnumber cores
+  };
+
+  ShmWait(const ShmSegment& segment, const PeerWatch& watch, int own_rank, Options options);
+
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  // Tell the others that this rank reached synchronisation point `point`.
+  void arrive(std::uint32_t point);
+  // Return when every rank has reached it. Throws CollectiveError; `during` names the collective.
+  void wait_all(std::uint32_t point, Deadline deadline, const std::string& during);
+
+  // Throws the group's failure if it has one.
+  void check(const std::string& during) const;
+  // Record a failure for all ranks (the first one stands) and throw it.
+  [[noreturn]] void fail(const Failure& failure, const std::string& during, const std::string& detail) const;
+  // Record without throwing.
+  void record(const Failure& failure) const noexcept;
+  // Make a wait of this process end with FailureKind::aborted; the other ranks are not told.
+  void request_stop() noexcept { stop_.store(true); }
+
+ private:
+  void wait_one(int rank, std::uint32_t point, Deadline deadline, const std::string& during);
+  void sleep_on(RankBlock& block, std::uint32_t point, Deadline deadline);
+  void check_peers(std::uint32_t point, const std::string& during) const;
+  [[noreturn]] void time_out(std::uint32_t point, const std::string& during) const;
+  bool reached(int rank, std::uint32_t point) const;
+
+  const ShmSegment& segment_;
+  const PeerWatch& watch_;
+  const int own_rank_;
+  const int ranks_;
+  const Options options_;
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace dtrain

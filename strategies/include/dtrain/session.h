@@ -1,0 +1,74 @@
+#pragma once
+// dtrain::init(): join the job that the launcher started, and the Session it returns. With no launcher the world is
+// this process alone and the same program runs unchanged.
+//
+//   auto session = dtrain::init();
+//   dtrain::Ddp model(session, Net());
+//   ...
+//   session.shutdown();
+#include <torch/torch.h>
+
+#include <chrono>
+#include <memory>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "dtrain/errors.h"
+#include "dtrain/worker_env.h"
+
+namespace dtrain {
+
+struct InitOptions {
+  // How long to wait for all ranks to come.
+  std::chrono::milliseconds join_timeout{300'000};
+  // How long a collective may take before it fails naming the ranks that are missing. It must exceed the longest time
+  // that one rank works while the others wait (a validation or a checkpoint on rank 0).
+  std::chrono::milliseconds collective_timeout{1'800'000};
+};
+
+class Session {
+ public:
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  // Does no collective. A session that was not shut down counts as an error: collectives of the other ranks that wait
+  // for this one fail and name it.
+  ~Session();
+
+  int rank() const { return env().rank; }
+  int world_size() const { return env().world_size; }
+  int local_rank() const { return env().local_rank; }
+  int local_world_size() const { return env().local_world_size; }
+  bool is_first() const { return rank() == 0; }
+  const WorkerEnv& env() const;
+
+  // Where this rank's model and data belong: cuda:<local rank> where dtrain was built with CUDA and the machine has
+  // one, else the CPU.
+  torch::Device device() const;
+  // The process group of all ranks, for torch's own collectives. CPU tensors go through dtrain's shared-memory backend,
+  // CUDA tensors through NCCL.
+  const c10::intrusive_ptr<c10d::ProcessGroup>& group() const;
+  // The job's store, with keys of this round only. Nothing in a world of one rank is shared.
+  const c10::intrusive_ptr<c10d::Store>& store() const;
+
+  // Collectives that block until done; all ranks must call them in the same order. They throw CollectiveError.
+  void barrier();
+  void all_reduce(torch::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM);
+  void broadcast(torch::Tensor tensor, int root = 0);
+
+  // Collective: wait for all ranks, then end the session. Further use throws.
+  void shutdown();
+
+ private:
+  struct State;
+  explicit Session(std::unique_ptr<State> state);
+  friend Session init(const WorkerEnv& env, const InitOptions& options);
+  std::unique_ptr<State> state_;
+};
+
+// Collective: read the worker environment (worker_env.h), connect to the store and form the group of all ranks. Once
+// per process. Throws ConfigError where the environment makes no sense, std::runtime_error where the store cannot be
+// reached or the ranks cannot be connected.
+Session init(const InitOptions& options = {});
+// The same with an environment given by the caller.
+Session init(const WorkerEnv& env, const InitOptions& options);
+
+}  // namespace dtrain

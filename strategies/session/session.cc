@@ -1,0 +1,137 @@
+// Joining the job; see include/dtrain/session.h.
+#include "dtrain/session.h"
+
+#include <fmt/format.h>
+
+#include "strategies/comm/nccl.h"
+#include "strategies/comm/shm_backend.h"
+#include "strategies/torch/compat.h"
+
+namespace dtrain {
+
+struct Session::State {
+  WorkerEnv env;
+  c10::intrusive_ptr<c10d::Store> store;
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  torch::Device device{torch::kCPU};
+};
+
+namespace {
+
+// What went wrong, without the backtrace that torch appends.
+std::string short_reason(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+c10::intrusive_ptr<c10d::Store> connect_store(const WorkerEnv& env, const InitOptions& options) {
+  if (env.world_size == 1) return c10::make_intrusive<c10d::HashStore>();
+  c10d::TCPStoreOptions settings;
+  settings.port = env.master_port;
+  // Under a launcher whose agent serves the store it is up already; otherwise rank 0 hosts it.
+  settings.isServer = !env.agent_store && env.rank == 0;
+  settings.waitWorkers = false;
+  settings.timeout = options.join_timeout;
+  c10::intrusive_ptr<c10d::Store> store;
+  try {
+    store = c10::make_intrusive<c10d::TCPStore>(env.master_addr, settings);
+  } catch (const std::exception& error) {
+    throw std::runtime_error(fmt::format("dtrain: rank {} cannot {} the store at {}:{} (MASTER_ADDR, MASTER_PORT): {}",
+                                         env.rank, settings.isServer ? "open" : "reach", env.master_addr,
+                                         env.master_port, short_reason(error)));
+  }
+  // A store may outlive a round: its keys must not meet those of the next.
+  return c10::make_intrusive<c10d::PrefixStore>(fmt::format("dtrain/round_{}", env.restart_count), store);
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> form_world(const c10::intrusive_ptr<c10d::Store>& store, const WorkerEnv& env,
+                                                  const InitOptions& options) {
+  using Kind = c10d::ProcessGroup::BackendType;
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(store, env.rank, env.world_size);
+  const auto keys = c10::make_intrusive<c10d::PrefixStore>("world/shm", store);
+  group->setBackend(c10::DeviceType::CPU, Kind::CUSTOM,
+                    c10::make_intrusive<ShmBackend>(keys, env.rank, env.world_size, options.collective_timeout));
+  group->setDefaultBackend(Kind::CUSTOM);
+#ifdef DTRAIN_WITH_NCCL
+  if (nccl_available()) {
+    const auto nccl_keys = c10::make_intrusive<c10d::PrefixStore>("world/nccl", store);
+    group->setBackend(
+        c10::DeviceType::CUDA, Kind::NCCL,
+        make_nccl_backend(nccl_keys, env.rank, env.world_size, env.local_rank, options.collective_timeout));
+  }
+#endif
+  group->setGroupName("dtrain_world");
+  return group;
+}
+
+torch::Device device_for([[maybe_unused]] const WorkerEnv& env) {
+#ifdef DTRAIN_WITH_NCCL
+  if (nccl_available()) return {torch::kCUDA, static_cast<c10::DeviceIndex>(env.local_rank)};
+#endif
+  return {torch::kCPU};
+}
+
+}  // namespace
+
+Session init(const InitOptions& options) { return init(parse_worker_env(process_env()), options); }
+
+Session init(const WorkerEnv& env, const InitOptions& options) {
+  auto state = std::make_unique<Session::State>();
+  state->env = env;
+  state->store = connect_store(env, options);
+  try {
+    state->group = form_world(state->store, env, options);
+  } catch (const c10::Error& error) {
+    throw std::runtime_error(fmt::format("dtrain: rank {} of {}: the ranks did not all come within {} s: {}", env.rank,
+                                         env.world_size, options.join_timeout.count() / 1000, short_reason(error)));
+  }
+  state->device = device_for(env);
+  return Session(std::move(state));
+}
+
+Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+const WorkerEnv& Session::env() const { return state_->env; }
+torch::Device Session::device() const { return state_->device; }
+
+const c10::intrusive_ptr<c10d::ProcessGroup>& Session::group() const {
+  TORCH_CHECK(state_->group, "dtrain: the session was shut down");
+  return state_->group;
+}
+
+const c10::intrusive_ptr<c10d::Store>& Session::store() const {
+  TORCH_CHECK(state_->store, "dtrain: the session was shut down");
+  return state_->store;
+}
+
+void Session::barrier() { group()->barrier()->wait(); }
+
+void Session::all_reduce(torch::Tensor tensor, c10d::ReduceOp op) {
+  std::vector<at::Tensor> tensors{std::move(tensor)};
+  c10d::AllreduceOptions options;
+  options.reduceOp = std::move(op);
+  group()->allreduce(tensors, options)->wait();
+}
+
+void Session::broadcast(torch::Tensor tensor, int root) {
+  std::vector<at::Tensor> tensors{std::move(tensor)};
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  group()->broadcast(tensors, options)->wait();
+}
+
+void Session::shutdown() {
+  barrier();
+  group()->getBackend(c10::DeviceType::CPU)->shutdown();
+#ifdef DTRAIN_WITH_NCCL
+  if (nccl_available()) group()->getBackend(c10::DeviceType::CUDA)->shutdown();
+#endif
+  state_->group.reset();
+  state_->store.reset();
+}
+
+}  // namespace dtrain

@@ -1,0 +1,110 @@
+// Reads the worker environment; see include/dtrain/worker_env.h.
+#include "dtrain/worker_env.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+namespace dtrain {
+namespace {
+
+std::optional<int> read_int(const EnvLookup& lookup, const char* name, int low, int high) {
+  const std::optional<std::string> text = lookup(name);
+  if (!text || text->empty()) return std::nullopt;
+  int value = 0;
+  const auto [end, status] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (status != std::errc() || end != text->data() + text->size() || value < low || value > high) {
+    throw ConfigError(
+        fmt::format("{}='{}' is not a whole number from {} to {}; start workers with dtrain run or "
+                    "torchrun, or correct the variable",
+                    name, *text, low, high));
+  }
+  return value;
+}
+
+constexpr int kMaxRanks = 1 << 20;
+
+void read_ranks(const EnvLookup& lookup, WorkerEnv& env) {
+  const auto rank = read_int(lookup, "RANK", 0, kMaxRanks);
+  const auto world_size = read_int(lookup, "WORLD_SIZE", 1, kMaxRanks);
+  if (!rank && !world_size) return;
+  if (!rank || !world_size) {
+    throw ConfigError(
+        fmt::format("{} is set but {} is not; a launcher sets both, and without a launcher neither is set",
+                    rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK"));
+  }
+  env.launched = true;
+  env.rank = *rank;
+  env.world_size = *world_size;
+  if (env.rank >= env.world_size) {
+    throw ConfigError(fmt::format("RANK={} must be below WORLD_SIZE={}", env.rank, env.world_size));
+  }
+  env.local_rank = read_int(lookup, "LOCAL_RANK", 0, kMaxRanks).value_or(env.rank);
+  env.local_world_size = read_int(lookup, "LOCAL_WORLD_SIZE", 1, kMaxRanks).value_or(env.world_size);
+  if (env.local_world_size > env.world_size) {
+    throw ConfigError(
+        fmt::format("LOCAL_WORLD_SIZE={} must not exceed WORLD_SIZE={}", env.local_world_size, env.world_size));
+  }
+  if (env.local_rank >= env.local_world_size) {
+    throw ConfigError(
+        fmt::format("LOCAL_RANK={} must be below LOCAL_WORLD_SIZE={}", env.local_rank, env.local_world_size));
+  }
+}
+
+void read_store(const EnvLookup& lookup, WorkerEnv& env) {
+  env.agent_store = lookup("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
+  env.restart_count = read_int(lookup, "TORCHELASTIC_RESTART_COUNT", 0, 1 << 30).value_or(0);
+  env.run_id = lookup("TORCHELASTIC_RUN_ID").value_or("");
+  env.master_addr = lookup("MASTER_ADDR").value_or("");
+  env.master_port = static_cast<std::uint16_t>(read_int(lookup, "MASTER_PORT", 1, 65535).value_or(0));
+  if (env.world_size == 1) return;
+  if (env.master_addr.empty() || env.master_port == 0) {
+    throw ConfigError(
+        fmt::format("{} is not set, and the {} ranks meet there; start them with dtrain run or torchrun, or "
+                    "set MASTER_ADDR and MASTER_PORT",
+                    env.master_addr.empty() ? "MASTER_ADDR" : "MASTER_PORT", env.world_size));
+  }
+}
+
+StrategyKind strategy_named(const std::string& name) {
+  if (name == "ddp") return StrategyKind::ddp;
+  throw ConfigError(fmt::format("DTRAIN_STRATEGY: unknown strategy '{}'; this version has: ddp", name));
+}
+
+StrategyKind read_strategy(const EnvLookup& lookup) {
+  const std::string text = lookup("DTRAIN_STRATEGY").value_or("");
+  if (text.empty()) return StrategyKind::ddp;
+  if (text.find_first_of("{\"[") == std::string::npos) return strategy_named(text);
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_string()) return strategy_named(json.get<std::string>());
+  if (!json.is_object() || !json.contains("type") || !json["type"].is_string()) {
+    throw ConfigError(
+        fmt::format("DTRAIN_STRATEGY='{}' must be a strategy's name or JSON like {{\"type\": \"ddp\"}}", text));
+  }
+  for (const auto& item : json.items()) {
+    if (item.key() != "type")
+      throw ConfigError(fmt::format("DTRAIN_STRATEGY: unknown key '{}'; ddp takes none", item.key()));
+  }
+  return strategy_named(json["type"].get<std::string>());
+}
+
+}  // namespace
+
+WorkerEnv parse_worker_env(const EnvLookup& lookup) {
+  WorkerEnv env;
+  read_ranks(lookup, env);
+  read_store(lookup, env);
+  env.strategy = read_strategy(lookup);
+  return env;
+}
+
+EnvLookup process_env() {
+  return [](const char* name) -> std::optional<std::string> {
+    const char* value = std::getenv(name);
+    return value ? std::optional<std::string>(value) : std::nullopt;
+  };
+}
+
+}  // namespace dtrain

@@ -1,0 +1,51 @@
+// Who can share memory with whom, and the words for failures.
+#include "strategies/comm/peers.h"
+
+#include <unistd.h>
+
+#include "strategies/comm/failure.h"
+#include "test/support/catch.h"
+
+using namespace dtrain;
+
+TEST_CASE("facts survive the store") {
+  const PeerFacts own = own_facts();
+  const PeerFacts read = parse_facts(serialize(own));
+  CHECK(read.host == own.host);
+  CHECK(read.boot_id == own.boot_id);
+  CHECK(read.pid_namespace == own.pid_namespace);
+  CHECK(read.pid == own.pid);
+  CHECK(own.boot_id.size() == 36);
+  CHECK_THROWS(parse_facts("nonsense"));
+}
+
+TEST_CASE("ranks share memory only on one host and in one PID namespace, whatever their names say") {
+  const PeerFacts here{"node1", "boot-a", "pid:[1]", 10};
+  PeerFacts same = here;
+  same.pid = 11;
+  PeerFacts other_host = here;
+  other_host.boot_id = "boot-b";
+  PeerFacts container = here;
+  container.pid_namespace = "pid:[2]";
+  CHECK(why_not_together({here, same}) == "");
+  CHECK_THAT(why_not_together({here, same, other_host}), Catch::Contains("rank 2 on host 'node1'"));
+  CHECK_THAT(why_not_together({here, container}), Catch::Contains("rank 1 run in different PID namespaces"));
+}
+
+TEST_CASE("a segment opened with the wrong token is refused") {
+  const ShmSegment segment = ShmSegment::create(2, 4096, 42);
+  CHECK_NOTHROW(ShmSegment::open(::getpid(), segment.fd(), 42));
+  CHECK_THROWS_WITH(ShmSegment::open(::getpid(), segment.fd(), 43), Catch::Contains("not the group's shared memory"));
+  CHECK_THROWS_WITH(ShmSegment::open(::getpid(), 9999, 42), Catch::Contains("No such file"));
+}
+
+TEST_CASE("a failure fits one word that is never zero") {
+  for (const int rank : {0, 1, 4095, (1 << 24) - 1}) {
+    for (const FailureKind kind : {FailureKind::peer_died, FailureKind::aborted}) {
+      const std::uint32_t word = encode({kind, rank});
+      CHECK(word != 0);
+      CHECK(decode_failure(word).kind == kind);
+      CHECK(decode_failure(word).rank == rank);
+    }
+  }
+}

@@ -1,0 +1,170 @@
+// See ranks.h.
+#include "test/unit/strategies/ranks.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+
+#include "test/support/catch.h"
+
+namespace dtrain::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void write_all(int fd, const std::string& text) {
+  for (std::size_t done = 0; done < text.size();) {
+    const auto n = ::write(fd, text.data() + done, text.size() - done);
+    if (n <= 0) return;
+    done += static_cast<std::size_t>(n);
+  }
+}
+
+[[noreturn]] void run_child(int fd, int rank, const std::function<std::string(int)>& body) {
+  ::signal(SIGPIPE, SIG_IGN);
+  try {
+    write_all(fd, "." + body(rank));
+  } catch (const std::exception& error) {
+    write_all(fd, std::string("!") + error.what());
+  }
+  ::_exit(0);
+}
+
+struct Child {
+  pid_t pid = -1;
+  int fd = -1;
+  RankOutcome outcome;
+};
+
+// Read until the child's end of the pipe closes. False at the deadline.
+bool drain(Child& child, Clock::time_point deadline) {
+  char buffer[4096];
+  while (true) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd entry{child.fd, POLLIN, 0};
+    if (::poll(&entry, 1, static_cast<int>(std::max<long>(left, 0))) == 0) return false;
+    const auto n = ::read(child.fd, buffer, sizeof(buffer));
+    if (n <= 0) return true;
+    child.outcome.said.append(buffer, static_cast<std::size_t>(n));
+  }
+}
+
+void reap(Child& child, Clock::time_point start) {
+  int status = 0;
+  ::waitpid(child.pid, &status, 0);
+  ::close(child.fd);
+  child.outcome.exited = WIFEXITED(status);
+  child.outcome.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  child.outcome.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  std::string& said = child.outcome.said;
+  child.outcome.threw = !said.empty() && said[0] == '!';
+  if (!said.empty()) said.erase(0, 1);
+}
+
+}  // namespace
+
+std::vector<RankOutcome> run_ranks(int ranks, const std::function<std::string(int)>& body, std::chrono::seconds limit) {
+  std::fflush(nullptr);
+  const auto start = Clock::now();
+  std::vector<Child> children(static_cast<std::size_t>(ranks));
+  for (int r = 0; r < ranks; ++r) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::close(ends[0]);
+      run_child(ends[1], r, body);
+    }
+    ::close(ends[1]);
+    children[static_cast<std::size_t>(r)].pid = pid;
+    children[static_cast<std::size_t>(r)].fd = ends[0];
+  }
+  std::vector<RankOutcome> outcomes;
+  for (Child& child : children) {
+    if (!drain(child, start + limit)) ::kill(child.pid, SIGKILL);
+    reap(child, start);
+    outcomes.push_back(child.outcome);
+  }
+  return outcomes;
+}
+
+void require_all_returned(const std::vector<RankOutcome>& outcomes) {
+  for (std::size_t r = 0; r < outcomes.size(); ++r) {
+    INFO("rank " << r << " signal " << outcomes[r].signal << " said: " << outcomes[r].said);
+    REQUIRE(outcomes[r].exited);
+    REQUIRE_FALSE(outcomes[r].threw);
+  }
+}
+
+struct SharedBoard::Memory {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  int used;
+  struct {
+    char key[64];
+    char value[1024];
+  } entries[256];
+};
+
+SharedBoard::SharedBoard() {
+  void* memory = ::mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::runtime_error("mmap");
+  memory_ = static_cast<Memory*>(memory);
+  pthread_mutexattr_t mutex;
+  ::pthread_mutexattr_init(&mutex);
+  ::pthread_mutexattr_setpshared(&mutex, PTHREAD_PROCESS_SHARED);
+  ::pthread_mutex_init(&memory_->mutex, &mutex);
+  pthread_condattr_t condition;
+  ::pthread_condattr_init(&condition);
+  ::pthread_condattr_setpshared(&condition, PTHREAD_PROCESS_SHARED);
+  ::pthread_cond_init(&memory_->changed, &condition);
+}
+
+SharedBoard::~SharedBoard() { ::munmap(memory_, sizeof(Memory)); }
+
+void SharedBoard::put(const std::string& key, const std::string& value) {
+  ::pthread_mutex_lock(&memory_->mutex);
+  auto& entry = memory_->entries[memory_->used++];
+  std::snprintf(entry.key, sizeof(entry.key), "%s", key.c_str());
+  std::snprintf(entry.value, sizeof(entry.value), "%s", value.c_str());
+  ::pthread_cond_broadcast(&memory_->changed);
+  ::pthread_mutex_unlock(&memory_->mutex);
+}
+
+std::string SharedBoard::take(const std::string& key) {
+  ::pthread_mutex_lock(&memory_->mutex);
+  timespec deadline{};
+  ::clock_gettime(CLOCK_REALTIME, &deadline);
+  deadline.tv_sec += 20;
+  while (true) {
+    for (int i = 0; i < memory_->used; ++i) {
+      if (key != memory_->entries[i].key) continue;
+      std::string value = memory_->entries[i].value;
+      ::pthread_mutex_unlock(&memory_->mutex);
+      return value;
+    }
+    if (::pthread_cond_timedwait(&memory_->changed, &memory_->mutex, &deadline) != 0) {
+      ::pthread_mutex_unlock(&memory_->mutex);
+      throw std::runtime_error("nobody put " + key);
+    }
+  }
+}
+
+std::vector<std::string> shared_memory_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace dtrain::test

@@ -1,0 +1,47 @@
+#pragma once
+// Runs a function as N processes, the ranks of a group, and collects what each one says. The parent must not have used
+// torch's thread pools before: they do not survive a fork.
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "strategies/comm/peers.h"
+
+namespace dtrain::test {
+
+struct RankOutcome {
+  bool exited = false;  // false: killed by a signal, or by us at the deadline
+  int signal = 0;       // that ended it
+  bool threw = false;   // the function threw; `said` is the message
+  std::string said;     // what the function returned
+  double seconds = 0;   // from the start to its end
+};
+
+// Fork `ranks` children; each runs body(rank) and reports the string it returns. Those that live on at the deadline are
+// killed (a stopped one too).
+std::vector<RankOutcome> run_ranks(int ranks, const std::function<std::string(int rank)>& body,
+                                   std::chrono::seconds deadline = std::chrono::seconds{30});
+
+// Fails the test case unless every rank returned; shows what the others said.
+void require_all_returned(const std::vector<RankOutcome>& outcomes);
+
+// A meeting place in memory that forked children share. Make it before the fork.
+class SharedBoard : public MeetingPlace {
+ public:
+  SharedBoard();
+  ~SharedBoard() override;
+  SharedBoard(const SharedBoard&) = delete;
+  SharedBoard& operator=(const SharedBoard&) = delete;
+  void put(const std::string& key, const std::string& value) override;
+  std::string take(const std::string& key) override;
+
+ private:
+  struct Memory;
+  Memory* memory_;
+};
+
+// The names in /dev/shm: where a group would leave something behind if it did.
+std::vector<std::string> shared_memory_names();
+
+}  // namespace dtrain::test

@@ -1,0 +1,102 @@
+// What a worker reads from its environment, and the one clear line where it makes no sense.
+#include "dtrain/worker_env.h"
+
+#include <map>
+
+#include "test/support/catch.h"
+
+using namespace dtrain;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+WorkerEnv parse(const Variables& variables) {
+  return parse_worker_env([&](const char* name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
+  });
+}
+
+std::string refusal(const Variables& variables) {
+  try {
+    parse(variables);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+Variables launched() {
+  return {{"RANK", "3"},
+          {"WORLD_SIZE", "4"},
+          {"LOCAL_RANK", "1"},
+          {"LOCAL_WORLD_SIZE", "2"},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", "29500"}};
+}
+
+Variables with(const std::string& name, const std::string& value) {
+  Variables variables = launched();
+  variables[name] = value;
+  return variables;
+}
+
+}  // namespace
+
+TEST_CASE("without a launcher the world is this process") {
+  const WorkerEnv env = parse({});
+  CHECK_FALSE(env.launched);
+  CHECK(env.rank == 0);
+  CHECK(env.world_size == 1);
+  CHECK(env.local_world_size == 1);
+}
+
+TEST_CASE("a launcher's environment is read whole") {
+  Variables variables = launched();
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  variables["TORCHELASTIC_RESTART_COUNT"] = "2";
+  variables["TORCHELASTIC_RUN_ID"] = "abc";
+  const WorkerEnv env = parse(variables);
+  CHECK(env.launched);
+  CHECK(env.rank == 3);
+  CHECK(env.world_size == 4);
+  CHECK(env.local_rank == 1);
+  CHECK(env.local_world_size == 2);
+  CHECK(env.master_addr == "127.0.0.1");
+  CHECK(env.master_port == 29500);
+  CHECK(env.agent_store);
+  CHECK(env.restart_count == 2);
+  CHECK(env.run_id == "abc");
+}
+
+TEST_CASE("ranks started by hand need no local rank") {
+  const WorkerEnv env = parse({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "1"}});
+  CHECK(env.local_rank == 1);
+  CHECK(env.local_world_size == 2);
+  CHECK_FALSE(env.agent_store);
+}
+
+TEST_CASE("an environment that makes no sense is refused with the variable's name") {
+  CHECK_THAT(refusal({{"RANK", "0"}}), Catch::Contains("RANK is set but WORLD_SIZE is not"));
+  CHECK_THAT(refusal({{"WORLD_SIZE", "2"}}), Catch::Contains("WORLD_SIZE is set but RANK is not"));
+  CHECK_THAT(refusal(with("RANK", "4")), Catch::Contains("RANK=4 must be below WORLD_SIZE=4"));
+  CHECK_THAT(refusal(with("RANK", "-1")), Catch::Contains("RANK='-1'"));
+  CHECK_THAT(refusal(with("RANK", "1x")), Catch::Contains("RANK='1x'"));
+  CHECK_THAT(refusal(with("WORLD_SIZE", "99999999999")), Catch::Contains("WORLD_SIZE='99999999999'"));
+  CHECK_THAT(refusal(with("LOCAL_RANK", "2")), Catch::Contains("LOCAL_RANK=2"));
+  CHECK_THAT(refusal(with("LOCAL_WORLD_SIZE", "5")), Catch::Contains("LOCAL_WORLD_SIZE=5"));
+  CHECK_THAT(refusal(with("MASTER_PORT", "70000")), Catch::Contains("MASTER_PORT='70000'"));
+  CHECK_THAT(refusal(with("MASTER_ADDR", "")), Catch::Contains("MASTER_ADDR is not set"));
+}
+
+TEST_CASE("the strategy is a name or JSON, and an unknown one is an error") {
+  CHECK(parse(with("DTRAIN_STRATEGY", "ddp")).strategy == StrategyKind::ddp);
+  CHECK(parse(with("DTRAIN_STRATEGY", "\"ddp\"")).strategy == StrategyKind::ddp);
+  CHECK(parse(with("DTRAIN_STRATEGY", R"({"type": "ddp"})")).strategy == StrategyKind::ddp);
+  CHECK_THAT(refusal(with("DTRAIN_STRATEGY", "fsdp")), Catch::Contains("unknown strategy 'fsdp'"));
+  CHECK_THAT(refusal(with("DTRAIN_STRATEGY", R"({"type": "zero9"})")), Catch::Contains("unknown strategy 'zero9'"));
+  CHECK_THAT(refusal(with("DTRAIN_STRATEGY", R"({"type": "ddp", "stage": 1})")),
+             Catch::Contains("unknown key 'stage'"));
+  CHECK_THAT(refusal(with("DTRAIN_STRATEGY", "{")), Catch::Contains("must be a strategy's name or JSON"));
+}
