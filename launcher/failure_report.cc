@@ -70,7 +70,7 @@ void add_lines(std::string& report, const std::string& title, const std::vector<
 }
 
 std::string when(const WorkerEnd& worker) {
-  return worker.pid == 0 ? "" : fmt::format(" after {}", human_duration(worker.ran));
+  return worker.pid == 0 ? "" : fmt::format(", after {}", human_duration(worker.ran));
 }
 
 // What the worker said: the exception if it left one, else the end of its stderr.
@@ -206,8 +206,9 @@ std::string report_text(const FailureFacts& facts, ReportStyle style) {
   add_victims(report, facts);
   for (size_t i = 1; i < failed.size(); ++i) {
     const WorkerEnd& worker = *failed[i];
-    report += fmt::format("  rank {} (host {}, pid {}): {}{}{}\n", worker.rank, worker.host, worker.pid,
-                          describe(worker.status), worker.oom.oom ? ", out of memory" : "", when(worker));
+    std::string pid = worker.pid == 0 ? "" : fmt::format(", pid {}", worker.pid);
+    report += fmt::format("  rank {} (host {}{}): {}{}{}\n", worker.rank, worker.host, pid, describe(worker.status),
+                          worker.oom.oom ? ", out of memory" : "", when(worker));
   }
   if (!failed.empty()) add_first(report, *failed.front(), facts.program, style);
   return report;

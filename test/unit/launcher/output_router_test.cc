@@ -6,20 +6,20 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <random>
 #include <sstream>
 #include <thread>
 
 #include "test/support/catch.h"
+#include "test/support/temp_folder.h"
 
 namespace dtrain::launcher {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using test::TempFolder;
 
 MonoTime now() { return MonoTime::clock::now(); }
 MonoTime soon() { return now() + seconds(20); }
@@ -45,24 +45,9 @@ struct Pipe {
   }
 };
 
-struct TempFolder {
-  std::filesystem::path path;
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "dtrain_test_XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~TempFolder() { std::filesystem::remove_all(path); }
-  UniqueFd create(const std::string& name) const {
-    return UniqueFd(::open((path / name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  }
-  std::string read(const std::string& name) const {
-    std::ifstream file(path / name, std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
-};
+UniqueFd create(const TempFolder& folder, const std::string& name) {
+  return UniqueFd(::open((folder / name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+}
 
 // Counts on_room calls and lets a test wait for one.
 struct Room {
@@ -230,7 +215,7 @@ TEST_CASE("files get every byte unchanged, the console too, for any bytes and ch
       StreamSpec spec = stream(rank);
       spec.prefix = "<" + std::string(1, char('0' + rank)) + ">";
       spec.file_path = std::to_string(rank);
-      spec.file = folder.create(spec.file_path);
+      spec.file = create(folder, spec.file_path);
       ids.push_back(router.open_stream(std::move(spec)));
     }
     for (int turn = 0; turn < 3000; ++turn) {
@@ -332,7 +317,7 @@ TEST_CASE("a closed console is counted and the log files stay complete") {
   OutputRouter router({.out_fd = out.write_end.get(), .err_fd = out.write_end.get()});
   StreamSpec spec = stream(4);
   spec.file_path = "log";
-  spec.file = folder.create("log");
+  spec.file = create(folder, "log");
   StreamId a = router.open_stream(std::move(spec));
   out.read_end.reset();
   std::string text;
@@ -368,7 +353,7 @@ TEST_CASE("a file that takes a part is counted from there, and is tried again") 
   StreamSpec spec = stream(0);
   spec.to_console = false;
   spec.file_path = "log";
-  spec.file = folder.create("log");
+  spec.file = create(folder, "log");
   StreamId a = router.open_stream(std::move(spec));
 
   rlimit small = before;
@@ -419,7 +404,7 @@ TEST_CASE("many streams from restarts and many threads' worth of output end clea
   for (int round = 0; round < 50; ++round) {
     StreamSpec spec = stream(round);
     spec.file_path = std::to_string(round);
-    spec.file = folder.create(spec.file_path);
+    spec.file = create(folder, spec.file_path);
     StreamId id = router.open_stream(std::move(spec));
     for (int i = 0; i < 100; ++i) router.feed(id, "a line\n", now());
     router.end(id, now());

@@ -1,0 +1,60 @@
+#include "launcher/error_file.h"
+
+#include <sys/stat.h>
+
+#include "test/support/catch.h"
+#include "test/support/temp_folder.h"
+
+namespace dtrain::launcher {
+
+TEST_CASE("both shapes that torch accepts are understood") {
+  ErrorFile file = parse_error_file(R"({"message": {"message": "RuntimeError: boom",
+      "extraInfo": {"py_callstack": "Traceback\n  x\nRuntimeError: boom\n", "timestamp": "1795246790"}}})");
+  CHECK(file.message == "RuntimeError: boom");
+  CHECK(file.traceback == "Traceback\n  x\nRuntimeError: boom\n");
+  CHECK(file.timestamp == 1795246790);
+  CHECK(file.note.empty());
+
+  file = parse_error_file(R"({"message": "text", "timestamp": 10})");
+  CHECK(file.message == "text");
+  CHECK(file.traceback.empty());
+  CHECK(file.timestamp == 10);
+
+  file = parse_error_file(R"({"message": {"message": "m", "extraInfo": {"timestamp": 1.5}, "errorCode": 3}})");
+  CHECK(file.message == "m");
+  CHECK_FALSE(file.timestamp);
+}
+
+TEST_CASE("anything else gives a note and no more") {
+  auto text = GENERATE(as<std::string>{}, "", "{", "null", "[]", "7", "\"x\"", "{}", R"({"message": 3})",
+                       R"({"message": {}})", R"({"message": {"message": []}})", R"({"message": null})",
+                       "{\"message\": \"\xff\xfe\"}", std::string("\0\0", 2));
+  CAPTURE(text);
+  ErrorFile file = parse_error_file(text);
+  CHECK_FALSE(file.note.empty());
+  CHECK(file.message.empty());
+  CHECK(file.traceback.empty());
+  CHECK_FALSE(file.timestamp);
+}
+
+TEST_CASE("deep nesting and sizes over the limit are refused calmly") {
+  CHECK(parse_error_file(std::string(kErrorFileLimit, '[')).note == "the error file is not valid JSON");
+  std::string deep = std::string(kErrorFileLimit / 2, '[') + std::string(kErrorFileLimit / 2, ']');
+  CHECK(parse_error_file(deep).note == "the error file has no \"message\"");
+  CHECK(parse_error_file(std::string(kErrorFileLimit + 1, ' ')).note == "the error file is larger than 1 MiB");
+}
+
+TEST_CASE("a missing file is nothing, odd ones are a note") {
+  test::TempFolder folder;
+  CHECK_FALSE(read_error_file(""));
+  CHECK_FALSE(read_error_file(folder / "none"));
+  CHECK(read_error_file(folder.path().string())->note == "the error file is not a regular file");
+  REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
+  CHECK(read_error_file(folder / "fifo")->note == "the error file is not a regular file");
+  folder.write("error.json", R"({"message": "text", "timestamp": 10})");
+  CHECK(read_error_file(folder / "error.json")->message == "text");
+  folder.write("big.json", std::string(kErrorFileLimit + 1, ' '));
+  CHECK(read_error_file(folder / "big.json")->note == "the error file is larger than 1 MiB");
+}
+
+}  // namespace dtrain::launcher
