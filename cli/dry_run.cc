@@ -38,9 +38,10 @@ std::string settings_table(const Plan& plan) {
 }
 
 std::string command_line(const launcher::JobSpec& spec, int local_rank) {
+  const auto dollars = spec.collapse_double_dollar ? launcher::DoubleDollar::collapse : launcher::DoubleDollar::keep;
   std::string out;
   for (const std::string& arg : spec.argv)
-    out += (out.empty() ? "" : " ") + shell_quoted(launcher::substitute_local_rank(arg, local_rank));
+    out += (out.empty() ? "" : " ") + shell_quoted(launcher::substitute_local_rank(arg, local_rank, dollars));
   return out;
 }
 

@@ -141,6 +141,7 @@ class Resolver {
   }
 
   Result<void> output() {
+    spec().collapse_double_dollar = raw_.as_torchrun;
     if (auto done = take_streams(FlagId::tee, spec().tee); !done) return done;
     if (auto done = take_streams(FlagId::redirects, spec().redirects); !done) return done;
     const std::string& prefix = options_.text(FlagId::prefix_template);

@@ -361,8 +361,9 @@ std::optional<Error> Agent::start_worker(const Assignment& assignment, int local
   auto files = logs_.open_worker(assignment.restart_count, local_rank,
                                  Streams(unsigned(spec_.redirects.of(local_rank)) | unsigned(spec_.tee.of(local_rank))));
   if (!files) return files.error();
+  const auto dollars = spec_.collapse_double_dollar ? DoubleDollar::collapse : DoubleDollar::keep;
   std::vector<std::string> argv;
-  for (const auto& arg : spec_.argv) argv.push_back(substitute_local_rank(arg, local_rank));
+  for (const auto& arg : spec_.argv) argv.push_back(substitute_local_rank(arg, local_rank, dollars));
   record_.files(local_rank, files->paths);
   auto payload = write_exec_payload(
       argv, launcher::apply(parent_env_, worker_env(spec_, assignment, local_rank, {files->paths.error_file})));

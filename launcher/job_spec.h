@@ -44,8 +44,10 @@ struct JobSpec {
   // Identity of the job: TORCHELASTIC_RUN_ID, the name of its log folder and of its cgroup.
   std::string run_id;
   // The worker's argv; argv[0] is a path or a name to look up in PATH. `${local_rank}` and `$local_rank` in any element
-  // are replaced per worker, as torchrun does with string.Template.safe_substitute.
+  // are replaced per worker; everything else is the program's, verbatim.
   std::vector<std::string> argv;
+  // Also make `$$` a `$`, as torchrun does (string.Template.safe_substitute). Set when called by that name.
+  bool collapse_double_dollar = false;
   // What the user calls the program in messages and reports (the script for python, else argv[0]).
   std::string program;
 

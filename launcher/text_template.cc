@@ -16,7 +16,8 @@ std::string_view leading_name(std::string_view text) {
 
 }  // namespace
 
-std::string substitute(std::string_view text, const std::vector<std::pair<std::string, std::string>>& fields) {
+std::string substitute(std::string_view text, const std::vector<std::pair<std::string, std::string>>& fields,
+                       DoubleDollar double_dollar) {
   std::string result;
   while (!text.empty()) {
     size_t dollar = text.find('$');
@@ -25,7 +26,7 @@ std::string substitute(std::string_view text, const std::vector<std::pair<std::s
     text.remove_prefix(dollar);
 
     if (text.substr(1, 1) == "$") {
-      result += '$';
+      result += double_dollar == DoubleDollar::collapse ? "$" : "$$";
       text.remove_prefix(2);
       continue;
     }

@@ -7,9 +7,13 @@
 
 namespace dtrain::launcher {
 
-// Replace `$name` and `${name}` by the value of `name` in `fields`, and `$$` by `$`. A name that is not in `fields`, an
+// What becomes of `$$`: Python makes it `$`; text that is somebody else's (a shell command, say) keeps it.
+enum class DoubleDollar { collapse, keep };
+
+// Replace `$name` and `${name}` by the value of `name` in `fields`. A name that is not in `fields`, an
 // unfinished `${`, and a `$` before anything else stay as they are. Names are [A-Za-z_][A-Za-z0-9_]*, case-sensitive,
 // and taken as long as possible: `$rankfile` is not `$rank`.
-std::string substitute(std::string_view text, const std::vector<std::pair<std::string, std::string>>& fields);
+std::string substitute(std::string_view text, const std::vector<std::pair<std::string, std::string>>& fields,
+                       DoubleDollar double_dollar = DoubleDollar::collapse);
 
 }  // namespace dtrain::launcher

@@ -81,8 +81,8 @@ std::vector<std::string> apply(const std::vector<std::string>& parent, const Env
   return result;
 }
 
-std::string substitute_local_rank(std::string_view arg, int local_rank) {
-  return substitute(arg, {{"local_rank", std::to_string(local_rank)}});
+std::string substitute_local_rank(std::string_view arg, int local_rank, DoubleDollar double_dollar) {
+  return substitute(arg, {{"local_rank", std::to_string(local_rank)}}, double_dollar);
 }
 
 }  // namespace dtrain::launcher

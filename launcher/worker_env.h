@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/job_spec.h"
+#include "launcher/text_template.h"
 
 namespace dtrain::launcher {
 
@@ -44,6 +45,7 @@ std::vector<std::string> apply(const std::vector<std::string>& parent, const Env
                                const Environment& defaults = worker_env_defaults());
 
 // Put the local rank into one worker argument: `$local_rank` and `${local_rank}` (text_template.h).
-std::string substitute_local_rank(std::string_view arg, int local_rank);
+std::string substitute_local_rank(std::string_view arg, int local_rank,
+                                  DoubleDollar double_dollar = DoubleDollar::keep);
 
 }  // namespace dtrain::launcher

@@ -74,6 +74,8 @@ TEST_CASE("apply replaces, keeps order, and fills defaults only where unset") {
 TEST_CASE("arguments carry the local rank") {
   CHECK(substitute_local_rank("--device=cuda:${local_rank}", 3) == "--device=cuda:3");
   CHECK(substitute_local_rank("$HOME/$local_rank", 0) == "$HOME/0");
+  CHECK(substitute_local_rank("kill $$; echo $$local_rank", 0) == "kill $$; echo $$local_rank");
+  CHECK(substitute_local_rank("kill $$", 0, DoubleDollar::collapse) == "kill $");
 }
 
 }  // namespace dtrain::launcher

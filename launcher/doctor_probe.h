@@ -1,0 +1,21 @@
+#pragma once
+// Proof of the containment levels for `dtrain doctor`: each is set up, a child that double-forks, opens a session of its
+// own and ignores SIGTERM is let loose in it, and the level passes only if that process is dead after the kill.
+#include <string>
+#include <vector>
+
+#include "launcher/job_spec.h"
+
+namespace dtrain::launcher {
+
+struct ContainmentProof {
+  Containment level;
+  bool holds = false;
+  std::string detail;  // how long the kill took, or why the level is not to be had
+};
+
+// Try cgroup, subreaper and pidns in turn; takes well under a second. Leaves nothing behind. Forks: call from a process
+// with one thread.
+std::vector<ContainmentProof> prove_containment();
+
+}  // namespace dtrain::launcher
