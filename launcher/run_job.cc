@@ -1,5 +1,7 @@
 #include "launcher/run_job.h"
 
+#include <fcntl.h>
+
 #include <csignal>
 
 #include "launcher/agent.h"
@@ -19,9 +21,17 @@ std::vector<int> not_ignored(const std::vector<int>& signals) {
   return kept;
 }
 
+// With a standard descriptor closed, the next one we open would take its number and get the workers' output.
+void fill_standard_descriptors() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
+  }
+}
+
 }  // namespace
 
 int run_job(const JobSpec& spec) {
+  fill_standard_descriptors();
   JobSpec effective = spec;
   effective.stop_signals = not_ignored(spec.stop_signals);
   effective.passed_signals = not_ignored(spec.passed_signals);
