@@ -90,10 +90,10 @@ fuzz: ## run every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/fuzz.sh build/fuzz $${FUZZ_SECONDS:-60}
 
 .PHONY: sim
-sim: ## simulate SIM_SEEDS (100000) jobs in the worker-group core
+sim: ## simulate SIM_COUNT (100000) jobs in the worker-group core
 	@scripts/setup.sh launcher test
 	@$(call build,check)
-	@DTRAIN_SIM_SEEDS=$${SIM_SEEDS:-100000} $(call test,check) -L '^sim$$'
+	@DTRAIN_SIM_COUNT=$${SIM_COUNT:-100000} $(call test,check) -L '^sim$$'
 
 .PHONY: bench-launch
 bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmarks.md

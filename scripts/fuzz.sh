@@ -9,8 +9,8 @@ cd "$(dirname "$0")/.."
 build=$1
 seconds=$2
 ran=0
-for fuzzer in "$build"/bin/*_fuzz "$build"/test/bin/*_fuzz; do
-  [[ -x $fuzzer ]] || continue
+for fuzzer in "$build"/{bin,test/bin}/{fuzz_*,*_fuzz}; do
+  [[ -f $fuzzer && -x $fuzzer ]] || continue
   name=$(basename "$fuzzer")
   corpus=$build/corpus/$name
   mkdir -p "$corpus"

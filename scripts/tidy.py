@@ -46,9 +46,9 @@ WORDS = [
     ("todo", lambda p: p.suffix in TEXT, re.compile(r"\b(TO[D]O|FIX[M]E|XX[X]|HA[C]K)\b"),
      "finish it, or open an issue and leave no mark"),
     ("endl", lambda p: p.suffix in {".cc", ".h"}, re.compile(r"std::end[l]\b"), r"write '\n'; flush where it matters"),
-    ("namespace", lambda p: p.suffix in {".cc", ".h"}, re.compile(r"using namespace std[;: ]"), "name what you use"),
-    ("sleep", lambda p: p.parts[0] in {"test", "launcher", "rendezvous", "cli", "strategies"} and
-     p.suffix in {".cc", ".h", ".py", ".sh"}, re.compile(r"\b(u|nano)?slee[p](_for|_until)?\s*\("),
+    ("namespace", lambda p: p.suffix in {".cc", ".h"}, re.compile(r"using namespace std\s*;"), "name what you use"),
+    ("sleep", lambda p: p.parts[0] in {"test", "launcher", "rendezvous", "cli", "strategies"} and p.suffix in CODE and
+     p.parts[1] != "bench", re.compile(r"\b(u|nano)?slee[p](_for|_until)?\s*\("),
      "wait for the event itself, with a deadline"),
     ("assert", lambda p: p.suffix in {".cc", ".h"} and p.parts[0] in {"launcher", "rendezvous", "cli"},
      re.compile(r"(^|[^_\w])asser[t]\("), "use DT_CHECK (rendezvous/base/check.h); it stays on in release builds"),
@@ -114,7 +114,8 @@ def check_shape(path, text, lines, report):
                 report.add(path, number, f"{len(line)} columns, {COLUMNS_MAX} are allowed")
     if path.suffix == ".h" and not any(line.strip() == "#pragma once" for line in lines):
         report.add(path, 1, "a header starts with #pragma once")
-    if path.suffix in {".h", ".cc"} and path.parts[0] != "test" and not any(line.lstrip().startswith(("//", "/*")) for line in lines[:4]):
+    commented = any(line.lstrip().startswith(("//", "/*")) for line in lines[:4])
+    if path.suffix in {".h", ".cc"} and path.parts[0] != "test" and not commented:
         if path.suffix == ".h" or not (ROOT / path).with_suffix(".h").exists():
             report.add(path, 1, "say in the first lines what this file is for")
     for number, line in enumerate(lines, 1):
