@@ -28,8 +28,8 @@ namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-// An agent that somebody stopped with SIGSTOP and did not continue in this time has left the job alone: it is killed, and
-// the guard then empties the containment.
+// An agent that somebody stopped with SIGSTOP and did not continue in this time has left the job alone: it is killed,
+// and the guard then empties the containment.
 constexpr auto kStoppedAgentLease = std::chrono::seconds(3);
 // How long a living guard has to clean up after its agent before the front does it itself.
 constexpr auto kGuardCleansUp = std::chrono::seconds(3);
@@ -71,9 +71,12 @@ class Front {
     while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
       const int signal = int(info.ssi_signo);
       if (signal == SIGCHLD) continue;  // reap() looks for itself
-      if (signal == SIGTSTP) suspend();
-      else if (signal == SIGCONT) tell({FrontMessage::Op::resume, 0});
-      else tell({FrontMessage::Op::signal, signal});
+      if (signal == SIGTSTP)
+        suspend();
+      else if (signal == SIGCONT)
+        tell({FrontMessage::Op::resume, 0});
+      else
+        tell({FrontMessage::Op::signal, signal});
     }
   }
 
@@ -88,6 +91,8 @@ class Front {
       [[maybe_unused]] const auto n = ::recv(socket_.get(), &answer, sizeof answer, MSG_DONTWAIT);
     }
     ::kill(::getpid(), SIGSTOP);
+    // Here we have been continued; or we are the init of a container, which cannot be stopped.
+    tell({FrontMessage::Op::resume, 0});
   }
 
   // The agent, and as the last subreaper or as PID 1 of a container, any orphan.
@@ -96,9 +101,12 @@ class Front {
       siginfo_t info{};
       if (::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG) != 0 || info.si_pid == 0) return;
       if (info.si_pid != agent_) continue;
-      if (info.si_code == CLD_STOPPED) stopped_at_ = std::chrono::steady_clock::now();
-      else if (info.si_code == CLD_CONTINUED) stopped_at_.reset();
-      else agent_ended(info);
+      if (info.si_code == CLD_STOPPED)
+        stopped_at_ = std::chrono::steady_clock::now();
+      else if (info.si_code == CLD_CONTINUED)
+        stopped_at_.reset();
+      else
+        agent_ended(info);
     }
   }
 

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 
@@ -28,7 +29,7 @@ std::string field(const std::string& text, const std::string& name) {
 
 pid_t pid_of_pidfd(int pidfd) {
   const std::string value = field(read_small_file(fmt::format("/proc/self/fdinfo/{}", pidfd)), "Pid");
-  return value.empty() ? -1 : pid_t(std::strtol(value.c_str(), nullptr, 10));
+  return std::max(0, pid_t(std::strtol(value.c_str(), nullptr, 10)));  // the kernel says -1 when it is gone
 }
 
 std::string describe_stuck_process(pid_t pid) {

@@ -7,7 +7,7 @@
 
 namespace dtrain::launcher {
 
-// The pid behind a pidfd, as seen from the caller's PID namespace; -1 if it is gone or not a pidfd.
+// The pid behind a pidfd, as seen from the caller's PID namespace; 0 if it is gone or not a pidfd.
 pid_t pid_of_pidfd(int pidfd);
 
 // "pid 123 (python3) survived SIGKILL: state D, waiting in nfs4_wait": for a process that does not die.
