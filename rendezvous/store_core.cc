@@ -207,6 +207,7 @@ StoreCore::Failure StoreCore::multi_get(ConnectionId connection, const StoreRequ
     size += sizeof(std::uint64_t) + value_of(request.field(i)).size();
     if (size > limits_.reply_bytes) return kReplyTooLarge;
   }
+  if (size == 0) return nullptr;  // no keys, no bytes
   std::string& reply = out.to(connection);
   for (std::size_t i = 0; i < request.field_count(); ++i) put_store_bytes(reply, value_of(request.field(i)));
   return nullptr;

@@ -1,7 +1,12 @@
 #pragma once
 // The worker store itself: keys, queues, waits and barriers, without sockets. The shell (store_loop.h) feeds it decoded
 // requests and carries out what it answers. Semantics are those of torch's TCPStore server, so that a worker cannot
-// tell the two apart; docs/store.md lists the places where this one is stricter.
+// tell the two apart, but stricter where that server loses its way:
+//   - memory is bounded; a request that does not fit closes its connection with a reason
+//   - a MULTI_SET is applied once, when all of it has come, and wholly or not at all
+//   - ADD wants the whole value to be a number, and a sum that fits into 64 bits
+//   - a second WAIT or BARRIER of a connection that is still in one closes it
+//   - a waiter woken by a queue's item is forgotten; lost connections leave no waits behind
 //
 //   request of connection 7 --> StoreCore::apply --> StoreActions: bytes to 7, a byte each to 3 and 9 that waited
 //

@@ -4,7 +4,7 @@
     run.py --bench build/bin/store_bench --serve build/bin/store_serve [--seconds 3] [--runs 5] [--json out.json]
 
 Runs alternate between the two servers. Printed: medians of operations per second, the server's CPU time for one
-operation, and the ratios; then the CPU time our server uses in ten seconds while 10,000 keys are waited for.
+operation, and the ratios; then the time to set and get many keys in one request; then the CPU time our server uses in ten seconds while 10,000 keys are waited for.
 """
 
 import argparse
@@ -39,6 +39,15 @@ def load(bench, command, clients, seconds):
     cpu = 1e6 * (server.cpu_seconds() - before) / (rate * seconds)
     server.stop()
     return rate, cpu
+
+
+def bulk(bench, command, keys):
+    """Milliseconds of one multi_set and one multi_get of `keys` keys."""
+    server = Server(command)
+    out = subprocess.run([bench, "bulk", server.port, str(keys)], check=True, capture_output=True, text=True,
+                         timeout=300).stdout
+    server.stop()
+    return [float(word) for word in out.split()]
 
 
 def waiting(bench, command, clients, keys, seconds):
@@ -79,6 +88,14 @@ def main():
         figures.append({"clients": clients, "operations_per_s": rate, "server_cpu_us_per_operation": cpu})
         print(f"{clients:>7} {rate['torch']:>12.0f} {rate['dtrain']:>13.0f} {rate['dtrain'] / rate['torch']:>6.2f}"
               f" {cpu['torch']:>16.2f} {cpu['dtrain']:>17.2f} {cpu['torch'] / cpu['dtrain']:>6.2f}")
+    for keys in (1000, 10000, 60000):
+        times = {name: [bulk(args.bench, command, keys) for _ in range(min(args.runs, 3))]
+                 for name, command in commands.items()}
+        ms = {name: [statistics.median(column) for column in zip(*rows)] for name, rows in times.items()}
+        figures.append({"keys_in_one_request": keys, "multi_set_and_multi_get_ms": ms})
+        for i, operation in enumerate(("multi_set", "multi_get")):
+            print(f"{operation} of {keys} keys: torch {ms['torch'][i]:.1f} ms, dtrain {ms['dtrain'][i]:.1f} ms,"
+                  f" ratio {ms['torch'][i] / ms['dtrain'][i]:.1f}")
     ten, one = waiting(args.bench, commands["dtrain"], clients=100, keys=10000, seconds=10)
     print(f"10,000 waiting keys of 100 clients: {ten:.2f} CPU seconds of the server in 10 s ({one:.2f} s in 1 s)")
     figures.append({"waiting_keys": 10000, "server_cpu_s_in_10_s": ten, "server_cpu_s_in_1_s": one})

@@ -3,6 +3,9 @@
 //   store_bench load PORT CLIENTS SECONDS          one thread a client, each with a mix of set, get, add, check and
 //   wait;
 //                                                  prints operations per second
+//   store_bench bulk PORT KEYS                     one client sets and gets KEYS keys by multi_set and multi_get;
+//   prints
+//                                                  milliseconds for each
 //   store_bench waiters PORT CLIENTS KEYS SECONDS  CLIENTS clients wait for KEYS missing keys in all, for SECONDS
 // run.py drives it against both servers in turn.
 #include <atomic>
@@ -81,6 +84,26 @@ int load(const char* port, int clients, double seconds) {
   return 0;
 }
 
+int bulk(const char* port, int count) {
+  const auto store = connect_to(port);
+  std::vector<std::string> keys;
+  for (int i = 0; i < count; ++i) keys.push_back("bulk/" + std::to_string(i));
+  const std::vector<std::vector<std::uint8_t>> values(keys.size(), std::vector<std::uint8_t>(64, 'v'));
+  const auto begin = Clock::now();
+  store->multiSet(keys, values);
+  store->check({keys.back()});  // multi_set has no reply; this one comes after it is done
+  const auto between = Clock::now();
+  const auto got = store->multiGet(keys);
+  const auto end = Clock::now();
+  if (got != values) {
+    std::fprintf(stderr, "store_bench: multi_get gave other values than were set\n");
+    return 1;
+  }
+  const auto ms = [](Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
+  std::printf("%.1f %.1f\n", ms(between - begin), ms(end - between));
+  return 0;
+}
+
 int waiters(const char* port, int clients, int keys, int seconds) {
   std::vector<std::thread> threads;
   for (int i = 0; i < clients; ++i) {
@@ -107,6 +130,7 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "serve" && argc == 2) return serve();
   if (mode == "load" && argc == 5) return load(argv[2], std::atoi(argv[3]), std::atof(argv[4]));
+  if (mode == "bulk" && argc == 4) return bulk(argv[2], std::atoi(argv[3]));
   if (mode == "waiters" && argc == 6) {
     return waiters(argv[2], std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]));
   }

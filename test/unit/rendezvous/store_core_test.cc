@@ -36,13 +36,15 @@ struct Store {
     StoreActions actions;
     while (decoder.next(input) == StoreDecoder::Status::request) core.apply(connection, decoder.request(), actions);
     REQUIRE(decoder.error().empty());
-    for (std::size_t i = 0; i < actions.send_count(); ++i) received[actions.send_to(i)] += actions.send_bytes(i);
+    sends = actions.send_count();
+    for (std::size_t i = 0; i < sends; ++i) received[actions.send_to(i)] += actions.send_bytes(i);
     for (const auto& close : actions.closes()) closed[close.connection] = close.reason;
     REQUIRE(core.consistent());
     return received[connection];
   }
 
   StoreCore core;
+  std::size_t sends = 0;
   std::map<ConnectionId, std::string> received;
   std::map<ConnectionId, std::string> closed;
 };
@@ -121,6 +123,7 @@ TEST_CASE("store core: multi_set and multi_get keep order, a missing key reads a
   CHECK(store.send(1, bytes::keys(StoreOp::multi_get, {"b", "x", "a"})) ==
         bytes::text("22") + bytes::text("") + bytes::text("3"));
   CHECK(store.send(1, bytes::keys(StoreOp::multi_get, {})).empty());
+  CHECK(store.sends == 0);
 }
 
 TEST_CASE("store core: check") {
