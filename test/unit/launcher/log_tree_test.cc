@@ -90,7 +90,7 @@ TEST_CASE("two jobs of one id have folders of their own") {
 
 TEST_CASE("a run id cannot leave the log folder") {
   test::TempFolder folder;
-  for (std::string run_id : {"../../etc", "a/b", "", "..", std::string(1000, 'x').c_str()}) {
+  for (const std::string& run_id : std::vector<std::string>{"../../etc", "a/b", "", "..", std::string(1000, 'x')}) {
     auto tree = LogTree::create(spec_for(folder.path().string(), run_id));
     REQUIRE(tree);
     CHECK(fs::path(tree->path()).parent_path() == folder.path());
