@@ -14,6 +14,8 @@
 #include "cli/host.h"
 #include "cli/program.h"
 #include "cli/text.h"
+#include "launcher/containment.h"
+#include "launcher/doctor_probe.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -28,6 +30,26 @@ constexpr double kMiB = 1024.0 * 1024.0;
 std::string size_text(double bytes) {
   return bytes >= 1024 * kMiB ? fmt::format("{:.1f} GiB", bytes / 1024 / kMiB)
                               : fmt::format("{:.0f} MiB", bytes / kMiB);
+}
+
+// subreaper is what every job can fall back on; the others are stronger, and a matter of the machine's set-up.
+Findings check_containment() {
+  Findings findings;
+  for (const launcher::ContainmentProof& proof : launcher::prove_containment()) {
+    Finding finding{Level::ok, fmt::format("contain={}", launcher::to_string(proof.level)), proof.detail, ""};
+    if (!proof.holds && proof.level == launcher::Containment::subreaper) {
+      finding.level = Level::fail;
+      finding.cure = "jobs cannot be held together here: allow fork, prctl and signals to dtrain";
+    } else if (!proof.holds) {
+      finding.level = Level::warn;
+      finding.cure = proof.level == launcher::Containment::cgroup
+                         ? "jobs use subreaper instead; for cgroup give dtrain a writable cgroup v2 folder, e.g. "
+                           "systemd-run --user --scope -p Delegate=yes dtrain run ..."
+                         : "only --contain pidns needs it: allow user namespaces, or run as root";
+    }
+    findings.push_back(finding);
+  }
+  return findings;
 }
 
 Findings check_cores() {
@@ -155,8 +177,8 @@ Findings check_cgroups() {
 }  // namespace
 
 std::vector<Check> all_checks() {
-  return {check_cores,    check_memory, check_limits, check_shared_memory,
-          check_loopback, check_python, check_gpus,   check_cgroups};
+  return {check_containment, check_cores,  check_memory, check_limits, check_shared_memory,
+          check_loopback,    check_python, check_gpus,   check_cgroups};
 }
 
 }  // namespace dtrain::cli

@@ -83,7 +83,8 @@ Result<void> check_shebang(const std::string& path, const Shebang& line, const H
   if (facts.kind != FileFacts::Kind::file || !facts.executable)
     return refused(path, fmt::format("its #! line names {}, which is not executable", printable(interpreter)));
   // `env NAME`; with options or assignments env has rules of its own, which it reports itself.
-  bool plain = line.argument.find_first_of("-= \t") == std::string::npos && !line.argument.empty();
+  bool plain =
+      !line.argument.empty() && line.argument[0] != '-' && line.argument.find_first_of("= \t") == std::string::npos;
   if (interpreter.ends_with("/env") && plain && find_in_path(line.argument, host).empty())
     return refused(path, fmt::format("its #! line asks for {}, which is not in PATH", printable(line.argument)));
   return {};

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "cli/flags.h"
 #include "cli/text.h"
@@ -67,7 +67,10 @@ std::string page(const Flag& row) {
   if (!row.alias.empty()) out += fmt::format("  Also:         --{}\n", row.alias);
   if (!row.fallback.empty()) out += fmt::format("  Default:      {}\n", row.fallback);
   std::string names = variables(row, "");
-  if (!names.empty()) out += "  Environment:  " + names + "\n";
+  constexpr std::size_t kLabels = 16;
+  std::string label = "  Environment:";
+  for (const std::string& line : wrapped(names, kWidth - kLabels))
+    out += fmt::format("{:<{}}{}\n", std::exchange(label, ""), kLabels, line);
   while (out.ends_with("\n\n")) out.pop_back();
   return out;
 }
@@ -129,7 +132,7 @@ std::string run_help() {
 std::string markdown_help() {
   std::string out =
       "# Command line\n\n"
-      "<!-- Made by `dtrain help --markdown` from cli/flags.cc; a test compares the two. -->\n\n"
+      "<!-- Made by `dtrain help --markdown` from cli/flag_table.cc; a test compares the two. -->\n\n"
       "`dtrain run [flags] PROGRAM [program's arguments]` starts PROGRAM as several workers.\n\n"
       "- Everything after PROGRAM belongs to it, verbatim; `--` before PROGRAM is allowed.\n"
       "- `--flag VALUE` and `--flag=VALUE` are the same, and so are `-` and `_` inside names. A name may be shortened "

@@ -15,6 +15,7 @@
 #include "cli/resolve.h"
 #include "cli/text.h"
 #include "cli/version.h"
+#include "launcher/exit_codes.h"
 #include "launcher/run_job.h"
 
 namespace dtrain::cli {
@@ -22,20 +23,18 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr int kUsage = 2, kOwnFailure = 125, kNotExecutable = 126, kNotFound = 127;  // docs/exit-codes.md
-
 int exit_code_of(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::usage:
-      return kUsage;
+      return launcher::kExitUsage;
     case ErrorKind::not_found:
-      return kNotFound;
+      return launcher::kExitNotFound;
     case ErrorKind::not_executable:
-      return kNotExecutable;
+      return launcher::kExitNotExecutable;
     case ErrorKind::system:
-      return kOwnFailure;
+      return launcher::kExitOwnFailure;
   }
-  return kOwnFailure;
+  return launcher::kExitOwnFailure;
 }
 
 int fail(const Error& error) {
@@ -84,7 +83,7 @@ int takes_nothing(const std::string& command, const std::string& word) {
 
 int no_command() {
   std::fputs(short_help().c_str(), stderr);
-  return kUsage;
+  return launcher::kExitUsage;
 }
 
 int unknown_command(const std::string& word) {

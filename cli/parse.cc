@@ -32,7 +32,7 @@ std::string closest_flag(const std::string& name) {
 
 Result<const Flag*> look_up(const std::string& name, const std::string& word) {
   if (const Flag* exact = find_flag(name)) return exact;
-  auto found = flags_with_prefix(name);
+  auto found = name.empty() ? std::vector<const Flag*>{} : flags_with_prefix(name);
   if (found.size() == 1) return found[0];
   if (found.size() > 1)
     return usage(fmt::format("{} could mean {}; write more of its name", printable(word), join_names(found)));
@@ -53,7 +53,7 @@ class Parser {
         ++next_;
         break;
       }
-      if (!looks_like_flag(word) && !(word.size() > 1 && word[0] == '-')) break;
+      if (word.size() < 2 || word[0] != '-') break;
       ++next_;
       auto taken = word[1] == '-' ? take_long(word) : take_letters(word);
       if (!taken) return taken.error();
@@ -69,9 +69,11 @@ class Parser {
     auto found = look_up(typed.substr(2), typed);
     if (!found) return found.error();
     const Flag& row = **found;
-    if (equals == std::string::npos) return row.is_switch() ? set(row, "1", typed) : take_next(row, typed);
-    if (row.is_switch()) return usage(fmt::format("{} takes no value ({})", spelled(row), printable(word)));
-    return set(row, word.substr(equals + 1), typed);
+    if (equals == std::string::npos && !row.is_switch()) return take_next(row, typed);
+    if (equals != std::string::npos && row.is_switch())
+      return usage(fmt::format("{} takes no value ({})", typed, printable(word)));
+    set(row, row.is_switch() ? "1" : word.substr(equals + 1), typed);
+    return {};
   }
 
   // -m, -t3, -t=3, -t 3, and switches in front: -mt3.
@@ -83,22 +85,23 @@ class Parser {
       if (!row->is_switch()) {
         std::string rest = word.substr(i + 1);
         if (rest.empty()) return take_next(*row, typed);
-        return set(*row, rest[0] == '=' ? rest.substr(1) : rest, typed);
+        set(*row, rest[0] == '=' ? rest.substr(1) : rest, typed);
+        return {};
       }
-      (void)set(*row, "1", typed);
+      set(*row, "1", typed);
     }
     return {};
   }
 
   Result<void> take_next(const Flag& row, const std::string& typed) {
     if (next_ == words_.size() || looks_like_flag(words_[next_]))
-      return usage(fmt::format("{} needs a value: {} {}", spelled(row), spelled(row), row.value));
-    return set(row, words_[next_++], typed);
+      return usage(fmt::format("{} needs a value: {} {}", typed, spelled(row), row.value));
+    set(row, words_[next_++], typed);
+    return {};
   }
 
-  Result<void> set(const Flag& row, std::string text, const std::string&) {
-    out_[row.id] = RawValue{std::move(text), Origin::flag, spelled(row)};
-    return {};
+  void set(const Flag& row, std::string text, const std::string& typed) {
+    out_[row.id] = RawValue{std::move(text), Origin::flag, typed};
   }
 
   std::span<const std::string> words_;

@@ -22,7 +22,7 @@ enum class Origin { flag, environment, fallback };
 struct RawValue {
   std::string text;  // switches: "1" or "0"
   Origin origin = Origin::fallback;
-  std::string where = {};  // "--nproc", "PET_NPROC_PER_NODE"; empty for a default
+  std::string where = {};  // the flag as typed, or the variable; empty for a default
 };
 
 struct RawOptions {

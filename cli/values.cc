@@ -34,7 +34,7 @@ std::string without_sig(std::string_view name) {
 std::vector<std::string> signal_names() {
   std::vector<std::string> names;
   for (int n = 1; n < SIGRTMIN; ++n)
-    if (const char* name = sigabbrev_np(n)) names.emplace_back(name);
+    if (const char* name = sigabbrev_np(n); name != nullptr && !reserved(n)) names.emplace_back(name);
   return names;
 }
 

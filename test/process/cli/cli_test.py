@@ -1,0 +1,160 @@
+"""The dtrain binary on bad input, each time one clear line and the documented code (docs/exit-codes.md); and what
+`help`, `version`, `doctor` and `--dry-run` print. usage: cli_test.py path/to/dtrain [unittest's arguments]"""
+import os
+import pathlib
+import platform
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+DTRAIN = str(pathlib.Path(sys.argv.pop(1)).resolve())
+TORCHRUN = str(pathlib.Path(DTRAIN).with_name("torchrun"))
+DEADLINE_S = 30
+
+
+def call(*words, binary=DTRAIN, folder=None, env=None):
+    clean = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
+    return subprocess.run([binary, *words], cwd=folder, env={**clean, **(env or {})}, text=True, errors="replace",
+                          capture_output=True, stdin=subprocess.DEVNULL, timeout=DEADLINE_S)
+
+
+class BadInput(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+
+    def file(self, name, content, mode=0o755):
+        path = self.folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        path.chmod(mode)
+
+    def refuses(self, code, expected, *words, **how):
+        done = call(*words, folder=self.folder, **how)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertTrue(done.stderr.startswith("dtrain: "), done.stderr)
+        self.assertIn(expected, done.stderr)
+        self.assertEqual(done.returncode, code, done.stderr)
+
+    def test_flags(self):
+        self.refuses(2, "unknown flag --nprox; did you mean --nproc?", "run", "--nprox", "2", "true")
+        self.refuses(2, "--nproc needs a value", "run", "--nproc")
+        self.refuses(2, "--no could mean --no-python, --node-rank", "run", "--no", "true")
+        self.refuses(2, "no program given", "run", "--nproc", "2")
+        self.refuses(2, "more than one node: not in this version", "run", "--nnodes=2", "true")
+
+    def test_impossible_numbers(self):
+        for flag in ("--nproc", "--nproc_per_node"):
+            for bad in ("0", "-1", "1e3", "99999999999", ""):
+                self.refuses(2, f"{flag} '{bad}': expected a whole number", "run", flag, bad, "true")
+        self.refuses(2, "PET_NPROC_PER_NODE='0': ", "run", "true", env={"PET_NPROC_PER_NODE": "0"})
+        self.refuses(2, "DTRAIN_MAX_RESTARTS='x': ", "run", "true", env={"DTRAIN_MAX_RESTARTS": "x"})
+        self.refuses(2, "--shutdown-timeout '-1': ", "run", "--shutdown-timeout=-1", "true")
+
+    def test_commands(self):
+        self.refuses(2, "unknown command rnu; did you mean dtrain run?", "rnu", "true")
+        self.refuses(2, "to start a program: dtrain run ./train", "./train")
+        self.refuses(2, "dtrain doctor takes no arguments (x)", "doctor", "x")
+        self.refuses(2, "no help on 'tea'; did you mean tee?", "help", "tea")
+
+    def test_program_not_found(self):
+        self.file("train", "#!/bin/sh\n")
+        self.refuses(127, "train: not in PATH; ./train exists here: did you mean ./train?", "run", "train")
+        self.refuses(127, "./trian: no such file; did you mean ./train?", "run", "./trian")
+        self.refuses(127, "no-such-program: not in PATH", "run", "no-such-program")
+        self.refuses(127, "train.py: no such file", "run", "train.py")
+        self.refuses(127, "PYTHON_EXEC=/none: no such program", "run", "-m", "x", env={"PYTHON_EXEC": "/none"})
+
+    def test_program_cannot_be_executed(self):
+        self.file("plain", "text\n", 0o644)
+        self.file("lost", "#!/no/such/interpreter\n")
+        self.file("lost-env", "#!/usr/bin/env no-such-interpreter\n")
+        self.file("windows", "#!/bin/sh\r\n")
+        self.file("empty", "")
+        self.refuses(126, "./plain: is not executable: chmod +x ./plain", "run", "./plain")
+        self.refuses(126, "names /no/such/interpreter, which does not exist", "run", "./lost")
+        self.refuses(126, "asks for no-such-interpreter, which is not in PATH", "run", "./lost-env")
+        self.refuses(126, "Windows line ends", "run", "./windows")
+        self.refuses(126, "is a folder", "run", str(self.folder))
+        if not self.knows_foreign_programs():
+            self.refuses(126, "./empty: is an empty file", "run", "./empty")
+
+    @staticmethod
+    def knows_foreign_programs():
+        known = pathlib.Path("/proc/sys/fs/binfmt_misc")
+        return known.is_dir() and bool({entry.name for entry in known.iterdir()} - {"register", "status"})
+
+    @unittest.skipUnless(platform.machine() == "x86_64", "the made-up program is for another machine than x86_64")
+    def test_program_for_another_machine(self):
+        if self.knows_foreign_programs():
+            self.skipTest("this kernel may know programs of other machines (binfmt_misc)")
+        header = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 2, 183, 1, 0, 64, 0, 0, 64, 56, 0,
+                                                               0, 0, 0)
+        self.file("arm", header)
+        self.refuses(126, "is a program for aarch64 machines, this one is x86_64", "run", "./arm")
+
+    def test_places_that_cannot_be_written(self):
+        self.file("file", "")
+        self.refuses(2, "is not a folder", "run", "--log-dir", "file/logs", "true")
+        self.refuses(125, "its folder does not exist", "run", "--report", "none/report.json", "true")
+
+    @unittest.skipIf(os.geteuid() == 0, "root may write everywhere")
+    def test_log_dir_without_write_permission(self):
+        (self.folder / "ro").mkdir(mode=0o555)
+        self.refuses(125, "ro is not writable", "run", "--log-dir", "ro/logs", "true")
+
+    def test_strange_bytes_stay_on_one_line(self):
+        self.refuses(2, "unknown flag --a\\x0ab", "run", "--a\nb", "true")
+        self.refuses(127, "./\\x1b[31mred", "run", "./\x1b[31mred")
+
+    def test_full_output(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([DTRAIN, "help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S)
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("No space left on device", done.stderr)
+
+
+class GoodInput(unittest.TestCase):
+    def test_help(self):
+        for words in (["--help"], ["-h"], ["help"], ["run", "--help"], ["run", "-h", "true"],
+                      ["help", "tee"], ["doctor", "--help"]):
+            done = call(*words)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), words)
+            self.assertLessEqual(max(map(len, done.stdout.splitlines())), 80)
+        bare = call()
+        self.assertEqual((bare.returncode, bare.stdout), (2, ""))
+        self.assertEqual(bare.stderr, call("--help").stdout)
+
+    def test_version(self):
+        first = call("--version").stdout
+        self.assertRegex(first, r"^dtrain \d+\.\d+\.\d+\n$")
+        self.assertTrue(call("version").stdout.startswith(first))
+        self.assertEqual(call("run", "--version").stdout, first)
+
+    def test_dry_run_starts_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = call("run", "--nproc=2", "--dry-run", "touch", "made-$local_rank", folder=folder,
+                        env={"PET_MAX_RESTARTS": "3"})
+            self.assertEqual((done.returncode, done.stderr, os.listdir(folder)), (0, "", []))
+        self.assertRegex(done.stdout, r"--max-restarts +3 +PET_MAX_RESTARTS\n")
+        self.assertIn("  touch made-1\n", done.stdout)
+
+    def test_called_as_torchrun(self):
+        done = call("--nproc_per_node=2", "--rdzv-backend=c10d", "--dry-run", "true", binary=TORCHRUN)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("  OMP_NUM_THREADS=1\n", done.stdout)
+        self.assertEqual(call("--nprox", binary=TORCHRUN).returncode, 2)
+
+    def test_doctor(self):
+        done = call("doctor")
+        self.assertIn(done.returncode, (0, 1))
+        self.assertEqual(done.returncode == 1, "FAIL" in done.stdout)
+        for what in ("cores", "memory", "open files", "shared memory", "loopback", "python", "cgroups"):
+            self.assertIn(f" {what} ", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,109 @@
+#include "cli/parse.h"
+
+#include "test/support/catch.h"
+
+namespace dtrain::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+RawOptions parsed(const Words& words) {
+  auto raw = parse(words);
+  INFO((raw.ok() ? "" : raw.error().message));
+  REQUIRE(raw.ok());
+  return *raw;
+}
+
+std::string value(const Words& words, FlagId id) {
+  RawOptions raw = parsed(words);
+  return raw[id] ? raw[id]->text : "<unset>";
+}
+
+std::string error(const Words& words) {
+  auto raw = parse(words);
+  if (raw.ok()) return "<none>";
+  CHECK(raw.error().kind == ErrorKind::usage);
+  CHECK(raw.error().message.find('\n') == std::string::npos);
+  return raw.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("a flag's value may stand in every way that argparse knows") {
+  struct Row {
+    Words words;
+    FlagId id;
+    std::string text;
+  };
+  const Row rows[] = {
+      {{"--nproc", "2"}, FlagId::nproc, "2"},
+      {{"--nproc=2"}, FlagId::nproc, "2"},
+      {{"--nproc-per-node=2"}, FlagId::nproc, "2"},
+      {{"--nproc_per_node", "2"}, FlagId::nproc, "2"},
+      {{"--nproc_per-node", "2"}, FlagId::nproc, "2"},
+      {{"--nproc-p=2"}, FlagId::nproc, "2"},
+      {{"--nproc=1", "--nproc-per-node=2"}, FlagId::nproc, "2"},
+      {{"--nproc="}, FlagId::nproc, ""},
+      {{"--nproc", ""}, FlagId::nproc, ""},
+      {{"--nproc", "-1"}, FlagId::nproc, "-1"},
+      {{"--redirect=3"}, FlagId::redirects, "3"},
+      {{"-r", "3"}, FlagId::redirects, "3"},
+      {{"-r3"}, FlagId::redirects, "3"},
+      {{"-r=3"}, FlagId::redirects, "3"},
+      {{"-mt1"}, FlagId::tee, "1"},
+      {{"-mt1"}, FlagId::module, "1"},
+      {{"-m"}, FlagId::module, "1"},
+      {{"--no_python"}, FlagId::no_python, "1"},
+      {{"--no-p"}, FlagId::no_python, "1"},
+      {{"--log-dir=a=b"}, FlagId::log_dir, "a=b"},
+      {{"--log-dir", "-"}, FlagId::log_dir, "-"},
+      {{"--log-dir=--x"}, FlagId::log_dir, "--x"},
+      {{"--run-id", "x"}, FlagId::run_id, "x"},
+      {{"-h"}, FlagId::help, "1"},
+      {{"--role", "a\nb"}, FlagId::role, "a\nb"},
+  };
+  for (const Row& row : rows) {
+    INFO(row.words[0]);
+    CHECK(value(row.words, row.id) == row.text);
+  }
+}
+
+TEST_CASE("the first word that is no flag is the program, and the rest is its own") {
+  CHECK(parsed({"--nproc", "2", "./train", "--help", "--nproc", "9", "--", "-t"}).command ==
+        Words{"./train", "--help", "--nproc", "9", "--", "-t"});
+  CHECK(value({"--nproc", "2", "./train", "--nproc", "9"}, FlagId::nproc) == "2");
+  CHECK(value({"./train", "--help"}, FlagId::help) == "<unset>");
+  CHECK(parsed({"--nproc=2", "--", "./train", "-x"}).command == Words{"./train", "-x"});
+  CHECK(parsed({"--", "--odd-name"}).command == Words{"--odd-name"});
+  CHECK(parsed({"--", "--", "x"}).command == Words{"--", "x"});
+  CHECK(parsed({"-m", "pkg.train", "-m"}).command == Words{"pkg.train", "-m"});
+  CHECK(parsed({"-"}).command == Words{"-"});
+  CHECK(parsed({""}).command == Words{""});
+  CHECK(parsed({"--nproc", "2"}).command.empty());
+  CHECK(parsed({}).command.empty());
+}
+
+TEST_CASE("each mistake is one line that names it") {
+  CHECK(error({"--nprox", "2"}) == "unknown flag --nprox; did you mean --nproc?");
+  CHECK(error({"--nprco=2"}) == "unknown flag --nprco; did you mean --nproc?");
+  CHECK(error({"--max_restart_s", "2"}) == "unknown flag --max_restart_s; did you mean --max-restarts?");
+  CHECK(error({"--lr=0.01", "./train"}) ==
+        "unknown flag --lr; `dtrain run --help` lists them (flags of the program go after its name)");
+  CHECK(error({"-x"}) == "unknown flag -x; `dtrain run --help` lists them");
+  CHECK(error({"-mx"}) == "unknown flag -mx; `dtrain run --help` lists them");
+  CHECK(error({"-1"}) == "unknown flag -1; `dtrain run --help` lists them");
+  CHECK(error({"--t"}) == "--t needs a value: --tee STREAMS");
+  CHECK(error({"--nproc"}) == "--nproc needs a value: --nproc N");
+  CHECK(error({"--log_dir", "--nproc"}) == "--log_dir needs a value: --log-dir DIR");
+  CHECK(error({"-t"}) == "-t needs a value: --tee STREAMS");
+  CHECK(error({"--no-python=1"}) == "--no-python takes no value (--no-python=1)");
+  CHECK(error({"--r=1"}).starts_with("--r could mean --role, --rdzv-id, --redirects, --report, --rdzv-backend"));
+  CHECK(error({"--bad\nline"}).starts_with("unknown flag --bad\\x0aline"));
+}
+
+TEST_CASE("a value remembers how its flag was typed") {
+  CHECK(parsed({"--nproc_per_node=2"})[FlagId::nproc]->where == "--nproc_per_node");
+  CHECK(parsed({"-t3"})[FlagId::tee]->where == "-t");
+}
+
+}  // namespace dtrain::cli

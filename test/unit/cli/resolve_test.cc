@@ -1,0 +1,238 @@
+#include "cli/resolve.h"
+
+#include <csignal>
+
+#include "test/support/catch.h"
+#include "test/unit/cli/test_host.h"
+
+namespace dtrain::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+using launcher::JobSpec;
+
+Result<Plan> resolved(Words flags, const Host& host, bool as_torchrun = false) {
+  flags.push_back("true");
+  auto raw = parse(flags);
+  REQUIRE(raw.ok());
+  raw->as_torchrun = as_torchrun;
+  return resolve(*raw, host);
+}
+
+Plan plan(const Words& flags, const Host& host = test_host(), bool as_torchrun = false) {
+  auto answer = resolved(flags, host, as_torchrun);
+  INFO((answer.ok() ? "" : answer.error().message));
+  REQUIRE(answer.ok());
+  return *answer;
+}
+
+JobSpec spec(const Words& flags, const Host& host = test_host()) { return plan(flags, host).spec; }
+
+std::string error(const Words& flags, const Host& host = test_host(), ErrorKind kind = ErrorKind::usage) {
+  auto answer = resolved(flags, host);
+  if (answer.ok()) return "<none>";
+  CHECK(answer.error().kind == kind);
+  CHECK(answer.error().message.find('\n') == std::string::npos);
+  return answer.error().message;
+}
+
+Host with_env(const std::string& name, const std::string& value) {
+  Host host = test_host();
+  host.env[name] = value;
+  return host;
+}
+
+Host with_gpus(int count) {
+  Host host = test_host();
+  host.gpus = [count] { return count; };
+  return host;
+}
+
+}  // namespace
+
+TEST_CASE("without flags the job is the default job") {
+  JobSpec expected;
+  expected.run_id = "job-1a2b3c4d";
+  JobSpec got = spec({});
+  CHECK(got.run_id == expected.run_id);
+  CHECK(got.argv == Words{"true"});
+  CHECK(got.program == "true");
+  CHECK(got.nproc_per_node == expected.nproc_per_node);
+  CHECK(got.role == expected.role);
+  CHECK(got.max_restarts == expected.max_restarts);
+  CHECK(got.failure_grace == expected.failure_grace);
+  CHECK(got.shutdown_timeout == expected.shutdown_timeout);
+  CHECK(got.log_dir == expected.log_dir);
+  CHECK_FALSE(got.redirects.any());
+  CHECK_FALSE(got.tee.any());
+  CHECK(got.containment == expected.containment);
+  CHECK(got.stdin_mode.kind == expected.stdin_mode.kind);
+  CHECK(got.color == expected.color);
+  CHECK(got.prefix_template == expected.prefix_template);
+  CHECK(got.passed_signals == std::vector<int>{SIGUSR1, SIGUSR2});
+  CHECK(got.stop_signals == std::vector<int>{SIGTERM, SIGINT, SIGHUP, SIGQUIT});
+  CHECK(got.extra_env.empty());
+  CHECK(got.report_path.empty());
+  CHECK_FALSE(got.quiet);
+  CHECK(plan({}).notes.empty());
+}
+
+TEST_CASE("how many workers: a number, cores, GPUs") {
+  CHECK(spec({"--nproc=3"}).nproc_per_node == 3);
+  CHECK(spec({"--nproc=cpu"}).nproc_per_node == 8);
+  CHECK(spec({"--nproc=auto"}).nproc_per_node == 8);
+  CHECK(spec({"--nproc=auto"}, with_gpus(2)).nproc_per_node == 2);
+  CHECK(spec({"--nproc=gpu"}, with_gpus(4)).nproc_per_node == 4);
+  CHECK(error({"--nproc=gpu"}).starts_with("--nproc 'gpu': no GPU is visible here"));
+  CHECK(spec({"--nproc=gpu"}, with_env("CUDA_VISIBLE_DEVICES", "3,GPU-5a,0")).nproc_per_node == 3);
+  CHECK(spec({"--nproc=gpu"}, with_env("CUDA_VISIBLE_DEVICES", "1,-1,2")).nproc_per_node == 1);
+  Host hidden = with_gpus(4);
+  hidden.env["CUDA_VISIBLE_DEVICES"] = "";
+  CHECK(error({"--nproc=gpu"}, hidden) != "<none>");
+  CHECK(spec({"--nproc=auto"}, hidden).nproc_per_node == 8);
+}
+
+TEST_CASE("impossible numbers name the flag and the value") {
+  for (const char* bad : {"0", "-1", "1e3", "99999999999", "", "two", "16385", "1.5"}) {
+    std::string expected = std::string("'") + bad + "': expected a whole number from 1 to 16384, or auto, cpu, gpu";
+    CHECK(error({"--nproc", bad}) == "--nproc " + expected);
+    CHECK(error({"--nproc_per_node", bad}) == "--nproc_per_node " + expected);
+    if (*bad != 0) CHECK(error({}, with_env("PET_NPROC_PER_NODE", bad)) == "PET_NPROC_PER_NODE=" + expected);
+  }
+  for (const char* bad : {"-1", "1e3", "99999999999", ""}) {
+    std::string value = std::string("'") + bad + "'";
+    CHECK(error({"--max-restarts", bad}) == "--max-restarts " + value + ": expected a whole number from 0 to 1000000");
+    CHECK(error({"--shutdown-timeout", bad}) ==
+          "--shutdown-timeout " + value + ": expected seconds from 0 to 31536000");
+    CHECK(error({"--failure-grace", bad}).starts_with("--failure-grace " + value));
+  }
+}
+
+TEST_CASE("a flag wins over DTRAIN_, that over PET_, that over torchrun's own variables, that over the default") {
+  Host host = with_env("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "1");
+  auto seconds = [&](const Words& flags) { return spec(flags, host).shutdown_timeout.count() / 1000; };
+  CHECK(seconds({}) == 1);
+  host.env["PET_SHUTDOWN_TIMEOUT"] = "2";
+  CHECK(seconds({}) == 2);
+  host.env["DTRAIN_SHUTDOWN_TIMEOUT"] = "3";
+  CHECK(seconds({}) == 3);
+  CHECK(seconds({"--shutdown-timeout=4"}) == 4);
+  host.env["DTRAIN_SHUTDOWN_TIMEOUT"] = "";
+  CHECK(seconds({}) == 2);
+}
+
+TEST_CASE("each setting tells where its value comes from") {
+  Host host = with_env("PET_MAX_RESTARTS", "2");
+  host.env["DTRAIN_ROLE"] = "reader";
+  auto origin = [settings = plan({"-t3", "--nnodes=1"}, host).settings](const std::string& flag) {
+    for (const Setting& setting : settings)
+      if (setting.flag == flag) return setting.value + " " + setting.origin;
+    return std::string("absent");
+  };
+  CHECK(origin("--tee") == "3 flag");
+  CHECK(origin("--max-restarts") == "2 PET_MAX_RESTARTS");
+  CHECK(origin("--role") == "reader DTRAIN_ROLE");
+  CHECK(origin("--nproc") == "1 default");
+  CHECK(origin("--nnodes") == "1 flag");
+  CHECK(origin("--node-rank") == "absent");
+  CHECK(origin("--help") == "absent");
+}
+
+TEST_CASE("switches in the environment") {
+  CHECK(plan({}, with_env("DTRAIN_DRY_RUN", "1")).dry_run);
+  CHECK_FALSE(plan({}, with_env("DTRAIN_DRY_RUN", "0")).dry_run);
+  CHECK(error({}, with_env("PET_NO_PYTHON", "maybe")) == "PET_NO_PYTHON='maybe': expected 0 or 1");
+  CHECK(error({}, with_env("PET_STANDALONE", "x")) == "PET_STANDALONE='x': expected 0 or 1");
+  CHECK(spec({}, with_env("PET_MODULE", "1")).argv == Words{"/usr/bin/python3", "-u", "-m", "true"});
+}
+
+TEST_CASE("signals that stop and signals that pass") {
+  CHECK(spec({"--pass-signals=none"}).passed_signals.empty());
+  CHECK(spec({"--signals-to-handle=TERM,USR1"}).passed_signals == std::vector<int>{SIGUSR2});
+  CHECK(error({"--signals-to-handle=TERM", "--pass-signals=TERM"}) ==
+        "--pass-signals 'TERM': signal 15 is in --signals-to-handle as well");
+  CHECK(error({"--signals-to-handle=SIGTREM"}) ==
+        "--signals-to-handle 'SIGTREM': there is no signal SIGTREM; did you mean TERM?");
+  CHECK(error({"--pass-signals=KILL"}) == "--pass-signals 'KILL': SIGKILL cannot be chosen");
+}
+
+TEST_CASE("choices") {
+  CHECK(spec({"--contain=pidns"}).containment == launcher::Containment::pidns);
+  CHECK(error({"--contain=docker"}) == "--contain 'docker': expected one of auto, cgroup, subreaper, pidns");
+  CHECK(spec({"--color=always"}, with_env("NO_COLOR", "1")).color == launcher::Color::always);
+  CHECK(spec({}, with_env("NO_COLOR", "1")).color == launcher::Color::never);
+  CHECK(spec({}, with_env("NO_COLOR", "")).color == launcher::Color::automatic);
+  CHECK(spec({}, with_env("TERM", "dumb")).color == launcher::Color::never);
+  CHECK(spec({"--stdin=none"}).stdin_mode.kind == launcher::StdinMode::Kind::none);
+  CHECK(spec({"--stdin=1", "--nproc=2"}).stdin_mode.local_rank == 1);
+  CHECK(error({"--stdin=2", "--nproc=2"}) == "--stdin '2': expected all, none or a local rank from 0 to 1");
+}
+
+TEST_CASE("names of jobs become names of folders") {
+  CHECK(spec({"--rdzv-id=exp 7"}).run_id == "exp 7");
+  for (const std::string& bad : {std::string("a/b"), std::string(".."), std::string("a\nb"), std::string(129, 'x')})
+    CHECK(error({"--rdzv-id=" + bad}).find("a job's name has at most 128 characters") != std::string::npos);
+}
+
+TEST_CASE("logs and reports must have a place") {
+  Host host = test_host(
+      {{"/logs", folder()}, {"/file", plain_file()}, {"/ro", {FileFacts::Kind::folder, true, false, true, true, ""}}});
+  CHECK(spec({"--log-dir=/logs/new/deep"}, host).log_dir == "/logs/new/deep");
+  CHECK(spec({"--log-dir=relative"}, host).log_dir == "relative");
+  CHECK(spec({"--log-dir=/dev/null"}, host).log_dir == "/dev/null");
+  CHECK(error({"--log-dir=/ro/x"}, host, ErrorKind::system) == "--log-dir '/ro/x': /ro is not writable");
+  CHECK(error({"--log-dir=/file/x"}, host) == "--log-dir '/file/x': /file is not a folder");
+  CHECK(spec({"--report=/logs/r.json"}, host).report_path == "/logs/r.json");
+  CHECK(spec({"--report=r.json"}, host).report_path == "r.json");
+  CHECK(error({"--report=/logs"}, host) == "--report '/logs': is a folder, not a file");
+  CHECK(error({"--report=/none/r"}, host, ErrorKind::system) == "--report '/none/r': its folder does not exist");
+  CHECK(error({"--report=/ro/r"}, host, ErrorKind::system) == "--report '/ro/r': its folder is not writable");
+}
+
+TEST_CASE("threads are shared out among the workers, unless the user did") {
+  auto threads = [](const Plan& p) { return p.spec.extra_env.empty() ? "unset" : p.spec.extra_env[0].second; };
+  CHECK(threads(plan({"--nproc=2"})) == "4");
+  CHECK(threads(plan({"--nproc=3"})) == "2");
+  CHECK(threads(plan({"--nproc=9"})) == "1");
+  CHECK(threads(plan({"--nproc=1"})) == "unset");
+  CHECK(threads(plan({"--nproc=2"}, with_env("OMP_NUM_THREADS", ""))) == "unset");
+  CHECK(threads(plan({"--nproc=2"}, test_host(), true)) == "1");
+  CHECK(plan({"--nproc=2"}).notes == Words{"OMP_NUM_THREADS=4 for each of 2 workers (8 cores); set it to choose"});
+}
+
+TEST_CASE("as torchrun lines begin as torchrun's do") {
+  CHECK(plan({}, test_host(), true).spec.prefix_template == "[${role_name}${local_rank}]:");
+  CHECK(spec({"--log-line-prefix-template=$rank "}).prefix_template == "$rank ");
+  CHECK(spec({}, with_env("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "> ")).prefix_template == "> ");
+}
+
+TEST_CASE("torchrun's flags for many nodes mean nothing on one, and are refused for more") {
+  CHECK(plan({"--nnodes=1:1", "--node-rank=0", "--event-log-handler=null", "--logs-specs=default"}).notes.empty());
+  CHECK(plan({"--rdzv-backend=c10d", "--rdzv_endpoint=localhost:0", "--rdzv-id=7"}).notes ==
+        Words{"no effect on one node: --rdzv-backend, --rdzv_endpoint"});
+  CHECK(plan({"--rdzv-id=7"}).spec.run_id == "7");
+  Host kubeflow = with_env("PET_NNODES", "1");
+  kubeflow.env["PET_MASTER_ADDR"] = "head";
+  kubeflow.env["PET_VIRTUAL_LOCAL_RANK"] = "0";
+  CHECK(plan({}, kubeflow).notes == Words{"no effect on one node: PET_MASTER_ADDR"});
+  CHECK(error({"--nnodes=2"}) == "--nnodes '2': more than one node: not in this version of dtrain");
+  CHECK(error({"--nnodes=1:2"}) == "--nnodes '1:2': more than one node: not in this version of dtrain");
+  CHECK(error({"--nnodes=0"}) == "--nnodes '0': expected N or MIN:MAX");
+  CHECK(error({}, with_env("PET_NNODES", "4")) == "PET_NNODES='4': more than one node: not in this version of dtrain");
+  CHECK(error({"--node-rank=1"}) == "--node-rank '1': a node after the first: not in this version of dtrain");
+  CHECK(error({"--event-log-handler=console"}) ==
+        "--event-log-handler 'console': anything but null: not in this version of dtrain");
+  CHECK(error({"--numa-binding=node"}) == "--numa-binding: not in this version of dtrain");
+  CHECK(error({"--virtual-local-rank"}) == "--virtual-local-rank: not in this version of dtrain");
+}
+
+TEST_CASE("no program is a usage error") {
+  auto raw = parse(Words{"--nproc=2"});
+  REQUIRE(raw.ok());
+  auto answer = resolve(*raw, test_host());
+  REQUIRE_FALSE(answer.ok());
+  CHECK(answer.error().kind == ErrorKind::usage);
+  CHECK(answer.error().message.starts_with("no program given: dtrain run [flags] PROGRAM"));
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,45 @@
+#include "cli/text.h"
+
+#include "test/support/catch.h"
+
+namespace dtrain::cli {
+
+TEST_CASE("what is echoed stays on one line and within bounds") {
+  CHECK(printable("a\nb\x1b[31m\x7f") == "a\\x0ab\\x1b[31m\\x7f");
+  CHECK(printable("grün") == "grün");
+  CHECK(printable(std::string(100, 'x')).size() == 83);
+}
+
+TEST_CASE("a slip is recognised, another word is not") {
+  const std::vector<std::string> names = {"nproc", "tee", "max-restarts", "role"};
+  CHECK(closest("nprco", names) == "nproc");
+  CHECK(closest("max_restart", names) == "max-restarts");
+  CHECK(closest("rol", names) == "role");
+  CHECK(closest("batch-size", names).empty());
+  CHECK(closest("", names).empty());
+  CHECK(closest("x", {"a"}).empty());
+  CHECK(closest(std::string(5000, 'x'), names).empty());
+}
+
+TEST_CASE("split keeps empty parts") {
+  using Parts = std::vector<std::string>;
+  CHECK(split("a,,b", ',') == Parts{"a", "", "b"});
+  CHECK(split("", ',') == Parts{""});
+  CHECK(split("a,", ',') == Parts{"a", ""});
+}
+
+TEST_CASE("words are quoted as a shell needs it") {
+  CHECK(shell_quoted("--lr=0.01") == "--lr=0.01");
+  CHECK(shell_quoted("") == "''");
+  CHECK(shell_quoted("two words") == "'two words'");
+  CHECK(shell_quoted("it's $HOME") == "'it'\\''s $HOME'");
+}
+
+TEST_CASE("lines are broken at blanks") {
+  using Lines = std::vector<std::string>;
+  CHECK(wrapped("aa bb cc", 5) == Lines{"aa bb", "cc"});
+  CHECK(wrapped("aaaaaaaa b", 5) == Lines{"aaaaaaaa", "b"});
+  CHECK(wrapped("", 5).empty());
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,92 @@
+#include "cli/values.h"
+
+#include <csignal>
+#include <random>
+
+#include "test/support/catch.h"
+
+namespace dtrain::cli {
+
+using launcher::Streams;
+using std::chrono::milliseconds;
+
+TEST_CASE("whole numbers are plain digits within their range") {
+  CHECK(*parse_number("1", 1, 16384) == 1);
+  CHECK(*parse_number("16384", 1, 16384) == 16384);
+  CHECK(*parse_number("007", 1, 16384) == 7);
+  for (const char* bad : {"", "0", "-1", "+1", "1e3", "0x10", " 1", "1 ", "1.0", "16385", "99999999999",
+                          "99999999999999999999999999", "١", "one", "1\n"})
+    CHECK_FALSE(parse_number(bad, 1, 16384).ok());
+  CHECK(parse_number("0", 1, 16384).error().message == "expected a whole number from 1 to 16384");
+  CHECK_FALSE(parse_number(std::string_view("1\0", 2), 0, 9).ok());
+}
+
+TEST_CASE("seconds may have a fraction") {
+  CHECK(*parse_seconds("30") == milliseconds(30000));
+  CHECK(*parse_seconds("0") == milliseconds(0));
+  CHECK(*parse_seconds("0.5") == milliseconds(500));
+  CHECK(*parse_seconds("1.0625") == milliseconds(1062));
+  CHECK(*parse_seconds("2.05") == milliseconds(2050));
+  for (const char* bad :
+       {"", "-1", "1e3", ".5", "5.", ".", "1.2.3", "1.-2", "99999999999", "inf", "nan", "1s", "31536001"})
+    CHECK_FALSE(parse_seconds(bad).ok());
+}
+
+TEST_CASE("the syntax of switches in the environment") {
+  for (const char* on : {"1", "2", "true", "yes", "on"}) CHECK(*parse_switch(on));
+  for (const char* off : {"0", "00", "false", "no", "off"}) CHECK_FALSE(*parse_switch(off));
+  for (const char* bad : {"", "-1", "maybe", "TRUE ", "1.5"}) CHECK_FALSE(parse_switch(bad).ok());
+}
+
+TEST_CASE("stream maps are torchrun's, with ranks of any number of digits") {
+  CHECK(parse_streams("0", 2)->any() == false);
+  CHECK(parse_streams("3", 2)->of(1) == Streams::all);
+  auto map = parse_streams("0:3,12:2,1:0", 16);
+  REQUIRE(map.ok());
+  CHECK(map->of(0) == Streams::all);
+  CHECK(map->of(12) == Streams::err);
+  CHECK(map->of(1) == Streams::none);
+  CHECK(map->of(5) == Streams::none);
+  for (const char* bad : {"", "4", "-1", "01", "0:", ":1", "0:4", "0:1,", ",0:1", "0:1,,1:1", "0:1 ,1:1", "0-1:3",
+                          "0:1,0:2", "2:1", "99999999999:1", "0:1:2", "a:1", "3,0:1"})
+    CHECK_FALSE(parse_streams(bad, 2).ok());
+  CHECK(parse_streams("2:1", 2).error().message == "local ranks go from 0 to 1 here");
+  CHECK(parse_streams("0:1,0:1", 2).error().message == "local rank 0 is named twice");
+}
+
+TEST_CASE("signals are named with or without SIG, or numbered") {
+  using Signals = std::vector<int>;
+  CHECK(*parse_signals("SIGTERM,SIGINT,SIGHUP,SIGQUIT") == Signals{SIGTERM, SIGINT, SIGHUP, SIGQUIT});
+  CHECK(*parse_signals("USR1,usr2,10") == Signals{SIGUSR1, SIGUSR2});
+  CHECK(*parse_signals("none") == Signals{});
+  CHECK(*parse_signals("") == Signals{});
+  CHECK(*parse_signals("34") == Signals{34});
+  CHECK(parse_signals("SIGTRM").error().message == "there is no signal SIGTRM; did you mean TERM?");
+  CHECK(parse_signals("TERM,").error().message == "there is no signal ''; `kill -l` lists them");
+  for (const char* bad : {"KILL", "SIGSTOP", "9", "CHLD", "TSTP", "0", "65", "-1", "TERM INT", "99999999999"})
+    CHECK_FALSE(parse_signals(bad).ok());
+}
+
+TEST_CASE("numbers of nodes") {
+  CHECK(*parse_nodes("1") == 1);
+  CHECK(*parse_nodes("1:1") == 1);
+  CHECK(*parse_nodes("1:4") == 4);
+  for (const char* bad : {"", "0", "0:1", "2:1", "1:", ":1", "1:2:3", "a"}) CHECK_FALSE(parse_nodes(bad).ok());
+}
+
+TEST_CASE("any bytes at all are a value or an error") {
+  std::mt19937 random(20261121);
+  const std::string alphabet("0123:,.-SIGTERMx \n\0\xff", 21);
+  for (int i = 0; i < 20000; ++i) {
+    std::string text;
+    for (std::size_t length = random() % 12; text.size() < length;) text += alphabet[random() % alphabet.size()];
+    if (auto number = parse_number(text, 1, 100); number.ok()) CHECK((*number >= 1 && *number <= 100));
+    if (auto seconds = parse_seconds(text); seconds.ok()) CHECK(seconds->count() >= 0);
+    if (auto map = parse_streams(text, 4); map.ok())
+      for (const auto& [rank, streams] : map->by_local_rank) CHECK((rank >= 0 && rank < 4 && unsigned(streams) < 4));
+    if (auto signals = parse_signals(text); signals.ok())
+      for (int signal : *signals) CHECK((signal > 0 && signal <= SIGRTMAX && signal != SIGKILL));
+  }
+}
+
+}  // namespace dtrain::cli
