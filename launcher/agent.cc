@@ -27,14 +27,12 @@
 #include "launcher/guard_link.h"
 #include "launcher/job_record.h"
 #include "launcher/log_tree.h"
-#include "launcher/output_router.h"
+#include "launcher/prepare_worker.h"
 #include "launcher/proc_info.h"
 #include "launcher/sweep.h"
 #include "launcher/worker_env.h"
-#include "launcher/worker_pipes.h"
+#include "launcher/worker_output.h"
 #include "rendezvous/store_host.h"
-
-extern char** environ;
 
 namespace dtrain::launcher {
 
@@ -42,23 +40,11 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr auto kDrainOutput = std::chrono::seconds(5);   // at the end, for a console that takes its time
-constexpr auto kGuardEnds = std::chrono::seconds(2);     // an idle guard ends at once; this bounds the wait
-
-std::vector<std::string> parent_environment() {
-  std::vector<std::string> all;
-  for (char** e = environ; *e != nullptr; ++e) all.emplace_back(*e);
-  return all;
-}
+constexpr auto kDrainOutput = std::chrono::seconds(5);  // at the end, for a console that takes its time
+constexpr auto kGuardEnds = std::chrono::seconds(2);    // an idle guard ends at once; this bounds the wait
 
 GroupSettings group_settings(const JobSpec& spec) {
   return {spec.nproc_per_node, spec.max_restarts, spec.failure_grace, spec.shutdown_timeout, spec.kill_timeout};
-}
-
-ExitStatus status_from(const GuardMessage& m) {
-  if (m.op == GuardOp::not_started) return ExitStatus::not_started(SpawnStep(m.a), m.b);
-  if (m.a == CLD_EXITED) return ExitStatus::exited(m.b);
-  return ExitStatus::signaled(m.b, m.a == CLD_DUMPED);
 }
 
 }  // namespace
@@ -74,18 +60,17 @@ class Agent {
         front_(io_, front.socket.release()),
         signals_(io_),
         core_timer_(io_),
-        output_timer_(io_),
-        output_(router_options()),
-        pipes_(io_, spec.nproc_per_node, pipe_callbacks()),
-        guard_(io_, std::move(guard.socket), [this](ReceivedGuardMessage& m) { on_guard(m); }, [this] { on_guard_lost(); }),
+        output_(io_, spec.nproc_per_node,
+                {[this](int stream, std::string_view bytes) { record_.output(stream, bytes); },
+                 [this] { feed(event::OutputClosed{}); }}),
+        guard_(
+            io_, std::move(guard.socket), [this](ReceivedGuardMessage& m) { on_guard(m); },
+            [this] { on_guard_lost(); }),
         record_(spec, containment_.cgroup.folder()) {}
 
   int run();
 
  private:
-  OutputRouter::Options router_options();
-  WorkerPipes::Callbacks pipe_callbacks();
-
   // events in
   void watch_signals();
   void on_signals();
@@ -95,20 +80,16 @@ class Agent {
   void on_guard_lost();
   void on_child_of_ours();
   void feed(const GroupEvent& event);
-  bool on_data(int stream, std::string_view bytes);
 
   // actions out
   void perform(const GroupAction& action);
   void start_round(const action::StartRound& round);
   std::optional<Error> start_worker(const Assignment& assignment, int local_rank);
-  UniqueFd stdin_for(int local_rank) const;
+  StreamSpec stream_spec(Streams which, const Assignment& assignment, int local_rank, WorkerFiles& files) const;
   void kill_containment();
-  void sweep_ourselves();
   void finish(const Outcome& outcome);
 
   void say(const std::string& text);
-  void resume_paused();
-  void arm_output_timer();
   int close_down();
 
   const JobSpec& spec_;
@@ -121,39 +102,24 @@ class Agent {
   asio::posix::stream_descriptor front_;
   asio::posix::stream_descriptor signals_;
   asio::steady_timer core_timer_;
-  asio::steady_timer output_timer_;
-  OutputRouter output_;
-  WorkerPipes pipes_;
+  WorkerOutput output_;
   GuardLink guard_;
   std::unique_ptr<StoreHost> store_;
   JobRecord record_;
-  std::vector<std::string> parent_env_ = parent_environment();
-  std::vector<StreamId> stream_ids_;   // by pipe stream
-  std::vector<int> paused_;            // pipe streams
+  std::vector<std::string> parent_env_ = own_environment();
   std::optional<Outcome> outcome_;
   int direct_stop_ = 0;  // a stop signal that was sent to the agent itself, see on_signals()
   bool guard_alive_ = true;
 };
 
-OutputRouter::Options Agent::router_options() {
-  OutputRouter::Options options;
-  options.on_room = [this] { asio::post(io_, [this] { resume_paused(); }); };
-  return options;
-}
-
-WorkerPipes::Callbacks Agent::pipe_callbacks() {
-  return {[this](int stream, std::string_view bytes) { return on_data(stream, bytes); },
-          [this](int stream) { output_.end(stream_ids_[size_t(stream)], clock_.now()); },
-          [this] { asio::post(io_, [this] { feed(event::OutputClosed{}); }); }};
-}
-
 int Agent::run() {
   watch_signals();
   watch_front();
   if (!spec_.quiet) {
-    say(fmt::format("{} workers of {}, containment {}{}{}", spec_.nproc_per_node, spec_.program,
-                    to_string(containment_.level), containment_.reason.empty() ? "" : ": " + containment_.reason,
-                    logs_.path().empty() || !(spec_.tee.any() || spec_.redirects.any()) ? "" : ", logs in " + logs_.path()));
+    say(fmt::format(
+        "{} worker{} of {}, containment {}{}{}", spec_.nproc_per_node, spec_.nproc_per_node == 1 ? "" : "s",
+        spec_.program, to_string(containment_.level), containment_.reason.empty() ? "" : ": " + containment_.reason,
+        logs_.path().empty() || !(spec_.tee.any() || spec_.redirects.any()) ? "" : ", logs in " + logs_.path()));
   }
   for (const auto& a : core_.start(clock_.now())) perform(a);
   io_.run();
@@ -235,14 +201,19 @@ void Agent::on_guard(ReceivedGuardMessage& received) {
       break;
     case GuardOp::not_started:
     case GuardOp::exited: {
-      const ExitStatus status = status_from(m);
+      const ExitStatus status = exit_status_of(m);
       record_.ended(m.local_rank, status, now);
-      if (m.op == GuardOp::exited) feed(event::WorkerExited{m.local_rank, status});
-      else feed(event::WorkerNotStarted{m.local_rank, status});
+      if (m.op == GuardOp::exited)
+        feed(event::WorkerExited{m.local_rank, status});
+      else
+        feed(event::WorkerNotStarted{m.local_rank, status});
       break;
     }
-    case GuardOp::empty: feed(event::ContainmentEmpty{}); break;
-    default: break;
+    case GuardOp::empty:
+      feed(event::ContainmentEmpty{});
+      break;
+    default:
+      break;
   }
 }
 
@@ -262,42 +233,7 @@ void Agent::on_child_of_ours() {
     if (info.si_pid == 0) break;
     if (info.si_pid == guard_pid_ && info.si_code == CLD_STOPPED) ::kill(guard_pid_, SIGKILL);
   }
-  if (!guard_alive_) sweep_ourselves();
-}
-
-bool Agent::on_data(int stream, std::string_view bytes) {
-  const StreamId id = stream_ids_[size_t(stream)];
-  record_.output(stream, bytes);
-  output_.feed(id, bytes, clock_.now());
-  if (!output_.wants_pause(id)) return true;
-  paused_.push_back(stream);
-  arm_output_timer();
-  return false;
-}
-
-void Agent::resume_paused() {
-  std::vector<int> still;
-  for (const int stream : paused_) {
-    if (output_.wants_pause(stream_ids_[size_t(stream)])) still.push_back(stream);
-    else pipes_.resume(stream);
-  }
-  paused_ = std::move(still);
-  arm_output_timer();
-}
-
-// Runs only while a sink is stuck; an idle or flowing job sets no timer.
-void Agent::arm_output_timer() {
-  const auto at = output_.deadline();
-  if (!at) {
-    output_timer_.cancel();
-    return;
-  }
-  output_timer_.expires_at(*at);
-  output_timer_.async_wait([this](const boost::system::error_code& ec) {
-    if (ec) return;
-    output_.on_time(clock_.now());
-    resume_paused();
-  });
+  if (!guard_alive_) kill_descendants(::getpid());
 }
 
 void Agent::feed(const GroupEvent& event) {
@@ -332,7 +268,6 @@ void Agent::perform(const GroupAction& action) {
 
 void Agent::start_round(const action::StartRound& round) {
   record_.begin_round();
-  stream_ids_.assign(size_t(spec_.nproc_per_node) * 2, 0);
   guard_.send({GuardOp::begin_round, -1, spec_.nproc_per_node});
   // A new round must not see keys of the last one, so it gets a store of its own, up before the first worker.
   store_.reset();
@@ -340,8 +275,10 @@ void Agent::start_round(const action::StartRound& round) {
   StoreHost::Options options;
   options.allowed_uid = ::geteuid();
   auto store = StoreHost::start(options);
-  if (store) store_ = std::move(*store);
-  else failed = store.error();
+  if (store)
+    store_ = std::move(*store);
+  else
+    failed = store.error();
 
   Assignment assignment;
   assignment.round = round.round;
@@ -358,45 +295,33 @@ void Agent::start_round(const action::StartRound& round) {
 }
 
 std::optional<Error> Agent::start_worker(const Assignment& assignment, int local_rank) {
-  auto files = logs_.open_worker(assignment.restart_count, local_rank,
-                                 Streams(unsigned(spec_.redirects.of(local_rank)) | unsigned(spec_.tee.of(local_rank))));
-  if (!files) return files.error();
-  const auto dollars = spec_.collapse_double_dollar ? DoubleDollar::collapse : DoubleDollar::keep;
-  std::vector<std::string> argv;
-  for (const auto& arg : spec_.argv) argv.push_back(substitute_local_rank(arg, local_rank, dollars));
-  record_.files(local_rank, files->paths);
-  auto payload = write_exec_payload(
-      argv, launcher::apply(parent_env_, worker_env(spec_, assignment, local_rank, {files->paths.error_file})));
-  if (!payload) return payload.error();
-  auto ends = pipes_.open(local_rank);
+  auto worker = prepare_worker(spec_, assignment, local_rank, parent_env_, logs_);
+  if (!worker) return worker.error();
+  record_.files(local_rank, worker->files.paths);
+  auto ends = output_.open(local_rank, stream_spec(Streams::out, assignment, local_rank, worker->files),
+                           stream_spec(Streams::err, assignment, local_rank, worker->files));
   if (!ends) return ends.error();
-
-  const int rank = assignment.base_rank + local_rank;
-  const std::string prefix = record_.prefix(local_rank, rank);
-  for (const Streams which : {Streams::out, Streams::err}) {
-    const bool only_file = has(spec_.redirects.of(local_rank), which) && !has(spec_.tee.of(local_rank), which);
-    const bool out = which == Streams::out;
-    const bool interactive = spec_.stdin_mode.kind == StdinMode::Kind::rank && spec_.stdin_mode.local_rank == local_rank;
-    stream_ids_[size_t(2 * local_rank + (out ? 0 : 1))] =
-        output_.open_stream({rank, which, !only_file, prefix, interactive, std::move(out ? files->out : files->err),
-                             out ? files->paths.out : files->paths.err});
-  }
   std::vector<UniqueFd> fds;
-  fds.push_back(std::move(*payload));
-  fds.push_back(stdin_for(local_rank));
+  fds.push_back(std::move(worker->exec_payload));
+  fds.push_back(std::move(worker->stdin_fd));
   fds.push_back(std::move(ends->out));
   fds.push_back(std::move(ends->err));
   guard_.send({GuardOp::spawn, local_rank}, std::move(fds));
   return std::nullopt;
 }
 
-UniqueFd Agent::stdin_for(int local_rank) const {
-  using Kind = StdinMode::Kind;
-  const StdinMode& mode = spec_.stdin_mode;
-  const bool ours = mode.kind == Kind::all || (mode.kind == Kind::rank && mode.local_rank == local_rank);
-  UniqueFd fd(ours ? ::fcntl(0, F_DUPFD_CLOEXEC, 3) : -1);
-  if (!fd) fd.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  return fd;
+StreamSpec Agent::stream_spec(Streams which, const Assignment& assignment, int local_rank, WorkerFiles& files) const {
+  const bool out = which == Streams::out;
+  StreamSpec stream;
+  stream.rank = assignment.base_rank + local_rank;
+  stream.which = which;
+  stream.to_console = !has(spec_.redirects.of(local_rank), which) || has(spec_.tee.of(local_rank), which);
+  stream.prefix = record_.prefix(local_rank, stream.rank);
+  // The worker that the user talks to: its prompts have no line end.
+  stream.eager = spec_.stdin_mode.kind == StdinMode::Kind::rank && spec_.stdin_mode.local_rank == local_rank;
+  stream.file = std::move(out ? files.out : files.err);
+  stream.file_path = out ? files.paths.out : files.paths.err;
+  return stream;
 }
 
 void Agent::kill_containment() {
@@ -406,12 +331,10 @@ void Agent::kill_containment() {
     return;
   }
   if (containment_.cgroup.exists()) containment_.cgroup.kill();
-  sweep_ourselves();
+  kill_descendants(::getpid());
   // With nothing left there is no child whose end would tell us so.
   asio::post(io_, [this] { on_child_of_ours(); });
 }
-
-void Agent::sweep_ourselves() { kill_descendants(::getpid()); }
 
 void Agent::say(const std::string& text) { output_.note("dtrain: " + text); }
 
@@ -428,7 +351,6 @@ void Agent::finish(const Outcome& outcome) {
 int Agent::close_down() {
   store_.reset();
   guard_.close();
-  pipes_.close_all();
   const int code = record_.conclude(outcome_, logs_, [this](const std::string& text) { output_.note(text); });
   output_.finish(clock_.now() + kDrainOutput);
   for (const Loss& loss : output_.losses()) {
@@ -464,11 +386,13 @@ int run_agent(const JobSpec& spec, FrontSide front) {
   const rlimit raised{user_limit.rlim_max, user_limit.rlim_max};
   ::setrlimit(RLIMIT_NOFILE, &raised);
 
-  auto containment = choose_containment(spec.containment, fmt::format("{}-{}", file_name_safe(spec.run_id), ::getpid()));
+  auto containment =
+      choose_containment(spec.containment, fmt::format("{}-{}", file_name_safe(spec.run_id), ::getpid()));
   if (!containment) return refuse(containment.error());
   std::snprintf(front.notes->cgroup_folder, sizeof front.notes->cgroup_folder, "%s",
                 containment->cgroup.folder().c_str());
-  auto guard = start_guard({containment->level, containment->cgroup.folder(), containment->cgroup.procs_fd(), user_limit});
+  auto guard =
+      start_guard({containment->level, containment->cgroup.folder(), containment->cgroup.procs_fd(), user_limit});
   if (!guard) {
     containment->cgroup.remove();
     return refuse(guard.error());

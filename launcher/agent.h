@@ -1,6 +1,7 @@
 #pragma once
 // The agent: one node's event loop. It decides nothing itself: GroupCore decides, the guard starts and kills, the
-// OutputRouter writes, the store serves the workers; the agent carries messages between them. Idle, it does not wake up.
+// OutputRouter writes, the store serves the workers; the agent carries messages between them. Idle, it does not wake
+// up.
 #include "launcher/front.h"
 #include "launcher/job_spec.h"
 

@@ -4,10 +4,14 @@ namespace dtrain::launcher {
 
 const char* to_string(Containment level) {
   switch (level) {
-    case Containment::automatic: return "auto";
-    case Containment::cgroup: return "cgroup";
-    case Containment::subreaper: return "subreaper";
-    case Containment::pidns: return "pidns";
+    case Containment::automatic:
+      return "auto";
+    case Containment::cgroup:
+      return "cgroup";
+    case Containment::subreaper:
+      return "subreaper";
+    case Containment::pidns:
+      return "pidns";
   }
   return "?";
 }

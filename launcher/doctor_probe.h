@@ -1,6 +1,6 @@
 #pragma once
-// Proof of the containment levels for `dtrain doctor`: each is set up, a child that double-forks, opens a session of its
-// own and ignores SIGTERM is let loose in it, and the level passes only if that process is dead after the kill.
+// Proof of the containment levels for `dtrain doctor`: each is set up, a child that double-forks, opens a session of
+// its own and ignores SIGTERM is let loose in it, and the level passes only if that process is dead after the kill.
 #include <string>
 #include <vector>
 

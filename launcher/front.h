@@ -29,12 +29,12 @@ struct FrontNotes {
 };
 
 struct FrontSide {
-  UniqueFd socket;     // SOCK_SEQPACKET, end-of-file when the front is gone
+  UniqueFd socket;  // SOCK_SEQPACKET, end-of-file when the front is gone
   FrontNotes* notes = nullptr;
 };
 
-// Fork the agent and be the front until it has ended and nothing is left; `agent_main` runs in the child and returns its
-// exit code. Returns that code, or 125 when the agent died of a signal. `signals`: handed on to the agent.
+// Fork the agent and be the front until it has ended and nothing is left; `agent_main` runs in the child and returns
+// its exit code. Returns that code, or 125 when the agent died of a signal. `signals`: handed on to the agent.
 int run_front(const std::vector<int>& signals, int (*agent_main)(FrontSide side, void* context), void* context);
 
 }  // namespace dtrain::launcher

@@ -22,19 +22,24 @@ double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
 const char* to_string(GroupState state) {
   switch (state) {
-    case GroupState::starting: return "starting";
-    case GroupState::running: return "running";
-    case GroupState::stopping: return "stopping";
-    case GroupState::killing: return "killing";
-    case GroupState::finished: return "finished";
+    case GroupState::starting:
+      return "starting";
+    case GroupState::running:
+      return "running";
+    case GroupState::stopping:
+      return "stopping";
+    case GroupState::killing:
+      return "killing";
+    case GroupState::finished:
+      return "finished";
   }
   return "?";
 }
 
 const char* to_string(const GroupEvent& event) {
-  static constexpr const char* kNames[] = {"worker started", "worker not started", "worker exited",
-                                           "containment empty", "output closed",   "stop signal",
-                                           "passed signal",     "timer fired",     "guard lost"};
+  static constexpr const char* kNames[] = {"worker started",    "worker not started", "worker exited",
+                                           "containment empty", "output closed",      "stop signal",
+                                           "passed signal",     "timer fired",        "guard lost"};
   static_assert(std::size(kNames) == std::variant_size_v<GroupEvent>);
   return kNames[event.index()];
 }
@@ -163,8 +168,8 @@ void GroupCore::guard_lost(const std::string& reason, MonoTime now, Actions& out
 void GroupCore::maybe_round_over(Actions& out) {
   const bool ending = state_ == GroupState::stopping || state_ == GroupState::killing;
   if (!ending || !empty_ || !output_closed_ || count(Worker::done) != settings_.workers) return;
-  const bool again = cause_ == StopCause::failure && !never_started_ && stop_signal_ == 0 &&
-                     restarts_ < settings_.max_restarts;
+  const bool again =
+      cause_ == StopCause::failure && !never_started_ && stop_signal_ == 0 && restarts_ < settings_.max_restarts;
   if (!again) {
     finish(false, out);
     return;

@@ -23,8 +23,8 @@
 namespace dtrain::launcher {
 
 struct GroupSettings {
-  int workers = 1;       // >= 1
-  int max_restarts = 0;  // failures that open another round; >= 0
+  int workers = 1;                                       // >= 1
+  int max_restarts = 0;                                  // failures that open another round; >= 0
   Duration failure_grace = std::chrono::seconds(5);      // TERM to KILL after a failure
   Duration shutdown_timeout = std::chrono::seconds(30);  // stop signal to KILL
   Duration kill_timeout = std::chrono::seconds(8);       // KILL to giving up
@@ -36,19 +36,33 @@ const char* to_string(GroupState state);
 
 // ---- what happened -------------------------------------------------------------------------------------------------
 namespace event {
-struct WorkerStarted { int local_rank; };
-struct WorkerNotStarted { int local_rank; ExitStatus status; };  // kind not_started
-struct WorkerExited { int local_rank; ExitStatus status; };
-struct ContainmentEmpty {};               // the guard has no process of this round left
-struct OutputClosed {};                   // every pipe of this round was read to its end
-struct StopSignal { int signal; };        // the user or the system wants the job to end
-struct PassedSignal { int signal; };      // to be handed to the workers, the job goes on
-struct TimerFired {};                     // the one timer that ArmTimer set
-struct GuardLost { std::string reason; };  // nobody can start or watch workers any more
+struct WorkerStarted {
+  int local_rank;
+};
+struct WorkerNotStarted {
+  int local_rank;
+  ExitStatus status;
+};  // kind not_started
+struct WorkerExited {
+  int local_rank;
+  ExitStatus status;
+};
+struct ContainmentEmpty {};  // the guard has no process of this round left
+struct OutputClosed {};      // every pipe of this round was read to its end
+struct StopSignal {
+  int signal;
+};  // the user or the system wants the job to end
+struct PassedSignal {
+  int signal;
+};                     // to be handed to the workers, the job goes on
+struct TimerFired {};  // the one timer that ArmTimer set
+struct GuardLost {
+  std::string reason;
+};  // nobody can start or watch workers any more
 }  // namespace event
-using GroupEvent = std::variant<event::WorkerStarted, event::WorkerNotStarted, event::WorkerExited,
-                                event::ContainmentEmpty, event::OutputClosed, event::StopSignal, event::PassedSignal,
-                                event::TimerFired, event::GuardLost>;
+using GroupEvent =
+    std::variant<event::WorkerStarted, event::WorkerNotStarted, event::WorkerExited, event::ContainmentEmpty,
+                 event::OutputClosed, event::StopSignal, event::PassedSignal, event::TimerFired, event::GuardLost>;
 const char* to_string(const GroupEvent& event);
 
 // ---- what to do ----------------------------------------------------------------------------------------------------
@@ -56,8 +70,8 @@ enum class StopCause { success, failure, stop_signal, guard_lost };
 
 struct Outcome {
   StopCause cause = StopCause::success;
-  int stop_signal = 0;       // cause stop_signal
-  int restarts = 0;          // rounds opened after failures
+  int stop_signal = 0;          // cause stop_signal
+  int restarts = 0;             // rounds opened after failures
   bool processes_left = false;  // some process survived SIGKILL until kill_timeout
   // First failing worker of the last round, if any failed.
   std::optional<int> first_failure;
@@ -66,18 +80,31 @@ struct Outcome {
 };
 
 namespace action {
-struct StartRound { int round; int restart_count; };  // fresh store, then spawn every worker
-struct SignalContainment { int signal; };   // to every process of the round
-struct SignalWorkers { int signal; };       // to the worker processes alone
-struct KillContainment {};                  // SIGKILL to every process of the round
-struct ArmTimer { MonoTime at; };           // replaces the one before
+struct StartRound {
+  int round;
+  int restart_count;
+};  // fresh store, then spawn every worker
+struct SignalContainment {
+  int signal;
+};  // to every process of the round
+struct SignalWorkers {
+  int signal;
+};                          // to the worker processes alone
+struct KillContainment {};  // SIGKILL to every process of the round
+struct ArmTimer {
+  MonoTime at;
+};  // replaces the one before
 struct CancelTimer {};
-struct Finish { Outcome outcome; };
-struct Say { std::string text; };           // the reason of a decision, for the user
+struct Finish {
+  Outcome outcome;
+};
+struct Say {
+  std::string text;
+};  // the reason of a decision, for the user
 }  // namespace action
-using GroupAction = std::variant<action::StartRound, action::SignalContainment, action::SignalWorkers,
-                                 action::KillContainment, action::ArmTimer, action::CancelTimer, action::Finish,
-                                 action::Say>;
+using GroupAction =
+    std::variant<action::StartRound, action::SignalContainment, action::SignalWorkers, action::KillContainment,
+                 action::ArmTimer, action::CancelTimer, action::Finish, action::Say>;
 
 class GroupCore {
  public:

@@ -76,9 +76,13 @@ class Guard {
     ReceivedGuardMessage received;
     for (;;) {
       switch (receive_guard_message(agent_.get(), received)) {
-        case Receive::again: return;
-        case Receive::closed: agent_gone(); return;
-        case Receive::message: handle(received);
+        case Receive::again:
+          return;
+        case Receive::closed:
+          agent_gone();
+          return;
+        case Receive::message:
+          handle(received);
       }
       if (!agent_) return;
     }
@@ -92,15 +96,20 @@ class Guard {
         round_open_ = true;
         round_broken_ = killing_ = false;
         break;
-      case GuardOp::spawn: start_worker(received); break;
+      case GuardOp::spawn:
+        start_worker(received);
+        break;
       case GuardOp::signal_workers:
         for (const Worker& w : workers_) ::syscall(SYS_pidfd_send_signal, w.pidfd.get(), m.a, nullptr, 0);
         break;
-      case GuardOp::signal_containment: signal_all(m.a); break;
+      case GuardOp::signal_containment:
+        signal_all(m.a);
+        break;
       case GuardOp::kill:
         killing_ = true;
         break;
-      default: break;
+      default:
+        break;
     }
   }
 
@@ -152,7 +161,8 @@ class Guard {
     for (;;) {
       siginfo_t info{};
       if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) return;
-      const auto w = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& x) { return x.pid == info.si_pid; });
+      const auto w =
+          std::find_if(workers_.begin(), workers_.end(), [&](const Worker& x) { return x.pid == info.si_pid; });
       if (w == workers_.end()) continue;  // an orphan of a worker
       const int local_rank = w->local_rank;
       workers_.erase(w);

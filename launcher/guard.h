@@ -26,8 +26,8 @@ struct GuardHandle {
   UniqueFd socket;  // the agent's end, non-blocking; end-of-file when the guard is gone
 };
 
-// Fork the guard. For Containment::pidns it is the first process of a new PID (and mount) namespace; without the right to
-// make one directly, of a new user namespace too. Error: the kernel refuses that.
+// Fork the guard. For Containment::pidns it is the first process of a new PID (and mount) namespace; without the right
+// to make one directly, of a new user namespace too. Error: the kernel refuses that.
 Result<GuardHandle> start_guard(const GuardSettings& settings);
 
 }  // namespace dtrain::launcher

@@ -42,9 +42,14 @@ void GuardLink::receive() {
     ReceivedGuardMessage received;
     for (;;) {
       switch (receive_guard_message(socket_.native_handle(), received)) {
-        case Receive::again: receive(); return;
-        case Receive::closed: lost(); return;
-        case Receive::message: on_message_(received);
+        case Receive::again:
+          receive();
+          return;
+        case Receive::closed:
+          lost();
+          return;
+        case Receive::message:
+          on_message_(received);
       }
       if (!socket_.is_open()) return;
     }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "rendezvous/base/check.h"
@@ -36,6 +37,12 @@ bool write_all(int fd, const char* data, size_t size) {
   return true;
 }
 }  // namespace
+
+ExitStatus exit_status_of(const GuardMessage& m) {
+  if (m.op == GuardOp::not_started) return ExitStatus::not_started(SpawnStep(m.a), m.b);
+  if (m.a == CLD_EXITED) return ExitStatus::exited(m.b);
+  return ExitStatus::signaled(m.b, m.a == CLD_DUMPED);
+}
 
 int send_guard_message(int socket, const GuardMessage& message, const int* fds, size_t fd_count) {
   DT_CHECK(fd_count <= kMaxPassedFds, "the receiver has room for kMaxPassedFds");

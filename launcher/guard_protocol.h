@@ -1,6 +1,6 @@
 #pragma once
-// What agent and guard say to each other over a SOCK_SEQPACKET pair: one fixed-size message a packet, descriptors beside
-// it. Both ends are forks of one binary, so there is no version and no byte order to care about.
+// What agent and guard say to each other over a SOCK_SEQPACKET pair: one fixed-size message a packet, descriptors
+// beside it. Both ends are forks of one binary, so there is no version and no byte order to care about.
 #include <sys/types.h>
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/exit_status.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -37,9 +38,13 @@ struct GuardMessage {
   pid_t pid = 0;
 };
 
+// How the worker ended, from an `exited` or `not_started`.
+ExitStatus exit_status_of(const GuardMessage& message);
+
 inline constexpr size_t kMaxPassedFds = 4;
 
-// Send one message with up to kMaxPassedFds descriptors. errno on failure (EAGAIN on a full non-blocking socket), else 0.
+// Send one message with up to kMaxPassedFds descriptors. errno on failure (EAGAIN on a full non-blocking socket), else
+// 0.
 int send_guard_message(int socket, const GuardMessage& message, const int* fds = nullptr, size_t fd_count = 0);
 
 struct ReceivedGuardMessage {

@@ -32,7 +32,8 @@ bool wants_color(Color color, int fd) {
   if (color != Color::automatic) return color == Color::always;
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
-  return ::isatty(fd) == 1 && (no_color == nullptr || *no_color == 0) && term != nullptr && std::string_view(term) != "dumb";
+  return ::isatty(fd) == 1 && (no_color == nullptr || *no_color == 0) && term != nullptr &&
+         std::string_view(term) != "dumb";
 }
 
 bool is_crash(const ExitStatus& status) {
@@ -139,15 +140,24 @@ FailureFacts JobRecord::facts(const Outcome& outcome) const {
   for (int i = 0; i < spec_.nproc_per_node; ++i) {
     const Worker& w = workers_[size_t(i)];
     // Spawns that were called off because another one failed never were anything.
-    const bool called_off = w.status && w.status->kind == ExitStatus::Kind::not_started && w.status->step == SpawnStep::none;
+    const bool called_off =
+        w.status && w.status->kind == ExitStatus::Kind::not_started && w.status->step == SpawnStep::none;
     if (w.status && !w.status->success() && !called_off) facts.workers.push_back(end_of(i));
   }
   const WorkerEnd* first = first_failure(facts);
   switch (outcome.cause) {
-    case StopCause::success: facts.exit_code = 0; break;
-    case StopCause::failure: facts.exit_code = exit_code_of(first != nullptr ? first->status : outcome.first_status); break;
-    case StopCause::stop_signal: facts.exit_code = 128 + outcome.stop_signal; break;
-    case StopCause::guard_lost: facts.exit_code = kExitOwnFailure; break;
+    case StopCause::success:
+      facts.exit_code = 0;
+      break;
+    case StopCause::failure:
+      facts.exit_code = exit_code_of(first != nullptr ? first->status : outcome.first_status);
+      break;
+    case StopCause::stop_signal:
+      facts.exit_code = 128 + outcome.stop_signal;
+      break;
+    case StopCause::guard_lost:
+      facts.exit_code = kExitOwnFailure;
+      break;
   }
   return facts;
 }
@@ -171,8 +181,10 @@ int JobRecord::conclude(const std::optional<Outcome>& outcome, const LogTree& lo
   const FailureFacts all = facts(*outcome);
   const std::string saved = save_json(report_json(all), logs);
   if (!saved.empty()) note(saved);
-  if (outcome->cause == StopCause::failure) note(report_text(all, {color_on_stderr_}));
-  else note("dtrain: " + outcome->reason);
+  if (outcome->cause == StopCause::failure)
+    note(report_text(all, {color_on_stderr_}));
+  else
+    note("dtrain: " + outcome->reason);
   return all.exit_code;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What the agent remembers of a job for its end: who ran, how each worker ended, its last words. Makes the failure report
-// and dtrain's exit code out of it.
+// What the agent remembers of a job for its end: who ran, how each worker ended, its last words. Makes the failure
+// report and dtrain's exit code out of it.
 #include <sys/types.h>
 
 #include <functional>
@@ -37,8 +37,8 @@ class JobRecord {
   void output(int stream, std::string_view bytes);
   void front_lost() { front_lost_ = true; }
 
-  // The end: write the reports (text by `note`, JSON into the log folder and to spec.report_path) if there is anything to
-  // report. Returns dtrain's exit code. No outcome: the job was given up because the front was lost.
+  // The end: write the reports (text by `note`, JSON into the log folder and to spec.report_path) if there is anything
+  // to report. Returns dtrain's exit code. No outcome: the job was given up because the front was lost.
   int conclude(const std::optional<Outcome>& outcome, const LogTree& logs,
                const std::function<void(const std::string&)>& note);
 

@@ -13,7 +13,8 @@ std::string read_small_file(const std::string& path) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   char buffer[4096];
   ssize_t n = 0;
-  while (fd && text.size() < kLimit && (n = ::read(fd.get(), buffer, sizeof buffer)) > 0) text.append(buffer, size_t(n));
+  while (fd && text.size() < kLimit && (n = ::read(fd.get(), buffer, sizeof buffer)) > 0)
+    text.append(buffer, size_t(n));
   return text;
 }
 

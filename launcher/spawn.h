@@ -1,6 +1,6 @@
 #pragma once
-// Start one worker: clone(CLONE_VM|CLONE_VFORK|CLONE_PIDFD), so that the cost does not grow with the parent and a failure
-// of any step before exec is known, with its errno, when spawn() returns.
+// Start one worker: clone(CLONE_VM|CLONE_VFORK|CLONE_PIDFD), so that the cost does not grow with the parent and a
+// failure of any step before exec is known, with its errno, when spawn() returns.
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -20,7 +20,7 @@ struct SpawnRequest {
 };
 
 struct SpawnResult {
-  pid_t pid = -1;    // -1: not started
+  pid_t pid = -1;  // -1: not started
   UniqueFd pidfd;
   SpawnStep step = SpawnStep::none;  // what failed
   int error = 0;                     // its errno

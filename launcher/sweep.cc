@@ -56,7 +56,9 @@ std::unordered_map<pid_t, Process> all_processes() {
   return found;
 }
 
-bool contains(const std::vector<pid_t>& pids, pid_t pid) { return std::find(pids.begin(), pids.end(), pid) != pids.end(); }
+bool contains(const std::vector<pid_t>& pids, pid_t pid) {
+  return std::find(pids.begin(), pids.end(), pid) != pids.end();
+}
 
 struct Found {
   pid_t pid;

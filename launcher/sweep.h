@@ -1,6 +1,6 @@
 #pragma once
-// Find and signal every descendant of a process by walking /proc. Complete for a subreaper: whatever a worker starts, and
-// however it daemonises, stays a descendant of the nearest living subreaper above it.
+// Find and signal every descendant of a process by walking /proc. Complete for a subreaper: whatever a worker starts,
+// and however it daemonises, stays a descendant of the nearest living subreaper above it.
 #include <sys/types.h>
 
 #include <vector>
@@ -15,8 +15,8 @@ std::vector<pid_t> descendants(pid_t root, const std::vector<pid_t>& spare = {})
 // Returns how many got it.
 int signal_descendants(pid_t root, int signal, const std::vector<pid_t>& skip_groups);
 
-// Kill every descendant, new ones too, until two scans in a row show none that has not been sent SIGKILL. A process with
-// SIGKILL pending cannot fork any more, so then nothing can appear. Returns the number of processes killed.
+// Kill every descendant, new ones too, until two scans in a row show none that has not been sent SIGKILL. A process
+// with SIGKILL pending cannot fork any more, so then nothing can appear. Returns the number of processes killed.
 // `max_scans` bounds the race against a fork bomb that outruns the scans.
 int kill_descendants(pid_t root, const std::vector<pid_t>& spare = {}, int max_scans = 2000);
 

@@ -1,6 +1,6 @@
 #pragma once
-// The read ends of every worker's stdout and stderr on the agent's event loop. A pipe stays open until its last writer is
-// gone, a grandchild's too, so nothing that was written is lost.
+// The read ends of every worker's stdout and stderr on the agent's event loop. A pipe stays open until its last writer
+// is gone, a grandchild's too, so nothing that was written is lost.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <functional>

@@ -1,5 +1,5 @@
-// GroupCore under thousands of seeded histories: a model world of processes answers the core's actions in random order and
-// with random faults. After every step the invariants hold; every history ends; every cell of the table is reached.
+// GroupCore under thousands of seeded histories: a model world of processes answers the core's actions in random order
+// and with random faults. After every step the invariants hold; every history ends; every cell of the table is reached.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,8 +44,8 @@ struct World {
   std::optional<GroupCore> core;
   MonoTime now{};
   std::optional<MonoTime> timer;
-  std::vector<Process> alive;          // started
-  std::vector<GroupEvent> inbox;       // in order, from the guard
+  std::vector<Process> alive;     // started
+  std::vector<GroupEvent> inbox;  // in order, from the guard
   bool output_open = false;
   bool empty_told = false;
   int spawned_rounds = 0;
@@ -93,8 +93,10 @@ struct World {
       auto killed = alive;
       alive.clear();
       for (const auto& p : killed) {
-        if (p.fate == Fate::unkillable) alive.push_back(p);
-        else if (p.local_rank >= 0 && !guard_dead) inbox.push_back(event::WorkerExited{p.local_rank, ExitStatus::signaled(SIGKILL, false)});
+        if (p.fate == Fate::unkillable)
+          alive.push_back(p);
+        else if (p.local_rank >= 0 && !guard_dead)
+          inbox.push_back(event::WorkerExited{p.local_rank, ExitStatus::signaled(SIGKILL, false)});
       }
     } else if (const auto* t = std::get_if<action::ArmTimer>(&a)) {
       REQUIRE(t->at > now);
@@ -193,9 +195,15 @@ struct World {
   }
 
   static std::vector<GroupEvent> every_event() {
-    return {event::WorkerStarted{0}, event::WorkerNotStarted{0, ExitStatus::not_started(SpawnStep::exec, ENOENT)},
-            event::WorkerExited{0, ExitStatus::exited(1)}, event::ContainmentEmpty{}, event::OutputClosed{},
-            event::StopSignal{SIGTERM}, event::PassedSignal{SIGUSR1}, event::TimerFired{}, event::GuardLost{"gone"}};
+    return {event::WorkerStarted{0},
+            event::WorkerNotStarted{0, ExitStatus::not_started(SpawnStep::exec, ENOENT)},
+            event::WorkerExited{0, ExitStatus::exited(1)},
+            event::ContainmentEmpty{},
+            event::OutputClosed{},
+            event::StopSignal{SIGTERM},
+            event::PassedSignal{SIGUSR1},
+            event::TimerFired{},
+            event::GuardLost{"gone"}};
   }
 
   bool unkillable_alive() const {
@@ -203,8 +211,9 @@ struct World {
   }
 };
 
-// No timer is armed before a stop; running means that all were started; the guard tells of exits before it tells of empty.
-const std::set<Cell> kImpossible = {{GroupState::starting, 7}, {GroupState::running, 7}, {GroupState::running, 0},
+// No timer is armed before a stop; running means that all were started; the guard tells of exits before it tells of
+// empty.
+const std::set<Cell> kImpossible = {{GroupState::starting, 7}, {GroupState::running, 7},  {GroupState::running, 0},
                                     {GroupState::running, 1},  {GroupState::starting, 3}, {GroupState::running, 3}};
 
 void check_end(const World& w) {

@@ -1,0 +1,44 @@
+#include "launcher/prepare_worker.h"
+
+#include <fcntl.h>
+
+#include "launcher/guard_protocol.h"
+
+extern char** environ;
+
+namespace dtrain::launcher {
+
+namespace {
+
+UniqueFd stdin_for(const StdinMode& mode, int local_rank) {
+  using Kind = StdinMode::Kind;
+  const bool ours = mode.kind == Kind::all || (mode.kind == Kind::rank && mode.local_rank == local_rank);
+  UniqueFd fd(ours ? ::fcntl(0, F_DUPFD_CLOEXEC, 3) : -1);
+  if (!fd) fd.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  return fd;
+}
+
+}  // namespace
+
+Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& assignment, int local_rank,
+                                      const std::vector<std::string>& parent_env, const LogTree& logs) {
+  const auto to_files = Streams(unsigned(spec.redirects.of(local_rank)) | unsigned(spec.tee.of(local_rank)));
+  auto files = logs.open_worker(assignment.restart_count, local_rank, to_files);
+  if (!files) return files.error();
+
+  const auto dollars = spec.collapse_double_dollar ? DoubleDollar::collapse : DoubleDollar::keep;
+  std::vector<std::string> argv;
+  for (const auto& arg : spec.argv) argv.push_back(substitute_local_rank(arg, local_rank, dollars));
+  const Environment contract = worker_env(spec, assignment, local_rank, {files->paths.error_file});
+  auto payload = write_exec_payload(argv, launcher::apply(parent_env, contract));
+  if (!payload) return payload.error();
+  return PreparedWorker{std::move(*payload), stdin_for(spec.stdin_mode, local_rank), std::move(*files)};
+}
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> all;
+  for (char** e = environ; *e != nullptr; ++e) all.emplace_back(*e);
+  return all;
+}
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,79 @@
+#include "launcher/worker_output.h"
+
+#include <boost/asio/post.hpp>
+
+namespace dtrain::launcher {
+
+namespace asio = boost::asio;
+
+WorkerOutput::WorkerOutput(asio::io_context& io, int workers, Callbacks callbacks)
+    : io_(io),
+      callbacks_(std::move(callbacks)),
+      timer_(io),
+      router_(router_options()),
+      pipes_(io, workers, pipe_callbacks()),
+      ids_(size_t(workers) * 2) {}
+
+OutputRouter::Options WorkerOutput::router_options() {
+  OutputRouter::Options options;
+  options.on_room = [this] { asio::post(io_, [this] { resume_paused(); }); };
+  return options;
+}
+
+WorkerPipes::Callbacks WorkerOutput::pipe_callbacks() {
+  return {[this](int stream, std::string_view bytes) { return take(stream, bytes); },
+          [this](int stream) { router_.end(ids_[size_t(stream)], clock_.now()); },
+          [this] { asio::post(io_, [this] { callbacks_.all_ended(); }); }};
+}
+
+Result<WorkerPipes::WriteEnds> WorkerOutput::open(int local_rank, StreamSpec out, StreamSpec err) {
+  auto ends = pipes_.open(local_rank);
+  if (!ends) return ends;
+  ids_[size_t(2 * local_rank)] = router_.open_stream(std::move(out));
+  ids_[size_t(2 * local_rank + 1)] = router_.open_stream(std::move(err));
+  return ends;
+}
+
+bool WorkerOutput::take(int stream, std::string_view bytes) {
+  const StreamId id = ids_[size_t(stream)];
+  callbacks_.data(stream, bytes);
+  router_.feed(id, bytes, clock_.now());
+  if (!router_.wants_pause(id)) return true;
+  paused_.push_back(stream);
+  arm_timer();
+  return false;
+}
+
+void WorkerOutput::resume_paused() {
+  std::vector<int> still;
+  for (const int stream : paused_) {
+    if (router_.wants_pause(ids_[size_t(stream)])) {
+      still.push_back(stream);
+    } else {
+      pipes_.resume(stream);
+    }
+  }
+  paused_ = std::move(still);
+  arm_timer();
+}
+
+void WorkerOutput::arm_timer() {
+  const auto at = router_.deadline();
+  if (!at) {
+    timer_.cancel();
+    return;
+  }
+  timer_.expires_at(*at);
+  timer_.async_wait([this](const boost::system::error_code& ec) {
+    if (ec) return;
+    router_.on_time(clock_.now());
+    resume_paused();
+  });
+}
+
+void WorkerOutput::finish(MonoTime deadline) {
+  pipes_.close_all();
+  router_.finish(deadline);
+}
+
+}  // namespace dtrain::launcher
