@@ -56,7 +56,7 @@ TEST_CASE("as torchrun a script for Python is run by the user's Python, wherever
   CHECK(outcome({{"./train"}, false, false, true}, host) == "./train");
 }
 
-TEST_CASE("-m and --no-python") {
+TEST_CASE("the flags -m and --no-python") {
   Host host = test_host({{"train.py", plain_file()}, {"run.py", executable_file()}});
   CHECK(outcome({{"pkg.train", "-x"}, true, false, false}, host) == "/usr/bin/python3 -u -m pkg.train -x");
   CHECK(outcome({{"pkg"}, true, true, false}, host) == "2: --module needs Python: leave out --no-python or --module");
