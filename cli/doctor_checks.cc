@@ -143,6 +143,10 @@ Findings check_python() {
   if (!python)
     return {{Level::warn, "python", python.error().message, "only Python programs need it; compiled ones run without"}};
   Findings findings = {{Level::ok, "python", *python, ""}};
+  if (python->find("/shims/") != std::string::npos) {
+    findings.push_back({Level::ok, "torch", "not looked for: this python is a shim for another", ""});
+    return findings;
+  }
   std::string torch = torch_of(*python, host);
   if (torch.empty())
     findings.push_back({Level::warn, "torch", "not found beside " + *python,
