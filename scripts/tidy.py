@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The project's own rules, checked: which folder may include which, which files stay free of side effects, sizes,
-words. Prints `file:line: what to do` for each breach and fails if there is one.
+words, links. Prints `file:line: what to do` for each breach and fails if there is one.
 
 usage: tidy.py [FILE...]    without arguments: every file that git tracks or would track
 
@@ -137,6 +137,15 @@ def check_words(path, lines, report):
                 report.add(path, number, f"'{match[0].strip()}': {advice}")
 
 
+def check_links(path, lines, report):
+    if path.suffix != ".md":
+        return
+    for number, line in enumerate(lines, 1):
+        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", line):
+            if not (ROOT / path).parent.joinpath(target).exists():
+                report.add(path, number, f"{target} does not exist; correct the link or write the page")
+
+
 def check_file(path, report):
     data = (ROOT / path).read_bytes()
     if len(data) > BYTES_MAX:
@@ -150,6 +159,7 @@ def check_file(path, report):
     check_purity(path, lines, report)
     check_shape(path, text, lines, report)
     check_words(path, lines, report)
+    check_links(path, lines, report)
 
 
 def main(arguments):
