@@ -318,7 +318,9 @@ StreamSpec Agent::stream_spec(Streams which, const Assignment& assignment, int l
   stream.to_console = !has(spec_.redirects.of(local_rank), which) || has(spec_.tee.of(local_rank), which);
   stream.prefix = record_.prefix(local_rank, stream.rank);
   // The worker that the user talks to: its prompts have no line end.
-  stream.eager = spec_.stdin_mode.kind == StdinMode::Kind::rank && spec_.stdin_mode.local_rank == local_rank;
+  const bool alone = spec_.stdin_mode.kind == StdinMode::Kind::all && spec_.nproc_per_node == 1;
+  const bool chosen = spec_.stdin_mode.kind == StdinMode::Kind::rank && spec_.stdin_mode.local_rank == local_rank;
+  stream.eager = alone || chosen;
   stream.file = std::move(out ? files.out : files.err);
   stream.file_path = out ? files.paths.out : files.paths.err;
   return stream;
