@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -57,6 +58,7 @@ int run(const Words& words, bool as_torchrun) {
   auto plan = resolve(*raw, this_host());
   if (!plan) return fail(plan.error());
   if (plan->dry_run) return print(describe(*plan));
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of ours that leaves must not take the job with it
   if (!plan->spec.quiet)
     for (const std::string& note : plan->notes) std::fprintf(stderr, "dtrain: %s\n", note.c_str());
   return launcher::run_job(plan->spec);
