@@ -32,6 +32,7 @@ c10::intrusive_ptr<c10d::TCPStore> connect_to(const char* port) {
 
 int serve() {
   c10d::TCPStoreOptions options;
+  options.port = 0;
   options.isServer = true;
   options.waitWorkers = false;
   const c10d::TCPStore store("127.0.0.1", options);

@@ -174,7 +174,7 @@ TEST_CASE("store host: strangers are turned away at once, with a reason") {
 TEST_CASE("store host: who does not greet in time is closed, others are served meanwhile") {
   Log log;
   StoreHost::Options options{.log = log.sink()};
-  options.limits.greeting = std::chrono::milliseconds(100);
+  options.limits.greeting = std::chrono::milliseconds(1000);
   const auto store = start(options);
   std::vector<Client> silent;
   for (int i = 0; i < 50; ++i) silent.emplace_back(store->port());
@@ -319,7 +319,7 @@ TEST_CASE("store host: a port in use and a name for an address are clear errors"
 
 TEST_CASE("store host: the thread of an idle store with waiting clients does not wake up") {
   StoreHost::Options options;
-  options.limits.greeting = std::chrono::milliseconds(20);
+  options.limits.greeting = std::chrono::milliseconds(1500);
   const auto store = start(options);
   std::vector<Client> clients;
   for (int i = 0; i < 10; ++i) {
