@@ -6,8 +6,8 @@
 #   DTRAIN_TORCH_PYTHON          a Python that has the wheel (cache variable, default .venv/bin/python)
 #
 # What it makes:
-#   LibTorch::torch   headers (as system headers), libtorch_cpu and libc10, and the definitions the wheel was built with;
-#                     programs of the build tree find the libraries through their run path
+#   LibTorch::headers the headers (as system headers) with the definitions the wheel was built with, and no library
+#   LibTorch::torch   these, libtorch_cpu and libc10; programs of the build tree find them through their run path
 #   LibTorch::cuda    only with DTRAIN_CUDA: libtorch_cuda, libc10_cuda, and the headers of CUDA and NCCL
 #   LibTorch_VERSION, LibTorch_PREFIX
 
@@ -57,13 +57,15 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
   add_library(LibTorch::torch_cpu SHARED IMPORTED GLOBAL)
   set_target_properties(LibTorch::torch_cpu PROPERTIES IMPORTED_LOCATION "${LibTorch_CPU_LIBRARY}")
 
-  add_library(LibTorch::torch INTERFACE IMPORTED GLOBAL)
-  target_include_directories(LibTorch::torch SYSTEM INTERFACE
+  add_library(LibTorch::headers INTERFACE IMPORTED GLOBAL)
+  target_include_directories(LibTorch::headers SYSTEM INTERFACE
     "${LibTorch_PREFIX}/include" "${LibTorch_PREFIX}/include/torch/csrc/api/include")
   # Some classes in torch's headers change their layout with these; they must be the ones of the wheel.
-  target_compile_definitions(LibTorch::torch INTERFACE
+  target_compile_definitions(LibTorch::headers INTERFACE
     USE_DISTRIBUTED USE_C10D_GLOO USE_RPC USE_TENSORPIPE _GLIBCXX_USE_CXX11_ABI=1)
-  target_link_libraries(LibTorch::torch INTERFACE LibTorch::torch_cpu LibTorch::c10)
+
+  add_library(LibTorch::torch INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(LibTorch::torch INTERFACE LibTorch::headers LibTorch::torch_cpu LibTorch::c10)
   foreach(dir IN LISTS _torch_nvidia_lib_dirs)
     target_link_options(LibTorch::torch INTERFACE "LINKER:-rpath-link,${dir}")
   endforeach()

@@ -132,7 +132,8 @@ void run(const Settings& settings) {
   const Split data = split(read_digits(settings.data));
   if (session.is_first()) {
     std::cout << "training on " << data.train.size() << " digits with " << session.world_size()
-              << (session.world_size() == 1 ? " rank" : " ranks") << ", testing on " << data.test.size() << std::endl;
+              << (session.world_size() == 1 ? " rank" : " ranks") << ", testing on " << data.test.size() << '\n'
+              << std::flush;
   }
   Trainer trainer(session, settings, data);
   LossLog log(session.is_first() ? settings.loss_csv : "");
@@ -151,10 +152,10 @@ int main(int argc, char** argv) {
   try {
     digits::run(settings);
   } catch (const c10::Error& error) {
-    std::cerr << "train: " << error.what_without_backtrace() << std::endl;
+    std::cerr << "train: " << error.what_without_backtrace() << '\n';
     return 1;
   } catch (const std::exception& error) {
-    std::cerr << "train: " << error.what() << std::endl;
+    std::cerr << "train: " << error.what() << '\n';
     return 1;
   }
   return 0;

@@ -36,11 +36,27 @@ std::uint64_t random_token() {
 std::string peer_key(int rank) { return fmt::format("peer/{}", rank); }
 constexpr const char* kSegmentKey = "segment";
 
+PeerFacts await_facts(MeetingPlace& place, int rank) {
+  try {
+    return parse_facts(place.take(peer_key(rank)));
+  } catch (const std::exception& error) {
+    throw std::runtime_error(fmt::format("rank {} did not come ({})", rank, error.what()));
+  }
+}
+
+nlohmann::json await_answer(MeetingPlace& place) {
+  try {
+    return nlohmann::json::parse(place.take(kSegmentKey));
+  } catch (const std::exception& error) {
+    throw std::runtime_error(fmt::format("rank 0 did not answer ({})", error.what()));
+  }
+}
+
 ShmSegment create_and_publish(MeetingPlace& place, int ranks, std::uint32_t slot_bytes) {
   std::vector<PeerFacts> facts;
-  for (int r = 0; r < ranks; ++r) facts.push_back(parse_facts(place.take(peer_key(r))));
-  std::string problem = why_not_together(facts);
   try {
+    for (int r = 0; r < ranks; ++r) facts.push_back(await_facts(place, r));
+    const std::string problem = why_not_together(facts);
     if (!problem.empty()) throw std::runtime_error(problem);
     const std::uint64_t token = random_token();
     ShmSegment segment = ShmSegment::create(static_cast<std::uint32_t>(ranks), slot_bytes, token);
@@ -54,7 +70,7 @@ ShmSegment create_and_publish(MeetingPlace& place, int ranks, std::uint32_t slot
 }
 
 ShmSegment open_published(MeetingPlace& place) {
-  const auto answer = nlohmann::json::parse(place.take(kSegmentKey));
+  const nlohmann::json answer = await_answer(place);
   if (answer.contains("error")) throw std::runtime_error(answer["error"].get<std::string>());
   const int pid = answer.at("pid").get<int>();
   try {

@@ -14,7 +14,7 @@ class MeetingPlace {
  public:
   virtual ~MeetingPlace() = default;
   virtual void put(const std::string& key, const std::string& value) = 0;
-  // Wait for the key. Throws on timeout.
+  // Wait for the key. Throws std::runtime_error with a short reason on timeout.
   virtual std::string take(const std::string& key) = 0;
 };
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include "strategies/torch/compat.h"
+
 namespace dtrain {
 namespace {
 
@@ -107,7 +109,13 @@ class StoreMeeting final : public MeetingPlace {
  public:
   explicit StoreMeeting(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
   void put(const std::string& key, const std::string& value) override { store_->set(key, value); }
-  std::string take(const std::string& key) override { return store_->get_to_str(key); }
+  std::string take(const std::string& key) override {
+    try {
+      return store_->get_to_str(key);
+    } catch (const c10::Error& error) {
+      throw std::runtime_error(short_reason(error));
+    }
+  }
 
  private:
   c10::intrusive_ptr<c10d::Store> store_;
@@ -135,9 +143,20 @@ ShmBackend::ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
   thread_ = std::thread([this] { progress_loop(); });
 }
 
-ShmBackend::~ShmBackend() {
-  if (group_) group_->stop();
+ShmBackend::~ShmBackend() { leave(); }
+
+void ShmBackend::leave() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (group_) group_->stop();
+  }
+  shutdown();
+}
+
+void ShmBackend::shutdown() {
   stop_thread();
+  const std::lock_guard lock(mutex_);
+  group_.reset();
 }
 
 ShmBackend::WorkPtr ShmBackend::enqueue(c10d::OpType type, Tensors results, Timeout timeout,
@@ -339,9 +358,8 @@ uint64_t ShmBackend::getSequenceNumberForGroup() {
 }
 
 void ShmBackend::abort() {
+  const std::lock_guard lock(mutex_);
   if (group_) group_->abort();
 }
-
-void ShmBackend::shutdown() { stop_thread(); }
 
 }  // namespace dtrain

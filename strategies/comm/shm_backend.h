@@ -19,7 +19,7 @@ class ShmBackend final : public c10d::Backend {
   // Collective: every rank of the group. `store` is used only here. `timeout` is that of a collective whose options
   // name none. Throws as ShmGroup does.
   ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout);
-  // Without shutdown(): pending operations fail, and the others are told that this rank left.
+  // As leave().
   ~ShmBackend() override;
 
   using Tensors = std::vector<at::Tensor>;
@@ -47,6 +47,8 @@ class ShmBackend final : public c10d::Backend {
   void abort() override;
   // Run what is queued, then stop. No collective: call it after a barrier.
   void shutdown() override;
+  // Pending operations fail, and the others are told that this rank left. No collective.
+  void leave();
 
  private:
   struct Task;

@@ -66,7 +66,8 @@ ShmGroup::ShmGroup(MeetingPlace& place, const Options& options)
   watch_.watch(pids, rank_);
   ++point_;
   wait_.arrive(point_);
-  wait_.wait_all(point_, std::chrono::steady_clock::now() + options.connect_timeout, "forming the group");
+  wait_.wait_all(point_, std::chrono::steady_clock::now() + options.connect_timeout,
+                 [] { return std::string("forming the group"); });
   segment_.close_fd();  // all ranks have it mapped
 }
 
@@ -83,11 +84,7 @@ void ShmGroup::begin(const Call& call) {
 void ShmGroup::sync(const Call& call) {
   ++point_;
   wait_.arrive(point_);
-  bool all_here = true;
-  for (int r = 0; r < ranks_ && all_here; ++r) {
-    all_here = static_cast<std::int32_t>(segment_.rank(r).arrived.load(std::memory_order_acquire) - point_) >= 0;
-  }
-  if (!all_here) wait_.wait_all(point_, call.deadline, call.name());
+  wait_.wait_all(point_, call.deadline, [&call] { return call.name(); });
 }
 
 void ShmGroup::compare(const Call& call) {

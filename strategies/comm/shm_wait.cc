@@ -98,13 +98,13 @@ bool ShmWait::reached(int rank, std::uint32_t point) const {
   return static_cast<std::int32_t>(arrived - point) >= 0;
 }
 
-void ShmWait::wait_all(std::uint32_t point, Deadline deadline, const std::string& during) {
+void ShmWait::wait_all(std::uint32_t point, Deadline deadline, const Naming& during) {
   for (int r = 0; r < ranks_; ++r) {
     if (r != own_rank_ && !reached(r, point)) wait_one(r, point, deadline, during);
   }
 }
 
-void ShmWait::wait_one(int rank, std::uint32_t point, Deadline deadline, const std::string& during) {
+void ShmWait::wait_one(int rank, std::uint32_t point, Deadline deadline, const Naming& during) {
   const auto spin_until = Clock::now() + options_.spin;
   do {
     for (int i = 0; i < 32; ++i) {
@@ -115,10 +115,14 @@ void ShmWait::wait_one(int rank, std::uint32_t point, Deadline deadline, const s
   while (!reached(rank, point)) {
     sleep_on(segment_.rank(rank), point, deadline);
     if (reached(rank, point)) return;
-    check(during);
-    if (Clock::now() >= deadline) time_out(point, during);
-    check_peers(point, during);
+    look_around(point, deadline, during());
   }
+}
+
+void ShmWait::look_around(std::uint32_t point, Deadline deadline, const std::string& during) const {
+  check(during);
+  if (Clock::now() >= deadline) time_out(point, during);
+  check_peers(point, during);
 }
 
 void ShmWait::sleep_on(RankBlock& block, std::uint32_t point, Deadline deadline) {

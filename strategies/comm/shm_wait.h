@@ -4,6 +4,7 @@
 // any.
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,9 @@ class ShmWait {
 
   // Tell the others that this rank reached synchronisation point `point`.
   void arrive(std::uint32_t point);
-  // Return when every rank has reached it. Throws CollectiveError; `during` names the collective.
-  void wait_all(std::uint32_t point, Deadline deadline, const std::string& during);
+  // Return when every rank has reached it. Throws CollectiveError; during() names the collective, asked only then.
+  using Naming = std::function<std::string()>;
+  void wait_all(std::uint32_t point, Deadline deadline, const Naming& during);
 
   // Throws the group's failure if it has one.
   void check(const std::string& during) const;
@@ -54,8 +56,9 @@ class ShmWait {
   void request_stop() noexcept { stop_.store(true); }
 
  private:
-  void wait_one(int rank, std::uint32_t point, Deadline deadline, const std::string& during);
+  void wait_one(int rank, std::uint32_t point, Deadline deadline, const Naming& during);
   void sleep_on(RankBlock& block, std::uint32_t point, Deadline deadline);
+  void look_around(std::uint32_t point, Deadline deadline, const std::string& during) const;
   void check_peers(std::uint32_t point, const std::string& during) const;
   [[noreturn]] void time_out(std::uint32_t point, const std::string& during) const;
   bool reached(int rank, std::uint32_t point) const;

@@ -14,16 +14,15 @@ struct Session::State {
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   torch::Device device{torch::kCPU};
+  c10::intrusive_ptr<ShmBackend> cpu;
+
+  // A Ddp may hold the group longer; the others must know at once that this rank is gone.
+  ~State() {
+    if (cpu) cpu->leave();
+  }
 };
 
 namespace {
-
-// What went wrong, without the backtrace that torch appends.
-std::string short_reason(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
-}
 
 c10::intrusive_ptr<c10d::Store> connect_store(const WorkerEnv& env, const InitOptions& options) {
   if (env.world_size == 1) return c10::make_intrusive<c10d::HashStore>();
@@ -45,24 +44,23 @@ c10::intrusive_ptr<c10d::Store> connect_store(const WorkerEnv& env, const InitOp
   return c10::make_intrusive<c10d::PrefixStore>(fmt::format("dtrain/round_{}", env.restart_count), store);
 }
 
-c10::intrusive_ptr<c10d::ProcessGroup> form_world(const c10::intrusive_ptr<c10d::Store>& store, const WorkerEnv& env,
-                                                  const InitOptions& options) {
+void form_world(Session::State& state, const InitOptions& options) {
   using Kind = c10d::ProcessGroup::BackendType;
-  auto group = c10::make_intrusive<c10d::ProcessGroup>(store, env.rank, env.world_size);
-  const auto keys = c10::make_intrusive<c10d::PrefixStore>("world/shm", store);
-  group->setBackend(c10::DeviceType::CPU, Kind::CUSTOM,
-                    c10::make_intrusive<ShmBackend>(keys, env.rank, env.world_size, options.collective_timeout));
-  group->setDefaultBackend(Kind::CUSTOM);
+  const WorkerEnv& env = state.env;
+  const auto keys = c10::make_intrusive<c10d::PrefixStore>("world/shm", state.store);
+  state.cpu = c10::make_intrusive<ShmBackend>(keys, env.rank, env.world_size, options.collective_timeout);
+  state.group = c10::make_intrusive<c10d::ProcessGroup>(state.store, env.rank, env.world_size);
+  state.group->setBackend(c10::DeviceType::CPU, Kind::CUSTOM, state.cpu);
+  state.group->setDefaultBackend(Kind::CUSTOM);
 #ifdef DTRAIN_WITH_NCCL
   if (nccl_available()) {
-    const auto nccl_keys = c10::make_intrusive<c10d::PrefixStore>("world/nccl", store);
-    group->setBackend(
+    const auto nccl_keys = c10::make_intrusive<c10d::PrefixStore>("world/nccl", state.store);
+    state.group->setBackend(
         c10::DeviceType::CUDA, Kind::NCCL,
         make_nccl_backend(nccl_keys, env.rank, env.world_size, env.local_rank, options.collective_timeout));
   }
 #endif
-  group->setGroupName("dtrain_world");
-  return group;
+  state.group->setGroupName("dtrain_world");
 }
 
 torch::Device device_for([[maybe_unused]] const WorkerEnv& env) {
@@ -81,10 +79,12 @@ Session init(const WorkerEnv& env, const InitOptions& options) {
   state->env = env;
   state->store = connect_store(env, options);
   try {
-    state->group = form_world(state->store, env, options);
-  } catch (const c10::Error& error) {
-    throw std::runtime_error(fmt::format("dtrain: rank {} of {}: the ranks did not all come within {} s: {}", env.rank,
-                                         env.world_size, options.join_timeout.count() / 1000, short_reason(error)));
+    form_world(*state, options);
+  } catch (const CollectiveError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw std::runtime_error(fmt::format("dtrain: rank {} of {} could not join the group: {}", env.rank, env.world_size,
+                                         short_reason(error)));
   }
   state->device = device_for(env);
   return Session(std::move(state));
@@ -126,7 +126,7 @@ void Session::broadcast(torch::Tensor tensor, int root) {
 
 void Session::shutdown() {
   barrier();
-  group()->getBackend(c10::DeviceType::CPU)->shutdown();
+  state_->cpu->shutdown();
 #ifdef DTRAIN_WITH_NCCL
   if (nccl_available()) group()->getBackend(c10::DeviceType::CUDA)->shutdown();
 #endif

@@ -8,3 +8,33 @@
 #if !DTRAIN_TORCH_AT_LEAST(2, 11)
 #error "dtrain needs torch 2.11 or newer"
 #endif
+
+namespace dtrain {
+
+// The first line of what went wrong, without the backtrace that torch appends.
+inline std::string short_reason(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+// 2.15 renamed two collectives of ProcessGroup and deprecates the old names.
+template <class Group>
+c10::intrusive_ptr<c10d::Work> all_gather_single(Group& group, at::Tensor& output, at::Tensor& input) {
+  if constexpr (requires { group.all_gather_single(output, input); }) {
+    return group.all_gather_single(output, input);
+  } else {
+    return group._allgather_base(output, input);
+  }
+}
+
+template <class Group>
+c10::intrusive_ptr<c10d::Work> reduce_scatter_single(Group& group, at::Tensor& output, at::Tensor& input) {
+  if constexpr (requires { group.reduce_scatter_single(output, input); }) {
+    return group.reduce_scatter_single(output, input);
+  } else {
+    return group._reduce_scatter_base(output, input);
+  }
+}
+
+}  // namespace dtrain

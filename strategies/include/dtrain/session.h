@@ -57,8 +57,9 @@ class Session {
   // Collective: wait for all ranks, then end the session. Further use throws.
   void shutdown();
 
+  struct State;  // opaque
+
  private:
-  struct State;
   explicit Session(std::unique_ptr<State> state);
   friend Session init(const WorkerEnv& env, const InitOptions& options);
   std::unique_ptr<State> state_;

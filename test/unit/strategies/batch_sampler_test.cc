@@ -81,7 +81,7 @@ TEST_CASE("epochs and seeds give other orders, and the same ones the same order"
 }
 
 TEST_CASE("the order of a seed is pinned: a run can be repeated with a later version") {
-  CHECK(global_batch({.dataset_size = 8, .global_batch_size = 8, .seed = 1}, 0, 0) == Indices{});
+  CHECK(global_batch({.dataset_size = 8, .global_batch_size = 8, .seed = 1}, 0, 0) == Indices{0, 5, 2, 7, 3, 4, 1, 6});
 }
 
 TEST_CASE("without shuffling samples come as they lie, and drop_last leaves out the rest") {

@@ -14,14 +14,13 @@
 #include "test/unit/strategies/ranks.h"
 
 using namespace dtrain;
-using namespace std::chrono_literals;
 using test::require_all_returned;
 using test::run_ranks;
 using test::SharedBoard;
 
 namespace {
 
-constexpr auto kTimeout = 20s;
+constexpr auto kTimeout = std::chrono::seconds{20};
 
 ShmGroup::Options options(int rank, int ranks, std::uint32_t slot_bytes = 1U << 20) {
   ShmGroup::Options o;
@@ -128,34 +127,38 @@ std::vector<std::byte> pattern(std::size_t bytes, int seed) {
 
 // Rank `victim` does `harm` instead of its third collective; the others must fail naming it.
 std::vector<test::RankOutcome> harmed(int ranks, int victim, const std::function<void(ShmGroup&)>& harm,
-                                      std::chrono::milliseconds timeout) {
+                                      std::chrono::milliseconds timeout,
+                                      std::chrono::seconds limit = std::chrono::seconds{30}) {
   SharedBoard board;
-  return run_ranks(ranks, [&](int rank) -> std::string {
-    ShmGroup group(board, options(rank, ranks));
-    group.barrier(kTimeout);
-    std::vector<float> data(100'000, 1.0F);
-    auto* bytes = reinterpret_cast<std::byte*>(data.data());
-    group.all_reduce(bytes, data.size(), ElementType::f32, Reduction::sum, kTimeout);
-    if (rank == victim) {
-      harm(group);
-      return "harmed";
-    }
-    const auto start = std::chrono::steady_clock::now();
-    try {
-      group.all_reduce(bytes, data.size(), ElementType::f32, Reduction::sum, timeout);
-    } catch (const CollectiveError& error) {
-      const bool soon = std::chrono::steady_clock::now() - start < timeout + 1s;
-      bool again = false;
-      try {
-        group.barrier(timeout);
-      } catch (const CollectiveError& second) {
-        again = second.kind() == error.kind() && second.rank() == error.rank();
-      }
-      return std::to_string(static_cast<int>(error.kind())) + " rank " + std::to_string(error.rank()) +
-             (soon ? "" : " late") + (again ? "" : " not again") + " | " + error.what();
-    }
-    return "no error";
-  });
+  return run_ranks(
+      ranks,
+      [&](int rank) -> std::string {
+        ShmGroup group(board, options(rank, ranks));
+        group.barrier(kTimeout);
+        std::vector<float> data(100'000, 1.0F);
+        auto* bytes = reinterpret_cast<std::byte*>(data.data());
+        group.all_reduce(bytes, data.size(), ElementType::f32, Reduction::sum, kTimeout);
+        if (rank == victim) {
+          harm(group);
+          return "harmed";
+        }
+        const auto start = std::chrono::steady_clock::now();
+        try {
+          group.all_reduce(bytes, data.size(), ElementType::f32, Reduction::sum, timeout);
+        } catch (const CollectiveError& error) {
+          const bool soon = std::chrono::steady_clock::now() - start < timeout + std::chrono::seconds{1};
+          bool again = false;
+          try {
+            group.barrier(timeout);
+          } catch (const CollectiveError& second) {
+            again = second.kind() == error.kind() && second.rank() == error.rank();
+          }
+          return std::to_string(static_cast<int>(error.kind())) + " rank " + std::to_string(error.rank()) +
+                 (soon ? "" : " late") + (again ? "" : " not again") + " | " + error.what();
+        }
+        return "no error";
+      },
+      limit);
 }
 
 std::string start_of(FailureKind kind, int rank) {
@@ -281,7 +284,7 @@ TEST_CASE("a rank that is killed inside a collective is named by all others with
 
 TEST_CASE("a stopped rank makes the others miss their deadline, which says that it is stopped") {
   const auto outcomes = harmed(
-      2, 1, [](ShmGroup&) { ::kill(::getpid(), SIGSTOP); }, 700ms);
+      2, 1, [](ShmGroup&) { ::kill(::getpid(), SIGSTOP); }, std::chrono::milliseconds{700}, std::chrono::seconds{3});
   CAPTURE(outcomes[0].said);
   CHECK(outcomes[0].said.find(start_of(FailureKind::timed_out, 1)) == 0);
   CHECK(outcomes[0].said.find("it is stopped") != std::string::npos);

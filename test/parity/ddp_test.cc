@@ -1,0 +1,188 @@
+// Ddp against a single process on the whole batch, in double precision: the gradients are the same, step after step.
+#include <signal.h>
+
+#include "dtrain/dtrain.h"
+#include "test/support/catch.h"
+#include "test/unit/strategies/free_port.h"
+#include "test/unit/strategies/ranks.h"
+
+using namespace dtrain;
+
+namespace {
+
+struct NetImpl : torch::nn::Module {
+  NetImpl() {
+    conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 6, 3)));
+    first = register_module("first", torch::nn::Linear(6 * 36, 40));
+    second = register_module("second", torch::nn::Linear(40, 5));
+    unused = register_parameter("frozen", torch::ones({3}), /*requires_grad=*/false);
+    to(torch::kDouble);
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return second(torch::tanh(first(torch::tanh(conv(x)).flatten(1)))); }
+  torch::nn::Conv2d conv{nullptr};
+  torch::nn::Linear first{nullptr}, second{nullptr};
+  torch::Tensor unused;
+};
+TORCH_MODULE(Net);
+
+WorkerEnv by_hand(int rank, int ranks, std::uint16_t port) {
+  WorkerEnv env;
+  env.rank = env.local_rank = rank;
+  env.world_size = env.local_world_size = ranks;
+  env.master_addr = "127.0.0.1";
+  env.master_port = port;
+  return env;
+}
+
+struct Batch {
+  torch::Tensor x, y;
+  Batch part(std::int64_t begin, std::int64_t end) const { return {x.slice(0, begin, end), y.slice(0, begin, end)}; }
+};
+
+// The same on every rank. 13 samples: no world size of this test divides them.
+Batch batch_of(int step) {
+  torch::manual_seed(1000 + step);
+  return {torch::randn({13, 1, 8, 8}, torch::kDouble), torch::randn({13, 5}, torch::kDouble)};
+}
+
+Batch share(const Batch& all, const Session& session) {
+  const auto n = all.x.size(0);
+  return all.part(n * session.rank() / session.world_size(), n * (session.rank() + 1) / session.world_size());
+}
+
+template <class Model>
+torch::Tensor squared_error(Model& model, const Batch& batch) {
+  return (model(batch.x) - batch.y).pow(2).sum();
+}
+
+double largest_difference(torch::nn::Module& a, torch::nn::Module& b) {
+  double largest = 0;
+  const auto left = a.parameters();
+  const auto right = b.parameters();
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (!left[i].requires_grad()) continue;
+    largest = std::max(largest, (left[i].grad() - right[i].grad()).abs().max().item<double>());
+  }
+  return largest;
+}
+
+// 20 updates of a Ddp model on this rank's share beside a plain model on the whole batch.
+double train_beside(Session& session, const DdpOptions& options, bool accumulate) {
+  torch::manual_seed(session.rank());  // Ddp must copy rank 0's weights to all
+  Net shared;
+  Ddp model(session, shared, options);
+  torch::manual_seed(0);
+  Net plain;
+  torch::optim::SGD shared_sgd(shared->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
+  torch::optim::SGD plain_sgd(plain->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
+  const double scale = session.world_size() / 13.0;
+  double largest = 0;
+  for (int step = 0; step < 20; ++step) {
+    const Batch all = batch_of(step);
+    const Batch extra = batch_of(step + 500);
+    model.zero_grad();
+    plain->zero_grad();
+    if (accumulate) {
+      const auto pause = model.no_sync();
+      (squared_error(model, share(extra, session)) * scale).backward();
+      (squared_error(plain, extra) / 13.0).backward();
+    }
+    (squared_error(model, share(all, session)) * scale).backward();
+    (squared_error(plain, all) / 13.0).backward();
+    largest = std::max(largest, largest_difference(*shared, *plain));
+    shared_sgd.step();
+    plain_sgd.step();
+  }
+  return largest;
+}
+
+InitOptions quick() {
+  InitOptions options;
+  options.join_timeout = std::chrono::seconds{30};
+  options.collective_timeout = std::chrono::seconds{30};
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("gradients of 1, 2 and 4 ranks are those of one process on the whole batch") {
+  const int ranks = GENERATE(1, 2, 4);
+  const bool views = GENERATE(false, true);
+  const bool accumulate = GENERATE(false, true);
+  CAPTURE(ranks, views, accumulate);
+  const std::uint16_t port = test::free_port();
+  const auto outcomes = test::run_ranks(ranks, [&](int rank) {
+    torch::set_num_threads(1);
+    Session session = init(by_hand(rank, ranks, port), quick());
+    DdpOptions options;
+    options.gradient_as_bucket_view = views;
+    options.bucket_bytes = 4096;  // several buckets, rebuilt after the first step
+    options.first_bucket_bytes = 512;
+    const double largest = train_beside(session, options, accumulate);
+    session.shutdown();
+    return std::to_string(largest < 1e-9) + (largest < 1e-9 ? "" : " " + std::to_string(largest));
+  });
+  test::require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "1");
+}
+
+TEST_CASE("models that differ between ranks are refused on every rank") {
+  const std::uint16_t port = test::free_port();
+  const auto outcomes = test::run_ranks(2, [&](int rank) -> std::string {
+    torch::set_num_threads(1);
+    Session session = init(by_hand(rank, 2, port), quick());
+    torch::nn::Linear model(4, rank == 0 ? 3 : 2);
+    try {
+      Ddp ddp(session, model);
+    } catch (const std::exception&) {
+      return "refused";
+    }
+    return "taken";
+  });
+  CHECK(outcomes[1].said == "refused");
+  CHECK(outcomes[0].said != "taken");
+}
+
+TEST_CASE("buffers follow rank 0") {
+  const std::uint16_t port = test::free_port();
+  const auto outcomes = test::run_ranks(2, [&](int rank) -> std::string {
+    torch::set_num_threads(1);
+    Session session = init(by_hand(rank, 2, port), quick());
+    torch::nn::BatchNorm1d norm(3);
+    Ddp ddp(session, norm);
+    for (int i = 0; i < 3; ++i) ddp(torch::randn({8, 3}) + rank * 10).sum().backward();
+    ddp(torch::zeros({8, 3})).sum().backward();
+    auto mean = norm->running_mean.clone();
+    session.broadcast(mean, 1);
+    const bool same = torch::allclose(mean, norm->running_mean);
+    session.shutdown();
+    return same && mean.abs().max().item<float>() < 2 ? "same" : "different";
+  });
+  test::require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "same");
+}
+
+TEST_CASE("a rank that dies during training makes backward of the others throw and name it") {
+  const auto before = test::shared_memory_names();
+  const std::uint16_t port = test::free_port();
+  const auto outcomes = test::run_ranks(2, [&](int rank) -> std::string {
+    torch::set_num_threads(1);
+    Session session = init(by_hand(rank, 2, port), quick());
+    Net net;
+    Ddp model(session, net);
+    for (int step = 0; step < 5; ++step) {
+      const torch::Tensor loss = squared_error(model, share(batch_of(step), session));
+      if (rank == 1 && step == 3) ::raise(SIGKILL);
+      try {
+        loss.backward();
+      } catch (const std::exception& error) {
+        return std::string(dynamic_cast<const CollectiveError*>(&error) ? "CollectiveError: " : "other: ") +
+               error.what();
+      }
+    }
+    return "no error";
+  });
+  CHECK(outcomes[1].signal == SIGKILL);
+  CHECK_THAT(outcomes[0].said, Catch::Contains("rank 1 (pid") && Catch::Contains("died"));
+  CHECK(test::shared_memory_names() == before);
+}

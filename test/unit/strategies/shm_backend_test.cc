@@ -1,0 +1,216 @@
+// The c10d side of the CPU backend, through a real store: futures, order, layouts, and errors that reach the caller.
+#include "strategies/comm/shm_backend.h"
+
+#include <signal.h>
+
+#include "dtrain/dtrain.h"
+#include "strategies/torch/compat.h"
+#include "test/support/catch.h"
+#include "test/unit/strategies/free_port.h"
+#include "test/unit/strategies/ranks.h"
+
+using namespace dtrain;
+using test::require_all_returned;
+using test::run_ranks;
+
+namespace {
+
+// The environment of ranks started by hand: rank 0 hosts the store.
+WorkerEnv by_hand(int rank, int ranks, std::uint16_t port) {
+  WorkerEnv env;
+  env.rank = env.local_rank = rank;
+  env.world_size = env.local_world_size = ranks;
+  env.master_addr = "127.0.0.1";
+  env.master_port = port;
+  env.launched = true;
+  return env;
+}
+
+InitOptions quick() {
+  InitOptions options;
+  options.join_timeout = std::chrono::seconds{20};
+  options.collective_timeout = std::chrono::seconds{20};
+  return options;
+}
+
+// Runs body(session) on `ranks` ranks; each says what it found wrong.
+std::vector<test::RankOutcome> in_sessions(int ranks, const std::function<std::string(Session&)>& body) {
+  const std::uint16_t port = test::free_port();
+  return run_ranks(ranks, [&](int rank) {
+    torch::set_num_threads(1);
+    Session session = init(by_hand(rank, ranks, port), quick());
+    std::string wrong = body(session);
+    session.shutdown();
+    return wrong;
+  });
+}
+
+void require_nothing_wrong(const std::vector<test::RankOutcome>& outcomes) {
+  require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "");
+}
+
+std::string unless(bool fine, const std::string& what) { return fine ? "" : what + "; "; }
+
+}  // namespace
+
+TEST_CASE("every tensor type is summed and averaged as torch does it") {
+  require_nothing_wrong(in_sessions(2, [](Session& session) {
+    std::string wrong;
+    for (const auto type : {torch::kDouble, torch::kFloat, torch::kHalf, torch::kBFloat16, torch::kLong, torch::kInt,
+                            torch::kShort, torch::kChar, torch::kByte}) {
+      auto sum = torch::arange(1000).remainder(50).to(type) + session.rank();
+      session.all_reduce(sum);
+      wrong += unless(torch::equal(sum, (torch::arange(1000).remainder(50) * 2 + 1).to(type)), c10::toString(type));
+    }
+    auto mean = torch::full({7}, 1.0 + session.rank());
+    session.all_reduce(mean, c10d::ReduceOp::AVG);
+    wrong += unless(torch::equal(mean, torch::full({7}, 1.5)), "avg");
+    auto any = torch::full({3}, session.rank() == 1, torch::kBool);
+    session.all_reduce(any);
+    return wrong + unless(any.all().item<bool>(), "bool");
+  }));
+}
+
+TEST_CASE("tensors that are not contiguous are read and written in their own layout") {
+  require_nothing_wrong(in_sessions(2, [](Session& session) {
+    const auto base = torch::arange(24, torch::kFloat).reshape({4, 6});
+    auto transposed = (base.clone() * (session.rank() + 1)).t();
+    session.all_reduce(transposed);
+    auto column = (base.clone() + session.rank()).select(1, 2);
+    session.broadcast(column, 1);
+    return unless(torch::equal(transposed, (base * 3).t()), "transposed") +
+           unless(torch::equal(column, base.select(1, 2) + 1), "column");
+  }));
+}
+
+TEST_CASE("gathers and scatters of every shape") {
+  require_nothing_wrong(in_sessions(3, [](Session& session) {
+    std::string wrong;
+    auto& group = *session.group();
+    for (const std::int64_t n : {0, 1, 5, 400'000}) {
+      std::vector<at::Tensor> mine{torch::full({n}, session.rank(), torch::kInt)};
+      std::vector<std::vector<at::Tensor>> lists{
+          {torch::empty({n}, torch::kInt), torch::empty({n}, torch::kInt), torch::empty({n}, torch::kInt)}};
+      group.allgather(lists, mine)->wait();
+      auto flat = torch::empty({3 * n}, torch::kInt);
+      all_gather_single(group, flat, mine[0])->wait();
+      const auto all = torch::arange(3, torch::kInt).repeat_interleave(n);
+      wrong += unless(torch::equal(torch::cat(lists[0]), all), "allgather") +
+               unless(torch::equal(flat, all), "allgather base");
+      auto input = torch::arange(3 * n, torch::kFloat) + session.rank();
+      auto output = torch::empty({n});
+      reduce_scatter_single(group, output, input)->wait();
+      const auto begin = session.rank() * n;
+      wrong +=
+          unless(torch::equal(output, 3 * torch::arange(begin, begin + n, torch::kFloat) + 3), "reduce_scatter base");
+    }
+    return wrong;
+  }));
+}
+
+TEST_CASE("operations run in the order of the calls, and their futures carry the results") {
+  require_nothing_wrong(in_sessions(2, [](Session& session) {
+    std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    std::vector<at::Tensor> values;
+    for (int i = 0; i < 200; ++i) {
+      values.push_back(torch::full({i % 7 * 3000 + 1}, static_cast<float>(i)));
+      std::vector<at::Tensor> one{values.back()};
+      works.push_back(session.group()->allreduce(one));
+    }
+    std::string wrong;
+    for (int i = 0; i < 200; ++i) {
+      const auto future = works[static_cast<std::size_t>(i)]->getFuture();
+      future->waitAndThrow();
+      const auto tensors = future->value().toTensorVector();
+      wrong += unless(tensors.size() == 1 && (tensors[0] == 2.0F * static_cast<float>(i)).all().item<bool>(),
+                      "operation " + std::to_string(i));
+    }
+    return wrong;
+  }));
+}
+
+TEST_CASE("what the backend cannot do is refused at the call and breaks nothing") {
+  require_nothing_wrong(in_sessions(2, [](Session& session) {
+    std::string wrong;
+    const auto refused = [&](const char* what, const std::function<void()>& call) {
+      try {
+        call();
+        wrong += std::string(what) + " was taken; ";
+      } catch (const c10::Error&) {
+      }
+    };
+    refused("complex", [&] { session.all_reduce(torch::zeros({2}, torch::kComplexFloat)); });
+    refused("an integer mean", [&] { session.all_reduce(torch::zeros({2}, torch::kLong), c10d::ReduceOp::AVG); });
+    refused("a bitwise and", [&] { session.all_reduce(torch::zeros({2}, torch::kLong), c10d::ReduceOp::BAND); });
+    refused("a root outside", [&] { session.broadcast(torch::zeros({2}), 2); });
+    auto still = torch::ones({2});
+    session.all_reduce(still);
+    return wrong + unless(torch::equal(still, torch::full({2}, 2.0)), "a later sum");
+  }));
+}
+
+TEST_CASE("a death reaches wait(), the future and every later call as a CollectiveError") {
+  const std::uint16_t port = test::free_port();
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    Session session = init(by_hand(rank, 2, port), quick());
+    session.barrier();
+    if (rank == 1) ::raise(SIGKILL);
+    std::string said;
+    for (int i = 0; i < 2; ++i) {
+      try {
+        session.all_reduce(torch::ones({3}));
+      } catch (const CollectiveError& error) {
+        said += error.kind() == FailureKind::peer_died && error.rank() == 1 ? "named " : error.what();
+      }
+    }
+    return said;
+  });
+  CHECK(outcomes[0].said == "named named ");
+  CHECK(outcomes[0].seconds < 5.0);
+}
+
+TEST_CASE("a rank that drops its session after an error does not leave the others waiting") {
+  const std::uint16_t port = test::free_port();
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    Session session = init(by_hand(rank, 2, port), quick());
+    session.barrier();
+    if (rank == 1) throw std::runtime_error("trouble of its own");
+    session.barrier();
+    return "no error";
+  });
+  CHECK_THAT(outcomes[0].said, Catch::Contains("rank 1") && Catch::Contains("left the job"));
+  CHECK(outcomes[1].said == "trouble of its own");
+  CHECK(outcomes[0].seconds < 5.0);
+}
+
+TEST_CASE("a rank that never comes, or a store that is not there, is a clear line") {
+  const std::uint16_t port = test::free_port();
+  InitOptions hasty = quick();
+  hasty.join_timeout = std::chrono::seconds{1};
+  const auto alone = run_ranks(1, [&](int) -> std::string {
+    init(by_hand(0, 2, port), hasty);
+    return "joined";
+  });
+  CHECK_THAT(alone[0].said, Catch::Contains("rank 0 of 2 could not join the group: rank 1 did not come"));
+  const auto storeless = run_ranks(1, [&](int) -> std::string {
+    init(by_hand(1, 2, test::free_port()), hasty);
+    return "joined";
+  });
+  CHECK_THAT(storeless[0].said, Catch::Contains("rank 1 cannot reach the store at 127.0.0.1:"));
+}
+
+TEST_CASE("a world of one rank needs no store and does every collective") {
+  require_all_returned(run_ranks(1, [](int) -> std::string {
+    Session session = init(WorkerEnv{}, {});
+    auto value = torch::full({3}, 5.0);
+    session.all_reduce(value, c10d::ReduceOp::AVG);
+    session.broadcast(value);
+    session.barrier();
+    auto gathered = torch::empty({3});
+    all_gather_single(*session.group(), gathered, value)->wait();
+    if (!torch::equal(gathered, torch::full({3}, 5.0))) throw std::runtime_error("not the value");
+    session.shutdown();
+    return "";
+  }));
+}
