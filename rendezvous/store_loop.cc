@@ -1,3 +1,4 @@
+// Accepts, admits, reads, answers and closes connections; what the bytes mean is decided by StoreDecoder and StoreCore.
 #include "rendezvous/store_loop.h"
 
 #include <fmt/format.h>
