@@ -16,7 +16,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 torch=${TORCH:-2.15}
-default_torch=2.15
+venv=.venv
+[[ $torch == 2.15 ]] || venv=.venv-torch$torch
 scikit_learn=1.9.1
 digits_sha256=09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22
 log=.cache/setup.log
@@ -76,8 +77,7 @@ install_packages() {
 
 # A venv is made anew whenever what it should hold differs from what its stamp says it holds.
 install_torch() {
-  local venv=.venv requirements=scripts/requirements-torch-$torch.txt stamp started=$SECONDS site
-  [[ $torch == "$default_torch" ]] || venv=.venv-torch$torch
+  local requirements=scripts/requirements-torch-$torch.txt stamp started=$SECONDS site
   [[ -f $requirements ]] || fail "no $requirements; there are: $(echo scripts/requirements-torch-*.txt)"
   stamp="$PWD $(cat "$requirements" scripts/cuda_stubs.py | sha256sum)"
   [[ -f $venv/.complete && $(<"$venv/.complete") == "$stamp" ]] && return
@@ -97,7 +97,7 @@ install_digits() {
   say "the handwritten digits, out of the scikit-learn package"
   local folder=.cache/scikit-learn
   rm -rf $folder
-  quietly .venv/bin/pip download --no-deps --only-binary :all: --disable-pip-version-check -d $folder \
+  quietly $venv/bin/pip download --no-deps --only-binary :all: --disable-pip-version-check -d $folder \
     scikit-learn==$scikit_learn
   (cd $folder && python3 -m zipfile -e ./*.whl .)
   echo "$digits_sha256  $folder/sklearn/datasets/data/digits.csv.gz" | quietly sha256sum --check
