@@ -1,0 +1,77 @@
+"""Whatever the workers are and whatever ends the job: nothing is left.
+
+Every kind of worker meets every way to end, and every containment level this machine gives meets both; soak.py runs the
+same trials by the thousand.
+"""
+import itertools
+import signal
+import unittest
+
+from support import *
+from trials import ENDS, KINDS, LEASE, Trial
+
+
+class Containment(ProcessTest):
+    def trial(self, level, kind, end, user=None):
+        with self.subTest(level=level, kind=kind, end=end, user=user):
+            Trial(level, kind, end, user).run(self)
+
+    def test_every_kind_meets_every_end(self):
+        available = levels()
+        self.assertIn("subreaper", available)
+        turn = itertools.cycle(available)
+        for kind, end in itertools.product(KINDS, ENDS):
+            if ENDS[end].slow and kind not in ("daemon", "stubborn"):
+                continue
+            self.trial(next(turn), kind, end)
+
+    def test_every_level_holds_every_kind_when_the_agent_is_killed(self):
+        for level, kind in itertools.product(levels(), KINDS):
+            self.trial(level, kind, "agent killed")
+
+    @needs_root
+    def test_ordinary_user(self):
+        for level, kind in itertools.product(levels(NOBODY), ("daemon", "closed", "bomb")):
+            for end in ("success", "int twice", "agent killed", "guard killed"):
+                self.trial(level, kind, end, NOBODY)
+
+    @unittest.skipUnless("pidns" in levels(), "needs the right to make a PID namespace")
+    def test_pid_namespace_holds_even_when_all_three_are_killed(self):
+        for kind in ("daemon", "closed", "tree", "bomb"):
+            self.trial("pidns", kind, "all killed")
+
+    def test_front_agent_and_guard_killed_workers_die_with_the_guard(self):
+        for level in levels():
+            self.trial(level, "stubborn", "all killed")
+
+    def test_level_that_cannot_be_had_is_an_error(self):
+        missing = [x for x in ("cgroup", "pidns") if x not in levels()]
+        for level in missing:
+            done = run("--contain", level, "true")
+            self.assertEqual(done.code, 125)
+            self.assertEqual(done.said.count("\n"), 1, done.said)
+
+
+class StoppedAndContinued(ProcessTest):
+    def test_agent_stopped_for_less_than_its_lease_goes_on(self):
+        with Job("--nproc", 2, HOSTILE, "plain") as job:
+            job.ready(2)
+            job.signal(signal.SIGSTOP, job.agent)
+            until(lambda: stat_of(job.agent)[0] == "T", DEADLINE)
+            job.signal(signal.SIGCONT, job.agent)
+            self.assertIsNone(job.lifeline.wait_broken(LEASE + 0.5))
+            job.signal(signal.SIGTERM)
+            self.assertEqual(job.wait(), 143)
+            self.assert_gone(job)
+
+    def test_stopped_workers_act_on_a_stop_signal(self):
+        with Job("--nproc", 2, "--shutdown-timeout", 60, HOSTILE, "plain") as job:
+            for pid in job.ready(2).workers():
+                job.signal(signal.SIGSTOP, pid)
+            job.signal(signal.SIGTERM)
+            self.assertEqual(job.wait(), 143)
+            self.assert_gone(job)
+
+
+if __name__ == "__main__":
+    unittest.main()

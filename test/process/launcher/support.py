@@ -1,0 +1,298 @@
+"""Run dtrain with real workers and prove that nothing is left of it: shared by the launcher's process tests.
+
+DTRAIN_BIN_DIR holds dtrain, DTRAIN_TEST_BIN_DIR the test workers. No test of these needs root; those that use it skip
+themselves by name without it.
+"""
+import glob
+import os
+import re
+import resource
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BIN_DIR = os.environ.get("DTRAIN_BIN_DIR", "build/bin")
+DTRAIN = os.path.join(BIN_DIR, "dtrain")
+HOSTILE = os.path.join(os.environ.get("DTRAIN_TEST_BIN_DIR", os.path.join(BIN_DIR, "../test/bin")), "hostile")
+ROOT = os.geteuid() == 0
+NOBODY = 65534
+# Sanitizers make every process several times slower.
+SLOW = float(os.environ.get("DTRAIN_TEST_SLOWER", "1"))
+DEADLINE = 20 * SLOW
+# What the kernel and the guard need to empty a containment.
+WITHIN = 1.0 * SLOW
+
+needs_root = unittest.skipUnless(ROOT, "needs root")
+
+
+def stat_of(pid):
+    """(state, parent pid, start time) of a process, None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as f:
+            fields = f.read().rpartition(b")")[2].split()
+        return fields[0].decode(), int(fields[1]), int(fields[19])
+    except (OSError, IndexError):
+        return None
+
+
+def comm_of(pid):
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as f:
+            return f.read().strip().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def status_of(pid, name):
+    """A field of /proc/PID/status as a number; 0 if it is not there."""
+    try:
+        with open(f"/proc/{pid}/status") as f:
+            found = re.search(rf"(?m)^{name}:\s*(\d+)", f.read())
+        return int(found.group(1)) if found else 0
+    except OSError:
+        return 0
+
+
+def contents(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def pids():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def children_of(parent):
+    found = []
+    for pid in pids():
+        stat = stat_of(pid)
+        if stat and stat[1] == parent and stat[0] not in "ZX":
+            found.append(pid)
+    return found
+
+
+def tagged(tag):
+    """Living processes that carry the name `tag`."""
+    found = []
+    for pid in pids():
+        if comm_of(pid) == tag:
+            stat = stat_of(pid)
+            if stat and stat[0] not in "ZX":
+                found.append(pid)
+    return found
+
+
+def until(condition, timeout, what="the condition"):
+    """Wait for something that gives no event to wait for. Returns its value."""
+    end = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come within {timeout:g} s")
+        time.sleep(0.005)  # tidy: allow sleep, because /proc sends no events; the deadline is above
+
+
+def cgroup2_folder():
+    """Where this process is in the cgroup v2 tree; None without one that dtrain could use."""
+    path = point = None
+    with open("/proc/self/cgroup") as f:
+        for line in f:
+            if line.startswith("0::"):
+                path = line[3:].strip()
+    with open("/proc/self/mountinfo") as f:
+        for line in f:
+            if " - cgroup2 " in line:
+                point = point or line.split()[4]
+    return None if path is None or point is None else point + path.rstrip("/")
+
+
+def can_contain(level, user=None):
+    """Whether this machine gives the level: what `dtrain run` itself says."""
+    done = subprocess.run([DTRAIN, "run", "--contain", level, "--quiet", "true"], stdin=subprocess.DEVNULL,
+                          capture_output=True, **as_user(user))
+    return done.returncode == 0
+
+
+def levels(user=None):
+    return [level for level in ("cgroup", "subreaper", "pidns") if can_contain(level, user)]
+
+
+def as_user(user):
+    return {} if user is None else {"user": user, "group": user, "extra_groups": []}
+
+
+class Lifeline:
+    """A pipe whose reading end everything below dtrain inherits as standard input. No reader left: nothing is left."""
+
+    def __init__(self):
+        self.reader, self.writer = os.pipe()
+
+    def handed_over(self):
+        os.close(self.reader)
+
+    def wait_broken(self, timeout):
+        """Seconds until the last reader was gone; None if one is still there after `timeout`."""
+        start = time.monotonic()
+        poll = select.poll()
+        poll.register(self.writer, 0)
+        for _, what in poll.poll(timeout * 1000):
+            if what & select.POLLERR:
+                return time.monotonic() - start
+        return None
+
+    def close(self):
+        os.close(self.writer)
+
+
+class Job:
+    """`dtrain run ARGS` with a lifeline as standard input and a private TMPDIR. Use as a context manager."""
+
+    def __init__(self, *args, env=None, user=None, stdout=subprocess.PIPE, prefix=(), **popen):
+        self.tag = "h" + secrets.token_hex(6)
+        self.folder = tempfile.mkdtemp(prefix="dtrain-test-")
+        os.chmod(self.folder, 0o711)
+        self.tmp = os.path.join(self.folder, "tmp")
+        os.mkdir(self.tmp)
+        if user is not None:
+            os.chown(self.tmp, user, user)
+        self.lifeline = Lifeline()
+        self.errors = open(os.path.join(self.folder, "stderr"), "w+b")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("DTRAIN_", "PET_", "TORCHELASTIC_"))}
+        environment.update({"TMPDIR": self.tmp, "HOSTILE_TAG": self.tag}, **(env or {}))
+        self.process = subprocess.Popen(
+            [*prefix, DTRAIN, "run", "--rdzv-id", self.tag, *map(str, args)], stdin=self.lifeline.reader, stdout=stdout,
+            stderr=self.errors, env=environment, start_new_session=True, **as_user(user), **popen)
+        self.lifeline.handed_over()
+        self.front = self.process.pid
+        self.agent = self.guard = None
+        self.output = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for pid in [self.front, self.agent, self.guard, *tagged(self.tag)]:
+            if pid and self.process.returncode is None or pid in tagged(self.tag):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+        self.errors.close()
+        self.lifeline.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def find_processes(self):
+        """Learn agent's and guard's pids; call when a worker is ready."""
+        self.agent = next(p for p in children_of(self.front) if comm_of(p) == "dtrain-agent")
+        self.guard = next(p for p in children_of(self.agent) if comm_of(p) == "dtrain-guard")
+        return self
+
+    def workers(self):
+        return children_of(self.guard)
+
+    def expect(self, text, count=1, timeout=DEADLINE):
+        """Read stdout until `text` (a regular expression) has come `count` times in all."""
+        end = time.monotonic() + timeout
+        fd = self.process.stdout.fileno()
+        while len(re.findall(text, self.output)) < count:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([fd], [], [], left)[0]:
+                raise AssertionError(f"{count} × {text!r} did not come; stdout {self.output[-2000:]!r}, {self.stderr()}")
+            chunk = os.read(fd, 1 << 16)
+            if not chunk:
+                raise AssertionError(f"{count} × {text!r} did not come; stdout ended {self.output[-2000:]!r}, "
+                                     f"{self.stderr()}")
+            self.output += chunk
+        return self
+
+    def ready(self, count):
+        return self.expect(rb"ready\n", count).find_processes()
+
+    def wait(self, timeout=DEADLINE):
+        """Exit code of dtrain, as a shell would say it; reads what is left of stdout."""
+        if self.process.stdout:
+            end = time.monotonic() + timeout
+            fd = self.process.stdout.fileno()
+            while select.select([fd], [], [], max(0, end - time.monotonic()))[0]:
+                chunk = os.read(fd, 1 << 20)
+                if not chunk:
+                    break
+                self.output += chunk
+        code = self.process.wait(timeout)
+        return code if code >= 0 else 128 - code
+
+    def stderr(self):
+        self.errors.flush()
+        return contents(self.errors.name).decode(errors="replace")
+
+    def signal(self, number, *who):
+        for pid in who or [self.front]:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                if len(who) < 2:  # of several, one may already have died of another's death
+                    raise
+
+    def traces(self):
+        """Everything that is still there of the job, in words."""
+        found = [f"process {pid} ({comm_of(pid)})" for pid in tagged(self.tag)]
+        for pid in (self.front, self.agent, self.guard):
+            stat = pid and stat_of(pid)
+            if stat and stat[0] not in "ZX" and comm_of(pid).startswith("dtrain"):
+                found.append(f"process {pid} ({comm_of(pid)})")
+        folder = cgroup2_folder()
+        if folder:
+            found += glob.glob(glob.escape(folder) + f"/**/dtrain-{self.tag}*", recursive=True)
+        found += [name for name in os.listdir("/dev/shm") if self.tag in name]
+        found += [os.path.join(folder, name) for folder, _, names in os.walk(self.tmp) for name in names]
+        return found
+
+    def time_to_nothing(self, limit=WITHIN):
+        """Seconds from now until no descendant is left; raises when one is left after `limit`."""
+        start = time.monotonic()
+        if self.lifeline.wait_broken(limit) is None:
+            raise AssertionError(f"still reading the lifeline after {limit:g} s: {self.traces()}; {self.stderr()}")
+        until(lambda: not tagged(self.tag), max(0.0, limit - (time.monotonic() - start)), "the end of the last worker")
+        return time.monotonic() - start
+
+
+def run(*args, timeout=DEADLINE, **kwargs):
+    """Run a job to its end; returns the Job, with its exit code in .code."""
+    with Job(*args, **kwargs) as job:
+        job.code = job.wait(timeout)
+        job.said = job.stderr()
+        job.left = job.traces()
+    return job
+
+
+class ProcessTest(unittest.TestCase):
+    """Checks that hold at the end of every job."""
+
+    maxDiff = 2000
+
+    def assert_gone(self, job, limit=WITHIN):
+        job.time_to_nothing(limit)
+        until(lambda: not job.traces(), limit, "the last trace of the job") if job.traces() else None
+        self.assertEqual(job.traces(), [])
+
+    def assert_run(self, code, *args, **kwargs):
+        job = run(*args, **kwargs)
+        self.assertEqual(job.code, code, job.said + repr(job.output[-1000:]))
+        self.assertEqual(job.left, [])
+        return job
+
+
+def limit_descriptors(count):
+    """For Popen(preexec_fn=...): no more than `count` descriptors, not even by raising the limit."""
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
