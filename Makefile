@@ -99,7 +99,7 @@ sim: ## simulate SIM_COUNT (100000) jobs in the worker-group core
 bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmarks.md
 	@scripts/setup.sh launcher train test bench
 	@$(call build,bench)
-	@python3 test/bench/bench_launch.py
+	@python3 test/bench/launch/run.py --write docs/benchmarks.md
 
 .PHONY: test-gpu
 test-gpu: ## build with NCCL and run the tests that need a GPU (Python PY with a full CUDA torch)

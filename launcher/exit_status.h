@@ -20,8 +20,8 @@ struct ExitStatus {
   bool operator==(const ExitStatus&) const = default;
 };
 
-// The exit code that dtrain returns when this worker is the first failure: its own code; 128+n for signal n; 127 and 126
-// for a program that was not found or could not be executed; 125 when dtrain itself could not start it.
+// The exit code that dtrain returns when this worker is the first failure: its own code; 128+n for signal n; 127 and
+// 126 for a program that was not found or could not be executed; 125 when dtrain itself could not start it.
 int exit_code_of(const ExitStatus& status);
 
 // "exit code 3", "signal 11 (SIGSEGV), core dumped", "not started: exec: No such file or directory".

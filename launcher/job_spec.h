@@ -70,7 +70,7 @@ struct JobSpec {
   Containment containment = Containment::automatic;
   StdinMode stdin_mode;
   Color color = Color::automatic;
-  // Text before each line on the console; ${role_name} ${local_rank} ${rank} ${hostname} are replaced. Empty: no prefix.
+  // Text before a line on the console; ${role_name}, ${local_rank}, ${rank} and ${hostname} are replaced; empty: none.
   std::string prefix_template = "[${rank}] ";
   // Signals that are passed to the workers and do not end the job.
   std::vector<int> passed_signals;

@@ -1,4 +1,5 @@
 #pragma once
+// The way into the launcher: a JobSpec goes in, an exit code comes out.
 #include "launcher/job_spec.h"
 
 namespace dtrain::launcher {

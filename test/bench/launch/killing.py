@@ -49,9 +49,9 @@ def measure(context):
     trials, support = process_trials(context)
     count = context.times(1000, 14)
     section = Section("SIGKILL of the agent", [
-        "Time from the kill until no process of the job is left, seen by a pipe that all of them hold as standard input",
-        f"and by the process table; limit 1 s. {len(trials.KINDS)} kinds of workers in turn: {', '.join(trials.KINDS)}",
-        "(test/process/launcher/hostile.cc says what they do)."],
+        "Time from the kill until no process of the job is left, seen by a pipe that all of them hold as standard",
+        f"input and by the process table; limit 1 s. {len(trials.KINDS)} kinds of workers in turn:",
+        f"{', '.join(trials.KINDS)} (test/process/launcher/hostile.cc says what they do)."],
         ["containment", "trials", "nothing left within 1 s", "median", "p99", "worst"])
     for level in support.levels():
         took, wrong = [], {}
@@ -64,7 +64,8 @@ def measure(context):
                 wrong.setdefault(kind, []).append(result)
         for kind, texts in wrong.items():
             print(f"{level}, {kind}: {len(texts)} times: {texts[0][:500]}", flush=True)
-        section.rows.append([level, str(count), str(len(took)), ms(median(took)), ms(percentile(took, 0.99)), ms(max(took))])
+        section.rows.append([level, str(count), str(len(took)), ms(median(took)), ms(percentile(took, 0.99)),
+                             ms(max(took))])
         section.bars.append(Bar(f"0 processes after SIGKILL of the agent, {level}", f"{len(took)} of {count}",
                                 "within 1 s, all", len(took) == count))
     if context.torchrun:

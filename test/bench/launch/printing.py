@@ -80,7 +80,8 @@ def measure(context):
             continue
         lines = volumes[launcher] // LINE // WORKERS
         sums = expected(context, lines)
-        runs = [one_run(context, launcher, lines, sums) for _ in range(context.times(3, 1) if launcher == "dtrain" else 1)]
+        repeats = context.times(3, 1) if launcher == "dtrain" else 1
+        runs = [one_run(context, launcher, lines, sums) for _ in range(repeats)]
         size, took = lines * LINE * WORKERS, median([seconds for seconds, _ in runs])
         equal[launcher] = all(same for _, same in runs)
         rates[launcher] = size / took / 1e6

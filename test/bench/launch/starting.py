@@ -52,8 +52,9 @@ def measure(context):
         def cell(name):
             text = ms(medians[workers].get(name))
             return text + (f" ({failed[name]} hung or failed)" if name in failed else "")
-        section.rows.append([str(workers), cell("dtrain"), ms(max(taken["dtrain"])), ms(ours / workers), cell("fork+exec"),
-                             cell("mpirun"), cell("torchrun"), times(medians[workers].get("torchrun"), ours)])
+        section.rows.append([str(workers), cell("dtrain"), ms(max(taken["dtrain"])), ms(ours / workers),
+                             cell("fork+exec"), cell("mpirun"), cell("torchrun"),
+                             times(medians[workers].get("torchrun"), ours)])
     two = medians[2]
     slope = (medians[512]["dtrain"] - medians[64]["dtrain"]) / (512 - 64)
     section.says.append(f"From 64 to 512 workers, one more costs {ms(slope)}.")
@@ -63,7 +64,7 @@ def measure(context):
             two["torchrun"] / two["dtrain"] >= 100 if "torchrun" in two else None),
         Bar("... compared with mpirun", times(two.get("mpirun"), two["dtrain"]), "> 1x",
             two["mpirun"] > two["dtrain"] if "mpirun" in two else None),
-        Bar("a worker at 64 and at 512", f"{ms(medians[64]['dtrain'] / 64)}, {ms(medians[512]['dtrain'] / 512)}", "<= 1 ms",
-            max(medians[n]["dtrain"] / n for n in (64, 512)) <= 0.001),
+        Bar("a worker at 64 and at 512", f"{ms(medians[64]['dtrain'] / 64)}, {ms(medians[512]['dtrain'] / 512)}",
+            "<= 1 ms", max(medians[n]["dtrain"] / n for n in (64, 512)) <= 0.001),
     ]
     return section

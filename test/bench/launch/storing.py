@@ -29,8 +29,8 @@ def measure(context):
         if "clients" in figure:
             rate, cpu = figure["operations_per_s"], figure["server_cpu_us_per_operation"]
             ratio = rate["dtrain"] / rate["torch"]
-            section.rows.append([str(figure["clients"]), f"{rate['torch']:,.0f}", f"{rate['dtrain']:,.0f}", f"{ratio:.1f}x",
-                                 f"{cpu['torch']:.1f} us", f"{cpu['dtrain']:.1f} us"])
+            section.rows.append([str(figure["clients"]), f"{rate['torch']:,.0f}", f"{rate['dtrain']:,.0f}",
+                                 f"{ratio:.1f}x", f"{cpu['torch']:.1f} us", f"{cpu['dtrain']:.1f} us"])
             section.bars.append(Bar(f"store, {figure['clients']} clients", f"{ratio:.1f}x", ">= 5x", ratio >= 5))
         else:
             extra = figure["server_cpu_s_in_10_s"] - figure["server_cpu_s_in_1_s"]

@@ -4,7 +4,8 @@
     run.py --bench build/bin/store_bench --serve build/bin/store_serve [--seconds 3] [--runs 5] [--json out.json]
 
 Runs alternate between the two servers. Printed: medians of operations per second, the server's CPU time for one
-operation, and the ratios; then the time to set and get many keys in one request; then the CPU time our server uses in ten seconds while 10,000 keys are waited for.
+operation, and the ratios; then the time to set and get many keys in one request; then the CPU time our server uses in
+ten seconds while 10,000 keys are waited for.
 """
 
 import argparse
