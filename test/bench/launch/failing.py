@@ -37,8 +37,8 @@ def measure(context):
     section = Section("Death of a worker", [
         "Rank 0 of 2 stamps CLOCK_MONOTONIC and kills itself by SIGKILL, some 20 to 120 ms after all were ready.",
         "`seen` ends when the sibling has received its SIGTERM: that is the death seen, decided on and acted on.",
-        "`again` ends when the last worker of the next round is in main(). `stubborn`: the sibling ignores SIGTERM; the graces are",
-        "the defaults, 5 s of dtrain and 30 s of torchrun."],
+        "`again` ends when the last worker of the next round is in main(). `stubborn`: the sibling ignores",
+        "SIGTERM; the graces are the defaults, 5 s of dtrain and 30 s of torchrun."],
         ["launcher", "deaths", "seen, median", "p99", "again, median", "p99", "worst"])
     plan = [("dtrain", "crash", context.times(10, 2), context.times(50, 10))]
     if context.torchrun:
