@@ -7,6 +7,7 @@
 
 #include <array>
 #include <climits>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -61,7 +62,7 @@ ShmSegment create_and_publish(MeetingPlace& place, int ranks, std::uint32_t slot
     const std::uint64_t token = random_token();
     ShmSegment segment = ShmSegment::create(static_cast<std::uint32_t>(ranks), slot_bytes, token);
     for (int r = 0; r < ranks; ++r) segment.rank(r).pid = facts[static_cast<std::size_t>(r)].pid;
-    place.put(kSegmentKey, nlohmann::json{{"pid", facts[0].pid}, {"fd", segment.fd()}, {"token", token}}.dump());
+    place.put(kSegmentKey, nlohmann::json{{"pid", facts[0].proc_pid}, {"fd", segment.fd()}, {"token", token}}.dump());
     return segment;
   } catch (const std::exception& error) {
     place.put(kSegmentKey, nlohmann::json{{"error", error.what()}}.dump());
@@ -87,19 +88,24 @@ ShmSegment open_published(MeetingPlace& place) {
 PeerFacts own_facts() {
   std::array<char, HOST_NAME_MAX + 1> host{};
   ::gethostname(host.data(), HOST_NAME_MAX);
-  return {host.data(), first_line("/proc/sys/kernel/random/boot_id"), link_target("/proc/self/ns/pid"), ::getpid()};
+  return {host.data(), first_line("/proc/sys/kernel/random/boot_id"), link_target("/proc/self/ns/pid"), ::getpid(),
+          std::atoi(link_target("/proc/self").c_str())};
 }
 
 std::string serialize(const PeerFacts& facts) {
-  return nlohmann::json{
-      {"host", facts.host}, {"boot_id", facts.boot_id}, {"pid_namespace", facts.pid_namespace}, {"pid", facts.pid}}
+  return nlohmann::json{{"host", facts.host},
+                        {"boot_id", facts.boot_id},
+                        {"pid_namespace", facts.pid_namespace},
+                        {"pid", facts.pid},
+                        {"proc_pid", facts.proc_pid}}
       .dump();
 }
 
 PeerFacts parse_facts(const std::string& text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) throw std::runtime_error("a rank's facts in the store are malformed: " + text);
-  return {json.value("host", ""), json.value("boot_id", ""), json.value("pid_namespace", ""), json.value("pid", 0)};
+  return {json.value("host", ""), json.value("boot_id", ""), json.value("pid_namespace", ""), json.value("pid", 0),
+          json.value("proc_pid", 0)};
 }
 
 std::string why_not_together(const std::vector<PeerFacts>& facts) {

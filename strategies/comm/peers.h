@@ -24,6 +24,7 @@ struct PeerFacts {
   std::string boot_id;        // of the running kernel: two hosts never agree
   std::string pid_namespace;  // processes of two do not see each other in /proc
   int pid = 0;
+  int proc_pid = 0;  // its number in /proc, another one where a PID namespace was entered without mounting its /proc
 };
 
 PeerFacts own_facts();

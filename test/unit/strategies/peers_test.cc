@@ -15,12 +15,13 @@ TEST_CASE("facts survive the store") {
   CHECK(read.boot_id == own.boot_id);
   CHECK(read.pid_namespace == own.pid_namespace);
   CHECK(read.pid == own.pid);
+  CHECK(read.proc_pid == own.proc_pid);
   CHECK(own.boot_id.size() == 36);
   CHECK_THROWS(parse_facts("nonsense"));
 }
 
 TEST_CASE("ranks share memory only on one host and in one PID namespace, whatever their names say") {
-  const PeerFacts here{"node1", "boot-a", "pid:[1]", 10};
+  const PeerFacts here{"node1", "boot-a", "pid:[1]", 10, 10};
   PeerFacts same = here;
   same.pid = 11;
   PeerFacts other_host = here;
