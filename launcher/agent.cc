@@ -1,9 +1,6 @@
 #include "launcher/agent.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -14,19 +11,19 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/system/system_error.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
 
-#include "launcher/containment.h"
+#include "launcher/agent_setup.h"
 #include "launcher/exit_codes.h"
 #include "launcher/group_core.h"
-#include "launcher/guard.h"
 #include "launcher/guard_link.h"
 #include "launcher/job_record.h"
-#include "launcher/log_tree.h"
 #include "launcher/prepare_worker.h"
 #include "launcher/proc_info.h"
 #include "launcher/sweep.h"
@@ -51,11 +48,12 @@ GroupSettings group_settings(const JobSpec& spec) {
 
 class Agent {
  public:
-  Agent(const JobSpec& spec, FrontSide front, GuardHandle guard, ChosenContainment containment, LogTree logs)
+  // `parts` outlive the agent.
+  Agent(const JobSpec& spec, FrontSide front, AgentParts& parts)
       : spec_(spec),
-        guard_pid_(guard.pid),
-        containment_(std::move(containment)),
-        logs_(std::move(logs)),
+        guard_pid_(parts.guard.pid),
+        containment_(parts.containment),
+        logs_(parts.logs),
         core_(group_settings(spec)),
         front_(io_, front.socket.release()),
         signals_(io_),
@@ -64,7 +62,7 @@ class Agent {
                 {[this](int stream, std::string_view bytes) { record_.output(stream, bytes); },
                  [this] { feed(event::OutputClosed{}); }}),
         guard_(
-            io_, std::move(guard.socket), [this](ReceivedGuardMessage& m) { on_guard(m); },
+            io_, std::move(parts.guard.socket), [this](ReceivedGuardMessage& m) { on_guard(m); },
             [this] { on_guard_lost(); }),
         record_(spec, containment_.cgroup.folder()) {}
 
@@ -94,8 +92,8 @@ class Agent {
 
   const JobSpec& spec_;
   pid_t guard_pid_;
-  ChosenContainment containment_;
-  LogTree logs_;
+  ChosenContainment& containment_;
+  const LogTree& logs_;
   SteadyClock clock_;
   asio::io_context io_{1};
   GroupCore core_;
@@ -135,7 +133,11 @@ void Agent::watch_signals() {
   for (const int s : spec_.passed_signals) ::sigaddset(&mask, s);
   ::sigaddset(&mask, SIGCHLD);
   ::sigprocmask(SIG_BLOCK, &mask, nullptr);
-  if (!signals_.is_open()) signals_.assign(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_.is_open()) {
+    const int fd = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0) throw boost::system::system_error(errno, boost::system::system_category(), "signalfd");
+    signals_.assign(fd);
+  }
   signals_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& ec) {
     if (ec) return;
     on_signals();
@@ -292,6 +294,8 @@ void Agent::start_round(const action::StartRound& round) {
     if (failed) guard_.send({GuardOp::spawn, i});
   }
   if (failed) say(failed->message);
+  // Without a single pipe there is none whose end would tell.
+  if (output_.all_closed()) asio::post(io_, [this] { feed(event::OutputClosed{}); });
 }
 
 std::optional<Error> Agent::start_worker(const Assignment& assignment, int local_rank) {
@@ -376,33 +380,16 @@ int refuse(const Error& error) {
 }  // namespace
 
 int run_agent(const JobSpec& spec, FrontSide front) {
-  ::prctl(PR_SET_NAME, "dtrain-agent");
-  // A group of its own: what the terminal or a shell sends to the job's group comes through the front, once.
-  ::setpgid(0, 0);
-  ::signal(SIGTTOU, SIG_IGN);
-  ::signal(SIGPIPE, SIG_IGN);
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  ::prctl(PR_SET_PDEATHSIG, SIGCONT);  // should the front die while we are stopped
-  rlimit user_limit{};
-  ::getrlimit(RLIMIT_NOFILE, &user_limit);
-  const rlimit raised{user_limit.rlim_max, user_limit.rlim_max};
-  ::setrlimit(RLIMIT_NOFILE, &raised);
-
-  auto containment =
-      choose_containment(spec.containment, fmt::format("{}-{}", file_name_safe(spec.run_id), ::getpid()));
-  if (!containment) return refuse(containment.error());
-  std::snprintf(front.notes->cgroup_folder, sizeof front.notes->cgroup_folder, "%s",
-                containment->cgroup.folder().c_str());
-  auto guard =
-      start_guard({containment->level, containment->cgroup.folder(), containment->cgroup.procs_fd(), user_limit});
-  if (!guard) {
-    containment->cgroup.remove();
-    return refuse(guard.error());
+  auto parts = set_up_agent(spec, *front.notes);
+  if (!parts) return refuse(parts.error());
+  try {
+    return Agent(spec, std::move(front), *parts).run();
+  } catch (const boost::system::system_error& e) {  // how Asio says that descriptors ran out under its loop
+    parts->guard.socket.reset();
+    wait_for_exit(parts->guard.pid, kGuardEnds);
+    parts->logs.remove_if_empty();
+    return refuse(system_error("the event loop failed (see `ulimit -n`)", e.code().value()));
   }
-  front.notes->guard = guard->pid;
-  auto logs = LogTree::create(spec);
-  if (!logs) return refuse(logs.error());
-  return Agent(spec, std::move(front), std::move(*guard), std::move(*containment), std::move(*logs)).run();
 }
 
 }  // namespace dtrain::launcher

@@ -34,6 +34,7 @@ std::string describe(const ExitStatus& status) {
     case ExitStatus::Kind::not_started:
       break;
   }
+  if (status.step == SpawnStep::none) return "not started";
   return fmt::format("not started: {}: {}", step_name(status.step),
                      strerrordesc_np(status.code) != nullptr ? strerrordesc_np(status.code) : "unknown error");
 }

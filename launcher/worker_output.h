@@ -27,6 +27,7 @@ class WorkerOutput {
 
   // Make the pipes of one worker of a new round; returns the ends that the worker writes to.
   Result<WorkerPipes::WriteEnds> open(int local_rank, StreamSpec out, StreamSpec err);
+  bool all_closed() const { return pipes_.all_closed(); }
   // dtrain's own words, on the error console, in order with the workers' lines.
   void note(const std::string& text) { router_.note(text); }
   // Stop reading, then wait until all is written, at most until `deadline`.

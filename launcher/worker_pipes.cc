@@ -24,7 +24,11 @@ Result<WorkerPipes::WriteEnds> WorkerPipes::open(int local_rank) {
   auto out = open_stream(2 * local_rank);
   if (!out) return out.error();
   auto err = open_stream(2 * local_rank + 1);
-  if (!err) return err.error();
+  if (!err) {
+    pipes_[size_t(2 * local_rank)].reset();
+    --open_;
+    return err.error();
+  }
   return WriteEnds{std::move(*out), std::move(*err)};
 }
 
