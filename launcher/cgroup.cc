@@ -1,11 +1,14 @@
 #include "launcher/cgroup.h"
 
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <sstream>
 #include <vector>
 
@@ -43,13 +46,17 @@ std::optional<std::string> v2_path(const std::string& self_cgroup) {
   return std::nullopt;
 }
 
+int wait_for(pid_t pid) {
+  int status = 0;
+  if (pid < 0 || ::waitpid(pid, &status, 0) != pid) return errno;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
+}
+
 // Whether a child may move itself into the cgroup: that also needs rights on the common parent folder.
 int errno_of_joining(int procs_fd) {
   const pid_t pid = ::vfork();
   if (pid == 0) ::_exit(::write(procs_fd, "0", 1) == 1 ? 0 : errno);
-  int status = 0;
-  if (pid < 0 || ::waitpid(pid, &status, 0) != pid) return errno;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
+  return wait_for(pid);
 }
 
 }  // namespace
@@ -77,6 +84,7 @@ Result<JobCgroup> JobCgroup::create(const std::string& name) {
     cgroup.remove();
     return error;
   }
+  if (open_to_clone_into(folder)) return cgroup;
   if (const int error = errno_of_joining(cgroup.procs_.get())) {
     cgroup.remove();
     return system_error("cannot move processes into the cgroup " + folder, error);
@@ -90,6 +98,22 @@ bool JobCgroup::remove() {
   if (!exists() || !remove_cgroup(folder_)) return !exists();
   folder_.clear();
   return true;
+}
+
+UniqueFd open_to_clone_into(const std::string& folder) {
+  UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const pid_t pid = clone_into_cgroup(fd.get(), CLONE_VFORK, nullptr);
+  if (pid == 0) ::_exit(0);
+  return wait_for(pid) == 0 ? std::move(fd) : UniqueFd();
+}
+
+pid_t clone_into_cgroup(int folder_fd, uint64_t flags, int* pidfd) {
+  clone_args args{};
+  args.flags = flags | CLONE_INTO_CGROUP;
+  args.pidfd = reinterpret_cast<uintptr_t>(pidfd);
+  args.exit_signal = SIGCHLD;
+  args.cgroup = uint64_t(folder_fd);
+  return pid_t(::syscall(SYS_clone3, &args, sizeof args));
 }
 
 bool kill_cgroup(const std::string& folder) {

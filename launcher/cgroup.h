@@ -1,6 +1,9 @@
 #pragma once
 // The job's own cgroup v2: every worker and whatever it starts is in it, `cgroup.kill` ends them all at once, forks in
 // flight included (Linux 5.14).
+#include <sys/types.h>
+
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -22,7 +25,7 @@ class JobCgroup {
 
   bool exists() const { return !folder_.empty(); }
   const std::string& folder() const { return folder_; }
-  // Open cgroup.procs for children to join; -1 when there is no cgroup.
+  // Open cgroup.procs for children to join where clone_into_cgroup() cannot be had; -1 when there is no cgroup.
   int procs_fd() const { return procs_.get(); }
   // SIGKILL to all in it. False if the kernel refused.
   bool kill() const;
@@ -34,7 +37,16 @@ class JobCgroup {
   UniqueFd procs_;
 };
 
-// The same two on a folder alone, for a process that did not make it.
+// Like fork() with extra clone flags, CLONE_VM excepted, but the child begins in the cgroup of this open folder. One
+// that moves itself by cgroup.procs waits for all CPUs to pass through the kernel, about 10 ms; this does not. -1 with
+// errno on failure. pidfd is set for CLONE_PIDFD.
+pid_t clone_into_cgroup(int folder_fd, uint64_t flags, int* pidfd);
+// The open folder, if a child was seen to begin and to live there. Old kernels and some sandboxes have no clone3, and
+// Linux (6.14 and later) kills every child that begins in a cgroup whose count of `cgroup.kill`s differs from that of
+// its parent's cgroup: after a kill, close the folder and go by cgroup.procs.
+UniqueFd open_to_clone_into(const std::string& folder);
+
+// The same two as above on a folder alone, for a process that did not make it.
 bool kill_cgroup(const std::string& folder);
 bool remove_cgroup(const std::string& folder);
 

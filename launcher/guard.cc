@@ -40,6 +40,7 @@ class Guard {
     ::sigemptyset(&chld);
     ::sigaddset(&chld, SIGCHLD);
     child_ended_.reset(::signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!settings_.cgroup_folder.empty()) cgroup_ = open_to_clone_into(settings_.cgroup_folder);
   }
 
   void run() {
@@ -120,7 +121,7 @@ class Guard {
     ExecPayload payload;
     if (!round_broken_ && payload.map(received.fds[0].get())) {
       result = spawn({payload.argv(), payload.envp(), received.fds[1].get(), received.fds[2].get(),
-                      received.fds[3].get(), settings_.cgroup_procs_fd, settings_.nofile});
+                      received.fds[3].get(), cgroup_.get(), settings_.cgroup_procs_fd, settings_.nofile});
     }
     if (result.pid < 0) {
       round_broken_ = true;  // the round cannot succeed: start no more of it
@@ -154,6 +155,7 @@ class Guard {
       return;
     }
     if (!settings_.cgroup_folder.empty()) kill_cgroup(settings_.cgroup_folder);
+    cgroup_.reset();  // see open_to_clone_into()
     kill_descendants(::getpid());
   }
 
@@ -191,6 +193,7 @@ class Guard {
   const GuardSettings settings_;
   UniqueFd agent_;
   UniqueFd child_ended_;
+  UniqueFd cgroup_;
   std::vector<Worker> workers_;
   int spawns_to_come_ = 0;
   bool round_open_ = false;    // begun and not yet reported empty

@@ -13,20 +13,24 @@
 #include <climits>
 #include <csignal>
 #include <cstring>
+#include <new>
+
+#include "launcher/cgroup.h"
 
 namespace dtrain::launcher {
 
 namespace {
 
-// Shared with the parent, which the kernel holds still until the child has exec'd or ended.
+// In memory shared with the parent, which the kernel holds still until the child has exec'd or ended.
 struct Child {
-  const SpawnRequest* request;
-  pid_t parent;
+  const SpawnRequest* request = nullptr;
+  pid_t parent = 0;
+  bool joins_cgroup = false;  // by itself: it did not begin there
   SpawnStep step = SpawnStep::none;
   int error = 0;
 };
 
-// Everything from here to exec runs in the parent's memory: system calls only, no allocation, no locks.
+// Everything from here to exec may run in the parent's memory: system calls only, no allocation, no locks.
 
 [[noreturn]] void fail(Child& child, SpawnStep step) {
   child.step = step;
@@ -90,7 +94,7 @@ int child_main(void* arg) {
   const SpawnRequest& r = *child.request;
   reset_signals();
   if (::setsid() < 0) fail(child, SpawnStep::session);
-  if (r.cgroup_procs_fd >= 0 && ::write(r.cgroup_procs_fd, "0", 1) != 1) fail(child, SpawnStep::cgroup);
+  if (child.joins_cgroup && ::write(r.cgroup_procs_fd, "0", 1) != 1) fail(child, SpawnStep::cgroup);
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(child, SpawnStep::death_signal);
   if (::getppid() != child.parent) ::_exit(127);  // the parent died before the line above took hold
   set_stdio(child, r.stdin_fd, 0);
@@ -104,19 +108,33 @@ int child_main(void* arg) {
 
 }  // namespace
 
+namespace {
+
+// -1 with errno on failure.
+int clone_child(Child& child, char* stack_end, int* pidfd) {
+  const SpawnRequest& r = *child.request;
+  if (r.cgroup_folder_fd >= 0) {
+    const int pid = clone_into_cgroup(r.cgroup_folder_fd, CLONE_VFORK | CLONE_PIDFD, pidfd);
+    if (pid == 0) ::_exit(child_main(&child));
+    return pid;
+  }
+  child.joins_cgroup = r.cgroup_procs_fd >= 0;
+  return ::clone(child_main, stack_end, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &child, pidfd);
+}
+
+}  // namespace
+
 SpawnResult spawn(const SpawnRequest& request) {
-  static constexpr size_t kStack = 64 * 1024;
-  static char* stack = static_cast<char*>(
-      ::mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0));
-  SpawnResult result;
-  if (stack == MAP_FAILED) return {-1, UniqueFd(), SpawnStep::clone, ENOMEM};
-  Child child{&request, ::getpid()};
+  static constexpr size_t kShared = 64 * 1024;  // Child, and a stack above it
+  static void* const shared = ::mmap(nullptr, kShared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return {-1, UniqueFd(), SpawnStep::clone, ENOMEM};
+  Child& child = *new (shared) Child{&request, ::getpid()};
   // No signal handler of ours may run in the child while it shares our memory.
   sigset_t all, before;
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, &before);
   int pidfd = -1;
-  const int pid = ::clone(child_main, stack + kStack, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &child, &pidfd);
+  const int pid = clone_child(child, static_cast<char*>(shared) + kShared, &pidfd);
   const int error = errno;
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) return {-1, UniqueFd(), SpawnStep::clone, error};

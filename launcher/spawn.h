@@ -1,6 +1,6 @@
 #pragma once
-// Start one worker: clone(CLONE_VM|CLONE_VFORK|CLONE_PIDFD), so that the cost does not grow with the parent and a
-// failure of any step before exec is known, with its errno, when spawn() returns.
+// Start one worker: clone with CLONE_VFORK and CLONE_PIDFD, right into its cgroup if there is one, else with CLONE_VM.
+// A failure of any step before exec is known, with its errno, when spawn() returns.
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -15,8 +15,9 @@ struct SpawnRequest {
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
-  int cgroup_procs_fd = -1;  // an open cgroup.procs to join, -1 for none
-  rlimit nofile{};           // the limit the user had; dtrain raises its own
+  int cgroup_folder_fd = -1;  // the cgroup to begin in, from open_to_clone_into(), -1 for none
+  int cgroup_procs_fd = -1;   // without that: an open cgroup.procs to join, -1 for none
+  rlimit nofile{};            // the limit the user had; dtrain raises its own
 };
 
 struct SpawnResult {
