@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import List, Optional
 
-DEVNULL_ALL = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+QUIETLY = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
 
@@ -66,7 +66,7 @@ class Context:
 def wall(command, timeout=60.0):
     """Seconds from start to end of a command; None if it failed or took longer than `timeout` and was killed."""
     start = time.perf_counter()
-    pid = os.posix_spawn(command[0], command, os.environ, file_actions=DEVNULL_ALL, setpgroup=0)
+    pid = os.posix_spawn(command[0], command, os.environ, file_actions=QUIETLY, setpgroup=0)
     watch = os.pidfd_open(pid)
     hangs = not _ends_within(watch, timeout)
     took = time.perf_counter() - start
@@ -149,15 +149,6 @@ def times(slow, fast):
         return "-"
     ratio = slow / fast
     return f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.1f}x"
-
-
-def markdown(section):
-    lines = [f"### {section.title}", "", " ".join(section.says), ""]
-    if section.rows:
-        lines += [" | ".join(["", *section.header, ""]).strip(), "|".join(["", *["---"] * len(section.header), ""])]
-        lines += [" | ".join(["", *row, ""]).strip() for row in section.rows]
-        lines.append("")
-    return "\n".join(lines)
 
 
 def first_existing(*paths):

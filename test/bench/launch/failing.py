@@ -50,11 +50,8 @@ def measure(context):
     for launcher, kind, jobs, deaths in plan:
         seen, again = [], []
         for _ in range(jobs):
-            command = context.dtrain_run(2) if launcher == "dtrain" else context.torchrun_run(2)
-            command += ["--max-restarts", str(deaths)]
-            if launcher == "torchrun":
-                command.remove("--no-python")
-                command.append("--no-python")
+            flags = ["--max-restarts", str(deaths)]
+            command = context.dtrain_run(2, *flags) if launcher == "dtrain" else context.torchrun_run(2, *flags)
             one_seen, one_again = crash(context, command, deaths, kind, timeout=120 + 40 * deaths)
             seen += one_seen
             again += one_again

@@ -21,7 +21,7 @@ def process_trials(context):
 
 
 def trial(trials, level, kind):
-    """Seconds, or what was wrong. A worker of a bomb may find no room for one more process; then there was no trial."""
+    """Seconds, or what was wrong."""
     try:
         return trials.Trial(level, kind, "agent killed").run()
     except AssertionError as error:

@@ -45,8 +45,7 @@ def file_sums(folder):
     sums = {}
     for path in glob.glob(os.path.join(folder, "**", "stdout.log"), recursive=True):
         with open(path, "rb") as f:
-            sums[int(os.path.basename(os.path.dirname(path)))] = hashlib.file_digest(f, "sha256").hexdigest() \
-                if hasattr(hashlib, "file_digest") else hashlib.sha256(f.read()).hexdigest()
+            sums[int(os.path.basename(os.path.dirname(path)))] = hashlib.sha256(f.read()).hexdigest()
     return sums
 
 
@@ -54,11 +53,11 @@ def one_run(context, launcher, lines, sums):
     """(seconds, whether both ends are equal)"""
     with context.folder() as folder:
         console, logs = os.path.join(folder, "console"), os.path.join(folder, "logs")
-        command = context.dtrain_run(WORKERS) if launcher == "dtrain" else context.torchrun_run(WORKERS)
         flags = ["--tee", "3", "--log-dir", logs]
+        command = (context.dtrain_run if launcher == "dtrain" else context.torchrun_run)(WORKERS, *flags)
         with open(console, "wb") as out, open(console + ".err", "wb") as err:
             before = time.perf_counter()
-            done = subprocess.run([*command[:1], *command[1:], *flags, context.worker, "lines", str(lines)],
+            done = subprocess.run([*command, context.worker, "lines", str(lines)],
                                   stdin=subprocess.DEVNULL, stdout=out, stderr=err, timeout=1800)
             took = time.perf_counter() - before
         on_console, strangers = console_sums(console, "[{}] " if launcher == "dtrain" else "[default{}]:")

@@ -4,7 +4,7 @@
     run.py [--bin build/bin] [--torchrun PATH] [--only SECTION...] [--quick] [--write docs/benchmarks.md]
 
 Prints every figure, and each bar as met or not met: a figure that falls short does not make the benchmark fail. With
---write the figures replace this benchmark's part of the page. `--alone` runs all under a real-time priority (needs
+--write each section replaces its part of the page. `--alone` runs all but the kills under a real-time priority (needs
 root), so that other work on the machine counts less.
 """
 import argparse
@@ -22,14 +22,14 @@ import killing
 import printing
 import starting
 import storing
-from bench import Context, first_existing, markdown, torchs_torchrun
+from bench import Context, first_existing, torchs_torchrun
 
 SECTIONS = {"start": starting, "footprint": footprint, "death": failing, "kill": killing, "output": printing,
             "store": storing}
-BEGIN, END = "<!-- bench-launch: begin -->", "<!-- bench-launch: end -->"
 PAGE = """# Benchmarks
 
-Every part of this page is written by the command it names.
+Written by `make bench-launch`, a section at a time; `test/bench/launch/run.py --only NAME --write docs/benchmarks.md` does
+one anew. A bar that is not met says so.
 
 """
 
@@ -48,16 +48,16 @@ def facts(context, alone):
         cpu = next((line.partition(":")[2].strip() for line in f if line.startswith("model name")), platform.machine())
     with open("/proc/meminfo") as f:
         memory = int(f.readline().split()[1]) / 2**20
-    said = [f"{os.cpu_count()} cores of {cpu}, {memory:.0f} GiB, Linux {platform.release().split('-')[0]}.",
+    when = datetime.date.today().isoformat()
+    said = [f"Measured {when}: {os.cpu_count()} cores of {cpu}, {memory:.0f} GiB, Linux {platform.release().split('-')[0]}.",
             f"dtrain {first_line('git', 'describe', '--always', '--dirty')}."]
     if context.torchrun:
         python = os.path.join(os.path.dirname(context.torchrun), "python")
         said.append(f"torch {first_line(python, '-c', 'import torch; print(torch.__version__)')}.")
     if context.mpirun:
         said.append(f"{first_line(context.mpirun, '--version')}.")
-    load = os.getloadavg()[0]
-    said.append(f"Load average at the start {load:.1f}" +
-                (", all but the kills under a real-time priority, so that other work counts less." if alone else "."))
+    said.append(f"Load average at the start {os.getloadavg()[0]:.1f}" +
+                (", all under a real-time priority, so that other work counts less." if alone else "."))
     return said
 
 
@@ -67,21 +67,24 @@ def bars_table(bars):
     return "\n".join(["| figure | measured | bar | |", "|---|---|---|---|", *rows])
 
 
-def render(sections, said):
-    bars = [bar for section in sections for bar in section.bars]
-    when = datetime.date.today().isoformat()
-    return "\n\n".join(["## The launcher", f"`make bench-launch`, {when}. " + " ".join(said), bars_table(bars),
-                        *[markdown(section).strip() for section in sections]])
+def render(section, said):
+    lines = [f"## {section.title}", " ".join(section.says), bars_table(section.bars)]
+    if section.rows:
+        rows = [section.header, ["---"] * len(section.header), *section.rows]
+        lines.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
+    return "\n\n".join([*lines, " ".join(said)])
 
 
-def write_page(path, text):
-    part = f"{BEGIN}\n{text}\n{END}\n"
+def write_page(path, name, text):
+    """Replace the part of the page that this section owns; the others' parts stay."""
+    begin, end = f"<!-- bench-launch {name}: begin -->", f"<!-- bench-launch {name}: end -->"
+    part = f"{begin}\n{text}\n{end}\n"
     page = PAGE
     if os.path.exists(path):
         with open(path) as f:
             page = f.read()
-    if BEGIN in page:
-        page = re.sub(re.escape(BEGIN) + ".*?" + re.escape(END) + "\n?", lambda _: part, page, flags=re.DOTALL)
+    if begin in page:
+        page = re.sub(re.escape(begin) + ".*?" + re.escape(end) + "\n?", lambda _: part, page, flags=re.DOTALL)
     else:
         page = page.rstrip("\n") + "\n\n" + part
     with open(path, "w") as f:
@@ -96,7 +99,7 @@ def parse():
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument("--quick", action="store_true", help="a few repeats: does it work, not how fast is it")
     parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
-    parser.add_argument("--write", metavar="PAGE", help="replace this benchmark's part of the page")
+    parser.add_argument("--write", metavar="PAGE", help="replace the measured sections on this page")
     return parser.parse_args()
 
 
@@ -109,22 +112,18 @@ def main():
     for name in ("torchrun", "mpirun"):
         if getattr(context, name) is None:
             print(f"no {name}: its columns stay empty", flush=True)
-    said = facts(context, args.alone)
-    sections = []
     for name in args.only:
         print(f"measuring: {name}", flush=True)
-        if args.alone and name != "kill":  # a fork bomb with a real-time priority would leave nothing to others
-            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
-        else:
-            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        alone = args.alone and name != "kill"  # a fork bomb with a real-time priority would leave nothing to others
+        said = facts(context, alone)
+        os.sched_setscheduler(0, os.SCHED_RR if alone else os.SCHED_OTHER, os.sched_param(5 if alone else 0))
         section = SECTIONS[name].measure(context)
-        if section:
-            sections.append(section)
-            print(markdown(section) + bars_table(section.bars) + "\n", flush=True)
-    text = render(sections, said)
-    print(text)
-    if args.write:
-        write_page(args.write, text)
+        if section is None:
+            continue
+        text = render(section, said)
+        print(text + "\n", flush=True)
+        if args.write:
+            write_page(args.write, name, text)
 
 
 if __name__ == "__main__":
