@@ -9,8 +9,8 @@ enum class SpawnStep { none, clone, session, cgroup, death_signal, stdio, workin
 
 struct ExitStatus {
   enum class Kind { exited, signaled, not_started } kind = Kind::exited;
-  int code = 0;           // exited: 0..255; signaled: the signal number; not_started: errno
-  bool core = false;      // signaled: the kernel wrote a core dump
+  int code = 0;                      // exited: 0..255; signaled: the signal number; not_started: errno
+  bool core = false;                 // signaled: the kernel wrote a core dump
   SpawnStep step = SpawnStep::none;  // not_started: what failed
 
   static ExitStatus exited(int code) { return {Kind::exited, code, false, SpawnStep::none}; }

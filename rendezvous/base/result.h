@@ -10,10 +10,10 @@ namespace dtrain {
 
 // What kind of thing went wrong; decides dtrain's exit code (docs/exit-codes.md).
 enum class ErrorKind {
-  usage,        // the command line or environment makes no sense: 2
-  not_found,    // the program does not exist: 127
+  usage,           // the command line or environment makes no sense: 2
+  not_found,       // the program does not exist: 127
   not_executable,  // it exists but cannot be executed: 126
-  system,       // the operating system refused something dtrain needs: 125
+  system,          // the operating system refused something dtrain needs: 125
 };
 
 struct Error {
