@@ -71,7 +71,7 @@ def measure(context):
         f"{WORKERS} workers print lines of {LINE} bytes as fast as they can; every line goes prefixed to the console,",
         "which is a file, and unchanged to a log file of its worker (`--tee 3`). `equal`: sha256 of each worker's log",
         "file, and of its lines on the console without their prefix, are those of what the worker prints.",
-        "Wall time of the whole job; torchrun prints less and is compared by the megabyte."],
+        "Wall time of the whole job, start included; torchrun prints less and is compared by the megabyte."],
         ["launcher", "printed", "time", "MB/s", "equal"])
     rates, equal = {}, {}
     for launcher in ("dtrain", "torchrun"):

@@ -28,8 +28,8 @@ SECTIONS = {"start": starting, "footprint": footprint, "death": failing, "kill":
             "store": storing}
 PAGE = """# Benchmarks
 
-Written by `make bench-launch`, a section at a time; `test/bench/launch/run.py --only NAME --write docs/benchmarks.md` does
-one anew. A bar that is not met says so.
+Written by `make bench-launch`, a section at a time; `test/bench/launch/run.py --only NAME --write docs/benchmarks.md`
+does one anew. A bar that is not met says so.
 
 """
 
@@ -45,11 +45,12 @@ def first_line(*command):
 def facts(context, alone):
     """The machine and the versions, one sentence each; no names, no paths."""
     with open("/proc/cpuinfo") as f:
-        cpu = next((line.partition(":")[2].strip() for line in f if line.startswith("model name")), platform.machine())
+        names = [line.partition(":")[2].strip() for line in f if line.startswith("model name")]
     with open("/proc/meminfo") as f:
         memory = int(f.readline().split()[1]) / 2**20
-    when = datetime.date.today().isoformat()
-    said = [f"Measured {when}: {os.cpu_count()} cores of {cpu}, {memory:.0f} GiB, Linux {platform.release().split('-')[0]}.",
+    cpu = names[0] if names else platform.machine()
+    said = [f"Measured {datetime.date.today().isoformat()}: {os.cpu_count()} cores of {cpu}, {memory:.0f} GiB,",
+            f"Linux {platform.release().split('-')[0]}.",
             f"dtrain {first_line('git', 'describe', '--always', '--dirty')}."]
     if context.torchrun:
         python = os.path.join(os.path.dirname(context.torchrun), "python")

@@ -10,7 +10,8 @@ STORE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "store", 
 
 
 def measure(context):
-    bench, serve = (os.path.join(context.bin_dir, name) for name in ("store_bench", "store_serve"))
+    bench = os.path.join(context.bin_dir, "store_bench")
+    serve = os.path.join(context.bin_dir, "..", "test", "bin", "store_serve")
     if not (os.path.exists(bench) and os.path.exists(serve)):
         print("no store_bench or no store_serve: the store is not measured (they need LibTorch and the tests)")
         return None
