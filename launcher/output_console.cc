@@ -20,7 +20,8 @@ void ConsoleText::append(Block& block, StreamId stream, std::string_view prefix,
       state_ = State::line_start;
       break;
     case Piece::End::carriage_return:
-      if (piece.bytes != "\r") state_ = State::after_bar;
+      // A lone "\r" ends what stands before it, also when that was passed on unfinished.
+      if (piece.bytes != "\r" || state_ == State::within_line) state_ = State::after_bar;
       break;
     case Piece::End::open:
       state_ = State::within_line;
