@@ -9,6 +9,9 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
 #include <sstream>
 #include <vector>
 
@@ -71,10 +74,31 @@ std::optional<std::string> own_cgroup_folder(const std::string& mountinfo, const
   return mount->point + (*path == "/" ? "" : *path);
 }
 
+namespace {
+
+// When front, agent and guard of a job are all killed at once, nobody is left to remove its cgroup: the next job does.
+// A fresh folder may belong to a job that is just starting in another PID namespace; leave it alone.
+void remove_leftovers(const std::string& own) {
+  constexpr time_t kFresh = 10;  // seconds
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(own, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename();
+    const auto dash = name.rfind('-');
+    if (name.rfind("dtrain-", 0) != 0) continue;
+    const pid_t agent = pid_t(std::strtol(name.c_str() + dash + 1, nullptr, 10));
+    struct stat status {};
+    if (agent <= 0 || ::kill(agent, 0) == 0 || errno != ESRCH || ::stat(it->path().c_str(), &status) != 0) continue;
+    if (::time(nullptr) - status.st_mtime > kFresh) remove_cgroup(it->path());  // refused while a process is in it
+  }
+}
+
+}  // namespace
+
 Result<JobCgroup> JobCgroup::create(const std::string& name) {
   const auto own = own_cgroup_folder(read_small_file("/proc/self/mountinfo"), read_small_file("/proc/self/cgroup"));
   if (!own) return Error{ErrorKind::system, "no cgroup v2 is mounted here"};
   JobCgroup cgroup;
+  remove_leftovers(*own);
   const std::string folder = *own + "/dtrain-" + name;
   if (::mkdir(folder.c_str(), 0755) != 0) return system_error("cannot make the cgroup " + folder, errno);
   cgroup.folder_ = folder;
