@@ -4,6 +4,7 @@ Every kind of worker meets every way to end, and every containment level this ma
 same trials by the thousand.
 """
 import itertools
+import os
 import signal
 import unittest
 
@@ -40,9 +41,21 @@ class Containment(ProcessTest):
         for kind in ("daemon", "closed", "tree", "bomb"):
             self.trial("pidns", kind, "all killed")
 
-    def test_front_agent_and_guard_killed_workers_die_with_the_guard(self):
-        for level in levels():
-            self.trial(level, "stubborn", "all killed")
+    def test_workers_die_with_the_guard_when_all_three_are_killed(self):
+        self.trial("subreaper", "stubborn", "all killed")
+
+    @unittest.skipUnless("cgroup" in levels(), "needs a writable cgroup v2")
+    def test_cgroup_that_nobody_was_left_to_remove_goes_with_the_next_job(self):
+        with Job("--contain", "cgroup", HOSTILE, "stubborn") as job:
+            job.ready(1).signal(signal.SIGKILL, job.front, job.agent, job.guard)
+            job.time_to_nothing()
+            until(lambda: not stat_of(job.agent) and len(job.traces()) == 1, DEADLINE, "the end of the killed")
+            (folder,) = job.traces()
+            self.assert_run(0, "--contain", "cgroup", "true")
+            self.assertEqual(job.traces(), [folder], "a fresh folder may be somebody's who is just starting")
+            os.utime(folder, (0, 0))
+            self.assert_run(0, "--contain", "cgroup", "true")
+            self.assertEqual(job.traces(), [])
 
     def test_level_that_cannot_be_had_is_an_error(self):
         missing = [x for x in ("cgroup", "pidns") if x not in levels()]

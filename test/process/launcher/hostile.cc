@@ -1,4 +1,4 @@
-// A worker that makes itself hard to stop: `hostile KIND [END]`. It sets itself up as KIND says, prints "ready" and then
+// A worker that makes itself hard to stop: `hostile KIND [END]`. It sets itself up as KIND says, prints "ready" and
 // ends as END says. Every process of it carries the name in $HOSTILE_TAG, so a test can find it wherever it went, and
 // (unless it closed its descriptors) holds the standard input it was given.
 //   plain       one process

@@ -186,7 +186,8 @@ class Graces(ProcessTest):
         return took
 
     def test_shutdown_timeout_is_for_a_stop(self):
-        took = self.stop_time("--shutdown-timeout", 0.8, "--failure-grace", 30, act=lambda job: job.signal(signal.SIGTERM))
+        took = self.stop_time("--shutdown-timeout", 0.8, "--failure-grace", 30,
+                              act=lambda job: job.signal(signal.SIGTERM))
         self.assertGreater(took, 0.75)
         self.assertLess(took, 0.8 + WITHIN)
 

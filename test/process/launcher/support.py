@@ -3,6 +3,7 @@
 DTRAIN_BIN_DIR holds dtrain, DTRAIN_TEST_BIN_DIR the test workers. No test of these needs root; those that use it skip
 themselves by name without it.
 """
+import atexit
 import glob
 import os
 import re
@@ -22,6 +23,19 @@ DTRAIN = os.path.join(BIN_DIR, "dtrain")
 HOSTILE = os.path.join(os.environ.get("DTRAIN_TEST_BIN_DIR", os.path.join(BIN_DIR, "../test/bin")), "hostile")
 ROOT = os.geteuid() == 0
 NOBODY = 65534
+
+
+def reachable_copies(*programs):
+    """Copies that every user may execute, for a checkout in a private folder such as /root; gone when the test ends."""
+    folder = tempfile.mkdtemp(prefix="dtrain-test-bin-")
+    os.chmod(folder, 0o755)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return [shutil.copy(program, folder) for program in programs]
+
+
+if ROOT:
+    DTRAIN, HOSTILE = reachable_copies(DTRAIN, HOSTILE)
+
 # Sanitizers make every process several times slower.
 SLOW = float(os.environ.get("DTRAIN_TEST_SLOWER", "1"))
 DEADLINE = 20 * SLOW
@@ -208,7 +222,8 @@ class Job:
         while len(re.findall(text, self.output)) < count:
             left = end - time.monotonic()
             if left <= 0 or not select.select([fd], [], [], left)[0]:
-                raise AssertionError(f"{count} × {text!r} did not come; stdout {self.output[-2000:]!r}, {self.stderr()}")
+                raise AssertionError(f"{count} × {text!r} did not come; stdout {self.output[-2000:]!r}, "
+                                     f"{self.stderr()}")
             chunk = os.read(fd, 1 << 16)
             if not chunk:
                 raise AssertionError(f"{count} × {text!r} did not come; stdout ended {self.output[-2000:]!r}, "

@@ -1,4 +1,4 @@
-"""One trial: a containment level, a kind of hostile worker, a way to end the job; used by contain_test.py and soak.py."""
+"""One trial: a containment level, a kind of hostile worker, a way to end the job. For contain_test.py and soak.py."""
 import os
 import signal
 from dataclasses import dataclass

@@ -1,0 +1,70 @@
+"""A quiet job costs nothing: no process of dtrain runs for even a moment, and they are small."""
+import os
+import re
+import signal
+import tempfile
+import time
+import unittest
+
+from support import *
+
+WINDOW = 10.0
+
+
+def context_switches(pid):
+    """Of all threads of a process together: each time one was put on a core or taken off."""
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/status") as f:
+            total += sum(map(int, re.findall(r"(?m)^(?:non)?voluntary_ctxt_switches:\s*(\d+)", f.read())))
+    return total
+
+
+class Idle(ProcessTest):
+    def test_no_context_switch_in_a_quiet_while_and_small(self):
+        # A round is over (its grace is short: a timer that was called off may still go off once); output went to files
+        # and console.
+        script = ('[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 1; echo out; echo err >&2; '
+                  'exec $HOSTILE plain')
+        with tempfile.TemporaryDirectory() as folder, \
+             Job("--nproc", 2, "--max-restarts", 1, "--failure-grace", 0.1, "-t", 3, "--log-dir", folder,
+                 "sh", "-c", script, env={"HOSTILE": HOSTILE}) as job:
+            job.ready(2)
+            processes = {"front": job.front, "agent": job.agent, "guard": job.guard}
+            self.settle(processes.values())
+            before = {name: context_switches(pid) for name, pid in processes.items()}
+            time.sleep(WINDOW)  # tidy: allow sleep, because that nothing happens is the test
+            after = {name: context_switches(pid) for name, pid in processes.items()}
+            print(f"context switches in {WINDOW:g} s:", {n: after[n] - before[n] for n in processes})
+            for name, pid in processes.items():
+                shared = status_of(pid, "RssFile")
+                print(f"{name}: {status_of(pid, 'VmRSS')} kB resident, {shared} kB of it file pages, "
+                      f"{private_kb(pid)} kB of its own")
+            self.assertEqual(before, after)
+            if SLOW == 1:
+                self.assertLess(status_of(job.agent, "VmRSS"), 10 * 1024)
+            job.signal(signal.SIGTERM)
+            self.assertEqual(job.wait(), 143)
+            self.assert_gone(job)
+
+    def settle(self, pids):
+        """Until nothing has run for half a second."""
+        last, since, end = None, time.monotonic(), time.monotonic() + DEADLINE
+        while time.monotonic() - since < 0.5:
+            now = [context_switches(pid) for pid in pids]
+            if now != last:
+                last, since = now, time.monotonic()
+            self.assertLess(time.monotonic(), end, "dtrain does not come to rest")
+            time.sleep(0.02)  # tidy: allow sleep, because /proc sends no events; the deadline is above
+
+
+def private_kb(pid):
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as f:
+            return sum(map(int, re.findall(r"(?m)^Private_(?:Clean|Dirty):\s*(\d+)", f.read())))
+    except OSError:
+        return 0
+
+
+if __name__ == "__main__":
+    unittest.main()
