@@ -1,5 +1,5 @@
 // dtrain: table of contents. Every command is one function; the words are judged elsewhere (parse.h, resolve.h).
-// The job is started from a process that is still small and has one thread: no iostreams, no threads here.
+// The job is started from a process that is still small and has one thread: start none here.
 #include <fmt/format.h>
 
 #include <cerrno>

@@ -1,116 +1,89 @@
-// argparse's rules over the flag table.
+// CLI11 over the flag table: it takes the values, counts them, and knows where the program begins. This is the only
+// file that includes it.
 #include "cli/parse.h"
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+
+#include "cli/spelling.h"
 #include "cli/text.h"
 
 namespace dtrain::cli {
 namespace {
 
-Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-// A word that cannot be the value of a flag: it looks like a flag itself. "-1" and "-" do not.
-bool looks_like_flag(const std::string& word) { return word.size() > 1 && word[0] == '-' && !is_digit(word[1]); }
-
-std::string join_names(const std::vector<const Flag*>& found) {
-  std::string out;
-  for (const Flag* row : found) out += (out.empty() ? "" : ", ") + spelled(*row);
-  return out;
+// "-t,--tee": every name of the flag, as CLI11 wants them.
+std::string names_of(const Flag& row) {
+  std::string names = spelled(row);
+  if (!row.alias.empty()) names += fmt::format(",--{}", row.alias);
+  if (row.letter != 0) names += fmt::format(",-{}", row.letter);
+  return names;
 }
 
-std::string closest_flag(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Flag& row : flags()) {
-    names.emplace_back(row.name);
-    if (!row.alias.empty()) names.emplace_back(row.alias);
-  }
-  return closest(name, names);
-}
-
-Result<const Flag*> look_up(const std::string& name, const std::string& word) {
-  if (const Flag* exact = find_flag(name)) return exact;
-  auto found = name.empty() ? std::vector<const Flag*>{} : flags_with_prefix(name);
-  if (found.size() == 1) return found[0];
-  if (found.size() > 1)
-    return usage(fmt::format("{} could mean {}; write more of its name", printable(word), join_names(found)));
-  std::string near = closest_flag(name);
-  if (!near.empty()) return usage(fmt::format("unknown flag {}; did you mean --{}?", printable(word), near));
-  return usage(fmt::format("unknown flag {}; `dtrain run --help` lists them (flags of the program go after its name)",
-                           printable(word)));
-}
-
-class Parser {
+// Only names and arity: help, the environment, types and defaults are the business of help.cc, options.cc and
+// resolve.cc. CLI11's own help, configuration file and environment are off.
+class Grammar {
  public:
-  explicit Parser(std::span<const std::string> words) : words_(words) {}
+  Grammar() {
+    app_.set_help_flag();
+    app_.allow_windows_style_options(false);
+    app_.prefix_command();  // the first word that is no flag ends the flags
+    for (const Flag& row : flags()) options_[static_cast<std::size_t>(row.id)] = add(row);
+  }
 
-  Result<RawOptions> run() {
-    while (next_ < words_.size()) {
-      const std::string& word = words_[next_];
-      if (word == "--") {
-        ++next_;
-        break;
-      }
-      if (word.size() < 2 || word[0] != '-') break;
-      ++next_;
-      auto taken = word[1] == '-' ? take_long(word) : take_letters(word);
-      if (!taken) return taken.error();
-    }
-    out_.command.assign(words_.begin() + static_cast<std::ptrdiff_t>(next_), words_.end());
-    return std::move(out_);
+  // Throws CLI::ParseError.
+  void parse(std::vector<std::string> words) {
+    std::reverse(words.begin(), words.end());  // CLI11 reads from the back
+    app_.parse(std::move(words));
+  }
+
+  std::string value(FlagId id) const {
+    return flag(id).is_switch() ? "1" : options_[static_cast<std::size_t>(id)]->reduced_results().front();
+  }
+
+  std::vector<std::string> command() const {
+    std::vector<std::string> left = app_.remaining();
+    if (!left.empty() && left[0] == "--") left.erase(left.begin());
+    return left;
   }
 
  private:
-  Result<void> take_long(const std::string& word) {
-    std::size_t equals = word.find('=');
-    std::string typed = word.substr(0, equals);
-    auto found = look_up(typed.substr(2), typed);
-    if (!found) return found.error();
-    const Flag& row = **found;
-    if (equals == std::string::npos && !row.is_switch()) return take_next(row, typed);
-    if (equals != std::string::npos && row.is_switch())
-      return usage(fmt::format("{} takes no value ({})", typed, printable(word)));
-    set(row, row.is_switch() ? "1" : word.substr(equals + 1), typed);
-    return {};
+  CLI::Option* add(const Flag& row) {
+    CLI::Option* option = row.is_switch() ? app_.add_flag(names_of(row)) : app_.add_option(names_of(row));
+    return option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
 
-  // -m, -t3, -t=3, -t 3, and switches in front: -mt3.
-  Result<void> take_letters(const std::string& word) {
-    for (std::size_t i = 1; i < word.size(); ++i) {
-      const Flag* row = find_letter(word[i]);
-      if (row == nullptr) return usage(fmt::format("unknown flag {}; `dtrain run --help` lists them", printable(word)));
-      std::string typed = {'-', word[i]};
-      if (!row->is_switch()) {
-        std::string rest = word.substr(i + 1);
-        if (rest.empty()) return take_next(*row, typed);
-        set(*row, rest[0] == '=' ? rest.substr(1) : rest, typed);
-        return {};
-      }
-      set(*row, "1", typed);
-    }
-    return {};
-  }
-
-  Result<void> take_next(const Flag& row, const std::string& typed) {
-    if (next_ == words_.size() || looks_like_flag(words_[next_]))
-      return usage(fmt::format("{} needs a value: {} {}", typed, spelled(row), row.value));
-    set(row, words_[next_++], typed);
-    return {};
-  }
-
-  void set(const Flag& row, std::string text, const std::string& typed) {
-    out_[row.id] = RawValue{std::move(text), Origin::flag, typed};
-  }
-
-  std::span<const std::string> words_;
-  std::size_t next_ = 0;
-  RawOptions out_;
+  CLI::App app_;
+  std::array<CLI::Option*, kFlagCount> options_{};
 };
+
+// CLI11's "--tee: 1 required TEXT missing" in our words. It reads from left to right, and stops at the first mistake:
+// only the last flag can lack its value.
+Error mistake(const CLI::ParseError& error, const std::vector<TypedFlag>& typed) {
+  if (typed.empty() || dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr)
+    return {ErrorKind::usage, printable(error.what())};
+  const Flag& row = flag(typed.back().id);
+  return {ErrorKind::usage, fmt::format("{} needs a value: {} {}", typed.back().typed, spelled(row), row.value)};
+}
 
 }  // namespace
 
-Result<RawOptions> parse(std::span<const std::string> words) { return Parser(words).run(); }
+Result<RawOptions> parse(std::span<const std::string> words) {
+  auto spelled_out = spell_out(words);
+  if (!spelled_out) return spelled_out.error();
+  Grammar grammar;
+  try {
+    grammar.parse(std::move(spelled_out->words));
+  } catch (const CLI::ParseError& error) {
+    return mistake(error, spelled_out->flags);
+  }
+  RawOptions out;
+  for (TypedFlag& typed : spelled_out->flags)
+    out[typed.id] = RawValue{grammar.value(typed.id), Origin::flag, std::move(typed.typed)};
+  out.command = grammar.command();
+  return out;
+}
 
 }  // namespace dtrain::cli

@@ -1,5 +1,7 @@
 #include "cli/parse.h"
 
+#include <cstdlib>
+
 #include "test/support/catch.h"
 
 namespace dtrain::cli {
@@ -101,9 +103,81 @@ TEST_CASE("each mistake is one line that names it") {
   CHECK(error({"--bad\nline"}).starts_with("unknown flag --bad\\x0aline"));
 }
 
+// Where the library below us reads words in its own way.
+TEST_CASE("a value is taken as it is, whatever it looks like") {
+  for (const char* text :
+       {"[1,2]", "{}",  "{a}",   "%%",    "a,b",  "@file",       "/nproc", "/n:2", "++", "=3",  "a b",
+        "a\nb",  " a ", "'x y'", "\"q\"", "true", "r\xc3\xb4le", "\xff",   "-",    "-1", "-1x", ""}) {
+    INFO(text);
+    CHECK(value({"--role", text, "train"}, FlagId::role) == text);
+    CHECK(value({std::string("--role=") + text, "train"}, FlagId::role) == text);
+    CHECK(parsed({"--role", text, "train"}).command == Words{"train"});
+  }
+  for (const char* text : {"--", "-x", "--nproc", "--nproc=3", "---", "- x"}) {
+    INFO(text);
+    CHECK(value({std::string("--role=") + text, "train"}, FlagId::role) == text);
+    CHECK(error({"--role", text, "train"}) == "--role needs a value: --role NAME");
+  }
+  CHECK(value({"-t-1"}, FlagId::tee) == "-1");
+  CHECK(value({"-t--"}, FlagId::tee) == "--");
+  CHECK(value({"-t==3"}, FlagId::tee) == "=3");
+}
+
+TEST_CASE("an empty value does not take the next word") {
+  for (const Words& words : {Words{"--role=", "train", "x"}, Words{"--role", "", "train", "x"}}) {
+    CHECK(value(words, FlagId::role).empty());
+    CHECK(parsed(words).command == Words{"train", "x"});
+  }
+  CHECK(value({"-t=", "train"}, FlagId::tee).empty());
+  CHECK(parsed({"-t=", "train"}).command == Words{"train"});
+}
+
+TEST_CASE("the program's words are never read") {
+  const Words program = {"train", "[1,2]", "", "--tee", "--", "-t", "a\nb", "@file", "--config=x", "-h", "\xff", "--"};
+  CHECK(parsed(program).command == program);
+  Words words = {"-mt3", "--"};
+  words.insert(words.end(), program.begin(), program.end());
+  CHECK(parsed(words).command == program);
+  CHECK(value(words, FlagId::help) == "<unset>");
+  for (const char* odd : {"/nproc", "/n:2", "@file", "++", "{}", "--"}) {
+    INFO(odd);
+    CHECK(parsed({"--nproc", "2", "--", odd, "x"}).command == Words{odd, "x"});
+  }
+  for (const char* odd : {"/nproc", "@file", "++", "{}", "%%", " "})
+    CHECK(parsed({odd, "x"}).command == Words{odd, "x"});
+  CHECK(parsed({"-m", "--"}).command.empty());
+}
+
+TEST_CASE("a switch takes no value, not even true") {
+  for (const char* text : {"", "1", "true", "false", "{}"}) {
+    std::string word = std::string("--no-python=") + text;
+    CHECK(error({word}) == "--no-python takes no value (" + word + ")");
+  }
+  CHECK(error({"-m=1"}) == "unknown flag -m=1; `dtrain run --help` lists them");
+  CHECK(value({"--quiet", "--quiet"}, FlagId::quiet) == "1");
+}
+
+TEST_CASE("words that only look like flags of ours are unknown, not the program") {
+  for (const char* word : {"---", "---x", "--=x", "- x", "-\xff", "--\xff", "--config", "--config=x", "--help-all"}) {
+    INFO(word);
+    CHECK(error({word, "train"}).starts_with("unknown flag "));
+  }
+}
+
+TEST_CASE("the library below reads no variables of its own") {
+  setenv("DTRAIN_ROLE", "x", 1);
+  setenv("ROLE", "x", 1);
+  CHECK(value({"train"}, FlagId::role) == "<unset>");
+  unsetenv("DTRAIN_ROLE");
+  unsetenv("ROLE");
+}
+
 TEST_CASE("a value remembers how its flag was typed") {
   CHECK(parsed({"--nproc_per_node=2"})[FlagId::nproc]->where == "--nproc_per_node");
   CHECK(parsed({"-t3"})[FlagId::tee]->where == "-t");
+  RawOptions twice = parsed({"--nproc=2", "--nproc-per-node", "3", "train", "--nproc=4"});
+  CHECK(twice[FlagId::nproc]->where == "--nproc-per-node");
+  CHECK(twice[FlagId::nproc]->text == "3");
 }
 
 }  // namespace dtrain::cli

@@ -1,0 +1,116 @@
+// Looks every flag up in the table and says what it could have meant.
+#include "cli/spelling.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "cli/text.h"
+
+namespace dtrain::cli {
+namespace {
+
+Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// "-1" and "-" are values, not flags.
+bool looks_like_flag(const std::string& word) { return word.size() > 1 && word[0] == '-' && !is_digit(word[1]); }
+
+std::string join_names(const std::vector<const Flag*>& found) {
+  std::string out;
+  for (const Flag* row : found) out += (out.empty() ? "" : ", ") + spelled(*row);
+  return out;
+}
+
+std::string closest_flag(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Flag& row : flags()) {
+    names.emplace_back(row.name);
+    if (!row.alias.empty()) names.emplace_back(row.alias);
+  }
+  return closest(name, names);
+}
+
+Result<const Flag*> look_up(const std::string& name, const std::string& word) {
+  if (const Flag* exact = find_flag(name)) return exact;
+  auto found = name.empty() ? std::vector<const Flag*>{} : flags_with_prefix(name);
+  if (found.size() == 1) return found[0];
+  if (found.size() > 1)
+    return usage(fmt::format("{} could mean {}; write more of its name", printable(word), join_names(found)));
+  std::string near = closest_flag(name);
+  if (!near.empty()) return usage(fmt::format("unknown flag {}; did you mean --{}?", printable(word), near));
+  return usage(fmt::format("unknown flag {}; `dtrain run --help` lists them (flags of the program go after its name)",
+                           printable(word)));
+}
+
+class Speller {
+ public:
+  explicit Speller(std::span<const std::string> rest) : rest_(rest) {}
+
+  Result<Spelled> run() {
+    while (!rest_.empty() && rest_[0].size() > 1 && rest_[0][0] == '-' && rest_[0] != "--") {
+      const std::string& word = rest_[0];
+      rest_ = rest_.subspan(1);
+      auto done = word[1] == '-' ? spell_long(word) : spell_letters(word);
+      if (!done) return done.error();
+    }
+    out_.words.insert(out_.words.end(), rest_.begin(), rest_.end());
+    return std::move(out_);
+  }
+
+ private:
+  Result<void> spell_long(const std::string& word) {
+    std::size_t equals = word.find('=');
+    std::string typed = word.substr(0, equals);
+    auto found = look_up(typed.substr(2), typed);
+    if (!found) return found.error();
+    const Flag& row = **found;
+    out_.words.push_back(spelled(row));
+    out_.flags.push_back({row.id, typed});
+    bool has_value = equals != std::string::npos;
+    if (has_value && row.is_switch()) return usage(fmt::format("{} takes no value ({})", typed, printable(word)));
+    if (!row.is_switch()) spell_value(has_value ? std::optional(word.substr(equals + 1)) : std::nullopt);
+    return {};
+  }
+
+  // -m, -t3, -t=3, -t 3, and switches in front: -mt3.
+  Result<void> spell_letters(const std::string& word) {
+    for (std::size_t i = 1; i < word.size(); ++i) {
+      const Flag* row = find_letter(word[i]);
+      if (row == nullptr) return usage(fmt::format("unknown flag {}; `dtrain run --help` lists them", printable(word)));
+      out_.flags.push_back({row->id, {'-', word[i]}});
+      if (row->is_switch()) continue;
+      out_.words.push_back(word.substr(0, i + 1));
+      std::string value = word.substr(i + 1);
+      if (value.empty())
+        spell_value({});
+      else
+        spell_value(value[0] == '=' ? value.substr(1) : value);
+      return {};
+    }
+    out_.words.push_back(word);
+    return {};
+  }
+
+  // The value of the flag that was just written: the one in its word, else the next word.
+  void spell_value(std::optional<std::string> same_word) {
+    if (same_word) {
+      out_.words.push_back(std::move(*same_word));
+    } else if (!rest_.empty() && !looks_like_flag(rest_[0])) {
+      out_.words.push_back(rest_[0]);
+      rest_ = rest_.subspan(1);
+    } else {
+      rest_ = {};
+    }
+  }
+
+  std::span<const std::string> rest_;  // not yet spelled out
+  Spelled out_;
+};
+
+}  // namespace
+
+Result<Spelled> spell_out(std::span<const std::string> words) { return Speller(words).run(); }
+
+}  // namespace dtrain::cli
