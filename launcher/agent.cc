@@ -1,6 +1,7 @@
 #include "launcher/agent.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -16,6 +17,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <optional>
 
@@ -38,7 +40,15 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr auto kDrainOutput = std::chrono::seconds(5);  // at the end, for a console that takes its time
-constexpr auto kGuardEnds = std::chrono::seconds(2);    // an idle guard ends at once; this bounds the wait
+constexpr auto kStoppedGuardLease = std::chrono::seconds(3);
+constexpr auto kGuardEnds = std::chrono::seconds(2);  // an idle guard ends at once; this bounds the wait
+
+// For the last words after the router has ended: a pipe that nobody reads must not keep dtrain.
+void say_unless_stuck(const std::string& line) {
+  pollfd fd{2, POLLOUT, 0};
+  if (::poll(&fd, 1, 0) != 1 || (fd.revents & POLLOUT) == 0) return;
+  [[maybe_unused]] const auto n = ::write(2, line.data(), line.size());
+}
 
 GroupSettings group_settings(const JobSpec& spec) {
   return {spec.nproc_per_node, spec.max_restarts, spec.failure_grace, spec.shutdown_timeout, spec.kill_timeout};
@@ -56,8 +66,10 @@ class Agent {
         logs_(parts.logs),
         core_(group_settings(spec)),
         front_(io_, front.socket.release()),
+        notes_(*front.notes),
         signals_(io_),
         core_timer_(io_),
+        guard_lease_(io_),
         output_(io_, spec.nproc_per_node,
                 {[this](int stream, std::string_view bytes) { record_.output(stream, bytes); },
                  [this] { feed(event::OutputClosed{}); }}),
@@ -77,6 +89,7 @@ class Agent {
   void on_guard(ReceivedGuardMessage& received);
   void on_guard_lost();
   void on_child_of_ours();
+  void guard_stopped();
   void feed(const GroupEvent& event);
 
   // actions out
@@ -98,15 +111,18 @@ class Agent {
   asio::io_context io_{1};
   GroupCore core_;
   asio::posix::stream_descriptor front_;
+  FrontNotes& notes_;
   asio::posix::stream_descriptor signals_;
   asio::steady_timer core_timer_;
+  asio::steady_timer guard_lease_;
   WorkerOutput output_;
   GuardLink guard_;
   std::unique_ptr<StoreHost> store_;
   JobRecord record_;
   std::vector<std::string> parent_env_ = own_environment();
   std::optional<Outcome> outcome_;
-  int direct_stop_ = 0;  // a stop signal that was sent to the agent itself, see on_signals()
+  uint64_t timer_armed_ = 0;  // number of the core's present timer
+  int direct_stop_ = 0;       // a stop signal that was sent to the agent itself, see on_signals()
   bool guard_alive_ = true;
 };
 
@@ -146,7 +162,8 @@ void Agent::watch_signals() {
 }
 
 // Signals reach the job through the front. One sent to the agent itself counts too, but only as a first request: with
-// `pkill dtrain` both get it, and that is one request, not two.
+// `pkill dtrain` both get it, and that is one request, not two. For the same reason what is to be passed on is taken
+// from the front alone.
 void Agent::on_signals() {
   signalfd_siginfo info;
   while (signals_.is_open() && ::read(signals_.native_handle(), &info, sizeof info) == sizeof info) {
@@ -155,8 +172,6 @@ void Agent::on_signals() {
       on_child_of_ours();
     } else if (std::find(spec_.stop_signals.begin(), spec_.stop_signals.end(), signal) != spec_.stop_signals.end()) {
       if (direct_stop_ == 0) feed(event::StopSignal{direct_stop_ = signal});
-    } else {
-      feed(event::PassedSignal{signal});
     }
   }
 }
@@ -204,7 +219,7 @@ void Agent::on_guard(ReceivedGuardMessage& received) {
     case GuardOp::not_started:
     case GuardOp::exited: {
       const ExitStatus status = exit_status_of(m);
-      record_.ended(m.local_rank, status, now);
+      record_.ended(m.local_rank, status, m.after_stop != 0, now);
       if (m.op == GuardOp::exited)
         feed(event::WorkerExited{m.local_rank, status});
       else
@@ -212,6 +227,7 @@ void Agent::on_guard(ReceivedGuardMessage& received) {
       break;
     }
     case GuardOp::empty:
+      output_.drain();
       feed(event::ContainmentEmpty{});
       break;
     default:
@@ -228,14 +244,23 @@ void Agent::on_guard_lost() {
 void Agent::on_child_of_ours() {
   for (;;) {
     siginfo_t info{};
-    if (::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG) != 0) {
+    if (::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG) != 0) {
       if (!guard_alive_ && !outcome_) feed(event::ContainmentEmpty{});
       return;
     }
     if (info.si_pid == 0) break;
-    if (info.si_pid == guard_pid_ && info.si_code == CLD_STOPPED) ::kill(guard_pid_, SIGKILL);
+    if (info.si_pid == guard_pid_ && info.si_code == CLD_STOPPED) guard_stopped();
+    if (info.si_pid == guard_pid_ && info.si_code == CLD_CONTINUED) guard_lease_.cancel();
   }
   if (!guard_alive_) kill_descendants(::getpid());
+}
+
+// Somebody may stop and continue all processes of a job; a guard that stays stopped guards nothing.
+void Agent::guard_stopped() {
+  guard_lease_.expires_after(kStoppedGuardLease);
+  guard_lease_.async_wait([this](const boost::system::error_code& ec) {
+    if (!ec && guard_alive_) ::kill(guard_pid_, SIGKILL);
+  });
 }
 
 void Agent::feed(const GroupEvent& event) {
@@ -248,7 +273,6 @@ void Agent::perform(const GroupAction& action) {
   if (const auto* a = std::get_if<action::StartRound>(&action)) {
     start_round(*a);
   } else if (const auto* signal_all = std::get_if<action::SignalContainment>(&action)) {
-    record_.stopping();
     guard_.send({GuardOp::signal_containment, -1, signal_all->signal});
   } else if (const auto* signal_workers = std::get_if<action::SignalWorkers>(&action)) {
     guard_.send({GuardOp::signal_workers, -1, signal_workers->signal});
@@ -256,10 +280,12 @@ void Agent::perform(const GroupAction& action) {
     kill_containment();
   } else if (const auto* timer = std::get_if<action::ArmTimer>(&action)) {
     core_timer_.expires_at(timer->at);
-    core_timer_.async_wait([this](const boost::system::error_code& ec) {
-      if (!ec) feed(event::TimerFired{});
+    core_timer_.async_wait([this, armed = ++timer_armed_](const boost::system::error_code& ec) {
+      // A timer that has gone off cannot be called back, but it can be told from the one that counts.
+      if (!ec && armed == timer_armed_) feed(event::TimerFired{});
     });
   } else if (std::holds_alternative<action::CancelTimer>(action)) {
+    ++timer_armed_;
     core_timer_.cancel();
   } else if (const auto* words = std::get_if<action::Say>(&action)) {
     say(words->text);
@@ -331,7 +357,6 @@ StreamSpec Agent::stream_spec(Streams which, const Assignment& assignment, int l
 }
 
 void Agent::kill_containment() {
-  record_.stopping();
   if (guard_alive_) {
     guard_.send({GuardOp::kill});
     return;
@@ -347,7 +372,7 @@ void Agent::say(const std::string& text) { output_.note("dtrain: " + text); }
 void Agent::finish(const Outcome& outcome) {
   outcome_ = outcome;
   if (outcome.processes_left) {
-    for (const pid_t pid : descendants(::getpid(), {guard_pid_})) say(describe_stuck_process(pid));
+    for (const pid_t pid : descendants(guard_alive_ ? guard_pid_ : ::getpid())) say(describe_stuck_process(pid));
   }
   io_.stop();
 }
@@ -358,13 +383,13 @@ int Agent::close_down() {
   store_.reset();
   guard_.close();
   const int code = record_.conclude(outcome_, logs_, [this](const std::string& text) { output_.note(text); });
+  notes_.interrupted = code == 128 + SIGINT && outcome_->cause == StopCause::stop_signal;
   output_.finish(clock_.now() + kDrainOutput);
-  for (const Loss& loss : output_.losses()) {
-    const std::string line = "dtrain: " + describe(loss) + "\n";
-    [[maybe_unused]] const auto n = ::write(2, line.data(), line.size());
+  for (const Loss& loss : output_.losses()) say_unless_stuck("dtrain: " + describe(loss) + "\n");
+  if (guard_alive_) {
+    if (outcome_ && outcome_->processes_left) ::kill(guard_pid_, SIGKILL);
+    wait_for_exit(guard_pid_, kGuardEnds);
   }
-  if (outcome_ && outcome_->processes_left) ::kill(guard_pid_, SIGKILL);
-  wait_for_exit(guard_pid_, kGuardEnds);
   containment_.cgroup.remove();
   logs_.remove_if_empty();
   return code;
@@ -384,11 +409,11 @@ int run_agent(const JobSpec& spec, FrontSide front) {
   if (!parts) return refuse(parts.error());
   try {
     return Agent(spec, std::move(front), *parts).run();
-  } catch (const boost::system::system_error& e) {  // how Asio says that descriptors ran out under its loop
+  } catch (const std::exception& e) {  // how Asio and the library say that descriptors, threads or memory ran out
     parts->guard.socket.reset();
     wait_for_exit(parts->guard.pid, kGuardEnds);
     parts->logs.remove_if_empty();
-    return refuse(system_error("the event loop failed (see `ulimit -n`)", e.code().value()));
+    return refuse({ErrorKind::system, fmt::format("the agent failed: {} (see `ulimit -n` and `ulimit -u`)", e.what())});
   }
 }
 

@@ -1,6 +1,5 @@
 #include "launcher/agent_setup.h"
 
-#include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -36,8 +35,7 @@ Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes) {
   const rlimit user_limit = become_agent();
   auto logs = LogTree::create(spec);
   if (!logs) return logs.error();
-  auto containment =
-      choose_containment(spec.containment, fmt::format("{}-{}", file_name_safe(spec.run_id), ::getpid()));
+  auto containment = choose_containment(spec.containment, file_name_safe(spec.run_id));
   if (!containment) {
     logs->remove_if_empty();
     return containment.error();

@@ -76,19 +76,25 @@ std::optional<std::string> own_cgroup_folder(const std::string& mountinfo, const
 
 namespace {
 
-// When front, agent and guard of a job are all killed at once, nobody is left to remove its cgroup: the next job does.
-// A fresh folder may belong to a job that is just starting in another PID namespace; leave it alone.
+// The number of this process's PID namespace: a pid means nothing without it.
+std::string pid_namespace() {
+  struct stat status {};
+  return ::stat("/proc/self/ns/pid", &status) == 0 ? std::to_string(status.st_ino) : "0";
+}
+
+// When front, agent and guard of a job are all killed at once, nobody is left to empty and remove its cgroup: the next
+// job of the same PID namespace does. dtrain-<name>-<namespace>-<pid of the agent>
 void remove_leftovers(const std::string& own) {
-  constexpr time_t kFresh = 10;  // seconds
+  const std::string here = "-" + pid_namespace() + "-";
   std::error_code error;
   for (std::filesystem::directory_iterator it(own, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename();
-    const auto dash = name.rfind('-');
-    if (name.rfind("dtrain-", 0) != 0) continue;
-    const pid_t agent = pid_t(std::strtol(name.c_str() + dash + 1, nullptr, 10));
-    struct stat status {};
-    if (agent <= 0 || ::kill(agent, 0) == 0 || errno != ESRCH || ::stat(it->path().c_str(), &status) != 0) continue;
-    if (::time(nullptr) - status.st_mtime > kFresh) remove_cgroup(it->path());  // refused while a process is in it
+    const auto at = name.rfind(here);
+    if (name.rfind("dtrain-", 0) != 0 || at == std::string::npos) continue;
+    const pid_t agent = pid_t(std::strtol(name.c_str() + at + here.size(), nullptr, 10));
+    if (agent <= 0 || ::kill(agent, 0) == 0 || errno != ESRCH) continue;
+    kill_cgroup(it->path());
+    remove_cgroup(it->path());  // refused while something in it is still dying; then the job after this one does it
   }
 }
 
@@ -99,7 +105,7 @@ Result<JobCgroup> JobCgroup::create(const std::string& name) {
   if (!own) return Error{ErrorKind::system, "no cgroup v2 is mounted here"};
   JobCgroup cgroup;
   remove_leftovers(*own);
-  const std::string folder = *own + "/dtrain-" + name;
+  const std::string folder = *own + "/dtrain-" + name + "-" + pid_namespace() + "-" + std::to_string(::getpid());
   if (::mkdir(folder.c_str(), 0755) != 0) return system_error("cannot make the cgroup " + folder, errno);
   cgroup.folder_ = folder;
   cgroup.procs_.reset(::open((folder + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
@@ -145,6 +151,15 @@ bool kill_cgroup(const std::string& folder) {
   return fd && ::write(fd.get(), "1", 1) == 1;
 }
 
-bool remove_cgroup(const std::string& folder) { return ::rmdir(folder.c_str()) == 0 || errno == ENOENT; }
+// A worker may have made cgroups inside (a dtrain of its own, say): children first.
+bool remove_cgroup(const std::string& folder) {
+  if (::rmdir(folder.c_str()) == 0 || errno == ENOENT) return true;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_directory(ignored)) remove_cgroup(it->path());
+  }
+  return ::rmdir(folder.c_str()) == 0 || errno == ENOENT;
+}
 
 }  // namespace dtrain::launcher

@@ -20,7 +20,8 @@ class JobCgroup {
  public:
   JobCgroup() = default;
 
-  // Make <own cgroup>/dtrain-<name>. Error: no cgroup v2, no right to make it, or no cgroup.kill there.
+  // Make <own cgroup>/dtrain-<name>-<PID namespace>-<own pid>. Error: no cgroup v2, no right to make it, or no
+  // cgroup.kill there.
   static Result<JobCgroup> create(const std::string& name);
 
   bool exists() const { return !folder_.empty(); }

@@ -14,8 +14,8 @@ struct ChosenContainment {
   std::string reason;  // why this level, when `automatic` was asked for
 };
 
-// `name` must be unique on this machine. An explicit level that cannot be had is an error; `automatic` takes cgroup
-// where it works, else subreaper. pidns is only made by start_guard(), which reports its own failure.
+// `name` is for people who look at the cgroup tree. An explicit level that cannot be had is an error; `automatic` takes
+// cgroup where it works, else subreaper. pidns is only made by start_guard(), which reports its own failure.
 Result<ChosenContainment> choose_containment(Containment wanted, const std::string& name);
 
 const char* to_string(Containment level);

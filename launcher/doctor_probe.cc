@@ -69,7 +69,7 @@ ContainmentProof let_loose(Containment level, const GuardHandle& guard) {
 }
 
 ContainmentProof prove(Containment level) {
-  auto chosen = choose_containment(level, fmt::format("doctor-{}", ::getpid()));
+  auto chosen = choose_containment(level, "doctor");
   if (!chosen) return {level, false, chosen.error().message};
   rlimit nofile{};
   ::getrlimit(RLIMIT_NOFILE, &nofile);

@@ -1,6 +1,7 @@
 #include "launcher/front.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -9,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -33,6 +35,8 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 constexpr auto kStoppedAgentLease = std::chrono::seconds(3);
 // How long a living guard has to clean up after its agent before the front does it itself.
 constexpr auto kGuardCleansUp = std::chrono::seconds(3);
+// How long after the second stop request a third one ends the agent itself.
+constexpr auto kStuckAgent = std::chrono::seconds(3);
 constexpr auto kGiveUp = std::chrono::seconds(10);
 constexpr auto kSuspendAnswer = std::chrono::seconds(1);
 
@@ -43,15 +47,19 @@ int milliseconds_until(SteadyTime t) {
 
 class Front {
  public:
-  Front(pid_t agent, UniqueFd socket, UniqueFd signals, const FrontNotes* notes)
-      : agent_(agent), socket_(std::move(socket)), signals_(std::move(signals)), notes_(notes) {}
+  Front(pid_t agent, UniqueFd socket, UniqueFd signals, const FrontNotes* notes, const std::vector<int>& stop_signals)
+      : agent_(agent),
+        socket_(std::move(socket)),
+        signals_(std::move(signals)),
+        notes_(notes),
+        stop_signals_(stop_signals) {}
 
   int run() {
     while (agent_ > 0) {
       wait(stopped_at_ ? milliseconds_until(*stopped_at_ + kStoppedAgentLease) : -1);
       reap();
       if (agent_ > 0 && stopped_at_ && std::chrono::steady_clock::now() >= *stopped_at_ + kStoppedAgentLease) {
-        std::fprintf(stderr, "dtrain: the agent (pid %d) was stopped (SIGSTOP) for 3 s: ending the job\n", agent_);
+        say(fmt::format("the agent (pid {}) was stopped (SIGSTOP) for 3 s: ending the job", agent_));
         ::kill(agent_, SIGKILL);
         stopped_at_.reset();
       }
@@ -76,8 +84,26 @@ class Front {
       else if (signal == SIGCONT)
         tell({FrontMessage::Op::resume, 0});
       else
-        tell({FrontMessage::Op::signal, signal});
+        request(signal);
     }
+  }
+
+  // A second stop request kills the workers. If a third one is needed the agent itself is stuck, on a dead file system
+  // perhaps: then the job ends without it.
+  void request(int signal) {
+    tell({FrontMessage::Op::signal, signal});
+    if (std::find(stop_signals_.begin(), stop_signals_.end(), signal) == stop_signals_.end()) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (++stop_requests_ == 2) second_request_ = now;
+    if (stop_requests_ > 2 && now > second_request_ + kStuckAgent) ::kill(agent_, SIGKILL);
+  }
+
+  // Messages before clean-up may find a pipe that nobody reads: they must not hold it up.
+  static void say(const std::string& text) {
+    const std::string line = "dtrain: " + text + "\n";
+    pollfd fd{2, POLLOUT, 0};
+    if (::poll(&fd, 1, 0) != 1 || (fd.revents & POLLOUT) == 0) return;
+    [[maybe_unused]] const auto n = ::write(2, line.data(), line.size());
   }
 
   void tell(FrontMessage message) { ::send(socket_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT); }
@@ -90,8 +116,14 @@ class Front {
     if (::poll(&fd, 1, int(std::chrono::milliseconds(kSuspendAnswer).count())) > 0) {
       [[maybe_unused]] const auto n = ::recv(socket_.get(), &answer, sizeof answer, MSG_DONTWAIT);
     }
-    ::kill(::getpid(), SIGSTOP);
-    // Here we have been continued; or we are the init of a container, which cannot be stopped.
+    // SIGTSTP and not SIGSTOP: the kernel discards it where there is no shell that could continue us.
+    sigset_t only;
+    ::sigemptyset(&only);
+    ::sigaddset(&only, SIGTSTP);
+    ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
+    ::raise(SIGTSTP);
+    ::sigprocmask(SIG_BLOCK, &only, nullptr);
+    // Here we have been continued; or could not be stopped, as the init of a container or without a shell.
     tell({FrontMessage::Op::resume, 0});
   }
 
@@ -114,8 +146,7 @@ class Front {
     clean_ = info.si_code == CLD_EXITED;
     exit_code_ = clean_ ? info.si_status : kExitOwnFailure;
     if (!clean_) {
-      std::fprintf(stderr, "dtrain: the agent (pid %d) was killed by %s: ending the job\n", agent_,
-                   signal_name(info.si_status).c_str());
+      say(fmt::format("the agent (pid {}) was killed by {}: ending the job", agent_, signal_name(info.si_status)));
     }
     agent_ = 0;
   }
@@ -132,7 +163,10 @@ class Front {
       kill_descendants(::getpid(), guard_had_its_time ? std::vector<pid_t>{} : std::vector<pid_t>{notes_->guard});
     }
     if (notes_->cgroup_folder[0] != 0) remove_cgroup(notes_->cgroup_folder);
-    if (!no_children()) std::fprintf(stderr, "dtrain: some processes do not die, see `ps -o pid,stat,wchan:30,cmd`\n");
+    if (no_children()) return;
+    const auto left = descendants(::getpid());
+    say(fmt::format("{} processes do not die, the first is pid {}: see `ps -o pid,stat,wchan:30,cmd`", left.size(),
+                    left.empty() ? 0 : left[0]));
   }
 
   static bool no_children() {
@@ -144,10 +178,24 @@ class Front {
   UniqueFd socket_;
   UniqueFd signals_;
   const FrontNotes* notes_;
+  const std::vector<int>& stop_signals_;
+  int stop_requests_ = 0;
+  SteadyTime second_request_{};
   std::optional<SteadyTime> stopped_at_;
   bool clean_ = true;
   int exit_code_ = kExitOwnFailure;
 };
+
+// A shell loop ends on Ctrl-C only if the program that was interrupted died of it. Returns if that is impossible (PID
+// 1).
+void die_of_interrupt() {
+  sigset_t only;
+  ::sigemptyset(&only);
+  ::sigaddset(&only, SIGINT);
+  ::signal(SIGINT, SIG_DFL);
+  ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
+  ::raise(SIGINT);
+}
 
 int cannot(const char* what) {
   std::fprintf(stderr, "dtrain: cannot %s: %s\n", what, std::strerror(errno));
@@ -156,7 +204,7 @@ int cannot(const char* what) {
 
 }  // namespace
 
-int run_front(const std::vector<int>& signals, int (*agent_main)(FrontSide side, void* context), void* context) {
+int run_front(const FrontSignals& signals, int (*agent_main)(FrontSide side, void* context), void* context) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return cannot("make a socket pair");
   UniqueFd ours(ends[0]), theirs(ends[1]);
@@ -166,8 +214,12 @@ int run_front(const std::vector<int>& signals, int (*agent_main)(FrontSide side,
 
   sigset_t mask;
   ::sigemptyset(&mask);
-  for (const int s : signals) ::sigaddset(&mask, s);
-  for (const int s : {SIGCHLD, SIGTSTP, SIGCONT}) ::sigaddset(&mask, s);
+  for (const int s : signals.stop) ::sigaddset(&mask, s);
+  for (const int s : signals.passed) ::sigaddset(&mask, s);
+  for (const int s : {SIGCHLD, SIGCONT}) ::sigaddset(&mask, s);
+  struct sigaction on_tstp {};
+  ::sigaction(SIGTSTP, nullptr, &on_tstp);
+  if (on_tstp.sa_handler != SIG_IGN) ::sigaddset(&mask, SIGTSTP);
   ::sigprocmask(SIG_BLOCK, &mask, nullptr);
   ::signal(SIGCHLD, SIG_DFL);  // an ignored SIGCHLD, inherited, would make exit statuses vanish
   UniqueFd signal_fd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -183,7 +235,9 @@ int run_front(const std::vector<int>& signals, int (*agent_main)(FrontSide side,
   }
   theirs.reset();
   ::prctl(PR_SET_NAME, "dtrain");
-  return Front(agent, std::move(ours), std::move(signal_fd), notes).run();
+  const int code = Front(agent, std::move(ours), std::move(signal_fd), notes, signals.stop).run();
+  if (notes->interrupted) die_of_interrupt();
+  return code;
 }
 
 }  // namespace dtrain::launcher

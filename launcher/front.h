@@ -26,6 +26,7 @@ struct FrontMessage {
 struct FrontNotes {
   pid_t guard = 0;
   char cgroup_folder[1024] = {};
+  bool interrupted = false;  // SIGINT ended the job
 };
 
 struct FrontSide {
@@ -33,8 +34,14 @@ struct FrontSide {
   FrontNotes* notes = nullptr;
 };
 
+struct FrontSignals {
+  std::vector<int> stop;    // end the job
+  std::vector<int> passed;  // go to the workers
+};
+
 // Fork the agent and be the front until it has ended and nothing is left; `agent_main` runs in the child and returns
-// its exit code. Returns that code, or 125 when the agent died of a signal. `signals`: handed on to the agent.
-int run_front(const std::vector<int>& signals, int (*agent_main)(FrontSide side, void* context), void* context);
+// its exit code. Returns that code, or 125 when the agent died of a signal. After an interrupted job it does not return
+// but dies of SIGINT, as shells want it.
+int run_front(const FrontSignals& signals, int (*agent_main)(FrontSide side, void* context), void* context);
 
 }  // namespace dtrain::launcher

@@ -139,6 +139,10 @@ void GroupCore::stop_signal(int signal, MonoTime now, Actions& out) {
     return;
   }
   stop_signal_ = signal;
+  if (!active() && cause_ == StopCause::success) {
+    begin_kill(fmt::format("{}: killing what the workers left behind", signal_name(signal)), now, out);
+    return;
+  }
   const bool was_active = active();
   if (was_active) reason_ = fmt::format("stopped by {}", signal_name(signal));
   // A failure that came first stays the headline; the stop only cancels the restart and lengthens the grace.
@@ -159,8 +163,10 @@ void GroupCore::timer_fired(MonoTime now, Actions& out) {
 }
 
 void GroupCore::guard_lost(const std::string& reason, MonoTime now, Actions& out) {
-  reason_ = reason;
-  cause_ = StopCause::guard_lost;
+  // A worker that failed before is still the reason that people need to see.
+  reason_ = first_failure_ ? reason_ + "; then " + reason : reason;
+  guard_lost_ = true;
+  if (!first_failure_) cause_ = StopCause::guard_lost;
   std::fill(workers_.begin(), workers_.end(), Worker::done);
   begin_kill(reason, now, out);
 }
@@ -168,8 +174,8 @@ void GroupCore::guard_lost(const std::string& reason, MonoTime now, Actions& out
 void GroupCore::maybe_round_over(Actions& out) {
   const bool ending = state_ == GroupState::stopping || state_ == GroupState::killing;
   if (!ending || !empty_ || !output_closed_ || count(Worker::done) != settings_.workers) return;
-  const bool again =
-      cause_ == StopCause::failure && !never_started_ && stop_signal_ == 0 && restarts_ < settings_.max_restarts;
+  const bool again = cause_ == StopCause::failure && !never_started_ && !guard_lost_ && stop_signal_ == 0 &&
+                     restarts_ < settings_.max_restarts;
   if (!again) {
     finish(false, out);
     return;

@@ -147,6 +147,7 @@ class GroupCore {
   StopCause cause_ = StopCause::success;
   int stop_signal_ = 0;
   bool never_started_ = false;
+  bool guard_lost_ = false;
   std::optional<int> first_failure_;
   ExitStatus first_status_;
   std::string reason_;

@@ -4,6 +4,7 @@
 #include <linux/close_range.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/epoll.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -35,21 +36,23 @@ constexpr auto kGiveUp = std::chrono::seconds(10);
 
 class Guard {
  public:
-  Guard(const GuardSettings& settings, UniqueFd agent) : settings_(settings), agent_(std::move(agent)) {
+  Guard(const GuardSettings& settings, UniqueFd agent)
+      : settings_(settings), agent_(std::move(agent)), events_(::epoll_create1(EPOLL_CLOEXEC)) {
     sigset_t chld;
     ::sigemptyset(&chld);
     ::sigaddset(&chld, SIGCHLD);
     child_ended_.reset(::signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!settings_.cgroup_folder.empty()) cgroup_ = open_to_clone_into(settings_.cgroup_folder);
+    watch(child_ended_.get());
+    watch(agent_.get());
   }
 
   void run() {
     while (agent_ || !no_children()) {
-      pollfd fds[2] = {{child_ended_.get(), POLLIN, 0}, {agent_.get(), POLLIN, 0}};
-      ::poll(fds, 2, killing_ ? kSweepAgainMs : -1);
-      if (fds[0].revents != 0) drain_signals();
-      reap();
-      if (agent_ && fds[1].revents != 0) read_agent();
+      const Ready ready = wait(killing_ ? kSweepAgainMs : -1);
+      if (ready.child) drain_signals();
+      reap_orphans();
+      if (agent_ && ready.agent) read_agent();
       if (killing_) kill_all();
       report_if_empty();
       if (!agent_ && std::chrono::steady_clock::now() > give_up_at_) break;
@@ -62,6 +65,37 @@ class Guard {
     pid_t pid;
     UniqueFd pidfd;
   };
+
+  struct Ready {
+    bool agent = false;
+    bool child = false;
+  };
+
+  void watch(int fd) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    ::epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
+  }
+
+  // epoll lists descriptors in the order in which they became ready, so workers are reaped, and reported, in the order
+  // in which they died. waitid() would go by age: the wrong one would count as the first failure.
+  Ready wait(int timeout_ms) {
+    epoll_event events[64];
+    const int n = ::epoll_wait(events_.get(), events, int(std::size(events)), timeout_ms);
+    Ready ready;
+    for (int i = 0; i < n; ++i) {
+      const int fd = events[i].data.fd;
+      if (fd == agent_.get()) {
+        ready.agent = true;
+      } else if (fd == child_ended_.get()) {
+        ready.child = true;
+      } else {
+        reap_worker(fd);
+      }
+    }
+    return ready;
+  }
 
   void drain_signals() {
     signalfd_siginfo info;
@@ -95,7 +129,7 @@ class Guard {
       case GuardOp::begin_round:
         spawns_to_come_ = m.a;
         round_open_ = true;
-        round_broken_ = killing_ = false;
+        round_broken_ = killing_ = stopping_ = false;
         break;
       case GuardOp::spawn:
         start_worker(received);
@@ -104,9 +138,11 @@ class Guard {
         for (const Worker& w : workers_) ::syscall(SYS_pidfd_send_signal, w.pidfd.get(), m.a, nullptr, 0);
         break;
       case GuardOp::signal_containment:
+        if (ends_a_process(m.a)) note_stop();
         signal_all(m.a);
         break;
       case GuardOp::kill:
+        note_stop();
         killing_ = true;
         break;
       default:
@@ -130,6 +166,7 @@ class Guard {
     }
     const bool pidns = settings_.level == Containment::pidns;
     send({GuardOp::started, local_rank, 0, 0, pidns ? 0 : result.pid}, pidns ? result.pidfd.get() : -1);
+    watch(result.pidfd.get());
     workers_.push_back({local_rank, result.pid, std::move(result.pidfd)});
   }
 
@@ -141,8 +178,15 @@ class Guard {
       groups.push_back(w.pid);
     }
     signal_descendants(::getpid(), signal, groups);
-    const bool ends = signal != SIGSTOP && signal != SIGCONT;
-    if (ends) signal_all(SIGCONT);
+    if (ends_a_process(signal)) signal_all(SIGCONT);
+  }
+
+  static bool ends_a_process(int signal) { return signal != SIGSTOP && signal != SIGCONT; }
+
+  // Whoever is dead by now died by itself.
+  void note_stop() {
+    wait(0);
+    stopping_ = true;
   }
 
   void kill_all() {
@@ -156,19 +200,32 @@ class Guard {
     }
     if (!settings_.cgroup_folder.empty()) kill_cgroup(settings_.cgroup_folder);
     cgroup_.reset();  // see open_to_clone_into()
+    // The workers need no search, and should /proc fail us they are dead all the same.
+    for (const Worker& w : workers_) {
+      ::syscall(SYS_pidfd_send_signal, w.pidfd.get(), SIGKILL, nullptr, 0);
+      ::kill(-w.pid, SIGKILL);
+    }
     kill_descendants(::getpid());
   }
 
-  void reap() {
-    for (;;) {
-      siginfo_t info{};
-      if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) return;
-      const auto w =
-          std::find_if(workers_.begin(), workers_.end(), [&](const Worker& x) { return x.pid == info.si_pid; });
-      if (w == workers_.end()) continue;  // an orphan of a worker
-      const int local_rank = w->local_rank;
-      workers_.erase(w);
-      send({GuardOp::exited, local_rank, info.si_code, info.si_status, info.si_pid});
+  void reap_worker(int pidfd) {
+    const auto w =
+        std::find_if(workers_.begin(), workers_.end(), [&](const Worker& x) { return x.pidfd.get() == pidfd; });
+    siginfo_t info{};
+    if (w == workers_.end() || ::waitid(P_PID, id_t(w->pid), &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) return;
+    const int local_rank = w->local_rank;
+    workers_.erase(w);  // closing the pidfd takes it out of events_
+    send({GuardOp::exited, local_rank, info.si_code, info.si_status, info.si_pid, stopping_});
+  }
+
+  // What workers left behind and we inherited. A dead worker in between waits for its turn in wait().
+  void reap_orphans() {
+    siginfo_t info{};
+    while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+      const auto is_it = [&](const Worker& w) { return w.pid == info.si_pid; };
+      if (std::any_of(workers_.begin(), workers_.end(), is_it)) return;
+      ::waitid(P_PID, id_t(info.si_pid), &info, WEXITED | WNOHANG);
+      info = {};
     }
   }
 
@@ -192,12 +249,14 @@ class Guard {
 
   const GuardSettings settings_;
   UniqueFd agent_;
+  UniqueFd events_;  // epoll: the agent, SIGCHLD, every worker's pidfd
   UniqueFd child_ended_;
   UniqueFd cgroup_;
   std::vector<Worker> workers_;
   int spawns_to_come_ = 0;
   bool round_open_ = false;    // begun and not yet reported empty
   bool round_broken_ = false;  // a worker of it could not be started
+  bool stopping_ = false;      // workers have been told to end
   bool killing_ = false;
   std::chrono::steady_clock::time_point give_up_at_{};
 };
@@ -219,7 +278,8 @@ bool enter_namespaces(bool user_namespace, uid_t uid, gid_t gid) {
 }
 
 [[noreturn]] void guard_main(const GuardSettings& settings, UniqueFd agent) {
-  ::prctl(PR_SET_NAME, "dtrain-guard");
+  // Not a name with "dtrain" in it: after `pkill -9 dtrain` somebody must be left to clean up.
+  ::prctl(PR_SET_NAME, "dt-guard");
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   // Should the agent die while it is stopped, nobody else would wake us; we see its end on the socket.
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);

@@ -3,6 +3,7 @@
 // comes as a callback.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <deque>
 #include <functional>
 #include <vector>
@@ -32,9 +33,11 @@ class GuardLink {
 
   void receive();
   void flush();
+  void retry_soon();
   void lost();
 
   boost::asio::posix::stream_descriptor socket_;
+  boost::asio::steady_timer retry_;
   OnMessage on_message_;
   OnLost on_lost_;
   std::deque<Outgoing> outgoing_;

@@ -26,7 +26,7 @@ enum class GuardOp : int32_t {
   ready,        // level pidns only: the namespace is set up
   started,      // local_rank, pid (0: read it from the pidfd passed beside: the guard lives in another pid namespace)
   not_started,  // local_rank, a: SpawnStep, b: errno
-  exited,       // local_rank, a: si_code, b: si_status
+  exited,       // local_rank, a: si_code, b: si_status, after_stop
   empty,        // no process of the round is left
 };
 
@@ -36,6 +36,7 @@ struct GuardMessage {
   int32_t a = 0;
   int32_t b = 0;
   pid_t pid = 0;
+  int32_t after_stop = 0;  // it ended after the guard had told the workers to end
 };
 
 // How the worker ended, from an `exited` or `not_started`.

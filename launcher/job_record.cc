@@ -80,7 +80,6 @@ std::string JobRecord::prefix(int local_rank, int rank) const {
 }
 
 void JobRecord::begin_round() {
-  stopping_ = false;
   memory_before_ = read_oom_counts(cgroup_folder_);
   for (Worker& w : workers_) w = Worker();
 }
@@ -92,13 +91,13 @@ void JobRecord::started(int local_rank, pid_t pid, MonoTime now) {
   workers_[size_t(local_rank)].started = now;
 }
 
-void JobRecord::ended(int local_rank, const ExitStatus& status, MonoTime now) {
+void JobRecord::ended(int local_rank, const ExitStatus& status, bool after_stop, MonoTime now) {
   Worker& w = workers_[size_t(local_rank)];
   w.status = status;
   w.ended = now;
   w.ended_unix = std::time(nullptr);
   // A worker that crashes while it is being stopped still crashed by itself.
-  w.stopped_by_dtrain = stopping_ && !is_crash(status);
+  w.stopped_by_dtrain = after_stop && !is_crash(status);
   const bool killed = status.kind == ExitStatus::Kind::signaled && status.code == SIGKILL;
   if (killed) w.oom = judge_oom(status, w.stopped_by_dtrain, memory_before_, read_oom_counts(cgroup_folder_));
 }

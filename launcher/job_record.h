@@ -30,9 +30,8 @@ class JobRecord {
   void begin_round();
   void files(int local_rank, const LogPaths& paths);
   void started(int local_rank, pid_t pid, MonoTime now);
-  void ended(int local_rank, const ExitStatus& status, MonoTime now);
-  // From here on dtrain itself ends workers: what dies of its signals is a consequence.
-  void stopping() { stopping_ = true; }
+  // after_stop: dtrain had told it to end, so this is a consequence.
+  void ended(int local_rank, const ExitStatus& status, bool after_stop, MonoTime now);
   // Bytes of a worker's stream (2 * local_rank + (0 stdout, 1 stderr)); the end of stderr is kept.
   void output(int stream, std::string_view bytes);
   void front_lost() { front_lost_ = true; }
@@ -63,7 +62,6 @@ class JobRecord {
   std::string hostname_;
   bool color_;  // on stdout
   bool color_on_stderr_;
-  bool stopping_ = false;
   bool front_lost_ = false;
   const std::string cgroup_folder_;
   OomCounts memory_before_;

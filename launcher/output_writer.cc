@@ -168,7 +168,16 @@ void OutputWriter::finish(MonoTime deadline) {
   std::unique_lock lock(state.mutex);
   if (!state.thread.joinable()) return;
   auto done = [&] { return state.queue.empty() && !state.busy; };
-  bool drained = done() || (deadline > MonoTime::min() && state.idle.wait_until(lock, deadline, done));
+  // A slow reader that reads on gets more time; one that takes nothing for that long does not.
+  const MonoTime start = MonoTime::clock::now();
+  const Duration patience = deadline > start ? deadline - start : Duration::zero();
+  bool drained = done();
+  for (MonoTime until = deadline; !drained && patience > Duration::zero() && until < start + kSlowestReader;) {
+    const uint64_t before = progress();
+    drained = state.idle.wait_until(lock, until, done);
+    if (!drained && progress() == before) break;
+    until = MonoTime::clock::now() + patience;
+  }
   if (!drained) {
     state.abandoned = true;
     const std::string reason = "not written before dtrain ended";

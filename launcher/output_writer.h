@@ -33,6 +33,8 @@ struct WriteLoss {
 class OutputWriter {
  public:
   static constexpr std::chrono::milliseconds kRetryAfter{250};
+  // The longest that finish() waits for a reader that reads, however slowly.
+  static constexpr std::chrono::seconds kSlowestReader{60};
 
   // full() is true from queue_bytes on; on_room is called once when the queue is half empty again after that.
   OutputWriter(size_t queue_bytes, std::function<void()> on_room);
@@ -58,7 +60,8 @@ class OutputWriter {
   // Bytes written or given up so far; a sink is stuck while it is full and this does not change.
   uint64_t progress() const;
 
-  // Wait until all is written, at most until `deadline`; what is left then is given up and counted. The last call but
+  // Wait until all is written, until `deadline` and on as long as bytes get through in every such span (at most
+  // kSlowestReader); what is left then is given up and counted. The last call but
   // losses().
   void finish(MonoTime deadline);
   std::vector<WriteLoss> losses() const;

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 
+#include <cerrno>
+
 #include "launcher/guard_protocol.h"
 
 extern char** environ;
@@ -32,7 +34,9 @@ Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& ass
   const Environment contract = worker_env(spec, assignment, local_rank, {files->paths.error_file});
   auto payload = write_exec_payload(argv, launcher::apply(parent_env, contract));
   if (!payload) return payload.error();
-  return PreparedWorker{std::move(*payload), stdin_for(spec.stdin_mode, local_rank), std::move(*files)};
+  UniqueFd in = stdin_for(spec.stdin_mode, local_rank);
+  if (!in) return system_error("cannot open /dev/null for a worker's stdin", errno);
+  return PreparedWorker{std::move(*payload), std::move(in), std::move(*files)};
 }
 
 std::vector<std::string> own_environment() {

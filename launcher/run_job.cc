@@ -35,12 +35,10 @@ int run_job(const JobSpec& spec) {
   JobSpec effective = spec;
   effective.stop_signals = not_ignored(spec.stop_signals);
   effective.passed_signals = not_ignored(spec.passed_signals);
-  std::vector<int> signals = effective.stop_signals;
-  signals.insert(signals.end(), effective.passed_signals.begin(), effective.passed_signals.end());
   const auto agent_main = [](FrontSide side, void* context) {
     return run_agent(*static_cast<const JobSpec*>(context), std::move(side));
   };
-  return run_front(signals, agent_main, &effective);
+  return run_front({effective.stop_signals, effective.passed_signals}, agent_main, &effective);
 }
 
 }  // namespace dtrain::launcher

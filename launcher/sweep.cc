@@ -22,6 +22,7 @@ struct Process {
   pid_t parent = 0;
   pid_t group = 0;
   char state = 0;
+  long threads = 1;
 };
 
 // "pid (comm) S ppid pgrp ...": comm may hold anything, so look for the last ')'.
@@ -31,7 +32,10 @@ bool parse_stat(const char* text, Process& out) {
   out.state = close[2];
   char* rest = nullptr;
   out.parent = pid_t(std::strtol(close + 3, &rest, 10));
-  out.group = pid_t(std::strtol(rest, nullptr, 10));
+  out.group = pid_t(std::strtol(rest, &rest, 10));
+  constexpr int kFieldsBetween = 14;  // from the group to num_threads, see proc(5)
+  for (int i = 0; i < kFieldsBetween; ++i) std::strtoll(rest, &rest, 10);
+  out.threads = std::strtol(rest, nullptr, 10);
   return true;
 }
 
@@ -60,6 +64,9 @@ bool contains(const std::vector<pid_t>& pids, pid_t pid) {
   return std::find(pids.begin(), pids.end(), pid) != pids.end();
 }
 
+// A process whose main thread has ended while others run is shown as a zombie, but it lives.
+bool is_dead(const Process& process) { return process.state == 'X' || (process.state == 'Z' && process.threads <= 1); }
+
 struct Found {
   pid_t pid;
   pid_t group;
@@ -80,7 +87,7 @@ std::vector<Found> find_descendants(pid_t root, const std::vector<pid_t>& spare)
       if (contains(spare, pid)) continue;
       queue.push_back(pid);
       const Process& process = processes.at(pid);
-      if (process.state != 'Z' && process.state != 'X') found.push_back({pid, process.group});
+      if (!is_dead(process)) found.push_back({pid, process.group});
     }
   }
   return found;

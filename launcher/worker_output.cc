@@ -38,10 +38,10 @@ bool WorkerOutput::take(int stream, std::string_view bytes) {
   const StreamId id = ids_[size_t(stream)];
   callbacks_.data(stream, bytes);
   router_.feed(id, bytes, clock_.now());
-  if (!router_.wants_pause(id)) return true;
-  paused_.push_back(stream);
+  const bool pause = router_.wants_pause(id);
+  if (pause) paused_.push_back(stream);
   arm_timer();
-  return false;
+  return !pause;
 }
 
 void WorkerOutput::resume_paused() {
@@ -59,6 +59,8 @@ void WorkerOutput::resume_paused() {
 
 void WorkerOutput::arm_timer() {
   const auto at = router_.deadline();
+  if (at == armed_) return;
+  armed_ = at;
   if (!at) {
     timer_.cancel();
     return;
@@ -66,9 +68,15 @@ void WorkerOutput::arm_timer() {
   timer_.expires_at(*at);
   timer_.async_wait([this](const boost::system::error_code& ec) {
     if (ec) return;
+    armed_.reset();
     router_.on_time(clock_.now());
     resume_paused();
   });
+}
+
+void WorkerOutput::note(const std::string& text) {
+  router_.note(text);
+  arm_timer();
 }
 
 void WorkerOutput::finish(MonoTime deadline) {

@@ -4,6 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +30,9 @@ class WorkerOutput {
   Result<WorkerPipes::WriteEnds> open(int local_rank, StreamSpec out, StreamSpec err);
   bool all_closed() const { return pipes_.all_closed(); }
   // dtrain's own words, on the error console, in order with the workers' lines.
-  void note(const std::string& text) { router_.note(text); }
+  void note(const std::string& text);
+  // No worker is left: read what the pipes still hold, even if a sink is slow; all_ended follows.
+  void drain() { pipes_.drain_all(); }
   // Stop reading, then wait until all is written, at most until `deadline`.
   void finish(MonoTime deadline);
   std::vector<Loss> losses() const { return router_.losses(); }
@@ -45,6 +48,7 @@ class WorkerOutput {
   Callbacks callbacks_;
   SteadyClock clock_;
   boost::asio::steady_timer timer_;
+  std::optional<MonoTime> armed_;  // what timer_ waits for
   OutputRouter router_;
   WorkerPipes pipes_;
   std::vector<StreamId> ids_;  // the router's name of each stream

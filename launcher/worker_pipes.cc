@@ -13,6 +13,8 @@ namespace {
 constexpr size_t kReadSize = 256 * 1024;
 // A bigger pipe means fewer wake-ups for a loud worker; the kernel may refuse, and then the default does.
 constexpr int kPipeSize = 256 * 1024;
+// But with many workers it would eat up what the kernel allows a user, and shrink the pipes of everybody else.
+constexpr size_t kStreamsWithBigPipes = 64;
 // Turns one stream takes before the loop looks at the others (and at the guard) again.
 constexpr int kReadsInARow = 4;
 }  // namespace
@@ -39,7 +41,7 @@ Result<UniqueFd> WorkerPipes::open_stream(int stream) {
   }
   UniqueFd write_end(ends[1]);
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  ::fcntl(ends[0], F_SETPIPE_SZ, kPipeSize);
+  if (pipes_.size() <= kStreamsWithBigPipes) ::fcntl(ends[0], F_SETPIPE_SZ, kPipeSize);
   auto& pipe = pipes_[size_t(stream)];
   pipe = std::make_unique<Pipe>(io_);
   pipe->descriptor.assign(ends[0]);
@@ -56,17 +58,16 @@ void WorkerPipes::wait(int stream) {
 }
 
 void WorkerPipes::read(int stream) {
-  if (!buffer_) buffer_ = std::make_unique_for_overwrite<char[]>(kReadSize);
   Pipe& pipe = *pipes_[size_t(stream)];
   for (int i = 0; i < kReadsInARow; ++i) {
-    const ssize_t n = ::read(pipe.descriptor.native_handle(), buffer_.get(), kReadSize);
+    const ssize_t n = ::read(pipe.descriptor.native_handle(), buffer(), kReadSize);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) break;
     if (n <= 0) {
       ended(stream);
       return;
     }
-    if (!callbacks_.data(stream, {buffer_.get(), size_t(n)})) {
+    if (!callbacks_.data(stream, {buffer(), size_t(n)})) {
       pipe.paused = true;
       return;
     }
@@ -79,6 +80,23 @@ void WorkerPipes::resume(int stream) {
   if (!pipe || !pipe->paused || !pipe->descriptor.is_open()) return;
   pipe->paused = false;
   wait(stream);
+}
+
+void WorkerPipes::drain_all() {
+  for (size_t i = 0; i < pipes_.size(); ++i) {
+    if (!pipes_[i] || !pipes_[i]->descriptor.is_open()) continue;
+    const int stream = int(i);
+    ssize_t n;
+    while ((n = ::read(pipes_[i]->descriptor.native_handle(), buffer(), kReadSize)) > 0) {
+      callbacks_.data(stream, {buffer(), size_t(n)});
+    }
+    if (n == 0) ended(stream);
+  }
+}
+
+char* WorkerPipes::buffer() {
+  if (!buffer_) buffer_ = std::make_unique_for_overwrite<char[]>(kReadSize);
+  return buffer_.get();
 }
 
 void WorkerPipes::ended(int stream) {

@@ -33,6 +33,8 @@ class WorkerPipes {
   Result<WriteEnds> open(int local_rank);
   // Read on after `data` returned false.
   void resume(int stream);
+  // No writer is left: read every pipe to its end now, paused or not. At most what the pipes hold.
+  void drain_all();
   // Stop reading and drop what is unread.
   void close_all();
   bool all_closed() const { return open_ == 0; }
@@ -48,6 +50,7 @@ class WorkerPipes {
   void wait(int stream);
   void read(int stream);
   void ended(int stream);
+  char* buffer();
 
   boost::asio::io_context& io_;
   Callbacks callbacks_;

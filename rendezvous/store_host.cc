@@ -9,6 +9,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -55,17 +56,26 @@ Result<std::uint16_t> port_of(int fd) {
 
 }  // namespace
 
+namespace {
+// For the life of this object, also when a thread cannot be made.
+struct AllSignalsBlocked {
+  AllSignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  }
+  ~AllSignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+  sigset_t before;
+};
+}  // namespace
+
 struct StoreHost::Impl {
   Impl(UniqueFd listener, std::optional<PeerUid> peer_uid, Options options)
       : loop(io, std::move(listener), std::move(peer_uid), std::move(options)) {
     loop.start();
     // Signals are the agent's business: the thread inherits a mask that blocks them all.
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    const AllSignalsBlocked blocked;
     thread = std::thread([this] { io.run(); });
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     ::pthread_setname_np(thread.native_handle(), "dtrain-store");
   }
 
@@ -90,8 +100,12 @@ Result<std::unique_ptr<StoreHost>> StoreHost::start(Options options) {
     if (!opened) return opened.error().in("the worker store");
     peer_uid = std::move(opened).value();
   }
-  auto impl = std::make_unique<Impl>(std::move(listener).value(), std::move(peer_uid), std::move(options));
-  return std::unique_ptr<StoreHost>(new StoreHost(std::move(impl), *port));
+  try {
+    auto impl = std::make_unique<Impl>(std::move(listener).value(), std::move(peer_uid), std::move(options));
+    return std::unique_ptr<StoreHost>(new StoreHost(std::move(impl), *port));
+  } catch (const std::system_error& e) {  // no thread, no descriptors
+    return Error{ErrorKind::system, std::string("the worker store cannot start: ") + e.what(), e.code().value()};
+  }
 }
 
 StoreHost::StoreHost(std::unique_ptr<Impl> impl, std::uint16_t port) : impl_(std::move(impl)), port_(port) {}
