@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <unistd.h>
 
+#include "strategies/comm/tensors.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain {
@@ -11,62 +13,6 @@ namespace {
 
 // Operations that may wait their turn; the Reducer has a handful. A caller beyond it waits.
 constexpr std::size_t kMaxQueued = 4096;
-
-ElementType element_type(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kDouble:
-      return ElementType::f64;
-    case at::kFloat:
-      return ElementType::f32;
-    case at::kHalf:
-      return ElementType::f16;
-    case at::kBFloat16:
-      return ElementType::bf16;
-    case at::kLong:
-      return ElementType::i64;
-    case at::kInt:
-      return ElementType::i32;
-    case at::kShort:
-      return ElementType::i16;
-    case at::kChar:
-      return ElementType::i8;
-    case at::kByte:
-      return ElementType::u8;
-    case at::kBool:
-      return ElementType::boolean;
-    default:
-      TORCH_CHECK(false, "dtrain: CPU reductions do not take ", tensor.scalar_type(), " tensors");
-  }
-}
-
-Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
-  switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
-    case c10d::ReduceOp::SUM:
-      return Reduction::sum;
-    case c10d::ReduceOp::AVG:
-      TORCH_CHECK(tensor.is_floating_point(), "dtrain: AVG needs a floating-point tensor, not ", tensor.scalar_type());
-      return Reduction::avg;
-    case c10d::ReduceOp::PRODUCT:
-      return Reduction::product;
-    case c10d::ReduceOp::MIN:
-      return Reduction::min;
-    case c10d::ReduceOp::MAX:
-      return Reduction::max;
-    default:
-      TORCH_CHECK(false, "dtrain: CPU reductions are SUM, AVG, PRODUCT, MIN and MAX");
-  }
-}
-
-void check_dense_cpu(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == at::kStrided,
-              "dtrain: the CPU process group takes dense CPU tensors, not ", tensor.toString());
-}
-
-const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* op) {
-  TORCH_CHECK(tensors.size() == 1, "dtrain: ", op, " takes one tensor a rank, not ", tensors.size());
-  check_dense_cpu(tensors.front());
-  return tensors.front();
-}
 
 std::byte* bytes_of(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
 
@@ -109,8 +55,11 @@ class StoreMeeting final : public MeetingPlace {
  public:
   explicit StoreMeeting(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
   void put(const std::string& key, const std::string& value) override { store_->set(key, value); }
-  std::string take(const std::string& key) override {
+  std::string take(const std::string& key, Deadline deadline) override {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     try {
+      store_->wait({key}, std::max(left, std::chrono::milliseconds{1}));
       return store_->get_to_str(key);
     } catch (const c10::Error& error) {
       throw std::runtime_error(short_reason(error));
@@ -127,6 +76,7 @@ std::unique_ptr<ShmGroup> make_group(const c10::intrusive_ptr<c10d::Store>& stor
   ShmGroup::Options options;
   options.rank = rank;
   options.ranks = size;
+  options.join_timeout = store->getTimeout();
   return std::make_unique<ShmGroup>(place, options);
 }
 
@@ -139,13 +89,25 @@ struct ShmBackend::Task {
 };
 
 ShmBackend::ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Timeout timeout)
-    : Backend(rank, size), default_timeout_(timeout), group_(make_group(store, rank, size)) {
+    : Backend(rank, size),
+      process_(::getpid()),
+      default_timeout_(timeout),
+      group_(make_group(store, rank, size)),
+      changed_(std::make_unique<std::condition_variable>()) {
   thread_ = std::thread([this] { progress_loop(); });
 }
 
-ShmBackend::~ShmBackend() { leave(); }
+ShmBackend::~ShmBackend() {
+  leave();
+  if (!in_forked_child()) return;
+  changed_.release();
+  thread_.detach();
+}
+
+bool ShmBackend::in_forked_child() const { return ::getpid() != process_; }
 
 void ShmBackend::leave() {
+  if (in_forked_child()) return;
   {
     const std::lock_guard lock(mutex_);
     if (group_) group_->stop();
@@ -161,18 +123,19 @@ void ShmBackend::shutdown() {
 
 ShmBackend::WorkPtr ShmBackend::enqueue(c10d::OpType type, Tensors results, Timeout timeout,
                                         std::function<void(Timeout)> run) {
+  TORCH_CHECK(!in_forked_child(), "dtrain: a collective in a process forked from rank ", getRank());
   auto task = std::make_unique<Task>();
   task->work = c10::make_intrusive<ShmWork>(getRank(), type, std::move(results));
   task->run = std::move(run);
-  task->timeout = timeout > Timeout::zero() ? timeout : default_timeout_;
+  task->timeout = std::min<Timeout>(timeout > Timeout::zero() ? timeout : default_timeout_, kLongestTimeout);
   WorkPtr work = task->work;
   std::unique_lock lock(mutex_);
   TORCH_CHECK(!stopping_, "dtrain: a collective after the session was shut down");
-  const bool room = changed_.wait_for(lock, task->timeout, [this] { return queue_.size() < kMaxQueued || stopping_; });
+  const bool room = changed_->wait_for(lock, task->timeout, [this] { return queue_.size() < kMaxQueued || stopping_; });
   TORCH_CHECK(room && !stopping_, "dtrain: ", kMaxQueued, " collectives are waiting already");
   queue_.push_back(std::move(task));
   ++enqueued_;
-  changed_.notify_all();
+  changed_->notify_all();
   return work;
 }
 
@@ -180,26 +143,32 @@ void ShmBackend::progress_loop() {
   ::pthread_setname_np(::pthread_self(), "dtrain-comm");
   while (true) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !queue_.empty() || stopping_; });
+    changed_->wait(lock, [this] { return !queue_.empty() || stopping_; });
     if (queue_.empty()) return;
     const std::unique_ptr<Task> task = std::move(queue_.front());
     queue_.pop_front();
-    changed_.notify_all();
+    changed_->notify_all();
     lock.unlock();
-    std::exception_ptr error;
-    try {
-      if (group_) task->run(task->timeout);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    if (!error) {
+    if (const std::exception_ptr error = run(*task)) {
+      task->work->fail(error);
+    } else {
       task->work->complete();
-      continue;
     }
-    lock.lock();
+  }
+}
+
+std::exception_ptr ShmBackend::run(const Task& task) {
+  const at::NoGradGuard no_grad;  // parameters are written in place
+  try {
+    if (group_) task.run(task.timeout);
+    return nullptr;
+  } catch (...) {
+    // Whatever it was (no memory for a copy, say), this rank is now behind the others: its next collective would meet
+    // their present one.
+    group_->abort();
+    const std::lock_guard lock(mutex_);
     failed_ = true;
-    lock.unlock();
-    task->work->fail(error);
+    return std::current_exception();
   }
 }
 
@@ -207,13 +176,13 @@ void ShmBackend::stop_thread() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    changed_.notify_all();
+    changed_->notify_all();
   }
   if (thread_.joinable()) thread_.join();
 }
 
 ShmBackend::WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const at::Tensor tensor = only(tensors, "all_reduce");
+  const at::Tensor tensor = only_writable(tensors, "all_reduce");
   const ElementType type = element_type(tensor);
   const Reduction reduction = reduction_of(options.reduceOp, tensor);
   return enqueue(c10d::OpType::ALLREDUCE, tensors, options.timeout, [=, this](Timeout timeout) {
@@ -225,7 +194,8 @@ ShmBackend::WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::Allreduc
 
 ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   for (const at::Tensor& tensor : tensors) {
-    check_dense_cpu(tensor);
+    check_writable(tensor);
+    element_type(tensor);
     reduction_of(options.reduceOp, tensor);
   }
   const c10d::ReduceOp op = options.reduceOp;
@@ -240,7 +210,7 @@ ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d
 }
 
 ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  const at::Tensor tensor = only(tensors, "broadcast");
+  const at::Tensor tensor = only_writable(tensors, "broadcast");
   const int root = static_cast<int>(options.rootRank);
   TORCH_CHECK(root >= 0 && root < getSize(), "dtrain: broadcast from rank ", root, " of ", getSize());
   return enqueue(c10d::OpType::BROADCAST, tensors, options.timeout, [=, this](Timeout timeout) {
@@ -255,12 +225,11 @@ ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors
               "dtrain: all_gather needs one output tensor for each of the ", getSize(), " ranks");
   const Tensors parts = outputs[0];
   for (const at::Tensor& part : parts) {
-    check_dense_cpu(part);
+    check_writable(part);
     TORCH_CHECK(part.scalar_type() == input.scalar_type() && part.numel() == input.numel(),
                 "dtrain: all_gather needs outputs of the input's type and size");
   }
-  const bool alone = getSize() == 1;
-  if (alone) at::Tensor(parts[0]).copy_(input);
+  if (getSize() == 1) copy_alone(parts[0], input);
   return enqueue(c10d::OpType::ALLGATHER, parts, options.timeout, [=, this](Timeout timeout) {
     const at::Tensor source = input.contiguous();
     Tensors staged;
@@ -292,7 +261,7 @@ ShmBackend::WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs
     TORCH_CHECK(outputs[i].is_contiguous() && outputs[i].scalar_type() == inputs[i].scalar_type() &&
                     outputs[i].numel() == inputs[i].numel() * getSize(),
                 "dtrain: all_gather needs a contiguous output of ", getSize(), " times the input");
-    if (getSize() == 1) outputs[i].view(-1).copy_(inputs[i].reshape(-1));
+    if (getSize() == 1) copy_alone(outputs[i].view(-1), inputs[i].reshape(-1));
   }
   return enqueue(c10d::OpType::_ALLGATHER_BASE, outputs, options.timeout, [=, this](Timeout timeout) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -308,7 +277,7 @@ ShmBackend::WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs
 
 ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                const c10d::ReduceScatterOptions& options) {
-  const at::Tensor output = only(outputs, "reduce_scatter");
+  const at::Tensor output = only_writable(outputs, "reduce_scatter");
   TORCH_CHECK(inputs.size() == 1 && inputs[0].size() == static_cast<std::size_t>(getSize()),
               "dtrain: reduce_scatter needs one input tensor for each of the ", getSize(), " ranks");
   const Tensors parts = inputs[0];
@@ -319,7 +288,7 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Ten
   }
   const ElementType type = element_type(output);
   const Reduction reduction = reduction_of(options.reduceOp, output);
-  if (getSize() == 1) at::Tensor(output).copy_(parts[0]);
+  if (getSize() == 1) copy_alone(output, parts[0]);
   return enqueue(c10d::OpType::REDUCE_SCATTER, outputs, options.timeout, [=, this](Timeout timeout) {
     Tensors staged;
     std::vector<const std::byte*> places;

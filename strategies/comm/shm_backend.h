@@ -1,7 +1,8 @@
 #pragma once
 // ShmBackend: our CPU collectives as a c10d::Backend, so that ProcessGroup, Reducer and functional collectives use
 // them. Operations of all threads are queued and run in the order of the calls by one progress thread; each returns a
-// Work whose future carries the output tensors. Tensors must be dense CPU tensors; others are refused at the call.
+// Work whose future carries the output tensors. Tensors must be dense CPU tensors; others are refused at the call. A
+// forked child inherits the object and not the thread: there collectives are refused and destruction does nothing.
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -16,8 +17,8 @@ namespace dtrain {
 
 class ShmBackend final : public c10d::Backend {
  public:
-  // Collective: every rank of the group. `store` is used only here. `timeout` is that of a collective whose options
-  // name none. Throws as ShmGroup does.
+  // Collective: every rank of the group. `store` is used only here, and its timeout is what the ranks have to come.
+  // `timeout` is that of a collective whose options name none. Throws as ShmGroup does.
   ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout);
   // As leave().
   ~ShmBackend() override;
@@ -55,13 +56,17 @@ class ShmBackend final : public c10d::Backend {
   using Timeout = std::chrono::milliseconds;
   WorkPtr enqueue(c10d::OpType type, Tensors results, Timeout timeout, std::function<void(Timeout)> run);
   void progress_loop();
+  std::exception_ptr run(const Task& task);
   void stop_thread();
 
+  bool in_forked_child() const;
+
+  const int process_;
   const Timeout default_timeout_;
   std::unique_ptr<ShmGroup> group_;  // none in a world of one rank
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::unique_ptr<std::condition_variable> changed_;  // destroying one in a forked child would wait for the thread
   std::deque<std::unique_ptr<Task>> queue_;
   std::uint64_t enqueued_ = 0;
   bool stopping_ = false;

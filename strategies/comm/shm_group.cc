@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -29,7 +30,7 @@ struct ShmGroup::Call {
   std::uint64_t number;
 
   Call(ShmGroup& group, Op op, std::size_t count, ElementType type, Reduction reduction, int root, Timeout timeout)
-      : deadline(std::chrono::steady_clock::now() + timeout), number(++group.operations_) {
+      : deadline(ShmWait::after(timeout)), number(++group.operations_) {
     descriptor.op = static_cast<std::uint8_t>(op);
     descriptor.type = static_cast<std::uint8_t>(type);
     descriptor.reduction = static_cast<std::uint8_t>(reduction);
@@ -56,22 +57,36 @@ struct ShmGroup::Call {
 };
 
 ShmGroup::ShmGroup(MeetingPlace& place, const Options& options)
-    : rank_(options.rank),
+    : process_(::getpid()),
+      rank_(options.rank),
       ranks_(options.ranks),
       slot_bytes_(options.slot_bytes),
-      segment_(meet(place, options.rank, options.ranks, options.slot_bytes)),
+      join_deadline_(ShmWait::after(options.join_timeout)),
+      segment_(meet(place, options.rank, options.ranks, options.slot_bytes, join_deadline_)),
       wait_(segment_, watch_, options.rank, {spin_for(options.ranks)}) {
+  try {
+    join();
+  } catch (...) {
+    leave();
+    throw;
+  }
+}
+
+void ShmGroup::join() {
   std::vector<int> pids;
   for (int r = 0; r < ranks_; ++r) pids.push_back(segment_.rank(r).pid);
   watch_.watch(pids, rank_);
   ++point_;
   wait_.arrive(point_);
-  wait_.wait_all(point_, std::chrono::steady_clock::now() + options.connect_timeout,
-                 [] { return std::string("forming the group"); });
+  wait_.wait_all(point_, join_deadline_, [] { return std::string("forming the group"); });
   segment_.close_fd();  // all ranks have it mapped
 }
 
-ShmGroup::~ShmGroup() { segment_.rank(rank_).left.store(1, std::memory_order_release); }
+ShmGroup::~ShmGroup() { leave(); }
+
+void ShmGroup::leave() noexcept {
+  if (::getpid() == process_) segment_.rank(rank_).left.store(1, std::memory_order_release);
+}
 
 void ShmGroup::abort() noexcept { wait_.record({FailureKind::aborted, rank_}); }
 

@@ -28,13 +28,13 @@ class ShmGroup {
     int rank = 0;
     int ranks = 1;
     std::uint32_t slot_bytes = 1U << 20;  // memory of the group: 2 * ranks * slot_bytes, as far as it is used
-    std::chrono::milliseconds connect_timeout{60'000};  // for all ranks to join once the segment exists
+    std::chrono::milliseconds join_timeout{300'000};  // for all ranks to come, meet and map the memory
   };
 
   // Collective. Throws std::runtime_error where the ranks cannot share memory, CollectiveError where one dies
   // meanwhile.
   ShmGroup(MeetingPlace& place, const Options& options);
-  // Tells the others that this rank left. No collective.
+  // Tells the others that this rank left, unless a child forked from it says so. No collective.
   ~ShmGroup();
   ShmGroup(const ShmGroup&) = delete;
   ShmGroup& operator=(const ShmGroup&) = delete;
@@ -63,6 +63,8 @@ class ShmGroup {
   enum class Op : std::uint8_t { barrier = 1, all_reduce, broadcast, all_gather, reduce_scatter };
   struct Call;  // one collective in progress
 
+  void join();
+  void leave() noexcept;
   void begin(const Call& call);
   void sync(const Call& call);
   void compare(const Call& call);
@@ -70,9 +72,11 @@ class ShmGroup {
   void reduce_one_shot(const Call& call, std::byte* data, std::size_t count);
   void reduce_sliced(const Call& call, std::byte* data, std::size_t count);
 
+  const int process_;  // a forked child is not the rank
   const int rank_;
   const int ranks_;
   const std::uint32_t slot_bytes_;
+  const ShmWait::Deadline join_deadline_;
   ShmSegment segment_;
   PeerWatch watch_;
   ShmWait wait_;

@@ -86,6 +86,10 @@ ShmWait::ShmWait(const ShmSegment& segment, const PeerWatch& watch, int own_rank
       ranks_(static_cast<int>(segment.header().ranks)),
       options_(options) {}
 
+ShmWait::Deadline ShmWait::after(std::chrono::milliseconds timeout) {
+  return Clock::now() + std::min<std::chrono::milliseconds>(timeout, kLongestTimeout);
+}
+
 void ShmWait::arrive(std::uint32_t point) {
   RankBlock& own = segment_.rank(own_rank_);
   // Sequentially consistent with the sleeper's two steps: either it sees the new value or we see the sleeper.
@@ -157,8 +161,8 @@ void ShmWait::time_out(std::uint32_t point, const std::string& during) const {
   for (int r = 0; r < ranks_; ++r) {
     if (r != own_rank_ && !reached(r, point)) missing.push_back(r);
   }
-  // A rank may have come at the last moment; then the first one we waited for is as good a name as any.
-  const int first = missing.empty() ? (own_rank_ == 0 ? 1 : 0) : missing.front();
+  if (missing.empty()) return;  // all came at the last moment
+  const int first = missing.front();
   const int pid = segment_.rank(first).pid;
   std::string detail = missing.size() > 1 ? fmt::format("{} ranks are missing", missing.size()) : "";
   if (process_state(pid) == 'T') {

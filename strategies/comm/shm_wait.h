@@ -13,6 +13,9 @@
 
 namespace dtrain {
 
+// A longer timeout counts as this one: the clock's own range ends.
+constexpr std::chrono::hours kLongestTimeout{24 * 365};
+
 // One pidfd for each other rank: it tells that a process has ended, and cannot be fooled by a reused pid.
 class PeerWatch {
  public:
@@ -39,6 +42,8 @@ class ShmWait {
   ShmWait(const ShmSegment& segment, const PeerWatch& watch, int own_rank, Options options);
 
   using Deadline = std::chrono::steady_clock::time_point;
+  // At most kLongestTimeout from now.
+  static Deadline after(std::chrono::milliseconds timeout);
 
   // Tell the others that this rank reached synchronisation point `point`.
   void arrive(std::uint32_t point);
@@ -60,7 +65,7 @@ class ShmWait {
   void sleep_on(RankBlock& block, std::uint32_t point, Deadline deadline);
   void look_around(std::uint32_t point, Deadline deadline, const std::string& during) const;
   void check_peers(std::uint32_t point, const std::string& during) const;
-  [[noreturn]] void time_out(std::uint32_t point, const std::string& during) const;
+  void time_out(std::uint32_t point, const std::string& during) const;
   bool reached(int rank, std::uint32_t point) const;
 
   const ShmSegment& segment_;

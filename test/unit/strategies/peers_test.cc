@@ -15,22 +15,26 @@ TEST_CASE("facts survive the store") {
   CHECK(read.boot_id == own.boot_id);
   CHECK(read.pid_namespace == own.pid_namespace);
   CHECK(read.pid == own.pid);
+  CHECK(read.uid == own.uid);
   CHECK(read.proc_pid == own.proc_pid);
   CHECK(own.boot_id.size() == 36);
   CHECK_THROWS(parse_facts("nonsense"));
 }
 
 TEST_CASE("ranks share memory only on one host and in one PID namespace, whatever their names say") {
-  const PeerFacts here{"node1", "boot-a", "pid:[1]", 10, 10};
+  const PeerFacts here{"node1", "boot-a", "pid:[1]", 10, 1000, 10};
   PeerFacts same = here;
   same.pid = 11;
   PeerFacts other_host = here;
   other_host.boot_id = "boot-b";
   PeerFacts container = here;
   container.pid_namespace = "pid:[2]";
+  PeerFacts other_user = here;
+  other_user.uid = 0;
   CHECK(why_not_together({here, same}) == "");
   CHECK_THAT(why_not_together({here, same, other_host}), Catch::Contains("rank 2 on host 'node1'"));
   CHECK_THAT(why_not_together({here, container}), Catch::Contains("rank 1 run in different PID namespaces"));
+  CHECK_THAT(why_not_together({here, same, other_user}), Catch::Contains("user 1000 and rank 2 as user 0"));
 }
 
 TEST_CASE("a segment opened with the wrong token is refused") {

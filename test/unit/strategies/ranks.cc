@@ -127,6 +127,7 @@ SharedBoard::SharedBoard() {
   pthread_condattr_t condition;
   ::pthread_condattr_init(&condition);
   ::pthread_condattr_setpshared(&condition, PTHREAD_PROCESS_SHARED);
+  ::pthread_condattr_setclock(&condition, CLOCK_MONOTONIC);  // the clock of Deadline
   ::pthread_cond_init(&memory_->changed, &condition);
 }
 
@@ -141,11 +142,10 @@ void SharedBoard::put(const std::string& key, const std::string& value) {
   ::pthread_mutex_unlock(&memory_->mutex);
 }
 
-std::string SharedBoard::take(const std::string& key) {
+std::string SharedBoard::take(const std::string& key, Deadline deadline) {
   ::pthread_mutex_lock(&memory_->mutex);
-  timespec deadline{};
-  ::clock_gettime(CLOCK_REALTIME, &deadline);
-  deadline.tv_sec += 20;
+  const auto nanoseconds = std::chrono::nanoseconds(deadline.time_since_epoch()).count();
+  const timespec until{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
   while (true) {
     for (int i = 0; i < memory_->used; ++i) {
       if (key != memory_->entries[i].key) continue;
@@ -153,7 +153,7 @@ std::string SharedBoard::take(const std::string& key) {
       ::pthread_mutex_unlock(&memory_->mutex);
       return value;
     }
-    if (::pthread_cond_timedwait(&memory_->changed, &memory_->mutex, &deadline) != 0) {
+    if (::pthread_cond_timedwait(&memory_->changed, &memory_->mutex, &until) != 0) {
       ::pthread_mutex_unlock(&memory_->mutex);
       throw std::runtime_error("nobody put " + key);
     }

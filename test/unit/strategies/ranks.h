@@ -34,7 +34,7 @@ class SharedBoard : public MeetingPlace {
   SharedBoard(const SharedBoard&) = delete;
   SharedBoard& operator=(const SharedBoard&) = delete;
   void put(const std::string& key, const std::string& value) override;
-  std::string take(const std::string& key) override;
+  std::string take(const std::string& key, Deadline deadline) override;
 
  private:
   struct Memory;

@@ -2,6 +2,12 @@
 #include "strategies/comm/shm_backend.h"
 
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <limits>
 
 #include "dtrain/dtrain.h"
 #include "strategies/torch/compat.h"
@@ -50,6 +56,16 @@ void require_nothing_wrong(const std::vector<test::RankOutcome>& outcomes) {
   for (const auto& outcome : outcomes) CHECK(outcome.said == "");
 }
 
+// Let this process allocate at most so many bytes more.
+void allow_bytes(rlim_t more) {
+  std::ifstream statm("/proc/self/statm");
+  rlim_t pages = 0;
+  for (int field = 0; field < 6; ++field) statm >> pages;  // the sixth is data and stack
+  const rlim_t limit = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + more;
+  const rlimit data{limit, limit};
+  ::setrlimit(RLIMIT_DATA, &data);
+}
+
 std::string unless(bool fine, const std::string& what) { return fine ? "" : what + "; "; }
 
 }  // namespace
@@ -81,6 +97,58 @@ TEST_CASE("tensors that are not contiguous are read and written in their own lay
     session.broadcast(column, 1);
     return unless(torch::equal(transposed, (base * 3).t()), "transposed") +
            unless(torch::equal(column, base.select(1, 2) + 1), "column");
+  }));
+}
+
+TEST_CASE("a parameter in channels-last order is received in place, though it needs a gradient") {
+  require_nothing_wrong(in_sessions(2, [](Session& session) {
+    torch::nn::Conv2d conv(4, 3, 3);
+    conv->weight.set_data(torch::full({3, 4, 3, 3}, 1.0 + session.rank()).contiguous(at::MemoryFormat::ChannelsLast));
+    session.broadcast(conv->weight, 1);
+    return unless((conv->weight == 2.0).all().item<bool>() && conv->weight.is_leaf(), "weight");
+  }));
+}
+
+TEST_CASE("the sizes around which the way of an all_reduce changes, at odd addresses") {
+  require_nothing_wrong(in_sessions(3, [](Session& session) {
+    std::string wrong;
+    // 64 KiB: one shot or sliced. 1 MiB: one step or several.
+    for (const std::int64_t border : {64 * 1024, 1024 * 1024, 2 * 1024 * 1024}) {
+      for (const std::int64_t extra : {-1, 0, 1}) {
+        auto bytes = torch::full({border + extra + 1}, session.rank() + 1, torch::kByte).slice(0, 1);
+        session.all_reduce(bytes);
+        wrong += unless((bytes == 6).all().item<bool>(), std::to_string(border + extra) + " bytes");
+        auto floats = torch::full({border / 4 + extra + 1}, session.rank() + 1.0F).slice(0, 1);
+        session.all_reduce(floats);
+        wrong += unless((floats == 6).all().item<bool>(), std::to_string(border / 4 + extra) + " floats");
+      }
+    }
+    return wrong;
+  }));
+}
+
+TEST_CASE("MIN and MAX keep a NaN as torch's own do, and two groups of one process keep apart") {
+  require_nothing_wrong(in_sessions(2, [](Session& session) {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    auto ours = torch::tensor({1.0F, nan, 3.0F, nan});
+    auto theirs = torch::tensor({2.0F, 2.0F, nan, nan});
+    std::string wrong;
+    const auto keys = c10::make_intrusive<c10d::PrefixStore>("second", session.store());
+    ShmBackend second(keys, session.rank(), 2, std::chrono::seconds{20});
+    for (const bool least : {true, false}) {
+      auto value = (session.rank() == 0 ? ours : theirs).clone();
+      std::vector<at::Tensor> copy{value.clone()};
+      c10d::AllreduceOptions options;
+      options.reduceOp = least ? c10d::ReduceOp::MIN : c10d::ReduceOp::MAX;
+      const auto work = second.allreduce(copy, options);
+      session.all_reduce(value, least ? c10d::ReduceOp::MIN : c10d::ReduceOp::MAX);
+      work->wait();
+      const auto expected = least ? torch::minimum(ours, theirs) : torch::maximum(ours, theirs);
+      wrong += unless(torch::allclose(value, expected, 0, 0, /*equal_nan=*/true), least ? "min" : "max") +
+               unless(torch::allclose(copy[0], expected, 0, 0, /*equal_nan=*/true), "second group");
+    }
+    second.barrier({})->wait();
+    return wrong;
   }));
 }
 
@@ -144,6 +212,11 @@ TEST_CASE("what the backend cannot do is refused at the call and breaks nothing"
     refused("an integer mean", [&] { session.all_reduce(torch::zeros({2}, torch::kLong), c10d::ReduceOp::AVG); });
     refused("a bitwise and", [&] { session.all_reduce(torch::zeros({2}, torch::kLong), c10d::ReduceOp::BAND); });
     refused("a root outside", [&] { session.broadcast(torch::zeros({2}), 2); });
+    refused("an expanded tensor", [&] { session.all_reduce(torch::zeros({1}).expand({4})); });
+    refused("a complex among others", [&] {
+      std::vector<at::Tensor> both{torch::zeros({2}), torch::zeros({2}, torch::kComplexFloat)};
+      session.group()->allreduce_coalesced(both);
+    });
     auto still = torch::ones({2});
     session.all_reduce(still);
     return wrong + unless(torch::equal(still, torch::full({2}, 2.0)), "a later sum");
@@ -168,6 +241,85 @@ TEST_CASE("a death reaches wait(), the future and every later call as a Collecti
   });
   CHECK(outcomes[0].said == "named named ");
   CHECK(outcomes[0].seconds < 5.0);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their allocators end the process instead
+TEST_CASE("a rank that fails on its own inside a collective breaks the group, so that nothing is mixed up") {
+  const std::uint16_t port = test::free_port();
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    torch::set_num_threads(1);
+    Session session = init(by_hand(rank, 2, port), quick());
+    // Inside the operation a tensor that is not contiguous is copied: here that copy cannot be allocated.
+    auto base = torch::zeros({2, 1 << 24}, torch::kByte);
+    if (rank == 1) allow_bytes(8 << 20);
+    std::string said;
+    for (int i = 0; i < 2; ++i) {
+      try {
+        i == 0 ? session.all_reduce(base.t()) : session.barrier();
+        said += "done ";
+      } catch (const CollectiveError& error) {
+        said += error.kind() == FailureKind::aborted && error.rank() == 1 ? "aborted " : error.what();
+      } catch (const std::exception&) {
+        said += "failed ";
+      }
+    }
+    return said;
+  });
+  CHECK(outcomes[0].said == "aborted aborted ");
+  CHECK(outcomes[1].said == "failed aborted ");
+  CHECK(outcomes[0].seconds < 10.0);
+}
+#endif
+
+TEST_CASE("abort ends a collective that waits, and its session can be dropped with work pending") {
+  const std::uint16_t port = test::free_port();
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    torch::set_num_threads(1);
+    Session session = init(by_hand(rank, 2, port), quick());
+    std::vector<at::Tensor> value{torch::ones({3})};
+    if (rank == 1) {
+      session.store()->wait({"queued"});
+      session.group()->getBackend(c10::DeviceType::CPU)->abort();
+      return "aborted";
+    }
+    const auto running = session.group()->allreduce(value);
+    const auto pending = session.group()->allreduce(value);
+    session.store()->set("queued", "yes");
+    std::string said;
+    try {
+      running->wait();
+    } catch (const CollectiveError& error) {
+      said = error.kind() == FailureKind::aborted && error.rank() == 1 ? "aborted " : error.what();
+    }
+    { const Session dropped = std::move(session); }
+    return said + (pending->isCompleted() && !pending->isSuccess() ? "failed" : "left open");
+  });
+  CHECK(outcomes[0].said == "aborted failed");
+  CHECK(outcomes[0].seconds < 10.0);
+}
+
+TEST_CASE("a process forked from a rank can drop the session and not use it") {
+  require_nothing_wrong(in_sessions(2, [](Session& session) -> std::string {
+    if (session.rank() == 1) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        int code = 1;
+        try {
+          session.barrier();
+        } catch (const c10::Error&) {
+          code = 0;
+        }
+        { const Session dropped = std::move(session); }
+        ::_exit(code);
+      }
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      if (status != 0) return "the child ended with " + std::to_string(status);
+    }
+    auto value = torch::ones({3});
+    session.all_reduce(value);
+    return unless((value == 2).all().item<bool>(), "a sum after the child's end");
+  }));
 }
 
 TEST_CASE("a rank that drops its session after an error does not leave the others waiting") {

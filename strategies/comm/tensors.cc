@@ -1,0 +1,81 @@
+// See tensors.h.
+#include "strategies/comm/tensors.h"
+
+#include <ATen/MemoryOverlap.h>
+
+namespace dtrain {
+
+ElementType element_type(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kDouble:
+      return ElementType::f64;
+    case at::kFloat:
+      return ElementType::f32;
+    case at::kHalf:
+      return ElementType::f16;
+    case at::kBFloat16:
+      return ElementType::bf16;
+    case at::kLong:
+      return ElementType::i64;
+    case at::kInt:
+      return ElementType::i32;
+    case at::kShort:
+      return ElementType::i16;
+    case at::kChar:
+      return ElementType::i8;
+    case at::kByte:
+      return ElementType::u8;
+    case at::kBool:
+      return ElementType::boolean;
+    default:
+      TORCH_CHECK(false, "dtrain: CPU reductions do not take ", tensor.scalar_type(), " tensors");
+  }
+}
+
+Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
+  switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
+    case c10d::ReduceOp::SUM:
+      return Reduction::sum;
+    case c10d::ReduceOp::AVG:
+      TORCH_CHECK(tensor.is_floating_point(), "dtrain: AVG needs a floating-point tensor, not ", tensor.scalar_type());
+      return Reduction::avg;
+    case c10d::ReduceOp::PRODUCT:
+      return Reduction::product;
+    case c10d::ReduceOp::MIN:
+      return Reduction::min;
+    case c10d::ReduceOp::MAX:
+      return Reduction::max;
+    default:
+      TORCH_CHECK(false, "dtrain: CPU reductions are SUM, AVG, PRODUCT, MIN and MAX");
+  }
+}
+
+void check_dense_cpu(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == at::kStrided,
+              "dtrain: the CPU process group takes dense CPU tensors, not ", tensor.toString());
+}
+
+// Several elements of an expanded tensor are one place in memory: nothing can be received into it.
+void check_writable(const at::Tensor& tensor) {
+  check_dense_cpu(tensor);
+  TORCH_CHECK(at::has_internal_overlap(tensor) != at::MemOverlap::Yes,
+              "dtrain: a collective cannot write into an expanded tensor; clone() it first");
+}
+
+const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* op) {
+  TORCH_CHECK(tensors.size() == 1, "dtrain: ", op, " takes one tensor a rank, not ", tensors.size());
+  check_dense_cpu(tensors.front());
+  return tensors.front();
+}
+
+const at::Tensor& only_writable(const std::vector<at::Tensor>& tensors, const char* op) {
+  check_writable(only(tensors, op));
+  return tensors.front();
+}
+
+void copy_alone(const at::Tensor& to, const at::Tensor& from) {
+  const at::NoGradGuard no_grad;
+  at::Tensor(to).copy_(from);
+}
+
+}  // namespace dtrain

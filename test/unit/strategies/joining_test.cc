@@ -1,0 +1,197 @@
+// How a group of processes forms, and what the others see where one of them cannot join.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "strategies/comm/shm_group.h"
+#include "test/support/catch.h"
+#include "test/unit/strategies/ranks.h"
+
+using namespace dtrain;
+using test::run_ranks;
+using test::SharedBoard;
+
+namespace {
+
+constexpr auto kTimeout = std::chrono::seconds{20};
+
+ShmGroup::Options options(int rank, int ranks) {
+  ShmGroup::Options o;
+  o.rank = rank;
+  o.ranks = ranks;
+  o.join_timeout = kTimeout;
+  return o;
+}
+
+// This process gets one more descriptor and no second.
+void allow_one_more_descriptor() {
+  const int next = ::dup(0);
+  ::close(next);
+  const auto limit = static_cast<rlim_t>(next + 1);
+  const rlimit files{limit, limit};
+  ::setrlimit(RLIMIT_NOFILE, &files);
+}
+
+// Runs `at` when the rank is between telling its facts and reading rank 0's answer.
+class Interrupted : public MeetingPlace {
+ public:
+  Interrupted(MeetingPlace& place, std::function<void()> at) : place_(place), at_(std::move(at)) {}
+  void put(const std::string& key, const std::string& value) override { place_.put(key, value); }
+  std::string take(const std::string& key, Deadline deadline) override {
+    at_();
+    return place_.take(key, deadline);
+  }
+
+ private:
+  MeetingPlace& place_;
+  std::function<void()> at_;
+};
+
+}  // namespace
+
+TEST_CASE("the ranks that came wait for a missing one until the deadline and no longer") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    ShmGroup::Options hasty = options(rank, 3);
+    hasty.join_timeout = std::chrono::milliseconds{300};
+    ShmGroup group(board, hasty);
+    return "formed";
+  });
+  CHECK(outcomes[0].said.find("rank 2 did not come") == 0);
+  CHECK(outcomes[1].threw);
+  for (const auto& outcome : outcomes) CHECK(outcome.seconds < 5.0);
+}
+
+TEST_CASE("a rank that was told another world size does not touch the group's memory") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    ShmGroup group(board, options(rank, rank == 0 ? 2 : 3));
+    return "formed";
+  });
+  CHECK_THAT(outcomes[1].said, Catch::Contains("group of 2 ranks") && Catch::Contains("was told 3"));
+  CHECK_THAT(outcomes[0].said, Catch::Contains("forming the group: rank 1") && Catch::Contains("died"));
+  CHECK(outcomes[0].seconds < 5.0);
+}
+
+TEST_CASE("a rank that dies between coming and joining is named at once") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(3, [&](int rank) -> std::string {
+    Interrupted place(board, [&] {
+      if (rank == 2) ::_exit(3);
+    });
+    ShmGroup group(place, options(rank, 3));
+    return "formed";
+  });
+  for (int r = 0; r < 2; ++r) {
+    const auto& outcome = outcomes[static_cast<std::size_t>(r)];
+    CAPTURE(r, outcome.said);
+    CHECK_THAT(outcome.said, Catch::Contains("forming the group: rank 2") && Catch::Contains("died"));
+    CHECK(outcome.seconds < 5.0);
+  }
+}
+
+TEST_CASE("a rank that cannot watch the others leaves, and does not keep them waiting while it lives on") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    // Rank 1 can open the segment, and not watch rank 0.
+    Interrupted place(board, [&] {
+      if (rank == 1) allow_one_more_descriptor();
+    });
+    std::string said = "formed";
+    try {
+      ShmGroup group(place, options(rank, 2));
+    } catch (const std::exception& error) {
+      said = error.what();
+    }
+    if (rank == 0) board.put("done", "yes");
+    if (rank == 1) board.take("done", std::chrono::steady_clock::now() + kTimeout);
+    return said;
+  });
+  CHECK_THAT(outcomes[1].said, Catch::Contains("watching rank 0") && Catch::Contains("Too many open files"));
+  CHECK_THAT(outcomes[0].said, Catch::Contains("forming the group: rank 1") && Catch::Contains("left the job"));
+  CHECK(outcomes[0].seconds < 5.0);
+}
+
+TEST_CASE("rank 0 ending before the others opened its memory is said to have ended") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    if (rank == 1) {
+      struct Late : Interrupted {
+        using Interrupted::Interrupted;
+        std::string take(const std::string& key, Deadline deadline) override {
+          std::string answer = Interrupted::take(key, deadline);
+          Interrupted::take("gone", deadline);
+          return answer;
+        }
+      } place(board, [] {});
+      ShmGroup group(place, options(rank, 2));
+      return "formed";
+    }
+    { const ShmSegment segment = meet(board, 0, 2, 1U << 20, std::chrono::steady_clock::now() + kTimeout); }
+    board.put("gone", "yes");
+    return "gone";
+  });
+  CHECK_THAT(outcomes[1].said, Catch::Contains("rank 0 (pid") && Catch::Contains("left while the group formed"));
+}
+
+TEST_CASE("the longest timeouts there are do not overflow into the past") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    ShmGroup::Options patient = options(rank, 2);
+    patient.join_timeout = std::chrono::milliseconds::max();
+    ShmGroup group(board, patient);
+    group.barrier(std::chrono::milliseconds::max());
+    return "met";
+  });
+  test::require_all_returned(outcomes);
+}
+
+TEST_CASE("a child forked from a rank is not the rank: it drops the group and the others hear of nothing") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    auto group = std::make_unique<ShmGroup>(board, options(rank, 2));
+    if (rank == 1) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        group.reset();
+        ::_exit(0);
+      }
+      ::waitpid(child, nullptr, 0);
+      board.put("forked", "yes");
+      return board.take("seen", std::chrono::steady_clock::now() + kTimeout);
+    }
+    board.take("forked", std::chrono::steady_clock::now() + kTimeout);
+    FailureKind kind{};
+    try {
+      group->barrier(std::chrono::milliseconds{300});  // rank 1 is alive and does not come
+    } catch (const CollectiveError& error) {
+      kind = error.kind();
+    }
+    board.put("seen", "yes");
+    return kind == FailureKind::timed_out ? "missing" : "left";
+  });
+  test::require_all_returned(outcomes);
+  CHECK(outcomes[0].said == "missing");
+}
+
+TEST_CASE("a group leaves no descriptor to a program that is executed") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    const auto inherited = [] {
+      int count = 0;
+      for (int fd = 0; fd < 256; ++fd) {
+        const int flags = ::fcntl(fd, F_GETFD);
+        if (flags >= 0 && (flags & FD_CLOEXEC) == 0) ++count;
+      }
+      return count;
+    };
+    const int before = inherited();
+    ShmGroup group(board, options(rank, 2));
+    group.barrier(kTimeout);
+    const std::string said = inherited() == before ? "none" : "some";
+    group.barrier(kTimeout);
+    return said;
+  });
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "none");
+}
