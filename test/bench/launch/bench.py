@@ -122,7 +122,7 @@ def processes_of(front):
     found = {"front": front}
     for name, parent in (("agent", "front"), ("guard", "agent")):
         def known():
-            found.update({name: p for p in children(found[parent]) if comm(p) == f"dtrain-{name}"})
+            found.update({name: pid for pid in children(found[parent])})  # each has one child
             return name in found
         until(known, 20, f"the {name}")
     return found
