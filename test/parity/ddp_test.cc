@@ -1,6 +1,10 @@
 // Ddp against a single process on the whole batch, in double precision: the gradients are the same, step after step.
 #include <signal.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
 #include "dtrain/dtrain.h"
 #include "test/support/catch.h"
 #include "test/unit/strategies/free_port.h"
@@ -96,6 +100,31 @@ double train_beside(Session& session, const DdpOptions& options, bool accumulate
   return largest;
 }
 
+double train(const torch::Tensor& x, const torch::Tensor& y) {
+  auto session = dtrain::init();                                // joins the job; alone, the world is this process
+  dtrain::Ddp model(session, torch::nn::Linear(x.size(1), 1));  // rank 0's weights on every rank
+  torch::optim::SGD optimizer(model->parameters(), 0.1);
+  dtrain::BatchSampler sampler(
+      {.dataset_size = x.size(0), .global_batch_size = 32, .rank = session.rank(), .world_size = session.world_size()});
+  torch::Tensor sum;
+  for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
+    sampler.set_epoch(epoch);
+    for (std::int64_t batch = 0; batch < sampler.batches(); ++batch) {
+      const torch::Tensor mine = torch::tensor(sampler.local_indices(batch));
+      model.zero_grad();
+      const torch::Tensor errors = model(x.index_select(0, mine)) - y.index_select(0, mine);
+      sum = errors.pow(2).sum();
+      // Ddp averages over the ranks, whose shares may differ by a sample: this makes it the global batch's mean.
+      (sum * session.world_size() / sampler.global_size(batch)).backward();
+      optimizer.step();
+    }
+  }
+  sum = sum.detach();
+  session.all_reduce(sum);  // of the last batch, over all ranks
+  session.shutdown();
+  return sum.item<double>();
+}
+
 InitOptions quick() {
   InitOptions options;
   options.join_timeout = std::chrono::seconds{30};
@@ -124,6 +153,40 @@ TEST_CASE("gradients of 1, 2 and 4 ranks are those of one process on the whole b
   });
   test::require_all_returned(outcomes);
   for (const auto& outcome : outcomes) CHECK(outcome.said == "1");
+}
+
+TEST_CASE("the training loop in docs/strategies.md is the one above, and gives 1, 2 and 3 ranks the same loss") {
+  const auto text = [](const char* path) {
+    const char* root = std::getenv("DTRAIN_SOURCE_DIR");  // set by ctest
+    std::ifstream file(std::string(root ? root : ".") + "/" + path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string page = text("docs/strategies.md");
+  const std::size_t begin = page.find("```cpp\n");
+  REQUIRE(begin != std::string::npos);
+  const std::string loop = page.substr(begin + 7, page.find("```", begin + 7) - begin - 7);
+  CHECK(loop.size() > 500);
+  CHECK(text("test/parity/ddp_test.cc").find(loop) != std::string::npos);
+
+  std::vector<double> losses;
+  for (const int ranks : {1, 2, 3}) {
+    const std::uint16_t port = test::free_port();
+    const auto outcomes = test::run_ranks(ranks, [&](int rank) {
+      torch::set_num_threads(1);
+      ::setenv("RANK", std::to_string(rank).c_str(), 1);
+      ::setenv("WORLD_SIZE", std::to_string(ranks).c_str(), 1);
+      ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+      ::setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
+      torch::manual_seed(7);
+      const torch::Tensor x = torch::randn({100, 3});  // the last batch has 4 samples
+      const torch::Tensor y = x.matmul(torch::tensor({{1.0F}, {-2.0F}, {0.5F}})) + torch::rand({100, 1});
+      return std::to_string(train(x, y));
+    });
+    test::require_all_returned(outcomes);
+    for (const auto& outcome : outcomes) losses.push_back(std::stod(outcome.said));
+  }
+  for (const double loss : losses) CHECK(loss == Approx(losses[0]).epsilon(1e-4));
+  CHECK(losses[0] < 1.0);
 }
 
 TEST_CASE("models that differ between ranks are refused on every rank") {

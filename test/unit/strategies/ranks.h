@@ -11,7 +11,7 @@
 namespace dtrain::test {
 
 struct RankOutcome {
-  bool exited = false;  // false: killed by a signal, or by us at the deadline
+  bool exited = false;  // with code 0 after the function ended; false: killed, at the deadline too, or exited early
   int signal = 0;       // that ended it
   bool threw = false;   // the function threw; `said` is the message
   std::string said;     // what the function returned
