@@ -1,7 +1,6 @@
 #include "launcher/agent.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -26,6 +25,7 @@
 #include "launcher/group_core.h"
 #include "launcher/guard_link.h"
 #include "launcher/job_record.h"
+#include "launcher/last_words.h"
 #include "launcher/prepare_worker.h"
 #include "launcher/proc_info.h"
 #include "launcher/sweep.h"
@@ -42,13 +42,6 @@ namespace {
 constexpr auto kDrainOutput = std::chrono::seconds(5);  // at the end, for a console that takes its time
 constexpr auto kStoppedGuardLease = std::chrono::seconds(3);
 constexpr auto kGuardEnds = std::chrono::seconds(2);  // an idle guard ends at once; this bounds the wait
-
-// For the last words after the router has ended: a pipe that nobody reads must not keep dtrain.
-void say_unless_stuck(const std::string& line) {
-  pollfd fd{2, POLLOUT, 0};
-  if (::poll(&fd, 1, 0) != 1 || (fd.revents & POLLOUT) == 0) return;
-  [[maybe_unused]] const auto n = ::write(2, line.data(), line.size());
-}
 
 GroupSettings group_settings(const JobSpec& spec) {
   return {spec.nproc_per_node, spec.max_restarts, spec.failure_grace, spec.shutdown_timeout, spec.kill_timeout};
@@ -96,7 +89,6 @@ class Agent {
   void perform(const GroupAction& action);
   void start_round(const action::StartRound& round);
   std::optional<Error> start_worker(const Assignment& assignment, int local_rank);
-  StreamSpec stream_spec(Streams which, const Assignment& assignment, int local_rank, WorkerFiles& files) const;
   void kill_containment();
   void finish(const Outcome& outcome);
 
@@ -328,8 +320,10 @@ std::optional<Error> Agent::start_worker(const Assignment& assignment, int local
   auto worker = prepare_worker(spec_, assignment, local_rank, parent_env_, logs_);
   if (!worker) return worker.error();
   record_.files(local_rank, worker->files.paths);
-  auto ends = output_.open(local_rank, stream_spec(Streams::out, assignment, local_rank, worker->files),
-                           stream_spec(Streams::err, assignment, local_rank, worker->files));
+  const int rank = assignment.base_rank + local_rank;
+  const std::string prefix = record_.prefix(local_rank, rank);
+  auto ends = output_.open(local_rank, stream_spec(spec_, Streams::out, rank, local_rank, prefix, worker->files),
+                           stream_spec(spec_, Streams::err, rank, local_rank, prefix, worker->files));
   if (!ends) return ends.error();
   std::vector<UniqueFd> fds;
   fds.push_back(std::move(worker->exec_payload));
@@ -338,22 +332,6 @@ std::optional<Error> Agent::start_worker(const Assignment& assignment, int local
   fds.push_back(std::move(ends->err));
   guard_.send({GuardOp::spawn, local_rank}, std::move(fds));
   return std::nullopt;
-}
-
-StreamSpec Agent::stream_spec(Streams which, const Assignment& assignment, int local_rank, WorkerFiles& files) const {
-  const bool out = which == Streams::out;
-  StreamSpec stream;
-  stream.rank = assignment.base_rank + local_rank;
-  stream.which = which;
-  stream.to_console = !has(spec_.redirects.of(local_rank), which) || has(spec_.tee.of(local_rank), which);
-  stream.prefix = record_.prefix(local_rank, stream.rank);
-  // The worker that the user talks to: its prompts have no line end.
-  const bool alone = spec_.stdin_mode.kind == StdinMode::Kind::all && spec_.nproc_per_node == 1;
-  const bool chosen = spec_.stdin_mode.kind == StdinMode::Kind::rank && spec_.stdin_mode.local_rank == local_rank;
-  stream.eager = alone || chosen;
-  stream.file = std::move(out ? files.out : files.err);
-  stream.file_path = out ? files.paths.out : files.paths.err;
-  return stream;
 }
 
 void Agent::kill_containment() {
@@ -385,7 +363,7 @@ int Agent::close_down() {
   const int code = record_.conclude(outcome_, logs_, [this](const std::string& text) { output_.note(text); });
   notes_.interrupted = code == 128 + SIGINT && outcome_->cause == StopCause::stop_signal;
   output_.finish(clock_.now() + kDrainOutput);
-  for (const Loss& loss : output_.losses()) say_unless_stuck("dtrain: " + describe(loss) + "\n");
+  for (const Loss& loss : output_.losses()) say_unless_stuck(describe(loss));
   if (guard_alive_) {
     if (outcome_ && outcome_->processes_left) ::kill(guard_pid_, SIGKILL);
     wait_for_exit(guard_pid_, kGuardEnds);

@@ -22,6 +22,7 @@
 #include "launcher/cgroup.h"
 #include "launcher/exit_codes.h"
 #include "launcher/exit_status.h"
+#include "launcher/last_words.h"
 #include "launcher/sweep.h"
 
 namespace dtrain::launcher {
@@ -59,7 +60,7 @@ class Front {
       wait(stopped_at_ ? milliseconds_until(*stopped_at_ + kStoppedAgentLease) : -1);
       reap();
       if (agent_ > 0 && stopped_at_ && std::chrono::steady_clock::now() >= *stopped_at_ + kStoppedAgentLease) {
-        say(fmt::format("the agent (pid {}) was stopped (SIGSTOP) for 3 s: ending the job", agent_));
+        say_unless_stuck(fmt::format("the agent (pid {}) was stopped (SIGSTOP) for 3 s: ending the job", agent_));
         ::kill(agent_, SIGKILL);
         stopped_at_.reset();
       }
@@ -96,14 +97,6 @@ class Front {
     const auto now = std::chrono::steady_clock::now();
     if (++stop_requests_ == 2) second_request_ = now;
     if (stop_requests_ > 2 && now > second_request_ + kStuckAgent) ::kill(agent_, SIGKILL);
-  }
-
-  // Messages before clean-up may find a pipe that nobody reads: they must not hold it up.
-  static void say(const std::string& text) {
-    const std::string line = "dtrain: " + text + "\n";
-    pollfd fd{2, POLLOUT, 0};
-    if (::poll(&fd, 1, 0) != 1 || (fd.revents & POLLOUT) == 0) return;
-    [[maybe_unused]] const auto n = ::write(2, line.data(), line.size());
   }
 
   void tell(FrontMessage message) { ::send(socket_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT); }
@@ -146,7 +139,8 @@ class Front {
     clean_ = info.si_code == CLD_EXITED;
     exit_code_ = clean_ ? info.si_status : kExitOwnFailure;
     if (!clean_) {
-      say(fmt::format("the agent (pid {}) was killed by {}: ending the job", agent_, signal_name(info.si_status)));
+      say_unless_stuck(
+          fmt::format("the agent (pid {}) was killed by {}: ending the job", agent_, signal_name(info.si_status)));
     }
     agent_ = 0;
   }
@@ -165,8 +159,8 @@ class Front {
     if (notes_->cgroup_folder[0] != 0) remove_cgroup(notes_->cgroup_folder);
     if (no_children()) return;
     const auto left = descendants(::getpid());
-    say(fmt::format("{} processes do not die, the first is pid {}: see `ps -o pid,stat,wchan:30,cmd`", left.size(),
-                    left.empty() ? 0 : left[0]));
+    say_unless_stuck(fmt::format("{} processes do not die, the first is pid {}: see `ps -o pid,stat,wchan:30,cmd`",
+                                 left.size(), left.empty() ? 0 : left[0]));
   }
 
   static bool no_children() {

@@ -110,8 +110,12 @@ void GroupCore::worker_ended(int local_rank, const ExitStatus& status, MonoTime 
   if (active() && count(Worker::done) == settings_.workers) {
     reason_ = fmt::format("all {} workers ended with exit code 0", settings_.workers);
     begin_stop(StopCause::success, settings_.failure_grace, now, out);
-    // Whatever the workers left behind them must not outlive the job.
     out.push_back(action::SignalContainment{SIGTERM});
+  } else if (state_ == GroupState::stopping && count(Worker::done) == settings_.workers) {
+    // Nobody is left to wait for what the workers left behind: a process that was being forked while the first signal
+    // went out never got it.
+    out.push_back(action::SignalContainment{SIGTERM});
+    arm(std::min(deadline_, now + settings_.failure_grace), out);
   }
   maybe_round_over(out);
 }
@@ -119,14 +123,19 @@ void GroupCore::worker_ended(int local_rank, const ExitStatus& status, MonoTime 
 void GroupCore::begin_stop(StopCause cause, Duration grace, MonoTime now, Actions& out) {
   state_ = GroupState::stopping;
   cause_ = cause;
-  out.push_back(action::ArmTimer{now + grace});
+  arm(now + grace, out);
+}
+
+void GroupCore::arm(MonoTime at, Actions& out) {
+  deadline_ = at;
+  out.push_back(action::ArmTimer{at});
 }
 
 void GroupCore::begin_kill(const std::string& why, MonoTime now, Actions& out) {
   state_ = GroupState::killing;
   out.push_back(action::Say{why});
   out.push_back(action::KillContainment{});
-  out.push_back(action::ArmTimer{now + settings_.kill_timeout});
+  arm(now + settings_.kill_timeout, out);
 }
 
 void GroupCore::stop_signal(int signal, MonoTime now, Actions& out) {

@@ -130,6 +130,7 @@ class GroupCore {
   void open_round(Actions& out);
   void worker_ended(int local_rank, const ExitStatus& status, MonoTime now, Actions& out);
   void begin_stop(StopCause cause, Duration grace, MonoTime now, Actions& out);
+  void arm(MonoTime at, Actions& out);
   void begin_kill(const std::string& why, MonoTime now, Actions& out);
   void stop_signal(int signal, MonoTime now, Actions& out);
   void timer_fired(MonoTime now, Actions& out);
@@ -148,6 +149,7 @@ class GroupCore {
   int stop_signal_ = 0;
   bool never_started_ = false;
   bool guard_lost_ = false;
+  MonoTime deadline_{};  // of the armed timer
   std::optional<int> first_failure_;
   ExitStatus first_status_;
   std::string reason_;

@@ -172,6 +172,7 @@ class Guard {
 
   // Groups first, at once; then what has left them. A stopped process acts on a signal only when continued.
   void signal_all(int signal) {
+    if (no_children()) return;
     std::vector<pid_t> groups;
     for (const Worker& w : workers_) {
       ::kill(-w.pid, signal);  // its leader is not reaped, so the number is still its own

@@ -39,6 +39,23 @@ Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& ass
   return PreparedWorker{std::move(*payload), std::move(in), std::move(*files)};
 }
 
+StreamSpec stream_spec(const JobSpec& spec, Streams which, int rank, int local_rank, const std::string& prefix,
+                       WorkerFiles& files) {
+  const bool out = which == Streams::out;
+  StreamSpec stream;
+  stream.rank = rank;
+  stream.which = which;
+  stream.to_console = !has(spec.redirects.of(local_rank), which) || has(spec.tee.of(local_rank), which);
+  stream.prefix = prefix;
+  // The worker that the user talks to: its prompts have no line end.
+  const bool alone = spec.stdin_mode.kind == StdinMode::Kind::all && spec.nproc_per_node == 1;
+  const bool chosen = spec.stdin_mode.kind == StdinMode::Kind::rank && spec.stdin_mode.local_rank == local_rank;
+  stream.eager = alone || chosen;
+  stream.file = std::move(out ? files.out : files.err);
+  stream.file_path = out ? files.paths.out : files.paths.err;
+  return stream;
+}
+
 std::vector<std::string> own_environment() {
   std::vector<std::string> all;
   for (char** e = environ; *e != nullptr; ++e) all.emplace_back(*e);
