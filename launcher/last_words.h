@@ -1,4 +1,5 @@
 #pragma once
+// What dtrain says on its way out, when nothing may hold it up any more.
 #include <string>
 
 namespace dtrain::launcher {
