@@ -16,6 +16,7 @@ struct BatchSamplerOptions {
   bool drop_last = false;  // leave out a last batch that is not full
 };
 
+// No collective. The const members may be called from several threads, beside no set_epoch.
 class BatchSampler {
  public:
   // Throws ConfigError (worker_env.h) where an option is out of range.

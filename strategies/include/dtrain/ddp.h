@@ -7,7 +7,9 @@
 //   loss.backward();                    // gradients are the same on every rank when it returns
 //   optimizer.step();
 //
-// Every parameter that needs a gradient must take part in every forward.
+// Every parameter that needs a gradient must take part in every forward. Parameters are dense, of any floating type,
+// and on one device. One thread at a time, and forward and backward in the same order on every rank. Errors of a
+// collective come out of forward and backward as CollectiveError; training cannot go on after one.
 #include <cstdint>
 #include <memory>
 #include <utility>

@@ -25,6 +25,8 @@ struct InitOptions {
   std::chrono::milliseconds collective_timeout{1'800'000};
 };
 
+// Collectives may come from any thread, as long as their order is the same on every rank; no other member while
+// shutdown() or the destructor runs. In a process forked from this one the session can only be dropped.
 class Session {
  public:
   Session(Session&&) noexcept;
@@ -49,9 +51,13 @@ class Session {
   // The job's store, with keys of this round only. Nothing in a world of one rank is shared.
   const c10::intrusive_ptr<c10d::Store>& store() const;
 
-  // Collectives that block until done; all ranks must call them in the same order. They throw CollectiveError.
+  // Collectives that block until done; all ranks must call them in the same order. They throw CollectiveError, or
+  // c10::Error at once for a tensor that is not taken. Tensors are dense, of any shape and strides, and of one size and
+  // type on all ranks.
   void barrier();
+  // In place. Any real number type or bool; AVG floating types only. SUM, AVG, PRODUCT, MIN, MAX.
   void all_reduce(torch::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM);
+  // In place. Any type; the others receive the values of rank `root`.
   void broadcast(torch::Tensor tensor, int root = 0);
 
   // Collective: wait for all ranks, then end the session. Further use throws.
