@@ -24,8 +24,8 @@ def trial(trials, level, kind):
     """Seconds, or what was wrong."""
     try:
         return trials.Trial(level, kind, "agent killed").run()
-    except AssertionError as error:
-        return str(error)
+    except (AssertionError, StopIteration, OSError) as error:  # something is left, or the job never came up
+        return repr(error)
 
 
 def torchrun_leaves(context):
