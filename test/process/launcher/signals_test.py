@@ -49,17 +49,26 @@ class Passed(ProcessTest):
             self.assertEqual(job.wait(), 143)
             self.assert_gone(job)
 
+    def test_a_signal_to_the_whole_job_is_passed_on_once(self):
+        with Listeners() as listeners, listeners.job() as job:
+            job.ready(2)
+            job.signal(signal.SIGUSR1, job.agent, job.guard, job.front)
+            job.expect(rb"usr1\n", 2)
+            job.signal(signal.SIGUSR2)
+            job.expect(rb"usr2\n", 2)
+            self.assertEqual(job.output.count(b"usr1\n"), 2)
+            job.signal(signal.SIGTERM)
+            self.assertEqual(job.wait(), 143)
+
     def test_a_chosen_signal_is_passed_on(self):
         with Listeners() as listeners, listeners.job("--signals-to-handle", "TERM", "--pass-signals", "HUP") as job:
             job.ready(2).signal(signal.SIGHUP)
             job.expect(rb"hup\n", 2).signal(signal.SIGTERM)
             self.assertEqual(job.wait(), 143)
 
-    def test_signal_sent_to_the_agent_itself_counts(self):
+    def test_stop_signal_sent_to_the_agent_itself_counts(self):
         with Listeners() as listeners, listeners.job() as job:
             job.ready(2)
-            job.signal(signal.SIGUSR1, job.agent)
-            job.expect(rb"usr1\n", 2)
             job.signal(signal.SIGTERM, job.agent)
             self.assertEqual(job.wait(), 143)
             self.assert_gone(job)
@@ -235,7 +244,7 @@ class Container(ProcessTest):
                 self.assertEqual(job.wait(), 41)
             with open(listing) as f:
                 text = f.read()
-        self.assertIn("dtrain-guard", text)
+        self.assertIn("dt-guard", text)
         self.assertNotRegex(text, r"(?m)^Z")
 
     @needs_root

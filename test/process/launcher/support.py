@@ -39,8 +39,9 @@ if ROOT:
 # Sanitizers make every process several times slower.
 SLOW = float(os.environ.get("DTRAIN_TEST_SLOWER", "1"))
 DEADLINE = 20 * SLOW
-# What the kernel and the guard need to empty a containment.
-WITHIN = 1.0 * SLOW
+# What the kernel and the guard may need to empty a containment on a machine that is busy with other things. How long it
+# takes on a quiet one is what soak.py measures.
+WITHIN = 5.0 * SLOW
 
 needs_root = unittest.skipUnless(ROOT, "needs root")
 
@@ -209,7 +210,7 @@ class Job:
     def find_processes(self):
         """Learn agent's and guard's pids; call when a worker is ready."""
         self.agent = next(p for p in children_of(self.front) if comm_of(p) == "dtrain-agent")
-        self.guard = next(p for p in children_of(self.agent) if comm_of(p) == "dtrain-guard")
+        self.guard = next(p for p in children_of(self.agent) if comm_of(p) == "dt-guard")
         return self
 
     def workers(self):
@@ -277,7 +278,9 @@ class Job:
         """Seconds from now until no descendant is left; raises when one is left after `limit`."""
         start = time.monotonic()
         if self.lifeline.wait_broken(limit) is None:
-            raise AssertionError(f"still reading the lifeline after {limit:g} s: {self.traces()}; {self.stderr()}")
+            traces = self.traces()
+            raise AssertionError(f"still reading the lifeline after {limit:g} s: {len(traces)} traces, {traces[:8]}; "
+                                 f"{self.stderr()}")
         until(lambda: not tagged(self.tag), max(0.0, limit - (time.monotonic() - start)), "the end of the last worker")
         return time.monotonic() - start
 

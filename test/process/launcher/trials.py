@@ -8,7 +8,7 @@ from support import HOSTILE, WITHIN, Job, as_user, children_of, comm_of, tagged,
 
 KINDS = ("plain", "stubborn", "grandchild", "daemon", "closed", "tree", "bomb")
 GRACE = 0.2  # seconds, of both graces in a trial
-LEASE = 3.0  # how long a stopped agent is waited for
+LEASE = 3.0  # how long a stopped agent or guard is waited for
 
 
 @dataclass
@@ -53,7 +53,7 @@ ENDS = {
     "group killed": End(group_killed),
     "agent killed": End(send(signal.SIGKILL, "agent"), code=125),
     "guard killed": End(send(signal.SIGKILL, "guard"), code=125),
-    "guard stopped": End(send(signal.SIGSTOP, "guard"), code=125),
+    "guard stopped": End(send(signal.SIGSTOP, "guard"), code=125, after=LEASE, slow=True),
     "agent stopped": End(send(signal.SIGSTOP, "agent"), code=125, after=LEASE, slow=True),
 }
 ALL_KILLED = End(send(signal.SIGKILL, "front", "agent", "guard"))
