@@ -60,7 +60,9 @@ class Lines(ProcessTest):
             job.wait()
 
     def test_grandchild_speaks_after_the_death_of_the_worker(self):
-        job = self.assert_run(0, "sh", "-c", "(trap '' TERM; sleep 0.3; echo late) & echo early")
+        script = ("mkfifo $TMPDIR/go; (trap '' TERM; echo > $TMPDIR/go; sleep 0.3; echo late) & read x < $TMPDIR/go; "
+                  "rm $TMPDIR/go; echo early")
+        job = self.assert_run(0, "sh", "-c", script)
         self.assertEqual(job.output, b"[0] early\n[0] late\n")
 
     def test_every_byte_value_arrives(self):

@@ -17,6 +17,7 @@ class Trouble(ProcessTest):
         lines = [x for x in job.said.splitlines() if not re.match(r"dtrain: (OMP_NUM_THREADS|\d+ workers of)", x)]
         return lines
 
+    @unittest.skipUnless(SLOW == 1, "a sanitizer needs descriptors of its own")
     def test_every_low_limit_of_descriptors_either_works_or_is_one_clear_line(self):
         worked = []
         for limit in range(4, 40):  # with 3 not even the C library can be opened
