@@ -24,8 +24,8 @@ def measure(context):
             figures = json.load(f)
     section = Section("Store", [
         "Operations per second of torch's own C++ client with torch's server and with ours, medians of alternating",
-        "runs, and the server's CPU time for one operation. An operation is one request and one reply over loopback, so",
-        "the client and the kernel set the pace, whatever the server; with many keys in one request the server does."],
+        "runs, and the server's CPU time for one operation. An operation is one request and one reply over loopback:",
+        "client and kernel set the pace, whatever the server; with many keys in one request the server does."],
         ["clients", "torch ops/s", "dtrain ops/s", "ratio", "torch CPU an operation", "dtrain CPU an operation"])
     for figure in figures:
         if "clients" in figure:
@@ -33,7 +33,7 @@ def measure(context):
             ratio = rate["dtrain"] / rate["torch"]
             section.rows.append([str(figure["clients"]), f"{rate['torch']:,.0f}", f"{rate['dtrain']:,.0f}",
                                  f"{ratio:.1f}x", f"{cpu['torch']:.1f} us", f"{cpu['dtrain']:.1f} us"])
-            section.bars.append(Bar(f"store, {figure['clients']} client{'s' * (figure['clients'] > 1)}", f"{ratio:.1f}x", ">= 5x", ratio >= 5))
+            section.bars.append(Bar(f"operations, clients: {figure['clients']}", f"{ratio:.1f}x", ">= 5x", ratio >= 5))
         elif "keys_in_one_request" in figure:
             torch, ours = (["{:.1f} ms".format(t) for t in figure["multi_set_and_multi_get_ms"][name]]
                            for name in ("torch", "dtrain"))
