@@ -162,13 +162,20 @@ void start_bomb() {
 bool start(const char* kind) {
   const auto is = [&](const char* name) { return std::strcmp(kind, name) == 0; };
   if (is("plain")) return true;
-  if (is("stubborn")) be_stubborn();
-  else if (is("grandchild")) start_grandchild();
-  else if (is("daemon")) start_daemon(false);
-  else if (is("closed")) start_daemon(true);
-  else if (std::strncmp(kind, "tree", 4) == 0) start_tree(kind[4] == ':' ? std::atoi(kind + 5) : 1000);
-  else if (is("bomb")) start_bomb();
-  else return false;
+  if (is("stubborn"))
+    be_stubborn();
+  else if (is("grandchild"))
+    start_grandchild();
+  else if (is("daemon"))
+    start_daemon(false);
+  else if (is("closed"))
+    start_daemon(true);
+  else if (std::strncmp(kind, "tree", 4) == 0)
+    start_tree(kind[4] == ':' ? std::atoi(kind + 5) : 1000);
+  else if (is("bomb"))
+    start_bomb();
+  else
+    return false;
   return true;
 }
 
