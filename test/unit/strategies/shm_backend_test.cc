@@ -57,7 +57,7 @@ void require_nothing_wrong(const std::vector<test::RankOutcome>& outcomes) {
 }
 
 // Let this process allocate at most so many bytes more.
-void allow_bytes(rlim_t more) {
+[[maybe_unused]] void allow_bytes(rlim_t more) {
   std::ifstream statm("/proc/self/statm");
   rlim_t pages = 0;
   for (int field = 0; field < 6; ++field) statm >> pages;  // the sixth is data and stack
