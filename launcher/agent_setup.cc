@@ -35,6 +35,7 @@ Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes) {
   const rlimit user_limit = become_agent();
   auto logs = LogTree::create(spec);
   if (!logs) return logs.error();
+  std::snprintf(notes.temporary_folder, sizeof notes.temporary_folder, "%s", logs->temporary_base().c_str());
   auto containment = choose_containment(spec.containment, file_name_safe(spec.run_id));
   if (!containment) {
     logs->remove_if_empty();

@@ -23,6 +23,7 @@
 #include "launcher/exit_codes.h"
 #include "launcher/exit_status.h"
 #include "launcher/last_words.h"
+#include "launcher/log_tree.h"
 #include "launcher/sweep.h"
 
 namespace dtrain::launcher {
@@ -157,6 +158,7 @@ class Front {
       kill_descendants(::getpid(), guard_had_its_time ? std::vector<pid_t>{} : std::vector<pid_t>{notes_->guard});
     }
     if (notes_->cgroup_folder[0] != 0) remove_cgroup(notes_->cgroup_folder);
+    if (notes_->temporary_folder[0] != 0) remove_empty_folders(notes_->temporary_folder);
     if (no_children()) return;
     const auto left = descendants(::getpid());
     say_unless_stuck(fmt::format("{} processes do not die, the first is pid {}: see `ps -o pid,stat,wchan:30,cmd`",

@@ -26,7 +26,8 @@ struct FrontMessage {
 struct FrontNotes {
   pid_t guard = 0;
   char cgroup_folder[1024] = {};
-  bool interrupted = false;  // SIGINT ended the job
+  char temporary_folder[1024] = {};  // of the logs, see LogTree::remove_if_empty()
+  bool interrupted = false;          // SIGINT ended the job
 };
 
 struct FrontSide {

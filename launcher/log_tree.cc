@@ -83,17 +83,6 @@ Result<std::string> make_worker_folder(const std::string& job, int restart_count
   return no_folder(fmt::format("{}/attempt_{}", job, restart_count), EEXIST);
 }
 
-// Remove folders that hold nothing but such folders; true if `folder` is gone.
-bool remove_empty_folders(const fs::path& folder) {
-  bool empty = true;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    bool is_folder = it->symlink_status(error).type() == fs::file_type::directory;
-    if (!is_folder || !remove_empty_folders(it->path())) empty = false;
-  }
-  return empty && ::rmdir(folder.c_str()) == 0;
-}
-
 }  // namespace
 
 Result<LogTree> LogTree::create(const JobSpec& spec) {
@@ -135,6 +124,16 @@ Result<WorkerFiles> LogTree::open_worker(int restart_count, int local_rank, Stre
     files.err = std::move(*file);
   }
   return files;
+}
+
+bool remove_empty_folders(const std::string& folder) {
+  bool empty = true;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    bool is_folder = it->symlink_status(error).type() == fs::file_type::directory;
+    if (!is_folder || !remove_empty_folders(it->path().string())) empty = false;
+  }
+  return empty && ::rmdir(folder.c_str()) == 0;
 }
 
 void LogTree::remove_if_empty() const {

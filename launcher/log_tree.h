@@ -26,6 +26,9 @@ struct WorkerFiles {
   UniqueFd err;
 };
 
+// Remove folders that hold nothing but such folders; true if `folder` is gone.
+bool remove_empty_folders(const std::string& folder);
+
 class LogTree {
  public:
   // Make the job's folder in spec.log_dir. Empty: in a fresh folder in $TMPDIR (or /tmp). "/dev/null": no files at all.
@@ -38,6 +41,9 @@ class LogTree {
 
   // The job's folder; empty if there are no files at all.
   const std::string& path() const { return path_; }
+
+  // The folder in $TMPDIR that remove_if_empty() looks at; empty if the user named one.
+  const std::string& temporary_base() const { return temporary_base_; }
 
   // At the end of the job: remove a tree in $TMPDIR that holds folders only. One the user named always stays.
   void remove_if_empty() const;

@@ -53,6 +53,7 @@ class Containment(ProcessTest):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
         self.addCleanup(ctypes.CDLL(None).prctl, PR_SET_CHILD_SUBREAPER, 0)
         with Job("--contain", "cgroup", HOSTILE, "daemon") as job:
+            job.folders_may_stay = True
             job.ready(1).signal(signal.SIGKILL, job.front, job.agent, job.guard)
             job.process.wait()
             os.waitpid(job.agent, 0)

@@ -260,18 +260,22 @@ class Job:
                 if len(who) < 2:  # of several, one may already have died of another's death
                     raise
 
+    # Empty folders of logs in TMPDIR: with front, agent and guard all killed nobody is left to remove them.
+    folders_may_stay = False
+
     def traces(self):
         """Everything that is still there of the job, in words."""
         found = [f"process {pid} ({comm_of(pid)})" for pid in tagged(self.tag)]
         for pid in (self.front, self.agent, self.guard):
             stat = pid and stat_of(pid)
-            if stat and stat[0] not in "ZX" and comm_of(pid).startswith("dtrain"):
+            if stat and stat[0] not in "ZX" and comm_of(pid).startswith(("dtrain", "dt-guard")):
                 found.append(f"process {pid} ({comm_of(pid)})")
         folder = cgroup2_folder()
         if folder:
             found += glob.glob(glob.escape(folder) + f"/**/dtrain-{self.tag}*", recursive=True)
         found += [name for name in os.listdir("/dev/shm") if self.tag in name]
-        found += [os.path.join(folder, name) for folder, _, names in os.walk(self.tmp) for name in names]
+        found += [os.path.join(folder, name) for folder, folders, names in os.walk(self.tmp)
+                  for name in names + ([] if self.folders_may_stay else folders)]
         return found
 
     def time_to_nothing(self, limit=WITHIN):

@@ -78,6 +78,7 @@ class Trial:
             else:
                 # The first failure stops the other worker, ready or not.
                 job.expect(rb"ready\n", workers if self.end.code == 0 else 1)
+            job.folders_may_stay = self.end is ALL_KILLED
             self.end.act(job)
             took = job.time_to_nothing(self.end.after + WITHIN)
             code = job.wait()
