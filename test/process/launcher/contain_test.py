@@ -74,12 +74,33 @@ class StoppedAndContinued(ProcessTest):
     def test_agent_stopped_for_less_than_its_lease_goes_on(self):
         with Job("--nproc", 2, HOSTILE, "plain") as job:
             job.ready(2)
-            job.signal(signal.SIGSTOP, job.agent)
-            until(lambda: stat_of(job.agent)[0] == "T", DEADLINE)
+            job.stop(job.agent)
             job.signal(signal.SIGCONT, job.agent)
             self.assertIsNone(job.lifeline.wait_broken(LEASE + 0.5))
             job.signal(signal.SIGTERM)
             self.assertEqual(job.wait(), 143)
+            self.assert_gone(job)
+
+    def test_guard_stopped_for_less_than_its_lease_goes_on(self):
+        with Job("--nproc", 2, HOSTILE, "plain") as job:
+            job.ready(2).stop(job.guard)
+            job.signal(signal.SIGCONT, job.guard)
+            self.assertIsNone(job.lifeline.wait_broken(LEASE + 0.5))
+            job.signal(signal.SIGTERM)
+            self.assertEqual(job.wait(), 143)
+            self.assert_gone(job)
+
+    def test_first_to_die_is_the_first_failure_even_if_nobody_looked(self):
+        # The guard is held still while they die, youngest first: it finds both dead at once.
+        with Job("--nproc", 3, HOSTILE, "plain") as job:
+            first, second, third = sorted(job.ready(3).workers())
+            job.stop(job.guard)
+            for pid, number in ((third, signal.SIGSEGV), (first, signal.SIGKILL)):
+                job.signal(number, pid)
+                until(lambda: stat_of(pid)[0] == "Z", DEADLINE)
+            job.signal(signal.SIGCONT, job.guard)
+            self.assertEqual(job.wait(), 128 + signal.SIGSEGV)
+            self.assertIn("first failure: rank 2: signal 11 (SIGSEGV)", job.stderr())
             self.assert_gone(job)
 
     def test_stopped_workers_act_on_a_stop_signal(self):

@@ -157,6 +157,19 @@ class Readers(ProcessTest):
         pattern = r"rank 0: (\d+) bytes \((\d+) lines\) of stdout were not written"
         return [(int(b), int(n)) for b, n in re.findall(pattern, said)]
 
+    def test_slow_reader_does_not_keep_a_restart(self):
+        # What the console's queue and a pipe hold, at 0.6 MB/s: the first round's output is read long after its end.
+        script = "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || { head -c 16900000 /dev/zero | tr '\\0' x; exit 5; }; echo round 2"
+        with Job("--max-restarts", 1, "sh", "-c", script) as job:
+            out = job.process.stdout.fileno()
+            while "restart 1 of 1" not in job.stderr():
+                job.output += os.read(out, 1 << 17)
+                time.sleep(0.1)  # tidy: allow sleep, because a slow reader is what is tested
+            self.assertEqual(job.wait(), 0)
+            self.assertEqual(job.output.count(b"x"), 16900000)
+            self.assertIn(b"round 2\n", job.output)
+            self.assert_gone(job)
+
     def test_reader_that_leaves(self):
         lines = 100_000
         with Job(*WRITER, env={"LINES": str(lines)}, stdout=subprocess.PIPE) as job:

@@ -260,6 +260,12 @@ class Job:
                 if len(who) < 2:  # of several, one may already have died of another's death
                     raise
 
+    def stop(self, pid):
+        """SIGSTOP, and wait until it has taken hold."""
+        self.signal(signal.SIGSTOP, pid)
+        until(lambda: stat_of(pid)[0] == "T", DEADLINE)
+        return self
+
     # Empty folders of logs in TMPDIR: with front, agent and guard all killed nobody is left to remove them.
     folders_may_stay = False
 
