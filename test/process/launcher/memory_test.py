@@ -8,7 +8,7 @@ from support import *
 
 LIMIT = 200 << 20
 # Rank 1 takes memory for ever; every page is written to.
-EATER = "import os, time\nx = []\nwhile os.environ['RANK'] == '1': x.append(b'x' * (4 << 20))\ntime.sleep(60)"
+EATER = "import os, signal\nx = []\nwhile os.environ['RANK'] == '1': x.append(b'x' * (4 << 20))\nsignal.pause()"
 V1 = "/sys/fs/cgroup/memory"
 V2 = "/sys/fs/cgroup"
 
@@ -45,7 +45,8 @@ class OutOfMemory(ProcessTest):
             f.write("0")
 
     def test_the_report_names_the_limit(self):
-        job = self.assert_run(128 + signal.SIGKILL, "--nproc", 2, "/usr/bin/python3", "-c", EATER, preexec_fn=self.enter)
+        job = self.assert_run(128 + signal.SIGKILL, "--nproc", 2, "/usr/bin/python3", "-c", EATER,
+                              preexec_fn=self.enter)
         self.assertIn("first failure: rank 1: signal 9 (SIGKILL), out of memory", job.said)
         self.assertIn("limit 200.0 MiB", job.said)
 
