@@ -159,7 +159,8 @@ class Readers(ProcessTest):
 
     def test_slow_reader_does_not_keep_a_restart(self):
         # What the console's queue and a pipe hold, at 0.6 MB/s: the first round's output is read long after its end.
-        script = "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || { head -c 16900000 /dev/zero | tr '\\0' x; exit 5; }; echo round 2"
+        script = "[ $TORCHELASTIC_RESTART_COUNT = 1 ] ||" \
+                 " { head -c 16900000 /dev/zero | tr '\\0' x; exit 5; }; echo round 2"
         with Job("--max-restarts", 1, "sh", "-c", script) as job:
             out = job.process.stdout.fileno()
             while "restart 1 of 1" not in job.stderr():

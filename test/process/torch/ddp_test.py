@@ -1,4 +1,4 @@
-"""torch's own DDP under dtrain: `python train.py` with no change, a restart with a fresh store, the error of @record."""
+"""torch's own DDP under dtrain: a program with no change, a restart with a fresh store, the error of @record."""
 import os
 import re
 import subprocess

@@ -208,7 +208,7 @@ TEST_CASE("store host: connections over the cap are served when one ends") {
     REQUIRE(first.greet());
     second = Client(store->port());
     REQUIRE(second.send(bytes::greeting() + bytes::ping(3)));
-    CHECK(store->stats().connections_open == 1);
+    CHECK(eventually(*store, [](const auto& stats) { return stats.connections_open == 1; }));
   }
   CHECK(second.read(4) == bytes::u32(3));
 }
