@@ -31,7 +31,7 @@ if(DTRAIN_SANITIZE)
     target_compile_options(dtrain_compile INTERFACE -Wno-tsan)
   endif()
 else()
-  # OpenSSF's list for gcc 12 and clang 14; checked by test/process/hardening_test.sh.
+  # OpenSSF's list for gcc 12 and clang 14; checked by test/process/launcher/hardening_test.py.
   target_compile_options(dtrain_compile INTERFACE
     -U_FORTIFY_SOURCE $<$<CONFIG:Release,RelWithDebInfo>:-D_FORTIFY_SOURCE=2>
     -D_GLIBCXX_ASSERTIONS -fstack-protector-strong -fstack-clash-protection
