@@ -20,6 +20,7 @@ def context_switches(pid):
     return total
 
 
+@unittest.skipUnless(SLOW == 1, "ThreadSanitizer's own thread wakes up")
 class Idle(ProcessTest):
     def test_no_context_switch_in_a_quiet_while_and_small(self):
         # A round is over (its grace is short: a timer that was called off may still go off once); output went to files
