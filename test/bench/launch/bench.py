@@ -108,6 +108,13 @@ def comm(pid):
         return f.read().strip()
 
 
+def comm_if_alive(pid):
+    try:
+        return comm(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def until(condition, timeout, what):
     """Wait for something of /proc, which sends no events."""
     end = time.monotonic() + timeout
@@ -120,9 +127,10 @@ def until(condition, timeout, what):
 def processes_of(front):
     """{"front": pid, "agent": pid, "guard": pid} of a running dtrain."""
     found = {"front": front}
-    for name, parent in (("agent", "front"), ("guard", "agent")):
+    for name, parent, called in (("agent", "front", "dtrain-agent"), ("guard", "agent", "dt-guard")):
         def known():
-            found.update({name: pid for pid in children(found[parent])})  # each has one child
+            # By name: for an instant each may have another child, which tries out what the kernel allows.
+            found.update({name: pid for pid in children(found[parent]) if comm_if_alive(pid) == called})
             return name in found
         until(known, 20, f"the {name}")
     return found
