@@ -165,11 +165,6 @@ class Front {
                                  left.size(), left.empty() ? 0 : left[0]));
   }
 
-  static bool no_children() {
-    siginfo_t info{};
-    return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
-  }
-
   pid_t agent_;
   UniqueFd socket_;
   UniqueFd signals_;

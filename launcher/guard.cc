@@ -1,7 +1,6 @@
 #include "launcher/guard.h"
 
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
@@ -228,11 +227,6 @@ class Guard {
       ::waitid(P_PID, id_t(info.si_pid), &info, WEXITED | WNOHANG);
       info = {};
     }
-  }
-
-  static bool no_children() {
-    siginfo_t info{};
-    return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
   }
 
   void report_if_empty() {

@@ -2,9 +2,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -99,6 +101,11 @@ std::vector<pid_t> descendants(pid_t root, const std::vector<pid_t>& spare) {
   std::vector<pid_t> pids;
   for (const Found& f : find_descendants(root, spare)) pids.push_back(f.pid);
   return pids;
+}
+
+bool no_children() {
+  siginfo_t info{};
+  return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
 }
 
 int signal_descendants(pid_t root, int signal, const std::vector<pid_t>& skip_groups) {

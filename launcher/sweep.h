@@ -11,6 +11,9 @@ namespace dtrain::launcher {
 // Zombies are left out. A snapshot: processes may appear and vanish meanwhile.
 std::vector<pid_t> descendants(pid_t root, const std::vector<pid_t>& spare = {});
 
+// Whether the caller has no child at all, dead or alive. For a subreaper: nothing is left below it.
+bool no_children();
+
 // Send `signal` once to every descendant that is in none of `skip_groups` (process groups that already got it).
 // Returns how many got it.
 int signal_descendants(pid_t root, int signal, const std::vector<pid_t>& skip_groups);
