@@ -197,6 +197,10 @@ def main():
     args = parser.parse_args()
     if args.mode == "worker":
         worker()
+        # No finalizing of Python: before 3.13 a gloo thread that still holds a tensor may abort there
+        # (https://github.com/pytorch/pytorch/issues/190489).
+        sys.stdout.flush()
+        os._exit(0)
     elif args.mode == "group":
         group(args.serve)
     else:

@@ -1,5 +1,7 @@
 """A plain torch program, as a user of torchrun has it: DDP on gloo through env://, rank 1 fails in the first round."""
 import os
+import sys
+import traceback
 
 import torch
 import torch.distributed as dist
@@ -26,4 +28,14 @@ def main():
     dist.destroy_process_group()
 
 
-main()
+# Ends without finalizing Python: before 3.13 a gloo thread that still holds a tensor may abort there, under any launcher
+# (https://github.com/pytorch/pytorch/issues/190489). What is printed and the exit code are those of a plain main().
+code = 0
+try:
+    main()
+except RuntimeError:
+    traceback.print_exc()
+    code = 1
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(code)
