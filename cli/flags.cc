@@ -58,6 +58,8 @@ std::string_view title(Group group) {
   switch (group) {
     case Group::workers:
       return "Workers";
+    case Group::nodes:
+      return "Nodes";
     case Group::program:
       return "Program";
     case Group::stopping:

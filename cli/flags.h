@@ -15,9 +15,21 @@ enum class FlagId {
   role,
   run_id,
   standalone,
+  virtual_local_rank,
+  numa_binding,
+  nnodes,
+  node_rank,
+  rdzv_backend,
+  rdzv_endpoint,
+  rdzv_conf,
+  master_addr,
+  master_port,
+  local_addr,
   module,
   no_python,
+  run_path,
   stdin_mode,
+  attach,
   shutdown_timeout,
   failure_grace,
   signals_to_handle,
@@ -27,41 +39,35 @@ enum class FlagId {
   tee,
   redirects,
   prefix_template,
-  report,
-  color,
-  quiet,
-  dry_run,
-  help,
-  version,
-  // torchrun's flags that a job on one node does not need, or that this version lacks.
-  nnodes,
-  node_rank,
-  rdzv_backend,
-  rdzv_endpoint,
-  rdzv_conf,
-  master_addr,
-  master_port,
-  local_addr,
-  monitor_interval,
-  start_method,
-  event_log_handler,
-  logs_specs,
-  run_path,
+  ranks,
   local_ranks_filter,
   duplicate_stdout_filters,
   duplicate_stderr_filters,
-  numa_binding,
-  virtual_local_rank,
+  timestamps,
+  fold,
+  report,
+  event_log_handler,
+  color,
+  quiet,
+  dry_run,
+  print_config,
   print_completion,
+  help,
+  version,
+  // torchrun's flags that have no work to do here.
+  monitor_interval,
+  start_method,
+  logs_specs,
+  use_env,
   count
 };
 inline constexpr std::size_t kFlagCount = static_cast<std::size_t>(FlagId::count);
 
-enum class Group { workers, program, stopping, output, general, torchrun };
+enum class Group { workers, nodes, program, stopping, output, general, torchrun };
 
-// What dtrain does with a flag that it knows only because torchrun has it.
+// How much of a flag this version does.
 enum class Compat {
-  none,          // a flag of our own: fully supported
+  none,          // all of it
   one_node,      // --nnodes: fine when it says one node, else an error
   zero,          // --node-rank: fine when 0, else an error
   ignored,       // no effect on one node: accepted, and said once

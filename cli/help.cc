@@ -14,7 +14,16 @@ namespace {
 constexpr std::size_t kWidth = 80;
 constexpr std::size_t kColumn = 27;  // where the one-line help begins
 
-constexpr Group kOwnGroups[] = {Group::workers, Group::program, Group::stopping, Group::output, Group::general};
+constexpr Group kGroups[] = {Group::workers,  Group::nodes,  Group::program,
+                             Group::stopping, Group::output, Group::general};
+
+// The flags of a group that this version does in full; the others are named together, below.
+std::vector<const Flag*> supported(Group group) {
+  std::vector<const Flag*> rows;
+  for (const Flag& row : flags())
+    if (row.group == group && row.compat == Compat::none) rows.push_back(&row);
+  return rows;
+}
 
 // "-t, --tee STREAMS"
 std::string synopsis(const Flag& row) {
@@ -55,7 +64,7 @@ std::string indented(std::string_view text) {
 std::string torchrun_names() {
   std::string names;
   for (const Flag& row : flags())
-    if (row.group == Group::torchrun) names += (names.empty() ? "" : ", ") + spelled(row);
+    if (row.compat != Compat::none) names += (names.empty() ? "" : ", ") + spelled(row);
   return names;
 }
 
@@ -116,10 +125,10 @@ std::string run_help() {
       "Everything after PROGRAM belongs to it. A flag may be written with - or _, as\n"
       "--flag VALUE or --flag=VALUE, and shortened while it stays unambiguous; the last\n"
       "occurrence counts. Most can be set in the environment: `dtrain help FLAG`.\n";
-  for (Group group : kOwnGroups) {
+  for (Group group : kGroups) {
+    if (supported(group).empty()) continue;
     out += fmt::format("\n{}:\n", title(group));
-    for (const Flag& row : flags())
-      if (row.group == group) out += flag_lines(row);
+    for (const Flag* row : supported(group)) out += flag_lines(*row);
   }
   out += "\nKnown from torchrun, and without use on one node or not in this version:\n";
   out += indented(torchrun_names());
@@ -144,15 +153,15 @@ std::string markdown_help() {
       "OMP_NUM_THREADS=1.\n\n"
       "Other commands: `dtrain doctor`, `dtrain version`, `dtrain help [FLAG]`. Exit codes: [exit-codes.md]"
       "(exit-codes.md).\n";
-  for (Group group : kOwnGroups) {
+  for (Group group : kGroups) {
+    if (supported(group).empty()) continue;
     out += fmt::format("\n## {}\n\n", title(group));
-    for (const Flag& row : flags())
-      if (row.group == group) out += markdown(row);
+    for (const Flag* row : supported(group)) out += markdown(*row);
     while (out.ends_with("\n\n")) out.pop_back();
   }
   out += fmt::format("\n## {}\n\n| flag | in this version | environment |\n|---|---|---|\n", title(Group::torchrun));
   for (const Flag& row : flags())
-    if (row.group == Group::torchrun)
+    if (row.compat != Compat::none)
       out += fmt::format("| `{}` | {} | {} |\n", synopsis(row), row.help, variables(row, "`"));
   return out;
 }

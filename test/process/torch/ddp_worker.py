@@ -28,7 +28,7 @@ def main():
     dist.destroy_process_group()
 
 
-# Ends without finalizing Python: before 3.13 a gloo thread that still holds a tensor may abort there, under any launcher
+# Ends without finalizing Python: before 3.13 a gloo thread that holds a tensor may abort there, under any launcher
 # (https://github.com/pytorch/pytorch/issues/190489). What is printed and the exit code are those of a plain main().
 code = 0
 try:

@@ -94,12 +94,12 @@ TEST_CASE("each mistake is one line that names it") {
   CHECK(error({"-x"}) == "unknown flag -x; `dtrain run --help` lists them");
   CHECK(error({"-mx"}) == "unknown flag -mx; `dtrain run --help` lists them");
   CHECK(error({"-1"}) == "unknown flag -1; `dtrain run --help` lists them");
-  CHECK(error({"--t"}) == "--t needs a value: --tee STREAMS");
+  CHECK(error({"--te"}) == "--te needs a value: --tee STREAMS");
   CHECK(error({"--nproc"}) == "--nproc needs a value: --nproc N");
   CHECK(error({"--log_dir", "--nproc"}) == "--log_dir needs a value: --log-dir DIR");
   CHECK(error({"-t"}) == "-t needs a value: --tee STREAMS");
   CHECK(error({"--no-python=1"}) == "--no-python takes no value (--no-python=1)");
-  CHECK(error({"--r=1"}).starts_with("--r could mean --role, --rdzv-id, --redirects, --report, --rdzv-backend"));
+  CHECK(error({"--r=1"}).starts_with("--r could mean --role, --rdzv-id, --rdzv-backend, --rdzv-endpoint, --rdzv-conf"));
   CHECK(error({"--bad\nline"}).starts_with("unknown flag --bad\\x0aline"));
 }
 

@@ -1,0 +1,75 @@
+// Where output goes, how it looks, and where the report goes.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/resolve_parts.h"
+#include "cli/take.h"
+#include "cli/torchrun.h"
+#include "cli/values.h"
+
+namespace dtrain::cli {
+namespace {
+
+Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
+
+Result<void> take_streams(const Given& given, FlagId id, int workers, launcher::StreamMap& field) {
+  auto streams = parse_streams(given.options.text(id), workers);
+  if (!streams) return given.options.blame(id, streams.error());
+  field = *streams;
+  return {};
+}
+
+Result<void> output(const Given& given, Plan& plan) {
+  plan.spec.collapse_double_dollar = given.raw.as_torchrun;
+  if (auto done = take_streams(given, FlagId::tee, plan.spec.nproc_per_node, plan.spec.tee); !done) return done;
+  if (auto done = take_streams(given, FlagId::redirects, plan.spec.nproc_per_node, plan.spec.redirects); !done)
+    return done;
+  const std::string& prefix = given.options.text(FlagId::prefix_template);
+  if (!prefix.empty())
+    plan.spec.prefix_template = prefix;
+  else if (given.raw.as_torchrun)
+    plan.spec.prefix_template = kTorchrunPrefix;
+  plan.spec.log_dir = given.options.text(FlagId::log_dir);
+  if (plan.spec.log_dir.empty() || plan.spec.log_dir == "/dev/null") return {};
+  return check_folder(given.options, given.host, FlagId::log_dir);
+}
+
+Result<void> colour(const Given& given, Plan& plan) {
+  using launcher::Color;
+  auto done = take_choice(given.options, FlagId::color, plan.spec.color,
+                          {{"auto", Color::automatic}, {"always", Color::always}, {"never", Color::never}});
+  if (!done) return done;
+  bool plain = !given.host.variable("NO_COLOR").empty() || given.host.variable("TERM") == "dumb";
+  if (plan.spec.color == Color::automatic && plain) plan.spec.color = Color::never;
+  return take_switch(given.options, FlagId::quiet, plan.spec.quiet);
+}
+
+Result<void> report(const Given& given, Plan& plan) {
+  const std::string& path = given.options.text(FlagId::report);
+  plan.spec.report_path = path;
+  if (path.empty()) return {};
+  FileFacts facts = given.host.probe(path);
+  if (facts.kind == FileFacts::Kind::folder)
+    return given.options.blame(FlagId::report, usage("is a folder, not a file"));
+  if (facts.kind != FileFacts::Kind::missing)
+    return facts.writable ? Result<void>()
+                          : given.options.blame(FlagId::report, {ErrorKind::system, "is not writable"});
+  std::size_t slash = path.rfind('/');
+  std::string folder = slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
+  FileFacts parent = given.host.probe(folder);
+  if (parent.kind == FileFacts::Kind::folder && parent.writable) return {};
+  const char* why =
+      parent.kind == FileFacts::Kind::missing ? "its folder does not exist" : "its folder is not writable";
+  return given.options.blame(FlagId::report, {ErrorKind::system, why});
+}
+
+}  // namespace
+
+Result<void> resolve_output(const Given& given, Plan& plan) {
+  for (auto step : {output, colour, report})
+    if (auto done = step(given, plan); !done) return done;
+  return {};
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,21 @@
+#pragma once
+// The parts of resolve(), one file each. Each judges some flags and fills its part of the plan. Pure.
+#include "cli/host.h"
+#include "cli/options.h"
+#include "cli/resolve.h"
+
+namespace dtrain::cli {
+
+struct Given {
+  const RawOptions& raw;
+  const Host& host;
+  const Options& options;
+};
+
+Result<void> resolve_nodes(const Given& given, Plan& plan);     // which nodes form the job, and where they meet
+Result<void> resolve_workers(const Given& given, Plan& plan);   // name, number and threads of the workers
+Result<void> resolve_program(const Given& given, Plan& plan);   // what they execute, and their standard input
+Result<void> resolve_stopping(const Given& given, Plan& plan);  // times, signals, containment
+Result<void> resolve_output(const Given& given, Plan& plan);    // files, console, report
+
+}  // namespace dtrain::cli

@@ -1,0 +1,51 @@
+// What the workers execute, and who reads standard input.
+#include <fmt/format.h>
+
+#include "cli/program.h"
+#include "cli/resolve_parts.h"
+#include "cli/values.h"
+
+namespace dtrain::cli {
+namespace {
+
+Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
+
+Result<void> program(const Given& given, Plan& plan) {
+  if (given.raw.command.empty())
+    return usage("no program given: dtrain run [flags] PROGRAM [program's arguments]; try dtrain run --help");
+  auto module = given.options.on(FlagId::module);
+  if (!module) return module.error();
+  auto no_python = given.options.on(FlagId::no_python);
+  if (!no_python) return no_python.error();
+  auto program = build_program({given.raw.command, *module, *no_python, given.raw.as_torchrun}, given.host);
+  if (!program) return program.error();
+  plan.spec.argv = program->argv;
+  plan.spec.program = program->name;
+  plan.executed_file = program->file;
+  return {};
+}
+
+Result<void> standard_input(const Given& given, Plan& plan) {
+  using Mode = launcher::StdinMode;
+  const std::string& text = given.options.text(FlagId::stdin_mode);
+  if (text == "all" || text == "none") {
+    plan.spec.stdin_mode = {text == "all" ? Mode::Kind::all : Mode::Kind::none, 0};
+    return {};
+  }
+  auto rank = parse_number(text, 0, plan.spec.nproc_per_node - 1);
+  if (!rank)
+    return given.options.blame(FlagId::stdin_mode, usage(fmt::format("expected all, none or a local rank from 0 to {}",
+                                                                     plan.spec.nproc_per_node - 1)));
+  plan.spec.stdin_mode = {Mode::Kind::rank, *rank};
+  return {};
+}
+
+}  // namespace
+
+Result<void> resolve_program(const Given& given, Plan& plan) {
+  for (auto step : {program, standard_input})
+    if (auto done = step(given, plan); !done) return done;
+  return {};
+}
+
+}  // namespace dtrain::cli

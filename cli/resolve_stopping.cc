@@ -1,0 +1,55 @@
+// How the workers are stopped and held together.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/resolve_parts.h"
+#include "cli/take.h"
+#include "cli/values.h"
+
+namespace dtrain::cli {
+namespace {
+
+Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
+
+Result<void> times(const Given& given, Plan& plan) {
+  if (auto done = take_seconds(given.options, FlagId::shutdown_timeout, plan.spec.shutdown_timeout); !done) return done;
+  return take_seconds(given.options, FlagId::failure_grace, plan.spec.failure_grace);
+}
+
+Result<void> signals(const Given& given, Plan& plan) {
+  auto stop = parse_signals(given.options.text(FlagId::signals_to_handle));
+  if (!stop) return given.options.blame(FlagId::signals_to_handle, stop.error());
+  auto passed = parse_signals(given.options.text(FlagId::pass_signals));
+  if (!passed) return given.options.blame(FlagId::pass_signals, passed.error());
+  for (int signal : *stop) {
+    auto both = std::find(passed->begin(), passed->end(), signal);
+    if (both == passed->end()) continue;
+    if (given.options.given(FlagId::pass_signals))
+      return given.options.blame(FlagId::pass_signals,
+                                 usage(fmt::format("signal {} is in --signals-to-handle as well", signal)));
+    passed->erase(both);
+  }
+  plan.spec.stop_signals = *stop;
+  plan.spec.passed_signals = *passed;
+  return {};
+}
+
+Result<void> containment(const Given& given, Plan& plan) {
+  using launcher::Containment;
+  return take_choice(given.options, FlagId::contain, plan.spec.containment,
+                     {{"auto", Containment::automatic},
+                      {"cgroup", Containment::cgroup},
+                      {"subreaper", Containment::subreaper},
+                      {"pidns", Containment::pidns}});
+}
+
+}  // namespace
+
+Result<void> resolve_stopping(const Given& given, Plan& plan) {
+  for (auto step : {times, signals, containment})
+    if (auto done = step(given, plan); !done) return done;
+  return {};
+}
+
+}  // namespace dtrain::cli

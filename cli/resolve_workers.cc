@@ -1,0 +1,79 @@
+// Name, number and threads of the workers.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/resolve_parts.h"
+#include "cli/take.h"
+#include "cli/text.h"
+#include "cli/values.h"
+
+namespace dtrain::cli {
+namespace {
+
+constexpr int kMostWorkers = 16384;
+constexpr int kMostRestarts = 1000000;
+
+Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
+
+// CUDA's rule: devices from the first "-1" (or unknown name) on are hidden.
+int visible_gpus(const Host& host) {
+  auto visible = host.env.find("CUDA_VISIBLE_DEVICES");
+  if (visible == host.env.end()) return host.gpus();
+  int count = 0;
+  for (const std::string& name : split(visible->second, ',')) {
+    if (name.empty() || name.starts_with('-') || name == "NoDevFiles") break;
+    ++count;
+  }
+  return count;
+}
+
+Result<void> job(const Given& given, Plan& plan) {
+  constexpr std::size_t kLongest = 128;  // it becomes part of a file name
+  const std::string& name = given.options.text(FlagId::run_id);
+  bool control = std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  if (name.size() > kLongest || name.find('/') != std::string::npos || name.starts_with('.') || control)
+    return given.options.blame(FlagId::run_id, usage(fmt::format("a job's name has at most {} characters, no slash, no "
+                                                                 "control characters and no dot in front",
+                                                                 kLongest)));
+  plan.spec.run_id = name.empty() ? "job-" + given.host.fresh_id : name;
+  plan.spec.role = given.options.text(FlagId::role);
+  return {};
+}
+
+Result<void> workers(const Given& given, Plan& plan) {
+  const std::string& text = given.options.text(FlagId::nproc);
+  int gpus = text == "gpu" || text == "auto" ? visible_gpus(given.host) : 0;
+  if (text == "gpu" && gpus == 0)
+    return given.options.blame(FlagId::nproc, usage("no GPU is visible here (CUDA_VISIBLE_DEVICES, NVIDIA driver); use "
+                                                    "auto or a number"));
+  if (text == "cpu" || text == "gpu" || text == "auto") {
+    plan.spec.nproc_per_node = gpus > 0 ? gpus : given.host.cpus;
+  } else {
+    auto count = parse_number(text, 1, kMostWorkers);
+    if (!count) return given.options.blame(FlagId::nproc, usage(count.error().message + ", or auto, cpu, gpu"));
+    plan.spec.nproc_per_node = *count;
+  }
+  return take_number(given.options, FlagId::max_restarts, kMostRestarts, plan.spec.max_restarts);
+}
+
+// Left alone, every worker would start one thread for each core, and all of them would get in each other's way.
+Result<void> threads(const Given& given, Plan& plan) {
+  int workers = plan.spec.nproc_per_node;
+  if (workers == 1 || given.host.env.contains("OMP_NUM_THREADS")) return {};
+  int each = given.raw.as_torchrun ? 1 : std::max(1, given.host.cpus / workers);
+  plan.spec.extra_env.emplace_back("OMP_NUM_THREADS", std::to_string(each));
+  plan.notes.push_back(fmt::format("OMP_NUM_THREADS={} for each of {} workers ({} cores); set it to choose", each,
+                                   workers, given.host.cpus));
+  return {};
+}
+
+}  // namespace
+
+Result<void> resolve_workers(const Given& given, Plan& plan) {
+  for (auto step : {job, workers, threads})
+    if (auto done = step(given, plan); !done) return done;
+  return {};
+}
+
+}  // namespace dtrain::cli

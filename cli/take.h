@@ -1,0 +1,35 @@
+#pragma once
+// From the text of a flag to a field, or the error that names the flag. Pure.
+#include <chrono>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "cli/host.h"
+#include "cli/options.h"
+
+namespace dtrain::cli {
+
+// 0 <= n <= most.
+Result<void> take_number(const Options& options, FlagId id, int most, int& field);
+Result<void> take_seconds(const Options& options, FlagId id, std::chrono::milliseconds& field);
+Result<void> take_switch(const Options& options, FlagId id, bool& field);
+
+template <class Value>
+Result<void> take_choice(const Options& options, FlagId id, Value& field,
+                         std::initializer_list<std::pair<const char*, Value>> choices) {
+  std::string names;
+  for (const auto& [name, value] : choices) {
+    if (options.text(id) == name) {
+      field = value;
+      return {};
+    }
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  return options.blame(id, {ErrorKind::usage, "expected one of " + names});
+}
+
+// The folder that the flag names, or the nearest one above it that exists, must be a folder that can be written to.
+Result<void> check_folder(const Options& options, const Host& host, FlagId id);
+
+}  // namespace dtrain::cli
