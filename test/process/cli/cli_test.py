@@ -42,7 +42,7 @@ class BadInput(unittest.TestCase):
     def test_flags(self):
         self.refuses(2, "unknown flag --nprox; did you mean --nproc?", "run", "--nprox", "2", "true")
         self.refuses(2, "--nproc needs a value", "run", "--nproc")
-        self.refuses(2, "--no could mean --no-python, --node-rank", "run", "--no", "true")
+        self.refuses(2, "--no could mean --node-rank, --no-python", "run", "--no", "true")
         self.refuses(2, "no program given", "run", "--nproc", "2")
         self.refuses(2, "more than one node: not in this version", "run", "--nnodes=2", "true")
 
