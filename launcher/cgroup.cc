@@ -41,14 +41,6 @@ std::optional<Mount> cgroup2_mount(const std::string& mountinfo) {
   return std::nullopt;
 }
 
-std::optional<std::string> v2_path(const std::string& self_cgroup) {
-  std::istringstream lines(self_cgroup);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.rfind("0::", 0) == 0) return line.substr(3);
-  }
-  return std::nullopt;
-}
-
 int wait_for(pid_t pid) {
   int status = 0;
   if (pid < 0 || ::waitpid(pid, &status, 0) != pid) return errno;
@@ -64,9 +56,22 @@ int errno_of_joining(int procs_fd) {
 
 }  // namespace
 
+std::optional<std::string> parse_own_cgroup(const std::string& self_cgroup, std::string_view controller) {
+  std::istringstream lines(self_cgroup);  // "5:cpu,cpuacct:/path"
+  for (std::string line; std::getline(lines, line);) {
+    const auto names_at = line.find(':');
+    const auto path_at = names_at == std::string::npos ? names_at : line.find(':', names_at + 1);
+    if (path_at == std::string::npos || line.compare(path_at, 2, ":/") != 0) continue;
+    const std::string names = "," + line.substr(names_at + 1, path_at - names_at - 1) + ",";
+    const std::string wanted = "," + std::string(controller) + ",";
+    if (controller.empty() ? names == ",," : names.find(wanted) != std::string::npos) return line.substr(path_at + 1);
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> own_cgroup_folder(const std::string& mountinfo, const std::string& self_cgroup) {
   const auto mount = cgroup2_mount(mountinfo);
-  auto path = v2_path(self_cgroup);
+  auto path = parse_own_cgroup(self_cgroup, "");
   if (!mount || !path) return std::nullopt;
   // In a container the mount may show only a part of the tree.
   if (mount->root != "/" && path->rfind(mount->root, 0) == 0) path->erase(0, mount->root.size());

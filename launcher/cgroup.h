@@ -6,11 +6,15 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
+
+// The path in /proc/self/cgroup: of v2 ("0::/path") for controller "", of v1 for "memory" and the like; pure.
+std::optional<std::string> parse_own_cgroup(const std::string& self_cgroup, std::string_view controller);
 
 // Where this process is in the cgroup v2 tree, as an absolute folder below the mount; pure.
 // `mountinfo` and `self_cgroup` are the texts of /proc/self/mountinfo and /proc/self/cgroup. None: no v2 mount here.

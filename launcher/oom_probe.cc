@@ -5,6 +5,7 @@
 #include <charconv>
 #include <csignal>
 
+#include "launcher/cgroup.h"
 #include "launcher/human.h"
 #include "launcher/small_file.h"
 
@@ -65,22 +66,6 @@ std::optional<uint64_t> parse_limit(std::string_view text) {
   return value && *value < kNoLimitV1 ? value : std::nullopt;
 }
 
-std::optional<std::string> parse_own_cgroup(std::string_view proc_self_cgroup, std::string_view controller) {
-  while (!proc_self_cgroup.empty()) {
-    std::string_view path = take(proc_self_cgroup, '\n');
-    take(path, ':');
-    std::string_view controllers = take(path, ':');
-    if (controller.empty()) {
-      if (controllers.empty() && path.starts_with('/')) return std::string(path);
-      continue;
-    }
-    while (!controllers.empty()) {
-      if (take(controllers, ',') == controller && path.starts_with('/')) return std::string(path);
-    }
-  }
-  return std::nullopt;
-}
-
 OomVerdict judge_oom(const ExitStatus& status, bool signaled_by_us, const OomCounts& before, const OomCounts& after) {
   bool killed = status.kind == ExitStatus::Kind::signaled && status.code == SIGKILL;
   if (!killed || signaled_by_us) return {};
@@ -109,7 +94,7 @@ OomCounts read_oom_counts(const std::string& cgroup_folder) {
   if (counts.cgroup) return counts;
 
   std::string own = read_small_file("/proc/self/cgroup");
-  if (auto path = parse_own_cgroup(own, "")) read_v2(kV2 + *path, counts);
+  if (auto folder = own_cgroup_folder(read_small_file("/proc/self/mountinfo"), own)) read_v2(*folder, counts);
   if (counts.cgroup) return counts;
   if (auto path = parse_own_cgroup(own, "memory")) read_v1(kV1 + *path, counts);
   // In a container the path is the host's, and the container's own cgroup is mounted at the top.

@@ -30,8 +30,6 @@ struct OomVerdict {
 std::optional<uint64_t> parse_counter(std::string_view table, std::string_view name);
 // A limit file's number; nothing for "max", v1's "no limit" (about 2^63) or anything else.
 std::optional<uint64_t> parse_limit(std::string_view text);
-// The cgroup of /proc/self/cgroup for v2 ("0::/path") or, with controller "memory", for v1. Nothing if there is none.
-std::optional<std::string> parse_own_cgroup(std::string_view proc_self_cgroup, std::string_view controller);
 
 // Judge a worker's end. signaled_by_us: dtrain sent it SIGKILL, which is then the cause. Counters that did not move
 // never give a verdict; those of the whole machine do only when no cgroup is known.

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <random>
 
+#include "launcher/cgroup.h"
 #include "test/support/catch.h"
 #include "test/support/temp_folder.h"
 
