@@ -158,8 +158,25 @@ Findings check_python() {
 }
 
 Findings check_gpus() {
-  int gpus = this_host().gpus();
-  return {{Level::ok, "GPUs", gpus > 0 ? fmt::format("{} NVIDIA", gpus) : "none that the NVIDIA driver reports", ""}};
+  Host host = this_host();
+  GpuInventory inventory = host.gpus();
+  std::vector<Finding> findings;
+  if (!inventory.problem.empty())
+    findings.push_back(
+        {Level::warn, "GPU driver", inventory.problem, "does nvidia-smi work here? is the driver loaded?"});
+  std::size_t all = inventory.gpus.size();
+  if (all == 0) {
+    findings.push_back({Level::ok, "GPUs", "none that a driver reports", ""});
+    return findings;
+  }
+  const char* maker = inventory.maker == GpuInventory::Maker::amd ? "AMD" : "NVIDIA";
+  int usable = usable_gpus(visible_gpus(inventory, host.env));
+  findings.push_back({Level::ok, "GPUs", fmt::format("{} {}, {} usable by a worker", all, maker, usable), ""});
+  if (usable == 0) {
+    findings.back().level = Level::warn;
+    findings.back().cure = "the environment hides them all: see CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES";
+  }
+  return findings;
 }
 
 Findings check_cgroups() {

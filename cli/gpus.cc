@@ -1,68 +1,99 @@
-// Counts GPUs through NVML in a child process.
+// Asks the drivers: NVML in a child process, the folders of /proc and /sys directly.
 #include "cli/gpus.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "cli/gpu_sources.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
 namespace {
 
-constexpr int kPatience_ms = 20000;
+using Clock = std::chrono::steady_clock;
 
-// nvmlInit_v2() and nvmlDeviceGetCount_v2(unsigned*), by hand: the header is not needed for two functions.
-int ask_nvml(void* library) {
-  auto init = reinterpret_cast<int (*)()>(dlsym(library, "nvmlInit_v2"));
-  auto get_count = reinterpret_cast<int (*)(unsigned*)>(dlsym(library, "nvmlDeviceGetCount_v2"));
-  unsigned count = 0;
-  if (init == nullptr || get_count == nullptr || init() != 0 || get_count(&count) != 0) return -1;
-  return static_cast<int>(count);
+// All that comes out of the pipe before its end; `complete` is false if the end did not come in time.
+std::string read_until(int fd, Clock::time_point deadline, bool& complete) {
+  std::string text;
+  char buffer[4096];
+  complete = false;
+  for (;;) {
+    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd ready = {fd, POLLIN, 0};
+    int events = left > 0 ? poll(&ready, 1, static_cast<int>(left)) : 0;
+    if (events < 0 && errno == EINTR) continue;
+    if (events <= 0) return text;
+    ssize_t size = read(fd, buffer, sizeof buffer);
+    if (size < 0 && errno == EINTR) continue;
+    complete = size == 0;
+    if (size <= 0) return text;
+    text.append(buffer, static_cast<std::size_t>(size));
+  }
 }
 
-// -1: NVML is there but did not answer.
-int count_in_child(void* library) {
+GpuInventory ask_nvml(std::chrono::milliseconds patience) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+  if (pipe2(ends, O_CLOEXEC) != 0) return {{}, {}, "NVML was not asked: no pipe"};
   UniqueFd read_end(ends[0]), write_end(ends[1]);
   pid_t child = fork();
-  if (child < 0) return -1;
+  if (child < 0) return {{}, {}, "NVML was not asked: no process"};
   if (child == 0) {
-    int count = ask_nvml(library);
-    ssize_t written = write(write_end.get(), &count, sizeof count);
-    _exit(written == sizeof count ? 0 : 1);
+    rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    read_end.reset();
+    tell_nvml(write_end.get());
+    _exit(0);
   }
   write_end.reset();
-  pollfd ready = {read_end.get(), POLLIN, 0};
-  int count = -1;
-  if (poll(&ready, 1, kPatience_ms) != 1 || read(read_end.get(), &count, sizeof count) != sizeof count) count = -1;
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
-  return count;
+  bool complete = false;
+  std::string text = read_until(read_end.get(), Clock::now() + patience, complete);
+  if (!complete) kill(child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (!complete) return {{}, {}, "NVML does not answer"};
+  if (WIFSIGNALED(status)) return {{}, {}, std::string("NVML crashed (") + strsignal(WTERMSIG(status)) + ")"};
+  return parse_nvml(text);
 }
 
-int count_in_proc() {
-  DIR* dir = opendir("/proc/driver/nvidia/gpus");
-  if (dir == nullptr) return 0;
-  int count = 0;
-  while (const dirent* entry = readdir(dir)) count += entry->d_name[0] != '.';
-  closedir(dir);
-  return count;
-}
+bool exists(const char* path) { return access(path, F_OK) == 0; }
 
 }  // namespace
 
-int driver_gpu_count() {
-  void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return count_in_proc();
-  int count = count_in_child(library);
-  dlclose(library);
-  return count >= 0 ? count : count_in_proc();
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  DIR* dir = opendir(folder.c_str());
+  if (dir == nullptr) return names;
+  while (const dirent* entry = readdir(dir))
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  closedir(dir);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+GpuInventory listed_gpus() {
+  GpuInventory nvidia = nvidia_in_proc("/proc/driver/nvidia/gpus");
+  if (!nvidia.gpus.empty()) return nvidia;
+  GpuInventory amd = amd_in_topology("/sys/class/kfd/kfd/topology/nodes");
+  if (!amd.gpus.empty()) return amd;
+  if (exists("/dev/nvidiactl") || exists("/dev/dxg")) nvidia.problem = "the NVIDIA driver does not list its GPUs";
+  return nvidia;
+}
+
+GpuInventory driver_gpus(std::chrono::milliseconds patience) {
+  GpuInventory asked = ask_nvml(patience);
+  if (!asked.gpus.empty()) return asked;
+  GpuInventory listed = listed_gpus();
+  if (listed.problem.empty()) listed.problem = asked.problem;
+  return listed;
 }
 
 }  // namespace dtrain::cli

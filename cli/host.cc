@@ -11,7 +11,6 @@
 
 #include <cstdio>
 
-#include "cli/gpus.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
@@ -109,7 +108,8 @@ Host this_host() {
   host.machine = own_machine();
   host.foreign_programs = knows_foreign_programs();
   host.fresh_id = random_digits();
-  host.gpus = driver_gpu_count;
+  host.gpus = [] { return driver_gpus(); };
+  host.listed_gpus = listed_gpus;
   host.probe = probe;
   host.list = list;
   return host;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/gpus.h"
+
 namespace dtrain::cli {
 
 // What is known of one path, links followed.
@@ -25,8 +27,9 @@ struct Host {
   std::uint16_t machine = 0;      // ELF e_machine of this machine's programs; 0: do not judge
   bool foreign_programs = false;  // the kernel knows further program formats (binfmt_misc)
   std::string fresh_id;           // a few random hexadecimal digits
-  // GPUs that the NVIDIA driver reports, 0 if there is none. Slow: called only when asked for.
-  std::function<int()> gpus = [] { return 0; };
+  // What driver_gpus() and listed_gpus() say. The first is slow: called only when GPUs are to be counted.
+  std::function<GpuInventory()> gpus = [] { return GpuInventory{}; };
+  std::function<GpuInventory()> listed_gpus = [] { return GpuInventory{}; };
   std::function<FileFacts(const std::string& path)> probe = [](const std::string&) { return FileFacts{}; };
   // Names in a folder, for suggestions; empty if it cannot be read.
   std::function<std::vector<std::string>(const std::string& folder)> list = [](const std::string&) {

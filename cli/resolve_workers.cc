@@ -5,7 +5,6 @@
 
 #include "cli/resolve_parts.h"
 #include "cli/take.h"
-#include "cli/text.h"
 #include "cli/values.h"
 
 namespace dtrain::cli {
@@ -15,18 +14,6 @@ constexpr int kMostWorkers = 16384;
 constexpr int kMostRestarts = 1000000;
 
 Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
-
-// CUDA's rule: devices from the first "-1" (or unknown name) on are hidden.
-int visible_gpus(const Host& host) {
-  auto visible = host.env.find("CUDA_VISIBLE_DEVICES");
-  if (visible == host.env.end()) return host.gpus();
-  int count = 0;
-  for (const std::string& name : split(visible->second, ',')) {
-    if (name.empty() || name.starts_with('-') || name == "NoDevFiles") break;
-    ++count;
-  }
-  return count;
-}
 
 Result<void> job(const Given& given, Plan& plan) {
   constexpr std::size_t kLongest = 128;  // it becomes part of a file name
@@ -43,7 +30,7 @@ Result<void> job(const Given& given, Plan& plan) {
 
 Result<void> workers(const Given& given, Plan& plan) {
   const std::string& text = given.options.text(FlagId::nproc);
-  int gpus = text == "gpu" || text == "auto" ? visible_gpus(given.host) : 0;
+  int gpus = text == "gpu" || text == "auto" ? usable_gpus(visible_gpus(given.host.gpus(), given.host.env)) : 0;
   if (text == "gpu" && gpus == 0)
     return given.options.blame(FlagId::nproc, usage("no GPU is visible here (CUDA_VISIBLE_DEVICES, NVIDIA driver); use "
                                                     "auto or a number"));

@@ -44,7 +44,11 @@ Host with_env(const std::string& name, const std::string& value) {
 
 Host with_gpus(int count) {
   Host host = test_host();
-  host.gpus = [count] { return count; };
+  host.gpus = [count] {
+    GpuInventory inventory;
+    for (int i = 0; i < count; ++i) inventory.gpus.push_back({"GPU-5" + std::to_string(i), ""});
+    return inventory;
+  };
   return host;
 }
 
@@ -84,9 +88,11 @@ TEST_CASE("how many workers: a number, cores, GPUs") {
   CHECK(spec({"--nproc=auto"}, with_gpus(2)).nproc_per_node == 2);
   CHECK(spec({"--nproc=gpu"}, with_gpus(4)).nproc_per_node == 4);
   CHECK(error({"--nproc=gpu"}).starts_with("--nproc 'gpu': no GPU is visible here"));
-  CHECK(spec({"--nproc=gpu"}, with_env("CUDA_VISIBLE_DEVICES", "3,GPU-5a,0")).nproc_per_node == 3);
-  CHECK(spec({"--nproc=gpu"}, with_env("CUDA_VISIBLE_DEVICES", "1,-1,2")).nproc_per_node == 1);
   Host hidden = with_gpus(4);
+  hidden.env["CUDA_VISIBLE_DEVICES"] = "3,GPU-51,0";
+  CHECK(spec({"--nproc=gpu"}, hidden).nproc_per_node == 3);
+  hidden.env["CUDA_VISIBLE_DEVICES"] = "1,-1,2";
+  CHECK(spec({"--nproc=gpu"}, hidden).nproc_per_node == 1);
   hidden.env["CUDA_VISIBLE_DEVICES"] = "";
   CHECK(error({"--nproc=gpu"}, hidden) != "<none>");
   CHECK(spec({"--nproc=auto"}, hidden).nproc_per_node == 8);
