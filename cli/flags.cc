@@ -1,7 +1,11 @@
 // Look-ups in the table (flag_table.cc).
 #include "cli/flags.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "cli/text.h"
 
 namespace dtrain::cli {
 namespace {
@@ -52,6 +56,34 @@ std::vector<const Flag*> flags_with_prefix(std::string_view prefix) {
   for (const Flag& row : flags())
     if (starts(row.name, prefix) || starts(row.alias, prefix)) found.push_back(&row);
   return found;
+}
+
+std::vector<const Flag*> supported(Group group) {
+  std::vector<const Flag*> rows;
+  for (const Flag& row : flags())
+    if (row.group == group && row.compat == Compat::none) rows.push_back(&row);
+  return rows;
+}
+
+std::string synopsis(const Flag& row) {
+  std::string out = row.letter != 0 ? fmt::format("-{}, ", row.letter) : "";
+  out += spelled(row);
+  if (!row.is_switch()) return fmt::format("{} {}", out, row.value);
+  return row.choices.empty() ? out : fmt::format("{}[={}]", out, row.choices);
+}
+
+std::string variables(const Flag& row, std::string_view quote) {
+  std::string out;
+  for (const std::string& name : {dtrain_variable(row), pet_variable(row), std::string(row.also)})
+    if (!name.empty()) out += fmt::format("{}{}{}{}", out.empty() ? "" : ", ", quote, name, quote);
+  return out;
+}
+
+std::string in_words(std::string_view choices, std::string_view quote) {
+  std::string out;
+  for (const std::string& word : split(choices, ','))
+    if (!word.empty()) out += fmt::format("{}{}{}{}", out.empty() ? "" : ", ", quote, word, quote);
+  return out;
 }
 
 std::string_view title(Group group) {

@@ -83,6 +83,7 @@ struct Flag {
   std::string_view alias = {};     // a second long name
   char letter = 0;                 // -t
   std::string_view value = {};     // what the help calls the value, with its unit; empty: a switch
+  std::string_view choices = {};   // words that the value may be, separated by commas; a switch: after '=' only
   std::string_view fallback = {};  // the default, in the syntax of the flag; empty: none
   std::string_view pet = {};       // torchrun's destination: the variable is PET_<pet>; empty: torchrun has none
   std::string_view also = {};      // a further variable, read last
@@ -112,5 +113,18 @@ const Flag* find_letter(char letter);
 std::vector<const Flag*> flags_with_prefix(std::string_view prefix);
 
 std::string_view title(Group group);
+
+// The groups that the help lists, in its order.
+inline constexpr Group kGroups[] = {Group::workers,  Group::nodes,  Group::program,
+                                    Group::stopping, Group::output, Group::general};
+// The flags of a group that this version does in full.
+std::vector<const Flag*> supported(Group group);
+
+// "-t, --tee STREAMS"
+std::string synopsis(const Flag& flag);
+// The variables of a flag: "DTRAIN_TEE, PET_TEE", each between `quote`s.
+std::string variables(const Flag& flag, std::string_view quote = "");
+// "auto,cpu,gpu" -> "auto, cpu, gpu", each between `quote`s.
+std::string in_words(std::string_view choices, std::string_view quote = "");
 
 }  // namespace dtrain::cli

@@ -1,15 +1,19 @@
 #pragma once
-// Texts made from the flag table. Pure. No line is longer than 80 columns (docs/cli.md excepted).
+// Texts made from the tables of flags and commands. Pure. No line is longer than `width` columns (40 to 80) unless a
+// single word is; docs/cli.md has long lines.
 #include <string>
 #include <string_view>
 
+#include "cli/layout.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {
 
-std::string short_help();                             // bare `dtrain`, `dtrain --help`
-std::string run_help();                               // `dtrain run --help`
-std::string markdown_help();                          // docs/cli.md
-Result<std::string> help_on(std::string_view topic);  // `dtrain help FLAG` or `dtrain help COMMAND`
+std::string short_help(std::size_t width = kWidest);   // bare `dtrain`, `dtrain --help`
+std::string common_help(std::size_t width = kWidest);  // `dtrain run --help`: the flags needed most, on one screen
+std::string run_help(std::size_t width = kWidest);     // `dtrain run --help=all`
+std::string markdown_help();                           // docs/cli.md
+// `dtrain help FLAG`, `dtrain help COMMAND` or `dtrain help TOPIC`
+Result<std::string> help_on(std::string_view word, std::size_t width = kWidest);
 
 }  // namespace dtrain::cli

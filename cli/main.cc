@@ -8,12 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "cli/commands.h"
 #include "cli/doctor.h"
 #include "cli/dry_run.h"
 #include "cli/help.h"
 #include "cli/host.h"
 #include "cli/parse.h"
 #include "cli/resolve.h"
+#include "cli/terminal.h"
 #include "cli/text.h"
 #include "cli/version.h"
 #include "launcher/exit_codes.h"
@@ -52,7 +54,8 @@ int print(const std::string& text) {
 int run(const Words& words, bool as_torchrun) {
   auto raw = parse(words);
   if (!raw) return fail(raw.error());
-  if ((*raw)[FlagId::help]) return print(run_help());
+  if (auto& asked = (*raw)[FlagId::help])
+    return print(asked->text == "all" ? run_help(output_width()) : common_help(output_width()));
   if ((*raw)[FlagId::version]) return print(version_line());
   raw->as_torchrun = as_torchrun;
   auto plan = resolve(*raw, this_host());
@@ -65,9 +68,9 @@ int run(const Words& words, bool as_torchrun) {
 }
 
 int help(const Words& words) {
-  if (words.empty()) return print(short_help());
+  if (words.empty()) return print(short_help(output_width()));
   if (words[0] == "--markdown") return print(markdown_help());
-  auto text = help_on(words[0]);
+  auto text = help_on(words[0], output_width());
   return text ? print(*text) : fail(text.error());
 }
 
@@ -79,33 +82,46 @@ int doctor() {
   return printed != 0 ? printed : verdict(findings);
 }
 
-int takes_nothing(const std::string& command, const std::string& word) {
-  return fail({ErrorKind::usage, fmt::format("dtrain {} takes no arguments ({})", command, printable(word))});
-}
-
 int no_command() {
   std::fputs(short_help().c_str(), stderr);
   return launcher::kExitUsage;
 }
 
 int unknown_command(const std::string& word) {
-  std::string near = closest(word, {"run", "doctor", "version", "help"});
+  std::vector<std::string> names;
+  for (const Command& row : commands()) names.emplace_back(row.name);
+  std::string near = closest(word, names);
   std::string hint = near.empty() ? "to start a program: dtrain run " + shell_quoted(printable(word))
                                   : "did you mean dtrain " + near + "?";
   return fail({ErrorKind::usage, fmt::format("unknown command {}; {}", printable(word), hint)});
 }
 
+int carry_out(const Command& command, const Words& rest) {
+  if (command.id == CommandId::run) return run(rest, false);
+  if (!rest.empty() && (rest[0] == "--help" || rest[0] == "-h")) return help({std::string(command.name)});
+  if (!rest.empty() && command.arguments.empty())
+    return fail({ErrorKind::usage, fmt::format("dtrain {} takes no arguments ({})", command.name, printable(rest[0]))});
+  switch (command.id) {
+    case CommandId::doctor:
+      return doctor();
+    case CommandId::version:
+      return print(version_text());
+    case CommandId::help:
+      return help(rest);
+    case CommandId::run:
+      break;
+  }
+  return launcher::kExitOwnFailure;
+}
+
 int dispatch(const std::string& called_as, const Words& words) {
   if (called_as.substr(called_as.rfind('/') + 1) == "torchrun") return run(words, true);
   if (words.empty()) return no_command();
-  const std::string& command = words[0];
   Words rest(words.begin() + 1, words.end());
-  if (command == "run") return run(rest, false);
-  if (command == "help" || command == "--help" || command == "-h") return help(rest);
-  if (command == "--version") return print(version_line());
-  if (command != "version" && command != "doctor") return unknown_command(command);
-  if (!rest.empty()) return rest[0] == "--help" || rest[0] == "-h" ? help({command}) : takes_nothing(command, rest[0]);
-  return command == "version" ? print(version_text()) : doctor();
+  if (words[0] == "--help" || words[0] == "-h") return help(rest);
+  if (words[0] == "--version") return print(version_line());
+  const Command* command = find_command(words[0]);
+  return command != nullptr ? carry_out(*command, rest) : unknown_command(words[0]);
 }
 
 }  // namespace

@@ -81,7 +81,8 @@ Result<RawOptions> parse(std::span<const std::string> words) {
   }
   RawOptions out;
   for (TypedFlag& typed : spelled_out->flags)
-    out[typed.id] = RawValue{grammar.value(typed.id), Origin::flag, std::move(typed.typed)};
+    out[typed.id] = RawValue{typed.chosen.empty() ? grammar.value(typed.id) : std::move(typed.chosen), Origin::flag,
+                             std::move(typed.typed)};
   out.command = grammar.command();
   return out;
 }

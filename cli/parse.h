@@ -20,7 +20,7 @@ enum class Origin { flag, environment, fallback };
 
 // The value of one flag and where it came from.
 struct RawValue {
-  std::string text;  // switches: "1" or "0"
+  std::string text;  // switches: "1" or "0", or what follows '=' (--help=all)
   Origin origin = Origin::fallback;
   std::string where = {};  // the flag as typed, or the variable; empty for a default
 };

@@ -69,8 +69,18 @@ class Speller {
     out_.words.push_back(spelled(row));
     out_.flags.push_back({row.id, typed});
     bool has_value = equals != std::string::npos;
-    if (has_value && row.is_switch()) return usage(fmt::format("{} takes no value ({})", typed, printable(word)));
+    if (has_value && row.is_switch()) return spell_choice(row, word.substr(equals + 1), word);
     if (!row.is_switch()) spell_value(has_value ? std::optional(word.substr(equals + 1)) : std::nullopt);
+    return {};
+  }
+
+  // --help=all: a switch that may say more.
+  Result<void> spell_choice(const Flag& row, std::string value, const std::string& word) {
+    TypedFlag& flag = out_.flags.back();
+    if (row.choices.empty()) return usage(fmt::format("{} takes no value ({})", flag.typed, printable(word)));
+    if (auto fine = one_of(value, split(row.choices, ',')); !fine)
+      return fine.error().in(fmt::format("{} '{}'", flag.typed, printable(value)));
+    flag.chosen = std::move(value);
     return {};
   }
 

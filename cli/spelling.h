@@ -16,7 +16,8 @@ namespace dtrain::cli {
 
 struct TypedFlag {
   FlagId id;
-  std::string typed;  // as the user wrote it, without the value: "--nproc_per_node", "-t"
+  std::string typed;        // as the user wrote it, without the value: "--nproc_per_node", "-t"
+  std::string chosen = {};  // what a switch was given after '=', one of its choices: "all"; else empty
 };
 
 struct Spelled {

@@ -4,9 +4,11 @@
 #include <initializer_list>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/host.h"
 #include "cli/options.h"
+#include "cli/text.h"
 
 namespace dtrain::cli {
 
@@ -18,15 +20,13 @@ Result<void> take_switch(const Options& options, FlagId id, bool& field);
 template <class Value>
 Result<void> take_choice(const Options& options, FlagId id, Value& field,
                          std::initializer_list<std::pair<const char*, Value>> choices) {
-  std::string names;
+  std::vector<std::string> names;
   for (const auto& [name, value] : choices) {
-    if (options.text(id) == name) {
-      field = value;
-      return {};
-    }
-    names += (names.empty() ? "" : ", ") + std::string(name);
+    names.emplace_back(name);
+    if (options.text(id) == name) field = value;
   }
-  return options.blame(id, {ErrorKind::usage, "expected one of " + names});
+  auto known = one_of(options.text(id), names);
+  return known ? known : options.blame(id, known.error());
 }
 
 // The folder that the flag names, or the nearest one above it that exists, must be a folder that can be written to.

@@ -60,6 +60,17 @@ std::string closest(std::string_view typed, const std::vector<std::string>& name
   return best;
 }
 
+Result<void> one_of(std::string_view typed, const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) {
+    if (name == typed) return {};
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  std::string near = closest(typed, names);
+  std::string guess = near.empty() ? "" : fmt::format("; did you mean {}?", near);
+  return Error{ErrorKind::usage, fmt::format("expected {}{}{}", names.size() == 1 ? "" : "one of ", list, guess)};
+}
+
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   for (;;) {

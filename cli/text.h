@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "rendezvous/base/result.h"
+
 namespace dtrain::cli {
 
 // `text` on one line: control bytes as \xNN, cut after 80 bytes with "...".
@@ -11,6 +13,9 @@ std::string printable(std::string_view text);
 
 // The name nearest to `typed` by edits and swaps ('_' equals '-'), if near enough to be a slip; else empty.
 std::string closest(std::string_view typed, const std::vector<std::string>& names);
+
+// Fine if `typed` is one of `names`; else an error that lists them, with a guess at which was meant.
+Result<void> one_of(std::string_view typed, const std::vector<std::string>& names);
 
 // Split at `separator`; "a,,b" gives an empty part. An empty text gives one empty part.
 std::vector<std::string> split(std::string_view text, char separator);

@@ -59,6 +59,13 @@ class BadInput(unittest.TestCase):
         self.refuses(2, "to start a program: dtrain run ./train", "./train")
         self.refuses(2, "dtrain doctor takes no arguments (x)", "doctor", "x")
         self.refuses(2, "no help on 'tea'; did you mean tee?", "help", "tea")
+        self.refuses(2, "no help on 'exit-code'; did you mean exit-codes?", "help", "exit-code")
+
+    def test_choices(self):
+        self.refuses(2, "--contain 'cgruop': expected one of auto, cgroup, subreaper, pidns; did you mean cgroup?",
+                     "run", "--contain", "cgruop", "true")
+        self.refuses(2, "--help 'al': expected all; did you mean all?", "run", "--help=al")
+        self.refuses(2, "--dry-run takes no value (--dry-run=x)", "run", "--dry-run=x", "true")
 
     def test_program_not_found(self):
         self.file("train", "#!/bin/sh\n")
@@ -119,11 +126,13 @@ class BadInput(unittest.TestCase):
 
 class GoodInput(unittest.TestCase):
     def test_help(self):
-        for words in (["--help"], ["-h"], ["help"], ["run", "--help"], ["run", "-h", "true"],
-                      ["help", "tee"], ["doctor", "--help"]):
+        for words in (["--help"], ["-h"], ["help"], ["run", "--help"], ["run", "-h", "true"], ["run", "--help=all"],
+                      ["help", "tee"], ["help", "exit-codes"], ["doctor", "--help"]):
             done = call(*words)
             self.assertEqual((done.returncode, done.stderr), (0, ""), words)
             self.assertLessEqual(max(map(len, done.stdout.splitlines())), 80)
+            narrow = call(*words, env={"COLUMNS": "40"})
+            self.assertLessEqual(max(map(len, narrow.stdout.splitlines())), 40)
         bare = call()
         self.assertEqual((bare.returncode, bare.stdout), (2, ""))
         self.assertEqual(bare.stderr, call("--help").stdout)

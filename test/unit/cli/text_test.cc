@@ -21,6 +21,12 @@ TEST_CASE("a slip is recognised, another word is not") {
   CHECK(closest(std::string(5000, 'x'), names).empty());
 }
 
+TEST_CASE("a choice is one of the names, or the error says which was meant") {
+  CHECK(one_of("cpu", {"cpu", "gpu"}).ok());
+  CHECK(one_of("cgruop", {"cgroup", "pidns"}).error().message == "expected one of cgroup, pidns; did you mean cgroup?");
+  CHECK(one_of("x", {"json"}).error().message == "expected json");
+}
+
 TEST_CASE("split keeps empty parts") {
   using Parts = std::vector<std::string>;
   CHECK(split("a,,b", ',') == Parts{"a", "", "b"});

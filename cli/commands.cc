@@ -1,0 +1,59 @@
+// The commands.
+#include "cli/commands.h"
+
+#include <fmt/format.h>
+
+#include "cli/flags.h"
+
+namespace dtrain::cli {
+namespace {
+
+constexpr Command kCommands[] = {
+    {.id = CommandId::run,
+     .name = "run",
+     .arguments = "[flags] PROGRAM [program's arguments]",
+     .help = "start PROGRAM as several workers and see them to their end"},
+    {.id = CommandId::doctor,
+     .name = "doctor",
+     .help = "check what this machine can do, and say what to mend",
+     .details = "Checks what this machine can do for a job: how workers can be held together, cores, memory, limits, "
+                "shared memory, the loopback network, Python and torch. Exits with 1 if something that dtrain needs "
+                "is missing."},
+    {.id = CommandId::version,
+     .name = "version",
+     .help = "show version, compiler and build",
+     .details = "Shows version, compiler and build."},
+    {.id = CommandId::help,
+     .name = "help",
+     .arguments = "[FLAG|COMMAND|TOPIC]",
+     .help = "show this, or tell about one flag, command or topic",
+     .details = "The topics: exit-codes, environment, workers. `dtrain help run` lists all flags of run."},
+};
+
+}  // namespace
+
+std::span<const Command> commands() { return kCommands; }
+
+const Command* find_command(std::string_view name) {
+  for (const Command& row : kCommands)
+    if (row.name == name) return &row;
+  return nullptr;
+}
+
+std::string synopsis(const CommandFlag& row) {
+  std::string out = row.letter != 0 ? fmt::format("-{}, --{}", row.letter, row.name) : fmt::format("--{}", row.name);
+  return row.value.empty() ? out : fmt::format("{} {}", out, row.value);
+}
+
+std::vector<std::string> help_words() {
+  std::vector<std::string> words;
+  for (const Command& row : kCommands) words.emplace_back(row.name);
+  for (const Topic& topic : topics()) words.emplace_back(topic.name);
+  for (const Flag& row : flags()) {
+    words.emplace_back(row.name);
+    if (!row.alias.empty()) words.emplace_back(row.alias);
+  }
+  return words;
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,53 @@
+#pragma once
+// The one table of dtrain's commands. main.cc runs them; help, did-you-mean, completions and the man page read them.
+// Adding a command means adding a row here and a case in main.cc's dispatch().
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dtrain::cli {
+
+enum class CommandId { run, doctor, version, help };
+
+// A flag of a command other than `run` (whose flags are in flags.h).
+struct CommandFlag {
+  std::string_view name;        // without the leading "--"
+  char letter = 0;              // -r
+  std::string_view value = {};  // what the help calls the value; empty: a switch
+  std::string_view help = {};   // one line
+};
+
+struct Command {
+  CommandId id;
+  std::string_view name;
+  std::string_view arguments = {};  // as in its usage line; empty: it takes none
+  std::string_view help;            // one line
+  std::string_view details = {};    // what the line does not say
+  std::string_view choices = {};    // words that its argument may be, separated by commas
+  std::span<const CommandFlag> flags = {};
+};
+
+// All rows, in the order of the help.
+std::span<const Command> commands();
+const Command* find_command(std::string_view name);
+// "-r, --rank RANK"
+std::string synopsis(const CommandFlag& flag);
+
+// What `dtrain help` knows besides commands and flags.
+struct TopicEntry {
+  std::string term;
+  std::string text;
+};
+struct Topic {
+  std::string_view name;   // "exit-codes"
+  std::string_view title;  // "Exit codes"
+  std::string_view intro;
+  std::vector<TopicEntry> entries;
+};
+std::vector<Topic> topics();
+
+// Everything after which `dtrain help` can be asked, for did-you-mean and completions: commands, topics, flags.
+std::vector<std::string> help_words();
+
+}  // namespace dtrain::cli
