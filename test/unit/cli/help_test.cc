@@ -65,7 +65,7 @@ TEST_CASE("docs/cli.md is what the tables say") {
 
 TEST_CASE("the choices in the table are those that the command line takes") {
   Host host = test_host({{"train", executable_file()}});
-  host.gpus = [] { return GpuInventory{.gpus = {Gpu{.uuid = "GPU-1"}}}; };
+  host.gpus = [] { return GpuInventory{.gpus = {Gpu{"GPU-1", ""}}, .problem = ""}; };
   for (const Flag& row : flags()) {
     if (row.choices.empty() || row.is_switch() || row.compat != Compat::none) continue;
     for (const std::string& choice : split(row.choices, ',')) {
