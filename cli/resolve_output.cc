@@ -14,25 +14,49 @@ namespace {
 Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
 Result<void> take_streams(const Given& given, FlagId id, int workers, launcher::StreamMap& field) {
-  auto streams = parse_streams(given.options.text(id), workers);
+  auto odd = given.raw.as_torchrun ? OddRanks::as_torchrun : OddRanks::refused;
+  auto streams = parse_streams(given.options.text(id), workers, odd);
   if (!streams) return given.options.blame(id, streams.error());
   field = *streams;
   return {};
 }
 
-Result<void> output(const Given& given, Plan& plan) {
+Result<void> files(const Given& given, Plan& plan) {
   plan.spec.collapse_double_dollar = given.raw.as_torchrun;
   if (auto done = take_streams(given, FlagId::tee, plan.spec.nproc_per_node, plan.spec.tee); !done) return done;
   if (auto done = take_streams(given, FlagId::redirects, plan.spec.nproc_per_node, plan.spec.redirects); !done)
     return done;
+  plan.spec.log_dir = given.options.text(FlagId::log_dir);
+  if (plan.spec.log_dir.empty() || plan.spec.log_dir == "/dev/null") return {};
+  return check_folder(given.options, given.host, FlagId::log_dir);
+}
+
+Result<void> take_ranks(const Given& given, FlagId id, int highest, std::optional<launcher::RankSet>& field) {
+  if (given.options.text(id).empty()) return {};
+  auto ranks = parse_ranks(given.options.text(id), highest);
+  if (!ranks) return given.options.blame(id, ranks.error());
+  field = *ranks;
+  return {};
+}
+
+// The highest rank that there can be. On several nodes the others may have more workers than this one.
+int highest_rank(const Given& given, const Plan& plan) {
+  auto nodes = parse_nodes(given.options.text(FlagId::nnodes));
+  return nodes && *nodes == 1 ? plan.spec.nproc_per_node - 1 : kMostRank;
+}
+
+Result<void> console(const Given& given, Plan& plan) {
+  launcher::ConsoleSettings& console = plan.spec.console;
+  console.raw = given.raw.as_torchrun;
   const std::string& prefix = given.options.text(FlagId::prefix_template);
   if (!prefix.empty())
     plan.spec.prefix_template = prefix;
   else if (given.raw.as_torchrun)
     plan.spec.prefix_template = kTorchrunPrefix;
-  plan.spec.log_dir = given.options.text(FlagId::log_dir);
-  if (plan.spec.log_dir.empty() || plan.spec.log_dir == "/dev/null") return {};
-  return check_folder(given.options, given.host, FlagId::log_dir);
+  if (auto done = take_ranks(given, FlagId::ranks, highest_rank(given, plan), console.ranks); !done) return done;
+  // torchrun takes local ranks that do not exist, and shows nobody then.
+  const int highest_local = given.raw.as_torchrun ? kMostRank : plan.spec.nproc_per_node - 1;
+  return take_ranks(given, FlagId::local_ranks_filter, highest_local, console.local_ranks);
 }
 
 Result<void> colour(const Given& given, Plan& plan) {
@@ -67,7 +91,7 @@ Result<void> report(const Given& given, Plan& plan) {
 }  // namespace
 
 Result<void> resolve_output(const Given& given, Plan& plan) {
-  for (auto step : {output, colour, report})
+  for (auto step : {files, console, colour, report})
     if (auto done = step(given, plan); !done) return done;
   return {};
 }

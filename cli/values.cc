@@ -7,6 +7,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstring>
+#include <optional>
 
 #include "cli/text.h"
 
@@ -59,6 +60,25 @@ Result<launcher::Streams> parse_stream(std::string_view text) {
   return usage("expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or RANK:0..3 separated by commas");
 }
 
+struct RankRange {
+  int first;
+  int last;
+};
+
+// "5" or "5-7".
+std::optional<RankRange> parse_range(std::string_view text) {
+  std::size_t dash = text.find('-');
+  auto first = parse_number(text.substr(0, dash), 0, kMostRank);
+  auto last = dash == std::string_view::npos ? first : parse_number(text.substr(dash + 1), 0, kMostRank);
+  if (!first || !last || *first > *last) return std::nullopt;
+  return RankRange{*first, *last};
+}
+
+Error no_such_rank(const char* kind, int rank, int highest) {
+  if (highest == 0) return usage(fmt::format("there is no {} {}, only 0", kind, rank));
+  return usage(fmt::format("there is no {} {}: they go from 0 to {}", kind, rank, highest));
+}
+
 }  // namespace
 
 Result<int> parse_number(std::string_view text, int lowest, int highest) {
@@ -91,7 +111,19 @@ Result<bool> parse_switch(std::string_view text) {
   return *number != 0;
 }
 
-Result<launcher::StreamMap> parse_streams(std::string_view text, int workers) {
+Result<launcher::RankSet> parse_ranks(std::string_view text, int highest) {
+  launcher::RankSet ranks;
+  for (const std::string& part : split(text, ',')) {
+    auto range = parse_range(part);
+    if (!range) return usage("expected ranks and ranges of ranks such as 0,5-7");
+    if (range->last > highest) return no_such_rank("rank", std::max(range->first, highest + 1), highest);
+    ranks.add(range->first, range->last);
+  }
+  return ranks;
+}
+
+Result<launcher::StreamMap> parse_streams(std::string_view text, int workers, OddRanks odd) {
+  const bool refused = odd == OddRanks::refused;
   launcher::StreamMap map;
   if (text.find(':') == std::string_view::npos) {
     auto streams = parse_stream(text);
@@ -101,13 +133,15 @@ Result<launcher::StreamMap> parse_streams(std::string_view text, int workers) {
   }
   for (const std::string& part : split(text, ',')) {
     std::size_t colon = part.find(':');
-    if (colon == std::string::npos) return parse_stream("").error();
-    auto rank = parse_number(std::string_view(part).substr(0, colon), 0, workers - 1);
-    auto streams = parse_stream(std::string_view(part).substr(colon + 1));
-    if (!rank) return usage(fmt::format("local ranks go from 0 to {} here", workers - 1));
-    if (!streams) return streams.error();
-    if (!map.by_local_rank.emplace(*rank, *streams).second)
-      return usage(fmt::format("local rank {} is named twice", *rank));
+    auto range = parse_range(std::string_view(part).substr(0, colon));
+    auto streams = parse_stream(colon == std::string::npos ? "" : std::string_view(part).substr(colon + 1));
+    if (!range || !streams) return parse_stream("").error();
+    if (refused && range->last >= workers)
+      return no_such_rank("local rank", std::max(range->first, workers), workers - 1);
+    for (int rank = range->first; rank <= std::min(range->last, workers - 1); ++rank) {
+      bool fresh = map.by_local_rank.insert_or_assign(rank, *streams).second;
+      if (refused && !fresh) return usage(fmt::format("local rank {} is named twice", rank));
+    }
   }
   return map;
 }

@@ -20,8 +20,17 @@ Result<std::chrono::milliseconds> parse_seconds(std::string_view text);
 // A switch in the environment: a whole number (0 is off), or true/false/yes/no/on/off.
 Result<bool> parse_switch(std::string_view text);
 
-// torchrun's stream map: "0".."3", or "RANK:0..3" separated by commas. Ranks must be below `workers`, each named once.
-Result<launcher::StreamMap> parse_streams(std::string_view text, int workers);
+inline constexpr int kMostRank = 999999999;
+
+// Ranks and ranges of ranks: "0,5-7". At least one; a rank above `highest` is an error that names it.
+Result<launcher::RankSet> parse_ranks(std::string_view text, int highest);
+
+// What becomes of local ranks that do not exist or are named twice: an error, or, as with torchrun, the former have no
+// effect and the last of the latter counts.
+enum class OddRanks { refused, as_torchrun };
+
+// torchrun's stream map: "0".."3", or "RANK:0..3" separated by commas, where RANK may be a range: "0-3:1,12:3".
+Result<launcher::StreamMap> parse_streams(std::string_view text, int workers, OddRanks odd = OddRanks::refused);
 
 // Comma separated signal names (with or without SIG) or numbers; "none" or nothing: none. KILL, STOP and the signals
 // that dtrain needs for itself (CHLD and job control) are errors.

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/rank_set.h"
+
 namespace dtrain::launcher {
 
 // Bit mask of a worker's output streams, as in torchrun's -r/-t: 1 stdout, 2 stderr.
@@ -40,6 +42,20 @@ struct StdinMode {
 
 enum class Color { automatic, always, never };
 
+// What the console shows, and how.
+struct ConsoleSettings {
+  // torchrun's way with streams that are not tee'd: no prefix, and where the console is a terminal the worker has it
+  // itself, not a pipe.
+  bool raw = false;
+  // Whose lines are shown: ranks that are in both; none: all. The others' output goes to their files, or nowhere.
+  std::optional<RankSet> ranks;
+  std::optional<RankSet> local_ranks;
+
+  bool shows(int rank, int local_rank) const {
+    return (!ranks || ranks->contains(rank)) && (!local_ranks || local_ranks->contains(local_rank));
+  }
+};
+
 struct JobSpec {
   // Identity of the job: TORCHELASTIC_RUN_ID, the name of its log folder and of its cgroup.
   std::string run_id;
@@ -70,6 +86,7 @@ struct JobSpec {
   Containment containment = Containment::automatic;
   StdinMode stdin_mode;
   Color color = Color::automatic;
+  ConsoleSettings console;
   // Text before a line on the console; ${role_name}, ${local_rank}, ${rank} and ${hostname} are replaced; empty: none.
   std::string prefix_template = "[${rank}] ";
   // Signals that are passed to the workers and do not end the job.

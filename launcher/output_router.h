@@ -35,7 +35,8 @@ struct StreamSpec {
   int rank = 0;
   Streams which = Streams::out;  // out or err: which console it goes to, and its name in losses
   bool to_console = true;
-  std::string prefix;  // rendered and coloured; put before each line on the console
+  bool direct = false;  // the worker has the console itself; nothing of this stream comes here
+  std::string prefix;   // rendered and coloured; put before each line on the console
   // Pass unfinished lines on at once: for a worker whose prompts the user answers. Others may cut such a line.
   bool eager = false;
   UniqueFd file;  // where its bytes go unchanged; none: to no file

@@ -1,6 +1,7 @@
 #include "launcher/prepare_worker.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -45,8 +46,11 @@ StreamSpec stream_spec(const JobSpec& spec, Streams which, int rank, int local_r
   StreamSpec stream;
   stream.rank = rank;
   stream.which = which;
-  stream.to_console = !has(spec.redirects.of(local_rank), which) || has(spec.tee.of(local_rank), which);
-  stream.prefix = prefix;
+  const bool tee = has(spec.tee.of(local_rank), which);
+  const bool plain = !tee && !has(spec.redirects.of(local_rank), which);  // to no file
+  stream.to_console = (tee || plain) && spec.console.shows(rank, local_rank);
+  stream.direct = plain && stream.to_console && spec.console.raw && ::isatty(out ? 1 : 2) == 1;
+  if (!(plain && spec.console.raw)) stream.prefix = prefix;
   // The worker that the user talks to: its prompts have no line end.
   const bool alone = spec.stdin_mode.kind == StdinMode::Kind::all && spec.nproc_per_node == 1;
   const bool chosen = spec.stdin_mode.kind == StdinMode::Kind::rank && spec.stdin_mode.local_rank == local_rank;

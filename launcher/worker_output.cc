@@ -1,6 +1,9 @@
 #include "launcher/worker_output.h"
 
+#include <fcntl.h>
+
 #include <boost/asio/post.hpp>
+#include <cerrno>
 
 namespace dtrain::launcher {
 
@@ -27,10 +30,18 @@ WorkerPipes::Callbacks WorkerOutput::pipe_callbacks() {
 }
 
 Result<WorkerPipes::WriteEnds> WorkerOutput::open(int local_rank, StreamSpec out, StreamSpec err) {
-  auto ends = pipes_.open(local_rank);
+  const Streams piped = Streams((out.direct ? 0U : 1U) | (err.direct ? 0U : 2U));
+  auto ends = pipes_.open(local_rank, piped);
   if (!ends) return ends;
-  ids_[size_t(2 * local_rank)] = router_.open_stream(std::move(out));
-  ids_[size_t(2 * local_rank + 1)] = router_.open_stream(std::move(err));
+  if (out.direct)
+    ends->out.reset(::fcntl(1, F_DUPFD_CLOEXEC, 3));
+  else
+    ids_[size_t(2 * local_rank)] = router_.open_stream(std::move(out));
+  if (err.direct)
+    ends->err.reset(::fcntl(2, F_DUPFD_CLOEXEC, 3));
+  else
+    ids_[size_t(2 * local_rank + 1)] = router_.open_stream(std::move(err));
+  if (!ends->out || !ends->err) return system_error("cannot hand the terminal to a worker (see `ulimit -n`)", errno);
   return ends;
 }
 

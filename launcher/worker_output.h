@@ -26,7 +26,8 @@ class WorkerOutput {
 
   WorkerOutput(boost::asio::io_context& io, int workers, Callbacks callbacks);
 
-  // Make the pipes of one worker of a new round; returns the ends that the worker writes to.
+  // Make the pipes of one worker of a new round; returns the ends that the worker writes to. A stream that is `direct`
+  // gets dtrain's own descriptor instead.
   Result<WorkerPipes::WriteEnds> open(int local_rank, StreamSpec out, StreamSpec err);
   bool all_closed() const { return pipes_.all_closed(); }
   // dtrain's own words, on the error console, in order with the workers' lines.

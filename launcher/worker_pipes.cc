@@ -22,16 +22,24 @@ constexpr int kReadsInARow = 4;
 WorkerPipes::WorkerPipes(asio::io_context& io, int workers, Callbacks callbacks)
     : io_(io), callbacks_(std::move(callbacks)), pipes_(size_t(workers) * 2) {}
 
-Result<WorkerPipes::WriteEnds> WorkerPipes::open(int local_rank) {
-  auto out = open_stream(2 * local_rank);
-  if (!out) return out.error();
+Result<WorkerPipes::WriteEnds> WorkerPipes::open(int local_rank, Streams streams) {
+  WriteEnds ends;
+  if (has(streams, Streams::out)) {
+    auto out = open_stream(2 * local_rank);
+    if (!out) return out.error();
+    ends.out = std::move(*out);
+  }
+  if (!has(streams, Streams::err)) return ends;
   auto err = open_stream(2 * local_rank + 1);
-  if (!err) {
+  if (err) {
+    ends.err = std::move(*err);
+    return ends;
+  }
+  if (ends.out) {
     pipes_[size_t(2 * local_rank)].reset();
     --open_;
-    return err.error();
   }
-  return WriteEnds{std::move(*out), std::move(*err)};
+  return err.error();
 }
 
 Result<UniqueFd> WorkerPipes::open_stream(int stream) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/job_spec.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -29,8 +30,9 @@ class WorkerPipes {
     UniqueFd out;
     UniqueFd err;
   };
-  // Make the pipes of one worker and start reading them. Error: no descriptors left.
-  Result<WriteEnds> open(int local_rank);
+  // Make the pipes of one worker and start reading them; a stream not in `streams` gets none. Error: no descriptors
+  // left.
+  Result<WriteEnds> open(int local_rank, Streams streams);
   // Read on after `data` returned false.
   void resume(int stream);
   // No writer is left: read every pipe to its end now, paused or not. At most what the pipes hold.

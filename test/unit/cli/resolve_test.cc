@@ -81,6 +81,21 @@ TEST_CASE("without flags the job is the default job") {
   CHECK(plan({}).notes.empty());
 }
 
+TEST_CASE("ranks on the console must exist where that is known") {
+  const auto& console = spec({"--nproc=8", "--ranks=0,5-7", "--local-ranks-filter", "7"}).console;
+  CHECK(console.shows(7, 7));
+  CHECK_FALSE(console.shows(5, 5));
+  CHECK(spec({"--nproc=8"}).console.shows(3, 3));
+  CHECK(error({"--nproc=8", "--ranks=0,8"}) == "--ranks '0,8': there is no rank 8: they go from 0 to 7");
+  CHECK(error({"--local-ranks-filter=1"}) == "--local-ranks-filter '1': there is no rank 1, only 0");
+  CHECK(error({}, with_env("PET_LOCAL_RANKS_FILTER", "x")) ==
+        "PET_LOCAL_RANKS_FILTER='x': expected ranks and ranges of ranks such as 0,5-7");
+  // torchrun shows nobody then.
+  CHECK_FALSE(plan({"--local-ranks-filter=1"}, test_host(), true).spec.console.shows(0, 0));
+  CHECK(plan({}, test_host(), true).spec.console.raw);
+  CHECK_FALSE(plan({}).spec.console.raw);
+}
+
 TEST_CASE("how many workers: a number, cores, GPUs") {
   CHECK(spec({"--nproc=3"}).nproc_per_node == 3);
   CHECK(spec({"--nproc=cpu"}).nproc_per_node == 8);

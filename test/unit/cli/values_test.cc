@@ -47,11 +47,45 @@ TEST_CASE("stream maps are torchrun's, with ranks of any number of digits") {
   CHECK(map->of(12) == Streams::err);
   CHECK(map->of(1) == Streams::none);
   CHECK(map->of(5) == Streams::none);
-  for (const char* bad : {"", "4", "-1", "01", "0:", ":1", "0:4", "0:1,", ",0:1", "0:1,,1:1", "0:1 ,1:1", "0-1:3",
-                          "0:1,0:2", "2:1", "99999999999:1", "0:1:2", "a:1", "3,0:1"})
+  for (const char* bad :
+       {"",      "4",    "-1",   "01",      "0:",      ":1",  "0:4",           "0:1,",  ",0:1", "0:1,,1:1", "0:1 ,1:1",
+        "1-0:3", "0-:3", "-1:3", "0-1-1:3", "0:1,0:2", "2:1", "99999999999:1", "0:1:2", "a:1",  "3,0:1"})
     CHECK_FALSE(parse_streams(bad, 2).ok());
-  CHECK(parse_streams("2:1", 2).error().message == "local ranks go from 0 to 1 here");
+  CHECK(parse_streams("2:1", 2).error().message == "there is no local rank 2: they go from 0 to 1");
+  CHECK(parse_streams("0-7:1", 4).error().message == "there is no local rank 4: they go from 0 to 3");
+  CHECK(parse_streams("1:1", 1).error().message == "there is no local rank 1, only 0");
   CHECK(parse_streams("0:1,0:1", 2).error().message == "local rank 0 is named twice");
+  CHECK(parse_streams("0-2:1,2:3", 4).error().message == "local rank 2 is named twice");
+}
+
+TEST_CASE("stream maps take ranges of ranks") {
+  auto map = parse_streams("0-3:1,12:3", 16);
+  REQUIRE(map.ok());
+  CHECK(map->of(0) == Streams::out);
+  CHECK(map->of(3) == Streams::out);
+  CHECK(map->of(4) == Streams::none);
+  CHECK(map->of(12) == Streams::all);
+}
+
+TEST_CASE("as torchrun, stream maps may name ranks that do not exist, and the last word counts") {
+  auto map = parse_streams("0:1,0:2,9:3,0-999999999:2", 2, OddRanks::as_torchrun);
+  REQUIRE(map.ok());
+  CHECK(map->by_local_rank.size() == 2);
+  CHECK(map->of(0) == Streams::err);
+  auto nobody = parse_streams("9:3", 2, OddRanks::as_torchrun);
+  REQUIRE(nobody.ok());
+  CHECK_FALSE(nobody->any());
+}
+
+TEST_CASE("ranks and ranges of ranks") {
+  CHECK(parse_ranks("0,5-7", 7)->text() == "0,5-7");
+  CHECK(parse_ranks("3-3,2,2", 7)->text() == "2-3");
+  CHECK(parse_ranks("0-999999999", kMostRank)->contains(123456789));
+  for (const char* bad : {"", ",", "0,", "-1", "1-", "-", "2-1", "0,,1", "a", "0 ,1", "1-2-3", "99999999999"})
+    CHECK(parse_ranks(bad, 7).error().message == "expected ranks and ranges of ranks such as 0,5-7");
+  CHECK(parse_ranks("0,8", 7).error().message == "there is no rank 8: they go from 0 to 7");
+  CHECK(parse_ranks("6-12", 7).error().message == "there is no rank 8: they go from 0 to 7");
+  CHECK(parse_ranks("10-12", 7).error().message == "there is no rank 10: they go from 0 to 7");
 }
 
 TEST_CASE("signals are named with or without SIG, or numbered") {

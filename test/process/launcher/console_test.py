@@ -1,0 +1,143 @@
+"""What the console shows of whom: called as torchrun, on a real terminal, with filters of ranks."""
+import glob
+import os
+import pty
+import select
+import subprocess
+import tempfile
+import termios
+import time
+import unittest
+
+from support import *
+
+TORCHRUN = "torchrun"
+DTRAIN_RUN = "dtrain"
+
+
+def command(name, *args):
+    """The words of a job that is called `name`, for Popen(executable=DTRAIN)."""
+    return [name, *(["run"] if name == DTRAIN_RUN else []), *map(str, args)]
+
+
+def environment(tmp, **more):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("DTRAIN_", "PET_", "TORCHELASTIC_", "LC_"))}
+    return {**env, "TMPDIR": tmp, "TERM": "xterm", "LANG": "C.UTF-8", **more}
+
+
+def piped(name, *args, env=None, timeout=DEADLINE):
+    """Run a job to its end: the finished process with .stdout and .stderr."""
+    with tempfile.TemporaryDirectory() as tmp:
+        return subprocess.run(command(name, *args), executable=DTRAIN, stdin=subprocess.DEVNULL, capture_output=True,
+                              env=environment(tmp, **(env or {})), timeout=timeout)
+
+
+def on_terminal(name, *args, env=None, timeout=DEADLINE, stderr=None):
+    """Run a job with its stdout and stderr on a terminal of its own: (exit code, what the terminal was sent)."""
+    master, slave = pty.openpty()
+    settings = termios.tcgetattr(slave)
+    settings[1] &= ~termios.OPOST  # no "\r" of the terminal's own
+    termios.tcsetattr(slave, termios.TCSANOW, settings)
+    with tempfile.TemporaryDirectory() as tmp:
+        process = subprocess.Popen(command(name, *args), executable=DTRAIN, stdin=subprocess.DEVNULL, stdout=slave,
+                                   stderr=slave if stderr is None else stderr, start_new_session=True,
+                                   env=environment(tmp, **(env or {})))
+        os.close(slave)
+        shown, end = b"", time.monotonic() + timeout
+        while select.select([master], [], [], max(0, end - time.monotonic()))[0]:
+            try:
+                chunk = os.read(master, 1 << 16)
+            except OSError:  # nobody has the terminal any more
+                break
+            shown += chunk
+        code = process.wait(max(1, end - time.monotonic()))
+    os.close(master)
+    return code, shown
+
+
+# Says what its stdout and stderr are.
+WHAT = ("sh", "-c", "[ -t 1 ] && echo out-tty || echo out-pipe; [ -t 2 ] && echo err-tty >&2 || echo err-pipe >&2")
+
+
+class AsTorchrun(ProcessTest):
+    def test_lines_have_no_prefix_but_stay_whole(self):
+        done = piped(TORCHRUN, "--nproc-per-node", 4, "--no-python", "sh", "-c",
+                     "i=0; while [ $i -lt 100 ]; do echo line $i of $RANK; i=$((i+1)); done; echo err >&2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(done.stdout.splitlines()), sorted(b"line %d of %d" % (i, r) for i in range(100)
+                                                                  for r in range(4)))
+        self.assertEqual(done.stderr.splitlines().count(b"err"), 4)
+
+    def test_only_what_is_teed_has_the_prefix(self):
+        with tempfile.TemporaryDirectory() as logs:
+            done = piped(TORCHRUN, "--nproc-per-node", 2, "--role", "trainer", "-t", "0:3,1:1", "--log-dir", logs,
+                         "--no-python", *WHAT)
+            files = sorted(os.path.relpath(p, logs).split("/", 1)[1] for p in glob.glob(f"{logs}/*/*/*/*.log"))
+        self.assertEqual(sorted(done.stdout.splitlines()), [b"[trainer0]:out-pipe", b"[trainer1]:out-pipe"])
+        self.assertEqual(sorted(x for x in done.stderr.splitlines() if x.endswith(b"err-pipe")),
+                         [b"[trainer0]:err-pipe", b"err-pipe"])
+        self.assertEqual(files, ["attempt_0/0/stderr.log", "attempt_0/0/stdout.log", "attempt_0/1/stdout.log"])
+
+    def test_the_worker_has_the_terminal_itself(self):
+        code, shown = on_terminal(TORCHRUN, "--nproc-per-node", 2, "--no-python", *WHAT)
+        self.assertEqual(code, 0, shown)
+        lines = [x for x in shown.splitlines() if not x.startswith(b"dtrain:")]
+        self.assertEqual(sorted(lines), [b"err-tty"] * 2 + [b"out-tty"] * 2)
+
+    def test_only_the_stream_that_goes_to_the_terminal(self):
+        with tempfile.TemporaryFile() as errors:
+            code, shown = on_terminal(TORCHRUN, "--no-python", *WHAT, stderr=errors)
+            errors.seek(0)
+            self.assertIn(b"err-pipe\n", errors.read())
+        self.assertEqual((code, shown), (0, b"out-tty\n"))
+
+    def test_what_is_teed_or_redirected_has_no_terminal(self):
+        with tempfile.TemporaryDirectory() as logs:
+            code, shown = on_terminal(TORCHRUN, "--no-python", "-t", 1, "-r", 2, "--log-dir", logs, *WHAT)
+            (errors,) = glob.glob(f"{logs}/*/*/0/stderr.log")
+            self.assertEqual(contents(errors), b"err-pipe\n")
+        self.assertEqual(code, 0, shown)
+        self.assertRegex(shown, rb"\[default0\]:(\x1b\[0m)?out-pipe\n")
+
+    def test_restarts_with_the_terminal(self):
+        code, shown = on_terminal(TORCHRUN, "--nproc-per-node", 2, "--max-restarts", 1, "--no-python", "sh", "-c",
+                                  "echo round $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 1 ]")
+        self.assertEqual(code, 0, shown)
+        self.assertEqual(shown.count(b"round 1\n"), 2)
+
+    def test_dtrain_run_keeps_pipe_and_prefix(self):
+        code, shown = on_terminal(DTRAIN_RUN, "--color", "never", *WHAT)
+        self.assertEqual(code, 0)
+        self.assertIn(b"[0] out-pipe\n", shown)
+        self.assertIn(b"[0] err-pipe\n", shown)
+
+
+class Filters(ProcessTest):
+    def test_ranks(self):
+        done = piped(DTRAIN_RUN, "--nproc", 8, "--ranks", "0,5-7", "sh", "-c", "echo out; echo err >&2; exit 0")
+        self.assertEqual(sorted(done.stdout.splitlines()), [b"[%d] out" % r for r in (0, 5, 6, 7)])
+        self.assertEqual(sorted(x for x in done.stderr.splitlines() if x.endswith(b"err")),
+                         [b"[%d] err" % r for r in (0, 5, 6, 7)])
+        self.assertNotIn(b"not written", done.stderr)
+
+    def test_a_filtered_rank_fails_with_its_last_lines(self):
+        done = piped(DTRAIN_RUN, "--nproc", 2, "--ranks", "0", "sh", "-c",
+                     '[ $RANK = 0 ] && exec sleep 30; echo the reason >&2; exit 7')
+        self.assertEqual(done.returncode, 7)
+        self.assertIn(b"the reason", done.stderr)
+        self.assertNotIn(b"[1] the reason", done.stderr)
+
+    def test_filtered_and_teed_goes_to_the_file_only(self):
+        for name, option in ((DTRAIN_RUN, "--ranks"), (DTRAIN_RUN, "--local-ranks-filter"),
+                             (TORCHRUN, "--local-ranks-filter")):
+            with tempfile.TemporaryDirectory() as logs:
+                done = piped(name, "--nproc-per-node", 2, option, "1", "-t", 1, "--log-dir", logs, "--no-python",
+                             "sh", "-c", "echo out; echo err >&2")
+                files = {p.split("/")[-2]: contents(p) for p in glob.glob(f"{logs}/*/*/*/stdout.log")}
+            self.assertEqual(files, {"0": b"out\n", "1": b"out\n"})
+            self.assertRegex(done.stdout, rb"^\[(default)?1\]:? ?out\n$")
+            self.assertEqual(done.stderr.count(b"err\n"), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
