@@ -15,7 +15,8 @@ constexpr Flag kFlags[] = {
      .pet = "NPROC_PER_NODE",
      .help = "workers on this node: a number, auto, cpu or gpu",
      .details = "A number from 1 to 16384. `cpu`: one for each core this process may run on. `gpu`: one for each GPU "
-                "visible (CUDA_VISIBLE_DEVICES if set, else what the NVIDIA driver reports); no GPU is an error. "
+                "visible to a process by the rules of CUDA_VISIBLE_DEVICES (AMD: HIP_VISIBLE_DEVICES, "
+                "ROCR_VISIBLE_DEVICES); no GPU is an error. "
                 "`auto`: as `gpu` if there is a GPU, else as `cpu`."},
     {.id = FlagId::max_restarts,
      .group = Group::workers,
@@ -53,8 +54,9 @@ constexpr Flag kFlags[] = {
      .group = Group::workers,
      .name = "virtual-local-rank",
      .pet = "VIRTUAL_LOCAL_RANK",
-     .help = "not in this version",
-     .compat = Compat::missing},
+     .help = "LOCAL_RANK=0 and one GPU of its own for every worker",
+     .details = "CUDA_VISIBLE_DEVICES (and HIP_VISIBLE_DEVICES where that is set) becomes the worker's entry of the "
+                "list that dtrain was given, or its local rank; a list with too few entries is an error."},
     {.id = FlagId::numa_binding,
      .group = Group::workers,
      .name = "numa-binding",

@@ -11,12 +11,6 @@ namespace {
 
 using Env = std::map<std::string, std::string>;
 
-std::string trimmed(const std::string& text) {
-  std::size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
-}
-
 // CUDA reads an index as strtoul does: "1st" is 1, "x" nothing.
 std::optional<std::size_t> index_of(const std::string& text) {
   std::size_t digits = 0, value = 0;

@@ -12,8 +12,11 @@ struct Given {
   const Options& options;
 };
 
-Result<void> resolve_nodes(const Given& given, Plan& plan);     // which nodes form the job, and where they meet
-Result<void> resolve_workers(const Given& given, Plan& plan);   // name, number and threads of the workers
+Result<void> resolve_nodes(const Given& given, Plan& plan);    // which nodes form the job, and where they meet
+Result<void> resolve_workers(const Given& given, Plan& plan);  // name, number and threads of the workers
+// Parts of resolve_workers(): the number, and --virtual-local-rank.
+Result<int> count_workers(const Given& given, int most, Plan& plan);
+Result<void> resolve_own_device(const Given& given, Plan& plan);
 Result<void> resolve_program(const Given& given, Plan& plan);   // what they execute, and their standard input
 Result<void> resolve_stopping(const Given& given, Plan& plan);  // times, signals, containment
 Result<void> resolve_output(const Given& given, Plan& plan);    // files, console, report

@@ -29,18 +29,10 @@ Result<void> job(const Given& given, Plan& plan) {
 }
 
 Result<void> workers(const Given& given, Plan& plan) {
-  const std::string& text = given.options.text(FlagId::nproc);
-  int gpus = text == "gpu" || text == "auto" ? usable_gpus(visible_gpus(given.host.gpus(), given.host.env)) : 0;
-  if (text == "gpu" && gpus == 0)
-    return given.options.blame(FlagId::nproc, usage("no GPU is visible here (CUDA_VISIBLE_DEVICES, NVIDIA driver); use "
-                                                    "auto or a number"));
-  if (text == "cpu" || text == "gpu" || text == "auto") {
-    plan.spec.nproc_per_node = gpus > 0 ? gpus : given.host.cpus;
-  } else {
-    auto count = parse_number(text, 1, kMostWorkers);
-    if (!count) return given.options.blame(FlagId::nproc, usage(count.error().message + ", or auto, cpu, gpu"));
-    plan.spec.nproc_per_node = *count;
-  }
+  auto count = count_workers(given, kMostWorkers, plan);
+  if (!count) return count.error();
+  plan.spec.nproc_per_node = *count;
+  if (auto done = resolve_own_device(given, plan); !done) return done;
   return take_number(given.options, FlagId::max_restarts, kMostRestarts, plan.spec.max_restarts);
 }
 

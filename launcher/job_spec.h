@@ -95,6 +95,11 @@ struct JobSpec {
   std::vector<int> stop_signals;
   // Set on top of dtrain's own environment for every worker (e.g. OMP_NUM_THREADS), before the worker contract.
   std::vector<std::pair<std::string, std::string>> extra_env;
+  // --virtual-local-rank: LOCAL_RANK is 0 everywhere, and a worker sees only the device of its local rank.
+  struct OwnDevices {
+    std::vector<std::string> by_local_rank;  // values for CUDA_VISIBLE_DEVICES; empty: off
+    bool hip = false;                        // HIP_VISIBLE_DEVICES too
+  } own_devices;
   // Where the JSON failure report goes besides the log folder; empty: only there.
   std::string report_path;
   bool quiet = false;  // no line about containment and log folder at start

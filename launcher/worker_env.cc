@@ -31,7 +31,9 @@ Environment worker_env(const JobSpec& spec, const Assignment& assignment, int lo
   Environment env;
   for (const auto& [name, value] : spec.extra_env) set(env, name, value);
 
-  set(env, "LOCAL_RANK", std::to_string(local_rank));
+  const auto& devices = spec.own_devices.by_local_rank;
+  const bool own = size_t(local_rank) < devices.size();
+  set(env, "LOCAL_RANK", own ? "0" : std::to_string(local_rank));
   set(env, "RANK", std::to_string(assignment.base_rank + local_rank));
   set(env, "GROUP_RANK", std::to_string(assignment.node_rank));
   set(env, "ROLE_RANK", std::to_string(assignment.base_role_rank + local_rank));
@@ -54,6 +56,8 @@ Environment worker_env(const JobSpec& spec, const Assignment& assignment, int lo
   }
   set(env, "DTRAIN_JOB_ID", spec.run_id);
   set(env, "DTRAIN_ROUND", std::to_string(assignment.round));
+  if (own) set(env, "CUDA_VISIBLE_DEVICES", devices[size_t(local_rank)]);
+  if (own && spec.own_devices.hip) set(env, "HIP_VISIBLE_DEVICES", devices[size_t(local_rank)]);
   return env;
 }
 

@@ -244,7 +244,6 @@ TEST_CASE("torchrun's flags for many nodes mean nothing on one, and are refused 
   CHECK(error({"--event-log-handler=console"}) ==
         "--event-log-handler 'console': anything but null: not in this version of dtrain");
   CHECK(error({"--numa-binding=node"}) == "--numa-binding: not in this version of dtrain");
-  CHECK(error({"--virtual-local-rank"}) == "--virtual-local-rank: not in this version of dtrain");
 }
 
 TEST_CASE("no program is a usage error") {

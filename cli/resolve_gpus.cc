@@ -1,0 +1,84 @@
+// How many workers GPUs ask for, and a GPU of its own for each of them.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/resolve_parts.h"
+#include "cli/take.h"
+#include "cli/text.h"
+#include "cli/values.h"
+
+namespace dtrain::cli {
+namespace {
+
+Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
+
+bool other_accelerator(const std::string& name) {
+  constexpr const char* kKnown[] = {"xpu", "mps", "hpu", "npu", "mlu", "mtia", "musa", "xla", "tpu", "privateuseone"};
+  return std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown);
+}
+
+Result<int> count_gpus(const Given& given, bool one_each, Plan& plan) {
+  GpuInventory inventory = given.host.gpus();
+  auto visible = visible_gpus(inventory, given.host.env);
+  int usable = usable_gpus(visible), named = static_cast<int>(visible.size());
+  if (one_each) return named;
+  if (named > usable && visible[0].mig)
+    plan.notes.push_back("a process uses one MIG instance: --virtual-local-rank gives every worker one of its own");
+  return usable;
+}
+
+// What is listed for nothing, so that a typo does not go unseen.
+void say_if_shared(const Given& given, int workers, Plan& plan) {
+  if (workers == 1 || given.raw.as_torchrun) return;
+  int gpus = static_cast<int>(visible_gpus(given.host.listed_gpus(), given.host.env).size());
+  if (gpus > 0 && workers > gpus)
+    plan.notes.push_back(fmt::format("{} workers share {} GPU{}", workers, gpus, gpus == 1 ? "" : "s"));
+}
+
+}  // namespace
+
+Result<int> count_workers(const Given& given, int most, Plan& plan) {
+  const std::string& text = given.options.text(FlagId::nproc);
+  auto one_each = given.options.on(FlagId::virtual_local_rank);
+  if (!one_each) return one_each.error();
+  if (text == "cpu") return given.host.cpus;
+  if (text == "gpu" || text == "auto") {
+    auto gpus = count_gpus(given, *one_each, plan);
+    if (!gpus || *gpus > 0) return gpus;
+    if (text == "auto") return given.host.cpus;
+    return given.options.blame(FlagId::nproc, usage("no GPU is visible here (CUDA_VISIBLE_DEVICES, NVIDIA or AMD "
+                                                    "driver; dtrain doctor looks); use auto or a number"));
+  }
+  if (other_accelerator(text))
+    return given.options.blame(FlagId::nproc,
+                               usage("dtrain counts NVIDIA and AMD GPUs (gpu) and cores (cpu); give the number"));
+  auto count = parse_number(text, 1, most);
+  if (!count) return given.options.blame(FlagId::nproc, usage(count.error().message + ", or auto, cpu, gpu"));
+  say_if_shared(given, *count, plan);
+  return *count;
+}
+
+// torchrun's rule: the entries of HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES in their order, else the local ranks.
+Result<void> resolve_own_device(const Given& given, Plan& plan) {
+  bool on = false;
+  if (auto done = take_switch(given.options, FlagId::virtual_local_rank, on); !done || !on) return done;
+  const auto& env = given.host.env;
+  bool hip = !given.host.variable("HIP_VISIBLE_DEVICES").empty();
+  const char* name = hip ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES";
+  int workers = plan.spec.nproc_per_node;
+  std::vector<std::string> devices;
+  if (auto list = env.find(name); list != env.end()) {
+    devices = split(list->second, ',');
+    for (std::string& device : devices) device = trimmed(device);
+    if (devices.size() < static_cast<std::size_t>(workers))
+      return usage(fmt::format("--virtual-local-rank: {} workers, but {}={} has fewer entries", workers, name,
+                               printable(list->second)));
+  } else {
+    for (int rank = 0; rank < workers; ++rank) devices.push_back(std::to_string(rank));
+  }
+  plan.spec.own_devices = {devices, hip};
+  return {};
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,109 @@
+// --nproc gpu and its relatives, and --virtual-local-rank.
+#include <map>
+
+#include "cli/resolve.h"
+#include "launcher/worker_env.h"
+#include "test/support/catch.h"
+#include "test/unit/cli/test_host.h"
+
+using namespace dtrain;
+using namespace dtrain::cli;
+using Words = std::vector<std::string>;
+
+namespace {
+
+Host with_gpus(int count, std::map<std::string, std::string> env = {}) {
+  Host host = test_host();
+  host.env.merge(env);
+  host.gpus = host.listed_gpus = [count] {
+    GpuInventory inventory;
+    for (int i = 0; i < count; ++i) inventory.gpus.push_back({"GPU-" + std::to_string(i), ""});
+    return inventory;
+  };
+  return host;
+}
+
+Result<Plan> resolved(Words flags, const Host& host) {
+  flags.emplace_back("true");
+  auto raw = parse(flags);
+  REQUIRE(raw.ok());
+  return resolve(*raw, host);
+}
+
+Plan plan(const Words& flags, const Host& host) {
+  auto answer = resolved(flags, host);
+  INFO((answer ? "" : answer.error().message));
+  REQUIRE(answer.ok());
+  return *answer;
+}
+
+std::string error(const Words& flags, const Host& host) {
+  auto answer = resolved(flags, host);
+  return answer ? "<none>" : answer.error().message;
+}
+
+std::map<std::string, std::string> env_of(const Plan& made, int local_rank) {
+  std::map<std::string, std::string> env;
+  for (const auto& [name, value] : launcher::worker_env(made.spec, {}, local_rank, {})) env[name] = value;
+  return env;
+}
+
+bool says(const Plan& made, const std::string& words) {
+  for (const std::string& note : made.notes)
+    if (note.find(words) != std::string::npos) return true;
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("accelerators that dtrain cannot count are refused by name") {
+  CHECK(error({"--nproc=xpu"}, test_host()) ==
+        "--nproc 'xpu': dtrain counts NVIDIA and AMD GPUs (gpu) and cores (cpu); give the number");
+  CHECK(error({"--nproc=gpus"}, test_host()).ends_with("or auto, cpu, gpu"));
+}
+
+TEST_CASE("more workers than GPUs is said, and asks no driver") {
+  Host host = with_gpus(4);
+  host.gpus = []() -> GpuInventory { throw std::logic_error("a number asks no driver"); };
+  CHECK(says(plan({"--nproc=8"}, host), "8 workers share 4 GPUs"));
+  CHECK_FALSE(says(plan({"--nproc=4"}, host), "share"));
+  host.env["CUDA_VISIBLE_DEVICES"] = "2";
+  CHECK(says(plan({"--nproc=2"}, host), "2 workers share 1 GPU"));
+  CHECK_FALSE(says(plan({"--nproc=1"}, host), "share"));
+  host.env["CUDA_VISIBLE_DEVICES"] = "";
+  CHECK_FALSE(says(plan({"--nproc=2"}, host), "share"));
+  CHECK_FALSE(says(plan({"--nproc=8"}, test_host()), "share"));
+}
+
+TEST_CASE("with MIG instances: one process uses one, unless each worker has its own") {
+  Host host = test_host();
+  host.env["CUDA_VISIBLE_DEVICES"] = "MIG-a,MIG-b";
+  host.gpus = [] { return GpuInventory{{}, {{"GPU-0", "", true, {{"MIG-a", 1, 0}, {"MIG-b", 2, 0}}}}, ""}; };
+  Plan one = plan({"--nproc=gpu"}, host);
+  CHECK(one.spec.nproc_per_node == 1);
+  CHECK(says(one, "--virtual-local-rank"));
+  Plan both = plan({"--nproc=gpu", "--virtual-local-rank"}, host);
+  CHECK(both.spec.nproc_per_node == 2);
+  CHECK(env_of(both, 1)["CUDA_VISIBLE_DEVICES"] == "MIG-b");
+}
+
+TEST_CASE("with --virtual-local-rank every worker is local rank 0 with one device") {
+  Plan made = plan({"--nproc=2", "--virtual-local-rank"}, with_gpus(2));
+  CHECK(env_of(made, 1)["LOCAL_RANK"] == "0");
+  CHECK(env_of(made, 1)["RANK"] == "1");
+  CHECK(env_of(made, 1)["CUDA_VISIBLE_DEVICES"] == "1");
+  CHECK(env_of(made, 1).count("HIP_VISIBLE_DEVICES") == 0);
+
+  made = plan({"--nproc=2", "--virtual-local-rank"}, with_gpus(8, {{"CUDA_VISIBLE_DEVICES", "5, GPU-3 ,1"}}));
+  CHECK(env_of(made, 0)["CUDA_VISIBLE_DEVICES"] == "5");
+  CHECK(env_of(made, 1)["CUDA_VISIBLE_DEVICES"] == "GPU-3");
+
+  made = plan({"--nproc=2", "--virtual-local-rank"},
+              with_gpus(8, {{"CUDA_VISIBLE_DEVICES", "0,1"}, {"HIP_VISIBLE_DEVICES", "6,7"}}));
+  CHECK(env_of(made, 1)["CUDA_VISIBLE_DEVICES"] == "7");
+  CHECK(env_of(made, 1)["HIP_VISIBLE_DEVICES"] == "7");
+
+  CHECK(error({"--nproc=3", "--virtual-local-rank"}, with_gpus(8, {{"CUDA_VISIBLE_DEVICES", "0,1"}})) ==
+        "--virtual-local-rank: 3 workers, but CUDA_VISIBLE_DEVICES=0,1 has fewer entries");
+  CHECK(env_of(plan({"--nproc=2"}, with_gpus(2)), 1)["LOCAL_RANK"] == "1");
+}
