@@ -19,10 +19,14 @@ constexpr Command kCommands[] = {
      .details = "Checks what this machine can do for a job: how workers can be held together, cores, memory, limits, "
                 "shared memory, the loopback network, Python and torch. Exits with 1 if something that dtrain needs "
                 "is missing."},
-    {.id = CommandId::version,
-     .name = "version",
-     .help = "show version, compiler and build",
-     .details = "Shows version, compiler and build."},
+    {.id = CommandId::completion,
+     .name = "completion",
+     .arguments = "bash|zsh|fish",
+     .help = "print completions for a shell",
+     .details = "`make install` puts them where the shells look. Else, for this session: `source <(dtrain completion "
+                "bash)`, the same for zsh after compinit, and `dtrain completion fish | source`.",
+     .choices = "bash,zsh,fish"},
+    {.id = CommandId::version, .name = "version", .help = "show version, compiler and build"},
     {.id = CommandId::help,
      .name = "help",
      .arguments = "[FLAG|COMMAND|TOPIC]",

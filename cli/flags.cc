@@ -33,7 +33,8 @@ const Flag& flag(FlagId id) { return flags()[static_cast<std::size_t>(id)]; }
 std::string spelled(const Flag& flag) { return "--" + std::string(flag.name); }
 
 std::string dtrain_variable(const Flag& flag) {
-  bool in_environment = flag.group != Group::torchrun && flag.id != FlagId::help && flag.id != FlagId::version;
+  bool in_environment = flag.group != Group::torchrun && flag.id != FlagId::help && flag.id != FlagId::version &&
+                        flag.id != FlagId::print_completion;
   return in_environment ? "DTRAIN_" + upper(flag.name) : "";
 }
 

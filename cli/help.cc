@@ -57,7 +57,7 @@ std::string page(const Flag& row, std::size_t width) {
 std::string page(const Command& row, std::size_t width) {
   if (row.id == CommandId::run) return run_help(width);
   if (row.id == CommandId::help) return short_help(width);
-  std::string out = usage(row, width) + "\n" + paragraph(row.details, width);
+  std::string out = usage(row, width) + "\n" + paragraph(row.details.empty() ? row.help : row.details, width);
   if (!row.flags.empty()) out += "\nFlags:\n";
   for (const CommandFlag& flag : row.flags) out += entry(synopsis(flag), flag.help, kFlagColumn, width);
   return out;

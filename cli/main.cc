@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/completion.h"
 #include "cli/doctor.h"
 #include "cli/dry_run.h"
 #include "cli/help.h"
 #include "cli/host.h"
+#include "cli/man.h"
 #include "cli/parse.h"
 #include "cli/resolve.h"
 #include "cli/terminal.h"
@@ -51,12 +53,18 @@ int print(const std::string& text) {
   return fail(system_error("standard output", errno));
 }
 
+int completion(const std::string& shell) {
+  auto script = completion_script(shell);
+  return script ? print(*script) : fail(script.error());
+}
+
 int run(const Words& words, bool as_torchrun) {
   auto raw = parse(words);
   if (!raw) return fail(raw.error());
   if (auto& asked = (*raw)[FlagId::help])
     return print(asked->text == "all" ? run_help(output_width()) : common_help(output_width()));
   if ((*raw)[FlagId::version]) return print(version_line());
+  if (auto& shell = (*raw)[FlagId::print_completion]) return completion(shell->text);
   raw->as_torchrun = as_torchrun;
   auto plan = resolve(*raw, this_host());
   if (!plan) return fail(plan.error());
@@ -70,6 +78,7 @@ int run(const Words& words, bool as_torchrun) {
 int help(const Words& words) {
   if (words.empty()) return print(short_help(output_width()));
   if (words[0] == "--markdown") return print(markdown_help());
+  if (words[0] == "--man") return print(man_page());
   auto text = help_on(words[0], output_width());
   return text ? print(*text) : fail(text.error());
 }
@@ -104,6 +113,8 @@ int carry_out(const Command& command, const Words& rest) {
   switch (command.id) {
     case CommandId::doctor:
       return doctor();
+    case CommandId::completion:
+      return completion(rest.empty() ? "" : rest[0]);
     case CommandId::version:
       return print(version_text());
     case CommandId::help:

@@ -11,7 +11,7 @@ namespace {
 std::vector<Setting> settings(const Options& options) {
   std::vector<Setting> out;
   for (const Flag& row : flags()) {
-    if (row.id == FlagId::help || row.id == FlagId::version) continue;
+    if (row.id == FlagId::help || row.id == FlagId::version || row.id == FlagId::print_completion) continue;
     if (row.compat != Compat::none && !options.given(row.id)) continue;
     const RawValue& value = options[row.id];
     std::string origin = value.origin == Origin::flag          ? "flag"

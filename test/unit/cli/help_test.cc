@@ -5,10 +5,12 @@
 #include <algorithm>
 
 #include "cli/commands.h"
+#include "cli/completion.h"
 #include "cli/doctor.h"
 #include "cli/dry_run.h"
 #include "cli/flags.h"
 #include "cli/layout.h"
+#include "cli/man.h"
 #include "cli/text.h"
 #include "cli/version.h"
 #include "test/support/catch.h"
@@ -63,11 +65,21 @@ TEST_CASE("docs/cli.md is what the tables say") {
   test::check_golden("../../docs/cli.md", markdown_help());
 }
 
+TEST_CASE("completions and the manual page are what the tables say") {
+  test::check_golden("cli/completion.bash", bash_completion());
+  test::check_golden("cli/completion.zsh", zsh_completion());
+  test::check_golden("cli/completion.fish", fish_completion());
+  test::check_golden("cli/dtrain.1", man_page());
+  CHECK(*completion_script("zsh") == zsh_completion());
+  CHECK(completion_script("tcsh").error().message == "shell 'tcsh': expected one of bash, zsh, fish");
+}
+
 TEST_CASE("the choices in the table are those that the command line takes") {
   Host host = test_host({{"train", executable_file()}});
   host.gpus = [] { return GpuInventory{.gpus = {Gpu{"GPU-1", ""}}, .problem = ""}; };
   for (const Flag& row : flags()) {
-    if (row.choices.empty() || row.is_switch() || row.compat != Compat::none) continue;
+    if (row.choices.empty() || row.is_switch() || row.id == FlagId::print_completion || row.compat != Compat::none)
+      continue;
     for (const std::string& choice : split(row.choices, ',')) {
       INFO(spelled(row) << " " << choice);
       auto raw = parse(std::vector<std::string>{spelled(row), choice, "./train"});

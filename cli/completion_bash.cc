@@ -1,0 +1,153 @@
+// The script for bash. It needs nothing of the package bash-completion.
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/completion.h"
+#include "cli/text.h"
+
+namespace dtrain::cli {
+namespace {
+
+constexpr std::string_view kHead = R"(# Completions of dtrain and torchrun for bash, made by `dtrain completion bash`.
+
+# Offer those of the words in $1 that begin with what was typed.
+_dtrain_offer() {
+  mapfile -t COMPREPLY < <(compgen -W "$1" -- "$_dtrain_typed")
+}
+
+# The last of several words separated by commas.
+_dtrain_offer_list() {
+  local before=
+  [[ $_dtrain_typed == *,* ]] && before=${_dtrain_typed%,*},
+  mapfile -t COMPREPLY < <(compgen -P "$before" -W "$1" -- "${_dtrain_typed##*,}")
+  compopt -o nospace
+}
+
+)";
+
+constexpr std::string_view kRun = R"(
+# Flags from word $1 on, then the program, whose arguments are completed as files.
+_dtrain_run() {
+  local i=$1 word
+  while ((i < COMP_CWORD)); do
+    word=${COMP_WORDS[i]//_/-}
+    case $word in
+      --) break ;;
+      -*)
+        if [[ ${COMP_WORDS[i + 1]} == = ]]; then
+          if ((i + 2 >= COMP_CWORD)); then
+            _dtrain_value "$word"
+            return
+          fi
+          ((i += 3))
+        elif [[ $_dtrain_with_value == *" $word "* ]]; then
+          if ((i + 1 == COMP_CWORD)); then
+            _dtrain_value "$word"
+            return
+          fi
+          ((i += 2))
+        else
+          ((i += 1))
+        fi
+        ;;
+      *) break ;;
+    esac
+  done
+  if ((i >= COMP_CWORD)) && [[ $_dtrain_typed == -* ]]; then
+    if [[ $_dtrain_typed == *_* ]]; then
+      local dashed=${_dtrain_flags//--/ @}
+      dashed=${dashed//-/_}
+      _dtrain_offer "${dashed//@/--}"
+    else
+      _dtrain_offer "$_dtrain_flags"
+    fi
+  elif ((i >= COMP_CWORD)) && [[ -n $_dtrain_typed && $_dtrain_typed != */* ]]; then
+    mapfile -t COMPREPLY < <(compgen -A command -A file -- "$_dtrain_typed" | sort -u)
+    compopt -o filenames
+  else
+    compopt -o default
+  fi
+}
+
+_dtrain() {
+  local _dtrain_typed=${COMP_WORDS[COMP_CWORD]}
+  [[ $_dtrain_typed == = ]] && _dtrain_typed=
+  COMPREPLY=()
+  if [[ ${1##*/} == torchrun ]]; then
+    _dtrain_run 1
+    return
+  fi
+  if ((COMP_CWORD == 1)); then
+    _dtrain_offer "$_dtrain_commands"
+    return
+  fi
+  case ${COMP_WORDS[1]} in
+)";
+
+constexpr std::string_view kTail = R"(  esac
+}
+
+complete -F _dtrain dtrain torchrun
+)";
+
+std::string values_of(const Flag& row) {
+  switch (kind_of(row)) {
+    case ValueKind::words:
+      return fmt::format("_dtrain_offer '{}'", joined(split(row.choices, ','), " "));
+    case ValueKind::folder:
+      return "compopt -o dirnames";
+    case ValueKind::file:
+      return "compopt -o default";
+    case ValueKind::signals:
+      return fmt::format("_dtrain_offer_list '{}'", signal_words());
+    case ValueKind::none:
+    case ValueKind::other:
+      break;
+  }
+  return "";
+}
+
+std::string tables(const std::string& command_names) {
+  std::string names, with_value, cases;
+  for (const Flag* row : offered_flags()) {
+    names += (names.empty() ? "" : " ") + joined(names_of(*row), " ");
+    if (row->is_switch()) continue;
+    with_value += " " + joined(names_of(*row), " ");
+    std::string values = values_of(*row);
+    if (!values.empty()) cases += fmt::format("    {}) {} ;;\n", joined(names_of(*row), " | "), values);
+  }
+  return fmt::format(
+      "_dtrain_flags='{}'\n_dtrain_with_value='{} '\n_dtrain_commands='{}'\n\n"
+      "# Offer values of the flag $1.\n_dtrain_value() {{\n  case $1 in\n{}  esac\n}}\n",
+      names, with_value, command_names, cases);
+}
+
+std::string flags_of(const Command& command) {
+  std::string out;
+  for (const CommandFlag& flag : command.flags) out += fmt::format("--{} ", flag.name);
+  return out + "--help";
+}
+
+std::string command_case(const Command& command) {
+  if (command.id == CommandId::run) return "    run) _dtrain_run 2 ;;\n";
+  std::string words =
+      command.id == CommandId::help ? joined(help_words(), " ") : joined(split(command.choices, ','), " ");
+  std::string plain = "compopt -o default";
+  if (!words.empty()) plain = fmt::format("((COMP_CWORD == 2)) && _dtrain_offer '{}'", words);
+  if (command.arguments.empty()) plain = ":";
+  return fmt::format("    {}) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '{}'; else {}; fi ;;\n", command.name,
+                     flags_of(command), plain);
+}
+
+}  // namespace
+
+std::string bash_completion() {
+  std::string names, cases;
+  for (const Command& command : commands()) {
+    names += fmt::format("{} ", command.name);
+    cases += command_case(command);
+  }
+  return std::string(kHead) + tables(names + "--help --version") + std::string(kRun) + cases + std::string(kTail);
+}
+
+}  // namespace dtrain::cli

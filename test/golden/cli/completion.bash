@@ -1,0 +1,102 @@
+# Completions of dtrain and torchrun for bash, made by `dtrain completion bash`.
+
+# Offer those of the words in $1 that begin with what was typed.
+_dtrain_offer() {
+  mapfile -t COMPREPLY < <(compgen -W "$1" -- "$_dtrain_typed")
+}
+
+# The last of several words separated by commas.
+_dtrain_offer_list() {
+  local before=
+  [[ $_dtrain_typed == *,* ]] && before=${_dtrain_typed%,*},
+  mapfile -t COMPREPLY < <(compgen -P "$before" -W "$1" -- "${_dtrain_typed##*,}")
+  compopt -o nospace
+}
+
+_dtrain_flags='--nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --standalone --virtual-local-rank --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --module -m --no-python --stdin --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --report --event-log-handler --color --quiet --dry-run --print-completion --help -h --version --monitor-interval --start-method --logs-specs'
+_dtrain_with_value=' --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --stdin --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs '
+_dtrain_commands='run doctor completion version help --help --version'
+
+# Offer values of the flag $1.
+_dtrain_value() {
+  case $1 in
+    --nproc | --nproc-per-node) _dtrain_offer 'auto cpu gpu' ;;
+    --rdzv-backend) _dtrain_offer 'static c10d' ;;
+    --stdin) _dtrain_offer 'all none' ;;
+    --signals-to-handle) _dtrain_offer_list 'TERM INT HUP QUIT USR1 USR2 ALRM WINCH' ;;
+    --pass-signals) _dtrain_offer_list 'TERM INT HUP QUIT USR1 USR2 ALRM WINCH' ;;
+    --contain) _dtrain_offer 'auto cgroup subreaper pidns' ;;
+    --log-dir) compopt -o dirnames ;;
+    --report) compopt -o default ;;
+    --event-log-handler) _dtrain_offer 'null console' ;;
+    --color) _dtrain_offer 'auto always never' ;;
+    --print-completion) _dtrain_offer 'bash zsh fish' ;;
+    --start-method) _dtrain_offer 'spawn fork forkserver' ;;
+  esac
+}
+
+# Flags from word $1 on, then the program, whose arguments are completed as files.
+_dtrain_run() {
+  local i=$1 word
+  while ((i < COMP_CWORD)); do
+    word=${COMP_WORDS[i]//_/-}
+    case $word in
+      --) break ;;
+      -*)
+        if [[ ${COMP_WORDS[i + 1]} == = ]]; then
+          if ((i + 2 >= COMP_CWORD)); then
+            _dtrain_value "$word"
+            return
+          fi
+          ((i += 3))
+        elif [[ $_dtrain_with_value == *" $word "* ]]; then
+          if ((i + 1 == COMP_CWORD)); then
+            _dtrain_value "$word"
+            return
+          fi
+          ((i += 2))
+        else
+          ((i += 1))
+        fi
+        ;;
+      *) break ;;
+    esac
+  done
+  if ((i >= COMP_CWORD)) && [[ $_dtrain_typed == -* ]]; then
+    if [[ $_dtrain_typed == *_* ]]; then
+      local dashed=${_dtrain_flags//--/ @}
+      dashed=${dashed//-/_}
+      _dtrain_offer "${dashed//@/--}"
+    else
+      _dtrain_offer "$_dtrain_flags"
+    fi
+  elif ((i >= COMP_CWORD)) && [[ -n $_dtrain_typed && $_dtrain_typed != */* ]]; then
+    mapfile -t COMPREPLY < <(compgen -A command -A file -- "$_dtrain_typed" | sort -u)
+    compopt -o filenames
+  else
+    compopt -o default
+  fi
+}
+
+_dtrain() {
+  local _dtrain_typed=${COMP_WORDS[COMP_CWORD]}
+  [[ $_dtrain_typed == = ]] && _dtrain_typed=
+  COMPREPLY=()
+  if [[ ${1##*/} == torchrun ]]; then
+    _dtrain_run 1
+    return
+  fi
+  if ((COMP_CWORD == 1)); then
+    _dtrain_offer "$_dtrain_commands"
+    return
+  fi
+  case ${COMP_WORDS[1]} in
+    run) _dtrain_run 2 ;;
+    doctor) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
+    completion) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((COMP_CWORD == 2)) && _dtrain_offer 'bash zsh fish'; fi ;;
+    version) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
+    help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((COMP_CWORD == 2)) && _dtrain_offer 'run doctor completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;
+  esac
+}
+
+complete -F _dtrain dtrain torchrun

@@ -1,0 +1,100 @@
+# Completions of dtrain and torchrun for fish, made by `dtrain completion fish`.
+
+set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --stdin --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
+
+function __dtrain_signals
+    string split ' ' 'TERM INT HUP QUIT USR1 USR2 ALRM WINCH'
+end
+
+# Where the cursor is: before the command, in a command (its name), or past the program of run (program).
+function __dtrain_place
+    set -l words (commandline -opc)
+    set -l called (string replace -r '.*/' '' -- $words[1])
+    set -e words[1]
+    if test "$called" != torchrun
+        if not set -q words[1]
+            echo command
+            return
+        end
+        if test "$words[1]" != run
+            echo $words[1]
+            return
+        end
+        set -e words[1]
+    end
+    set -l value no
+    for word in $words
+        if test $value = yes
+            set value no
+        else if test "$word" = --
+            echo program
+            return
+        else if contains -- (string replace -a _ - -- $word) $__dtrain_with_value
+            set value yes
+        else if not string match -q -- '-*' $word
+            echo program
+            return
+        end
+    end
+    echo run
+end
+
+complete -c dtrain -f
+complete -c torchrun -f
+
+complete -c dtrain -n 'test (__dtrain_place) = command' -a run -d 'start PROGRAM as several workers and see them to their end'
+complete -c dtrain -n 'test (__dtrain_place) = command' -a doctor -d 'check what this machine can do, and say what to mend'
+complete -c dtrain -n 'test (__dtrain_place) = command' -a completion -d 'print completions for a shell'
+complete -c dtrain -n 'test (__dtrain_place) = completion' -a 'bash zsh fish'
+complete -c dtrain -n 'test (__dtrain_place) = command' -a version -d 'show version, compiler and build'
+complete -c dtrain -n 'test (__dtrain_place) = command' -a help -d 'show this, or tell about one flag, command or topic'
+complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run doctor completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
+
+for name in dtrain torchrun
+    complete -c $name -n 'test (__dtrain_place) = run' -l nproc -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'
+    complete -c $name -n 'test (__dtrain_place) = run' -l nproc-per-node -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'
+    complete -c $name -n 'test (__dtrain_place) = run' -l max-restarts -x -d 'restart all workers up to N times after a failure'
+    complete -c $name -n 'test (__dtrain_place) = run' -l role -x -d 'name of the workers\' role (ROLE_NAME)'
+    complete -c $name -n 'test (__dtrain_place) = run' -l rdzv-id -x -d 'name of the job (TORCHELASTIC_RUN_ID)'
+    complete -c $name -n 'test (__dtrain_place) = run' -l run-id -x -d 'name of the job (TORCHELASTIC_RUN_ID)'
+    complete -c $name -n 'test (__dtrain_place) = run' -l standalone -d 'one node, nothing shared with other jobs'
+    complete -c $name -n 'test (__dtrain_place) = run' -l virtual-local-rank -d 'LOCAL_RANK=0 and one GPU of its own for every worker'
+    complete -c $name -n 'test (__dtrain_place) = run' -l nnodes -x -d 'only 1 (or 1:1) in this version'
+    complete -c $name -n 'test (__dtrain_place) = run' -l node-rank -x -d 'only 0 in this version'
+    complete -c $name -n 'test (__dtrain_place) = run' -l rdzv-backend -x -a 'static c10d' -d 'no effect on one node'
+    complete -c $name -n 'test (__dtrain_place) = run' -l rdzv-endpoint -x -d 'no effect on one node'
+    complete -c $name -n 'test (__dtrain_place) = run' -l rdzv-conf -x -d 'no effect on one node'
+    complete -c $name -n 'test (__dtrain_place) = run' -l master-addr -x -d 'no effect on one node'
+    complete -c $name -n 'test (__dtrain_place) = run' -l master-port -x -d 'no effect on one node'
+    complete -c $name -n 'test (__dtrain_place) = run' -l local-addr -x -d 'no effect on one node'
+    complete -c $name -n 'test (__dtrain_place) = run' -l module -d 'PROGRAM is a Python module: python -u -m PROGRAM'
+    complete -c $name -n 'test (__dtrain_place) = run' -s m -d 'PROGRAM is a Python module: python -u -m PROGRAM'
+    complete -c $name -n 'test (__dtrain_place) = run' -l no-python -d 'execute PROGRAM itself, never through Python'
+    complete -c $name -n 'test (__dtrain_place) = run' -l stdin -x -a 'all none' -d 'which workers read dtrain\'s standard input'
+    complete -c $name -n 'test (__dtrain_place) = run' -l shutdown-timeout -x -d 'from a request to stop to SIGKILL'
+    complete -c $name -n 'test (__dtrain_place) = run' -l failure-grace -x -d 'from a worker\'s failure to SIGKILL of the others'
+    complete -c $name -n 'test (__dtrain_place) = run' -l signals-to-handle -x -a '(__fish_complete_list , __dtrain_signals)' -d 'signals that stop the job'
+    complete -c $name -n 'test (__dtrain_place) = run' -l pass-signals -x -a '(__fish_complete_list , __dtrain_signals)' -d 'signals passed to the workers; the job goes on'
+    complete -c $name -n 'test (__dtrain_place) = run' -l contain -x -a 'auto cgroup subreaper pidns' -d 'auto, cgroup, subreaper or pidns: how workers are held'
+    complete -c $name -n 'test (__dtrain_place) = run' -l log-dir -x -a '(__fish_complete_directories (commandline -ct))' -d 'base folder of the workers\' log files'
+    complete -c $name -n 'test (__dtrain_place) = run' -l tee -x -d 'write streams to files as well as to the console'
+    complete -c $name -n 'test (__dtrain_place) = run' -s t -x -d 'write streams to files as well as to the console'
+    complete -c $name -n 'test (__dtrain_place) = run' -l redirects -x -d 'write streams to files instead of to the console'
+    complete -c $name -n 'test (__dtrain_place) = run' -s r -x -d 'write streams to files instead of to the console'
+    complete -c $name -n 'test (__dtrain_place) = run' -l log-line-prefix-template -x -d 'text before each line on the console'
+    complete -c $name -n 'test (__dtrain_place) = run' -l ranks -x -d 'show only these ranks on the console, e.g. 0,5-7'
+    complete -c $name -n 'test (__dtrain_place) = run' -l local-ranks-filter -x -d 'as --ranks, with local ranks'
+    complete -c $name -n 'test (__dtrain_place) = run' -l report -r -F -d 'write the failure report as JSON to FILE'
+    complete -c $name -n 'test (__dtrain_place) = run' -l event-log-handler -x -a 'null console' -d 'only null in this version'
+    complete -c $name -n 'test (__dtrain_place) = run' -l color -x -a 'auto always never' -d 'auto, always or never'
+    complete -c $name -n 'test (__dtrain_place) = run' -l quiet -d 'say nothing at start; errors and reports still come'
+    complete -c $name -n 'test (__dtrain_place) = run' -l dry-run -d 'show what would run, with each setting\'s origin'
+    complete -c $name -n 'test (__dtrain_place) = run' -l print-completion -x -a 'bash zsh fish' -d 'print completions for a shell'
+    complete -c $name -n 'test (__dtrain_place) = run' -l help -d 'show the flags needed most, or all'
+    complete -c $name -n 'test (__dtrain_place) = run' -s h -d 'show the flags needed most, or all'
+    complete -c $name -n 'test (__dtrain_place) = run' -l version -d 'show the version'
+    complete -c $name -n 'test (__dtrain_place) = run' -l monitor-interval -x -d 'no effect: workers are watched, not polled'
+    complete -c $name -n 'test (__dtrain_place) = run' -l start-method -x -a 'spawn fork forkserver' -d 'no effect: workers are always executed afresh'
+    complete -c $name -n 'test (__dtrain_place) = run' -l logs-specs -x -d 'only default in this version'
+    complete -c $name -n 'contains (__dtrain_place) run program' -F
+end

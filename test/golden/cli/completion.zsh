@@ -1,0 +1,98 @@
+#compdef dtrain torchrun
+# Completions of dtrain and torchrun for zsh, made by `dtrain completion zsh`.
+
+_dtrain_program() {
+  _alternative 'files:program:_files' 'commands:program:_command_names -e'
+}
+
+_dtrain_signals() {
+  _values -s , signal TERM INT HUP QUIT USR1 USR2 ALRM WINCH
+}
+
+# Flags up to the program; its arguments are completed as files.
+_dtrain_run() {
+  local i
+  for ((i = 2; i < CURRENT; i++)); do
+    [[ $words[i] == --*_* && $words[i] != *=* ]] && words[i]=${words[i]//_/-}
+  done
+  _arguments -S -s -A '-*' \
+    '(--nproc --nproc-per-node)--nproc=[workers on this node: a number, auto, cpu or gpu]:N:(auto cpu gpu)' \
+    '(--nproc --nproc-per-node)--nproc-per-node=[workers on this node: a number, auto, cpu or gpu]:N:(auto cpu gpu)' \
+    '(--max-restarts)--max-restarts=[restart all workers up to N times after a failure]:N: ' \
+    '(--role)--role=[name of the workers'\'' role (ROLE_NAME)]:NAME: ' \
+    '(--rdzv-id --run-id)--rdzv-id=[name of the job (TORCHELASTIC_RUN_ID)]:NAME: ' \
+    '(--rdzv-id --run-id)--run-id=[name of the job (TORCHELASTIC_RUN_ID)]:NAME: ' \
+    '(--standalone)--standalone[one node, nothing shared with other jobs]' \
+    '(--virtual-local-rank)--virtual-local-rank[LOCAL_RANK=0 and one GPU of its own for every worker]' \
+    '(--nnodes)--nnodes=[only 1 (or 1:1) in this version]:MIN\:MAX: ' \
+    '(--node-rank)--node-rank=[only 0 in this version]:N: ' \
+    '(--rdzv-backend)--rdzv-backend=[no effect on one node]:NAME:(static c10d)' \
+    '(--rdzv-endpoint)--rdzv-endpoint=[no effect on one node]:HOST\:PORT: ' \
+    '(--rdzv-conf)--rdzv-conf=[no effect on one node]:K=V,...: ' \
+    '(--master-addr)--master-addr=[no effect on one node]:HOST: ' \
+    '(--master-port)--master-port=[no effect on one node]:PORT: ' \
+    '(--local-addr)--local-addr=[no effect on one node]:HOST: ' \
+    '(--module -m)--module[PROGRAM is a Python module: python -u -m PROGRAM]' \
+    '(--module -m)-m[PROGRAM is a Python module: python -u -m PROGRAM]' \
+    '(--no-python)--no-python[execute PROGRAM itself, never through Python]' \
+    '(--stdin)--stdin=[which workers read dtrain'\''s standard input]:all|none|RANK:(all none)' \
+    '(--shutdown-timeout)--shutdown-timeout=[from a request to stop to SIGKILL]:SECONDS: ' \
+    '(--failure-grace)--failure-grace=[from a worker'\''s failure to SIGKILL of the others]:SECONDS: ' \
+    '(--signals-to-handle)--signals-to-handle=[signals that stop the job]:SIGNALS:_dtrain_signals' \
+    '(--pass-signals)--pass-signals=[signals passed to the workers; the job goes on]:SIGNALS:_dtrain_signals' \
+    '(--contain)--contain=[auto, cgroup, subreaper or pidns: how workers are held]:LEVEL:(auto cgroup subreaper pidns)' \
+    '(--log-dir)--log-dir=[base folder of the workers'\'' log files]:DIR:_files -/' \
+    '(--tee -t)--tee=[write streams to files as well as to the console]:STREAMS: ' \
+    '(--tee -t)-t+[write streams to files as well as to the console]:STREAMS: ' \
+    '(--redirects -r)--redirects=[write streams to files instead of to the console]:STREAMS: ' \
+    '(--redirects -r)-r+[write streams to files instead of to the console]:STREAMS: ' \
+    '(--log-line-prefix-template)--log-line-prefix-template=[text before each line on the console]:TEXT: ' \
+    '(--ranks)--ranks=[show only these ranks on the console, e.g. 0,5-7]:RANKS: ' \
+    '(--local-ranks-filter)--local-ranks-filter=[as --ranks, with local ranks]:RANKS: ' \
+    '(--report)--report=[write the failure report as JSON to FILE]:FILE:_files' \
+    '(--event-log-handler)--event-log-handler=[only null in this version]:NAME:(null console)' \
+    '(--color)--color=[auto, always or never]:WHEN:(auto always never)' \
+    '(--quiet)--quiet[say nothing at start; errors and reports still come]' \
+    '(--dry-run)--dry-run[show what would run, with each setting'\''s origin]' \
+    '(--print-completion)--print-completion=[print completions for a shell]:SHELL:(bash zsh fish)' \
+    '(--help -h)--help[show the flags needed most, or all]' \
+    '(--help -h)-h[show the flags needed most, or all]' \
+    '(--version)--version[show the version]' \
+    '(--monitor-interval)--monitor-interval=[no effect: workers are watched, not polled]:SECONDS: ' \
+    '(--start-method)--start-method=[no effect: workers are always executed afresh]:NAME:(spawn fork forkserver)' \
+    '(--logs-specs)--logs-specs=[only default in this version]:NAME: ' \
+    '1:program:_dtrain_program' '*:argument:_default'
+}
+
+_dtrain() {
+  if [[ $service == torchrun ]]; then
+    _dtrain_run
+    return
+  fi
+  local -a commands=(
+    'run:start PROGRAM as several workers and see them to their end'
+    'doctor:check what this machine can do, and say what to mend'
+    'completion:print completions for a shell'
+    'version:show version, compiler and build'
+    'help:show this, or tell about one flag, command or topic'
+  )
+  if ((CURRENT == 2)); then
+    _describe -t commands command commands
+    return
+  fi
+  shift words
+  ((CURRENT--))
+  case $words[1] in
+    run) _dtrain_run ;;
+    doctor) _arguments --help'[tell about this command]' ;;
+    completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
+    version) _arguments --help'[tell about this command]' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run doctor completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+  esac
+}
+
+if [[ $funcstack[1] == _dtrain ]]; then
+  _dtrain "$@"
+else
+  compdef _dtrain dtrain torchrun
+fi
