@@ -31,6 +31,15 @@ Result<void> files(const Given& given, Plan& plan) {
   return check_folder(given.options, given.host, FlagId::log_dir);
 }
 
+Result<void> copies(const Given& given, Plan& plan) {
+  plan.spec.duplicate_stdout_filters = parse_texts(given.options.text(FlagId::duplicate_stdout_filters));
+  plan.spec.duplicate_stderr_filters = parse_texts(given.options.text(FlagId::duplicate_stderr_filters));
+  const bool asked = !plan.spec.duplicate_stdout_filters.empty() || !plan.spec.duplicate_stderr_filters.empty();
+  if (asked && !plan.spec.tee.any())
+    plan.notes.push_back("no effect: --duplicate-*-filters look at tee'd streams only, and nothing is tee'd (--tee)");
+  return {};
+}
+
 Result<void> take_ranks(const Given& given, FlagId id, int highest, std::optional<launcher::RankSet>& field) {
   if (given.options.text(id).empty()) return {};
   auto ranks = parse_ranks(given.options.text(id), highest);
@@ -91,7 +100,7 @@ Result<void> report(const Given& given, Plan& plan) {
 }  // namespace
 
 Result<void> resolve_output(const Given& given, Plan& plan) {
-  for (auto step : {files, console, colour, report})
+  for (auto step : {files, copies, console, colour, report})
     if (auto done = step(given, plan); !done) return done;
   return {};
 }

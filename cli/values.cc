@@ -146,6 +146,21 @@ Result<launcher::StreamMap> parse_streams(std::string_view text, int workers, Od
   return map;
 }
 
+std::vector<std::string> parse_texts(std::string_view text) {
+  std::vector<std::string> texts(1);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != ',') {
+      texts.back() += text[i];
+    } else if (text.substr(i + 1, 1) == ",") {
+      texts.back() += text[i++];
+    } else {
+      texts.emplace_back();
+    }
+  }
+  std::erase(texts, "");
+  return texts;
+}
+
 Result<std::vector<int>> parse_signals(std::string_view text) {
   std::vector<int> signals;
   if (text.empty() || text == "none") return signals;

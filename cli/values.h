@@ -32,6 +32,9 @@ enum class OddRanks { refused, as_torchrun };
 // torchrun's stream map: "0".."3", or "RANK:0..3" separated by commas, where RANK may be a range: "0-3:1,12:3".
 Result<launcher::StreamMap> parse_streams(std::string_view text, int workers, OddRanks odd = OddRanks::refused);
 
+// Comma separated texts; ",," is a comma within one. Empty ones do not count.
+std::vector<std::string> parse_texts(std::string_view text);
+
 // Comma separated signal names (with or without SIG) or numbers; "none" or nothing: none. KILL, STOP and the signals
 // that dtrain needs for itself (CHLD and job control) are errors.
 Result<std::vector<int>> parse_signals(std::string_view text);

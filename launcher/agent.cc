@@ -110,6 +110,7 @@ class Agent {
   WorkerOutput output_;
   GuardLink guard_;
   std::unique_ptr<StoreHost> store_;
+  RoundFiles round_files_;
   JobRecord record_;
   std::vector<std::string> parent_env_ = own_environment();
   std::optional<Outcome> outcome_;
@@ -321,9 +322,9 @@ std::optional<Error> Agent::start_worker(const Assignment& assignment, int local
   if (!worker) return worker.error();
   record_.files(local_rank, worker->files.paths);
   const int rank = assignment.base_rank + local_rank;
-  const std::string prefix = record_.prefix(local_rank, rank);
-  auto ends = output_.open(local_rank, stream_spec(spec_, Streams::out, rank, local_rank, prefix, worker->files),
-                           stream_spec(spec_, Streams::err, rank, local_rank, prefix, worker->files));
+  auto streams = worker_streams(spec_, rank, local_rank, record_.prefix(local_rank, rank), worker->files, round_files_);
+  if (!streams) return streams.error();
+  auto ends = output_.open(local_rank, std::move(streams->out), std::move(streams->err));
   if (!ends) return ends.error();
   std::vector<UniqueFd> fds;
   fds.push_back(std::move(worker->exec_payload));

@@ -74,9 +74,9 @@ JobRecord::JobRecord(const JobSpec& spec, std::string cgroup_folder)
       cgroup_folder_(std::move(cgroup_folder)),
       workers_(size_t(spec.nproc_per_node)) {}
 
-std::string JobRecord::prefix(int local_rank, int rank) const {
+Prefix JobRecord::prefix(int local_rank, int rank) const {
   const std::string text = render_prefix(spec_.prefix_template, {spec_.role, local_rank, rank, hostname_});
-  return color_ ? color_prefix(text, rank) : text;
+  return {text, color_ ? color_prefix(text, rank) : text};
 }
 
 void JobRecord::begin_round() {

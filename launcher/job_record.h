@@ -14,6 +14,7 @@
 #include "launcher/job_spec.h"
 #include "launcher/log_tree.h"
 #include "launcher/oom_probe.h"
+#include "launcher/prefix.h"
 #include "launcher/tail_buffer.h"
 #include "rendezvous/base/clock.h"
 
@@ -24,8 +25,8 @@ class JobRecord {
   // cgroup_folder: of the workers; empty without one.
   JobRecord(const JobSpec& spec, std::string cgroup_folder);
 
-  // The console prefix of a worker, in its colour where the console has colours.
-  std::string prefix(int local_rank, int rank) const;
+  // The prefix of a worker's lines.
+  Prefix prefix(int local_rank, int rank) const;
 
   void begin_round();
   void files(int local_rank, const LogPaths& paths);

@@ -83,6 +83,10 @@ struct JobSpec {
   StreamMap redirects;  // to files only
   StreamMap tee;        // to files and to the console
 
+  // Tee'd lines that contain one of these go to <attempt>/filtered_stdout.log and filtered_stderr.log as well.
+  std::vector<std::string> duplicate_stdout_filters;
+  std::vector<std::string> duplicate_stderr_filters;
+
   Containment containment = Containment::automatic;
   StdinMode stdin_mode;
   Color color = Color::automatic;

@@ -64,12 +64,6 @@ Result<std::string> make_fresh_folder(const std::string& stem) {
   return no_folder(stem + "*", EEXIST);
 }
 
-Result<UniqueFd> create_file(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!fd) return system_error("cannot make the log file " + path, errno);
-  return fd;
-}
-
 // Make a folder for this worker that no earlier round has used.
 Result<std::string> make_worker_folder(const std::string& job, int restart_count, int local_rank) {
   for (int attempt = 1; attempt <= kNameTries; ++attempt) {
@@ -84,6 +78,12 @@ Result<std::string> make_worker_folder(const std::string& job, int restart_count
 }
 
 }  // namespace
+
+Result<UniqueFd> create_log_file(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd) return system_error("cannot make the log file " + path, errno);
+  return fd;
+}
 
 Result<LogTree> LogTree::create(const JobSpec& spec) {
   LogTree tree;
@@ -110,16 +110,17 @@ Result<WorkerFiles> LogTree::open_worker(int restart_count, int local_rank, Stre
   if (path_.empty()) return files;
   auto folder = make_worker_folder(path_, restart_count, local_rank);
   if (!folder) return folder.error();
+  files.attempt = folder->substr(0, folder->rfind('/'));
   files.paths.error_file = *folder + "/error.json";
   if (has(streams, Streams::out)) {
     files.paths.out = *folder + "/stdout.log";
-    auto file = create_file(files.paths.out);
+    auto file = create_log_file(files.paths.out);
     if (!file) return file.error();
     files.out = std::move(*file);
   }
   if (has(streams, Streams::err)) {
     files.paths.err = *folder + "/stderr.log";
-    auto file = create_file(files.paths.err);
+    auto file = create_log_file(files.paths.err);
     if (!file) return file.error();
     files.err = std::move(*file);
   }

@@ -22,9 +22,13 @@ struct LogPaths {
 
 struct WorkerFiles {
   LogPaths paths;
-  UniqueFd out;  // none unless asked for
+  std::string attempt;  // the folder that the worker's folder is in
+  UniqueFd out;         // none unless asked for
   UniqueFd err;
 };
+
+// Make a log file that was not there, closed on exec.
+Result<UniqueFd> create_log_file(const std::string& path);
 
 // Remove folders that hold nothing but such folders; true if `folder` is gone.
 bool remove_empty_folders(const std::string& folder);

@@ -42,7 +42,10 @@ OutputRouter::OutputRouter(Options options)
   if (!same_file(options_.out_fd, options_.err_fd)) {
     err_ = std::make_unique<Console>(options_, "stderr", options_.err_fd);
   }
-  open_stream({.rank = -1, .which = Streams::err, .prefix = {}, .file = {}, .file_path = {}});
+  StreamSpec notes;
+  notes.rank = -1;
+  notes.which = Streams::err;
+  open_stream(std::move(notes));
 }
 
 OutputRouter::~OutputRouter() = default;
@@ -51,7 +54,19 @@ StreamId OutputRouter::open_stream(StreamSpec spec) {
   auto stream = std::make_unique<Stream>();
   stream->splitter = LineSplitter(spec.eager ? 0 : LineSplitter::kHoldLimit);
   if (spec.to_console) stream->console = spec.which == Streams::err && err_ ? err_.get() : out_.get();
-  if (spec.file) stream->file_target = files_.writer.add_target(std::move(spec.file));
+  if (spec.file) {
+    stream->file_target = files_.writer.add_target(std::move(spec.file));
+    file_paths_[stream->file_target] = spec.file_path;
+  }
+  if (spec.copy) {
+    LineCopy& copy = *spec.copy;
+    if (copy.file) {
+      copy.target = files_.writer.add_target(std::move(copy.file));
+      file_paths_[copy.target] = copy.path;
+    }
+    ++copy.streams;
+    stream->picker = std::make_unique<LinePicker>(copy.texts);
+  }
   stream->spec = std::move(spec);
   streams_.push_back(std::move(stream));
   return static_cast<StreamId>(streams_.size() - 1);
@@ -60,6 +75,7 @@ StreamId OutputRouter::open_stream(StreamSpec spec) {
 void OutputRouter::feed(StreamId id, std::string_view bytes, MonoTime now) {
   Stream& stream = *streams_[static_cast<size_t>(id)];
   if (stream.file_target >= 0) to_file(id, bytes, now);
+  if (stream.picker) copy_lines(id, bytes, now);
   if (stream.console == nullptr) return;
   Console& console = *stream.console;
   console.sink.look(now);
@@ -73,6 +89,10 @@ void OutputRouter::end(StreamId id, MonoTime now) {
   if (stream.ended) return;
   stream.ended = true;
   if (stream.file_target >= 0) files_.writer.close_target(stream.file_target);
+  if (stream.picker) {
+    copy_lines(id, {}, now);
+    if (--stream.spec.copy->streams == 0) files_.writer.close_target(stream.spec.copy->target);
+  }
   if (stream.console == nullptr) return;
   stream.console->sink.look(now);
   to_console(id, {});
@@ -125,6 +145,22 @@ void OutputRouter::to_file(StreamId id, std::string_view bytes, MonoTime now) {
   if (files_.writer.overfull()) return lose(stream.spec.file_path, id, bytes, "its queue is full");
   file_block_.append({}, bytes, id);
   files_.writer.submit(stream.file_target, file_block_);
+  files_.look(now);
+}
+
+void OutputRouter::copy_lines(StreamId id, std::string_view bytes, MonoTime now) {
+  Stream& stream = *streams_[static_cast<size_t>(id)];
+  LineCopy& copy = *stream.spec.copy;
+  files_.look(now);
+  const bool drop = files_.watch.dropping() || files_.writer.overfull();
+  auto emit = [&](std::string_view line) {
+    if (drop) return lose(copy.path, id, line, "the disk took nothing for too long");
+    file_block_.append(stream.spec.copy_prefix, line, id);
+    if (!line.ends_with('\n')) file_block_.append("\n", {}, id);
+  };
+  stream.picker->feed(bytes, emit);
+  if (stream.ended) stream.picker->finish(emit);
+  files_.writer.submit(copy.target, file_block_);
   files_.look(now);
 }
 
@@ -184,11 +220,11 @@ void OutputRouter::finish(MonoTime deadline) {
     submit(*console);
   }
   files_.writer.finish(deadline);
-  collect(files_.writer, [&](StreamId id) { return streams_[static_cast<size_t>(id)]->spec.file_path; });
+  collect(files_.writer, [&](int target) { return file_paths_[target]; });
   for (Console* console : {out_.get(), err_.get()}) {
     if (console == nullptr) continue;
     console->sink.writer.finish(deadline);
-    collect(console->sink.writer, [&](StreamId) { return console->name; });
+    collect(console->sink.writer, [&](int) { return console->name; });
   }
 }
 
@@ -211,9 +247,9 @@ Loss& OutputRouter::loss(const std::string& sink, StreamId id, const std::string
   return it->second;
 }
 
-void OutputRouter::collect(const OutputWriter& writer, const std::function<std::string(StreamId)>& sink_name) {
+void OutputRouter::collect(const OutputWriter& writer, const std::function<std::string(int target)>& sink_name) {
   for (const WriteLoss& lost : writer.losses()) {
-    Loss& total = loss(sink_name(lost.stream), lost.stream, lost.reason);
+    Loss& total = loss(sink_name(lost.target), lost.stream, lost.reason);
     total.bytes += lost.bytes;
     total.lines += lost.lines;
   }

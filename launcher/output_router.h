@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "launcher/job_spec.h"
+#include "launcher/line_picker.h"
 #include "launcher/line_splitter.h"
 #include "launcher/output_console.h"
 #include "launcher/output_writer.h"
@@ -29,6 +30,15 @@
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
+
+// A file that gets the picked lines of several streams, behind their prefixes. Closed when the last of them has ended.
+struct LineCopy {
+  UniqueFd file;
+  std::string path;
+  std::vector<std::string> texts;  // a line that contains one of them is picked
+  int target = -1;                 // the router's
+  int streams = 0;                 // that are open
+};
 
 // One output stream of one worker. Put together by the agent when it starts the worker.
 struct StreamSpec {
@@ -41,6 +51,8 @@ struct StreamSpec {
   bool eager = false;
   UniqueFd file;  // where its bytes go unchanged; none: to no file
   std::string file_path;
+  std::shared_ptr<LineCopy> copy;  // where picked lines go as well; null: nowhere
+  std::string copy_prefix;
 };
 
 // Bytes of one stream that one sink did not get, and why.
@@ -120,7 +132,8 @@ class OutputRouter {
     LineSplitter splitter;
     Console* console = nullptr;  // null: not shown
     int file_target = -1;
-    std::string waiting;  // bytes that wait for the console
+    std::unique_ptr<LinePicker> picker;  // null: no line is copied
+    std::string waiting;                 // bytes that wait for the console
     bool ended = false;
     bool dropping = false;  // the rest of the current line is dropped
   };
@@ -128,6 +141,7 @@ class OutputRouter {
   using LossKey = std::tuple<std::string, StreamId, std::string>;
 
   void to_file(StreamId id, std::string_view bytes, MonoTime now);
+  void copy_lines(StreamId id, std::string_view bytes, MonoTime now);
   void to_console(StreamId id, std::string_view bytes);
   void lay_out(StreamId id, std::string_view bytes);
   void put(StreamId id, const Piece& piece);
@@ -135,7 +149,7 @@ class OutputRouter {
   void submit(Console& console);
   void lose(const std::string& sink, StreamId id, std::string_view bytes, const std::string& reason);
   Loss& loss(const std::string& sink, StreamId id, const std::string& reason);
-  void collect(const OutputWriter& writer, const std::function<std::string(StreamId)>& sink_name);
+  void collect(const OutputWriter& writer, const std::function<std::string(int target)>& sink_name);
 
   Options options_;
   std::vector<std::unique_ptr<Stream>> streams_;  // [0]: dtrain's notes
@@ -143,6 +157,7 @@ class OutputRouter {
   std::unique_ptr<Console> err_;  // null when it is the same file as out_
   Sink files_;
   Block file_block_;
+  std::map<int, std::string> file_paths_;  // of each target of files_
   std::map<LossKey, Loss> losses_;
 };
 

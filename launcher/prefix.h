@@ -12,6 +12,12 @@ struct PrefixFields {
   std::string hostname;  // short form, without the domain
 };
 
+// As rendered for one worker.
+struct Prefix {
+  std::string plain;
+  std::string shown;  // in the rank's colour where the console has colours
+};
+
 // Replace ${role_name} ${local_rank} ${rank} ${hostname} in the template; other `$` text stays (text_template.h).
 std::string render_prefix(std::string_view prefix_template, const PrefixFields& fields);
 

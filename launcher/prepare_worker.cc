@@ -21,6 +21,30 @@ UniqueFd stdin_for(const StdinMode& mode, int local_rank) {
   return fd;
 }
 
+StreamSpec stream_spec(const JobSpec& spec, Streams which, int rank, int local_rank, const Prefix& prefix,
+                       WorkerFiles& files, const RoundFiles& shared) {
+  const bool out = which == Streams::out;
+  StreamSpec stream;
+  stream.rank = rank;
+  stream.which = which;
+  const bool tee = has(spec.tee.of(local_rank), which);
+  const bool plain = !tee && !has(spec.redirects.of(local_rank), which);  // to no file
+  stream.to_console = (tee || plain) && spec.console.shows(rank, local_rank);
+  stream.direct = plain && stream.to_console && spec.console.raw && ::isatty(out ? 1 : 2) == 1;
+  if (!(plain && spec.console.raw)) stream.prefix = prefix.shown;
+  if (tee && stream.to_console) {
+    stream.copy = shared.copy(which);
+    stream.copy_prefix = prefix.plain;
+  }
+  // The worker that the user talks to: its prompts have no line end.
+  const bool alone = spec.stdin_mode.kind == StdinMode::Kind::all && spec.nproc_per_node == 1;
+  const bool chosen = spec.stdin_mode.kind == StdinMode::Kind::rank && spec.stdin_mode.local_rank == local_rank;
+  stream.eager = alone || chosen;
+  stream.file = std::move(out ? files.out : files.err);
+  stream.file_path = out ? files.paths.out : files.paths.err;
+  return stream;
+}
+
 }  // namespace
 
 Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& assignment, int local_rank,
@@ -40,24 +64,11 @@ Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& ass
   return PreparedWorker{std::move(*payload), std::move(in), std::move(*files)};
 }
 
-StreamSpec stream_spec(const JobSpec& spec, Streams which, int rank, int local_rank, const std::string& prefix,
-                       WorkerFiles& files) {
-  const bool out = which == Streams::out;
-  StreamSpec stream;
-  stream.rank = rank;
-  stream.which = which;
-  const bool tee = has(spec.tee.of(local_rank), which);
-  const bool plain = !tee && !has(spec.redirects.of(local_rank), which);  // to no file
-  stream.to_console = (tee || plain) && spec.console.shows(rank, local_rank);
-  stream.direct = plain && stream.to_console && spec.console.raw && ::isatty(out ? 1 : 2) == 1;
-  if (!(plain && spec.console.raw)) stream.prefix = prefix;
-  // The worker that the user talks to: its prompts have no line end.
-  const bool alone = spec.stdin_mode.kind == StdinMode::Kind::all && spec.nproc_per_node == 1;
-  const bool chosen = spec.stdin_mode.kind == StdinMode::Kind::rank && spec.stdin_mode.local_rank == local_rank;
-  stream.eager = alone || chosen;
-  stream.file = std::move(out ? files.out : files.err);
-  stream.file_path = out ? files.paths.out : files.paths.err;
-  return stream;
+Result<WorkerStreams> worker_streams(const JobSpec& spec, int rank, int local_rank, const Prefix& prefix,
+                                     WorkerFiles& files, RoundFiles& shared) {
+  if (auto opened = shared.open(spec, files.attempt); !opened) return opened.error();
+  auto stream = [&](Streams which) { return stream_spec(spec, which, rank, local_rank, prefix, files, shared); };
+  return WorkerStreams{stream(Streams::out), stream(Streams::err)};
 }
 
 std::vector<std::string> own_environment() {

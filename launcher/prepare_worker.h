@@ -6,6 +6,8 @@
 #include "launcher/job_spec.h"
 #include "launcher/log_tree.h"
 #include "launcher/output_router.h"
+#include "launcher/prefix.h"
+#include "launcher/round_files.h"
 #include "launcher/worker_env.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
@@ -22,10 +24,14 @@ struct PreparedWorker {
 Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& assignment, int local_rank,
                                       const std::vector<std::string>& parent_env, const LogTree& logs);
 
-// What becomes of one of its streams (out or err), with the prefix of its lines; takes the stream's log file out of
-// `files`.
-StreamSpec stream_spec(const JobSpec& spec, Streams which, int rank, int local_rank, const std::string& prefix,
-                       WorkerFiles& files);
+// What becomes of its two streams. Takes the log files out of `files`; with the first worker of a round it opens what
+// the round's workers share. Errors: the disk or the limit of open files.
+struct WorkerStreams {
+  StreamSpec out;
+  StreamSpec err;
+};
+Result<WorkerStreams> worker_streams(const JobSpec& spec, int rank, int local_rank, const Prefix& prefix,
+                                     WorkerFiles& files, RoundFiles& shared);
 
 // The environment of this process as "NAME=value".
 std::vector<std::string> own_environment();

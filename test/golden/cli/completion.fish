@@ -1,6 +1,6 @@
 # Completions of dtrain and torchrun for fish, made by `dtrain completion fish`.
 
-set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --stdin --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
+set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --stdin --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
 
 function __dtrain_signals
     string split ' ' 'TERM INT HUP QUIT USR1 USR2 ALRM WINCH'
@@ -84,6 +84,8 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l log-line-prefix-template -x -d 'text before each line on the console'
     complete -c $name -n 'test (__dtrain_place) = run' -l ranks -x -d 'show only these ranks on the console, e.g. 0,5-7'
     complete -c $name -n 'test (__dtrain_place) = run' -l local-ranks-filter -x -d 'as --ranks, with local ranks'
+    complete -c $name -n 'test (__dtrain_place) = run' -l duplicate-stdout-filters -x -d 'copy tee\'d lines of stdout with one of TEXTS to a file'
+    complete -c $name -n 'test (__dtrain_place) = run' -l duplicate-stderr-filters -x -d 'copy tee\'d lines of stderr with one of TEXTS to a file'
     complete -c $name -n 'test (__dtrain_place) = run' -l report -r -F -d 'write the failure report as JSON to FILE'
     complete -c $name -n 'test (__dtrain_place) = run' -l event-log-handler -x -a 'null console' -d 'only null in this version'
     complete -c $name -n 'test (__dtrain_place) = run' -l color -x -a 'auto always never' -d 'auto, always or never'

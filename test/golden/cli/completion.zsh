@@ -49,6 +49,8 @@ _dtrain_run() {
     '(--log-line-prefix-template)--log-line-prefix-template=[text before each line on the console]:TEXT: ' \
     '(--ranks)--ranks=[show only these ranks on the console, e.g. 0,5-7]:RANKS: ' \
     '(--local-ranks-filter)--local-ranks-filter=[as --ranks, with local ranks]:RANKS: ' \
+    '(--duplicate-stdout-filters)--duplicate-stdout-filters=[copy tee'\''d lines of stdout with one of TEXTS to a file]:TEXTS: ' \
+    '(--duplicate-stderr-filters)--duplicate-stderr-filters=[copy tee'\''d lines of stderr with one of TEXTS to a file]:TEXTS: ' \
     '(--report)--report=[write the failure report as JSON to FILE]:FILE:_files' \
     '(--event-log-handler)--event-log-handler=[only null in this version]:NAME:(null console)' \
     '(--color)--color=[auto, always or never]:WHEN:(auto always never)' \

@@ -4,6 +4,7 @@ import os
 import pty
 import select
 import subprocess
+import sys
 import tempfile
 import termios
 import time
@@ -137,6 +138,55 @@ class Filters(ProcessTest):
             self.assertEqual(files, {"0": b"out\n", "1": b"out\n"})
             self.assertRegex(done.stdout, rb"^\[(default)?1\]:? ?out\n$")
             self.assertEqual(done.stderr.count(b"err\n"), 1)
+
+
+class Copies(ProcessTest):
+    WRITER = ("sh", "-c", "echo loss $RANK; echo other; echo an error >&2; printf 'loss at the end'")
+    FILTERS = ("--duplicate-stdout-filters", "loss", "--duplicate-stderr-filters", "error,x")
+
+    def copies(self, name, *args):
+        with tempfile.TemporaryDirectory() as logs:
+            done = piped(name, "--nproc-per-node", 3, "--log-dir", logs, *self.FILTERS, *args)
+            found = {os.path.relpath(p, logs).split("/", 1)[1]: sorted(contents(p).splitlines(keepends=True))
+                     for p in glob.glob(f"{logs}/*/*/filtered_*.log")}
+        return done, found
+
+    def test_lines_of_all_workers_in_one_file(self):
+        for name, prefix in ((DTRAIN_RUN, b"[%d] "), (TORCHRUN, b"[default%d]:")):
+            done, found = self.copies(name, "-t", 3, "--no-python", *self.WRITER)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            p = [prefix % rank for rank in range(3)]
+            self.assertEqual(found, {
+                "attempt_0/filtered_stdout.log": [line for r in range(3) for line in
+                                                  (p[r] + b"loss %d\n" % r, p[r] + b"loss at the end\n")],
+                "attempt_0/filtered_stderr.log": [p[r] + b"an error\n" for r in range(3)]})
+
+    def test_only_of_teed_streams_that_are_shown(self):
+        _, found = self.copies(DTRAIN_RUN, "-t", "0:1,1:2", "-r", "2:3", *self.WRITER)
+        self.assertEqual(found["attempt_0/filtered_stdout.log"], [b"[0] loss 0\n", b"[0] loss at the end\n"])
+        self.assertEqual(found["attempt_0/filtered_stderr.log"], [b"[1] an error\n"])
+        _, found = self.copies(DTRAIN_RUN, "-t", 3, "--local-ranks-filter", 2, *self.WRITER)
+        self.assertEqual(found["attempt_0/filtered_stderr.log"], [b"[2] an error\n"])
+
+    def test_each_round_has_its_own(self):
+        done, found = self.copies(DTRAIN_RUN, "-t", 1, "--max-restarts", 1, "sh", "-c", "echo loss; exit 3")
+        self.assertEqual(done.returncode, 3)
+        lines = [b"[%d] loss\n" % r for r in range(3)]
+        self.assertTrue(set(found["attempt_1/filtered_stdout.log"]) <= set(lines))
+        self.assertEqual(set(found), {f"attempt_{n}/filtered_std{s}.log" for n in (0, 1) for s in ("out", "err")})
+
+    def test_without_files_there_is_no_copy(self):
+        done = piped(DTRAIN_RUN, "-t", 1, "--log-dir", "/dev/null", *self.FILTERS, *self.WRITER)
+        self.assertEqual((done.returncode, done.stdout), (0, b"[0] loss 0\n[0] other\n[0] loss at the end\n"))
+
+    def test_every_byte_of_many_lines(self):
+        lines = 20000
+        code = ("import os\nr = int(os.environ['RANK'])\nw = open(1, 'wb')\n"
+                f"for i in range({lines}): w.write(b'%d loss \\xff\\0 %d\\n' % (i, r) if i % 3 else b'no %d\\n' % i)")
+        _, found = self.copies(DTRAIN_RUN, "-t", 1, "--no-python", sys.executable, "-c", code)
+        self.assertEqual(found["attempt_0/filtered_stdout.log"],
+                         sorted(b"[%d] %d loss \xff\0 %d\n" % (r, i, r) for i in range(lines) if i % 3
+                                for r in range(3)))
 
 
 if __name__ == "__main__":

@@ -96,6 +96,14 @@ TEST_CASE("ranks on the console must exist where that is known") {
   CHECK_FALSE(plan({}).spec.console.raw);
 }
 
+TEST_CASE("filters of lines that are copied") {
+  auto got = plan({"-t=1", "--duplicate-stdout-filters=loss,,acc,error", "--duplicate-stderr-filters", "OOM"});
+  CHECK(got.spec.duplicate_stdout_filters == Words{"loss,acc", "error"});
+  CHECK(got.spec.duplicate_stderr_filters == Words{"OOM"});
+  CHECK(got.notes.empty());
+  CHECK(plan({"--duplicate-stdout-filters=loss"}).notes.size() == 1);
+}
+
 TEST_CASE("how many workers: a number, cores, GPUs") {
   CHECK(spec({"--nproc=3"}).nproc_per_node == 3);
   CHECK(spec({"--nproc=cpu"}).nproc_per_node == 8);

@@ -88,6 +88,16 @@ TEST_CASE("ranks and ranges of ranks") {
   CHECK(parse_ranks("10-12", 7).error().message == "there is no rank 10: they go from 0 to 7");
 }
 
+TEST_CASE("texts are separated by commas, two of which are one") {
+  using Texts = std::vector<std::string>;
+  CHECK(parse_texts("apple,orange") == Texts{"apple", "orange"});
+  CHECK(parse_texts("a,,b,c") == Texts{"a,b", "c"});
+  CHECK(parse_texts("a,,,b") == Texts{"a,", "b"});
+  CHECK(parse_texts(",,") == Texts{","});
+  CHECK(parse_texts("").empty());
+  CHECK(parse_texts("a,") == Texts{"a"});
+}
+
 TEST_CASE("signals are named with or without SIG, or numbered") {
   using Signals = std::vector<int>;
   CHECK(*parse_signals("SIGTERM,SIGINT,SIGHUP,SIGQUIT") == Signals{SIGTERM, SIGINT, SIGHUP, SIGQUIT});
