@@ -68,8 +68,6 @@ enum class Group { workers, nodes, program, stopping, output, general, torchrun 
 // How much of a flag this version does.
 enum class Compat {
   none,          // all of it
-  one_node,      // --nnodes: fine when it says one node, else an error
-  zero,          // --node-rank: fine when 0, else an error
   ignored,       // no effect on one node: accepted, and said once
   default_only,  // accepted with torchrun's default value, else an error
   missing,       // not in this version: an error

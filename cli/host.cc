@@ -11,6 +11,7 @@
 
 #include <cstdio>
 
+#include "cli/own_address.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
@@ -110,6 +111,7 @@ Host this_host() {
   host.fresh_id = random_digits();
   host.gpus = [] { return driver_gpus(); };
   host.listed_gpus = listed_gpus;
+  host.own_address = own_address;
   host.probe = probe;
   host.list = list;
   return host;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/gpus.h"
+#include "rendezvous/base/result.h"
 
 namespace dtrain::cli {
 
@@ -31,6 +32,10 @@ struct Host {
   std::function<GpuInventory()> gpus = [] { return GpuInventory{}; };
   std::function<GpuInventory()> listed_gpus = [] { return GpuInventory{}; };
   std::function<FileFacts(const std::string& path)> probe = [](const std::string&) { return FileFacts{}; };
+  // The numeric address of this host that a name means, or why it has none (own_address.h).
+  std::function<Result<std::string>(const std::string& name)> own_address = [](const std::string& name) {
+    return Result<std::string>(name);
+  };
   // Names in a folder, for suggestions; empty if it cannot be read.
   std::function<std::vector<std::string>(const std::string& folder)> list = [](const std::string&) {
     return std::vector<std::string>{};

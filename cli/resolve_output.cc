@@ -49,10 +49,7 @@ Result<void> take_ranks(const Given& given, FlagId id, int highest, std::optiona
 }
 
 // The highest rank that there can be. On several nodes the others may have more workers than this one.
-int highest_rank(const Given& given, const Plan& plan) {
-  auto nodes = parse_nodes(given.options.text(FlagId::nnodes));
-  return nodes && *nodes == 1 ? plan.spec.nproc_per_node - 1 : kMostRank;
-}
+int highest_rank(const Plan& plan) { return plan.spec.nodes.several() ? kMostRank : plan.spec.nproc_per_node - 1; }
 
 Result<void> console(const Given& given, Plan& plan) {
   launcher::ConsoleSettings& console = plan.spec.console;
@@ -62,7 +59,7 @@ Result<void> console(const Given& given, Plan& plan) {
     plan.spec.prefix_template = prefix;
   else if (given.raw.as_torchrun)
     plan.spec.prefix_template = kTorchrunPrefix;
-  if (auto done = take_ranks(given, FlagId::ranks, highest_rank(given, plan), console.ranks); !done) return done;
+  if (auto done = take_ranks(given, FlagId::ranks, highest_rank(plan), console.ranks); !done) return done;
   // torchrun takes local ranks that do not exist, and shows nobody then.
   const int highest_local = given.raw.as_torchrun ? kMostRank : plan.spec.nproc_per_node - 1;
   return take_ranks(given, FlagId::local_ranks_filter, highest_local, console.local_ranks);

@@ -23,7 +23,9 @@ Result<void> job(const Given& given, Plan& plan) {
     return given.options.blame(FlagId::run_id, usage(fmt::format("a job's name has at most {} characters, no slash, no "
                                                                  "control characters and no dot in front",
                                                                  kLongest)));
-  plan.spec.run_id = name.empty() ? "job-" + given.host.fresh_id : name;
+  // Nodes that name no job must mean the same one: torchrun's "none".
+  const std::string unnamed = plan.spec.nodes.several() ? "none" : "job-" + given.host.fresh_id;
+  plan.spec.run_id = name.empty() ? unnamed : name;
   plan.spec.role = given.options.text(FlagId::role);
   return {};
 }

@@ -11,18 +11,6 @@ Error not_here(const std::string& why) { return {ErrorKind::usage, why + ": not 
 Result<void> judge(const Flag& row, const Options& options) {
   const std::string& text = options.text(row.id);
   switch (row.compat) {
-    case Compat::one_node: {
-      auto nodes = parse_nodes(text);
-      if (!nodes) return options.blame(row.id, nodes.error());
-      if (*nodes > 1) return options.blame(row.id, not_here("more than one node"));
-      return {};
-    }
-    case Compat::zero: {
-      auto rank = parse_number(text, 0, 1000000);
-      if (!rank) return options.blame(row.id, rank.error());
-      if (*rank > 0) return options.blame(row.id, not_here("a node after the first"));
-      return {};
-    }
     case Compat::default_only:
       if (text != row.fallback) return options.blame(row.id, not_here(fmt::format("anything but {}", row.fallback)));
       return {};

@@ -173,13 +173,4 @@ Result<std::vector<int>> parse_signals(std::string_view text) {
   return signals;
 }
 
-Result<int> parse_nodes(std::string_view text) {
-  constexpr int kMost = 1000000;
-  std::size_t colon = text.find(':');
-  auto least = parse_number(text.substr(0, colon), 1, kMost);
-  auto most = colon == std::string_view::npos ? least : parse_number(text.substr(colon + 1), 1, kMost);
-  if (!least || !most || *least > *most) return usage("expected N or MIN:MAX");
-  return most;
-}
-
 }  // namespace dtrain::cli

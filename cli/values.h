@@ -39,7 +39,4 @@ std::vector<std::string> parse_texts(std::string_view text);
 // that dtrain needs for itself (CHLD and job control) are errors.
 Result<std::vector<int>> parse_signals(std::string_view text);
 
-// torchrun's --nnodes: "N" or "MIN:MAX"; the answer is MAX.
-Result<int> parse_nodes(std::string_view text);
-
 }  // namespace dtrain::cli

@@ -17,7 +17,6 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <memory>
 #include <optional>
 
 #include "launcher/agent_setup.h"
@@ -26,12 +25,11 @@
 #include "launcher/guard_link.h"
 #include "launcher/job_record.h"
 #include "launcher/last_words.h"
+#include "launcher/node_rounds.h"
 #include "launcher/prepare_worker.h"
 #include "launcher/proc_info.h"
 #include "launcher/sweep.h"
-#include "launcher/worker_env.h"
 #include "launcher/worker_output.h"
-#include "rendezvous/store_host.h"
 
 namespace dtrain::launcher {
 
@@ -44,7 +42,8 @@ constexpr auto kStoppedGuardLease = std::chrono::seconds(3);
 constexpr auto kGuardEnds = std::chrono::seconds(2);  // an idle guard ends at once; this bounds the wait
 
 GroupSettings group_settings(const JobSpec& spec) {
-  return {spec.nproc_per_node, spec.max_restarts, spec.failure_grace, spec.shutdown_timeout, spec.kill_timeout};
+  return {spec.nproc_per_node,   spec.max_restarts, spec.failure_grace,
+          spec.shutdown_timeout, spec.kill_timeout, spec.nodes.several()};
 }
 
 }  // namespace
@@ -69,7 +68,9 @@ class Agent {
         guard_(
             io_, std::move(parts.guard.socket), [this](ReceivedGuardMessage& m) { on_guard(m); },
             [this] { on_guard_lost(); }),
-        record_(spec, containment_.cgroup.folder()) {}
+        record_(spec, containment_.cgroup.folder()),
+        rounds_(io_, spec, {[this](const GroupEvent& e) { feed(e); }, [this](const std::string& text) { say(text); }}) {
+  }
 
   int run();
 
@@ -109,9 +110,9 @@ class Agent {
   asio::steady_timer guard_lease_;
   WorkerOutput output_;
   GuardLink guard_;
-  std::unique_ptr<StoreHost> store_;
   RoundFiles round_files_;
   JobRecord record_;
+  NodeRounds rounds_;
   std::vector<std::string> parent_env_ = own_environment();
   std::optional<Outcome> outcome_;
   uint64_t timer_armed_ = 0;  // number of the core's present timer
@@ -127,6 +128,10 @@ int Agent::run() {
         "{} worker{} of {}, containment {}{}{}", spec_.nproc_per_node, spec_.nproc_per_node == 1 ? "" : "s",
         spec_.program, to_string(containment_.level), containment_.reason.empty() ? "" : ": " + containment_.reason,
         logs_.path().empty() || !(spec_.tee.any() || spec_.redirects.any()) ? "" : ", logs in " + logs_.path()));
+  }
+  if (const auto open = rounds_.open(); !open) {
+    say(open.error().message);
+    return close_down();
   }
   for (const auto& a : core_.start(clock_.now())) perform(a);
   io_.run();
@@ -284,31 +289,19 @@ void Agent::perform(const GroupAction& action) {
     say(words->text);
   } else if (const auto* end = std::get_if<action::Finish>(&action)) {
     finish(end->outcome);
+  } else {
+    rounds_.report(action);
   }
 }
 
 void Agent::start_round(const action::StartRound& round) {
-  record_.begin_round();
   guard_.send({GuardOp::begin_round, -1, spec_.nproc_per_node});
-  // A new round must not see keys of the last one, so it gets a store of its own, up before the first worker.
-  store_.reset();
+  const auto assignment = rounds_.begin(round);
   std::optional<Error> failed;
-  StoreHost::Options options;
-  options.allowed_uid = ::geteuid();
-  auto store = StoreHost::start(options);
-  if (store)
-    store_ = std::move(*store);
-  else
-    failed = store.error();
-
-  Assignment assignment;
-  assignment.round = round.round;
-  assignment.restart_count = round.restart_count;
-  assignment.world_size = assignment.role_world_size = spec_.nproc_per_node;
-  assignment.master_addr = "127.0.0.1";
-  assignment.master_port = store_ ? store_->port() : 0;
+  if (!assignment) failed = assignment.error();
+  record_.begin_round(assignment ? *assignment : Assignment{});
   for (int i = 0; i < spec_.nproc_per_node; ++i) {
-    if (!failed) failed = start_worker(assignment, i);
+    if (!failed) failed = start_worker(*assignment, i);
     // The guard counts its spawns: one without a payload is answered with `not started`.
     if (failed) guard_.send({GuardOp::spawn, i});
   }
@@ -359,8 +352,8 @@ void Agent::finish(const Outcome& outcome) {
 // ---- the end --------------------------------------------------------------------------------------------------------
 
 int Agent::close_down() {
-  store_.reset();
   guard_.close();
+  rounds_.close(outcome_);
   const int code = record_.conclude(outcome_, logs_, [this](const std::string& text) { output_.note(text); });
   notes_.interrupted = code == 128 + SIGINT && outcome_->cause == StopCause::stop_signal;
   output_.finish(clock_.now() + kDrainOutput);

@@ -201,16 +201,21 @@ std::string hint_for(const WorkerEnd& worker) {
 std::string report_text(const FailureFacts& facts, ReportStyle style) {
   std::vector<const WorkerEnd*> failed = by_time(facts);
   std::string report = fmt::format("dtrain: job {} failed, exit code {}\n", facts.run_id, facts.exit_code);
-  if (!facts.reason.empty()) report += "  " + facts.reason + "\n";
+  if (!facts.reason.empty() && facts.failed_elsewhere.empty()) report += "  " + facts.reason + "\n";
   if (facts.max_restarts > 0) report += fmt::format("  {} of {} restarts used\n", facts.restarts, facts.max_restarts);
   add_victims(report, facts);
-  for (size_t i = 1; i < failed.size(); ++i) {
+  const size_t first = facts.failed_elsewhere.empty() ? 1 : 0;
+  for (size_t i = first; i < failed.size(); ++i) {
     const WorkerEnd& worker = *failed[i];
     std::string pid = worker.pid == 0 ? "" : fmt::format(", pid {}", worker.pid);
     report += fmt::format("  rank {} (host {}{}): {}{}{}\n", worker.rank, worker.host, pid, describe(worker.status),
                           worker.oom.oom ? ", out of memory" : "", when(worker));
   }
-  if (!failed.empty()) add_first(report, *failed.front(), facts.program, style);
+  if (!facts.failed_elsewhere.empty()) {
+    report += "first failure: " + facts.failed_elsewhere + "; its own report is there\n";
+  } else if (!failed.empty()) {
+    add_first(report, *failed.front(), facts.program, style);
+  }
   return report;
 }
 
@@ -225,9 +230,11 @@ std::string report_json(const FailureFacts& facts) {
   report["max_restarts"] = facts.max_restarts;
   report["world_size"] = facts.world_size;
   std::vector<const WorkerEnd*> failed = by_time(facts);
-  report["first_failure"] = failed.empty() ? json(nullptr) : worker_json(*failed.front());
+  const bool here = facts.failed_elsewhere.empty();
+  report["first_failure"] = failed.empty() || !here ? json(nullptr) : worker_json(*failed.front());
+  if (!here) report["failed_elsewhere"] = facts.failed_elsewhere;
   report["other_failures"] = json::array();
-  for (size_t i = 1; i < failed.size(); ++i) report["other_failures"].push_back(worker_json(*failed[i]));
+  for (size_t i = here ? 1 : 0; i < failed.size(); ++i) report["other_failures"].push_back(worker_json(*failed[i]));
   report["stopped_by_dtrain"] = json::array();
   for (const WorkerEnd& worker : facts.workers) {
     if (worker.stopped_by_dtrain) report["stopped_by_dtrain"].push_back(worker_json(worker));

@@ -40,6 +40,8 @@ struct FailureFacts {
   int restarts = 0;    // used
   int max_restarts = 0;
   int world_size = 1;
+  // The first failure was on another node, which says this about it; empty: it was here.
+  std::string failed_elsewhere;
   std::vector<WorkerEnd> workers;  // any order; those that succeeded may be left out
 };
 

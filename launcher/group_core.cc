@@ -32,14 +32,16 @@ const char* to_string(GroupState state) {
       return "killing";
     case GroupState::finished:
       return "finished";
+    case GroupState::waiting:
+      return "waiting";
   }
   return "?";
 }
 
 const char* to_string(const GroupEvent& event) {
-  static constexpr const char* kNames[] = {"worker started",    "worker not started", "worker exited",
-                                           "containment empty", "output closed",      "stop signal",
-                                           "passed signal",     "timer fired",        "guard lost"};
+  static constexpr const char* kNames[] = {"worker started", "worker not started", "worker exited", "containment empty",
+                                           "output closed",  "stop signal",        "passed signal", "timer fired",
+                                           "guard lost",     "round opened",       "round stopped", "job ended"};
   static_assert(std::size(kNames) == std::variant_size_v<GroupEvent>);
   return kNames[event.index()];
 }
@@ -51,7 +53,13 @@ GroupCore::GroupCore(GroupSettings settings) : settings_(settings), workers_(set
 
 std::vector<GroupAction> GroupCore::start(MonoTime) {
   Actions out;
-  open_round(out);
+  if (!settings_.agreed) {
+    open_round(out);
+    return out;
+  }
+  state_ = GroupState::waiting;
+  std::fill(workers_.begin(), workers_.end(), Worker::done);
+  empty_ = output_closed_ = true;
   return out;
 }
 
@@ -90,6 +98,9 @@ std::vector<GroupAction> GroupCore::step(const GroupEvent& event, MonoTime now) 
                  [&](const event::PassedSignal& e) { out.push_back(action::SignalWorkers{e.signal}); },
                  [&](const event::TimerFired&) { timer_fired(now, out); },
                  [&](const event::GuardLost& e) { guard_lost(e.reason, now, out); },
+                 [&](const event::RoundOpened& e) { round_opened(e, out); },
+                 [&](const event::RoundStopped& e) { round_stopped(e, now, out); },
+                 [&](const event::JobEnded& e) { job_ended(e.verdict, now, out); },
              },
              event);
   return out;
@@ -103,6 +114,7 @@ void GroupCore::worker_ended(int local_rank, const ExitStatus& status, MonoTime 
     first_failure_ = local_rank;
     first_status_ = status;
     reason_ = fmt::format("local rank {}: {}", local_rank, launcher::describe(status));
+    if (settings_.agreed) out.push_back(action::ReportFailure{round_, local_rank, status});
     begin_stop(StopCause::failure, settings_.failure_grace, now, out);
     out.push_back(action::SignalContainment{SIGTERM});
     return;
@@ -139,6 +151,7 @@ void GroupCore::begin_kill(const std::string& why, MonoTime now, Actions& out) {
 }
 
 void GroupCore::stop_signal(int signal, MonoTime now, Actions& out) {
+  if (state_ == GroupState::waiting) return stop_while_waiting(signal, out);
   if (state_ == GroupState::killing) {
     stop_signal_ = stop_signal_ ? stop_signal_ : signal;
     return;
@@ -148,6 +161,7 @@ void GroupCore::stop_signal(int signal, MonoTime now, Actions& out) {
     return;
   }
   stop_signal_ = signal;
+  if (settings_.agreed) out.push_back(action::ReportLeaving{signal});
   if (!active() && cause_ == StopCause::success) {
     begin_kill(fmt::format("{}: killing what the workers left behind", signal_name(signal)), now, out);
     return;
@@ -183,8 +197,14 @@ void GroupCore::guard_lost(const std::string& reason, MonoTime now, Actions& out
 void GroupCore::maybe_round_over(Actions& out) {
   const bool ending = state_ == GroupState::stopping || state_ == GroupState::killing;
   if (!ending || !empty_ || !output_closed_ || count(Worker::done) != settings_.workers) return;
-  const bool again = cause_ == StopCause::failure && !never_started_ && !guard_lost_ && stop_signal_ == 0 &&
-                     restarts_ < settings_.max_restarts;
+  if (settings_.agreed && !verdict_ && !guard_lost_) {
+    state_ = GroupState::waiting;
+    out.push_back(action::CancelTimer{});
+    out.push_back(action::ReportOver{round_, cause_ == StopCause::success});
+    return;
+  }
+  const bool again = !settings_.agreed && cause_ == StopCause::failure && !never_started_ && !guard_lost_ &&
+                     stop_signal_ == 0 && restarts_ < settings_.max_restarts;
   if (!again) {
     finish(false, out);
     return;
@@ -199,9 +219,76 @@ void GroupCore::maybe_round_over(Actions& out) {
 
 void GroupCore::finish(bool processes_left, Actions& out) {
   state_ = GroupState::finished;
+  if (verdict_) settle_with_others();
   out.push_back(action::CancelTimer{});
-  out.push_back(
-      action::Finish{{cause_, stop_signal_, restarts_, processes_left, first_failure_, first_status_, reason_}});
+  out.push_back(action::Finish{
+      {cause_, stop_signal_, restarts_, processes_left, first_failure_, first_status_, reason_, verdict_}});
+}
+
+// ---- with other nodes -----------------------------------------------------------------------------------------------
+
+void GroupCore::round_opened(const event::RoundOpened& e, Actions& out) {
+  if (state_ != GroupState::waiting) return;
+  if (stop_signal_ != 0) {  // it was opened before the others knew that we leave
+    out.push_back(action::ReportOver{e.round, false});
+    return;
+  }
+  round_ = e.round;
+  restarts_ = e.restart_count;
+  had_round_ = true;
+  open_round(out);
+}
+
+void GroupCore::round_stopped(const event::RoundStopped& e, MonoTime now, Actions& out) {
+  if (!active()) return;
+  reason_ = e.reason;
+  out.push_back(action::Say{e.reason + ": stopping the workers of this node"});
+  // The user stopped another node: the workers here get the same signal, and the same time to write what they have.
+  begin_stop(StopCause::other_node, e.signal != 0 ? settings_.shutdown_timeout : settings_.failure_grace, now, out);
+  out.push_back(action::SignalContainment{e.signal != 0 ? e.signal : SIGTERM});
+}
+
+void GroupCore::job_ended(const Verdict& verdict, MonoTime now, Actions& out) {
+  if (verdict_) return;
+  verdict_ = verdict;
+  if (state_ == GroupState::waiting) {
+    finish(false, out);
+  } else if (active()) {
+    reason_ = verdict.reason;
+    out.push_back(action::Say{verdict.reason + ": stopping the workers of this node"});
+    begin_stop(StopCause::other_node, settings_.failure_grace, now, out);
+    out.push_back(action::SignalContainment{SIGTERM});
+  }
+}
+
+// What the nodes agreed on decides, but for what happened here alone.
+void GroupCore::settle_with_others() {
+  const bool alone = guard_lost_ || (first_failure_ && cause_ == StopCause::failure && verdict_->how == JobEnd::lost);
+  if (alone) {
+    verdict_.reset();
+  } else if (verdict_->how == JobEnd::failure) {
+    cause_ = StopCause::failure;
+  } else if (stop_signal_ != 0) {
+    cause_ = StopCause::stop_signal;
+    verdict_.reset();
+  } else {
+    cause_ = verdict_->how == JobEnd::success ? StopCause::success : StopCause::other_node;
+  }
+  if (verdict_) reason_ = verdict_->reason;
+}
+
+void GroupCore::stop_while_waiting(int signal, Actions& out) {
+  const bool again = stop_signal_ != 0;
+  stop_signal_ = again ? stop_signal_ : signal;
+  reason_ = fmt::format("stopped by {}", signal_name(stop_signal_));
+  if (had_round_ && !again) {
+    out.push_back(action::ReportLeaving{signal});
+    out.push_back(
+        action::Say{fmt::format("{}: telling the other nodes (send it again to leave now)", signal_name(signal))});
+    return;
+  }
+  cause_ = StopCause::stop_signal;
+  finish(false, out);
 }
 
 int GroupCore::count(Worker what) const { return int(std::count(workers_.begin(), workers_.end(), what)); }

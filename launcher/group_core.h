@@ -10,6 +10,12 @@
 //                                                 v
 //                                              killing --empty--> as from stopping; --kill deadline--> finished
 //
+// A job of several nodes (`agreed`) begins in `waiting`, and comes back to it when a round is over: the agent that
+// hosts the job's rounds then opens the next one or ends the job, and what happens to the workers of one node is
+// reported.
+//
+//   waiting --round opened--> starting ... stopping, killing --empty--> waiting --job ended--> finished
+//
 // "empty" means: no process of the round is left (the guard says so) and its output has been read to the end.
 #include <chrono>
 #include <optional>
@@ -19,6 +25,7 @@
 
 #include "launcher/exit_status.h"
 #include "rendezvous/base/clock.h"
+#include "rendezvous/round_messages.h"
 
 namespace dtrain::launcher {
 
@@ -28,10 +35,11 @@ struct GroupSettings {
   Duration failure_grace = std::chrono::seconds(5);      // TERM to KILL after a failure
   Duration shutdown_timeout = std::chrono::seconds(30);  // stop signal to KILL
   Duration kill_timeout = std::chrono::seconds(8);       // KILL to giving up
+  bool agreed = false;                                   // other nodes have a say in when a round begins and ends
 };
 
-enum class GroupState { starting, running, stopping, killing, finished };
-inline constexpr int kGroupStates = 5;
+enum class GroupState { starting, running, stopping, killing, finished, waiting };
+inline constexpr int kGroupStates = 6;
 const char* to_string(GroupState state);
 
 // ---- what happened -------------------------------------------------------------------------------------------------
@@ -59,14 +67,28 @@ struct TimerFired {};  // the one timer that ArmTimer set
 struct GuardLost {
   std::string reason;
 };  // nobody can start or watch workers any more
+// From the agent that hosts the rounds, in a job of several nodes.
+struct RoundOpened {
+  int round;
+  int restart_count;
+};
+struct RoundStopped {
+  int signal;  // for the workers, the user's own; 0: the usual
+  std::string reason;
+};  // what happened on another node ends the round here as well
+struct JobEnded {
+  Verdict verdict;
+};
 }  // namespace event
 using GroupEvent =
     std::variant<event::WorkerStarted, event::WorkerNotStarted, event::WorkerExited, event::ContainmentEmpty,
-                 event::OutputClosed, event::StopSignal, event::PassedSignal, event::TimerFired, event::GuardLost>;
+                 event::OutputClosed, event::StopSignal, event::PassedSignal, event::TimerFired, event::GuardLost,
+                 event::RoundOpened, event::RoundStopped, event::JobEnded>;
 const char* to_string(const GroupEvent& event);
 
 // ---- what to do ----------------------------------------------------------------------------------------------------
-enum class StopCause { success, failure, stop_signal, guard_lost };
+// other_node: what happened elsewhere, see Outcome::verdict.
+enum class StopCause { success, failure, stop_signal, guard_lost, other_node };
 
 struct Outcome {
   StopCause cause = StopCause::success;
@@ -77,6 +99,8 @@ struct Outcome {
   std::optional<int> first_failure;
   ExitStatus first_status;
   std::string reason;  // one line: why the job ended
+  // Of the whole job, where several nodes agreed on it.
+  std::optional<Verdict> verdict;
 };
 
 namespace action {
@@ -101,16 +125,29 @@ struct Finish {
 struct Say {
   std::string text;
 };  // the reason of a decision, for the user
+// To the agent that hosts the rounds, in a job of several nodes.
+struct ReportFailure {
+  int round;
+  int local_rank;
+  ExitStatus status;
+};
+struct ReportOver {
+  int round;
+  bool ok;
+};  // nothing is left of the round here
+struct ReportLeaving {
+  int signal;
+};  // the user stops this node
 }  // namespace action
-using GroupAction =
-    std::variant<action::StartRound, action::SignalContainment, action::SignalWorkers, action::KillContainment,
-                 action::ArmTimer, action::CancelTimer, action::Finish, action::Say>;
+using GroupAction = std::variant<action::StartRound, action::SignalContainment, action::SignalWorkers,
+                                 action::KillContainment, action::ArmTimer, action::CancelTimer, action::Finish,
+                                 action::Say, action::ReportFailure, action::ReportOver, action::ReportLeaving>;
 
 class GroupCore {
  public:
   explicit GroupCore(GroupSettings settings);
 
-  // Begin round 0. Call once.
+  // Begin round 0, or to wait for it. Call once.
   std::vector<GroupAction> start(MonoTime now);
   // Take in one event. Never fails: an event that means nothing in this state gives no action.
   std::vector<GroupAction> step(const GroupEvent& event, MonoTime now);
@@ -136,6 +173,11 @@ class GroupCore {
   void timer_fired(MonoTime now, Actions& out);
   void guard_lost(const std::string& reason, MonoTime now, Actions& out);
   void maybe_round_over(Actions& out);
+  void round_opened(const event::RoundOpened& e, Actions& out);
+  void round_stopped(const event::RoundStopped& e, MonoTime now, Actions& out);
+  void job_ended(const Verdict& verdict, MonoTime now, Actions& out);
+  void stop_while_waiting(int signal, Actions& out);
+  void settle_with_others();
   void finish(bool processes_left, Actions& out);
   bool active() const { return state_ == GroupState::starting || state_ == GroupState::running; }
   int count(Worker what) const;
@@ -153,6 +195,8 @@ class GroupCore {
   std::optional<int> first_failure_;
   ExitStatus first_status_;
   std::string reason_;
+  std::optional<Verdict> verdict_;
+  bool had_round_ = false;
   bool empty_ = false;
   bool output_closed_ = false;
 };

@@ -13,19 +13,13 @@
 
 #include "launcher/core_path.h"
 #include "launcher/exit_codes.h"
+#include "launcher/host_name.h"
 #include "launcher/prefix.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
 
 namespace {
-
-std::string short_hostname() {
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  const std::string full = name;
-  return full.substr(0, full.find('.'));
-}
 
 // https://no-color.org and the habit of TERM=dumb.
 bool wants_color(Color color, int fd) {
@@ -79,7 +73,8 @@ Prefix JobRecord::prefix(int local_rank, int rank) const {
   return {text, color_ ? color_prefix(text, rank) : text};
 }
 
-void JobRecord::begin_round() {
+void JobRecord::begin_round(const Assignment& assignment) {
+  place_ = assignment;
   memory_before_ = read_oom_counts(cgroup_folder_);
   for (Worker& w : workers_) w = Worker();
 }
@@ -109,7 +104,8 @@ void JobRecord::output(int stream, std::string_view bytes) {
 WorkerEnd JobRecord::end_of(int local_rank) const {
   const Worker& w = workers_[size_t(local_rank)];
   WorkerEnd end;
-  end.rank = end.local_rank = local_rank;  // one node: they are the same
+  end.local_rank = local_rank;
+  end.rank = place_.base_rank + local_rank;
   end.host = hostname_;
   end.pid = w.pid;
   end.status = *w.status;
@@ -135,7 +131,7 @@ FailureFacts JobRecord::facts(const Outcome& outcome) const {
   facts.reason = outcome.reason;
   facts.restarts = outcome.restarts;
   facts.max_restarts = spec_.max_restarts;
-  facts.world_size = spec_.nproc_per_node;
+  facts.world_size = place_.world_size;
   for (int i = 0; i < spec_.nproc_per_node; ++i) {
     const Worker& w = workers_[size_t(i)];
     // Spawns that were called off because another one failed never were anything.
@@ -155,8 +151,14 @@ FailureFacts JobRecord::facts(const Outcome& outcome) const {
       facts.exit_code = 128 + outcome.stop_signal;
       break;
     case StopCause::guard_lost:
+    case StopCause::other_node:
       facts.exit_code = kExitOwnFailure;
       break;
+  }
+  if (outcome.verdict) {
+    facts.exit_code = outcome.verdict->exit_code;
+    const bool here = outcome.verdict->node_rank == place_.node_rank;
+    if (outcome.cause == StopCause::failure && !here) facts.failed_elsewhere = outcome.verdict->reason;
   }
   return facts;
 }

@@ -16,6 +16,7 @@
 #include "launcher/oom_probe.h"
 #include "launcher/prefix.h"
 #include "launcher/tail_buffer.h"
+#include "launcher/worker_env.h"
 #include "rendezvous/base/clock.h"
 
 namespace dtrain::launcher {
@@ -28,7 +29,7 @@ class JobRecord {
   // The prefix of a worker's lines.
   Prefix prefix(int local_rank, int rank) const;
 
-  void begin_round();
+  void begin_round(const Assignment& assignment);
   void files(int local_rank, const LogPaths& paths);
   void started(int local_rank, pid_t pid, MonoTime now);
   // after_stop: dtrain had told it to end, so this is a consequence.
@@ -64,6 +65,7 @@ class JobRecord {
   bool color_;  // on stdout
   bool color_on_stderr_;
   bool front_lost_ = false;
+  Assignment place_;
   const std::string cgroup_folder_;
   OomCounts memory_before_;
   std::vector<Worker> workers_;

@@ -2,6 +2,7 @@
 // JobSpec: what the user asked for, resolved against this machine and immutable from then on. cli/resolve makes it,
 // the agent carries it out. Every default is named here and nowhere else.
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -40,6 +41,20 @@ struct StdinMode {
   int local_rank = 0;
 };
 
+// Which nodes form the job, and where they meet (docs/nodes.md). One node that names no port keeps all defaults.
+struct NodesSpec {
+  int min = 1;
+  int max = 1;
+  int node_rank = -1;                              // as the user numbered the nodes (static); -1: as they come
+  std::string address = "127.0.0.1";               // numeric, of this host: where the rounds and the workers' store are
+  uint16_t port = 0;                               // there; 0: a free one
+  std::string master_addr = "127.0.0.1";           // the same address as the workers are told it
+  std::chrono::milliseconds join_timeout{600000};  // for `min` nodes to come
+  std::chrono::milliseconds last_call_timeout{30000};  // after that, for more of them
+
+  bool several() const { return max > 1; }
+};
+
 enum class Color { automatic, always, never };
 
 // What the console shows, and how.
@@ -67,6 +82,7 @@ struct JobSpec {
   // What the user calls the program in messages and reports (the script for python, else argv[0]).
   std::string program;
 
+  NodesSpec nodes;
   int nproc_per_node = 1;        // workers on this node, >= 1
   std::string role = "default";  // ROLE_NAME
   int max_restarts = 0;          // restarts of the worker group after a failure, >= 0

@@ -1,18 +1,17 @@
 // Sets up the listening socket and the store's thread; StoreLoop does the rest.
 #include "rendezvous/store_host.h"
 
-#include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/socket.h>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <cerrno>
+#include <boost/asio/post.hpp>
+#include <future>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "rendezvous/listen.h"
 #include "rendezvous/store_loop.h"
 
 namespace dtrain {
@@ -21,42 +20,6 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr int kBacklog = 4096;
-
-Error cannot_listen(const StoreHost::Options& options, int error) {
-  return system_error(fmt::format("the worker store cannot listen at {} port {}", options.address, options.port),
-                      error);
-}
-
-Result<UniqueFd> listen_at(const StoreHost::Options& options) {
-  boost::system::error_code bad_address;
-  const auto address = asio::ip::make_address(options.address, bad_address);
-  if (bad_address) {
-    return Error{ErrorKind::usage,
-                 fmt::format("the worker store's address '{}' is not a numeric IPv4 or IPv6 address", options.address)};
-  }
-  const asio::ip::tcp::endpoint endpoint(address, options.port);
-  UniqueFd fd(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) return cannot_listen(options, errno);
-  const int on = 1;
-  if (::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-      ::bind(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 ||
-      ::listen(fd.get(), kBacklog) != 0) {
-    return cannot_listen(options, errno);
-  }
-  return fd;
-}
-
-Result<std::uint16_t> port_of(int fd) {
-  asio::ip::tcp::endpoint endpoint;
-  auto size = static_cast<socklen_t>(endpoint.capacity());
-  if (::getsockname(fd, endpoint.data(), &size) != 0) return system_error("the worker store's port", errno);
-  return endpoint.port();
-}
-
-}  // namespace
-
-namespace {
 // For the life of this object, also when a thread cannot be made.
 struct AllSignalsBlocked {
   AllSignalsBlocked() {
@@ -90,9 +53,13 @@ struct StoreHost::Impl {
 };
 
 Result<std::unique_ptr<StoreHost>> StoreHost::start(Options options) {
-  auto listener = listen_at(options);
-  if (!listener) return listener.error();
-  const auto port = port_of(listener->get());
+  auto listener = listen_at(options.address, options.port);
+  if (!listener) return listener.error().in("the worker store");
+  return start(std::move(*listener), std::move(options));
+}
+
+Result<std::unique_ptr<StoreHost>> StoreHost::start(UniqueFd listener, Options options) {
+  const auto port = port_of_socket(listener.get());
   if (!port) return port.error();
   std::optional<PeerUid> peer_uid;
   if (options.allowed_uid) {
@@ -101,7 +68,7 @@ Result<std::unique_ptr<StoreHost>> StoreHost::start(Options options) {
     peer_uid = std::move(opened).value();
   }
   try {
-    auto impl = std::make_unique<Impl>(std::move(listener).value(), std::move(peer_uid), std::move(options));
+    auto impl = std::make_unique<Impl>(std::move(listener), std::move(peer_uid), std::move(options));
     return std::unique_ptr<StoreHost>(new StoreHost(std::move(impl), *port));
   } catch (const std::system_error& e) {  // no thread, no descriptors
     return Error{ErrorKind::system, std::string("the worker store cannot start: ") + e.what(), e.code().value()};
@@ -111,6 +78,15 @@ Result<std::unique_ptr<StoreHost>> StoreHost::start(Options options) {
 StoreHost::StoreHost(std::unique_ptr<Impl> impl, std::uint16_t port) : impl_(std::move(impl)), port_(port) {}
 
 StoreHost::~StoreHost() = default;
+
+void StoreHost::renew() {
+  std::promise<void> done;
+  asio::post(impl_->io, [&] {
+    impl_->loop.renew();
+    done.set_value();
+  });
+  done.get_future().wait();
+}
 
 StoreStats StoreHost::stats() const { return impl_->loop.stats(); }
 

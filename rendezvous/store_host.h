@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
 #include "rendezvous/store_core.h"
 #include "rendezvous/store_wire.h"
 
@@ -64,11 +65,17 @@ class StoreHost {
     // One line for each connection that is refused or closed for a fault, at most ten in ten seconds. Called on the
     // store's thread: return quickly and do not call back. May be empty.
     std::function<void(std::string_view line)> log{};
+    // If not empty: connections whose first byte is adopt_byte are no clients of the store and are handed over, with
+    // what was read from them. Called on the store's thread, as `log`. Their owner has been checked.
+    std::function<void(UniqueFd socket, std::string received)> adopt{};
+    char adopt_byte = 0;
   };
 
   // Bind, listen and serve. Errors: the address or port cannot be used, or the owner of a connection cannot be found
   // out on this system although allowed_uid asks for it.
   static Result<std::unique_ptr<StoreHost>> start(Options options);
+  // The same with a socket that listens already; address and port of the options are not used.
+  static Result<std::unique_ptr<StoreHost>> start(UniqueFd listener, Options options);
 
   // Close all connections and the port, and join the thread.
   ~StoreHost();
@@ -76,6 +83,9 @@ class StoreHost {
   StoreHost& operator=(const StoreHost&) = delete;
 
   std::uint16_t port() const { return port_; }
+  // Forget every key and close every connection: a fresh store at the same port. When it returns it is done. Not from
+  // within `log` or `adopt`.
+  void renew();
   // A recent snapshot. Any thread.
   StoreStats stats() const;
 

@@ -40,6 +40,7 @@ struct StoreLoop::Session {
   std::string output;           // what the socket would not take yet
   std::size_t output_sent = 0;  // its front, already written
   std::size_t accounted = 0;    // its share of buffered_bytes_
+  bool heard = false;           // something has come
   bool waits_readable = false;
   bool waits_writable = false;
   bool paused = false;  // not read from until output has drained
@@ -62,6 +63,12 @@ StoreLoop::StoreLoop(asio::io_context& io, UniqueFd listener, std::optional<Peer
       buffer_(kReadBytes) {}
 
 void StoreLoop::start() { wait_for_connection(); }
+
+void StoreLoop::renew() {
+  while (!sessions_.empty()) close(*sessions_.begin()->second, "");
+  core_ = StoreCore(options_.limits.core);
+  publish();
+}
 
 StoreStats StoreLoop::stats() const {
   const std::lock_guard lock(published_mutex_);
@@ -196,6 +203,11 @@ void StoreLoop::readable(const SessionPtr& session) {
 
 // Decode and carry out what has come. False: the connection has been closed.
 bool StoreLoop::consume(const SessionPtr& session, std::string_view input) {
+  const bool first = !std::exchange(session->heard, true);
+  if (first && options_.adopt && input.front() == options_.adopt_byte) {
+    hand_over(session, input);
+    return false;
+  }
   while (true) {
     const StoreDecoder::Status status = session->decoder.next(input);
     if (status == StoreDecoder::Status::need_more) break;
@@ -215,6 +227,12 @@ bool StoreLoop::consume(const SessionPtr& session, std::string_view input) {
   }
   carry_out(session);
   return session->open() && account(*session);
+}
+
+void StoreLoop::hand_over(const SessionPtr& session, std::string_view received) {
+  UniqueFd socket(session->socket.release());
+  close(*session, "");
+  options_.adopt(std::move(socket), std::string(received));
 }
 
 void StoreLoop::carry_out(const SessionPtr& from) {

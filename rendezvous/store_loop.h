@@ -31,6 +31,8 @@ class StoreLoop {
 
   // Begin to accept.
   void start();
+  // Close every connection and forget every key.
+  void renew();
   // Any thread.
   StoreStats stats() const;
 
@@ -50,6 +52,7 @@ class StoreLoop {
   void wait_readable(const SessionPtr& session);
   void readable(const SessionPtr& session);
   bool consume(const SessionPtr& session, std::string_view input);
+  void hand_over(const SessionPtr& session, std::string_view received);
   void carry_out(const SessionPtr& from);
   void send(Session& session, std::string_view bytes);
   void wait_writable(const SessionPtr& session);

@@ -26,6 +26,7 @@ struct World {
   explicit World(uint64_t seed) : random(seed) {
     settings.workers = pick(1, 5);
     settings.max_restarts = pick(0, 3);
+    settings.agreed = pick(0, 1) == 1;
     core.emplace(settings);
     signals_to_send = pick(0, 3) == 0 ? pick(1, 3) : 0;
     guard_dies = pick(0, 19) == 0;
@@ -55,6 +56,12 @@ struct World {
   bool guard_dies = false;
   bool guard_dead = false;
   bool finished = false;
+  // The other nodes, in a job of several: what the host of the rounds still has to answer.
+  bool answer_owed = false;
+  bool ended_well = false;  // the last round, here
+  bool leaving = false;
+  bool verdict_told = false;
+  int reports_over = 0;
   Outcome outcome;
   std::set<Cell> seen;
   std::string trace;
@@ -80,6 +87,7 @@ struct World {
       // No overlap: a round starts only when nothing of the last one is alive.
       REQUIRE(alive.empty());
       REQUIRE(inbox.empty());
+      REQUIRE((!settings.agreed || reports_over == spawned_rounds));
       ++spawned_rounds;
       output_open = true;
       empty_told = false;
@@ -92,6 +100,7 @@ struct World {
     } else if (std::holds_alternative<action::KillContainment>(a)) {
       auto killed = alive;
       alive.clear();
+      empty_told = false;
       for (const auto& p : killed) {
         if (p.fate == Fate::unkillable)
           alive.push_back(p);
@@ -103,6 +112,18 @@ struct World {
       timer = t->at;
     } else if (std::holds_alternative<action::CancelTimer>(a)) {
       timer.reset();
+    } else if (const auto* over = std::get_if<action::ReportOver>(&a)) {
+      REQUIRE(settings.agreed);
+      REQUIRE(alive.empty());
+      ++reports_over;
+      answer_owed = true;
+      ended_well = over->ok;
+    } else if (std::holds_alternative<action::ReportLeaving>(a)) {
+      REQUIRE(settings.agreed);
+      leaving = true;
+    } else if (const auto* failed = std::get_if<action::ReportFailure>(&a)) {
+      REQUIRE(settings.agreed);
+      REQUIRE_FALSE(failed->status.success());
     } else if (const auto* f = std::get_if<action::Finish>(&a)) {
       REQUIRE_FALSE(finished);
       finished = true;
@@ -149,7 +170,28 @@ struct World {
                                                                     : ExitStatus::exited(3)});
   }
 
+  void end_job(JobEnd how, int code) {
+    verdict_told = true;
+    answer_owed = false;
+    step(event::JobEnded{{how, code, pick(0, 2), "as agreed"}});
+  }
+
+  // What comes from the host of the rounds.
+  void others_move() {
+    const bool waits = core->state() == GroupState::waiting;
+    if (leaving && waits) return end_job(JobEnd::stopped, 130);
+    if (answer_owed && waits && pick(0, 3) == 0) {
+      if (ended_well && pick(0, 1) == 0) return end_job(JobEnd::success, 0);
+      if (spawned_rounds > 0 && core->restarts() >= settings.max_restarts) return end_job(JobEnd::failure, 3);
+      answer_owed = false;
+      return step(event::RoundOpened{spawned_rounds, core->restarts() + (spawned_rounds > 0 ? 1 : 0)});
+    }
+    if (pick(0, 60) == 0) return step(event::RoundStopped{pick(0, 1) == 0 ? 0 : SIGINT, "elsewhere"});
+    if (pick(0, 200) == 0) end_job(JobEnd::lost, 125);
+  }
+
   void move() {
+    if (settings.agreed && !verdict_told && pick(0, 3) == 0) return others_move();
     const int what = pick(0, 9);
     if (to_spawn > 0 && pick(0, 1) == 0 && !guard_dead) {
       one_spawn();
@@ -184,6 +226,7 @@ struct World {
 
   void run() {
     perform(core->start(now));
+    answer_owed = settings.agreed;
     for (int i = 0; i < 20000 && !finished; ++i) {
       now += std::chrono::milliseconds(1);
       move();
@@ -203,7 +246,10 @@ struct World {
             event::StopSignal{SIGTERM},
             event::PassedSignal{SIGUSR1},
             event::TimerFired{},
-            event::GuardLost{"gone"}};
+            event::GuardLost{"gone"},
+            event::RoundOpened{0, 0},
+            event::RoundStopped{0, "elsewhere"},
+            event::JobEnded{}};
   }
 
   bool unkillable_alive() const {
@@ -211,18 +257,23 @@ struct World {
   }
 };
 
-// No timer is armed before a stop; running means that all were started; the guard tells of exits before it tells of
-// empty.
+// No timer is armed before a stop, nor while waiting; running means that all were started; the guard tells of exits
+// before it tells of empty, and nothing of a round comes when it is over; the host opens a round when all wait for it.
 const std::set<Cell> kImpossible = {{GroupState::starting, 7}, {GroupState::running, 7},  {GroupState::running, 0},
-                                    {GroupState::running, 1},  {GroupState::starting, 3}, {GroupState::running, 3}};
+                                    {GroupState::running, 1},  {GroupState::starting, 3}, {GroupState::running, 3},
+                                    {GroupState::waiting, 0},  {GroupState::waiting, 1},  {GroupState::waiting, 2},
+                                    {GroupState::waiting, 4},  {GroupState::waiting, 7},  {GroupState::starting, 9},
+                                    {GroupState::running, 9},  {GroupState::stopping, 9}, {GroupState::killing, 9}};
 
 void check_end(const World& w) {
-  REQUIRE(w.finished);                                     // liveness
-  REQUIRE(w.spawned_rounds == w.outcome.restarts + 1);     // every round but the first is a charged restart
+  REQUIRE(w.finished);  // liveness
+  // Alone, every round but the first is a charged restart.
+  if (!w.settings.agreed) REQUIRE(w.spawned_rounds == w.outcome.restarts + 1);
   REQUIRE(w.outcome.restarts <= w.settings.max_restarts);  // budget
   REQUIRE(w.outcome.processes_left == w.unkillable_alive());
   if (!w.outcome.processes_left) REQUIRE(w.alive.empty());  // nothing survives
-  if (w.outcome.cause == StopCause::failure) {
+  if (w.outcome.verdict) REQUIRE(w.settings.agreed);
+  if (w.outcome.cause == StopCause::failure && !w.outcome.verdict) {
     REQUIRE(w.outcome.first_failure);
     REQUIRE_FALSE(w.outcome.first_status.success());
   }

@@ -24,14 +24,14 @@ _dtrain_run() {
     '(--rdzv-id --run-id)--run-id=[name of the job (TORCHELASTIC_RUN_ID)]:NAME: ' \
     '(--standalone)--standalone[one node, nothing shared with other jobs]' \
     '(--virtual-local-rank)--virtual-local-rank[LOCAL_RANK=0 and one GPU of its own for every worker]' \
-    '(--nnodes)--nnodes=[only 1 (or 1:1) in this version]:MIN\:MAX: ' \
-    '(--node-rank)--node-rank=[only 0 in this version]:N: ' \
-    '(--rdzv-backend)--rdzv-backend=[no effect on one node]:NAME:(static c10d)' \
-    '(--rdzv-endpoint)--rdzv-endpoint=[no effect on one node]:HOST\:PORT: ' \
-    '(--rdzv-conf)--rdzv-conf=[no effect on one node]:K=V,...: ' \
-    '(--master-addr)--master-addr=[no effect on one node]:HOST: ' \
-    '(--master-port)--master-port=[no effect on one node]:PORT: ' \
-    '(--local-addr)--local-addr=[no effect on one node]:HOST: ' \
+    '(--nnodes)--nnodes=[how many nodes (agents) form the job: N or MIN:MAX]:MIN\:MAX: ' \
+    '(--node-rank)--node-rank=[number of this node in a static job, from 0]:N: ' \
+    '(--rdzv-backend)--rdzv-backend=[static or c10d: how the nodes find each other]:NAME:(static c10d)' \
+    '(--rdzv-endpoint)--rdzv-endpoint=[where the nodes meet]:HOST\:PORT: ' \
+    '(--rdzv-conf)--rdzv-conf=[join_timeout, last_call_timeout, timeout: seconds]:K=V,...: ' \
+    '(--master-addr)--master-addr=[address of node 0 of a static job (MASTER_ADDR)]:HOST: ' \
+    '(--master-port)--master-port=[port of node 0 of a static job (MASTER_PORT)]:PORT: ' \
+    '(--local-addr)--local-addr=[address of this host for a node alone (MASTER_ADDR)]:HOST: ' \
     '(--module -m)--module[PROGRAM is a Python module: python -u -m PROGRAM]' \
     '(--module -m)-m[PROGRAM is a Python module: python -u -m PROGRAM]' \
     '(--no-python)--no-python[execute PROGRAM itself, never through Python]' \

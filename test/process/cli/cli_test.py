@@ -44,7 +44,8 @@ class BadInput(unittest.TestCase):
         self.refuses(2, "--nproc needs a value", "run", "--nproc")
         self.refuses(2, "--no could mean --node-rank, --no-python", "run", "--no", "true")
         self.refuses(2, "no program given", "run", "--nproc", "2")
-        self.refuses(2, "more than one node: not in this version", "run", "--nnodes=2", "true")
+        self.refuses(2, "etcd is not in this version", "run", "--rdzv-backend=etcd", "true")
+        self.refuses(2, "not an address of this host", "run", "--nnodes=2", "--master-addr=192.0.2.1", "true")
 
     def test_impossible_numbers(self):
         for flag in ("--nproc", "--nproc_per_node"):

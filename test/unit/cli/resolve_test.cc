@@ -163,7 +163,7 @@ TEST_CASE("each setting tells where its value comes from") {
   CHECK(origin("--role") == "reader DTRAIN_ROLE");
   CHECK(origin("--nproc") == "1 default");
   CHECK(origin("--nnodes") == "1 flag");
-  CHECK(origin("--node-rank") == "absent");
+  CHECK(origin("--node-rank") == "0 default");
   CHECK(origin("--help") == "absent");
 }
 
@@ -235,20 +235,21 @@ TEST_CASE("as torchrun lines begin as torchrun's do") {
   CHECK(spec({}, with_env("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "> ")).prefix_template == "> ");
 }
 
-TEST_CASE("torchrun's flags for many nodes mean nothing on one, and are refused for more") {
+TEST_CASE("torchrun's flags for many nodes") {
   CHECK(plan({"--nnodes=1:1", "--node-rank=0", "--event-log-handler=null", "--logs-specs=default"}).notes.empty());
   CHECK(plan({"--rdzv-backend=c10d", "--rdzv_endpoint=localhost:0", "--rdzv-id=7"}).notes ==
-        Words{"no effect on one node: --rdzv-backend, --rdzv_endpoint"});
+        Words{"no effect here: --rdzv-endpoint"});
   CHECK(plan({"--rdzv-id=7"}).spec.run_id == "7");
   Host kubeflow = with_env("PET_NNODES", "1");
   kubeflow.env["PET_MASTER_ADDR"] = "head";
   kubeflow.env["PET_VIRTUAL_LOCAL_RANK"] = "0";
-  CHECK(plan({}, kubeflow).notes == Words{"no effect on one node: PET_MASTER_ADDR"});
-  CHECK(error({"--nnodes=2"}) == "--nnodes '2': more than one node: not in this version of dtrain");
-  CHECK(error({"--nnodes=1:2"}) == "--nnodes '1:2': more than one node: not in this version of dtrain");
+  CHECK(plan({}, kubeflow).notes == Words{"no effect here: --master-addr"});
+  CHECK(error({"--nnodes=2", "--rdzv-backend=etcd"}) == "--rdzv-backend 'etcd': etcd is not in this version");
+  CHECK(spec({"--nnodes=1:2", "--rdzv-backend=c10d"}).nodes.several());
   CHECK(error({"--nnodes=0"}) == "--nnodes '0': expected N or MIN:MAX");
-  CHECK(error({}, with_env("PET_NNODES", "4")) == "PET_NNODES='4': more than one node: not in this version of dtrain");
-  CHECK(error({"--node-rank=1"}) == "--node-rank '1': a node after the first: not in this version of dtrain");
+  CHECK(error({}, with_env("PET_NNODES", "x")) == "PET_NNODES='x': expected N or MIN:MAX");
+  CHECK(spec({"--nnodes=2"}).run_id == "none");
+  CHECK(error({"--node-rank=1"}) == "--node-rank '1': it counts from 0, and --nnodes says 1");
   CHECK(error({"--event-log-handler=console"}) ==
         "--event-log-handler 'console': anything but null: not in this version of dtrain");
   CHECK(error({"--numa-binding=node"}) == "--numa-binding: not in this version of dtrain");

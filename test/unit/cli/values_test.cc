@@ -111,13 +111,6 @@ TEST_CASE("signals are named with or without SIG, or numbered") {
     CHECK_FALSE(parse_signals(bad).ok());
 }
 
-TEST_CASE("numbers of nodes") {
-  CHECK(*parse_nodes("1") == 1);
-  CHECK(*parse_nodes("1:1") == 1);
-  CHECK(*parse_nodes("1:4") == 4);
-  for (const char* bad : {"", "0", "0:1", "2:1", "1:", ":1", "1:2:3", "a"}) CHECK_FALSE(parse_nodes(bad).ok());
-}
-
 TEST_CASE("any bytes at all are a value or an error") {
   std::mt19937 random(20261121);
   const std::string alphabet("0123:,.-SIGTERMx \n\0\xff", 21);

@@ -1,0 +1,234 @@
+#include "cli/nodes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cli/text.h"
+#include "cli/values.h"
+
+namespace dtrain::cli {
+namespace {
+
+constexpr int kMostNodes = 1000000;
+constexpr int kMeetingPort = 29400;  // torchrun's, c10d
+constexpr int kMasterPort = 29500;   // torchrun's, static
+
+Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
+
+std::string trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(' ');
+  if (first == std::string_view::npos) return "";
+  return std::string(text.substr(first, text.find_last_not_of(' ') - first + 1));
+}
+
+class Planner {
+ public:
+  explicit Planner(const NodesTyped& typed) : typed_(typed) {}
+
+  NodesVerdict run() {
+    const bool good = count() && (typed_.standalone ? standalone() : conf() && backend());
+    if (good) note_unused();
+    return {std::move(plan_), std::move(error_)};
+  }
+
+ private:
+  bool fail(FlagId flag, std::string message) {
+    error_ = NodesError{flag, std::move(message)};
+    return false;
+  }
+
+  bool count() {
+    const std::string_view text = typed_.nnodes;
+    const auto colon = text.find(':');
+    const auto least = parse_number(text.substr(0, colon), 1, kMostNodes);
+    const auto most = colon == std::string_view::npos ? least : parse_number(text.substr(colon + 1), 1, kMostNodes);
+    if (!least || !most || *least > *most) return fail(FlagId::nnodes, "expected N or MIN:MAX");
+    plan_.min = *least;
+    plan_.max = *most;
+    return true;
+  }
+
+  bool standalone() {
+    if (plan_.max > 1) return fail(FlagId::nnodes, "--standalone is a job of one node; leave out one of the two");
+    return true;
+  }
+
+  bool seconds(const std::string& key, const std::string& value, std::chrono::milliseconds& field) {
+    const auto time = parse_seconds(value);
+    if (!time || time->count() == 0) return fail(FlagId::rdzv_conf, key + " wants seconds above 0");
+    field = *time;
+    return true;
+  }
+
+  bool conf() {
+    const std::string text = trimmed(typed_.conf.value_or(""));
+    if (text.empty()) return true;
+    for (const std::string& part : split(text, ',')) {
+      const auto equals = part.find('=');
+      const std::string key = trimmed(part.substr(0, equals));
+      const std::string value = equals == std::string::npos ? "" : trimmed(part.substr(equals + 1));
+      if (key.empty()) return fail(FlagId::rdzv_conf, "expected KEY=VALUE,...");
+      if (value.empty()) return fail(FlagId::rdzv_conf, key + " has no value");
+      if (!take(key, value)) return false;
+    }
+    return true;
+  }
+
+  bool take(const std::string& key, const std::string& value) {
+    // torchrun's keys that have no work to do here: connections tell of a lost agent, and nothing is polled.
+    constexpr std::array kIdle = {"close_timeout",
+                                  "heartbeat_timeout",
+                                  "keep_alive_interval",
+                                  "keep_alive_max_attempt",
+                                  "cas_backoff_max_seconds",
+                                  "read_timeout",
+                                  "is_host"};
+    if (key == "join_timeout") return seconds(key, value, plan_.join_timeout);
+    if (key == "last_call_timeout") return seconds(key, value, plan_.last_call_timeout);
+    if (key == "timeout") {
+      std::chrono::milliseconds time{};
+      if (!seconds(key, value, time)) return false;
+      static_timeout_ = time;
+      return true;
+    }
+    if (key == "store_type" && value != "tcp") return fail(FlagId::rdzv_conf, "store_type is tcp here, nothing else");
+    if (key == "rank") {
+      conf_rank_ = value;
+    } else if (std::find(kIdle.begin(), kIdle.end(), key) != kIdle.end()) {
+      plan_.notes.push_back(fmt::format("--rdzv-conf {} has no effect: {}", key,
+                                        key == "is_host" ? "whoever finds the port free is the host"
+                                                         : "agents are connected, and nothing is polled"));
+    } else if (key != "store_type") {
+      plan_.notes.push_back(fmt::format("--rdzv-conf '{}' is not known and has no effect", printable(key)));
+    }
+    return true;
+  }
+
+  bool backend() {
+    const std::string name = typed_.backend.value_or("static");
+    if (name == "static") return meet_static();
+    if (name == "c10d") return meet_c10d();
+    if (name == "etcd" || name == "etcd-v2") return fail(FlagId::rdzv_backend, name + " is not in this version");
+    return fail(FlagId::rdzv_backend, "expected static or c10d");
+  }
+
+  // "HOST:PORT" from the flag into the plan.
+  bool endpoint(int default_port) {
+    const auto parsed = parse_endpoint(*typed_.endpoint);
+    if (!parsed) return fail(FlagId::rdzv_endpoint, parsed.error().message);
+    plan_.host = parsed->host;
+    plan_.host_flag = FlagId::rdzv_endpoint;
+    plan_.port = static_cast<std::uint16_t>(parsed->port.value_or(default_port));
+    return true;
+  }
+
+  bool named_port(FlagId flag) {
+    if (plan_.max == 1 || plan_.port != 0) return true;
+    return fail(flag, "the nodes need a port that all of them know, not 0");
+  }
+
+  bool rank() {
+    const std::string text = conf_rank_.value_or(typed_.node_rank.value_or("0"));
+    const auto rank = parse_number(text, 0, kMostNodes);
+    if (!rank) return fail(FlagId::node_rank, rank.error().message);
+    if (*rank >= plan_.max)
+      return fail(FlagId::node_rank, fmt::format("it counts from 0, and --nnodes says {}", plan_.max));
+    plan_.node_rank = *rank;
+    return true;
+  }
+
+  bool meet_static() {
+    plan_.join_timeout = static_timeout_.value_or(std::chrono::seconds(900));
+    plan_.min = plan_.max;  // torchrun's: a static job waits for all
+    if (!rank()) return false;
+    const bool anywhere = plan_.max == 1 && !typed_.endpoint && !typed_.master_port;
+    if (anywhere) return local_host();
+    if (typed_.endpoint) return endpoint(kMasterPort) && named_port(FlagId::rdzv_endpoint);
+    plan_.host = typed_.master_addr.value_or("127.0.0.1");
+    const auto port = parse_number(typed_.master_port.value_or(std::to_string(kMasterPort)), 0, 65535);
+    if (!port) return fail(FlagId::master_port, port.error().message);
+    plan_.port = static_cast<std::uint16_t>(*port);
+    return named_port(FlagId::master_port);
+  }
+
+  // One node has nobody to meet: a free port cannot clash with anything.
+  bool meet_c10d() {
+    if (plan_.max == 1) {
+      if (typed_.endpoint && !endpoint(kMeetingPort)) return false;
+      plan_.host.clear();
+      plan_.port = 0;
+      return local_host();
+    }
+    plan_.host = "localhost";
+    plan_.port = kMeetingPort;
+    if (typed_.endpoint && !endpoint(kMeetingPort)) return false;
+    return named_port(FlagId::rdzv_endpoint);
+  }
+
+  // A node alone listens where the user says that it is.
+  bool local_host() {
+    plan_.host = typed_.local_addr.value_or("");
+    plan_.host_flag = FlagId::local_addr;
+    return true;
+  }
+
+  void note_unused() {
+    std::string names;
+    auto unused = [&](bool is_unused, FlagId id) {
+      if (is_unused) names += (names.empty() ? "" : ", ") + spelled(flag(id));
+    };
+    const bool c10d = typed_.backend == "c10d";
+    const bool alone = plan_.max == 1;
+    const bool free_port = alone && plan_.port == 0;
+    unused(typed_.standalone && typed_.backend, FlagId::rdzv_backend);
+    unused((typed_.standalone || (alone && c10d)) && typed_.endpoint, FlagId::rdzv_endpoint);
+    unused((typed_.standalone || c10d) && typed_.node_rank && *typed_.node_rank != "0", FlagId::node_rank);
+    unused((typed_.standalone || c10d || typed_.endpoint || free_port) && typed_.master_addr, FlagId::master_addr);
+    unused((typed_.standalone || c10d || typed_.endpoint) && typed_.master_port, FlagId::master_port);
+    unused((typed_.standalone || !free_port) && typed_.local_addr, FlagId::local_addr);
+    if (!names.empty()) plan_.notes.push_back("no effect here: " + names);
+  }
+
+  const NodesTyped& typed_;
+  NodesPlan plan_;
+  std::optional<NodesError> error_;
+  std::optional<std::chrono::milliseconds> static_timeout_;
+  std::optional<std::string> conf_rank_;
+};
+
+}  // namespace
+
+NodesVerdict plan_nodes(const NodesTyped& typed) { return Planner(typed).run(); }
+
+Result<Endpoint> parse_endpoint(std::string_view text) {
+  const Error bad = usage("expected HOST, HOST:PORT or [IPV6]:PORT");
+  Endpoint endpoint;
+  std::string_view port;
+  if (text.starts_with('[')) {
+    const auto close = text.find(']');
+    if (close == std::string_view::npos) return bad;
+    endpoint.host = text.substr(1, close - 1);
+    port = text.substr(close + 1);
+    if (!port.empty() && port.front() != ':') return bad;
+    port = port.empty() ? port : port.substr(1);
+    if (port.empty() && close + 1 != text.size()) return bad;
+  } else {
+    const auto colon = text.rfind(':');
+    endpoint.host = text.substr(0, colon);
+    if (endpoint.host.find(':') != std::string::npos) return usage("an IPv6 address wants brackets: [::1]:29400");
+    if (colon != std::string_view::npos) {
+      port = text.substr(colon + 1);
+      if (port.empty()) return bad;
+    }
+  }
+  if (endpoint.host.empty() || endpoint.host.find(' ') != std::string::npos) return bad;
+  if (port.empty()) return endpoint;
+  const auto number = parse_number(port, 0, 65535);
+  if (!number) return usage("port: " + number.error().message);
+  endpoint.port = *number;
+  return endpoint;
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,62 @@
+#pragma once
+// torchrun's rules for where the nodes of a job meet, as one pure function: the flags as typed -> one plan or one
+// error.
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/flags.h"
+#include "rendezvous/base/result.h"
+
+namespace dtrain::cli {
+
+// What the user said; nothing where a flag was neither typed nor set by a variable.
+struct NodesTyped {
+  std::string nnodes = "1:1";
+  bool standalone = false;
+  std::optional<std::string> backend = {};
+  std::optional<std::string> endpoint = {};
+  std::optional<std::string> conf = {};
+  std::optional<std::string> node_rank = {};
+  std::optional<std::string> master_addr = {};
+  std::optional<std::string> master_port = {};
+  std::optional<std::string> local_addr = {};
+};
+
+struct NodesPlan {
+  int min = 1;
+  int max = 1;
+  int node_rank = -1;  // -1: as the nodes come
+  // A name or address of this host; empty: 127.0.0.1, and no name to tell the workers.
+  std::string host;
+  FlagId host_flag = FlagId::master_addr;
+  std::uint16_t port = 0;  // 0: a free one
+  std::chrono::milliseconds join_timeout{600000};
+  std::chrono::milliseconds last_call_timeout{30000};
+  std::vector<std::string> notes;  // what was typed and is without effect
+};
+
+// An error, and the flag whose value is at fault.
+struct NodesError {
+  FlagId flag;
+  std::string message;
+};
+
+struct NodesVerdict {
+  NodesPlan plan;
+  std::optional<NodesError> error;
+};
+
+NodesVerdict plan_nodes(const NodesTyped& typed);
+
+// "HOST", "HOST:PORT", "[::1]:PORT".
+struct Endpoint {
+  std::string host;
+  std::optional<int> port;
+};
+Result<Endpoint> parse_endpoint(std::string_view text);
+
+}  // namespace dtrain::cli

@@ -1,0 +1,108 @@
+#include "rendezvous/listen.h"
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <sstream>
+
+namespace dtrain {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr int kBacklog = 4096;
+
+// The inodes of the sockets that listen at the port, from a table of /proc/net.
+void add_listeners(const char* table, std::uint16_t port, std::set<std::string>& inodes) {
+  std::ifstream in(table);
+  std::string line;
+  std::getline(in, line);
+  while (std::getline(in, line)) {
+    std::istringstream words(line);
+    std::string slot, local, remote, state, skipped, inode;
+    words >> slot >> local >> remote >> state;
+    for (int i = 0; i < 5; ++i) words >> skipped;
+    words >> inode;
+    const auto colon = local.rfind(':');
+    if (state != "0A" || colon == std::string::npos) continue;
+    if (std::strtoul(local.c_str() + colon + 1, nullptr, 16) == port) inodes.insert("socket:[" + inode + "]");
+  }
+}
+
+using Folder = std::unique_ptr<DIR, int (*)(DIR*)>;
+
+bool has_one_of(const std::string& fd_folder, const std::set<std::string>& links) {
+  const Folder folder(::opendir(fd_folder.c_str()), ::closedir);
+  while (const dirent* entry = folder ? ::readdir(folder.get()) : nullptr) {
+    char target[64];
+    const ssize_t size = ::readlink((fd_folder + "/" + entry->d_name).c_str(), target, sizeof target);
+    if (size > 0 && links.contains(std::string(target, std::size_t(size)))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string address_text(const std::string& address, std::uint16_t port) {
+  return address.find(':') == std::string::npos ? fmt::format("{}:{}", address, port)
+                                                : fmt::format("[{}]:{}", address, port);
+}
+
+std::string port_holder(std::uint16_t port) {
+  std::set<std::string> links;
+  add_listeners("/proc/net/tcp", port, links);
+  add_listeners("/proc/net/tcp6", port, links);
+  if (links.empty()) return "";
+  const Folder proc(::opendir("/proc"), ::closedir);
+  while (const dirent* entry = proc ? ::readdir(proc.get()) : nullptr) {
+    const std::string pid = entry->d_name;
+    if (pid.find_first_not_of("0123456789") != std::string::npos || !has_one_of("/proc/" + pid + "/fd", links))
+      continue;
+    std::string name;
+    std::ifstream comm("/proc/" + pid + "/comm");
+    std::getline(comm, name);
+    return fmt::format("{} (pid {})", name, pid);
+  }
+  return "";
+}
+
+Result<UniqueFd> listen_at(const std::string& address, std::uint16_t port) {
+  boost::system::error_code bad_address;
+  const auto numeric = asio::ip::make_address(address, bad_address);
+  if (bad_address) return Error{ErrorKind::usage, fmt::format("'{}' is not a numeric IPv4 or IPv6 address", address)};
+  const asio::ip::tcp::endpoint endpoint(numeric, port);
+  const std::string where = address_text(address, port);
+  UniqueFd fd(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return system_error("cannot listen at " + where, errno);
+  const int on = 1;
+  if (::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+      ::bind(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 &&
+      ::listen(fd.get(), kBacklog) == 0) {
+    return fd;
+  }
+  const int error = errno;
+  if (port == 0) return system_error("cannot listen at a free port of " + address, error);
+  if (error != EADDRINUSE) return system_error("cannot listen at " + where, error);
+  const std::string holder = port_holder(port);
+  return Error{ErrorKind::system,
+               fmt::format("cannot listen at {}: the port is taken{}; choose another one", where,
+                           holder.empty() ? "" : " by " + holder),
+               error};
+}
+
+Result<std::uint16_t> port_of_socket(int fd) {
+  asio::ip::tcp::endpoint endpoint;
+  auto size = static_cast<socklen_t>(endpoint.capacity());
+  if (::getsockname(fd, endpoint.data(), &size) != 0) return system_error("the port of a socket", errno);
+  return endpoint.port();
+}
+
+}  // namespace dtrain

@@ -1,0 +1,24 @@
+#pragma once
+// A listening TCP socket, and if the port is taken: by whom.
+#include <cstdint>
+#include <string>
+
+#include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace dtrain {
+
+// Bind and listen at a numeric address of this host; port 0: any free one. Non-blocking, close-on-exec. The error names
+// address, port and, where /proc tells, the process that has it; its errno_value is EADDRINUSE then.
+Result<UniqueFd> listen_at(const std::string& address, std::uint16_t port);
+
+Result<std::uint16_t> port_of_socket(int fd);
+
+// "[::1]:80", "127.0.0.1:80".
+std::string address_text(const std::string& address, std::uint16_t port);
+
+// "python3 (pid 123)" for the process that listens at this port of this host, ", ..." after the first; empty where that
+// cannot be found out, as with another user's process.
+std::string port_holder(std::uint16_t port);
+
+}  // namespace dtrain

@@ -1,0 +1,104 @@
+#include "rendezvous/round_channel.h"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace dtrain {
+
+namespace asio = boost::asio;
+
+namespace {
+constexpr std::size_t kMostUnsent = std::size_t{1} << 20;
+}
+
+void RoundChannel::start(Callbacks callbacks, std::string_view received) {
+  callbacks_ = std::move(callbacks);
+  decoder_.feed(received);
+  write(kRoundGreeting);
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    if (self->open() && self->decode()) self->wait_readable();
+  });
+}
+
+void RoundChannel::send(const RoundMessage& message) {
+  if (open()) write(encode(message));
+}
+
+void RoundChannel::write(std::string_view bytes) {
+  if (output_.empty()) {
+    const ssize_t sent = ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) return fail_soon("");
+    if (sent > 0) bytes.remove_prefix(std::size_t(sent));
+    if (bytes.empty()) return;
+  }
+  output_.append(bytes);
+  if (output_.size() > kMostUnsent) return fail_soon("it does not read what it is sent");
+  wait_writable();
+}
+
+void RoundChannel::wait_writable() {
+  if (waits_writable_) return;
+  waits_writable_ = true;
+  socket_.async_wait(asio::posix::stream_descriptor::wait_write,
+                     [self = shared_from_this()](const boost::system::error_code& ec) {
+                       self->waits_writable_ = false;
+                       if (!ec && self->open()) self->write(std::exchange(self->output_, {}));
+                     });
+}
+
+void RoundChannel::wait_readable() {
+  socket_.async_wait(asio::posix::stream_descriptor::wait_read,
+                     [self = shared_from_this()](const boost::system::error_code& ec) {
+                       if (!ec && self->open()) self->readable();
+                     });
+}
+
+void RoundChannel::readable() {
+  std::array<char, 16384> buffer;
+  const ssize_t size = ::recv(fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return wait_readable();
+  if (size <= 0) return lost("");
+  decoder_.feed({buffer.data(), std::size_t(size)});
+  if (decode()) wait_readable();
+}
+
+// False: closed.
+bool RoundChannel::decode() {
+  for (;;) {
+    switch (decoder_.next()) {
+      case RoundDecoder::Status::need_more:
+        return true;
+      case RoundDecoder::Status::bad:
+        lost(decoder_.error());
+        return false;
+      case RoundDecoder::Status::message: {
+        const RoundMessage message = decoder_.message();
+        callbacks_.message(message);
+        if (!open()) return false;
+        break;
+      }
+    }
+  }
+}
+
+void RoundChannel::close() {
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+void RoundChannel::lost(const std::string& reason) {
+  if (!open()) return;
+  close();
+  callbacks_.closed(reason);
+}
+
+void RoundChannel::fail_soon(const std::string& reason) {
+  asio::post(socket_.get_executor(), [self = shared_from_this(), reason] { self->lost(reason); });
+}
+
+}  // namespace dtrain

@@ -1,0 +1,52 @@
+#pragma once
+// One connection of the agent link on an event loop: messages out, messages in. Bounded both ways.
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/round_wire.h"
+
+namespace dtrain {
+
+class RoundChannel : public std::enable_shared_from_this<RoundChannel> {
+ public:
+  struct Callbacks {
+    std::function<void(const RoundMessage&)> message;
+    // Once. Empty reason: the peer has closed the connection.
+    std::function<void(const std::string& reason)> closed;
+  };
+
+  // `socket`: connected, non-blocking.
+  RoundChannel(boost::asio::io_context& io, UniqueFd socket) : socket_(io, socket.release()) {}
+
+  // Send the greeting and begin to read; `received` came before. No callback from within.
+  void start(Callbacks callbacks, std::string_view received = {});
+  // Never calls back from within.
+  void send(const RoundMessage& message);
+  // Ends the connection without a callback, what was sent before is delivered if the peer reads it.
+  void close();
+  bool open() const { return socket_.is_open(); }
+  bool greeted() const { return decoder_.greeted(); }
+  int fd() { return socket_.native_handle(); }
+
+ private:
+  void write(std::string_view bytes);
+  void wait_writable();
+  void wait_readable();
+  void readable();
+  bool decode();
+  void lost(const std::string& reason);
+  void fail_soon(const std::string& reason);
+
+  boost::asio::posix::stream_descriptor socket_;
+  Callbacks callbacks_;
+  RoundDecoder decoder_;
+  std::string output_;  // what the socket would not take yet
+  bool waits_writable_ = false;
+};
+
+}  // namespace dtrain

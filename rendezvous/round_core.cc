@@ -1,0 +1,348 @@
+#include "rendezvous/round_core.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace dtrain {
+
+namespace {
+
+constexpr int kOwnFailure = 125;  // docs/exit-codes.md
+constexpr int kTimeLimit = 124;
+
+std::string signal_text(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+}
+
+double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+
+std::string node_range(int min, int max) { return min == max ? std::to_string(max) : fmt::format("{}:{}", min, max); }
+
+}  // namespace
+
+const char* to_string(RoundPhase phase) {
+  switch (phase) {
+    case RoundPhase::gathering:
+      return "gathering";
+    case RoundPhase::running:
+      return "running";
+    case RoundPhase::stopping:
+      return "stopping";
+    case RoundPhase::ended:
+      return "ended";
+  }
+  return "?";
+}
+
+std::vector<RoundAction> RoundCore::step(const RoundEvent& event, MonoTime now) {
+  Actions out;
+  if (const auto* said = std::get_if<round_event::Said>(&event)) {
+    if (const auto* join = std::get_if<msg::Join>(&said->message)) joined(said->member, join->node, now, out);
+    if (const auto* m = std::get_if<msg::Failed>(&said->message)) failed(said->member, *m, now, out);
+    if (const auto* m = std::get_if<msg::Over>(&said->message)) over(said->member, *m, now, out);
+    if (const auto* m = std::get_if<msg::Leaving>(&said->message)) leaving(said->member, m->signal, now, out);
+  } else if (const auto* lost = std::get_if<round_event::Gone>(&event)) {
+    gone(lost->member, now, out);
+  } else {
+    tick(now, out);
+  }
+  return out;
+}
+
+std::optional<MonoTime> RoundCore::deadline() const {
+  if (phase_ == RoundPhase::stopping) return stop_deadline_;
+  if (phase_ != RoundPhase::gathering) return std::nullopt;
+  return last_call_ ? last_call_ : join_deadline_;
+}
+
+std::vector<RoundAction> RoundCore::close(const Verdict& verdict) {
+  Actions out;
+  if (phase_ != RoundPhase::ended) end(verdict, out);
+  return out;
+}
+
+// ---- joining --------------------------------------------------------------------------------------------------------
+
+// Why this node cannot be one of the job, ever.
+std::optional<std::string> RoundCore::objection(const NodeInfo& info) const {
+  if (info.job != settings_.job)
+    return fmt::format("job {} has this endpoint; choose another port for job {}, or the same --rdzv-id to join it",
+                       settings_.job, info.job);
+  if ((info.wanted_rank >= 0) != settings_.fixed_ranks)
+    return "the job's nodes must all use the same --rdzv-backend (static or c10d)";
+  if (info.min_nodes != settings_.min_nodes || info.max_nodes != settings_.max_nodes)
+    return fmt::format("--nnodes {} here, but {} at the node that hosts the job; use the same on all nodes",
+                       node_range(info.min_nodes, info.max_nodes),
+                       node_range(settings_.min_nodes, settings_.max_nodes));
+  if (info.max_restarts != settings_.max_restarts)
+    return fmt::format("--max-restarts {} here, but {} at the node that hosts the job; use the same on all nodes",
+                       info.max_restarts, settings_.max_restarts);
+  if (info.workers < 1 || info.workers > 65536 || info.agent_id.empty()) return "its description makes no sense";
+  if (!settings_.fixed_ranks) return std::nullopt;
+  if (info.wanted_rank >= settings_.max_nodes)
+    return fmt::format("--node-rank {} of {} nodes: it counts from 0", info.wanted_rank, settings_.max_nodes);
+  for (const auto& [id, m] : members_) {
+    if (m.info.wanted_rank == info.wanted_rank)
+      return fmt::format("--node-rank {} is taken by the agent with pid {} on host {}", info.wanted_rank, m.info.pid,
+                         m.info.host);
+  }
+  return std::nullopt;
+}
+
+void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions& out) {
+  if (members_.contains(id)) return;
+  auto refuse = [&](std::string why, bool try_again) {
+    out.push_back(round_action::Send{id, msg::Refused{std::move(why), try_again}});
+  };
+  if (auto why = objection(info)) return refuse(*why, false);
+  if (phase_ == RoundPhase::ended) return refuse(fmt::format("job {} has just ended", settings_.job), true);
+  const bool known = std::any_of(members_.begin(), members_.end(),
+                                 [&](const auto& m) { return m.second.info.agent_id == info.agent_id; });
+  if (known) return refuse("the same agent is a node of the job already", false);
+  members_[id].info = info;
+  if (phase_ == RoundPhase::gathering) return gather(now, out);
+  const auto in_round = std::count_if(members_.begin(), members_.end(), [](auto& m) { return m.second.in_round(); });
+  // A node whose workers have ended well is not started again for a newcomer: the job is about to end.
+  if (phase_ == RoundPhase::running && in_round < settings_.max_nodes && !some_ok()) {
+    growth_ = fmt::format("a new node (host {}, agent {}) joins", info.host, info.pid);
+    begin_stop(id, {}, 0, now, out);
+  }
+  out.push_back(round_action::Send{
+      id, msg::Waiting{int(in_round), settings_.min_nodes, settings_.max_nodes, -1, phase_ == RoundPhase::running}});
+}
+
+void RoundCore::gather(MonoTime now, Actions& out) {
+  if (!join_deadline_) join_deadline_ = now + settings_.join_timeout;
+  const int here = int(members_.size());
+  if (here >= settings_.max_nodes) return open_round(out);
+  if (here < settings_.min_nodes) {
+    last_call_.reset();
+  } else if (!last_call_) {
+    last_call_ = now + settings_.last_call_timeout;
+  }
+  tell_waiting(now, out);
+}
+
+void RoundCore::tell_waiting(MonoTime now, Actions& out) {
+  const auto until = deadline();
+  const std::int64_t left = until ? std::chrono::duration_cast<std::chrono::milliseconds>(*until - now).count() : -1;
+  for (const auto& [id, m] : members_) {
+    out.push_back(round_action::Send{
+        id, msg::Waiting{int(members_.size()), settings_.min_nodes, settings_.max_nodes, left, false}});
+  }
+}
+
+// ---- a round --------------------------------------------------------------------------------------------------------
+
+std::vector<MemberId> RoundCore::eligible() const {
+  std::vector<MemberId> ids;
+  for (const auto& [id, m] : members_) {
+    if (!m.leaving) ids.push_back(id);
+  }
+  // Those of the last round keep their order and come first; then the others as they came.
+  auto order = [&](MemberId id) {
+    const Member& m = members_.at(id);
+    if (settings_.fixed_ranks) return m.info.wanted_rank;
+    return m.in_round() ? m.node_rank : settings_.max_nodes;
+  };
+  std::stable_sort(ids.begin(), ids.end(), [&](MemberId a, MemberId b) { return order(a) < order(b); });
+  return ids;
+}
+
+bool RoundCore::enough() const {
+  const auto ids = eligible();
+  const bool hosted = std::any_of(ids.begin(), ids.end(),
+                                  [&](MemberId id) { return members_.at(id).info.agent_id == settings_.host_agent; });
+  return hosted && int(ids.size()) >= settings_.min_nodes;
+}
+
+void RoundCore::open_round(Actions& out) {
+  auto chosen = eligible();
+  if (int(chosen.size()) > settings_.max_nodes) chosen.resize(std::size_t(settings_.max_nodes));
+  phase_ = RoundPhase::running;
+  ++round_;
+  cause_.reset();
+  growth_.clear();
+  useless_ = false;
+  out.push_back(round_action::FreshStore{});
+  place(chosen, out);
+}
+
+// Ranks: node after node; within a role: the same, counting only nodes of that role.
+void RoundCore::place(const std::vector<MemberId>& chosen, Actions& out) {
+  std::map<std::string, int> role_size;
+  int world = 0;
+  for (auto& [id, m] : members_) m.node_rank = -1, m.over = m.ok = false;
+  for (const MemberId id : chosen) {
+    const NodeInfo& info = members_.at(id).info;
+    role_size[info.role] += info.workers;
+    world += info.workers;
+  }
+  std::map<std::string, int> role_base;
+  int base = 0;
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    Member& m = members_.at(chosen[i]);
+    m.node_rank = int(i);
+    int& base_in_role = role_base[m.info.role];
+    out.push_back(round_action::Send{
+        chosen[i], msg::Open{{round_, restarts_, int(i), int(chosen.size()), base, world, base_in_role,
+                              role_size[m.info.role], settings_.master_addr, settings_.master_port}}});
+    base += m.info.workers;
+    base_in_role += m.info.workers;
+  }
+}
+
+std::string RoundCore::name(const Member& m) const {
+  return m.in_round() ? fmt::format("node {} (host {}, agent {})", m.node_rank, m.info.host, m.info.pid)
+                      : fmt::format("the node of agent {} on host {}", m.info.pid, m.info.host);
+}
+
+// `why`: of a failure, a loss or a stop; an empty reason: the round makes room for a new node.
+void RoundCore::begin_stop(MemberId origin, const Verdict& why, int signal, MonoTime now, Actions& out) {
+  if (!why.reason.empty() && !cause_) cause_ = why;
+  if (phase_ != RoundPhase::running) return;
+  phase_ = RoundPhase::stopping;
+  stop_deadline_ = now + settings_.stop_timeout;
+  for (const auto& [id, m] : members_) {
+    if (id == origin || !m.in_round() || m.over || m.leaving) continue;
+    out.push_back(round_action::Send{id, msg::Stop{round_, signal, why.reason.empty() ? growth_ : why.reason}});
+  }
+}
+
+void RoundCore::failed(MemberId id, const msg::Failed& m, MonoTime now, Actions& out) {
+  const auto it = members_.find(id);
+  if (it == members_.end() || m.round != round_ || !it->second.in_round() || it->second.over) return;
+  const bool counts = phase_ == RoundPhase::running || (phase_ == RoundPhase::stopping && !cause_);
+  if (!counts) return;  // a consequence
+  const int rank = it->second.node_rank;
+  useless_ = m.never_started;
+  begin_stop(id, {JobEnd::failure, m.exit_code, rank, fmt::format("{}: {}", name(it->second), m.what)}, 0, now, out);
+}
+
+void RoundCore::over(MemberId id, const msg::Over& m, MonoTime now, Actions& out) {
+  const auto it = members_.find(id);
+  if (it == members_.end() || m.round != round_ || !it->second.in_round() || it->second.over) return;
+  if (phase_ != RoundPhase::running && phase_ != RoundPhase::stopping) return;
+  it->second.over = true;
+  it->second.ok = m.ok;
+  if (phase_ == RoundPhase::running && !m.ok)
+    begin_stop(id, {JobEnd::failure, 1, it->second.node_rank, name(it->second) + ": its workers did not end well"}, 0,
+               now, out);
+  maybe_over(out);
+}
+
+void RoundCore::leaving(MemberId id, int signal, MonoTime now, Actions& out) {
+  const auto it = members_.find(id);
+  if (it == members_.end() || it->second.leaving) return;
+  Member& m = it->second;
+  m.leaving = true;
+  if (!m.in_round()) return gone(id, now, out);
+  begin_stop(
+      id,
+      {JobEnd::stopped, 128 + signal, m.node_rank, fmt::format("{} was stopped by {}", name(m), signal_text(signal))},
+      signal, now, out);
+  maybe_over(out);
+}
+
+void RoundCore::remove(MemberId id) { members_.erase(id); }
+
+void RoundCore::gone(MemberId id, MonoTime now, Actions& out) {
+  const auto it = members_.find(id);
+  if (it == members_.end()) return;
+  const Member m = it->second;
+  const std::string who = name(m);
+  remove(id);
+  if (phase_ == RoundPhase::gathering && !members_.empty()) return gather(now, out);
+  // A node that had ended well or was leaving is no loss.
+  if (m.in_round() && !m.ok && !(m.leaving && m.over))
+    begin_stop(id, {JobEnd::lost, kOwnFailure, m.node_rank, who + " was lost: the connection to its agent is gone"}, 0,
+               now, out);
+  maybe_over(out);
+}
+
+void RoundCore::tick(MonoTime now, Actions& out) {
+  if (!deadline() || now < *deadline()) return;
+  if (phase_ == RoundPhase::gathering) {
+    if (int(members_.size()) >= settings_.min_nodes) return open_round(out);
+    return end({JobEnd::timeout, kTimeLimit, -1,
+                fmt::format("only {} of {} nodes came within {:g} s (--rdzv-conf {})", members_.size(),
+                            node_range(settings_.min_nodes, settings_.max_nodes), seconds(settings_.join_timeout),
+                            settings_.fixed_ranks ? "timeout" : "join_timeout")},
+               out);
+  }
+  std::vector<MemberId> late;
+  for (const auto& [id, m] : members_) {
+    if (m.in_round() && !m.over) late.push_back(id);
+  }
+  for (const MemberId id : late) {
+    const Member& m = members_.at(id);
+    const Verdict verdict{
+        JobEnd::lost, kOwnFailure, m.node_rank,
+        fmt::format("{} did not stop its workers within {:g} s", name(m), seconds(settings_.stop_timeout))};
+    if (!cause_) cause_ = verdict;
+    out.push_back(round_action::Send{id, msg::End{verdict}});
+    remove(id);
+  }
+  maybe_over(out);
+}
+
+// ---- the end of a round ---------------------------------------------------------------------------------------------
+
+bool RoundCore::all_over() const {
+  return std::all_of(members_.begin(), members_.end(),
+                     [](const auto& m) { return !m.second.in_round() || m.second.over; });
+}
+
+bool RoundCore::all_ok() const {
+  return some_ok() && std::all_of(members_.begin(), members_.end(),
+                                  [](const auto& m) { return !m.second.in_round() || m.second.ok; });
+}
+
+bool RoundCore::some_ok() const {
+  return std::any_of(members_.begin(), members_.end(), [](const auto& m) { return m.second.ok; });
+}
+
+void RoundCore::maybe_over(Actions& out) {
+  if (phase_ == RoundPhase::ended || phase_ == RoundPhase::gathering) return;
+  if (!cause_ && all_ok()) return end({JobEnd::success, 0, -1, "all workers ended with exit code 0"}, out);
+  // One that leaves need not wait for the others, unless it hosts them.
+  for (auto it = members_.begin(); it != members_.end();) {
+    const Member& m = it->second;
+    const bool free_to_go = m.leaving && m.over && m.info.agent_id != settings_.host_agent && !all_over();
+    if (free_to_go && cause_) out.push_back(round_action::Send{it->first, msg::End{*cause_}});
+    it = free_to_go ? members_.erase(it) : std::next(it);
+  }
+  if (phase_ != RoundPhase::stopping || !all_over()) return;
+  const bool failure = cause_ && cause_->how == JobEnd::failure;
+  const bool exhausted = failure && (useless_ || restarts_ >= settings_.max_restarts);
+  if (exhausted || !enough()) {
+    const Verdict unknown{JobEnd::lost, kOwnFailure, -1, "too few nodes are left"};
+    return end(cause_ ? *cause_ : unknown, out);
+  }
+  for (auto it = members_.begin(); it != members_.end();) {
+    if (it->second.leaving) {
+      out.push_back(round_action::Send{it->first, msg::End{*cause_}});
+      it = members_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  if (failure) ++restarts_;
+  open_round(out);
+}
+
+void RoundCore::end(const Verdict& verdict, Actions& out) {
+  phase_ = RoundPhase::ended;
+  for (const auto& [id, m] : members_) out.push_back(round_action::Send{id, msg::End{verdict}});
+}
+
+std::string RoundCore::describe() const {
+  return fmt::format("round {} {}: {} nodes ({} wanted), {} restarts used", std::max(round_, 0), to_string(phase_),
+                     members_.size(), node_range(settings_.min_nodes, settings_.max_nodes), restarts_);
+}
+
+}  // namespace dtrain

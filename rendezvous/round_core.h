@@ -1,0 +1,138 @@
+#pragma once
+// Who is in the job, and in which round: one job's membership as a pure machine, step(event, now) -> actions. It runs
+// in the agent that hosts the job's rounds; RoundHost carries the actions out. test/sim runs it by the thousand.
+//
+//   gathering --enough nodes--> running --all workers ended well--> ended (success)
+//       |                         |  ^
+//    too late          failure,   |  |  nothing of the round is left anywhere,
+//       v              lost node, |  |  enough nodes, restarts left: next round
+//     ended            new node   v  |
+//                               stopping --else--> ended (the first cause is the reason)
+//
+// Invariants: one round at a time; a round opens only when no node has anything left of the one before; node ranks and
+// ranks are dense; a node that stays keeps its place in the order, so rank 0 goes to one that was there before.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "rendezvous/base/clock.h"
+#include "rendezvous/round_messages.h"
+
+namespace dtrain {
+
+using MemberId = std::uint64_t;
+
+struct RoundSettings {
+  std::string job;
+  std::string host_agent;  // agent_id of the agent that hosts the rounds: without it there is no job
+  bool fixed_ranks = false;
+  int min_nodes = 1;
+  int max_nodes = 1;
+  int max_restarts = 0;
+  std::string master_addr;  // where the workers' store is
+  int master_port = 0;
+  Duration join_timeout = std::chrono::seconds(600);      // for min_nodes to come
+  Duration last_call_timeout = std::chrono::seconds(30);  // after that, for more of them to come
+  // A node that has not stopped its workers by then is given up. It bounds a stop when an agent hangs.
+  Duration stop_timeout = std::chrono::seconds(60);
+};
+
+// ---- what happened -------------------------------------------------------------------------------------------------
+namespace round_event {
+struct Said {
+  MemberId member;
+  RoundMessage message;  // of the kinds that agents send
+};
+struct Gone {
+  MemberId member;
+};               // its connection is closed
+struct Tick {};  // deadline() is over
+}  // namespace round_event
+using RoundEvent = std::variant<round_event::Said, round_event::Gone, round_event::Tick>;
+
+// ---- what to do ----------------------------------------------------------------------------------------------------
+namespace round_action {
+struct Send {
+  MemberId member;
+  RoundMessage message;
+};
+struct FreshStore {};  // before the Open messages that follow
+}  // namespace round_action
+using RoundAction = std::variant<round_action::Send, round_action::FreshStore>;
+
+enum class RoundPhase { gathering, running, stopping, ended };
+inline constexpr int kRoundPhases = 4;
+const char* to_string(RoundPhase phase);
+
+class RoundCore {
+ public:
+  explicit RoundCore(RoundSettings settings) : settings_(std::move(settings)) {}
+
+  // Take in one event. Never fails: what means nothing in this phase gives no action.
+  std::vector<RoundAction> step(const RoundEvent& event, MonoTime now);
+  // When Tick is due; none: never.
+  std::optional<MonoTime> deadline() const;
+  // End the job now, whatever it is doing: the host leaves.
+  std::vector<RoundAction> close(const Verdict& verdict);
+
+  RoundPhase phase() const { return phase_; }
+  int round() const { return round_; }
+  int restarts() const { return restarts_; }
+  std::size_t members() const { return members_.size(); }
+  // One line for people: phase, round, nodes.
+  std::string describe() const;
+
+ private:
+  using Actions = std::vector<RoundAction>;
+  struct Member {
+    NodeInfo info;
+    int node_rank = -1;  // in the present round; -1: not in it
+    bool over = false;   // it has nothing left of the present round
+    bool ok = false;     // ... and its workers ended well
+    bool leaving = false;
+    bool in_round() const { return node_rank >= 0; }
+  };
+
+  void joined(MemberId id, const NodeInfo& info, MonoTime now, Actions& out);
+  std::optional<std::string> objection(const NodeInfo& info) const;
+  void failed(MemberId id, const msg::Failed& m, MonoTime now, Actions& out);
+  void over(MemberId id, const msg::Over& m, MonoTime now, Actions& out);
+  void leaving(MemberId id, int signal, MonoTime now, Actions& out);
+  void gone(MemberId id, MonoTime now, Actions& out);
+  void tick(MonoTime now, Actions& out);
+
+  void gather(MonoTime now, Actions& out);
+  void open_round(Actions& out);
+  void place(const std::vector<MemberId>& chosen, Actions& out);
+  void begin_stop(MemberId origin, const Verdict& why, int signal, MonoTime now, Actions& out);
+  void remove(MemberId id);
+  void maybe_over(Actions& out);
+  void end(const Verdict& verdict, Actions& out);
+  void tell_waiting(MonoTime now, Actions& out);
+
+  std::vector<MemberId> eligible() const;  // for the next round, in the order of their node ranks
+  bool enough() const;
+  bool all_over() const;
+  bool all_ok() const;
+  bool some_ok() const;
+  std::string name(const Member& m) const;
+
+  const RoundSettings settings_;
+  RoundPhase phase_ = RoundPhase::gathering;
+  std::map<MemberId, Member> members_;  // in the order of their joining
+  int round_ = -1;
+  int restarts_ = 0;
+  std::optional<MonoTime> join_deadline_;
+  std::optional<MonoTime> last_call_;
+  MonoTime stop_deadline_{};
+  // Why the round is being stopped: a failure, a lost or leaving node (these end the job if it cannot go on), or a new
+  // node. The first cause is the one that is told.
+  std::optional<Verdict> cause_;
+  std::string growth_;    // the reason of a stop that makes room for a new node
+  bool useless_ = false;  // a restart would fail in the same way
+};
+
+}  // namespace dtrain

@@ -1,0 +1,114 @@
+#pragma once
+// What the agents of one job say to each other: an agent to the one that hosts the rounds (RoundCore), and back. Plain
+// data; round_wire.h makes bytes of it.
+#include <cstdint>
+#include <string>
+#include <variant>
+
+namespace dtrain {
+
+// What an agent says about itself and about the job as its user typed it.
+struct NodeInfo {
+  std::string job;       // --rdzv-id
+  std::string agent_id;  // random, one for each agent
+  std::string host;
+  int pid = 0;  // of the agent
+  std::string role;
+  int workers = 1;
+  int wanted_rank = -1;  // --node-rank of a static job; -1: any
+  int min_nodes = 1;
+  int max_nodes = 1;
+  int max_restarts = 0;
+  bool operator==(const NodeInfo&) const = default;
+};
+
+// The place of one node in a round.
+struct NodePlace {
+  int round = 0;
+  int restart_count = 0;
+  int node_rank = 0;
+  int nodes = 1;
+  int base_rank = 0;  // of its local rank 0
+  int world_size = 1;
+  int base_role_rank = 0;
+  int role_world_size = 1;
+  std::string master_addr;
+  int master_port = 0;
+  bool operator==(const NodePlace&) const = default;
+};
+
+// How the whole job ended; every agent ends with exit_code.
+enum class JobEnd : std::uint8_t { success, failure, stopped, lost, timeout, refused };
+inline constexpr int kJobEnds = 6;
+struct Verdict {
+  JobEnd how = JobEnd::success;
+  int exit_code = 0;
+  int node_rank = -1;  // where the cause was; -1: nowhere in particular
+  std::string reason;  // one line
+  bool operator==(const Verdict&) const = default;
+};
+
+namespace msg {
+
+// ---- agent -> host
+struct Join {
+  NodeInfo node;
+  bool operator==(const Join&) const = default;
+};
+// A worker failed; the agent is stopping the others of its node.
+struct Failed {
+  int round = 0;
+  int local_rank = 0;
+  std::string what;
+  int exit_code = 1;
+  bool never_started = false;  // trying again would give the same
+  bool operator==(const Failed&) const = default;
+};
+// Nothing is left of the round on this node. ok: every worker ended with 0.
+struct Over {
+  int round = 0;
+  bool ok = false;
+  bool operator==(const Over&) const = default;
+};
+// The user stops this node; Over follows when its workers have ended.
+struct Leaving {
+  int signal = 0;
+  bool operator==(const Leaving&) const = default;
+};
+
+// ---- host -> agent
+struct Refused {
+  std::string reason;
+  bool try_again = false;
+  bool operator==(const Refused&) const = default;
+};
+struct Waiting {
+  int nodes = 0;  // that are here
+  int min_nodes = 1;
+  int max_nodes = 1;
+  std::int64_t left_ms = -1;  // until the waiting ends, one way or the other; -1: no limit
+  bool spare = false;         // the job runs without this node, which waits for a place
+  bool operator==(const Waiting&) const = default;
+};
+struct Open {
+  NodePlace place;
+  bool operator==(const Open&) const = default;
+};
+// Stop the workers of this round, then say Over.
+struct Stop {
+  int round = 0;
+  int signal = 0;  // that the workers get: the one that the user sent to a node; 0: the usual
+  std::string reason;
+  bool operator==(const Stop&) const = default;
+};
+struct End {
+  Verdict verdict;
+  bool operator==(const End&) const = default;
+};
+
+}  // namespace msg
+
+using RoundMessage = std::variant<msg::Join, msg::Failed, msg::Over, msg::Leaving, msg::Refused, msg::Waiting,
+                                  msg::Open, msg::Stop, msg::End>;
+
+}  // namespace dtrain

@@ -1,0 +1,183 @@
+#include "rendezvous/round_wire.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+namespace dtrain {
+
+namespace {
+
+// Each message is described once, by the list of its fields; Writer and Reader both walk it.
+template <class Io, class M>
+void fields(Io& io, M& m) {
+  using T = std::remove_const_t<M>;
+  if constexpr (std::is_same_v<T, msg::Join>) {
+    auto& n = m.node;
+    io(n.job, n.agent_id, n.host, n.pid, n.role, n.workers, n.wanted_rank, n.min_nodes, n.max_nodes, n.max_restarts);
+  } else if constexpr (std::is_same_v<T, msg::Failed>) {
+    io(m.round, m.local_rank, m.what, m.exit_code, m.never_started);
+  } else if constexpr (std::is_same_v<T, msg::Over>) {
+    io(m.round, m.ok);
+  } else if constexpr (std::is_same_v<T, msg::Leaving>) {
+    io(m.signal);
+  } else if constexpr (std::is_same_v<T, msg::Refused>) {
+    io(m.reason, m.try_again);
+  } else if constexpr (std::is_same_v<T, msg::Waiting>) {
+    io(m.nodes, m.min_nodes, m.max_nodes, m.left_ms, m.spare);
+  } else if constexpr (std::is_same_v<T, msg::Open>) {
+    auto& p = m.place;
+    io(p.round, p.restart_count, p.node_rank, p.nodes, p.base_rank, p.world_size, p.base_role_rank, p.role_world_size,
+       p.master_addr, p.master_port);
+  } else if constexpr (std::is_same_v<T, msg::Stop>) {
+    io(m.round, m.signal, m.reason);
+  } else {
+    static_assert(std::is_same_v<T, msg::End>);
+    auto& v = m.verdict;
+    io(v.how, v.exit_code, v.node_rank, v.reason);
+  }
+}
+
+class Writer {
+ public:
+  template <class... F>
+  void operator()(const F&... field) {
+    (put(field), ...);
+  }
+  std::string bytes;
+
+ private:
+  void put(std::int64_t value, int size) {
+    for (int i = 0; i < size; ++i) bytes += static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i) & 0xff);
+  }
+  void put(int value) { put(value, 4); }
+  void put(std::int64_t value) { put(value, 8); }
+  void put(bool value) { put(value ? 1 : 0, 1); }
+  void put(JobEnd value) { put(static_cast<int>(value), 1); }
+  void put(const std::string& text) {
+    const std::string_view shown = std::string_view(text).substr(0, kRoundTextBytes);
+    put(static_cast<std::int64_t>(shown.size()), 4);
+    bytes += shown;
+  }
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : left_(bytes) {}
+  template <class... F>
+  void operator()(F&... field) {
+    (get(field), ...);
+  }
+  bool complete() const { return good_ && left_.empty(); }
+
+ private:
+  std::int64_t number(std::size_t size) {
+    if (left_.size() < size) {
+      good_ = false;
+      left_ = {};
+      return 0;
+    }
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < size; ++i) value |= std::uint64_t{static_cast<unsigned char>(left_[i])} << (8 * i);
+    left_.remove_prefix(size);
+    return static_cast<std::int64_t>(value);
+  }
+  void get(int& value) { value = static_cast<std::int32_t>(static_cast<std::uint32_t>(number(4))); }
+  void get(std::int64_t& value) { value = number(8); }
+  void get(bool& value) {
+    const std::int64_t byte = number(1);
+    good_ = good_ && byte <= 1;
+    value = byte != 0;
+  }
+  void get(JobEnd& value) {
+    const std::int64_t byte = number(1);
+    good_ = good_ && byte < kJobEnds;
+    if (good_) value = static_cast<JobEnd>(byte);
+  }
+  void get(std::string& text) {
+    const auto size = static_cast<std::size_t>(number(4));
+    if (size > kRoundTextBytes || size > left_.size()) {
+      good_ = false;
+      left_ = {};
+      return;
+    }
+    text = left_.substr(0, size);
+    left_.remove_prefix(size);
+  }
+
+  std::string_view left_;
+  bool good_ = true;
+};
+
+// The message of this type, read from `body`.
+template <std::size_t I = 0>
+bool read_message(std::size_t type, std::string_view body, RoundMessage& into) {
+  if constexpr (I < std::variant_size_v<RoundMessage>) {
+    if (type != I) return read_message<I + 1>(type, body, into);
+    Reader reader(body);
+    fields(reader, into.emplace<I>());
+    return reader.complete();
+  } else {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::string encode(const RoundMessage& message) {
+  Writer body;
+  std::visit([&](const auto& m) { fields(body, m); }, message);
+  std::string frame;
+  const std::size_t size = body.bytes.size() + 1;
+  for (int i = 0; i < 4; ++i) frame += static_cast<char>(size >> (8 * i) & 0xff);
+  frame += static_cast<char>(message.index());
+  return frame + body.bytes;
+}
+
+RoundDecoder::Status RoundDecoder::fail(std::string why) {
+  error_ = std::move(why);
+  held_.clear();
+  used_ = 0;
+  return Status::bad;
+}
+
+// Nothing: greeted, go on.
+std::optional<RoundDecoder::Status> RoundDecoder::greeting() {
+  if (greeted_) return std::nullopt;
+  const std::size_t have = std::min(held_.size(), kRoundGreeting.size());
+  const std::size_t name = std::min(have, kRoundGreeting.size() - 1);
+  if (held_.compare(0, name, kRoundGreeting.substr(0, name)) != 0) return fail("this is no dtrain agent");
+  if (have < kRoundGreeting.size()) return Status::need_more;
+  if (held_[have - 1] != kRoundGreeting.back())
+    return fail(fmt::format("the agent there speaks version {} of the protocol, this one version {}",
+                            static_cast<unsigned char>(held_[have - 1]), int{kRoundGreeting.back()}));
+  used_ = have;
+  greeted_ = true;
+  return std::nullopt;
+}
+
+RoundDecoder::Status RoundDecoder::next() {
+  if (!error_.empty()) return Status::bad;
+  if (const auto status = greeting()) return *status;
+  const std::string_view left = std::string_view(held_).substr(used_);
+  std::size_t size = 0;
+  for (std::size_t i = 0; i < 4 && left.size() >= 4; ++i)
+    size |= std::size_t{static_cast<unsigned char>(left[i])} << (8 * i);
+  if (left.size() >= 4 && (size == 0 || size > kRoundFrameBytes)) return fail(fmt::format("a frame of {} bytes", size));
+  if (left.size() < 4 || left.size() - 4 < size) {
+    held_.erase(0, used_);
+    used_ = 0;
+    return Status::need_more;
+  }
+  const auto type = static_cast<unsigned char>(left[4]);
+  if (!read_message(type, left.substr(5, size - 1), message_))
+    return fail(fmt::format("a frame that is no message (type {}, {} bytes)", type, size));
+  used_ += 4 + size;
+  return Status::message;
+}
+
+}  // namespace dtrain

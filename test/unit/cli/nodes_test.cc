@@ -1,0 +1,117 @@
+// The table of torchrun's rules for where nodes meet.
+#include "cli/nodes.h"
+
+#include <fmt/format.h>
+
+#include "test/support/catch.h"
+
+using namespace dtrain;
+using namespace dtrain::cli;
+
+namespace {
+
+// "host:port ranks min:max" of a plan, or the error.
+std::string outcome(const NodesTyped& typed) {
+  const auto [plan, error] = plan_nodes(typed);
+  if (error) return fmt::format("{}: {}", spelled(flag(error->flag)), error->message);
+  const std::string rank = plan.node_rank < 0 ? "any" : std::to_string(plan.node_rank);
+  return fmt::format("{}:{} rank {} of {}:{}", plan.host.empty() ? "-" : plan.host, plan.port, rank, plan.min,
+                     plan.max);
+}
+
+std::vector<std::string> notes(const NodesTyped& typed) { return plan_nodes(typed).plan.notes; }
+
+}  // namespace
+
+TEST_CASE("one node takes a free port unless a static port is typed") {
+  CHECK(outcome({}) == "-:0 rank 0 of 1:1");
+  CHECK(outcome({.standalone = true}) == "-:0 rank any of 1:1");
+  CHECK(outcome({.master_port = "29511"}) == "127.0.0.1:29511 rank 0 of 1:1");
+  CHECK(outcome({.master_addr = "h", .master_port = "29511"}) == "h:29511 rank 0 of 1:1");
+  CHECK(outcome({.master_addr = "h"}) == "-:0 rank 0 of 1:1");
+  CHECK(outcome({.endpoint = "h:7"}) == "h:7 rank 0 of 1:1");
+  CHECK(outcome({.endpoint = "h"}) == "h:29500 rank 0 of 1:1");
+  CHECK(outcome({.backend = "c10d"}) == "-:0 rank any of 1:1");
+  CHECK(outcome({.backend = "c10d", .endpoint = "h:7"}) == "-:0 rank any of 1:1");
+  CHECK(outcome({.local_addr = "h"}) == "h:0 rank 0 of 1:1");
+  CHECK(outcome({.standalone = true, .endpoint = "h:7", .master_port = "9"}) == "-:0 rank any of 1:1");
+}
+
+TEST_CASE("several nodes, static") {
+  CHECK(outcome({.nnodes = "2"}) == "127.0.0.1:29500 rank 0 of 2:2");
+  CHECK(outcome({.nnodes = "2", .node_rank = "1"}) == "127.0.0.1:29500 rank 1 of 2:2");
+  CHECK(outcome({.nnodes = "1:3", .node_rank = "2"}) == "127.0.0.1:29500 rank 2 of 3:3");
+  CHECK(outcome({.nnodes = "2", .endpoint = "h:7"}) == "h:7 rank 0 of 2:2");
+  CHECK(outcome({.nnodes = "2", .conf = "rank=1", .node_rank = "0"}) == "127.0.0.1:29500 rank 1 of 2:2");
+  CHECK(outcome({.nnodes = "2", .node_rank = "2"}) == "--node-rank: it counts from 0, and --nnodes says 2");
+  CHECK(outcome({.node_rank = "1"}) == "--node-rank: it counts from 0, and --nnodes says 1");
+  CHECK(outcome({.nnodes = "2", .node_rank = "x"}).starts_with("--node-rank: "));
+  CHECK(outcome({.nnodes = "2", .master_port = "0"}) ==
+        "--master-port: the nodes need a port that all of them know, not 0");
+  CHECK(outcome({.nnodes = "2", .master_port = "65536"}).starts_with("--master-port: "));
+  CHECK(plan_nodes({.nnodes = "2"}).plan.join_timeout == std::chrono::seconds(900));
+  CHECK(plan_nodes({.nnodes = "2", .conf = "timeout=3"}).plan.join_timeout == std::chrono::seconds(3));
+}
+
+TEST_CASE("several nodes, c10d") {
+  CHECK(outcome({.nnodes = "2", .backend = "c10d"}) == "localhost:29400 rank any of 2:2");
+  CHECK(outcome({.nnodes = "1:4", .backend = "c10d", .endpoint = "[::1]:8"}) == "::1:8 rank any of 1:4");
+  CHECK(outcome({.nnodes = "2", .backend = "c10d", .endpoint = "h"}) == "h:29400 rank any of 2:2");
+  CHECK(outcome({.nnodes = "2", .backend = "c10d", .endpoint = "h:0"}) ==
+        "--rdzv-endpoint: the nodes need a port that all of them know, not 0");
+  CHECK(outcome({.nnodes = "2", .backend = "c10d", .endpoint = "::1:8"}) ==
+        "--rdzv-endpoint: an IPv6 address wants brackets: [::1]:29400");
+  const auto plan =
+      plan_nodes({.nnodes = "1:2", .backend = "c10d", .conf = " join_timeout=5, last_call_timeout=0.5 "}).plan;
+  CHECK(plan.join_timeout == std::chrono::seconds(5));
+  CHECK(plan.last_call_timeout == std::chrono::milliseconds(500));
+}
+
+TEST_CASE("what cannot be") {
+  for (const char* bad : {"0", "2:1", "a", "1:", ":1", "", "1:2:3", "-1"})
+    CHECK(outcome({.nnodes = bad}) == "--nnodes: expected N or MIN:MAX");
+  CHECK(outcome({.nnodes = "2", .standalone = true}).starts_with("--nnodes: --standalone is a job of one node"));
+  CHECK(outcome({.backend = "etcd"}) == "--rdzv-backend: etcd is not in this version");
+  CHECK(outcome({.backend = "etcd-v2"}) == "--rdzv-backend: etcd-v2 is not in this version");
+  CHECK(outcome({.backend = "zeus"}) == "--rdzv-backend: expected static or c10d");
+  CHECK(outcome({.conf = "join_timeout"}) == "--rdzv-conf: join_timeout has no value");
+  CHECK(outcome({.conf = "=5"}) == "--rdzv-conf: expected KEY=VALUE,...");
+  CHECK(outcome({.conf = "a=1,,b=2"}) == "--rdzv-conf: expected KEY=VALUE,...");
+  CHECK(outcome({.conf = "join_timeout=0"}) == "--rdzv-conf: join_timeout wants seconds above 0");
+  CHECK(outcome({.conf = "store_type=file"}) == "--rdzv-conf: store_type is tcp here, nothing else");
+}
+
+TEST_CASE("what is without effect is said") {
+  using Words = std::vector<std::string>;
+  CHECK(notes({}).empty());
+  CHECK(notes({.node_rank = "0", .master_port = "1"}).empty());
+  CHECK(notes({.nnodes = "2", .master_addr = "h", .master_port = "1"}).empty());
+  CHECK(notes({.backend = "c10d", .endpoint = "h:1"}) == Words{"no effect here: --rdzv-endpoint"});
+  CHECK(notes({.master_addr = "h"}) == Words{"no effect here: --master-addr"});
+  CHECK(notes({.nnodes = "2", .backend = "c10d", .node_rank = "1", .master_port = "1", .local_addr = "h"}) ==
+        Words{"no effect here: --node-rank, --master-port, --local-addr"});
+  CHECK(notes({.nnodes = "2", .endpoint = "h:1", .master_addr = "h"}) == Words{"no effect here: --master-addr"});
+  CHECK(notes({.standalone = true, .backend = "c10d", .master_addr = "h"}) ==
+        Words{"no effect here: --rdzv-backend, --master-addr"});
+  CHECK(notes({.conf = "joint_timeout=5"}) == Words{"--rdzv-conf 'joint_timeout' is not known and has no effect"});
+  CHECK(notes({.conf = "is_host=1"}) ==
+        Words{"--rdzv-conf is_host has no effect: whoever finds the port free is the host"});
+  CHECK(notes({.conf = "read_timeout=1"}) ==
+        Words{"--rdzv-conf read_timeout has no effect: agents are connected, and nothing is polled"});
+  CHECK(notes({.conf = "store_type=tcp,join_timeout=4,join_timeout=5"}).empty());
+}
+
+TEST_CASE("endpoints") {
+  auto text = [](std::string_view endpoint) {
+    const auto parsed = parse_endpoint(endpoint);
+    if (!parsed) return std::string("error");
+    return fmt::format("{} {}", parsed->host, parsed->port ? std::to_string(*parsed->port) : "-");
+  };
+  CHECK(text("h") == "h -");
+  CHECK(text("h:0") == "h 0");
+  CHECK(text("h:65535") == "h 65535");
+  CHECK(text("[::1]") == "::1 -");
+  CHECK(text("[::1]:80") == "::1 80");
+  for (const char* bad : {"", ":1", "h:", "h:65536", "h:x", "[::1", "[::1]80", "[::1]:", "::1", "a b", "[]:1", "h:-1"})
+    CHECK(text(bad) == "error");
+}
