@@ -20,6 +20,7 @@ namespace {
 
 constexpr auto kFirstRetry = std::chrono::milliseconds(10);
 constexpr auto kLongestRetry = std::chrono::milliseconds(500);
+constexpr int kMostTurnedAway = 8;
 constexpr auto kProgress = std::chrono::seconds(10);
 constexpr auto kFarewell = std::chrono::seconds(1);
 // On top of what a node's own times allow, for an agent that hangs.
@@ -163,11 +164,13 @@ void NodeRounds::link_lost(bool joined, const std::string& reason) {
   if (joined)
     return give_up(JobEnd::lost, kExitOwnFailure,
                    fmt::format("the agent that hosts the job at {} is gone", endpoint()));
-  if (reason.empty()) return try_again_later();  // it was just leaving
+  // It may just be leaving; but who does so again and again does not want us.
+  if (reason.empty() && ++turned_away_ < kMostTurnedAway) return try_again_later();
   const std::string holder = port_holder(spec_.nodes.port);
   give_up(JobEnd::refused, kExitOwnFailure,
           fmt::format("{} is not this job's: {}{}; choose another port", endpoint(),
-                      holder.empty() ? "" : "it is " + holder + ", ", reason));
+                      holder.empty() ? "" : "it is " + holder + ", ",
+                      reason.empty() ? "it closes the connection (another user's?)" : reason));
 }
 
 void NodeRounds::give_up(JobEnd how, int exit_code, const std::string& reason) {

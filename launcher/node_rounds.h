@@ -64,6 +64,7 @@ class NodeRounds {
   boost::asio::steady_timer retry_;
   boost::asio::steady_timer progress_;
   Duration retry_after_{};
+  int turned_away_ = 0;
   MonoTime give_up_at_{};
   std::optional<MonoTime> waiting_until_;
   std::string waiting_text_;

@@ -117,9 +117,8 @@ void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions&
 
 void RoundCore::gather(MonoTime now, Actions& out) {
   if (!join_deadline_) join_deadline_ = now + settings_.join_timeout;
-  const int here = int(members_.size());
-  if (here >= settings_.max_nodes) return open_round(out);
-  if (here < settings_.min_nodes) {
+  if (enough() && int(members_.size()) >= settings_.max_nodes) return open_round(out);
+  if (!enough()) {
     last_call_.reset();
   } else if (!last_call_) {
     last_call_ = now + settings_.last_call_timeout;
@@ -143,10 +142,11 @@ std::vector<MemberId> RoundCore::eligible() const {
   for (const auto& [id, m] : members_) {
     if (!m.leaving) ids.push_back(id);
   }
-  // Those of the last round keep their order and come first; then the others as they came.
+  // The host is first, then those of the last round in their order, then the others as they came.
   auto order = [&](MemberId id) {
     const Member& m = members_.at(id);
     if (settings_.fixed_ranks) return m.info.wanted_rank;
+    if (m.info.agent_id == settings_.host_agent) return -1;
     return m.in_round() ? m.node_rank : settings_.max_nodes;
   };
   std::stable_sort(ids.begin(), ids.end(), [&](MemberId a, MemberId b) { return order(a) < order(b); });
@@ -267,7 +267,7 @@ void RoundCore::gone(MemberId id, MonoTime now, Actions& out) {
 void RoundCore::tick(MonoTime now, Actions& out) {
   if (!deadline() || now < *deadline()) return;
   if (phase_ == RoundPhase::gathering) {
-    if (int(members_.size()) >= settings_.min_nodes) return open_round(out);
+    if (enough()) return open_round(out);
     return end({JobEnd::timeout, kTimeLimit, -1,
                 fmt::format("only {} of {} nodes came within {:g} s (--rdzv-conf {})", members_.size(),
                             node_range(settings_.min_nodes, settings_.max_nodes), seconds(settings_.join_timeout),

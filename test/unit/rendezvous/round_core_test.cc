@@ -1,0 +1,220 @@
+// RoundCore's decisions, one story each; test/sim has the rest.
+#include "rendezvous/round_core.h"
+
+#include "test/support/catch.h"
+
+using namespace dtrain;
+using namespace std::chrono_literals;
+
+namespace {
+
+RoundSettings settings(int min, int max, int restarts = 0) {
+  RoundSettings s;
+  s.job = "j";
+  s.host_agent = "a1";
+  s.min_nodes = min;
+  s.max_nodes = max;
+  s.max_restarts = restarts;
+  return s;
+}
+
+struct Job {
+  explicit Job(RoundSettings s) : core(s), own(s) {}
+  RoundCore core;
+  RoundSettings own;
+  MonoTime now{};
+  std::vector<std::string> said;  // "2: open 0/2" and the like, of the last step
+
+  NodeInfo info(MemberId id) const {
+    return {own.job,       "a" + std::to_string(id), "h", int(id), "r", 2, -1, own.min_nodes,
+            own.max_nodes, own.max_restarts};
+  }
+  void take(const std::vector<RoundAction>& actions) {
+    said.clear();
+    for (const auto& action : actions) {
+      const auto* send = std::get_if<round_action::Send>(&action);
+      if (send == nullptr) continue;
+      const std::string to = std::to_string(send->member) + ": ";
+      if (const auto* m = std::get_if<msg::Open>(&send->message))
+        said.push_back(to + "open " + std::to_string(m->place.node_rank) + "/" + std::to_string(m->place.nodes));
+      if (std::holds_alternative<msg::Stop>(send->message)) said.push_back(to + "stop");
+      if (const auto* m = std::get_if<msg::End>(&send->message))
+        said.push_back(to + "end " + std::to_string(m->verdict.exit_code));
+      if (const auto* m = std::get_if<msg::Refused>(&send->message)) said.push_back(to + "refused: " + m->reason);
+      if (const auto* m = std::get_if<msg::Waiting>(&send->message))
+        said.push_back(to + (m->spare ? "spare" : "waits " + std::to_string(m->nodes)));
+    }
+  }
+  void hear(MemberId id, RoundMessage m) { take(core.step(round_event::Said{id, std::move(m)}, now)); }
+  void join(MemberId id) { hear(id, msg::Join{info(id)}); }
+  void gone(MemberId id) { take(core.step(round_event::Gone{id}, now)); }
+  void later(Duration d) {
+    now += d;
+    take(core.step(round_event::Tick{}, now));
+  }
+  void over(MemberId id, bool ok) { hear(id, msg::Over{core.round(), ok}); }
+};
+
+using Words = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a round opens when all are there, and the job ends when all workers ended well") {
+  Job job(settings(2, 2));
+  job.join(1);
+  CHECK(job.said == Words{"1: waits 1"});
+  job.join(2);
+  CHECK(job.said == Words{"1: open 0/2", "2: open 1/2"});
+  CHECK_FALSE(job.core.deadline());
+  job.over(1, true);
+  CHECK(job.said.empty());
+  job.over(2, true);
+  CHECK(job.said == Words{"1: end 0", "2: end 0"});
+}
+
+TEST_CASE("enough nodes wait for a last call, too few until the time is over") {
+  Job job(settings(2, 3));
+  job.join(1);
+  CHECK(*job.core.deadline() == job.now + 600s);
+  job.join(2);
+  CHECK(*job.core.deadline() == job.now + 30s);
+  job.gone(2);
+  CHECK(*job.core.deadline() == job.now + 600s);
+  job.join(3);
+  job.later(30s);
+  CHECK(job.said == Words{"1: open 0/2", "3: open 1/2"});
+  Job lonely(settings(2, 3));
+  lonely.join(1);
+  lonely.later(600s);
+  CHECK(lonely.said == Words{"1: end 124"});
+}
+
+TEST_CASE("a failure stops everybody, and a round is not opened before all have stopped") {
+  Job job(settings(2, 2, 1));
+  job.join(1);
+  job.join(2);
+  job.hear(2, msg::Failed{0, 0, "exit code 3", 3, false});
+  CHECK(job.said == Words{"1: stop"});
+  job.over(1, false);
+  CHECK(job.said.empty());
+  job.hear(2, msg::Over{7, false});  // of another round
+  CHECK(job.said.empty());
+  job.over(2, false);
+  CHECK(job.said == Words{"1: open 0/2", "2: open 1/2"});
+  CHECK(job.core.restarts() == 1);
+  job.hear(1, msg::Failed{1, 0, "exit code 4", 4, false});
+  job.over(1, false);
+  job.over(2, false);
+  CHECK(job.said == Words{"1: end 4", "2: end 4"});
+}
+
+TEST_CASE("what cannot be started is not started again") {
+  Job job(settings(2, 2, 5));
+  job.join(1);
+  job.join(2);
+  job.hear(2, msg::Failed{0, 0, "not started", 127, true});
+  job.over(1, false);
+  job.over(2, false);
+  CHECK(job.said == Words{"1: end 127", "2: end 127"});
+}
+
+TEST_CASE("a lost node costs no restart while enough are left") {
+  Job job(settings(1, 3));
+  for (MemberId id = 1; id <= 3; ++id) job.join(id);
+  job.gone(2);
+  CHECK(job.said == Words{"1: stop", "3: stop"});
+  job.over(3, false);
+  job.over(1, false);
+  CHECK(job.said == Words{"1: open 0/2", "3: open 1/2"});
+  CHECK(job.core.restarts() == 0);
+  Job full(settings(2, 2, 5));
+  full.join(1);
+  full.join(2);
+  full.gone(2);
+  full.over(1, false);
+  CHECK(full.said == Words{"1: end 125"});
+}
+
+TEST_CASE("a new node makes a new round where there is room, else it is a spare") {
+  Job job(settings(1, 2));
+  job.join(1);
+  job.later(30s);
+  CHECK(job.said == Words{"1: open 0/1"});
+  job.join(2);
+  CHECK(job.said == Words{"1: stop", "2: waits 1"});
+  job.over(1, false);
+  CHECK(job.said == Words{"1: open 0/2", "2: open 1/2"});
+  job.join(3);
+  CHECK(job.said == Words{"3: spare"});
+  job.gone(2);
+  job.over(1, false);
+  CHECK(job.said == Words{"1: open 0/2", "3: open 1/2"});
+  job.over(3, true);
+  job.join(4);
+  CHECK(job.said == Words{"4: spare"});
+  job.over(1, true);
+  CHECK(job.said == Words{"1: end 0", "3: end 0", "4: end 0"});
+}
+
+TEST_CASE("a node that the user stops leaves with its signal; without the host there is no job") {
+  Job job(settings(1, 2));
+  job.join(1);
+  job.join(2);
+  job.hear(2, msg::Leaving{2});
+  CHECK(job.said == Words{"1: stop"});
+  job.over(2, false);
+  CHECK(job.said == Words{"2: end 130"});
+  job.over(1, false);
+  CHECK(job.said == Words{"1: open 0/1"});
+  job.hear(1, msg::Leaving{15});
+  job.over(1, false);
+  CHECK(job.said == Words{"1: end 143"});
+}
+
+TEST_CASE("a node that does not stop in time is given up") {
+  Job job(settings(1, 2, 1));
+  job.join(1);
+  job.join(2);
+  job.hear(1, msg::Failed{0, 0, "exit code 3", 3, false});
+  job.over(1, false);
+  job.later(60s);
+  CHECK(job.said == Words{"2: end 125", "1: open 0/1"});
+}
+
+TEST_CASE("who does not fit is refused with a reason") {
+  Job job(settings(2, 2));
+  job.join(1);
+  auto refused = [&](auto change) {
+    NodeInfo info = job.info(9);
+    change(info);
+    job.hear(9, msg::Join{info});
+    return job.said.at(0);
+  };
+  CHECK(refused([](NodeInfo& i) { i.job = "k"; }) ==
+        "9: refused: job j has this endpoint; choose another port for job k, or the same --rdzv-id to join it");
+  CHECK(refused([](NodeInfo& i) { i.max_nodes = 3; }).find("--nnodes 2:3 here, but 2 at the node") !=
+        std::string::npos);
+  CHECK(refused([](NodeInfo& i) { i.max_restarts = 3; }).find("--max-restarts 3 here, but 0") != std::string::npos);
+  CHECK(refused([](NodeInfo& i) { i.wanted_rank = 1; }).find("same --rdzv-backend") != std::string::npos);
+  CHECK(refused([](NodeInfo& i) { i.agent_id = "a1"; }).find("the same agent") != std::string::npos);
+  CHECK(refused([](NodeInfo& i) { i.workers = 0; }).find("makes no sense") != std::string::npos);
+}
+
+TEST_CASE("nodes of a static job have the ranks they name") {
+  RoundSettings fixed = settings(2, 2);
+  fixed.fixed_ranks = true;
+  Job job(fixed);
+  NodeInfo second = job.info(2);
+  second.wanted_rank = 1;
+  NodeInfo first = job.info(1);
+  first.wanted_rank = 0;
+  job.hear(2, msg::Join{second});
+  second.agent_id = "other";
+  job.hear(3, msg::Join{second});
+  CHECK(job.said == Words{"3: refused: --node-rank 1 is taken by the agent with pid 2 on host h"});
+  second.wanted_rank = 2;
+  job.hear(3, msg::Join{second});
+  CHECK(job.said == Words{"3: refused: --node-rank 2 of 2 nodes: it counts from 0"});
+  job.hear(1, msg::Join{first});
+  CHECK(job.said == Words{"1: open 0/2", "2: open 1/2"});
+}

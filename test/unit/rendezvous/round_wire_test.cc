@@ -1,0 +1,97 @@
+// The agent link's bytes: every message comes back as it was, however it is cut; what is no message is refused.
+#include "rendezvous/round_wire.h"
+
+#include <vector>
+
+#include "test/support/catch.h"
+
+using namespace dtrain;
+
+namespace {
+
+std::vector<RoundMessage> one_of_each() {
+  return {msg::Join{{"job", "id", "host", 7, "role", 3, -1, 1, 4, 2}},
+          msg::Failed{1, 2, "exit code 3", 3, true},
+          msg::Over{5, true},
+          msg::Leaving{15},
+          msg::Refused{"why", true},
+          msg::Waiting{1, 2, 3, -1, true},
+          msg::Open{{1, 2, 3, 4, 5, 6, 7, 8, "127.0.0.1", 29500}},
+          msg::Stop{-1, 2, std::string("with\0zero", 9)},
+          msg::End{{JobEnd::refused, 125, -1, ""}}};
+}
+
+std::string stream_of(const std::vector<RoundMessage>& messages) {
+  std::string bytes(kRoundGreeting);
+  for (const auto& m : messages) bytes += encode(m);
+  return bytes;
+}
+
+std::string refusal(const std::string& bytes) {
+  RoundDecoder decoder;
+  decoder.feed(bytes);
+  auto status = decoder.next();
+  while (status == RoundDecoder::Status::message) status = decoder.next();
+  CHECK(status == RoundDecoder::Status::bad);
+  CHECK(decoder.next() == RoundDecoder::Status::bad);
+  return decoder.error();
+}
+
+std::string frame(std::string body) {
+  std::string bytes(kRoundGreeting);
+  for (int i = 0; i < 4; ++i) bytes += static_cast<char>(body.size() >> (8 * i) & 0xff);
+  return bytes + body;
+}
+
+}  // namespace
+
+TEST_CASE("every message survives the wire, whole and byte by byte") {
+  const auto sent = one_of_each();
+  REQUIRE(sent.size() == std::variant_size_v<RoundMessage>);
+  const std::string bytes = stream_of(sent);
+  for (const std::size_t piece : {bytes.size(), std::size_t{1}, std::size_t{7}}) {
+    RoundDecoder decoder;
+    std::vector<RoundMessage> got;
+    for (std::size_t at = 0; at < bytes.size(); at += piece) {
+      decoder.feed(std::string_view(bytes).substr(at, piece));
+      while (decoder.next() == RoundDecoder::Status::message) got.push_back(decoder.message());
+      CHECK(decoder.error().empty());
+    }
+    CHECK(got == sent);
+    CHECK(decoder.held_bytes() == 0);
+  }
+}
+
+TEST_CASE("what is no dtrain agent is refused at its first wrong byte") {
+  CHECK(refusal(std::string("\0\xce\xf7\x85\x3c", 5)) == "this is no dtrain agent");
+  CHECK(refusal("HTTP/1.0") == "this is no dtrain agent");
+  CHECK(refusal(std::string(kRoundGreeting.substr(0, 3)) + "x") == "this is no dtrain agent");
+  std::string other(kRoundGreeting);
+  other.back() = 9;
+  CHECK(refusal(other) == "the agent there speaks version 9 of the protocol, this one version 1");
+}
+
+TEST_CASE("frames that lie are refused") {
+  CHECK(refusal(frame("")) == "a frame of 0 bytes");
+  CHECK(refusal(std::string(kRoundGreeting) + "\xff\xff\xff\xff").find("a frame of 4294967295 bytes") == 0);
+  const std::string over = encode(msg::Over{1, true}).substr(4);
+  CHECK(refusal(frame(over.substr(0, over.size() - 1))).find("no message") != std::string::npos);           // too short
+  CHECK(refusal(frame(over + "x")).find("no message") != std::string::npos);                                // too long
+  CHECK(refusal(frame(over.substr(0, over.size() - 1) + "\x02")).find("no message") != std::string::npos);  // a bool
+  CHECK(refusal(frame(std::string(1, char(200)))).find("no message (type 200, 1 bytes)") != std::string::npos);
+  const std::string end = encode(msg::End{}).substr(4);
+  CHECK(refusal(frame(end.substr(0, 1) + "\x06" + end.substr(2))).find("no message") != std::string::npos);
+  const std::string refused = encode(msg::Refused{}).substr(4);
+  CHECK(refusal(frame(refused.substr(0, 1) + "\xff\xff\xff\xff")).find("no message") != std::string::npos);
+}
+
+TEST_CASE("long texts are cut, and no message is longer than a frame") {
+  const std::string text(100000, 'x');
+  msg::Join join{{text, text, text, 1, text, 1, -1, 1, 1, 0}};
+  const std::string bytes = encode(join);
+  CHECK(bytes.size() <= kRoundFrameBytes);
+  RoundDecoder decoder;
+  decoder.feed(std::string(kRoundGreeting) + bytes);
+  REQUIRE(decoder.next() == RoundDecoder::Status::message);
+  CHECK(std::get<msg::Join>(decoder.message()).node.host == text.substr(0, kRoundTextBytes));
+}
