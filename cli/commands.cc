@@ -8,6 +8,8 @@
 namespace dtrain::cli {
 namespace {
 
+constexpr CommandFlag kEnvFlags[] = {{.name = "json", .help = "the same as JSON"}};
+
 constexpr Command kCommands[] = {
     {.id = CommandId::run,
      .name = "run",
@@ -19,6 +21,15 @@ constexpr Command kCommands[] = {
      .details = "Checks what this machine can do for a job: how workers can be held together, cores, memory, limits, "
                 "shared memory, the loopback network, Python and torch. Exits with 1 if something that dtrain needs "
                 "is missing."},
+    {.id = CommandId::env,
+     .name = "env",
+     .arguments = "[--json]",
+     .help = "describe this machine for a bug report, without secrets",
+     .details =
+         "Version and build of dtrain, kernel, cores, memory, limits, GPUs, Python, torch, and the variables that "
+         "matter to a job. Values of variables with TOKEN, SECRET, KEY, PASSWORD and the like in their names, and "
+         "users in URLs, are left out.",
+     .flags = kEnvFlags},
     {.id = CommandId::completion,
      .name = "completion",
      .arguments = "bash|zsh|fish",

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cli/settings_text.h"
 #include "cli/text.h"
 #include "launcher/worker_env.h"
 
@@ -22,19 +23,6 @@ launcher::Environment environment_of(const launcher::JobSpec& spec, int local_ra
   for (auto& [name, value] : env)
     if (name == "MASTER_PORT") value = "<chosen at start>";
   return env;
-}
-
-std::string settings_table(const Plan& plan) {
-  std::size_t flag_width = 0, value_width = 0;
-  for (const Setting& setting : plan.settings) {
-    flag_width = std::max(flag_width, setting.flag.size());
-    value_width = std::max(value_width, std::min<std::size_t>(shell_quoted(setting.value).size(), 28));
-  }
-  std::string out = "settings and where they come from\n";
-  for (const Setting& setting : plan.settings)
-    out += fmt::format("  {:<{}}  {:<{}}  {}\n", setting.flag, flag_width, shell_quoted(setting.value), value_width,
-                       setting.origin);
-  return out;
 }
 
 std::string command_line(const launcher::JobSpec& spec, int local_rank) {
@@ -57,7 +45,8 @@ std::string describe(const Plan& plan) {
   std::string out =
       fmt::format("{}: {} worker{} of {} on this node; nothing was started\nprogram {}\n\n", spec.run_id,
                   spec.nproc_per_node, spec.nproc_per_node == 1 ? "" : "s", spec.program, plan.executed_file);
-  out += settings_table(plan) + "\nenvironment of every worker, besides that of dtrain\n";
+  out += "settings and where they come from\n" + settings_table(plan.settings) +
+         "\nenvironment of every worker, besides that of dtrain\n";
   for (const auto& [name, value] : first)
     if (shared.contains(name)) out += fmt::format("  {}={}\n", name, value);
   for (int rank = 0; rank < spec.nproc_per_node; ++rank) {

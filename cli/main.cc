@@ -12,11 +12,13 @@
 #include "cli/completion.h"
 #include "cli/doctor.h"
 #include "cli/dry_run.h"
+#include "cli/env_report.h"
 #include "cli/help.h"
 #include "cli/host.h"
 #include "cli/man.h"
 #include "cli/parse.h"
 #include "cli/resolve.h"
+#include "cli/settings_text.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "cli/version.h"
@@ -68,6 +70,8 @@ int run(const Words& words, bool as_torchrun) {
   raw->as_torchrun = as_torchrun;
   auto plan = resolve(*raw, this_host());
   if (!plan) return fail(plan.error());
+  if (plan->print_config == Plan::PrintConfig::json) return print(settings_json(plan->settings));
+  if (plan->print_config == Plan::PrintConfig::text) return print(settings_table(plan->settings));
   if (plan->dry_run) return print(describe(*plan));
   std::signal(SIGPIPE, SIG_IGN);  // a reader of ours that leaves must not take the job with it
   if (!plan->spec.quiet)
@@ -89,6 +93,13 @@ int doctor() {
     for (Finding& finding : check()) findings.push_back(std::move(finding));
   int printed = print(report(findings));
   return printed != 0 ? printed : verdict(findings);
+}
+
+int env(const Words& words) {
+  if (words.empty()) return print(env_text(env_facts()));
+  if (words == Words{"--json"}) return print(env_json(env_facts()));
+  return fail(
+      {ErrorKind::usage, fmt::format("dtrain env takes --json and nothing else ({})", printable(words.back()))});
 }
 
 int no_command() {
@@ -113,6 +124,8 @@ int carry_out(const Command& command, const Words& rest) {
   switch (command.id) {
     case CommandId::doctor:
       return doctor();
+    case CommandId::env:
+      return env(rest);
     case CommandId::completion:
       return completion(rest.empty() ? "" : rest[0]);
     case CommandId::version:

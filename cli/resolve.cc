@@ -8,10 +8,15 @@
 namespace dtrain::cli {
 namespace {
 
+// Flags that ask for a text instead of a job.
+bool asks(FlagId id) {
+  return id == FlagId::help || id == FlagId::version || id == FlagId::print_completion || id == FlagId::print_config;
+}
+
 std::vector<Setting> settings(const Options& options) {
   std::vector<Setting> out;
   for (const Flag& row : flags()) {
-    if (row.id == FlagId::help || row.id == FlagId::version || row.id == FlagId::print_completion) continue;
+    if (asks(row.id)) continue;
     if (row.compat != Compat::none && !options.given(row.id)) continue;
     const RawValue& value = options[row.id];
     std::string origin = value.origin == Origin::flag          ? "flag"
@@ -22,12 +27,26 @@ std::vector<Setting> settings(const Options& options) {
   return out;
 }
 
+Result<Plan::PrintConfig> print_config(const Options& options) {
+  if (options.text(FlagId::print_config) == "json") return Plan::PrintConfig::json;
+  auto on = options.on(FlagId::print_config);
+  if (!on) return on.error();
+  return *on ? Plan::PrintConfig::text : Plan::PrintConfig::no;
+}
+
 }  // namespace
 
 Result<Plan> resolve(const RawOptions& raw, const Host& host) {
   const Options options(raw, host);
   const Given given{raw, host, options};
   Plan plan;
+  auto config = print_config(options);
+  if (!config) return config.error();
+  plan.print_config = *config;
+  if (plan.print_config != Plan::PrintConfig::no) {
+    plan.settings = settings(options);
+    return plan;
+  }
   auto notes = judge_torchrun_flags(options);
   if (!notes) return notes.error();
   plan.notes = *notes;

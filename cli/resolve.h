@@ -10,7 +10,7 @@
 
 namespace dtrain::cli {
 
-// One flag's value and where it came from, for --dry-run. `--nproc`, `2`, `PET_NPROC_PER_NODE`.
+// One flag's value and where it came from, for --dry-run and --print-config. `--nproc`, `2`, `PET_NPROC_PER_NODE`.
 struct Setting {
   std::string flag;
   std::string value;
@@ -23,6 +23,8 @@ struct Plan {
   std::vector<Setting> settings;   // one for each flag of this version, in the table's order
   std::vector<std::string> notes;  // lines to say once at start, unless --quiet
   bool dry_run = false;
+  // --print-config: only `settings` is filled, whether or not their values make sense.
+  enum class PrintConfig { no, text, json } print_config = PrintConfig::no;
 };
 
 // Precedence: flag, DTRAIN_*, PET_*, torchrun's further variables, default. An empty variable counts as unset.

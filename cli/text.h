@@ -8,8 +8,8 @@
 
 namespace dtrain::cli {
 
-// `text` on one line: control bytes as \xNN, cut after 80 bytes with "...".
-std::string printable(std::string_view text);
+// `text` on one line: control bytes as \xNN, cut after `longest` bytes with "...".
+std::string printable(std::string_view text, std::size_t longest = 80);
 
 // The name nearest to `typed` by edits and swaps ('_' equals '-'), if near enough to be a slip; else empty.
 std::string closest(std::string_view typed, const std::vector<std::string>& names);

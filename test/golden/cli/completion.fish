@@ -44,11 +44,14 @@ complete -c torchrun -f
 
 complete -c dtrain -n 'test (__dtrain_place) = command' -a run -d 'start PROGRAM as several workers and see them to their end'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a doctor -d 'check what this machine can do, and say what to mend'
+complete -c dtrain -n 'test (__dtrain_place) = command' -a env -d 'describe this machine for a bug report, without secrets'
+complete -c dtrain -n 'test (__dtrain_place) = env' -l json -d 'the same as JSON'
+complete -c dtrain -n 'test (__dtrain_place) = env' -F
 complete -c dtrain -n 'test (__dtrain_place) = command' -a completion -d 'print completions for a shell'
 complete -c dtrain -n 'test (__dtrain_place) = completion' -a 'bash zsh fish'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a version -d 'show version, compiler and build'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a help -d 'show this, or tell about one flag, command or topic'
-complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run doctor completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
+complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
 
 for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'
@@ -91,6 +94,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l color -x -a 'auto always never' -d 'auto, always or never'
     complete -c $name -n 'test (__dtrain_place) = run' -l quiet -d 'say nothing at start; errors and reports still come'
     complete -c $name -n 'test (__dtrain_place) = run' -l dry-run -d 'show what would run, with each setting\'s origin'
+    complete -c $name -n 'test (__dtrain_place) = run' -l print-config -d 'show each setting, its value and its origin'
     complete -c $name -n 'test (__dtrain_place) = run' -l print-completion -x -a 'bash zsh fish' -d 'print completions for a shell'
     complete -c $name -n 'test (__dtrain_place) = run' -l help -d 'show the flags needed most, or all'
     complete -c $name -n 'test (__dtrain_place) = run' -s h -d 'show the flags needed most, or all'

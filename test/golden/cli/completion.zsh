@@ -56,6 +56,7 @@ _dtrain_run() {
     '(--color)--color=[auto, always or never]:WHEN:(auto always never)' \
     '(--quiet)--quiet[say nothing at start; errors and reports still come]' \
     '(--dry-run)--dry-run[show what would run, with each setting'\''s origin]' \
+    '(--print-config)--print-config[show each setting, its value and its origin]' \
     '(--print-completion)--print-completion=[print completions for a shell]:SHELL:(bash zsh fish)' \
     '(--help -h)--help[show the flags needed most, or all]' \
     '(--help -h)-h[show the flags needed most, or all]' \
@@ -74,6 +75,7 @@ _dtrain() {
   local -a commands=(
     'run:start PROGRAM as several workers and see them to their end'
     'doctor:check what this machine can do, and say what to mend'
+    'env:describe this machine for a bug report, without secrets'
     'completion:print completions for a shell'
     'version:show version, compiler and build'
     'help:show this, or tell about one flag, command or topic'
@@ -87,9 +89,10 @@ _dtrain() {
   case $words[1] in
     run) _dtrain_run ;;
     doctor) _arguments --help'[tell about this command]' ;;
+    env) _arguments --help'[tell about this command]' '--json[the same as JSON]' '*:argument:_default' ;;
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run doctor completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 

@@ -1,5 +1,6 @@
 """The dtrain binary on bad input, each time one clear line and the documented code (docs/exit-codes.md); and what
 `help`, `version`, `doctor` and `--dry-run` print. usage: cli_test.py path/to/dtrain [unittest's arguments]"""
+import json
 import os
 import pathlib
 import platform
@@ -151,6 +152,33 @@ class GoodInput(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr, os.listdir(folder)), (0, "", []))
         self.assertRegex(done.stdout, r"--max-restarts +3 +PET_MAX_RESTARTS\n")
         self.assertIn("  touch made-1\n", done.stdout)
+
+    def test_print_config(self):
+        env = {"PET_MAX_RESTARTS": "3", "DTRAIN_QUIET": "1"}
+        config = json.loads(call("run", "--nproc=2", "--print-config=json", env=env).stdout)
+        self.assertEqual(config["nproc"], {"value": "2", "origin": "flag"})
+        self.assertEqual(config["max-restarts"], {"value": "3", "origin": "PET_MAX_RESTARTS"})
+        self.assertEqual(config["quiet"]["origin"], "DTRAIN_QUIET")
+        self.assertEqual(config["role"], {"value": "default", "origin": "default"})
+        self.assertRegex(call("run", "--print-config", env=env).stdout, r"--max-restarts +3 +PET_MAX_RESTARTS\n")
+
+    def test_env(self):
+        done = call("env", env={"NCCL_DEBUG": "INFO", "TORCH_TOKEN": "hunter2", "PET_X": "http://me:hunter2@host"})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertNotIn("hunter2", done.stdout)
+        self.assertRegex(done.stdout, r"NCCL_DEBUG +INFO\n")
+        self.assertEqual(list(json.loads(call("env", "--json").stdout)),
+                         ["dtrain", "system", "GPUs", "Python", "variables"])
+        self.assertEqual(call("env", "x").returncode, 2)
+
+    def test_env_does_not_wait_for_a_python_that_hangs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            python = pathlib.Path(folder) / "python3"
+            python.write_text("#!/bin/sh\nexec sleep 60 </dev/null\n")
+            python.chmod(0o755)
+            done = call("env", env={"PYTHON_EXEC": str(python)})
+            self.assertEqual(done.returncode, 0)
+            self.assertIn("no answer within 10 s", done.stdout)
 
     def test_called_as_torchrun(self):
         done = call("--nproc_per_node=2", "--rdzv-backend=c10d", "--dry-run", "true", binary=TORCHRUN)

@@ -1,0 +1,15 @@
+#pragma once
+// A question to another program, answered on its standard output.
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "rendezvous/base/result.h"
+
+namespace dtrain::cli {
+
+// What `argv` (argv[0] a path) writes to stdout, at most 64 KiB of it; its stdin and stderr are /dev/null. An error if
+// it cannot be started, does not end with 0, or not within `patience`: then its process group is killed.
+Result<std::string> ask_program(const std::vector<std::string>& argv, std::chrono::milliseconds patience);
+
+}  // namespace dtrain::cli

@@ -1,0 +1,90 @@
+#include "cli/env_report.h"
+#include "cli/machine_facts.h"
+#include "cli/python_facts.h"
+#include "cli/settings_text.h"
+#include "test/support/catch.h"
+#include "test/support/golden.h"
+#include "test/unit/cli/test_host.h"
+
+namespace dtrain::cli {
+
+TEST_CASE("secrets do not leave the machine") {
+  for (const char* name : {"NCCL_API_KEY", "TORCH_TOKEN", "SLURM_JWT", "DTRAIN_PASSWORD", "PYTHON_SECRETS", "pet_auth"})
+    CHECK(redacted(name, "hunter2") == "<redacted>");
+  CHECK(redacted("NCCL_DEBUG", "INFO") == "INFO");
+  CHECK(redacted("TORCH_TOKEN", "") == "");
+  CHECK(redacted("DTRAIN_X", "https://me:hunter2@host/path") == "https://<redacted>@host/path");
+  CHECK(redacted("DTRAIN_X", "a tcp://u:p/w@d@h:1, b://x@y") == "a tcp://u:p/w@d@h:1, b://<redacted>@y");
+  CHECK(redacted("DTRAIN_X", "https://host/?a=1&access_token=hunter2&b=2") ==
+        "https://host/?a=1&access_token=<redacted>&b=2");
+  CHECK(redacted("PET_RDZV_CONF", "read_timeout=5,password=hunter2") == "read_timeout=5,password=<redacted>");
+  CHECK(redacted("PATH", "/home/key/bin:/usr/bin") == "/home/key/bin:/usr/bin");
+}
+
+TEST_CASE("the variables shown are those that matter to a job") {
+  std::vector<Fact> facts = shown_variables(
+      {{"PET_NNODES", "1"}, {"HOME", "/root"}, {"WANDB_API_KEY", "x"}, {"NCCL_DEBUG", "INFO"}, {"TORCH_TOKEN", "x"}});
+  REQUIRE(facts.size() == 3);
+  CHECK(facts[0].name == "NCCL_DEBUG");
+  CHECK(facts[1].name == "PET_NNODES");
+  CHECK(facts[2].value == "<redacted>");
+}
+
+TEST_CASE("the report for bugs as text and as JSON") {
+  std::vector<FactGroup> groups = {{"dtrain", {{"dtrain", "0.1.0"}, {"containment", "cgroup, subreaper"}}},
+                                   {"variables", {{"NCCL_DEBUG", "INFO"}, {"PATH", "/a\n/b"}}}};
+  test::check_golden("cli/env.txt", env_text(groups));
+  test::check_golden("cli/env.json", env_json(groups));
+}
+
+TEST_CASE("settings as text and as JSON") {
+  std::vector<Setting> settings = {{"--nproc", "2", "PET_NPROC_PER_NODE"}, {"--role", "a \"b\"\n", "flag"}};
+  CHECK(settings_table(settings) == "  --nproc  2         PET_NPROC_PER_NODE\n  --role   'a \"b\"\n'  flag\n");
+  test::check_golden("cli/print-config.json", settings_json(settings));
+}
+
+TEST_CASE("printing the configuration needs no program and judges no value") {
+  Host host = test_host();
+  host.env["DTRAIN_ROLE"] = "trainer";
+  auto raw = parse(std::vector<std::string>{"--nproc=none", "--print-config=json"});
+  REQUIRE(raw.ok());
+  auto plan = resolve(*raw, host);
+  REQUIRE(plan.ok());
+  CHECK(plan->print_config == Plan::PrintConfig::json);
+  REQUIRE(plan->settings.size() > 10);
+  CHECK(plan->settings[0].value == "none");
+  CHECK(plan->settings[0].origin == "flag");
+  host.env["DTRAIN_PRINT_CONFIG"] = "1";
+  CHECK(resolve(*parse(std::vector<std::string>{}), host)->print_config == Plan::PrintConfig::text);
+  host.env["DTRAIN_PRINT_CONFIG"] = "xml";
+  CHECK_FALSE(resolve(*parse(std::vector<std::string>{}), host).ok());
+}
+
+TEST_CASE("limits of cgroups") {
+  CHECK(*parse_cpu_max("150000 100000\n") == 1.5);
+  CHECK_FALSE(parse_cpu_max("max 100000\n"));
+  CHECK_FALSE(parse_cpu_max(""));
+  CHECK(*parse_memory_max("1073741824\n") == 1073741824.0);
+  CHECK_FALSE(parse_memory_max("max\n"));
+}
+
+TEST_CASE("who listens is found by the port's sockets") {
+  const std::string table =
+      "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+      "   0: 0100007F:72D8 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100\n"
+      "   1: 0100007F:72D8 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0 100\n";
+  CHECK(listening_inodes(table, 29400) == std::vector<std::string>{"4711"});
+  CHECK(listening_inodes(table, 29500).empty());
+  CHECK(listening_inodes("", 29400).empty());
+}
+
+TEST_CASE("what Python answers") {
+  PythonFacts facts =
+      python_answer("/shims/python3", "/opt/bin/python3\n3.11.2\n/opt/torch/__init__.py\n2.15.0+cpu\n\n\n");
+  CHECK(facts.executable == "/opt/bin/python3");
+  CHECK(facts.torch == "2.15.0+cpu");
+  CHECK(facts.cuda.empty());
+  CHECK_FALSE(python_answer("/bin/false", "").problem.empty());
+}
+
+}  // namespace dtrain::cli
