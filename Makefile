@@ -95,6 +95,14 @@ sim: ## simulate SIM_COUNT (100000) jobs in the worker-group core
 	@$(call build,check)
 	@DTRAIN_SIM_COUNT=$${SIM_COUNT:-100000} $(call test,check) -L '^sim$$'
 
+.PHONY: test-torchrun
+test-torchrun: ## beside torchrun 2.15 and 2.11: the command lines, Lightning, Accelerate, 50 restarts
+	@scripts/setup.sh launcher train test peers
+	@TORCH=2.11 scripts/setup.sh train
+	@$(call build,release)
+	@DTRAIN_RESTARTS=50 $(call test,release) -R '^torchrun'
+	@DTRAIN_BIN_DIR=build/bin python3 test/process/torchrun/compare_test.py .venv-torch2.11/bin/python
+
 .PHONY: bench-launch
 bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmarks.md
 	@scripts/setup.sh launcher train test bench

@@ -9,6 +9,7 @@
 #   tidy      clang-tidy
 #   fuzz      clang with libFuzzer
 #   bench     OpenMPI, to compare with
+#   peers     after train: PyTorch Lightning and Accelerate, in .venv-peers, with the torch of .venv
 #
 # TORCH=2.11 takes that version instead, in .venv-torch2.11. When nothing is missing this takes a fraction of a second
 # and needs neither network nor root. Every step is repeated in full if it was interrupted.
@@ -32,7 +33,8 @@ packages_of() {
     tidy) echo clang-tidy git ;;
     fuzz) echo clang libfuzzer-14-dev ;;
     bench) echo openmpi-bin libopenmpi-dev ;;
-    *) fail "unknown group '$1'; the groups are: launcher train test lint tidy fuzz bench" ;;
+    peers) ;;
+    *) fail "unknown group '$1'; the groups are: launcher train test lint tidy fuzz bench peers" ;;
   esac
 }
 
@@ -92,6 +94,24 @@ install_torch() {
   say "torch $torch installed in $((SECONDS - started)) s"
 }
 
+install_peers() {
+  local requirements=scripts/requirements-peers.txt stamp started=$SECONDS sites
+  [[ -f .venv/.complete ]] || fail "peers use the torch of .venv: scripts/setup.sh train peers"
+  stamp="$PWD $(sha256sum <$requirements) $(<.venv/.complete)"
+  [[ -f .venv-peers/.complete && $(<.venv-peers/.complete) == "$stamp" ]] && return
+  say "PyTorch Lightning and Accelerate into .venv-peers (about 4 MB to download)"
+  rm -rf .venv-peers
+  quietly /usr/bin/python3 -m venv .venv-peers
+  quietly .venv-peers/bin/pip install --no-deps --only-binary :all: --disable-pip-version-check -r $requirements
+  mapfile -t sites < <(for venv in .venv-peers .venv; do
+    $venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+  done)
+  echo "${sites[1]}" >"${sites[0]}/torch.pth"
+  quietly .venv-peers/bin/python -c 'import torch, accelerate, pytorch_lightning'
+  echo "$stamp" >.venv-peers/.complete
+  say "Lightning and Accelerate installed in $((SECONDS - started)) s"
+}
+
 install_digits() {
   [[ -f .cache/digits.csv.gz ]] && return
   say "the handwritten digits, out of the scikit-learn package"
@@ -105,7 +125,7 @@ install_digits() {
   rm -rf $folder
 }
 
-[[ $# -gt 0 ]] || fail "which groups? launcher train test lint tidy fuzz bench"
+[[ $# -gt 0 ]] || fail "which groups? launcher train test lint tidy fuzz bench peers"
 mkdir -p .cache
 exec 9>.cache/setup.lock
 if command -v flock >/dev/null; then
@@ -122,4 +142,5 @@ for group in "$@"; do
     install_torch
     install_digits
   fi
+  [[ $group != peers ]] || install_peers
 done
