@@ -19,8 +19,8 @@ constexpr Command kCommands[] = {
      .name = "doctor",
      .help = "check what this machine can do, and say what to mend",
      .details = "Checks what this machine can do for a job: how workers can be held together, cores, memory, limits, "
-                "shared memory, the loopback network, Python and torch. Exits with 1 if something that dtrain needs "
-                "is missing."},
+                "shared memory, the loopback network, ports, GPUs, Python and torch, each with its cure. Exits with 1 "
+                "if something that dtrain needs is missing, else with 0."},
     {.id = CommandId::env,
      .name = "env",
      .arguments = "[--json]",

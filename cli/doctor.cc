@@ -1,16 +1,26 @@
-// The report of `dtrain doctor`.
+// Runs the checks of `dtrain doctor` within bounds, and prints what they found.
 #include "cli/doctor.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/text.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
 namespace {
 
-constexpr std::size_t kWidth = 80;
+using Json = nlohmann::json;
+using std::chrono::steady_clock;
 constexpr std::size_t kColumn = 24;
 
 std::string_view word(Finding::Level level) {
@@ -25,22 +35,93 @@ std::string_view word(Finding::Level level) {
   return "";
 }
 
-std::string lines(std::string left, const std::string& text) {
+// Text beside the name where there is room, else below it.
+std::string lines(std::string left, const std::string& text, std::size_t width) {
+  constexpr std::size_t kBelow = 6;
+  if (2 * width < 5 * kColumn) return (left.empty() ? "" : left + "\n") + paragraph(text, width, kBelow);
   std::string out;
-  for (const std::string& line : wrapped(text, kWidth - kColumn)) {
-    out += fmt::format("{:<{}}{}\n", left, kColumn, line);
-    left.clear();
-  }
+  for (const std::string& line : wrapped(text, width - kColumn))
+    out += fmt::format("{:<{}} {}\n", std::exchange(left, ""), kColumn - 1, line);
   return out;
+}
+
+std::string packed(const Findings& findings) {
+  Json out = Json::array();
+  for (const Finding& row : findings) out.push_back({static_cast<int>(row.level), row.what, row.detail, row.cure});
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Findings unpacked(const std::string& text) {
+  Json rows = Json::parse(text, nullptr, false);
+  Findings findings;
+  if (rows.is_array())
+    for (const Json& row : rows)
+      findings.push_back({static_cast<Finding::Level>(row[0].get<int>()), row[1], row[2], row[3]});
+  return findings;
+}
+
+[[noreturn]] void run_in_child(const Check& check, int fd) {
+  std::string text = packed(check.run());
+  std::size_t done = 0;
+  while (done < text.size()) {
+    ssize_t size = write(fd, text.data() + done, text.size() - done);
+    if (size <= 0) break;
+    done += static_cast<std::size_t>(size);
+  }
+  _exit(0);
+}
+
+// What the child writes until it ends; false if it does not in time.
+bool read_findings(int fd, int patience_ms, std::string& text) {
+  auto deadline = steady_clock::now() + std::chrono::milliseconds(patience_ms);
+  char buffer[4096];
+  for (;;) {
+    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
+    pollfd ready = {fd, POLLIN, 0};
+    if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) != 1) return false;
+    ssize_t size = read(fd, buffer, sizeof buffer);
+    if (size <= 0) return true;
+    text.append(buffer, static_cast<std::size_t>(size));
+  }
+}
+
+Findings examine_one(const Check& check, int patience_ms) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return {{Finding::Level::fail, check.what, "no descriptors left", "raise ulimit -n"}};
+  UniqueFd read_end(ends[0]), write_end(ends[1]);
+  pid_t child = fork();
+  if (child < 0) return {{Finding::Level::fail, check.what, "no process can be started", "raise ulimit -u"}};
+  if (child == 0) run_in_child(check, write_end.get());
+  write_end.reset();
+  std::string text;
+  bool ended = read_findings(read_end.get(), patience_ms, text);
+  if (!ended) kill(child, SIGKILL);
+  int status = 0;
+  // One that hangs in the kernel cannot be waited for; init reaps it when it wakes up.
+  waitpid(child, &status, ended ? 0 : WNOHANG);
+  if (!ended)
+    return {{Finding::Level::warn, check.what, fmt::format("no answer within {} s", patience_ms / 1000),
+             "something that it asks hangs: a driver, a file system, a network name"}};
+  if (status != 0)
+    return {{Finding::Level::warn, check.what, "the check itself failed", "please report it, with `dtrain env`"}};
+  return unpacked(text);
 }
 
 }  // namespace
 
-std::string report(const std::vector<Finding>& findings) {
+Findings examine(const std::vector<Check>& checks, int patience_ms) {
+  Findings findings;
+  for (const Check& check : checks)
+    for (Finding& finding : examine_one(check, patience_ms)) findings.push_back(std::move(finding));
+  return findings;
+}
+
+std::string report(const Findings& findings, std::size_t width) {
   std::string out;
   for (const Finding& finding : findings) {
-    out += lines(fmt::format("{:<5} {} ", word(finding.level), finding.what), finding.detail);
-    if (!finding.cure.empty()) out += lines("", "-> " + finding.cure);
+    out += lines(fmt::format("{:<5} {}", word(finding.level), finding.what), finding.detail, width);
+    if (!finding.cure.empty()) out += lines("", "-> " + finding.cure, width);
   }
   auto count = [&](Finding::Level level) {
     return std::count_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.level == level; });
@@ -51,10 +132,25 @@ std::string report(const std::vector<Finding>& findings) {
   return out + "\nready to run jobs\n";
 }
 
-int verdict(const std::vector<Finding>& findings) {
+int verdict(const Findings& findings) {
   for (const Finding& finding : findings)
     if (finding.level == Finding::Level::fail) return 1;
   return 0;
+}
+
+std::vector<Check> all_checks() {
+  return {{"containment", check_containment},
+          {"cgroups", check_cgroups},
+          {"cores", check_cores},
+          {"memory", check_memory},
+          {"limits", check_limits},
+          {"shared memory", check_shared_memory},
+          {"core dumps", check_core_dumps},
+          {"clock", check_clock},
+          {"loopback", check_loopback},
+          {"ports", check_ports},
+          {"GPUs", check_gpus},
+          {"python", check_python}};
 }
 
 }  // namespace dtrain::cli

@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/layout.h"
+#include "cli/python_facts.h"
+
 namespace dtrain::cli {
 
 struct Finding {
@@ -12,16 +15,41 @@ struct Finding {
   std::string detail;  // "/dev/shm, 64 MiB free"
   std::string cure;    // what to do about it; empty for ok
 };
+using Findings = std::vector<Finding>;
 
-// One check: may ask the system, must not take longer than a few seconds, must leave nothing behind.
-using Check = std::vector<Finding> (*)();
+// May ask the system, and leaves nothing behind.
+struct Check {
+  const char* what;
+  Findings (*run)();
+};
 
-// The checks of `dtrain doctor`, in the order of the report (doctor_checks.cc).
+// The checks of `dtrain doctor`, in the order of the report.
 std::vector<Check> all_checks();
 
-// The report as text, width 80 where words allow. Pure.
-std::string report(const std::vector<Finding>& findings);
+// Run them all; each in a process of its own, which is killed if it does not end within 30 seconds. Forks: call with
+// one thread.
+Findings examine(const std::vector<Check>& checks, int patience_ms = 30000);
+
+// The report as text; no line is longer than `width` unless a single word is. Pure.
+std::string report(const Findings& findings, std::size_t width = kWidest);
 // 0, or 1 if something that a job needs is missing. Pure.
-int verdict(const std::vector<Finding>& findings);
+int verdict(const Findings& findings);
+
+// Python and torch, judged for a machine with this many usable GPUs. Pure.
+Findings judge_python(const PythonFacts& facts, int gpus);
+
+// The parts of all_checks(), one file each.
+Findings check_containment();
+Findings check_cgroups();
+Findings check_cores();
+Findings check_memory();
+Findings check_limits();
+Findings check_shared_memory();
+Findings check_core_dumps();
+Findings check_clock();
+Findings check_loopback();
+Findings check_ports();
+Findings check_gpus();
+Findings check_python();
 
 }  // namespace dtrain::cli

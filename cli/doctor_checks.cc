@@ -1,36 +1,43 @@
-// What `dtrain doctor` looks at.
-#include <arpa/inet.h>
+// `dtrain doctor`: containment, and what the machine has of cores, memory and limits.
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
+#include <algorithm>
+#include <cmath>
+#include <ctime>
 
 #include "cli/doctor.h"
 #include "cli/host.h"
-#include "cli/program.h"
+#include "cli/machine_facts.h"
 #include "cli/text.h"
 #include "launcher/containment.h"
 #include "launcher/doctor_probe.h"
-#include "rendezvous/base/result.h"
-#include "rendezvous/base/unique_fd.h"
+#include "launcher/small_file.h"
 
 namespace dtrain::cli {
 namespace {
 
 using Level = Finding::Level;
-using Findings = std::vector<Finding>;
 
-constexpr double kMiB = 1024.0 * 1024.0;
-
-std::string size_text(double bytes) {
-  return bytes >= 1024 * kMiB ? fmt::format("{:.1f} GiB", bytes / 1024 / kMiB)
-                              : fmt::format("{:.0f} MiB", bytes / kMiB);
+std::string limit_text(rlim_t value) {
+  return value == RLIM_INFINITY ? std::string("unlimited") : fmt::format("{}", value);
 }
+
+Finding limit(int resource, const char* what, const char* option, rlim_t wanted) {
+  rlimit now = {};
+  getrlimit(static_cast<__rlimit_resource_t>(resource), &now);
+  Finding finding{Level::ok, what, fmt::format("{} (at most {})", limit_text(now.rlim_cur), limit_text(now.rlim_max)),
+                  ""};
+  if (now.rlim_max < wanted) {
+    finding.level = Level::warn;
+    finding.cure = fmt::format("many workers on one node need more: raise ulimit -H{} to {}", option, wanted);
+  }
+  return finding;
+}
+
+}  // namespace
 
 // subreaper is what every job can fall back on; the others are stronger, and a matter of the machine's set-up.
 Findings check_containment() {
@@ -52,28 +59,34 @@ Findings check_containment() {
   return findings;
 }
 
+Findings check_cgroups() {
+  CgroupLimits limits = cgroup_limits();
+  if (limits.folder.empty()) return {{Level::ok, "cgroup", "no cgroup v2 here", ""}};
+  const char* rights = access(limits.folder.c_str(), W_OK) == 0 ? "writable" : "not writable by this user";
+  return {{Level::ok, "cgroup", fmt::format("v2, {}, {}", limits.folder, rights), ""}};
+}
+
 Findings check_cores() {
   int cpus = this_host().cpus;
-  return {{Level::ok, "cores", fmt::format("{} usable by this process", cpus), ""}};
+  CgroupLimits limits = cgroup_limits();
+  Finding finding{Level::ok, "cores", fmt::format("{} usable by this process", cpus), ""};
+  if (limits.cores && *limits.cores < cpus) {
+    int whole = std::max(1, static_cast<int>(std::floor(*limits.cores)));
+    finding.level = Level::warn;
+    finding.detail += fmt::format(", but its cgroup may use {:g} of them at a time", *limits.cores);
+    finding.cure = fmt::format("--nproc cpu and OMP_NUM_THREADS go by cores: give --nproc {} yourself", whole);
+  }
+  return {finding};
 }
 
 Findings check_memory() {
   double page = static_cast<double>(sysconf(_SC_PAGESIZE));
   double total = page * static_cast<double>(sysconf(_SC_PHYS_PAGES));
   double free = page * static_cast<double>(sysconf(_SC_AVPHYS_PAGES));
-  return {{Level::ok, "memory", fmt::format("{}, {} of it unused", size_text(total), size_text(free)), ""}};
-}
-
-Finding limit(int resource, const char* what, const char* option, rlim_t wanted) {
-  rlimit now = {};
-  getrlimit(static_cast<__rlimit_resource_t>(resource), &now);
-  auto text = [](rlim_t value) { return value == RLIM_INFINITY ? std::string("unlimited") : fmt::format("{}", value); };
-  Finding finding{Level::ok, what, fmt::format("{} (at most {})", text(now.rlim_cur), text(now.rlim_max)), ""};
-  if (now.rlim_max < wanted) {
-    finding.level = Level::warn;
-    finding.cure = fmt::format("many workers on one node need more: raise ulimit -H{} to {}", option, wanted);
-  }
-  return finding;
+  std::string text = fmt::format("{}, {} of it unused", size_text(total), size_text(free));
+  CgroupLimits limits = cgroup_limits();
+  if (limits.bytes && *limits.bytes < total) text += fmt::format("; its cgroup may have {}", size_text(*limits.bytes));
+  return {{Level::ok, "memory", text, ""}};
 }
 
 Findings check_limits() {
@@ -82,7 +95,7 @@ Findings check_limits() {
 }
 
 Findings check_shared_memory() {
-  constexpr double kLittle = 256 * kMiB;  // containers often have 64 MiB, too little for data loaders
+  constexpr double kLittle = 256.0 * 1024 * 1024;  // containers often have 64 MiB, too little for data loaders
   struct statvfs fs = {};
   if (statvfs("/dev/shm", &fs) != 0 || access("/dev/shm", W_OK) != 0)
     return {{Level::fail, "shared memory", "/dev/shm is missing or not writable", "mount -t tmpfs tmpfs /dev/shm"}};
@@ -97,109 +110,28 @@ Findings check_shared_memory() {
   return {finding};
 }
 
-// Bind, listen and connect, as workers and store do.
-Findings check_loopback() {
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  UniqueFd server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  UniqueFd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  bool works = server && client && bind(server.get(), generic, size) == 0 && listen(server.get(), 1) == 0 &&
-               getsockname(server.get(), generic, &size) == 0 && connect(client.get(), generic, size) == 0;
-  if (works) return {{Level::ok, "loopback", "127.0.0.1 accepts connections", ""}};
-  return {{Level::fail, "loopback", system_error("127.0.0.1", errno).message,
-           "workers reach the agent's store there: ip link set lo up"}};
+// Off is usual; who looks for a core file after a crash should find out here why there is none.
+Findings check_core_dumps() {
+  rlimit now = {};
+  getrlimit(RLIMIT_CORE, &now);
+  std::string pattern = launcher::read_small_file("/proc/sys/kernel/core_pattern");
+  pattern = printable(pattern.substr(0, pattern.find('\n')));
+  bool piped = pattern.starts_with('|');
+  if (now.rlim_cur == 0 && !piped)
+    return {{Level::ok, "core dumps", "none (ulimit -c is 0; `ulimit -c unlimited` allows them)", ""}};
+  return {{Level::ok, "core dumps", fmt::format("at most {} bytes, to {}", limit_text(now.rlim_cur), pattern), ""}};
 }
 
-// <prefix>/lib/python3.X/site-packages/torch/version.py of a Python at <prefix>/bin; empty if there is none.
-std::string torch_of(const std::string& python, const Host& host) {
-  std::size_t bin = python.rfind("/bin/");
-  std::string prefix = bin == std::string::npos ? "" : python.substr(0, bin);
-  for (const char* lib : {"/lib", "/lib64", "/local/lib"})
-    for (const std::string& name : host.list(prefix + lib)) {
-      if (!name.starts_with("python3")) continue;
-      for (const char* packages : {"/site-packages", "/dist-packages"}) {
-        std::string folder = prefix + lib + "/" + name + packages + "/torch";
-        if (host.probe(folder + "/version.py").kind == FileFacts::Kind::file) return folder;
-      }
-    }
-  return "";
-}
-
-// The text between quotes in the line __version__ = '2.15.0+cpu'.
-std::string torch_version(const std::string& text) {
-  std::size_t line = text.find("__version__");
-  std::size_t begin = line == std::string::npos ? line : text.find_first_of("'\"", line);
-  if (begin == std::string::npos) return "unknown version";
-  std::size_t end = text.find_first_of("'\"\n", begin + 1);
-  return end == std::string::npos ? "unknown version" : text.substr(begin + 1, end - begin - 1);
-}
-
-Findings check_python() {
-  Host host = this_host();
-  auto python = find_python(host);
-  if (!python)
-    return {{Level::warn, "python", python.error().message, "only Python programs need it; compiled ones run without"}};
-  Findings findings = {{Level::ok, "python", *python, ""}};
-  if (python->find("/shims/") != std::string::npos) {
-    findings.push_back({Level::ok, "torch", "not looked for: this python is a shim for another", ""});
-    return findings;
-  }
-  std::string torch = torch_of(*python, host);
-  if (torch.empty())
-    findings.push_back({Level::warn, "torch", "not found beside " + *python,
-                        "pip install torch, or activate the environment that has it"});
-  else
-    findings.push_back(
-        {Level::ok, "torch", printable(torch_version(host.probe(torch + "/version.py").head)) + " in " + torch, ""});
-  return findings;
-}
-
-Findings check_gpus() {
-  Host host = this_host();
-  GpuInventory inventory = host.gpus();
-  std::vector<Finding> findings;
-  if (!inventory.problem.empty())
-    findings.push_back(
-        {Level::warn, "GPU driver", inventory.problem, "does nvidia-smi work here? is the driver loaded?"});
-  std::size_t all = inventory.gpus.size();
-  if (all == 0) {
-    findings.push_back({Level::ok, "GPUs", "none that a driver reports", ""});
-    return findings;
-  }
-  const char* maker = inventory.maker == GpuInventory::Maker::amd ? "AMD" : "NVIDIA";
-  int usable = usable_gpus(visible_gpus(inventory, host.env));
-  findings.push_back({Level::ok, "GPUs", fmt::format("{} {}, {} usable by a worker", all, maker, usable), ""});
-  if (usable == 0) {
-    findings.back().level = Level::warn;
-    findings.back().cure = "the environment hides them all: see CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES";
-  }
-  return findings;
-}
-
-Findings check_cgroups() {
-  std::FILE* mounts = std::fopen("/proc/self/mountinfo", "re");
-  std::string v1, v2;
-  char line[4096];
-  while (mounts != nullptr && std::fgets(line, sizeof line, mounts) != nullptr) {
-    auto fields = split(line, ' ');
-    if (fields.size() < 5) continue;
-    std::string text(line);
-    if (text.find(" - cgroup2 ") != std::string::npos) v2 = fields[4];
-    if (text.find(" - cgroup ") != std::string::npos) v1 += (v1.empty() ? "" : ", ") + fields[4];
-  }
-  if (mounts != nullptr) std::fclose(mounts);
-  if (!v2.empty()) return {{Level::ok, "cgroups", "v2 at " + v2 + (v1.empty() ? "" : ", v1 as well"), ""}};
-  return {{Level::ok, "cgroups", v1.empty() ? "none mounted" : "v1 only: " + v1, ""}};
-}
-
-}  // namespace
-
-std::vector<Check> all_checks() {
-  return {check_containment, check_cores,  check_memory, check_limits, check_shared_memory,
-          check_loopback,    check_python, check_gpus,   check_cgroups};
+// Certificates and the times in logs depend on it.
+Findings check_clock() {
+  constexpr std::time_t k2024 = 1704067200;
+  std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  gmtime_r(&now, &utc);
+  char text[40];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &utc);
+  if (now < k2024) return {{Level::warn, "clock", text, "it is wrong: set it, or start a time service"}};
+  return {{Level::ok, "clock", text, ""}};
 }
 
 }  // namespace dtrain::cli

@@ -13,15 +13,30 @@
 namespace dtrain::cli {
 namespace {
 
+// What several nodes find out only when they meet.
+void mark_agreed(const launcher::NodesSpec& nodes, launcher::Environment& env) {
+  for (auto& [name, value] : env) {
+    const bool known =
+        (name == "GROUP_RANK" && nodes.node_rank >= 0) || (name == "GROUP_WORLD_SIZE" && nodes.min == nodes.max);
+    const bool of_job = name == "RANK" || name == "ROLE_RANK" || name == "WORLD_SIZE" || name == "ROLE_WORLD_SIZE" ||
+                        name == "GROUP_RANK" || name == "GROUP_WORLD_SIZE";
+    if (of_job && !known) value = "<agreed with the other nodes>";
+  }
+}
+
 launcher::Environment environment_of(const launcher::JobSpec& spec, int local_rank) {
   launcher::Assignment assignment;
   assignment.world_size = assignment.role_world_size = spec.nproc_per_node;
-  assignment.master_addr = "127.0.0.1";
+  assignment.master_addr = spec.nodes.master_addr;
+  assignment.master_port = spec.nodes.port;
+  assignment.node_rank = std::max(0, spec.nodes.node_rank);
+  assignment.nnodes = spec.nodes.max;
   launcher::WorkerPaths paths;
   if (spec.log_dir != "/dev/null") paths.error_file = fmt::format("<log folder>/attempt_0/{}/error.json", local_rank);
   launcher::Environment env = launcher::worker_env(spec, assignment, local_rank, paths);
   for (auto& [name, value] : env)
-    if (name == "MASTER_PORT") value = "<chosen at start>";
+    if (name == "MASTER_PORT" && value == "0") value = "<chosen at start>";
+  if (spec.nodes.several()) mark_agreed(spec.nodes, env);
   return env;
 }
 

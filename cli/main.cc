@@ -88,10 +88,8 @@ int help(const Words& words) {
 }
 
 int doctor() {
-  std::vector<Finding> findings;
-  for (Check check : all_checks())
-    for (Finding& finding : check()) findings.push_back(std::move(finding));
-  int printed = print(report(findings));
+  Findings findings = examine(all_checks());
+  int printed = print(report(findings, output_width()));
   return printed != 0 ? printed : verdict(findings);
 }
 
@@ -103,7 +101,7 @@ int env(const Words& words) {
 }
 
 int no_command() {
-  std::fputs(short_help().c_str(), stderr);
+  std::fputs(short_help(output_width(STDERR_FILENO)).c_str(), stderr);
   return launcher::kExitUsage;
 }
 

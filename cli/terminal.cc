@@ -2,7 +2,6 @@
 #include "cli/terminal.h"
 
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <cstdlib>
 
@@ -10,10 +9,10 @@
 
 namespace dtrain::cli {
 
-std::size_t output_width() {
+std::size_t output_width(int fd) {
   const char* columns = std::getenv("COLUMNS");
   winsize size = {};
-  bool terminal = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+  bool terminal = ioctl(fd, TIOCGWINSZ, &size) == 0;
   return help_width(columns != nullptr ? columns : "", terminal ? size.ws_col : 0);
 }
 

@@ -6,6 +6,7 @@
 
 #include <boost/asio/post.hpp>
 #include <cerrno>
+#include <limits>
 
 #include "launcher/exit_codes.h"
 #include "launcher/host_name.h"
@@ -23,8 +24,6 @@ constexpr auto kLongestRetry = std::chrono::milliseconds(500);
 constexpr int kMostTurnedAway = 8;
 constexpr auto kProgress = std::chrono::seconds(10);
 constexpr auto kFarewell = std::chrono::seconds(1);
-// On top of what a node's own times allow, for an agent that hangs.
-constexpr auto kStopMargin = std::chrono::seconds(10);
 
 std::string random_id() {
   std::uint64_t words[2] = {};
@@ -93,7 +92,6 @@ Result<bool> NodeRounds::serve_rounds() {
   settings.master_port = spec_.nodes.port;
   settings.join_timeout = spec_.nodes.join_timeout;
   settings.last_call_timeout = spec_.nodes.last_call_timeout;
-  settings.stop_timeout = std::max(spec_.shutdown_timeout, spec_.failure_grace) + spec_.kill_timeout + kStopMargin;
   host_ = std::make_unique<RoundHost>(io_, std::move(settings), [this] { store_->renew(); });
   StoreHost::Options options;
   options.allowed_uid = ::geteuid();
@@ -123,6 +121,8 @@ NodeInfo NodeRounds::own_info() const {
   info.min_nodes = spec_.nodes.min;
   info.max_nodes = spec_.nodes.max;
   info.max_restarts = spec_.max_restarts;
+  const auto stop = std::max(spec_.shutdown_timeout, spec_.failure_grace) + spec_.kill_timeout;
+  info.stop_ms = int(std::min<std::int64_t>(stop.count(), std::numeric_limits<int>::max()));
   return info;
 }
 

@@ -81,7 +81,8 @@ std::optional<std::string> RoundCore::objection(const NodeInfo& info) const {
   if (info.max_restarts != settings_.max_restarts)
     return fmt::format("--max-restarts {} here, but {} at the node that hosts the job; use the same on all nodes",
                        info.max_restarts, settings_.max_restarts);
-  if (info.workers < 1 || info.workers > 65536 || info.agent_id.empty()) return "its description makes no sense";
+  if (info.workers < 1 || info.workers > 65536 || info.stop_ms < 0 || info.agent_id.empty())
+    return "its description makes no sense";
   if (!settings_.fixed_ranks) return std::nullopt;
   if (info.wanted_rank >= settings_.max_nodes)
     return fmt::format("--node-rank {} of {} nodes: it counts from 0", info.wanted_rank, settings_.max_nodes);
@@ -206,7 +207,7 @@ void RoundCore::begin_stop(MemberId origin, const Verdict& why, int signal, Mono
   if (!why.reason.empty() && !cause_) cause_ = why;
   if (phase_ != RoundPhase::running) return;
   phase_ = RoundPhase::stopping;
-  stop_deadline_ = now + settings_.stop_timeout;
+  stop_deadline_ = now + longest_stop();
   for (const auto& [id, m] : members_) {
     if (id == origin || !m.in_round() || m.over || m.leaving) continue;
     out.push_back(round_action::Send{id, msg::Stop{round_, signal, why.reason.empty() ? growth_ : why.reason}});
@@ -274,15 +275,15 @@ void RoundCore::tick(MonoTime now, Actions& out) {
                             settings_.fixed_ranks ? "timeout" : "join_timeout")},
                out);
   }
+  const double limit = seconds(longest_stop());
   std::vector<MemberId> late;
   for (const auto& [id, m] : members_) {
     if (m.in_round() && !m.over) late.push_back(id);
   }
   for (const MemberId id : late) {
     const Member& m = members_.at(id);
-    const Verdict verdict{
-        JobEnd::lost, kOwnFailure, m.node_rank,
-        fmt::format("{} did not stop its workers within {:g} s", name(m), seconds(settings_.stop_timeout))};
+    const Verdict verdict{JobEnd::lost, kOwnFailure, m.node_rank,
+                          fmt::format("{} did not stop its workers within {:g} s", name(m), limit)};
     if (!cause_) cause_ = verdict;
     out.push_back(round_action::Send{id, msg::End{verdict}});
     remove(id);
@@ -291,6 +292,13 @@ void RoundCore::tick(MonoTime now, Actions& out) {
 }
 
 // ---- the end of a round ---------------------------------------------------------------------------------------------
+
+Duration RoundCore::longest_stop() const {
+  Duration longest{};
+  for (const auto& [id, m] : members_)
+    if (m.in_round()) longest = std::max<Duration>(longest, std::chrono::milliseconds(m.info.stop_ms));
+  return longest + settings_.stop_margin;
+}
 
 bool RoundCore::all_over() const {
   return std::all_of(members_.begin(), members_.end(),

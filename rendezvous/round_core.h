@@ -36,8 +36,8 @@ struct RoundSettings {
   int master_port = 0;
   Duration join_timeout = std::chrono::seconds(600);      // for min_nodes to come
   Duration last_call_timeout = std::chrono::seconds(30);  // after that, for more of them to come
-  // A node that has not stopped its workers by then is given up. It bounds a stop when an agent hangs.
-  Duration stop_timeout = std::chrono::seconds(60);
+  // A node that has not stopped its workers so long after the time it may need is given up: its agent hangs.
+  Duration stop_margin = std::chrono::seconds(10);
 };
 
 // ---- what happened -------------------------------------------------------------------------------------------------
@@ -115,6 +115,7 @@ class RoundCore {
 
   std::vector<MemberId> eligible() const;  // for the next round, in the order of their node ranks
   bool enough() const;
+  Duration longest_stop() const;
   bool all_over() const;
   bool all_ok() const;
   bool some_ok() const;

@@ -19,6 +19,7 @@ struct NodeInfo {
   int min_nodes = 1;
   int max_nodes = 1;
   int max_restarts = 0;
+  int stop_ms = 0;  // how long the agent may need to stop its workers
   bool operator==(const NodeInfo&) const = default;
 };
 

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import platform
+import socket
 import struct
 import subprocess
 import sys
@@ -190,8 +191,19 @@ class GoodInput(unittest.TestCase):
         done = call("doctor")
         self.assertIn(done.returncode, (0, 1))
         self.assertEqual(done.returncode == 1, "FAIL" in done.stdout)
-        for what in ("cores", "memory", "open files", "shared memory", "loopback", "python", "cgroups"):
+        for what in ("cores", "memory", "open files", "shared memory", "loopback", "python", "cgroup",
+                     "port 29500", "core dumps", "clock"):
             self.assertIn(f" {what} ", done.stdout)
+
+    def test_doctor_names_who_has_the_port(self):
+        with socket.socket() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                server.bind(("", 29500))
+                server.listen(1)
+            except OSError:
+                self.skipTest("something else has the port")
+            self.assertRegex(call("doctor").stdout, rf"warn  port 29500 +taken by \S+ \({os.getpid()}\)")
 
 
 if __name__ == "__main__":

@@ -1,3 +1,6 @@
+#include <unistd.h>
+
+#include "cli/doctor.h"
 #include "cli/env_report.h"
 #include "cli/machine_facts.h"
 #include "cli/python_facts.h"
@@ -85,6 +88,48 @@ TEST_CASE("what Python answers") {
   CHECK(facts.torch == "2.15.0+cpu");
   CHECK(facts.cuda.empty());
   CHECK_FALSE(python_answer("/bin/false", "").problem.empty());
+}
+
+TEST_CASE("torch is judged by its version and by the GPUs") {
+  auto torch = [](const std::string& version, const std::string& cuda, int gpus) {
+    PythonFacts facts;
+    facts.command = facts.executable = "/usr/bin/python3";
+    facts.torch_file = "/lib/torch/__init__.py";
+    facts.torch = version;
+    facts.cuda = cuda;
+    return judge_python(facts, gpus).back();
+  };
+  using Level = Finding::Level;
+  CHECK(torch("2.15.0+cpu", "", 0).level == Level::ok);
+  CHECK(torch("2.15.0+cpu", "", 8).level == Level::warn);
+  CHECK(torch("2.11.0+cu130", "13.0", 8).level == Level::ok);
+  CHECK(torch("2.15.0+cu132", "13.2", 0).level == Level::ok);
+  CHECK(torch("2.4.1", "12.1", 8).level == Level::warn);
+  CHECK(torch("rubbish", "12.1", 8).level == Level::warn);
+  PythonFacts none;
+  none.problem = "no Python";
+  CHECK(judge_python(none, 0).size() == 1);
+  PythonFacts shim{.command = "/shims/python3",
+                   .executable = "/opt/python3",
+                   .version = "3.11.2",
+                   .torch_file = "",
+                   .torch = "",
+                   .cuda = "",
+                   .hip = "",
+                   .problem = ""};
+  CHECK(judge_python(shim, 0)[0].detail == "/opt/python3 (3.11.2), through /shims/python3");
+  CHECK(judge_python(shim, 0)[1].level == Level::warn);
+}
+
+TEST_CASE("a check that hangs or crashes is one finding") {
+  Check fine = {"fine", [] { return Findings{{Finding::Level::ok, "fine", "a\nb \xff", "c"}}; }};
+  Check hangs = {"hangs", [] { return pause(), Findings{}; }};
+  Check crashes = {"crashes", []() -> Findings { _exit(3); }};
+  Findings findings = examine({fine, hangs, crashes}, 500);
+  REQUIRE(findings.size() == 3);
+  CHECK(findings[0].cure == "c");
+  CHECK(findings[1].detail == "no answer within 0 s");
+  CHECK(findings[2].detail == "the check itself failed");
 }
 
 }  // namespace dtrain::cli

@@ -134,7 +134,9 @@ TEST_CASE("the doctor's report and verdict") {
   failed.push_back({Level::fail, "loopback", std::string("127.0.0.1: Network is unreachable"), "ip link set lo up"});
   CHECK(verdict(failed) == 1);
   test::check_golden("cli/doctor.txt", report(failed));
+  test::check_golden("cli/doctor-40.txt", report(failed, 40));
   CHECK(longest_line(report(failed)) <= 80);
+  CHECK(longest_line(report(failed, 40)) <= 40);
 }
 
 TEST_CASE("the version is on the first line") {

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -317,6 +318,42 @@ TEST_CASE("store host: a port in use and a name for an address are clear errors"
   const auto named = StoreHost::start({.address = "localhost"});
   REQUIRE(!named.ok());
   CHECK(named.error().message == "the worker store: 'localhost' is not a numeric IPv4 or IPv6 address");
+}
+
+TEST_CASE("store host: renewed, it has no keys and no clients of before") {
+  const auto store = start();
+  Client before(store->port());
+  REQUIRE(before.greet());
+  REQUIRE(before.ask(bytes::add("key", 5), 8) == bytes::i64(5));
+  store->renew();
+  CHECK(before.closed_by_server());
+  CHECK(store->stats().keys == 0);
+  Client after(store->port());
+  REQUIRE(after.greet());
+  CHECK(after.ask(bytes::add("key", 5), 8) == bytes::i64(5));
+}
+
+TEST_CASE("store host: connections of the other protocol are handed over with what they said") {
+  std::promise<std::string> handed;
+  StoreHost::Options options;
+  options.adopt_byte = '\xD7';
+  options.adopt = [&](UniqueFd socket, std::string received) {
+    CHECK(::send(socket.get(), "hello", 5, MSG_NOSIGNAL) == 5);
+    handed.set_value(std::move(received));
+  };
+  const auto store = start(std::move(options));
+  Client other(store->port());
+  REQUIRE(other.send("\xD7 and more"));
+  auto received = handed.get_future();
+  REQUIRE(received.wait_for(std::chrono::milliseconds(kDeadlineMs)) == std::future_status::ready);
+  CHECK(received.get() == "\xD7 and more");
+  CHECK(other.read(5) == "hello");
+  // A client's later byte of that value is no greeting.
+  Client client(store->port());
+  REQUIRE(client.greet());
+  const std::string rest = bytes::ping(0x010203D7);
+  REQUIRE(client.send(rest.substr(0, 1)));
+  CHECK(client.ask(rest.substr(1), 4) == bytes::u32(0x010203D7));
 }
 
 TEST_CASE("store host: the thread of an idle store with waiting clients does not wake up") {

@@ -1,0 +1,66 @@
+// `dtrain doctor`: loopback and torchrun's ports.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "cli/doctor.h"
+#include "cli/machine_facts.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace dtrain::cli {
+namespace {
+
+using Level = Finding::Level;
+
+// Whether a server could have this port on all addresses, as a store has it.
+bool free_port(int port) {
+  UniqueFd server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  int yes = 1;
+  setsockopt(server.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  return server && bind(server.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+         listen(server.get(), 1) == 0;
+}
+
+}  // namespace
+
+// Bind, listen and connect, as workers and store do.
+Findings check_loopback() {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  UniqueFd server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  bool works = server && client && bind(server.get(), generic, size) == 0 && listen(server.get(), 1) == 0 &&
+               getsockname(server.get(), generic, &size) == 0 && connect(client.get(), generic, size) == 0;
+  if (works) return {{Level::ok, "loopback", "127.0.0.1 accepts connections", ""}};
+  return {{Level::fail, "loopback", system_error("127.0.0.1", errno).message,
+           "workers reach the agent's store there: ip link set lo up"}};
+}
+
+Findings check_ports() {
+  constexpr int kC10d = 29400, kStatic = 29500;  // torchrun's defaults for jobs of several nodes
+  Findings findings;
+  for (int port : {kC10d, kStatic}) {
+    std::string what = fmt::format("port {}", port);
+    if (free_port(port)) {
+      findings.push_back({Level::ok, what, "free", ""});
+      continue;
+    }
+    std::string holder = who_listens(port);
+    findings.push_back({Level::warn, what, "taken by " + (holder.empty() ? "something that does not listen" : holder),
+                        "only jobs that ask for it are in its way: give them another port in --rdzv-endpoint or "
+                        "--master-port"});
+  }
+  return findings;
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,120 @@
+"""What dtrain prints on a real terminal, as reviewed: test/golden/cli/screens, one file for each call and width.
+DTRAIN_UPDATE_GOLDEN=1 rewrites them. usage: screens_test.py path/to/dtrain [unittest's arguments]"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from terminal import Terminal
+
+DTRAIN = pathlib.Path(sys.argv.pop(1)).resolve()
+GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden" / "cli" / "screens"
+
+# name -> (words, exit code)
+SCREENS = {
+    "help": (["--help"], 0),
+    "no-command": ([], 2),
+    "run-help": (["run", "--help"], 0),
+    "run-help-all": (["run", "--help=all"], 0),
+    "help-contain": (["help", "--contain"], 0),
+    "help-env": (["help", "env"], 0),
+    "help-exit-codes": (["help", "exit-codes"], 0),
+    "help-environment": (["help", "environment"], 0),
+    "help-workers": (["help", "workers"], 0),
+    "unknown-command": (["rnu"], 2),
+    "unknown-flag": (["run", "--nprox", "2", "true"], 2),
+    "unknown-choice": (["run", "--contain", "cgruop", "true"], 2),
+    "no-program": (["run", "--nproc", "2"], 2),
+    "no-such-file": (["run", "./trian"], 127),
+    "dry-run": (["run", "--nproc", "2", "--rdzv-id", "night", "--dry-run", "./train", "--lr=0.1"], 0),
+    "print-config": (["run", "--nproc", "2", "--print-config"], 0),
+    "print-config-json": (["run", "--nproc", "2", "--print-config=json"], 0),
+}
+# Help is laid out for the width; the rest has lines of its own that the terminal wraps.
+# These list all flags: they are what a pipe gets, whose text the unit tests pin.
+AS_PIPED = {"run-help-all", "dry-run", "print-config", "print-config-json"}
+LAID_OUT = {name for name in SCREENS if "help" in name or name == "no-command"}
+
+
+class Screens(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+        train = self.folder / "train"
+        train.write_text("#!/bin/sh\n")
+        train.chmod(0o755)
+        self.env = {"PATH": "/usr/bin:/bin", "TERM": "xterm", "OMP_NUM_THREADS": "1", "PET_MAX_RESTARTS": "3"}
+
+    def show(self, words, columns, env=None):
+        with Terminal([str(DTRAIN), *words], columns=columns, env={**self.env, **(env or {})},
+                      folder=self.folder) as terminal:
+            shown, code = terminal.finish()
+        return shown.replace(b"\r\n", b"\n"), code
+
+    def piped(self, words, columns):
+        return subprocess.run([DTRAIN, *words], env={**self.env, "COLUMNS": str(columns)}, cwd=self.folder,
+                              stdout=subprocess.PIPE, timeout=60).stdout
+
+    def check_golden(self, name, shown):
+        path = GOLDEN / name
+        if os.environ.get("DTRAIN_UPDATE_GOLDEN"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(shown)
+        self.assertTrue(path.exists(), f"{path} is missing; DTRAIN_UPDATE_GOLDEN=1 writes it")
+        self.assertEqual(shown.decode(), path.read_text(), path)
+
+    def test_every_screen_at_80_and_40_columns(self):
+        for name, (words, expected) in SCREENS.items():
+            for columns in (80, 40):
+                with self.subTest(name=name, columns=columns):
+                    shown, code = self.show(words, columns)
+                    self.assertEqual(code, expected)
+                    self.assertTrue(shown.isascii(), shown)
+                    if name in LAID_OUT:
+                        self.assertLessEqual(max(map(len, shown.splitlines())), columns)
+                    if name in AS_PIPED:
+                        self.assertEqual(shown, self.piped(words, columns))
+                    elif columns == 80 or name in LAID_OUT:
+                        self.check_golden(f"{name}-{columns}.txt", shown)
+
+    def test_the_first_screens_do_not_scroll(self):
+        for name in ("help", "run-help"):
+            shown, _ = self.show(SCREENS[name][0], 80)
+            self.assertLess(shown.count(b"\n"), 24, name)
+
+    # What they say depends on the machine; how it looks does not.
+    def test_doctor_and_env_fit_and_are_plain(self):
+        for columns in (80, 40):
+            shown, code = self.show(["doctor"], columns)
+            self.assertIn(code, (0, 1))
+            self.assertTrue(shown.isascii(), shown)
+            for line in shown.decode().splitlines():
+                self.assertTrue(len(line) <= columns or max(map(len, line.split())) > columns - 24, line)
+        shown, code = self.show(["env"], 80)
+        self.assertEqual(code, 0)
+        self.assertTrue(shown.isascii(), shown)
+        self.assertTrue(self.show(["version"], 80)[0].startswith(b"dtrain "))
+
+    def test_no_terminal_gets_colours_it_did_not_ask_for(self):
+        words = ["run", "--nproc", "2", "sh", "-c", "echo hello"]
+        coloured, _ = self.show(words, 80)
+        self.assertIn(b"\x1b[", coloured)
+        for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+            shown, code = self.show(words, 80, env)
+            self.assertEqual(code, 0)
+            self.assertNotIn(b"\x1b", shown)
+            self.assertEqual(sorted(re.findall(rb"\[\d\] hello", shown)), [b"[0] hello", b"[1] hello"])
+
+    def test_the_locale_does_not_matter(self):
+        for name in ("run-help-all", "dry-run"):
+            for locale in ("C", "POSIX", "de_DE.ISO-8859-1"):
+                shown, _ = self.show(SCREENS[name][0], 80, {"LC_ALL": locale, "LANG": locale})
+                self.assertEqual(shown, self.piped(SCREENS[name][0], 80))
+
+
+if __name__ == "__main__":
+    unittest.main()
