@@ -23,6 +23,7 @@ constexpr std::size_t kLongest = 64 * 1024;
 // -1 with errno in `error`, if it cannot be started.
 pid_t start(const std::vector<std::string>& words, int output, int& error) {
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t files;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <ctime>
 
 #include "cli/doctor.h"
@@ -71,7 +70,7 @@ Findings check_cores() {
   CgroupLimits limits = cgroup_limits();
   Finding finding{Level::ok, "cores", fmt::format("{} usable by this process", cpus), ""};
   if (limits.cores && *limits.cores < cpus) {
-    int whole = std::max(1, static_cast<int>(std::floor(*limits.cores)));
+    int whole = std::max(1, static_cast<int>(*limits.cores));
     finding.level = Level::warn;
     finding.detail += fmt::format(", but its cgroup may use {:g} of them at a time", *limits.cores);
     finding.cure = fmt::format("--nproc cpu and OMP_NUM_THREADS go by cores: give --nproc {} yourself", whole);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <climits>
+#include <cstdint>
 #include <cstdlib>
 
 #include "cli/text.h"
@@ -34,10 +35,10 @@ std::vector<std::string> words_of(const std::string& text) {
 }
 
 std::optional<double> number(const std::string& text) {
-  double value = 0;
+  std::uint64_t value = 0;  // reading a double would bring libm into every start
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end == text.data()) return {};
-  return value;
+  return static_cast<double>(value);
 }
 
 void take_least(std::optional<double>& field, std::optional<double> value) {

@@ -111,7 +111,7 @@ class Planner {
     if (name == "static") return meet_static();
     if (name == "c10d") return meet_c10d();
     if (name == "etcd" || name == "etcd-v2") return fail(FlagId::rdzv_backend, name + " is not in this version");
-    return fail(FlagId::rdzv_backend, "expected static or c10d");
+    return fail(FlagId::rdzv_backend, one_of(name, {"static", "c10d"}).error().message);
   }
 
   // "HOST:PORT" from the flag into the plan.

@@ -31,7 +31,8 @@ class Hardening(unittest.TestCase):
 
     def test_one_file(self):
         needed = re.findall(r"NEEDED.*\[(.*?)[.-]", readelf("-d"))
-        self.assertLessEqual(set(needed), {"libc", "ld", "libm", "libpthread", "libdl", "linux"})
+        # Every further library makes each start slower; libm comes in with std::from_chars of a double.
+        self.assertLessEqual(set(needed), {"libc", "ld", "libpthread", "libdl", "linux"})
 
 
 if __name__ == "__main__":

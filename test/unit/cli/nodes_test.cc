@@ -73,7 +73,7 @@ TEST_CASE("what cannot be") {
   CHECK(outcome({.nnodes = "2", .standalone = true}).starts_with("--nnodes: --standalone is a job of one node"));
   CHECK(outcome({.backend = "etcd"}) == "--rdzv-backend: etcd is not in this version");
   CHECK(outcome({.backend = "etcd-v2"}) == "--rdzv-backend: etcd-v2 is not in this version");
-  CHECK(outcome({.backend = "zeus"}) == "--rdzv-backend: expected static or c10d");
+  CHECK(outcome({.backend = "zeus"}) == "--rdzv-backend: expected one of static, c10d");
   CHECK(outcome({.conf = "join_timeout"}) == "--rdzv-conf: join_timeout has no value");
   CHECK(outcome({.conf = "=5"}) == "--rdzv-conf: expected KEY=VALUE,...");
   CHECK(outcome({.conf = "a=1,,b=2"}) == "--rdzv-conf: expected KEY=VALUE,...");
