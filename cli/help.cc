@@ -25,6 +25,10 @@ std::string flag_lines(const Flag& row, std::size_t width) {
   return entry(synopsis(row), text, kFlagColumn, width);
 }
 
+std::string usage_of_run(std::string_view called, std::size_t width) {
+  return paragraph(fmt::format("Usage: {} {}", called, find_command("run")->arguments), width) + "\n";
+}
+
 std::string usage(const Command& row, std::size_t width) {
   return paragraph(fmt::format("Usage: dtrain {} {}", row.name, row.arguments), width);
 }
@@ -92,8 +96,8 @@ std::string short_help(std::size_t width) {
          paragraph("`dtrain run --help` shows the flags needed most, `dtrain help FLAG` tells more about one.", width);
 }
 
-std::string common_help(std::size_t width) {
-  std::string out = usage(*find_command("run"), width) + "\n";
+std::string common_help(std::size_t width, std::string_view called) {
+  std::string out = usage_of_run(called, width);
   for (FlagId id : kCommon)
     if (flag(id).compat == Compat::none) out += flag_lines(flag(id), width);
   out += "\n" + paragraph("Everything after PROGRAM belongs to it.", width);
@@ -103,8 +107,8 @@ std::string common_help(std::size_t width) {
                    width);
 }
 
-std::string run_help(std::size_t width) {
-  std::string out = usage(*find_command("run"), width) + "\n" +
+std::string run_help(std::size_t width, std::string_view called) {
+  std::string out = usage_of_run(called, width) +
                     paragraph(
                         "Everything after PROGRAM belongs to it. A flag may be written with - or _, as --flag "
                         "VALUE or --flag=VALUE, and shortened while it stays unambiguous; the last occurrence "

@@ -9,10 +9,13 @@
 
 namespace dtrain::cli {
 
-std::string short_help(std::size_t width = kWidest);   // bare `dtrain`, `dtrain --help`
-std::string common_help(std::size_t width = kWidest);  // `dtrain run --help`: the flags needed most, on one screen
-std::string run_help(std::size_t width = kWidest);     // `dtrain run --help=all`
-std::string markdown_help();                           // docs/cli.md
+inline constexpr std::string_view kRun = "dtrain run";
+
+std::string short_help(std::size_t width = kWidest);  // bare `dtrain`, `dtrain --help`
+// `dtrain run --help`: the flags needed most, on one screen; and --help=all. `called`: by which words.
+std::string common_help(std::size_t width = kWidest, std::string_view called = kRun);
+std::string run_help(std::size_t width = kWidest, std::string_view called = kRun);
+std::string markdown_help();  // docs/cli.md
 // `dtrain help FLAG`, `dtrain help COMMAND` or `dtrain help TOPIC`
 Result<std::string> help_on(std::string_view word, std::size_t width = kWidest);
 

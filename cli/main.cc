@@ -64,7 +64,7 @@ int run(const Words& words, bool as_torchrun) {
   auto raw = parse(words);
   if (!raw) return fail(raw.error());
   if (auto& asked = (*raw)[FlagId::help])
-    return print(asked->text == "all" ? run_help(output_width()) : common_help(output_width()));
+    return print((asked->text == "all" ? run_help : common_help)(output_width(), as_torchrun ? "torchrun" : kRun));
   if ((*raw)[FlagId::version]) return print(version_line());
   if (auto& shell = (*raw)[FlagId::print_completion]) return completion(shell->text);
   raw->as_torchrun = as_torchrun;

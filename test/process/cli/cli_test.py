@@ -140,6 +140,12 @@ class GoodInput(unittest.TestCase):
         self.assertEqual((bare.returncode, bare.stdout), (2, ""))
         self.assertEqual(bare.stderr, call("--help").stdout)
 
+    def test_help_of_torchrun(self):
+        done = call("--help", binary=TORCHRUN)
+        self.assertEqual(done.returncode, 0)
+        self.assertTrue(done.stdout.startswith("Usage: torchrun [flags] PROGRAM"))
+        self.assertEqual(done.stdout.splitlines()[1:], call("run", "--help").stdout.splitlines()[1:])
+
     def test_version(self):
         first = call("--version").stdout
         self.assertRegex(first, r"^dtrain \d+\.\d+\.\d+\n$")

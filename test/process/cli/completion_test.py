@@ -119,6 +119,25 @@ class Manual(unittest.TestCase):
             self.assertIn(word, text)
 
 
+class Installation(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("cmake"), "no cmake here")
+    def test_files_are_where_shells_and_man_look(self):
+        with tempfile.TemporaryDirectory() as prefix:
+            build = DTRAIN.parent.parent / "cli"
+            subprocess.run(["cmake", "--install", build, "--prefix", prefix], capture_output=True,
+                           timeout=DEADLINE_S, check=True)
+            share = pathlib.Path(prefix) / "share"
+            for path, words in {"bash-completion/completions/dtrain": ["completion", "bash"],
+                                "bash-completion/completions/torchrun": ["completion", "bash"],
+                                "zsh/site-functions/_dtrain": ["completion", "zsh"],
+                                "fish/vendor_completions.d/dtrain.fish": ["completion", "fish"],
+                                "fish/vendor_completions.d/torchrun.fish": ["completion", "fish"],
+                                "man/man1/dtrain.1": ["help", "--man"]}.items():
+                printed = subprocess.run([DTRAIN, *words], capture_output=True, timeout=DEADLINE_S, check=True).stdout
+                self.assertEqual((share / path).read_bytes(), printed, path)
+            self.assertEqual((share / "man/man1/torchrun.1").read_text(), ".so man1/dtrain.1\n")
+
+
 class Choice(unittest.TestCase):
     def test_both_spellings_print_the_same(self):
         for shell in ("bash", "zsh", "fish"):
