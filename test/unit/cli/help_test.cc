@@ -36,6 +36,7 @@ TEST_CASE("help texts are as reviewed, and fit their width") {
   test::check_golden("cli/help-nproc.txt", *help_on("nproc"));
   test::check_golden("cli/help-tee-40.txt", *help_on("--tee", 40));
   test::check_golden("cli/help-40.txt", short_help(40));
+  test::check_golden("cli/help-run-40.txt", common_help(40));
   for (std::size_t width : {40, 57, 80}) {
     CHECK(longest_line(short_help(width)) <= width);
     CHECK(longest_line(common_help(width)) <= width);
