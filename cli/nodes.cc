@@ -85,6 +85,11 @@ class Planner {
                                   "cas_backoff_max_seconds",
                                   "read_timeout",
                                   "is_host"};
+    const bool c10d = typed_.backend == "c10d";
+    const bool of_c10d = key == "join_timeout" || key == "last_call_timeout";
+    if (plan_.max > 1 && (c10d ? key == "timeout" : of_c10d))
+      plan_.notes.push_back(fmt::format("--rdzv-conf {} has no effect with {}, which has {}", key,
+                                        c10d ? "c10d" : "static", c10d ? "join_timeout" : "timeout"));
     if (key == "join_timeout") return seconds(key, value, plan_.join_timeout);
     if (key == "last_call_timeout") return seconds(key, value, plan_.last_call_timeout);
     if (key == "timeout") {

@@ -48,10 +48,30 @@ class Idle(ProcessTest):
             self.assertEqual(job.wait(), 143)
             self.assert_gone(job)
 
-    def settle(self, pids):
-        """Until nothing has run for half a second."""
+    def test_several_nodes_are_as_quiet(self):
+        port = free_port()
+        node = ("--nnodes", 2, "--master-port", port, "--max-restarts", 1, "--failure-grace", 0.1)
+        script = '[ $TORCHELASTIC_RESTART_COUNT = 1 ] || [ $RANK = 0 ] || exit 1; exec $HOSTILE plain'
+        command = ("sh", "-c", script)
+        name = f"idle-{port}"
+        with Job(*node, "--rdzv-id", name, *command, env={"HOSTILE": HOSTILE}) as host, \
+             Job(*node, "--rdzv-id", name, "--node-rank", 1, *command, env={"HOSTILE": HOSTILE}) as other:
+            other.ready(1)
+            host.ready(1)
+            processes = [pid for job in (host, other) for pid in (job.front, job.agent, job.guard)]
+            self.settle(processes, quiet=4)  # the time that a connection has for its greeting is over, too
+            before = [context_switches(pid) for pid in processes]
+            time.sleep(WINDOW / 2)  # tidy: allow sleep, because that nothing happens is the test
+            self.assertEqual(before, [context_switches(pid) for pid in processes])
+            host.signal(signal.SIGTERM)
+            self.assertEqual((host.wait(), other.wait()), (143, 143))
+            self.assert_gone(host)
+            self.assert_gone(other)
+
+    def settle(self, pids, quiet=0.5):
+        """Until nothing has run for `quiet` seconds."""
         last, since, end = None, time.monotonic(), time.monotonic() + DEADLINE
-        while time.monotonic() - since < 0.5:
+        while time.monotonic() - since < quiet:
             now = [context_switches(pid) for pid in pids]
             if now != last:
                 last, since = now, time.monotonic()

@@ -6,7 +6,7 @@ import signal
 import socket
 import unittest
 
-from support import DEADLINE, NOBODY, Job, needs_root, until
+from support import DEADLINE, NOBODY, Job, free_port, needs_root, until
 
 # Prints its place; then meets the others at a barrier of the store (opcode 18), whose key is the same in every round,
 # so that a store which is not fresh would let them through too early; then does what its arguments say.
@@ -22,12 +22,6 @@ printf "\x12\x01\0\0\0\0\0\0\0b\\x$(printf %02x "$WORLD_SIZE")\0\0\0\0\0\0\0" >&
 echo "met $RANK in $DTRAIN_ROUND."
 wait_for_end() { while :; do read -r -t 60 <&3; done; }
 """
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Nodes(unittest.TestCase):

@@ -12,6 +12,7 @@ import secrets
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -138,6 +139,13 @@ def can_contain(level, user=None):
 
 def levels(user=None):
     return [level for level in ("cgroup", "subreaper", "pidns") if can_contain(level, user)]
+
+
+def free_port():
+    """A port that nobody has, for what must be named before it can be taken."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def as_user(user):

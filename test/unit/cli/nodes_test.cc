@@ -98,6 +98,10 @@ TEST_CASE("what is without effect is said") {
         Words{"--rdzv-conf is_host has no effect: whoever finds the port free is the host"});
   CHECK(notes({.conf = "read_timeout=1"}) ==
         Words{"--rdzv-conf read_timeout has no effect: agents are connected, and nothing is polled"});
+  CHECK(notes({.nnodes = "2", .backend = "c10d", .conf = "timeout=5"}) ==
+        Words{"--rdzv-conf timeout has no effect with c10d, which has join_timeout"});
+  CHECK(notes({.nnodes = "2", .conf = "last_call_timeout=5,timeout=3"}) ==
+        Words{"--rdzv-conf last_call_timeout has no effect with static, which has timeout"});
   CHECK(notes({.conf = "store_type=tcp,join_timeout=4,join_timeout=5"}).empty());
 }
 
