@@ -20,8 +20,8 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr auto kFirstRetry = std::chrono::milliseconds(10);
-constexpr auto kLongestRetry = std::chrono::milliseconds(500);
-constexpr int kMostTurnedAway = 8;
+constexpr auto kLongestRetry = std::chrono::milliseconds(100);
+constexpr int kMostTurnedAway = 12;
 constexpr auto kProgress = std::chrono::seconds(10);
 constexpr auto kFarewell = std::chrono::seconds(1);
 

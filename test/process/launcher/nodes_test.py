@@ -115,6 +115,17 @@ class Nodes(unittest.TestCase):
                 told = "node 1 .* was lost" if victim else "the agent that hosts .* is gone"
                 self.assertRegex(jobs[1 - victim].stderr(), told)
 
+    def test_killed_front_and_guard(self):
+        for victim, code in (("front", 137), ("guard", 125)):
+            with self.subTest(victim=victim):
+                self.port = free_port()
+                jobs = [self.static(0, "wait_for_end"), self.static(1, "wait_for_end")]
+                for job in jobs:
+                    job.expect(rb"met").find_processes()
+                jobs[1].signal(signal.SIGKILL, getattr(jobs[1], victim))
+                self.ends([125, code], *jobs)
+                self.assertRegex(jobs[0].stderr(), "node 1 .* was lost")
+
     def test_stopped_agent(self):
         jobs = [self.static(0, "wait_for_end"), self.static(1, "wait_for_end")]
         for job in jobs:
