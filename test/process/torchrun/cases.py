@@ -259,7 +259,7 @@ BAD = [
     bad("--shutdown-timeout", "-1", "shutdown_timeout|non-negative", versions=ADDED),
     bad("--signals-to-handle", "SIGNOPE", "SIGNOPE"),
     bad("--print-completion", "nope", "invalid choice: 'nope'", versions=ADDED, dtrain="nope"),
-    bad("--numa-binding", "node", "numactl|No accelerator"),
+    bad("--numa-binding", "node", "numactl|No accelerator|NVIDIA driver"),
 ]
 
 LEGACY = [

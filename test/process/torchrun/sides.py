@@ -168,7 +168,8 @@ class Mask:
         text = text.replace(self.root, "<root>")
         text = re.sub(r"(?<=tmp/)(torchelastic|dtrain)_\w{8}", "<fresh>", text)
         text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f-]{21}|\bjob-[0-9a-f]{8}(?![0-9a-f])", "<id>", text)
-        return re.sub(r"(<id>|\b[\w.-]+?)_\w{8}(?=/attempt_|/report\.json|/?$)", r"\1_<random>", text)
+        text = re.sub(r"(<id>|\b[\w.-]+?)_\w{8}(?=/attempt_|/report\.json|/?$)", r"\1_<random>", text)
+        return text.replace("none_<random>", "<id>_<random>")  # the id itself is compared in the environment
 
     def port(self, text):
         return text if text in self.given or not text.isdigit() or int(text) < 1024 else "<port>"
