@@ -165,8 +165,10 @@ constexpr Flag kFlags[] = {
      .group = Group::program,
      .name = "attach",
      .value = "RANK",
-     .help = "not in this version",
-     .compat = Compat::missing},
+     .help = "give the terminal to the worker of this local rank",
+     .details = "For debuggers: the worker is in the terminal's foreground, so line editing, Ctrl-C and Ctrl-Z are its "
+                "own. Its output goes to the terminal and nowhere else; that of the others goes to log files, unless "
+                "--tee or --redirects says otherwise. See docs/debugging.md."},
 
     {.id = FlagId::shutdown_timeout,
      .group = Group::stopping,

@@ -109,6 +109,7 @@ Host this_host() {
   host.machine = own_machine();
   host.foreign_programs = knows_foreign_programs();
   host.fresh_id = random_digits();
+  host.stdin_use = launcher::standard_input_use();
   host.gpus = [] { return driver_gpus(); };
   host.listed_gpus = listed_gpus;
   host.own_address = own_address;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/gpus.h"
+#include "launcher/attached_terminal.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {
@@ -28,6 +29,7 @@ struct Host {
   std::uint16_t machine = 0;      // ELF e_machine of this machine's programs; 0: do not judge
   bool foreign_programs = false;  // the kernel knows further program formats (binfmt_misc)
   std::string fresh_id;           // a few random hexadecimal digits
+  launcher::TerminalUse stdin_use = launcher::TerminalUse::none;
   // What driver_gpus() and listed_gpus() say. The first is slow: called only when GPUs are to be counted.
   std::function<GpuInventory()> gpus = [] { return GpuInventory{}; };
   std::function<GpuInventory()> listed_gpus = [] { return GpuInventory{}; };

@@ -50,7 +50,7 @@ Result<Plan> resolve(const RawOptions& raw, const Host& host) {
   auto notes = judge_torchrun_flags(options);
   if (!notes) return notes.error();
   plan.notes = *notes;
-  for (auto part : {resolve_nodes, resolve_workers, resolve_stopping, resolve_output, resolve_program})
+  for (auto part : {resolve_nodes, resolve_workers, resolve_stopping, resolve_output, resolve_program, resolve_attach})
     if (auto done = part(given, plan); !done) return done.error();
   if (auto done = take_switch(options, FlagId::dry_run, plan.dry_run); !done) return done.error();
   plan.settings = settings(options);

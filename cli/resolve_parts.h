@@ -21,4 +21,6 @@ Result<void> resolve_program(const Given& given, Plan& plan);   // what they exe
 Result<void> resolve_stopping(const Given& given, Plan& plan);  // times, signals, containment
 Result<void> resolve_output(const Given& given, Plan& plan);    // files, console, report
 
+Result<void> resolve_attach(const Given& given, Plan& plan);  // the terminal for one worker; after all others
+
 }  // namespace dtrain::cli

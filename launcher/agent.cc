@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <optional>
 
@@ -59,6 +58,7 @@ class Agent {
         core_(group_settings(spec)),
         front_(io_, front.socket.release()),
         notes_(*front.notes),
+        terminal_(front.terminal),
         signals_(io_),
         core_timer_(io_),
         guard_lease_(io_),
@@ -105,6 +105,7 @@ class Agent {
   GroupCore core_;
   asio::posix::stream_descriptor front_;
   FrontNotes& notes_;
+  const AttachedTerminal* terminal_;  // null: no worker is attached
   asio::posix::stream_descriptor signals_;
   asio::steady_timer core_timer_;
   asio::steady_timer guard_lease_;
@@ -191,17 +192,16 @@ void Agent::on_front() {
   }
   if (m.op == FrontMessage::Op::suspend) {
     guard_.send({GuardOp::signal_containment, -1, SIGSTOP});
-    m.op = FrontMessage::Op::suspended;
-    ::send(front_.native_handle(), &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    send_to(front_.native_handle(), {FrontMessage::Op::suspended});
   } else if (m.op == FrontMessage::Op::resume) {
     guard_.send({GuardOp::signal_containment, -1, SIGCONT});
-  } else if (std::find(spec_.stop_signals.begin(), spec_.stop_signals.end(), m.signal) == spec_.stop_signals.end()) {
-    feed(event::PassedSignal{m.signal});
-  } else if (direct_stop_ == m.signal) {
+  } else if (std::find(spec_.stop_signals.begin(), spec_.stop_signals.end(), m.value) == spec_.stop_signals.end()) {
+    feed(event::PassedSignal{m.value});
+  } else if (direct_stop_ == m.value) {
     direct_stop_ = -1;  // the same request by the other way; the next one counts
   } else {
     direct_stop_ = -1;
-    feed(event::StopSignal{m.signal});
+    feed(event::StopSignal{m.value});
   }
   watch_front();
 }
@@ -218,13 +218,18 @@ void Agent::on_guard(ReceivedGuardMessage& received) {
     case GuardOp::exited: {
       const ExitStatus status = exit_status_of(m);
       record_.ended(m.local_rank, status, m.after_stop != 0, now);
+      if (terminal_ != nullptr && m.local_rank == spec_.attach) terminal_->take_back(m.pid);
       if (m.op == GuardOp::exited)
         feed(event::WorkerExited{m.local_rank, status});
       else
         feed(event::WorkerNotStarted{m.local_rank, status});
       break;
     }
+    case GuardOp::stopped:
+      send_to(front_.native_handle(), {FrontMessage::Op::attached_stopped, m.pid});
+      break;
     case GuardOp::empty:
+      if (terminal_ != nullptr) terminal_->take_back();
       output_.drain();
       feed(event::ContainmentEmpty{});
       break;
@@ -317,14 +322,12 @@ std::optional<Error> Agent::start_worker(const Assignment& assignment, int local
   const int rank = assignment.base_rank + local_rank;
   auto streams = worker_streams(spec_, rank, local_rank, record_.prefix(local_rank, rank), worker->files, round_files_);
   if (!streams) return streams.error();
-  auto ends = output_.open(local_rank, std::move(streams->out), std::move(streams->err));
+  const bool attached = spec_.attach == local_rank;
+  auto ends = attached ? terminal_->ends_for_worker()
+                       : output_.open(local_rank, std::move(streams->out), std::move(streams->err));
   if (!ends) return ends.error();
-  std::vector<UniqueFd> fds;
-  fds.push_back(std::move(worker->exec_payload));
-  fds.push_back(std::move(worker->stdin_fd));
-  fds.push_back(std::move(ends->out));
-  fds.push_back(std::move(ends->err));
-  guard_.send({GuardOp::spawn, local_rank}, std::move(fds));
+  guard_.send({GuardOp::spawn, local_rank, int32_t(attached ? terminal_->session() : Session::own)},
+              descriptors_for_guard(std::move(*worker), std::move(*ends)));
   return std::nullopt;
 }
 
@@ -349,8 +352,6 @@ void Agent::finish(const Outcome& outcome) {
   io_.stop();
 }
 
-// ---- the end --------------------------------------------------------------------------------------------------------
-
 int Agent::close_down() {
   guard_.close();
   rounds_.close(outcome_);
@@ -362,6 +363,7 @@ int Agent::close_down() {
     if (outcome_ && outcome_->processes_left) ::kill(guard_pid_, SIGKILL);
     wait_for_exit(guard_pid_, kGuardEnds);
   }
+  if (terminal_ != nullptr) terminal_->take_back();  // should the front be gone
   containment_.cgroup.remove();
   logs_.remove_if_empty();
   return code;

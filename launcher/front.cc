@@ -49,12 +49,16 @@ int milliseconds_until(SteadyTime t) {
 
 class Front {
  public:
-  Front(pid_t agent, UniqueFd socket, UniqueFd signals, const FrontNotes* notes, const std::vector<int>& stop_signals)
+  Front(pid_t agent, UniqueFd socket, UniqueFd signals, const FrontNotes* notes, const std::vector<int>& stop_signals,
+        const AttachedTerminal* terminal)
       : agent_(agent),
         socket_(std::move(socket)),
         signals_(std::move(signals)),
         notes_(notes),
-        stop_signals_(stop_signals) {}
+        stop_signals_(stop_signals),
+        terminal_(terminal) {
+    if (terminal_ != nullptr) lent_modes_ = terminal_->modes();
+  }
 
   int run() {
     while (agent_ > 0) {
@@ -67,13 +71,17 @@ class Front {
       }
     }
     if (!clean_) clean_up();
+    if (terminal_ != nullptr) terminal_->take_back();
     return exit_code_;
   }
 
  private:
   void wait(int timeout_ms) {
-    pollfd fd{signals_.get(), POLLIN, 0};
-    if (::poll(&fd, 1, timeout_ms) > 0) read_signals();
+    // The agent speaks up only about an attached worker.
+    pollfd fds[] = {{signals_.get(), POLLIN, 0}, {terminal_ != nullptr ? socket_.get() : -1, POLLIN, 0}};
+    if (::poll(fds, 2, timeout_ms) <= 0) return;
+    if (fds[0].revents != 0) read_signals();
+    if (fds[1].revents != 0) read_agent();
   }
 
   void read_signals() {
@@ -82,9 +90,9 @@ class Front {
       const int signal = int(info.ssi_signo);
       if (signal == SIGCHLD) continue;  // reap() looks for itself
       if (signal == SIGTSTP)
-        suspend();
+        suspend(::getpid());
       else if (signal == SIGCONT)
-        tell({FrontMessage::Op::resume, 0});
+        resume();
       else
         request(signal);
     }
@@ -100,10 +108,29 @@ class Front {
     if (stop_requests_ > 2 && now > second_request_ + kStuckAgent) ::kill(agent_, SIGKILL);
   }
 
-  void tell(FrontMessage message) { ::send(socket_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT); }
+  void tell(FrontMessage message) { send_to(socket_.get(), message); }
 
-  // Ctrl-Z: workers first, then ourselves, as the shell expects of a job.
-  void suspend() {
+  void read_agent() {
+    FrontMessage message;
+    const ssize_t n = ::recv(socket_.get(), &message, sizeof message, MSG_DONTWAIT);
+    if (n == 0) socket_.reset();  // the agent's end, which reap() sees
+    if (n != ssize_t(sizeof message) || message.op != FrontMessage::Op::attached_stopped) return;
+    if (terminal_->with_owner()) {
+      // `fg` of a job that ran in the background tells nobody: here the worker wanted to read, and may.
+      lent_to_ = message.value > 0 ? message.value : lent_to_;
+      resume();
+    } else {
+      suspend(0);  // Ctrl-Z reached the worker's group alone; the shell waits for all of ours
+    }
+  }
+
+  // Ctrl-Z: workers first, then ourselves, as the shell expects of a job. `whom`: our pid, or 0 for our whole group.
+  void suspend(pid_t whom) {
+    if (terminal_ != nullptr && has_terminal_) {
+      lent_to_ = terminal_->foreground();
+      lent_modes_ = terminal_->modes();
+      has_terminal_ = false;
+    }
     tell({FrontMessage::Op::suspend, 0});
     pollfd fd{socket_.get(), POLLIN, 0};
     FrontMessage answer;
@@ -114,10 +141,19 @@ class Front {
     sigset_t only;
     ::sigemptyset(&only);
     ::sigaddset(&only, SIGTSTP);
+    ::kill(whom, SIGTSTP);
     ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
-    ::raise(SIGTSTP);
     ::sigprocmask(SIG_BLOCK, &only, nullptr);
     // Here we have been continued; or could not be stopped, as the init of a container or without a shell.
+    resume();
+  }
+
+  // By `fg` the shell has given us the terminal: the worker gets it back as it left it. By `bg` it has not.
+  void resume() {
+    if (terminal_ != nullptr && terminal_->with_owner() && terminal_->lend(lent_to_)) {
+      terminal_->set_modes(lent_modes_);
+    }
+    if (terminal_ != nullptr && terminal_->foreground() == lent_to_) has_terminal_ = true;
     tell({FrontMessage::Op::resume, 0});
   }
 
@@ -170,6 +206,10 @@ class Front {
   UniqueFd signals_;
   const FrontNotes* notes_;
   const std::vector<int>& stop_signals_;
+  const AttachedTerminal* terminal_;
+  bool has_terminal_ = true;  // the job is in the terminal's foreground, as far as we know
+  pid_t lent_to_ = 0;         // the group that had the terminal then, and how it had set it
+  termios lent_modes_{};
   int stop_requests_ = 0;
   SteadyTime second_request_{};
   std::optional<SteadyTime> stopped_at_;
@@ -195,7 +235,12 @@ int cannot(const char* what) {
 
 }  // namespace
 
-int run_front(const FrontSignals& signals, int (*agent_main)(FrontSide side, void* context), void* context) {
+void send_to(int socket, const FrontMessage& message) {
+  ::send(socket, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+int run_front(const FrontSignals& signals, const AttachedTerminal* terminal,
+              int (*agent_main)(FrontSide side, void* context), void* context) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return cannot("make a socket pair");
   UniqueFd ours(ends[0]), theirs(ends[1]);
@@ -222,11 +267,11 @@ int run_front(const FrontSignals& signals, int (*agent_main)(FrontSide side, voi
   if (agent == 0) {
     ours.reset();
     signal_fd.reset();
-    ::_exit(agent_main({std::move(theirs), notes}, context));
+    ::_exit(agent_main({std::move(theirs), notes, terminal}, context));
   }
   theirs.reset();
   ::prctl(PR_SET_NAME, "dtrain");
-  const int code = Front(agent, std::move(ours), std::move(signal_fd), notes, signals.stop).run();
+  const int code = Front(agent, std::move(ours), std::move(signal_fd), notes, signals.stop, terminal).run();
   if (notes->interrupted) die_of_interrupt();
   return code;
 }

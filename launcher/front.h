@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "launcher/attached_terminal.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
@@ -14,13 +15,16 @@ namespace dtrain::launcher {
 // One packet between front and agent.
 struct FrontMessage {
   enum class Op : int32_t {
-    signal,     // front -> agent: this signal arrived
-    suspend,    // front -> agent: Ctrl-Z; stop the workers and answer `suspended`
-    suspended,  // agent -> front
-    resume,     // front -> agent: continued
+    signal,            // front -> agent: this signal arrived
+    suspend,           // front -> agent: Ctrl-Z; stop the workers and answer `suspended`
+    suspended,         // agent -> front
+    resume,            // front -> agent: continued
+    attached_stopped,  // agent -> front: the worker that has the terminal was stopped from there; its pid, 0: unknown
   } op{};
-  int32_t signal = 0;
+  int32_t value = 0;  // the signal, or a pid
 };
+
+void send_to(int socket, const FrontMessage& message);
 
 // What the front must know to clean up after an agent that died; the agent writes it, in shared memory.
 struct FrontNotes {
@@ -33,6 +37,7 @@ struct FrontNotes {
 struct FrontSide {
   UniqueFd socket;  // SOCK_SEQPACKET, end-of-file when the front is gone
   FrontNotes* notes = nullptr;
+  const AttachedTerminal* terminal = nullptr;  // only with --attach
 };
 
 struct FrontSignals {
@@ -42,7 +47,8 @@ struct FrontSignals {
 
 // Fork the agent and be the front until it has ended and nothing is left; `agent_main` runs in the child and returns
 // its exit code. Returns that code, or 125 when the agent died of a signal. After an interrupted job it does not return
-// but dies of SIGINT, as shells want it.
-int run_front(const FrontSignals& signals, int (*agent_main)(FrontSide side, void* context), void* context);
+// but dies of SIGINT, as shells want it. `terminal`: only with --attach.
+int run_front(const FrontSignals& signals, const AttachedTerminal* terminal,
+              int (*agent_main)(FrontSide side, void* context), void* context);
 
 }  // namespace dtrain::launcher

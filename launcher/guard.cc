@@ -50,6 +50,7 @@ class Guard {
     while (agent_ || !no_children()) {
       const Ready ready = wait(killing_ ? kSweepAgainMs : -1);
       if (ready.child) drain_signals();
+      if (ready.child && settings_.attach) look_for_stop();
       reap_orphans();
       if (agent_ && ready.agent) read_agent();
       if (killing_) kill_all();
@@ -63,6 +64,7 @@ class Guard {
     int local_rank;
     pid_t pid;
     UniqueFd pidfd;
+    bool attached;
   };
 
   struct Ready {
@@ -99,6 +101,17 @@ class Guard {
   void drain_signals() {
     signalfd_siginfo info;
     while (::read(child_ended_.get(), &info, sizeof info) == sizeof info) {
+    }
+  }
+
+  void look_for_stop() {
+    for (const Worker& w : workers_) {
+      siginfo_t info{};
+      if (!w.attached || ::waitid(P_PID, id_t(w.pid), &info, WSTOPPED | WNOHANG) != 0 || info.si_pid == 0) continue;
+      const int signal = info.si_status;
+      if (signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU) {
+        send({GuardOp::stopped, w.local_rank, 0, 0, settings_.level == Containment::pidns ? 0 : w.pid});
+      }
     }
   }
 
@@ -151,12 +164,13 @@ class Guard {
 
   void start_worker(ReceivedGuardMessage& received) {
     const int local_rank = received.message.local_rank;
+    const auto session = Session(received.message.a);
     --spawns_to_come_;
     SpawnResult result{-1, UniqueFd(), SpawnStep::none, ECANCELED};
     ExecPayload payload;
     if (!round_broken_ && payload.map(received.fds[0].get())) {
       result = spawn({payload.argv(), payload.envp(), received.fds[1].get(), received.fds[2].get(),
-                      received.fds[3].get(), cgroup_.get(), settings_.cgroup_procs_fd, settings_.nofile});
+                      received.fds[3].get(), cgroup_.get(), settings_.cgroup_procs_fd, settings_.nofile, session});
     }
     if (result.pid < 0) {
       round_broken_ = true;  // the round cannot succeed: start no more of it
@@ -166,7 +180,7 @@ class Guard {
     const bool pidns = settings_.level == Containment::pidns;
     send({GuardOp::started, local_rank, 0, 0, pidns ? 0 : result.pid}, pidns ? result.pidfd.get() : -1);
     watch(result.pidfd.get());
-    workers_.push_back({local_rank, result.pid, std::move(result.pidfd)});
+    workers_.push_back({local_rank, result.pid, std::move(result.pidfd), session != Session::own});
   }
 
   // Groups first, at once; then what has left them. A stopped process acts on a signal only when continued.
@@ -278,7 +292,11 @@ bool enter_namespaces(bool user_namespace, uid_t uid, gid_t gid) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   // Should the agent die while it is stopped, nobody else would wake us; we see its end on the socket.
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
-  ::setsid();
+  // Not reached by what the terminal sends to the job. Only a process of its session can hand the terminal on.
+  if (settings.attach)
+    ::setpgid(0, 0);
+  else
+    ::setsid();
   sigset_t all;
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);

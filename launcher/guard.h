@@ -18,7 +18,8 @@ struct GuardSettings {
   Containment level = Containment::subreaper;  // never `automatic`
   std::string cgroup_folder;                   // level cgroup
   int cgroup_procs_fd = -1;
-  rlimit nofile{};  // the limit that workers get back
+  rlimit nofile{};      // the limit that workers get back
+  bool attach = false;  // stay in the user's session: a worker is to have its terminal
 };
 
 struct GuardHandle {

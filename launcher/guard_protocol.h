@@ -18,7 +18,7 @@ namespace dtrain::launcher {
 enum class GuardOp : int32_t {
   // agent -> guard
   begin_round,         // a: number of spawns that follow
-  spawn,               // local_rank; fds: payload (argv and environment), stdin, stdout, stderr
+  spawn,               // local_rank, a: Session; fds: payload (argv and environment), stdin, stdout, stderr
   signal_workers,      // a: signal, to the worker processes alone
   signal_containment,  // a: signal, to every process of the round
   kill,                // SIGKILL to every process of the round
@@ -27,8 +27,13 @@ enum class GuardOp : int32_t {
   started,      // local_rank, pid (0: read it from the pidfd passed beside: the guard lives in another pid namespace)
   not_started,  // local_rank, a: SpawnStep, b: errno
   exited,       // local_rank, a: si_code, b: si_status, after_stop
+  stopped,      // local_rank, pid (0: unknown here): the worker that has the terminal was stopped from there
   empty,        // no process of the round is left
 };
+
+// Where a worker lives: in a session of its own, or in the user's, for a worker that has the terminal. `foreground`: it
+// begins as the group that the terminal listens to; `background`: another job has the terminal at the moment.
+enum class Session : int32_t { own, foreground, background };
 
 struct GuardMessage {
   GuardOp op{};

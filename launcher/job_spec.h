@@ -105,6 +105,8 @@ struct JobSpec {
 
   Containment containment = Containment::automatic;
   StdinMode stdin_mode;
+  // The local rank that has the terminal; its output goes there and nowhere else.
+  std::optional<int> attach;
   Color color = Color::automatic;
   ConsoleSettings console;
   // Text before a line on the console; ${role_name}, ${local_rank}, ${rank} and ${hostname} are replaced; empty: none.

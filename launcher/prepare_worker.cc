@@ -64,6 +64,15 @@ Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& ass
   return PreparedWorker{std::move(*payload), std::move(in), std::move(*files)};
 }
 
+std::vector<UniqueFd> descriptors_for_guard(PreparedWorker worker, WorkerPipes::WriteEnds ends) {
+  std::vector<UniqueFd> fds;
+  fds.push_back(std::move(worker.exec_payload));
+  fds.push_back(std::move(worker.stdin_fd));
+  fds.push_back(std::move(ends.out));
+  fds.push_back(std::move(ends.err));
+  return fds;
+}
+
 Result<WorkerStreams> worker_streams(const JobSpec& spec, int rank, int local_rank, const Prefix& prefix,
                                      WorkerFiles& files, RoundFiles& shared) {
   if (auto opened = shared.open(spec, files.attempt); !opened) return opened.error();

@@ -9,6 +9,7 @@
 #include "launcher/prefix.h"
 #include "launcher/round_files.h"
 #include "launcher/worker_env.h"
+#include "launcher/worker_pipes.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -23,6 +24,9 @@ struct PreparedWorker {
 // `parent_env`: the environment that dtrain itself was given, as "NAME=value". Errors: log files or descriptors.
 Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& assignment, int local_rank,
                                       const std::vector<std::string>& parent_env, const LogTree& logs);
+
+// What the guard gets beside GuardOp::spawn.
+std::vector<UniqueFd> descriptors_for_guard(PreparedWorker worker, WorkerPipes::WriteEnds ends);
 
 // What becomes of its two streams. Takes the log files out of `files`; with the first worker of a round it opens what
 // the round's workers share. Errors: the disk or the limit of open files.

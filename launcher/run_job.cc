@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <csignal>
+#include <optional>
 
 #include "launcher/agent.h"
 #include "launcher/front.h"
@@ -38,7 +39,10 @@ int run_job(const JobSpec& spec) {
   const auto agent_main = [](FrontSide side, void* context) {
     return run_agent(*static_cast<const JobSpec*>(context), std::move(side));
   };
-  return run_front({effective.stop_signals, effective.passed_signals}, agent_main, &effective);
+  std::optional<AttachedTerminal> terminal;
+  if (spec.attach) terminal.emplace();
+  return run_front({effective.stop_signals, effective.passed_signals}, terminal ? &*terminal : nullptr, agent_main,
+                   &effective);
 }
 
 }  // namespace dtrain::launcher

@@ -89,11 +89,21 @@ void exec_in_path(const SpawnRequest& request) {
   errno = error;
 }
 
+// Before the signals are reset: SIGTTOU is blocked, which lets a process of the background take the terminal.
+void enter_session(Child& child, const SpawnRequest& r) {
+  if (r.session == Session::own) {
+    if (::setsid() < 0) fail(child, SpawnStep::session);
+    return;
+  }
+  if (::setpgid(0, 0) != 0) fail(child, SpawnStep::session);
+  if (r.session == Session::foreground && ::tcsetpgrp(r.stdin_fd, ::getpgrp()) != 0) fail(child, SpawnStep::session);
+}
+
 int child_main(void* arg) {
   Child& child = *static_cast<Child*>(arg);
   const SpawnRequest& r = *child.request;
+  enter_session(child, r);
   reset_signals();
-  if (::setsid() < 0) fail(child, SpawnStep::session);
   if (child.joins_cgroup && ::write(r.cgroup_procs_fd, "0", 1) != 1) fail(child, SpawnStep::cgroup);
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(child, SpawnStep::death_signal);
   if (::getppid() != child.parent) ::_exit(127);  // the parent died before the line above took hold

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include "launcher/exit_status.h"
+#include "launcher/guard_protocol.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
@@ -18,6 +19,7 @@ struct SpawnRequest {
   int cgroup_folder_fd = -1;  // the cgroup to begin in, from open_to_clone_into(), -1 for none
   int cgroup_procs_fd = -1;   // without that: an open cgroup.procs to join, -1 for none
   rlimit nofile{};            // the limit the user had; dtrain raises its own
+  Session session = Session::own;
 };
 
 struct SpawnResult {
@@ -27,7 +29,8 @@ struct SpawnResult {
   int error = 0;                     // its errno
 };
 
-// The child gets: its own session (so no controlling terminal, as under torchrun) and process group, default signal
+// The child gets: its own session (so no controlling terminal, as under torchrun) or, attached, a place in the
+// caller's (with the terminal at stdin_fd), its own process group, default signal
 // dispositions and an empty mask, SIGKILL when the caller dies, descriptors 0-2 and no others.
 // Call from the thread that lives as long as the process (the death signal follows the thread).
 SpawnResult spawn(const SpawnRequest& request);

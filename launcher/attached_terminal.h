@@ -1,0 +1,52 @@
+#pragma once
+// The terminal of the user's session, lent to one worker (--attach; docs/adr/0004-the-attached-worker.md). The worker
+// is a process group of that session, in its foreground; when it has ended, the terminal goes back to the front's
+// group, which the shell knows, with the modes it had at first. Front and agent each have a copy: either may be killed.
+#include <sys/types.h>
+#include <termios.h>
+
+#include "launcher/guard_protocol.h"
+#include "launcher/worker_pipes.h"
+#include "rendezvous/base/result.h"
+
+namespace dtrain::launcher {
+
+// What standard input is to this process.
+enum class TerminalUse {
+  none,        // no terminal
+  foreign,     // one that this session does not control
+  background,  // our session's, but another job has it
+  foreground,  // ours to lend
+};
+TerminalUse standard_input_use();
+
+class AttachedTerminal {
+ public:
+  // The terminal at descriptor 0, with its present modes; its owner is the caller's process group.
+  AttachedTerminal();
+
+  // The group in its foreground, -1 without one.
+  pid_t foreground() const;
+  bool with_owner() const { return foreground() == owner_; }
+
+  // How a worker starts: with the terminal, unless the user has put the job into the background since.
+  Session session() const { return with_owner() ? Session::foreground : Session::background; }
+
+  // Put a group of this session in the foreground. False if there is no such group any more.
+  bool lend(pid_t group) const;
+  // Back to the owner, with the first modes, unless another living group than `from` has it: a shell, say, that has put
+  // the job into the background. True if the owner has it now.
+  bool take_back(pid_t from = 0) const;
+
+  termios modes() const;
+  void set_modes(const termios& modes) const;
+
+  // Descriptors for standard output and error of the worker. Error: the terminal cannot be opened for writing.
+  Result<WorkerPipes::WriteEnds> ends_for_worker() const;
+
+ private:
+  pid_t owner_;
+  termios first_modes_{};
+};
+
+}  // namespace dtrain::launcher
