@@ -92,7 +92,7 @@ class Front {
       if (signal == SIGTSTP)
         suspend(::getpid());
       else if (signal == SIGCONT)
-        resume();
+        continued();
       else
         request(signal);
     }
@@ -126,7 +126,7 @@ class Front {
 
   // Ctrl-Z: workers first, then ourselves, as the shell expects of a job. `whom`: our pid, or 0 for our whole group.
   void suspend(pid_t whom) {
-    if (terminal_ != nullptr && has_terminal_) {
+    if (terminal_ != nullptr && has_terminal_ && !terminal_->with_owner()) {
       lent_to_ = terminal_->foreground();
       lent_modes_ = terminal_->modes();
       has_terminal_ = false;
@@ -148,12 +148,21 @@ class Front {
     resume();
   }
 
+  // What has lent the terminal to a worker cannot go on in the background: the worker would change a terminal that is
+  // another's, and of an `fg` that does not continue us we would not hear.
+  void continued() {
+    resume();
+    if (!has_terminal_) suspend(0);
+  }
+
   // By `fg` the shell has given us the terminal: the worker gets it back as it left it. By `bg` it has not.
   void resume() {
-    if (terminal_ != nullptr && terminal_->with_owner() && terminal_->lend(lent_to_)) {
-      terminal_->set_modes(lent_modes_);
+    if (terminal_ != nullptr && terminal_->with_owner()) {
+      has_terminal_ = true;
+      if (terminal_->lend(lent_to_)) terminal_->set_modes(lent_modes_);
+    } else if (terminal_ != nullptr && terminal_->foreground() == lent_to_) {
+      has_terminal_ = true;  // we were not stopped after all
     }
-    if (terminal_ != nullptr && terminal_->foreground() == lent_to_) has_terminal_ = true;
     tell({FrontMessage::Op::resume, 0});
   }
 

@@ -1,6 +1,6 @@
 # Completions of dtrain and torchrun for fish, made by `dtrain completion fish`.
 
-set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --stdin --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
+set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
 
 function __dtrain_signals
     string split ' ' 'TERM INT HUP QUIT USR1 USR2 ALRM WINCH'
@@ -74,6 +74,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -s m -d 'PROGRAM is a Python module: python -u -m PROGRAM'
     complete -c $name -n 'test (__dtrain_place) = run' -l no-python -d 'execute PROGRAM itself, never through Python'
     complete -c $name -n 'test (__dtrain_place) = run' -l stdin -x -a 'all none' -d 'which workers read dtrain\'s standard input'
+    complete -c $name -n 'test (__dtrain_place) = run' -l attach -x -d 'give the terminal to the worker of this local rank'
     complete -c $name -n 'test (__dtrain_place) = run' -l shutdown-timeout -x -d 'from a request to stop to SIGKILL'
     complete -c $name -n 'test (__dtrain_place) = run' -l failure-grace -x -d 'from a worker\'s failure to SIGKILL of the others'
     complete -c $name -n 'test (__dtrain_place) = run' -l signals-to-handle -x -a '(__fish_complete_list , __dtrain_signals)' -d 'signals that stop the job'

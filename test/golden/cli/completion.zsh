@@ -36,6 +36,7 @@ _dtrain_run() {
     '(--module -m)-m[PROGRAM is a Python module: python -u -m PROGRAM]' \
     '(--no-python)--no-python[execute PROGRAM itself, never through Python]' \
     '(--stdin)--stdin=[which workers read dtrain'\''s standard input]:all|none|RANK:(all none)' \
+    '(--attach)--attach=[give the terminal to the worker of this local rank]:RANK: ' \
     '(--shutdown-timeout)--shutdown-timeout=[from a request to stop to SIGKILL]:SECONDS: ' \
     '(--failure-grace)--failure-grace=[from a worker'\''s failure to SIGKILL of the others]:SECONDS: ' \
     '(--signals-to-handle)--signals-to-handle=[signals that stop the job]:SIGNALS:_dtrain_signals' \

@@ -160,37 +160,14 @@ class Debugger(ProcessTest):
             until(lambda: t.foreground() in self.workers(t), DEADLINE, "the worker in the foreground")
             t.type(b"p x * 1000\n").expect(b"41000")
             t.expect(ARROWS)
-            t.type(b"\x1a").expect(PROMPT)
-            front = t.named("dtrain")
-            t.type(b"bg\n")
-            until(lambda: stat_of(front)[0] == "S", DEADLINE, "dtrain continued")
-            until(lambda: stat_of(front)[0] == "T", DEADLINE, "dtrain stopped, because pdb wants to read")
+            t.type(b"\x1a").expect(b"Stopped")
+            t.expect(PROMPT)
+            t.type(b"bg\n").expect(b"Stopped")  # the debugger has no business there
             t.type(b"fg\n").expect(b"dtrain run")
             until(lambda: t.foreground() in self.workers(t), DEADLINE, "the worker in the foreground")
             t.type(b"p x * 2000\n").expect(b"82000")
             t.expect(ARROWS)
             t.type(b"c\n").expect(b"y is 42")
-            t.expect(PROMPT)
-            t.is_clean()
-
-    def test_from_the_background_to_the_foreground_while_it_runs(self):
-        script = "import os, sys\nopen(os.environ['GATE']).read()\nprint('got', sys.stdin.readline(), flush=True)\n"
-        with Terminal() as t:
-            gate = os.path.join(t.folder, "gate")
-            os.mkfifo(gate)
-            t.type(f"GATE={gate} dtrain run --attach 0 {t.write('gated.py', script)}\n".encode())
-            front = t.named("dtrain")
-            until(lambda: t.foreground() in self.workers(t), DEADLINE, "the worker in the foreground")
-            t.type(b"\x1a").expect(b"Stopped")
-            t.expect(PROMPT)
-            t.type(b"bg\n")
-            until(lambda: stat_of(front)[0] == "S", DEADLINE, "dtrain continued")
-            t.type(b"fg\n")
-            until(lambda: t.foreground() == os.getpgid(front) or t.foreground() in self.workers(t), DEADLINE,
-                  "dtrain in the foreground")
-            with open(gate, "w"):
-                pass
-            t.type(b"hello\n").expect(b"got hello")
             t.expect(PROMPT)
             t.is_clean()
 
