@@ -47,8 +47,30 @@ Result<Program> python_program(const ProgramRequest& request, const Host& host) 
   return program;
 }
 
-Result<Program> direct_program(const ProgramRequest& request, const std::string& file) {
-  return Program{request.command, request.command[0], file};
+// "python", "/opt/venv/bin/python3.11"; not "python-config".
+bool is_python(const std::string& path) {
+  std::string name = path.substr(path.rfind('/') + 1);
+  return name.starts_with("python") && name.find_first_not_of("0123456789.", 6) == std::string::npos;
+}
+
+// Whether Python, started with these words, holds its output back when it goes to a pipe.
+bool holds_output_back(const std::vector<std::string>& command, const Host& host) {
+  if (!is_python(command[0]) || !host.variable("PYTHONUNBUFFERED").empty()) return false;
+  for (std::size_t i = 1; i < command.size() && command[i].starts_with('-') && command[i] != "-"; ++i) {
+    const std::string& word = command[i];
+    if (word == "-c" || word == "-m") break;
+    if (!word.starts_with("--") && word.find('u') != std::string::npos) return false;
+    if (word == "-W" || word == "-X") ++i;
+  }
+  return true;
+}
+
+Result<Program> direct_program(const ProgramRequest& request, const std::string& file, const Host& host) {
+  Program program{request.command, request.command[0], file};
+  if (!request.no_python && holds_output_back(request.command, host))
+    program.note = fmt::format("{} without -u holds its output back: name the script alone, or add -u",
+                               printable(request.command[0]));
+  return program;
 }
 
 Error missing_program(const std::string& name, const Host& host) {
@@ -85,7 +107,9 @@ bool is_for_python(const ProgramRequest& request, const std::string& path, const
   if (request.no_python) return false;
   if (facts.kind == Kind::folder) return host.probe(path + "/__main__.py").kind == Kind::file;
   if (has_python_ending(path)) return true;
-  return facts.kind == Kind::file && python_shebang(facts.head) && (request.as_torchrun || !facts.execute_bit);
+  bool archive = facts.head.starts_with("PK\x03\x04");
+  return facts.kind == Kind::file && (archive || python_shebang(facts.head)) &&
+         (request.as_torchrun || !facts.execute_bit);
 }
 
 // The file that the user's word means: the word itself if it is a path, else what PATH gives, else (torchrun opens
@@ -151,7 +175,7 @@ Result<Program> build_program(const ProgramRequest& request, const Host& host) {
   }
   if (facts.kind != Kind::file || !facts.executable) return cannot_execute(name, facts);
   if (auto fine = check_executable(file, facts, host); !fine) return fine.error();
-  return direct_program(request, file);
+  return direct_program(request, file, host);
 }
 
 }  // namespace dtrain::cli

@@ -18,8 +18,9 @@ struct ProgramRequest {
 
 struct Program {
   std::vector<std::string> argv;
-  std::string name;  // what messages call it: the script for Python, else argv[0]
-  std::string file;  // the file that is executed: Python, or the program as found in PATH
+  std::string name;       // what messages call it: the script for Python, else argv[0]
+  std::string file;       // the file that is executed: Python, or the program as found in PATH
+  std::string note = {};  // what the user may want to know
 };
 
 // Decide whether Python runs the program or it runs itself, and check that it can.

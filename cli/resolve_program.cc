@@ -22,6 +22,7 @@ Result<void> program(const Given& given, Plan& plan) {
   plan.spec.argv = program->argv;
   plan.spec.program = program->name;
   plan.executed_file = program->file;
+  if (!program->note.empty()) plan.notes.push_back(program->note);
   return {};
 }
 

@@ -86,6 +86,32 @@ TEST_CASE("the user's Python: PYTHON_EXEC, then the virtual environment, then PA
   CHECK(find_python(host).error().kind == ErrorKind::not_found);
 }
 
+TEST_CASE("an archive without an ending is Python's, unless it can execute itself") {
+  std::string archive = "PK\x03\x04 and more";
+  CHECK(outcome({"./app"}, {{"app", plain_file(archive)}}) == "/usr/bin/python3 -u ./app");
+  CHECK(outcome({"./app"}, {{"app", executable_file(archive)}}).starts_with("126: ./app: "));
+}
+
+TEST_CASE("Python named as the program runs as it is, and its buffering is said") {
+  FileMap files = {{"/usr/bin/python3.11", executable_file(elf_head(EM_X86_64))}};
+  auto note = [&](std::vector<std::string> command, bool no_python = false, const char* unbuffered = "") {
+    Host host = test_host(files);
+    if (*unbuffered != 0) host.env["PYTHONUNBUFFERED"] = unbuffered;
+    auto program = build_program({std::move(command), false, no_python, false}, host);
+    REQUIRE(program.ok());
+    return program->note;
+  };
+  CHECK(note({"python3", "train.py"}) == "python3 without -u holds its output back: name the script alone, or add -u");
+  CHECK(note({"python3.11", "-m", "train", "-u"}).starts_with("python3.11 without -u"));
+  CHECK(note({"python3", "-W", "ignore", "train.py"}).starts_with("python3 without -u"));
+  CHECK(note({"/usr/bin/python3", "-u", "train.py"}).empty());
+  CHECK(note({"python3", "-Bu", "train.py"}).empty());
+  CHECK(note({"python3", "-X", "dev", "-u", "train.py"}).empty());
+  CHECK(note({"python3", "train.py"}, true).empty());
+  CHECK(note({"python3", "train.py"}, false, "1").empty());
+  CHECK(note({"true"}).empty());
+}
+
 TEST_CASE("a program that is not there") {
   CHECK(outcome({"train"}, {{"train", executable_file()}}) ==
         "127: train: not in PATH; ./train exists here: did you mean ./train?");
