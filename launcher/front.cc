@@ -78,10 +78,13 @@ class Front {
  private:
   void wait(int timeout_ms) {
     // The agent speaks up only about an attached worker.
-    pollfd fds[] = {{signals_.get(), POLLIN, 0}, {terminal_ != nullptr ? socket_.get() : -1, POLLIN, 0}};
-    if (::poll(fds, 2, timeout_ms) <= 0) return;
+    pollfd fds[] = {{signals_.get(), POLLIN, 0},
+                    {terminal_ != nullptr ? socket_.get() : -1, POLLIN, 0},
+                    {terminal_ != nullptr && !hung_up_ ? 0 : -1, 0, 0}};
+    if (::poll(fds, 3, timeout_ms) <= 0) return;
     if (fds[0].revents != 0) read_signals();
     if (fds[1].revents != 0) read_agent();
+    if (fds[2].revents != 0) hang_up();
   }
 
   void read_signals() {
@@ -93,16 +96,29 @@ class Front {
         suspend(::getpid());
       else if (signal == SIGCONT)
         continued();
+      else if (signal == SIGHUP && stops(SIGHUP) && terminal_ != nullptr)
+        hang_up();
       else
         request(signal);
     }
+  }
+
+  bool stops(int signal) const {
+    return std::find(stop_signals_.begin(), stop_signals_.end(), signal) != stop_signals_.end();
+  }
+
+  // The terminal is gone. The kernel tells the group in its foreground, which is not ours while it is lent; the shell
+  // may tell us, or not. Counted once.
+  void hang_up() {
+    if (!hung_up_ && stops(SIGHUP)) request(SIGHUP);
+    hung_up_ = true;
   }
 
   // A second stop request kills the workers. If a third one is needed the agent itself is stuck, on a dead file system
   // perhaps: then the job ends without it.
   void request(int signal) {
     tell({FrontMessage::Op::signal, signal});
-    if (std::find(stop_signals_.begin(), stop_signals_.end(), signal) == stop_signals_.end()) return;
+    if (!stops(signal)) return;
     const auto now = std::chrono::steady_clock::now();
     if (++stop_requests_ == 2) second_request_ = now;
     if (stop_requests_ > 2 && now > second_request_ + kStuckAgent) ::kill(agent_, SIGKILL);
@@ -216,6 +232,7 @@ class Front {
   const FrontNotes* notes_;
   const std::vector<int>& stop_signals_;
   const AttachedTerminal* terminal_;
+  bool hung_up_ = false;
   bool has_terminal_ = true;  // the job is in the terminal's foreground, as far as we know
   pid_t lent_to_ = 0;         // the group that had the terminal then, and how it had set it
   termios lent_modes_{};

@@ -50,13 +50,15 @@ class Terminal:
     """A pseudoterminal with a shell as its session's leader. `script`: a shell that runs it and then stays; without
     one an interactive shell, which has job control."""
 
-    def __init__(self, script=None):
+    def __init__(self, script=None, files=()):
         self.folder = tempfile.mkdtemp(prefix="dtrain-test-")
         self.id = "t" + secrets.token_hex(6)
         self.seen = b""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("DTRAIN_", "PET_", "TORCHELASTIC_"))}
         environment.update({"PS1": PROMPT.decode(), "TMPDIR": self.folder, "TERM": "dumb", "DTRAIN_RDZV_ID": self.id,
                             "PATH": os.path.dirname(DTRAIN) + ":" + os.environ["PATH"]})
+        for name, text in files:
+            self.write(name, text)
         self.shell, self.fd = pty.fork()
         if self.shell == 0:
             words = ["bash", "--norc", "--noprofile", "-i"]
@@ -240,8 +242,8 @@ class Ends(ProcessTest):
     """Whatever ends the job, the terminal is left as it was found, and nothing runs."""
 
     def raw(self, *flags, variables=""):
-        t = Terminal(f"{variables} dtrain run --nproc 2 --failure-grace 1 {' '.join(flags)} --attach 0 $TMPDIR/raw.py")
-        t.write("raw.py", RAW)
+        t = Terminal(f"{variables} dtrain run --nproc 2 --failure-grace 1 {' '.join(flags)} --attach 0 $TMPDIR/raw.py",
+                     [("raw.py", RAW)])
         t.expect(b"raw in round 0")
         self.assertNotEqual(termios.tcgetattr(t.fd), t.first_modes)
         self.assertNotEqual(t.foreground(), t.shell)
