@@ -8,6 +8,7 @@ MEANINGS = [
     ("the node rank is not used", r"node_rank is only used for static"),
     ("flags without effect", r"no effect"),
     ("an unknown signal", r"SIGNOPE"),
+    ("the local rank's argument", r"passes --local-rank"),
     ("a start", r"^\d+ workers? of "),
     ("the report's file", r"^report in "),
     ("a restart", r"restart \d+ of \d+"),
