@@ -15,6 +15,12 @@ constexpr Command kCommands[] = {
      .name = "run",
      .arguments = "[flags] PROGRAM [program's arguments]",
      .help = "start PROGRAM as several workers and see them to their end"},
+    {.id = CommandId::launch,
+     .name = "launch",
+     .arguments = "[flags] PROGRAM [program's arguments]",
+     .help = "the same as torch.distributed.launch: adds --local-rank=N",
+     .details = "Takes the flags of `dtrain run` and behaves as torchrun does, but puts --local-rank=N before the "
+                "program's arguments unless --use-env is given."},
     {.id = CommandId::doctor,
      .name = "doctor",
      .help = "check what this machine can do, and say what to mend",

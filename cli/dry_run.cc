@@ -68,6 +68,8 @@ std::string describe(const Plan& plan) {
     out += fmt::format("\nworker {}\n", rank);
     for (const auto& [name, value] : environment_of(spec, rank))
       if (!shared.contains(name)) out += fmt::format("  {}={}\n", name, value);
+    if (!spec.cpus.empty())
+      out += fmt::format("  CPUs {}\n", launcher::cpu_ranges(spec.cpus[static_cast<std::size_t>(rank)]));
     out += fmt::format("  {}\n", command_line(spec, rank));
   }
   return out;

@@ -62,8 +62,11 @@ constexpr Flag kFlags[] = {
      .name = "numa-binding",
      .value = "MODE",
      .choices = "node,socket,exclusive,core-complex",
-     .help = "not in this version",
-     .compat = Compat::missing},
+     .help = "bind workers to CPUs: node, socket, exclusive, core-complex",
+     .details = "Next to the worker's GPU: `node` all CPUs of its NUMA node, `socket` those of its socket, `exclusive` "
+                "a share of the node's physical cores of its own, `core-complex` the CPUs that share one last-level "
+                "cache. Without GPUs the workers take the NUMA nodes in turn (called as torchrun: an error). Needs "
+                "the hwloc library, but not numactl."},
 
     {.id = FlagId::nnodes,
      .group = Group::nodes,
@@ -150,8 +153,9 @@ constexpr Flag kFlags[] = {
      .group = Group::program,
      .name = "run-path",
      .pet = "RUN_PATH",
-     .help = "not in this version",
-     .compat = Compat::missing},
+     .help = "PROGRAM is a Python script, run by runpy.run_path",
+     .details = "sys.argv[0] and __file__ are PROGRAM as typed, and an exception is written to the worker's error file "
+                "without @record. Wins over --no-python and --module."},
     {.id = FlagId::stdin_mode,
      .group = Group::program,
      .name = "stdin",
@@ -304,8 +308,10 @@ constexpr Flag kFlags[] = {
      .choices = "null,console",
      .fallback = "null",
      .pet = "EVENT_LOG_HANDLER",
-     .help = "only null in this version",
-     .compat = Compat::default_only},
+     .help = "console: the job's events as lines of JSON on stderr",
+     .details = "One line for each event, with torchrun's names and keys: RENDEZVOUS, ASSIGN_WORKER_RANKS, START of "
+                "every worker, then how each ended and how the job did. Handlers that are registered in Python are "
+                "not loaded."},
     {.id = FlagId::color,
      .group = Group::output,
      .name = "color",
@@ -368,13 +374,16 @@ constexpr Flag kFlags[] = {
      .name = "logs-specs",
      .value = "NAME",
      .fallback = "default",
-     .help = "only default in this version",
-     .compat = Compat::default_only},
+     .help = "only default: other names are plugins in Python",
+     .compat = Compat::ignored},
     {.id = FlagId::use_env,
      .group = Group::torchrun,
      .name = "use-env",
-     .help = "not in this version",
-     .compat = Compat::missing},
+     .help = "only for `dtrain launch`: do not pass --local-rank",
+     .details = "`dtrain launch` is torch.distributed.launch: it puts --local-rank=N before the program's arguments "
+                "unless --use-env is given. Everything else passes LOCAL_RANK in the environment alone, so there "
+                "the flag changes nothing.",
+     .compat = Compat::ignored},
 };
 
 constexpr bool ordered_by_id() {

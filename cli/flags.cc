@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "cli/text.h"
 
@@ -27,6 +28,12 @@ std::string upper(std::string_view name) {
   return out;
 }
 
+std::string lower(std::string_view name) {
+  std::string out;
+  for (char c : name) out += c == '_' ? '-' : (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
 }  // namespace
 
 const Flag& flag(FlagId id) { return flags()[static_cast<std::size_t>(id)]; }
@@ -40,6 +47,16 @@ std::string dtrain_variable(const Flag& flag) {
 
 std::string pet_variable(const Flag& flag) { return flag.pet.empty() ? "" : "PET_" + std::string(flag.pet); }
 
+std::string torchrun_name(const Flag& flag) {
+  if (!flag.pet.empty()) return lower(flag.pet);
+  // Those that torchrun does not read from the environment.
+  constexpr FlagId kWithoutVariable[] = {FlagId::numa_binding, FlagId::print_completion, FlagId::help,
+                                         FlagId::logs_specs, FlagId::use_env};
+  bool known =
+      std::find(std::begin(kWithoutVariable), std::end(kWithoutVariable), flag.id) != std::end(kWithoutVariable);
+  return known ? std::string(flag.name) : "";
+}
+
 const Flag* find_flag(std::string_view name) {
   for (const Flag& row : flags())
     if (same_name(name, row.name) || (!row.alias.empty() && same_name(name, row.alias))) return &row;
@@ -52,10 +69,13 @@ const Flag* find_letter(char letter) {
   return nullptr;
 }
 
-std::vector<const Flag*> flags_with_prefix(std::string_view prefix) {
+std::vector<const Flag*> flags_with_prefix(std::string_view prefix, CalledAs called) {
   std::vector<const Flag*> found;
-  for (const Flag& row : flags())
-    if (starts(row.name, prefix) || starts(row.alias, prefix)) found.push_back(&row);
+  for (const Flag& row : flags()) {
+    bool matches = called == CalledAs::dtrain ? starts(row.name, prefix) || starts(row.alias, prefix)
+                                              : starts(torchrun_name(row), prefix);
+    if (matches) found.push_back(&row);
+  }
   return found;
 }
 

@@ -67,10 +67,16 @@ enum class Group { workers, nodes, program, stopping, output, general, torchrun 
 
 // How much of a flag this version does.
 enum class Compat {
-  none,          // all of it
-  ignored,       // no effect on one node: accepted, and said once
-  default_only,  // accepted with torchrun's default value, else an error
-  missing,       // not in this version: an error
+  none,     // all of it
+  ignored,  // no effect: its value is checked (torchrun.cc), and it is said once
+  missing,  // not in this version: an error
+};
+
+// The name that dtrain was called by. It decides which names may be shortened and whose defaults count.
+enum class CalledAs {
+  dtrain,    // dtrain run
+  torchrun,  // torchrun, python -m torch.distributed.run
+  launch,    // dtrain launch, python -m torch.distributed.launch: torchrun, but with --local-rank
 };
 
 // One row. Names are written with '-'; '_' is accepted everywhere in its place.
@@ -104,11 +110,15 @@ std::string dtrain_variable(const Flag& flag);
 // PET_<DEST>, or empty.
 std::string pet_variable(const Flag& flag);
 
+// What torchrun calls this flag, without "--"; empty if it has no such flag.
+std::string torchrun_name(const Flag& flag);
+
 // The flag of this long name ('_' and '-' are the same), or of this letter; nullptr if there is none.
 const Flag* find_flag(std::string_view name);
 const Flag* find_letter(char letter);
-// Flags with a name that starts with `prefix`, each once.
-std::vector<const Flag*> flags_with_prefix(std::string_view prefix);
+// Flags with a name that starts with `prefix`, each once. As torchrun only its own names may be shortened: what is
+// unambiguous there stays so, however many flags dtrain adds.
+std::vector<const Flag*> flags_with_prefix(std::string_view prefix, CalledAs called = CalledAs::dtrain);
 
 std::string_view title(Group group);
 

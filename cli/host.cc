@@ -12,6 +12,7 @@
 #include <cstdio>
 
 #include "cli/own_address.h"
+#include "cli/topology.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
@@ -112,6 +113,8 @@ Host this_host() {
   host.stdin_use = launcher::standard_input_use();
   host.gpus = [] { return driver_gpus(); };
   host.listed_gpus = listed_gpus;
+  host.topology = read_usable_topology;
+  host.numa_node_of_pci = numa_node_of_pci;
   host.own_address = own_address;
   host.probe = probe;
   host.list = list;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/gpus.h"
+#include "cli/numa.h"
 #include "launcher/attached_terminal.h"
 #include "rendezvous/base/result.h"
 
@@ -33,6 +34,9 @@ struct Host {
   // What driver_gpus() and listed_gpus() say. The first is slow: called only when GPUs are to be counted.
   std::function<GpuInventory()> gpus = [] { return GpuInventory{}; };
   std::function<GpuInventory()> listed_gpus = [] { return GpuInventory{}; };
+  // For --numa-binding: the CPUs that this process may use, and the node of a PCI device (topology.h).
+  std::function<Result<std::vector<CpuFacts>>()> topology = [] { return std::vector<CpuFacts>{}; };
+  std::function<int(const std::string& bus_id)> numa_node_of_pci = [](const std::string&) { return 0; };
   std::function<FileFacts(const std::string& path)> probe = [](const std::string&) { return FileFacts{}; };
   // The numeric address of this host that a name means, or why it has none (own_address.h).
   std::function<Result<std::string>(const std::string& name)> own_address = [](const std::string& name) {

@@ -60,14 +60,14 @@ int completion(const std::string& shell) {
   return script ? print(*script) : fail(script.error());
 }
 
-int run(const Words& words, bool as_torchrun) {
-  auto raw = parse(words);
+int run(const Words& words, CalledAs called) {
+  auto raw = parse(words, called);
   if (!raw) return fail(raw.error());
   if (auto& asked = (*raw)[FlagId::help])
-    return print((asked->text == "all" ? run_help : common_help)(output_width(), as_torchrun ? "torchrun" : kRun));
+    return print((asked->text == "all" ? run_help : common_help)(output_width(),
+                                                                 called != CalledAs::dtrain ? "torchrun" : kRun));
   if ((*raw)[FlagId::version]) return print(version_line());
   if (auto& shell = (*raw)[FlagId::print_completion]) return completion(shell->text);
-  raw->as_torchrun = as_torchrun;
   auto plan = resolve(*raw, this_host());
   if (!plan) return fail(plan.error());
   if (plan->print_config == Plan::PrintConfig::json) return print(settings_json(plan->settings));
@@ -115,7 +115,8 @@ int unknown_command(const std::string& word) {
 }
 
 int carry_out(const Command& command, const Words& rest) {
-  if (command.id == CommandId::run) return run(rest, false);
+  if (command.id == CommandId::run) return run(rest, CalledAs::dtrain);
+  if (command.id == CommandId::launch) return run(rest, CalledAs::launch);
   if (!rest.empty() && (rest[0] == "--help" || rest[0] == "-h")) return help({std::string(command.name)});
   if (!rest.empty() && command.arguments.empty())
     return fail({ErrorKind::usage, fmt::format("dtrain {} takes no arguments ({})", command.name, printable(rest[0]))});
@@ -131,13 +132,16 @@ int carry_out(const Command& command, const Words& rest) {
     case CommandId::help:
       return help(rest);
     case CommandId::run:
+    case CommandId::launch:
       break;
   }
   return launcher::kExitOwnFailure;
 }
 
 int dispatch(const std::string& called_as, const Words& words) {
-  if (called_as.substr(called_as.rfind('/') + 1) == "torchrun") return run(words, true);
+  const std::string name = called_as.substr(called_as.rfind('/') + 1);
+  if (name == "torchrun") return run(words, CalledAs::torchrun);
+  if (name == "launch") return run(words, CalledAs::launch);
   if (words.empty()) return no_command();
   Words rest(words.begin() + 1, words.end());
   if (words[0] == "--help" || words[0] == "-h") return help(rest);

@@ -43,9 +43,11 @@ class Grammar {
     return flag(id).is_switch() ? "1" : options_[static_cast<std::size_t>(id)]->reduced_results().front();
   }
 
-  std::vector<std::string> command() const {
+  std::vector<std::string> command(CalledAs called) const {
     std::vector<std::string> left = app_.remaining();
-    if (!left.empty() && left[0] == "--") left.erase(left.begin());
+    bool ended = !left.empty() && left[0] == "--";
+    if (ended) left.erase(left.begin());
+    if (called != CalledAs::dtrain && !ended && left.size() > 1 && left[1] == "--") left.erase(left.begin() + 1);
     return left;
   }
 
@@ -70,8 +72,8 @@ Error mistake(const CLI::ParseError& error, const std::vector<TypedFlag>& typed)
 
 }  // namespace
 
-Result<RawOptions> parse(std::span<const std::string> words) {
-  auto spelled_out = spell_out(words);
+Result<RawOptions> parse(std::span<const std::string> words, CalledAs called) {
+  auto spelled_out = spell_out(words, called);
   if (!spelled_out) return spelled_out.error();
   Grammar grammar;
   try {
@@ -83,7 +85,9 @@ Result<RawOptions> parse(std::span<const std::string> words) {
   for (TypedFlag& typed : spelled_out->flags)
     out[typed.id] = RawValue{typed.chosen.empty() ? grammar.value(typed.id) : std::move(typed.chosen), Origin::flag,
                              std::move(typed.typed)};
-  out.command = grammar.command();
+  out.command = grammar.command(called);
+  out.as_torchrun = called != CalledAs::dtrain;
+  out.as_launch = called == CalledAs::launch;
   return out;
 }
 

@@ -3,7 +3,8 @@
 //  - `--flag value`, `--flag=value`, `-t 3`, `-t3`, `-t=3`; the last occurrence wins.
 //  - A long name may be shortened as long as it is unambiguous.
 //  - The first word that is no flag is the program; it and everything after it belongs to the program, verbatim.
-//    `--` ends the flags as well.
+//    `--` ends the flags as well. As torchrun a `--` right after the program is dropped if none ended the flags:
+//    argparse does so, and scripts that were always started so never saw it.
 // Pure: reads nothing but its arguments.
 #include <array>
 #include <optional>
@@ -28,13 +29,14 @@ struct RawValue {
 struct RawOptions {
   std::array<std::optional<RawValue>, kFlagCount> typed;
   std::vector<std::string> command;  // the program and its arguments; empty if none was given
-  bool as_torchrun = false;          // dtrain was called by the name torchrun: its defaults count
+  bool as_torchrun = false;          // called by the name of torchrun or launch: torchrun's defaults count
+  bool as_launch = false;            // called by the name of torch.distributed.launch
 
   const std::optional<RawValue>& operator[](FlagId id) const { return typed[static_cast<std::size_t>(id)]; }
   std::optional<RawValue>& operator[](FlagId id) { return typed[static_cast<std::size_t>(id)]; }
 };
 
 // Take apart the words after `dtrain run` (or after `torchrun`). Errors are usage errors of one line.
-Result<RawOptions> parse(std::span<const std::string> words);
+Result<RawOptions> parse(std::span<const std::string> words, CalledAs called = CalledAs::dtrain);
 
 }  // namespace dtrain::cli

@@ -47,6 +47,32 @@ Result<Program> python_program(const ProgramRequest& request, const Host& host) 
   return program;
 }
 
+// What torchrun's --run-path does: the script under its own name, and its exception in the error file of @record.
+constexpr const char* kRunPath = R"(import sys, runpy
+sys.argv = sys.argv[1:]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except Exception as e:
+    import json, os, time, traceback
+    if os.environ.get("TORCHELASTIC_ERROR_FILE"):
+        with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as f:
+            json.dump({"message": {"message": type(e).__name__ + ": " + str(e), "extraInfo": {
+                "py_callstack": traceback.format_exc(), "timestamp": str(int(time.time()))}}}, f)
+    raise
+)";
+
+Result<Program> run_path_program(const ProgramRequest& request, const Host& host) {
+  const std::string& name = request.command[0];
+  FileFacts facts = host.probe(name);
+  if (facts.kind == Kind::missing)
+    return not_found(fmt::format("{}: no such file{}", printable(name), suggestion(name, host)));
+  auto python = find_python(host);
+  if (!python) return python.error();
+  Program program{{*python, "-u", "-c", kRunPath}, name, *python};
+  program.argv.insert(program.argv.end(), request.command.begin(), request.command.end());
+  return program;
+}
+
 // "python", "/opt/venv/bin/python3.11"; not "python-config".
 bool is_python(const std::string& path) {
   std::string name = path.substr(path.rfind('/') + 1);
@@ -161,6 +187,7 @@ std::string find_in_path(const std::string& name, const Host& host) {
 Result<Program> build_program(const ProgramRequest& request, const Host& host) {
   const std::string& name = request.command[0];
   if (name.empty()) return Error{ErrorKind::usage, "the program's name is empty"};
+  if (request.run_path) return run_path_program(request, host);
   if (request.module && request.no_python)
     return Error{ErrorKind::usage, "--module needs Python: leave out --no-python or --module"};
   if (request.module) return python_program(request, host);

@@ -14,6 +14,7 @@ struct ProgramRequest {
   bool module = false;               // -m
   bool no_python = false;
   bool as_torchrun = false;  // a Python program even if it is executable
+  bool run_path = false;     // --run-path: by runpy.run_path
 };
 
 struct Program {

@@ -47,9 +47,10 @@ Result<Plan> resolve(const RawOptions& raw, const Host& host) {
     plan.settings = settings(options);
     return plan;
   }
-  auto notes = judge_torchrun_flags(options);
+  auto notes = judge_torchrun_flags(raw, options);
   if (!notes) return notes.error();
   plan.notes = *notes;
+  for (std::string& note : judge_torchrun_variables(host)) plan.notes.push_back(std::move(note));
   for (auto part : {resolve_nodes, resolve_workers, resolve_stopping, resolve_output, resolve_program, resolve_attach})
     if (auto done = part(given, plan); !done) return done.error();
   if (auto done = take_switch(options, FlagId::dry_run, plan.dry_run); !done) return done.error();

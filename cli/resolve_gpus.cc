@@ -53,7 +53,7 @@ Result<int> count_workers(const Given& given, int most, Plan& plan) {
   if (other_accelerator(text))
     return given.options.blame(FlagId::nproc,
                                usage("dtrain counts NVIDIA and AMD GPUs (gpu) and cores (cpu); give the number"));
-  auto count = parse_number(text, 1, most);
+  auto count = parse_python_int(text, 1, most);
   if (!count) return given.options.blame(FlagId::nproc, usage(count.error().message + ", or auto, cpu, gpu"));
   say_if_shared(given, *count, plan);
   return *count;

@@ -75,6 +75,16 @@ Result<void> colour(const Given& given, Plan& plan) {
   return take_switch(given.options, FlagId::quiet, plan.spec.quiet);
 }
 
+Result<void> events(const Given& given, Plan& plan) {
+  auto wanted = wants_event_log(given.options);
+  if (!wanted) return wanted.error();
+  plan.spec.event_log = *wanted;
+  plan.spec.torchrun_report = given.raw.as_torchrun;
+  const std::string& backend = given.options.text(FlagId::rdzv_backend);
+  if (!backend.empty()) plan.spec.rdzv_backend = backend;
+  return {};
+}
+
 Result<void> report(const Given& given, Plan& plan) {
   const std::string& path = given.options.text(FlagId::report);
   plan.spec.report_path = path;
@@ -97,7 +107,7 @@ Result<void> report(const Given& given, Plan& plan) {
 }  // namespace
 
 Result<void> resolve_output(const Given& given, Plan& plan) {
-  for (auto step : {files, copies, console, colour, report})
+  for (auto step : {files, copies, console, colour, events, report})
     if (auto done = step(given, plan); !done) return done;
   return {};
 }

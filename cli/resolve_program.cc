@@ -10,6 +10,19 @@ namespace {
 
 Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
+// torch.distributed.launch tells a program its local rank by an argument; --use-env leaves it to the environment.
+Result<void> add_local_rank(const Given& given, bool no_python, Plan& plan, std::vector<std::string>& command) {
+  auto use_env = given.options.on(FlagId::use_env);
+  if (!use_env) return use_env.error();
+  if (!given.raw.as_launch || *use_env) return {};
+  if (no_python) return usage("--no-python needs --use-env here: launch passes --local-rank to Python scripts only");
+  command.insert(command.begin() + 1, "--local-rank=${local_rank}");
+  plan.notes.emplace_back(
+      "launch passes --local-rank to the program, as torch.distributed.launch did; new programs read LOCAL_RANK from "
+      "the environment (--use-env, or dtrain run)");
+  return {};
+}
+
 Result<void> program(const Given& given, Plan& plan) {
   if (given.raw.command.empty())
     return usage("no program given: dtrain run [flags] PROGRAM [program's arguments]; try dtrain run --help");
@@ -17,7 +30,11 @@ Result<void> program(const Given& given, Plan& plan) {
   if (!module) return module.error();
   auto no_python = given.options.on(FlagId::no_python);
   if (!no_python) return no_python.error();
-  auto program = build_program({given.raw.command, *module, *no_python, given.raw.as_torchrun}, given.host);
+  auto run_path = given.options.on(FlagId::run_path);
+  if (!run_path) return run_path.error();
+  std::vector<std::string> command = given.raw.command;
+  if (auto done = add_local_rank(given, *no_python, plan, command); !done) return done;
+  auto program = build_program({command, *module, *no_python, given.raw.as_torchrun, *run_path}, given.host);
   if (!program) return program.error();
   plan.spec.argv = program->argv;
   plan.spec.program = program->name;

@@ -5,6 +5,7 @@
 
 #include "cli/resolve_parts.h"
 #include "cli/take.h"
+#include "cli/text.h"
 #include "cli/values.h"
 
 namespace dtrain::cli {
@@ -17,8 +18,22 @@ Result<void> times(const Given& given, Plan& plan) {
   return take_seconds(given.options, FlagId::failure_grace, plan.spec.failure_grace);
 }
 
+// torchrun warns of names that it does not know, and goes on.
+std::string known_signals(const Given& given, Plan& plan) {
+  const std::string& text = given.options.text(FlagId::signals_to_handle);
+  auto unknown = unknown_signals(text);
+  if (!given.raw.as_torchrun || unknown.empty()) return text;
+  std::string known, names;
+  for (const std::string& part : split(text, ','))
+    if (unknown_signals(part).empty()) known += (known.empty() ? "" : ",") + part;
+  for (const std::string& name : unknown) names += (names.empty() ? "" : ", ") + printable(name);
+  plan.notes.push_back(fmt::format("{}: there is no signal {}; going on without",
+                                   given.options[FlagId::signals_to_handle].where, names));
+  return known;
+}
+
 Result<void> signals(const Given& given, Plan& plan) {
-  auto stop = parse_signals(given.options.text(FlagId::signals_to_handle));
+  auto stop = parse_signals(known_signals(given, plan));
   if (!stop) return given.options.blame(FlagId::signals_to_handle, stop.error());
   auto passed = parse_signals(given.options.text(FlagId::pass_signals));
   if (!passed) return given.options.blame(FlagId::pass_signals, passed.error());

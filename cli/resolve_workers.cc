@@ -52,7 +52,7 @@ Result<void> threads(const Given& given, Plan& plan) {
 }  // namespace
 
 Result<void> resolve_workers(const Given& given, Plan& plan) {
-  for (auto step : {job, workers, threads})
+  for (auto step : {job, workers, resolve_numa, threads})
     if (auto done = step(given, plan); !done) return done;
   return {};
 }

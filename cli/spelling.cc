@@ -12,10 +12,25 @@ namespace {
 
 Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool all_digits(std::string_view text) { return text.find_first_not_of("0123456789") == std::string_view::npos; }
 
-// "-1" and "-" are values, not flags.
-bool looks_like_flag(const std::string& word) { return word.size() > 1 && word[0] == '-' && !is_digit(word[1]); }
+// "-1", "-.5", "-1.5": argparse's idea of a negative number.
+bool negative_number(std::string_view word) {
+  std::string_view number = word.substr(1);
+  std::size_t dot = number.find('.');
+  if (dot == std::string_view::npos) return !number.empty() && all_digits(number);
+  std::string_view fraction = number.substr(dot + 1);
+  return all_digits(number.substr(0, dot)) && !fraction.empty() && all_digits(fraction);
+}
+
+// Whether argparse takes the word for a flag, known or not, and therefore never for a value.
+bool looks_like_flag(const std::string& word, CalledAs called) {
+  if (word.size() < 2 || word[0] != '-' || negative_number(word)) return false;
+  if (word.find(' ') == std::string::npos) return true;
+  if (word[1] != '-') return find_letter(word[1]) != nullptr;
+  std::string name = word.substr(2, word.find('=') - 2);
+  return find_flag(name) != nullptr || (!name.empty() && !flags_with_prefix(name, called).empty());
+}
 
 std::string join_names(const std::vector<const Flag*>& found) {
   std::string out;
@@ -32,9 +47,9 @@ std::string closest_flag(const std::string& name) {
   return closest(name, names);
 }
 
-Result<const Flag*> look_up(const std::string& name, const std::string& word) {
+Result<const Flag*> look_up(const std::string& name, const std::string& word, CalledAs called) {
   if (const Flag* exact = find_flag(name)) return exact;
-  auto found = name.empty() ? std::vector<const Flag*>{} : flags_with_prefix(name);
+  auto found = name.empty() ? std::vector<const Flag*>{} : flags_with_prefix(name, called);
   if (found.size() == 1) return found[0];
   if (found.size() > 1)
     return usage(fmt::format("{} could mean {}; write more of its name", printable(word), join_names(found)));
@@ -46,7 +61,7 @@ Result<const Flag*> look_up(const std::string& name, const std::string& word) {
 
 class Speller {
  public:
-  explicit Speller(std::span<const std::string> rest) : rest_(rest) {}
+  Speller(std::span<const std::string> rest, CalledAs called) : rest_(rest), called_(called) {}
 
   Result<Spelled> run() {
     while (!rest_.empty() && rest_[0].size() > 1 && rest_[0][0] == '-' && rest_[0] != "--") {
@@ -63,7 +78,7 @@ class Speller {
   Result<void> spell_long(const std::string& word) {
     std::size_t equals = word.find('=');
     std::string typed = word.substr(0, equals);
-    auto found = look_up(typed.substr(2), typed);
+    auto found = look_up(typed.substr(2), typed, called_);
     if (!found) return found.error();
     const Flag& row = **found;
     out_.words.push_back(spelled(row));
@@ -107,7 +122,7 @@ class Speller {
   void spell_value(std::optional<std::string> same_word) {
     if (same_word) {
       out_.words.push_back(std::move(*same_word));
-    } else if (!rest_.empty() && !looks_like_flag(rest_[0])) {
+    } else if (!rest_.empty() && !looks_like_flag(rest_[0], called_)) {
       out_.words.push_back(rest_[0]);
       rest_ = rest_.subspan(1);
     } else {
@@ -116,11 +131,12 @@ class Speller {
   }
 
   std::span<const std::string> rest_;  // not yet spelled out
+  CalledAs called_;
   Spelled out_;
 };
 
 }  // namespace
 
-Result<Spelled> spell_out(std::span<const std::string> words) { return Speller(words).run(); }
+Result<Spelled> spell_out(std::span<const std::string> words, CalledAs called) { return Speller(words, called).run(); }
 
 }  // namespace dtrain::cli

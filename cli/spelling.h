@@ -3,7 +3,8 @@
 //  - A long name may be shortened as long as it is unambiguous, and '_' is as good as '-'.
 //  - A value in the same word gets a word of its own: CLI11 reads `--role= x` as x and `-t=3` as "=3".
 //  - A word that looks like a flag is no value. CLI11 would take it; the words end before it, and CLI11 misses the
-//  value.
+//    value. As argparse has it, "-1", "-.5", "-" and what has a blank in it and is no flag ("- x") do not look like
+//    one.
 //  - From the first word that is no flag, and from `--`, everything stays as it is.
 #include <span>
 #include <string>
@@ -26,6 +27,6 @@ struct Spelled {
 };
 
 // Errors are usage errors of one line: a flag that is unknown or ambiguous, or a switch with a value.
-Result<Spelled> spell_out(std::span<const std::string> words);
+Result<Spelled> spell_out(std::span<const std::string> words, CalledAs called = CalledAs::dtrain);
 
 }  // namespace dtrain::cli

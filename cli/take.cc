@@ -9,7 +9,7 @@
 namespace dtrain::cli {
 
 Result<void> take_number(const Options& options, FlagId id, int most, int& field) {
-  auto number = parse_number(options.text(id), 0, most);
+  auto number = parse_python_int(options.text(id), 0, most);
   if (!number) return options.blame(id, number.error());
   field = *number;
   return {};

@@ -81,9 +81,10 @@ std::vector<std::string> split(std::string_view text, char separator) {
 }
 
 std::string trimmed(std::string_view text) {
-  std::size_t begin = text.find_first_not_of(" \t");
+  constexpr std::string_view kBlanks = " \t\n\v\f\r";
+  std::size_t begin = text.find_first_not_of(kBlanks);
   if (begin == std::string_view::npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(" \t") + 1 - begin));
+  return std::string(text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin));
 }
 
 std::string shell_quoted(std::string_view word) {

@@ -20,7 +20,7 @@ Result<void> one_of(std::string_view typed, const std::vector<std::string>& name
 // Split at `separator`; "a,,b" gives an empty part. An empty text gives one empty part.
 std::vector<std::string> split(std::string_view text, char separator);
 
-// Without blanks and tabs at its ends.
+// Without blanks, tabs and line ends at its ends.
 std::string trimmed(std::string_view text);
 
 // A shell word: quoted only where a POSIX shell would need it.

@@ -3,17 +3,56 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstdlib>
+#include <initializer_list>
+
 namespace dtrain::cli {
 namespace {
 
-Error not_here(const std::string& why) { return {ErrorKind::usage, why + ": not in this version of dtrain"}; }
+Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
+Error not_here(const std::string& why) { return usage(why + ": not in this version of dtrain"); }
 
-Result<void> judge(const Flag& row, const Options& options) {
+// What torchrun looks up among the entry points of installed Python packages.
+Error python_plugin(const std::string& known, const std::string& instead) {
+  return usage(fmt::format("expected {}: other names are plugins written in Python, which dtrain does not load; {}",
+                           known, instead));
+}
+
+// argparse checks choices on the command line only; a variable's value goes unread where it has no use.
+Result<void> start_method(const Options& options, bool as_torchrun) {
+  const RawValue& value = options[FlagId::start_method];
+  if (as_torchrun && value.origin == Origin::environment) return {};
+  for (const char* known : {"spawn", "fork", "forkserver"})
+    if (value.text == known) return {};
+  return options.blame(FlagId::start_method, usage("expected spawn, fork or forkserver"));
+}
+
+Result<void> monitor_interval(const Options& options) {
+  const std::string& text = options.text(FlagId::monitor_interval);
+  char* end = nullptr;
+  double seconds = std::strtod(text.c_str(), &end);
+  if (!text.empty() && end == text.c_str() + text.size() && std::isfinite(seconds) && seconds > 0) return {};
+  return options.blame(FlagId::monitor_interval, usage("expected seconds above 0"));
+}
+
+Result<void> logs_specs(const Options& options) {
+  if (options.text(FlagId::logs_specs) == "default") return {};
+  return options.blame(FlagId::logs_specs,
+                       python_plugin("default", "see --log-dir, --tee, --redirects and --log-line-prefix-template"));
+}
+
+// A value that would be wrong under torchrun is wrong here, although nothing comes of a right one.
+Result<void> judge_unused(const Flag& row, const Options& options, bool as_torchrun) {
+  if (row.id == FlagId::start_method) return start_method(options, as_torchrun);
+  if (row.id == FlagId::monitor_interval) return monitor_interval(options);
+  if (row.id == FlagId::logs_specs) return logs_specs(options);
+  return {};
+}
+
+Result<void> judge(const Flag& row, const Options& options, bool as_torchrun) {
   const std::string& text = options.text(row.id);
   switch (row.compat) {
-    case Compat::default_only:
-      if (text != row.fallback) return options.blame(row.id, not_here(fmt::format("anything but {}", row.fallback)));
-      return {};
     case Compat::missing: {
       // In the environment a switch may be off, which is what this version does.
       bool off = row.is_switch() && options[row.id].origin == Origin::environment && text == "0";
@@ -21,23 +60,62 @@ Result<void> judge(const Flag& row, const Options& options) {
       return {};
     }
     case Compat::ignored:
+      return judge_unused(row, options, as_torchrun);
     case Compat::none:
       return {};
   }
   return {};
 }
 
+// Whether the user should hear that this flag changes nothing.
+bool worth_saying(const Flag& row, const Options& options, const RawOptions& raw) {
+  if (row.compat != Compat::ignored) return false;
+  if (row.id == FlagId::logs_specs) return false;  // the default was asked for, and that is what comes
+  return row.id != FlagId::use_env || (!raw.as_launch && options[row.id].text == "1");
+}
+
 }  // namespace
 
-Result<std::vector<std::string>> judge_torchrun_flags(const Options& options) {
-  std::string ignored;
+Result<std::vector<std::string>> judge_torchrun_flags(const RawOptions& raw, const Options& options) {
+  std::string unused;
   for (const Flag& row : flags()) {
     if (!options.given(row.id)) continue;
-    if (auto fine = judge(row, options); !fine) return fine.error();
-    if (row.compat == Compat::ignored) ignored += (ignored.empty() ? "" : ", ") + options[row.id].where;
+    if (auto fine = judge(row, options, raw.as_torchrun); !fine) return fine.error();
+    if (worth_saying(row, options, raw)) unused += (unused.empty() ? "" : ", ") + options[row.id].where;
   }
-  if (ignored.empty()) return std::vector<std::string>{};
-  return std::vector<std::string>{"no effect on one node: " + ignored};
+  if (unused.empty()) return std::vector<std::string>{};
+  return std::vector<std::string>{"no effect: " + unused};
+}
+
+std::vector<std::string> judge_torchrun_variables(const Host& host) {
+  struct Row {
+    const char* name;
+    const char* only;  // counts with this value alone; empty: with any
+    const char* why;
+  };
+  constexpr Row kRows[] = {
+      {"TORCHELASTIC_ENABLE_FILE_TIMER", "1",
+       "dtrain has no timer that kills workers; torch.distributed.elastic.timer.FileTimerClient will find nobody"},
+      {"TORCHELASTIC_HEALTH_CHECK_PORT", "", "dtrain serves no health check; watch its process instead"},
+      {"TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT", "",
+       "no effect: processes that SIGKILL does not end are named and left after 8 s"},
+      {"TORCHELASTIC_ETCD_BINARY_PATH", "", "no effect: dtrain starts no etcd"},
+  };
+  std::vector<std::string> notes;
+  for (const Row& row : kRows) {
+    std::string value = host.variable(row.name);
+    if (!value.empty() && (*row.only == 0 || value == row.only))
+      notes.push_back(fmt::format("{}: {}", row.name, row.why));
+  }
+  return notes;
+}
+
+Result<bool> wants_event_log(const Options& options) {
+  const std::string& name = options.text(FlagId::event_log_handler);
+  if (name == "console") return true;
+  if (name == "null" || name == "dynamic_rendezvous") return false;  // torchrun's two that go nowhere
+  return options.blame(FlagId::event_log_handler,
+                       python_plugin("null or console", "console writes each event as a line of JSON to stderr"));
 }
 
 }  // namespace dtrain::cli

@@ -91,6 +91,21 @@ Result<int> parse_number(std::string_view text, int lowest, int highest) {
   return usage(fmt::format("expected a whole number from {} to {}", lowest, highest));
 }
 
+Result<int> parse_python_int(std::string_view text, int lowest, int highest) {
+  const std::string number = trimmed(text);
+  text = number;
+  bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  std::string digits;
+  for (const std::string& part : split(text, '_')) {
+    if (!all_digits(part)) return parse_number("", lowest, highest);
+    digits += part;
+  }
+  digits.erase(0, std::min(digits.find_first_not_of('0'), digits.size() - 1));
+  if (negative && digits != "0") return parse_number("", lowest, highest);
+  return parse_number(digits, lowest, highest);
+}
+
 Result<std::chrono::milliseconds> parse_seconds(std::string_view text) {
   constexpr int kYear = 365 * 24 * 3600;
   std::size_t dot = text.find('.');
@@ -106,7 +121,7 @@ Result<bool> parse_switch(std::string_view text) {
     if (text == yes) return true;
   for (std::string_view no : {"false", "no", "off"})
     if (text == no) return false;
-  auto number = parse_number(text, 0, 1000000);
+  auto number = parse_python_int(text, 0, 1000000);
   if (!number) return usage("expected 0 or 1");
   return *number != 0;
 }
@@ -165,12 +180,20 @@ Result<std::vector<int>> parse_signals(std::string_view text) {
   std::vector<int> signals;
   if (text.empty() || text == "none") return signals;
   for (const std::string& part : split(text, ',')) {
-    auto signal = parse_signal(part);
+    auto signal = parse_signal(trimmed(part));
     if (!signal) return signal.error();
     if (reserved(*signal)) return usage(fmt::format("SIG{} cannot be chosen", sigabbrev_np(*signal)));
     if (std::find(signals.begin(), signals.end(), *signal) == signals.end()) signals.push_back(*signal);
   }
   return signals;
+}
+
+std::vector<std::string> unknown_signals(std::string_view text) {
+  std::vector<std::string> unknown;
+  if (text.empty() || text == "none") return unknown;
+  for (const std::string& part : split(text, ','))
+    if (std::string name = trimmed(part); !parse_signal(name)) unknown.push_back(std::move(name));
+  return unknown;
 }
 
 }  // namespace dtrain::cli

@@ -14,10 +14,13 @@ namespace dtrain::cli {
 // A whole number in plain digits, lowest <= n <= highest.
 Result<int> parse_number(std::string_view text, int lowest, int highest);
 
+// The same as Python's int() reads it, for torchrun's numbers: " 3", "+3" and "1_000" as well.
+Result<int> parse_python_int(std::string_view text, int lowest, int highest);
+
 // Seconds in plain digits, with an optional fraction of which milliseconds count: "30", "0.5". At most a year.
 Result<std::chrono::milliseconds> parse_seconds(std::string_view text);
 
-// A switch in the environment: a whole number (0 is off), or true/false/yes/no/on/off.
+// A switch in the environment: a whole number as Python's int() reads it (0 is off), or true/false/yes/no/on/off.
 Result<bool> parse_switch(std::string_view text);
 
 inline constexpr int kMostRank = 999999999;
@@ -38,5 +41,8 @@ std::vector<std::string> parse_texts(std::string_view text);
 // Comma separated signal names (with or without SIG) or numbers; "none" or nothing: none. KILL, STOP and the signals
 // that dtrain needs for itself (CHLD and job control) are errors.
 Result<std::vector<int>> parse_signals(std::string_view text);
+
+// The parts of such a list that name no signal, without blanks around them.
+std::vector<std::string> unknown_signals(std::string_view text);
 
 }  // namespace dtrain::cli

@@ -68,7 +68,7 @@ class Agent {
         guard_(
             io_, std::move(parts.guard.socket), [this](ReceivedGuardMessage& m) { on_guard(m); },
             [this] { on_guard_lost(); }),
-        record_(spec, containment_.cgroup.folder()),
+        record_(spec, containment_.cgroup.folder(), [this](const std::string& text) { output_.note(text); }),
         rounds_(io_, spec, {[this](const GroupEvent& e) { feed(e); }, [this](const std::string& text) { say(text); }}) {
   }
 
@@ -355,7 +355,7 @@ void Agent::finish(const Outcome& outcome) {
 int Agent::close_down() {
   guard_.close();
   rounds_.close(outcome_);
-  const int code = record_.conclude(outcome_, logs_, [this](const std::string& text) { output_.note(text); });
+  const int code = record_.conclude(outcome_, logs_);
   notes_.interrupted = code == 128 + SIGINT && outcome_->cause == StopCause::stop_signal;
   output_.finish(clock_.now() + kDrainOutput);
   for (const Loss& loss : output_.losses()) say_unless_stuck(describe(loss));

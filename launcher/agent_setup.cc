@@ -43,8 +43,8 @@ Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes) {
   }
   JobCgroup& cgroup = containment->cgroup;
   std::snprintf(notes.cgroup_folder, sizeof notes.cgroup_folder, "%s", cgroup.folder().c_str());
-  auto guard =
-      start_guard({containment->level, cgroup.folder(), cgroup.procs_fd(), user_limit, spec.attach.has_value()});
+  auto guard = start_guard(
+      {containment->level, cgroup.folder(), cgroup.procs_fd(), user_limit, spec.attach.has_value(), spec.cpus});
   if (!guard) {
     cgroup.remove();
     logs->remove_if_empty();

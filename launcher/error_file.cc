@@ -67,6 +67,35 @@ ErrorFile parse_error_file(std::string_view text) {
   return file;
 }
 
+std::string error_file_json(const std::optional<ErrorFile>& file) {
+  nlohmann::ordered_json root;
+  if (!file) {
+    root["message"] = "<NONE>";
+  } else if (file->traceback.empty()) {
+    root["message"] = file->message.empty() ? file->note : file->message;
+    if (file->timestamp) root["timestamp"] = *file->timestamp;
+  } else {
+    auto& message = root["message"];
+    message["message"] = file->message;
+    message["extraInfo"]["py_callstack"] = file->traceback;
+    message["extraInfo"]["timestamp"] = std::to_string(file->timestamp.value_or(0));
+  }
+  return root.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string error_file_for_parent(const std::string& own, const std::string& status, int64_t unix_s, int exit_code) {
+  json root = json::parse(own, nullptr, false);
+  const json* message = root.is_discarded() ? nullptr : member(root, "message");
+  if (message == nullptr || !message->is_object()) {
+    const std::string text = message != nullptr && message->is_string() ? text_of(message) : status;
+    root = json::object();
+    root["message"]["message"] = text;
+    root["message"]["extraInfo"]["timestamp"] = std::to_string(unix_s);
+  }
+  root["message"]["errorCode"] = exit_code;
+  return root.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 std::optional<ErrorFile> read_error_file(const std::string& path) {
   if (path.empty()) return std::nullopt;
   // O_NONBLOCK: the worker may have put a FIFO there, and nobody would ever write it.

@@ -21,6 +21,15 @@ inline constexpr size_t kErrorFileLimit = 1 << 20;
 // {"message": "...", "timestamp": 10}. Anything else gives a note. Pure, for any bytes.
 ErrorFile parse_error_file(std::string_view text);
 
+// The file's facts as JSON in the form that @record writes, without its extra keys; {"message":"<NONE>"}, as torchrun
+// says it, where there is no file. One line.
+std::string error_file_json(const std::optional<ErrorFile>& file);
+
+// The error file that a launcher leaves to whoever started it: `own`, the first failure's file, with "errorCode" in
+// its message; or, where that is no object with a message, one made of the other facts. errorCode is Python's exit code
+// (-n for signal n). Pure.
+std::string error_file_for_parent(const std::string& own, const std::string& status, int64_t unix_s, int exit_code);
+
 // Read and parse it; nothing if there is no such file or the path is empty.
 std::optional<ErrorFile> read_error_file(const std::string& path);
 

@@ -21,6 +21,12 @@ int exit_code_of(const ExitStatus& status) {
   return status.code == ENOENT ? 127 : 126;
 }
 
+int python_exit_code(const ExitStatus& status) {
+  if (status.kind == ExitStatus::Kind::signaled) return -status.code;
+  if (status.kind == ExitStatus::Kind::exited) return status.code;
+  return status.step == SpawnStep::exec ? exit_code_of(status) : 1;
+}
+
 std::string describe(const ExitStatus& status) {
   switch (status.kind) {
     case ExitStatus::Kind::exited:
@@ -57,6 +63,8 @@ const char* step_name(SpawnStep step) {
       return "cgroup";
     case SpawnStep::death_signal:
       return "death signal";
+    case SpawnStep::affinity:
+      return "affinity";
     case SpawnStep::stdio:
       return "stdio";
     case SpawnStep::working_directory:

@@ -5,7 +5,7 @@
 namespace dtrain::launcher {
 
 // The step of starting a worker that failed; reported by the child itself, with errno.
-enum class SpawnStep { none, clone, session, cgroup, death_signal, stdio, working_directory, exec };
+enum class SpawnStep { none, clone, session, cgroup, death_signal, affinity, stdio, working_directory, exec };
 
 struct ExitStatus {
   enum class Kind { exited, signaled, not_started } kind = Kind::exited;
@@ -23,6 +23,10 @@ struct ExitStatus {
 // The exit code that dtrain returns when this worker is the first failure: its own code; 128+n for signal n; 127 and
 // 126 for a program that was not found or could not be executed; 125 when dtrain itself could not start it.
 int exit_code_of(const ExitStatus& status);
+
+// The same as Python's subprocess has it, which torchrun prints: the code, or -n for signal n. A worker that was never
+// started counts as 127, 126 or 1.
+int python_exit_code(const ExitStatus& status);
 
 // "exit code 3", "signal 11 (SIGSEGV), core dumped", "not started: exec: No such file or directory".
 std::string describe(const ExitStatus& status);

@@ -8,59 +8,16 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/human.h"
+#include "launcher/report_lines.h"
 
 namespace dtrain::launcher {
 namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr size_t kLineLimit = 400;      // bytes shown of one line of a worker
 constexpr size_t kTracebackLines = 30;  // the last of them: the exception is at the end
 
 bool failed_itself(const WorkerEnd& worker) { return !worker.status.success() && !worker.stopped_by_dtrain; }
-
-std::vector<const WorkerEnd*> by_time(const FailureFacts& facts) {
-  std::vector<const WorkerEnd*> failed;
-  for (const WorkerEnd& worker : facts.workers) {
-    if (failed_itself(worker)) failed.push_back(&worker);
-  }
-  // The exception's own time, as seconds before the worker's end; 0 unless the file proves that it was earlier.
-  auto cause = [](const WorkerEnd& worker) {
-    if (!worker.error || !worker.error->timestamp) return worker.ended;
-    int64_t earlier = worker.ended_unix - (*worker.error->timestamp + 1);
-    constexpr int64_t kDay = 24 * 3600;  // more is a wrong clock
-    return earlier > 0 && earlier < kDay ? worker.ended - std::chrono::seconds(earlier) : worker.ended;
-  };
-  std::sort(failed.begin(), failed.end(), [&](const WorkerEnd* a, const WorkerEnd* b) {
-    return std::pair(cause(*a), a->rank) < std::pair(cause(*b), b->rank);
-  });
-  return failed;
-}
-
-// A line of a worker, made harmless for a terminal and for the width of a page.
-std::string printable(std::string_view line) {
-  std::string text;
-  for (char c : line.substr(0, kLineLimit)) {
-    auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\t') || byte == 0x7f) {
-      text += fmt::format("\\x{:02x}", byte);
-    } else {
-      text += c;
-    }
-  }
-  if (line.size() > kLineLimit) text += fmt::format(" ... ({} more bytes)", line.size() - kLineLimit);
-  return text;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (size_t at = 0; at < text.size();) {
-    size_t newline = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, newline - at));
-    at = newline + 1;
-  }
-  return lines;
-}
 
 void add_lines(std::string& report, const std::string& title, const std::vector<std::string>& lines, size_t limit) {
   report += "  " + title + ":\n";
@@ -170,8 +127,26 @@ json worker_json(const WorkerEnd& worker) {
 
 }  // namespace
 
+std::vector<const WorkerEnd*> own_failures(const FailureFacts& facts) {
+  std::vector<const WorkerEnd*> failed;
+  for (const WorkerEnd& worker : facts.workers) {
+    if (failed_itself(worker)) failed.push_back(&worker);
+  }
+  // The exception's own time, as seconds before the worker's end; 0 unless the file proves that it was earlier.
+  auto cause = [](const WorkerEnd& worker) {
+    if (!worker.error || !worker.error->timestamp) return worker.ended;
+    int64_t earlier = worker.ended_unix - (*worker.error->timestamp + 1);
+    constexpr int64_t kDay = 24 * 3600;  // more is a wrong clock
+    return earlier > 0 && earlier < kDay ? worker.ended - std::chrono::seconds(earlier) : worker.ended;
+  };
+  std::sort(failed.begin(), failed.end(), [&](const WorkerEnd* a, const WorkerEnd* b) {
+    return std::pair(cause(*a), a->rank) < std::pair(cause(*b), b->rank);
+  });
+  return failed;
+}
+
 const WorkerEnd* first_failure(const FailureFacts& facts) {
-  std::vector<const WorkerEnd*> failed = by_time(facts);
+  std::vector<const WorkerEnd*> failed = own_failures(facts);
   return failed.empty() ? nullptr : failed.front();
 }
 
@@ -199,7 +174,7 @@ std::string hint_for(const WorkerEnd& worker) {
 }
 
 std::string report_text(const FailureFacts& facts, ReportStyle style) {
-  std::vector<const WorkerEnd*> failed = by_time(facts);
+  std::vector<const WorkerEnd*> failed = own_failures(facts);
   std::string report = fmt::format("dtrain: job {} failed, exit code {}\n", facts.run_id, facts.exit_code);
   if (!facts.reason.empty() && facts.failed_elsewhere.empty()) report += "  " + facts.reason + "\n";
   if (facts.max_restarts > 0) report += fmt::format("  {} of {} restarts used\n", facts.restarts, facts.max_restarts);
@@ -229,7 +204,7 @@ std::string report_json(const FailureFacts& facts) {
   report["restarts"] = facts.restarts;
   report["max_restarts"] = facts.max_restarts;
   report["world_size"] = facts.world_size;
-  std::vector<const WorkerEnd*> failed = by_time(facts);
+  std::vector<const WorkerEnd*> failed = own_failures(facts);
   const bool here = facts.failed_elsewhere.empty();
   report["first_failure"] = failed.empty() || !here ? json(nullptr) : worker_json(*failed.front());
   if (!here) report["failed_elsewhere"] = facts.failed_elsewhere;

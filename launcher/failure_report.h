@@ -27,6 +27,8 @@ struct WorkerEnd {
   bool stopped_by_dtrain = false;       // dtrain signalled it before it ended: a consequence, not a cause
   std::vector<std::string> last_lines;  // of stderr, see TailBuffer
   std::optional<ErrorFile> error;
+  std::string error_path;  // where it is, and its time as printed; empty without one
+  std::string error_text;
   OomVerdict oom;
   std::string core_path;  // empty: none
   std::string log_path;   // a file with its output; empty: none
@@ -44,6 +46,9 @@ struct FailureFacts {
   std::string failed_elsewhere;
   std::vector<WorkerEnd> workers;  // any order; those that succeeded may be left out
 };
+
+// The workers that failed by themselves, the first failure first.
+std::vector<const WorkerEnd*> own_failures(const FailureFacts& facts);
 
 // The worker whose failure came first; null if none failed by itself. Order: the time of its end, or of its exception
 // where the error file proves that this was earlier (its clock has whole seconds only, so it counts as their end).

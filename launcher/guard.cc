@@ -169,8 +169,10 @@ class Guard {
     SpawnResult result{-1, UniqueFd(), SpawnStep::none, ECANCELED};
     ExecPayload payload;
     if (!round_broken_ && payload.map(received.fds[0].get())) {
+      const bool bound = size_t(local_rank) < settings_.cpus.size();
       result = spawn({payload.argv(), payload.envp(), received.fds[1].get(), received.fds[2].get(),
-                      received.fds[3].get(), cgroup_.get(), settings_.cgroup_procs_fd, settings_.nofile, session});
+                      received.fds[3].get(), cgroup_.get(), settings_.cgroup_procs_fd, settings_.nofile, session,
+                      bound ? &settings_.cpus[size_t(local_rank)] : nullptr});
     }
     if (result.pid < 0) {
       round_broken_ = true;  // the round cannot succeed: start no more of it

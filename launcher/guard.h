@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "launcher/job_spec.h"
 #include "rendezvous/base/result.h"
@@ -18,8 +19,9 @@ struct GuardSettings {
   Containment level = Containment::subreaper;  // never `automatic`
   std::string cgroup_folder;                   // level cgroup
   int cgroup_procs_fd = -1;
-  rlimit nofile{};      // the limit that workers get back
-  bool attach = false;  // stay in the user's session: a worker is to have its terminal
+  rlimit nofile{};           // the limit that workers get back
+  bool attach = false;       // stay in the user's session: a worker is to have its terminal
+  std::vector<CpuSet> cpus;  // by local rank; empty: they are not bound
 };
 
 struct GuardHandle {

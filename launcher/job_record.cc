@@ -15,6 +15,8 @@
 #include "launcher/exit_codes.h"
 #include "launcher/host_name.h"
 #include "launcher/prefix.h"
+#include "launcher/small_file.h"
+#include "launcher/torchrun_report.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
@@ -52,21 +54,22 @@ std::string current_folder() {
 }
 
 // Empty on success, else one line that says what went wrong.
-std::string write_whole_file(const std::string& path, const std::string& text) {
+std::string write_whole_file(const std::string& what, const std::string& path, const std::string& text) {
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   const bool written = fd && ::write(fd.get(), text.data(), text.size()) == ssize_t(text.size());
-  return written ? "" : system_error("cannot write the report " + path, errno).message;
+  return written ? "" : system_error("cannot write " + what + " " + path, errno).message;
 }
 
 }  // namespace
 
-JobRecord::JobRecord(const JobSpec& spec, std::string cgroup_folder)
+JobRecord::JobRecord(const JobSpec& spec, std::string cgroup_folder, std::function<void(const std::string&)> note)
     : spec_(spec),
       hostname_(short_hostname()),
       color_(wants_color(spec.color, 1)),
       color_on_stderr_(wants_color(spec.color, 2)),
       cgroup_folder_(std::move(cgroup_folder)),
-      workers_(size_t(spec.nproc_per_node)) {}
+      workers_(size_t(spec.nproc_per_node)),
+      note_(std::move(note)) {}
 
 Prefix JobRecord::prefix(int local_rank, int rank) const {
   const std::string text = render_prefix(spec_.prefix_template, {spec_.role, local_rank, rank, hostname_});
@@ -74,6 +77,7 @@ Prefix JobRecord::prefix(int local_rank, int rank) const {
 }
 
 void JobRecord::begin_round(const Assignment& assignment) {
+  log_round(assignment);
   place_ = assignment;
   memory_before_ = read_oom_counts(cgroup_folder_);
   for (Worker& w : workers_) w = Worker();
@@ -84,12 +88,15 @@ void JobRecord::files(int local_rank, const LogPaths& paths) { workers_[size_t(l
 void JobRecord::started(int local_rank, pid_t pid, MonoTime now) {
   workers_[size_t(local_rank)].pid = pid;
   workers_[size_t(local_rank)].started = now;
+  const auto waits = [](const Worker& w) { return w.pid == 0; };
+  if (std::any_of(workers_.begin(), workers_.end(), waits)) return;
+  for (int i = 0; i < spec_.nproc_per_node; ++i) log_worker("START", i);
 }
 
 void JobRecord::ended(int local_rank, const ExitStatus& status, bool after_stop, MonoTime now) {
   Worker& w = workers_[size_t(local_rank)];
   w.status = status;
-  w.ended = now;
+  w.ended = round_begun_ = now;  // the next one begins where this one ends
   w.ended_unix = std::time(nullptr);
   // A worker that crashes while it is being stopped still crashed by itself.
   w.stopped_by_dtrain = after_stop && !is_crash(status);
@@ -116,6 +123,8 @@ WorkerEnd JobRecord::end_of(int local_rank) const {
   end.stopped_by_dtrain = w.stopped_by_dtrain;
   end.last_lines = w.tail.lines();
   end.error = read_error_file(w.paths.error_file);
+  if (end.error) end.error_path = w.paths.error_file;
+  if (end.error && end.error->timestamp) end.error_text = local_time(*end.error->timestamp);
   end.oom = w.oom;
   if (w.status->core) {
     end.core_path = find_core({w.pid, w.status->code, base_name(spec_.argv[0]), current_folder(), hostname_});
@@ -146,6 +155,7 @@ FailureFacts JobRecord::facts(const Outcome& outcome) const {
       break;
     case StopCause::failure:
       facts.exit_code = exit_code_of(first != nullptr ? first->status : outcome.first_status);
+      if (spec_.torchrun_report) facts.exit_code = 1;
       break;
     case StopCause::stop_signal:
       facts.exit_code = 128 + outcome.stop_signal;
@@ -169,23 +179,89 @@ std::string JobRecord::save_json(const std::string& json, const LogTree& logs) c
   std::string said;
   for (const std::string& path : {has_folder ? logs.path() + "/report.json" : std::string(), spec_.report_path}) {
     if (path.empty()) continue;
-    const std::string error = write_whole_file(path, json);
+    const std::string error = write_whole_file("the report", path, json);
     said += error.empty() ? "dtrain: report in " + path + "\n" : "dtrain: " + error + "\n";
   }
   return said;
 }
 
-int JobRecord::conclude(const std::optional<Outcome>& outcome, const LogTree& logs,
-                        const std::function<void(const std::string&)>& note) {
+// torchrun's rule for a launcher that is itself a worker: its own error file gets that of its first failure.
+void JobRecord::tell_parent(const FailureFacts& facts) {
+  const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
+  const WorkerEnd* first = first_failure(facts);
+  if (path == nullptr || *path == 0 || first == nullptr) return;
+  // A file that was not understood may be no file at all, but a FIFO.
+  const bool understood = first->error && first->error->note.empty();
+  const std::string own = understood ? read_small_file(first->error_path) : "";
+  const std::string json =
+      error_file_for_parent(own, describe(first->status), first->ended_unix, python_exit_code(first->status));
+  if (std::string error = write_whole_file("the error file", path, json); !error.empty()) note_("dtrain: " + error);
+}
+
+// torchrun speaks of a round as the one before until its workers run.
+void JobRecord::log_round(const Assignment& next) {
+  Event event;
+  event.restarts = next.restart_count;
+  event.assignment = assignment_;
+  event.duration_ms = std::chrono::duration<double, std::milli>(clock_.now() - round_begun_).count();
+  event.state = "RENDEZVOUS";
+  log_event(event);
+  event.duration_ms = 0;  // the ranks come with the round
+  event.state = "ASSIGN_WORKER_RANKS";
+  log_event(event);
+  assignment_ = next;
+}
+
+void JobRecord::log_event(Event event) {
+  if (!spec_.event_log) return;
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  event.timestamp_ms = std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count();
+  event.total_run_time_s = std::chrono::duration_cast<std::chrono::seconds>(clock_.now() - begun_).count();
+  note_(event_line({spec_.run_id, spec_.role, hostname_, spec_.rdzv_backend, base_name(spec_.argv[0])}, event));
+}
+
+void JobRecord::log_worker(const char* state, int local_rank) {
+  const Worker& w = workers_[size_t(local_rank)];
+  Event event;
+  event.state = state;
+  event.assignment = assignment_;
+  if (assignment_) event.restarts = assignment_->restart_count;
+  event.worker = EventWorker{local_rank, w.pid, std::nullopt, ""};
+  if (w.status && !w.status->success()) {
+    event.worker->exit_code = python_exit_code(*w.status);
+    event.worker->raw_error = error_file_json(read_error_file(w.paths.error_file));
+  }
+  log_event(event);
+}
+
+// A worker that ended well in a job that failed was called off, in torchrun's words.
+void JobRecord::log_end(const Outcome& outcome) {
+  if (!spec_.event_log) return;
+  const bool good = outcome.cause == StopCause::success;
+  for (int i = 0; i < spec_.nproc_per_node; ++i) {
+    const bool failed = workers_[size_t(i)].status && !workers_[size_t(i)].status->success();
+    log_worker(failed ? "FAILED" : good ? "SUCCEEDED" : "TERMINATED", i);
+  }
+  Event event;
+  event.state = good ? "SUCCEEDED" : "FAILED";
+  event.assignment = assignment_;
+  event.restarts = outcome.restarts;
+  log_event(event);
+}
+
+int JobRecord::conclude(const std::optional<Outcome>& outcome, const LogTree& logs) {
   if (!outcome || front_lost_) return kExitOwnFailure;
+  log_end(*outcome);
   if (outcome->cause == StopCause::success) return 0;
   const FailureFacts all = facts(*outcome);
   const std::string saved = save_json(report_json(all), logs);
-  if (!saved.empty()) note(saved);
+  if (!saved.empty()) note_(saved);
+  tell_parent(all);
+  const bool as_torchrun = spec_.torchrun_report && !all.workers.empty();
   if (outcome->cause == StopCause::failure)
-    note(report_text(all, {color_on_stderr_}));
+    note_(as_torchrun ? torchrun_report_text(all) : report_text(all, {color_on_stderr_}));
   else
-    note("dtrain: " + outcome->reason);
+    note_("dtrain: " + outcome->reason);
   return all.exit_code;
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/event_log.h"
 #include "launcher/failure_report.h"
 #include "launcher/group_core.h"
 #include "launcher/job_spec.h"
@@ -23,8 +24,8 @@ namespace dtrain::launcher {
 
 class JobRecord {
  public:
-  // cgroup_folder: of the workers; empty without one.
-  JobRecord(const JobSpec& spec, std::string cgroup_folder);
+  // cgroup_folder: of the workers; empty without one. `note` prints on dtrain's stderr.
+  JobRecord(const JobSpec& spec, std::string cgroup_folder, std::function<void(const std::string&)> note);
 
   // The prefix of a worker's lines.
   Prefix prefix(int local_rank, int rank) const;
@@ -40,8 +41,7 @@ class JobRecord {
 
   // The end: write the reports (text by `note`, JSON into the log folder and to spec.report_path) if there is anything
   // to report. Returns dtrain's exit code. No outcome: the job was given up because the front was lost.
-  int conclude(const std::optional<Outcome>& outcome, const LogTree& logs,
-               const std::function<void(const std::string&)>& note);
+  int conclude(const std::optional<Outcome>& outcome, const LogTree& logs);
 
  private:
   struct Worker {
@@ -58,6 +58,11 @@ class JobRecord {
 
   FailureFacts facts(const Outcome& outcome) const;
   WorkerEnd end_of(int local_rank) const;
+  void tell_parent(const FailureFacts& facts);
+  void log_round(const Assignment& next);
+  void log_event(Event event);
+  void log_worker(const char* state, int local_rank);
+  void log_end(const Outcome& outcome);
   std::string save_json(const std::string& json, const LogTree& logs) const;
 
   const JobSpec& spec_;
@@ -69,6 +74,11 @@ class JobRecord {
   const std::string cgroup_folder_;
   OomCounts memory_before_;
   std::vector<Worker> workers_;
+  std::function<void(const std::string&)> note_;
+  SteadyClock clock_;
+  MonoTime begun_ = clock_.now();
+  MonoTime round_begun_ = begun_;
+  std::optional<Assignment> assignment_;  // for events: of the round that was complete last
 };
 
 }  // namespace dtrain::launcher

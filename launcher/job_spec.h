@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/cpu_set.h"
 #include "launcher/rank_set.h"
 
 namespace dtrain::launcher {
@@ -115,6 +116,8 @@ struct JobSpec {
   std::vector<int> passed_signals;
   // Signals that stop the job: passed to the workers first, then KILL after shutdown_timeout.
   std::vector<int> stop_signals;
+  // The CPUs that each local rank is bound to; empty: the workers are not bound.
+  std::vector<CpuSet> cpus;
   // Set on top of dtrain's own environment for every worker (e.g. OMP_NUM_THREADS), before the worker contract.
   std::vector<std::pair<std::string, std::string>> extra_env;
   // --virtual-local-rank: LOCAL_RANK is 0 everywhere, and a worker sees only the device of its local rank.
@@ -124,6 +127,11 @@ struct JobSpec {
   } own_devices;
   // Where the JSON failure report goes besides the log folder; empty: only there.
   std::string report_path;
+  // Events as lines of JSON on stderr (launcher/event_log.h), and the name of the rendezvous in them.
+  bool event_log = false;
+  std::string rdzv_backend = "c10d";
+  // Called by the name of torchrun: the report has torchrun's layout, and a failed worker's exit code becomes 1.
+  bool torchrun_report = false;
   bool quiet = false;  // no line about containment and log folder at start
 };
 

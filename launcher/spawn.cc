@@ -49,6 +49,19 @@ void reset_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+// The kernel's own form: a bit for each CPU, in words of the machine. Linux has at most 8192.
+constexpr size_t kMostCpus = 8192;
+constexpr size_t kWordBits = 8 * sizeof(unsigned long);
+
+void bind_to(Child& child, const CpuSet& cpus) {
+  unsigned long mask[kMostCpus / kWordBits] = {};
+  for (const int cpu : cpus) {
+    if (size_t(cpu) >= kMostCpus) continue;
+    mask[size_t(cpu) / kWordBits] |= 1UL << (size_t(cpu) % kWordBits);
+  }
+  if (::syscall(SYS_sched_setaffinity, 0, sizeof mask, mask) != 0) fail(child, SpawnStep::affinity);
+}
+
 void set_stdio(Child& child, int from, int to) {
   if (from == to) {
     if (::fcntl(to, F_SETFD, 0) != 0) fail(child, SpawnStep::stdio);
@@ -107,6 +120,7 @@ int child_main(void* arg) {
   if (child.joins_cgroup && ::write(r.cgroup_procs_fd, "0", 1) != 1) fail(child, SpawnStep::cgroup);
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(child, SpawnStep::death_signal);
   if (::getppid() != child.parent) ::_exit(127);  // the parent died before the line above took hold
+  if (r.cpus != nullptr) bind_to(child, *r.cpus);
   set_stdio(child, r.stdin_fd, 0);
   set_stdio(child, r.stdout_fd, 1);
   set_stdio(child, r.stderr_fd, 2);

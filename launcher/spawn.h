@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include "launcher/cpu_set.h"
 #include "launcher/exit_status.h"
 #include "launcher/guard_protocol.h"
 #include "rendezvous/base/unique_fd.h"
@@ -20,6 +21,7 @@ struct SpawnRequest {
   int cgroup_procs_fd = -1;   // without that: an open cgroup.procs to join, -1 for none
   rlimit nofile{};            // the limit the user had; dtrain raises its own
   Session session = Session::own;
+  const CpuSet* cpus = nullptr;  // to be bound to; none: wherever the caller may run
 };
 
 struct SpawnResult {

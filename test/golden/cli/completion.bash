@@ -13,14 +13,15 @@ _dtrain_offer_list() {
   compopt -o nospace
 }
 
-_dtrain_flags='--nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --standalone --virtual-local-rank --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --module -m --no-python --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --quiet --dry-run --print-config --print-completion --help -h --version --monitor-interval --start-method --logs-specs'
-_dtrain_with_value=' --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs '
-_dtrain_commands='run doctor env completion version help --help --version'
+_dtrain_flags='--nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --standalone --virtual-local-rank --numa-binding --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --module -m --no-python --run-path --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --quiet --dry-run --print-config --print-completion --help -h --version --monitor-interval --start-method --logs-specs --use-env'
+_dtrain_with_value=' --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --numa-binding --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs '
+_dtrain_commands='run launch doctor env completion version help --help --version'
 
 # Offer values of the flag $1.
 _dtrain_value() {
   case $1 in
     --nproc | --nproc-per-node) _dtrain_offer 'auto cpu gpu' ;;
+    --numa-binding) _dtrain_offer 'node socket exclusive core-complex' ;;
     --rdzv-backend) _dtrain_offer 'static c10d' ;;
     --stdin) _dtrain_offer 'all none' ;;
     --signals-to-handle) _dtrain_offer_list 'TERM INT HUP QUIT USR1 USR2 ALRM WINCH' ;;
@@ -92,11 +93,12 @@ _dtrain() {
   fi
   case ${COMP_WORDS[1]} in
     run) _dtrain_run 2 ;;
+    launch) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else compopt -o default; fi ;;
     doctor) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
     env) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --help'; else compopt -o default; fi ;;
     completion) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((COMP_CWORD == 2)) && _dtrain_offer 'bash zsh fish'; fi ;;
     version) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
-    help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((COMP_CWORD == 2)) && _dtrain_offer 'run doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;
+    help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((COMP_CWORD == 2)) && _dtrain_offer 'run launch doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;
   esac
 }
 

@@ -1,6 +1,6 @@
 # Completions of dtrain and torchrun for fish, made by `dtrain completion fish`.
 
-set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
+set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --numa-binding --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
 
 function __dtrain_signals
     string split ' ' 'TERM INT HUP QUIT USR1 USR2 ALRM WINCH'
@@ -43,6 +43,8 @@ complete -c dtrain -f
 complete -c torchrun -f
 
 complete -c dtrain -n 'test (__dtrain_place) = command' -a run -d 'start PROGRAM as several workers and see them to their end'
+complete -c dtrain -n 'test (__dtrain_place) = command' -a launch -d 'the same as torch.distributed.launch: adds --local-rank=N'
+complete -c dtrain -n 'test (__dtrain_place) = launch' -F
 complete -c dtrain -n 'test (__dtrain_place) = command' -a doctor -d 'check what this machine can do, and say what to mend'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a env -d 'describe this machine for a bug report, without secrets'
 complete -c dtrain -n 'test (__dtrain_place) = env' -l json -d 'the same as JSON'
@@ -51,7 +53,7 @@ complete -c dtrain -n 'test (__dtrain_place) = command' -a completion -d 'print 
 complete -c dtrain -n 'test (__dtrain_place) = completion' -a 'bash zsh fish'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a version -d 'show version, compiler and build'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a help -d 'show this, or tell about one flag, command or topic'
-complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
+complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
 
 for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'
@@ -62,6 +64,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l run-id -x -d 'name of the job (TORCHELASTIC_RUN_ID)'
     complete -c $name -n 'test (__dtrain_place) = run' -l standalone -d 'one node, nothing shared with other jobs'
     complete -c $name -n 'test (__dtrain_place) = run' -l virtual-local-rank -d 'LOCAL_RANK=0 and one GPU of its own for every worker'
+    complete -c $name -n 'test (__dtrain_place) = run' -l numa-binding -x -a 'node socket exclusive core-complex' -d 'bind workers to CPUs: node, socket, exclusive, core-complex'
     complete -c $name -n 'test (__dtrain_place) = run' -l nnodes -x -d 'how many nodes (agents) form the job: N or MIN:MAX'
     complete -c $name -n 'test (__dtrain_place) = run' -l node-rank -x -d 'number of this node in a static job, from 0'
     complete -c $name -n 'test (__dtrain_place) = run' -l rdzv-backend -x -a 'static c10d' -d 'static or c10d: how the nodes find each other'
@@ -73,6 +76,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l module -d 'PROGRAM is a Python module: python -u -m PROGRAM'
     complete -c $name -n 'test (__dtrain_place) = run' -s m -d 'PROGRAM is a Python module: python -u -m PROGRAM'
     complete -c $name -n 'test (__dtrain_place) = run' -l no-python -d 'execute PROGRAM itself, never through Python'
+    complete -c $name -n 'test (__dtrain_place) = run' -l run-path -d 'PROGRAM is a Python script, run by runpy.run_path'
     complete -c $name -n 'test (__dtrain_place) = run' -l stdin -x -a 'all none' -d 'which workers read dtrain\'s standard input'
     complete -c $name -n 'test (__dtrain_place) = run' -l attach -x -d 'give the terminal to the worker of this local rank'
     complete -c $name -n 'test (__dtrain_place) = run' -l shutdown-timeout -x -d 'from a request to stop to SIGKILL'
@@ -91,7 +95,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l duplicate-stdout-filters -x -d 'copy tee\'d lines of stdout with one of TEXTS to a file'
     complete -c $name -n 'test (__dtrain_place) = run' -l duplicate-stderr-filters -x -d 'copy tee\'d lines of stderr with one of TEXTS to a file'
     complete -c $name -n 'test (__dtrain_place) = run' -l report -r -F -d 'write the failure report as JSON to FILE'
-    complete -c $name -n 'test (__dtrain_place) = run' -l event-log-handler -x -a 'null console' -d 'only null in this version'
+    complete -c $name -n 'test (__dtrain_place) = run' -l event-log-handler -x -a 'null console' -d 'console: the job\'s events as lines of JSON on stderr'
     complete -c $name -n 'test (__dtrain_place) = run' -l color -x -a 'auto always never' -d 'auto, always or never'
     complete -c $name -n 'test (__dtrain_place) = run' -l quiet -d 'say nothing at start; errors and reports still come'
     complete -c $name -n 'test (__dtrain_place) = run' -l dry-run -d 'show what would run, with each setting\'s origin'
@@ -102,6 +106,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l version -d 'show the version'
     complete -c $name -n 'test (__dtrain_place) = run' -l monitor-interval -x -d 'no effect: workers are watched, not polled'
     complete -c $name -n 'test (__dtrain_place) = run' -l start-method -x -a 'spawn fork forkserver' -d 'no effect: workers are always executed afresh'
-    complete -c $name -n 'test (__dtrain_place) = run' -l logs-specs -x -d 'only default in this version'
+    complete -c $name -n 'test (__dtrain_place) = run' -l logs-specs -x -d 'only default: other names are plugins in Python'
+    complete -c $name -n 'test (__dtrain_place) = run' -l use-env -d 'only for `dtrain launch`: do not pass --local-rank'
     complete -c $name -n 'contains (__dtrain_place) run program' -F
 end

@@ -24,6 +24,7 @@ _dtrain_run() {
     '(--rdzv-id --run-id)--run-id=[name of the job (TORCHELASTIC_RUN_ID)]:NAME: ' \
     '(--standalone)--standalone[one node, nothing shared with other jobs]' \
     '(--virtual-local-rank)--virtual-local-rank[LOCAL_RANK=0 and one GPU of its own for every worker]' \
+    '(--numa-binding)--numa-binding=[bind workers to CPUs: node, socket, exclusive, core-complex]:MODE:(node socket exclusive core-complex)' \
     '(--nnodes)--nnodes=[how many nodes (agents) form the job: N or MIN:MAX]:MIN\:MAX: ' \
     '(--node-rank)--node-rank=[number of this node in a static job, from 0]:N: ' \
     '(--rdzv-backend)--rdzv-backend=[static or c10d: how the nodes find each other]:NAME:(static c10d)' \
@@ -35,6 +36,7 @@ _dtrain_run() {
     '(--module -m)--module[PROGRAM is a Python module: python -u -m PROGRAM]' \
     '(--module -m)-m[PROGRAM is a Python module: python -u -m PROGRAM]' \
     '(--no-python)--no-python[execute PROGRAM itself, never through Python]' \
+    '(--run-path)--run-path[PROGRAM is a Python script, run by runpy.run_path]' \
     '(--stdin)--stdin=[which workers read dtrain'\''s standard input]:all|none|RANK:(all none)' \
     '(--attach)--attach=[give the terminal to the worker of this local rank]:RANK: ' \
     '(--shutdown-timeout)--shutdown-timeout=[from a request to stop to SIGKILL]:SECONDS: ' \
@@ -53,7 +55,7 @@ _dtrain_run() {
     '(--duplicate-stdout-filters)--duplicate-stdout-filters=[copy tee'\''d lines of stdout with one of TEXTS to a file]:TEXTS: ' \
     '(--duplicate-stderr-filters)--duplicate-stderr-filters=[copy tee'\''d lines of stderr with one of TEXTS to a file]:TEXTS: ' \
     '(--report)--report=[write the failure report as JSON to FILE]:FILE:_files' \
-    '(--event-log-handler)--event-log-handler=[only null in this version]:NAME:(null console)' \
+    '(--event-log-handler)--event-log-handler=[console: the job'\''s events as lines of JSON on stderr]:NAME:(null console)' \
     '(--color)--color=[auto, always or never]:WHEN:(auto always never)' \
     '(--quiet)--quiet[say nothing at start; errors and reports still come]' \
     '(--dry-run)--dry-run[show what would run, with each setting'\''s origin]' \
@@ -64,7 +66,8 @@ _dtrain_run() {
     '(--version)--version[show the version]' \
     '(--monitor-interval)--monitor-interval=[no effect: workers are watched, not polled]:SECONDS: ' \
     '(--start-method)--start-method=[no effect: workers are always executed afresh]:NAME:(spawn fork forkserver)' \
-    '(--logs-specs)--logs-specs=[only default in this version]:NAME: ' \
+    '(--logs-specs)--logs-specs=[only default: other names are plugins in Python]:NAME: ' \
+    '(--use-env)--use-env[only for `dtrain launch`: do not pass --local-rank]' \
     '1:program:_dtrain_program' '*:argument:_default'
 }
 
@@ -75,6 +78,7 @@ _dtrain() {
   fi
   local -a commands=(
     'run:start PROGRAM as several workers and see them to their end'
+    'launch:the same as torch.distributed.launch\: adds --local-rank=N'
     'doctor:check what this machine can do, and say what to mend'
     'env:describe this machine for a bug report, without secrets'
     'completion:print completions for a shell'
@@ -89,11 +93,12 @@ _dtrain() {
   ((CURRENT--))
   case $words[1] in
     run) _dtrain_run ;;
+    launch) _arguments --help'[tell about this command]' '*:argument:_default' ;;
     doctor) _arguments --help'[tell about this command]' ;;
     env) _arguments --help'[tell about this command]' '--json[the same as JSON]' '*:argument:_default' ;;
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run launch doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 

@@ -44,6 +44,16 @@ TEST_CASE("every flag says what it does, in one line that fits the help") {
   }
 }
 
+TEST_CASE("torchrun's names are those of torchrun") {
+  CHECK(torchrun_name(flag(FlagId::nproc)) == "nproc-per-node");
+  CHECK(torchrun_name(flag(FlagId::run_id)) == "rdzv-id");
+  CHECK(torchrun_name(flag(FlagId::module)) == "module");
+  CHECK(torchrun_name(flag(FlagId::numa_binding)) == "numa-binding");
+  CHECK(torchrun_name(flag(FlagId::contain)).empty());
+  for (const Flag& row : flags())
+    if (std::string name = torchrun_name(row); !name.empty()) CHECK(find_flag(name) == &row);
+}
+
 TEST_CASE("torchrun's variables are those of torchrun") {
   CHECK(pet_variable(flag(FlagId::nproc)) == "PET_NPROC_PER_NODE");
   CHECK(pet_variable(flag(FlagId::module)) == "PET_MODULE");

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 
 #include "cli/commands.h"
 #include "cli/completion.h"
@@ -45,6 +47,22 @@ TEST_CASE("help texts are as reviewed, and fit their width") {
   }
 }
 
+TEST_CASE("docs/environment.md has the variables of every flag, and no others") {
+  const char* source = std::getenv("DTRAIN_SOURCE_DIR");
+  REQUIRE(source != nullptr);
+  std::ifstream file(std::string(source) + "/docs/environment.md");
+  std::vector<std::string> written, expected;
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("| `--")) written.push_back(line);
+  for (const Flag& row : flags()) {
+    std::string names;
+    for (const std::string& name : {dtrain_variable(row), pet_variable(row), std::string(row.also)})
+      if (!name.empty()) names += (names.empty() ? "`" : ", `") + name + "`";
+    if (!names.empty()) expected.push_back("| `" + spelled(row) + "` | " + names + " |");
+  }
+  CHECK(written == expected);
+}
+
 TEST_CASE("the first help of dtrain and of run fit one screen") {
   constexpr int kRows = 24 - 1;  // the prompt takes one
   for (const std::string& text : {short_help(), common_help()})
@@ -77,7 +95,8 @@ TEST_CASE("completions and the manual page are what the tables say") {
 
 TEST_CASE("the choices in the table are those that the command line takes") {
   Host host = test_host({{"train", executable_file()}});
-  host.gpus = [] { return GpuInventory{.gpus = {Gpu{"GPU-1", ""}}, .problem = ""}; };
+  host.gpus = [] { return GpuInventory{.gpus = {Gpu{"GPU-1", "0000:01:00.0"}}, .problem = ""}; };
+  host.topology = [] { return std::vector<CpuFacts>{CpuFacts{}}; };
   for (const Flag& row : flags()) {
     if (row.choices.empty() || row.is_switch() || row.id == FlagId::print_completion || row.compat != Compat::none)
       continue;

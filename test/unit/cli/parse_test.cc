@@ -105,15 +105,16 @@ TEST_CASE("each mistake is one line that names it") {
 
 // Where the library below us reads words in its own way.
 TEST_CASE("a value is taken as it is, whatever it looks like") {
-  for (const char* text :
-       {"[1,2]", "{}",  "{a}",   "%%",    "a,b",  "@file",       "/nproc", "/n:2", "++", "=3",  "a b",
-        "a\nb",  " a ", "'x y'", "\"q\"", "true", "r\xc3\xb4le", "\xff",   "-",    "-1", "-1x", ""}) {
+  for (const char* text : {"[1,2]", "{}",  "{a}",  "%%",  "a,b",   "@file",    "/nproc", "/n:2",        "++",
+                           "=3",    "a b", "a\nb", " a ", "'x y'", "\"q\"",    "true",   "r\xc3\xb4le", "\xff",
+                           "-",     "-1",  "-.5",  "- x", "--x y", "--zz=b c", ""}) {
     INFO(text);
     CHECK(value({"--role", text, "train"}, FlagId::role) == text);
     CHECK(value({std::string("--role=") + text, "train"}, FlagId::role) == text);
     CHECK(parsed({"--role", text, "train"}).command == Words{"train"});
   }
-  for (const char* text : {"--", "-x", "--nproc", "--nproc=3", "---", "- x"}) {
+  for (const char* text :
+       {"--", "-x", "--nproc", "--nproc=3", "---", "-1x", "-1.", "-1e5", "-t y", "--tee=3 x", "--te=3 x"}) {
     INFO(text);
     CHECK(value({std::string("--role=") + text, "train"}, FlagId::role) == text);
     CHECK(error({"--role", text, "train"}) == "--role needs a value: --role NAME");
@@ -121,6 +122,42 @@ TEST_CASE("a value is taken as it is, whatever it looks like") {
   CHECK(value({"-t-1"}, FlagId::tee) == "-1");
   CHECK(value({"-t--"}, FlagId::tee) == "--");
   CHECK(value({"-t==3"}, FlagId::tee) == "=3");
+}
+
+TEST_CASE("as torchrun only its own names may be shortened") {
+  auto as_torchrun = [](const Words& words) { return parse(words, CalledAs::torchrun); };
+  struct Row {
+    const char* word;
+    FlagId id;
+  };
+  // Each is ambiguous, or another flag, as dtrain run.
+  for (const Row& row : {Row{"--re=3", FlagId::redirects}, Row{"--t=3", FlagId::tee}, Row{"--run", FlagId::run_path},
+                         Row{"--logs=default", FlagId::logs_specs}, Row{"--print=bash", FlagId::print_completion}}) {
+    INFO(row.word);
+    auto raw = as_torchrun({row.word, "train"});
+    REQUIRE(raw.ok());
+    CHECK((*raw)[row.id]);
+    CHECK(raw->as_torchrun);
+  }
+  CHECK(error({"--re=3", "train"}) == "--re could mean --redirects, --report; write more of its name");
+  CHECK(error({"--t=3", "train"}) == "--t could mean --tee, --timestamps; write more of its name");
+  // Names that torchrun does not have are known in full only.
+  CHECK(as_torchrun({"--contain=cgroup", "train"}).ok());
+  CHECK(as_torchrun({"--nproc=2", "train"}).ok());
+  CHECK_FALSE(as_torchrun({"--contai=cgroup", "train"}).ok());
+  CHECK(as_torchrun({"--r=1", "t"}).error().message ==
+        "--r could mean --role, --rdzv-id, --rdzv-backend, --rdzv-endpoint, --rdzv-conf, --run-path, --redirects; "
+        "write more of its name");
+}
+
+TEST_CASE("as torchrun the -- that stands right after the program is dropped, as argparse does") {
+  auto command = [](const Words& words, CalledAs called) { return parse(words, called)->command; };
+  CHECK(command({"t.py", "--", "x"}, CalledAs::torchrun) == Words{"t.py", "x"});
+  CHECK(command({"t.py", "--"}, CalledAs::launch) == Words{"t.py"});
+  CHECK(command({"t.py", "--", "--", "x"}, CalledAs::torchrun) == Words{"t.py", "--", "x"});
+  CHECK(command({"--", "t.py", "--", "x"}, CalledAs::torchrun) == Words{"t.py", "--", "x"});
+  CHECK(command({"t.py", "a", "--", "x"}, CalledAs::torchrun) == Words{"t.py", "a", "--", "x"});
+  CHECK(command({"t.py", "--", "x"}, CalledAs::dtrain) == Words{"t.py", "--", "x"});
 }
 
 TEST_CASE("an empty value does not take the next word") {

@@ -66,6 +66,20 @@ TEST_CASE("the flags -m and --no-python") {
   CHECK(outcome({{""}, false, false, false}, host) == "2: the program's name is empty");
 }
 
+TEST_CASE("the flag --run-path gives the script to runpy, and wins over the other two") {
+  Host host = test_host({{"train", plain_file()}});
+  for (bool other : {false, true}) {
+    auto program = build_program({{"train", "-x"}, other, other, false, true}, host);
+    REQUIRE(program.ok());
+    REQUIRE(program->argv.size() == 6);
+    CHECK(Words(program->argv.begin(), program->argv.begin() + 3) == Words{"/usr/bin/python3", "-u", "-c"});
+    CHECK(Words(program->argv.begin() + 4, program->argv.end()) == Words{"train", "-x"});
+    CHECK(program->argv[3].find('$') == std::string::npos);  // the local rank is put in for dollars
+    CHECK(program->name == "train");
+  }
+  CHECK(outcome({{"trian"}, false, false, false, true}, host) == "127: trian: no such file; did you mean train?");
+}
+
 TEST_CASE("the user's Python: PYTHON_EXEC, then the virtual environment, then PATH") {
   Host host =
       test_host({{"/venv/bin/python", executable_file()}, {"/opt/py", executable_file()}, {"/opt/no", plain_file()}});

@@ -250,9 +250,36 @@ TEST_CASE("torchrun's flags for many nodes") {
   CHECK(error({}, with_env("PET_NNODES", "x")) == "PET_NNODES='x': expected N or MIN:MAX");
   CHECK(spec({"--nnodes=2"}).run_id == "none");
   CHECK(error({"--node-rank=1"}) == "--node-rank '1': it counts from 0, and --nnodes says 1");
-  CHECK(error({"--event-log-handler=console"}) ==
-        "--event-log-handler 'console': anything but null: not in this version of dtrain");
-  CHECK(error({"--numa-binding=node"}) == "--numa-binding: not in this version of dtrain");
+}
+
+TEST_CASE("numa binding: next to the GPUs, and without GPUs by turns") {
+  Host host = test_host();
+  host.topology = [] {
+    std::vector<CpuFacts> cpus;
+    for (int cpu = 0; cpu < 8; ++cpu) cpus.push_back({cpu, cpu, cpu / 4 * 4, cpu / 4, 0});
+    return cpus;
+  };
+  CHECK(spec({"--nproc=2"}, host).cpus.empty());
+  using Sets = std::vector<launcher::CpuSet>;
+  CHECK(spec({"--nproc=3", "--numa-binding=exclusive"}, host).cpus == Sets{{0, 1}, {4, 5, 6, 7}, {2, 3}});
+  CHECK(plan({"--nproc=1", "--numa-binding=node"}, host).notes ==
+        Words{"--numa-binding: no GPU is visible; the workers take the NUMA nodes in turn"});
+  CHECK(error({"--numa-binding=numa"}, host) ==
+        "--numa-binding 'numa': expected one of node, socket, exclusive, core-complex");
+  CHECK_FALSE(resolved({"--numa-binding=node"}, host, true).ok());
+
+  host.gpus = host.listed_gpus = [] {
+    GpuInventory inventory;
+    inventory.gpus = {{"GPU-a", "0000:02:00.0"}, {"GPU-b", "0000:01:00.0"}};
+    return inventory;
+  };
+  host.numa_node_of_pci = [](const std::string& bus_id) { return bus_id == "0000:02:00.0" ? 1 : 0; };
+  CHECK(spec({"--nproc=2", "--numa-binding=node"}, host).cpus == Sets{{4, 5, 6, 7}, {0, 1, 2, 3}});
+  CHECK(spec({"--nproc=1", "--numa-binding=socket"}, host).cpus == Sets{{0, 1, 2, 3, 4, 5, 6, 7}});
+  host.env["CUDA_VISIBLE_DEVICES"] = "1";
+  CHECK(spec({"--nproc=1", "--numa-binding=node"}, host).cpus == Sets{{0, 1, 2, 3}});
+  CHECK(error({"--nproc=2", "--numa-binding=node"}, host) ==
+        "--numa-binding 'node': 2 workers, but 1 GPU is visible: each worker is bound to the place of its own");
 }
 
 TEST_CASE("no program is a usage error") {

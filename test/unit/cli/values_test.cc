@@ -21,6 +21,15 @@ TEST_CASE("whole numbers are plain digits within their range") {
   CHECK_FALSE(parse_number(std::string_view("1\0", 2), 0, 9).ok());
 }
 
+TEST_CASE("torchrun's numbers are read as Python's int() does") {
+  for (const char* three : {"3", "+3", " 3\n", "0_3", "003"}) CHECK(*parse_python_int(three, 0, 9) == 3);
+  CHECK(*parse_python_int("1_0", 0, 10) == 10);
+  CHECK(*parse_python_int("-0", 0, 10) == 0);
+  CHECK(*parse_python_int("0000000000000000001", 0, 10) == 1);
+  for (const char* bad : {"", " ", "+", "-1", "1__0", "_1", "1_", "+-1", "+ 1", "1 0", "0x1", "1.0", "11"})
+    CHECK_FALSE(parse_python_int(bad, 0, 10).ok());
+}
+
 TEST_CASE("seconds may have a fraction") {
   CHECK(*parse_seconds("30") == milliseconds(30000));
   CHECK(*parse_seconds("0") == milliseconds(0));
@@ -33,7 +42,7 @@ TEST_CASE("seconds may have a fraction") {
 }
 
 TEST_CASE("the syntax of switches in the environment") {
-  for (const char* on : {"1", "2", "true", "yes", "on"}) CHECK(*parse_switch(on));
+  for (const char* on : {"1", "2", "true", "yes", "on", " 1 ", "+1"}) CHECK(*parse_switch(on));
   for (const char* off : {"0", "00", "false", "no", "off"}) CHECK_FALSE(*parse_switch(off));
   for (const char* bad : {"", "-1", "maybe", "TRUE ", "1.5"}) CHECK_FALSE(parse_switch(bad).ok());
 }

@@ -57,4 +57,21 @@ TEST_CASE("a missing file is nothing, odd ones are a note") {
   CHECK(read_error_file(folder / "big.json")->note == "the error file is larger than 1 MiB");
 }
 
+TEST_CASE("a launcher that is itself a worker hands the first failure's file on, with the exit code") {
+  CHECK(error_file_for_parent(R"({"message":{"message":"boom","extraInfo":{"timestamp":"10"},"x":1}})", "", 0, 3) ==
+        R"({"message":{"errorCode":3,"extraInfo":{"timestamp":"10"},"message":"boom","x":1}})");
+  CHECK(error_file_for_parent(R"({"message":"text","timestamp":10})", "", 11, -9) ==
+        R"({"message":{"errorCode":-9,"extraInfo":{"timestamp":"11"},"message":"text"}})");
+  for (const char* bad : {"", "no json", "[]", "{}", R"({"message":7})"})
+    CHECK(error_file_for_parent(bad, "signal 9 (SIGKILL)", 11, -9) ==
+          R"x({"message":{"errorCode":-9,"extraInfo":{"timestamp":"11"},"message":"signal 9 (SIGKILL)"}})x");
+}
+
+TEST_CASE("an error file in an event is what @record wrote, or torchrun's word for none") {
+  CHECK(error_file_json(std::nullopt) == R"({"message":"<NONE>"})");
+  CHECK(error_file_json(ErrorFile{"boom", "trace", 10, ""}) ==
+        R"({"message":{"message":"boom","extraInfo":{"py_callstack":"trace","timestamp":"10"}}})");
+  CHECK(error_file_json(ErrorFile{"boom\xff", "", {}, ""}) == "{\"message\":\"boom\xef\xbf\xbd\"}");
+}
+
 }  // namespace dtrain::launcher
