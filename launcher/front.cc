@@ -87,20 +87,22 @@ class Front {
     if (fds[2].revents != 0) hang_up();
   }
 
+  // What ends the job comes first: `kill %1` of a stopped job sends SIGTERM and SIGCONT.
   void read_signals() {
     signalfd_siginfo info;
+    int job_control = 0;  // the later of SIGTSTP and SIGCONT undoes the other
     while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
       const int signal = int(info.ssi_signo);
       if (signal == SIGCHLD) continue;  // reap() looks for itself
-      if (signal == SIGTSTP)
-        suspend(::getpid());
-      else if (signal == SIGCONT)
-        continued();
+      if (signal == SIGTSTP || signal == SIGCONT)
+        job_control = signal;
       else if (signal == SIGHUP && stops(SIGHUP) && terminal_ != nullptr)
         hang_up();
       else
         request(signal);
     }
+    if (job_control == SIGTSTP) suspend(::getpid());
+    if (job_control == SIGCONT) continued();
   }
 
   bool stops(int signal) const {
@@ -135,7 +137,7 @@ class Front {
       // `fg` of a job that ran in the background tells nobody: here the worker wanted to read, and may.
       lent_to_ = message.value > 0 ? message.value : lent_to_;
       resume();
-    } else {
+    } else if (stop_requests_ == 0) {
       suspend(0);  // Ctrl-Z reached the worker's group alone; the shell waits for all of ours
     }
   }
@@ -165,10 +167,10 @@ class Front {
   }
 
   // What has lent the terminal to a worker cannot go on in the background: the worker would change a terminal that is
-  // another's, and of an `fg` that does not continue us we would not hear.
+  // another's, and of an `fg` that does not continue us we would not hear. A job that is to end must run to do so.
   void continued() {
     resume();
-    if (!has_terminal_) suspend(0);
+    if (!has_terminal_ && stop_requests_ == 0) suspend(0);
   }
 
   // By `fg` the shell has given us the terminal: the worker gets it back as it left it. By `bg` it has not.

@@ -177,6 +177,21 @@ class Debugger(ProcessTest):
             t.expect(PROMPT)
             t.is_clean()
 
+    def test_suspended_and_killed(self):
+        for before in (b"", b"bg\n"):
+            with self.subTest(before=before), Terminal() as t:
+                t.type(f"dtrain run --nproc 2 --attach 0 {t.write('steps.py', STEPS)}\n".encode()).expect(ARROWS)
+                front = t.named("dtrain")
+                t.type(b"\x1a").expect(b"Stopped")
+                t.expect(PROMPT)
+                if before:
+                    t.type(before).expect(PROMPT)
+                    until(lambda: stat_of(front)[0] == "T", DEADLINE, "dtrain stopped again")
+                t.type(b"kill %1\n").expect(b"SIGTERM: passing it to the workers")
+                until(lambda: not t.processes(), DEADLINE, "the end of all processes")
+                t.type(b"\n").expect(b"Exit 143")
+                t.is_clean()
+
     @staticmethod
     def workers(t):
         guard = t.named("dt-guard")
