@@ -288,13 +288,17 @@ constexpr Flag kFlags[] = {
     {.id = FlagId::timestamps,
      .group = Group::output,
      .name = "timestamps",
-     .help = "not in this version",
-     .compat = Compat::missing},
+     .help = "the time before each line on the console",
+     .details =
+         "As 2026-11-21T13:22:03.123+01:00, in the zone of TZ, else the local one: when dtrain read the end of the "
+         "line. Files stay as they are."},
     {.id = FlagId::fold,
      .group = Group::output,
      .name = "fold",
-     .help = "not in this version",
-     .compat = Compat::missing},
+     .help = "show identical lines of several ranks once",
+     .details =
+         "As `[0-7] ×8 text` (x8 where the locale is not UTF-8), on a terminal or not. Lines wait up to 0.2 s for "
+         "their like, so those of different ranks may change places; those of one rank never do."},
     {.id = FlagId::report,
      .group = Group::output,
      .name = "report",

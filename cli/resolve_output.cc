@@ -51,6 +51,18 @@ Result<void> take_ranks(const Given& given, FlagId id, int highest, std::optiona
 // The highest rank that there can be. On several nodes the others may have more workers than this one.
 int highest_rank(const Plan& plan) { return plan.spec.nodes.several() ? kMostRank : plan.spec.nproc_per_node - 1; }
 
+// As setlocale() chooses: the first that is set counts.
+bool speaks_utf8(const Host& host) {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const std::string locale = host.variable(name);
+    if (locale.empty()) continue;
+    for (const char* charset : {"UTF-8", "UTF8", "utf-8", "utf8"})
+      if (locale.find(charset) != std::string::npos) return true;
+    return false;
+  }
+  return false;
+}
+
 Result<void> console(const Given& given, Plan& plan) {
   launcher::ConsoleSettings& console = plan.spec.console;
   console.raw = given.raw.as_torchrun;
@@ -59,6 +71,9 @@ Result<void> console(const Given& given, Plan& plan) {
     plan.spec.prefix_template = prefix;
   else if (given.raw.as_torchrun)
     plan.spec.prefix_template = kTorchrunPrefix;
+  console.utf8 = speaks_utf8(given.host);
+  if (auto done = take_switch(given.options, FlagId::timestamps, console.timestamps); !done) return done;
+  if (auto done = take_switch(given.options, FlagId::fold, console.fold); !done) return done;
   if (auto done = take_ranks(given, FlagId::ranks, highest_rank(plan), console.ranks); !done) return done;
   // torchrun takes local ranks that do not exist, and shows nobody then.
   const int highest_local = given.raw.as_torchrun ? kMostRank : plan.spec.nproc_per_node - 1;

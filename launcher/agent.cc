@@ -62,7 +62,7 @@ class Agent {
         signals_(io_),
         core_timer_(io_),
         guard_lease_(io_),
-        output_(io_, spec.nproc_per_node,
+        output_(io_, spec.nproc_per_node, spec.console,
                 {[this](int stream, std::string_view bytes) { record_.output(stream, bytes); },
                  [this] { feed(event::OutputClosed{}); }}),
         guard_(

@@ -67,6 +67,10 @@ struct ConsoleSettings {
   std::optional<RankSet> ranks;
   std::optional<RankSet> local_ranks;
 
+  bool timestamps = false;  // the time before each line
+  bool fold = false;        // identical lines of several ranks are shown once
+  bool utf8 = true;         // whether the user's locale can show what is not ASCII
+
   bool shows(int rank, int local_rank) const {
     return (!ranks || ranks->contains(rank)) && (!local_ranks || local_ranks->contains(local_rank));
   }

@@ -25,7 +25,9 @@ const char* stream_name(Streams which) { return which == Streams::err ? "stderr"
 }  // namespace
 
 std::string describe(const Loss& loss) {
-  std::string who = loss.rank < 0 ? "dtrain" : fmt::format("rank {}", loss.rank);
+  std::string who = loss.rank == kFoldedLines ? "folded lines"
+                    : loss.rank < 0           ? "dtrain"
+                                              : fmt::format("rank {}", loss.rank);
   return fmt::format("{}: {} byte{} ({} line{}) of {} were not written to {}: {}", who, loss.bytes,
                      loss.bytes == 1 ? "" : "s", loss.lines, loss.lines == 1 ? "" : "s", loss.stream, loss.sink,
                      loss.reason);
@@ -67,9 +69,12 @@ StreamId OutputRouter::open_stream(StreamSpec spec) {
     ++copy.streams;
     stream->picker = std::make_unique<LinePicker>(copy.texts);
   }
+  const bool folds = options_.fold && stream->console != nullptr && spec.rank >= 0 && !spec.eager;
   stream->spec = std::move(spec);
   streams_.push_back(std::move(stream));
-  return static_cast<StreamId>(streams_.size() - 1);
+  const StreamId id = static_cast<StreamId>(streams_.size() - 1);
+  if (folds) open_folding(*streams_.back(), id);
+  return id;
 }
 
 void OutputRouter::feed(StreamId id, std::string_view bytes, MonoTime now) {
@@ -79,7 +84,7 @@ void OutputRouter::feed(StreamId id, std::string_view bytes, MonoTime now) {
   if (stream.console == nullptr) return;
   Console& console = *stream.console;
   console.sink.look(now);
-  to_console(id, bytes);
+  stream.fold_splitter ? fold(id, bytes, now) : to_console(id, bytes);
   console.sink.look(now);  // it may be full now: the patience starts here
   if (console.text.last() == id) console.line_moved = now;
 }
@@ -95,7 +100,7 @@ void OutputRouter::end(StreamId id, MonoTime now) {
   }
   if (stream.console == nullptr) return;
   stream.console->sink.look(now);
-  to_console(id, {});
+  stream.fold_splitter ? fold(id, {}, now) : to_console(id, {});
 }
 
 bool OutputRouter::wants_pause(StreamId id) {
@@ -114,6 +119,7 @@ std::optional<MonoTime> OutputRouter::deadline() const {
     if (console == nullptr) continue;
     consider(console->sink.watch.deadline());
     if (!console->waiting.empty()) consider(console->line_moved + options_.line_patience);
+    if (console->folder) consider(console->folder->deadline());
   }
   return first;
 }
@@ -123,6 +129,7 @@ void OutputRouter::on_time(MonoTime now) {
   for (Console* console : {out_.get(), err_.get()}) {
     if (console == nullptr) continue;
     console->sink.look(now);
+    if (console->folder) console->folder->on_time(now, show_on(*console));
     if (console->waiting.empty() || now < console->line_moved + options_.line_patience) continue;
     if (console->sink.pauses()) {
       console->line_moved = now;  // the owner cannot move either
@@ -135,6 +142,8 @@ void OutputRouter::on_time(MonoTime now) {
 }
 
 void OutputRouter::note(std::string_view text) {
+  for (Console* console : {out_.get(), err_.get()})
+    if (console != nullptr) unfold(*console);
   to_console(kNotes, text.ends_with('\n') ? std::string(text) : std::string(text) + '\n');
 }
 
@@ -183,6 +192,9 @@ void OutputRouter::to_console(StreamId id, std::string_view bytes) {
 void OutputRouter::lay_out(StreamId id, std::string_view bytes) {
   Stream& stream = *streams_[static_cast<size_t>(id)];
   auto emit = [&](const Piece& piece) { put(id, piece); };
+  // A report of several lines has its own times.
+  stamps_ = options_.stamp && (id != kNotes || bytes.find('\n') + 1 == bytes.size());
+  if (stamps_) stamp_ = options_.stamp();
   stream.splitter.feed(bytes, emit);
   if (stream.ended) stream.splitter.finish(emit);
 }
@@ -193,7 +205,11 @@ void OutputRouter::put(StreamId id, const Piece& piece) {
   bool drop = (console.sink.watch.dropping() && id != kNotes) || console.sink.writer.overfull();
   if (piece.line_start || drop) stream.dropping = drop;
   if (!stream.dropping) {
-    console.text.append(console.block, id, stream.spec.prefix, piece, stream.spec.eager);
+    const std::string& prefix = stream.spec.prefix;
+    if (stamps_)
+      console.text.append(console.block, id, stamp_ + prefix, piece, stream.spec.eager);
+    else
+      console.text.append(console.block, id, prefix, piece, stream.spec.eager);
     return;
   }
   lose(console.name, id, piece.bytes, "the reader took nothing for too long");
@@ -215,6 +231,7 @@ void OutputRouter::finish(MonoTime deadline) {
   for (size_t id = 1; id < streams_.size(); ++id) end(static_cast<StreamId>(id), MonoTime::clock::now());
   for (Console* console : {out_.get(), err_.get()}) {
     if (console == nullptr) continue;
+    unfold(*console);
     console->text.interrupt();
     release(*console);
     submit(*console);

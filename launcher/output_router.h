@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "launcher/job_spec.h"
+#include "launcher/line_folder.h"
 #include "launcher/line_picker.h"
 #include "launcher/line_splitter.h"
 #include "launcher/output_console.h"
@@ -58,12 +59,15 @@ struct StreamSpec {
 // Bytes of one stream that one sink did not get, and why.
 struct Loss {
   std::string sink;    // "stdout", "stderr" or the path of a log file
-  int rank = -1;       // -1: dtrain's own notes
+  int rank = -1;       // -1: dtrain's own notes; kFoldedLines
   std::string stream;  // "stdout" or "stderr"
   uint64_t bytes = 0;
   uint64_t lines = 0;
   std::string reason;
 };
+
+// Of lines that stand for several ranks at once; counted as they are shown, prefix included.
+inline constexpr int kFoldedLines = -2;
 
 // "rank 3: 120 bytes (2 lines) of stderr were not written to stdout: Broken pipe"
 std::string describe(const Loss& loss);
@@ -80,6 +84,11 @@ class OutputRouter {
     // A paused stream may go on: ask wants_pause() again. Called by a writer thread; it may only wake the agent
     // (asio::post).
     std::function<void()> on_room = [] {};
+    // What comes before the prefix of each line, asked for when it is laid out; empty: nothing.
+    std::function<std::string()> stamp = {};
+    // Show identical lines of several workers once (line_folder.h), as "[0-7] ×8 text".
+    bool fold = false;
+    std::string fold_sign = "×";
   };
 
   explicit OutputRouter(Options options);
@@ -93,7 +102,7 @@ class OutputRouter {
 
   // The agent should not read this stream now. Ask after each feed(), on_room and on_time().
   bool wants_pause(StreamId stream);
-  // When to call on_time(), if at all: only while something is stuck.
+  // When to call on_time(), if at all: only while something is stuck, or a line waits to be folded.
   std::optional<MonoTime> deadline() const;
   void on_time(MonoTime now);
 
@@ -121,9 +130,11 @@ class OutputRouter {
     Sink sink;
     std::string name;
     ConsoleText text;
-    Block block;                    // being filled by the current feed
-    std::vector<StreamId> waiting;  // streams that wait for the owner of a line, in order
-    MonoTime line_moved{};          // when the owner last wrote
+    Block block;                         // being filled by the current feed
+    std::vector<StreamId> waiting;       // streams that wait for the owner of a line, in order
+    MonoTime line_moved{};               // when the owner last wrote
+    std::unique_ptr<LineFolder> folder;  // made with the first stream that is folded
+    StreamId folded = -1;                // the stream of the lines that it shows
     Console(const Options& options, std::string n, int fd);
   };
 
@@ -132,8 +143,9 @@ class OutputRouter {
     LineSplitter splitter;
     Console* console = nullptr;  // null: not shown
     int file_target = -1;
-    std::unique_ptr<LinePicker> picker;  // null: no line is copied
-    std::string waiting;                 // bytes that wait for the console
+    std::unique_ptr<LinePicker> picker;           // null: no line is copied
+    std::unique_ptr<LineSplitter> fold_splitter;  // null: lines are not folded
+    std::string waiting;                          // bytes that wait for the console
     bool ended = false;
     bool dropping = false;  // the rest of the current line is dropped
   };
@@ -144,6 +156,11 @@ class OutputRouter {
   void copy_lines(StreamId id, std::string_view bytes, MonoTime now);
   void to_console(StreamId id, std::string_view bytes);
   void lay_out(StreamId id, std::string_view bytes);
+  void open_folding(Stream& stream, StreamId id);
+  void fold(StreamId id, std::string_view bytes, MonoTime now);
+  void unfold(Console& console);
+  LineFolder::Show show_on(Console& console);
+  std::string folded_prefix(const std::vector<int>& members) const;
   void put(StreamId id, const Piece& piece);
   void release(Console& console);
   void submit(Console& console);
@@ -157,6 +174,8 @@ class OutputRouter {
   std::unique_ptr<Console> err_;  // null when it is the same file as out_
   Sink files_;
   Block file_block_;
+  std::string stamp_;                      // of the lines that are being laid out
+  bool stamps_ = false;                    // whether they get one
   std::map<int, std::string> file_paths_;  // of each target of files_
   std::map<LossKey, Loss> losses_;
 };

@@ -30,7 +30,8 @@ StreamSpec stream_spec(const JobSpec& spec, Streams which, int rank, int local_r
   const bool tee = has(spec.tee.of(local_rank), which);
   const bool plain = !tee && !has(spec.redirects.of(local_rank), which);  // to no file
   stream.to_console = (tee || plain) && spec.console.shows(rank, local_rank);
-  stream.direct = plain && stream.to_console && spec.console.raw && ::isatty(out ? 1 : 2) == 1;
+  const bool as_it_comes = spec.console.raw && !spec.console.timestamps && !spec.console.fold;
+  stream.direct = plain && stream.to_console && as_it_comes && ::isatty(out ? 1 : 2) == 1;
   if (!(plain && spec.console.raw)) stream.prefix = prefix.shown;
   if (tee && stream.to_console) {
     stream.copy = shared.copy(which);

@@ -4,21 +4,27 @@
 
 #include <boost/asio/post.hpp>
 #include <cerrno>
+#include <chrono>
+
+#include "launcher/wall_time.h"
 
 namespace dtrain::launcher {
 
 namespace asio = boost::asio;
 
-WorkerOutput::WorkerOutput(asio::io_context& io, int workers, Callbacks callbacks)
+WorkerOutput::WorkerOutput(asio::io_context& io, int workers, const ConsoleSettings& console, Callbacks callbacks)
     : io_(io),
       callbacks_(std::move(callbacks)),
       timer_(io),
-      router_(router_options()),
+      router_(router_options(console)),
       pipes_(io, workers, pipe_callbacks()),
       ids_(size_t(workers) * 2) {}
 
-OutputRouter::Options WorkerOutput::router_options() {
+OutputRouter::Options WorkerOutput::router_options(const ConsoleSettings& console) {
   OutputRouter::Options options;
+  options.fold = console.fold;
+  if (!console.utf8) options.fold_sign = "x";
+  if (console.timestamps) options.stamp = [] { return iso_time(std::chrono::system_clock::now()) + " "; };
   options.on_room = [this] { asio::post(io_, [this] { resume_paused(); }); };
   return options;
 }

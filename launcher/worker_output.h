@@ -1,6 +1,6 @@
 #pragma once
 // The way of the workers' output on the agent's event loop: pipes -> OutputRouter -> console and files, with the pauses
-// that a full sink asks for. A timer runs only while a sink is stuck.
+// that a full sink asks for. A timer runs only while a sink is stuck or a line waits to be folded.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
@@ -24,7 +24,7 @@ class WorkerOutput {
     std::function<void()> all_ended;
   };
 
-  WorkerOutput(boost::asio::io_context& io, int workers, Callbacks callbacks);
+  WorkerOutput(boost::asio::io_context& io, int workers, const ConsoleSettings& console, Callbacks callbacks);
 
   // Make the pipes of one worker of a new round; returns the ends that the worker writes to. A stream that is `direct`
   // gets dtrain's own descriptor instead.
@@ -39,7 +39,7 @@ class WorkerOutput {
   std::vector<Loss> losses() const { return router_.losses(); }
 
  private:
-  OutputRouter::Options router_options();
+  OutputRouter::Options router_options(const ConsoleSettings& console);
   WorkerPipes::Callbacks pipe_callbacks();
   bool take(int stream, std::string_view bytes);
   void resume_paused();

@@ -94,6 +94,8 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l local-ranks-filter -x -d 'as --ranks, with local ranks'
     complete -c $name -n 'test (__dtrain_place) = run' -l duplicate-stdout-filters -x -d 'copy tee\'d lines of stdout with one of TEXTS to a file'
     complete -c $name -n 'test (__dtrain_place) = run' -l duplicate-stderr-filters -x -d 'copy tee\'d lines of stderr with one of TEXTS to a file'
+    complete -c $name -n 'test (__dtrain_place) = run' -l timestamps -d 'the time before each line on the console'
+    complete -c $name -n 'test (__dtrain_place) = run' -l fold -d 'show identical lines of several ranks once'
     complete -c $name -n 'test (__dtrain_place) = run' -l report -r -F -d 'write the failure report as JSON to FILE'
     complete -c $name -n 'test (__dtrain_place) = run' -l event-log-handler -x -a 'null console' -d 'console: the job\'s events as lines of JSON on stderr'
     complete -c $name -n 'test (__dtrain_place) = run' -l color -x -a 'auto always never' -d 'auto, always or never'

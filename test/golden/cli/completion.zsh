@@ -54,6 +54,8 @@ _dtrain_run() {
     '(--local-ranks-filter)--local-ranks-filter=[as --ranks, with local ranks]:RANKS: ' \
     '(--duplicate-stdout-filters)--duplicate-stdout-filters=[copy tee'\''d lines of stdout with one of TEXTS to a file]:TEXTS: ' \
     '(--duplicate-stderr-filters)--duplicate-stderr-filters=[copy tee'\''d lines of stderr with one of TEXTS to a file]:TEXTS: ' \
+    '(--timestamps)--timestamps[the time before each line on the console]' \
+    '(--fold)--fold[show identical lines of several ranks once]' \
     '(--report)--report=[write the failure report as JSON to FILE]:FILE:_files' \
     '(--event-log-handler)--event-log-handler=[console: the job'\''s events as lines of JSON on stderr]:NAME:(null console)' \
     '(--color)--color=[auto, always or never]:WHEN:(auto always never)' \

@@ -1,8 +1,11 @@
-"""What the console shows of whom: called as torchrun, on a real terminal, with filters of ranks."""
+"""What the console shows of whom, and how: as torchrun, on a terminal, filtered, copied, with times, folded."""
+import datetime
 import glob
 import os
 import pty
+import re
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -187,6 +190,86 @@ class Copies(ProcessTest):
         self.assertEqual(found["attempt_0/filtered_stdout.log"],
                          sorted(b"[%d] %d loss \xff\0 %d\n" % (r, i, r) for i in range(lines) if i % 3
                                 for r in range(3)))
+
+
+STAMP = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d "
+
+
+class Times(ProcessTest):
+    def test_each_line_has_its_time_in_the_zone_of_tz(self):
+        start = time.time()
+        done = piped(DTRAIN_RUN, "--nproc", 2, "--timestamps", "sh", "-c", "echo a; echo b; echo c >&2",
+                     env={"TZ": "IST-5:30"})
+        lines = done.stdout.splitlines() + [x for x in done.stderr.splitlines() if x.endswith(b"c")]
+        self.assertEqual(len(lines), 6)
+        for line in lines:
+            self.assertRegex(line, rb"^" + STAMP + rb"\[[01]\] [abc]$")
+            self.assertIn(b"+05:30 ", line)
+            then = datetime.datetime.fromisoformat(line.split()[0].decode()).timestamp()
+            self.assertLessEqual(start - 1, then)
+            self.assertLessEqual(then, time.time() + 1)
+
+    def test_dtrains_own_lines_too_but_not_the_report(self):
+        done = piped(DTRAIN_RUN, "--timestamps", "false")
+        lines = done.stderr.splitlines()
+        self.assertRegex(lines[0], rb"^" + STAMP + rb"dtrain: 1 worker of false")
+        self.assertTrue([x for x in lines if x.startswith(b"first failure")], lines)
+
+    def test_as_torchrun_on_a_terminal(self):
+        code, shown = on_terminal(TORCHRUN, "--timestamps", "--no-python", "echo", "x")
+        self.assertRegex(shown, rb"(^|\n)" + STAMP + rb"x\n$")
+
+
+class Folding(ProcessTest):
+    def folded(self, env):
+        done = piped(DTRAIN_RUN, "--nproc", 4, "--fold", "sh", "-c", "echo same; echo err >&2; exit 0", env=env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def ranks(self, lines, text, sign):
+        """The ranks that `lines` show with `text`, however they were folded."""
+        found = []
+        for line in lines:
+            match = re.fullmatch(rb"\[([\d,-]+)\] (?:" + sign + rb"(\d+) )?" + text, line)
+            self.assertTrue(match, line)
+            ranks = [r for part in match[1].decode().split(",")
+                     for r in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)]
+            self.assertEqual(len(ranks), int(match[2] or 1), line)
+            found += ranks
+        return found
+
+    def test_every_rank_is_shown_once(self):
+        for env, sign in ((None, "×".encode()), ({"LANG": "C"}, b"x")):
+            done = self.folded(env)
+            self.assertEqual(sorted(self.ranks(done.stdout.splitlines(), b"same", sign)), [0, 1, 2, 3])
+            errors = [x for x in done.stderr.splitlines() if x.endswith(b"err")]
+            self.assertEqual(sorted(self.ranks(errors, b"err", sign)), [0, 1, 2, 3])
+
+    def test_a_lone_line_comes_without_any_other_event(self):
+        with Job("--nproc", 2, "--fold", "sh", "-c", "[ $RANK = 1 ] || echo alone; exec sleep 60") as job:
+            job.expect(rb"\[0\] alone\n")
+            job.signal(signal.SIGTERM)
+            job.wait()
+
+    def test_order_bars_and_long_lines(self):
+        code = ("import os, sys\nw = sys.stdout.buffer\nr = os.environ['RANK'].encode()\n"
+                "for i in range(200):\n w.write(b'%s line %d\\n' % (b'same' if i % 3 else r, i))\n"
+                " if i % 50 == 7: w.write(b'x' * 70000 + b' %d\\n' % i)\n if i % 50 == 9: w.write(b'bar %d\\r' % i)\n"
+                "w.write(b'no end')")
+        done = piped(DTRAIN_RUN, "--nproc", 4, "--fold", "--no-python", sys.executable, "-c", code)
+        want = []
+        for i in range(200):
+            want += [b"line %d" % i] + ([b"x %d" % i] if i % 50 == 7 else []) + ([b"bar %d" % i] if i % 50 == 9 else [])
+        want += [b"no end"]
+        seen = {rank: [] for rank in range(4)}
+        for line in re.split(rb"[\r\n]", done.stdout)[:-1]:
+            match = re.fullmatch(rb"\[([\d,-]+)\] (?:\xc3\x97\d+ )?(?:same |\d |x+(?=x))?(.*)", line)
+            self.assertTrue(match, line[:200])
+            for part in match[1].decode().split(","):
+                for rank in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1):
+                    seen[rank].append(match[2])
+        for rank in range(4):
+            self.assertEqual(seen[rank], want)
 
 
 if __name__ == "__main__":

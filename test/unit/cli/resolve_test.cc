@@ -104,6 +104,21 @@ TEST_CASE("filters of lines that are copied") {
   CHECK(plan({"--duplicate-stdout-filters=loss"}).notes.size() == 1);
 }
 
+TEST_CASE("the sign for folded lines is what the locale can show") {
+  auto utf8 = [](std::map<std::string, std::string> env) {
+    Host host = test_host();
+    host.env.insert(env.begin(), env.end());
+    return spec({"--fold", "--timestamps"}, host).console.utf8;
+  };
+  CHECK(utf8({{"LANG", "en_US.UTF-8"}}));
+  CHECK(utf8({{"LANG", "C"}, {"LC_CTYPE", "C.utf8"}}));
+  CHECK_FALSE(utf8({{"LANG", "en_US.UTF-8"}, {"LC_ALL", "C"}}));
+  CHECK_FALSE(utf8({}));
+  CHECK(spec({"--fold"}).console.fold);
+  CHECK(spec({"--timestamps"}).console.timestamps);
+  CHECK_FALSE(spec({}).console.fold);
+}
+
 TEST_CASE("how many workers: a number, cores, GPUs") {
   CHECK(spec({"--nproc=3"}).nproc_per_node == 3);
   CHECK(spec({"--nproc=cpu"}).nproc_per_node == 8);
