@@ -9,6 +9,16 @@ namespace dtrain::cli {
 namespace {
 
 constexpr CommandFlag kEnvFlags[] = {{.name = "json", .help = "the same as JSON"}};
+constexpr CommandFlag kLogsFlags[] = {
+    {.name = "ranks", .value = "RANKS", .help = "only of these local ranks, e.g. 0,5-7"},
+    {.name = "rank", .letter = 'r', .value = "RANK", .help = "the same"},
+    {.name = "grep", .letter = 'g', .value = "TEXT", .help = "only lines that contain TEXT"},
+    {.name = "since", .value = "TIME", .help = "only files written to since TIME: 10m, 13:00, 2026-11-21T13:00"},
+    {.name = "attempt", .value = "N", .help = "the rounds after N restarts; else the last round"},
+    {.name = "stdout", .help = "only stdout"},
+    {.name = "stderr", .help = "only stderr"},
+    {.name = "follow", .letter = 'f', .help = "go on with what is written from now on, new rounds too"},
+};
 
 constexpr Command kCommands[] = {
     {.id = CommandId::run,
@@ -21,6 +31,14 @@ constexpr Command kCommands[] = {
      .help = "the same as torch.distributed.launch: adds --local-rank=N",
      .details = "Takes the flags of `dtrain run` and behaves as torchrun does, but puts --local-rank=N before the "
                 "program's arguments unless --use-env is given."},
+    {.id = CommandId::logs,
+     .name = "logs",
+     .arguments = "DIR [flags]",
+     .help = "print what workers have written to files",
+     .details = "DIR is what --log-dir was, of dtrain or torchrun: of several jobs in it the newest is shown; or one "
+                "job's folder in it. Exits with 0 if there was something to print, 1 if not, 2 if DIR or a flag is "
+                "wrong.",
+     .flags = kLogsFlags},
     {.id = CommandId::doctor,
      .name = "doctor",
      .help = "check what this machine can do, and say what to mend",

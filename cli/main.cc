@@ -15,6 +15,7 @@
 #include "cli/env_report.h"
 #include "cli/help.h"
 #include "cli/host.h"
+#include "cli/logs.h"
 #include "cli/man.h"
 #include "cli/parse.h"
 #include "cli/resolve.h"
@@ -121,6 +122,8 @@ int carry_out(const Command& command, const Words& rest) {
   if (!rest.empty() && command.arguments.empty())
     return fail({ErrorKind::usage, fmt::format("dtrain {} takes no arguments ({})", command.name, printable(rest[0]))});
   switch (command.id) {
+    case CommandId::logs:
+      return show_logs(rest);
     case CommandId::doctor:
       return doctor();
     case CommandId::env:
