@@ -202,7 +202,8 @@ void OutputRouter::lay_out(StreamId id, std::string_view bytes) {
 void OutputRouter::put(StreamId id, const Piece& piece) {
   Stream& stream = *streams_[static_cast<size_t>(id)];
   Console& console = *stream.console;
-  bool drop = (console.sink.watch.dropping() && id != kNotes) || console.sink.writer.overfull();
+  // What waited is in memory anyway: it may go beyond the queue's bound.
+  bool drop = (console.sink.watch.dropping() && id != kNotes) || (console.sink.writer.overfull() && !releasing_);
   if (piece.line_start || drop) stream.dropping = drop;
   if (!stream.dropping) {
     const std::string& prefix = stream.spec.prefix;
@@ -218,11 +219,15 @@ void OutputRouter::put(StreamId id, const Piece& piece) {
 
 // Let the waiting streams write, in order, until one of them is within a long line.
 void OutputRouter::release(Console& console) {
+  if (console.waiting.empty() || !console.text.admits(console.waiting.front())) return;
+  releasing_ = true;
   while (!console.waiting.empty() && console.text.admits(console.waiting.front())) {
     StreamId id = console.waiting.front();
     console.waiting.erase(console.waiting.begin());
     lay_out(id, std::exchange(streams_[static_cast<size_t>(id)]->waiting, {}));
   }
+  releasing_ = false;
+  options_.on_room();  // for those that were paused because so much of theirs waited
 }
 
 void OutputRouter::submit(Console& console) { console.sink.writer.submit(0, console.block); }

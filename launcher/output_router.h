@@ -81,8 +81,8 @@ class OutputRouter {
     std::chrono::milliseconds patience{2000};  // see above
     // How long a line that is too long to be held may stand still before other streams may cut it.
     std::chrono::milliseconds line_patience{1000};
-    // A paused stream may go on: ask wants_pause() again. Called by a writer thread; it may only wake the agent
-    // (asio::post).
+    // A paused stream may go on: ask wants_pause() again. Called by a writer thread, or from within feed() and the like;
+    // it may only wake the agent (asio::post).
     std::function<void()> on_room = [] {};
     // What comes before the prefix of each line, asked for when it is laid out; empty: nothing.
     std::function<std::string()> stamp = {};
@@ -178,6 +178,7 @@ class OutputRouter {
   bool stamps_ = false;                    // whether they get one
   std::map<int, std::string> file_paths_;  // of each target of files_
   std::map<LossKey, Loss> losses_;
+  bool releasing_ = false;  // within release()
 };
 
 }  // namespace dtrain::launcher

@@ -41,6 +41,36 @@ class Lines(ProcessTest):
         job = self.assert_run(0, "--nproc", 3, *python(code))
         self.assertEqual(sorted(job.output.splitlines()), sorted([b"[%d] abcdefghij" % r for r in range(3)] * 200))
 
+    def test_a_worker_that_had_to_wait_for_another_s_long_line_goes_on(self):
+        # Rank 1 writes until dtrain no longer reads, because rank 0 is within a long line; rank 0 ends the line, and then
+        # waits for rank 1.
+        code = """
+import fcntl, os, select, sys, time
+folder, rank = sys.argv[1], int(os.environ["RANK"])
+def wait_for(name, meanwhile=lambda: None):
+    for _ in range(600):
+        if os.path.exists(f"{folder}/{name}"): return
+        meanwhile()
+        select.select([], [], [], 0.05)
+    sys.exit(f"no {name}")
+if rank == 0:
+    os.write(1, b"x" * 100_000)
+    wait_for("paused", lambda: os.write(1, b"x"))
+    os.write(1, b"\\n")
+    wait_for("done")
+else:
+    flags = fcntl.fcntl(1, fcntl.F_GETFL)
+    fcntl.fcntl(1, fcntl.F_SETFL, flags | os.O_NONBLOCK)
+    while select.select([], [1], [], 0.5)[1]: os.write(1, (b"y" * 63 + b"\\n") * 32)
+    open(f"{folder}/paused", "w").close()
+    fcntl.fcntl(1, fcntl.F_SETFL, flags)
+    for _ in range(32): os.write(1, (b"y" * 63 + b"\\n") * 2048)
+    open(f"{folder}/done", "w").close()
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            job = self.assert_run(0, "--nproc", 2, *python(code), folder)
+        self.assertGreater(text_of(job, 1).count(b"y" * 63 + b"\n"), 32 * 2048)
+
     def test_no_final_newline(self):
         job = self.assert_run(0, "--nproc", 2, "printf", "x\ny")
         self.assertEqual(sorted(job.output.splitlines()), [b"[0] x", b"[0] y", b"[1] x", b"[1] y"])

@@ -177,12 +177,17 @@ TEST_CASE("a long line that stands still is cut after line_patience") {
 
 TEST_CASE("waiting streams are paused when they have much to say") {
   Pipe out;
-  OutputRouter router({.out_fd = out.write_end.get(), .err_fd = out.write_end.get()});
+  int room = 0;
+  OutputRouter router({.out_fd = out.write_end.get(), .err_fd = out.write_end.get(), .on_room = [&] { ++room; }});
   StreamId a = router.open_stream(stream(0));
   StreamId b = router.open_stream(stream(1));
   router.feed(a, std::string(LineSplitter::kHoldLimit + 1, 'x'), now());
   size_t fed = feed_until_pause(router, b, std::string(4095, 'y') + '\n', now());
   CHECK(fed == 1 << 20);
+  CHECK(room == 0);
+  router.feed(a, "\n", now());
+  CHECK(room == 1);
+  CHECK_FALSE(router.wants_pause(b));
   out.read_end.reset();
   router.finish(soon());
   CHECK(lost_bytes(router) <= fed + LineSplitter::kHoldLimit + 1);
