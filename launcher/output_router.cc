@@ -107,7 +107,11 @@ bool OutputRouter::wants_pause(StreamId id) {
   Stream& stream = *streams_[static_cast<size_t>(id)];
   if (stream.file_target >= 0 && files_.pauses()) return true;
   if (stream.console == nullptr) return false;
-  return stream.waiting.size() >= kWaitingLimit || stream.console->sink.pauses();
+  Console& console = *stream.console;
+  // What this stream's folded lines wait for, it waits for too.
+  const bool folds = stream.fold_splitter != nullptr;
+  if (folds && streams_[static_cast<size_t>(console.folded)]->waiting.size() >= kWaitingLimit) return true;
+  return stream.waiting.size() >= kWaitingLimit || console.sink.pauses();
 }
 
 std::optional<MonoTime> OutputRouter::deadline() const {
