@@ -16,8 +16,7 @@ constexpr Flag kFlags[] = {
      .help = "workers on this node: a number, auto, cpu or gpu",
      .details = "A number from 1 to 16384. `cpu`: one for each core this process may run on. `gpu`: one for each GPU "
                 "visible to a process by the rules of CUDA_VISIBLE_DEVICES (AMD: HIP_VISIBLE_DEVICES, "
-                "ROCR_VISIBLE_DEVICES); no GPU is an error. "
-                "`auto`: as `gpu` if there is a GPU, else as `cpu`."},
+                "ROCR_VISIBLE_DEVICES); no GPU is an error. `auto`: GPUs if there are any, else cores."},
     {.id = FlagId::max_restarts,
      .group = Group::workers,
      .name = "max-restarts",
@@ -33,8 +32,7 @@ constexpr Flag kFlags[] = {
      .value = "NAME",
      .fallback = "default",
      .pet = "ROLE",
-     .help = "name of the workers' role (ROLE_NAME)",
-     .details = ""},
+     .help = "name of the workers' role (ROLE_NAME)"},
     {.id = FlagId::run_id,
      .group = Group::workers,
      .name = "rdzv-id",
@@ -290,21 +288,20 @@ constexpr Flag kFlags[] = {
      .name = "timestamps",
      .help = "the time before each line on the console",
      .details =
-         "As 2026-11-21T13:22:03.123+01:00, in the zone of TZ, else the local one: when dtrain read the end of the "
-         "line. Files stay as they are."},
+         "As 2026-11-21T13:22:03.123+01:00, in the zone of TZ, else the local one: when dtrain shows the line. Files "
+         "stay as they are."},
     {.id = FlagId::fold,
      .group = Group::output,
      .name = "fold",
      .help = "show identical lines of several ranks once",
      .details =
-         "As `[0-7] ×8 text` (x8 where the locale is not UTF-8), on a terminal or not. Lines wait up to 0.2 s for "
-         "their like, so those of different ranks may change places; those of one rank never do."},
+         "As `[0-7] x8 text`, on a terminal or not. Lines wait up to 0.2 s for their like, so those of different ranks "
+         "may change places; those of one rank never do."},
     {.id = FlagId::report,
      .group = Group::output,
      .name = "report",
      .value = "FILE",
-     .help = "write the failure report as JSON to FILE",
-     .details = ""},
+     .help = "write the failure report as JSON to FILE"},
     {.id = FlagId::event_log_handler,
      .group = Group::output,
      .name = "event-log-handler",
@@ -327,8 +324,7 @@ constexpr Flag kFlags[] = {
     {.id = FlagId::quiet,
      .group = Group::output,
      .name = "quiet",
-     .help = "say nothing at start; errors and reports still come",
-     .details = ""},
+     .help = "say nothing at start; errors and reports still come"},
 
     {.id = FlagId::dry_run,
      .group = Group::general,

@@ -81,8 +81,8 @@ class OutputRouter {
     std::chrono::milliseconds patience{2000};  // see above
     // How long a line that is too long to be held may stand still before other streams may cut it.
     std::chrono::milliseconds line_patience{1000};
-    // A paused stream may go on: ask wants_pause() again. Called by a writer thread, or from within feed() and the like;
-    // it may only wake the agent (asio::post).
+    // A paused stream may go on: ask wants_pause() again. Called by a writer thread, or from within feed() and the
+    // like; it may only wake the agent (asio::post).
     std::function<void()> on_room = [] {};
     // What comes before the prefix of each line, asked for when it is laid out; empty: nothing.
     std::function<std::string()> stamp = {};

@@ -45,6 +45,16 @@ complete -c torchrun -f
 complete -c dtrain -n 'test (__dtrain_place) = command' -a run -d 'start PROGRAM as several workers and see them to their end'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a launch -d 'the same as torch.distributed.launch: adds --local-rank=N'
 complete -c dtrain -n 'test (__dtrain_place) = launch' -F
+complete -c dtrain -n 'test (__dtrain_place) = command' -a logs -d 'print what workers have written to files'
+complete -c dtrain -n 'test (__dtrain_place) = logs' -l ranks -x -d 'only of these local ranks, e.g. 0,5-7'
+complete -c dtrain -n 'test (__dtrain_place) = logs' -l rank -x -d 'the same'
+complete -c dtrain -n 'test (__dtrain_place) = logs' -l grep -x -d 'only lines that contain TEXT'
+complete -c dtrain -n 'test (__dtrain_place) = logs' -l since -x -d 'only files written to since TIME: 10m, 13:00, 2026-11-21T13:00'
+complete -c dtrain -n 'test (__dtrain_place) = logs' -l attempt -x -d 'the rounds after N restarts; else the last round'
+complete -c dtrain -n 'test (__dtrain_place) = logs' -l stdout -d 'only stdout'
+complete -c dtrain -n 'test (__dtrain_place) = logs' -l stderr -d 'only stderr'
+complete -c dtrain -n 'test (__dtrain_place) = logs' -l follow -d 'go on with what is written from now on, new rounds too'
+complete -c dtrain -n 'test (__dtrain_place) = logs' -F
 complete -c dtrain -n 'test (__dtrain_place) = command' -a doctor -d 'check what this machine can do, and say what to mend'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a env -d 'describe this machine for a bug report, without secrets'
 complete -c dtrain -n 'test (__dtrain_place) = env' -l json -d 'the same as JSON'
@@ -53,7 +63,7 @@ complete -c dtrain -n 'test (__dtrain_place) = command' -a completion -d 'print 
 complete -c dtrain -n 'test (__dtrain_place) = completion' -a 'bash zsh fish'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a version -d 'show version, compiler and build'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a help -d 'show this, or tell about one flag, command or topic'
-complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
+complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch logs doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
 
 for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'

@@ -42,8 +42,8 @@ class Lines(ProcessTest):
         self.assertEqual(sorted(job.output.splitlines()), sorted([b"[%d] abcdefghij" % r for r in range(3)] * 200))
 
     def test_a_worker_that_had_to_wait_for_another_s_long_line_goes_on(self):
-        # Rank 1 writes until dtrain no longer reads, because rank 0 is within a long line; rank 0 ends the line, and then
-        # waits for rank 1.
+        # Rank 1 writes until dtrain no longer reads, because rank 0 is within a long line; rank 0 ends the line, and
+        # then waits for rank 1.
         code = """
 import fcntl, os, select, sys, time
 folder, rank = sys.argv[1], int(os.environ["RANK"])
