@@ -26,8 +26,8 @@ def run(*command, python=PYTHON, folder=HERE, seconds=120):
 
 
 def results(done):
-    """The workers' lines that say what came out, without prefixes."""
-    return sorted(re.findall(r"(?m)result .*$|loss [\d.]+  test accuracy [\d.]+ %", done.stdout))
+    """What the workers say came out, without prefixes. torchrun may put two of them on one line."""
+    return sorted(re.findall(r"result (?:(?!result).)*|loss [\d.]+  test accuracy [\d.]+ %", done.stdout))
 
 
 class Programs(unittest.TestCase):
