@@ -42,7 +42,7 @@ MEANT = [
               ("env.TORCHELASTIC_RUN_ID",), torchrun="none", dtrain="<id>"),
     Deviation("worker-code", "the code of the first failing worker; torchrun always answers 1", ("code",),
               cases="fails fails-255 fails-as-usage fails-segv fails-kill fails-others-clean restart-fails",
-              torchrun="1"),
+              names="run", torchrun="1"),
     Deviation("stopped-code", "128 + the signal that stopped the job; torchrun answers 1", ("code",),
               cases="stopped-*", torchrun="1", dtrain="1[234]."),
     Deviation("refusal-code", "2, 126 or 127 and one line; torchrun answers 1 with a traceback", ("code",),
