@@ -2,7 +2,6 @@
 // What `dtrain env` prints for a bug report. The forms are pure; collecting is in env_facts.cc.
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace dtrain::cli {
@@ -22,10 +21,7 @@ std::vector<FactGroup> env_facts();
 std::string env_text(const std::vector<FactGroup>& groups);
 std::string env_json(const std::vector<FactGroup>& groups);
 
-// The variables that matter to a job, in order of their names, without what must not leave the machine:
-//  - the value of a name with TOKEN, SECRET, KEY, PASSWORD, CREDENTIAL and the like in it;
-//  - user and password in a URL; what follows `token=` and the like inside a value.
+// The variables that matter to a job, in order of their names, without secrets (cli/redact.h).
 std::vector<Fact> shown_variables(const std::map<std::string, std::string>& env);
-std::string redacted(std::string_view name, std::string_view value);
 
 }  // namespace dtrain::cli
