@@ -26,34 +26,51 @@ _dtrain_offer_list() {
 )";
 
 constexpr std::string_view kRun = R"(
+# The line's words as the shell will see them: bash also splits COMP_WORDS at ':' and '=', as in host:29400.
+_dtrain_split() {
+  local line=$COMP_LINE blanks word i
+  _dtrain_words=()
+  for ((i = 0; i <= COMP_CWORD; i++)); do
+    word=${COMP_WORDS[i]}
+    blanks=${line%%[![:blank:]]*}
+    line=${line#"$blanks"}
+    line=${line#"$word"}
+    if ((i > 0)) && [[ -z $blanks ]]; then
+      _dtrain_words[-1]+=$word
+    else
+      _dtrain_words+=("$word")
+    fi
+  done
+  _dtrain_last=$((${#_dtrain_words[@]} - 1))
+}
+
 # Flags from word $1 on, then the program, whose arguments are completed as files.
 _dtrain_run() {
-  local i=$1 word
-  while ((i < COMP_CWORD)); do
-    word=${COMP_WORDS[i]//_/-}
-    case $word in
+  local i=$1 name
+  while ((i < _dtrain_last)); do
+    name=${_dtrain_words[i]//_/-}
+    case $name in
       --) break ;;
+      -*=*) ((i += 1)) ;;
       -*)
-        if [[ ${COMP_WORDS[i + 1]} == = ]]; then
-          if ((i + 2 >= COMP_CWORD)); then
-            _dtrain_value "$word"
-            return
-          fi
-          ((i += 3))
-        elif [[ $_dtrain_with_value == *" $word "* ]]; then
-          if ((i + 1 == COMP_CWORD)); then
-            _dtrain_value "$word"
-            return
-          fi
-          ((i += 2))
-        else
+        if [[ $_dtrain_with_value != *" $name "* ]]; then
           ((i += 1))
+        elif ((i + 1 == _dtrain_last)); then
+          _dtrain_value "$name"
+          return
+        else
+          ((i += 2))
         fi
         ;;
       *) break ;;
     esac
   done
-  if ((i >= COMP_CWORD)) && [[ $_dtrain_typed == -* ]]; then
+  if ((i >= _dtrain_last)) && [[ ${_dtrain_words[_dtrain_last]} == -*=* ]]; then
+    name=${_dtrain_words[_dtrain_last]%%=*}
+    _dtrain_value "${name//_/-}"
+    return
+  fi
+  if ((i >= _dtrain_last)) && [[ $_dtrain_typed == -* ]]; then
     if [[ $_dtrain_typed == *_* ]]; then
       local dashed=${_dtrain_flags//--/ @}
       dashed=${dashed//-/_}
@@ -61,7 +78,7 @@ _dtrain_run() {
     else
       _dtrain_offer "$_dtrain_flags"
     fi
-  elif ((i >= COMP_CWORD)) && [[ -n $_dtrain_typed && $_dtrain_typed != */* ]]; then
+  elif ((i >= _dtrain_last)) && [[ -n $_dtrain_typed && $_dtrain_typed != */* ]]; then
     mapfile -t COMPREPLY < <(compgen -A command -A file -- "$_dtrain_typed" | sort -u)
     compopt -o filenames
   else
@@ -70,18 +87,19 @@ _dtrain_run() {
 }
 
 _dtrain() {
-  local _dtrain_typed=${COMP_WORDS[COMP_CWORD]}
-  [[ $_dtrain_typed == = ]] && _dtrain_typed=
+  local _dtrain_typed=${COMP_WORDS[COMP_CWORD]} _dtrain_words _dtrain_last
+  [[ $_dtrain_typed == [=:]* ]] && _dtrain_typed=
   COMPREPLY=()
+  _dtrain_split
   if [[ ${1##*/} == torchrun ]]; then
     _dtrain_run 1
     return
   fi
-  if ((COMP_CWORD == 1)); then
+  if ((_dtrain_last == 1)); then
     _dtrain_offer "$_dtrain_commands"
     return
   fi
-  case ${COMP_WORDS[1]} in
+  case ${_dtrain_words[1]} in
 )";
 
 constexpr std::string_view kTail = R"(  esac
@@ -133,7 +151,7 @@ std::string command_case(const Command& command) {
   std::string words =
       command.id == CommandId::help ? joined(help_words(), " ") : joined(split(command.choices, ','), " ");
   std::string plain = "compopt -o default";
-  if (!words.empty()) plain = fmt::format("((COMP_CWORD == 2)) && _dtrain_offer '{}'", words);
+  if (!words.empty()) plain = fmt::format("((_dtrain_last == 2)) && _dtrain_offer '{}'", words);
   if (command.arguments.empty()) plain = ":";
   return fmt::format("    {}) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '{}'; else {}; fi ;;\n", command.name,
                      flags_of(command), plain);

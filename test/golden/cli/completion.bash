@@ -36,34 +36,51 @@ _dtrain_value() {
   esac
 }
 
+# The line's words as the shell will see them: bash also splits COMP_WORDS at ':' and '=', as in host:29400.
+_dtrain_split() {
+  local line=$COMP_LINE blanks word i
+  _dtrain_words=()
+  for ((i = 0; i <= COMP_CWORD; i++)); do
+    word=${COMP_WORDS[i]}
+    blanks=${line%%[![:blank:]]*}
+    line=${line#"$blanks"}
+    line=${line#"$word"}
+    if ((i > 0)) && [[ -z $blanks ]]; then
+      _dtrain_words[-1]+=$word
+    else
+      _dtrain_words+=("$word")
+    fi
+  done
+  _dtrain_last=$((${#_dtrain_words[@]} - 1))
+}
+
 # Flags from word $1 on, then the program, whose arguments are completed as files.
 _dtrain_run() {
-  local i=$1 word
-  while ((i < COMP_CWORD)); do
-    word=${COMP_WORDS[i]//_/-}
-    case $word in
+  local i=$1 name
+  while ((i < _dtrain_last)); do
+    name=${_dtrain_words[i]//_/-}
+    case $name in
       --) break ;;
+      -*=*) ((i += 1)) ;;
       -*)
-        if [[ ${COMP_WORDS[i + 1]} == = ]]; then
-          if ((i + 2 >= COMP_CWORD)); then
-            _dtrain_value "$word"
-            return
-          fi
-          ((i += 3))
-        elif [[ $_dtrain_with_value == *" $word "* ]]; then
-          if ((i + 1 == COMP_CWORD)); then
-            _dtrain_value "$word"
-            return
-          fi
-          ((i += 2))
-        else
+        if [[ $_dtrain_with_value != *" $name "* ]]; then
           ((i += 1))
+        elif ((i + 1 == _dtrain_last)); then
+          _dtrain_value "$name"
+          return
+        else
+          ((i += 2))
         fi
         ;;
       *) break ;;
     esac
   done
-  if ((i >= COMP_CWORD)) && [[ $_dtrain_typed == -* ]]; then
+  if ((i >= _dtrain_last)) && [[ ${_dtrain_words[_dtrain_last]} == -*=* ]]; then
+    name=${_dtrain_words[_dtrain_last]%%=*}
+    _dtrain_value "${name//_/-}"
+    return
+  fi
+  if ((i >= _dtrain_last)) && [[ $_dtrain_typed == -* ]]; then
     if [[ $_dtrain_typed == *_* ]]; then
       local dashed=${_dtrain_flags//--/ @}
       dashed=${dashed//-/_}
@@ -71,7 +88,7 @@ _dtrain_run() {
     else
       _dtrain_offer "$_dtrain_flags"
     fi
-  elif ((i >= COMP_CWORD)) && [[ -n $_dtrain_typed && $_dtrain_typed != */* ]]; then
+  elif ((i >= _dtrain_last)) && [[ -n $_dtrain_typed && $_dtrain_typed != */* ]]; then
     mapfile -t COMPREPLY < <(compgen -A command -A file -- "$_dtrain_typed" | sort -u)
     compopt -o filenames
   else
@@ -80,26 +97,27 @@ _dtrain_run() {
 }
 
 _dtrain() {
-  local _dtrain_typed=${COMP_WORDS[COMP_CWORD]}
-  [[ $_dtrain_typed == = ]] && _dtrain_typed=
+  local _dtrain_typed=${COMP_WORDS[COMP_CWORD]} _dtrain_words _dtrain_last
+  [[ $_dtrain_typed == [=:]* ]] && _dtrain_typed=
   COMPREPLY=()
+  _dtrain_split
   if [[ ${1##*/} == torchrun ]]; then
     _dtrain_run 1
     return
   fi
-  if ((COMP_CWORD == 1)); then
+  if ((_dtrain_last == 1)); then
     _dtrain_offer "$_dtrain_commands"
     return
   fi
-  case ${COMP_WORDS[1]} in
+  case ${_dtrain_words[1]} in
     run) _dtrain_run 2 ;;
     launch) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else compopt -o default; fi ;;
     logs) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--ranks --rank --grep --since --attempt --stdout --stderr --follow --help'; else compopt -o default; fi ;;
     doctor) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
     env) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --help'; else compopt -o default; fi ;;
-    completion) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((COMP_CWORD == 2)) && _dtrain_offer 'bash zsh fish'; fi ;;
+    completion) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'bash zsh fish'; fi ;;
     version) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
-    help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((COMP_CWORD == 2)) && _dtrain_offer 'run launch logs doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;
+    help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'run launch logs doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;
   esac
 }
 
