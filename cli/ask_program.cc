@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,26 +19,33 @@ namespace {
 
 using std::chrono::steady_clock;
 constexpr std::size_t kLongest = 64 * 1024;
+constexpr int kNotStarted = 127;
 
-// -1 with errno in `error`, if it cannot be started.
-pid_t start(const std::vector<std::string>& words, int output, int& error) {
+// In the child. Its own process group lets all that it starts be killed with it, but keeps Ctrl-C away from it: so it
+// ends when we do.
+[[noreturn]] void become(char* const* argv, int output, pid_t parent) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(kNotStarted);
+  int null = open("/dev/null", O_RDWR);
+  if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 || dup2(null, STDERR_FILENO) < 0)
+    _exit(kNotStarted);
+  if (null > STDERR_FILENO) close(null);
+  execv(argv[0], argv);
+  _exit(kNotStarted);
+}
+
+// -1 with errno, if no process can be started.
+pid_t start(const std::vector<std::string>& words, int output) {
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_init(&files);
-  posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  pid_t pid = -1;
-  error = posix_spawn(&pid, argv[0], &files, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  return error == 0 ? pid : -1;
+  pid_t parent = getpid();
+  pid_t child = fork();
+  if (child == 0) become(argv.data(), output, parent);
+  if (child > 0) setpgid(child, child);  // whoever comes first
+  return child;
 }
 
 int left_ms(steady_clock::time_point deadline) {
@@ -71,9 +78,8 @@ Result<std::string> ask_program(const std::vector<std::string>& argv, std::chron
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe", errno);
   UniqueFd read_end(ends[0]), write_end(ends[1]);
-  int error = 0;
-  pid_t child = start(argv, write_end.get(), error);
-  if (child < 0) return system_error(argv[0], error);
+  pid_t child = start(argv, write_end.get());
+  if (child < 0) return system_error("fork", errno);
   write_end.reset();
   std::string answer;
   auto deadline = steady_clock::now() + patience;
@@ -83,6 +89,8 @@ Result<std::string> ask_program(const std::vector<std::string>& argv, std::chron
   waitpid(child, &status, 0);
   if (!ended)
     return Error{ErrorKind::system, fmt::format("{}: no answer within {} s", argv[0], patience.count() / 1000)};
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted)
+    return Error{ErrorKind::system, fmt::format("{}: cannot be started", argv[0])};
   if (status != 0) return Error{ErrorKind::system, fmt::format("{}: does not work", argv[0])};
   return answer;
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,7 +61,9 @@ Findings unpacked(const std::string& text) {
   return findings;
 }
 
-[[noreturn]] void run_in_child(const Check& check, int fd) {
+[[noreturn]] void run_in_child(const Check& check, int fd, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
   std::string text = packed(check.run());
   std::size_t done = 0;
   while (done < text.size()) {
@@ -90,9 +93,10 @@ Findings examine_one(const Check& check, int patience_ms) {
   if (pipe2(ends, O_CLOEXEC) != 0)
     return {{Finding::Level::fail, check.what, "no descriptors left", "raise ulimit -n"}};
   UniqueFd read_end(ends[0]), write_end(ends[1]);
+  pid_t parent = getpid();
   pid_t child = fork();
   if (child < 0) return {{Finding::Level::fail, check.what, "no process can be started", "raise ulimit -u"}};
-  if (child == 0) run_in_child(check, write_end.get());
+  if (child == 0) run_in_child(check, write_end.get(), parent);
   write_end.reset();
   std::string text;
   bool ended = read_findings(read_end.get(), patience_ms, text);

@@ -4,6 +4,8 @@ import json
 import os
 import pathlib
 import platform
+import select
+import signal
 import socket
 import struct
 import subprocess
@@ -186,6 +188,27 @@ class GoodInput(unittest.TestCase):
             done = call("env", env={"PYTHON_EXEC": str(python)})
             self.assertEqual(done.returncode, 0)
             self.assertIn("no answer within 10 s", done.stdout)
+
+    def test_no_python_stays_when_env_or_doctor_is_killed(self):
+        for command in ("env", "doctor"):
+            with self.subTest(command=command), tempfile.TemporaryDirectory() as folder:
+                python = pathlib.Path(folder) / "python3"
+                pid_file = pathlib.Path(folder) / "pid"
+                os.mkfifo(pid_file)
+                python.write_text(f"#!/bin/sh\necho $$ > {pid_file}\nexec sleep 600\n")
+                python.chmod(0o755)
+                asked = subprocess.Popen([DTRAIN, command], env={"PATH": "/usr/bin:/bin", "PYTHON_EXEC": str(python)},
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+                with open(pid_file, encoding="ascii") as written:
+                    hung = os.pidfd_open(int(written.read()))
+                self.addCleanup(os.close, hung)
+                # As Ctrl-C does; sleep is in a group of its own.
+                os.killpg(asked.pid, signal.SIGINT)
+                self.assertEqual(asked.wait(DEADLINE_S), -signal.SIGINT)
+                ended, _, _ = select.select([hung], [], [], DEADLINE_S)
+                if not ended:
+                    signal.pidfd_send_signal(hung, signal.SIGKILL)
+                self.assertTrue(ended, "Python outlived dtrain")
 
     def test_called_as_torchrun(self):
         done = call("--nproc_per_node=2", "--rdzv-backend=c10d", "--dry-run", "true", binary=TORCHRUN)
