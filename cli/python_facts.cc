@@ -10,10 +10,13 @@
 namespace dtrain::cli {
 namespace {
 
-// One answer a line. torch is found, not imported: that would take seconds. Its version.py only assigns names.
+// One answer a line. Without "", the current folder, which `-c` puts first unless PYTHONSAFEPATH is set: what lies
+// there does not run. torch is found, not imported: that would take seconds. Its version.py only assigns names.
 constexpr const char* kQuestion = R"(
-import importlib.util, os, sys
-sys.path[:1] = []
+import sys
+if sys.path[:1] == [""]:
+    del sys.path[0]
+import importlib.util, os
 print(sys.executable)
 print(sys.version.split()[0])
 spec = importlib.util.find_spec("torch")

@@ -210,6 +210,18 @@ class GoodInput(unittest.TestCase):
                     signal.pidfd_send_signal(hung, signal.SIGKILL)
                 self.assertTrue(ended, "Python outlived dtrain")
 
+    def test_python_is_asked_without_the_current_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for place in ("here/importlib", "here/torch", "site/torch"):
+                (pathlib.Path(folder) / place).mkdir(parents=True)
+                (pathlib.Path(folder) / place / "__init__.py").write_text("raise SystemExit(9)\n")
+            (pathlib.Path(folder) / "site/torch/version.py").write_text("__version__ = '2.15.0+site'\n")
+            here, site = f"{folder}/here", f"{folder}/site"
+            plain = {"PYTHON_EXEC": sys.executable, "PYTHONPATH": site}
+            for env in (plain, {**plain, "PYTHONSAFEPATH": "1"}):
+                python = json.loads(call("env", "--json", folder=here, env=env).stdout)["Python"]
+                self.assertEqual((python.get("problem"), python.get("torch")), (None, "2.15.0+site"))
+
     def test_called_as_torchrun(self):
         done = call("--nproc_per_node=2", "--rdzv-backend=c10d", "--dry-run", "true", binary=TORCHRUN)
         self.assertEqual(done.returncode, 0, done.stderr)
