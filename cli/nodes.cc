@@ -138,18 +138,20 @@ class Planner {
     const std::string text = conf_rank_.value_or(typed_.node_rank.value_or("0"));
     const auto rank = parse_number(text, 0, kMostNodes);
     if (!rank) return fail(FlagId::node_rank, rank.error().message);
-    if (*rank >= plan_.max)
+    if (*rank >= plan_.max && !meets_nobody())
       return fail(FlagId::node_rank, fmt::format("it counts from 0, and --nnodes says {}", plan_.max));
-    plan_.node_rank = *rank;
+    plan_.node_rank = meets_nobody() ? 0 : *rank;
     return true;
   }
+
+  // torchrun's too: one node, and no place named where others could come.
+  bool meets_nobody() const { return plan_.max == 1 && !typed_.endpoint && !typed_.master_port; }
 
   bool meet_static() {
     plan_.join_timeout = static_timeout_.value_or(std::chrono::seconds(900));
     plan_.min = plan_.max;  // torchrun's: a static job waits for all
     if (!rank()) return false;
-    const bool anywhere = plan_.max == 1 && !typed_.endpoint && !typed_.master_port;
-    if (anywhere) return local_host();
+    if (meets_nobody()) return local_host();
     if (typed_.endpoint) return endpoint(kMasterPort) && named_port(FlagId::rdzv_endpoint);
     plan_.host = typed_.master_addr.value_or("127.0.0.1");
     const auto port = parse_number(typed_.master_port.value_or(std::to_string(kMasterPort)), 0, 65535);
@@ -189,7 +191,8 @@ class Planner {
     const bool free_port = alone && plan_.port == 0;
     unused(typed_.standalone && typed_.backend, FlagId::rdzv_backend);
     unused((typed_.standalone || (alone && c10d)) && typed_.endpoint, FlagId::rdzv_endpoint);
-    unused((typed_.standalone || c10d) && typed_.node_rank && *typed_.node_rank != "0", FlagId::node_rank);
+    unused((typed_.standalone || c10d || meets_nobody()) && typed_.node_rank && *typed_.node_rank != "0",
+           FlagId::node_rank);
     unused((typed_.standalone || c10d || typed_.endpoint || free_port) && typed_.master_addr, FlagId::master_addr);
     unused((typed_.standalone || c10d || typed_.endpoint) && typed_.master_port, FlagId::master_port);
     unused((typed_.standalone || !free_port) && typed_.local_addr, FlagId::local_addr);

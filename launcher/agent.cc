@@ -99,7 +99,7 @@ class Agent {
   const JobSpec& spec_;
   pid_t guard_pid_;
   ChosenContainment& containment_;
-  const LogTree& logs_;
+  LogTree& logs_;
   SteadyClock clock_;
   asio::io_context io_{1};
   GroupCore core_;

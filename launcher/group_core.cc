@@ -88,11 +88,11 @@ std::vector<GroupAction> GroupCore::step(const GroupEvent& event, MonoTime now) 
                  [&](const event::ContainmentEmpty&) {
                    // While workers are still to come or to be reported, an empty moment means nothing.
                    empty_ = count(Worker::done) == settings_.workers;
-                   maybe_round_over(out);
+                   maybe_round_over(now, out);
                  },
                  [&](const event::OutputClosed&) {
                    output_closed_ = true;
-                   maybe_round_over(out);
+                   maybe_round_over(now, out);
                  },
                  [&](const event::StopSignal& e) { stop_signal(e.signal, now, out); },
                  [&](const event::PassedSignal& e) { out.push_back(action::SignalWorkers{e.signal}); },
@@ -129,7 +129,7 @@ void GroupCore::worker_ended(int local_rank, const ExitStatus& status, MonoTime 
     out.push_back(action::SignalContainment{SIGTERM});
     arm(std::min(deadline_, now + settings_.failure_grace), out);
   }
-  maybe_round_over(out);
+  maybe_round_over(now, out);
 }
 
 void GroupCore::begin_stop(StopCause cause, Duration grace, MonoTime now, Actions& out) {
@@ -151,7 +151,7 @@ void GroupCore::begin_kill(const std::string& why, MonoTime now, Actions& out) {
 }
 
 void GroupCore::stop_signal(int signal, MonoTime now, Actions& out) {
-  if (state_ == GroupState::waiting) return stop_while_waiting(signal, out);
+  if (state_ == GroupState::waiting) return stop_while_waiting(signal, now, out);
   if (state_ == GroupState::killing) {
     stop_signal_ = stop_signal_ ? stop_signal_ : signal;
     return;
@@ -161,8 +161,10 @@ void GroupCore::stop_signal(int signal, MonoTime now, Actions& out) {
     return;
   }
   stop_signal_ = signal;
-  if (settings_.agreed) out.push_back(action::ReportLeaving{signal});
-  if (!active() && cause_ == StopCause::success) {
+  const bool ended_well = !active() && cause_ == StopCause::success;
+  // Such a node leaves without harm to the others, so they hear of its good end first.
+  if (settings_.agreed && !ended_well) report_leaving(out);
+  if (ended_well) {
     begin_kill(fmt::format("{}: killing what the workers left behind", signal_name(signal)), now, out);
     return;
   }
@@ -182,6 +184,8 @@ void GroupCore::timer_fired(MonoTime now, Actions& out) {
                now, out);
   } else if (state_ == GroupState::killing) {
     finish(!empty_, out);
+  } else if (state_ == GroupState::waiting) {
+    unanswered(out);
   }
 }
 
@@ -194,13 +198,15 @@ void GroupCore::guard_lost(const std::string& reason, MonoTime now, Actions& out
   begin_kill(reason, now, out);
 }
 
-void GroupCore::maybe_round_over(Actions& out) {
+void GroupCore::maybe_round_over(MonoTime now, Actions& out) {
   const bool ending = state_ == GroupState::stopping || state_ == GroupState::killing;
   if (!ending || !empty_ || !output_closed_ || count(Worker::done) != settings_.workers) return;
   if (settings_.agreed && !verdict_ && !guard_lost_) {
     state_ = GroupState::waiting;
     out.push_back(action::CancelTimer{});
     out.push_back(action::ReportOver{round_, cause_ == StopCause::success});
+    if (stop_signal_ != 0 && !leaving_told_) report_leaving(out);
+    if (cause_ != StopCause::success || stop_signal_ != 0) wait_for_answer(now, out);
     return;
   }
   const bool again = !settings_.agreed && cause_ == StopCause::failure && !never_started_ && !guard_lost_ &&
@@ -236,6 +242,7 @@ void GroupCore::round_opened(const event::RoundOpened& e, Actions& out) {
   round_ = e.round;
   restarts_ = e.restart_count;
   had_round_ = true;
+  out.push_back(action::CancelTimer{});
   open_round(out);
 }
 
@@ -277,17 +284,35 @@ void GroupCore::settle_with_others() {
   if (verdict_) reason_ = verdict_->reason;
 }
 
-void GroupCore::stop_while_waiting(int signal, Actions& out) {
+void GroupCore::stop_while_waiting(int signal, MonoTime now, Actions& out) {
   const bool again = stop_signal_ != 0;
   stop_signal_ = again ? stop_signal_ : signal;
   reason_ = fmt::format("stopped by {}", signal_name(stop_signal_));
   if (had_round_ && !again) {
-    out.push_back(action::ReportLeaving{signal});
+    report_leaving(out);
     out.push_back(
         action::Say{fmt::format("{}: telling the other nodes (send it again to leave now)", signal_name(signal))});
-    return;
+    return wait_for_answer(now, out);
   }
   cause_ = StopCause::stop_signal;
+  finish(false, out);
+}
+
+void GroupCore::report_leaving(Actions& out) {
+  leaving_told_ = true;
+  out.push_back(action::ReportLeaving{stop_signal_});
+}
+
+// The host answers when the last node has stopped its workers; every node may take as long as this one.
+void GroupCore::wait_for_answer(MonoTime now, Actions& out) {
+  const Duration stop = std::max(settings_.shutdown_timeout, settings_.failure_grace) + settings_.kill_timeout;
+  arm(now + stop + settings_.answer_margin, out);
+}
+
+// The agent that hosts the rounds hangs: what happened here decides.
+void GroupCore::unanswered(Actions& out) {
+  out.push_back(action::Say{"the agent that hosts the job does not answer: leaving it"});
+  if (stop_signal_ != 0 && cause_ != StopCause::failure) cause_ = StopCause::stop_signal;
   finish(false, out);
 }
 

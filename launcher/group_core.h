@@ -15,6 +15,9 @@
 // reported.
 //
 //   waiting --round opened--> starting ... stopping, killing --empty--> waiting --job ended--> finished
+//                                                                        waiting --no answer--> finished
+//
+// After success it waits as long as the others run; else the host owes an answer, and does not get forever.
 //
 // "empty" means: no process of the round is left (the guard says so) and its output has been read to the end.
 #include <chrono>
@@ -36,6 +39,8 @@ struct GroupSettings {
   Duration shutdown_timeout = std::chrono::seconds(30);  // stop signal to KILL
   Duration kill_timeout = std::chrono::seconds(8);       // KILL to giving up
   bool agreed = false;                                   // other nodes have a say in when a round begins and ends
+  // For the agent that hosts the rounds to answer, after the time that stopping all workers may take.
+  Duration answer_margin = std::chrono::seconds(30);
 };
 
 enum class GroupState { starting, running, stopping, killing, finished, waiting };
@@ -172,12 +177,15 @@ class GroupCore {
   void stop_signal(int signal, MonoTime now, Actions& out);
   void timer_fired(MonoTime now, Actions& out);
   void guard_lost(const std::string& reason, MonoTime now, Actions& out);
-  void maybe_round_over(Actions& out);
+  void maybe_round_over(MonoTime now, Actions& out);
   void round_opened(const event::RoundOpened& e, Actions& out);
   void round_stopped(const event::RoundStopped& e, MonoTime now, Actions& out);
   void job_ended(const Verdict& verdict, MonoTime now, Actions& out);
-  void stop_while_waiting(int signal, Actions& out);
+  void stop_while_waiting(int signal, MonoTime now, Actions& out);
   void settle_with_others();
+  void report_leaving(Actions& out);
+  void wait_for_answer(MonoTime now, Actions& out);
+  void unanswered(Actions& out);
   void finish(bool processes_left, Actions& out);
   bool active() const { return state_ == GroupState::starting || state_ == GroupState::running; }
   int count(Worker what) const;
@@ -189,6 +197,7 @@ class GroupCore {
   std::vector<Worker> workers_;
   StopCause cause_ = StopCause::success;
   int stop_signal_ = 0;
+  bool leaving_told_ = false;
   bool never_started_ = false;
   bool guard_lost_ = false;
   MonoTime deadline_{};  // of the armed timer

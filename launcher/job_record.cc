@@ -15,6 +15,7 @@
 #include "launcher/exit_codes.h"
 #include "launcher/host_name.h"
 #include "launcher/prefix.h"
+#include "launcher/report_file.h"
 #include "launcher/small_file.h"
 #include "launcher/torchrun_report.h"
 #include "rendezvous/base/unique_fd.h"
@@ -69,7 +70,9 @@ JobRecord::JobRecord(const JobSpec& spec, std::string cgroup_folder, std::functi
       color_on_stderr_(wants_color(spec.color, 2)),
       cgroup_folder_(std::move(cgroup_folder)),
       workers_(size_t(spec.nproc_per_node)),
-      note_(std::move(note)) {}
+      note_(std::move(note)) {
+  place_.node_rank = -1;  // until a round has begun
+}
 
 Prefix JobRecord::prefix(int local_rank, int rank) const {
   const std::string text = render_prefix(spec_.prefix_template, {spec_.role, local_rank, rank, hostname_});
@@ -133,6 +136,11 @@ WorkerEnd JobRecord::end_of(int local_rank) const {
   return end;
 }
 
+// What ended the job happened on this node.
+bool JobRecord::ended_here(const Outcome& outcome) const {
+  return !outcome.verdict || (place_.node_rank >= 0 && outcome.verdict->node_rank == place_.node_rank);
+}
+
 FailureFacts JobRecord::facts(const Outcome& outcome) const {
   FailureFacts facts;
   facts.run_id = spec_.run_id;
@@ -155,7 +163,6 @@ FailureFacts JobRecord::facts(const Outcome& outcome) const {
       break;
     case StopCause::failure:
       facts.exit_code = exit_code_of(first != nullptr ? first->status : outcome.first_status);
-      if (spec_.torchrun_report) facts.exit_code = 1;
       break;
     case StopCause::stop_signal:
       facts.exit_code = 128 + outcome.stop_signal;
@@ -167,21 +174,23 @@ FailureFacts JobRecord::facts(const Outcome& outcome) const {
   }
   if (outcome.verdict) {
     facts.exit_code = outcome.verdict->exit_code;
-    const bool here = outcome.verdict->node_rank == place_.node_rank;
-    if (outcome.cause == StopCause::failure && !here) facts.failed_elsewhere = outcome.verdict->reason;
+    if (outcome.cause == StopCause::failure && !ended_here(outcome)) facts.failed_elsewhere = outcome.verdict->reason;
   }
+  if (outcome.cause == StopCause::failure && spec_.torchrun_report) facts.exit_code = 1;
   return facts;
 }
 
 // Returns where it is, or why it is nowhere; empty if nobody asked for a file.
-std::string JobRecord::save_json(const std::string& json, const LogTree& logs) const {
+std::string JobRecord::save_json(const std::string& json, bool first_hand, const LogTree& logs) const {
   const bool has_folder = !logs.path().empty() && (!spec_.log_dir.empty() || spec_.tee.any() || spec_.redirects.any());
   std::string said;
-  for (const std::string& path : {has_folder ? logs.path() + "/report.json" : std::string(), spec_.report_path}) {
-    if (path.empty()) continue;
-    const std::string error = write_whole_file("the report", path, json);
-    said += error.empty() ? "dtrain: report in " + path + "\n" : "dtrain: " + error + "\n";
-  }
+  const auto save = [&](const std::string& path, bool must) {
+    const auto written = path.empty() ? Result<bool>(false) : write_report_file(path, json, must, begun_at_);
+    if (!written) said += "dtrain: " + written.error().message + "\n";
+    if (written && *written) said += "dtrain: report in " + path + "\n";
+  };
+  save(has_folder ? logs.path() + "/report.json" : std::string(), true);
+  save(spec_.report_path, first_hand);
   return said;
 }
 
@@ -254,7 +263,7 @@ int JobRecord::conclude(const std::optional<Outcome>& outcome, const LogTree& lo
   log_end(*outcome);
   if (outcome->cause == StopCause::success) return 0;
   const FailureFacts all = facts(*outcome);
-  const std::string saved = save_json(report_json(all), logs);
+  const std::string saved = save_json(report_json(all), ended_here(*outcome), logs);
   if (!saved.empty()) note_(saved);
   tell_parent(all);
   const bool as_torchrun = spec_.torchrun_report && !all.workers.empty();

@@ -3,6 +3,7 @@
 // report and dtrain's exit code out of it.
 #include <sys/types.h>
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -63,7 +64,8 @@ class JobRecord {
   void log_event(Event event);
   void log_worker(const char* state, int local_rank);
   void log_end(const Outcome& outcome);
-  std::string save_json(const std::string& json, const LogTree& logs) const;
+  bool ended_here(const Outcome& outcome) const;
+  std::string save_json(const std::string& json, bool first_hand, const LogTree& logs) const;
 
   const JobSpec& spec_;
   std::string hostname_;
@@ -71,6 +73,7 @@ class JobRecord {
   bool color_on_stderr_;
   bool front_lost_ = false;
   Assignment place_;
+  const std::chrono::system_clock::time_point begun_at_ = std::chrono::system_clock::now();
   const std::string cgroup_folder_;
   OomCounts memory_before_;
   std::vector<Worker> workers_;

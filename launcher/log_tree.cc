@@ -64,9 +64,9 @@ Result<std::string> make_fresh_folder(const std::string& stem) {
   return no_folder(stem + "*", EEXIST);
 }
 
-// Make a folder for this worker that no earlier round has used.
-Result<std::string> make_worker_folder(const std::string& job, int restart_count, int local_rank) {
-  for (int attempt = 1; attempt <= kNameTries; ++attempt) {
+// Make a folder for this worker that no earlier round has used. attempt: the suffix, from where the search begins.
+Result<std::string> make_worker_folder(const std::string& job, int restart_count, int local_rank, int& attempt) {
+  for (;; ++attempt) {
     std::string folder = fmt::format("{}/attempt_{}", job, restart_count);
     if (attempt > 1) folder += fmt::format("_{}", attempt);
     if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return no_folder(folder, errno);
@@ -74,7 +74,6 @@ Result<std::string> make_worker_folder(const std::string& job, int restart_count
     if (::mkdir(folder.c_str(), 0700) == 0) return folder;
     if (errno != EEXIST) return no_folder(folder, errno);
   }
-  return no_folder(fmt::format("{}/attempt_{}", job, restart_count), EEXIST);
 }
 
 }  // namespace
@@ -105,10 +104,11 @@ Result<LogTree> LogTree::create(const JobSpec& spec) {
   return tree;
 }
 
-Result<WorkerFiles> LogTree::open_worker(int restart_count, int local_rank, Streams streams) const {
+Result<WorkerFiles> LogTree::open_worker(int restart_count, int local_rank, Streams streams) {
   WorkerFiles files;
   if (path_.empty()) return files;
-  auto folder = make_worker_folder(path_, restart_count, local_rank);
+  if (restart_count != last_.restart_count) last_ = {restart_count, 1};
+  auto folder = make_worker_folder(path_, restart_count, local_rank, last_.attempt);
   if (!folder) return folder.error();
   files.attempt = folder->substr(0, folder->rfind('/'));
   files.paths.error_file = *folder + "/error.json";

@@ -41,7 +41,7 @@ class LogTree {
 
   // Make the worker's folder and open the log files of `streams`, closed on exec. Errors: the disk or the limit of open
   // files.
-  Result<WorkerFiles> open_worker(int restart_count, int local_rank, Streams streams) const;
+  Result<WorkerFiles> open_worker(int restart_count, int local_rank, Streams streams);
 
   // The job's folder; empty if there are no files at all.
   const std::string& path() const { return path_; }
@@ -53,7 +53,14 @@ class LogTree {
   void remove_if_empty() const;
 
  private:
+  // Where the last worker's folder is: the search for a free one begins there, however many rounds there were.
+  struct Last {
+    int restart_count = 0;
+    int attempt = 1;
+  };
+
   std::string path_;
+  Last last_;
   std::string temporary_base_;  // the fresh folder in $TMPDIR; empty if the user named the base
 };
 

@@ -78,8 +78,9 @@ Result<void> NodeRounds::serve_alone() {
 
 // False: somebody else has the port.
 Result<bool> NodeRounds::serve_rounds() {
-  auto listener = listen_at(spec_.nodes.address, spec_.nodes.port);
-  if (!listener && listener.error().errno_value == EADDRINUSE && spec_.nodes.node_rank < 0) return false;
+  const bool anyone = spec_.nodes.node_rank < 0;  // may be the host
+  auto listener = (anyone ? try_listen_at : listen_at)(spec_.nodes.address, spec_.nodes.port);
+  if (!listener && anyone && listener.error().errno_value == EADDRINUSE) return false;
   if (!listener) return listener.error();
   RoundSettings settings;
   settings.job = spec_.run_id;

@@ -49,7 +49,7 @@ StreamSpec stream_spec(const JobSpec& spec, Streams which, int rank, int local_r
 }  // namespace
 
 Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& assignment, int local_rank,
-                                      const std::vector<std::string>& parent_env, const LogTree& logs) {
+                                      const std::vector<std::string>& parent_env, LogTree& logs) {
   const auto to_files = Streams(unsigned(spec.redirects.of(local_rank)) | unsigned(spec.tee.of(local_rank)));
   auto files = logs.open_worker(assignment.restart_count, local_rank, to_files);
   if (!files) return files.error();

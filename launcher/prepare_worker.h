@@ -23,7 +23,7 @@ struct PreparedWorker {
 
 // `parent_env`: the environment that dtrain itself was given, as "NAME=value". Errors: log files or descriptors.
 Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& assignment, int local_rank,
-                                      const std::vector<std::string>& parent_env, const LogTree& logs);
+                                      const std::vector<std::string>& parent_env, LogTree& logs);
 
 // What the guard gets beside GuardOp::spawn.
 std::vector<UniqueFd> descriptors_for_guard(PreparedWorker worker, WorkerPipes::WriteEnds ends);

@@ -49,6 +49,13 @@ bool has_one_of(const std::string& fd_folder, const std::set<std::string>& links
   return false;
 }
 
+Error port_taken(const std::string& where, const std::string& holder, int error) {
+  return {ErrorKind::system,
+          fmt::format("cannot listen at {}: the port is taken{}; choose another one", where,
+                      holder.empty() ? "" : " by " + holder),
+          error};
+}
+
 }  // namespace
 
 std::string address_text(const std::string& address, std::uint16_t port) {
@@ -74,7 +81,7 @@ std::string port_holder(std::uint16_t port) {
   return "";
 }
 
-Result<UniqueFd> listen_at(const std::string& address, std::uint16_t port) {
+Result<UniqueFd> try_listen_at(const std::string& address, std::uint16_t port) {
   boost::system::error_code bad_address;
   const auto numeric = asio::ip::make_address(address, bad_address);
   if (bad_address) return Error{ErrorKind::usage, fmt::format("'{}' is not a numeric IPv4 or IPv6 address", address)};
@@ -91,11 +98,13 @@ Result<UniqueFd> listen_at(const std::string& address, std::uint16_t port) {
   const int error = errno;
   if (port == 0) return system_error("cannot listen at a free port of " + address, error);
   if (error != EADDRINUSE) return system_error("cannot listen at " + where, error);
-  const std::string holder = port_holder(port);
-  return Error{ErrorKind::system,
-               fmt::format("cannot listen at {}: the port is taken{}; choose another one", where,
-                           holder.empty() ? "" : " by " + holder),
-               error};
+  return port_taken(where, "", error);
+}
+
+Result<UniqueFd> listen_at(const std::string& address, std::uint16_t port) {
+  auto listener = try_listen_at(address, port);
+  if (listener || port == 0 || listener.error().errno_value != EADDRINUSE) return listener;
+  return port_taken(address_text(address, port), port_holder(port), EADDRINUSE);
 }
 
 Result<std::uint16_t> port_of_socket(int fd) {

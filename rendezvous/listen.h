@@ -9,7 +9,10 @@
 namespace dtrain {
 
 // Bind and listen at a numeric address of this host; port 0: any free one. Non-blocking, close-on-exec. The error names
-// address, port and, where /proc tells, the process that has it; its errno_value is EADDRINUSE then.
+// address and port; errno_value is EADDRINUSE if the port is taken.
+Result<UniqueFd> try_listen_at(const std::string& address, std::uint16_t port);
+
+// The same for those who show the error: it also names the process that has the port, where /proc (all of it) tells.
 Result<UniqueFd> listen_at(const std::string& address, std::uint16_t port);
 
 Result<std::uint16_t> port_of_socket(int fd);

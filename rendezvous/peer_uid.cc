@@ -100,7 +100,7 @@ Result<uid_t> uid_in(const char* reply, std::size_t size) {
   }
   std::memcpy(&message, body, sizeof(message));
   if (message.idiag_state != kTcpEstablished || message.idiag_inode == 0) {
-    return Error{ErrorKind::system, "peer has closed the connection"};
+    return Error{ErrorKind::system, "peer has closed the connection", ENOTCONN};
   }
   return static_cast<uid_t>(message.idiag_uid);
 }

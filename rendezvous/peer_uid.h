@@ -17,8 +17,9 @@ class PeerUid {
   static Result<PeerUid> open();
 
   // The uid that created the socket connected to `fd` (an accepted IPv4 or IPv6 TCP socket) from this host.
-  // Errors: the peer is on another host, is gone, or has begun to close: a socket that its process has closed no longer
-  // has an owner (the kernel reports uid 0 for it), so only a connection that is fully established is vouched for.
+  // Errors: the peer is on another host, is gone (ENOENT), or has begun to close (ENOTCONN): a socket that its process
+  // has closed no longer has an owner (the kernel reports uid 0 for it), so only a connection that is fully established
+  // is vouched for.
   // Never blocks for more than a second.
   Result<uid_t> lookup(int fd);
 

@@ -30,8 +30,12 @@ void RoundChannel::send(const RoundMessage& message) {
 }
 
 void RoundChannel::write(std::string_view bytes) {
+  if (peer_left_) return;
   if (output_.empty()) {
     const ssize_t sent = ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    // What it said before it left is still to be read; the end of that closes the connection.
+    peer_left_ = sent < 0 && (errno == EPIPE || errno == ECONNRESET);
+    if (peer_left_) return;
     if (sent < 0 && errno != EAGAIN && errno != EINTR) return fail_soon("");
     if (sent > 0) bytes.remove_prefix(std::size_t(sent));
     if (bytes.empty()) return;

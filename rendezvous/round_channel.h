@@ -47,6 +47,7 @@ class RoundChannel : public std::enable_shared_from_this<RoundChannel> {
   RoundDecoder decoder_;
   std::string output_;  // what the socket would not take yet
   bool waits_writable_ = false;
+  bool peer_left_ = false;  // it takes nothing more
 };
 
 }  // namespace dtrain

@@ -99,8 +99,9 @@ void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions&
   auto refuse = [&](std::string why, bool try_again) {
     out.push_back(round_action::Send{id, msg::Refused{std::move(why), try_again}});
   };
-  if (auto why = objection(info)) return refuse(*why, false);
+  // First: the endpoint is about to be free, for any job.
   if (phase_ == RoundPhase::ended) return refuse(fmt::format("job {} has just ended", settings_.job), true);
+  if (auto why = objection(info)) return refuse(*why, false);
   const bool known = std::any_of(members_.begin(), members_.end(),
                                  [&](const auto& m) { return m.second.info.agent_id == info.agent_id; });
   if (known) return refuse("the same agent is a node of the job already", false);
@@ -108,7 +109,7 @@ void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions&
   if (phase_ == RoundPhase::gathering) return gather(now, out);
   const auto in_round = std::count_if(members_.begin(), members_.end(), [](auto& m) { return m.second.in_round(); });
   // A node whose workers have ended well is not started again for a newcomer: the job is about to end.
-  if (phase_ == RoundPhase::running && in_round < settings_.max_nodes && !some_ok()) {
+  if (phase_ == RoundPhase::running && in_round < settings_.max_nodes && !some_ok_) {
     growth_ = fmt::format("a new node (host {}, agent {}) joins", info.host, info.pid);
     begin_stop(id, {}, 0, now, out);
   }
@@ -168,7 +169,7 @@ void RoundCore::open_round(Actions& out) {
   ++round_;
   cause_.reset();
   growth_.clear();
-  useless_ = false;
+  useless_ = some_ok_ = false;
   out.push_back(round_action::FreshStore{});
   place(chosen, out);
 }
@@ -230,6 +231,7 @@ void RoundCore::over(MemberId id, const msg::Over& m, MonoTime now, Actions& out
   if (phase_ != RoundPhase::running && phase_ != RoundPhase::stopping) return;
   it->second.over = true;
   it->second.ok = m.ok;
+  some_ok_ = some_ok_ || m.ok;
   if (phase_ == RoundPhase::running && !m.ok)
     begin_stop(id, {JobEnd::failure, 1, it->second.node_rank, name(it->second) + ": its workers did not end well"}, 0,
                now, out);
@@ -242,10 +244,14 @@ void RoundCore::leaving(MemberId id, int signal, MonoTime now, Actions& out) {
   Member& m = it->second;
   m.leaving = true;
   if (!m.in_round()) return gone(id, now, out);
-  begin_stop(
-      id,
-      {JobEnd::stopped, 128 + signal, m.node_rank, fmt::format("{} was stopped by {}", name(m), signal_text(signal))},
-      signal, now, out);
+  const Verdict stopped{JobEnd::stopped, 128 + signal, m.node_rank,
+                        fmt::format("{} was stopped by {}", name(m), signal_text(signal))};
+  // Nobody needs a node whose workers have ended well, unless it hosts the others.
+  if (phase_ == RoundPhase::running && m.ok && m.info.agent_id != settings_.host_agent) {
+    out.push_back(round_action::Send{id, msg::End{stopped}});
+    return remove(id);
+  }
+  begin_stop(id, stopped, signal, now, out);
   maybe_over(out);
 }
 
@@ -306,12 +312,8 @@ bool RoundCore::all_over() const {
 }
 
 bool RoundCore::all_ok() const {
-  return some_ok() && std::all_of(members_.begin(), members_.end(),
-                                  [](const auto& m) { return !m.second.in_round() || m.second.ok; });
-}
-
-bool RoundCore::some_ok() const {
-  return std::any_of(members_.begin(), members_.end(), [](const auto& m) { return m.second.ok; });
+  return some_ok_ && std::all_of(members_.begin(), members_.end(),
+                                 [](const auto& m) { return !m.second.in_round() || m.second.ok; });
 }
 
 void RoundCore::maybe_over(Actions& out) {

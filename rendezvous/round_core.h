@@ -9,8 +9,9 @@
 //     ended            new node   v  |
 //                               stopping --else--> ended (the first cause is the reason)
 //
-// Invariants: one round at a time; a round opens only when no node has anything left of the one before; node ranks and
-// ranks are dense; a node that stays keeps its place in the order, so rank 0 goes to one that was there before.
+// Invariants: one round at a time; a round opens only when no node that is connected has anything left of the one
+// before (of a lost node nothing can be known: its guard ends what it left within a few seconds); node ranks and ranks
+// are dense; a node that stays keeps its place in the order, so rank 0 goes to one that was there before.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -118,7 +119,6 @@ class RoundCore {
   Duration longest_stop() const;
   bool all_over() const;
   bool all_ok() const;
-  bool some_ok() const;
   std::string name(const Member& m) const;
 
   const RoundSettings settings_;
@@ -134,6 +134,7 @@ class RoundCore {
   std::optional<Verdict> cause_;
   std::string growth_;    // the reason of a stop that makes room for a new node
   bool useless_ = false;  // a restart would fail in the same way
+  bool some_ok_ = false;  // the workers of some node have ended well in this round, though the node may have gone
 };
 
 }  // namespace dtrain

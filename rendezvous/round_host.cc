@@ -25,7 +25,9 @@ void RoundHost::adopt(UniqueFd socket, const std::string& received_before) {
   peer.channel = std::make_shared<RoundChannel>(io_, std::move(socket));
   peer.greeting = std::make_unique<asio::steady_timer>(io_, kGreeting);
   peer.greeting->async_wait([this, id](const boost::system::error_code& ec) {
-    if (!ec) drop(id);
+    // A timer that has gone off cannot be called back: the node may have joined since.
+    const auto it = channels_.find(id);
+    if (!ec && it != channels_.end() && it->second.greeting) drop(id);
   });
   peer.channel->start(
       {[this, id](const RoundMessage& m) { received(id, m); }, [this, id](const std::string&) { closed(id); }},

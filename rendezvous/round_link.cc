@@ -45,8 +45,9 @@ Result<void> RoundLink::connect(const std::string& address, std::uint16_t port, 
   channel_->start({[this](const RoundMessage& m) { received(m); }, [this](const std::string& why) { lost(why); }});
   channel_->send(msg::Join{node});
   hello_.expires_after(kHello);
-  hello_.async_wait([this](const boost::system::error_code& ec) {
-    if (!ec && !joined_ && channel_) lost("it does not answer");
+  // A timer that has gone off cannot be called back: it may be that of an attempt before this one.
+  hello_.async_wait([this, attempt = channel_](const boost::system::error_code& ec) {
+    if (!ec && !joined_ && channel_ == attempt) lost("it does not answer");
   });
   return {};
 }
@@ -56,6 +57,9 @@ Result<void> RoundLink::check_owner() {
   auto peer = PeerUid::open();
   if (!peer) return peer.error();
   const auto uid = peer->lookup(channel_->fd());
+  // It answered and left: nobody to believe, and nobody to blame.
+  if (!uid && (uid.error().errno_value == ENOENT || uid.error().errno_value == ENOTCONN))
+    return Error{ErrorKind::system, "", ENOTCONN};
   if (!uid) return uid.error();
   if (*uid != ::geteuid()) return Error{ErrorKind::system, fmt::format("it belongs to user {}", *uid)};
   return {};

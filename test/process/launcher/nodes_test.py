@@ -1,5 +1,6 @@
 """Several nodes of one job on this host: real agents, real workers, a real store between them."""
 import contextlib
+import json
 import os
 import re
 import signal
@@ -102,6 +103,43 @@ class Nodes(unittest.TestCase):
                                          r"exit code 7; its own report is there\n")
         self.assertIn("first failure: rank 3: exit code 7\n", second.stderr())
         self.assertIn("stopped by dtrain", first.stderr())
+
+    def test_one_report_file_for_all(self):
+        path = os.path.join(self.stack.enter_context(Job("true")).folder, "report.json")
+        script = '[ $RANK = 1 ] && exit 7; wait_for_end'
+        with open(path, "w") as old:
+            old.write("of a job before")
+        self.ends([7, 7], *[self.static(rank, script, "--report", path) for rank in (0, 1)])
+        with open(path) as report:
+            self.assertEqual(json.load(report)["first_failure"]["rank"], 1)
+
+    def test_a_spare_does_not_take_the_failure_for_its_own(self):
+        go = os.path.join(self.stack.enter_context(Job("true")).folder, "go")
+        os.mkfifo(go)
+        script = '[ $RANK = 0 ] && read -r < "$GO" && exit 7; wait_for_end'
+        jobs = [self.c10d(script, env={"GO": go}) for _ in range(2)]
+        for job in jobs:
+            job.expect(rb"met")
+        spare = self.c10d(script)
+        until(lambda: "spare" in spare.stderr(), DEADLINE)
+        with open(go, "w") as pipe:  # opens when the worker of node 0 reads
+            pipe.write("\n")
+        self.ends([7, 7, 7], *jobs, spare)
+        self.assertRegex(spare.stderr(), "first failure: node 0 .*; its own report is there")
+
+    def test_a_node_that_has_ended_well_can_be_stopped(self):
+        go = os.path.join(self.stack.enter_context(Job("true")).folder, "go")
+        os.mkfifo(go)
+        script = '[ $RANK = 1 ] || read -r < "$GO"'
+        host, other = [self.static(rank, script, env={"GO": go}) for rank in (0, 1)]
+        for job in (host, other):
+            job.expect(rb"met").find_processes()
+        until(lambda: not other.workers(), DEADLINE)
+        other.signal(signal.SIGTERM)
+        self.assertEqual(other.wait(), 143, other.stderr())
+        with open(go, "w") as pipe:  # opens when the worker of node 0 reads
+            pipe.write("\n")
+        self.ends([0], host)
 
     def test_killed_agent(self):
         for victim in (0, 1):

@@ -34,6 +34,7 @@ TEST_CASE("one node takes a free port unless a static port is typed") {
   CHECK(outcome({.backend = "c10d"}) == "-:0 rank any of 1:1");
   CHECK(outcome({.backend = "c10d", .endpoint = "h:7"}) == "-:0 rank any of 1:1");
   CHECK(outcome({.local_addr = "h"}) == "h:0 rank 0 of 1:1");
+  CHECK(outcome({.node_rank = "1"}) == "-:0 rank 0 of 1:1");
   CHECK(outcome({.standalone = true, .endpoint = "h:7", .master_port = "9"}) == "-:0 rank any of 1:1");
 }
 
@@ -44,7 +45,8 @@ TEST_CASE("several nodes, static") {
   CHECK(outcome({.nnodes = "2", .endpoint = "h:7"}) == "h:7 rank 0 of 2:2");
   CHECK(outcome({.nnodes = "2", .conf = "rank=1", .node_rank = "0"}) == "127.0.0.1:29500 rank 1 of 2:2");
   CHECK(outcome({.nnodes = "2", .node_rank = "2"}) == "--node-rank: it counts from 0, and --nnodes says 2");
-  CHECK(outcome({.node_rank = "1"}) == "--node-rank: it counts from 0, and --nnodes says 1");
+  CHECK(outcome({.node_rank = "1", .master_port = "9"}) == "--node-rank: it counts from 0, and --nnodes says 1");
+  CHECK(outcome({.node_rank = "x"}).starts_with("--node-rank: "));
   CHECK(outcome({.nnodes = "2", .node_rank = "x"}).starts_with("--node-rank: "));
   CHECK(outcome({.nnodes = "2", .master_port = "0"}) ==
         "--master-port: the nodes need a port that all of them know, not 0");
@@ -87,6 +89,7 @@ TEST_CASE("what is without effect is said") {
   CHECK(notes({.node_rank = "0", .master_port = "1"}).empty());
   CHECK(notes({.nnodes = "2", .master_addr = "h", .master_port = "1"}).empty());
   CHECK(notes({.backend = "c10d", .endpoint = "h:1"}) == Words{"no effect here: --rdzv-endpoint"});
+  CHECK(notes({.node_rank = "1"}) == Words{"no effect here: --node-rank"});
   CHECK(notes({.master_addr = "h"}) == Words{"no effect here: --master-addr"});
   CHECK(notes({.nnodes = "2", .backend = "c10d", .node_rank = "1", .master_port = "1", .local_addr = "h"}) ==
         Words{"no effect here: --node-rank, --master-port, --local-addr"});

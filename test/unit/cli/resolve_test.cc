@@ -264,7 +264,7 @@ TEST_CASE("torchrun's flags for many nodes") {
   CHECK(error({"--nnodes=0"}) == "--nnodes '0': expected N or MIN:MAX");
   CHECK(error({}, with_env("PET_NNODES", "x")) == "PET_NNODES='x': expected N or MIN:MAX");
   CHECK(spec({"--nnodes=2"}).run_id == "none");
-  CHECK(error({"--node-rank=1"}) == "--node-rank '1': it counts from 0, and --nnodes says 1");
+  CHECK(error({"--node-rank=1", "--master-port=9"}) == "--node-rank '1': it counts from 0, and --nnodes says 1");
 }
 
 TEST_CASE("numa binding: next to the GPUs, and without GPUs by turns") {

@@ -78,6 +78,15 @@ TEST_CASE("a second round with the same restart count does not overwrite the fir
   REQUIRE((first && second && third));
   CHECK(second->paths.out == tree->path() + "/attempt_0_2/0/stdout.log");
   CHECK(third->paths.out == tree->path() + "/attempt_0_3/0/stdout.log");
+  CHECK(tree->open_worker(0, 1, Streams::out)->paths.out == tree->path() + "/attempt_0_3/1/stdout.log");
+  CHECK(tree->open_worker(1, 0, Streams::out)->paths.out == tree->path() + "/attempt_1/0/stdout.log");
+}
+
+TEST_CASE("rounds with the same restart count do not run out") {
+  test::TempFolder folder;
+  auto tree = LogTree::create(spec_for(folder.path().string()));
+  REQUIRE(tree);
+  for (int round = 0; round < 150; ++round) REQUIRE(tree->open_worker(0, 0, Streams::none));
 }
 
 TEST_CASE("two jobs of one id have folders of their own") {

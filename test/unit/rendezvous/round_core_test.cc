@@ -171,6 +171,36 @@ TEST_CASE("a node that the user stops leaves with its signal; without the host t
   CHECK(job.said == Words{"1: end 143"});
 }
 
+TEST_CASE("a node whose workers have ended well leaves without harm, unless it hosts the others") {
+  Job job(settings(2, 3));
+  for (MemberId id = 1; id <= 3; ++id) job.join(id);
+  job.over(2, true);
+  job.hear(2, msg::Leaving{15});
+  CHECK(job.said == Words{"2: end 143"});
+  job.join(4);  // not worth a new round
+  CHECK(job.said == Words{"4: spare"});
+  job.over(1, true);
+  job.over(3, true);
+  CHECK(job.said == Words{"1: end 0", "3: end 0", "4: end 0"});
+  Job hosts(settings(2, 2));
+  hosts.join(1);
+  hosts.join(2);
+  hosts.over(1, true);
+  hosts.hear(1, msg::Leaving{15});
+  CHECK(hosts.said == Words{"2: stop"});
+}
+
+TEST_CASE("a job that has ended asks everybody to try again: its endpoint is about to be free") {
+  Job job(settings(1, 1));
+  job.join(1);
+  job.over(1, true);
+  NodeInfo stranger = job.info(9);
+  stranger.job = "k";
+  const auto answer = job.core.step(round_event::Said{9, msg::Join{stranger}}, job.now);
+  REQUIRE(answer.size() == 1);
+  CHECK(std::get<msg::Refused>(std::get<round_action::Send>(answer[0]).message).try_again);
+}
+
 TEST_CASE("a node that does not stop in time is given up") {
   Job job(settings(1, 2, 1));
   job.join(1);

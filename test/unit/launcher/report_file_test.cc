@@ -1,0 +1,57 @@
+// Which of several reports of one job stays in the file that all of its agents name.
+#include "launcher/report_file.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "launcher/small_file.h"
+#include "test/support/catch.h"
+#include "test/support/temp_folder.h"
+
+using namespace dtrain;
+using namespace dtrain::launcher;
+namespace fs = std::filesystem;
+
+namespace {
+const auto kEarlier = std::chrono::system_clock::now() - std::chrono::seconds(60);
+const auto kLater = std::chrono::system_clock::now() + std::chrono::seconds(60);
+
+size_t files_in(const fs::path& folder) {
+  return size_t(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+}  // namespace
+
+TEST_CASE("the report of the node that failed stays, whoever comes first") {
+  test::TempFolder folder;
+  const std::string path = (folder.path() / "report").string();
+  CHECK(*write_report_file(path, "elsewhere", false, kEarlier));
+  CHECK(*write_report_file(path, "first hand", true, kEarlier));
+  CHECK_FALSE(*write_report_file(path, "elsewhere", false, kEarlier));
+  CHECK(read_small_file(path) == "first hand");
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("the report of a job before is replaced") {
+  test::TempFolder folder;
+  const std::string path = (folder.path() / "report").string();
+  std::ofstream(path) << "old and long";
+  CHECK(*write_report_file(path, "new", false, kLater));
+  CHECK(read_small_file(path) == "new");
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("a link to the report is followed, what is no file is written to, no folder is an error") {
+  test::TempFolder folder;
+  const fs::path path = folder.path() / "report";
+  std::ofstream(path) << "old";
+  fs::create_symlink("report", folder.path() / "link");
+  CHECK(*write_report_file((folder.path() / "link").string(), "new", true, kEarlier));
+  CHECK(fs::is_symlink(folder.path() / "link"));
+  CHECK(read_small_file(path.string()) == "new");
+  CHECK(*write_report_file("/dev/null", "new", true, kEarlier));
+  CHECK_FALSE(fs::is_regular_file("/dev/null"));
+  const auto nowhere = write_report_file((folder.path() / "none/report").string(), "new", true, kEarlier);
+  REQUIRE_FALSE(nowhere.ok());
+  CHECK(nowhere.error().message.find("cannot write the report ") == 0);
+}
