@@ -22,16 +22,9 @@ bool starts(std::string_view name, std::string_view prefix) {
   return name.size() >= prefix.size() && same_name(prefix, name.substr(0, prefix.size()));
 }
 
-std::string upper(std::string_view name) {
-  std::string out;
-  for (char c : name) out += c == '-' ? '_' : (c >= 'a' && c <= 'z') ? static_cast<char>(c - 'a' + 'A') : c;
-  return out;
-}
-
-std::string lower(std::string_view name) {
-  std::string out;
-  for (char c : name) out += c == '_' ? '-' : (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c;
-  return out;
+std::string with(std::string name, char in_place_of, char now) {
+  std::replace(name.begin(), name.end(), in_place_of, now);
+  return name;
 }
 
 }  // namespace
@@ -42,13 +35,13 @@ std::string spelled(const Flag& flag) { return "--" + std::string(flag.name); }
 std::string dtrain_variable(const Flag& flag) {
   bool in_environment = flag.group != Group::torchrun && flag.id != FlagId::help && flag.id != FlagId::version &&
                         flag.id != FlagId::print_completion;
-  return in_environment ? "DTRAIN_" + upper(flag.name) : "";
+  return in_environment ? "DTRAIN_" + with(upper(flag.name), '-', '_') : "";
 }
 
 std::string pet_variable(const Flag& flag) { return flag.pet.empty() ? "" : "PET_" + std::string(flag.pet); }
 
 std::string torchrun_name(const Flag& flag) {
-  if (!flag.pet.empty()) return lower(flag.pet);
+  if (!flag.pet.empty()) return with(lower(flag.pet), '_', '-');
   // Those that torchrun does not read from the environment.
   constexpr FlagId kWithoutVariable[] = {FlagId::numa_binding, FlagId::print_completion, FlagId::help,
                                          FlagId::logs_specs, FlagId::use_env};

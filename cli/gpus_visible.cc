@@ -20,11 +20,6 @@ std::optional<std::size_t> index_of(const std::string& text) {
   return value;
 }
 
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 Gpu one_instance(const Gpu& gpu, const MigInstance& instance) {
   return {instance.uuid, gpu.pci_bus_id, true, {instance}};
 }

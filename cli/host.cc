@@ -4,15 +4,16 @@
 #include <dirent.h>
 #include <elf.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/own_address.h"
 #include "cli/topology.h"
+#include "launcher/cpu_set.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
@@ -26,19 +27,6 @@ std::map<std::string, std::string> environment() {
     if (equals != std::string::npos) env.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   return env;
-}
-
-// A fixed cpu_set_t ends at 1024 cores; larger machines need a larger set.
-int usable_cpus() {
-  for (int most = 1024; most <= 1 << 18; most *= 4) {
-    cpu_set_t* set = CPU_ALLOC(most);
-    if (set == nullptr) return 1;
-    std::size_t size = CPU_ALLOC_SIZE(most);
-    int count = sched_getaffinity(0, size, set) == 0 ? CPU_COUNT_S(size, set) : 0;
-    CPU_FREE(set);
-    if (count > 0) return count;
-  }
-  return 1;
 }
 
 std::uint16_t own_machine() {
@@ -106,7 +94,7 @@ std::string random_digits() {
 Host this_host() {
   Host host;
   host.env = environment();
-  host.cpus = usable_cpus();
+  host.cpus = std::max(1, static_cast<int>(launcher::allowed_cpus().size()));
   host.machine = own_machine();
   host.foreign_programs = knows_foreign_programs();
   host.fresh_id = random_digits();

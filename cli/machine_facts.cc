@@ -1,16 +1,15 @@
 // Reads and parses texts of the kernel.
 #include "cli/machine_facts.h"
 
-#include <dirent.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <charconv>
 #include <climits>
 #include <cstdint>
 #include <cstdlib>
 
+#include "cli/gpu_sources.h"
 #include "cli/text.h"
 #include "launcher/cgroup.h"
 #include "launcher/small_file.h"
@@ -43,17 +42,6 @@ std::optional<double> number(const std::string& text) {
 
 void take_least(std::optional<double>& field, std::optional<double> value) {
   if (value && (!field || *value < *field)) field = value;
-}
-
-std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  DIR* dir = opendir(folder.c_str());
-  if (dir == nullptr) return names;
-  while (const dirent* entry = readdir(dir))
-    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-  closedir(dir);
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 bool has_socket(const std::string& pid, const std::vector<std::string>& inodes) {

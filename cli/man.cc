@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/text.h"
 #include "cli/version.h"
 
 namespace dtrain::cli {
@@ -26,12 +27,6 @@ std::string roff(std::string_view text) {
       out += c;
   }
   return out.starts_with('.') ? "\\&" + out : out;
-}
-
-std::string upper(std::string_view text) {
-  std::string out;
-  for (char c : text) out += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-  return out;
 }
 
 std::string sentence(std::string_view text) {

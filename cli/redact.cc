@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "cli/text.h"
+
 namespace dtrain::cli {
 namespace {
 
@@ -22,12 +24,6 @@ constexpr std::string_view kTokens[] = {"hf_",         "sk-",    "ghp_",   "gho_
                                         "npm_",        "pypi-",  "nvapi-", "eyJ",   "dapi", "wandb_v1_"};
 
 bool one_of_bytes(char c, std::string_view bytes) { return bytes.find(c) != kNone; }
-
-std::string upper(std::string_view text) {
-  std::string out;
-  for (char c : text) out += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-  return out;
-}
 
 bool secret_name(std::string_view name) {
   std::string whole = upper(name);

@@ -12,15 +12,13 @@ namespace {
 
 Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
-bool all_digits(std::string_view text) { return text.find_first_not_of("0123456789") == std::string_view::npos; }
-
 // "-1", "-.5", "-1.5": argparse's idea of a negative number.
 bool negative_number(std::string_view word) {
   std::string_view number = word.substr(1);
   std::size_t dot = number.find('.');
-  if (dot == std::string_view::npos) return !number.empty() && all_digits(number);
+  if (dot == std::string_view::npos) return all_digits(number);
   std::string_view fraction = number.substr(dot + 1);
-  return all_digits(number.substr(0, dot)) && !fraction.empty() && all_digits(fraction);
+  return (dot == 0 || all_digits(number.substr(0, dot))) && all_digits(fraction);
 }
 
 // Whether argparse takes the word for a flag, known or not, and therefore never for a value.

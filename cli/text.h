@@ -23,6 +23,13 @@ std::vector<std::string> split(std::string_view text, char separator);
 // Without blanks, tabs and line ends at its ends.
 std::string trimmed(std::string_view text);
 
+// With the letters a to z made upper, or A to Z lower; all else as it is.
+std::string upper(std::string_view text);
+std::string lower(std::string_view text);
+
+// Whether it is digits 0 to 9 only, and at least one.
+bool all_digits(std::string_view text);
+
 // A shell word: quoted only where a POSIX shell would need it.
 std::string shell_quoted(std::string_view word);
 

@@ -16,10 +16,6 @@ namespace {
 
 Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
-bool all_digits(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
 // Signals that a process cannot catch, or that dtrain itself lives by.
 bool reserved(int signal) {
   constexpr int kReserved[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
@@ -27,8 +23,7 @@ bool reserved(int signal) {
 }
 
 std::string without_sig(std::string_view name) {
-  std::string out;
-  for (char c : name) out += (c >= 'a' && c <= 'z') ? static_cast<char>(c - 'a' + 'A') : c;
+  std::string out = upper(name);
   return out.starts_with("SIG") ? out.substr(3) : out;
 }
 

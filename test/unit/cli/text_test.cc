@@ -27,6 +27,16 @@ TEST_CASE("a choice is one of the names, or the error says which was meant") {
   CHECK(one_of("x", {"json"}).error().message == "expected json");
 }
 
+TEST_CASE("letters change their case, and nothing else does") {
+  CHECK(upper("a-z_AZ0\xe4") == "A-Z_AZ0\xe4");
+  CHECK(lower("A-Z_az0\xc4") == "a-z_az0\xc4");
+}
+
+TEST_CASE("digits are 0 to 9, at least one") {
+  CHECK(all_digits("0123456789"));
+  for (const char* text : {"", "-1", "1.", " 1", "0x1"}) CHECK_FALSE(all_digits(text));
+}
+
 TEST_CASE("split keeps empty parts") {
   using Parts = std::vector<std::string>;
   CHECK(split("a,,b", ',') == Parts{"a", "", "b"});
