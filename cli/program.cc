@@ -79,14 +79,29 @@ bool is_python(const std::string& path) {
   return name.starts_with("python") && name.find_first_not_of("0123456789.", 6) == std::string::npos;
 }
 
+enum class PythonWord { plain, unbuffered, program, takes_next };
+
+// One of its options as its own parser reads it: short ones may share a word, and one that takes a value ends it.
+PythonWord python_word(const std::string& word) {
+  if (word == "--check-hash-based-pycs") return PythonWord::takes_next;
+  if (word.starts_with("--")) return word == "--" ? PythonWord::program : PythonWord::plain;
+  for (std::size_t i = 1; i < word.size(); ++i) {
+    const char option = word[i];
+    if (option == 'u') return PythonWord::unbuffered;
+    if (option == 'c' || option == 'm') return PythonWord::program;
+    if (option == 'W' || option == 'X') return i + 1 == word.size() ? PythonWord::takes_next : PythonWord::plain;
+  }
+  return PythonWord::plain;
+}
+
 // Whether Python, started with these words, holds its output back when it goes to a pipe.
 bool holds_output_back(const std::vector<std::string>& command, const Host& host) {
   if (!is_python(command[0]) || !host.variable("PYTHONUNBUFFERED").empty()) return false;
   for (std::size_t i = 1; i < command.size() && command[i].starts_with('-') && command[i] != "-"; ++i) {
-    const std::string& word = command[i];
-    if (word == "-c" || word == "-m") break;
-    if (!word.starts_with("--") && word.find('u') != std::string::npos) return false;
-    if (word == "-W" || word == "-X") ++i;
+    const PythonWord word = python_word(command[i]);
+    if (word == PythonWord::unbuffered) return false;
+    if (word == PythonWord::program) break;
+    if (word == PythonWord::takes_next) ++i;
   }
   return true;
 }

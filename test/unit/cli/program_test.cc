@@ -118,6 +118,10 @@ TEST_CASE("Python named as the program runs as it is, and its buffering is said"
   CHECK(note({"python3", "train.py"}) == "python3 without -u holds its output back: name the script alone, or add -u");
   CHECK(note({"python3.11", "-m", "train", "-u"}).starts_with("python3.11 without -u"));
   CHECK(note({"python3", "-W", "ignore", "train.py"}).starts_with("python3 without -u"));
+  for (const char* word : {"-Wdefault", "-Xutf8", "-BXutf8", "-mrun", "-cimport uuid"})
+    CHECK(note({"python3", word, "train.py"}).starts_with("python3 without -u"));
+  CHECK(note({"python3", "-BW", "-u", "train.py"}).starts_with("python3 without -u"));  // a value of -W
+  CHECK(note({"python3", "-Wdefault", "-u", "train.py"}).empty());
   CHECK(note({"/usr/bin/python3", "-u", "train.py"}).empty());
   CHECK(note({"python3", "-Bu", "train.py"}).empty());
   CHECK(note({"python3", "-X", "dev", "-u", "train.py"}).empty());
