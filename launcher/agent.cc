@@ -192,7 +192,7 @@ void Agent::on_front() {
   }
   if (m.op == FrontMessage::Op::suspend) {
     guard_.send({GuardOp::signal_containment, -1, SIGSTOP});
-    send_to(front_.native_handle(), {FrontMessage::Op::suspended});
+    send_to(front_.native_handle(), {FrontMessage::Op::suspended, m.value});
   } else if (m.op == FrontMessage::Op::resume) {
     guard_.send({GuardOp::signal_containment, -1, SIGCONT});
   } else if (std::find(spec_.stop_signals.begin(), spec_.stop_signals.end(), m.value) == spec_.stop_signals.end()) {
@@ -226,7 +226,7 @@ void Agent::on_guard(ReceivedGuardMessage& received) {
       break;
     }
     case GuardOp::stopped:
-      send_to(front_.native_handle(), {FrontMessage::Op::attached_stopped, m.pid});
+      send_to(front_.native_handle(), {FrontMessage::Op::attached_stopped, record_.pid(m.local_rank)});
       break;
     case GuardOp::empty:
       if (terminal_ != nullptr) terminal_->take_back();

@@ -57,7 +57,7 @@ class Front {
         notes_(notes),
         stop_signals_(stop_signals),
         terminal_(terminal) {
-    if (terminal_ != nullptr) lent_modes_ = terminal_->modes();
+    if (terminal_ != nullptr) first_modes_ = lent_modes_ = terminal_->modes();
   }
 
   int run() {
@@ -133,10 +133,9 @@ class Front {
     const ssize_t n = ::recv(socket_.get(), &message, sizeof message, MSG_DONTWAIT);
     if (n == 0) socket_.reset();  // the agent's end, which reap() sees
     if (n != ssize_t(sizeof message) || message.op != FrontMessage::Op::attached_stopped) return;
+    remember(message.value);
     if (terminal_->with_owner()) {
-      // `fg` of a job that ran in the background tells nobody: here the worker wanted to read, and may.
-      lent_to_ = message.value > 0 ? message.value : lent_to_;
-      resume();
+      resume();  // `fg` of a job that ran in the background tells nobody: here the worker wanted to read, and may
     } else if (stop_requests_ == 0) {
       suspend(0);  // Ctrl-Z reached the worker's group alone; the shell waits for all of ours
     }
@@ -144,17 +143,12 @@ class Front {
 
   // Ctrl-Z: workers first, then ourselves, as the shell expects of a job. `whom`: our pid, or 0 for our whole group.
   void suspend(pid_t whom) {
-    if (terminal_ != nullptr && has_terminal_ && !terminal_->with_owner()) {
-      lent_to_ = terminal_->foreground();
-      lent_modes_ = terminal_->modes();
+    if (terminal_ != nullptr) {
+      if (const pid_t group = terminal_->foreground(); is_of_job(group)) remember(group);
       has_terminal_ = false;
     }
-    tell({FrontMessage::Op::suspend, 0});
-    pollfd fd{socket_.get(), POLLIN, 0};
-    FrontMessage answer;
-    if (::poll(&fd, 1, int(std::chrono::milliseconds(kSuspendAnswer).count())) > 0) {
-      [[maybe_unused]] const auto n = ::recv(socket_.get(), &answer, sizeof answer, MSG_DONTWAIT);
-    }
+    tell({FrontMessage::Op::suspend, ++suspensions_});
+    hear_agent(std::chrono::steady_clock::now() + kSuspendAnswer, suspensions_);
     // SIGTSTP and not SIGSTOP: the kernel discards it where there is no shell that could continue us.
     sigset_t only;
     ::sigemptyset(&only);
@@ -175,13 +169,41 @@ class Front {
 
   // By `fg` the shell has given us the terminal: the worker gets it back as it left it. By `bg` it has not.
   void resume() {
-    if (terminal_ != nullptr && terminal_->with_owner()) {
-      has_terminal_ = true;
-      if (terminal_->lend(lent_to_)) terminal_->set_modes(lent_modes_);
-    } else if (terminal_ != nullptr && terminal_->foreground() == lent_to_) {
-      has_terminal_ = true;  // we were not stopped after all
+    if (terminal_ != nullptr) {
+      hear_agent(std::chrono::steady_clock::now(), 0);  // a stop up to now is undone by what follows
+      const pid_t group = terminal_->foreground();
+      const bool ours = terminal_->with_owner();
+      has_terminal_ = ours || (group > 0 && group == lent_to_);  // the latter: we were not stopped after all
+      if (ours && is_of_job(lent_to_) && terminal_->lend(lent_to_)) terminal_->set_modes(lent_modes_);
     }
     tell({FrontMessage::Op::resume, 0});
+  }
+
+  // Read what the agent says until `end`, or until it answers that suspension: an answer to an earlier one may come
+  // late, and news of the attached worker in between.
+  void hear_agent(SteadyTime end, int suspension) {
+    pollfd fd{socket_.get(), POLLIN, 0};
+    FrontMessage answer;
+    while (::poll(&fd, 1, milliseconds_until(end)) > 0) {
+      if (::recv(socket_.get(), &answer, sizeof answer, MSG_DONTWAIT) != ssize_t(sizeof answer)) return;
+      if (answer.op == FrontMessage::Op::suspended && answer.value == suspension) return;
+      if (answer.op == FrontMessage::Op::attached_stopped) remember(answer.value);
+    }
+  }
+
+  // Only a group of the job may have the terminal from us: in its foreground there may be a shell, after `bg`.
+  static bool is_of_job(pid_t group) {
+    const auto all = descendants(::getpid());
+    return group > 0 && std::any_of(all.begin(), all.end(), [&](pid_t p) { return ::getpgid(p) == group; });
+  }
+
+  // The group that gets the terminal next, and the modes it had set: those at first, if it has not had the terminal.
+  void remember(pid_t group) {
+    if (terminal_->foreground() == group)
+      lent_modes_ = terminal_->modes();
+    else if (group != lent_to_)
+      lent_modes_ = first_modes_;
+    lent_to_ = group;
   }
 
   // The agent, and as the last subreaper or as PID 1 of a container, any orphan.
@@ -236,8 +258,10 @@ class Front {
   const AttachedTerminal* terminal_;
   bool hung_up_ = false;
   bool has_terminal_ = true;  // the job is in the terminal's foreground, as far as we know
-  pid_t lent_to_ = 0;         // the group that had the terminal then, and how it had set it
+  int suspensions_ = 0;       // their count tells which one the agent answers
+  pid_t lent_to_ = 0;         // the group that gets the terminal next, and how it had set it
   termios lent_modes_{};
+  termios first_modes_{};
   int stop_requests_ = 0;
   SteadyTime second_request_{};
   std::optional<SteadyTime> stopped_at_;

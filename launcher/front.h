@@ -16,12 +16,12 @@ namespace dtrain::launcher {
 struct FrontMessage {
   enum class Op : int32_t {
     signal,            // front -> agent: this signal arrived
-    suspend,           // front -> agent: Ctrl-Z; stop the workers and answer `suspended`
+    suspend,           // front -> agent: Ctrl-Z; stop the workers and answer `suspended` with the same value
     suspended,         // agent -> front
     resume,            // front -> agent: continued
-    attached_stopped,  // agent -> front: the worker that has the terminal was stopped from there; its pid, 0: unknown
+    attached_stopped,  // agent -> front: the worker that has the terminal was stopped from there; its pid
   } op{};
-  int32_t value = 0;  // the signal, or a pid
+  int32_t value = 0;  // the signal, a pid, or the number of the suspension
 };
 
 void send_to(int socket, const FrontMessage& message);

@@ -110,7 +110,7 @@ class Guard {
       if (!w.attached || ::waitid(P_PID, id_t(w.pid), &info, WSTOPPED | WNOHANG) != 0 || info.si_pid == 0) continue;
       const int signal = info.si_status;
       if (signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU) {
-        send({GuardOp::stopped, w.local_rank, 0, 0, settings_.level == Containment::pidns ? 0 : w.pid});
+        send({GuardOp::stopped, w.local_rank});
       }
     }
   }

@@ -34,6 +34,7 @@ class JobRecord {
   void begin_round(const Assignment& assignment);
   void files(int local_rank, const LogPaths& paths);
   void started(int local_rank, pid_t pid, MonoTime now);
+  pid_t pid(int local_rank) const { return workers_[size_t(local_rank)].pid; }
   // after_stop: dtrain had told it to end, so this is a consequence.
   void ended(int local_rank, const ExitStatus& status, bool after_stop, MonoTime now);
   // Bytes of a worker's stream (2 * local_rank + (0 stdout, 1 stderr)); the end of stderr is kept.

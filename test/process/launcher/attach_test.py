@@ -21,6 +21,20 @@ from support import *
 PROMPT = b"SHELL> "
 ARROWS = b"(Pdb) "
 
+# Rank 0 reads a line, and fails in round 0. It leaves a file when it is continued. Rank 1 does not end by itself.
+READER = """
+import os, signal
+if os.environ["RANK"] == "1":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while os.environ["DTRAIN_ROUND"] == "0":
+        signal.pause()
+    os._exit(0)
+signal.signal(signal.SIGCONT, lambda *_: open(os.path.join(os.environ["TMPDIR"], "continued"), "w").close())
+os.write(1, b"round " + os.environ["DTRAIN_ROUND"].encode() + b"\\n")
+os.write(1, b"read " + os.read(0, 99))
+os._exit(3 if os.environ["DTRAIN_ROUND"] == "0" else 0)
+"""
+
 STEPS = """
 import os
 x = 41
@@ -44,6 +58,16 @@ os.write(1, b"raw in round " + os.environ["DTRAIN_ROUND"].encode() + b"\\n")
 word = os.read(0, 1)
 os._exit(3 if word == b"3" else 0)
 """
+
+
+def state_of(pid):
+    return (stat_of(pid) or "-")[0]
+
+
+def ignores(pid, number):
+    with open(f"/proc/{pid}/status") as f:
+        ignored = int(re.search(r"(?m)^SigIgn:\s*(\w+)", f.read()).group(1), 16)
+    return ignored >> (number - 1) & 1
 
 
 class Terminal:
@@ -191,6 +215,44 @@ class Debugger(ProcessTest):
                 until(lambda: not t.processes(), DEADLINE, "the end of all processes")
                 t.type(b"\n").expect(b"Exit 143")
                 t.is_clean()
+
+    def test_suspended_between_two_rounds(self):
+        with Terminal() as t:
+            t.type(f"dtrain run --nproc 2 --attach 0 --max-restarts 1 {t.write('reader.py', READER)}\n".encode())
+            t.expect(b"round 0")
+            front, first = t.named("dtrain"), t.foreground()
+            other = until(lambda: [pid for pid in self.workers(t) if pid != first], DEADLINE, "rank 1")[0]
+            until(lambda: ignores(other, signal.SIGTERM), DEADLINE, "a rank 1 that does not listen")
+            t.type(b"one\n").expect(b"read one")
+            until(lambda: t.foreground() == os.getpgid(front), DEADLINE, "dtrain in the foreground")
+            t.type(b"\x1a").expect(b"Stopped")
+            t.expect(PROMPT)
+            t.type(b"bg\n").expect(PROMPT)
+            until(lambda: stat_of(front)[0] == "T", DEADLINE, "dtrain stopped again")
+            os.kill(other, signal.SIGKILL)  # round 1 begins in the background
+            until(lambda: "T" in map(state_of, set(self.workers(t)) - {other}), DEADLINE, "a worker that may not read")
+            t.type(b"fg\n").expect(b"dtrain run")
+            until(lambda: t.foreground() in self.workers(t), DEADLINE, "the worker in the foreground")
+            t.type(b"two\n").expect(b"read two")
+            t.expect(PROMPT)
+            t.is_clean()
+
+    def test_a_worker_that_wanted_to_read_while_suspended(self):
+        with Terminal() as t:
+            t.type(f"dtrain run --attach 0 {t.write('reader.py', READER)}; echo code $?\n".encode())
+            t.expect(b"round 0")
+            worker = t.foreground()
+            t.type(b"\x1a").expect(b"Stopped")
+            t.expect(PROMPT)
+            # Again, as the guard's SIGSTOP may come between.
+            until(lambda: os.kill(worker, signal.SIGCONT) or os.path.exists(f"{t.folder}/continued"), DEADLINE,
+                  "a worker that was continued")
+            until(lambda: state_of(worker) == "T", DEADLINE, "a worker that may not read")
+            t.type(b"fg\n").expect(b"dtrain run")
+            until(lambda: t.foreground() == worker, DEADLINE, "the worker in the foreground")
+            t.type(b"one\n").expect(b"read one")
+            t.expect(PROMPT)
+            t.is_clean()
 
     @staticmethod
     def workers(t):
