@@ -379,7 +379,7 @@ int refuse(const Error& error) {
 }  // namespace
 
 int run_agent(const JobSpec& spec, FrontSide front) {
-  auto parts = set_up_agent(spec, *front.notes);
+  auto parts = set_up_agent(spec, *front.notes, front.terminal);
   if (!parts) return refuse(parts.error());
   try {
     return Agent(spec, std::move(front), *parts).run();

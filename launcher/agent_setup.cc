@@ -31,7 +31,7 @@ rlimit become_agent() {
 
 }  // namespace
 
-Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes) {
+Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes, const AttachedTerminal* terminal) {
   const rlimit user_limit = become_agent();
   auto logs = LogTree::create(spec);
   if (!logs) return logs.error();
@@ -43,8 +43,7 @@ Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes) {
   }
   JobCgroup& cgroup = containment->cgroup;
   std::snprintf(notes.cgroup_folder, sizeof notes.cgroup_folder, "%s", cgroup.folder().c_str());
-  auto guard = start_guard(
-      {containment->level, cgroup.folder(), cgroup.procs_fd(), user_limit, spec.attach.has_value(), spec.cpus});
+  auto guard = start_guard({containment->level, cgroup.folder(), cgroup.procs_fd(), user_limit, terminal, spec.cpus});
   if (!guard) {
     cgroup.remove();
     logs->remove_if_empty();

@@ -18,6 +18,6 @@ struct AgentParts {
 
 // Call in the agent's process, before it has threads. Tells the front by `notes` what to clean up. On an error nothing
 // is left.
-Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes);
+Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes, const AttachedTerminal* terminal);
 
 }  // namespace dtrain::launcher

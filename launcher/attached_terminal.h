@@ -1,7 +1,7 @@
 #pragma once
 // The terminal of the user's session, lent to one worker (--attach; docs/adr/0004-the-attached-worker.md). The worker
 // is a process group of that session, in its foreground; when it has ended, the terminal goes back to the front's
-// group, which the shell knows, with the modes it had at first. Front and agent each have a copy: either may be killed.
+// group, which the shell knows, with the modes it had at first. Front, agent and guard have a copy: any may be killed.
 #include <sys/types.h>
 #include <termios.h>
 
@@ -40,6 +40,7 @@ class AttachedTerminal {
 
   termios modes() const;
   void set_modes(const termios& modes) const;
+  void restore_modes() const { set_modes(first_modes_); }
 
   // Descriptors for standard output and error of the worker. Error: the terminal cannot be opened for writing.
   Result<WorkerPipes::WriteEnds> ends_for_worker() const;

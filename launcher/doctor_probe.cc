@@ -73,7 +73,7 @@ ContainmentProof prove(Containment level) {
   if (!chosen) return {level, false, chosen.error().message};
   rlimit nofile{};
   ::getrlimit(RLIMIT_NOFILE, &nofile);
-  auto guard = start_guard({level, chosen->cgroup.folder(), chosen->cgroup.procs_fd(), nofile, false, {}});
+  auto guard = start_guard({level, chosen->cgroup.folder(), chosen->cgroup.procs_fd(), nofile, nullptr, {}});
   ContainmentProof proof{level, false, ""};
   if (guard) {
     proof = let_loose(level, *guard);

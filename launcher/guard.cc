@@ -50,7 +50,7 @@ class Guard {
     while (agent_ || !no_children()) {
       const Ready ready = wait(killing_ ? kSweepAgainMs : -1);
       if (ready.child) drain_signals();
-      if (ready.child && settings_.attach) look_for_stop();
+      if (ready.child && settings_.terminal != nullptr) look_for_stop();
       reap_orphans();
       if (agent_ && ready.agent) read_agent();
       if (killing_) kill_all();
@@ -288,6 +288,13 @@ bool enter_namespaces(bool user_namespace, uid_t uid, gid_t gid) {
          ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0;
 }
 
+// If agent and front were killed together, a script would go on with the terminal of a dead worker. In a PID namespace
+// a group outside has no number (0), so only the modes can be mended.
+void give_back(const AttachedTerminal& terminal, Containment level) {
+  if (level != Containment::pidns && !terminal.with_owner()) terminal.take_back();
+  if (level == Containment::pidns && terminal.foreground() > 0) terminal.restore_modes();
+}
+
 [[noreturn]] void guard_main(const GuardSettings& settings, UniqueFd agent) {
   // Not a name with "dtrain" in it: after `pkill -9 dtrain` somebody must be left to clean up.
   ::prctl(PR_SET_NAME, "dt-guard");
@@ -295,7 +302,7 @@ bool enter_namespaces(bool user_namespace, uid_t uid, gid_t gid) {
   // Should the agent die while it is stopped, nobody else would wake us; we see its end on the socket.
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   // Not reached by what the terminal sends to the job. Only a process of its session can hand the terminal on.
-  if (settings.attach)
+  if (settings.terminal != nullptr)
     ::setpgid(0, 0);
   else
     ::setsid();
@@ -303,6 +310,7 @@ bool enter_namespaces(bool user_namespace, uid_t uid, gid_t gid) {
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
   Guard(settings, std::move(agent)).run();
+  if (settings.terminal != nullptr) give_back(*settings.terminal, settings.level);
   if (!settings.cgroup_folder.empty()) remove_cgroup(settings.cgroup_folder);
   ::_exit(0);
 }

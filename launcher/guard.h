@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/attached_terminal.h"
 #include "launcher/job_spec.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
@@ -19,8 +20,9 @@ struct GuardSettings {
   Containment level = Containment::subreaper;  // never `automatic`
   std::string cgroup_folder;                   // level cgroup
   int cgroup_procs_fd = -1;
-  rlimit nofile{};           // the limit that workers get back
-  bool attach = false;       // stay in the user's session: a worker is to have its terminal
+  rlimit nofile{};  // the limit that workers get back
+  // Not null: a worker is to have this terminal. Stay in the user's session; give it back should nobody else do it.
+  const AttachedTerminal* terminal = nullptr;
   std::vector<CpuSet> cpus;  // by local rank; empty: they are not bound
 };
 

@@ -375,6 +375,18 @@ class Ends(ProcessTest):
             os.kill(t.named("dtrain"), signal.SIGKILL)
             self.ends_with(137, t)
 
+    def test_front_and_agent_are_killed(self):
+        for level in levels():
+            with self.subTest(level=level), self.raw("--contain", level) as t:
+                both = [t.named("dtrain"), t.named("dtrain-agent")]
+                for number in (signal.SIGSTOP, signal.SIGKILL):
+                    for pid in both:
+                        os.kill(pid, number)
+                if level != "pidns":
+                    self.ends_with(137, t)
+                until(lambda: not t.processes(), DEADLINE, "the end of all processes")
+                until(lambda: termios.tcgetattr(t.fd) == t.first_modes, DEADLINE, "the terminal's first modes")
+
     def test_next_round_has_the_terminal_again(self):
         with self.raw("--max-restarts", "1") as t:
             first = t.foreground()
