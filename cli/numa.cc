@@ -53,10 +53,10 @@ Result<CpuSet> exclusive(const std::vector<CpuFacts>& cpus, int node, std::size_
   if (each == 0)
     return usage(fmt::format("NUMA node {} has {} physical core{} for {} workers or GPUs; use node or socket", node,
                              cores.size(), cores.size() == 1 ? "" : "s", devices));
-  const std::size_t begin = index * each + std::min(index, extra), end = begin + each + (index < extra ? 1 : 0);
+  const auto first = std::next(cores.begin(), std::ptrdiff_t(index * each + std::min(index, extra)));
+  const auto last = std::next(first, std::ptrdiff_t(each + (index < extra ? 1 : 0)));
   CpuSet out;
-  for (auto [core, at] = std::pair(cores.begin(), std::size_t{0}); at < end; ++core, ++at)
-    if (at >= begin) out.insert(out.end(), core->second.begin(), core->second.end());
+  for (auto core = first; core != last; ++core) out.insert(out.end(), core->second.begin(), core->second.end());
   std::sort(out.begin(), out.end());
   return out;
 }
