@@ -8,12 +8,11 @@
 
 #include "cli/commands.h"
 #include "cli/text.h"
+#include "cli/usage.h"
 #include "cli/values.h"
 
 namespace dtrain::cli {
 namespace {
-
-Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
 const CommandFlag* find(const std::string& name) {
   const Command* logs = find_command("logs");

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "cli/text.h"
+#include "cli/usage.h"
 #include "cli/values.h"
 
 namespace dtrain::cli {
@@ -14,8 +15,6 @@ namespace {
 constexpr int kMostNodes = 1000000;
 constexpr int kMeetingPort = 29400;  // torchrun's, c10d
 constexpr int kMasterPort = 29500;   // torchrun's, static
-
-Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
 std::string trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(' ');

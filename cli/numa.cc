@@ -6,12 +6,12 @@
 #include <map>
 #include <set>
 
+#include "cli/usage.h"
+
 namespace dtrain::cli {
 namespace {
 
 using launcher::CpuSet;
-
-Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
 template <class Keep>
 CpuSet cpus_where(const std::vector<CpuFacts>& cpus, Keep keep) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/resolve_parts.h"
+#include "cli/usage.h"
 #include "cli/values.h"
 
 namespace dtrain::cli {
@@ -10,8 +11,6 @@ namespace {
 using launcher::StreamMap;
 using launcher::Streams;
 using launcher::TerminalUse;
-
-Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
 Result<void> check_terminal(TerminalUse use) {
   switch (use) {

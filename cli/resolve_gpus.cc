@@ -6,12 +6,11 @@
 #include "cli/resolve_parts.h"
 #include "cli/take.h"
 #include "cli/text.h"
+#include "cli/usage.h"
 #include "cli/values.h"
 
 namespace dtrain::cli {
 namespace {
-
-Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
 bool other_accelerator(const std::string& name) {
   constexpr const char* kKnown[] = {"xpu", "mps", "hpu", "npu", "mlu", "mtia", "musa", "xla", "tpu", "privateuseone"};

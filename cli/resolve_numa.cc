@@ -3,11 +3,10 @@
 
 #include "cli/resolve_parts.h"
 #include "cli/take.h"
+#include "cli/usage.h"
 
 namespace dtrain::cli {
 namespace {
-
-Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
 // The NUMA nodes of the GPUs that this job sees. None visible: torchrun refuses; dtrain lets the workers take the nodes
 // of the machine in turn.

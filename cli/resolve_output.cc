@@ -6,12 +6,11 @@
 #include "cli/resolve_parts.h"
 #include "cli/take.h"
 #include "cli/torchrun.h"
+#include "cli/usage.h"
 #include "cli/values.h"
 
 namespace dtrain::cli {
 namespace {
-
-Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
 Result<void> take_streams(const Given& given, FlagId id, int workers, launcher::StreamMap& field) {
   auto odd = given.raw.as_torchrun ? OddRanks::as_torchrun : OddRanks::refused;

@@ -3,12 +3,11 @@
 
 #include "cli/program.h"
 #include "cli/resolve_parts.h"
+#include "cli/usage.h"
 #include "cli/values.h"
 
 namespace dtrain::cli {
 namespace {
-
-Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
 // torch.distributed.launch tells a program its local rank by an argument; --use-env leaves it to the environment.
 Result<void> add_local_rank(const Given& given, bool no_python, Plan& plan, std::vector<std::string>& command) {

@@ -6,12 +6,11 @@
 #include "cli/resolve_parts.h"
 #include "cli/take.h"
 #include "cli/text.h"
+#include "cli/usage.h"
 #include "cli/values.h"
 
 namespace dtrain::cli {
 namespace {
-
-Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
 Result<void> times(const Given& given, Plan& plan) {
   if (auto done = take_seconds(given.options, FlagId::shutdown_timeout, plan.spec.shutdown_timeout); !done) return done;

@@ -5,6 +5,7 @@
 
 #include "cli/resolve_parts.h"
 #include "cli/take.h"
+#include "cli/usage.h"
 #include "cli/values.h"
 
 namespace dtrain::cli {
@@ -12,8 +13,6 @@ namespace {
 
 constexpr int kMostWorkers = 16384;
 constexpr int kMostRestarts = 1000000;
-
-Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
 Result<void> job(const Given& given, Plan& plan) {
   constexpr std::size_t kLongest = 128;  // it becomes part of a file name

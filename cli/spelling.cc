@@ -6,11 +6,10 @@
 #include <optional>
 
 #include "cli/text.h"
+#include "cli/usage.h"
 
 namespace dtrain::cli {
 namespace {
-
-Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
 // "-1", "-.5", "-1.5": argparse's idea of a negative number.
 bool negative_number(std::string_view word) {

@@ -7,10 +7,11 @@
 #include <cstdlib>
 #include <initializer_list>
 
+#include "cli/usage.h"
+
 namespace dtrain::cli {
 namespace {
 
-Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 Error not_here(const std::string& why) { return usage(why + ": not in this version of dtrain"); }
 
 // What torchrun looks up among the entry points of installed Python packages.

@@ -10,11 +10,10 @@
 #include <optional>
 
 #include "cli/text.h"
+#include "cli/usage.h"
 
 namespace dtrain::cli {
 namespace {
-
-Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
 // Signals that a process cannot catch, or that dtrain itself lives by.
 bool reserved(int signal) {
