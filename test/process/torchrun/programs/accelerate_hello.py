@@ -1,10 +1,8 @@
 """Hugging Face Accelerate's hello world on CPU: a line is learnt, and every rank prints the same weights."""
-import os
-import sys
-import traceback
-
 import torch
 from accelerate import Accelerator
+
+import ending
 
 
 def main():
@@ -24,12 +22,4 @@ def main():
           f"{weights.sum().item():.6f}", flush=True)
 
 
-code = 0
-try:
-    main()
-except BaseException:
-    traceback.print_exc()
-    code = 1
-sys.stdout.flush()
-sys.stderr.flush()
-os._exit(code)  # see test/process/torch/ddp_worker.py
+ending.run(main)

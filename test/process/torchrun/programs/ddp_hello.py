@@ -1,11 +1,9 @@
 """torch's DistributedDataParallel on gloo: twenty steps, the same weights on every rank."""
-import os
-import sys
-import traceback
-
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+
+import ending
 
 
 def main():
@@ -23,12 +21,4 @@ def main():
     dist.destroy_process_group()
 
 
-code = 0
-try:
-    main()
-except BaseException:
-    traceback.print_exc()
-    code = 1
-sys.stdout.flush()
-sys.stderr.flush()
-os._exit(code)  # see test/process/torch/ddp_worker.py
+ending.run(main)

@@ -1,12 +1,12 @@
 """PyTorch Lightning's hello world on CPU; prints what rank 0 has learnt. Lightning finds the launcher by itself."""
 import os
-import sys
-import traceback
 import warnings
 
 warnings.filterwarnings("ignore")
 import pytorch_lightning as pl  # noqa: E402
 import torch  # noqa: E402
+
+import ending  # noqa: E402
 
 
 class Line(pl.LightningModule):
@@ -33,12 +33,4 @@ def main():
           f"{model.layer.weight.sum().item():.6f}", flush=True)
 
 
-code = 0
-try:
-    main()
-except BaseException:
-    traceback.print_exc()
-    code = 1
-sys.stdout.flush()
-sys.stderr.flush()
-os._exit(code)  # see test/process/torch/ddp_worker.py
+ending.run(main)

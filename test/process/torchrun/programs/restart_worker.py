@@ -1,10 +1,10 @@
 """Forms a gloo group in every round and adds up a number there; a different rank fails in each but the last."""
 import os
-import sys
-import traceback
 
 import torch
 import torch.distributed as dist
+
+import ending
 
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 last = int(os.environ["TORCHELASTIC_MAX_RESTARTS"])
@@ -26,11 +26,4 @@ def main():
     return 17
 
 
-code = 1
-try:
-    code = main()
-except BaseException:
-    traceback.print_exc()
-sys.stdout.flush()
-sys.stderr.flush()
-os._exit(code)  # see test/process/torch/ddp_worker.py
+ending.run(main)
