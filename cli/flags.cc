@@ -1,4 +1,4 @@
-// Look-ups in the table (flag_table.cc).
+// Look-ups in the table (flag_table/).
 #include "cli/flags.h"
 
 #include <fmt/format.h>

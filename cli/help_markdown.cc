@@ -49,7 +49,7 @@ std::string other_commands() {
 std::string markdown_help() {
   std::string out =
       "# Command line\n\n"
-      "<!-- Made by `dtrain help --markdown` from cli/flag_table.cc and cli/commands.cc; a test compares them. -->\n\n"
+      "<!-- Made by `dtrain help --markdown` from cli/flag_table/ and cli/commands.cc; a test compares them. -->\n\n"
       "`dtrain run [flags] PROGRAM [program's arguments]` starts PROGRAM as several workers.\n\n"
       "- Everything after PROGRAM belongs to it, verbatim; `--` before PROGRAM is allowed.\n"
       "- `--flag VALUE` and `--flag=VALUE` are the same, and so are `-` and `_` inside names. A name may be shortened "

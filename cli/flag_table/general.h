@@ -1,0 +1,37 @@
+#pragma once
+// Flags: what is done instead of a job.
+#include "cli/flags.h"
+
+namespace dtrain::cli {
+
+inline constexpr Flag kGeneralFlags[] = {
+    {.id = FlagId::dry_run,
+     .group = Group::general,
+     .name = "dry-run",
+     .help = "show what would run, with each setting's origin",
+     .details = "Nothing is started; exits with 0."},
+    {.id = FlagId::print_config,
+     .group = Group::general,
+     .name = "print-config",
+     .choices = "json",
+     .help = "show each setting, its value and its origin",
+     .details = "Flag, variable or default; values in the syntax of the flags, not judged. Needs no PROGRAM; exits "
+                "with 0. `=json` is for programs."},
+    {.id = FlagId::print_completion,
+     .group = Group::general,
+     .name = "print-completion",
+     .value = "SHELL",
+     .choices = "bash,zsh,fish",
+     .help = "print completions for a shell",
+     .details = "The same as `dtrain completion SHELL`."},
+    {.id = FlagId::help,
+     .group = Group::general,
+     .name = "help",
+     .letter = 'h',
+     .choices = "all",
+     .help = "show the flags needed most, or all",
+     .details = "`dtrain help FLAG` tells more about one flag."},
+    {.id = FlagId::version, .group = Group::general, .name = "version", .help = "show the version", .details = ""},
+};
+
+}  // namespace dtrain::cli

@@ -1,0 +1,75 @@
+#pragma once
+// Flags: nodes and how they find each other.
+#include "cli/flags.h"
+
+namespace dtrain::cli {
+
+inline constexpr Flag kNodesFlags[] = {
+    {.id = FlagId::nnodes,
+     .group = Group::nodes,
+     .name = "nnodes",
+     .value = "MIN:MAX",
+     .fallback = "1:1",
+     .pet = "NNODES",
+     .help = "how many nodes (agents) form the job: N or MIN:MAX",
+     .details = "The same command is typed once for each node. In this version all of them run on one host. Between "
+                "MIN and MAX nodes may come and go with c10d; a static job waits for MAX."},
+    {.id = FlagId::node_rank,
+     .group = Group::nodes,
+     .name = "node-rank",
+     .value = "N",
+     .fallback = "0",
+     .pet = "NODE_RANK",
+     .help = "number of this node in a static job, from 0",
+     .details = "Node 0 hosts the job. With c10d the nodes are numbered as they come."},
+    {.id = FlagId::rdzv_backend,
+     .group = Group::nodes,
+     .name = "rdzv-backend",
+     .value = "NAME",
+     .choices = "static,c10d",
+     .fallback = "static",
+     .pet = "RDZV_BACKEND",
+     .help = "static or c10d: how the nodes find each other",
+     .details = "static: node 0 is at --master-addr and --master-port. c10d: whoever finds --rdzv-endpoint free hosts "
+                "the job."},
+    {.id = FlagId::rdzv_endpoint,
+     .group = Group::nodes,
+     .name = "rdzv-endpoint",
+     .value = "HOST:PORT",
+     .pet = "RDZV_ENDPOINT",
+     .help = "where the nodes meet",
+     .details = "Default with c10d: localhost:29400. With static it stands for --master-addr and --master-port. One "
+                "node with c10d needs none and uses a free port."},
+    {.id = FlagId::rdzv_conf,
+     .group = Group::nodes,
+     .name = "rdzv-conf",
+     .value = "K=V,...",
+     .pet = "RDZV_CONF",
+     .help = "join_timeout, last_call_timeout, timeout: seconds",
+     .details = "c10d: join_timeout (600) for MIN nodes to come, then last_call_timeout (30) for more. static: timeout "
+                "(900) for all nodes to come. Unknown keys are said and have no effect."},
+    {.id = FlagId::master_addr,
+     .group = Group::nodes,
+     .name = "master-addr",
+     .value = "HOST",
+     .fallback = "127.0.0.1",
+     .pet = "MASTER_ADDR",
+     .help = "address of node 0 of a static job (MASTER_ADDR)",
+     .details = "A name or address of this host in this version."},
+    {.id = FlagId::master_port,
+     .group = Group::nodes,
+     .name = "master-port",
+     .value = "PORT",
+     .pet = "MASTER_PORT",
+     .help = "port of node 0 of a static job (MASTER_PORT)",
+     .details = "Default: 29500; one node alone uses a free port unless this flag is given."},
+    {.id = FlagId::local_addr,
+     .group = Group::nodes,
+     .name = "local-addr",
+     .value = "HOST",
+     .pet = "LOCAL_ADDR",
+     .help = "address of this host for a node alone (MASTER_ADDR)",
+     .details = "Where the store of a job of one node on a free port listens. Otherwise without effect."},
+};
+
+}  // namespace dtrain::cli

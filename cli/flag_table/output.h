@@ -1,0 +1,118 @@
+#pragma once
+// Flags: the console, files, reports.
+#include "cli/flags.h"
+
+namespace dtrain::cli {
+
+inline constexpr Flag kOutputFlags[] = {
+    {.id = FlagId::log_dir,
+     .group = Group::output,
+     .name = "log-dir",
+     .value = "DIR",
+     .pet = "LOG_DIR",
+     .help = "base folder of the workers' log files",
+     .details = "Each job makes a folder of its own in it. Without it a folder is made in $TMPDIR when it is needed. "
+                "/dev/null: no files at all."},
+    {.id = FlagId::tee,
+     .group = Group::output,
+     .name = "tee",
+     .letter = 't',
+     .value = "STREAMS",
+     .fallback = "0",
+     .pet = "TEE",
+     .help = "write streams to files as well as to the console",
+     .details = "0 none, 1 stdout, 2 stderr, 3 both, for all workers; or by local rank, e.g. 0:3,1:2 or 0-3:1,12:3 "
+                "(ranks not named: none)."},
+    {.id = FlagId::redirects,
+     .group = Group::output,
+     .name = "redirects",
+     .letter = 'r',
+     .value = "STREAMS",
+     .fallback = "0",
+     .pet = "REDIRECTS",
+     .help = "write streams to files instead of to the console",
+     .details = "The syntax of --tee."},
+    {.id = FlagId::prefix_template,
+     .group = Group::output,
+     .name = "log-line-prefix-template",
+     .value = "TEXT",
+     .pet = "LOG_LINE_PREFIX_TEMPLATE",
+     .also = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
+     .help = "text before each line on the console",
+     .details = "${rank}, ${local_rank}, ${role_name} and ${hostname} are replaced. Default: \"[${rank}] \", and "
+                "torchrun's \"[${role_name}${local_rank}]:\" when called as torchrun."},
+    {.id = FlagId::ranks,
+     .group = Group::output,
+     .name = "ranks",
+     .value = "RANKS",
+     .help = "show only these ranks on the console, e.g. 0,5-7",
+     .details = "What the other workers write goes to their files if --tee or --redirects says so, else nowhere. A "
+                "failure report has the last lines of every rank all the same."},
+    {.id = FlagId::local_ranks_filter,
+     .group = Group::output,
+     .name = "local-ranks-filter",
+     .value = "RANKS",
+     .pet = "LOCAL_RANKS_FILTER",
+     .help = "as --ranks, with local ranks",
+     .details = "With both, a rank is shown that both name."},
+    {.id = FlagId::duplicate_stdout_filters,
+     .group = Group::output,
+     .name = "duplicate-stdout-filters",
+     .value = "TEXTS",
+     .pet = "DUPLICATE_STDOUT_FILTERS",
+     .help = "copy tee'd lines of stdout with one of TEXTS to a file",
+     .details =
+         "Texts are separated by commas; `,,` is a comma within one. The file is filtered_stdout.log in the folder "
+         "of the attempt; its lines have the console's prefix."},
+    {.id = FlagId::duplicate_stderr_filters,
+     .group = Group::output,
+     .name = "duplicate-stderr-filters",
+     .value = "TEXTS",
+     .pet = "DUPLICATE_STDERR_FILTERS",
+     .help = "copy tee'd lines of stderr with one of TEXTS to a file",
+     .details = "As --duplicate-stdout-filters, into filtered_stderr.log."},
+    {.id = FlagId::timestamps,
+     .group = Group::output,
+     .name = "timestamps",
+     .help = "the time before each line on the console",
+     .details =
+         "As 2026-11-21T13:22:03.123+01:00, in the zone of TZ, else the local one: when dtrain shows the line. Files "
+         "stay as they are."},
+    {.id = FlagId::fold,
+     .group = Group::output,
+     .name = "fold",
+     .help = "show identical lines of several ranks once",
+     .details =
+         "As `[0-7] x8 text`, on a terminal or not. Lines wait up to 0.2 s for their like, so those of different ranks "
+         "may change places; those of one rank never do."},
+    {.id = FlagId::report,
+     .group = Group::output,
+     .name = "report",
+     .value = "FILE",
+     .help = "write the failure report as JSON to FILE"},
+    {.id = FlagId::event_log_handler,
+     .group = Group::output,
+     .name = "event-log-handler",
+     .value = "NAME",
+     .choices = "null,console",
+     .fallback = "null",
+     .pet = "EVENT_LOG_HANDLER",
+     .help = "console: the job's events as lines of JSON on stderr",
+     .details = "One line for each event, with torchrun's names and keys: RENDEZVOUS, ASSIGN_WORKER_RANKS, START of "
+                "every worker, then how each ended and how the job did. Handlers that are registered in Python are "
+                "not loaded."},
+    {.id = FlagId::color,
+     .group = Group::output,
+     .name = "color",
+     .value = "WHEN",
+     .choices = "auto,always,never",
+     .fallback = "auto",
+     .help = "auto, always or never",
+     .details = "`auto`: on a terminal, unless NO_COLOR is set or TERM is dumb."},
+    {.id = FlagId::quiet,
+     .group = Group::output,
+     .name = "quiet",
+     .help = "say nothing at start; errors and reports still come"},
+};
+
+}  // namespace dtrain::cli

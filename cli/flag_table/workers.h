@@ -1,0 +1,70 @@
+#pragma once
+// Flags: how many workers, and what they are.
+#include "cli/flags.h"
+
+namespace dtrain::cli {
+
+inline constexpr Flag kWorkersFlags[] = {
+    {.id = FlagId::nproc,
+     .group = Group::workers,
+     .name = "nproc",
+     .alias = "nproc-per-node",
+     .value = "N",
+     .choices = "auto,cpu,gpu",
+     .fallback = "1",
+     .pet = "NPROC_PER_NODE",
+     .help = "workers on this node: a number, auto, cpu or gpu",
+     .details = "A number from 1 to 16384. `cpu`: one for each core this process may run on. `gpu`: one for each GPU "
+                "visible to a process by the rules of CUDA_VISIBLE_DEVICES (AMD: HIP_VISIBLE_DEVICES, "
+                "ROCR_VISIBLE_DEVICES); no GPU is an error. `auto`: GPUs if there are any, else cores."},
+    {.id = FlagId::max_restarts,
+     .group = Group::workers,
+     .name = "max-restarts",
+     .value = "N",
+     .fallback = "0",
+     .pet = "MAX_RESTARTS",
+     .help = "restart all workers up to N times after a failure",
+     .details = "All workers of the job are stopped and started again as a new round. A program that could not be "
+                "started at all is not tried again."},
+    {.id = FlagId::role,
+     .group = Group::workers,
+     .name = "role",
+     .value = "NAME",
+     .fallback = "default",
+     .pet = "ROLE",
+     .help = "name of the workers' role (ROLE_NAME)"},
+    {.id = FlagId::run_id,
+     .group = Group::workers,
+     .name = "rdzv-id",
+     .alias = "run-id",
+     .value = "NAME",
+     .pet = "RDZV_ID",
+     .help = "name of the job (TORCHELASTIC_RUN_ID)",
+     .details = "Also names the job's log folder, so it may not contain a slash. Without it each job gets a name of "
+                "its own."},
+    {.id = FlagId::standalone,
+     .group = Group::workers,
+     .name = "standalone",
+     .pet = "STANDALONE",
+     .help = "one node, nothing shared with other jobs",
+     .details = "This is what a job on one node does anyway; accepted so that torchrun's command lines work."},
+    {.id = FlagId::virtual_local_rank,
+     .group = Group::workers,
+     .name = "virtual-local-rank",
+     .pet = "VIRTUAL_LOCAL_RANK",
+     .help = "LOCAL_RANK=0 and one GPU of its own for every worker",
+     .details = "CUDA_VISIBLE_DEVICES (and HIP_VISIBLE_DEVICES where that is set) becomes the worker's entry of the "
+                "list that dtrain was given, or its local rank; a list with too few entries is an error."},
+    {.id = FlagId::numa_binding,
+     .group = Group::workers,
+     .name = "numa-binding",
+     .value = "MODE",
+     .choices = "node,socket,exclusive,core-complex",
+     .help = "bind workers to CPUs: node, socket, exclusive, core-complex",
+     .details = "Next to the worker's GPU: `node` all CPUs of its NUMA node, `socket` those of its socket, `exclusive` "
+                "a share of the node's physical cores of its own, `core-complex` the CPUs that share one last-level "
+                "cache. Without GPUs the workers take the NUMA nodes in turn (called as torchrun: an error). Needs "
+                "the hwloc library, but not numactl."},
+};
+
+}  // namespace dtrain::cli
