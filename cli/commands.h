@@ -28,6 +28,11 @@ struct Command {
   std::span<const CommandFlag> flags = {};
 };
 
+// Whether it takes the flags of `dtrain run` and a program: run itself and launch.
+inline bool starts_job(const Command& command) {
+  return command.id == CommandId::run || command.id == CommandId::launch;
+}
+
 // All rows, in the order of the help.
 std::span<const Command> commands();
 const Command* find_command(std::string_view name);

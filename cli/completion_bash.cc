@@ -147,12 +147,11 @@ std::string flags_of(const Command& command) {
 }
 
 std::string command_case(const Command& command) {
-  if (command.id == CommandId::run) return "    run) _dtrain_run 2 ;;\n";
+  if (starts_job(command)) return fmt::format("    {}) _dtrain_run 2 ;;\n", command.name);
   std::string words =
       command.id == CommandId::help ? joined(help_words(), " ") : joined(split(command.choices, ','), " ");
-  std::string plain = "compopt -o default";
+  std::string plain = command.arguments.starts_with("DIR") ? "compopt -o dirnames" : ":";
   if (!words.empty()) plain = fmt::format("((_dtrain_last == 2)) && _dtrain_offer '{}'", words);
-  if (command.arguments.empty()) plain = ":";
   return fmt::format("    {}) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '{}'; else {}; fi ;;\n", command.name,
                      flags_of(command), plain);
 }

@@ -19,7 +19,7 @@ function __dtrain_place
             echo command
             return
         end
-        if test "$words[1]" != run
+        if not contains -- $words[1] run launch
             echo $words[1]
             return
         end
@@ -87,13 +87,14 @@ std::string flag_lines(const Flag& row) {
 std::string command_lines(const Command& command) {
   std::string out = fmt::format("complete -c dtrain -n 'test (__dtrain_place) = command' -a {} -d {}\n", command.name,
                                 quoted(command.help));
-  if (command.id == CommandId::run) return out;
+  if (starts_job(command)) return out;
   std::string here = fmt::format("complete -c dtrain -n 'test (__dtrain_place) = {}'", command.name);
   for (const CommandFlag& flag : command.flags)
     out += fmt::format("{} -l {}{} -d {}\n", here, flag.name, flag.value.empty() ? "" : " -x", quoted(flag.help));
   std::vector<std::string> words = command.id == CommandId::help ? help_words() : split(command.choices, ',');
   if (!words[0].empty()) return out + fmt::format("{} -a {}\n", here, quoted(joined(words, " ")));
-  return command.arguments.empty() ? out : out + here + " -F\n";
+  if (!command.arguments.starts_with("DIR")) return out;
+  return out + here + " -a '(__fish_complete_directories (commandline -ct))'\n";
 }
 
 }  // namespace

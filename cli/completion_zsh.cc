@@ -80,7 +80,7 @@ std::string run_function() {
 }
 
 std::string command_case(const Command& command) {
-  if (command.id == CommandId::run) return "    run) _dtrain_run ;;\n";
+  if (starts_job(command)) return fmt::format("    {}) _dtrain_run ;;\n", command.name);
   std::string out = fmt::format("    {}) _arguments --help'[tell about this command]'", command.name);
   for (const CommandFlag& flag : command.flags) {
     std::string spec = fmt::format("--{}{}[{}]", flag.name, flag.value.empty() ? "" : "=", escaped(flag.help, "[]\\"));
@@ -90,8 +90,8 @@ std::string command_case(const Command& command) {
   std::vector<std::string> words = command.id == CommandId::help ? help_words() : split(command.choices, ',');
   if (!words[0].empty())
     out += fmt::format(" '1:argument:({})'", joined(words, " "));
-  else if (!command.arguments.empty())
-    out += " '*:argument:_default'";
+  else if (command.arguments.starts_with("DIR"))
+    out += " '1:folder:_files -/'";
   return out + " ;;\n";
 }
 

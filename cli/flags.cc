@@ -29,6 +29,11 @@ std::string with(std::string name, char in_place_of, char now) {
 
 }  // namespace
 
+std::string_view typed_for(CalledAs called) {
+  if (called == CalledAs::launch) return "dtrain launch";
+  return called == CalledAs::torchrun ? "torchrun" : "dtrain run";
+}
+
 const Flag& flag(FlagId id) { return flags()[static_cast<std::size_t>(id)]; }
 std::string spelled(const Flag& flag) { return "--" + std::string(flag.name); }
 

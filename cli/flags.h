@@ -78,6 +78,8 @@ enum class CalledAs {
   torchrun,  // torchrun, python -m torch.distributed.run
   launch,    // dtrain launch, python -m torch.distributed.launch: torchrun, but with --local-rank
 };
+// What is typed for it: "dtrain run", "torchrun", "dtrain launch".
+std::string_view typed_for(CalledAs called);
 
 // One row. Names are written with '-'; '_' is accepted everywhere in its place.
 struct Flag {

@@ -25,18 +25,24 @@ std::string flag_lines(const Flag& row, std::size_t width) {
   return entry(synopsis(row), text, kFlagColumn, width);
 }
 
-std::string usage_of_run(std::string_view called, std::size_t width) {
-  return paragraph(fmt::format("Usage: {} {}", called, find_command("run")->arguments), width) + "\n";
+std::string usage_of_run(CalledAs called, std::size_t width) {
+  std::string out = paragraph(fmt::format("Usage: {} {}", typed_for(called), find_command("run")->arguments), width);
+  if (called == CalledAs::launch) out += "\n" + paragraph(find_command("launch")->details, width);
+  return out + "\n";
 }
+
+// "show versions" -> "Show versions."
+std::string sentence(std::string_view text) { return upper(text.substr(0, 1)) + std::string(text.substr(1)) + "."; }
 
 std::string usage(const Command& row, std::size_t width) {
   return paragraph(fmt::format("Usage: dtrain {} {}", row.name, row.arguments), width);
 }
 
-std::string partial_flags() {
+std::string partial_flags(CalledAs called) {
   std::string names;
   for (const Flag& row : flags())
-    if (row.compat != Compat::none) names += (names.empty() ? "" : ", ") + spelled(row);
+    if (row.compat != Compat::none && !(row.id == FlagId::use_env && called == CalledAs::launch))
+      names += (names.empty() ? "" : ", ") + spelled(row);
   return names;
 }
 
@@ -60,8 +66,8 @@ std::string page(const Flag& row, std::size_t width) {
 
 std::string page(const Command& row, std::size_t width) {
   if (row.id == CommandId::run) return run_help(width);
-  if (row.id == CommandId::help) return short_help(width);
-  std::string out = usage(row, width) + "\n" + paragraph(row.details.empty() ? row.help : row.details, width);
+  std::string out =
+      usage(row, width) + "\n" + paragraph(row.details.empty() ? sentence(row.help) : std::string(row.details), width);
   if (!row.flags.empty()) out += "\nFlags:\n";
   for (const CommandFlag& flag : row.flags) out += entry(synopsis(flag), flag.help, kFlagColumn, width);
   return out;
@@ -96,18 +102,18 @@ std::string short_help(std::size_t width) {
          paragraph("`dtrain run --help` shows the flags needed most, `dtrain help FLAG` tells more about one.", width);
 }
 
-std::string common_help(std::size_t width, std::string_view called) {
+std::string common_help(std::size_t width, CalledAs called) {
   std::string out = usage_of_run(called, width);
   for (FlagId id : kCommon)
     if (flag(id).compat == Compat::none) out += flag_lines(flag(id), width);
   out += "\n" + paragraph("Everything after PROGRAM belongs to it.", width);
-  return out + paragraph(
-                   "`dtrain run --help=all` shows all flags, `dtrain help FLAG` tells about one. There is help "
-                   "on exit-codes, environment and workers as well.",
-                   width);
+  return out + paragraph(fmt::format("`{} --help=all` shows all flags, `dtrain help FLAG` tells about one. There is "
+                                     "help on exit-codes, environment and workers as well.",
+                                     typed_for(called)),
+                         width);
 }
 
-std::string run_help(std::size_t width, std::string_view called) {
+std::string run_help(std::size_t width, CalledAs called) {
   std::string out = usage_of_run(called, width) +
                     paragraph(
                         "Everything after PROGRAM belongs to it. A flag may be written with - or _, as --flag "
@@ -119,8 +125,8 @@ std::string run_help(std::size_t width, std::string_view called) {
     if (!rows.empty()) out += fmt::format("\n{}:\n", title(group));
     for (const Flag* row : rows) out += flag_lines(*row, width);
   }
-  out += "\n" + paragraph("Known from torchrun, and without use on one node or not in this version:", width) +
-         paragraph(partial_flags(), width, 2) + "\n";
+  out += "\n" + paragraph("Known from torchrun, and without effect:", width) +
+         paragraph(partial_flags(called), width, 2) + "\n";
   return out + paragraph(
                    "Exit code: the first failing worker's own, 128+n if signal n ended it; 2 usage, 125 "
                    "dtrain's own failure, 126 cannot be executed, 127 not found.",
@@ -135,7 +141,8 @@ Result<std::string> help_on(std::string_view word, std::size_t width) {
   if (const Flag* row = flag_called(name)) return page(*row, width);
   while (name.starts_with('-')) name.erase(0, 1);
   std::string near = closest(name, help_words());
-  std::string hint = near.empty() ? "`dtrain run --help=all` lists the flags" : "did you mean " + near + "?";
+  std::string hint = near.empty() ? "`dtrain run --help=all` lists the flags, `dtrain help` the commands"
+                                  : "did you mean " + near + "?";
   return Error{ErrorKind::usage, fmt::format("no help on '{}'; {}", printable(word), hint)};
 }
 

@@ -4,17 +4,16 @@
 #include <string>
 #include <string_view>
 
+#include "cli/flags.h"
 #include "cli/layout.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {
 
-inline constexpr std::string_view kRun = "dtrain run";
-
 std::string short_help(std::size_t width = kWidest);  // bare `dtrain`, `dtrain --help`
-// `dtrain run --help`: the flags needed most, on one screen; and --help=all. `called`: by which words.
-std::string common_help(std::size_t width = kWidest, std::string_view called = kRun);
-std::string run_help(std::size_t width = kWidest, std::string_view called = kRun);
+// `dtrain run --help`: the flags needed most, on one screen; and --help=all.
+std::string common_help(std::size_t width = kWidest, CalledAs called = CalledAs::dtrain);
+std::string run_help(std::size_t width = kWidest, CalledAs called = CalledAs::dtrain);
 std::string markdown_help();  // docs/cli.md
 // `dtrain help FLAG`, `dtrain help COMMAND` or `dtrain help TOPIC`
 Result<std::string> help_on(std::string_view word, std::size_t width = kWidest);

@@ -22,6 +22,7 @@
 #include "cli/settings_text.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "cli/usage.h"
 #include "cli/version.h"
 #include "launcher/exit_codes.h"
 #include "launcher/run_job.h"
@@ -57,6 +58,7 @@ int print(const std::string& text) {
 }
 
 int completion(const std::string& shell) {
+  if (shell.empty()) return fail(usage("completions for which shell? dtrain completion bash, zsh or fish"));
   auto script = completion_script(shell);
   return script ? print(*script) : fail(script.error());
 }
@@ -65,8 +67,7 @@ int run(const Words& words, CalledAs called) {
   auto raw = parse(words, called);
   if (!raw) return fail(raw.error());
   if (auto& asked = (*raw)[FlagId::help])
-    return print((asked->text == "all" ? run_help : common_help)(output_width(),
-                                                                 called != CalledAs::dtrain ? "torchrun" : kRun));
+    return print((asked->text == "all" ? run_help : common_help)(output_width(), called));
   if ((*raw)[FlagId::version]) return print(version_line());
   if (auto& shell = (*raw)[FlagId::print_completion]) return completion(shell->text);
   auto plan = resolve(*raw, this_host());
@@ -115,15 +116,19 @@ int unknown_command(const std::string& word) {
   return fail({ErrorKind::usage, fmt::format("unknown command {}; {}", printable(word), hint)});
 }
 
+// How many words it can use, besides those of `dtrain logs`, which counts them itself.
+std::size_t most_words(const Command& command) { return command.arguments.empty() ? 0 : 1; }
+
 int carry_out(const Command& command, const Words& rest) {
   if (command.id == CommandId::run) return run(rest, CalledAs::dtrain);
   if (command.id == CommandId::launch) return run(rest, CalledAs::launch);
   if (!rest.empty() && (rest[0] == "--help" || rest[0] == "-h")) return help({std::string(command.name)});
-  if (!rest.empty() && command.arguments.empty())
-    return fail({ErrorKind::usage, fmt::format("dtrain {} takes no arguments ({})", command.name, printable(rest[0]))});
+  if (command.id == CommandId::logs) return show_logs(rest);
+  if (rest.size() > most_words(command))
+    return fail(usage(fmt::format("dtrain {} takes {} ({})", command.name,
+                                  command.arguments.empty() ? "no arguments" : "one argument",
+                                  printable(rest[most_words(command)]))));
   switch (command.id) {
-    case CommandId::logs:
-      return show_logs(rest);
     case CommandId::doctor:
       return doctor();
     case CommandId::env:
@@ -136,6 +141,7 @@ int carry_out(const Command& command, const Words& rest) {
       return help(rest);
     case CommandId::run:
     case CommandId::launch:
+    case CommandId::logs:
       break;
   }
   return launcher::kExitOwnFailure;

@@ -32,6 +32,10 @@ struct RawOptions {
   bool as_torchrun = false;          // called by the name of torchrun or launch: torchrun's defaults count
   bool as_launch = false;            // called by the name of torch.distributed.launch
 
+  CalledAs called() const {
+    if (as_launch) return CalledAs::launch;
+    return as_torchrun ? CalledAs::torchrun : CalledAs::dtrain;
+  }
   const std::optional<RawValue>& operator[](FlagId id) const { return typed[static_cast<std::size_t>(id)]; }
   std::optional<RawValue>& operator[](FlagId id) { return typed[static_cast<std::size_t>(id)]; }
 };

@@ -24,7 +24,8 @@ Result<void> add_local_rank(const Given& given, bool no_python, Plan& plan, std:
 
 Result<void> program(const Given& given, Plan& plan) {
   if (given.raw.command.empty())
-    return usage("no program given: dtrain run [flags] PROGRAM [program's arguments]; try dtrain run --help");
+    return usage(fmt::format("no program given: {0} [flags] PROGRAM [program's arguments]; try {0} --help",
+                             typed_for(given.raw.called())));
   auto module = given.options.on(FlagId::module);
   if (!module) return module.error();
   auto no_python = given.options.on(FlagId::no_python);

@@ -52,8 +52,8 @@ Result<const Flag*> look_up(const std::string& name, const std::string& word, Ca
     return usage(fmt::format("{} could mean {}; write more of its name", printable(word), join_names(found)));
   std::string near = closest_flag(name);
   if (!near.empty()) return usage(fmt::format("unknown flag {}; did you mean --{}?", printable(word), near));
-  return usage(fmt::format("unknown flag {}; `dtrain run --help` lists them (flags of the program go after its name)",
-                           printable(word)));
+  return usage(fmt::format("unknown flag {}; `{} --help=all` lists them (flags of the program go after its name)",
+                           printable(word), typed_for(called)));
 }
 
 class Speller {
@@ -100,7 +100,8 @@ class Speller {
   Result<void> spell_letters(const std::string& word) {
     for (std::size_t i = 1; i < word.size(); ++i) {
       const Flag* row = find_letter(word[i]);
-      if (row == nullptr) return usage(fmt::format("unknown flag {}; `dtrain run --help` lists them", printable(word)));
+      if (row == nullptr)
+        return usage(fmt::format("unknown flag {}; `{} --help=all` lists them", printable(word), typed_for(called_)));
       out_.flags.push_back({row->id, {'-', word[i]}});
       if (row->is_switch()) continue;
       out_.words.push_back(word.substr(0, i + 1));

@@ -3,11 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <cstdlib>
 #include <initializer_list>
 
 #include "cli/usage.h"
+#include "cli/values.h"
 
 namespace dtrain::cli {
 namespace {
@@ -30,10 +29,8 @@ Result<void> start_method(const Options& options, bool as_torchrun) {
 }
 
 Result<void> monitor_interval(const Options& options) {
-  const std::string& text = options.text(FlagId::monitor_interval);
-  char* end = nullptr;
-  double seconds = std::strtod(text.c_str(), &end);
-  if (!text.empty() && end == text.c_str() + text.size() && std::isfinite(seconds) && seconds > 0) return {};
+  const auto seconds = parse_python_float(options.text(FlagId::monitor_interval));
+  if (seconds && *seconds > 0) return {};
   return options.blame(FlagId::monitor_interval, usage("expected seconds above 0"));
 }
 

@@ -85,6 +85,21 @@ Result<int> parse_number(std::string_view text, int lowest, int highest) {
   return usage(fmt::format("expected a whole number from {} to {}", lowest, highest));
 }
 
+Result<double> parse_python_float(std::string_view text) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::string number = trimmed(text);
+  // An underscore may stand between two digits.
+  for (std::size_t i = 1; i + 1 < number.size(); ++i)
+    if (number[i] == '_' && digit(number[i - 1]) && digit(number[i + 1])) number.erase(i, 1);
+  const std::size_t first = number.starts_with('-') || number.starts_with('+') ? 1 : 0;
+  const bool numeric = number.size() > first && (digit(number[first]) || number[first] == '.');
+  double value = 0;
+  const char* end = number.data() + number.size();
+  const auto [stop, error] = std::from_chars(number.data() + first, end, value);
+  if (!numeric || error != std::errc() || stop != end) return usage("expected a number");
+  return number[0] == '-' ? -value : value;
+}
+
 Result<int> parse_python_int(std::string_view text, int lowest, int highest) {
   const std::string number = trimmed(text);
   text = number;

@@ -111,10 +111,10 @@ _dtrain() {
   fi
   case ${_dtrain_words[1]} in
     run) _dtrain_run 2 ;;
-    launch) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else compopt -o default; fi ;;
-    logs) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--ranks --rank --grep --since --attempt --stdout --stderr --follow --help'; else compopt -o default; fi ;;
+    launch) _dtrain_run 2 ;;
+    logs) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--ranks --rank --grep --since --attempt --stdout --stderr --follow --help'; else compopt -o dirnames; fi ;;
     doctor) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
-    env) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --help'; else compopt -o default; fi ;;
+    env) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --help'; else :; fi ;;
     completion) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'bash zsh fish'; fi ;;
     version) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
     help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'run launch logs doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;

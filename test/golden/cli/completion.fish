@@ -16,7 +16,7 @@ function __dtrain_place
             echo command
             return
         end
-        if test "$words[1]" != run
+        if not contains -- $words[1] run launch
             echo $words[1]
             return
         end
@@ -44,7 +44,6 @@ complete -c torchrun -f
 
 complete -c dtrain -n 'test (__dtrain_place) = command' -a run -d 'start PROGRAM as several workers and see them to their end'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a launch -d 'the same as torch.distributed.launch: adds --local-rank=N'
-complete -c dtrain -n 'test (__dtrain_place) = launch' -F
 complete -c dtrain -n 'test (__dtrain_place) = command' -a logs -d 'print what workers have written to files'
 complete -c dtrain -n 'test (__dtrain_place) = logs' -l ranks -x -d 'only of these local ranks, e.g. 0,5-7'
 complete -c dtrain -n 'test (__dtrain_place) = logs' -l rank -x -d 'the same'
@@ -54,11 +53,10 @@ complete -c dtrain -n 'test (__dtrain_place) = logs' -l attempt -x -d 'the round
 complete -c dtrain -n 'test (__dtrain_place) = logs' -l stdout -d 'only stdout'
 complete -c dtrain -n 'test (__dtrain_place) = logs' -l stderr -d 'only stderr'
 complete -c dtrain -n 'test (__dtrain_place) = logs' -l follow -d 'go on with what is written from now on, new rounds too'
-complete -c dtrain -n 'test (__dtrain_place) = logs' -F
+complete -c dtrain -n 'test (__dtrain_place) = logs' -a '(__fish_complete_directories (commandline -ct))'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a doctor -d 'check what this machine can do, and say what to mend'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a env -d 'describe this machine for a bug report, without secrets'
 complete -c dtrain -n 'test (__dtrain_place) = env' -l json -d 'the same as JSON'
-complete -c dtrain -n 'test (__dtrain_place) = env' -F
 complete -c dtrain -n 'test (__dtrain_place) = command' -a completion -d 'print completions for a shell'
 complete -c dtrain -n 'test (__dtrain_place) = completion' -a 'bash zsh fish'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a version -d 'show version, compiler and build'

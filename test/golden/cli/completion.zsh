@@ -96,10 +96,10 @@ _dtrain() {
   ((CURRENT--))
   case $words[1] in
     run) _dtrain_run ;;
-    launch) _arguments --help'[tell about this command]' '*:argument:_default' ;;
-    logs) _arguments --help'[tell about this command]' '--ranks=[only of these local ranks, e.g. 0,5-7]:RANKS: ' '--rank=[the same]:RANK: ' '--grep=[only lines that contain TEXT]:TEXT: ' '--since=[only files written to since TIME: 10m, 13:00, 2026-11-21T13:00]:TIME: ' '--attempt=[the rounds after N restarts; else the last round]:N: ' '--stdout[only stdout]' '--stderr[only stderr]' '--follow[go on with what is written from now on, new rounds too]' '*:argument:_default' ;;
+    launch) _dtrain_run ;;
+    logs) _arguments --help'[tell about this command]' '--ranks=[only of these local ranks, e.g. 0,5-7]:RANKS: ' '--rank=[the same]:RANK: ' '--grep=[only lines that contain TEXT]:TEXT: ' '--since=[only files written to since TIME: 10m, 13:00, 2026-11-21T13:00]:TIME: ' '--attempt=[the rounds after N restarts; else the last round]:N: ' '--stdout[only stdout]' '--stderr[only stderr]' '--follow[go on with what is written from now on, new rounds too]' '1:folder:_files -/' ;;
     doctor) _arguments --help'[tell about this command]' ;;
-    env) _arguments --help'[tell about this command]' '--json[the same as JSON]' '*:argument:_default' ;;
+    env) _arguments --help'[tell about this command]' '--json[the same as JSON]' ;;
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     version) _arguments --help'[tell about this command]' ;;
     help) _arguments --help'[tell about this command]' '1:argument:(run launch logs doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;

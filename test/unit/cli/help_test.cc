@@ -127,7 +127,8 @@ TEST_CASE("help is found by any name of a flag or command") {
   CHECK(help_on("exit-codes")->starts_with("`dtrain run` ends"));
   CHECK(help_on("doctor")->starts_with("Usage: dtrain doctor"));
   CHECK(help_on("dcotor").error().message == "no help on 'dcotor'; did you mean doctor?");
-  CHECK(help_on("").error().message == "no help on ''; `dtrain run --help=all` lists the flags");
+  CHECK(help_on("").error().message ==
+        "no help on ''; `dtrain run --help=all` lists the flags, `dtrain help` the commands");
   CHECK(help_on("---").error().kind == ErrorKind::usage);
 }
 

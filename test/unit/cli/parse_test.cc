@@ -90,10 +90,10 @@ TEST_CASE("each mistake is one line that names it") {
   CHECK(error({"--nprco=2"}) == "unknown flag --nprco; did you mean --nproc?");
   CHECK(error({"--max_restart_s", "2"}) == "unknown flag --max_restart_s; did you mean --max-restarts?");
   CHECK(error({"--lr=0.01", "./train"}) ==
-        "unknown flag --lr; `dtrain run --help` lists them (flags of the program go after its name)");
-  CHECK(error({"-x"}) == "unknown flag -x; `dtrain run --help` lists them");
-  CHECK(error({"-mx"}) == "unknown flag -mx; `dtrain run --help` lists them");
-  CHECK(error({"-1"}) == "unknown flag -1; `dtrain run --help` lists them");
+        "unknown flag --lr; `dtrain run --help=all` lists them (flags of the program go after its name)");
+  CHECK(error({"-x"}) == "unknown flag -x; `dtrain run --help=all` lists them");
+  CHECK(error({"-mx"}) == "unknown flag -mx; `dtrain run --help=all` lists them");
+  CHECK(error({"-1"}) == "unknown flag -1; `dtrain run --help=all` lists them");
   CHECK(error({"--te"}) == "--te needs a value: --tee STREAMS");
   CHECK(error({"--nproc"}) == "--nproc needs a value: --nproc N");
   CHECK(error({"--log_dir", "--nproc"}) == "--log_dir needs a value: --log-dir DIR");
@@ -190,7 +190,7 @@ TEST_CASE("a switch takes no value, not even true") {
     std::string word = std::string("--no-python=") + text;
     CHECK(error({word}) == "--no-python takes no value (" + word + ")");
   }
-  CHECK(error({"-m=1"}) == "unknown flag -m=1; `dtrain run --help` lists them");
+  CHECK(error({"-m=1"}) == "unknown flag -m=1; `dtrain run --help=all` lists them");
   CHECK(value({"--quiet", "--quiet"}, FlagId::quiet) == "1");
 }
 

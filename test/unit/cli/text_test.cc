@@ -56,6 +56,10 @@ TEST_CASE("lines are broken at blanks") {
   CHECK(wrapped("aa bb cc", 5) == Lines{"aa bb", "cc"});
   CHECK(wrapped("aaaaaaaa b", 5) == Lines{"aaaaaaaa", "b"});
   CHECK(wrapped("", 5).empty());
+  CHECK(wrapped("to `cc dd` it", 9) == Lines{"to", "`cc dd`", "it"});
+  CHECK(wrapped("to (`cc  dd`, ee) it", 11) == Lines{"to", "(`cc dd`,", "ee) it"});
+  CHECK(wrapped("to `cc ddddd` it", 9) == Lines{"to `cc", "ddddd` it"});
+  CHECK(wrapped("`a` `b", 3) == Lines{"`a`", "`b"});
 }
 
 }  // namespace dtrain::cli

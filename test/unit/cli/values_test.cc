@@ -1,5 +1,6 @@
 #include "cli/values.h"
 
+#include <clocale>
 #include <csignal>
 #include <random>
 
@@ -28,6 +29,28 @@ TEST_CASE("torchrun's numbers are read as Python's int() does") {
   CHECK(*parse_python_int("0000000000000000001", 0, 10) == 1);
   for (const char* bad : {"", " ", "+", "-1", "1__0", "_1", "1_", "+-1", "+ 1", "1 0", "0x1", "1.0", "11"})
     CHECK_FALSE(parse_python_int(bad, 0, 10).ok());
+}
+
+TEST_CASE("torchrun's fractions are read as Python's float() does, if they are finite") {
+  for (const char* half : {"0.5", ".5", "+.5", " 0.5\n", "5e-1", "5E-1", "0.5_0", "00.5", "0_0.5e0_0"})
+    CHECK(*parse_python_float(half) == 0.5);
+  CHECK(*parse_python_float("5.") == 5);
+  CHECK(*parse_python_float("-1_0") == -10);
+  for (const char* bad : {"",      " ",   "+",    "-",  ".",  "e1",   "1e",   "0x1", "0x1p-1", "inf", "-inf", "nan",
+                          "1e999", "1,5", "1__0", "_1", "1_", "1_.5", "1._5", "+-1", "--1",    "1 2", "1s",   "١"})
+    CHECK_FALSE(parse_python_float(bad).ok());
+  CHECK_FALSE(parse_python_float(std::string_view("1\0", 2)).ok());
+}
+
+TEST_CASE("no locale changes what a number is") {
+  const std::string before = std::setlocale(LC_ALL, nullptr);
+  for (const char* comma : {"de_DE.UTF-8", "fr_FR.UTF-8", "C"}) {
+    std::setlocale(LC_ALL, comma);  // one that is not installed changes nothing
+    CHECK(*parse_python_float("0.5") == 0.5);
+    CHECK(*parse_seconds("0.5") == milliseconds(500));
+    CHECK_FALSE(parse_python_float("0,5").ok());
+  }
+  std::setlocale(LC_ALL, before.c_str());
 }
 
 TEST_CASE("seconds may have a fraction") {
