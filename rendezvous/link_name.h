@@ -1,0 +1,35 @@
+#pragma once
+// What a connection between two agents is for. Pure. Each name has a key of its own (job_secret.h), and the client
+// sends the name, in clear, as the identity of that key: `dtrain1/ROLE/EPOCH/FINGERPRINT/JOB`.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace dtrain {
+
+enum class LinkRole {
+  agent,  // rounds and heartbeats: of an agent's thread
+  store,  // workers' requests: of its store's thread
+};
+std::string_view word_of(LinkRole role);
+
+struct LinkName {
+  LinkRole role = LinkRole::agent;
+  std::uint64_t epoch = 0;  // agent: 0; store: the round
+  std::string job;          // --rdzv-id
+  bool operator==(const LinkName&) const = default;
+};
+
+inline constexpr std::size_t kJobBytes = 128;       // of a job's name in an identity; what is longer is hashed
+inline constexpr std::size_t kIdentityBytes = 256;  // TLS libraries take no more
+
+struct LinkIdentity {
+  LinkName link;
+  std::string fingerprint;  // of the secret: 8 hexadecimal digits
+};
+
+std::string encode(const LinkIdentity& identity);
+std::optional<LinkIdentity> parse_identity(std::string_view text);
+
+}  // namespace dtrain

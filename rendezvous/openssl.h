@@ -1,0 +1,36 @@
+#pragma once
+// The functions of OpenSSL 3 that dtrain calls. The libraries are loaded when first asked for: a job on one host never
+// loads them, and dtrain starts on a machine that has none.
+#include <openssl/err.h>
+#include <openssl/hmac.h>
+#include <openssl/ssl.h>
+
+#include "rendezvous/base/result.h"
+
+namespace dtrain {
+
+// clang-format off
+#define DTRAIN_OPENSSL_FUNCTIONS(F) \
+  F(BIO_clear_flags) F(BIO_get_data) F(BIO_meth_new) F(BIO_meth_set_ctrl) F(BIO_meth_set_read_ex) \
+  F(BIO_meth_set_write_ex) F(BIO_new) F(BIO_set_data) F(BIO_set_flags) F(BIO_set_init) \
+  F(ERR_clear_error) F(ERR_peek_error) F(ERR_reason_error_string) \
+  F(EVP_sha256) F(HMAC) F(OPENSSL_init_ssl) \
+  F(SSL_CIPHER_find) F(SSL_CTX_ctrl) F(SSL_CTX_new) F(SSL_CTX_set_ciphersuites) F(SSL_CTX_set_num_tickets) \
+  F(SSL_CTX_set_options) F(SSL_CTX_set_psk_find_session_callback) F(SSL_CTX_set_psk_use_session_callback) \
+  F(SSL_SESSION_new) F(SSL_SESSION_set1_master_key) F(SSL_SESSION_set_cipher) \
+  F(SSL_SESSION_set_protocol_version) F(SSL_SESSION_free) \
+  F(SSL_do_handshake) F(SSL_free) F(SSL_get_error) F(SSL_get_ex_data) F(SSL_key_update) F(SSL_new) F(SSL_read_ex) \
+  F(SSL_session_reused) F(SSL_set_accept_state) F(SSL_set_bio) F(SSL_set_connect_state) F(SSL_set_ex_data) \
+  F(SSL_set_verify) F(SSL_shutdown) F(SSL_write_ex) F(TLS_method)
+// clang-format on
+
+struct OpenSsl {
+#define DTRAIN_OPENSSL_MEMBER(name) decltype(&::name) name = nullptr;
+  DTRAIN_OPENSSL_FUNCTIONS(DTRAIN_OPENSSL_MEMBER)
+#undef DTRAIN_OPENSSL_MEMBER
+};
+
+// Any thread. The table is there for the rest of the process, or the reason why there is none.
+Result<const OpenSsl*> openssl();
+
+}  // namespace dtrain

@@ -1,0 +1,112 @@
+#include "rendezvous/tls_context.h"
+
+#include <algorithm>
+
+namespace dtrain {
+namespace {
+
+const OpenSsl& table() { return **openssl(); }  // there is one: callbacks come from it
+
+int read_input(BIO* bio, char* into, std::size_t size, std::size_t* done) {
+  auto& bytes = *static_cast<TlsBytes*>(table().BIO_get_data(bio));
+  *done = std::min({size, bytes.input.size(), bytes.allowance});
+  std::copy_n(bytes.input.data(), *done, into);
+  bytes.input.remove_prefix(*done);
+  bytes.allowance -= *done;
+  table().BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
+  if (*done == 0) table().BIO_set_flags(bio, BIO_FLAGS_READ | BIO_FLAGS_SHOULD_RETRY);
+  return *done > 0 ? 1 : 0;
+}
+
+int write_output(BIO* bio, const char* from, std::size_t size, std::size_t* done) {
+  auto& bytes = *static_cast<TlsBytes*>(table().BIO_get_data(bio));
+  bytes.output.append(from, size);
+  *done = size;
+  return 1;
+}
+
+long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+
+BIO_METHOD* make_method(const OpenSsl& ssl) {
+  BIO_METHOD* method = ssl.BIO_meth_new(BIO_TYPE_SOURCE_SINK, "dtrain");
+  if (method == nullptr) return nullptr;
+  ssl.BIO_meth_set_read_ex(method, read_input);
+  ssl.BIO_meth_set_write_ex(method, write_output);
+  ssl.BIO_meth_set_ctrl(method, control);
+  return method;
+}
+
+// A session that stands for an external key; nullptr if there is no memory.
+SSL_SESSION* session_of(SSL* connection, SecretSpan key) {
+  constexpr unsigned char kAes128GcmSha256[] = {0x13, 0x01};
+  const OpenSsl& ssl = table();
+  SSL_SESSION* session = ssl.SSL_SESSION_new();
+  const SSL_CIPHER* cipher = ssl.SSL_CIPHER_find(connection, kAes128GcmSha256);
+  if (session == nullptr || cipher == nullptr ||
+      ssl.SSL_SESSION_set1_master_key(session, key.data(), key.size()) != 1 ||
+      ssl.SSL_SESSION_set_cipher(session, cipher) != 1 ||
+      ssl.SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) != 1) {
+    ssl.SSL_SESSION_free(session);
+    return nullptr;
+  }
+  return session;
+}
+
+TlsKeys& keys_of(SSL* connection) { return *static_cast<TlsKeys*>(table().SSL_get_ex_data(connection, 0)); }
+
+int use_psk(SSL* connection, const EVP_MD*, const unsigned char** identity, std::size_t* size, SSL_SESSION** session) {
+  std::string_view text;
+  SecretSpan key(static_cast<const std::uint8_t*>(nullptr), kSecretBytes);
+  if (!keys_of(connection).own_identity(text, key)) return 0;
+  *session = session_of(connection, key);
+  *identity = reinterpret_cast<const unsigned char*>(text.data());
+  *size = text.size();
+  return *session != nullptr ? 1 : 0;
+}
+
+int find_psk(SSL* connection, const unsigned char* identity, std::size_t size, SSL_SESSION** session) {
+  SecretSpan key(static_cast<const std::uint8_t*>(nullptr), kSecretBytes);
+  *session = nullptr;
+  if (!keys_of(connection).key_of({reinterpret_cast<const char*>(identity), size}, key)) return 0;
+  *session = session_of(connection, key);
+  return *session != nullptr ? 1 : 0;
+}
+
+bool set_up(const OpenSsl& ssl, SSL_CTX* context) {
+  char group[] = "X25519";
+  ssl.SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  ssl.SSL_CTX_ctrl(context, SSL_CTRL_MODE, SSL_MODE_RELEASE_BUFFERS, nullptr);
+  ssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, nullptr);
+  ssl.SSL_CTX_set_psk_use_session_callback(context, use_psk);
+  ssl.SSL_CTX_set_psk_find_session_callback(context, find_psk);
+  return ssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, nullptr) == 1 &&
+         ssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_PROTO_VERSION, TLS1_3_VERSION, nullptr) == 1 &&
+         ssl.SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256") == 1 &&
+         ssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_GROUPS_LIST, 0, group) == 1 &&
+         ssl.SSL_CTX_set_num_tickets(context, 0) == 1;
+}
+
+SSL_CTX* make_context(const OpenSsl& ssl) {
+  SSL_CTX* context = ssl.SSL_CTX_new(ssl.TLS_method());
+  return context != nullptr && set_up(ssl, context) ? context : nullptr;
+}
+
+}  // namespace
+
+Result<SSL_CTX*> tls_context(const OpenSsl& ssl) {
+  static SSL_CTX* const context = make_context(ssl);
+  if (context == nullptr)
+    return Error{ErrorKind::system, "this machine's OpenSSL lacks TLS 1.3 with X25519 and AES-128-GCM"};
+  return context;
+}
+
+BIO* tls_bio(const OpenSsl& ssl, TlsBytes& bytes) {
+  static BIO_METHOD* const method = make_method(ssl);
+  BIO* bio = method != nullptr ? ssl.BIO_new(method) : nullptr;
+  if (bio == nullptr) return nullptr;
+  ssl.BIO_set_data(bio, &bytes);
+  ssl.BIO_set_init(bio, 1);
+  return bio;
+}
+
+}  // namespace dtrain

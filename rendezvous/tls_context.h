@@ -1,0 +1,34 @@
+#pragma once
+// What all TLS sessions of a process share: the settings of the protocol, and the pair of BIOs through which OpenSSL
+// reads and writes a session's own strings.
+#include <string>
+#include <string_view>
+
+#include "rendezvous/openssl.h"
+#include "rendezvous/secret_memory.h"
+
+namespace dtrain {
+
+// The bytes between OpenSSL and the peer.
+struct TlsBytes {
+  std::string_view input;  // the peer's, not yet read by OpenSSL
+  std::size_t allowance;   // how much more of them it may read
+  std::string output;      // for the peer
+};
+
+// What the callbacks of the handshake ask. Set as ex data 0 of each SSL.
+class TlsKeys {
+ public:
+  virtual ~TlsKeys() = default;
+  // The client's identity, and its key in `key`; false if there is none.
+  virtual bool own_identity(std::string_view& identity, SecretSpan& key) = 0;
+  // The key of the identity that a client sent, in `key`; false refuses it.
+  virtual bool key_of(std::string_view identity, SecretSpan& key) = 0;
+};
+
+// Any thread.
+Result<SSL_CTX*> tls_context(const OpenSsl& ssl);
+// A BIO on `bytes`, which must outlive it; nullptr if there is no memory.
+BIO* tls_bio(const OpenSsl& ssl, TlsBytes& bytes);
+
+}  // namespace dtrain
