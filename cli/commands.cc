@@ -13,7 +13,7 @@ constexpr CommandFlag kLogsFlags[] = {
     {.name = "ranks", .value = "RANKS", .help = "only of these local ranks, e.g. 0,5-7"},
     {.name = "rank", .letter = 'r', .value = "RANK", .help = "the same"},
     {.name = "grep", .letter = 'g', .value = "TEXT", .help = "only lines that contain TEXT"},
-    {.name = "since", .value = "TIME", .help = "only files written to since TIME: 10m, 13:00, 2026-11-21T13:00"},
+    {.name = "since", .value = "TIME", .help = "only what was written since TIME: 10m, 13:00, 2026-11-21T13:00"},
     {.name = "attempt", .value = "N", .help = "the rounds after N restarts; else the last round"},
     {.name = "stdout", .help = "only stdout"},
     {.name = "stderr", .help = "only stderr"},
@@ -36,8 +36,8 @@ constexpr Command kCommands[] = {
      .arguments = "DIR [flags]",
      .help = "print what workers have written to files",
      .details = "DIR is what --log-dir was, of dtrain or torchrun: of several jobs in it the newest is shown; or one "
-                "job's folder in it. Exits with 0 if there was something to print, 1 if not, 2 if DIR or a flag is "
-                "wrong.",
+                "job's folder in it. Ranks come one after the other, or by time if the lines begin with times. Exits "
+                "with 0 if there was something to print, 1 if not, 2 if DIR or a flag is wrong.",
      .flags = kLogsFlags},
     {.id = CommandId::doctor,
      .name = "doctor",

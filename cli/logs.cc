@@ -1,23 +1,24 @@
 // `dtrain logs`: finds the files, prints their lines, and with --follow waits for more.
 #include "cli/logs.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "cli/logs_options.h"
+#include "cli/logs_reader.h"
 #include "cli/logs_watch.h"
 #include "cli/text.h"
 #include "launcher/exit_codes.h"
-#include "launcher/line_picker.h"
 #include "launcher/log_finder.h"
-#include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
 namespace {
@@ -25,13 +26,10 @@ namespace {
 using launcher::JobLogs;
 using launcher::LogAttempt;
 using launcher::LogFile;
+using std::chrono::milliseconds;
 
-// A file that is read as far as it has been written.
-struct Reader {
-  UniqueFd fd;
-  std::string prefix;
-  launcher::LinePicker picker;
-};
+// How long the end of a followed file stands still before an unfinished line is shown.
+constexpr milliseconds kQuiet{250};
 
 class Logs {
  public:
@@ -42,24 +40,33 @@ class Logs {
  private:
   bool wanted(const LogFile& file) const;
   bool wanted(const LogAttempt& attempt) const;
-  void read_all(const JobLogs& logs);
-  void read(Reader& reader);
-  void print(const Reader& reader, std::string_view line);
+  LogReader* reader_of(const LogFile& file);
+  std::vector<LogReader*> readers_of(const LogAttempt& attempt);
+  void show_all(const JobLogs& logs);
+  void show_new(const JobLogs& logs);
+  void show(const LogReader& reader, const LogPiece& piece);
+  void put(std::string_view text);
+  bool flush();
   void say(const std::string& text) const { std::fprintf(stderr, "dtrain: %s\n", text.c_str()); }
+  void say_what_since_means();
   int follow(const std::string& job);
+  // Show unfinished lines; or, if there are none, nothing.
+  void quiet();
+  bool waits() const;
 
   LogsOptions options_;
   int from_restart_ = 0;  // without --attempt: rounds before this one are not shown
   int from_again_ = 0;
-  std::map<std::string, std::unique_ptr<Reader>> readers_;  // by path
+  std::map<std::string, std::unique_ptr<LogReader>> readers_;  // by path; null: it could not be opened
+  const LogReader* open_ = nullptr;                            // the file whose unfinished line ends the output
+  const LogReader::Show show_ = [this](const LogReader& reader, const LogPiece& piece) { show(reader, piece); };
   bool printed_ = false;
+  bool said_since_ = false;
   bool broken_ = false;  // the output cannot be written
 };
 
 bool Logs::wanted(const LogFile& file) const {
-  if (!has(options_.streams, file.which)) return false;
-  if (options_.ranks && !options_.ranks->contains(file.local_rank)) return false;
-  return !options_.since_unix || file.written_unix >= *options_.since_unix;
+  return has(options_.streams, file.which) && (!options_.ranks || options_.ranks->contains(file.local_rank));
 }
 
 bool Logs::wanted(const LogAttempt& attempt) const {
@@ -67,57 +74,125 @@ bool Logs::wanted(const LogAttempt& attempt) const {
   return std::pair(attempt.restart_count, attempt.again) >= std::pair(from_restart_, from_again_);
 }
 
-void Logs::print(const Reader& reader, std::string_view line) {
+void Logs::put(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) broken_ = true;
+}
+
+bool Logs::flush() {
+  if (std::fflush(stdout) != 0) broken_ = true;
+  return !broken_;
+}
+
+// Lines stay whole as far as they can: what comes from another file goes to a line of its own.
+void Logs::show(const LogReader& reader, const LogPiece& piece) {
   printed_ = true;
-  if (line.ends_with('\r')) line.remove_suffix(1);  // each state of a progress bar is a line here
-  const bool ends = line.ends_with('\n');
-  bool fine = std::fwrite(reader.prefix.data(), 1, reader.prefix.size(), stdout) == reader.prefix.size();
-  fine = fine && std::fwrite(line.data(), 1, line.size(), stdout) == line.size();
-  if (!fine || (!ends && std::fputc('\n', stdout) == EOF)) broken_ = true;
+  std::string_view bytes = piece.bytes;
+  if (piece.ends && bytes.ends_with('\r')) bytes.remove_suffix(1);  // each state of a progress bar is a line here
+  if (open_ != nullptr && open_ != &reader) put("\n");
+  if (open_ != &reader) put(reader.prefix());
+  put(bytes);
+  if (piece.ends && !bytes.ends_with('\n')) put("\n");
+  open_ = piece.ends ? nullptr : &reader;
 }
 
-void Logs::read(Reader& reader) {
-  constexpr size_t kChunk = 64 * 1024;
-  static char buffer[kChunk];
-  for (ssize_t n; !broken_ && (n = ::read(reader.fd.get(), buffer, kChunk)) > 0;)
-    reader.picker.feed({buffer, static_cast<size_t>(n)}, [&](std::string_view line) { print(reader, line); });
+// The file's reader; null if it is not to be shown, or cannot be.
+LogReader* Logs::reader_of(const LogFile& file) {
+  auto known = readers_.find(file.path);
+  if (known != readers_.end()) return known->second.get();
+  LineFilter filter{options_.text, {}};
+  if (options_.since_unix) filter.since_ms = *options_.since_unix * 1000;
+  auto opened = LogReader::open(file, std::move(filter));
+  if (!opened) {
+    say(opened.error().message);
+    readers_[file.path] = nullptr;
+    return nullptr;
+  }
+  // What carries no times is shown as a whole or not at all.
+  if (options_.since_unix && !opened->timed() && file.written_unix < *options_.since_unix) return nullptr;
+  return (readers_[file.path] = std::make_unique<LogReader>(std::move(*opened))).get();
 }
 
-// Print what is new in all files; a file that is met for the first time from its beginning.
-void Logs::read_all(const JobLogs& logs) {
-  for (const LogAttempt& attempt : logs.attempts) {
-    if (!wanted(attempt)) continue;
-    for (const LogFile& file : attempt.files) {
-      std::unique_ptr<Reader>& reader = readers_[file.path];
-      if (!reader && wanted(file)) {
-        UniqueFd fd(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC));
-        if (!fd) say(system_error("cannot read " + file.path, errno).message);
-        reader = std::make_unique<Reader>(
-            Reader{std::move(fd), fmt::format("[{}] ", file.local_rank), launcher::LinePicker({options_.text})});
+std::vector<LogReader*> Logs::readers_of(const LogAttempt& attempt) {
+  std::vector<LogReader*> readers;
+  for (const LogFile& file : attempt.files)
+    if (LogReader* reader = wanted(file) ? reader_of(file) : nullptr; reader != nullptr) readers.push_back(reader);
+  return readers;
+}
+
+void Logs::say_what_since_means() {
+  if (!options_.since_unix || std::exchange(said_since_, true)) return;
+  std::size_t timed = 0, whole = 0;
+  for (const auto& [path, reader] : readers_)
+    if (reader && !reader->empty()) ++(reader->timed() ? timed : whole);
+  if (timed + whole == 0)
+    say("--since: no file was written to since then");
+  else if (whole == 0)
+    say("--since: by the time that each line begins with");
+  else if (timed == 0)
+    say("--since: the lines begin with no times, so these are whole files, by when they were last written to");
+  else
+    say(fmt::format("--since: {} by the time that each line begins with, {} as a whole by when last written to",
+                    timed == 1 ? "1 file" : fmt::format("{} files", timed), whole));
+}
+
+// Everything that is there now: by time if all files carry times, else file by file.
+void Logs::show_all(const JobLogs& logs) {
+  std::vector<std::vector<LogReader*>> rounds;
+  for (const LogAttempt& attempt : logs.attempts)
+    if (wanted(attempt)) rounds.push_back(readers_of(attempt));
+  say_what_since_means();
+  for (const std::vector<LogReader*>& files : rounds) {
+    const bool timed =
+        std::all_of(files.begin(), files.end(), [](const LogReader* file) { return file->timed() || file->empty(); });
+    if (timed) {
+      show_by_time(files, show_, [this] { return broken_; });
+      continue;
+    }
+    for (LogReader* file : files) {
+      while (!broken_ && file->more(show_)) {
       }
-      if (reader && reader->fd) read(*reader);
-      if (reader && !options_.follow)
-        reader->picker.finish([&](std::string_view line) { print(*reader, line); }), reader->fd.reset();
+      file->finish(show_);
     }
   }
-  if (std::fflush(stdout) != 0) broken_ = true;
+  flush();
+}
+
+// What is new in all files; a file that is met for the first time from its beginning.
+void Logs::show_new(const JobLogs& logs) {
+  for (const LogAttempt& attempt : logs.attempts) {
+    if (!wanted(attempt)) continue;
+    for (LogReader* file : readers_of(attempt))
+      while (!broken_ && file->more(show_)) {
+      }
+  }
+  flush();
+  say_what_since_means();
+}
+
+bool Logs::waits() const {
+  return std::any_of(readers_.begin(), readers_.end(),
+                     [](const auto& entry) { return entry.second && entry.second->waits(); });
+}
+
+void Logs::quiet() {
+  for (const auto& [path, reader] : readers_)
+    if (reader) reader->quiet(show_);
+  flush();
 }
 
 int Logs::follow(const std::string& job) {
-  auto watch = LogsWatch::start(job);
-  if (!watch) {
-    say(watch.error().message);
-    return launcher::kExitOwnFailure;
-  }
-  for (;;) {
+  LogsWatch watch(job);
+  for (auto woke = LogsWatch::Woke::look; woke != LogsWatch::Woke::reader_gone;) {
+    if (woke == LogsWatch::Woke::quiet) quiet();
     // The folders are watched before they are read, so that nothing falls in between.
-    auto logs = launcher::find_logs(job);
-    if (logs)
-      for (const LogAttempt& attempt : logs->attempts) watch->add_tree(attempt.path);
-    logs = launcher::find_logs(job);
-    if (logs) read_all(*logs);
-    if (broken_ || !watch->wait()) return printed_ ? 0 : 1;
+    if (auto logs = launcher::find_logs(job); logs)
+      for (const LogAttempt& attempt : logs->attempts) watch.add_tree(attempt.path);
+    if (const std::string trouble = watch.trouble(); !trouble.empty()) say(trouble);
+    if (auto logs = launcher::find_logs(job); logs) show_new(*logs);
+    if (broken_) break;
+    woke = watch.wait(waits() ? std::optional(kQuiet) : std::nullopt);
   }
+  return printed_ ? 0 : 1;
 }
 
 int Logs::run() {
@@ -126,7 +201,8 @@ int Logs::run() {
     say(logs.error().message);
     return launcher::kExitUsage;
   }
-  if (logs->jobs > 1) say(fmt::format("{}, the newest of {} jobs", printable(logs->path), logs->jobs));
+  if (logs->jobs > 1)
+    say(fmt::format("{}, the newest of {} folders; a job has one for each node", printable(logs->path), logs->jobs));
   if (!options_.attempt && !logs->attempts.empty()) {
     const LogAttempt& last = logs->attempts.back();
     from_restart_ = last.restart_count;
@@ -135,7 +211,7 @@ int Logs::run() {
       say(fmt::format("the last of {} rounds; --attempt N shows those after N restarts", logs->attempts.size()));
   }
   if (options_.follow) return follow(logs->path);
-  read_all(*logs);
+  show_all(*logs);
   if (broken_) {
     say(system_error("standard output", errno).message);
     return launcher::kExitOwnFailure;
@@ -146,6 +222,10 @@ int Logs::run() {
 }  // namespace
 
 int show_logs(const std::vector<std::string>& words) {
+  rlimit files{};  // all files of a round are open at once
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
   auto options = parse_logs(words, std::time(nullptr));
   if (options) return Logs(*options).run();
   std::fprintf(stderr, "dtrain: logs: %s\n", options.error().message.c_str());

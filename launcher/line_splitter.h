@@ -46,6 +46,13 @@ class LineSplitter {
 
   // Bytes that no piece has carried yet, at most hold_limit.
   size_t held() const { return held_.size(); }
+  std::string_view waiting() const { return held_; }
+
+  // Pass on what is held as an open piece: its line goes on when more comes.
+  template <class Emit>
+  void let_go(Emit&& emit) {
+    if (!held_.empty()) pass_on({}, Piece::End::open, emit);
+  }
 
  private:
   static constexpr size_t kKeepCapacity = 4096;

@@ -57,14 +57,47 @@ class Logs(ProcessTest):
         for folder in os.listdir(self.base):
             os.utime(os.path.join(self.base, folder), (0, 1e9 + folder.startswith("a")))
         self.assertEqual(self.logs(), b"[0] a\n")
-        self.assertRegex(self.said, r"/a_[a-z0-5]{8}, the newest of 2 jobs")
+        self.assertRegex(self.said, r"/a_[a-z0-5]{8}, the newest of 2 folders; a job has one for each node")
 
     def test_since(self):
         self.job("--nproc", 2, "-t", 1, "echo", "x")
         (job,) = os.listdir(self.base)
         os.utime(os.path.join(self.base, job, "attempt_0/0/stdout.log"), (0, time.time() - 7200))
         self.assertEqual(self.logs("--since", "1h"), b"[1] x\n")
+        self.assertEqual(self.said, "dtrain: --since: the lines begin with no times, so these are whole files, by when "
+                                    "they were last written to\n")
         self.assertEqual(self.logs("--since", "3h"), b"[0] x\n[1] x\n")
+        self.assertEqual(self.logs("--since", "0s", "--rank", 0, code=1), b"")
+        self.assertEqual(self.said, "dtrain: --since: no file was written to since then\n")
+
+    def stamped(self, *ranks):
+        for rank in ranks:
+            write(f"{self.base}/job_abcdefgh/attempt_0/{rank}/stdout.log", b"".join(
+                b"2026-11-21T13:00:%02d.%d00+01:00 line\n  of %d\n" % (second, rank, rank) for second in range(3)))
+
+    def test_since_goes_by_the_time_of_each_line(self):
+        self.stamped(0, 1)
+        last = 1795262402  # the last second
+        since = ("--since", time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(last)))
+        late = b"".join(b"[%d] 2026-11-21T13:00:02.%d00+01:00 line\n[%d]   of %d\n" % (r, r, r, r) for r in (0, 1))
+        self.assertEqual(self.logs(*since), late)
+        self.assertEqual(self.said, "dtrain: --since: by the time that each line begins with\n")
+        plain = f"{self.base}/job_abcdefgh/attempt_0/2/stderr.log"
+        write(plain, b"no time\n")
+        os.utime(plain, (0, last))
+        self.assertEqual(self.logs(*since), late + b"[2] no time\n")
+        self.assertEqual(self.said, "dtrain: --since: 2 files by the time that each line begins with, 1 as a whole by "
+                                    "when last written to\n")
+        os.utime(plain, (0, last - 1))
+        self.assertEqual(self.logs(*since), late)
+
+    def test_lines_with_times_are_merged(self):
+        self.stamped(1, 0)
+        self.assertEqual(self.logs(), b"".join(
+            b"[%d] 2026-11-21T13:00:%02d.%d00+01:00 line\n[%d]   of %d\n" % (r, second, r, r, r)
+            for second in range(3) for r in (0, 1)))
+        write(f"{self.base}/job_abcdefgh/attempt_0/0/stderr.log", b"no time\n")
+        self.assertEqual([line[:3] for line in self.logs().splitlines()], [b"[0]"] * 7 + [b"[1]"] * 6)
 
     def test_torchruns_tree_and_any_bytes(self):
         write(f"{self.base}/none_zx81/attempt_0/11/stdout.log", b"\0\xff\r\n1%\r2%\rend\n")
@@ -87,12 +120,12 @@ class Logs(ProcessTest):
 
 
 class Follow(ProcessTest):
-    def start(self, *args):
+    def start(self, *args, before=()):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.job = folder.name + "/job_abcdefgh"
         write(f"{self.job}/attempt_0/0/stdout.log", b"first\nhal")
-        follower = subprocess.Popen([DTRAIN, "logs", "-f", self.job, *args], stdin=subprocess.DEVNULL,
+        follower = subprocess.Popen([*before, DTRAIN, "logs", "-f", self.job, *args], stdin=subprocess.DEVNULL,
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(self.end, follower)
         self.follower, self.got = follower, b""
@@ -124,6 +157,74 @@ class Follow(ProcessTest):
         write(f"{self.job}/attempt_1/0/stdout.log", b"next round\n")
         self.expect(b"[0] next round\n")
         self.assertEqual(self.got.count(b"\n"), 4)
+
+    def test_an_unfinished_line(self):
+        self.start()
+        self.expect(b"[0] first\n[0] hal")
+        write(f"{self.job}/attempt_0/1/stdout.log", b"other\n>")
+        self.expect(b"[0] hal\n[1] other\n[1] >")
+        write(f"{self.job}/attempt_0/1/stdout.log", b" yes\n")
+        self.expect(b"[1] > yes\n")
+        write(f"{self.job}/attempt_0/0/stdout.log", b"f a line\n")
+        self.expect(b"[1] > yes\n[0] f a line\n")
+
+    def test_no_byte_is_lost_or_shown_twice(self):
+        self.start()
+        self.expect(b"[0] first\n[0] hal")
+        said = [b"%d-%s" % (i, b"\n" if i % 3 == 0 else b"") for i in range(3000)]
+        for part in said:
+            write(f"{self.job}/attempt_0/0/stdout.log", part)
+        self.expect(b"2999-")
+        self.assertEqual(self.got, b"[0] first\n[0] hal" + b"".join(said).replace(b"\n", b"\n[0] "))
+
+    # What the kernel drops because the follower does not run is found by looking at the files.
+    def test_more_events_than_the_kernel_keeps(self):
+        follower = self.start()
+        self.expect(b"[0] hal")
+        os.kill(follower.pid, signal.SIGSTOP)
+        self.assertEqual(os.waitpid(follower.pid, os.WUNTRACED)[0], follower.pid)
+        most = int(open("/proc/sys/fs/inotify/max_queued_events").read())
+        paths = [f"{self.job}/attempt_0/{rank}/stdout.log" for rank in (0, 1)]
+        for path in paths:
+            write(path, b"")
+        files = [open(path, "ab", buffering=0) for path in paths]
+        for _ in range(min(most, 100000) // 2 + 100):  # the same event twice in a row would count once
+            for f in files:
+                f.write(b"x")
+        for f in files:
+            f.write(b"end\n")
+            f.close()
+        os.makedirs(f"{self.job}/attempt_1/5")
+        write(f"{self.job}/attempt_1/5/stdout.log", b"a new round\n")
+        os.kill(follower.pid, signal.SIGCONT)
+        self.expect(b"[5] a new round\n")
+        self.assertEqual(self.got.count(b"xend\n"), 2)
+
+    # In a user namespace of its own, whose limits are nobody else's.
+    def limited(self, limit, number):
+        script = f"echo {number} >/proc/sys/user/{limit} && exec \"$0\" \"$@\""
+        limit = ["unshare", "--user", "--map-root-user", "sh", "-c", script]
+        if subprocess.run([*limit, "true"], capture_output=True, timeout=DEADLINE).returncode != 0:
+            self.skipTest("no user namespaces here")
+        self.start(before=limit)
+        self.expect(b"[0] first\n[0] hal")
+        write(f"{self.job}/attempt_0/0/stdout.log", b"f a line\n")
+        write(f"{self.job}/attempt_1/3/stdout.log", b"next round\n")
+        self.expect(b"[3] next round\n")
+        self.assertEqual(self.got, b"[0] first\n[0] half a line\n[3] next round\n")
+        self.follower.terminate()
+        self.follower.wait(DEADLINE)
+        return self.follower.stderr.read().decode()
+
+    def test_no_inotify_left(self):
+        self.assertEqual(self.limited("max_inotify_instances", 0),
+                         "dtrain: cannot watch all files (Too many open files; fs.inotify.max_user_instances): looking "
+                         "at them every 1 s instead\n")
+
+    def test_too_few_watches(self):
+        self.assertEqual(self.limited("max_inotify_watches", 2),
+                         "dtrain: cannot watch all files (No space left on device; fs.inotify.max_user_watches): "
+                         "looking at them every 1 s instead\n")
 
     def test_it_sleeps_until_something_comes(self):
         follower = self.start()
