@@ -142,7 +142,10 @@ std::string tables(const std::string& command_names) {
 
 std::string flags_of(const Command& command) {
   std::string out;
-  for (const CommandFlag& flag : command.flags) out += fmt::format("--{} ", flag.name);
+  for (const CommandFlag& flag : command.flags) {
+    out += fmt::format("--{} ", flag.name);
+    if (flag.letter != 0) out += fmt::format("-{} ", flag.letter);
+  }
   return out + "--help";
 }
 

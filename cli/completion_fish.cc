@@ -90,7 +90,9 @@ std::string command_lines(const Command& command) {
   if (starts_job(command)) return out;
   std::string here = fmt::format("complete -c dtrain -n 'test (__dtrain_place) = {}'", command.name);
   for (const CommandFlag& flag : command.flags)
-    out += fmt::format("{} -l {}{} -d {}\n", here, flag.name, flag.value.empty() ? "" : " -x", quoted(flag.help));
+    out +=
+        fmt::format("{} -l {}{}{} -d {}\n", here, flag.name, flag.letter != 0 ? fmt::format(" -s {}", flag.letter) : "",
+                    flag.value.empty() ? "" : " -x", quoted(flag.help));
   std::vector<std::string> words = command.id == CommandId::help ? help_words() : split(command.choices, ',');
   if (!words[0].empty()) return out + fmt::format("{} -a {}\n", here, quoted(joined(words, " ")));
   if (!command.arguments.starts_with("DIR")) return out;

@@ -83,9 +83,11 @@ std::string command_case(const Command& command) {
   if (starts_job(command)) return fmt::format("    {}) _dtrain_run ;;\n", command.name);
   std::string out = fmt::format("    {}) _arguments --help'[tell about this command]'", command.name);
   for (const CommandFlag& flag : command.flags) {
-    std::string spec = fmt::format("--{}{}[{}]", flag.name, flag.value.empty() ? "" : "=", escaped(flag.help, "[]\\"));
-    if (!flag.value.empty()) spec += fmt::format(":{}: ", escaped(flag.value, ":"));
-    out += " " + shell_quoted(spec);
+    std::string rest = fmt::format("[{}]", escaped(flag.help, "[]\\"));
+    if (!flag.value.empty()) rest += fmt::format(":{}: ", escaped(flag.value, ":"));
+    const char* equals = flag.value.empty() ? "" : "=";
+    out += " " + shell_quoted(fmt::format("--{}{}{}", flag.name, equals, rest));
+    if (flag.letter != 0) out += " " + shell_quoted(fmt::format("-{}{}", flag.letter, rest));
   }
   std::vector<std::string> words = command.id == CommandId::help ? help_words() : split(command.choices, ',');
   if (!words[0].empty())

@@ -2,6 +2,7 @@
 // The job is started from a process that is still small and has one thread: start none here.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -122,7 +123,8 @@ std::size_t most_words(const Command& command) { return command.arguments.empty(
 int carry_out(const Command& command, const Words& rest) {
   if (command.id == CommandId::run) return run(rest, CalledAs::dtrain);
   if (command.id == CommandId::launch) return run(rest, CalledAs::launch);
-  if (!rest.empty() && (rest[0] == "--help" || rest[0] == "-h")) return help({std::string(command.name)});
+  const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (std::any_of(rest.begin(), rest.end(), asks)) return help({std::string(command.name)});
   if (command.id == CommandId::logs) return show_logs(rest);
   if (rest.size() > most_words(command))
     return fail(usage(fmt::format("dtrain {} takes {} ({})", command.name,

@@ -112,7 +112,7 @@ _dtrain() {
   case ${_dtrain_words[1]} in
     run) _dtrain_run 2 ;;
     launch) _dtrain_run 2 ;;
-    logs) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--ranks --rank --grep --since --attempt --stdout --stderr --follow --help'; else compopt -o dirnames; fi ;;
+    logs) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--ranks --rank -r --grep -g --since --attempt --stdout --stderr --follow -f --help'; else compopt -o dirnames; fi ;;
     doctor) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
     env) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --help'; else :; fi ;;
     completion) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'bash zsh fish'; fi ;;

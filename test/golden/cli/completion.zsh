@@ -97,7 +97,7 @@ _dtrain() {
   case $words[1] in
     run) _dtrain_run ;;
     launch) _dtrain_run ;;
-    logs) _arguments --help'[tell about this command]' '--ranks=[only of these local ranks, e.g. 0,5-7]:RANKS: ' '--rank=[the same]:RANK: ' '--grep=[only lines that contain TEXT]:TEXT: ' '--since=[only what was written since TIME: 10m, 13:00, 2026-11-21T13:00]:TIME: ' '--attempt=[the rounds after N restarts; else the last round]:N: ' '--stdout[only stdout]' '--stderr[only stderr]' '--follow[go on with what is written from now on, new rounds too]' '1:folder:_files -/' ;;
+    logs) _arguments --help'[tell about this command]' '--ranks=[only of these local ranks, e.g. 0,5-7]:RANKS: ' '--rank=[the same]:RANK: ' '-r[the same]:RANK: ' '--grep=[only lines that contain TEXT]:TEXT: ' '-g[only lines that contain TEXT]:TEXT: ' '--since=[only what was written since TIME: 10m, 13:00, 2026-11-21T13:00]:TIME: ' '--attempt=[the rounds after N restarts; else the last round]:N: ' '--stdout[only stdout]' '--stderr[only stderr]' '--follow[go on with what is written from now on, new rounds too]' '-f[go on with what is written from now on, new rounds too]' '1:folder:_files -/' ;;
     doctor) _arguments --help'[tell about this command]' ;;
     env) _arguments --help'[tell about this command]' '--json[the same as JSON]' ;;
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;

@@ -42,6 +42,7 @@ CASES = [
     ("dtrain launch ./train --co", [], ["--contain", "--color"]),
     ("dtrain logs ", ["logs"], ["notes.txt"]),
     ("dtrain logs logs --fo", ["--follow"], ["--nproc"]),
+    ("dtrain logs -g x logs --fo", ["--follow"], ["--nproc"]),
     ("dtrain env ", [], ["notes.txt"]),
     ("dtrain run ./train no", ["notes.txt"], ["--no-python"]),
     ("dtrain run -- ./train no", ["notes.txt"], ["--no-python"]),

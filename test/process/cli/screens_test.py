@@ -31,6 +31,7 @@ SCREENS = {
     "launch-help": (["launch", "--help"], 0),
     "help-launch": (["help", "launch"], 0),
     "help-logs": (["help", "logs"], 0),
+    "logs-help": (["logs", "logs", "--help"], 0),
     "launch-no-program": (["launch", "--nproc", "2"], 2),
     "launch-unknown-flag": (["launch", "--wat", "true"], 2),
     "help-nonsense": (["help", "nonsense"], 2),
@@ -44,7 +45,8 @@ SCREENS = {
 # These list all flags: they are what a pipe gets, whose text the unit tests pin.
 AS_PIPED = {"run-help-all", "dry-run", "print-config", "print-config-json"}
 # These the unit tests pin as well, so they write them too.
-SHARED = {"help-80.txt": "../help.txt", "help-40.txt": "../help-40.txt",
+SHARED = {"logs-help-80.txt": "help-logs-80.txt", "logs-help-40.txt": "help-logs-40.txt",
+          "help-80.txt": "../help.txt", "help-40.txt": "../help-40.txt",
           "no-command-80.txt": "../help.txt", "no-command-40.txt": "../help-40.txt",
           "run-help-80.txt": "../help-run.txt", "run-help-40.txt": "../help-run-40.txt"}
 LAID_OUT = {name for name in SCREENS if "help" in name or name == "no-command"} - {"help-nonsense"}
