@@ -69,7 +69,7 @@ class Planner {
       const std::string key = trimmed(part.substr(0, equals));
       const std::string value = equals == std::string::npos ? "" : trimmed(part.substr(equals + 1));
       if (key.empty()) return fail(FlagId::rdzv_conf, "expected KEY=VALUE,...");
-      if (value.empty()) return fail(FlagId::rdzv_conf, key + " has no value");
+      if (value.empty()) return fail(FlagId::rdzv_conf, printable(key) + " has no value");
       if (!take(key, value)) return false;
     }
     return true;

@@ -74,7 +74,7 @@ std::optional<std::string> own_cgroup_folder(const std::string& mountinfo, const
   auto path = parse_own_cgroup(self_cgroup, "");
   if (!mount || !path) return std::nullopt;
   // In a container the mount may show only a part of the tree.
-  if (mount->root != "/" && path->rfind(mount->root, 0) == 0) path->erase(0, mount->root.size());
+  if (mount->root != "/" && (*path + "/").starts_with(mount->root + "/")) path->erase(0, mount->root.size());
   if (path->rfind("/..", 0) == 0) return std::nullopt;  // outside of what is mounted here
   return mount->point + (*path == "/" ? "" : *path);
 }

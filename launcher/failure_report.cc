@@ -135,9 +135,10 @@ std::vector<const WorkerEnd*> own_failures(const FailureFacts& facts) {
   // The exception's own time, as seconds before the worker's end; 0 unless the file proves that it was earlier.
   auto cause = [](const WorkerEnd& worker) {
     if (!worker.error || !worker.error->timestamp) return worker.ended;
-    int64_t earlier = worker.ended_unix - (*worker.error->timestamp + 1);
-    constexpr int64_t kDay = 24 * 3600;  // more is a wrong clock
-    return earlier > 0 && earlier < kDay ? worker.ended - std::chrono::seconds(earlier) : worker.ended;
+    constexpr int64_t kDay = 24 * 3600;             // more is a wrong clock
+    const int64_t time = *worker.error->timestamp;  // any number that the file has
+    if (time <= worker.ended_unix - kDay || time >= worker.ended_unix) return worker.ended;
+    return worker.ended - std::chrono::seconds(worker.ended_unix - 1 - time);
   };
   std::sort(failed.begin(), failed.end(), [&](const WorkerEnd* a, const WorkerEnd* b) {
     return std::pair(cause(*a), a->rank) < std::pair(cause(*b), b->rank);

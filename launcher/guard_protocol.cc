@@ -80,7 +80,7 @@ Receive receive_guard_message(int socket, ReceivedGuardMessage& out) {
     n = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (n < 0 && errno == EINTR);
   if (n < 0 && errno == EAGAIN) return Receive::again;
-  if (n != ssize_t(sizeof out.message)) return Receive::closed;
+  if (n != ssize_t(sizeof out.message) || (header.msg_flags & MSG_TRUNC) != 0) return Receive::closed;
   for (auto& fd : out.fds) fd.reset();
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;

@@ -77,6 +77,7 @@ TEST_CASE("what cannot be") {
   CHECK(outcome({.backend = "etcd-v2"}) == "--rdzv-backend: etcd-v2 is not in this version");
   CHECK(outcome({.backend = "zeus"}) == "--rdzv-backend: expected one of static, c10d");
   CHECK(outcome({.conf = "join_timeout"}) == "--rdzv-conf: join_timeout has no value");
+  CHECK(outcome({.conf = "a=1,b\nc"}) == "--rdzv-conf: b\\x0ac has no value");
   CHECK(outcome({.conf = "=5"}) == "--rdzv-conf: expected KEY=VALUE,...");
   CHECK(outcome({.conf = "a=1,,b=2"}) == "--rdzv-conf: expected KEY=VALUE,...");
   CHECK(outcome({.conf = "join_timeout=0"}) == "--rdzv-conf: join_timeout wants seconds above 0");

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "test/support/catch.h"
@@ -112,6 +113,11 @@ TEST_CASE("the first failure is the earliest, unless an error file proves an ear
   late = worker(1, ExitStatus::exited(1), 10'900);
   for (int64_t offset : {int64_t{0}, int64_t{100}, -int64_t{1'000'000'000}}) {
     late.error = ErrorFile{"boom", "", late.ended_unix + offset, ""};
+    CHECK(first_failure(facts_with({late, early}, 1))->rank == 0);
+  }
+  // A program writes what it likes there.
+  for (int64_t time : {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
+    late.error = ErrorFile{"boom", "", time, ""};
     CHECK(first_failure(facts_with({late, early}, 1))->rank == 0);
   }
 }

@@ -43,6 +43,18 @@ TEST_CASE("the own cgroup is found for both versions") {
   CHECK_FALSE(parse_own_cgroup("5:memory:relative\n", "memory"));
 }
 
+TEST_CASE("the own cgroup is below what is mounted, also where that is a part of the tree") {
+  const std::string all = "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+  const std::string part = "29 23 0:26 /docker/a /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+  CHECK(own_cgroup_folder(all, "0::/docker/a\n") == "/sys/fs/cgroup/docker/a");
+  CHECK(own_cgroup_folder(all, "0::/\n") == "/sys/fs/cgroup");
+  CHECK(own_cgroup_folder(part, "0::/docker/a\n") == "/sys/fs/cgroup");
+  CHECK(own_cgroup_folder(part, "0::/docker/a/b\n") == "/sys/fs/cgroup/b");
+  CHECK(own_cgroup_folder(part, "0::/docker/ab\n") == "/sys/fs/cgroup/docker/ab");
+  CHECK_FALSE(own_cgroup_folder(all, "0::/../other\n"));
+  CHECK_FALSE(own_cgroup_folder("29 23 0:26 / /sys/fs/cgroup rw - cgroup cgroup rw\n", "0::/\n"));
+}
+
 TEST_CASE("the parsers take any bytes") {
   std::mt19937 random(3);
   const std::string alphabet("oom_kill 19:/,\n\0\xff", 18);

@@ -1,21 +1,18 @@
 // Fuzzes the flag parser: whatever the words, it ends with a value for each flag or with one line, and what it
 // understood, written out in full, is understood in the same way again.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "cli/parse.h"
 #include "cli/text.h"
+#include "rendezvous/base/check.h"
+#include "test/fuzz/one_line.h"
 
 using namespace dtrain;
 using namespace dtrain::cli;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 std::vector<std::string> written_out(const RawOptions& raw) {
   std::vector<std::string> words;
@@ -32,27 +29,27 @@ std::vector<std::string> written_out(const RawOptions& raw) {
 
 }  // namespace
 
-// Byte 0: the name that dtrain is called by; the rest: the words, one a line.
+// Byte 0: the name that dtrain is called by; the rest: the words, as in argv each up to a zero byte.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   const auto called = static_cast<CalledAs>(data[0] % 3);
   const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const std::vector<std::string> words = split(text, '\n');
+  const std::vector<std::string> words = split(text, '\0');
 
   auto first = parse(words, called);
   if (!first) {
-    require(first.error().kind == ErrorKind::usage);
-    require(!first.error().message.empty() && first.error().message.find('\n') == std::string::npos);
+    DT_CHECK(first.error().kind == ErrorKind::usage, "whatever was typed wrongly is a usage error");
+    check_one_line(first.error().message);
     return 0;
   }
-  require(first->command.size() <= words.size());
+  DT_CHECK(first->command.size() <= words.size(), "no word is invented");
   auto second = parse(written_out(*first), called);
-  require(second.ok());
-  require(second->command == first->command);
+  DT_CHECK(second.ok(), "what was understood can be written");
+  DT_CHECK(second->command == first->command, "the program is the same");
   for (const Flag& row : flags()) {
     const auto &a = (*first)[row.id], &b = (*second)[row.id];
-    require(a.has_value() == b.has_value());
-    if (a) require(a->text == b->text);
+    DT_CHECK(a.has_value() == b.has_value(), "the same flags have a value");
+    if (a) DT_CHECK(a->text == b->text, "the same value");
   }
   return 0;
 }

@@ -1,22 +1,19 @@
 // Fuzzes the values that flags take, through the environment: whatever DTRAIN_*, PET_* and the other variables hold,
 // resolve() ends with a plan or with one line that names the variable.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "cli/dry_run.h"
 #include "cli/resolve.h"
 #include "cli/text.h"
+#include "rendezvous/base/check.h"
+#include "test/fuzz/one_line.h"
 
 using namespace dtrain;
 using namespace dtrain::cli;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 std::vector<std::string> variables() {
   std::vector<std::string> names = {"OMP_NUM_THREADS",
@@ -34,12 +31,12 @@ std::vector<std::string> variables() {
   return names;
 }
 
-Host host_with(const std::vector<std::string>& lines) {
+Host host_with(const std::vector<std::string>& settings) {
   static const std::vector<std::string> names = variables();
   Host host;
   host.env["PATH"] = "/bin";
-  for (const std::string& line : lines)
-    if (!line.empty()) host.env[names[static_cast<unsigned char>(line[0]) % names.size()]] = line.substr(1);
+  for (const std::string& setting : settings)
+    if (!setting.empty()) host.env[names[static_cast<unsigned char>(setting[0]) % names.size()]] = setting.substr(1);
   host.cpus = 8;
   host.probe = [](const std::string& path) {
     FileFacts facts{FileFacts::Kind::file, true, true, true, true, "#!/bin/sh\n"};
@@ -51,19 +48,20 @@ Host host_with(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-// Byte 0: the name that dtrain is called by. Each line of the rest: one byte that chooses a variable, then its value.
+// Byte 0: the name that dtrain is called by. The rest, each up to a zero byte: a byte that chooses a variable, then its
+// value.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
   auto raw = parse(std::vector<std::string>{"/bin/true"}, static_cast<CalledAs>(data[0] % 3));
-  require(raw.ok());
-  auto plan = resolve(*raw, host_with(split(text, '\n')));
+  DT_CHECK(raw.ok(), "a program alone is enough");
+  auto plan = resolve(*raw, host_with(split(text, '\0')));
   if (!plan) {
-    require(!plan.error().message.empty() && plan.error().message.find('\n') == std::string::npos);
+    check_one_line(plan.error().message);
     return 0;
   }
-  require(plan->spec.nproc_per_node >= 1);
-  for (const std::string& note : plan->notes) require(note.find('\n') == std::string::npos);
-  if (plan->spec.nproc_per_node <= 16) require(!describe(*plan).empty());
+  DT_CHECK(plan->spec.nproc_per_node >= 1, "a job has a worker");
+  for (const std::string& note : plan->notes) check_one_line(note);
+  if (plan->spec.nproc_per_node <= 16) DT_CHECK(!describe(*plan).empty(), "--dry-run shows it");
   return 0;
 }

@@ -1,19 +1,15 @@
 // Fuzzes LineSplitter: whatever the bytes, the chunks and the hold limit, no byte is lost or changed, what is held
 // stays within the limit, and the pieces keep their promises.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "launcher/line_splitter.h"
+#include "rendezvous/base/check.h"
 
 using dtrain::launcher::LineSplitter;
 using dtrain::launcher::Piece;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 // Takes the pieces and checks each against the one before.
 struct Checker {
@@ -22,20 +18,20 @@ struct Checker {
 
   void operator()(const Piece& piece) {
     output += piece.bytes;
-    if (open) require(!piece.line_start);
+    if (open) DT_CHECK(!piece.line_start, "an open line goes on");
     bool has_newline = piece.bytes.find('\n') != std::string_view::npos;
     switch (piece.end) {
       case Piece::End::newline:
-        require(piece.bytes.find('\n') == piece.bytes.size() - 1);
+        DT_CHECK(piece.bytes.find('\n') == piece.bytes.size() - 1, "one line, with its end");
         break;
       case Piece::End::carriage_return:
-        require(!has_newline && piece.bytes.ends_with('\r'));
+        DT_CHECK(!has_newline && piece.bytes.ends_with('\r'), "it ends with a carriage return");
         break;
       case Piece::End::open:
-        require(!has_newline && !piece.bytes.empty());
+        DT_CHECK(!has_newline && !piece.bytes.empty(), "a part of a line");
         break;
       case Piece::End::stream:
-        require(!has_newline && (open || !piece.bytes.empty()));
+        DT_CHECK(!has_newline && (open || !piece.bytes.empty()), "the rest of a line");
         break;
     }
     open = piece.end == Piece::End::open;
@@ -59,10 +55,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string chunk = input.substr(at, 1 + (chunk_seed >> 28) * (chunk_seed >> 20 & 3));
     splitter.feed(chunk, checker);
     at += chunk.size();
-    require(splitter.held() <= hold_limit);
-    require(checker.output.size() + splitter.held() == at);
+    DT_CHECK(splitter.held() <= hold_limit, "what is held stays within the limit");
+    DT_CHECK(checker.output.size() + splitter.held() == at, "every byte is out or held");
   }
   splitter.finish(checker);
-  require(checker.output == input);
+  DT_CHECK(checker.output == input, "no byte is lost or changed");
   return 0;
 }

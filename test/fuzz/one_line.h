@@ -1,0 +1,19 @@
+#pragma once
+// What every error and note of ours is: one line, harmless for a terminal.
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/base/check.h"
+
+namespace dtrain {
+
+inline bool has_control_bytes(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+inline void check_one_line(const std::string& text) {
+  DT_CHECK(!text.empty() && !has_control_bytes(text), ("it is one printable line: " + text).c_str());
+}
+
+}  // namespace dtrain
