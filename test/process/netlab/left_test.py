@@ -130,8 +130,11 @@ class Tool(LabCase):
             self.assertEqual(done.returncode, 0, done.stderr)
         return done
 
+    def up(self, hosts):
+        return self.tool("up", hosts, "--ends-with", str(os.getpid())).stdout  # even if this test is killed
+
     def test_from_up_to_down(self):
-        up = self.tool("up", "2").stdout
+        up = self.up("2")
         self.assertIn("host2    10.77.0.2", up)
         self.assertIn(self.name, self.tool("list").stdout)
         self.assertEqual(self.tool("exec", "host1", "--", "hostname").stdout, "host1\n")
@@ -149,7 +152,7 @@ class Tool(LabCase):
 
     def test_mistakes(self):
         self.assertIn("there is no lab", self.tool("status", check=False).stderr)
-        self.tool("up", "1")
+        self.up("1")
         self.assertIn("is up already", self.tool("up", "1", check=False).stderr)
         self.assertIn("no host 'host7'", self.tool("cut", "host7", check=False).stderr)
         missing = self.tool("exec", "host1", "--", "no-such-program", check=False)
@@ -157,15 +160,22 @@ class Tool(LabCase):
         self.assertEqual(missing.stderr, "netlab: no-such-program: No such file or directory\n")
 
     def test_down_ends_what_runs(self):
-        self.tool("up", "1")
+        self.up("1")
         with subprocess.Popen([TOOL, "--lab", self.name, "exec", "host1", "--", "sh", "-c", "echo up; exec sleep 1000"],
                               stdout=subprocess.PIPE, text=True) as running:
             self.assertEqual(running.stdout.readline(), "up\n")
             self.tool("down")
             self.assertEqual(running.wait(DEADLINE), 128 + signal.SIGKILL)
 
+    def test_ends_with_a_process(self):
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as companion:
+            self.tool("up", "1", "--ends-with", str(companion.pid))
+            self.assertIn(self.name, self.tool("list").stdout)
+            companion.kill()
+        until(lambda: self.name not in self.tool("list").stdout, DEADLINE, "the end of the lab")
+
     def test_server_killed(self):
-        self.tool("up", "1")
+        self.up("1")
         with subprocess.Popen([TOOL, "--lab", self.name, "exec", "host1", "--", "sh", "-c", "echo up; exec sleep 1000"],
                               stdout=subprocess.PIPE, text=True) as running:
             running.stdout.readline()
@@ -177,7 +187,7 @@ class Tool(LabCase):
         until(lambda: self.name not in self.tool("list").stdout, DEADLINE, "the end of the lab")
 
     def test_terminate_reaches_the_command(self):
-        self.tool("up", "1")
+        self.up("1")
         command = "trap 'echo ended; exit 3' TERM; echo up; while :; do sleep 0.05; done"
         with subprocess.Popen([TOOL, "--lab", self.name, "exec", "host1", "--", "sh", "-c", command],
                               stdout=subprocess.PIPE, text=True) as running:

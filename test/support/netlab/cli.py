@@ -5,6 +5,7 @@ The server listens on an abstract socket, which has no file: it is there exactly
 import argparse
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -39,8 +40,9 @@ def address_of(name):
 
 # -- the server
 
-def serve(name, hosts, names, listening):
-    """Own the lab and answer until told to end. Says on stdout, in one line of JSON, how the start went."""
+def serve(hosts, names, listening, companion):
+    """Own the lab and answer until told to end, or until the process ends whose pidfd `companion` is (-1: nobody's).
+    Says on stdout, in one line of JSON, how the start went."""
     started = time.monotonic()
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 2)  # the lab outlives whoever reads our errors
@@ -55,12 +57,16 @@ def serve(name, hosts, names, listening):
             signal.signal(number, lambda *_: sys.exit(0))
         print(json.dumps({"hosts": lab.status(), "seconds": time.monotonic() - started}), flush=True)
         os.dup2(null, 1)
-        while True:
+        events = select.poll()
+        for fd in (fd for fd in (listening.fileno(), companion) if fd >= 0):
+            events.register(fd, select.POLLIN)
+        while companion not in [fd for fd, _ in events.poll()]:
             client, _ = listening.accept()
             with client:
                 client.settimeout(5)
                 if not answer(lab, client):
-                    return 0
+                    break
+    return 0
 
 
 def answer(lab, client):
@@ -127,9 +133,10 @@ def up(options):
     except OSError:
         raise ns.LabError(f"the lab '{options.lab}' is up already; scripts/netlab down ends it") from None
     listening.listen(64)
+    fds = [listening.fileno()] + ([os.pidfd_open(options.ends_with)] if options.ends_with else [])
     program = [sys.executable, os.path.abspath(sys.argv[0]), "--lab", options.lab, "serve", str(options.hosts),
-               str(listening.fileno()), *(["--no-names"] if options.no_names else [])]
-    server = subprocess.Popen(program, pass_fds=[listening.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+               *map(str, fds), *(["--no-names"] if options.no_names else [])]
+    server = subprocess.Popen(program, pass_fds=fds, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               text=True, start_new_session=True, env={**os.environ, "NETLAB_UID": str(os.getuid())})
     reply = json.loads(server.stdout.readline() or '{"error": "the lab did not start"}')
     if "error" in reply:
@@ -227,7 +234,8 @@ def parser():
 
     host, some = ("host", {}), ("hosts", {"nargs": "*", "metavar": "HOST"})
     add("up", up, "make a lab", ("hosts", {"type": int, "nargs": "?", "default": 2}),
-        ("--no-names", {"action": "store_true", "help": "the hosts do not know each other's names"}))
+        ("--no-names", {"action": "store_true", "help": "the hosts do not know each other's names"}),
+        ("--ends-with", {"type": int, "metavar": "PID", "help": "end the lab when this process ends, e.g. $$"}))
     add("down", asking("down"), "end it and every process in it")
     add("status", asking("status"), "its hosts and what is wrong")
     add("list", list_labs, "the labs on this machine")
@@ -251,9 +259,10 @@ def parser():
         ("--stall-chance", {**number, "help": "part of the chunks"}),
         ("--stall", {**number, "default": 0.2, "help": "that take these seconds more"}),
         ("--seed", {"type": int, "default": 0}))
-    add("serve", lambda options: serve(options.lab, options.hosts, not options.no_names,
-                                       socket.socket(fileno=options.socket)), None,
-        ("hosts", {"type": int}), ("socket", {"type": int}), ("--no-names", {"action": "store_true"}))
+    add("serve", lambda options: serve(options.hosts, not options.no_names, socket.socket(fileno=options.socket),
+                                       options.companion), None,
+        ("hosts", {"type": int}), ("socket", {"type": int}), ("companion", {"type": int, "nargs": "?", "default": -1}),
+        ("--no-names", {"action": "store_true"}))
     return top
 
 
