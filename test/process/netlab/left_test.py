@@ -30,13 +30,13 @@ sys.stdin.read()
 ROUNDS = f"""
 import signal, subprocess, sys, time
 open("/proc/sys/user/max_net_namespaces", "w").write("10")
-for _ in range(12):
-    for attempt in range(200):
+for _ in range(6):
+    for attempt in range(100):
         owner = subprocess.Popen([sys.executable, "-c", {OWNER!r}], stdin=-1, stdout=-1, stderr=-1)
         if owner.stdout.readline():
             break
         owner.wait()  # the kernel takes networks down in its own time
-        assert attempt < 199, "networks are left: " + owner.stderr.read().decode()
+        assert attempt < 99, "networks are left: " + owner.stderr.read().decode()
     owner.send_signal(signal.SIGKILL)
     owner.wait()
 print("nothing left")
