@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-
+#include "cli/rdzv_conf.h"
 #include "cli/text.h"
 #include "cli/usage.h"
 #include "cli/values.h"
@@ -16,18 +14,12 @@ constexpr int kMostNodes = 1000000;
 constexpr int kMeetingPort = 29400;  // torchrun's, c10d
 constexpr int kMasterPort = 29500;   // torchrun's, static
 
-std::string trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(' ');
-  if (first == std::string_view::npos) return "";
-  return std::string(text.substr(first, text.find_last_not_of(' ') - first + 1));
-}
-
 class Planner {
  public:
   explicit Planner(const NodesTyped& typed) : typed_(typed) {}
 
   NodesVerdict run() {
-    const bool good = count() && (typed_.standalone ? standalone() : conf() && backend());
+    const bool good = count() && numbers() && conf() && (typed_.standalone ? standalone() : backend());
     if (good) note_unused();
     return {std::move(plan_), std::move(error_)};
   }
@@ -41,11 +33,20 @@ class Planner {
   bool count() {
     const std::string_view text = typed_.nnodes;
     const auto colon = text.find(':');
-    const auto least = parse_number(text.substr(0, colon), 1, kMostNodes);
-    const auto most = colon == std::string_view::npos ? least : parse_number(text.substr(colon + 1), 1, kMostNodes);
+    const auto least = parse_python_int(text.substr(0, colon), 1, kMostNodes);
+    const auto most = colon == std::string_view::npos ? least : parse_python_int(text.substr(colon + 1), 1, kMostNodes);
     if (!least || !most || *least > *most) return fail(FlagId::nnodes, "expected N or MIN:MAX");
     plan_.min = *least;
     plan_.max = *most;
+    return true;
+  }
+
+  // Numbers, even where nothing comes of them.
+  bool numbers() {
+    if (typed_.node_rank && !is_python_int(*typed_.node_rank))
+      return fail(FlagId::node_rank, "expected a whole number");
+    if (typed_.master_port && !is_python_int(*typed_.master_port))
+      return fail(FlagId::master_port, "expected a whole number");
     return true;
   }
 
@@ -54,59 +55,12 @@ class Planner {
     return true;
   }
 
-  bool seconds(const std::string& key, const std::string& value, std::chrono::milliseconds& field) {
-    const auto time = parse_seconds(value);
-    if (!time || time->count() == 0) return fail(FlagId::rdzv_conf, key + " wants seconds above 0");
-    field = *time;
-    return true;
-  }
-
   bool conf() {
-    const std::string text = trimmed(typed_.conf.value_or(""));
-    if (text.empty()) return true;
-    for (const std::string& part : split(text, ',')) {
-      const auto equals = part.find('=');
-      const std::string key = trimmed(part.substr(0, equals));
-      const std::string value = equals == std::string::npos ? "" : trimmed(part.substr(equals + 1));
-      if (key.empty()) return fail(FlagId::rdzv_conf, "expected KEY=VALUE,...");
-      if (value.empty()) return fail(FlagId::rdzv_conf, printable(key) + " has no value");
-      if (!take(key, value)) return false;
-    }
-    return true;
-  }
-
-  bool take(const std::string& key, const std::string& value) {
-    // torchrun's keys that have no work to do here: connections tell of a lost agent, and nothing is polled.
-    constexpr std::array kIdle = {"close_timeout",
-                                  "heartbeat_timeout",
-                                  "keep_alive_interval",
-                                  "keep_alive_max_attempt",
-                                  "cas_backoff_max_seconds",
-                                  "read_timeout",
-                                  "is_host"};
-    const bool c10d = typed_.backend == "c10d";
-    const bool of_c10d = key == "join_timeout" || key == "last_call_timeout";
-    if (plan_.max > 1 && (c10d ? key == "timeout" : of_c10d))
-      plan_.notes.push_back(fmt::format("--rdzv-conf {} has no effect with {}, which has {}", key,
-                                        c10d ? "c10d" : "static", c10d ? "join_timeout" : "timeout"));
-    if (key == "join_timeout") return seconds(key, value, plan_.join_timeout);
-    if (key == "last_call_timeout") return seconds(key, value, plan_.last_call_timeout);
-    if (key == "timeout") {
-      std::chrono::milliseconds time{};
-      if (!seconds(key, value, time)) return false;
-      static_timeout_ = time;
-      return true;
-    }
-    if (key == "store_type" && value != "tcp") return fail(FlagId::rdzv_conf, "store_type is tcp here, nothing else");
-    if (key == "rank") {
-      conf_rank_ = value;
-    } else if (std::find(kIdle.begin(), kIdle.end(), key) != kIdle.end()) {
-      plan_.notes.push_back(fmt::format("--rdzv-conf {} has no effect: {}", key,
-                                        key == "is_host" ? "whoever finds the port free is the host"
-                                                         : "agents are connected, and nothing is polled"));
-    } else if (key != "store_type") {
-      plan_.notes.push_back(fmt::format("--rdzv-conf '{}' is not known and has no effect", printable(key)));
-    }
+    const bool c10d = typed_.standalone || typed_.backend == "c10d" || meets_nobody();
+    auto conf = read_rdzv_conf(typed_.conf.value_or(""), c10d ? Meeting::c10d : Meeting::fixed, plan_.max > 1);
+    if (!conf) return fail(FlagId::rdzv_conf, conf.error().message);
+    conf_ = std::move(*conf);
+    plan_.notes = conf_.notes;
     return true;
   }
 
@@ -134,8 +88,7 @@ class Planner {
   }
 
   bool rank() {
-    const std::string text = conf_rank_.value_or(typed_.node_rank.value_or("0"));
-    const auto rank = parse_number(text, 0, kMostNodes);
+    const auto rank = parse_python_int(typed_.node_rank.value_or("0"), 0, kMostNodes);
     if (!rank) return fail(FlagId::node_rank, rank.error().message);
     if (*rank >= plan_.max && !meets_nobody())
       return fail(FlagId::node_rank, fmt::format("it counts from 0, and --nnodes says {}", plan_.max));
@@ -147,13 +100,13 @@ class Planner {
   bool meets_nobody() const { return plan_.max == 1 && !typed_.endpoint && !typed_.master_port; }
 
   bool meet_static() {
-    plan_.join_timeout = static_timeout_.value_or(std::chrono::seconds(900));
+    plan_.join_timeout = conf_.timeout.value_or(std::chrono::seconds(900));
     plan_.min = plan_.max;  // torchrun's: a static job waits for all
     if (!rank()) return false;
     if (meets_nobody()) return local_host();
     if (typed_.endpoint) return endpoint(kMasterPort) && named_port(FlagId::rdzv_endpoint);
     plan_.host = typed_.master_addr.value_or("127.0.0.1");
-    const auto port = parse_number(typed_.master_port.value_or(std::to_string(kMasterPort)), 0, 65535);
+    const auto port = parse_python_int(typed_.master_port.value_or(std::to_string(kMasterPort)), 0, 65535);
     if (!port) return fail(FlagId::master_port, port.error().message);
     plan_.port = static_cast<std::uint16_t>(*port);
     return named_port(FlagId::master_port);
@@ -161,6 +114,8 @@ class Planner {
 
   // One node has nobody to meet: a free port cannot clash with anything.
   bool meet_c10d() {
+    plan_.join_timeout = conf_.join_timeout.value_or(plan_.join_timeout);
+    plan_.last_call_timeout = conf_.last_call_timeout.value_or(plan_.last_call_timeout);
     if (plan_.max == 1) {
       if (typed_.endpoint && !endpoint(kMeetingPort)) return false;
       plan_.host.clear();
@@ -170,7 +125,8 @@ class Planner {
     plan_.host = "localhost";
     plan_.port = kMeetingPort;
     if (typed_.endpoint && !endpoint(kMeetingPort)) return false;
-    return named_port(FlagId::rdzv_endpoint);
+    // One that is enough takes a free port and tells it; the others can have it as their endpoint.
+    return plan_.min == 1 || named_port(FlagId::rdzv_endpoint);
   }
 
   // A node alone listens where the user says that it is.
@@ -201,8 +157,7 @@ class Planner {
   const NodesTyped& typed_;
   NodesPlan plan_;
   std::optional<NodesError> error_;
-  std::optional<std::chrono::milliseconds> static_timeout_;
-  std::optional<std::string> conf_rank_;
+  RdzvConf conf_;
 };
 
 }  // namespace

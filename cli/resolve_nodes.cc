@@ -19,6 +19,7 @@ Result<NodesTyped> typed(const Options& options) {
   if (auto done = take_switch(options, FlagId::standalone, typed.standalone); !done) return done.error();
   typed.backend = said(options, FlagId::rdzv_backend);
   typed.endpoint = said(options, FlagId::rdzv_endpoint);
+  if (typed.endpoint == "") typed.endpoint.reset();  // as torchrun: an empty one is none
   typed.conf = said(options, FlagId::rdzv_conf);
   typed.node_rank = said(options, FlagId::node_rank);
   typed.master_addr = said(options, FlagId::master_addr);

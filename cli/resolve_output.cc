@@ -26,6 +26,8 @@ Result<void> files(const Given& given, Plan& plan) {
   if (auto done = take_streams(given, FlagId::redirects, plan.spec.nproc_per_node, plan.spec.redirects); !done)
     return done;
   plan.spec.log_dir = given.options.text(FlagId::log_dir);
+  // With torchrun no log folder means no log: every stream is the launcher's own.
+  if (given.raw.as_torchrun && plan.spec.log_dir == "/dev/null") plan.spec.tee = plan.spec.redirects = {};
   if (plan.spec.log_dir.empty() || plan.spec.log_dir == "/dev/null") return {};
   return check_folder(given.options, given.host, FlagId::log_dir);
 }

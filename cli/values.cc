@@ -68,6 +68,25 @@ std::optional<RankRange> parse_range(std::string_view text) {
   return RankRange{*first, *last};
 }
 
+struct PythonInt {
+  bool negative;
+  std::string digits;  // no leading zeros
+};
+
+std::optional<PythonInt> python_int(std::string_view text) {
+  const std::string number = trimmed(text);
+  text = number;
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  std::string digits;
+  for (const std::string& part : split(text, '_')) {
+    if (!all_digits(part)) return std::nullopt;
+    digits += part;
+  }
+  digits.erase(0, std::min(digits.find_first_not_of('0'), digits.size() - 1));
+  return PythonInt{negative, digits};
+}
+
 Error no_such_rank(const char* kind, int rank, int highest) {
   if (highest == 0) return usage(fmt::format("there is no {} {}, only 0", kind, rank));
   return usage(fmt::format("there is no {} {}: they go from 0 to {}", kind, rank, highest));
@@ -101,19 +120,12 @@ Result<double> parse_python_float(std::string_view text) {
 }
 
 Result<int> parse_python_int(std::string_view text, int lowest, int highest) {
-  const std::string number = trimmed(text);
-  text = number;
-  bool negative = text.starts_with('-');
-  if (negative || text.starts_with('+')) text.remove_prefix(1);
-  std::string digits;
-  for (const std::string& part : split(text, '_')) {
-    if (!all_digits(part)) return parse_number("", lowest, highest);
-    digits += part;
-  }
-  digits.erase(0, std::min(digits.find_first_not_of('0'), digits.size() - 1));
-  if (negative && digits != "0") return parse_number("", lowest, highest);
-  return parse_number(digits, lowest, highest);
+  const auto number = python_int(text);
+  if (!number || (number->negative && number->digits != "0")) return parse_number("", lowest, highest);
+  return parse_number(number->digits, lowest, highest);
 }
+
+bool is_python_int(std::string_view text) { return python_int(text).has_value(); }
 
 Result<std::chrono::milliseconds> parse_seconds(std::string_view text) {
   constexpr int kYear = 365 * 24 * 3600;

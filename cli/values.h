@@ -17,6 +17,9 @@ Result<int> parse_number(std::string_view text, int lowest, int highest);
 // The same as Python's int() reads it, for torchrun's numbers: " 3", "+3" and "1_000" as well.
 Result<int> parse_python_int(std::string_view text, int lowest, int highest);
 
+// Whether Python\'s int() takes it, whatever the number.
+bool is_python_int(std::string_view text);
+
 // A finite number as Python's float() reads it, for torchrun's: " 0.5", "+1e-3", ".5", "1_0.5". Neither hexadecimal nor
 // inf or nan, and whatever the locale is.
 Result<double> parse_python_float(std::string_view text);

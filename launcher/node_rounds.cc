@@ -35,7 +35,7 @@ std::string random_id() {
 std::string describe(const msg::Waiting& w) {
   if (w.spare) return "the job has all its nodes; this one is a spare";
   if (w.nodes < w.min_nodes) return fmt::format("{}/{} nodes", w.nodes, w.min_nodes);
-  return fmt::format("{} nodes, up to {} more may come", w.nodes, w.max_nodes - w.nodes);
+  return fmt::format("{} node{}, up to {} more may come", w.nodes, w.nodes == 1 ? "" : "s", w.max_nodes - w.nodes);
 }
 
 }  // namespace
@@ -44,12 +44,13 @@ NodeRounds::NodeRounds(asio::io_context& io, const JobSpec& spec, Callbacks call
     : io_(io),
       spec_(spec),
       callbacks_(std::move(callbacks)),
+      port_(spec.nodes.port),
       link_(io, {[this](const RoundMessage& m) { received(m); },
                  [this](bool joined, const std::string& why) { link_lost(joined, why); }}),
       retry_(io),
       progress_(io) {}
 
-std::string NodeRounds::endpoint() const { return address_text(spec_.nodes.address, spec_.nodes.port); }
+std::string NodeRounds::endpoint() const { return address_text(spec_.nodes.address, port_); }
 
 // ---- the port -------------------------------------------------------------------------------------------------------
 
@@ -79,9 +80,15 @@ Result<void> NodeRounds::serve_alone() {
 // False: somebody else has the port.
 Result<bool> NodeRounds::serve_rounds() {
   const bool anyone = spec_.nodes.node_rank < 0;  // may be the host
-  auto listener = (anyone ? try_listen_at : listen_at)(spec_.nodes.address, spec_.nodes.port);
+  auto listener = (anyone ? try_listen_at : listen_at)(spec_.nodes.address, port_);
   if (!listener && anyone && listener.error().errno_value == EADDRINUSE) return false;
   if (!listener) return listener.error();
+  if (port_ == 0) {
+    const auto port = port_of_socket(listener->get());
+    if (!port) return port.error();
+    port_ = *port;
+    if (!spec_.quiet) callbacks_.say("nodes meet at " + endpoint());
+  }
   RoundSettings settings;
   settings.job = spec_.run_id;
   settings.host_agent = agent_id_;
@@ -90,7 +97,7 @@ Result<bool> NodeRounds::serve_rounds() {
   settings.max_nodes = spec_.nodes.max;
   settings.max_restarts = spec_.max_restarts;
   settings.master_addr = spec_.nodes.master_addr;
-  settings.master_port = spec_.nodes.port;
+  settings.master_port = port_;
   settings.join_timeout = spec_.nodes.join_timeout;
   settings.last_call_timeout = spec_.nodes.last_call_timeout;
   host_ = std::make_unique<RoundHost>(io_, std::move(settings), [this] { store_->renew(); });
@@ -138,7 +145,7 @@ void NodeRounds::try_to_join() {
     const auto hosting = serve_rounds();
     if (!hosting) return give_up(JobEnd::refused, kExitOwnFailure, hosting.error().message);
   }
-  const auto connected = link_.connect(spec_.nodes.address, spec_.nodes.port, own_info());
+  const auto connected = link_.connect(spec_.nodes.address, port_, own_info());
   if (!connected) try_again_later();
 }
 
@@ -167,7 +174,7 @@ void NodeRounds::link_lost(bool joined, const std::string& reason) {
                    fmt::format("the agent that hosts the job at {} is gone", endpoint()));
   // It may just be leaving; but who does so again and again does not want us.
   if (reason.empty() && ++turned_away_ < kMostTurnedAway) return try_again_later();
-  const std::string holder = port_holder(spec_.nodes.port);
+  const std::string holder = port_holder(port_);
   give_up(JobEnd::refused, kExitOwnFailure,
           fmt::format("{} is not this job's: {}{}; choose another port", endpoint(),
                       holder.empty() ? "" : "it is " + holder + ", ",

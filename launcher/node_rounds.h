@@ -4,6 +4,7 @@
 // and all of them, the host too, hold a link to it. All on the agent's event loop.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -58,6 +59,7 @@ class NodeRounds {
   Callbacks callbacks_;
   SteadyClock clock_;
   std::string agent_id_;
+  std::uint16_t port_;  // where the nodes meet; 0: the host takes a free one
   std::unique_ptr<RoundHost> host_;
   std::unique_ptr<StoreHost> store_;  // after host_: its thread hands over to it
   RoundLink link_;

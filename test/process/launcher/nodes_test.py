@@ -193,6 +193,40 @@ class Nodes(unittest.TestCase):
         self.assertIn(b"at R=1 L=0 G=1/2", late.output)
         self.assertIn("a new node", host.stderr())
 
+    def test_a_third_node_joins_two_and_one_of_them_is_killed(self):
+        script = '[ $DTRAIN_ROUND = 2 ] || wait_for_end; exit 0'
+        flags = ("--nproc", 2, "--rdzv-conf", "last_call_timeout=0.1")
+        host = self.c10d(script, *flags, nnodes="2:3")
+        until(lambda: "1/2 nodes" in host.stderr(), DEADLINE)
+        second = self.c10d(script, *flags, nnodes="2:3")
+        for job in (host, second):
+            job.expect(rb"met \d in 0").find_processes()
+        third = self.c10d(script, *flags, nnodes="2:3")
+        for job in (host, second, third):
+            job.expect(rb"met \d in 1")
+        second.signal(signal.SIGKILL, second.agent)
+        self.ends([0, 125, 0], host, second, third)
+        places = [(job, place) for job in (host, second, third) for place in
+                  re.findall(rb"R=(\d) .* G=(\d)/(\d) W=(\d)/2 .* N=(\d) RC=(\d)\.", job.output)]
+        node_rank = {0: [host, second], 1: [host, second, third], 2: [host, third]}
+        self.assertCountEqual(places, [
+            (job, tuple(b"%d" % n for n in (2 * node + local, node, len(nodes), 2 * len(nodes), number, 0)))
+            for number, nodes in node_rank.items() for node, job in enumerate(nodes) for local in (0, 1)])
+        self.assertRegex(host.stderr(), "a new node .* joins")
+        self.assertRegex(host.stderr(), "node 1 .* was lost")
+
+    def test_one_node_takes_a_free_port_and_another_finds_it(self):
+        script = '[ $WORLD_SIZE = 2 ] || wait_for_end; exit 0'
+        self.port = 0
+        host = self.c10d(script, nnodes="1:2", job="free")
+        until(lambda: "nodes meet at" in host.stderr(), DEADLINE)
+        port = int(re.search(r"nodes meet at 127\.0\.0\.1:(\d+)\n", host.stderr())[1])
+        other = self.node(script, "--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}",
+                          job="free")
+        self.port = port
+        self.ends([0, 0], host, other)
+        self.assertIn(f"M=localhost:{port} N=0 RC=0.".encode(), host.output + other.output)
+
     def test_stop_of_one_node_stops_the_job(self):
         for who in (0, 1):
             with self.subTest(who=who):

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/rdzv_conf.h"
 #include "test/support/catch.h"
 
 using namespace dtrain;
@@ -43,7 +44,8 @@ TEST_CASE("several nodes, static") {
   CHECK(outcome({.nnodes = "2", .node_rank = "1"}) == "127.0.0.1:29500 rank 1 of 2:2");
   CHECK(outcome({.nnodes = "1:3", .node_rank = "2"}) == "127.0.0.1:29500 rank 2 of 3:3");
   CHECK(outcome({.nnodes = "2", .endpoint = "h:7"}) == "h:7 rank 0 of 2:2");
-  CHECK(outcome({.nnodes = "2", .conf = "rank=1", .node_rank = "0"}) == "127.0.0.1:29500 rank 1 of 2:2");
+  CHECK(outcome({.nnodes = "2", .conf = "rank=1", .node_rank = "0"}) == "127.0.0.1:29500 rank 0 of 2:2");
+  CHECK(outcome({.nnodes = " 1_0", .node_rank = "+9", .master_port = "0_9"}) == "127.0.0.1:9 rank 9 of 10:10");
   CHECK(outcome({.nnodes = "2", .node_rank = "2"}) == "--node-rank: it counts from 0, and --nnodes says 2");
   CHECK(outcome({.node_rank = "1", .master_port = "9"}) == "--node-rank: it counts from 0, and --nnodes says 1");
   CHECK(outcome({.node_rank = "x"}).starts_with("--node-rank: "));
@@ -63,6 +65,8 @@ TEST_CASE("several nodes, c10d") {
         "--rdzv-endpoint: the nodes need a port that all of them know, not 0");
   CHECK(outcome({.nnodes = "2", .backend = "c10d", .endpoint = "::1:8"}) ==
         "--rdzv-endpoint: an IPv6 address wants brackets: [::1]:29400");
+  CHECK(outcome({.nnodes = "2:3", .backend = "c10d", .endpoint = "h:0"}).starts_with("--rdzv-endpoint: "));
+  CHECK(outcome({.nnodes = "1:3", .backend = "c10d", .endpoint = "h:0"}) == "h:0 rank any of 1:3");
   const auto plan =
       plan_nodes({.nnodes = "1:2", .backend = "c10d", .conf = " join_timeout=5, last_call_timeout=0.5 "}).plan;
   CHECK(plan.join_timeout == std::chrono::seconds(5));
@@ -81,6 +85,11 @@ TEST_CASE("what cannot be") {
   CHECK(outcome({.conf = "=5"}) == "--rdzv-conf: expected KEY=VALUE,...");
   CHECK(outcome({.conf = "a=1,,b=2"}) == "--rdzv-conf: expected KEY=VALUE,...");
   CHECK(outcome({.conf = "join_timeout=0"}) == "--rdzv-conf: join_timeout wants seconds above 0");
+  CHECK(outcome({.standalone = true, .conf = "a"}) == "--rdzv-conf: a has no value");
+  for (const char* rank : {"x", "1.5", "", "0x1"})
+    CHECK(outcome({.standalone = true, .node_rank = rank}) == "--node-rank: expected a whole number");
+  CHECK(outcome({.backend = "c10d", .master_port = "x"}) == "--master-port: expected a whole number");
+  CHECK(outcome({.standalone = true, .node_rank = "-7", .master_port = "99999"}) == "-:0 rank any of 1:1");
   CHECK(outcome({.conf = "store_type=file"}) == "--rdzv-conf: store_type is tcp here, nothing else");
 }
 
@@ -107,6 +116,22 @@ TEST_CASE("what is without effect is said") {
   CHECK(notes({.nnodes = "2", .conf = "last_call_timeout=5,timeout=3"}) ==
         Words{"--rdzv-conf last_call_timeout has no effect with static, which has timeout"});
   CHECK(notes({.conf = "store_type=tcp,join_timeout=4,join_timeout=5"}).empty());
+}
+
+TEST_CASE("rdzv-conf: each way to meet checks the keys that it has") {
+  auto wrong = [](const char* text, Meeting meeting) {
+    const auto conf = read_rdzv_conf(text, meeting, true);
+    return conf ? std::string() : conf.error().message;
+  };
+  for (const char* bad : {"join_timeout=x", "last_call_timeout=-1", "close_timeout=0", "heartbeat_timeout=1.5",
+                          "read_timeout=", "keep_alive_interval=x", "keep_alive_max_attempt=1.0", "is_host=maybe",
+                          "cas_backoff_max_seconds=x", "store_type=redis", "=", ","})
+    CHECK(wrong(bad, Meeting::c10d) != "");
+  CHECK(wrong("timeout=x, is_host = No,keep_alive_interval=-1,cas_backoff_max_seconds=1e-3", Meeting::c10d) == "");
+  CHECK(wrong("join_timeout=x,close_timeout=x,is_host=x,store_type=x,rank=x", Meeting::fixed) == "");
+  CHECK(wrong("timeout=x", Meeting::fixed) == "timeout wants seconds above 0");
+  CHECK(read_rdzv_conf("timeout=1.5", Meeting::fixed, true)->timeout == std::chrono::milliseconds(1500));
+  CHECK(read_rdzv_conf(" last_call_timeout = 2 ", Meeting::c10d, true)->last_call_timeout == std::chrono::seconds(2));
 }
 
 TEST_CASE("endpoints") {

@@ -45,7 +45,7 @@ TEST_CASE("flags without use here are judged as torchrun judges them, and said o
         Words{"no effect: --monitor_interval, --start-method"});
   CHECK(notes({"--logs-specs=default", "--event-log-handler=null"}).empty());
   CHECK(error({"--start-method=thread"}) == "--start-method 'thread': expected spawn, fork or forkserver");
-  for (const char* bad : {"0", "-1", "", "x", "1x", "nan", "inf"})
+  for (const char* bad : {"0", "-1", "", "x", "1x", "nan", "inf", "0x1", "1_"})
     CHECK(error({std::string("--monitor-interval=") + bad}) ==
           std::string("--monitor-interval '") + bad + "': expected seconds above 0");
 }

@@ -11,6 +11,11 @@ namespace dtrain::cli {
 using launcher::Streams;
 using std::chrono::milliseconds;
 
+TEST_CASE("whether Python's int() takes it") {
+  for (const char* good : {"0", "-5", " +1_000 ", "99999999999999999999"}) CHECK(is_python_int(good));
+  for (const char* bad : {"", "-", "x", "1.0", "0x1", "1_", "1__0", "- 1"}) CHECK_FALSE(is_python_int(bad));
+}
+
 TEST_CASE("whole numbers are plain digits within their range") {
   CHECK(*parse_number("1", 1, 16384) == 1);
   CHECK(*parse_number("16384", 1, 16384) == 16384);

@@ -1,0 +1,132 @@
+// The keys of --rdzv-conf.
+#include "cli/rdzv_conf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "cli/text.h"
+#include "cli/usage.h"
+#include "cli/values.h"
+
+namespace dtrain::cli {
+namespace {
+
+using Milliseconds = std::optional<std::chrono::milliseconds>;
+
+struct Key {
+  enum class Kind { time, idle_time, idle_int, idle_float, idle_bool };
+  const char* name;
+  Meeting meeting;
+  Kind kind;
+  Milliseconds RdzvConf::*field = nullptr;  // none: no work to do here
+};
+
+constexpr Key kKeys[] = {
+    {"join_timeout", Meeting::c10d, Key::Kind::time, &RdzvConf::join_timeout},
+    {"last_call_timeout", Meeting::c10d, Key::Kind::time, &RdzvConf::last_call_timeout},
+    {"timeout", Meeting::fixed, Key::Kind::time, &RdzvConf::timeout},
+    {"close_timeout", Meeting::c10d, Key::Kind::idle_time},
+    {"heartbeat_timeout", Meeting::c10d, Key::Kind::idle_time},
+    {"read_timeout", Meeting::c10d, Key::Kind::idle_time},
+    {"keep_alive_interval", Meeting::c10d, Key::Kind::idle_int},
+    {"keep_alive_max_attempt", Meeting::c10d, Key::Kind::idle_int},
+    {"cas_backoff_max_seconds", Meeting::c10d, Key::Kind::idle_float},
+    {"is_host", Meeting::c10d, Key::Kind::idle_bool},
+};
+
+bool is_bool(const std::string& value) {
+  const std::string text = lower(value);
+  for (const char* word : {"1", "true", "t", "yes", "y", "0", "false", "f", "no", "n"})
+    if (text == word) return true;
+  return false;
+}
+
+// What a value lacks; empty: nothing.
+const char* flaw(Key::Kind kind, const std::string& value) {
+  switch (kind) {
+    case Key::Kind::time: {
+      const auto time = parse_seconds(value);
+      return time && time->count() > 0 ? "" : "wants seconds above 0";
+    }
+    case Key::Kind::idle_time:
+      return parse_python_int(value, 1, std::numeric_limits<int>::max()) ? "" : "wants whole seconds above 0";
+    case Key::Kind::idle_int:
+      return is_python_int(value) ? "" : "wants a whole number";
+    case Key::Kind::idle_float: {
+      const auto number = parse_python_float(value);
+      return number && *number >= 0 ? "" : "wants seconds from 0";
+    }
+    case Key::Kind::idle_bool:
+      return is_bool(value) ? "" : "wants true or false";
+  }
+  return "";
+}
+
+class Reader {
+ public:
+  Reader(Meeting meeting, bool several) : c10d_(meeting == Meeting::c10d), several_(several) {}
+
+  Result<void> take(const std::string& name, const std::string& value) {
+    if (name == "store_type") return store_type(lower(value));
+    const auto key = std::find_if(std::begin(kKeys), std::end(kKeys), [&](const Key& k) { return name == k.name; });
+    if (key == std::end(kKeys)) {
+      if (name == "rank")
+        note("--rdzv-conf rank has no effect: --node-rank says it");
+      else
+        note(fmt::format("--rdzv-conf '{}' is not known and has no effect", printable(name)));
+      return {};
+    }
+    if (key->field != nullptr && (key->meeting == Meeting::c10d) != c10d_) {
+      if (several_)
+        note(fmt::format("--rdzv-conf {} has no effect with {}, which has {}", name, c10d_ ? "c10d" : "static",
+                         c10d_ ? "join_timeout" : "timeout"));
+      return {};
+    }
+    if (c10d_ || key->meeting == Meeting::fixed) {
+      const std::string wrong = flaw(key->kind, value);
+      if (!wrong.empty()) return usage(fmt::format("{} {}", name, wrong));
+    }
+    if (key->field != nullptr) {
+      conf.*(key->field) = *parse_seconds(value);
+      return {};
+    }
+    note(fmt::format("--rdzv-conf {} has no effect: {}", name,
+                     key->kind == Key::Kind::idle_bool ? "whoever finds the port free is the host"
+                                                       : "agents are connected, and nothing is polled"));
+    return {};
+  }
+
+  RdzvConf conf;
+
+ private:
+  void note(std::string text) { conf.notes.push_back(std::move(text)); }
+
+  Result<void> store_type(const std::string& value) const {
+    if (!c10d_ || value == "tcp") return {};
+    return usage("store_type is tcp here, nothing else");
+  }
+
+  bool c10d_;
+  bool several_;
+};
+
+}  // namespace
+
+Result<RdzvConf> read_rdzv_conf(std::string_view text, Meeting meeting, bool several) {
+  Reader reader(meeting, several);
+  const std::string pairs = trimmed(text);
+  if (pairs.empty()) return reader.conf;
+  for (const std::string& part : split(pairs, ',')) {
+    const auto equals = part.find('=');
+    const std::string key = trimmed(part.substr(0, equals));
+    const std::string value = equals == std::string::npos ? "" : trimmed(part.substr(equals + 1));
+    if (key.empty()) return usage("expected KEY=VALUE,...");
+    if (value.empty()) return usage(printable(key) + " has no value");
+    if (auto taken = reader.take(key, value); !taken) return taken.error();
+  }
+  return std::move(reader.conf);
+}
+
+}  // namespace dtrain::cli
