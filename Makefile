@@ -36,13 +36,13 @@ install: launcher ## install dtrain and torchrun into PREFIX (/usr/local)
 
 .PHONY: setup
 setup: ## install everything that any target here needs
-	@scripts/setup.sh launcher train test lint tidy fuzz bench
+	@scripts/setup.sh launcher train test lint tidy fuzz bench peers
 
 ##  Test
 
 .PHONY: test
 test: ## set up, build everything and run all tests
-	@scripts/setup.sh launcher train test
+	@scripts/setup.sh launcher train test peers
 	@$(call build,release)
 	@$(call test,release)
 

@@ -1,5 +1,5 @@
 """The command lines of the comparison, by what they are about. `<root>` is the folder that a case runs in."""
-import itertools
+import re
 
 from sides import Case
 
@@ -50,6 +50,7 @@ SPELLING = [
     Case("help", "--help"),
     Case("help-letter", "-h"),
     Case("dashes", "-- probe.py --x"),
+    Case("completion", "--print-completion bash", versions=ADDED),
 ]
 
 ARGUMENTS = [
@@ -135,6 +136,7 @@ OUTPUT = [
     Case("log-dir-nested", f"{TWO} -r 3 --log-dir new/deep/logs --rdzv-id mine --master-port 29420 probe.py"),
     Case("log-dir-null", f"{TWO} --log-dir /dev/null probe.py"),
     Case("log-dir-null-tee", f"{TWO} --log-dir /dev/null -t 3 probe.py"),
+    Case("log-dir-null-redirects", f"{TWO} --log-dir /dev/null -r 3 -t 0:1 probe.py"),
     Case("log-dir-alone", f"{TWO} --log-dir logs probe.py"),
     Case("role-prefix", f"{TWO} --role trainer -t 3 --log-dir logs probe.py"),
     Case("template", f"{TWO} -t 3 --log-dir logs --log-line-prefix-template '${{rank}}/${{role_name}}> ' probe.py",
@@ -179,6 +181,7 @@ FAILURES = [
     Case("stopped-quit", "probe.py", do="*: wait", send="QUIT"),
     Case("stopped-clean", f"{TWO} probe.py", do="*: term 0", send="TERM", workers=2),
     Case("stopped-usr1", "--signals-to-handle SIGTERM,SIGUSR1 probe.py", do="*: wait", send="USR1"),
+    Case("unhandled-usr1", f"{TWO} probe.py", do="*: wait", send="USR1", workers=2, orphans=True),
     Case("stopped-ignoring", "--shutdown-timeout 1 probe.py", do="*: ignore", send="TERM", versions=ADDED),
 ]
 
@@ -218,12 +221,12 @@ PET_BAD = [
 ]
 
 
-def bad(flag, value, torchrun, versions="2.11 2.15", dtrain=None):
-    return refused(f"bad{flag.replace('--', '-')}-{next(numbers)}", f"{flag} '{value}' probe.py", torchrun,
-                   dtrain or flag, versions=versions)
+def bad(flag, value, torchrun, dtrain=None, **more):
+    name = re.sub("[^A-Za-z0-9.]+", "-", f"bad{flag}-{value}")
+    return refused(name, f"{flag} '{value}' probe.py", torchrun, dtrain or flag, **more)
 
 
-numbers = itertools.count(1)
+NO_GPU = (("CUDA_VISIBLE_DEVICES", ""),)
 BAD = [
     bad("--nnodes", "x", "invalid literal for int.*'x'"),
     bad("--nnodes", "0", "min_nodes must be > 0"),
@@ -259,7 +262,56 @@ BAD = [
     bad("--shutdown-timeout", "-1", "shutdown_timeout|non-negative", versions=ADDED),
     bad("--signals-to-handle", "SIGNOPE", "SIGNOPE"),
     bad("--print-completion", "nope", "invalid choice: 'nope'", versions=ADDED, dtrain="nope"),
-    bad("--numa-binding", "node", "numactl|No accelerator|NVIDIA driver"),
+    bad("--numa-binding", "node", "numactl|No accelerator|NVIDIA driver", env=NO_GPU),
+    bad("--monitor-interval", "0x1", "invalid float value: '0x1'"),
+    bad("--monitor-interval", "0", "AssertionError"),
+    bad("--standalone --node-rank", "x", "invalid int value: 'x'", dtrain="--node-rank"),
+    bad("--standalone --master-port", "1.5", "invalid int value: '1.5'", dtrain="--master-port"),
+    bad("--rdzv-backend c10d --master-port", "x", "invalid int value: 'x'", dtrain="--master-port"),
+    bad("--standalone --rdzv-conf", "a", "'a' must have a value", dtrain="--rdzv-conf"),
+    *(bad("--standalone --rdzv-conf", pair, why, dtrain="--rdzv-conf", **more) for pair, why, more in [
+        ("join_timeout=x", "'join_timeout' does not represent a valid integer", {}),
+        ("last_call_timeout=-1", "last_call timeout .* must be positive", {}),
+        ("close_timeout=0", "close timeout .* must be positive", {}),
+        ("heartbeat_timeout=1.5", "'heartbeat_timeout' does not represent a valid integer", {}),
+        ("read_timeout=0", "read timeout must be a positive integer", {}),
+        ("keep_alive_interval=x", "'keep_alive_interval' does not represent a valid integer", {}),
+        ("is_host=maybe", "'is_host' does not represent a valid boolean", {}),
+        ("store_type=redis", "Invalid store type", {}),
+        ("cas_backoff_max_seconds=x", "is not a valid float", {"versions": ADDED}),
+    ]),
+    bad("--rdzv-endpoint localhost:29450 --rdzv-conf", "timeout=x", "invalid literal for int", dtrain="--rdzv-conf"),
+]
+
+# Values of no use that neither refuses.
+UNUSED = [
+    Case("unused-numbers", "--standalone --node-rank=-7 --master-port 99999 probe.py"),
+    Case("unused-endpoint", "--standalone --rdzv-endpoint a:b:c --rdzv-backend nope probe.py"),
+    Case("unused-empty-endpoint", "--rdzv-endpoint '' probe.py"),
+    Case("unused-conf-static", "--master-port 29451 --rdzv-conf join_timeout=x,is_host=x,rank=5 probe.py"),
+    Case("unused-conf-c10d", "--standalone --rdzv-conf timeout=x,cas_backoff_max_seconds=1e-3,is_host=Yes probe.py"),
+    Case("python-numbers", "--nnodes ' 1' --nproc-per-node=+2 --monitor-interval ' 1_0e-2 ' --max-restarts 0_0 "
+         "--node-rank=+0 --master-port '29_452' probe.py"),
+    Case("fraction-of-a-second", "--standalone --rdzv-conf last_call_timeout=0.5 probe.py"),
+    Case("file-store", "--rdzv-backend c10d --rdzv-endpoint <root>/tmp/store --rdzv-conf store_type=file "
+         "--rdzv-id mine probe.py"),
+]
+
+STATIC = f"{TWO} --nnodes 2 --master-addr 127.0.0.1 --master-port <port> --rdzv-id mine"
+C10D = f"{TWO} --rdzv-backend c10d --rdzv-endpoint localhost:<port> --rdzv-id mine"
+AGENTS = [
+    Case("agents-static", f"{STATIC} probe.py", agents=("--node-rank 0", "--node-rank 1")),
+    Case("agents-static-endpoint", f"{TWO} --nnodes 2 --rdzv-endpoint 127.0.0.1:<port> --rdzv-id mine probe.py",
+         agents=("--node-rank 0", "--node-rank 1")),
+    Case("agents-roles", f"{STATIC} probe.py", agents=("--node-rank 0 --role a", "--node-rank 1 --role b")),
+    Case("agents-c10d", f"{C10D} --nnodes 2 probe.py", agents=("", "")),
+    Case("agents-three", f"{C10D} --nnodes 3 probe.py", agents=("", "", "")),
+    Case("agents-elastic", f"{C10D} --nnodes 1:3 --rdzv-conf last_call_timeout=5 probe.py", agents=("", "", "")),
+    Case("agents-elastic-few", f"{C10D} --nnodes 1:3 --rdzv-conf last_call_timeout=3 probe.py", agents=("", "")),
+    Case("agents-fail", f"{STATIC} probe.py", agents=("--node-rank 0", "--node-rank 1"), do="3: exit 7; *: wait",
+         env=(("PROBE_ALARM", "8"),)),
+    Case("agents-restart", f"{STATIC} --max-restarts 1 probe.py", agents=("--node-rank 0", "--node-rank 1"),
+         do="3@0: exit 7; *@0: wait", env=(("PROBE_ALARM", "8"),)),
 ]
 
 LEGACY = [
@@ -274,5 +326,5 @@ LEGACY = [
     refused("launch-flag-elsewhere", "--use-env probe.py", "unrecognized arguments: --use-env", "--use-env"),
 ]
 
-CASES = SPELLING + ARGUMENTS + PROGRAMS + MEETING + OUTPUT + FAILURES + PET + PET_BAD + BAD + LEGACY
+CASES = SPELLING + ARGUMENTS + PROGRAMS + MEETING + OUTPUT + FAILURES + PET + PET_BAD + BAD + UNUSED + AGENTS + LEGACY
 assert len({case.name for case in CASES}) == len(CASES), "two cases of one name"

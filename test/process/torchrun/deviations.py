@@ -14,19 +14,20 @@ class Deviation:
     torchrun: str = ".*"
     dtrain: str = ".*"
     versions: str = "2.11 2.15"
-    always: bool = True          # False: depends on the machine or on timing, so that it need not occur
 
 
 STARTS = ("code", "started")  # one refuses what the other starts
 
-# What dtrain does otherwise, and means to.
-MEANT = [
+DEVIATIONS = [
     Deviation("own-variables", "what a worker may want to know of dtrain, under names of its own",
               ("env.DTRAIN_*",), torchrun=""),
     Deviation("loopback-address", "the store listens on the loopback address, and a number needs no lookup",
               ("env.MASTER_ADDR",), torchrun="localhost", dtrain="127.0.0.1"),
     Deviation("absolute-error-file", "an absolute path holds after a worker has changed its folder",
               ("env.TORCHELASTIC_ERROR_FILE*",), torchrun="[^/<].*", dtrain="<root>/.*"),
+    Deviation("absolute-error-file", "in the report as well", ("report",), names="torchrun",
+              cases="fails-record fails-record-parent", torchrun=".*error_file: logs/.*",
+              dtrain=".*error_file: <root>/.*"),
     Deviation("no-empty-folders", "no folder in TMPDIR or --log-dir that nothing was written into",
               ("file *",), torchrun="a folder", dtrain=""),
     Deviation("report-file", "the failure report also as JSON, beside the logs", ("file */report.json",), torchrun="",
@@ -43,6 +44,8 @@ MEANT = [
     Deviation("worker-code", "the code of the first failing worker; torchrun always answers 1", ("code",),
               cases="fails fails-255 fails-as-usage fails-segv fails-kill fails-others-clean restart-fails "
               "events-console-failure", names="run", torchrun="1"),
+    Deviation("worker-code", "of all agents", ("code",), cases="agents-fail", names="run", torchrun="1 1",
+              dtrain="7 7"),
     Deviation("stopped-code", "128 + the signal that stopped the job; torchrun answers 1", ("code",),
               cases="stopped-*", torchrun="1", dtrain="1[234]."),
     Deviation("refusal-code", "2, 126 or 127 and one line; torchrun answers 1 with a traceback", ("code",),
@@ -66,7 +69,8 @@ MEANT = [
     Deviation("flags-without-effect", "torchrun warns although the address was not given",
               ("says the master address is not used",), cases="c10d-no-endpoint", torchrun="yes", dtrain=""),
     Deviation("no-node-rank-warning", "no warning that --node-rank does not choose the rank under c10d",
-              ("says the node rank is not used",), cases="node-rank-c10d", torchrun="yes", dtrain="", versions="2.15"),
+              ("says the node rank is not used",), cases="node-rank-c10d unused-numbers", torchrun="yes", dtrain="",
+              versions="2.15"),
     Deviation("no-parent-warning", "no complaint that dtrain itself was not started by a torchrun",
               ("says the parent's error file",), torchrun="yes", dtrain=""),
     Deviation("rank-prefix", "dtrain run names the rank in front of each line, teed or not",
@@ -84,30 +88,36 @@ MEANT = [
               ("report",), names="run", dtrain=""),
     Deviation("switch-words", "a switch in the environment may also be on or off in words", STARTS,
               cases="pet-switch-word"),
-]
-
-# What is being built or has just been: neither state fails the test. When done, make an entry strict, or remove it.
-MOVING = [
-    Deviation("signal-names", "an unknown signal is left out of what workers are told", always=False,
-              fields=(*STARTS, "env.TORCHELASTIC_SIGNALS_TO_HANDLE", "env.TORCHINDUCTOR_CACHE_DIR", "says *"),
-              cases="bad-signals-to-handle-*"),
-    Deviation("more-in-report", "torchrun's layout, and below it the last lines of stderr and a hint", ("report",),
-              names="torchrun", dtrain=r".*(last lines of stderr|hint:|error_file: <root>).*", always=False),
-    Deviation("run-path-process", "--run-path starts Python anew: a session and descriptors of its own",
-              ("command*", "other descriptors*", "own session*"), cases="*run-path*", always=False),
+    Deviation("signal-names", "by the name torchrun it is left out of what workers are told, not of the warning",
+              ("env.TORCHELASTIC_SIGNALS_TO_HANDLE", "env.TORCHINDUCTOR_CACHE_DIR"), names="torchrun",
+              cases="bad-signals-to-handle-*", dtrain=""),
+    Deviation("more-in-report", "below what torchrun says of a worker: its last lines of stderr and a hint",
+              ("more in report",), names="torchrun", torchrun=""),
+    Deviation("run-path-process", "--run-path starts Python anew: a session of its own, and no descriptors of others",
+              ("command*", "other descriptors*", "own session*"), cases="*run-path*"),
     Deviation("failed-event", "the agent's last event says FAILED when the job failed; torchrun's says SUCCEEDED",
-              ("events",), cases="events-console-failure", always=False),
+              ("events",), cases="events-console-failure", torchrun=".*AGENT SUCCEEDED.*", dtrain=".*AGENT FAILED.*"),
     Deviation("launch-advice", "dtrain launch says in one line what torch.distributed.launch says in seven",
-              ("says the local rank's argument",), names="run", cases="launch*", always=False),
-    Deviation("use-env", "--use-env is understood by torchrun's name too", STARTS,
-              cases="launch-flag-elsewhere", always=False),
-    Deviation("numa-without-gpus", "--numa-binding needs neither numactl nor a GPU", (*STARTS, "says *"),
-              cases="bad-numa-binding-35", always=False),
-    Deviation("not-yet-elastic", "a number of nodes between bounds", STARTS, cases="c10d-elastic", always=False),
-    Deviation("not-yet-checked", "values of flags without effect are not looked at", STARTS,
-              cases="bad-*monitor-interval* bad-*master-port* bad-start-method-* bad-rdzv-*", always=False),
-    Deviation("not-yet-null-tee", "-t with --log-dir /dev/null is no tee", ("stdout", "stderr"), names="torchrun",
-              cases="log-dir-null-tee", always=False),
+              ("says the local rank's argument",), names="run", cases="launch launch-module", torchrun="",
+              dtrain="yes"),
+    Deviation("use-env", "--use-env is understood by torchrun's name too", STARTS, cases="launch-flag-elsewhere",
+              torchrun="2|0", dtrain="0|1"),
+    Deviation("numa-without-gpus", "dtrain run binds workers to the machine's NUMA nodes where no GPU is", STARTS,
+              names="run", cases="bad-numa-binding-node", torchrun="1|0", dtrain="0|1"),
+    Deviation("fractions-of-seconds", "times of --rdzv-conf may be fractions of seconds", STARTS,
+              cases="fraction-of-a-second", torchrun="1|0", dtrain="0|1"),
+    Deviation("no-file-store", "nodes meet over TCP, not in a file", STARTS, cases="file-store", torchrun="0|1",
+              dtrain="2|0"),
+    Deviation("completion-built-in", "torchrun needs the shtab package for it", ("code", "stdout"), cases="completion",
+              versions="2.15", torchrun="1|", dtrain="0|.*complete -F .*"),
+    Deviation("no-orphans", "a signal that nothing handles ends torchrun, not its workers; dtrain hands it to them",
+              ("left behind",), cases="unhandled-usr1", torchrun="2", dtrain="0"),
+    Deviation("no-orphans", "so they end, and dtrain reports it", ("code", "first failure", "report"),
+              cases="unhandled-usr1", torchrun="138|"),
+    Deviation("null-log-dir", "dtrain run --log-dir /dev/null drops what is redirected; torchrun then shows it",
+              ("stdout", "stderr"), names="run", cases="log-dir-null-redirects", dtrain=""),
+    Deviation("where-nodes-meet", "the port that a job of several nodes took is told", ("says where the nodes meet",),
+              cases="c10d-elastic", torchrun="", dtrain="yes"),
+    Deviation("failure-is-everybodys", "a failure on one node ends the workers of all at once; torchrun's static nodes "
+              "hear nothing of each other", ("first failure", "report"), cases="agents-fail"),
 ]
-
-DEVIATIONS = MEANT + MOVING

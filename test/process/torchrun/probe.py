@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-signal.alarm(45)  # torchrun leaves workers behind when it is killed
+signal.alarm(int(os.environ.get("PROBE_ALARM", "45")))  # torchrun may leave workers behind, or never end them
 rank = os.environ["RANK"]
 attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
 folder = os.environ["PROBE_DIR"]
@@ -80,7 +80,7 @@ def origin(fd):
 
 note("found", {
     "env": dict(os.environ), "argv": sys.argv, "command": sys.orig_argv, "cwd": os.getcwd(), "main": __name__,
-    "stdin": origin(0), "own session": os.getsid(0) == os.getpid(),
+    "pid": os.getpid(), "stdin": origin(0), "own session": os.getsid(0) == os.getpid(),
     "other descriptors": sorted(int(fd) for fd in os.listdir("/proc/self/fd") if 2 < int(fd) and
                                 os.path.exists(f"/proc/self/fd/{fd}")),
     "ignored signals": ignored_signals(),

@@ -1,10 +1,12 @@
 """Runs one command line of the table under one of the launchers, and writes down what could be seen of it."""
 import ast
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -34,6 +36,8 @@ class Case:
     stdin: str = ""
     versions: str = "2.11 2.15"   # torch's versions that know the flags
     real: bool = False            # also under a torchrun started afresh, to check the peer server
+    orphans: bool = False         # torchrun leaves workers behind, every time
+    agents: tuple = ()            # of several agents of one job: what each adds to args, which name a `<port>`
 
 
 class Server:
@@ -126,31 +130,65 @@ def wait_ready(root, case):
         time.sleep(0.01)  # tidy: allow sleep, because a folder sends no events; the deadline is above
 
 
+def launchers(peer, side, case, root):
+    """The requests to start the case: one for each agent of the job. They share folders and output."""
+    port = free_port() if case.agents else 0
+    for more in case.agents or [""]:
+        how, argv = start_of(side, dataclasses.replace(case, args=f"{more} {case.args}"), peer.python)
+        yield {"how": how, "argv": [word.replace("<root>", str(root)).replace("<port>", str(port)) for word in argv],
+               "cwd": str(root / "cwd"), "env": environment(case, str(root), peer.python),
+               "network": peer.network and not case.agents,
+               "stdin": str(root / "stdin"), "stdout": str(root / "stdout"), "stderr": str(root / "stderr")}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def end_left(found):
+    """How many of the workers the launcher has left behind; they are ended."""
+    left = 0
+    for worker in found.values():
+        try:
+            watch = os.pidfd_open(worker["pid"])
+        except ProcessLookupError:
+            continue
+        with open(watch, "rb", closefd=True):
+            if select.select([watch], [], [], 0)[0]:
+                continue  # ended, but not yet waited for
+            left += 1
+            signal.pidfd_send_signal(watch, signal.SIGKILL)
+            select.select([watch], [], [], DEADLINE)
+    return left
+
+
 def run(peer, side, case):
     """Run the case on one side: "peer" (a forked torchrun), "real" (torchrun), "torchrun" (dtrain by that name), "run".
     """
     root = peer.folder / case.name / side
     prepare(root, case)
-    how, argv = start_of(side, case, peer.python)
-    request = {"how": how, "argv": [word.replace("<root>", str(root)) for word in argv], "cwd": str(root / "cwd"),
-               "env": environment(case, str(root), peer.python), "network": peer.network,
-               "stdin": str(root / "stdin"), "stdout": str(root / "stdout"), "stderr": str(root / "stderr")}
-    pid, connection, answers = peer.start(request)
-    with connection, answers:
+    started = [peer.start(request) for request in launchers(peer, side, case, root)]
+    codes = []
+    with contextlib.ExitStack() as stack:
+        for _, connection, answers in started:
+            stack.enter_context(connection)
+            stack.enter_context(answers)
         try:
             if case.send:
                 wait_ready(root, case)
-                os.kill(pid, getattr(signal, "SIG" + case.send))
-            status = int(answers.readline())
+                os.kill(started[0][0], getattr(signal, "SIG" + case.send))
+            for _, _, answers in started:
+                code = os.waitstatus_to_exitcode(int(answers.readline()))
+                codes.append(code if code >= 0 else 128 - code)
         except (TimeoutError, ValueError, AssertionError) as error:
             said = (root / "stderr").read_text(errors="replace")[-2000:]
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            for pid, _, _ in started:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             raise AssertionError(f"{case.name} as {side} did not end: {error}; it said {said}") from None
-    code = os.waitstatus_to_exitcode(status)
-    seen = observe(root, case, code if code >= 0 else 128 - code, peer.python)
+    seen = observe(root, case, codes, peer.python)
     shutil.rmtree(root, ignore_errors=True)
     return seen
 
@@ -175,17 +213,19 @@ class Mask:
         return text if text in self.given or not text.isdigit() or int(text) < 1024 else "<port>"
 
 
-def observe(root, case, code, python):
+def observe(root, case, codes, python):
     """Everything seen, as a flat {field: text}; plus what was said, which is compared by what it means."""
     mask = Mask(root, case.args + repr(case.env), python)
     errors = (root / "stderr").read_bytes().decode(errors="replace")
     found = sorted((root / "probe").glob("found.*"), key=lambda p: [int(n) for n in p.name.split(".")[1:]])
-    seen = {"code": str(code), "started": str(len(found))}
+    seen = {"code": " ".join(map(str, codes)), "started": str(len(found))}
     workers = {}
     for path in found:
         workers[path.name.removeprefix("found.")] = ast.literal_eval(path.read_text())
+    seen["left behind"] = str(end_left(workers))
     for key, worker in workers.items():
         env = worker.pop("env")
+        del worker["pid"]
         for name, value in env.items():
             value = mask.port(value) if name == "MASTER_PORT" else mask(value)
             seen[f"env.{name} {key}"] = value
@@ -198,7 +238,7 @@ def observe(root, case, code, python):
     seen.update(tree(root, mask))
     seen.update(report(errors, mask))
     seen.update(notices.events(errors))
-    if not case.says:
+    if not case.says and not case.agents:  # torchrun's agents complain, by chance, of each other's end
         seen.update(notices.meanings(errors))
     return collapse(seen), errors
 
@@ -223,20 +263,27 @@ def tree(root, mask):
 
 
 def report(errors, mask):
-    """Who failed first, how, and which others, read from either launcher's report."""
-    block = re.search(r"(?ms)^=+\n(?P<title>.*) FAILED\n(?P<body>.*?)\n=+$", errors)
-    if block:
+    """Who failed first, how, and which others, read from either launcher's report; of several agents from each one's.
+    What dtrain has below torchrun's fields is a field of its own, so that the rest must be the same to the letter.
+    """
+    blocks = [match for match in re.finditer(r"(?ms)^=+\n([^\n]*) FAILED\n(.*?)\n=+$", errors)]
+    more = re.compile(r"(?m)^  (last lines of stderr:(\n    .*)*|hint: .*)\n")
+    roots, texts, added = [], [], []
+    for block in blocks:
+        root = re.search(r"(?s)Root Cause.*?rank      : (\d+).*?exitcode  : (-?\d+)", block[2])
+        roots.append(f"rank {root[1]}: {root[2]}")
         text = mask(block[0])
-        text = re.sub(r"(time      : ).*", r"\1<time>", text)
-        text = re.sub(r"(host      : ).*", r"\1<host>", text)
+        text = re.sub(r"(time      : )\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d$", r"\1<time>", text, flags=re.M)
+        text = re.sub(r"(host      : )\S+$", r"\1<host>", text, flags=re.M)
         text = re.sub(r"(?i)(pid:? )\d+", r"\1<pid>", text)
         text = re.sub(r"(?m)^[=-]+$", lambda m: m[0][0] * 3, text)
-        root = re.search(r"(?s)Root Cause.*?rank      : (\d+).*?exitcode  : (-?\d+)", block["body"])
-        return {"first failure": f"rank {root[1]}: {root[2]}", "report": text}
-    first = re.search(r"(?m)^first failure: rank (\d+): (?:exit code (\d+)|.*?\(?signal (\d+))", errors)
-    if not first:
-        return {}
-    return {"first failure": f"rank {first[1]}: {first[2] or '-' + first[3]}"}
+        texts.append(more.sub("", text))
+        added += [found[1] for found in more.finditer(text)]
+    if not blocks:
+        first = re.search(r"(?m)^first failure: rank (\d+): (?:exit code (\d+)|.*?\(?signal (\d+))", errors)
+        return {"first failure": f"rank {first[1]}: {first[2] or '-' + first[3]}"} if first else {}
+    seen = {"first failure": "\n".join(sorted(roots)), "report": "\n".join(sorted(texts))}
+    return {**seen, "more in report": "\n".join(added)} if added else seen
 
 
 def collapse(seen):
