@@ -93,6 +93,8 @@ DEVIATIONS = [
               cases="bad-signals-to-handle-*", dtrain=""),
     Deviation("more-in-report", "below what torchrun says of a worker: its last lines of stderr and a hint",
               ("more in report",), names="torchrun", torchrun=""),
+    Deviation("newer-report", "2.15's layout, which names the signal behind the exit code; 2.11's does not",
+              ("report",), names="torchrun", versions="2.11", torchrun=r".*exitcode  : -?\d+ \(pid: <pid>\)\n.*"),
     Deviation("run-path-process", "--run-path starts Python anew: a session of its own, and no descriptors of others",
               ("command*", "other descriptors*", "own session*"), cases="*run-path*"),
     Deviation("failed-event", "the agent's last event says FAILED when the job failed; torchrun's says SUCCEEDED",
