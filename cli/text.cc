@@ -28,18 +28,6 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string printable(std::string_view text, std::size_t longest) {
-  std::string out;
-  for (char c : text.substr(0, longest)) {
-    auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f)
-      out += fmt::format("\\x{:02x}", byte);
-    else
-      out += c;
-  }
-  return text.size() > longest ? out + "..." : out;
-}
-
 std::string closest(std::string_view typed, const std::vector<std::string>& names) {
   constexpr std::size_t kLongest = 64;  // nobody mistypes a name this long, and the search is quadratic
   if (typed.empty() || typed.size() > kLongest) return "";

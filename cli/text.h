@@ -1,15 +1,13 @@
 #pragma once
-// Small pure helpers for messages: what may be echoed, what comes close, how a line is wrapped.
+// Small pure helpers for messages: what comes close, how a line is wrapped.
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "rendezvous/base/printable.h"  // printable()
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {
-
-// `text` on one line: control bytes as \xNN, cut after `longest` bytes with "...".
-std::string printable(std::string_view text, std::size_t longest = 80);
 
 // The name nearest to `typed` by edits and swaps ('_' equals '-'), if near enough to be a slip; else empty.
 std::string closest(std::string_view typed, const std::vector<std::string>& names);

@@ -1,16 +1,12 @@
 #include "launcher/error_file.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "rendezvous/base/unique_fd.h"
+#include "launcher/small_file.h"
 
 namespace dtrain::launcher {
 namespace {
@@ -31,6 +27,23 @@ const json* member(const json& object, const char* key) {
 
 std::string text_of(const json* value) { return value && value->is_string() ? value->get<std::string>() : ""; }
 
+// Whether arrays and objects lie in each other deeper than any error needs: the library that reads them needs some
+// stack for each level when it writes them again.
+bool too_deep(std::string_view text) {
+  constexpr int kDeepest = 100;
+  int depth = 0;
+  bool in_text = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') in_text = !in_text;
+    if (in_text && c == '\\') ++i;
+    if (in_text) continue;
+    if ((c == '[' || c == '{') && ++depth > kDeepest) return true;
+    if (c == ']' || c == '}') --depth;
+  }
+  return false;
+}
+
 // torch writes the timestamp as a string or as a number.
 std::optional<int64_t> seconds_of(const json* value) {
   if (value == nullptr) return std::nullopt;
@@ -46,6 +59,7 @@ std::optional<int64_t> seconds_of(const json* value) {
 
 ErrorFile parse_error_file(std::string_view text) {
   if (text.size() > kErrorFileLimit) return not_understood("the error file is larger than 1 MiB");
+  if (too_deep(text)) return not_understood("the error file has values in more than 100 levels");
   json root = json::parse(text, nullptr, false);
   if (root.is_discarded()) return not_understood("the error file is not valid JSON");
   const json* message = member(root, "message");
@@ -84,7 +98,9 @@ std::string error_file_json(const std::optional<ErrorFile>& file) {
 }
 
 std::string error_file_for_parent(const std::string& own, const std::string& status, int64_t unix_s, int exit_code) {
-  json root = json::parse(own, nullptr, false);
+  const bool large = own.size() > kErrorFileLimit;
+  if (large && own.size() <= kErrorFileCopyLimit) return own;
+  json root = large || too_deep(own) ? json() : json::parse(own, nullptr, false);
   const json* message = root.is_discarded() ? nullptr : member(root, "message");
   if (message == nullptr || !message->is_object()) {
     const std::string text = message != nullptr && message->is_string() ? text_of(message) : status;
@@ -98,24 +114,10 @@ std::string error_file_for_parent(const std::string& own, const std::string& sta
 
 std::optional<ErrorFile> read_error_file(const std::string& path) {
   if (path.empty()) return std::nullopt;
-  // O_NONBLOCK: the worker may have put a FIFO there, and nobody would ever write it.
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd && errno == ENOENT) return std::nullopt;
-  struct stat status {};
-  if (!fd || ::fstat(fd.get(), &status) != 0) {
-    return not_understood(fmt::format("the error file cannot be read: {}", std::strerror(errno)));
-  }
-  if (!S_ISREG(status.st_mode)) return not_understood("the error file is not a regular file");
-
-  std::string text(kErrorFileLimit + 1, '\0');  // one more tells a file over the limit
-  size_t size = 0;
-  while (size < text.size()) {
-    ssize_t n = ::read(fd.get(), text.data() + size, text.size() - size);
-    if (n < 0) return not_understood(fmt::format("the error file cannot be read: {}", std::strerror(errno)));
-    if (n == 0) break;
-    size += static_cast<size_t>(n);
-  }
-  return parse_error_file(std::string_view(text).substr(0, size));
+  const auto text = read_regular_file(path, kErrorFileLimit);
+  if (text) return parse_error_file(*text);
+  if (text.error().errno_value == ENOENT) return std::nullopt;
+  return not_understood("the error file cannot be read: " + text.error().message);
 }
 
 }  // namespace dtrain::launcher

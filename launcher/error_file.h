@@ -1,5 +1,6 @@
 #pragma once
 // The error file that torch's @record writes to TORCHELASTIC_ERROR_FILE when a worker ends with an exception.
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,8 +15,9 @@ struct ErrorFile {
   std::string note;                  // why the file could not be understood; the other members are then empty
 };
 
-// Largest error file that is read, in bytes.
+// Largest error file that is understood, and the largest that is handed on as it is; in bytes.
 inline constexpr size_t kErrorFileLimit = 1 << 20;
+inline constexpr size_t kErrorFileCopyLimit = 16 << 20;
 
 // Parse the file's text. Accepted are {"message": {"message", "extraInfo": {"py_callstack", "timestamp"}}} and
 // {"message": "...", "timestamp": 10}. Anything else gives a note. Pure, for any bytes.
@@ -26,8 +28,8 @@ ErrorFile parse_error_file(std::string_view text);
 std::string error_file_json(const std::optional<ErrorFile>& file);
 
 // The error file that a launcher leaves to whoever started it: `own`, the first failure's file, with "errorCode" in
-// its message; or, where that is no object with a message, one made of the other facts. errorCode is Python's exit code
-// (-n for signal n). Pure.
+// its message, or as it is where it is too large to be understood; where it is no object with a message or even larger,
+// one made of the other facts. errorCode is Python's exit code (-n for signal n). Pure.
 std::string error_file_for_parent(const std::string& own, const std::string& status, int64_t unix_s, int exit_code);
 
 // Read and parse it; nothing if there is no such file or the path is empty.

@@ -23,7 +23,7 @@ void add_lines(std::string& report, const std::string& title, const std::vector<
   report += "  " + title + ":\n";
   size_t from = lines.size() > limit ? lines.size() - limit : 0;
   if (from > 0) report += fmt::format("    ... ({} lines before)\n", from);
-  for (size_t i = from; i < lines.size(); ++i) report += "    " + printable(lines[i]) + "\n";
+  for (size_t i = from; i < lines.size(); ++i) report += "    " + report_line(lines[i]) + "\n";
 }
 
 std::string when(const WorkerEnd& worker) {
@@ -50,7 +50,7 @@ void add_first(std::string& report, const WorkerEnd& worker, const std::string& 
   std::string headline = fmt::format("first failure: rank {}: {}", worker.rank, describe(worker.status));
   if (worker.oom.oom) headline += ", out of memory";
   report += style.color ? "\x1b[1;31m" + headline + "\x1b[0m\n" : headline + "\n";
-  report += "  program: " + printable(program) + "\n";
+  report += "  program: " + report_line(program) + "\n";
   report += fmt::format("  where: host {}, local rank {}", worker.host, worker.local_rank);
   if (worker.pid != 0) report += fmt::format(", pid {}", worker.pid);
   report += fmt::format("\n  when: {}{}\n", worker.ended_text, when(worker));

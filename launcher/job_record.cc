@@ -1,10 +1,8 @@
 #include "launcher/job_record.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstdlib>
@@ -18,7 +16,6 @@
 #include "launcher/report_file.h"
 #include "launcher/small_file.h"
 #include "launcher/torchrun_report.h"
-#include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
 
@@ -54,18 +51,12 @@ std::string current_folder() {
   return ::getcwd(path, sizeof path) != nullptr ? path : "";
 }
 
-// Empty on success, else one line that says what went wrong.
-std::string write_whole_file(const std::string& what, const std::string& path, const std::string& text) {
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  const bool written = fd && ::write(fd.get(), text.data(), text.size()) == ssize_t(text.size());
-  return written ? "" : system_error("cannot write " + what + " " + path, errno).message;
-}
-
 }  // namespace
 
 JobRecord::JobRecord(const JobSpec& spec, std::string cgroup_folder, std::function<void(const std::string&)> note)
     : spec_(spec),
       hostname_(short_hostname()),
+      torchruns_hostname_(spec.torchrun_report || spec.event_log ? qualified_hostname() : hostname_),
       color_(wants_color(spec.color, 1)),
       color_on_stderr_(wants_color(spec.color, 2)),
       cgroup_folder_(std::move(cgroup_folder)),
@@ -116,7 +107,7 @@ WorkerEnd JobRecord::end_of(int local_rank) const {
   WorkerEnd end;
   end.local_rank = local_rank;
   end.rank = place_.base_rank + local_rank;
-  end.host = hostname_;
+  end.host = spec_.torchrun_report ? torchruns_hostname_ : hostname_;
   end.pid = w.pid;
   end.status = *w.status;
   end.ended = w.ended;
@@ -130,7 +121,7 @@ WorkerEnd JobRecord::end_of(int local_rank) const {
   if (end.error && end.error->timestamp) end.error_text = local_time(*end.error->timestamp);
   end.oom = w.oom;
   if (w.status->core) {
-    end.core_path = find_core({w.pid, w.status->code, base_name(spec_.argv[0]), current_folder(), hostname_});
+    end.core_path = find_core({w.pid, w.status->code, base_name(spec_.argv[0]), current_folder(), kernel_hostname()});
   }
   end.log_path = w.paths.err.empty() ? w.paths.out : w.paths.err;
   return end;
@@ -199,12 +190,11 @@ void JobRecord::tell_parent(const FailureFacts& facts) {
   const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
   const WorkerEnd* first = first_failure(facts);
   if (path == nullptr || *path == 0 || first == nullptr) return;
-  // A file that was not understood may be no file at all, but a FIFO.
-  const bool understood = first->error && first->error->note.empty();
-  const std::string own = understood ? read_small_file(first->error_path) : "";
-  const std::string json =
-      error_file_for_parent(own, describe(first->status), first->ended_unix, python_exit_code(first->status));
-  if (std::string error = write_whole_file("the error file", path, json); !error.empty()) note_("dtrain: " + error);
+  const auto own = read_regular_file(first->error_path, kErrorFileCopyLimit);
+  const std::string json = error_file_for_parent(own ? *own : "", describe(first->status), first->ended_unix,
+                                                 python_exit_code(first->status));
+  const auto written = write_whole_file("the error file", path, json);
+  if (!written) note_("dtrain: " + written.error().message);
 }
 
 // torchrun speaks of a round as the one before until its workers run.
@@ -226,7 +216,8 @@ void JobRecord::log_event(Event event) {
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
   event.timestamp_ms = std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count();
   event.total_run_time_s = std::chrono::duration_cast<std::chrono::seconds>(clock_.now() - begun_).count();
-  note_(event_line({spec_.run_id, spec_.role, hostname_, spec_.rdzv_backend, base_name(spec_.argv[0])}, event));
+  note_(
+      event_line({spec_.run_id, spec_.role, torchruns_hostname_, spec_.rdzv_backend, base_name(spec_.argv[0])}, event));
 }
 
 void JobRecord::log_worker(const char* state, int local_rank) {

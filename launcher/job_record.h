@@ -70,7 +70,8 @@ class JobRecord {
 
   const JobSpec& spec_;
   std::string hostname_;
-  bool color_;  // on stdout
+  std::string torchruns_hostname_;  // where torchrun's words are spoken
+  bool color_;                      // on stdout
   bool color_on_stderr_;
   bool front_lost_ = false;
   Assignment place_;

@@ -35,7 +35,7 @@ std::string describe(const Loss& loss) {
 
 OutputRouter::Console::Console(const Options& options, std::string n, int fd)
     : sink(options.queue_bytes, options.on_room, options.patience), name(std::move(n)), text(::isatty(fd) == 1) {
-  sink.writer.add_borrowed_target(fd);
+  sink.writer.add_borrowed_target(fd, name);
 }
 
 OutputRouter::OutputRouter(Options options)
@@ -52,28 +52,39 @@ OutputRouter::OutputRouter(Options options)
 
 OutputRouter::~OutputRouter() = default;
 
+// The streams of a worker in one round have the numbers of the round before: a job may restart for ever.
+StreamId OutputRouter::number_of(const StreamSpec& spec) {
+  const auto [it, fresh] = numbers_.try_emplace({spec.rank, spec.which}, StreamId(streams_.size()));
+  if (!fresh && !is_over(it->second)) it->second = StreamId(streams_.size());
+  if (it->second == StreamId(streams_.size())) streams_.emplace_back();
+  return it->second;
+}
+
+bool OutputRouter::is_over(StreamId id) const {
+  const Stream& stream = *streams_[size_t(id)];
+  if (!stream.ended || stream.console == nullptr) return stream.ended;
+  const auto& waiting = stream.console->waiting;
+  return std::find(waiting.begin(), waiting.end(), id) == waiting.end();
+}
+
 StreamId OutputRouter::open_stream(StreamSpec spec) {
   auto stream = std::make_unique<Stream>();
   stream->splitter = LineSplitter(spec.eager ? 0 : LineSplitter::kHoldLimit);
   if (spec.to_console) stream->console = spec.which == Streams::err && err_ ? err_.get() : out_.get();
   if (spec.file) {
-    stream->file_target = files_.writer.add_target(std::move(spec.file));
-    file_paths_[stream->file_target] = spec.file_path;
+    stream->file_target = files_.writer.add_target(std::move(spec.file), spec.file_path);
   }
   if (spec.copy) {
     LineCopy& copy = *spec.copy;
-    if (copy.file) {
-      copy.target = files_.writer.add_target(std::move(copy.file));
-      file_paths_[copy.target] = copy.path;
-    }
+    if (copy.file) copy.target = files_.writer.add_target(std::move(copy.file), copy.path);
     ++copy.streams;
     stream->picker = std::make_unique<LinePicker>(copy.texts);
   }
   const bool folds = options_.fold && stream->console != nullptr && spec.rank >= 0 && !spec.eager;
+  const StreamId id = number_of(spec);
   stream->spec = std::move(spec);
-  streams_.push_back(std::move(stream));
-  const StreamId id = static_cast<StreamId>(streams_.size() - 1);
-  if (folds) open_folding(*streams_.back(), id);
+  streams_[size_t(id)] = std::move(stream);
+  if (folds) open_folding(*streams_[size_t(id)], id);
   return id;
 }
 
@@ -246,11 +257,11 @@ void OutputRouter::finish(MonoTime deadline) {
     submit(*console);
   }
   files_.writer.finish(deadline);
-  collect(files_.writer, [&](int target) { return file_paths_[target]; });
+  collect(files_.writer);
   for (Console* console : {out_.get(), err_.get()}) {
     if (console == nullptr) continue;
     console->sink.writer.finish(deadline);
-    collect(console->sink.writer, [&](int) { return console->name; });
+    collect(console->sink.writer);
   }
 }
 
@@ -273,9 +284,9 @@ Loss& OutputRouter::loss(const std::string& sink, StreamId id, const std::string
   return it->second;
 }
 
-void OutputRouter::collect(const OutputWriter& writer, const std::function<std::string(int target)>& sink_name) {
+void OutputRouter::collect(const OutputWriter& writer) {
   for (const WriteLoss& lost : writer.losses()) {
-    Loss& total = loss(sink_name(lost.target), lost.stream, lost.reason);
+    Loss& total = loss(lost.target, lost.stream, lost.reason);
     total.bytes += lost.bytes;
     total.lines += lost.lines;
   }

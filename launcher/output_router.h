@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "launcher/job_spec.h"
@@ -94,6 +95,7 @@ class OutputRouter {
   explicit OutputRouter(Options options);
   ~OutputRouter();
 
+  // A rank's stream in a later round gets the number that it had, so that restarts cost no memory.
   StreamId open_stream(StreamSpec spec);
   // Take the next bytes of a stream, at most 16 MiB at once.
   void feed(StreamId stream, std::string_view bytes, MonoTime now);
@@ -152,6 +154,8 @@ class OutputRouter {
 
   using LossKey = std::tuple<std::string, StreamId, std::string>;
 
+  StreamId number_of(const StreamSpec& spec);
+  bool is_over(StreamId id) const;
   void to_file(StreamId id, std::string_view bytes, MonoTime now);
   void copy_lines(StreamId id, std::string_view bytes, MonoTime now);
   void to_console(StreamId id, std::string_view bytes);
@@ -166,17 +170,17 @@ class OutputRouter {
   void submit(Console& console);
   void lose(const std::string& sink, StreamId id, std::string_view bytes, const std::string& reason);
   Loss& loss(const std::string& sink, StreamId id, const std::string& reason);
-  void collect(const OutputWriter& writer, const std::function<std::string(int target)>& sink_name);
+  void collect(const OutputWriter& writer);
 
   Options options_;
-  std::vector<std::unique_ptr<Stream>> streams_;  // [0]: dtrain's notes
+  std::vector<std::unique_ptr<Stream>> streams_;         // [0]: dtrain's notes
+  std::map<std::pair<int, Streams>, StreamId> numbers_;  // of the last stream of each rank and kind
   std::unique_ptr<Console> out_;
   std::unique_ptr<Console> err_;  // null when it is the same file as out_
   Sink files_;
   Block file_block_;
-  std::string stamp_;                      // of the lines that are being laid out
-  bool stamps_ = false;                    // whether they get one
-  std::map<int, std::string> file_paths_;  // of each target of files_
+  std::string stamp_;    // of the lines that are being laid out
+  bool stamps_ = false;  // whether they get one
   std::map<LossKey, Loss> losses_;
   bool releasing_ = false;  // within release()
 };

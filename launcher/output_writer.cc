@@ -29,6 +29,7 @@ constexpr std::chrono::milliseconds kSlowWrite{20};
 constexpr int kPollMs = 100;
 
 struct Target {
+  std::string name;
   UniqueFd owned;
   int fd = -1;
   bool regular_file = false;
@@ -66,7 +67,7 @@ struct OutputWriter::State {
   bool busy = false;
   bool stop = false;
   Job current;  // being written; only read by others, and only while busy
-  std::map<std::tuple<int, StreamId, std::string>, WriteLoss> lost;
+  std::map<std::tuple<std::string, StreamId, std::string>, WriteLoss> lost;
   std::thread thread;
 
   std::atomic<size_t> queued{0};
@@ -88,16 +89,17 @@ OutputWriter::OutputWriter(size_t queue_bytes, std::function<void()> on_room)
 
 OutputWriter::~OutputWriter() { finish(MonoTime::min()); }
 
-int OutputWriter::add_target(UniqueFd fd) {
-  int target = add_borrowed_target(fd.get());
+int OutputWriter::add_target(UniqueFd fd, std::string name) {
+  int target = add_borrowed_target(fd.get(), std::move(name));
   std::lock_guard lock(state_->mutex);
   state_->targets[target]->owned = std::move(fd);
   return target;
 }
 
-int OutputWriter::add_borrowed_target(int fd) {
+int OutputWriter::add_borrowed_target(int fd, std::string name) {
   auto target = std::make_unique<Target>();
   struct stat status {};
+  target->name = std::move(name);
   target->fd = fd;
   target->regular_file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   std::lock_guard lock(state_->mutex);
@@ -270,11 +272,13 @@ int OutputWriter::State::write_out(Target& target, const Block& block) {
 }
 
 void OutputWriter::State::count_lost(const Job& job, size_t from, const std::string& reason) {
+  const auto target = targets.find(job.target);
+  const std::string name = target == targets.end() ? "" : target->second->name;
   for (const Segment& segment : job.block.segments()) {
     size_t begin = std::max<size_t>(segment.payload, from);
     if (begin >= segment.end) continue;
-    WriteLoss& loss = lost[{job.target, segment.stream, reason}];
-    loss.target = job.target;
+    WriteLoss& loss = lost[{name, segment.stream, reason}];
+    loss.target = name;
     loss.stream = segment.stream;
     loss.reason = reason;
     loss.bytes += segment.end - begin;

@@ -21,7 +21,7 @@ namespace dtrain::launcher {
 
 // Bytes of one stream that one target did not get.
 struct WriteLoss {
-  int target = 0;
+  std::string target;  // its name
   StreamId stream = 0;
   uint64_t bytes = 0;
   uint64_t lines = 0;
@@ -43,9 +43,10 @@ class OutputWriter {
   OutputWriter(const OutputWriter&) = delete;
   OutputWriter& operator=(const OutputWriter&) = delete;
 
-  // Add a descriptor that is written to and closed by the writer, or one that stays open (borrowed).
-  int add_target(UniqueFd fd);
-  int add_borrowed_target(int fd);
+  // Add a descriptor that is written to and closed by the writer, or one that stays open (borrowed). `name`: for
+  // losses.
+  int add_target(UniqueFd fd, std::string name);
+  int add_borrowed_target(int fd, std::string name);
   // Close the target's own descriptor once all its blocks are written.
   void close_target(int target);
 

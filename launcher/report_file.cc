@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 
 #include "rendezvous/base/unique_fd.h"
 
@@ -18,6 +20,8 @@ using Clock = std::chrono::system_clock;
 
 // A file's time comes from a clock of the kernel that is some milliseconds behind.
 constexpr auto kCoarse = std::chrono::milliseconds(10);
+// For a reader of a pipe who takes his time.
+constexpr auto kPatience = std::chrono::seconds(5);
 
 bool written_since(const std::string& path, Clock::time_point since) {
   struct stat status {};
@@ -26,45 +30,105 @@ bool written_since(const std::string& path, Clock::time_point since) {
   return time >= since.time_since_epoch() - kCoarse;
 }
 
-Result<bool> write_to(const UniqueFd& fd, const std::string& path, const std::string& text) {
-  if (fd && ::write(fd.get(), text.data(), text.size()) == ssize_t(text.size())) return true;
-  return system_error("cannot write the report " + path, errno);
+// False when the descriptor took nothing until `end`.
+bool wait_for_room(int fd, std::chrono::steady_clock::time_point end) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+  pollfd room{fd, POLLOUT, 0};
+  return left.count() > 0 && ::poll(&room, 1, int(left.count())) > 0;
 }
 
-Result<bool> write_in_place(const std::string& path, const std::string& text) {
-  return write_to(UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)), path, text);
-}
+// A path and what it is to the user, who is to read of it where writing fails.
+struct Goal {
+  const std::string& what;
+  const std::string& path;
 
-// `draft` is complete: give it its name. False: the name belongs to another report of this job.
-Result<bool> publish(const std::string& draft, const std::string& path, bool first_hand, Clock::time_point job_began) {
-  if (!first_hand) {
-    // Unlike a rename, a link never replaces what another agent has put there at this moment.
-    if (::link(draft.c_str(), path.c_str()) == 0) return true;
-    if (written_since(path, job_began)) return false;
+  Error failed(int error) const { return system_error("cannot write " + what + " " + path, error); }
+  Error failed(const std::string& why) const {
+    return {ErrorKind::system, fmt::format("cannot write {} {}: {}", what, path, why)};
   }
-  if (::rename(draft.c_str(), path.c_str()) == 0) return true;
-  return system_error("cannot write the report " + path, errno);
+};
+
+Result<void> write_to(const UniqueFd& fd, const Goal& goal, std::string_view text) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd.get(), text.data(), text.size());
+    if (n > 0)
+      text.remove_prefix(size_t(n));
+    else if ((n == 0 || errno == EAGAIN) && !wait_for_room(fd.get(), end))
+      return goal.failed(fmt::format("{} bytes were not read in {} s", text.size(), kPatience.count()));
+    else if (n < 0 && errno != EAGAIN && errno != EINTR)
+      return goal.failed(errno);
+  }
+  return {};
+}
+
+Result<void> write_in_place(const Goal& goal, std::string_view text) {
+  const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  const UniqueFd fd(::open(goal.path.c_str(), flags, 0644));
+  if (!fd && errno == ENXIO) return goal.failed("nobody reads from it");
+  return fd ? write_to(fd, goal, text) : goal.failed(errno);
+}
+
+// Gives a complete draft its name. False: the name belongs to another report of this job.
+using Publish = std::function<Result<bool>(const std::string& draft, const std::string& target)>;
+
+Result<bool> rename_to(const Goal& goal, const std::string& draft, const std::string& target) {
+  if (::rename(draft.c_str(), target.c_str()) == 0) return true;
+  return goal.failed(errno);
+}
+
+struct Options {
+  Publish publish;
+  // Asked before what is there is written over, without a draft.
+  std::function<bool()> may_overwrite;
+};
+
+Result<bool> write_whole(const Goal& goal, std::string_view text, const Options& options) {
+  const auto in_place = [&]() -> Result<bool> {
+    const auto written = write_in_place(goal, text);
+    if (!written) return written.error();
+    return true;
+  };
+  struct stat status {};
+  const bool there = ::stat(goal.path.c_str(), &status) == 0;
+  if (there && !S_ISREG(status.st_mode)) return in_place();
+  std::error_code error;
+  const std::string target = there ? std::filesystem::canonical(goal.path, error).string() : goal.path;
+  const std::string draft = fmt::format("{}.{}.tmp", target, ::getpid());
+  const UniqueFd fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  if (!fd) {  // the folder may be closed to us, and the file not
+    if (!options.may_overwrite()) return false;
+    return in_place();
+  }
+  const auto written = write_to(fd, goal, text);
+  auto published = written ? options.publish(draft, target) : Result<bool>(written.error());
+  ::unlink(draft.c_str());  // gone already where it got its name by a rename
+  return published;
 }
 
 }  // namespace
 
+Result<void> write_whole_file(const std::string& what, const std::string& path, std::string_view text) {
+  const Goal goal{what, path};
+  const Options options{[&](const auto& draft, const auto& target) { return rename_to(goal, draft, target); },
+                        [] { return true; }};
+  const auto written = write_whole(goal, text, options);
+  if (!written) return written.error();
+  return {};
+}
+
 Result<bool> write_report_file(const std::string& path, const std::string& json, bool first_hand,
                                Clock::time_point job_began) {
-  struct stat status {};
-  const bool there = ::stat(path.c_str(), &status) == 0;
-  if (there && !S_ISREG(status.st_mode)) return write_in_place(path, json);
-  std::error_code error;
-  const std::string target = there ? std::filesystem::canonical(path, error).string() : path;
-  const std::string draft = fmt::format("{}.{}.tmp", target, ::getpid());
-  const UniqueFd fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
-  if (!fd) {  // the folder may be closed to us, and the file not
-    if (!first_hand && written_since(path, job_began)) return false;
-    return write_in_place(path, json);
-  }
-  auto written = write_to(fd, path, json);
-  if (written) written = publish(draft, target, first_hand, job_began);
-  ::unlink(draft.c_str());  // gone already where it got its name by a rename
-  return written;
+  const std::string what = "the report";
+  const Goal goal{what, path};
+  const auto may_overwrite = [&] { return first_hand || !written_since(path, job_began); };
+  const auto publish = [&](const std::string& draft, const std::string& target) -> Result<bool> {
+    // Unlike a rename, a link never replaces what another agent has put there at this moment.
+    if (!first_hand && ::link(draft.c_str(), target.c_str()) == 0) return true;
+    if (!may_overwrite()) return false;
+    return rename_to(goal, draft, target);
+  };
+  return write_whole(goal, json, {publish, may_overwrite});
 }
 
 }  // namespace dtrain::launcher

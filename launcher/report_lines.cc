@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "rendezvous/base/printable.h"
+
 namespace dtrain::launcher {
 namespace {
 
@@ -11,17 +13,10 @@ constexpr size_t kLineLimit = 400;  // bytes shown of one line of a worker
 
 }  // namespace
 
-std::string printable(std::string_view line) {
-  std::string text;
-  for (char c : line.substr(0, kLineLimit)) {
-    auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\t') || byte == 0x7f) {
-      text += fmt::format("\\x{:02x}", byte);
-    } else {
-      text += c;
-    }
-  }
-  if (line.size() > kLineLimit) text += fmt::format(" ... ({} more bytes)", line.size() - kLineLimit);
+std::string report_line(std::string_view line) {
+  const std::string_view shown = first_characters(line, kLineLimit);
+  std::string text = printable(shown, kLineLimit);
+  if (shown.size() < line.size()) text += fmt::format(" ... ({} more bytes)", line.size() - shown.size());
   return text;
 }
 

@@ -6,9 +6,9 @@
 
 namespace dtrain::launcher {
 
-// A line of a worker, made harmless for a terminal and for the width of a page: control bytes as \xNN, at most 400
-// bytes and then how many more.
-std::string printable(std::string_view line);
+// A line of a worker, made harmless for a terminal (printable.h) and for the width of a page: at most 400 bytes and
+// then how many more.
+std::string report_line(std::string_view line);
 
 // The lines of a text, without their ends.
 std::vector<std::string> lines_of(const std::string& text);

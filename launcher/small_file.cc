@@ -1,20 +1,51 @@
 #include "launcher/small_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
+namespace {
+
+// Empties `text` and reads at most `most` bytes into it. False with errno set if that fails.
+bool read_up_to(const UniqueFd& fd, size_t most, std::string& text) {
+  constexpr size_t kPiece = 16 * 1024;
+  text.clear();
+  while (text.size() < most) {
+    const size_t before = text.size();
+    text.resize(before + std::min(kPiece, most - before));
+    const ssize_t n = ::read(fd.get(), text.data() + before, text.size() - before);
+    text.resize(before + (n > 0 ? size_t(n) : 0));
+    if (n < 0 && errno != EINTR) return false;
+    if (n == 0) break;
+  }
+  return true;
+}
+
+}  // namespace
 
 std::string read_small_file(const std::string& path) {
   constexpr size_t kLimit = 256 * 1024;
   std::string text;
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  char buffer[4096];
-  ssize_t n = 0;
-  while (fd && text.size() < kLimit && (n = ::read(fd.get(), buffer, sizeof buffer)) > 0)
-    text.append(buffer, size_t(n));
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd) read_up_to(fd, kLimit, text);
+  return text;
+}
+
+Result<std::string> read_regular_file(const std::string& path, size_t limit) {
+  const auto failed = [] { return Error{ErrorKind::system, std::strerror(errno), errno}; };
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (!fd || ::fstat(fd.get(), &status) != 0) return failed();
+  if (!S_ISREG(status.st_mode)) return Error{ErrorKind::system, "it is not a regular file"};
+  std::string text;
+  if (!read_up_to(fd, limit + 1, text)) return failed();
   return text;
 }
 

@@ -15,7 +15,7 @@ constexpr const char* kNoTraceback = "To enable traceback see: https://pytorch.o
 // Lines below the first are indented by two blanks, as torchrun indents a traceback.
 std::string indented(const std::vector<std::string>& lines) {
   std::string text;
-  for (const std::string& line : lines) text += (text.empty() ? "" : "\n  ") + printable(line);
+  for (const std::string& line : lines) text += (text.empty() ? "" : "\n  ") + report_line(line);
   return text;
 }
 
@@ -90,7 +90,7 @@ std::string torchrun_report_text(const FailureFacts& facts) {
   std::sort(ends.begin() + static_cast<std::ptrdiff_t>(own), ends.end(),
             [](const WorkerEnd* a, const WorkerEnd* b) { return a->rank < b->rank; });
 
-  const std::string title = printable(facts.program) + " FAILED";
+  const std::string title = report_line(facts.program) + " FAILED";
   const std::string root = entry(*ends[0], 0, true);
   std::string others;
   for (size_t i = 1; i < ends.size(); ++i) others += entry(*ends[i], i, false) + "\n";

@@ -1,4 +1,5 @@
 """What the system refuses: one clear line, the documented exit code, nothing left."""
+import json
 import os
 import re
 import resource
@@ -109,6 +110,31 @@ class LateTrouble(ProcessTest):
         with Job("--failure-grace", 60, "sh", "-c", "exec >&- 2>&-; exec sleep 0.5") as job:
             self.assertEqual(job.wait(), 0)
         self.assertLess(time.monotonic() - start, 0.5 + WITHIN)
+
+    def test_error_file_of_a_launcher_that_is_itself_a_worker(self):
+        """Wherever TORCHELASTIC_ERROR_FILE points: the job ends with its own code, and says what it could not write."""
+        with tempfile.TemporaryDirectory() as folder:
+            fifo = os.path.join(folder, "fifo")
+            os.mkfifo(fifo)
+            for path, why in ((fifo, "nobody reads from it"), ("/dev/full", "No space left on device"),
+                              (folder, "Is a directory"), (folder + "/none/e", "No such file or directory")):
+                with self.subTest(path=path):
+                    job = self.assert_run(3, "--quiet", "sh", "-c", "exit 3", env={"TORCHELASTIC_ERROR_FILE": path})
+                    self.assertIn(f"dtrain: cannot write the error file {path}: {why}\n", job.said)
+            path = os.path.join(folder, "error.json")
+            write = ("import json, os, sys\n"
+                     "with open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w') as f:\n"
+                     "  json.dump({'message': {'message': 'x' * int(sys.argv[1]), 'extraInfo': {}}}, f)\n"
+                     "sys.exit(3)")
+            for size in (10, 300_000, 1_000_000, 3_000_000):
+                with self.subTest(size=size):
+                    run("--quiet", "--log-dir", folder + "/logs", sys.executable, "-c", write, size,
+                        env={"TORCHELASTIC_ERROR_FILE": path})
+                    with open(path) as f:
+                        told = json.load(f)["message"]
+                    self.assertEqual(told["message"], "x" * size)
+                    self.assertEqual(told.get("errorCode"), 3 if size < 2**20 else None)
+            self.assertEqual(sorted(os.listdir(folder)), ["error.json", "fifo", "logs"])
 
     def test_log_folder_that_vanishes_between_rounds(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -4,12 +4,6 @@
 
 namespace dtrain::cli {
 
-TEST_CASE("what is echoed stays on one line and within bounds") {
-  CHECK(printable("a\nb\x1b[31m\x7f") == "a\\x0ab\\x1b[31m\\x7f");
-  CHECK(printable("grün") == "grün");
-  CHECK(printable(std::string(100, 'x')).size() == 83);
-}
-
 TEST_CASE("a slip is recognised, another word is not") {
   const std::vector<std::string> names = {"nproc", "tee", "max-restarts", "role"};
   CHECK(closest("nprco", names) == "nproc");

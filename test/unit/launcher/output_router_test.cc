@@ -421,4 +421,61 @@ TEST_CASE("many streams from restarts and many threads' worth of output end clea
   for (int round = 0; round < 50; ++round) CHECK(folder.read(std::to_string(round)).size() == 700);
 }
 
+TEST_CASE("restarts cost no streams, and what each round lost is counted for its own file") {
+  TempFolder folder;
+  Pipe out;
+  std::string shown;
+  std::thread reader([&] { shown = Pipe::read_all(out.read_end.get()); });
+  const bool fold = GENERATE(false, true);
+  std::vector<Loss> losses;
+  {
+    OutputRouter router({.out_fd = out.write_end.get(), .err_fd = out.write_end.get(), .fold = fold});
+    std::vector<StreamId> first;
+    for (int round = 0; round < 100; ++round) {
+      std::vector<StreamId> ids;
+      for (int rank = 0; rank < 3; ++rank) {
+        StreamSpec spec = stream(rank);
+        spec.file_path = folder / (std::to_string(round) + "." + std::to_string(rank));
+        const char* path = rank == 2 && round < 2 ? "/dev/full" : spec.file_path.c_str();
+        spec.file.reset(::open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+        ids.push_back(router.open_stream(std::move(spec)));
+      }
+      if (round == 0) first = ids;
+      REQUIRE(ids == first);
+      for (const StreamId id : ids) router.feed(id, "round " + std::to_string(round) + "\n", now());
+      for (const StreamId id : ids) router.end(id, now());
+    }
+    router.finish(soon());
+    losses = router.losses();
+  }
+  out.write_end.reset();
+  reader.join();
+  CHECK(without_prefix(shown, "[0] ").starts_with(fold ? "[0-2] ×3 round 0\n" : "round 0\n[1] round 0\n"));
+  CHECK(shown.ends_with(fold ? "[0-2] ×3 round 99\n" : "[2] round 99\n"));
+  REQUIRE(losses.size() == 2);
+  CHECK(losses[0].sink == folder / "0.2");
+  CHECK(losses[1].sink == folder / "1.2");
+  CHECK(losses[1].rank == 2);
+  CHECK(losses[1].bytes == 8);
+}
+
+TEST_CASE("a stream whose text still waits for the console keeps its number to itself") {
+  Pipe out;
+  OutputRouter router({.out_fd = out.write_end.get(), .err_fd = out.write_end.get()});
+  std::string shown;
+  std::thread reader([&] { shown = Pipe::read_all(out.read_end.get()); });
+  const StreamId owner = router.open_stream(stream(0));
+  const StreamId old = router.open_stream(stream(1));
+  router.feed(owner, std::string(100'000, 'x'), now());
+  router.feed(old, "old\n", now());
+  router.end(old, now());
+  const StreamId next = router.open_stream(stream(1));
+  CHECK(next != old);
+  router.feed(next, "next\n", now());
+  router.finish(soon());
+  out.write_end.reset();
+  reader.join();
+  CHECK(shown.ends_with("x\n[1] old\n[1] next\n"));
+}
+
 }  // namespace dtrain::launcher

@@ -1,11 +1,17 @@
 // Which of several reports of one job stays in the file that all of its agents name.
 #include "launcher/report_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "launcher/small_file.h"
+#include "rendezvous/base/unique_fd.h"
 #include "test/support/catch.h"
 #include "test/support/temp_folder.h"
 
@@ -54,4 +60,41 @@ TEST_CASE("a link to the report is followed, what is no file is written to, no f
   const auto nowhere = write_report_file((folder.path() / "none/report").string(), "new", true, kEarlier);
   REQUIRE_FALSE(nowhere.ok());
   CHECK(nowhere.error().message.find("cannot write the report ") == 0);
+}
+
+TEST_CASE("a FIFO gets a text of any length while somebody reads it, and nobody waits for a reader") {
+  test::TempFolder folder;
+  const std::string path = folder / "fifo";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  const auto alone = write_whole_file("the error file", path, "text");
+  REQUIRE_FALSE(alone.ok());
+  CHECK(alone.error().message == "cannot write the error file " + path + ": nobody reads from it");
+
+  const std::string text(300'000, 'x');
+  UniqueFd reader(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  ::fcntl(reader.get(), F_SETFL, 0);
+  std::string seen;
+  std::thread reads([&] {
+    char buffer[4096];
+    // The FIFO is at its end until somebody has opened it for writing.
+    for (ssize_t n; seen.size() < text.size() && (n = ::read(reader.get(), buffer, sizeof buffer)) >= 0;)
+      seen.append(buffer, size_t(n));
+  });
+  const auto written = write_whole_file("the error file", path, text);
+  reads.join();
+  CHECK(written.ok());
+  CHECK(seen == text);
+}
+
+TEST_CASE("a FIFO whose reader does not read, and a full disk, are one line") {
+  test::TempFolder folder;
+  const std::string path = folder / "fifo";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  const UniqueFd reader(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const auto stuck = write_whole_file("the error file", path, std::string(1 << 20, 'x'));
+  REQUIRE_FALSE(stuck.ok());
+  CHECK(stuck.error().message.find("bytes were not read in 5 s") != std::string::npos);
+  const auto full = write_report_file("/dev/full", "text", true, kEarlier);
+  REQUIRE_FALSE(full.ok());
+  CHECK(full.error().message == "cannot write the report /dev/full: No space left on device");
 }
