@@ -1,18 +1,12 @@
 #include "launcher/agent.h"
 
 #include <fmt/format.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/system/system_error.hpp>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -20,13 +14,14 @@
 
 #include "launcher/agent_setup.h"
 #include "launcher/exit_codes.h"
+#include "launcher/front_link.h"
 #include "launcher/group_core.h"
 #include "launcher/guard_link.h"
 #include "launcher/job_record.h"
 #include "launcher/last_words.h"
 #include "launcher/node_rounds.h"
-#include "launcher/prepare_worker.h"
 #include "launcher/proc_info.h"
+#include "launcher/round_start.h"
 #include "launcher/sweep.h"
 #include "launcher/worker_output.h"
 
@@ -56,10 +51,9 @@ class Agent {
         containment_(parts.containment),
         logs_(parts.logs),
         core_(group_settings(spec)),
-        front_(io_, front.socket.release()),
+        front_(io_, std::move(front.socket), spec, front_callbacks()),
         notes_(*front.notes),
         terminal_(front.terminal),
-        signals_(io_),
         core_timer_(io_),
         guard_lease_(io_),
         output_(io_, spec.nproc_per_node, spec.console,
@@ -69,17 +63,15 @@ class Agent {
             io_, std::move(parts.guard.socket), [this](ReceivedGuardMessage& m) { on_guard(m); },
             [this] { on_guard_lost(); }),
         record_(spec, containment_.cgroup.folder(), [this](const std::string& text) { output_.note(text); }),
-        rounds_(io_, spec, {[this](const GroupEvent& e) { feed(e); }, [this](const std::string& text) { say(text); }}) {
-  }
+        rounds_(io_, spec, {[this](const GroupEvent& e) { feed(e); }, [this](const std::string& text) { say(text); }}),
+        round_start_({spec, terminal_, logs_, rounds_, guard_, output_, record_}) {}
 
   int run();
 
  private:
   // events in
-  void watch_signals();
-  void on_signals();
-  void watch_front();
-  void on_front();
+  FrontLink::Callbacks front_callbacks();
+  void on_front_lost();
   void on_guard(ReceivedGuardMessage& received);
   void on_guard_lost();
   void on_child_of_ours();
@@ -89,7 +81,6 @@ class Agent {
   // actions out
   void perform(const GroupAction& action);
   void start_round(const action::StartRound& round);
-  std::optional<Error> start_worker(const Assignment& assignment, int local_rank);
   void kill_containment();
   void finish(const Outcome& outcome);
 
@@ -103,27 +94,23 @@ class Agent {
   SteadyClock clock_;
   asio::io_context io_{1};
   GroupCore core_;
-  asio::posix::stream_descriptor front_;
+  FrontLink front_;
   FrontNotes& notes_;
   const AttachedTerminal* terminal_;  // null: no worker is attached
-  asio::posix::stream_descriptor signals_;
   asio::steady_timer core_timer_;
   asio::steady_timer guard_lease_;
   WorkerOutput output_;
   GuardLink guard_;
-  RoundFiles round_files_;
   JobRecord record_;
   NodeRounds rounds_;
-  std::vector<std::string> parent_env_ = own_environment();
+  RoundStart round_start_;
   std::optional<Outcome> outcome_;
   uint64_t timer_armed_ = 0;  // number of the core's present timer
-  int direct_stop_ = 0;       // a stop signal that was sent to the agent itself, see on_signals()
   bool guard_alive_ = true;
 };
 
 int Agent::run() {
-  watch_signals();
-  watch_front();
+  front_.watch();
   if (!spec_.quiet) {
     say(fmt::format(
         "{} worker{} of {}, containment {}{}{}", spec_.nproc_per_node, spec_.nproc_per_node == 1 ? "" : "s",
@@ -141,69 +128,19 @@ int Agent::run() {
 
 // ---- events in ------------------------------------------------------------------------------------------------------
 
-void Agent::watch_signals() {
-  sigset_t mask;
-  ::sigemptyset(&mask);
-  for (const int s : spec_.stop_signals) ::sigaddset(&mask, s);
-  for (const int s : spec_.passed_signals) ::sigaddset(&mask, s);
-  ::sigaddset(&mask, SIGCHLD);
-  ::sigprocmask(SIG_BLOCK, &mask, nullptr);
-  if (!signals_.is_open()) {
-    const int fd = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (fd < 0) throw boost::system::system_error(errno, boost::system::system_category(), "signalfd");
-    signals_.assign(fd);
-  }
-  signals_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& ec) {
-    if (ec) return;
-    on_signals();
-    watch_signals();
-  });
+FrontLink::Callbacks Agent::front_callbacks() {
+  return {[this](int signal) { feed(event::StopSignal{signal}); },
+          [this](int signal) { feed(event::PassedSignal{signal}); },
+          [this](int signal) {
+            guard_.send({GuardOp::signal_containment, -1, signal});
+          },
+          [this] { on_child_of_ours(); }, [this] { on_front_lost(); }};
 }
 
-// Signals reach the job through the front. One sent to the agent itself counts too, but only as a first request: with
-// `pkill dtrain` both get it, and that is one request, not two. For the same reason what is to be passed on is taken
-// from the front alone.
-void Agent::on_signals() {
-  signalfd_siginfo info;
-  while (signals_.is_open() && ::read(signals_.native_handle(), &info, sizeof info) == sizeof info) {
-    const int signal = int(info.ssi_signo);
-    if (signal == SIGCHLD) {
-      on_child_of_ours();
-    } else if (std::find(spec_.stop_signals.begin(), spec_.stop_signals.end(), signal) != spec_.stop_signals.end()) {
-      if (direct_stop_ == 0) feed(event::StopSignal{direct_stop_ = signal});
-    }
-  }
-}
-
-void Agent::watch_front() {
-  front_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& ec) {
-    if (!ec) on_front();
-  });
-}
-
-void Agent::on_front() {
-  FrontMessage m;
-  const ssize_t n = ::recv(front_.native_handle(), &m, sizeof m, MSG_DONTWAIT);
-  if (n != ssize_t(sizeof m)) {
-    // The front was killed: nobody waits for this job any more. Closing down ends the guard, which kills everything.
-    record_.front_lost();
-    io_.stop();
-    return;
-  }
-  if (m.op == FrontMessage::Op::suspend) {
-    guard_.send({GuardOp::signal_containment, -1, SIGSTOP});
-    send_to(front_.native_handle(), {FrontMessage::Op::suspended, m.value});
-  } else if (m.op == FrontMessage::Op::resume) {
-    guard_.send({GuardOp::signal_containment, -1, SIGCONT});
-  } else if (std::find(spec_.stop_signals.begin(), spec_.stop_signals.end(), m.value) == spec_.stop_signals.end()) {
-    feed(event::PassedSignal{m.value});
-  } else if (direct_stop_ == m.value) {
-    direct_stop_ = -1;  // the same request by the other way; the next one counts
-  } else {
-    direct_stop_ = -1;
-    feed(event::StopSignal{m.value});
-  }
-  watch_front();
+// The front was killed: nobody waits for this job any more. Closing down ends the guard, which kills everything.
+void Agent::on_front_lost() {
+  record_.front_lost();
+  io_.stop();
 }
 
 void Agent::on_guard(ReceivedGuardMessage& received) {
@@ -226,7 +163,7 @@ void Agent::on_guard(ReceivedGuardMessage& received) {
       break;
     }
     case GuardOp::stopped:
-      send_to(front_.native_handle(), {FrontMessage::Op::attached_stopped, record_.pid(m.local_rank)});
+      front_.attached_stopped(record_.pid(m.local_rank));
       break;
     case GuardOp::empty:
       if (terminal_ != nullptr) terminal_->take_back();
@@ -300,35 +237,9 @@ void Agent::perform(const GroupAction& action) {
 }
 
 void Agent::start_round(const action::StartRound& round) {
-  guard_.send({GuardOp::begin_round, -1, spec_.nproc_per_node});
-  const auto assignment = rounds_.begin(round);
-  std::optional<Error> failed;
-  if (!assignment) failed = assignment.error();
-  record_.begin_round(assignment ? *assignment : Assignment{});
-  for (int i = 0; i < spec_.nproc_per_node; ++i) {
-    if (!failed) failed = start_worker(*assignment, i);
-    // The guard counts its spawns: one without a payload is answered with `not started`.
-    if (failed) guard_.send({GuardOp::spawn, i});
-  }
-  if (failed) say(failed->message);
+  if (const auto failed = round_start_.begin(round)) say(failed->message);
   // Without a single pipe there is none whose end would tell.
   if (output_.all_closed()) asio::post(io_, [this] { feed(event::OutputClosed{}); });
-}
-
-std::optional<Error> Agent::start_worker(const Assignment& assignment, int local_rank) {
-  auto worker = prepare_worker(spec_, assignment, local_rank, parent_env_, logs_);
-  if (!worker) return worker.error();
-  record_.files(local_rank, worker->files.paths);
-  const int rank = assignment.base_rank + local_rank;
-  auto streams = worker_streams(spec_, rank, local_rank, record_.prefix(local_rank, rank), worker->files, round_files_);
-  if (!streams) return streams.error();
-  const bool attached = spec_.attach == local_rank;
-  auto ends = attached ? terminal_->ends_for_worker()
-                       : output_.open(local_rank, std::move(streams->out), std::move(streams->err));
-  if (!ends) return ends.error();
-  guard_.send({GuardOp::spawn, local_rank, int32_t(attached ? terminal_->session() : Session::own)},
-              descriptors_for_guard(std::move(*worker), std::move(*ends)));
-  return std::nullopt;
 }
 
 void Agent::kill_containment() {
