@@ -109,6 +109,12 @@ class Front {
     return std::find(stop_signals_.begin(), stop_signals_.end(), signal) != stop_signals_.end();
   }
 
+  bool stop_is_pending() const {
+    sigset_t pending;
+    ::sigpending(&pending);
+    return std::any_of(stop_signals_.begin(), stop_signals_.end(), [&](int s) { return ::sigismember(&pending, s); });
+  }
+
   // The terminal is gone. The kernel tells the group in its foreground, which is not ours while it is lent; the shell
   // may tell us, or not. Counted once.
   void hang_up() {
@@ -154,6 +160,8 @@ class Front {
     ::sigemptyset(&only);
     ::sigaddset(&only, SIGTSTP);
     ::kill(whom, SIGTSTP);
+    // Of a request to end that came meanwhile, as `kill %1` makes it, our SIGTSTP has discarded the SIGCONT.
+    if (stop_is_pending()) ::kill(whom, SIGCONT);
     ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
     ::sigprocmask(SIG_BLOCK, &only, nullptr);
     // Here we have been continued; or could not be stopped, as the init of a container or without a shell.

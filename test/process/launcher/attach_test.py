@@ -216,6 +216,36 @@ class Debugger(ProcessTest):
                 t.type(b"\n").expect(b"Exit 143")
                 t.is_clean()
 
+    def test_killed_while_it_is_put_into_the_background(self):
+        """The shell's SIGCONT of `bg` and its SIGTERM come while the front hands terminal and workers over."""
+        with Terminal() as t:
+            for i in range(30):
+                t.type(f"dtrain run --attach 0 {t.write('steps.py', STEPS)}\n".encode()).expect(ARROWS)
+                t.type(b"\x1a").expect(b"Stopped")
+                t.expect(PROMPT)
+                # One line, so that nothing but the shell's own work lies between the two.
+                t.type(b"bg %1; kill %1; wait %1; echo co''de $?\n" if i % 2 else
+                       b"kill %1; bg %1 2>&-; wait %1; echo co''de $?\n")
+                t.expect(b"co''de")
+                with self.subTest(repetition=i):
+                    t.expect(b"code 143")
+                    t.expect(PROMPT)
+                    t.is_clean()
+
+    def test_killed_in_the_moment_in_which_it_stops(self):
+        """Ctrl-Z stops the worker; the news of it and a request to end, as `kill %1` makes it, are under way together."""
+        for i in range(30):
+            with self.subTest(repetition=i), Terminal() as t:
+                t.type(f"dtrain run --attach 0 {t.write('steps.py', STEPS)}\n".encode()).expect(ARROWS)
+                front = t.named("dtrain")
+                t.type(b"\x1a")
+                for number in (signal.SIGTERM, signal.SIGCONT):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(front, number)
+                until(lambda: not t.processes(), DEADLINE, "the end of all processes")
+                t.expect(PROMPT)
+                t.is_clean()
+
     def test_suspended_between_two_rounds(self):
         with Terminal() as t:
             t.type(b"set -b\n").expect(PROMPT)  # says at once what has stopped
