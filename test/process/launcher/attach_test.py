@@ -233,7 +233,7 @@ class Debugger(ProcessTest):
                     t.is_clean()
 
     def test_killed_in_the_moment_in_which_it_stops(self):
-        """Ctrl-Z stops the worker; the news of it and a request to end, as `kill %1` makes it, are under way together."""
+        """Ctrl-Z stops the worker; the news of it and a request to end, as of `kill %1`, are under way together."""
         for i in range(30):
             with self.subTest(repetition=i), Terminal() as t:
                 t.type(f"dtrain run --attach 0 {t.write('steps.py', STEPS)}\n".encode()).expect(ARROWS)
