@@ -268,13 +268,12 @@ def report(errors, mask):
     """
     blocks = [match for match in re.finditer(r"(?ms)^=+\n([^\n]*) FAILED\n(.*?)\n=+$", errors)]
     more = re.compile(r"(?m)^  (last lines of stderr:(\n    .*)*|hint: .*)\n")
-    roots, texts, hosts, added = [], [], [], []
+    roots, texts, added = [], [], []
     for block in blocks:
         root = re.search(r"(?s)Root Cause.*?rank      : (\d+).*?exitcode  : (-?\d+)", block[2])
         roots.append(f"rank {root[1]}: {root[2]}")
         text = mask(block[0])
         text = re.sub(r"(time      : )\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d$", r"\1<time>", text, flags=re.M)
-        hosts += re.findall(r"(?m)^  host      : (\S+)$", text)
         text = re.sub(r"(host      : )\S+$", r"\1<host>", text, flags=re.M)
         text = re.sub(r"(?i)(pid:? )\d+", r"\1<pid>", text)
         text = re.sub(r"(?m)^[=-]+$", lambda m: m[0][0] * 3, text)
@@ -283,8 +282,7 @@ def report(errors, mask):
     if not blocks:
         first = re.search(r"(?m)^first failure: rank (\d+): (?:exit code (\d+)|.*?\(?signal (\d+))", errors)
         return {"first failure": f"rank {first[1]}: {first[2] or '-' + first[3]}"} if first else {}
-    seen = {"first failure": "\n".join(sorted(roots)), "report": "\n".join(sorted(texts)),
-            "report's host": " ".join(sorted(set(hosts)))}
+    seen = {"first failure": "\n".join(sorted(roots)), "report": "\n".join(sorted(texts))}
     return {**seen, "more in report": "\n".join(added)} if added else seen
 
 
