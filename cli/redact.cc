@@ -97,11 +97,12 @@ class Redaction {
       return stop;
     }
     std::size_t stop = end_of_value(begin);
-    hide(begin, stop);
+    hide(std::max(begin, named_), stop);
+    named_ = std::max(named_, stop);
     return begin;
   }
 
-  std::size_t end_of_value(std::size_t begin) const {
+  std::size_t end_of_value(std::size_t begin) {
     if (!one_of_bytes(text_[begin - 1], kQuotes)) return end_of_word(begin);
     char quote = text_[begin - 1];
     std::size_t close = begin;
@@ -112,7 +113,13 @@ class Redaction {
     return text_.substr(close + 1, end - close - 1).find_first_not_of(")]}") == kNone ? close : end;
   }
 
-  std::size_t end_of_word(std::size_t end) const {
+  // `KEY:KEY:KEY:...` asks for the end of the same word each time.
+  std::size_t end_of_word(std::size_t begin) {
+    if (begin < word_.begin || begin > word_.end) word_ = {begin, scan_word(begin)};
+    return word_.end;
+  }
+
+  std::size_t scan_word(std::size_t end) const {
     while (end < size() && !starts_another(end) && (!one_of_bytes(text_[end], kBlanks) || escaped(end))) ++end;
     return end;
   }
@@ -135,7 +142,10 @@ class Redaction {
         if (!text_.substr(i).starts_with(prefix)) continue;
         std::size_t end = end_of_name(i);
         while (end < size() && text_[end] == '.') end = end_of_name(end + 1);  // eyJ...: three parts
-        if (end >= i + prefix.size() + kShortest) hide(i, end);
+        if (end < i + prefix.size() + kShortest) continue;
+        hide(i, end);
+        i = end - 1;
+        break;
       }
     }
     if (std::size_t pem = text_.find("-----BEGIN"); pem != kNone) hide(pem, size());
@@ -154,6 +164,10 @@ class Redaction {
 
   std::string_view text_;
   std::vector<bool> hidden_;
+  std::size_t named_ = 0;  // what hide_value() hid last ends here; it goes from the left to the right
+  struct {
+    std::size_t begin = 1, end = 0;
+  } word_;  // that end_of_word() found last
 };
 
 bool list_of_folders(std::string_view name, std::string_view value) {
