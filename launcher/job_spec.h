@@ -11,6 +11,7 @@
 
 #include "launcher/cpu_set.h"
 #include "launcher/rank_set.h"
+#include "rendezvous/job_secret.h"
 
 namespace dtrain::launcher {
 
@@ -52,6 +53,9 @@ struct NodesSpec {
   std::string master_addr = "127.0.0.1";           // the same address as the workers are told it
   std::chrono::milliseconds join_timeout{600000};  // for `min` nodes to come
   std::chrono::milliseconds last_call_timeout{30000};  // after that, for more of them
+  // Across hosts: what the agents know each other by; or, with --insecure, nothing.
+  std::optional<JobSecret> secret;
+  bool insecure = false;
 
   bool several() const { return max > 1; }
 };
