@@ -9,6 +9,10 @@ namespace dtrain::cli {
 namespace {
 
 constexpr CommandFlag kEnvFlags[] = {{.name = "json", .help = "the same as JSON"}};
+constexpr CommandFlag kTokenFlags[] = {
+    {.name = "new", .help = "make a new one; a file that is there is never overwritten"},
+    {.name = "file", .value = "FILE", .help = "in this file instead of ~/.config/dtrain/token"},
+};
 constexpr CommandFlag kLogsFlags[] = {
     {.name = "ranks", .value = "RANKS", .help = "only of these local ranks, e.g. 0,5-7"},
     {.name = "rank", .letter = 'r', .value = "RANK", .help = "the same"},
@@ -54,6 +58,13 @@ constexpr Command kCommands[] = {
          "matter to a job. Values of variables with TOKEN, SECRET, KEY, PASSWORD and the like in their names, and "
          "users in URLs, are left out.",
      .flags = kEnvFlags},
+    {.id = CommandId::token,
+     .name = "token",
+     .arguments = "[--new] [--file FILE]",
+     .help = "make or tell the token that a job's nodes share",
+     .details = "A job across hosts is joined by who has its token (docs/security.md). Prints where the token is and "
+                "its fingerprint, by which two can be told apart; the token itself stays in its file.",
+     .flags = kTokenFlags},
     {.id = CommandId::completion,
      .name = "completion",
      .arguments = "bash|zsh|fish",

@@ -106,6 +106,7 @@ std::vector<Fact> python_rows(const Host& host) {
 
 std::vector<FactGroup> env_facts() {
   Host host = this_host();
+  if (host.token) host.env["DTRAIN_TOKEN"] = "set";  // shown as redacted
   return {{"dtrain", dtrain_facts()},
           {"system", system_facts(host)},
           {"GPUs", gpu_facts(host)},

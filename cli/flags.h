@@ -25,6 +25,8 @@ enum class FlagId {
   master_addr,
   master_port,
   local_addr,
+  token_file,
+  insecure,
   module,
   no_python,
   run_path,

@@ -10,6 +10,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
 
 #include "cli/own_address.h"
 #include "cli/topology.h"
@@ -18,6 +21,16 @@
 
 namespace dtrain::cli {
 namespace {
+
+std::optional<Result<JobSecret>> take_token() {
+  static std::optional<Result<JobSecret>> taken;  // the variable can be read only once
+  if (char* text = std::getenv("DTRAIN_TOKEN"); text != nullptr) {
+    if (*text != 0) taken = JobSecret::parse(text);
+    wipe(text, std::strlen(text));
+    unsetenv("DTRAIN_TOKEN");
+  }
+  return taken;
+}
 
 std::map<std::string, std::string> environment() {
   std::map<std::string, std::string> env;
@@ -93,6 +106,7 @@ std::string random_digits() {
 
 Host this_host() {
   Host host;
+  host.token = take_token();
   host.env = environment();
   host.cpus = std::max(1, static_cast<int>(launcher::allowed_cpus().size()));
   host.machine = own_machine();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "cli/numa.h"
 #include "launcher/attached_terminal.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/job_secret.h"
 
 namespace dtrain::cli {
 
@@ -25,7 +27,10 @@ struct FileFacts {
 };
 
 struct Host {
-  std::map<std::string, std::string> env;
+  std::map<std::string, std::string> env;  // without DTRAIN_TOKEN
+  // What DTRAIN_TOKEN said, if it was set.
+  std::optional<Result<JobSecret>> token;
+  std::function<Result<JobSecret>(const std::string& path)> read_token = JobSecret::read;
   int cpus = 1;                   // cores this process may run on (sched_getaffinity), >= 1
   std::uint16_t machine = 0;      // ELF e_machine of this machine's programs; 0: do not judge
   bool foreign_programs = false;  // the kernel knows further program formats (binfmt_misc)
@@ -54,7 +59,8 @@ struct Host {
   }
 };
 
-// The machine this process runs on. Call from the main thread before any other exists (counting GPUs forks).
+// The machine this process runs on. Call from the main thread before any other exists (counting GPUs forks). Takes
+// DTRAIN_TOKEN out of this process's environment, so that no child inherits it and /proc does not show it.
 Host this_host();
 
 }  // namespace dtrain::cli

@@ -23,6 +23,7 @@
 #include "cli/settings_text.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "cli/token.h"
 #include "cli/usage.h"
 #include "cli/version.h"
 #include "launcher/exit_codes.h"
@@ -77,6 +78,7 @@ int run(const Words& words, CalledAs called) {
   if (plan->print_config == Plan::PrintConfig::text) return print(settings_table(plan->settings));
   if (plan->dry_run) return print(describe(*plan));
   std::signal(SIGPIPE, SIG_IGN);  // a reader of ours that leaves must not take the job with it
+  for (const std::string& warning : plan->warnings) std::fprintf(stderr, "dtrain: %s\n", warning.c_str());
   if (!plan->spec.quiet)
     for (const std::string& note : plan->notes) std::fprintf(stderr, "dtrain: %s\n", note.c_str());
   return launcher::run_job(plan->spec);
@@ -135,6 +137,8 @@ int carry_out(const Command& command, const Words& rest) {
       return doctor();
     case CommandId::env:
       return env(rest);
+    case CommandId::token:
+      return token_command(rest);
     case CommandId::completion:
       return completion(rest.empty() ? "" : rest[0]);
     case CommandId::version:

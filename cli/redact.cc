@@ -19,9 +19,9 @@ constexpr std::string_view kNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLM
 // Any name with one of these in it.
 constexpr std::string_view kSecrets[] = {"TOKEN",  "SECRET", "KEY", "PASS", "CRED",    "AUTH",
                                          "BEARER", "COOKIE", "JWT", "PWD",  "PRIVATE", "SIGNATURE"};
-constexpr std::string_view kTokens[] = {"hf_",         "sk-",    "ghp_",   "gho_",  "ghu_", "ghs_",     "ghr_",
-                                        "github_pat_", "glpat-", "xoxb-",  "xoxp-", "AKIA", "ASIA",     "AIza",
-                                        "npm_",        "pypi-",  "nvapi-", "eyJ",   "dapi", "wandb_v1_"};
+constexpr std::string_view kTokens[] = {"hf_",         "sk-",    "ghp_",   "gho_",  "ghu_", "ghs_",      "ghr_",
+                                        "github_pat_", "glpat-", "xoxb-",  "xoxp-", "AKIA", "ASIA",      "AIza",
+                                        "npm_",        "pypi-",  "nvapi-", "eyJ",   "dapi", "wandb_v1_", "dtrain-"};
 
 bool one_of_bytes(char c, std::string_view bytes) { return bytes.find(c) != kNone; }
 
@@ -135,14 +135,16 @@ class Redaction {
   }
 
   void hide_tokens() {
-    constexpr std::size_t kShortest = 8;  // after the prefix; so that "sk-learn" stays
+    constexpr std::size_t kShortest = 8;   // after the prefix; so that "sk-learn" stays
+    constexpr std::size_t kOwnToken = 40;  // log folders begin as dtrain's own tokens do
     for (std::size_t i = 0; i < size(); ++i) {
       if (i > 0 && one_of_bytes(text_[i - 1], kNameBytes.substr(0, kNameBytes.size() - 2))) continue;
       for (std::string_view prefix : kTokens) {
         if (!text_.substr(i).starts_with(prefix)) continue;
         std::size_t end = end_of_name(i);
         while (end < size() && text_[end] == '.') end = end_of_name(end + 1);  // eyJ...: three parts
-        if (end < i + prefix.size() + kShortest) continue;
+        const std::size_t shortest = prefix == "dtrain-" ? kOwnToken : kShortest;
+        if (end < i + prefix.size() + shortest) continue;
         hide(i, end);
         i = end - 1;
         break;

@@ -19,9 +19,10 @@ struct Setting {
 
 struct Plan {
   launcher::JobSpec spec;
-  std::string executed_file;       // what the workers execute, as found
-  std::vector<Setting> settings;   // one for each flag of this version, in the table's order
-  std::vector<std::string> notes;  // lines to say once at start, unless --quiet
+  std::string executed_file;          // what the workers execute, as found
+  std::vector<Setting> settings;      // one for each flag of this version, in the table's order
+  std::vector<std::string> notes;     // lines to say once at start, unless --quiet
+  std::vector<std::string> warnings;  // the same, --quiet or not
   bool dry_run = false;
   // --print-config: only `settings` is filled, whether or not their values make sense.
   enum class PrintConfig { no, text, json } print_config = PrintConfig::no;

@@ -13,6 +13,7 @@ struct Given {
 };
 
 Result<void> resolve_nodes(const Given& given, Plan& plan);    // which nodes form the job, and where they meet
+Result<void> resolve_secret(const Given& given, Plan& plan);   // the token, for a job across hosts; after resolve_nodes
 Result<void> resolve_workers(const Given& given, Plan& plan);  // name, number and threads of the workers
 // Parts of resolve_workers(): the number, and --virtual-local-rank.
 Result<int> count_workers(const Given& given, int most, Plan& plan);

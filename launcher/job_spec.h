@@ -53,7 +53,8 @@ struct NodesSpec {
   std::string master_addr = "127.0.0.1";           // the same address as the workers are told it
   std::chrono::milliseconds join_timeout{600000};  // for `min` nodes to come
   std::chrono::milliseconds last_call_timeout{30000};  // after that, for more of them
-  // Across hosts: what the agents know each other by; or, with --insecure, nothing.
+  // The nodes are on several hosts, and their agents know each other by `secret`; or, with --insecure, not at all.
+  bool across_hosts = false;
   std::optional<JobSecret> secret;
   bool insecure = false;
 

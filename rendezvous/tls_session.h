@@ -52,7 +52,7 @@ class TlsSession {
   TlsSession& operator=(TlsSession&&) noexcept;
   ~TlsSession();
 
-  // Bytes of the peer, cut anyhow; what they say is appended to `plaintext`, never more bytes than were given. An error
+  // Bytes of the peer, cut anyhow; what they say is appended to `plaintext`: in all never more than was given. An error
   // is final, one line, and the same from then on. What came in whole before it is still appended.
   Result<void> receive(std::string_view bytes, std::string& plaintext);
 

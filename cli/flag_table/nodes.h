@@ -70,6 +70,20 @@ inline constexpr Flag kNodesFlags[] = {
      .pet = "LOCAL_ADDR",
      .help = "address of this host for a node alone (MASTER_ADDR)",
      .details = "Where the store of a job of one node on a free port listens. Otherwise without effect."},
+    {.id = FlagId::token_file,
+     .group = Group::nodes,
+     .name = "token-file",
+     .value = "FILE",
+     .help = "file with the token that all nodes of a job share",
+     .details = "Only for jobs across hosts. Read only if nobody else may read it (mode 0600). Without the flag: "
+                "DTRAIN_TOKEN, then DTRAIN_TOKEN_FILE, then ~/.config/dtrain/token, which `dtrain token --new` makes. "
+                "The token itself is never given as an argument."},
+    {.id = FlagId::insecure,
+     .group = Group::nodes,
+     .name = "insecure",
+     .help = "join hosts without a token, for all to read and to join",
+     .details = "The links between hosts are then neither encrypted nor authenticated: whoever reaches the job's port "
+                "can join the job and run its program. All nodes must say it."},
 };
 
 }  // namespace dtrain::cli

@@ -39,6 +39,8 @@ TEST_CASE("what is no secret stays readable") {
 }
 
 TEST_CASE("users and passwords are hidden up to the last @ of the word") {
+  CHECK(in_value("x dtrain-AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh-KfiaR y") == "x <redacted> y");
+  CHECK(in_value("/tmp/dtrain-abcdefgh/job") == "/tmp/dtrain-abcdefgh/job");
   CHECK(in_value("https://me:hunter2@host/path") == "https://<redacted>@host/path");
   CHECK(in_value("a tcp://u:p/w@d@h:1, b://x@y") == "a tcp://<redacted>@h:1, b://<redacted>@y");
   CHECK(in_value("https://me:a,pw@h x") == "https://<redacted>@h x");

@@ -1,0 +1,109 @@
+#include "cli/token.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "cli/text.h"
+#include "cli/usage.h"
+#include "launcher/exit_codes.h"
+
+namespace dtrain::cli {
+namespace {
+
+struct Asked {
+  bool make = false;
+  std::string file;  // empty: not said
+};
+
+Result<Asked> parse(const std::vector<std::string>& words) {
+  Asked asked;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const bool attached = word.starts_with("--file=");
+    if (word == "--new") {
+      asked.make = true;
+    } else if (attached || word == "--file") {
+      if (!attached && i + 1 == words.size()) return usage("--file wants a file's name");
+      asked.file = attached ? word.substr(7) : words[++i];
+      if (asked.file.empty()) return usage("--file wants a file's name");
+    } else {
+      // The word is not repeated: somebody may have taken this for the way to give the token.
+      return usage("dtrain token takes --new, --file FILE and nothing else");
+    }
+  }
+  return asked;
+}
+
+// ~/.config/dtrain, and ~/.config if need be: for this user alone.
+Result<void> make_folders(const std::string& file) {
+  for (std::size_t slash = file.find('/', 1); slash != std::string::npos; slash = file.find('/', slash + 1)) {
+    const std::string folder = file.substr(0, slash);
+    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+      struct stat facts = {};
+      const int error = errno;
+      if (stat(folder.c_str(), &facts) != 0) return system_error("cannot make the folder " + folder, error);
+    }
+  }
+  return {};
+}
+
+Result<std::string> made(const Asked& asked, const Host& host) {
+  const std::string file = asked.file.empty() ? usual_token_file(host) : asked.file;
+  if (file.empty()) return usage("HOME is not set: say --file FILE");
+  if (asked.file.empty())
+    if (auto done = make_folders(file); !done) return done.error();
+  auto secret = JobSecret::generate();
+  if (!secret) return secret.error();
+  auto fingerprint = secret->fingerprint();
+  if (!fingerprint) return fingerprint.error();
+  if (auto done = secret->write_new(file); !done) return done.error();
+  const std::string use = asked.file.empty() ? "" : fmt::format(" and say --token-file {}", shell_quoted(file));
+  return fmt::format("new token in {}, fingerprint {}\nCopy the file to every node (mode 0600){}.\n", file,
+                     *fingerprint, use);
+}
+
+Result<std::string> shown(const Asked& asked, const Host& host) {
+  std::string where = asked.file;
+  Result<JobSecret> secret = usage("no token: `dtrain token --new` makes one");
+  if (where.empty() && host.token) {
+    where = "DTRAIN_TOKEN";
+    secret = host.token->ok() ? *host.token : host.token->error().in(where);
+  } else {
+    if (where.empty()) where = host.variable("DTRAIN_TOKEN_FILE");
+    if (where.empty() && host.probe(usual_token_file(host)).kind != FileFacts::Kind::missing)
+      where = usual_token_file(host);
+    if (!where.empty()) secret = JobSecret::read(where);
+  }
+  if (!secret) return secret.error();
+  auto fingerprint = secret->fingerprint();
+  if (!fingerprint) return fingerprint.error();
+  return fmt::format("token of {}, fingerprint {}\n", where, *fingerprint);
+}
+
+}  // namespace
+
+std::string usual_token_file(const Host& host) {
+  // As the rule of those folders is: a relative path does not count.
+  if (std::string config = host.variable("XDG_CONFIG_HOME"); config.starts_with('/')) return config + "/dtrain/token";
+  if (std::string home = host.variable("HOME"); home.starts_with('/')) return home + "/.config/dtrain/token";
+  return "";
+}
+
+int token_command(const std::vector<std::string>& words) {
+  auto asked = parse(words);
+  const Host host = this_host();
+  Result<std::string> text = !asked        ? Result<std::string>(asked.error())
+                             : asked->make ? made(*asked, host)
+                                           : shown(*asked, host);
+  if (!text) {
+    std::fprintf(stderr, "dtrain: %s\n", printable(text.error().message, 1000).c_str());
+    return text.error().kind == ErrorKind::usage ? launcher::kExitUsage : launcher::kExitOwnFailure;
+  }
+  const bool told = std::fputs(text->c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  return told ? 0 : launcher::kExitOwnFailure;
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,18 @@
+#pragma once
+// The job's token as the user keeps it: where it is found, and `dtrain token`.
+#include <string>
+#include <vector>
+
+#include "cli/host.h"
+#include "rendezvous/job_secret.h"
+
+namespace dtrain::cli {
+
+// $XDG_CONFIG_HOME/dtrain/token, or ~/.config/dtrain/token; empty if neither variable is set.
+std::string usual_token_file(const Host& host);
+
+// `dtrain token [--new] [--file FILE]`: prints a fingerprint, never the token. Exit code: 0, 2 usage, 125 no file could
+// be made.
+int token_command(const std::vector<std::string>& words);
+
+}  // namespace dtrain::cli

@@ -1,0 +1,123 @@
+// The token of a job across hosts: where it is looked for, and what is said when there is none.
+#include "cli/options.h"
+#include "cli/resolve_parts.h"
+#include "cli/token.h"
+#include "test/support/catch.h"
+#include "test/unit/cli/test_host.h"
+
+using namespace dtrain;
+using namespace dtrain::cli;
+using Words = std::vector<std::string>;
+
+namespace {
+
+JobSecret new_secret() {
+  auto secret = JobSecret::generate();
+  REQUIRE(secret.ok());
+  return *secret;
+}
+
+// A host whose files have a secret each.
+struct TokenHost {
+  std::map<std::string, JobSecret> files = {};
+  Host host = test_host();
+
+  JobSecret add(const std::string& path) {
+    files.emplace(path, new_secret());
+    host.probe = [this](const std::string& name) { return files.contains(name) ? plain_file() : FileFacts{}; };
+    host.read_token = [this](const std::string& name) {
+      auto it = files.find(name);
+      return it == files.end() ? Result<JobSecret>(Error{ErrorKind::usage, "no file " + name}) : it->second;
+    };
+    return files.at(path);
+  }
+
+  Result<Plan> resolve(Words flags, bool across_hosts = true) {
+    flags.emplace_back("true");
+    auto raw = parse(flags);
+    REQUIRE(raw.ok());
+    const Options options(*raw, host);
+    Plan plan;
+    plan.spec.nodes.across_hosts = across_hosts;
+    if (auto done = resolve_secret(Given{*raw, host, options}, plan); !done) return done.error();
+    return plan;
+  }
+
+  bool uses(const JobSecret& secret, const Words& flags) {
+    auto plan = resolve(flags);
+    INFO((plan ? "" : plan.error().message));
+    REQUIRE(plan.ok());
+    return plan->spec.nodes.secret && *plan->spec.nodes.secret == secret;
+  }
+
+  std::string error(const Words& flags) {
+    auto plan = resolve(flags);
+    REQUIRE_FALSE(plan.ok());
+    CHECK(plan.error().kind == ErrorKind::usage);
+    return plan.error().message;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the first source of a token wins") {
+  TokenHost machine;
+  machine.host.env["HOME"] = "/home/me";
+  const JobSecret usual = machine.add("/home/me/.config/dtrain/token");
+  CHECK(machine.uses(usual, {}));
+  const JobSecret configured = machine.add("/config/dtrain/token");
+  machine.host.env["XDG_CONFIG_HOME"] = "/config";
+  CHECK(machine.uses(configured, {}));
+  const JobSecret by_variable = machine.add("variable");
+  machine.host.env["DTRAIN_TOKEN_FILE"] = "variable";
+  CHECK(machine.uses(by_variable, {}));
+  const JobSecret itself = new_secret();
+  machine.host.token.emplace(itself);
+  CHECK(machine.uses(itself, {}));
+  const JobSecret by_flag = machine.add("flag");
+  CHECK(machine.uses(by_flag, {"--token-file", "flag"}));
+}
+
+TEST_CASE("without a token a job across hosts does not start, and hears how to get one") {
+  TokenHost machine;
+  CHECK(machine.error({}).find("`dtrain token --new` makes one") != std::string::npos);
+  machine.host.env["HOME"] = "/home/me";
+  const std::string error = machine.error({});
+  CHECK(error.find("`dtrain token --new` makes /home/me/.config/dtrain/token") != std::string::npos);
+  CHECK(error.find("--token-file") != std::string::npos);
+  machine.add("other");
+  CHECK(machine.error({"--token-file=none"}) == "no file none");
+  machine.host.token.emplace(JobSecret::parse("nonsense"));
+  CHECK(machine.error({}).starts_with("DTRAIN_TOKEN: not a token of dtrain: "));
+}
+
+TEST_CASE("a token typed in place of a file is not repeated") {
+  TokenHost machine;
+  const std::string token = new_secret().text();
+  const std::string error = machine.error({"--token-file", token});
+  CHECK(error.find(token) == std::string::npos);
+  CHECK(error.find("not the token itself") != std::string::npos);
+}
+
+TEST_CASE("without a token only when that is typed, and then it is said") {
+  TokenHost machine;
+  machine.host.token.emplace(new_secret());
+  auto plan = machine.resolve({"--insecure"});
+  REQUIRE(plan.ok());
+  CHECK(plan->spec.nodes.insecure);
+  CHECK_FALSE(plan->spec.nodes.secret);
+  REQUIRE(plan->warnings.size() == 1);
+  CHECK(plan->warnings[0].starts_with("--insecure: whoever reaches"));
+}
+
+TEST_CASE("a job on one host looks for no token") {
+  TokenHost machine;
+  machine.host.read_token = [](const std::string&) -> Result<JobSecret> { throw std::logic_error("not asked for"); };
+  for (const Words& flags : {Words{}, Words{"--token-file=x"}, Words{"--insecure"}}) {
+    auto plan = machine.resolve(flags, false);
+    REQUIRE(plan.ok());
+    CHECK_FALSE(plan->spec.nodes.secret);
+    CHECK_FALSE(plan->spec.nodes.insecure);
+    CHECK(plan->warnings.empty());
+  }
+}
