@@ -119,7 +119,7 @@ int unknown_command(const std::string& word) {
   return fail({ErrorKind::usage, fmt::format("unknown command {}; {}", printable(word), hint)});
 }
 
-// How many words it can use, besides those of `dtrain logs`, which counts them itself.
+// How many words it can use, besides those of `dtrain logs` and `dtrain token`, which count them.
 std::size_t most_words(const Command& command) { return command.arguments.empty() ? 0 : 1; }
 
 int carry_out(const Command& command, const Words& rest) {
@@ -128,6 +128,7 @@ int carry_out(const Command& command, const Words& rest) {
   const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
   if (std::any_of(rest.begin(), rest.end(), asks)) return help({std::string(command.name)});
   if (command.id == CommandId::logs) return show_logs(rest);
+  if (command.id == CommandId::token) return token_command(rest);
   if (rest.size() > most_words(command))
     return fail(usage(fmt::format("dtrain {} takes {} ({})", command.name,
                                   command.arguments.empty() ? "no arguments" : "one argument",
@@ -137,8 +138,6 @@ int carry_out(const Command& command, const Words& rest) {
       return doctor();
     case CommandId::env:
       return env(rest);
-    case CommandId::token:
-      return token_command(rest);
     case CommandId::completion:
       return completion(rest.empty() ? "" : rest[0]);
     case CommandId::version:
