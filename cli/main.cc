@@ -147,6 +147,7 @@ int carry_out(const Command& command, const Words& rest) {
     case CommandId::run:
     case CommandId::launch:
     case CommandId::logs:
+    case CommandId::token:
       break;
   }
   return launcher::kExitOwnFailure;

@@ -1,6 +1,6 @@
 # Completions of dtrain and torchrun for fish, made by `dtrain completion fish`.
 
-set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --numa-binding --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
+set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --numa-binding --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
 
 function __dtrain_signals
     string split ' ' 'TERM INT HUP QUIT USR1 USR2 ALRM WINCH'
@@ -57,11 +57,14 @@ complete -c dtrain -n 'test (__dtrain_place) = logs' -a '(__fish_complete_direct
 complete -c dtrain -n 'test (__dtrain_place) = command' -a doctor -d 'check what this machine can do, and say what to mend'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a env -d 'describe this machine for a bug report, without secrets'
 complete -c dtrain -n 'test (__dtrain_place) = env' -l json -d 'the same as JSON'
+complete -c dtrain -n 'test (__dtrain_place) = command' -a token -d 'make or tell the token that a job\'s nodes share'
+complete -c dtrain -n 'test (__dtrain_place) = token' -l new -d 'make a new one; a file that is there is never overwritten'
+complete -c dtrain -n 'test (__dtrain_place) = token' -l file -x -d 'in this file instead of ~/.config/dtrain/token'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a completion -d 'print completions for a shell'
 complete -c dtrain -n 'test (__dtrain_place) = completion' -a 'bash zsh fish'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a version -d 'show version, compiler and build'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a help -d 'show this, or tell about one flag, command or topic'
-complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch logs doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
+complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch logs doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file insecure module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
 
 for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'
@@ -81,6 +84,8 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l master-addr -x -d 'address of node 0 of a static job (MASTER_ADDR)'
     complete -c $name -n 'test (__dtrain_place) = run' -l master-port -x -d 'port of node 0 of a static job (MASTER_PORT)'
     complete -c $name -n 'test (__dtrain_place) = run' -l local-addr -x -d 'address of this host for a node alone (MASTER_ADDR)'
+    complete -c $name -n 'test (__dtrain_place) = run' -l token-file -r -F -d 'file with the token that all nodes of a job share'
+    complete -c $name -n 'test (__dtrain_place) = run' -l insecure -d 'join hosts without a token, for all to read and to join'
     complete -c $name -n 'test (__dtrain_place) = run' -l module -d 'PROGRAM is a Python module: python -u -m PROGRAM'
     complete -c $name -n 'test (__dtrain_place) = run' -s m -d 'PROGRAM is a Python module: python -u -m PROGRAM'
     complete -c $name -n 'test (__dtrain_place) = run' -l no-python -d 'execute PROGRAM itself, never through Python'

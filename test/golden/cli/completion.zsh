@@ -33,6 +33,8 @@ _dtrain_run() {
     '(--master-addr)--master-addr=[address of node 0 of a static job (MASTER_ADDR)]:HOST: ' \
     '(--master-port)--master-port=[port of node 0 of a static job (MASTER_PORT)]:PORT: ' \
     '(--local-addr)--local-addr=[address of this host for a node alone (MASTER_ADDR)]:HOST: ' \
+    '(--token-file)--token-file=[file with the token that all nodes of a job share]:FILE:_files' \
+    '(--insecure)--insecure[join hosts without a token, for all to read and to join]' \
     '(--module -m)--module[PROGRAM is a Python module: python -u -m PROGRAM]' \
     '(--module -m)-m[PROGRAM is a Python module: python -u -m PROGRAM]' \
     '(--no-python)--no-python[execute PROGRAM itself, never through Python]' \
@@ -84,6 +86,7 @@ _dtrain() {
     'logs:print what workers have written to files'
     'doctor:check what this machine can do, and say what to mend'
     'env:describe this machine for a bug report, without secrets'
+    'token:make or tell the token that a job'\''s nodes share'
     'completion:print completions for a shell'
     'version:show version, compiler and build'
     'help:show this, or tell about one flag, command or topic'
@@ -100,9 +103,10 @@ _dtrain() {
     logs) _arguments --help'[tell about this command]' '--ranks=[only of these local ranks, e.g. 0,5-7]:RANKS: ' '--rank=[the same]:RANK: ' '-r[the same]:RANK: ' '--grep=[only lines that contain TEXT]:TEXT: ' '-g[only lines that contain TEXT]:TEXT: ' '--since=[only what was written since TIME: 10m, 13:00, 2026-11-21T13:00]:TIME: ' '--attempt=[the rounds after N restarts; else the last round]:N: ' '--stdout[only stdout]' '--stderr[only stderr]' '--follow[go on with what is written from now on, new rounds too]' '-f[go on with what is written from now on, new rounds too]' '1:folder:_files -/' ;;
     doctor) _arguments --help'[tell about this command]' ;;
     env) _arguments --help'[tell about this command]' '--json[the same as JSON]' ;;
+    token) _arguments --help'[tell about this command]' '--new[make a new one; a file that is there is never overwritten]' '--file=[in this file instead of ~/.config/dtrain/token]:FILE: ' ;;
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run launch logs doctor env completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run launch logs doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file insecure module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 
