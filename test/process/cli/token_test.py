@@ -70,7 +70,8 @@ class Token(unittest.TestCase):
         script = ("env; pid=$PPID; while [ $pid -gt 1 ]; do tr '\\0' '\\n' </proc/$pid/environ; "
                   "tr '\\0' '\\n' </proc/$pid/cmdline; set -- $(cut -d')' -f2 /proc/$pid/stat); pid=$2; "
                   "[ \"$pid\" = $STOP ] && break; done")
-        done = self.call("run", "--nproc=2", "--no-python", "sh", "-c", script, DTRAIN_TOKEN=token, STOP=str(os.getpid()))
+        done = self.call("run", "--nproc=2", "--no-python", "sh", "-c", script, DTRAIN_TOKEN=token,
+                         STOP=str(os.getpid()))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("MASTER_PORT=", done.stdout)
         self.assertNotIn(token, done.stdout + done.stderr)
