@@ -266,7 +266,9 @@ Result<void> TlsSession::Impl::send(std::string_view plaintext) {
 }
 
 void TlsSession::Impl::close() {
-  if (error_ || std::exchange(closed_, true) || !established_) return;
+  if (error_ || std::exchange(closed_, true)) return;
+  early_.clear();  // closed before it could be sent
+  if (!established_) return;
   ssl_.ERR_clear_error();
   ssl_.SSL_shutdown(connection_);
 }
