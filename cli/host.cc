@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "cli/own_address.h"
+#include "cli/slurm.h"
 #include "cli/topology.h"
 #include "launcher/cpu_set.h"
 #include "rendezvous/base/unique_fd.h"
@@ -118,6 +119,7 @@ Host this_host() {
   host.topology = read_usable_topology;
   host.numa_node_of_pci = numa_node_of_pci;
   host.own_address = own_address;
+  host.slurm_address = slurm_address;
   host.probe = probe;
   host.list = list;
   return host;

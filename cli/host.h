@@ -47,6 +47,8 @@ struct Host {
   std::function<Result<std::string>(const std::string& name)> own_address = [](const std::string& name) {
     return Result<std::string>(name);
   };
+  // What the network calls a node of SLURM's (slurm.h). May be slow.
+  std::function<std::string(const std::string& node)> slurm_address = [](const std::string& node) { return node; };
   // Names in a folder, for suggestions; empty if it cannot be read.
   std::function<std::vector<std::string>(const std::string& folder)> list = [](const std::string&) {
     return std::vector<std::string>{};

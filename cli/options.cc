@@ -23,6 +23,10 @@ Options::Options(const RawOptions& raw, const Host& host) {
   for (const Flag& row : flags()) values_[static_cast<std::size_t>(row.id)] = in_effect(row, raw[row.id], host);
 }
 
+void Options::suggest(FlagId id, const std::string& text, const std::string& where) {
+  if (!given(id)) values_[static_cast<std::size_t>(id)] = {text, Origin::environment, where};
+}
+
 Error Options::blame(FlagId id, const Error& error) const {
   const RawValue& value = (*this)[id];
   std::string where = value.where.empty() ? spelled(flag(id)) : value.where;

@@ -17,6 +17,9 @@ class Options {
   // Whether the user said anything, by flag or environment.
   bool given(FlagId id) const { return (*this)[id].origin != Origin::fallback; }
 
+  // A value for a flag of which the user said nothing; `where` names the variable that it comes from.
+  void suggest(FlagId id, const std::string& text, const std::string& where);
+
   // Put the flag and its value in front of an error about the value: "--nproc '0': expected ...".
   Error blame(FlagId id, const Error& error) const;
 

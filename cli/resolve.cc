@@ -2,6 +2,7 @@
 #include "cli/resolve.h"
 
 #include "cli/resolve_parts.h"
+#include "cli/slurm.h"
 #include "cli/take.h"
 #include "cli/torchrun.h"
 
@@ -37,7 +38,8 @@ Result<Plan::PrintConfig> print_config(const Options& options) {
 }  // namespace
 
 Result<Plan> resolve(const RawOptions& raw, const Host& host) {
-  const Options options(raw, host);
+  Options options(raw, host);
+  if (auto done = take_from_slurm(raw, host, options); !done) return done.error();
   const Given given{raw, host, options};
   Plan plan;
   auto config = print_config(options);

@@ -28,7 +28,7 @@ struct Plan {
   enum class PrintConfig { no, text, json } print_config = PrintConfig::no;
 };
 
-// Precedence: flag, DTRAIN_*, PET_*, torchrun's further variables, default. An empty variable counts as unset.
+// Precedence: flag, DTRAIN_*, PET_*, torchrun's further variables, SLURM's, default. An empty variable counts as unset.
 Result<Plan> resolve(const RawOptions& raw, const Host& host);
 
 }  // namespace dtrain::cli

@@ -153,6 +153,7 @@ void Agent::on_guard(ReceivedGuardMessage& received) {
       break;
     case GuardOp::not_started:
     case GuardOp::exited: {
+      front_.read_signals();  // a stop that was sent to all processes, as SLURM may, comes before the deaths it causes
       const ExitStatus status = exit_status_of(m);
       record_.ended(m.local_rank, status, m.after_stop != 0, now);
       if (terminal_ != nullptr && m.local_rank == spec_.attach) terminal_->take_back(m.pid);

@@ -27,12 +27,13 @@ class FrontLink {
 
   // From now on. Throws boost::system::system_error when no descriptor is left.
   void watch();
+  // Tell now of the signals that have come; otherwise the event loop does.
+  void read_signals();
   // The worker that has the terminal was stopped from there.
   void attached_stopped(pid_t pid);
 
  private:
   void watch_signals();
-  void read_signals();
   void watch_front();
   void read_front();
   void stop(int signal);

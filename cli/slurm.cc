@@ -1,0 +1,80 @@
+// Fills flags from SLURM's variables; asks scontrol where a name is not enough.
+#include "cli/slurm.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cli/ask_program.h"
+#include "cli/program.h"
+#include "cli/text.h"
+#include "launcher/engines/slurm_plan.h"
+
+namespace dtrain::cli {
+namespace {
+
+// Who says one of these has said where the nodes meet.
+constexpr std::array kPlaces = {FlagId::standalone, FlagId::rdzv_backend, FlagId::rdzv_endpoint, FlagId::node_rank,
+                                FlagId::master_addr};
+
+// SLURM's own SIGKILL comes KillWait after its SIGTERM, 30 s where the site has not chosen another time. The job has
+// ended by then, with its report and its exit code.
+constexpr const char* kWithinKillWait = "25";
+
+bool user_decides(const Options& options) {
+  if (std::any_of(kPlaces.begin(), kPlaces.end(), [&](FlagId id) { return options.given(id); })) return true;
+  const std::string& nnodes = options.text(FlagId::nnodes);
+  return options.given(FlagId::nnodes) && (nnodes == "1" || nnodes == "1:1");
+}
+
+bool resolves(const std::string& name) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return false;
+  ::freeaddrinfo(found);
+  return true;
+}
+
+}  // namespace
+
+Result<void> take_from_slurm(const RawOptions& raw, const Host& host, Options& options) {
+  if (raw.as_torchrun || user_decides(options)) return {};
+  auto found = launcher::slurm_step(host.env);
+  if (!found) return found.error();
+  if (!*found) return {};
+  options.suggest(FlagId::shutdown_timeout, kWithinKillWait, "SLURM_STEP_ID");
+  if ((*found)->nodes == 1) return {};
+  const launcher::SlurmStep& step = **found;
+  const std::string nodes = std::to_string(step.nodes);
+  if (options.given(FlagId::nnodes) && options.text(FlagId::nnodes) != nodes) return {};
+  std::string address = host.slurm_address(step.host);
+  if (address.find(':') != std::string::npos) address = "[" + address + "]";
+  const std::string port =
+      options.given(FlagId::master_port) ? options.text(FlagId::master_port) : std::to_string(step.port);
+  options.suggest(FlagId::nnodes, nodes, "SLURM_STEP_NUM_NODES");
+  options.suggest(FlagId::node_rank, std::to_string(step.node_rank), "SLURM_NODEID");
+  options.suggest(FlagId::rdzv_endpoint, fmt::format("{}:{}", address, port), "SLURM_STEP_NODELIST");
+  options.suggest(FlagId::run_id, step.id, "SLURM_STEP_ID");
+  return {};
+}
+
+std::string slurm_address(const std::string& node) {
+  if (resolves(node)) return node;
+  const std::string scontrol = find_in_path("scontrol", this_host());
+  if (scontrol.empty() || node.starts_with('-')) return node;
+  auto answer = ask_program({scontrol, "show", "node", node, "--oneliner"}, std::chrono::seconds(10));
+  const std::string address = answer ? node_address(*answer) : "";
+  return address.empty() ? node : address;
+}
+
+std::string node_address(const std::string& scontrol_says) {
+  for (const std::string& word : split(scontrol_says.substr(0, scontrol_says.find('\n')), ' '))
+    if (constexpr std::string_view key = "NodeAddr="; word.starts_with(key)) return word.substr(key.size());
+  return "";
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,220 @@
+"""dtrain under a real SLURM: three slurmd on this machine."""
+import os
+import re
+import signal
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "launcher"))
+from cluster import Cluster, missing  # noqa: E402
+from support import DEADLINE, DTRAIN, until  # noqa: E402
+
+RUN = [DTRAIN, "run", "--quiet"]
+# Says what happens to it, and goes on until it is ended.
+WATCHFUL = """
+trap 'echo got USR1 at $RANK' USR1
+trap 'echo got TERM at $RANK; exit 9' TERM
+echo ready
+while :; do read -t 0.05 _ <> <(:); done
+"""
+UNWILLING = "trap '' TERM; echo ready; while :; do read -t 0.1 _ <> <(:); done"
+
+
+@unittest.skipIf(missing(), f"not installed: {', '.join(missing())}")
+class SlurmTest(unittest.TestCase):
+    tracked_by = "pgid"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster(nodes=3, tracked_by=cls.tracked_by)
+        cls.cluster.__enter__()
+        cls.addClassCleanup(cls.cluster.__exit__)
+
+    def tearDown(self):
+        until(lambda: not self.cluster.jobs(), DEADLINE, "the end of the last job")
+        until(lambda: not self.cluster.left(), DEADLINE, "the end of all that the jobs started")
+
+    def srun(self, *words, code=0, **popen):
+        """`srun WORDS` to its end, which is `code`; its standard output, sorted by lines."""
+        done = self.cluster.run("srun", *words, **popen)
+        self.said = done.stderr
+        self.assertEqual(done.returncode, code, f"{done.stdout}\n{done.stderr}\n{self.cluster.logs()}")
+        return "".join(sorted(done.stdout.splitlines(keepends=True)))
+
+
+class Starting(SlurmTest):
+    def test_a_step_is_one_job(self):
+        for nodes in (1, 2, 3):
+            with self.subTest(nodes=nodes):
+                said = self.srun(f"-N{nodes}", *RUN, "--nproc", "2", "sh", "-c",
+                                 "echo $RANK of $WORLD_SIZE on $GROUP_RANK/$GROUP_WORLD_SIZE in $TORCHELASTIC_RUN_ID")
+                seen = re.findall(r"^\[\d\] (\d) of (\d) on (\d)/(\d) in (\S+)$", said, re.M)
+                self.assertEqual([row[:4] for row in seen],
+                                 [(str(r), str(2 * nodes), str(r // 2), str(nodes)) for r in range(2 * nodes)])
+                self.assertEqual(len({row[4] for row in seen}), 1)
+                self.assertRegex(seen[0][4], r"^\d+\.0$" if nodes > 1 else r"^job-")
+
+    def test_nodes_with_different_numbers_of_workers(self):
+        said = self.srun("-N3", "sh", "-c", f'exec {DTRAIN} run --quiet --nproc $((SLURM_NODEID + 1)) sh -c "{{}}"'
+                         .format(r"echo \$GROUP_RANK: \$LOCAL_RANK of \$LOCAL_WORLD_SIZE, \$RANK of \$WORLD_SIZE"))
+        self.assertEqual(re.findall(r"\d: .*", said), ["0: 0 of 1, 0 of 6", "1: 0 of 2, 1 of 6", "1: 1 of 2, 2 of 6",
+                                                       "2: 0 of 3, 3 of 6", "2: 1 of 3, 4 of 6", "2: 2 of 3, 5 of 6"])
+
+    def test_node_numbers_are_those_of_slurm(self):
+        said = self.srun("-N3", *RUN, "--nproc", "1", "sh", "-c", "echo $GROUP_RANK = $SLURM_NODEID on $SLURMD_NODENAME")
+        self.assertEqual(re.findall(r"\d = .*", said), [f"{i} = {i} on node{i + 1}" for i in range(3)])
+
+    def test_workers_keep_to_the_cpus_of_the_step(self):
+        said = self.srun("-N2", "-c1", "sh", "-c",
+                         f"taskset -cp $$; exec {' '.join(RUN)} --nproc 2 sh -c 'taskset -cp $$'")
+        self.assertEqual(len(re.findall("affinity list: 0$", said, re.M)), 6, said)
+
+    def test_two_steps_of_an_allocation_at_once(self):
+        step = f"srun -N2 --overlap {' '.join(RUN)} --nproc 1 sh -c 'echo $TORCHELASTIC_RUN_ID $WORLD_SIZE'"
+        done = self.cluster.run("salloc", "-N2", "-Q", "bash", "-c", f"{step} & {step} & wait -n && wait -n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(re.findall(r"\d+\.(\d) (\d)$", done.stdout, re.M)), [("0", "2")] * 2 + [("1", "2")] * 2)
+
+    def test_a_job_script(self):
+        script = os.path.join(self.cluster.folder, "job.sh")
+        with open(script, "w") as f:
+            f.write("#!/bin/bash\n"
+                    f"{' '.join(RUN)} --nproc 2 sh -c 'echo alone $RANK of $WORLD_SIZE'\n"
+                    f"srun {' '.join(RUN)} --nproc 2 sh -c 'echo together $RANK of $WORLD_SIZE'\n")
+        output = os.path.join(self.cluster.folder, "job.out")
+        done = self.cluster.run("sbatch", "-N3", "--ntasks-per-node=1", "--wait", "-o", output, script)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(output) as f:
+            said = f.read()
+        self.assertEqual(sorted(re.findall("alone .*", said)), ["alone 0 of 2", "alone 1 of 2"])
+        self.assertEqual(sorted(re.findall("together .*", said)), [f"together {i} of 6" for i in range(6)])
+
+    def test_an_allocation_without_srun_is_one_node(self):
+        for words in (["salloc", "-N3", "-Q"], ["salloc", "-N3", "-Q", "srun", "-N1", "-n1"]):
+            done = self.cluster.run(*words, *RUN, "--nproc", "2", "sh", "-c", "echo $RANK of $WORLD_SIZE")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(sorted(re.findall(r"\d of \d", done.stdout)), ["0 of 2", "1 of 2"])
+
+    def test_several_tasks_on_a_node_are_an_error(self):
+        for words in (["-N2", "-n3"], ["-N1", "-n2"]):
+            self.srun(*words, *RUN, "true", code=2)
+            self.assertIn("has 2 tasks on a node", self.said)
+            self.assertIn("--ntasks-per-node=1", self.said)
+        said = self.srun("-N1", "-n2", *RUN, "--standalone", "sh", "-c", "echo $WORLD_SIZE")
+        self.assertEqual(re.findall(r"\d$", said, re.M), ["1", "1"])
+
+    def test_the_users_flags_come_first(self):
+        said = self.srun("-N2", *RUN, "--nnodes", "1", "sh", "-c", "echo world $WORLD_SIZE")
+        self.assertEqual(said.count("world 1"), 2)
+        said = self.srun("-N2", *RUN, "--rdzv-id", "mine", "sh", "-c", "echo id $TORCHELASTIC_RUN_ID of $WORLD_SIZE")
+        self.assertEqual(said.count("id mine of 2"), 2)
+
+    def test_a_job_inside_a_worker_is_its_own(self):
+        said = self.srun("-N2", *RUN, "--nproc", "1", *RUN, "sh", "-c", "echo inner $WORLD_SIZE")
+        self.assertEqual(said.count("inner 1"), 2)
+
+    def test_by_the_name_of_torchrun_slurm_does_not_count(self):
+        said = self.srun("-N2", "bash", "-c", f"exec -a torchrun {DTRAIN} --no-python sh -c 'echo world $WORLD_SIZE'")
+        self.assertEqual(said.count("world 1"), 2)
+
+
+class EndingTest(SlurmTest):
+    def start(self, *flags, workers=6, script=WATCHFUL):
+        job = self.cluster.start("srun", "-N3", *RUN, "--nproc", "2", *flags, "bash", "-c", script)
+        self.addCleanup(self.end, job)
+        self.read = self.cluster.wait_for(job, "ready\n", workers)
+        return job
+
+    def end(self, job):
+        if job.returncode is None:
+            os.killpg(job.pid, signal.SIGKILL)
+        job.communicate()
+
+    def outcome(self, job):
+        out, err = job.communicate(timeout=DEADLINE)
+        self.read += out
+        self.said = err
+        return job.returncode
+
+
+class Ending(EndingTest):
+    def test_the_exit_code_is_the_first_failing_workers(self):
+        for code in (1, 2, 41, 124, 127, 200, 255):
+            with self.subTest(code=code):
+                self.srun("-N3", *RUN, "--nproc", "2", "sh", "-c", f"[ $RANK != 3 ] || exit {code}; exec sleep 60",
+                          code=code)
+                self.assertIn(f"first failure: rank 3: exit code {code}", self.said)
+
+    def test_a_worker_that_dies_of_a_signal(self):
+        for name in ("SEGV", "KILL", "TERM", "ABRT"):
+            with self.subTest(signal=name):
+                self.srun("-N2", *RUN, "--nproc", "2", "sh", "-c",
+                          f"ulimit -c 0; [ $RANK != 3 ] || kill -{name} $$; exec sleep 60",
+                          code=128 + getattr(signal, f"SIG{name}"))
+
+    def test_a_killed_agent_ends_the_step_on_all_nodes(self):
+        job = self.start()
+        agents = [pid for pid, name in self.cluster.left() if name == "dtrain-agent"]
+        self.assertEqual(len(agents), 3)
+        os.kill(agents[1], signal.SIGKILL)
+        self.assertEqual(self.outcome(job), 125, self.said)
+
+    def test_a_restart_takes_all_nodes_along(self):
+        said = self.srun("-N3", *RUN, "--nproc", "1", "--max-restarts", "1", "sh", "-c",
+                         '[ $RANK.$TORCHELASTIC_RESTART_COUNT != 2.0 ] || exit 3; '
+                         '[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exec sleep 60; echo round 1 $RANK')
+        self.assertEqual(re.findall("round .*", said), [f"round 1 {rank}" for rank in range(3)])
+
+    def test_scancel(self):
+        job = self.start()
+        self.cluster.run("scancel", *self.cluster.jobs())
+        self.assertEqual(self.outcome(job), 128 + signal.SIGTERM, self.said)
+        self.assertEqual({r for r in re.findall(r"got TERM at (\d)", self.read)}, set("012345"))
+
+    def test_scancel_of_workers_that_do_not_want_to_end(self):
+        job = self.start("--shutdown-timeout", "0.5", script=UNWILLING)
+        self.cluster.run("scancel", *self.cluster.jobs())
+        self.assertEqual(self.outcome(job), 128 + signal.SIGTERM, self.said)
+
+    def test_slurms_sigkill_leaves_nothing(self):
+        job = self.start("--shutdown-timeout", "60", script=UNWILLING)
+        self.cluster.run("scancel", *self.cluster.jobs())
+        self.outcome(job)  # srun gives up at about the same time, and then ends with 0
+
+    def test_usr1_is_a_notice_to_the_workers(self):
+        job = self.start()
+        self.cluster.run("scancel", "--signal=USR1", *self.cluster.jobs())
+        self.read += self.cluster.wait_for(job, "got USR1", 6)
+        self.assertEqual({r for r in re.findall(r"got USR1 at (\d)", self.read)}, set("012345"))
+        self.assertIsNone(job.poll())
+        self.cluster.run("scancel", *self.cluster.jobs())
+        self.assertEqual(self.outcome(job), 128 + signal.SIGTERM, self.said)
+
+    def test_a_worker_that_ends_well_on_usr1_ends_the_job_well(self):
+        job = self.start(script="trap 'exit 0' USR1; echo ready; while :; do read -t 0.1 _ <> <(:); done")
+        self.cluster.run("scancel", "--signal=USR1", *self.cluster.jobs())
+        self.assertEqual(self.outcome(job), 0, self.said)
+
+
+class EndingByTheTree(EndingTest):
+    """SLURM signals every process of the step itself: front, agent, guard and workers."""
+
+    tracked_by = "linuxproc"
+
+    def test_scancel(self):
+        job = self.start(script="echo ready; exec sleep 60")
+        self.cluster.run("scancel", *self.cluster.jobs())
+        self.assertEqual(self.outcome(job), 128 + signal.SIGTERM, self.said)
+
+    def test_usr1(self):
+        job = self.start()
+        self.cluster.run("scancel", "--signal=USR1", *self.cluster.jobs())
+        while set(re.findall(r"got USR1 at (\d)\n", self.read)) != set("012345"):  # some get it twice
+            self.read += self.cluster.wait_for(job, "\n")
+        self.assertIsNone(job.poll())
+        self.cluster.run("scancel", *self.cluster.jobs())
+        self.assertNotEqual(self.outcome(job), 0, self.said)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,90 @@
+// When SLURM's word counts for where nodes meet, and when the user's does.
+#include "cli/slurm.h"
+
+#include <fmt/format.h>
+
+#include "cli/resolve.h"
+#include "test/support/catch.h"
+#include "test/unit/cli/test_host.h"
+
+using namespace dtrain;
+using namespace dtrain::cli;
+
+namespace {
+
+Host in_step(const std::string& address = "127.0.0.1") {
+  Host host = test_host({{"./train", executable_file()}});
+  host.env.insert({{"SLURM_JOB_ID", "7"},
+                   {"SLURM_STEP_ID", "0"},
+                   {"SLURM_STEP_NUM_NODES", "3"},
+                   {"SLURM_STEP_TASKS_PER_NODE", "1(x3)"},
+                   {"SLURM_STEP_NODELIST", "node[1-3]"},
+                   {"SLURM_NODEID", "1"}});
+  host.slurm_address = [address](const std::string& node) { return node == "node1" ? address : "?"; };
+  return host;
+}
+
+// "host:port rank of min:max, name" of the job, or the error.
+std::string outcome(std::vector<std::string> words, const Host& host = in_step(), CalledAs as = CalledAs::dtrain) {
+  words.push_back("./train");
+  auto plan = resolve(*parse(words, as), host);
+  if (!plan) return plan.error().message;
+  const auto& nodes = plan->spec.nodes;
+  return fmt::format("{}:{} {} of {}:{}, {}", nodes.master_addr, nodes.port, nodes.node_rank, nodes.min, nodes.max,
+                     plan->spec.run_id);
+}
+
+const std::string kAlone = "127.0.0.1:0 -1 of 1:1, job-1a2b3c4d";
+
+}  // namespace
+
+TEST_CASE("a step of several nodes is a job of several nodes, with no flags") {
+  CHECK(outcome({}) == "127.0.0.1:20217 1 of 3:3, 7.0");
+  CHECK(outcome({"--nnodes", "3"}) == "127.0.0.1:20217 1 of 3:3, 7.0");
+  CHECK(outcome({}, in_step("::1")) == "::1:20217 1 of 3:3, 7.0");
+  CHECK(outcome({"--rdzv-id", "mine"}) == "127.0.0.1:20217 1 of 3:3, mine");
+  CHECK(outcome({"--master-port", "4000"}) == "127.0.0.1:4000 1 of 3:3, 7.0");
+  CHECK(outcome({"--rdzv-conf", "timeout=5"}) == "127.0.0.1:20217 1 of 3:3, 7.0");
+}
+
+TEST_CASE("what the user says about the nodes comes before SLURM") {
+  CHECK(outcome({"--standalone"}) == kAlone);
+  CHECK(outcome({"--nnodes", "1"}) == kAlone);
+  CHECK(outcome({"--nnodes", "1:1"}) == kAlone);
+  CHECK(outcome({"--nnodes", "2", "--node-rank", "1"}) == "127.0.0.1:29500 1 of 2:2, none");
+  CHECK(outcome({"--nnodes", "2"}) == "127.0.0.1:29500 0 of 2:2, none");
+  CHECK(outcome({"--nnodes", "3", "--rdzv-endpoint", "h:9"}) == "h:9 0 of 3:3, none");
+  CHECK(outcome({"--nnodes", "3", "--rdzv-backend", "c10d"}) == "localhost:29400 -1 of 3:3, none");
+  CHECK(outcome({"--nnodes", "3", "--master-addr", "h"}) == "h:29500 0 of 3:3, none");
+  Host host = in_step();
+  host.env["PET_NNODES"] = "1";
+  CHECK(outcome({}, host) == kAlone);
+}
+
+TEST_CASE("torchrun knows nothing of SLURM") {
+  CHECK(outcome({}, in_step(), CalledAs::torchrun).find(" of 1:1, ") != std::string::npos);
+  Host host = in_step();
+  host.env["SLURM_STEP_TASKS_PER_NODE"] = "2(x3)";
+  CHECK(outcome({}, host, CalledAs::torchrun).find(" of 1:1, ") != std::string::npos);
+}
+
+TEST_CASE("several tasks on a node: an error unless the user decides") {
+  Host host = in_step();
+  host.env["SLURM_STEP_TASKS_PER_NODE"] = "2(x3)";
+  CHECK(outcome({}, host).find("--ntasks-per-node=1") != std::string::npos);
+  CHECK(outcome({"--nnodes", "3"}, host).find("--ntasks-per-node=1") != std::string::npos);
+  CHECK(outcome({"--standalone"}, host) == kAlone);
+}
+
+TEST_CASE("a value of SLURM's that is wrong is blamed on SLURM's variable") {
+  Host host = in_step("far");
+  host.own_address = [](const std::string&) { return Result<std::string>(Error{ErrorKind::usage, "no"}); };
+  CHECK(outcome({}, host) == "SLURM_STEP_NODELIST='far:20217': no");
+}
+
+TEST_CASE("the address in what scontrol prints") {
+  CHECK(node_address("NodeName=n1 Arch=x86_64 NodeAddr=10.0.0.7 NodeHostName=vm Port=1\n") == "10.0.0.7");
+  CHECK(node_address("NodeName=n1 NodeAddr=fd00::7\nNodeAddr=x").find("fd00::7") == 0);
+  CHECK(node_address("Node n1 not found\n").empty());
+  CHECK(node_address("").empty());
+}
