@@ -54,9 +54,9 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
 """
 
 
-def missing():
-    """The programs of PACKAGES that this machine lacks."""
-    return [name for name in PACKAGES if not shutil.which(name)]
+def missing(*programs):
+    """Those of the programs (without any: all that a cluster needs) that this machine lacks."""
+    return [name for name in programs or PACKAGES if not shutil.which(name)]
 
 
 def free_ports(count):
@@ -70,15 +70,8 @@ def free_ports(count):
     return ports
 
 
-class Cluster:
-    """`nodes` nodes, node1, node2, ..., with `cpus` CPUs each; all of them are this machine.
-
-    SLURM's signals go to the process group of the task, much as with proctrack/cgroup to the task alone; with
-    tracked_by="linuxproc" to every process below it.
-    """
-
-    def __init__(self, nodes=3, cpus=2, tracked_by="pgid"):
-        self.nodes, self.cpus, self.tracked_by = nodes, cpus, tracked_by
+class Munged:
+    """A munged with a key of its own; its socket is .socket."""
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="dtrain-slurm-")
@@ -95,6 +88,55 @@ class Cluster:
         self.keeper.stdin.close()
         self.keeper.wait(START)
         self.keeper.stdout.close()
+
+    def _start(self):
+        os.chmod(self.folder, 0o755)  # munged refuses a folder that others may write
+        os.mkdir(self._path("munge"), 0o755)
+        self.socket = self._path("munge", "socket")
+        with open(self._path("key"), "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
+            f.write(secrets.token_bytes(128))
+        self._daemon("munged", "--foreground", f"--key-file={self._path('key')}", f"--socket={self.socket}",
+                     f"--pid-file={self._path('munged.pid')}", f"--seed-file={self._path('seed')}",
+                     f"--log-file={self._path('munged.log')}", "--num-threads=2")
+        self._wait(lambda: os.path.exists(self.socket), "munged's socket")
+
+    def logs(self):
+        """The last lines of every daemon."""
+        found = []
+        for name in sorted(os.listdir(self.folder)):
+            if name.endswith(".log"):
+                with open(self._path(name), errors="replace") as f:
+                    found.append(f"== {name}\n" + "".join(f.readlines()[-15:]))
+        return "\n".join(found)
+
+    def _path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def _daemon(self, *command, log=None):
+        """Ask the keeper to start it."""
+        line = "\0".join([log or command[0], *command]) + "\n"
+        self.keeper.stdin.write(line.encode())
+        self.keeper.stdin.flush()
+
+    def _wait(self, condition, what):
+        end = time.monotonic() + START
+        while not condition():
+            if select.select([self.keeper.stdout], [], [], 0)[0]:
+                raise AssertionError(f"{self.keeper.stdout.readline().decode()}\n{self.logs()}")
+            if time.monotonic() > end:
+                raise AssertionError(f"no {what} within {START:g} s\n{self.logs()}")
+            time.sleep(0.05)  # tidy: allow sleep, because SLURM tells nobody when a node is ready
+
+
+class Cluster(Munged):
+    """`nodes` nodes, node1, node2, ..., with `cpus` CPUs each; all of them are this machine.
+
+    SLURM's signals go to the process group of the task, much as with proctrack/cgroup to the task alone; with
+    tracked_by="linuxproc" to every process below it.
+    """
+
+    def __init__(self, nodes=3, cpus=2, tracked_by="pgid"):
+        self.nodes, self.cpus, self.tracked_by = nodes, cpus, tracked_by
 
     def environment(self, **more):
         """The test's environment without another SLURM's or dtrain's variables, for a client of this cluster."""
@@ -148,29 +190,10 @@ class Cluster:
                 found.append((pid, name))
         return found
 
-    def logs(self):
-        """The last lines of every daemon."""
-        found = []
-        for name in sorted(os.listdir(self.folder)):
-            if name.endswith(".log"):
-                with open(self._path(name), errors="replace") as f:
-                    found.append(f"== {name}\n" + "".join(f.readlines()[-15:]))
-        return "\n".join(found)
-
-    def _path(self, *names):
-        return os.path.join(self.folder, *names)
-
     def _start(self):
-        os.chmod(self.folder, 0o755)  # munged refuses a folder that others may write
-        for name in ("munge", "state"):
-            os.mkdir(self._path(name), 0o755)
-        with open(self._path("key"), "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
-            f.write(secrets.token_bytes(128))
-        self._daemon("munged", "--foreground", f"--key-file={self._path('key')}",
-                     f"--socket={self._path('munge', 'socket')}", f"--pid-file={self._path('munged.pid')}",
-                     f"--seed-file={self._path('seed')}", f"--log-file={self._path('munged.log')}", "--num-threads=2")
+        super()._start()
+        os.mkdir(self._path("state"))
         self._write_configuration()
-        self._wait(lambda: os.path.exists(self._path("munge", "socket")), "munged's socket")
         self._daemon("slurmctld", "-D", "-i", "-f", self._path("slurm.conf"))
         for node in range(1, self.nodes + 1):
             self._daemon("slurmd", "-D", "-N", f"node{node}", "-f", self._path("slurm.conf"), log=f"node{node}")
@@ -188,24 +211,9 @@ class Cluster:
         with open(self._path("cgroup.conf"), "w") as f:
             f.write("CgroupPlugin=cgroup/v1\n")
 
-    def _daemon(self, *command, log=None):
-        """Ask the keeper to start it."""
-        line = "\0".join([log or command[0], *command]) + "\n"
-        self.keeper.stdin.write(line.encode())
-        self.keeper.stdin.flush()
-
     def _all_idle(self):
         done = self.run("sinfo", "-h", "-N", "-o", "%t")
         return done.stdout.split() == ["idle"] * self.nodes
-
-    def _wait(self, condition, what):
-        end = time.monotonic() + START
-        while not condition():
-            if select.select([self.keeper.stdout], [], [], 0)[0]:
-                raise AssertionError(f"{self.keeper.stdout.readline().decode()}\n{self.logs()}")
-            if time.monotonic() > end:
-                raise AssertionError(f"no {what} within {START:g} s\n{self.logs()}")
-            time.sleep(0.05)  # tidy: allow sleep, because SLURM tells nobody when a node is ready; the deadline is above
 
 
 # The keeper: `python3 cluster.py FOLDER`. Each line of its standard input names a log and a daemon to start.
@@ -234,6 +242,7 @@ def descendants(root):
 
 def kill_all():
     """Until no child is left: what a killed process leaves comes to its subreaper, which is this one."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     while True:
         for pid in descendants(os.getpid()):
             try:

@@ -61,7 +61,8 @@ class Starting(SlurmTest):
                                                        "2: 0 of 3, 3 of 6", "2: 1 of 3, 4 of 6", "2: 2 of 3, 5 of 6"])
 
     def test_node_numbers_are_those_of_slurm(self):
-        said = self.srun("-N3", *RUN, "--nproc", "1", "sh", "-c", "echo $GROUP_RANK = $SLURM_NODEID on $SLURMD_NODENAME")
+        said = self.srun("-N3", *RUN, "--nproc", "1", "sh", "-c",
+                         "echo $GROUP_RANK = $SLURM_NODEID on $SLURMD_NODENAME")
         self.assertEqual(re.findall(r"\d = .*", said), [f"{i} = {i} on node{i + 1}" for i in range(3)])
 
     def test_workers_keep_to_the_cpus_of_the_step(self):
