@@ -209,6 +209,7 @@ StoreCore::Failure StoreCore::multi_get(ConnectionId connection, const StoreRequ
   }
   if (size == 0) return nullptr;  // no keys, no bytes
   std::string& reply = out.to(connection);
+  reply.reserve(reply.size() + size);
   for (std::size_t i = 0; i < request.field_count(); ++i) put_store_bytes(reply, value_of(request.field(i)));
   return nullptr;
 }

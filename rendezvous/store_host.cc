@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "rendezvous/listen.h"
+#include "rendezvous/store_local.h"
 #include "rendezvous/store_loop.h"
 
 namespace dtrain {
@@ -33,9 +34,9 @@ struct AllSignalsBlocked {
 }  // namespace
 
 struct StoreHost::Impl {
-  Impl(UniqueFd listener, std::optional<PeerUid> peer_uid, Options options)
-      : loop(io, std::move(listener), std::move(peer_uid), std::move(options)) {
-    loop.start();
+  Impl(UniqueFd listener, std::optional<PeerUid> peer_uid, Options given)
+      : options(std::move(given)), local(options.limits), loop(io, std::move(listener), std::move(peer_uid), options, local) {
+    loop.start(nullptr);
     // Signals are the agent's business: the thread inherits a mask that blocks them all.
     const AllSignalsBlocked blocked;
     thread = std::thread([this] { io.run(); });
@@ -47,7 +48,9 @@ struct StoreHost::Impl {
     thread.join();
   }
 
+  const Options options;
   asio::io_context io{1};
+  StoreLocal local;
   StoreLoop loop;
   std::thread thread;
 };
@@ -82,7 +85,9 @@ StoreHost::~StoreHost() = default;
 void StoreHost::renew() {
   std::promise<void> done;
   asio::post(impl_->io, [&] {
-    impl_->loop.renew();
+    impl_->loop.close_all();
+    impl_->local.renew();
+    impl_->loop.publish();
     done.set_value();
   });
   done.get_future().wait();

@@ -21,35 +21,9 @@
 
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/store_core.h"
-#include "rendezvous/store_wire.h"
+#include "rendezvous/store_limits.h"
 
 namespace dtrain {
-
-struct StoreStats {
-  std::uint64_t requests = 0;              // carried out, all operations
-  std::uint64_t connections_accepted = 0;  // since the start, refused ones included
-  std::uint64_t connections_refused = 0;   // wrong user, wrong greeting, broken protocol, over a limit
-  std::size_t connections_open = 0;
-  std::size_t connections_waiting = 0;  // inside WAIT or BARRIER
-  std::size_t keys = 0;
-  std::size_t bytes = 0;  // memory of keys, values, queues and waits
-};
-
-struct StoreHostLimits {
-  StoreWireLimits wire;
-  StoreCoreLimits core;
-  // Connections at a time. More are left in the kernel's backlog until one ends.
-  std::size_t connections = 65536;
-  // Connections that have not sent a valid greeting yet. One more than that closes the one that has been silent
-  // longest.
-  std::size_t silent_connections = 4096;
-  std::chrono::milliseconds greeting{3000};
-  // Replies a client has not read. One connection over its limit is closed; so is the one that takes all of them over
-  // `buffer_bytes`, which counts unfinished requests as well.
-  std::size_t output_bytes = std::size_t{129} << 20;
-  std::size_t buffer_bytes = std::size_t{512} << 20;
-};
 
 class StoreHost {
  public:

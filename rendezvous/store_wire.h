@@ -90,6 +90,12 @@ class StoreDecoder {
   };
 
   explicit StoreDecoder(const StoreWireLimits& limits = {}) : limits_(limits) {}
+  // For a connection whose greeting another decoder has read.
+  static StoreDecoder after_greeting(const StoreWireLimits& limits) {
+    StoreDecoder decoder(limits);
+    decoder.validated_ = true;
+    return decoder;
+  }
 
   // Consume bytes from the front of `input`, up to the end of the next request.
   Status next(std::string_view& input);
