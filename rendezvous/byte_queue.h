@@ -1,6 +1,6 @@
 #pragma once
-// Bytes on their way out: appended at the end, taken from the front by whatever a socket accepts. Memory follows what is
-// in it.
+// Bytes on their way out: appended at the end, taken from the front by whatever a socket accepts. Memory follows what
+// is in it.
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -14,13 +14,16 @@ class ByteQueue {
   std::size_t memory() const { return bytes_.capacity(); }
   std::string_view front() const { return std::string_view(bytes_).substr(taken_); }
 
-  void append(std::string_view bytes) {
+  void append(std::string_view bytes) { end().append(bytes); }
+
+  // For those who write bytes themselves: only append to it.
+  std::string& end() {
     // What has been taken is given up when it is the larger part, so that moving the rest costs each byte once.
     if (taken_ > 0 && taken_ >= size()) {
       bytes_.erase(0, taken_);
       taken_ = 0;
     }
-    bytes_.append(bytes);
+    return bytes_;
   }
 
   void take(std::size_t count) {

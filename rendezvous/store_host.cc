@@ -1,4 +1,4 @@
-// Sets up the listening socket and the store's thread; StoreLoop does the rest.
+// Sets up the listening socket and the store's thread, and puts front, store, links or relay together.
 #include "rendezvous/store_host.h"
 
 #include <pthread.h>
@@ -11,9 +11,12 @@
 #include <thread>
 #include <utility>
 
+#include "rendezvous/base/check.h"
 #include "rendezvous/listen.h"
+#include "rendezvous/store_links.h"
 #include "rendezvous/store_local.h"
 #include "rendezvous/store_loop.h"
+#include "rendezvous/store_relay.h"
 
 namespace dtrain {
 
@@ -35,8 +38,10 @@ struct AllSignalsBlocked {
 
 struct StoreHost::Impl {
   Impl(UniqueFd listener, std::optional<PeerUid> peer_uid, Options given)
-      : options(std::move(given)), local(options.limits), loop(io, std::move(listener), std::move(peer_uid), options, local) {
-    loop.start(nullptr);
+      : options(std::move(given)), loop(io, std::move(listener), std::move(peer_uid), options, make_backend()) {
+    if (relay) connect_relay();
+    if (local) links.emplace(io, *local, loop, options.limits);
+    loop.start(links ? &*links : nullptr);
     // Signals are the agent's business: the thread inherits a mask that blocks them all.
     const AllSignalsBlocked blocked;
     thread = std::thread([this] { io.run(); });
@@ -48,10 +53,42 @@ struct StoreHost::Impl {
     thread.join();
   }
 
+  StoreBackend& make_backend() {
+    if (!options.remote) return local.emplace(options.limits);
+    return relay.emplace(io, *options.remote);
+  }
+
+  void connect_relay() {
+    relay->set({.reply = [this](ConnectionId to, std::string_view bytes) { loop.reply(to, bytes); },
+                .end = [this](ConnectionId to, std::string_view reason) { loop.end(to, reason); },
+                .ready = [this] { loop.resume(); },
+                .turn = [this] { loop.publish(); },
+                .lost = [this] { link_lost(); }});
+  }
+
+  void link_lost() {
+    const std::string reason(relay->closed_because());
+    loop.report(reason);
+    loop.close_all();
+    loop.publish();
+    if (options.remote->lost) options.remote->lost(relay->round(), reason);
+  }
+
+  void begin_round(std::optional<std::uint64_t> round) {
+    loop.close_all();
+    if (links) links->begin_round(round);
+    if (local) local->renew();
+    if (relay && round) relay->begin_round(*round);
+    if (relay && !round) relay->stop();
+    loop.publish();
+  }
+
   const Options options;
   asio::io_context io{1};
-  StoreLocal local;
+  std::optional<StoreLocal> local;  // where the store is
+  std::optional<StoreRelay> relay;  // at an edge
   StoreLoop loop;
+  std::optional<StoreLinks> links;  // where the store is
   std::thread thread;
 };
 
@@ -82,15 +119,24 @@ StoreHost::StoreHost(std::unique_ptr<Impl> impl, std::uint16_t port) : impl_(std
 
 StoreHost::~StoreHost() = default;
 
-void StoreHost::renew() {
+void StoreHost::renew() { begin(std::nullopt); }
+
+void StoreHost::begin_round(std::uint64_t round) { begin(round); }
+
+void StoreHost::begin(std::optional<std::uint64_t> round) {
   std::promise<void> done;
   asio::post(impl_->io, [&] {
-    impl_->loop.close_all();
-    impl_->local.renew();
-    impl_->loop.publish();
+    impl_->begin_round(round);
     done.set_value();
   });
   done.get_future().wait();
+}
+
+void StoreHost::adopt_link(UniqueFd socket, std::string received) {
+  DT_CHECK(impl_->links.has_value(), "an edge takes no links");
+  asio::post(impl_->io, [impl = impl_.get(), fd = std::move(socket), bytes = std::move(received)]() mutable {
+    impl->links->adopt(std::move(fd), std::move(bytes));
+  });
 }
 
 StoreStats StoreHost::stats() const { return impl_->loop.stats(); }

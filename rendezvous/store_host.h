@@ -1,6 +1,7 @@
 #pragma once
 // The worker store on a socket: torch's TCPStore protocol, served to the workers of this node. In process, on one
-// thread of its own; the agent never waits for it.
+// thread of its own; the agent never waits for it. One node of a job has the store; the others are edges: they serve
+// their workers in the same way and forward the requests over one link each (Options::remote, adopt_link).
 //
 //   auto store = StoreHost::start({.allowed_uid = geteuid()});
 //   if (!store) return store.error();
@@ -25,6 +26,18 @@
 
 namespace dtrain {
 
+// Where the store is, for an edge.
+struct StoreRemote {
+  // A numeric address, and the port where the host takes links.
+  std::string address;
+  std::uint16_t port = 0;
+  // From begin_round until the host has welcomed the link.
+  std::chrono::milliseconds timeout{5000};
+  // A round's link cannot be made or is lost, and with it every connection: once a round, with one line for the user.
+  // Called on the store's thread: return quickly and do not call back.
+  std::function<void(std::uint64_t round, const std::string& reason)> lost{};
+};
+
 class StoreHost {
  public:
   struct Options {
@@ -43,6 +56,8 @@ class StoreHost {
     // what was read from them. Called on the store's thread, as `log`. Their owner has been checked.
     std::function<void(UniqueFd socket, std::string received)> adopt{};
     char adopt_byte = 0;
+    // An edge: the store is elsewhere. None: it is here.
+    std::optional<StoreRemote> remote{};
   };
 
   // Bind, listen and serve. Errors: the address or port cannot be used, or the owner of a connection cannot be found
@@ -57,14 +72,21 @@ class StoreHost {
   StoreHost& operator=(const StoreHost&) = delete;
 
   std::uint16_t port() const { return port_; }
-  // Forget every key and close every connection: a fresh store at the same port. When it returns it is done. Not from
-  // within `log` or `adopt`.
+  // Forget every key and close every connection and link: a fresh store at the same port, that takes no links. An edge
+  // turns its clients away. When it returns it is done. Not from within a callback.
   void renew();
+  // The same, and from now on the links of this round are welcome; an edge connects to its host. Clients may come at
+  // once: they are answered when the link is up. It does not wait for that.
+  void begin_round(std::uint64_t round);
+  // Not at an edge: a link of another node that may have one, with what was read from it after any TLS: it begins with
+  // kStoreLinkGreeting. Any thread, from `adopt` too.
+  void adopt_link(UniqueFd socket, std::string received);
   // A recent snapshot. Any thread.
   StoreStats stats() const;
 
  private:
   struct Impl;
+  void begin(std::optional<std::uint64_t> round);
   explicit StoreHost(std::unique_ptr<Impl> impl, std::uint16_t port);
 
   std::unique_ptr<Impl> impl_;

@@ -1,4 +1,5 @@
-// Reads, answers and closes connections; what the bytes mean is the backend's business. Accepting is in store_accept.cc.
+// Reads, answers and closes connections; what the bytes mean is the backend's business. Accepting is in
+// store_accept.cc.
 #include "rendezvous/store_loop.h"
 
 #include <fmt/format.h>

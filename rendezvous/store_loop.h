@@ -113,7 +113,7 @@ class StoreLoop {
 
   StoreActions actions_;
   std::unordered_map<ConnectionId, SessionPtr> sessions_;
-  std::list<ConnectionId> silent_;  // no greeting yet, longest silent first
+  std::list<ConnectionId> silent_;     // no greeting yet, longest silent first
   std::vector<ConnectionId> stalled_;  // have sent requests that the backend is not ready for
   ConnectionId last_id_ = 0;
   std::vector<char> buffer_;

@@ -36,7 +36,8 @@ class Client {
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(std::atoi(port)));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    DT_CHECK(::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0, "a store listens there");
+    DT_CHECK(::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0,
+             "a store listens there");
     const int on = 1;
     ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     std::string greeting(1, static_cast<char>(StoreOp::validate));

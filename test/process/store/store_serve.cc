@@ -1,16 +1,20 @@
 // store_serve: a worker store for tests in other languages. Prints its port, serves until its stdin ends, then prints
 // its statistics as one JSON line.
 //   store_serve [--allowed-uid UID] [--output-bytes N] [--store-bytes N] [--connections N] [--greeting-ms N] [--log]
+//               [--links 1]      takes store links at its port as well, for round 1
+//               [--relay PORT]   is an edge of the store_serve --links at that port
 #include <fmt/core.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "rendezvous/store_host.h"
+#include "rendezvous/store_link_wire.h"
 
 namespace {
 
@@ -33,6 +37,10 @@ bool parse(int argc, char** argv, dtrain::StoreHost::Options& options) {
       options.limits.connections = number;
     } else if (flag == "--greeting-ms") {
       options.limits.greeting = std::chrono::milliseconds(number);
+    } else if (flag == "--relay") {
+      options.remote = dtrain::StoreRemote{.address = "127.0.0.1", .port = static_cast<std::uint16_t>(number)};
+    } else if (flag == "--links") {
+      options.adopt_byte = dtrain::kStoreLinkGreeting.front();
     } else {
       return false;
     }
@@ -48,11 +56,21 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "store_serve: bad arguments; see the top of store_serve.cc\n");
     return 2;
   }
+  dtrain::StoreHost* host = nullptr;
+  const bool links = options.adopt_byte != 0;
+  if (links) {
+    options.adopt = [&host](dtrain::UniqueFd socket, std::string received) {
+      host->adopt_link(std::move(socket), std::move(received));
+    };
+  }
+  const bool rounds = links || options.remote;
   auto store = dtrain::StoreHost::start(std::move(options));
   if (!store) {
     fmt::print(stderr, "store_serve: {}\n", store.error().message);
     return 1;
   }
+  host = store->get();  // nobody knows the port yet
+  if (rounds) host->begin_round(1);
   fmt::print("{}\n", (*store)->port());
   std::fflush(stdout);
   char ignored[256];

@@ -4,8 +4,9 @@
     store_torch_client.py group --serve SERVE          four gloo ranks: init_process_group by env://, collectives, DDP
     store_torch_client.py differential --serve SERVE   one random sequence of store operations on torch's server and on
                                                        ours must give the same results (--seed, --steps)
+    store_torch_client.py cut --serve SERVE            clients behind a relay whose host is killed get an error at once
 
-SERVE is the store_serve program. Exits 0 when all is as it should be; says what is not otherwise.
+With --relays N there are N edges in front of the store, and clients use them in turn. SERVE is the store_serve program. Exits 0 when all is as it should be; says what is not otherwise.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 
 WORLD_SIZE = 4
@@ -24,8 +26,8 @@ DEADLINE_S = 120
 class Serve:
     """A running store_serve for processes of this user."""
 
-    def __init__(self, program):
-        command = [program, "--allowed-uid", str(os.geteuid()), "--log"]
+    def __init__(self, program, *more):
+        command = [program, "--allowed-uid", str(os.geteuid()), "--log", *more]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline())
 
@@ -35,6 +37,20 @@ class Serve:
         if self.process.wait(timeout=30) != 0:
             sys.exit("store_serve failed")
         return stats
+
+
+class Job:
+    """A store, and the edges in front of it if there are any: what its nodes would have."""
+
+    def __init__(self, program, relays):
+        self.host = Serve(program, *(["--links", "1"] if relays else []))
+        self.edges = [Serve(program, "--relay", str(self.host.port)) for _ in range(relays)]
+
+    def port(self, client):
+        return self.edges[client % len(self.edges)].port if self.edges else self.host.port
+
+    def stop(self):
+        return "\n".join(serve.stop() for serve in [*self.edges, self.host])
 
 
 def expect(condition, what):
@@ -79,12 +95,12 @@ def worker():
     dist.destroy_process_group()
 
 
-def group(serve):
-    store = Serve(serve)
+def group(serve, relays):
+    store = Job(serve, relays)
     workers = []
     for rank in range(WORLD_SIZE):
         environment = dict(
-            os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(store.port), TORCHELASTIC_USE_AGENT_STORE="True",
+            os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(store.port(rank)), TORCHELASTIC_USE_AGENT_STORE="True",
             RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD_SIZE), OMP_NUM_THREADS="1",
             GLOO_SOCKET_IFNAME="lo")
         workers.append(subprocess.Popen([sys.executable, "-W", "ignore", __file__, "worker"], env=environment))
@@ -103,12 +119,12 @@ def group(serve):
 class Side:
     """One server and two clients of it, so that one can answer what the other waits for."""
 
-    def __init__(self, port, owner=None):
+    def __init__(self, ports, owner=None):
         import torch.distributed as dist
 
         timeout = datetime.timedelta(seconds=10)
         self.owner = owner
-        self.clients = [dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timeout) for _ in range(2)]
+        self.clients = [dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timeout) for port in ports]
 
 
 def outcome(action):
@@ -155,13 +171,13 @@ def random_step(rng, available):
     return name, steps[name]
 
 
-def differential(serve, seed, steps):
+def differential(serve, relays, seed, steps):
     import torch
     import torch.distributed as dist
 
     master = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    ours = Serve(serve)
-    sides = [Side(master.port, master), Side(ours.port)]
+    ours = Job(serve, relays)
+    sides = [Side([master.port] * 2, master), Side([ours.port(0), ours.port(1)])]
     # torch counts its internal join counter as a key; a server of ours is never joined through it.
     sides[1].clients[0].set("unused", "")
     sides[0].clients[0].set("unused", "")
@@ -188,10 +204,34 @@ def differential(serve, seed, steps):
     print(ours.stop())
 
 
+def cut(serve):
+    import torch.distributed as dist
+
+    job = Job(serve, 1)
+    client, other = (dist.TCPStore("127.0.0.1", job.port(0), is_master=False,
+                                   timeout=datetime.timedelta(seconds=DEADLINE_S)) for _ in range(2))
+    client.set("key", "value")
+    expect(client.get("key") == b"value", "the store behind the relay does not answer")
+    begin = time.monotonic()
+    waiting = threading.Thread(target=lambda: (other.add("waits", 1), job.host.process.kill()))
+    waiting.start()
+    try:
+        client.wait(["never"])
+    except Exception as error:  # which type is torch's affair
+        print(f"after {time.monotonic() - begin:.2f} s: {type(error).__name__}")
+    else:
+        sys.exit("a wait for a missing key ended well")
+    waiting.join()
+    expect(time.monotonic() - begin < DEADLINE_S / 2, "the client found out by its own time-out only")
+    job.host.process.wait()
+    print(job.edges[0].stop())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mode", choices=["group", "differential", "worker"])
+    parser.add_argument("mode", choices=["group", "differential", "cut", "worker"])
     parser.add_argument("--serve", help="the store_serve program")
+    parser.add_argument("--relays", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=1000)
     args = parser.parse_args()
@@ -202,9 +242,11 @@ def main():
         sys.stdout.flush()
         os._exit(0)
     elif args.mode == "group":
-        group(args.serve)
+        group(args.serve, args.relays)
+    elif args.mode == "cut":
+        cut(args.serve)
     else:
-        differential(args.serve, args.seed, args.steps)
+        differential(args.serve, args.relays, args.seed, args.steps)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,77 @@
+#pragma once
+// The links of other nodes, at the node that has the store. Each carries the connections of its node's workers; to the
+// store they are connections like any other. A link says hello for the round that is open, or is refused.
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/store_link.h"
+#include "rendezvous/store_local.h"
+#include "rendezvous/store_loop.h"
+
+namespace dtrain {
+
+class StoreLinks final : public StoreOutlet {
+ public:
+  // Store and front must live as long. What requests lead to is carried out by the front, who gives back what is for
+  // connections behind links.
+  StoreLinks(boost::asio::io_context& io, StoreLocal& store, StoreLoop& front, const StoreHostLimits& limits)
+      : io_(io), store_(store), front_(front), limits_(limits) {}
+
+  // A new link: a connected, non-blocking socket and what was read from it.
+  void adopt(UniqueFd socket, std::string received);
+  // End all links. From now on those of this round are welcome; none: no link is.
+  void begin_round(std::optional<std::uint64_t> round);
+
+  void send(ConnectionId connection, std::string_view bytes) override;
+  void close(ConnectionId connection, std::string_view reason) override;
+  void describe(StoreStats& stats) const override;
+
+ private:
+  struct Peer {
+    Peer(boost::asio::io_context& io, std::uint64_t number) : id(number), hello(io) {}
+    const std::uint64_t id;
+    std::shared_ptr<StoreLink> link;
+    boost::asio::steady_timer hello;
+    bool welcome = false;
+    bool refused = false;
+    std::unordered_map<std::uint64_t, ConnectionId> connections;  // by the edge's number
+    std::size_t accounted = 0;                                    // the link's share of buffered_bytes_
+  };
+  using PeerPtr = std::shared_ptr<Peer>;
+  struct Connection {
+    Peer* peer;
+    std::uint64_t number;
+    std::size_t accounted = 0;  // its share of buffered_bytes_
+  };
+
+  void received(const PeerPtr& peer, StoreLinkFrame& frame);
+  std::string why_not(const StoreLinkFrame& hello) const;
+  void greeted(const PeerPtr& peer, const StoreLinkFrame& frame);
+  void open(Peer& peer, std::uint64_t number);
+  void data(const PeerPtr& peer, StoreLinkFrame& frame);
+  void left(Peer& peer, std::uint64_t number);
+  void forget(ConnectionId connection);
+  void account(Peer& peer, ConnectionId connection);
+  void turn(Peer& peer);
+  void drop(const PeerPtr& peer, const std::string& reason);
+
+  boost::asio::io_context& io_;
+  StoreLocal& store_;
+  StoreLoop& front_;
+  const StoreHostLimits& limits_;
+  std::optional<std::uint64_t> round_;
+  std::unordered_map<std::uint64_t, PeerPtr> peers_;
+  std::unordered_map<ConnectionId, Connection> connections_;
+  std::uint64_t last_peer_ = 0;
+  ConnectionId last_connection_ = 0;
+  StoreActions actions_;
+  std::size_t buffered_bytes_ = 0;  // unfinished requests, and what links hold
+};
+
+}  // namespace dtrain

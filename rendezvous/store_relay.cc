@@ -1,0 +1,130 @@
+#include "rendezvous/store_relay.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <utility>
+
+#include "rendezvous/listen.h"
+
+namespace dtrain {
+
+namespace asio = boost::asio;
+
+StoreRelay::StoreRelay(asio::io_context& io, const StoreRemote& remote) : io_(io), remote_(remote), deadline_(io) {}
+
+void StoreRelay::begin_round(std::uint64_t round) {
+  stop();
+  round_ = round;
+  closed_because_.clear();
+  auto socket = begin_connect();
+  // Not from within: the caller has yet to know that the round has begun.
+  if (!socket) {
+    asio::post(io_, [this, round, why = socket.error().message] {
+      if (round == round_ && !link_) lost(why);
+    });
+    return;
+  }
+  link_ = std::make_shared<StoreLink>(io_, std::move(*socket), false);
+  link_->start({.frame = [this](StoreLinkFrame& frame) { received(frame); },
+                .turn = [this] { callbacks_.turn(); },
+                .drained =
+                    [this] {
+                      if (up_) callbacks_.ready();
+                    },
+                .closed = [this](const std::string& reason) { lost(reason); }},
+               {}, true);
+  link_->send(StoreLinkType::hello, round);
+  deadline_.expires_after(remote_.timeout);
+  // A timer that has gone off cannot be called back: it may be that of a link before this one.
+  deadline_.async_wait([this, link = link_](const boost::system::error_code& ec) {
+    if (!ec && link == link_ && !up_) lost("it does not answer");
+  });
+}
+
+void StoreRelay::stop() {
+  deadline_.cancel();
+  if (link_) link_->close();
+  link_.reset();
+  up_ = false;
+  early_.clear();
+  closed_because_ = "no round has begun";
+}
+
+Result<UniqueFd> StoreRelay::begin_connect() const {
+  boost::system::error_code bad;
+  const auto address = asio::ip::make_address(remote_.address, bad);
+  if (bad) return Error{ErrorKind::system, fmt::format("'{}' is not a numeric IPv4 or IPv6 address", remote_.address)};
+  const asio::ip::tcp::endpoint endpoint(address, remote_.port);
+  UniqueFd fd(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return system_error("cannot make a socket", errno);
+  const int on = 1;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (::connect(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 && errno != EINPROGRESS)
+    return system_error("cannot connect", errno);
+  return fd;
+}
+
+// ---- from the workers -----------------------------------------------------------------------------------------------
+
+void StoreRelay::connect(ConnectionId connection) {
+  if (up_) {
+    link_->send(StoreLinkType::open, connection);
+  } else {
+    early_.push_back(connection);
+  }
+}
+
+void StoreRelay::receive(ConnectionId connection, std::string_view& input, StoreActions&) {
+  forwarded_bytes_ += input.size();
+  link_->send(StoreLinkType::data, connection, input);
+  input = {};
+}
+
+void StoreRelay::disconnect(ConnectionId connection) {
+  if (up_) {
+    link_->send(StoreLinkType::closed, connection);
+  } else {
+    std::erase(early_, connection);
+  }
+}
+
+void StoreRelay::describe(StoreStats& stats) const {
+  stats.forwarded_bytes = forwarded_bytes_;
+  stats.links = up_ ? 1 : 0;
+}
+
+// ---- from the host --------------------------------------------------------------------------------------------------
+
+void StoreRelay::received(StoreLinkFrame& frame) {
+  if (!up_) {
+    if (frame.type == StoreLinkType::welcome && frame.number == round_) return welcomed();
+    if (frame.type == StoreLinkType::refused) return lost(std::string(frame.payload));
+  } else if (frame.type == StoreLinkType::data) {
+    return callbacks_.reply(frame.number, frame.payload);
+  } else if (frame.type == StoreLinkType::closed) {
+    return callbacks_.end(frame.number, frame.payload);
+  }
+  lost(fmt::format("unexpected frame {} on the store link", static_cast<int>(frame.type)));
+}
+
+void StoreRelay::welcomed() {
+  deadline_.cancel();
+  up_ = true;
+  for (const ConnectionId connection : std::exchange(early_, {})) link_->send(StoreLinkType::open, connection);
+  callbacks_.ready();
+}
+
+void StoreRelay::lost(const std::string& reason) {
+  stop();
+  closed_because_ = fmt::format("the link to the job's store at {} is lost: {}",
+                                address_text(remote_.address, remote_.port), reason.empty() ? "it was closed" : reason);
+  callbacks_.lost();
+}
+
+}  // namespace dtrain

@@ -1,0 +1,65 @@
+// Fuzzes the store link's decoder: any bytes, cut at any places, give the same frames and the same fault as the whole;
+// what it gives, put into frames again, is read back as the same. The first byte of the input seeds the cuts; half of
+// the seeds put a right greeting in front.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rendezvous/base/check.h"
+#include "rendezvous/store_link_wire.h"
+
+namespace {
+
+using dtrain::StoreLinkDecoder;
+using dtrain::StoreLinkType;
+
+struct Decoded {
+  std::string frames;  // put again, data frames byte by byte
+  std::string error;
+  bool operator==(const Decoded&) const = default;
+};
+
+bool feed(StoreLinkDecoder& decoder, std::string_view piece, Decoded& decoded) {
+  auto status = decoder.next(piece);
+  for (; status == StoreLinkDecoder::Status::frame; status = decoder.next(piece)) {
+    const auto& frame = decoder.frame();
+    const bool data = frame.type == StoreLinkType::data;
+    DT_CHECK(!data || !frame.payload.empty(), "data has bytes");
+    DT_CHECK(data || frame.payload.size() <= dtrain::kStoreLinkTextBytes, "texts are bounded");
+    const std::size_t step = data ? 1 : frame.payload.size() + 1;
+    std::size_t at = 0;
+    do {
+      dtrain::put_store_link_frame(decoded.frames, frame.type, frame.number, frame.payload.substr(at, step));
+      at += step;
+    } while (at < frame.payload.size());
+  }
+  decoded.error = decoder.error();
+  DT_CHECK(status == StoreLinkDecoder::Status::bad || piece.empty(), "a decoder that wants more has used what it had");
+  return status != StoreLinkDecoder::Status::bad;
+}
+
+Decoded decode(std::string_view rest, std::uint32_t seed, bool cut) {
+  Decoded decoded;
+  StoreLinkDecoder decoder;
+  while (!rest.empty()) {
+    seed = seed * 1664525U + 1013904223U;
+    const std::string_view piece = rest.substr(0, cut ? 1 + (seed >> 24) % 13 : rest.size());
+    rest.remove_prefix(piece.size());
+    if (!feed(decoder, piece, decoded)) break;
+  }
+  return decoded;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  std::string stream((data[0] & 1) != 0 ? dtrain::kStoreLinkGreeting : std::string_view());
+  stream.append(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const Decoded whole = decode(stream, 0, false);
+  DT_CHECK(decode(stream, data[0], true) == whole, "cuts change nothing");
+  const Decoded again = decode(std::string(dtrain::kStoreLinkGreeting) + whole.frames, 0, false);
+  DT_CHECK(again.frames == whole.frames && again.error.empty(), "frames survive another way");
+  return 0;
+}
