@@ -132,10 +132,11 @@ void StoreHost::begin(std::optional<std::uint64_t> round) {
   done.get_future().wait();
 }
 
-void StoreHost::adopt_link(UniqueFd socket, std::string received) {
+void StoreHost::adopt_link(UniqueFd socket, std::string received, std::optional<TlsSession> tls) {
   DT_CHECK(impl_->links.has_value(), "an edge takes no links");
-  asio::post(impl_->io, [impl = impl_.get(), fd = std::move(socket), bytes = std::move(received)]() mutable {
-    impl->links->adopt(std::move(fd), std::move(bytes));
+  asio::post(impl_->io, [impl = impl_.get(), fd = std::move(socket), bytes = std::move(received),
+                         session = std::move(tls)]() mutable {
+    impl->links->adopt(std::move(fd), std::move(bytes), std::move(session));
   });
 }
 

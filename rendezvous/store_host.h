@@ -23,6 +23,7 @@
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/store_limits.h"
+#include "rendezvous/tls_session.h"
 
 namespace dtrain {
 
@@ -33,6 +34,8 @@ struct StoreRemote {
   std::uint16_t port = 0;
   // From begin_round until the host has welcomed the link.
   std::chrono::milliseconds timeout{5000};
+  // A client's session for this round's link. Empty: the link is in clear.
+  std::function<Result<TlsSession>(std::uint64_t round)> secure{};
   // A round's link cannot be made or is lost, and with it every connection: once a round, with one line for the user.
   // Called on the store's thread: return quickly and do not call back.
   std::function<void(std::uint64_t round, const std::string& reason)> lost{};
@@ -78,9 +81,10 @@ class StoreHost {
   // The same, and from now on the links of this round are welcome; an edge connects to its host. Clients may come at
   // once: they are answered when the link is up. It does not wait for that.
   void begin_round(std::uint64_t round);
-  // Not at an edge: a link of another node that may have one, with what was read from it after any TLS: it begins with
-  // kStoreLinkGreeting. Any thread, from `adopt` too.
-  void adopt_link(UniqueFd socket, std::string received);
+  // Not at an edge: a connection of another node that may have a link (with TLS: established, its name's role store).
+  // `received`: what was read from it so far, decrypted; a link begins with kStoreLinkGreeting. Any thread, from
+  // `adopt` too.
+  void adopt_link(UniqueFd socket, std::string received, std::optional<TlsSession> tls = {});
   // A recent snapshot. Any thread.
   StoreStats stats() const;
 

@@ -31,7 +31,7 @@ std::vector<char>& read_buffer() {
 
 void StoreLink::start(Callbacks callbacks, std::string received, bool connecting) {
   callbacks_ = std::move(callbacks);
-  output_.append(kStoreLinkGreeting);
+  (tls_ ? plain_ : output_.end()).append(kStoreLinkGreeting);
   input_ = std::move(received);
   connected_ = !connecting;
   if (connecting) return wait_connected();
@@ -59,8 +59,8 @@ void StoreLink::wait_connected() {
 
 void StoreLink::send(StoreLinkType type, std::uint64_t number, std::string_view payload) {
   if (!open() || peer_left_ || finishing_) return;
-  put_store_link_frame(output_.end(), type, number, payload);
-  full_ = full_ || output_.size() > kFullBytes;
+  put_store_link_frame(tls_ ? plain_ : output_.end(), type, number, payload);
+  full_ = full_ || output_.size() + plain_.size() > kFullBytes;
   flush_soon();
 }
 
@@ -79,7 +79,7 @@ void StoreLink::flush_soon() {
 }
 
 void StoreLink::flush() {
-  if (!open() || waits_writable_) return;
+  if (!open() || waits_writable_ || !encrypt()) return;
   if (!output_.empty()) {
     const std::string_view bytes = output_.front();
     const ssize_t sent = ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -93,6 +93,23 @@ void StoreLink::flush() {
   }
   if (!output_.empty()) wait_writable();
   written();
+}
+
+// Output is ready to be written. False: the session has failed, and the link is lost.
+bool StoreLink::encrypt() {
+  if (!tls_) return true;
+  if (!plain_.empty()) {
+    const auto sent = tls_->send(plain_);
+    if (plain_.capacity() > kFullBytes) std::string().swap(plain_);
+    plain_.clear();
+    if (!sent) {
+      lost(sent.error().message);
+      return false;
+    }
+  }
+  if (finishing_) tls_->close();
+  output_.append(tls_->take_output());
+  return true;
 }
 
 void StoreLink::written() {
@@ -132,12 +149,23 @@ void StoreLink::readable() {
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (size < 0) return lost(std::strerror(errno));
     if (size == 0) return lost("");
-    take({buffer.data(), static_cast<std::size_t>(size)});
+    decrypt({buffer.data(), static_cast<std::size_t>(size)});
     if (!open()) return;
     if (static_cast<std::size_t>(size) < buffer.size()) break;
   }
   callbacks_.turn();
   if (open() && !waits()) wait_readable();
+}
+
+void StoreLink::decrypt(std::string_view bytes) {
+  if (!tls_) return take(bytes);
+  std::string plain;
+  const auto received = tls_->receive(bytes, plain);
+  flush_soon();  // the session may have something to say
+  take(plain);
+  if (received || !open()) return;
+  flush();  // why, to the other side
+  lost(received.error().message);
 }
 
 void StoreLink::take(std::string_view bytes) {
@@ -179,6 +207,11 @@ void StoreLink::hand_out_rest() {
 }
 
 // ---- the end --------------------------------------------------------------------------------------------------------
+
+std::optional<std::uint64_t> StoreLink::epoch() const {
+  if (!tls_) return std::nullopt;
+  return tls_->link().epoch;
+}
 
 void StoreLink::close() {
   boost::system::error_code ignored;

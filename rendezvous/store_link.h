@@ -1,6 +1,6 @@
 #pragma once
-// One store link on an event loop: frames out, frames in, over a connected socket or one that is still connecting. Used
-// from the loop's thread; no callback is called from within a call.
+// One store link on an event loop: frames out, frames in, over a connected socket or one that is still connecting, in
+// clear or through a TLS session. Used from the loop's thread; no callback is called from within a call.
 //
 // What is sent is collected and written once a turn of the loop, so that many workers' small requests become one write.
 // There is no limit to what may be waiting to be written: its owner looks at full() and sends no more than it must.
@@ -8,12 +8,15 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/byte_queue.h"
 #include "rendezvous/store_link_wire.h"
+#include "rendezvous/tls_session.h"
 
 namespace dtrain {
 
@@ -32,10 +35,11 @@ class StoreLink : public std::enable_shared_from_this<StoreLink> {
   };
 
   // `waits_when_full`: hand out no frames while full(). One side of a link must not, or both could wait for each other.
-  StoreLink(boost::asio::io_context& io, UniqueFd socket, bool waits_when_full)
-      : socket_(io, socket.release()), waits_when_full_(waits_when_full) {}
+  StoreLink(boost::asio::io_context& io, UniqueFd socket, std::optional<TlsSession> tls, bool waits_when_full)
+      : socket_(io, socket.release()), tls_(std::move(tls)), waits_when_full_(waits_when_full) {}
 
-  // Greet and begin to read; `received` came before. `connecting`: the socket's connect is still under way.
+  // Greet and begin to read; `received` came before, after any TLS. `connecting`: the socket's connect is still under
+  // way.
   void start(Callbacks callbacks, std::string received, bool connecting);
   void send(StoreLinkType type, std::uint64_t number, std::string_view payload = {});
   // What has been sent is still written, what comes is dropped. The owner closes it in the end.
@@ -44,19 +48,25 @@ class StoreLink : public std::enable_shared_from_this<StoreLink> {
   void close();
 
   bool open() const { return socket_.is_open(); }
+  // The round that the key of its TLS session is for; none: it has no such session.
+  std::optional<std::uint64_t> epoch() const;
   // More is waiting to be written than a link should hold; until most of it has been.
   bool full() const { return full_; }
   // Memory of what waits to be written and to be handed out.
-  std::size_t held_bytes() const { return output_.memory() + input_.capacity() + unhandled_.capacity(); }
+  std::size_t held_bytes() const {
+    return output_.memory() + plain_.capacity() + input_.capacity() + unhandled_.capacity();
+  }
 
  private:
   void wait_connected();
   void flush_soon();
   void flush();
+  bool encrypt();
   void written();
   void wait_writable();
   void wait_readable();
   void readable();
+  void decrypt(std::string_view bytes);
   void take(std::string_view bytes);
   void hand_out(StoreLinkFrame frame);
   void hand_out_rest();
@@ -64,9 +74,11 @@ class StoreLink : public std::enable_shared_from_this<StoreLink> {
   void lost(const std::string& reason);
 
   boost::asio::posix::stream_descriptor socket_;
+  std::optional<TlsSession> tls_;
   const bool waits_when_full_;
   Callbacks callbacks_;
   StoreLinkDecoder decoder_;
+  std::string plain_;  // with TLS: to be encrypted into output_
   ByteQueue output_;
   std::string input_;      // read, but not handed out, since the link was full
   std::string unhandled_;  // before it: the rest of a data frame

@@ -15,9 +15,9 @@ constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
 
 }  // namespace
 
-void StoreLinks::adopt(UniqueFd socket, std::string received_before) {
+void StoreLinks::adopt(UniqueFd socket, std::string received_before, std::optional<TlsSession> tls) {
   const auto peer = std::make_shared<Peer>(io_, ++last_peer_);
-  peer->link = std::make_shared<StoreLink>(io_, std::move(socket), true);
+  peer->link = std::make_shared<StoreLink>(io_, std::move(socket), std::move(tls), true);
   peers_.emplace(peer->id, peer);
   const std::weak_ptr<Peer> weak = peer;
   peer->link->start({.frame =
@@ -62,16 +62,18 @@ void StoreLinks::received(const PeerPtr& peer, StoreLinkFrame& frame) {
   }
 }
 
-std::string StoreLinks::why_not(const StoreLinkFrame& hello) const {
+std::string StoreLinks::why_not(const Peer& peer, const StoreLinkFrame& hello) const {
   if (hello.type != StoreLinkType::hello) return "a store link begins with hello";
   if (!round_) return "no round is open";
   if (hello.number != *round_) return fmt::format("round {} is open, not round {}", *round_, hello.number);
+  if (const auto epoch = peer.link->epoch(); epoch && *epoch != hello.number)
+    return fmt::format("its key is for round {}, not for round {}", *epoch, hello.number);
   if (peers_.size() > limits_.links) return fmt::format("there are {} links already", limits_.links);
   return {};
 }
 
 void StoreLinks::greeted(const PeerPtr& peer, const StoreLinkFrame& frame) {
-  const std::string why = why_not(frame);
+  const std::string why = why_not(*peer, frame);
   if (why.empty()) {
     peer->welcome = true;
     peer->hello.cancel();

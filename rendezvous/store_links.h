@@ -23,8 +23,8 @@ class StoreLinks final : public StoreOutlet {
   StoreLinks(boost::asio::io_context& io, StoreLocal& store, StoreLoop& front, const StoreHostLimits& limits)
       : io_(io), store_(store), front_(front), limits_(limits) {}
 
-  // A new link: a connected, non-blocking socket and what was read from it.
-  void adopt(UniqueFd socket, std::string received);
+  // A new link: a connected, non-blocking socket, what was read from it, and its established TLS session if it has one.
+  void adopt(UniqueFd socket, std::string received, std::optional<TlsSession> tls);
   // End all links. From now on those of this round are welcome; none: no link is.
   void begin_round(std::optional<std::uint64_t> round);
 
@@ -51,7 +51,7 @@ class StoreLinks final : public StoreOutlet {
   };
 
   void received(const PeerPtr& peer, StoreLinkFrame& frame);
-  std::string why_not(const StoreLinkFrame& hello) const;
+  std::string why_not(const Peer& peer, const StoreLinkFrame& hello) const;
   void greeted(const PeerPtr& peer, const StoreLinkFrame& frame);
   void open(Peer& peer, std::uint64_t number);
   void data(const PeerPtr& peer, StoreLinkFrame& frame);

@@ -22,15 +22,30 @@ void StoreRelay::begin_round(std::uint64_t round) {
   stop();
   round_ = round;
   closed_because_.clear();
-  auto socket = begin_connect();
-  // Not from within: the caller has yet to know that the round has begun.
-  if (!socket) {
-    asio::post(io_, [this, round, why = socket.error().message] {
+  if (const auto made = make_link(); !made) {
+    // Not from within: the caller has yet to know that the round has begun.
+    asio::post(io_, [this, round, why = made.error().message] {
       if (round == round_ && !link_) lost(why);
     });
     return;
   }
-  link_ = std::make_shared<StoreLink>(io_, std::move(*socket), false);
+  deadline_.expires_after(remote_.timeout);
+  // A timer that has gone off cannot be called back: it may be that of a link before this one.
+  deadline_.async_wait([this, link = link_](const boost::system::error_code& ec) {
+    if (!ec && link == link_ && !up_) lost("it does not answer");
+  });
+}
+
+Result<void> StoreRelay::make_link() {
+  std::optional<TlsSession> tls;
+  if (remote_.secure) {
+    auto session = remote_.secure(round_);
+    if (!session) return session.error();
+    tls = std::move(session).value();
+  }
+  auto socket = begin_connect();
+  if (!socket) return socket.error();
+  link_ = std::make_shared<StoreLink>(io_, std::move(*socket), std::move(tls), false);
   link_->start({.frame = [this](StoreLinkFrame& frame) { received(frame); },
                 .turn = [this] { callbacks_.turn(); },
                 .drained =
@@ -39,12 +54,8 @@ void StoreRelay::begin_round(std::uint64_t round) {
                     },
                 .closed = [this](const std::string& reason) { lost(reason); }},
                {}, true);
-  link_->send(StoreLinkType::hello, round);
-  deadline_.expires_after(remote_.timeout);
-  // A timer that has gone off cannot be called back: it may be that of a link before this one.
-  deadline_.async_wait([this, link = link_](const boost::system::error_code& ec) {
-    if (!ec && link == link_ && !up_) lost("it does not answer");
-  });
+  link_->send(StoreLinkType::hello, round_);
+  return {};
 }
 
 void StoreRelay::stop() {

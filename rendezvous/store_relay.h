@@ -49,6 +49,7 @@ class StoreRelay final : public StoreBackend {
 
  private:
   Result<UniqueFd> begin_connect() const;
+  Result<void> make_link();
   void received(StoreLinkFrame& frame);
   void welcomed();
   void lost(const std::string& reason);

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "rendezvous/job_secret.h"
 #include "rendezvous/listen.h"
 #include "rendezvous/store_host.h"
 #include "rendezvous/store_link_wire.h"
@@ -18,11 +19,13 @@
 
 namespace {
 
+using dtrain::JobSecret;
 using dtrain::put_store_link_frame;
 using dtrain::StoreHost;
 using dtrain::StoreLinkType;
 using dtrain::StoreOp;
 using dtrain::StoreRemote;
+using dtrain::TlsSession;
 using dtrain::UniqueFd;
 using dtrain::store_test::Client;
 using dtrain::store_test::eventually;
@@ -107,7 +110,84 @@ std::string link_frame(StoreLinkType type, std::uint64_t number, std::string_vie
   return out;
 }
 
+// Where a job's nodes connect when it is over several hosts: handshakes, one after the other, then hands over.
+class TlsGate {
+ public:
+  TlsGate(StoreHost& host, const JobSecret& secret) : host_(host), secret_(secret) {
+    auto listener = dtrain::listen_at("127.0.0.1", 0);
+    REQUIRE(listener.ok());
+    listener_ = std::move(*listener);
+    port_ = *dtrain::port_of_socket(listener_.get());
+  }
+  std::uint16_t port() const { return port_; }
+
+  bool take_one() {
+    pollfd poll{.fd = listener_.get(), .events = POLLIN, .revents = 0};
+    if (::poll(&poll, 1, kDeadlineMs) <= 0) return false;
+    UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    auto session = TlsSession::server(secret_, "job");
+    if (!session) return false;
+    std::string plain;
+    while (!session->established()) {
+      char buffer[4096];
+      poll.fd = socket.get();
+      if (::poll(&poll, 1, kDeadlineMs) <= 0) return false;
+      const ssize_t size = ::recv(socket.get(), buffer, sizeof buffer, 0);
+      if (size <= 0 || !session->receive({buffer, static_cast<std::size_t>(size)}, plain)) return false;
+      const std::string output = session->take_output();
+      if (::send(socket.get(), output.data(), output.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(output.size()))
+        return false;
+    }
+    host_.adopt_link(std::move(socket), std::move(plain), std::move(*session));
+    return true;
+  }
+
+ private:
+  StoreHost& host_;
+  const JobSecret& secret_;
+  UniqueFd listener_;
+  std::uint16_t port_ = 0;
+};
+
 }  // namespace
+
+TEST_CASE("store relay: over TLS it is the same, and a key is for one round") {
+  const auto secret = JobSecret::generate();
+  REQUIRE(secret.ok());
+  Host host;
+  TlsGate gate(*host, *secret);
+  Lost lost;
+  auto options = edge_of(gate.port());
+  options.remote->lost = lost.sink();
+  std::uint64_t epoch = 1;
+  options.remote->secure = [&](std::uint64_t) {
+    return TlsSession::client(*secret, {dtrain::LinkRole::store, epoch, "job"});
+  };
+  const auto edge = start_edge(options);
+  REQUIRE(gate.take_one());
+  Client client = greeted(*edge);
+  const std::string value(8 * kMiB - 3, 't');
+  REQUIRE(client.ask(bytes::set("big", value) + bytes::ping(4), 4) == bytes::u32(4));
+  std::string gets;
+  for (int i = 0; i < 4; ++i) gets += bytes::get("big");
+  REQUIRE(client.send(gets));
+  for (int i = 0; i < 4; ++i) CHECK(client.read(8 + value.size()) == bytes::text(value));
+  Client at_host = greeted(*host);
+  REQUIRE(client.send(bytes::wait({"key"})));
+  REQUIRE(at_host.send(bytes::set("key", "")));
+  CHECK(client.read(1) == kGo);
+
+  epoch = 7;
+  edge->begin_round(1);
+  REQUIRE(gate.take_one());
+  CHECK(lost.wait().find("is lost: its key is for round 7, not for round 1") != std::string::npos);
+  CHECK(client.closed_by_server());
+
+  // A host that speaks in clear.
+  options.remote->port = host->port();
+  const auto confused = start_edge(options);
+  CHECK(lost.wait().find("is lost: ") != std::string::npos);
+}
 
 TEST_CASE("store relay: workers of all nodes meet in one store") {
   Host host;
