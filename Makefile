@@ -109,6 +109,12 @@ bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmar
 	@$(call build,bench)
 	@python3 test/bench/launch/run.py --write docs/benchmarks.md
 
+.PHONY: bench-rendezvous
+bench-rendezvous: ## measure the store behind another node's link beside a direct connection
+	@scripts/setup.sh launcher test bench
+	@$(call build,bench)
+	@python3 test/bench/rendezvous/run.py --build build/bench
+
 .PHONY: test-gpu
 test-gpu: ## build with NCCL and train on every GPU (PY=python with a full CUDA torch)
 	@scripts/setup.sh launcher train test

@@ -6,7 +6,8 @@
                                                        ours must give the same results (--seed, --steps)
     store_torch_client.py cut --serve SERVE            clients behind a relay whose host is killed get an error at once
 
-With --relays N there are N edges in front of the store, and clients use them in turn. SERVE is the store_serve program. Exits 0 when all is as it should be; says what is not otherwise.
+With --relays N there are N edges in front of the store, and clients use them in turn. SERVE is the store_serve
+program. Exits 0 when all is as it should be; says what is not otherwise.
 """
 
 import argparse
