@@ -29,6 +29,8 @@ void put_store_link_frame(std::string& out, StoreLinkType type, std::uint64_t nu
   if (type != StoreLinkType::data) {
     return put_one(out, type, number, has_text(type) ? payload.substr(0, kStoreLinkTextBytes) : std::string_view());
   }
+  // Growing step by step would copy a large reply several times.
+  out.reserve(out.size() + payload.size() + (payload.size() / kStoreLinkDataBytes + 1) * kStoreLinkHeaderBytes);
   while (!payload.empty()) {
     put_one(out, type, number, payload.substr(0, kStoreLinkDataBytes));
     payload.remove_prefix(std::min(payload.size(), kStoreLinkDataBytes));
