@@ -120,6 +120,7 @@ Host this_host() {
   host.numa_node_of_pci = numa_node_of_pci;
   host.own_address = own_address;
   host.slurm_address = slurm_address;
+  host.meeting_place = meeting_place;
   host.probe = probe;
   host.list = list;
   return host;

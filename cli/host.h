@@ -10,6 +10,7 @@
 
 #include "cli/gpus.h"
 #include "cli/numa.h"
+#include "cli/own_address.h"
 #include "launcher/attached_terminal.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/job_secret.h"
@@ -49,6 +50,10 @@ struct Host {
   };
   // What the network calls a node of SLURM's (slurm.h). May be slow.
   std::function<std::string(const std::string& node)> slurm_address = [](const std::string& node) { return node; };
+  // Whether another name is this host's too, and what leads there.
+  std::function<Result<MeetingPlace>(const std::string& name)> meeting_place = [](const std::string& name) {
+    return Result<MeetingPlace>(judge_place({name}, {}));
+  };
   // Names in a folder, for suggestions; empty if it cannot be read.
   std::function<std::vector<std::string>(const std::string& folder)> list = [](const std::string&) {
     return std::vector<std::string>{};

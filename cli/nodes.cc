@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "cli/own_address.h"
 #include "cli/rdzv_conf.h"
 #include "cli/text.h"
 #include "cli/usage.h"
@@ -19,7 +22,7 @@ class Planner {
   explicit Planner(const NodesTyped& typed) : typed_(typed) {}
 
   NodesVerdict run() {
-    const bool good = count() && numbers() && conf() && (typed_.standalone ? standalone() : backend());
+    const bool good = count() && numbers() && conf() && (typed_.standalone ? standalone() : backend()) && pulse();
     if (good) note_unused();
     return {std::move(plan_), std::move(error_)};
   }
@@ -127,6 +130,24 @@ class Planner {
     if (typed_.endpoint && !endpoint(kMeetingPort)) return false;
     // One that is enough takes a free port and tells it; the others can have it as their endpoint.
     return plan_.min == 1 || named_port(FlagId::rdzv_endpoint);
+  }
+
+  bool pulse() {
+    plan_.across_hosts = plan_.max > 1 && !is_loopback_name(plan_.host);
+    if (!plan_.across_hosts) {
+      for (const auto& [key, typed] : {std::pair("keep_alive_interval", conf_.keep_alive_interval),
+                                       std::pair("keep_alive_max_attempt", conf_.keep_alive_max_attempt)})
+        if (typed)
+          plan_.notes.push_back(fmt::format(
+              "--rdzv-conf {} has no effect: agents on one host are connected, and nothing is polled", key));
+      return true;
+    }
+    const auto interval = parse_python_int(conf_.keep_alive_interval.value_or("1"), 1, 3600);
+    const auto attempts = parse_python_int(conf_.keep_alive_max_attempt.value_or("3"), 3, 1000);
+    if (!interval) return fail(FlagId::rdzv_conf, "keep_alive_interval wants whole seconds from 1 to 3600");
+    if (!attempts) return fail(FlagId::rdzv_conf, "keep_alive_max_attempt wants a number from 3 to 1000");
+    plan_.pulse = {std::chrono::seconds(*interval), *attempts};
+    return true;
   }
 
   // A node alone listens where the user says that it is.

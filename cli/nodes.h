@@ -10,6 +10,7 @@
 
 #include "cli/flags.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/link_pulse.h"
 
 namespace dtrain::cli {
 
@@ -30,7 +31,10 @@ struct NodesPlan {
   int min = 1;
   int max = 1;
   int node_rank = -1;  // -1: as the nodes come
-  // A name or address of this host; empty: 127.0.0.1, and no name to tell the workers.
+  // The nodes meet at another place than loopback: they may be on several hosts.
+  bool across_hosts = false;
+  PulseSettings pulse;  // across hosts
+  // A name or address, not across hosts: of this host; empty: 127.0.0.1, and no name to tell the workers.
   std::string host;
   FlagId host_flag = FlagId::master_addr;
   std::uint16_t port = 0;  // 0: a free one

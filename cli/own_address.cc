@@ -5,61 +5,145 @@
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
 #include <memory>
 
 #include "cli/text.h"
+#include "cli/usage.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
 namespace {
 
+// With the interface for an IPv6 address that is only good there.
 std::string numeric(const sockaddr* address) {
-  char text[INET6_ADDRSTRLEN] = {};
-  const void* bytes = address->sa_family == AF_INET
-                          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(address)->sin_addr)
-                          : static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
-  return ::inet_ntop(address->sa_family, bytes, text, sizeof text) != nullptr ? text : "";
+  const socklen_t size = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  char text[NI_MAXHOST] = {};
+  return ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0 ? text : "";
 }
 
-bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+bool is_loopback(std::string_view address) { return address.starts_with("127.") || address == "::1"; }
 
-bool on_an_interface(const std::string& address) {
+std::vector<InterfaceAddress> interfaces() {
+  std::vector<InterfaceAddress> found;
   ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return false;
+  if (::getifaddrs(&all) != 0) return found;
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(all, ::freeifaddrs);
   for (const ifaddrs* i = all; i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr == nullptr || (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6)) continue;
-    if (numeric(i->ifa_addr) == address) return true;
+    found.push_back({i->ifa_name, numeric(i->ifa_addr)});
   }
-  return false;
+  return found;
 }
 
-}  // namespace
+struct AddrinfoDeleter {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+using Addrinfo = std::unique_ptr<addrinfo, AddrinfoDeleter>;
 
-Result<std::string> own_address(const std::string& name) {
-  if (name == "localhost") return std::string("127.0.0.1");
+Result<Addrinfo> ask(const std::string& name) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (const int error = ::getaddrinfo(name.c_str(), nullptr, &hints, &found); error != 0)
-    return Error{ErrorKind::usage, fmt::format("there is no host {}: {}", printable(name), ::gai_strerror(error))};
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, ::freeaddrinfo);
-  std::string foreign;
+    return usage(fmt::format("there is no host {}: {}", printable(name), ::gai_strerror(error)));
+  return Addrinfo(found);
+}
+
+// Numeric, IPv4 first.
+Result<std::vector<std::string>> look_up(const std::string& name) {
+  auto found = ask(name);
+  if (!found) return found.error();
+  std::vector<std::string> addresses;
   for (const int family : {AF_INET, AF_INET6}) {
-    for (const addrinfo* i = found; i != nullptr; i = i->ai_next) {
+    for (const addrinfo* i = found->get(); i != nullptr; i = i->ai_next) {
       if (i->ai_family != family) continue;
-      const std::string address = numeric(i->ai_addr);
-      if (is_loopback(address) || on_an_interface(address)) return address;
-      foreign = foreign.empty() ? address : foreign;
+      std::string address = numeric(i->ai_addr);
+      if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) addresses.push_back(address);
     }
   }
-  return Error{ErrorKind::usage,
-               fmt::format("{} is not an address of this host; this version runs the nodes of a job on "
-                           "one host",
-                           foreign)};
+  return addresses;
+}
+
+// Which address of this host the kernel would send from: it is asked for the way, nothing is sent.
+std::string source_address(const std::string& to) {
+  auto found = ask(to);
+  if (!found) return "";
+  const addrinfo& target = *found->get();
+  sockaddr_in6 place{};  // either family; the port is of no importance, but 0 is refused
+  std::copy_n(reinterpret_cast<const char*>(target.ai_addr), target.ai_addrlen, reinterpret_cast<char*>(&place));
+  place.sin6_port = htons(9);
+  const UniqueFd fd(::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage self{};
+  socklen_t size = sizeof self;
+  const bool found_way = fd && ::connect(fd.get(), reinterpret_cast<sockaddr*>(&place), target.ai_addrlen) == 0 &&
+                         ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&self), &size) == 0;
+  return found_way ? numeric(reinterpret_cast<sockaddr*>(&self)) : "";
+}
+
+std::string interface_of(const std::string& address, const std::vector<InterfaceAddress>& all) {
+  for (const InterfaceAddress& i : all)
+    if (i.address == address && !is_loopback(address)) return i.interface;
+  return "";
+}
+
+}  // namespace
+
+bool is_loopback_name(std::string_view name) { return name == "localhost" || is_loopback(name); }
+
+Result<std::string> own_address(const std::string& name) {
+  if (name == "localhost") return std::string("127.0.0.1");
+  auto addresses = look_up(name);
+  if (!addresses) return addresses.error();
+  const auto all = interfaces();
+  for (const std::string& address : *addresses) {
+    if (is_loopback(address) ||
+        std::any_of(all.begin(), all.end(), [&](const InterfaceAddress& i) { return i.address == address; }))
+      return address;
+  }
+  return usage(fmt::format("{} is not an address of this host", addresses->empty() ? name : addresses->front()));
+}
+
+MeetingPlace judge_place(const std::vector<std::string>& addresses, const std::vector<InterfaceAddress>& all) {
+  MeetingPlace place;
+  place.addresses = addresses;
+  for (const InterfaceAddress& i : all)
+    if (!is_loopback(i.address)) place.of_this_host.push_back(i);
+  for (const std::string& address : addresses) {
+    place.interface = interface_of(address, all);
+    if (place.interface.empty()) continue;
+    place.own = address;
+    return place;
+  }
+  if (std::none_of(addresses.begin(), addresses.end(), is_loopback)) return place;
+  place.own = "::";
+  // With a single one there is no choice.
+  for (const InterfaceAddress& i : place.of_this_host) {
+    if (!place.interface.empty() && place.interface != i.interface) {
+      place.interface.clear();
+      break;
+    }
+    place.interface = i.interface;
+  }
+  return place;
+}
+
+Result<MeetingPlace> meeting_place(const std::string& name) {
+  auto addresses = look_up(name);
+  if (!addresses) return addresses.error();
+  for (const std::string& address : *addresses) {
+    if (address == "0.0.0.0" || address == "::")
+      return usage(fmt::format("{} is no address that other nodes could connect to: name the host", address));
+  }
+  const auto all = interfaces();
+  MeetingPlace place = judge_place(*addresses, all);
+  for (const std::string& address : place.addresses) {
+    if (place.own.empty() && place.interface.empty()) place.interface = interface_of(source_address(address), all);
+  }
+  return place;
 }
 
 }  // namespace dtrain::cli

@@ -20,7 +20,8 @@ struct Key {
   const char* name;
   Meeting meeting;
   Kind kind;
-  Milliseconds RdzvConf::*field = nullptr;  // none: no work to do here
+  Milliseconds RdzvConf::*field = nullptr;
+  std::optional<std::string> RdzvConf::*typed = nullptr;  // with neither: no work to do here
 };
 
 constexpr Key kKeys[] = {
@@ -30,8 +31,8 @@ constexpr Key kKeys[] = {
     {"close_timeout", Meeting::c10d, Key::Kind::idle_time},
     {"heartbeat_timeout", Meeting::c10d, Key::Kind::idle_time},
     {"read_timeout", Meeting::c10d, Key::Kind::idle_time},
-    {"keep_alive_interval", Meeting::c10d, Key::Kind::idle_int},
-    {"keep_alive_max_attempt", Meeting::c10d, Key::Kind::idle_int},
+    {"keep_alive_interval", Meeting::c10d, Key::Kind::idle_int, nullptr, &RdzvConf::keep_alive_interval},
+    {"keep_alive_max_attempt", Meeting::c10d, Key::Kind::idle_int, nullptr, &RdzvConf::keep_alive_max_attempt},
     {"cas_backoff_max_seconds", Meeting::c10d, Key::Kind::idle_float},
     {"is_host", Meeting::c10d, Key::Kind::idle_bool},
 };
@@ -90,6 +91,10 @@ class Reader {
     }
     if (key->field != nullptr) {
       conf.*(key->field) = *parse_seconds(value);
+      return {};
+    }
+    if (key->typed != nullptr) {
+      conf.*(key->typed) = value;
       return {};
     }
     note(fmt::format("--rdzv-conf {} has no effect: {}", name,

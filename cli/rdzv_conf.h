@@ -16,7 +16,9 @@ struct RdzvConf {
   std::optional<std::chrono::milliseconds> join_timeout;       // c10d
   std::optional<std::chrono::milliseconds> last_call_timeout;  // c10d
   std::optional<std::chrono::milliseconds> timeout;            // fixed
-  std::vector<std::string> notes;                              // what has no effect
+  std::optional<std::string> keep_alive_interval;              // as typed: they have work to do only across hosts
+  std::optional<std::string> keep_alive_max_attempt;
+  std::vector<std::string> notes;  // what has no effect
 };
 
 // As in torchrun, each way checks the values of the keys that it has, also of those without effect here, and no others.

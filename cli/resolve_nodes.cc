@@ -5,6 +5,7 @@
 #include "cli/resolve_parts.h"
 #include "cli/take.h"
 #include "cli/text.h"
+#include "cli/usage.h"
 
 namespace dtrain::cli {
 namespace {
@@ -28,6 +29,47 @@ Result<NodesTyped> typed(const Options& options) {
   return typed;
 }
 
+// "10.0.0.1 (eth0), fd00::1 (eth0)"
+std::string listed(const std::vector<InterfaceAddress>& addresses) {
+  std::string text;
+  for (const InterfaceAddress& i : addresses)
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", i.address, i.interface);
+  return text.empty() ? "none but loopback" : text;
+}
+
+// Gloo and NCCL guess which interface to use; we know one that leads to the others.
+void name_interface(const Given& given, const std::string& interface, Plan& plan) {
+  std::string said;
+  for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}) {
+    if (interface.empty() || given.host.env.contains(name)) continue;
+    plan.spec.extra_env.emplace_back(name, interface);
+    said += fmt::format("{}{}={}", said.empty() ? "" : " ", name, interface);
+  }
+  if (!said.empty()) plan.notes.push_back(said + ": the interface that leads to the other nodes");
+}
+
+Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan& plan) {
+  auto place = given.host.meeting_place(nodes.host);
+  if (!place) return given.options.blame(nodes.host_flag, place.error());
+  if (nodes.node_rank == 0 && place->own.empty())
+    return given.options.blame(
+        nodes.host_flag, usage(fmt::format("not an address of this host, and node 0 hosts the job; this host has {}",
+                                           listed(place->of_this_host))));
+  auto& spec = plan.spec.nodes;
+  spec.across_hosts = true;
+  spec.addresses = place->addresses;
+  spec.pulse = nodes.pulse;
+  spec.master_addr = nodes.host;
+  spec.address = nodes.node_rank > 0 ? "" : place->own;
+  if (spec.address == "::")
+    plan.notes.push_back(
+        fmt::format("{} is a loopback address here: if this node hosts the job, then at all addresses "
+                    "of this host",
+                    printable(nodes.host)));
+  name_interface(given, place->interface, plan);
+  return {};
+}
+
 }  // namespace
 
 Result<void> resolve_nodes(const Given& given, Plan& plan) {
@@ -44,6 +86,7 @@ Result<void> resolve_nodes(const Given& given, Plan& plan) {
   spec.last_call_timeout = nodes.last_call_timeout;
   plan.notes.insert(plan.notes.end(), nodes.notes.begin(), nodes.notes.end());
   if (nodes.host.empty()) return {};
+  if (nodes.across_hosts) return meet_across_hosts(given, nodes, plan);
   auto address = given.host.own_address(nodes.host);
   if (!address) return given.options.blame(nodes.host_flag, address.error());
   spec.address = *address;

@@ -100,7 +100,7 @@ std::vector<GroupAction> GroupCore::step(const GroupEvent& event, MonoTime now) 
                  [&](const event::GuardLost& e) { guard_lost(e.reason, now, out); },
                  [&](const event::RoundOpened& e) { round_opened(e, out); },
                  [&](const event::RoundStopped& e) { round_stopped(e, now, out); },
-                 [&](const event::JobEnded& e) { job_ended(e.verdict, now, out); },
+                 [&](const event::JobEnded& e) { job_ended(e, now, out); },
              },
              event);
   return out;
@@ -255,16 +255,19 @@ void GroupCore::round_stopped(const event::RoundStopped& e, MonoTime now, Action
   out.push_back(action::SignalContainment{e.signal != 0 ? e.signal : SIGTERM});
 }
 
-void GroupCore::job_ended(const Verdict& verdict, MonoTime now, Actions& out) {
+void GroupCore::job_ended(const event::JobEnded& e, MonoTime now, Actions& out) {
   if (verdict_) return;
-  verdict_ = verdict;
+  verdict_ = e.verdict;
+  const Duration grace = std::min(e.grace.value_or(settings_.failure_grace), settings_.failure_grace);
   if (state_ == GroupState::waiting) {
     finish(false, out);
   } else if (active()) {
-    reason_ = verdict.reason;
-    out.push_back(action::Say{verdict.reason + ": stopping the workers of this node"});
-    begin_stop(StopCause::other_node, settings_.failure_grace, now, out);
+    reason_ = e.verdict.reason;
+    out.push_back(action::Say{e.verdict.reason + ": stopping the workers of this node"});
+    begin_stop(StopCause::other_node, grace, now, out);
     out.push_back(action::SignalContainment{SIGTERM});
+  } else if (state_ == GroupState::stopping && e.grace && now + grace < deadline_) {
+    arm(now + grace, out);
   }
 }
 

@@ -83,6 +83,8 @@ struct RoundStopped {
 };  // what happened on another node ends the round here as well
 struct JobEnded {
   Verdict verdict;
+  // For the workers to end, if less than usual: the others may soon go on without this node.
+  std::optional<Duration> grace{};
 };
 }  // namespace event
 using GroupEvent =
@@ -180,7 +182,7 @@ class GroupCore {
   void maybe_round_over(MonoTime now, Actions& out);
   void round_opened(const event::RoundOpened& e, Actions& out);
   void round_stopped(const event::RoundStopped& e, MonoTime now, Actions& out);
-  void job_ended(const Verdict& verdict, MonoTime now, Actions& out);
+  void job_ended(const event::JobEnded& e, MonoTime now, Actions& out);
   void stop_while_waiting(int signal, MonoTime now, Actions& out);
   void settle_with_others();
   void report_leaving(Actions& out);

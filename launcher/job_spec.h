@@ -12,6 +12,7 @@
 #include "launcher/cpu_set.h"
 #include "launcher/rank_set.h"
 #include "rendezvous/job_secret.h"
+#include "rendezvous/link_pulse.h"
 
 namespace dtrain::launcher {
 
@@ -57,6 +58,9 @@ struct NodesSpec {
   bool across_hosts = false;
   std::optional<JobSecret> secret;
   bool insecure = false;
+  // Across hosts `address` is where this agent would host the job ("::": everywhere), or empty: another host does.
+  std::vector<std::string> addresses;  // numeric: where the others find the host
+  PulseSettings pulse;
 
   bool several() const { return max > 1; }
 };

@@ -1,10 +1,9 @@
 #pragma once
 // How the agent gets its rounds. One node alone opens them itself, with a store on a port of its own. Of several, one
-// hosts store and rounds at the port that the user named (the first node of a static job, else whoever binds it first)
-// and all of them, the host too, hold a link to it. All on the agent's event loop.
+// hosts rounds and store (round_hosting.h), and all of them, the host too, hold a link to it (round_joining.h). Across
+// hosts each node's agent serves the store to its own workers. All on the agent's event loop.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,10 +11,9 @@
 
 #include "launcher/group_core.h"
 #include "launcher/job_spec.h"
+#include "launcher/round_joining.h"
 #include "launcher/worker_env.h"
 #include "rendezvous/base/clock.h"
-#include "rendezvous/round_host.h"
-#include "rendezvous/round_link.h"
 #include "rendezvous/store_host.h"
 
 namespace dtrain::launcher {
@@ -41,33 +39,20 @@ class NodeRounds {
 
  private:
   Result<void> serve_alone();
-  Result<bool> serve_rounds();
-  NodeInfo own_info() const;
-  void join();
-  void try_to_join();
-  void try_again_later();
-  void joined_late();
+  Result<Assignment> begin_with_others(Assignment assignment);
+  Result<void> start_edge();
   void received(const RoundMessage& message);
-  void link_lost(bool joined, const std::string& reason);
-  void give_up(JobEnd how, int exit_code, const std::string& reason);
   void show_waiting(const msg::Waiting& waiting);
+  void show(const std::string& text, std::optional<MonoTime> until);
   void repeat_waiting();
-  std::string endpoint() const;
 
-  boost::asio::io_context& io_;
   const JobSpec& spec_;
   Callbacks callbacks_;
   SteadyClock clock_;
-  std::string agent_id_;
-  std::uint16_t port_;  // where the nodes meet; 0: the host takes a free one
-  std::unique_ptr<RoundHost> host_;
-  std::unique_ptr<StoreHost> store_;  // after host_: its thread hands over to it
-  RoundLink link_;
-  boost::asio::steady_timer retry_;
+  std::unique_ptr<StoreHost> store_;       // of a node that does not host the rounds of others
+  std::unique_ptr<RoundJoining> joining_;  // several nodes
+  boost::asio::io_context& io_;
   boost::asio::steady_timer progress_;
-  Duration retry_after_{};
-  int turned_away_ = 0;
-  MonoTime give_up_at_{};
   std::optional<MonoTime> waiting_until_;
   std::string waiting_text_;
   NodePlace place_;

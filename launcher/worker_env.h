@@ -23,6 +23,7 @@ struct Assignment {
   int role_world_size = 1;
   std::string master_addr;  // where the agent's store listens
   uint16_t master_port = 0;
+  std::string rank0_addr{};  // across hosts: the host of rank 0, as the user named it; else empty
 };
 
 // The files of one worker; empty where there is none.

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <boost/asio/ip/tcp.hpp>
@@ -88,8 +89,12 @@ Result<UniqueFd> try_listen_at(const std::string& address, std::uint16_t port) {
   const asio::ip::tcp::endpoint endpoint(numeric, port);
   const std::string where = address_text(address, port);
   UniqueFd fd(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd && errno == EAFNOSUPPORT && numeric.is_v6() && numeric.is_unspecified())
+    return try_listen_at("0.0.0.0", port);
   if (!fd) return system_error("cannot listen at " + where, errno);
   const int on = 1;
+  const int off = 0;
+  if (numeric.is_v6() && numeric.is_unspecified()) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
       ::bind(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 &&
       ::listen(fd.get(), kBacklog) == 0) {

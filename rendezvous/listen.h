@@ -8,8 +8,8 @@
 
 namespace dtrain {
 
-// Bind and listen at a numeric address of this host; port 0: any free one. Non-blocking, close-on-exec. The error names
-// address and port; errno_value is EADDRINUSE if the port is taken.
+// Bind and listen at a numeric address of this host ("::": all of them, IPv4 too); port 0: any free one. Non-blocking,
+// close-on-exec. The error names address and port; errno_value is EADDRINUSE if the port is taken.
 Result<UniqueFd> try_listen_at(const std::string& address, std::uint16_t port);
 
 // The same for those who show the error: it also names the process that has the port, where /proc (all of it) tells.

@@ -1,11 +1,7 @@
 #include "rendezvous/round_channel.h"
 
-#include <sys/socket.h>
-
 #include <array>
 #include <boost/asio/post.hpp>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 namespace dtrain {
@@ -32,13 +28,12 @@ void RoundChannel::send(const RoundMessage& message) {
 void RoundChannel::write(std::string_view bytes) {
   if (peer_left_) return;
   if (output_.empty()) {
-    const ssize_t sent = ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const auto status = bytes_.send(fd(), bytes);
+    if (status == LinkBytes::Status::done) return;
     // What it said before it left is still to be read; the end of that closes the connection.
-    peer_left_ = sent < 0 && (errno == EPIPE || errno == ECONNRESET);
+    peer_left_ = status == LinkBytes::Status::ended;
     if (peer_left_) return;
-    if (sent < 0 && errno != EAGAIN && errno != EINTR) return fail_soon("");
-    if (sent > 0) bytes.remove_prefix(std::size_t(sent));
-    if (bytes.empty()) return;
+    if (status == LinkBytes::Status::failed) return fail_soon(bytes_.error());
   }
   output_.append(bytes);
   if (output_.size() > kMostUnsent) return fail_soon("it does not read what it is sent");
@@ -64,11 +59,14 @@ void RoundChannel::wait_readable() {
 
 void RoundChannel::readable() {
   std::array<char, 16384> buffer;
-  const ssize_t size = ::recv(fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return wait_readable();
-  if (size <= 0) return lost("");
-  decoder_.feed({buffer.data(), std::size_t(size)});
-  if (decode()) wait_readable();
+  std::string_view got;
+  const auto status = bytes_.receive(fd(), buffer, got);
+  decoder_.feed(got);
+  if (!decode()) return;
+  if (status == LinkBytes::Status::ended) return lost("");
+  if (status == LinkBytes::Status::failed) return lost(bytes_.error());
+  if (bytes_.unsent()) wait_writable();
+  wait_readable();
 }
 
 // False: closed.
@@ -91,6 +89,7 @@ bool RoundChannel::decode() {
 }
 
 void RoundChannel::close() {
+  if (open()) bytes_.close(fd());
   boost::system::error_code ignored;
   socket_.close(ignored);
 }

@@ -6,8 +6,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
-#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/link_socket.h"
 #include "rendezvous/round_wire.h"
 
 namespace dtrain {
@@ -20,10 +21,11 @@ class RoundChannel : public std::enable_shared_from_this<RoundChannel> {
     std::function<void(const std::string& reason)> closed;
   };
 
-  // `socket`: connected, non-blocking.
-  RoundChannel(boost::asio::io_context& io, UniqueFd socket) : socket_(io, socket.release()) {}
+  // `socket`: connected.
+  RoundChannel(boost::asio::io_context& io, LinkSocket socket)
+      : socket_(io, socket.fd.release()), bytes_(std::move(socket.tls)) {}
 
-  // Send the greeting and begin to read; `received` came before. No callback from within.
+  // Send the greeting and begin to read; `received` came before (as plaintext). No callback from within.
   void start(Callbacks callbacks, std::string_view received = {});
   // Never calls back from within.
   void send(const RoundMessage& message);
@@ -32,6 +34,8 @@ class RoundChannel : public std::enable_shared_from_this<RoundChannel> {
   bool open() const { return socket_.is_open(); }
   bool greeted() const { return decoder_.greeted(); }
   int fd() { return socket_.native_handle(); }
+  // Why TLS failed, if it did.
+  TlsFault fault() const { return bytes_.fault(); }
 
  private:
   void write(std::string_view bytes);
@@ -43,6 +47,7 @@ class RoundChannel : public std::enable_shared_from_this<RoundChannel> {
   void fail_soon(const std::string& reason);
 
   boost::asio::posix::stream_descriptor socket_;
+  LinkBytes bytes_;
   Callbacks callbacks_;
   RoundDecoder decoder_;
   std::string output_;  // what the socket would not take yet

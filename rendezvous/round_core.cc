@@ -46,7 +46,7 @@ std::vector<RoundAction> RoundCore::step(const RoundEvent& event, MonoTime now) 
     if (const auto* m = std::get_if<msg::Over>(&said->message)) over(said->member, *m, now, out);
     if (const auto* m = std::get_if<msg::Leaving>(&said->message)) leaving(said->member, m->signal, now, out);
   } else if (const auto* lost = std::get_if<round_event::Gone>(&event)) {
-    gone(lost->member, now, out);
+    gone(lost->member, lost->fenced_at, now, out);
   } else {
     tick(now, out);
   }
@@ -54,7 +54,7 @@ std::vector<RoundAction> RoundCore::step(const RoundEvent& event, MonoTime now) 
 }
 
 std::optional<MonoTime> RoundCore::deadline() const {
-  if (phase_ == RoundPhase::stopping) return stop_deadline_;
+  if (phase_ == RoundPhase::stopping) return all_over() ? fenced_at_ : stop_deadline_;
   if (phase_ != RoundPhase::gathering) return std::nullopt;
   return last_call_ ? last_call_ : join_deadline_;
 }
@@ -235,7 +235,7 @@ void RoundCore::over(MemberId id, const msg::Over& m, MonoTime now, Actions& out
   if (phase_ == RoundPhase::running && !m.ok)
     begin_stop(id, {JobEnd::failure, 1, it->second.node_rank, name(it->second) + ": its workers did not end well"}, 0,
                now, out);
-  maybe_over(out);
+  maybe_over(now, out);
 }
 
 void RoundCore::leaving(MemberId id, int signal, MonoTime now, Actions& out) {
@@ -243,7 +243,7 @@ void RoundCore::leaving(MemberId id, int signal, MonoTime now, Actions& out) {
   if (it == members_.end() || it->second.leaving) return;
   Member& m = it->second;
   m.leaving = true;
-  if (!m.in_round()) return gone(id, now, out);
+  if (!m.in_round()) return gone(id, {}, now, out);
   const Verdict stopped{JobEnd::stopped, 128 + signal, m.node_rank,
                         fmt::format("{} was stopped by {}", name(m), signal_text(signal))};
   // Nobody needs a node whose workers have ended well, unless it hosts the others.
@@ -252,23 +252,24 @@ void RoundCore::leaving(MemberId id, int signal, MonoTime now, Actions& out) {
     return remove(id);
   }
   begin_stop(id, stopped, signal, now, out);
-  maybe_over(out);
+  maybe_over(now, out);
 }
 
 void RoundCore::remove(MemberId id) { members_.erase(id); }
 
-void RoundCore::gone(MemberId id, MonoTime now, Actions& out) {
+void RoundCore::gone(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out) {
   const auto it = members_.find(id);
   if (it == members_.end()) return;
   const Member m = it->second;
   const std::string who = name(m);
   remove(id);
   if (phase_ == RoundPhase::gathering && !members_.empty()) return gather(now, out);
+  if (m.in_round() && !m.over) fenced_at_ = std::max(fenced_at_, fenced_at);
   // A node that had ended well or was leaving is no loss.
   if (m.in_round() && !m.ok && !(m.leaving && m.over))
     begin_stop(id, {JobEnd::lost, kOwnFailure, m.node_rank, who + " was lost: the connection to its agent is gone"}, 0,
                now, out);
-  maybe_over(out);
+  maybe_over(now, out);
 }
 
 void RoundCore::tick(MonoTime now, Actions& out) {
@@ -294,7 +295,7 @@ void RoundCore::tick(MonoTime now, Actions& out) {
     out.push_back(round_action::Send{id, msg::End{verdict}});
     remove(id);
   }
-  maybe_over(out);
+  maybe_over(now, out);
 }
 
 // ---- the end of a round ---------------------------------------------------------------------------------------------
@@ -316,7 +317,7 @@ bool RoundCore::all_ok() const {
                                  [](const auto& m) { return !m.second.in_round() || m.second.ok; });
 }
 
-void RoundCore::maybe_over(Actions& out) {
+void RoundCore::maybe_over(MonoTime now, Actions& out) {
   if (phase_ == RoundPhase::ended || phase_ == RoundPhase::gathering) return;
   if (!cause_ && all_ok()) return end({JobEnd::success, 0, -1, "all workers ended with exit code 0"}, out);
   // One that leaves need not wait for the others, unless it hosts them.
@@ -333,6 +334,7 @@ void RoundCore::maybe_over(Actions& out) {
     const Verdict unknown{JobEnd::lost, kOwnFailure, -1, "too few nodes are left"};
     return end(cause_ ? *cause_ : unknown, out);
   }
+  if (now < fenced_at_) return;  // Tick comes then
   for (auto it = members_.begin(); it != members_.end();) {
     if (it->second.leaving) {
       out.push_back(round_action::Send{it->first, msg::End{*cause_}});

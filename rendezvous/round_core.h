@@ -10,8 +10,9 @@
 //                               stopping --else--> ended (the first cause is the reason)
 //
 // Invariants: one round at a time; a round opens only when no node that is connected has anything left of the one
-// before (of a lost node nothing can be known: its guard ends what it left within a few seconds); node ranks and ranks
-// are dense; a node that stays keeps its place in the order, so rank 0 goes to one that was there before.
+// before (a lost node has stopped its workers by itself, or its guard has; how long that takes across hosts is waited
+// for); node ranks and ranks are dense; a node that stays keeps its place in the order, so rank 0 goes to one that was
+// there before.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -49,8 +50,9 @@ struct Said {
 };
 struct Gone {
   MemberId member;
-};               // its connection is closed
-struct Tick {};  // deadline() is over
+  MonoTime fenced_at{};  // its node, if it lives, has no workers from then on
+};                       // its connection is closed
+struct Tick {};          // deadline() is over
 }  // namespace round_event
 using RoundEvent = std::variant<round_event::Said, round_event::Gone, round_event::Tick>;
 
@@ -102,7 +104,7 @@ class RoundCore {
   void failed(MemberId id, const msg::Failed& m, MonoTime now, Actions& out);
   void over(MemberId id, const msg::Over& m, MonoTime now, Actions& out);
   void leaving(MemberId id, int signal, MonoTime now, Actions& out);
-  void gone(MemberId id, MonoTime now, Actions& out);
+  void gone(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out);
   void tick(MonoTime now, Actions& out);
 
   void gather(MonoTime now, Actions& out);
@@ -110,7 +112,7 @@ class RoundCore {
   void place(const std::vector<MemberId>& chosen, Actions& out);
   void begin_stop(MemberId origin, const Verdict& why, int signal, MonoTime now, Actions& out);
   void remove(MemberId id);
-  void maybe_over(Actions& out);
+  void maybe_over(MonoTime now, Actions& out);
   void end(const Verdict& verdict, Actions& out);
   void tell_waiting(MonoTime now, Actions& out);
 
@@ -129,6 +131,7 @@ class RoundCore {
   std::optional<MonoTime> join_deadline_;
   std::optional<MonoTime> last_call_;
   MonoTime stop_deadline_{};
+  MonoTime fenced_at_{};  // until then a node that was lost may still have workers of the present round
   // Why the round is being stopped: a failure, a lost or leaving node (these end the job if it cannot go on), or a new
   // node. The first cause is the one that is told.
   std::optional<Verdict> cause_;

@@ -1,6 +1,8 @@
 #include "rendezvous/round_host.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace dtrain {
 
@@ -11,15 +13,23 @@ constexpr auto kGreeting = std::chrono::seconds(3);
 constexpr std::size_t kMostConnections = 4096;
 }  // namespace
 
-RoundHost::RoundHost(asio::io_context& io, RoundSettings settings, std::function<void()> fresh_store)
-    : io_(io), core_(std::move(settings)), fresh_store_(std::move(fresh_store)), timer_(io) {}
+RoundHost::RoundHost(asio::io_context& io, RoundSettings settings, Options options)
+    : io_(io), core_(std::move(settings)), options_(std::move(options)), timer_(io), silence_timer_(io) {}
 
 RoundHost::~RoundHost() {
   for (auto& [id, peer] : channels_) peer.channel->close();
 }
 
-void RoundHost::adopt(UniqueFd socket, const std::string& received_before) {
-  if (channels_.size() >= kMostConnections) return;
+void RoundHost::adopt(LinkSocket socket, const std::string& received_before) {
+  Peer* peer = add(std::move(socket), received_before);
+  if (peer != nullptr && options_.pulse) peer->silence.emplace(*options_.pulse, clock_.now());
+}
+
+void RoundHost::adopt_own(UniqueFd socket) { add({std::move(socket)}, {}); }
+
+// Null: there are too many.
+RoundHost::Peer* RoundHost::add(LinkSocket socket, const std::string& received_before) {
+  if (channels_.size() >= kMostConnections) return nullptr;
   const MemberId id = ++last_id_;
   Peer& peer = channels_[id];
   peer.channel = std::make_shared<RoundChannel>(io_, std::move(socket));
@@ -32,13 +42,42 @@ void RoundHost::adopt(UniqueFd socket, const std::string& received_before) {
   peer.channel->start(
       {[this, id](const RoundMessage& m) { received(id, m); }, [this, id](const std::string&) { closed(id); }},
       received_before);
+  return &peer;
 }
 
 void RoundHost::received(MemberId id, const RoundMessage& message) {
   const bool from_agent = message.index() < RoundMessage(msg::Refused{}).index();
-  if (!from_agent) return drop(id);
-  channels_.at(id).greeting.reset();
+  Peer& peer = channels_.at(id);
+  if (!from_agent || (peer.greeting && !std::holds_alternative<msg::Join>(message))) return drop(id);
+  peer.greeting.reset();
+  if (peer.silence) {
+    peer.silence->heard(clock_.now());
+    listen_for_silence();
+  }
+  if (const auto* ping = std::get_if<msg::Ping>(&message)) return peer.channel->send(msg::Pong{ping->sent});
   perform(core_.step(round_event::Said{id, message}, clock_.now()));
+}
+
+// One timer for all, set anew only when it has gone off.
+void RoundHost::listen_for_silence() {
+  if (listens_) return;
+  std::optional<MonoTime> first;
+  for (const auto& [id, peer] : channels_) {
+    if (peer.silence && !peer.greeting) first = std::min(first.value_or(MonoTime::max()), peer.silence->deadline());
+  }
+  if (!first) return;
+  listens_ = true;
+  silence_timer_.expires_at(*first);
+  silence_timer_.async_wait([this](const boost::system::error_code& ec) {
+    listens_ = false;
+    if (ec) return;
+    std::vector<MemberId> lost;
+    for (const auto& [id, peer] : channels_) {
+      if (peer.silence && !peer.greeting && peer.silence->lost(clock_.now())) lost.push_back(id);
+    }
+    for (const MemberId id : lost) drop(id);
+    listen_for_silence();
+  });
 }
 
 void RoundHost::drop(MemberId id) {
@@ -49,15 +88,17 @@ void RoundHost::drop(MemberId id) {
 }
 
 void RoundHost::closed(MemberId id) {
-  channels_.erase(id);
-  perform(core_.step(round_event::Gone{id}, clock_.now()));
+  const auto it = channels_.find(id);
+  const MonoTime fenced_at = it->second.silence ? it->second.silence->fenced_at() : MonoTime{};
+  channels_.erase(it);
+  perform(core_.step(round_event::Gone{id, fenced_at}, clock_.now()));
   if (channels_.empty() && on_empty) on_empty();
 }
 
 void RoundHost::perform(const std::vector<RoundAction>& actions) {
   for (const auto& action : actions) {
     if (std::holds_alternative<round_action::FreshStore>(action)) {
-      fresh_store_();
+      options_.fresh_store(core_.round());
       continue;
     }
     const auto& send = std::get<round_action::Send>(action);

@@ -1,16 +1,18 @@
 #pragma once
 // The rounds of one job, hosted by one of its agents, on that agent's event loop: connections in, RoundCore's actions
-// out. Its port is the worker store's: the store hands over the connections that begin with kRoundGreeting. No timer
-// runs while the job does.
+// out. It has no port: on one host the worker store hands over the connections that begin with kRoundGreeting; across
+// hosts OuterListener does. No timer runs while a job on one host does.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/link_pulse.h"
 #include "rendezvous/round_channel.h"
 #include "rendezvous/round_core.h"
 
@@ -18,14 +20,21 @@ namespace dtrain {
 
 class RoundHost {
  public:
-  // fresh_store: forget every key; when it returns the store serves the next round.
-  RoundHost(boost::asio::io_context& io, RoundSettings settings, std::function<void()> fresh_store);
+  struct Options {
+    // Forget every key; when it returns the store serves this round.
+    std::function<void(int round)> fresh_store;
+    // Across hosts: a node that is silent for so long is lost.
+    std::optional<PulseSettings> pulse{};
+  };
+  RoundHost(boost::asio::io_context& io, RoundSettings settings, Options options);
   ~RoundHost();
   RoundHost(const RoundHost&) = delete;
   RoundHost& operator=(const RoundHost&) = delete;
 
-  // A new connection, with the bytes that were read from it.
-  void adopt(UniqueFd socket, const std::string& received);
+  // A new connection, with the bytes (plaintext) that were read from it.
+  void adopt(LinkSocket socket, const std::string& received);
+  // That of the agent which this runs in: it cannot be cut off.
+  void adopt_own(UniqueFd socket);
   // The host leaves: end the job if it has not ended.
   void close(const Verdict& verdict);
   // Every agent has gone.
@@ -37,19 +46,24 @@ class RoundHost {
   struct Peer {
     std::shared_ptr<RoundChannel> channel;
     std::unique_ptr<boost::asio::steady_timer> greeting;  // until it has joined
+    std::optional<LinkSilence> silence;
   };
 
+  Peer* add(LinkSocket socket, const std::string& received);
   void received(MemberId id, const RoundMessage& message);
   void closed(MemberId id);
   void drop(MemberId id);
   void perform(const std::vector<RoundAction>& actions);
   void arm();
+  void listen_for_silence();
 
   boost::asio::io_context& io_;
   SteadyClock clock_;
   RoundCore core_;
-  std::function<void()> fresh_store_;
+  const Options options_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer silence_timer_;
+  bool listens_ = false;  // silence_timer_ runs
   std::map<MemberId, Peer> channels_;
   MemberId last_id_ = 0;
 };

@@ -1,14 +1,11 @@
 #include "rendezvous/round_link.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <cerrno>
+#include <utility>
 
 #include "rendezvous/peer_uid.h"
 
@@ -18,42 +15,49 @@ namespace asio = boost::asio;
 
 namespace {
 constexpr auto kHello = std::chrono::seconds(3);
+
+double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+}  // namespace
+
+void RoundLink::connect(const Host& host, const NodeInfo& node) {
+  close();
+  same_user_ = !host.across_hosts;
+  pulse_settings_ = host.across_hosts ? std::optional(host.pulse) : std::nullopt;
+  dial_.start(host.addresses, host.port, [this, secret = host.secret, node](Result<Dial::Connection> made) {
+    if (!made) return callbacks_.unreachable(made.error());
+    address_ = made->address;
+    LinkSocket socket{std::move(made->socket)};
+    if (secret) {
+      auto session = TlsSession::client(*secret, {LinkRole::agent, 0, node.job});
+      if (!session) return callbacks_.lost(false, session.error().message, TlsFault::local);
+      socket.tls.emplace(std::move(*session));
+    }
+    connected(std::move(socket), node);
+  });
 }
 
-Result<void> RoundLink::connect(const std::string& address, std::uint16_t port, const NodeInfo& node) {
+void RoundLink::join_own(UniqueFd socket, const NodeInfo& node) {
   close();
-  joined_ = false;
-  const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(address), port);
-  UniqueFd fd(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-  // Blocking, but to this host: the kernel answers at once. Only a backlog that is full makes it wait.
-  const timeval longest{.tv_sec = 1, .tv_usec = 0};
-  if (!fd || ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof longest) != 0 ||
-      ::connect(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0)
-    return system_error(fmt::format("cannot connect to {} port {}", address, port), errno);
-  sockaddr_storage self{};
-  socklen_t size = sizeof self;
-  // With nobody there, a connection to a port of the range for clients can meet itself.
-  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&self), &size) == 0 && size == endpoint.size() &&
-      std::equal(reinterpret_cast<const char*>(&self), reinterpret_cast<const char*>(&self) + size,
-                 reinterpret_cast<const char*>(endpoint.data())))
-    return system_error(fmt::format("cannot connect to {} port {}", address, port), ECONNREFUSED);
-  const int on = 1;
-  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  ::fcntl(fd.get(), F_SETFL, ::fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
+  same_user_ = false;  // it is this process
+  pulse_settings_.reset();
+  connected({std::move(socket)}, node);
+}
 
-  channel_ = std::make_shared<RoundChannel>(io_, std::move(fd));
+void RoundLink::connected(LinkSocket socket, const NodeInfo& node) {
+  channel_ = std::make_shared<RoundChannel>(io_, std::move(socket));
   channel_->start({[this](const RoundMessage& m) { received(m); }, [this](const std::string& why) { lost(why); }});
+  said_join_ = clock_.now();
   channel_->send(msg::Join{node});
   hello_.expires_after(kHello);
   // A timer that has gone off cannot be called back: it may be that of an attempt before this one.
   hello_.async_wait([this, attempt = channel_](const boost::system::error_code& ec) {
     if (!ec && !joined_ && channel_ == attempt) lost("it does not answer");
   });
-  return {};
 }
 
 // The host has accepted us by its own check; we tell it nothing more before we know whose it is.
 Result<void> RoundLink::check_owner() {
+  if (!same_user_) return {};
   auto peer = PeerUid::open();
   if (!peer) return peer.error();
   const auto uid = peer->lookup(channel_->fd());
@@ -70,14 +74,34 @@ void RoundLink::received(const RoundMessage& message) {
     if (const auto ours = check_owner(); !ours) return lost(ours.error().message);
     joined_ = true;
     hello_.cancel();
+    if (pulse_settings_) {
+      pulse_.emplace(*pulse_settings_, said_join_);
+      beat();
+      if (!channel_) return;
+    }
   }
-  callbacks_.message(message);
+  const auto* pong = std::get_if<msg::Pong>(&message);
+  if (pong == nullptr) return callbacks_.message(message);
+  if (pulse_) pulse_->answered(MonoTime(MonoTime::duration(pong->sent)));
+}
+
+void RoundLink::beat() {
+  const MonoTime now = clock_.now();
+  const auto due = pulse_->step(now);
+  if (due == LinkPulse::Due::dead)
+    return lost(fmt::format("no word from it for {:g} s", seconds(pulse_settings_->stop_after())));
+  if (due == LinkPulse::Due::ping) channel_->send(msg::Ping{now.time_since_epoch().count()});
+  pulse_timer_.expires_at(pulse_->deadline());
+  pulse_timer_.async_wait([this, alive = channel_](const boost::system::error_code& ec) {
+    if (!ec && channel_ == alive) beat();
+  });
 }
 
 void RoundLink::lost(const std::string& reason) {
   const bool was_joined = joined_;
+  const TlsFault fault = channel_->fault();
   close();
-  callbacks_.lost(was_joined, reason);
+  callbacks_.lost(was_joined, reason, fault);
 }
 
 void RoundLink::send(const RoundMessage& message) {
@@ -85,7 +109,11 @@ void RoundLink::send(const RoundMessage& message) {
 }
 
 void RoundLink::close() {
+  dial_.cancel();
   hello_.cancel();
+  pulse_timer_.cancel();
+  pulse_.reset();
+  joined_ = false;
   if (channel_) channel_->close();
   channel_.reset();
 }

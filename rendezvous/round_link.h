@@ -5,9 +5,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "rendezvous/base/clock.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/dial.h"
+#include "rendezvous/job_secret.h"
+#include "rendezvous/link_pulse.h"
 #include "rendezvous/round_channel.h"
 
 namespace dtrain {
@@ -16,31 +22,55 @@ class RoundLink {
  public:
   struct Callbacks {
     std::function<void(const RoundMessage&)> message;
-    // The connection is gone; `joined`: after the host had answered. Else the reason says what is there instead.
-    std::function<void(bool joined, const std::string& reason)> lost;
+    // Nobody listens there, or the network does not lead there.
+    std::function<void(const Error&)> unreachable;
+    // The connection is gone; `joined`: after the host had answered. Else the reason says what is there instead, and
+    // `fault` what TLS makes of it.
+    std::function<void(bool joined, const std::string& reason, TlsFault fault)> lost;
+  };
+  struct Host {
+    std::vector<std::string> addresses;  // numeric, tried in this order
+    std::uint16_t port = 0;
+    bool across_hosts = false;          // else it must belong to this user
+    std::optional<JobSecret> secret{};  // TLS, with this
+    PulseSettings pulse{};              // across hosts
   };
 
-  RoundLink(boost::asio::io_context& io, Callbacks callbacks) : io_(io), callbacks_(std::move(callbacks)), hello_(io) {}
+  RoundLink(boost::asio::io_context& io, Callbacks callbacks)
+      : io_(io), callbacks_(std::move(callbacks)), dial_(io), hello_(io), pulse_timer_(io) {}
   ~RoundLink() { close(); }
   RoundLink(const RoundLink&) = delete;
   RoundLink& operator=(const RoundLink&) = delete;
 
-  // Connect to an address of this host and say Join. An error: nobody listens there (ECONNREFUSED), or worse. What
-  // listens must answer in the protocol within three seconds and belong to this user, else `lost` is called.
-  Result<void> connect(const std::string& address, std::uint16_t port, const NodeInfo& node);
+  // Connect and say Join. What listens must answer in the protocol within three seconds. No callback from within.
+  void connect(const Host& host, const NodeInfo& node);
+  // The same over a connection to the host of the rounds in this process.
+  void join_own(UniqueFd socket, const NodeInfo& node);
   void send(const RoundMessage& message);
   bool joined() const { return joined_; }
+  // Where it has connected to.
+  const std::string& address() const { return address_; }
   void close();
 
  private:
+  void connected(LinkSocket socket, const NodeInfo& node);
   void received(const RoundMessage& message);
   void lost(const std::string& reason);
   Result<void> check_owner();
+  void beat();
 
   boost::asio::io_context& io_;
+  SteadyClock clock_;
   Callbacks callbacks_;
+  Dial dial_;
   boost::asio::steady_timer hello_;
+  boost::asio::steady_timer pulse_timer_;
   std::shared_ptr<RoundChannel> channel_;
+  bool same_user_ = true;
+  std::optional<PulseSettings> pulse_settings_;
+  std::optional<LinkPulse> pulse_;
+  MonoTime said_join_{};
+  std::string address_;
   bool joined_ = false;
 };
 

@@ -76,6 +76,11 @@ struct Leaving {
   int signal = 0;
   bool operator==(const Leaving&) const = default;
 };
+// Across hosts, again and again: I am here (link_pulse.h).
+struct Ping {
+  std::int64_t sent = 0;  // on the agent's own clock; the answer brings it back
+  bool operator==(const Ping&) const = default;
+};
 
 // ---- host -> agent
 struct Refused {
@@ -106,10 +111,15 @@ struct End {
   Verdict verdict;
   bool operator==(const End&) const = default;
 };
+// I have heard the ping that was sent then.
+struct Pong {
+  std::int64_t sent = 0;
+  bool operator==(const Pong&) const = default;
+};
 
 }  // namespace msg
 
-using RoundMessage = std::variant<msg::Join, msg::Failed, msg::Over, msg::Leaving, msg::Refused, msg::Waiting,
-                                  msg::Open, msg::Stop, msg::End>;
+using RoundMessage = std::variant<msg::Join, msg::Failed, msg::Over, msg::Leaving, msg::Ping, msg::Refused,
+                                  msg::Waiting, msg::Open, msg::Stop, msg::End, msg::Pong>;
 
 }  // namespace dtrain

@@ -26,6 +26,8 @@ void fields(Io& io, M& m) {
     io(m.round, m.ok);
   } else if constexpr (std::is_same_v<T, msg::Leaving>) {
     io(m.signal);
+  } else if constexpr (std::is_same_v<T, msg::Ping> || std::is_same_v<T, msg::Pong>) {
+    io(m.sent);
   } else if constexpr (std::is_same_v<T, msg::Refused>) {
     io(m.reason, m.try_again);
   } else if constexpr (std::is_same_v<T, msg::Waiting>) {

@@ -12,8 +12,8 @@ inline constexpr Flag kNodesFlags[] = {
      .fallback = "1:1",
      .pet = "NNODES",
      .help = "how many nodes (agents) form the job: N or MIN:MAX",
-     .details = "The same command is typed once for each node. In this version all of them run on one host. Between "
-                "MIN and MAX nodes may come and go with c10d; a static job waits for MAX."},
+     .details = "The same command is typed once for each node, on one host or several. Between MIN and MAX nodes may "
+                "come and go with c10d; a static job waits for MAX."},
     {.id = FlagId::node_rank,
      .group = Group::nodes,
      .name = "node-rank",
@@ -30,8 +30,8 @@ inline constexpr Flag kNodesFlags[] = {
      .fallback = "static",
      .pet = "RDZV_BACKEND",
      .help = "static or c10d: how the nodes find each other",
-     .details = "static: node 0 is at --master-addr and --master-port. c10d: whoever finds --rdzv-endpoint free hosts "
-                "the job."},
+     .details = "static: node 0 is at --master-addr and --master-port. c10d: the first node whose host --rdzv-endpoint "
+                "names hosts the job."},
     {.id = FlagId::rdzv_endpoint,
      .group = Group::nodes,
      .name = "rdzv-endpoint",
@@ -39,7 +39,8 @@ inline constexpr Flag kNodesFlags[] = {
      .pet = "RDZV_ENDPOINT",
      .help = "where the nodes meet",
      .details = "Default with c10d: localhost:29400. With static it stands for --master-addr and --master-port. One "
-                "node with c10d needs none and uses a free port."},
+                "node with c10d needs none and uses a free port. Any other place than localhost or a loopback address "
+                "means several hosts, which need a token (--token-file)."},
     {.id = FlagId::rdzv_conf,
      .group = Group::nodes,
      .name = "rdzv-conf",
@@ -47,7 +48,8 @@ inline constexpr Flag kNodesFlags[] = {
      .pet = "RDZV_CONF",
      .help = "join_timeout, last_call_timeout, timeout: seconds",
      .details = "c10d: join_timeout (600) for MIN nodes to come, then last_call_timeout (30) for more. static: timeout "
-                "(900) for all nodes to come. Unknown keys are said and have no effect."},
+                "(900) for all nodes to come. Across hosts keep_alive_interval (1) and keep_alive_max_attempt (3) say "
+                "when a silent node is lost. Unknown keys are said and have no effect."},
     {.id = FlagId::master_addr,
      .group = Group::nodes,
      .name = "master-addr",
@@ -55,7 +57,7 @@ inline constexpr Flag kNodesFlags[] = {
      .fallback = "127.0.0.1",
      .pet = "MASTER_ADDR",
      .help = "address of node 0 of a static job (MASTER_ADDR)",
-     .details = "A name or address of this host in this version."},
+     .details = "Where it is another place than loopback the job is across hosts, which need a token (--token-file)."},
     {.id = FlagId::master_port,
      .group = Group::nodes,
      .name = "master-port",

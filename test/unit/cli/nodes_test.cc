@@ -148,3 +148,21 @@ TEST_CASE("endpoints") {
   for (const char* bad : {"", ":1", "h:", "h:65536", "h:x", "[::1", "[::1]80", "[::1]:", "::1", "a b", "[]:1", "h:-1"})
     CHECK(text(bad) == "error");
 }
+
+TEST_CASE("a place that is not loopback is across hosts, where agents show that they live") {
+  const auto across = [](NodesTyped typed) { return plan_nodes(typed).plan.across_hosts; };
+  CHECK(across({.nnodes = "2", .master_addr = "h"}));
+  CHECK(across({.nnodes = "2", .backend = "c10d", .endpoint = "10.0.0.1"}));
+  CHECK(across({.nnodes = "2", .backend = "c10d", .endpoint = "[fd00::1]:7"}));
+  CHECK_FALSE(across({.nnodes = "2"}));
+  CHECK_FALSE(across({.nnodes = "2", .backend = "c10d", .endpoint = "localhost:7"}));
+  CHECK_FALSE(across({.nnodes = "2", .backend = "c10d", .endpoint = "[::1]:7"}));
+  CHECK_FALSE(across({.nnodes = "1", .master_addr = "h", .master_port = "7"}));
+  const NodesTyped typed{
+      .nnodes = "2", .backend = "c10d", .endpoint = "h", .conf = "keep_alive_interval=2,keep_alive_max_attempt=5"};
+  CHECK(plan_nodes(typed).plan.pulse == PulseSettings{std::chrono::seconds(2), 5});
+  CHECK(notes(typed).empty());
+  CHECK(outcome({.nnodes = "2", .backend = "c10d", .endpoint = "h", .conf = "keep_alive_max_attempt=2"}) ==
+        "--rdzv-conf: keep_alive_max_attempt wants a number from 3 to 1000");
+  CHECK(notes({.nnodes = "2", .backend = "c10d", .conf = "keep_alive_interval=2"}).size() == 1);
+}

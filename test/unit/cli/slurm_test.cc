@@ -20,6 +20,10 @@ Host in_step(const std::string& address = "127.0.0.1") {
                    {"SLURM_STEP_TASKS_PER_NODE", "1(x3)"},
                    {"SLURM_STEP_NODELIST", "node[1-3]"},
                    {"SLURM_NODEID", "1"}});
+  host.token = JobSecret::generate();
+  host.meeting_place = [](const std::string& name) {
+    return Result<MeetingPlace>(judge_place({name}, {{"eth0", name}}));
+  };
   host.slurm_address = [address](const std::string& node) { return node == "node1" ? address : "?"; };
   return host;
 }
@@ -78,7 +82,7 @@ TEST_CASE("several tasks on a node: an error unless the user decides") {
 
 TEST_CASE("a value of SLURM's that is wrong is blamed on SLURM's variable") {
   Host host = in_step("far");
-  host.own_address = [](const std::string&) { return Result<std::string>(Error{ErrorKind::usage, "no"}); };
+  host.meeting_place = [](const std::string&) { return Result<MeetingPlace>(Error{ErrorKind::usage, "no"}); };
   CHECK(outcome({}, host) == "SLURM_STEP_NODELIST='far:20217': no");
 }
 

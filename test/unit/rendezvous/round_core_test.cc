@@ -248,3 +248,18 @@ TEST_CASE("nodes of a static job have the ranks they name") {
   job.hear(1, msg::Join{first});
   CHECK(job.said == Words{"1: open 0/2", "2: open 1/2"});
 }
+
+TEST_CASE("after a node was lost across hosts, the next round waits until that node cannot have workers any more") {
+  Job job(settings(2, 3));
+  for (MemberId id : {1, 2, 3}) job.join(id);
+  job.take(job.core.step(round_event::Gone{3, job.now + 2500ms}, job.now));
+  CHECK(job.said == Words{"1: stop", "2: stop"});
+  job.over(1, false);
+  job.over(2, false);
+  CHECK(job.said.empty());
+  CHECK(*job.core.deadline() == job.now + 2500ms);
+  job.later(2499ms);
+  CHECK(job.said.empty());
+  job.later(1ms);
+  CHECK(job.said == Words{"1: open 0/2", "2: open 1/2"});
+}

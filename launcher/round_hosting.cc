@@ -1,0 +1,111 @@
+#include "launcher/round_hosting.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <utility>
+
+#include "rendezvous/listen.h"
+#include "rendezvous/round_wire.h"
+
+namespace dtrain::launcher {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr auto kFarewell = std::chrono::seconds(1);
+
+RoundSettings round_settings(const JobSpec& spec, const std::string& agent_id, std::uint16_t port) {
+  RoundSettings settings;
+  settings.job = spec.run_id;
+  settings.host_agent = agent_id;
+  settings.fixed_ranks = spec.nodes.node_rank >= 0;
+  settings.min_nodes = spec.nodes.min;
+  settings.max_nodes = spec.nodes.max;
+  settings.max_restarts = spec.max_restarts;
+  settings.master_addr = spec.nodes.master_addr;
+  settings.master_port = port;
+  settings.join_timeout = spec.nodes.join_timeout;
+  settings.last_call_timeout = spec.nodes.last_call_timeout;
+  return settings;
+}
+
+}  // namespace
+
+RoundHosting::RoundHosting(asio::io_context& io, const JobSpec& spec, const std::string& agent_id, std::uint16_t port)
+    : io_(io),
+      port_(port),
+      rounds_(io, round_settings(spec, agent_id, port),
+              {[this](int round) { store_->begin_round(static_cast<std::uint64_t>(round)); },
+               spec.nodes.across_hosts ? std::optional(spec.nodes.pulse) : std::nullopt}) {}
+
+RoundHosting::~RoundHosting() = default;
+
+Result<std::unique_ptr<RoundHosting>> RoundHosting::open(asio::io_context& io, const JobSpec& spec,
+                                                         const std::string& agent_id, const Say& say) {
+  const bool anyone = spec.nodes.node_rank < 0;  // may be the host
+  auto listener = (anyone ? try_listen_at : listen_at)(spec.nodes.address, spec.nodes.port);
+  if (!listener && anyone && listener.error().errno_value == EADDRINUSE) return std::unique_ptr<RoundHosting>();
+  if (!listener) return listener.error();
+  const auto port = port_of_socket(listener->get());
+  if (!port) return port.error();
+  if (!spec.quiet && spec.nodes.port == 0) say("nodes meet at " + address_text(spec.nodes.address, *port));
+  std::unique_ptr<RoundHosting> hosting(new RoundHosting(io, spec, agent_id, *port));
+  if (auto serving = hosting->serve(std::move(*listener), spec, say); !serving) return serving.error();
+  return hosting;
+}
+
+Result<void> RoundHosting::serve(UniqueFd listener, const JobSpec& spec, const Say& say) {
+  StoreHost::Options options;
+  options.allowed_uid = ::geteuid();
+  if (!spec.nodes.across_hosts) {
+    options.adopt_byte = kRoundGreeting.front();
+    options.adopt = [this](UniqueFd socket, std::string received) {
+      asio::post(io_, [this, fd = std::move(socket), bytes = std::move(received)]() mutable {
+        rounds_.adopt({std::move(fd)}, bytes);
+      });
+    };
+    return start_store(std::move(listener), std::move(options));
+  }
+  auto loopback = listen_at("127.0.0.1", 0);
+  if (!loopback) return loopback.error();
+  if (auto started = start_store(std::move(*loopback), std::move(options)); !started) return started;
+  OuterListener::Options outer;
+  outer.job = spec.run_id;
+  outer.secret = spec.nodes.secret;
+  outer.agent = [this](LinkSocket socket, const std::string& bytes) { rounds_.adopt(std::move(socket), bytes); };
+  outer.store = [this](LinkSocket socket, std::string bytes) {
+    store_->adopt_link(std::move(socket.fd), std::move(bytes), std::move(socket.tls));
+  };
+  outer.log = say;
+  outer_ = std::make_unique<OuterListener>(io_, std::move(listener), std::move(outer));
+  return {};
+}
+
+Result<void> RoundHosting::start_store(UniqueFd listener, StoreHost::Options options) {
+  auto store = StoreHost::start(std::move(listener), std::move(options));
+  if (!store) return store.error();
+  store_ = std::move(*store);
+  return {};
+}
+
+Result<UniqueFd> RoundHosting::own_connection() {
+  int ends[2] = {-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
+    return system_error("a connection to the rounds", errno);
+  rounds_.adopt_own(UniqueFd(ends[0]));
+  return UniqueFd(ends[1]);
+}
+
+void RoundHosting::close(const Verdict& verdict) {
+  rounds_.close(verdict);
+  rounds_.on_empty = [this] { io_.stop(); };
+  io_.restart();
+  if (!rounds_.empty()) io_.run_for(kFarewell);
+}
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,178 @@
+#include "launcher/round_joining.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+#include "launcher/exit_codes.h"
+#include "launcher/host_name.h"
+#include "rendezvous/listen.h"
+
+namespace dtrain::launcher {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr auto kFirstRetry = std::chrono::milliseconds(10);
+constexpr auto kLongestRetry = std::chrono::milliseconds(100);
+constexpr auto kLongestRetryAcross = std::chrono::milliseconds(1000);
+// A host that is just leaving turns everybody away, for a second or so.
+constexpr int kMostTurnedAway = 12;
+constexpr int kMostTurnedAwayAcross = 9;  // the times between them are longer
+
+std::string random_id() {
+  std::uint64_t words[2] = {};
+  // Of 16 bytes the kernel never gives a part.
+  if (::getrandom(words, sizeof words, 0) != ssize_t(sizeof words)) words[0] = std::uint64_t(::getpid());
+  return fmt::format("{:016x}{:016x}", words[0], words[1]);
+}
+
+}  // namespace
+
+RoundJoining::RoundJoining(asio::io_context& io, const JobSpec& spec, Callbacks callbacks)
+    : io_(io),
+      spec_(spec),
+      callbacks_(std::move(callbacks)),
+      agent_id_(random_id()),
+      link_(io, {[this](const RoundMessage& m) { received(m); }, [this](const Error& e) { unreachable(e); },
+                 [this](bool joined, const std::string& why, TlsFault fault) { link_lost(joined, why, fault); }}),
+      retry_(io),
+      retry_after_(kFirstRetry) {}
+
+std::string RoundJoining::endpoint() const {
+  const auto port = hosting_ ? hosting_->port() : spec_.nodes.port;
+  return address_text(spec_.nodes.across_hosts ? spec_.nodes.master_addr : spec_.nodes.address, port);
+}
+
+Result<void> RoundJoining::open() {
+  give_up_at_ = clock_.now() + spec_.nodes.join_timeout;
+  if (spec_.nodes.node_rank == 0) {
+    if (auto hosting = host(); !hosting) return hosting;
+  }
+  try_to_join();
+  return {};
+}
+
+// Where somebody else has the port, and any node may have it: nothing.
+Result<void> RoundJoining::host() {
+  auto hosting = RoundHosting::open(io_, spec_, agent_id_, callbacks_.say);
+  if (!hosting) return hosting.error();
+  hosting_ = std::move(*hosting);
+  return {};
+}
+
+NodeInfo RoundJoining::own_info() const {
+  NodeInfo info;
+  info.job = spec_.run_id;
+  info.agent_id = agent_id_;
+  info.host = short_hostname();
+  info.pid = ::getpid();
+  info.role = spec_.role;
+  info.workers = spec_.nproc_per_node;
+  info.wanted_rank = spec_.nodes.node_rank;
+  info.min_nodes = spec_.nodes.min;
+  info.max_nodes = spec_.nodes.max;
+  info.max_restarts = spec_.max_restarts;
+  const auto stop = std::max(spec_.shutdown_timeout, spec_.failure_grace) + spec_.kill_timeout;
+  info.stop_ms = int(std::min<std::int64_t>(stop.count(), std::numeric_limits<int>::max()));
+  return info;
+}
+
+// Whoever finds the port free is the host; the others meet it there.
+void RoundJoining::try_to_join() {
+  if (!hosting_ && may_host()) {
+    if (const auto tried = host(); !tried) return end({JobEnd::refused, kExitOwnFailure, -1, tried.error().message});
+  }
+  const auto& nodes = spec_.nodes;
+  if (hosting_ && nodes.across_hosts) {
+    auto own = hosting_->own_connection();
+    if (!own) return end({JobEnd::refused, kExitOwnFailure, -1, own.error().message});
+    return link_.join_own(std::move(*own), own_info());
+  }
+  const auto port = hosting_ ? hosting_->port() : nodes.port;
+  const auto addresses = nodes.across_hosts ? nodes.addresses : std::vector<std::string>{nodes.address};
+  link_.connect({addresses, port, nodes.across_hosts, nodes.secret, nodes.pulse}, own_info());
+}
+
+void RoundJoining::try_again_later(const std::string& why) {
+  if (clock_.now() >= give_up_at_)
+    return end({JobEnd::timeout, kExitTimeLimit, -1,
+                fmt::format("nobody has opened the job at {} within {:g} s (--rdzv-conf {}){}", endpoint(),
+                            std::chrono::duration<double>(spec_.nodes.join_timeout).count(),
+                            spec_.nodes.node_rank < 0 ? "join_timeout" : "timeout",
+                            spec_.nodes.across_hosts ? ": " + why : "")});
+  callbacks_.waiting(why, give_up_at_);
+  retry_.expires_at(std::min(clock_.now() + retry_after_, give_up_at_));
+  retry_after_ = std::min<Duration>(2 * retry_after_, spec_.nodes.across_hosts ? kLongestRetryAcross : kLongestRetry);
+  retry_.async_wait([this](const boost::system::error_code& ec) {
+    if (!ec && !over_) try_to_join();
+  });
+}
+
+void RoundJoining::received(const RoundMessage& message) {
+  if (over_) return;
+  const auto* refused = std::get_if<msg::Refused>(&message);
+  if (refused == nullptr) return callbacks_.message(message);
+  link_.close();
+  if (refused->try_again) return try_again_later(refused->reason);
+  end({JobEnd::refused, kExitOwnFailure, -1, fmt::format("{}: {}", endpoint(), refused->reason)});
+}
+
+void RoundJoining::unreachable(const Error& error) {
+  if (over_) return;
+  const bool nobody = !spec_.nodes.across_hosts || error.errno_value == ECONNREFUSED;
+  try_again_later(nobody ? fmt::format("nobody at {} yet", endpoint()) : error.message);
+}
+
+void RoundJoining::link_lost(bool joined, const std::string& reason, TlsFault fault) {
+  if (over_) return;
+  if (!joined) return turned_away(reason, fault);
+  const std::string why = reason.empty() ? "" : ": " + reason;
+  const auto grace = spec_.nodes.across_hosts ? std::optional(spec_.nodes.pulse.kill_grace()) : std::nullopt;
+  end({JobEnd::lost, kExitOwnFailure, -1, fmt::format("the agent that hosts the job at {} is gone{}", endpoint(), why)},
+      grace);
+}
+
+// What is there may just be leaving; but who turns us away again and again does not want us.
+void RoundJoining::turned_away(const std::string& reason, TlsFault fault) {
+  const bool across = spec_.nodes.across_hosts;
+  // What is said in clear can come from anybody on the way, so it is not believed at once either.
+  const bool wait = across ? fault != TlsFault::local : reason.empty();
+  const std::string what = reason.empty() ? "it closes the connection" : reason;
+  if (wait && ++turned_away_ < (across ? kMostTurnedAwayAcross : kMostTurnedAway))
+    return try_again_later(across ? fmt::format("{}: {}", endpoint(), what)
+                                  : fmt::format("nobody at {} yet", endpoint()));
+  if (across) {
+    const char* cure = fault == TlsFault::none ? "; is it another program's port?" : "";
+    return end(
+        {JobEnd::refused, kExitOwnFailure, -1, fmt::format("cannot join the job at {}: {}{}", endpoint(), what, cure)});
+  }
+  const std::string holder = port_holder(spec_.nodes.port);
+  end({JobEnd::refused, kExitOwnFailure, -1,
+       fmt::format("{} is not this job's: {}{}; choose another port", endpoint(),
+                   holder.empty() ? "" : "it is " + holder + ", ",
+                   reason.empty() ? "it closes the connection (another user's?)" : reason)});
+}
+
+void RoundJoining::end(const Verdict& verdict, std::optional<Duration> grace) {
+  if (std::exchange(over_, true)) return;
+  // Never from within a call of the agent's.
+  asio::post(io_, [this, verdict, grace] { callbacks_.over(verdict, grace); });
+}
+
+void RoundJoining::close(const Verdict& as_host) {
+  over_ = true;
+  link_.close();
+  retry_.cancel();
+  if (hosting_) hosting_->close(as_host);
+  hosting_.reset();
+}
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,75 @@
+#pragma once
+// Liveness of the links between hosts. Pure: times in, what is due out.
+//
+// A node's agent pings the host of the rounds, which answers at once. A ping carries the time, on the pinger's clock,
+// at which it was sent, and the answer brings it back: so the node knows that the host has heard of it after that time,
+// however long anything was under way. When that is too long ago, the node stops its workers, hard, and they are gone
+// before the host, which gives a node up later, opens a round without it. Clocks of two hosts are never compared.
+//
+//   0            1            2      2.5    3      intervals (3 attempts) since the last ping that the host has heard
+//   ping         ping         TERM   KILL          the node
+//                                           lost   the host
+#include <algorithm>
+#include <chrono>
+
+#include "rendezvous/base/clock.h"
+
+namespace dtrain {
+
+struct PulseSettings {
+  Duration interval = std::chrono::seconds(1);  // between two pings
+  int attempts = 3;                             // >= 3: so many intervals of silence, and the host gives a node up
+
+  // How long after the last word that the host has heard: the node stops its workers; kills what is left of them; the
+  // host gives the node up.
+  Duration stop_after() const { return interval * (attempts - 1); }
+  Duration kill_grace() const { return interval / 2; }
+  Duration lost_after() const { return interval * attempts; }
+  bool operator==(const PulseSettings&) const = default;
+};
+
+// At a node.
+class LinkPulse {
+ public:
+  enum class Due { nothing, ping, dead };
+
+  // `said`: when this node said the last thing that the host has answered.
+  LinkPulse(const PulseSettings& settings, MonoTime said) : settings_(settings), pinged_(said), heard_(said) {}
+
+  // ping: send one now. dead: from now on, always.
+  Due step(MonoTime now) {
+    if (now >= heard_ + settings_.stop_after()) return Due::dead;
+    if (now < pinged_ + settings_.interval) return Due::nothing;
+    pinged_ = now;
+    return Due::ping;
+  }
+  // The host's answer to the ping sent at `sent`.
+  void answered(MonoTime sent) {
+    if (sent <= pinged_) heard_ = std::max(heard_, sent);
+  }
+  // When step() is due.
+  MonoTime deadline() const { return std::min(pinged_ + settings_.interval, heard_ + settings_.stop_after()); }
+
+ private:
+  PulseSettings settings_;
+  MonoTime pinged_;
+  MonoTime heard_;
+};
+
+// At the host, of one node.
+class LinkSilence {
+ public:
+  LinkSilence(const PulseSettings& settings, MonoTime now) : settings_(settings), heard_(now) {}
+
+  void heard(MonoTime now) { heard_ = now; }
+  bool lost(MonoTime now) const { return now >= deadline(); }
+  MonoTime deadline() const { return heard_ + settings_.lost_after(); }
+  // By then the node has killed its workers, if it lives and hears nothing more from here.
+  MonoTime fenced_at() const { return heard_ + settings_.stop_after() + settings_.kill_grace(); }
+
+ private:
+  PulseSettings settings_;
+  MonoTime heard_;
+};
+
+}  // namespace dtrain

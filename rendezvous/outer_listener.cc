@@ -1,0 +1,203 @@
+#include "rendezvous/outer_listener.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <boost/asio/ip/tcp.hpp>
+#include <cerrno>
+#include <utility>
+
+#include "rendezvous/round_wire.h"
+
+namespace dtrain {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr int kAcceptsPerTurn = 16;  // a handshake costs some time, and the agent has other work
+constexpr std::chrono::milliseconds kAcceptAgain{100};
+constexpr int kLogLines = 5;
+constexpr std::chrono::seconds kLogWindow{10};
+
+std::string peer_address(int fd) {
+  asio::ip::tcp::endpoint peer;
+  auto size = static_cast<socklen_t>(peer.capacity());
+  if (::getpeername(fd, peer.data(), &size) != 0) return "an unknown address";
+  const auto address = peer.address();
+  const bool mapped = address.is_v6() && address.to_v6().is_v4_mapped();
+  return mapped ? asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string() : address.to_string();
+}
+
+}  // namespace
+
+struct OuterListener::Unknown {
+  Unknown(asio::io_context& io, UniqueFd fd) : address(peer_address(fd.get())), socket(io, fd.release()) {}
+  const std::string address;
+  asio::posix::stream_descriptor socket;
+  LinkBytes bytes;
+  std::string received;  // plaintext
+  std::chrono::steady_clock::time_point deadline{};
+  bool waits_writable = false;
+  std::list<std::shared_ptr<Unknown>>::iterator place{};
+};
+
+OuterListener::OuterListener(asio::io_context& io, UniqueFd listener, Options options)
+    : io_(io), listener_(io, listener.release()), options_(std::move(options)), deadline_(io), accept_again_(io) {
+  wait_for_connection();
+}
+
+OuterListener::~OuterListener() {
+  for (const UnknownPtr& peer : unknown_) {
+    boost::system::error_code ignored;
+    peer->socket.close(ignored);
+  }
+}
+
+// ---- coming ---------------------------------------------------------------------------------------------------------
+
+void OuterListener::wait_for_connection() {
+  listener_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& ec) {
+    if (!ec) accept_ready();
+  });
+}
+
+void OuterListener::accept_ready() {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    if (!accept_one()) break;
+  }
+  if (accept_again_.expiry() <= std::chrono::steady_clock::now()) wait_for_connection();
+}
+
+// False: nothing more to accept now.
+bool OuterListener::accept_one() {
+  UniqueFd fd(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (fd) {
+    admit(std::move(fd));
+    return true;
+  }
+  switch (errno) {
+    case EAGAIN:
+      return false;
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+      return out_of_descriptors();
+    default:
+      return true;  // it has left, or the network has failed it
+  }
+}
+
+bool OuterListener::out_of_descriptors() {
+  if (!unknown_.empty()) {
+    drop(unknown_.front(), "room needed for another connection");
+    return true;
+  }
+  report("cannot accept connections of other nodes: too many open files (see `ulimit -n`)");
+  // A listener that stays readable would spin.
+  accept_again_.expires_after(kAcceptAgain);
+  accept_again_.async_wait([this](const boost::system::error_code& ec) {
+    if (!ec) wait_for_connection();
+  });
+  return false;
+}
+
+void OuterListener::admit(UniqueFd fd) {
+  if (unknown_.size() >= options_.most_unknown)
+    drop(unknown_.front(), "too many connections that do not say who they are");
+  const int on = 1;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  const auto peer = std::make_shared<Unknown>(io_, std::move(fd));
+  peer->place = unknown_.insert(unknown_.end(), peer);
+  peer->deadline = std::chrono::steady_clock::now() + options_.longest_unknown;
+  arm_deadline();
+  if (options_.secret) {
+    auto session = TlsSession::server(*options_.secret, options_.job);
+    if (!session) return drop(peer, session.error().message);
+    peer->bytes = LinkBytes(std::move(*session));
+  }
+  wait_readable(peer);
+}
+
+// ---- proving who it is ----------------------------------------------------------------------------------------------
+
+void OuterListener::wait_readable(const UnknownPtr& peer) {
+  peer->socket.async_wait(asio::posix::stream_descriptor::wait_read, [this, peer](const boost::system::error_code& ec) {
+    if (!ec && peer->socket.is_open()) readable(peer);
+  });
+}
+
+void OuterListener::wait_writable(const UnknownPtr& peer) {
+  if (std::exchange(peer->waits_writable, true)) return;
+  peer->socket.async_wait(asio::posix::stream_descriptor::wait_write,
+                          [this, peer](const boost::system::error_code& ec) {
+                            peer->waits_writable = false;
+                            if (ec || !peer->socket.is_open()) return;
+                            std::string_view nothing;
+                            peer->bytes.send(peer->socket.native_handle(), nothing);
+                            if (peer->bytes.unsent()) wait_writable(peer);
+                          });
+}
+
+void OuterListener::readable(const UnknownPtr& peer) {
+  std::array<char, 4096> buffer;
+  std::string_view got;
+  const auto status = peer->bytes.receive(peer->socket.native_handle(), buffer, got);
+  peer->received.append(got);
+  if (status == LinkBytes::Status::failed) return drop(peer, peer->bytes.error());
+  if (status == LinkBytes::Status::ended) return drop(peer, "");
+  if (peer->bytes.unsent()) wait_writable(peer);
+  if (!peer->bytes.encrypted() && got.starts_with('\x16'))
+    return drop(peer, "it speaks TLS: its node was started without --insecure, and this one with it");
+  const bool known = peer->bytes.encrypted() ? peer->bytes.established() : !peer->received.empty();
+  if (known && !peer->bytes.unsent()) return hand_over(peer);
+  wait_readable(peer);
+}
+
+void OuterListener::hand_over(const UnknownPtr& peer) {
+  const bool for_rounds = peer->bytes.encrypted() ? peer->bytes.link().role == LinkRole::agent
+                                                  : peer->received.front() == kRoundGreeting.front();
+  LinkSocket socket{UniqueFd(peer->socket.release()), peer->bytes.release()};
+  unknown_.erase(peer->place);
+  (for_rounds ? options_.agent : options_.store)(std::move(socket), std::move(peer->received));
+}
+
+// An empty reason: it has left.
+void OuterListener::drop(const UnknownPtr& dropped, const std::string& why) {
+  const UnknownPtr peer = dropped;
+  unknown_.erase(peer->place);
+  boost::system::error_code ignored;
+  peer->socket.close(ignored);
+  if (!why.empty()) report(fmt::format("turned away a connection from {}: {}", peer->address, why));
+}
+
+void OuterListener::arm_deadline() {
+  if (deadline_armed_ || unknown_.empty()) return;
+  deadline_armed_ = true;
+  deadline_.expires_at(unknown_.front()->deadline);
+  deadline_.async_wait([this](const boost::system::error_code& ec) {
+    deadline_armed_ = false;
+    if (ec) return;
+    const auto now = std::chrono::steady_clock::now();
+    while (!unknown_.empty() && unknown_.front()->deadline <= now)
+      drop(unknown_.front(), "it has not said who it is in time");
+    arm_deadline();
+  });
+}
+
+void OuterListener::report(const std::string& line) {
+  if (!options_.log) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - log_window_ > kLogWindow) {
+    log_window_ = now;
+    log_lines_ = 0;
+  }
+  if (++log_lines_ > kLogLines) return;
+  options_.log(log_lines_ < kLogLines ? line : line + " (further lines of these ten seconds are left out)");
+}
+
+}  // namespace dtrain

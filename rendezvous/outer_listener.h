@@ -1,0 +1,75 @@
+#pragma once
+// The one port of a job that other hosts reach. A connection there is nobody's until it has proved, by TLS, that it has
+// the job's secret and what it is for; then it is handed over. Before that, no byte of it is looked at but by TLS.
+//
+// Who only connects, sends garbage, or takes its time, costs a descriptor for some seconds: their number and their time
+// are limited, and where room is needed the one that has been there longest goes. Members are not touched.
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/link_socket.h"
+
+namespace dtrain {
+
+class OuterListener {
+ public:
+  using Taker = std::function<void(LinkSocket socket, std::string received)>;
+  struct Options {
+    std::string job;
+    // None: plain connections (--insecure); the first byte tells what they are for.
+    std::optional<JobSecret> secret{};
+    // Whoever has come for rounds, and for the store; what was received (plaintext) begins with the greeting.
+    Taker agent;
+    Taker store;
+    // One line for each connection that is turned away for a fault; at most five in ten seconds. May be empty.
+    std::function<void(const std::string& line)> log{};
+    std::size_t most_unknown = 256;  // connections at a time that have not proved who they are
+    std::chrono::milliseconds longest_unknown{3000};
+  };
+
+  // `listener`: a listening, non-blocking socket.
+  OuterListener(boost::asio::io_context& io, UniqueFd listener, Options options);
+  ~OuterListener();
+  OuterListener(const OuterListener&) = delete;
+  OuterListener& operator=(const OuterListener&) = delete;
+
+  std::size_t unknown_connections() const { return unknown_.size(); }
+
+ private:
+  struct Unknown;
+  using UnknownPtr = std::shared_ptr<Unknown>;
+
+  void wait_for_connection();
+  void accept_ready();
+  bool accept_one();
+  bool out_of_descriptors();
+  void admit(UniqueFd fd);
+  void wait_readable(const UnknownPtr& peer);
+  void wait_writable(const UnknownPtr& peer);
+  void readable(const UnknownPtr& peer);
+  void hand_over(const UnknownPtr& peer);
+  void drop(const UnknownPtr& peer, const std::string& why);
+  void arm_deadline();
+  void report(const std::string& line);
+
+  boost::asio::io_context& io_;
+  boost::asio::posix::stream_descriptor listener_;
+  const Options options_;
+  boost::asio::steady_timer deadline_;
+  boost::asio::steady_timer accept_again_;
+  bool deadline_armed_ = false;
+  std::list<UnknownPtr> unknown_;  // longest there first
+  std::chrono::steady_clock::time_point log_window_{};
+  int log_lines_ = 0;
+};
+
+}  // namespace dtrain

@@ -1,0 +1,262 @@
+"""Nodes of one job on several hosts: real agents in a lab of network namespaces, links with TLS between them."""
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+from support import DEADLINE, DTRAIN, until
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "support")]
+
+import netlab  # noqa: E402
+
+# Says where it is, meets the others at a barrier of the store (opcode 18), then does what its arguments say.
+WORKER = r"""
+trap 'echo "got TERM"; exit 3' TERM
+echo "at R=$RANK G=$GROUP_RANK/$GROUP_WORLD_SIZE W=$WORLD_SIZE M=$MASTER_ADDR R0=$DTRAIN_RANK0_ADDR \
+IF=$GLOO_SOCKET_IFNAME,$NCCL_SOCKET_IFNAME N=$DTRAIN_ROUND RC=$TORCHELASTIC_RESTART_COUNT SECRET=$DTRAIN_TOKEN."
+exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"
+printf '\x00\xce\xf7\x85\x3c' >&3
+printf "\x12\x01\0\0\0\0\0\0\0b\\x$(printf %02x "$WORLD_SIZE")\0\0\0\0\0\0\0" >&3
+[ "$(head -c1 <&3 | od -An -tx1)" = " 00" ] || exit 99
+echo "met $RANK in $DTRAIN_ROUND."
+wait_for_end() { while :; do read -r -t 60 <&3; done; }
+"""
+PORT = 29400
+
+
+class Node:
+    """One agent on a host of the lab; its output, stderr too, as it comes."""
+
+    def __init__(self, host, args, env=None):
+        self.host = host
+        self.process = host.popen([DTRAIN, *map(str, args)], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  stdin=subprocess.DEVNULL)
+        self.text = ""
+        self.times = []  # (when, line)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        with self.process.stdout as lines:
+            for line in lines:
+                text = line.decode(errors="replace")
+                self.times.append((time.monotonic(), text))
+                self.text += text
+
+    def expect(self, pattern):
+        until(lambda: re.search(pattern, self.text) or self.process.poll() is not None, DEADLINE)
+        if not re.search(pattern, self.text):
+            raise AssertionError(f"no {pattern} in:\n{self.text}")
+        return self
+
+    def when(self, pattern):
+        return next(t for t, line in self.times if re.search(pattern, line))
+
+    def wait(self):
+        code = self.process.wait(DEADLINE)
+        self.reader.join(DEADLINE)
+        return code
+
+    def agent(self):
+        """Of the processes of this host, the agent."""
+        return next(pid for pid in self.host.pids()
+                    if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "dtrain-agent")
+
+    def workers(self):
+        found = []
+        for pid in self.host.pids():
+            try:
+                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words[:2] == [b"bash", b"-c"]:
+                found.append(pid)
+        return found
+
+
+class Hosts(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.token = self.new_token("token")
+
+    def new_token(self, name):
+        path = os.path.join(self.folder, name)
+        env = {**os.environ, "XDG_CONFIG_HOME": os.path.join(self.folder, name + "-config")}
+        subprocess.run([DTRAIN, "token", "--new"], env=env, check=True, capture_output=True, timeout=DEADLINE)
+        os.rename(os.path.join(self.folder, name + "-config", "dtrain", "token"), path)
+        return path
+
+    def lab(self, hosts=3):
+        try:
+            lab = netlab.Lab(hosts)
+        except netlab.Unavailable as error:
+            self.skipTest(str(error))
+        self.addCleanup(lab.close)
+        return lab
+
+    def node(self, host, script, *flags, token=True, env=None):
+        given = ("--token-file", token if isinstance(token, str) else self.token) if token else ()
+        return Node(host, ["run", *given, "--rdzv-id", "hosts-test", *flags, "bash", "-c", WORKER + script], env)
+
+    def c10d(self, host, script, *flags, nnodes="3", endpoint="host1", **more):
+        return self.node(host, script, "--nnodes", nnodes, "--rdzv-backend", "c10d", "--rdzv-endpoint",
+                         f"{endpoint}:{PORT}", *flags, **more)
+
+    def static(self, host, rank, script, *flags, nnodes=3, endpoint="host1", **more):
+        return self.node(host, script, "--nnodes", nnodes, "--node-rank", rank, "--master-addr", endpoint,
+                         "--master-port", PORT, *flags, **more)
+
+    def ends(self, codes, nodes):
+        for code, node in zip(codes, nodes):
+            self.assertEqual(node.wait(), code, node.text)
+
+    def test_c10d(self):
+        lab = self.lab()
+        nodes = [self.c10d(lab.host(i), "", "--nproc", 2) for i in (2, 1, 0)]  # the host of the job may come last
+        self.ends([0, 0, 0], nodes)
+        text = "".join(n.text for n in nodes)
+        places = re.findall(r"R=(\d) G=(\d)/3 W=6 M=127\.0\.0\.1 R0=host1 IF=eth0,eth0 N=0 RC=0 SECRET=\.", text)
+        self.assertEqual(sorted(places), [(str(r), str(r // 2)) for r in range(6)])
+        self.assertEqual(len(re.findall(r"met \d in 0\.", text)), 6)
+        self.assertIn("G=0/3", nodes[2].text)
+
+    def test_static_by_address_of_each_family(self):
+        lab = self.lab(2)
+        for endpoint in (lab.host(0).ipv4, lab.host(0).ipv6):
+            if not endpoint:
+                continue
+            with self.subTest(endpoint=endpoint):
+                nodes = [self.static(lab.host(i), i, "", nnodes=2, endpoint=endpoint) for i in (1, 0)]
+                self.ends([0, 0], nodes)
+                self.assertIn(f"R0={endpoint} ", nodes[0].text)
+
+    def test_failure_is_everybodys_and_a_restart_too(self):
+        lab = self.lab()
+        script = '[ $RANK = 2 ] && [ $DTRAIN_ROUND = 0 ] && exit 7; [ $DTRAIN_ROUND = 0 ] && wait_for_end; ' \
+                 '[ $RANK = 1 ] && exit 8; wait_for_end'
+        nodes = [self.c10d(lab.host(i), script, "--max-restarts", 1) for i in range(3)]
+        self.ends([8, 8, 8], nodes)
+        text = "".join(n.text for n in nodes)
+        for number in (0, 1):
+            self.assertEqual(len(re.findall(f"N={number} RC={number} ", text)), 3)
+
+    def test_a_killed_agent_is_noticed_at_once(self):
+        lab = self.lab()
+        # By its connection: silence would take minutes here.
+        nodes = [self.c10d(lab.host(i), "wait_for_end", "--rdzv-conf", "keep_alive_interval=100") for i in range(3)]
+        for node in nodes:
+            node.expect(r"met \d in 0")
+        os.kill(nodes[1].agent(), signal.SIGKILL)
+        nodes[0].expect("was lost: the connection to its agent is gone")
+        self.ends([125, 125, 125], nodes)
+
+    def test_a_host_that_is_cut_off(self):
+        lab = self.lab()
+        script = 'trap "" TERM; [ $WORLD_SIZE = 3 ] && wait_for_end; exit 0'  # it takes a SIGKILL
+        nodes = [self.c10d(lab.host(i), script, nnodes="2:3") for i in range(3)]
+        for node in nodes:
+            node.expect(r"met \d in 0")
+        cut = nodes[2]
+        lab.cut("host3")
+        begin = time.monotonic()
+        until(lambda: not cut.workers(), DEADLINE)
+        dead = time.monotonic()
+        nodes[0].expect("was lost")
+        for node in nodes[:2]:
+            node.expect(r"at R=\d G=\d/2 W=2 .* N=1 RC=0")
+        opened = min(node.when("N=1 RC=0") for node in nodes[:2])
+        self.assertLess(dead, opened, "the halves overlap")
+        print(f"cut off: its workers are dead after {dead - begin:.2f} s, the next round opens after "
+              f"{opened - begin:.2f} s")
+        self.ends([0, 0, 125], nodes)
+        self.assertIn("no word from it for 2 s", cut.text)
+
+    def test_one_way_silence_fences_too(self):
+        lab = self.lab()
+        nodes = [self.c10d(lab.host(i), 'trap "" TERM; [ $WORLD_SIZE = 3 ] && wait_for_end; exit 0', nnodes="2:3")
+                 for i in range(3)]
+        for node in nodes:
+            node.expect(r"met \d in 0")
+        lab.drop("host3", "host1")  # host3 hears host1, and is not heard
+        until(lambda: not nodes[2].workers(), DEADLINE)
+        dead = time.monotonic()
+        for node in nodes[:2]:
+            node.expect(r"N=1 RC=0")
+        self.assertLess(dead, min(node.when("N=1 RC=0") for node in nodes[:2]), "the halves overlap")
+        self.ends([0, 0, 125], nodes)
+
+    def test_a_wrong_token_and_none(self):
+        lab = self.lab(2)
+        host = self.static(lab.host(0), 0, "", nnodes=2).expect("waiting")
+        stranger = self.static(lab.host(1), 1, "", nnodes=2, token=self.new_token("other"))
+        self.ends([125], [stranger])
+        self.assertRegex(stranger.text, r"cannot join the job at host1:29400: the token differs")
+        host.expect(rf"turned away a connection from {re.escape(lab.host(1).ipv4)}: the token differs")
+        none = self.static(lab.host(1), 1, "", nnodes=2, token=None,
+                           env={**os.environ, "XDG_CONFIG_HOME": self.folder})
+        self.ends([2], [none])
+        self.assertIn("dtrain token --new", none.text)
+        plain = self.static(lab.host(1), 1, "", "--insecure", nnodes=2, token=None)
+        self.ends([125], [plain])
+        self.assertIn("--insecure: whoever reaches", plain.text)
+        friend = self.static(lab.host(1), 1, "", nnodes=2)
+        self.ends([0, 0], [host, friend])
+
+    def test_insecure(self):
+        lab = self.lab(2)
+        self.ends([0, 0], [self.static(lab.host(i), i, "", "--insecure", nnodes=2, token=None) for i in (0, 1)])
+
+    def test_strangers_at_the_port_disturb_nobody(self):
+        lab = self.lab(2)
+        with lab.host(1).network():
+            host = self.static(lab.host(0), 0, "wait_for_end", nnodes=2).expect("waiting")
+            strangers = []
+            for _ in range(300):  # more than may be there at a time; they say nothing
+                strangers.append(socket.create_connection((lab.host(0).ipv4, PORT), DEADLINE))
+            slow = socket.create_connection((lab.host(0).ipv4, PORT), DEADLINE)
+            slow.sendall(b"\x16\x03\x01")  # a TLS record that never ends
+            garbage = socket.create_connection((lab.host(0).ipv4, PORT), DEADLINE)
+            garbage.sendall(b"GET / HTTP/1.1\r\n\r\n" + os.urandom(4096))
+        other = self.static(lab.host(1), 1, "exit 7", nnodes=2)
+        self.ends([7, 7], [host, other])
+        slow.settimeout(DEADLINE)
+        with garbage, slow:
+            for stranger in strangers:
+                stranger.close()
+
+    def test_slow_strangers_are_closed(self):
+        lab = self.lab(2)
+        self.static(lab.host(0), 0, "", nnodes=2).expect("waiting")
+        with lab.host(1).network():
+            slow = socket.create_connection((lab.host(0).ipv4, PORT), DEADLINE)
+        slow.settimeout(DEADLINE)
+        with slow:
+            slow.sendall(b"\x16\x03\x01\x02\x00\x01")
+            self.assertEqual(slow.recv(1), b"")
+
+    def test_the_port_is_taken(self):
+        lab = self.lab(2)
+        with lab.host(0).network():
+            taken = socket.create_server((lab.host(0).ipv4, PORT))
+        with taken:
+            node = self.static(lab.host(0), 0, "", nnodes=2)
+            self.ends([125], [node])
+            self.assertIn("the port is taken", node.text)
+
+    def test_node_0_must_be_at_the_address(self):
+        lab = self.lab(2)
+        node = self.static(lab.host(0), 0, "", nnodes=2, endpoint="host2")
+        self.ends([2], [node])
+        self.assertIn(f"this host has {lab.host(0).ipv4} (eth0)", node.text)
+
+
+if __name__ == "__main__":
+    unittest.main()

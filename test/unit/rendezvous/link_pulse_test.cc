@@ -1,0 +1,85 @@
+// The times of a link between hosts: whatever is lost or late, a node has no workers when the host gives it up.
+#include "rendezvous/link_pulse.h"
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "test/support/catch.h"
+
+using namespace dtrain;
+using namespace std::chrono_literals;
+
+namespace {
+const MonoTime kStart{100s};
+}
+
+TEST_CASE("a node pings once an interval, and lives as long as the host answers") {
+  LinkPulse pulse({}, kStart);
+  CHECK(pulse.deadline() == kStart + 1s);
+  CHECK(pulse.step(kStart) == LinkPulse::Due::nothing);
+  for (int i = 1; i < 100; ++i) {
+    const MonoTime now = kStart + i * 1s;
+    REQUIRE(pulse.step(now) == LinkPulse::Due::ping);
+    CHECK(pulse.step(now) == LinkPulse::Due::nothing);
+    pulse.answered(now);
+  }
+}
+
+TEST_CASE("a node is dead two intervals after the last ping that was heard, however late its answer came") {
+  LinkPulse pulse({}, kStart);
+  REQUIRE(pulse.step(kStart + 1s) == LinkPulse::Due::ping);
+  pulse.answered(kStart + 1s);  // at whatever time
+  REQUIRE(pulse.step(kStart + 2s) == LinkPulse::Due::ping);
+  CHECK(pulse.step(kStart + 2999ms) == LinkPulse::Due::nothing);
+  CHECK(pulse.step(kStart + 3s) == LinkPulse::Due::dead);
+}
+
+TEST_CASE("an answer to what was never sent does not count") {
+  LinkPulse pulse({}, kStart);
+  pulse.answered(kStart + 1000s);
+  pulse.step(kStart + 1s);
+  CHECK(pulse.step(kStart + 2s) == LinkPulse::Due::dead);
+}
+
+TEST_CASE("the host gives up after three intervals of silence, when the node has killed its workers") {
+  LinkSilence silence({}, kStart);
+  silence.heard(kStart + 5s);
+  CHECK_FALSE(silence.lost(kStart + 7999ms));
+  CHECK(silence.lost(kStart + 8s));
+  CHECK(silence.fenced_at() == kStart + 7500ms);
+}
+
+// A network that delays and loses what it likes, both ways.
+TEST_CASE("the node's workers are dead before the host has given it up") {
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const PulseSettings settings{1s, 3 + int(random() % 4)};
+    LinkPulse pulse(settings, kStart);
+    LinkSilence silence(settings, kStart);
+    struct Packet {
+      MonoTime arrives;
+      MonoTime sent;  // the ping
+    };
+    std::vector<Packet> to_host, to_node;
+    const auto way = [&](MonoTime now) { return now + std::chrono::milliseconds(random() % 4000); };
+    MonoTime killed = MonoTime::max(), lost = MonoTime::max();
+    for (MonoTime now = kStart; lost == MonoTime::max() && now < kStart + 60s; now += 10ms) {
+      for (const Packet& p : to_host)
+        if (p.arrives == now) {
+          silence.heard(now);
+          if (random() % 4 != 0) to_node.push_back({way(now), p.sent});
+        }
+      for (const Packet& p : to_node)
+        if (p.arrives <= now) pulse.answered(p.sent);
+      const auto due = killed == MonoTime::max() ? pulse.step(now) : LinkPulse::Due::nothing;
+      if (due == LinkPulse::Due::ping && random() % 4 != 0)
+        to_host.push_back({now + 10ms * (1 + int(random() % 300)), now});
+      if (due == LinkPulse::Due::dead) killed = now + settings.kill_grace();
+      if (silence.lost(now)) lost = now;
+    }
+    INFO("trial " << trial);
+    if (lost != MonoTime::max()) CHECK(killed < lost);
+    if (lost != MonoTime::max()) CHECK(killed <= silence.fenced_at() + 10ms);
+  }
+}

@@ -1,0 +1,145 @@
+// The routable port with real sockets: who is let in, and that the others cost little.
+#include "rendezvous/outer_listener.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <memory>
+#include <vector>
+
+#include "rendezvous/listen.h"
+#include "rendezvous/round_channel.h"
+#include "test/support/catch.h"
+
+using namespace dtrain;
+using namespace std::chrono_literals;
+using boost::asio::ip::tcp;
+
+namespace {
+
+struct Port {
+  explicit Port(std::optional<JobSecret> secret, std::size_t most_unknown = 8,
+                std::chrono::milliseconds longest = std::chrono::seconds(20)) {
+    auto listener = listen_at("127.0.0.1", 0);
+    REQUIRE(listener.ok());
+    number = *port_of_socket(listener->get());
+    OuterListener::Options options;
+    options.job = "job";
+    options.secret = std::move(secret);
+    options.agent = [this](LinkSocket socket, std::string received) {
+      agents.push_back(std::move(received));
+      sockets.push_back(std::move(socket));
+    };
+    options.store = [this](LinkSocket socket, std::string received) {
+      stores.push_back(std::move(received));
+      sockets.push_back(std::move(socket));
+    };
+    options.log = [this](const std::string& line) { lines.push_back(line); };
+    options.most_unknown = most_unknown;
+    options.longest_unknown = longest;
+    port = std::make_unique<OuterListener>(io, std::move(*listener), std::move(options));
+  }
+
+  UniqueFd connect() {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const tcp::endpoint to(boost::asio::ip::make_address("127.0.0.1"), number);
+    REQUIRE(::connect(fd.get(), to.data(), static_cast<socklen_t>(to.size())) == 0);
+    return fd;
+  }
+
+  template <class Condition>
+  bool until(Condition condition) {
+    const auto limit = std::chrono::steady_clock::now() + 20s;
+    while (!condition() && std::chrono::steady_clock::now() < limit) io.run_one_for(100ms);
+    return condition();
+  }
+
+  boost::asio::io_context io;
+  std::uint16_t number = 0;
+  std::vector<std::string> agents, stores, lines;
+  std::vector<LinkSocket> sockets;
+  std::unique_ptr<OuterListener> port;
+};
+
+// A client's greeting through TLS, by a channel of its own.
+std::shared_ptr<RoundChannel> greet(Port& port, const JobSecret& secret, const LinkName& link) {
+  auto session = TlsSession::client(secret, link);
+  REQUIRE(session.ok());
+  auto channel = std::make_shared<RoundChannel>(port.io, LinkSocket{port.connect(), std::move(*session)});
+  channel->start({[](const RoundMessage&) {}, [](const std::string&) {}});
+  return channel;
+}
+
+bool closed(const UniqueFd& fd) {
+  char byte = 0;
+  return ::recv(fd.get(), &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("the key says what a connection is for") {
+  const auto secret = JobSecret::generate().value();
+  Port port(secret);
+  const auto agent = greet(port, secret, {LinkRole::agent, 0, "job"});
+  const auto store = greet(port, secret, {LinkRole::store, 3, "job"});
+  REQUIRE(port.until([&] { return port.sockets.size() == 2; }));
+  CHECK(port.agents == std::vector<std::string>{std::string(kRoundGreeting)});
+  CHECK(port.stores.size() == 1);
+  CHECK(port.port->unknown_connections() == 0);
+  CHECK(port.lines.empty());
+}
+
+TEST_CASE("another token, another job and no TLS are turned away, with a line for each") {
+  const auto secret = JobSecret::generate().value();
+  Port port(secret);
+  const auto stranger = greet(port, JobSecret::generate().value(), {LinkRole::agent, 0, "job"});
+  REQUIRE(port.until([&] { return port.lines.size() == 1; }));
+  CHECK(port.lines[0].find("turned away a connection from 127.0.0.1: the token differs") == 0);
+  const auto other = greet(port, secret, {LinkRole::agent, 0, "another"});
+  REQUIRE(port.until([&] { return port.lines.size() == 2; }));
+  CHECK(port.lines[1].find("of another job") != std::string::npos);
+  const UniqueFd plain = port.connect();
+  REQUIRE(::send(plain.get(), kRoundGreeting.data(), kRoundGreeting.size(), 0) > 0);
+  REQUIRE(port.until([&] { return port.lines.size() == 3; }));
+  CHECK(port.agents.empty());
+}
+
+TEST_CASE("who says nothing makes room for others, the oldest first, and has little time") {
+  const auto secret = JobSecret::generate().value();
+  SECTION("room") {
+    Port port(secret, 4);
+    std::vector<UniqueFd> silent;
+    for (int i = 0; i < 6; ++i) {
+      silent.push_back(port.connect());
+      REQUIRE(port.until([&] { return port.port->unknown_connections() == std::size_t(std::min(i + 1, 4)); }));
+    }
+    REQUIRE(port.until([&] { return closed(silent[0]) && closed(silent[1]); }));
+    CHECK_FALSE(closed(silent[2]));
+    const auto agent = greet(port, secret, {LinkRole::agent, 0, "job"});
+    REQUIRE(port.until([&] { return port.agents.size() == 1; }));
+  }
+  SECTION("time, however busy it is") {
+    Port port(secret, 4, 200ms);
+    const UniqueFd slow = port.connect();
+    REQUIRE(::send(slow.get(), "\x16", 1, 0) == 1);
+    REQUIRE(port.until([&] { return closed(slow); }));
+    CHECK(port.lines.size() == 1);
+  }
+}
+
+TEST_CASE("without a token the first byte tells") {
+  Port port(std::nullopt);
+  const UniqueFd agent = port.connect();
+  REQUIRE(::send(agent.get(), kRoundGreeting.data(), kRoundGreeting.size(), 0) > 0);
+  REQUIRE(port.until([&] { return port.agents.size() == 1; }));
+  CHECK(port.agents[0] == kRoundGreeting);
+  // A node that wants TLS
+  const UniqueFd tls = port.connect();
+  REQUIRE(::send(tls.get(), "\x16\x03\x01", 3, 0) == 3);
+  REQUIRE(port.until([&] { return closed(tls); }));
+  REQUIRE(port.lines.size() == 1);
+  CHECK(port.lines[0].find("without --insecure") != std::string::npos);
+  CHECK(port.stores.empty());
+}
