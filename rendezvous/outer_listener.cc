@@ -195,7 +195,11 @@ void OuterListener::report(const std::string& line) {
   if (now - log_window_ > kLogWindow) {
     log_window_ = now;
     log_lines_ = 0;
+    last_line_.clear();
   }
+  // Who is turned away tries again and again.
+  if (line == last_line_) return;
+  last_line_ = line;
   if (++log_lines_ > kLogLines) return;
   options_.log(log_lines_ < kLogLines ? line : line + " (further lines of these ten seconds are left out)");
 }

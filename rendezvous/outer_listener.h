@@ -30,7 +30,8 @@ class OuterListener {
     // Whoever has come for rounds, and for the store; what was received (plaintext) begins with the greeting.
     Taker agent;
     Taker store;
-    // One line for each connection that is turned away for a fault; at most five in ten seconds. May be empty.
+    // One line for each connection that is turned away for a fault; at most five in ten seconds, and none twice
+    // in a row. May be empty.
     std::function<void(const std::string& line)> log{};
     std::size_t most_unknown = 256;  // connections at a time that have not proved who they are
     std::chrono::milliseconds longest_unknown{3000};
@@ -70,6 +71,7 @@ class OuterListener {
   std::list<UnknownPtr> unknown_;  // longest there first
   std::chrono::steady_clock::time_point log_window_{};
   int log_lines_ = 0;
+  std::string last_line_;
 };
 
 }  // namespace dtrain

@@ -199,7 +199,8 @@ class Hosts(unittest.TestCase):
         stranger = self.static(lab.host(1), 1, "", nnodes=2, token=self.new_token("other"))
         self.ends([125], [stranger])
         self.assertRegex(stranger.text, r"cannot join the job at host1:29400: the token differs")
-        host.expect(rf"turned away a connection from {re.escape(lab.host(1).ipv4)}: the token differs")
+        line = rf"turned away a connection from {re.escape(lab.host(1).ipv4)}: the token differs"
+        self.assertEqual(len(re.findall(line, host.expect(line).text)), 1)
         none = self.static(lab.host(1), 1, "", nnodes=2, token=None,
                            env={**os.environ, "XDG_CONFIG_HOME": self.folder})
         self.ends([2], [none])
