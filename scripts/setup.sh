@@ -28,7 +28,7 @@ packages_of() {
     launcher) echo g++ make cmake ninja-build ccache libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev \
                    libssl-dev libhwloc-dev ;;
     train) echo g++ binutils python3 python3-venv ca-certificates zlib1g-dev ;;
-    test) echo catch2 librapidcheck-dev python3 procps strace iproute2 zsh fish groff-base gdb \
+    test) echo catch2 librapidcheck-dev python3 procps strace iproute2 zsh fish groff-base gdb lldb \
                  munge slurmctld slurmd slurm-client ;;
     lint) echo clang-format python3 git ;;
     tidy) echo clang-tidy git ;;

@@ -310,6 +310,22 @@ class Debugger(ProcessTest):
             t.type(b"quit\n").expect(PROMPT)
             t.is_clean()
 
+    def test_lldb(self):
+        if not shutil.which("lldb") or subprocess.run(["lldb", "-b", "-x", "-o", "run", "--", "/bin/true"],
+                                                      capture_output=True, stdin=subprocess.DEVNULL,
+                                                      timeout=DEADLINE).stdout.find(b"exited with status = 0") < 0:
+            self.skipTest("needs lldb and the right to trace")
+        with Terminal() as t:
+            t.type(b"dtrain run --attach 0 --no-python lldb -x -- sleep 1000\n")
+            t.expect(b"(lldb) ")
+            t.expect(b"Current executable set to")
+            t.type(b"process launch\n").expect(b"launched:")
+            t.type(b"\x03").expect(b"SIGSTOP")  # stops the program, and neither lldb nor dtrain
+            t.type(b"print 6*7\n").expect(b"= 42")
+            t.type(b"process kill\n").expect(b"exited with status")
+            t.type(b"quit\n").expect(PROMPT)
+            t.is_clean()
+
     def test_a_shell_has_job_control(self):
         with Terminal() as t:
             t.type(b"PS1='inner> ' dtrain run --attach 0 --no-python bash --norc --noprofile -i\n").expect(b"inner> ")
