@@ -17,6 +17,12 @@ constexpr int kMostNodes = 1000000;
 constexpr int kMeetingPort = 29400;  // torchrun's, c10d
 constexpr int kMasterPort = 29500;   // torchrun's, static
 
+// As torchrun's help says to write an IPv6 address.
+std::string without_brackets(const std::string& address) {
+  const bool brackets = address.size() > 2 && address.front() == '[' && address.back() == ']';
+  return brackets ? address.substr(1, address.size() - 2) : address;
+}
+
 class Planner {
  public:
   explicit Planner(const NodesTyped& typed) : typed_(typed) {}
@@ -54,7 +60,8 @@ class Planner {
   }
 
   bool standalone() {
-    if (plan_.max > 1) return fail(FlagId::nnodes, "--standalone is a job of one node; leave out one of the two");
+    if (plan_.min > 1) return fail(FlagId::nnodes, "--standalone is a job of one node; leave out one of the two");
+    plan_.max = 1;  // nobody else can find it, so there is nobody to wait for
     return true;
   }
 
@@ -108,7 +115,7 @@ class Planner {
     if (!rank()) return false;
     if (meets_nobody()) return local_host();
     if (typed_.endpoint) return endpoint(kMasterPort) && named_port(FlagId::rdzv_endpoint);
-    plan_.host = typed_.master_addr.value_or("127.0.0.1");
+    plan_.host = without_brackets(typed_.master_addr.value_or("127.0.0.1"));
     const auto port = parse_python_int(typed_.master_port.value_or(std::to_string(kMasterPort)), 0, 65535);
     if (!port) return fail(FlagId::master_port, port.error().message);
     plan_.port = static_cast<std::uint16_t>(*port);

@@ -1,6 +1,7 @@
 // Python or not, and the errors of a program that cannot start.
 #include "cli/program.h"
 
+#include <elf.h>
 #include <fmt/format.h>
 
 #include "cli/text.h"
@@ -143,11 +144,18 @@ Error cannot_execute(const std::string& name, const FileFacts& facts) {
   return not_executable(fmt::format("{}: is not executable: chmod +x {}{}", shown, shell_quoted(shown), python));
 }
 
+// torchrun hands Python whatever there is. What could only be executed is none the less, so that it need not fail.
+bool torchrun_reads_it(const FileFacts& facts) {
+  if (facts.kind == Kind::other) return true;  // /dev/stdin
+  if (facts.kind != Kind::file || facts.head.starts_with(ELFMAG)) return false;
+  return !facts.execute_bit || (facts.readable && !facts.head.starts_with("#!"));
+}
+
 // Whether Python has to run this existing file or folder.
 bool is_for_python(const ProgramRequest& request, const std::string& path, const FileFacts& facts, const Host& host) {
   if (request.no_python) return false;
   if (facts.kind == Kind::folder) return host.probe(path + "/__main__.py").kind == Kind::file;
-  if (has_python_ending(path)) return true;
+  if (has_python_ending(path) || (request.as_torchrun && torchrun_reads_it(facts))) return true;
   bool archive = facts.head.starts_with("PK\x03\x04");
   return facts.kind == Kind::file && (archive || python_shebang(facts.head)) &&
          (request.as_torchrun || !facts.execute_bit);
@@ -205,7 +213,7 @@ Result<Program> build_program(const ProgramRequest& request, const Host& host) {
   if (request.run_path) return run_path_program(request, host);
   if (request.module && request.no_python)
     return Error{ErrorKind::usage, "--module needs Python: leave out --no-python or --module"};
-  if (request.module) return python_program(request, host);
+  if (request.module || (name == "-" && !request.no_python)) return python_program(request, host);
 
   std::string file = locate(request, host);
   FileFacts facts = file.empty() ? FileFacts{} : host.probe(file);

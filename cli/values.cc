@@ -152,7 +152,7 @@ Result<bool> parse_switch(std::string_view text) {
 Result<launcher::RankSet> parse_ranks(std::string_view text, int highest) {
   launcher::RankSet ranks;
   for (const std::string& part : split(text, ',')) {
-    auto range = parse_range(part);
+    auto range = parse_range(trimmed(part));
     if (!range) return usage("expected ranks and ranges of ranks such as 0,5-7");
     if (range->last > highest) return no_such_rank("rank", std::max(range->first, highest + 1), highest);
     ranks.add(range->first, range->last);

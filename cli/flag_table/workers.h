@@ -40,8 +40,7 @@ inline constexpr Flag kWorkersFlags[] = {
      .value = "NAME",
      .pet = "RDZV_ID",
      .help = "name of the job (TORCHELASTIC_RUN_ID)",
-     .details = "Also names the job's log folder, so it may not contain a slash. Without it each job gets a name of "
-                "its own."},
+     .details = "Also names the job's log folder, with _ for each slash. Without it each job gets a name of its own."},
     {.id = FlagId::standalone,
      .group = Group::workers,
      .name = "standalone",

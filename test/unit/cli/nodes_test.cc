@@ -29,6 +29,7 @@ TEST_CASE("one node takes a free port unless a static port is typed") {
   CHECK(outcome({.standalone = true}) == "-:0 rank any of 1:1");
   CHECK(outcome({.master_port = "29511"}) == "127.0.0.1:29511 rank 0 of 1:1");
   CHECK(outcome({.master_addr = "h", .master_port = "29511"}) == "h:29511 rank 0 of 1:1");
+  CHECK(outcome({.master_addr = "[::1]", .master_port = "29511"}) == "::1:29511 rank 0 of 1:1");  // as its help says
   CHECK(outcome({.master_addr = "h"}) == "-:0 rank 0 of 1:1");
   CHECK(outcome({.endpoint = "h:7"}) == "h:7 rank 0 of 1:1");
   CHECK(outcome({.endpoint = "h"}) == "h:29500 rank 0 of 1:1");
@@ -76,6 +77,7 @@ TEST_CASE("several nodes, c10d") {
 TEST_CASE("what cannot be") {
   for (const char* bad : {"0", "2:1", "a", "1:", ":1", "", "1:2:3", "-1"})
     CHECK(outcome({.nnodes = bad}) == "--nnodes: expected N or MIN:MAX");
+  CHECK(outcome({.nnodes = "1:3", .standalone = true}) == "-:0 rank any of 1:1");
   CHECK(outcome({.nnodes = "2", .standalone = true}).starts_with("--nnodes: --standalone is a job of one node"));
   CHECK(outcome({.backend = "etcd"}) == "--rdzv-backend: etcd is not in this version");
   CHECK(outcome({.backend = "etcd-v2"}) == "--rdzv-backend: etcd-v2 is not in this version");

@@ -56,6 +56,22 @@ TEST_CASE("as torchrun a script for Python is run by the user's Python, wherever
   CHECK(outcome({{"./train"}, false, false, true}, host) == "./train");
 }
 
+TEST_CASE("as torchrun Python reads whatever could not be executed") {
+  Host host = test_host({{"plain", plain_file()},
+                         {"marked", executable_file("import torch\n")},
+                         {"empty", executable_file("")},
+                         {"pipe", {FileFacts::Kind::other, true, true, true, true, ""}},
+                         {"shell", executable_file()},
+                         {"object", plain_file(elf_head(EM_X86_64))}});
+  for (const char* name : {"plain", "./plain", "./marked", "./empty", "./pipe"})
+    CHECK(outcome({{name}, false, false, true}, host) == "/usr/bin/python3 -u " + std::string(name));
+  CHECK(outcome({{"./shell"}, false, false, true}, host) == "./shell");
+  CHECK(outcome({{"./object"}, false, false, true}, host).starts_with("126: ./object: is not executable"));
+  CHECK(outcome({{"./plain"}, false, true, true}, host).starts_with("126: ./plain: is not executable"));
+  for (bool as_torchrun : {false, true})
+    CHECK(outcome({{"-", "a"}, false, false, as_torchrun}, host) == "/usr/bin/python3 -u - a");
+}
+
 TEST_CASE("the flags -m and --no-python") {
   Host host = test_host({{"train.py", plain_file()}, {"run.py", executable_file()}});
   CHECK(outcome({{"pkg.train", "-x"}, true, false, false}, host) == "/usr/bin/python3 -u -m pkg.train -x");

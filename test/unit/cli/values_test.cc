@@ -117,8 +117,9 @@ TEST_CASE("as torchrun, stream maps may name ranks that do not exist, and the la
 TEST_CASE("ranks and ranges of ranks") {
   CHECK(parse_ranks("0,5-7", 7)->text() == "0,5-7");
   CHECK(parse_ranks("3-3,2,2", 7)->text() == "2-3");
+  CHECK(parse_ranks(" 0, 5-7 ", 7)->text() == "0,5-7");
   CHECK(parse_ranks("0-999999999", kMostRank)->contains(123456789));
-  for (const char* bad : {"", ",", "0,", "-1", "1-", "-", "2-1", "0,,1", "a", "0 ,1", "1-2-3", "99999999999"})
+  for (const char* bad : {"", ",", "0,", "-1", "1-", "-", "2-1", "0,,1", "a", "0 1", "1-2-3", "99999999999"})
     CHECK(parse_ranks(bad, 7).error().message == "expected ranks and ranges of ranks such as 0,5-7");
   CHECK(parse_ranks("0,8", 7).error().message == "there is no rank 8: they go from 0 to 7");
   CHECK(parse_ranks("6-12", 7).error().message == "there is no rank 8: they go from 0 to 7");
