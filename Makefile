@@ -90,10 +90,15 @@ fuzz: ## run every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/fuzz.sh build/fuzz $${FUZZ_SECONDS:-60}
 
 .PHONY: sim
-sim: ## simulate SIM_COUNT (100000) jobs in the worker-group core
+sim: ## simulate SEEDS (100000) jobs: the group, the rounds, and whole jobs under faults
 	@scripts/setup.sh launcher test
 	@$(call build,check)
-	@DTRAIN_SIM_COUNT=$${SIM_COUNT:-100000} $(call test,check) -L '^sim$$'
+	@DTRAIN_SIM_COUNT=$${SEEDS:-100000} $(call test,check) -L '^sim$$'
+
+.PHONY: planted
+planted: ## plant each of test/sim/planted and demand that the simulator finds it
+	@scripts/setup.sh launcher
+	@scripts/planted.py
 
 .PHONY: test-torchrun
 test-torchrun: ## beside torchrun 2.15 and 2.11: the command lines, Lightning, Accelerate, 50 restarts
@@ -110,7 +115,7 @@ bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmar
 	@python3 test/bench/launch/run.py --write docs/benchmarks.md
 
 .PHONY: bench-rendezvous
-bench-rendezvous: ## measure the store behind another node's link beside a direct connection
+bench-rendezvous: ## measure the rounds of up to 100,000 nodes, and the store behind another node's link
 	@scripts/setup.sh launcher test bench
 	@$(call build,bench)
 	@python3 test/bench/rendezvous/run.py --build build/bench

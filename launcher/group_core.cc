@@ -133,9 +133,11 @@ void GroupCore::worker_ended(int local_rank, const ExitStatus& status, MonoTime 
 }
 
 void GroupCore::begin_stop(StopCause cause, Duration grace, MonoTime now, Actions& out) {
+  if (active()) stop_began_ = now;
   state_ = GroupState::stopping;
   cause_ = cause;
-  arm(now + grace, out);
+  // A stop on top of another adds no time: the other nodes wait no longer than this one has said that it may need.
+  arm(std::min(now + grace, stop_began_ + std::max(settings_.shutdown_timeout, settings_.failure_grace)), out);
 }
 
 void GroupCore::arm(MonoTime at, Actions& out) {

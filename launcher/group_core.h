@@ -202,7 +202,8 @@ class GroupCore {
   bool leaving_told_ = false;
   bool never_started_ = false;
   bool guard_lost_ = false;
-  MonoTime deadline_{};  // of the armed timer
+  MonoTime deadline_{};    // of the armed timer
+  MonoTime stop_began_{};  // of the present round
   std::optional<int> first_failure_;
   ExitStatus first_status_;
   std::string reason_;

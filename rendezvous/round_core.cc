@@ -12,6 +12,10 @@ namespace {
 
 constexpr int kOwnFailure = 125;  // docs/exit-codes.md
 constexpr int kTimeLimit = 124;
+// While more nodes than this gather, not everybody is told of each: only when they have become twice as many, and of
+// the rest a while later. So a node gets few messages, however many nodes there are.
+constexpr int kFewNodes = 16;
+constexpr auto kProgress = std::chrono::seconds(10);
 
 std::string signal_text(int signal) {
   const char* name = ::sigabbrev_np(signal);
@@ -56,7 +60,8 @@ std::vector<RoundAction> RoundCore::step(const RoundEvent& event, MonoTime now) 
 std::optional<MonoTime> RoundCore::deadline() const {
   if (phase_ == RoundPhase::stopping) return all_over() ? fenced_at_ : stop_deadline_;
   if (phase_ != RoundPhase::gathering) return std::nullopt;
-  return last_call_ ? last_call_ : join_deadline_;
+  const auto until = last_call_ ? last_call_ : join_deadline_;
+  return until && tell_at_ ? std::min(*until, *tell_at_) : until;
 }
 
 std::vector<RoundAction> RoundCore::close(const Verdict& verdict) {
@@ -86,12 +91,11 @@ std::optional<std::string> RoundCore::objection(const NodeInfo& info) const {
   if (!settings_.fixed_ranks) return std::nullopt;
   if (info.wanted_rank >= settings_.max_nodes)
     return fmt::format("--node-rank {} of {} nodes: it counts from 0", info.wanted_rank, settings_.max_nodes);
-  for (const auto& [id, m] : members_) {
-    if (m.info.wanted_rank == info.wanted_rank)
-      return fmt::format("--node-rank {} is taken by the agent with pid {} on host {}", info.wanted_rank, m.info.pid,
-                         m.info.host);
-  }
-  return std::nullopt;
+  const auto taken = wanted_.find(info.wanted_rank);
+  if (taken == wanted_.end()) return std::nullopt;
+  const NodeInfo& holder = members_.at(taken->second).info;
+  return fmt::format("--node-rank {} is taken by the agent with pid {} on host {}", info.wanted_rank, holder.pid,
+                     holder.host);
 }
 
 void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions& out) {
@@ -102,22 +106,22 @@ void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions&
   // First: the endpoint is about to be free, for any job.
   if (phase_ == RoundPhase::ended) return refuse(fmt::format("job {} has just ended", settings_.job), true);
   if (auto why = objection(info)) return refuse(*why, false);
-  const bool known = std::any_of(members_.begin(), members_.end(),
-                                 [&](const auto& m) { return m.second.info.agent_id == info.agent_id; });
-  if (known) return refuse("the same agent is a node of the job already", false);
+  if (agents_.contains(info.agent_id)) return refuse("the same agent is a node of the job already", false);
   members_[id].info = info;
-  if (phase_ == RoundPhase::gathering) return gather(now, out);
-  const auto in_round = std::count_if(members_.begin(), members_.end(), [](auto& m) { return m.second.in_round(); });
+  agents_[info.agent_id] = id;
+  if (settings_.fixed_ranks) wanted_[info.wanted_rank] = id;
+  if (phase_ == RoundPhase::gathering) return gather(id, now, out);
+  const int in_round = count_.placed;
   // A node whose workers have ended well is not started again for a newcomer: the job is about to end.
   if (phase_ == RoundPhase::running && in_round < settings_.max_nodes && !some_ok_) {
     growth_ = fmt::format("a new node (host {}, agent {}) joins", info.host, info.pid);
     begin_stop(id, {}, 0, now, out);
   }
   out.push_back(round_action::Send{
-      id, msg::Waiting{int(in_round), settings_.min_nodes, settings_.max_nodes, -1, phase_ == RoundPhase::running}});
+      id, msg::Waiting{in_round, settings_.min_nodes, settings_.max_nodes, -1, phase_ == RoundPhase::running}});
 }
 
-void RoundCore::gather(MonoTime now, Actions& out) {
+void RoundCore::gather(std::optional<MemberId> newcomer, MonoTime now, Actions& out) {
   if (!join_deadline_) join_deadline_ = now + settings_.join_timeout;
   if (enough() && int(members_.size()) >= settings_.max_nodes) return open_round(out);
   if (!enough()) {
@@ -125,16 +129,22 @@ void RoundCore::gather(MonoTime now, Actions& out) {
   } else if (!last_call_) {
     last_call_ = now + settings_.last_call_timeout;
   }
-  tell_waiting(now, out);
+  if (int(members_.size()) <= kFewNodes || int(members_.size()) >= 2 * told_) return tell_waiting(now, out);
+  if (!tell_at_) tell_at_ = now + kProgress;
+  if (newcomer) out.push_back(round_action::Send{*newcomer, progress(now)});
 }
 
 void RoundCore::tell_waiting(MonoTime now, Actions& out) {
-  const auto until = deadline();
+  told_ = int(members_.size());
+  tell_at_.reset();
+  const msg::Waiting waiting = progress(now);
+  for (const auto& [id, m] : members_) out.push_back(round_action::Send{id, waiting});
+}
+
+msg::Waiting RoundCore::progress(MonoTime now) const {
+  const auto until = last_call_ ? last_call_ : join_deadline_;
   const std::int64_t left = until ? std::chrono::duration_cast<std::chrono::milliseconds>(*until - now).count() : -1;
-  for (const auto& [id, m] : members_) {
-    out.push_back(round_action::Send{
-        id, msg::Waiting{int(members_.size()), settings_.min_nodes, settings_.max_nodes, left, false}});
-  }
+  return {int(members_.size()), settings_.min_nodes, settings_.max_nodes, left, false};
 }
 
 // ---- a round --------------------------------------------------------------------------------------------------------
@@ -156,10 +166,17 @@ std::vector<MemberId> RoundCore::eligible() const {
 }
 
 bool RoundCore::enough() const {
-  const auto ids = eligible();
-  const bool hosted = std::any_of(ids.begin(), ids.end(),
-                                  [&](MemberId id) { return members_.at(id).info.agent_id == settings_.host_agent; });
-  return hosted && int(ids.size()) >= settings_.min_nodes;
+  const auto host = agents_.find(settings_.host_agent);
+  const bool hosted = host != agents_.end() && !members_.at(host->second).leaving;
+  return hosted && int(members_.size()) - leaving_ >= settings_.min_nodes;
+}
+
+void RoundCore::count(const Member& m, int by) {
+  if (m.leaving) leaving_ += by;
+  if (!m.in_round()) return;
+  count_.placed += by;
+  if (m.over) count_.over += by;
+  if (m.ok) count_.ok += by;
 }
 
 void RoundCore::open_round(Actions& out) {
@@ -179,6 +196,7 @@ void RoundCore::place(const std::vector<MemberId>& chosen, Actions& out) {
   std::map<std::string, int> role_size;
   int world = 0;
   for (auto& [id, m] : members_) m.node_rank = -1, m.over = m.ok = false;
+  count_ = {int(chosen.size()), 0, 0};
   for (const MemberId id : chosen) {
     const NodeInfo& info = members_.at(id).info;
     role_size[info.role] += info.workers;
@@ -229,12 +247,15 @@ void RoundCore::over(MemberId id, const msg::Over& m, MonoTime now, Actions& out
   const auto it = members_.find(id);
   if (it == members_.end() || m.round != round_ || !it->second.in_round() || it->second.over) return;
   if (phase_ != RoundPhase::running && phase_ != RoundPhase::stopping) return;
+  count(it->second, -1);
   it->second.over = true;
   it->second.ok = m.ok;
+  count(it->second, 1);
   some_ok_ = some_ok_ || m.ok;
   if (phase_ == RoundPhase::running && !m.ok)
     begin_stop(id, {JobEnd::failure, 1, it->second.node_rank, name(it->second) + ": its workers did not end well"}, 0,
                now, out);
+  let_go(id, out);
   maybe_over(now, out);
 }
 
@@ -243,6 +264,7 @@ void RoundCore::leaving(MemberId id, int signal, MonoTime now, Actions& out) {
   if (it == members_.end() || it->second.leaving) return;
   Member& m = it->second;
   m.leaving = true;
+  ++leaving_;
   if (!m.in_round()) return gone(id, {}, now, out);
   const Verdict stopped{JobEnd::stopped, 128 + signal, m.node_rank,
                         fmt::format("{} was stopped by {}", name(m), signal_text(signal))};
@@ -252,10 +274,25 @@ void RoundCore::leaving(MemberId id, int signal, MonoTime now, Actions& out) {
     return remove(id);
   }
   begin_stop(id, stopped, signal, now, out);
+  let_go(id, out);
   maybe_over(now, out);
 }
 
-void RoundCore::remove(MemberId id) { members_.erase(id); }
+void RoundCore::remove(MemberId id) {
+  const auto it = members_.find(id);
+  count(it->second, -1);
+  agents_.erase(it->second.info.agent_id);
+  wanted_.erase(it->second.info.wanted_rank);
+  members_.erase(it);
+}
+
+// One that leaves need not wait for the others, unless it hosts them.
+void RoundCore::let_go(MemberId id, Actions& out) {
+  const Member& m = members_.at(id);
+  if (!cause_ || !m.leaving || !m.over || m.info.agent_id == settings_.host_agent || all_over()) return;
+  out.push_back(round_action::Send{id, msg::End{*cause_}});
+  remove(id);
+}
 
 void RoundCore::gone(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out) {
   const auto it = members_.find(id);
@@ -263,7 +300,7 @@ void RoundCore::gone(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out
   const Member m = it->second;
   const std::string who = name(m);
   remove(id);
-  if (phase_ == RoundPhase::gathering && !members_.empty()) return gather(now, out);
+  if (phase_ == RoundPhase::gathering && !members_.empty()) return gather(std::nullopt, now, out);
   if (m.in_round() && !m.over) fenced_at_ = std::max(fenced_at_, fenced_at);
   // A node that had ended well or was leaving is no loss.
   if (m.in_round() && !m.ok && !(m.leaving && m.over))
@@ -275,6 +312,8 @@ void RoundCore::gone(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out
 void RoundCore::tick(MonoTime now, Actions& out) {
   if (!deadline() || now < *deadline()) return;
   if (phase_ == RoundPhase::gathering) {
+    const auto until = last_call_ ? last_call_ : join_deadline_;
+    if (now < *until) return tell_waiting(now, out);
     if (enough()) return open_round(out);
     return end({JobEnd::timeout, kTimeLimit, -1,
                 fmt::format("only {} of {} nodes came within {:g} s (--rdzv-conf {})", members_.size(),
@@ -307,26 +346,9 @@ Duration RoundCore::longest_stop() const {
   return longest + settings_.stop_margin;
 }
 
-bool RoundCore::all_over() const {
-  return std::all_of(members_.begin(), members_.end(),
-                     [](const auto& m) { return !m.second.in_round() || m.second.over; });
-}
-
-bool RoundCore::all_ok() const {
-  return some_ok_ && std::all_of(members_.begin(), members_.end(),
-                                 [](const auto& m) { return !m.second.in_round() || m.second.ok; });
-}
-
 void RoundCore::maybe_over(MonoTime now, Actions& out) {
   if (phase_ == RoundPhase::ended || phase_ == RoundPhase::gathering) return;
   if (!cause_ && all_ok()) return end({JobEnd::success, 0, -1, "all workers ended with exit code 0"}, out);
-  // One that leaves need not wait for the others, unless it hosts them.
-  for (auto it = members_.begin(); it != members_.end();) {
-    const Member& m = it->second;
-    const bool free_to_go = m.leaving && m.over && m.info.agent_id != settings_.host_agent && !all_over();
-    if (free_to_go && cause_) out.push_back(round_action::Send{it->first, msg::End{*cause_}});
-    it = free_to_go ? members_.erase(it) : std::next(it);
-  }
   if (phase_ != RoundPhase::stopping || !all_over()) return;
   const bool failure = cause_ && cause_->how == JobEnd::failure;
   const bool exhausted = failure && (useless_ || restarts_ >= settings_.max_restarts);
@@ -335,13 +357,12 @@ void RoundCore::maybe_over(MonoTime now, Actions& out) {
     return end(cause_ ? *cause_ : unknown, out);
   }
   if (now < fenced_at_) return;  // Tick comes then
-  for (auto it = members_.begin(); it != members_.end();) {
-    if (it->second.leaving) {
-      out.push_back(round_action::Send{it->first, msg::End{*cause_}});
-      it = members_.erase(it);
-    } else {
-      ++it;
-    }
+  std::vector<MemberId> leavers;
+  for (const auto& [id, m] : members_)
+    if (m.leaving) leavers.push_back(id);
+  for (const MemberId id : leavers) {
+    out.push_back(round_action::Send{id, msg::End{*cause_}});
+    remove(id);
   }
   if (failure) ++restarts_;
   open_round(out);

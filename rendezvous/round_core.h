@@ -107,7 +107,7 @@ class RoundCore {
   void gone(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out);
   void tick(MonoTime now, Actions& out);
 
-  void gather(MonoTime now, Actions& out);
+  void gather(std::optional<MemberId> newcomer, MonoTime now, Actions& out);
   void open_round(Actions& out);
   void place(const std::vector<MemberId>& chosen, Actions& out);
   void begin_stop(MemberId origin, const Verdict& why, int signal, MonoTime now, Actions& out);
@@ -115,17 +115,30 @@ class RoundCore {
   void maybe_over(MonoTime now, Actions& out);
   void end(const Verdict& verdict, Actions& out);
   void tell_waiting(MonoTime now, Actions& out);
+  msg::Waiting progress(MonoTime now) const;
+  void let_go(MemberId id, Actions& out);
 
   std::vector<MemberId> eligible() const;  // for the next round, in the order of their node ranks
   bool enough() const;
   Duration longest_stop() const;
-  bool all_over() const;
-  bool all_ok() const;
+  // Of the nodes of the present round that are here; counted, as 100,000 nodes must not cost the square of that.
+  struct Count {
+    int placed = 0, over = 0, ok = 0;
+  };
+  void count(const Member& m, int by);
+  bool all_over() const { return count_.over == count_.placed; }
+  bool all_ok() const { return some_ok_ && count_.ok == count_.placed; }
   std::string name(const Member& m) const;
 
   const RoundSettings settings_;
   RoundPhase phase_ = RoundPhase::gathering;
-  std::map<MemberId, Member> members_;  // in the order of their joining
+  std::map<MemberId, Member> members_;      // in the order of their joining
+  std::map<std::string, MemberId> agents_;  // the same, by agent_id
+  std::map<int, MemberId> wanted_;          // the same, by wanted_rank, in a static job
+  Count count_;
+  int leaving_ = 0;                    // of members_
+  int told_ = 0;                       // members when everybody was last told of the progress
+  std::optional<MonoTime> tell_at_{};  // when they will be, although few have come
   int round_ = -1;
   int restarts_ = 0;
   std::optional<MonoTime> join_deadline_;

@@ -338,6 +338,24 @@ TEST_CASE("a host that does not answer is waited for after success alone") {
   }
 }
 
+TEST_CASE("a stop on top of a stop gives the workers no more time than the other nodes wait") {
+  GroupSettings settings;
+  settings.agreed = true;
+  GroupCore core(settings);
+  core.start(MonoTime{});
+  auto at = [&](Duration when, const GroupEvent& e) {
+    std::optional<Duration> timer;
+    for (const auto& a : core.step(e, MonoTime{} + when)) {
+      if (const auto* armed = std::get_if<action::ArmTimer>(&a)) timer = armed->at - MonoTime{};
+    }
+    return timer;
+  };
+  at({}, event::RoundOpened{0, 0});
+  at({}, event::WorkerStarted{0});
+  CHECK(at({}, event::RoundStopped{SIGINT, "stopped elsewhere"}) == settings.shutdown_timeout);
+  CHECK(at(std::chrono::seconds(20), event::StopSignal{SIGINT}) == settings.shutdown_timeout);
+}
+
 TEST_CASE("the same seed gives the same history") {
   for (uint64_t seed = 1; seed < 50; ++seed) REQUIRE(run_trace(seed) == run_trace(seed));
 }

@@ -38,6 +38,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--json", help="also write the figures to this file")
     args = parser.parse_args()
+    subprocess.run([os.path.join(args.build, "bin", "rounds_bench")], check=True)
     client = os.path.join(args.build, "bin", "store_client")
     serve = os.path.join(args.build, "test", "bin", "store_serve")
     host = Serve(serve, "--links", "1")

@@ -263,3 +263,28 @@ TEST_CASE("after a node was lost across hosts, the next round waits until that n
   job.later(1ms);
   CHECK(job.said == Words{"1: open 0/2", "2: open 1/2"});
 }
+
+TEST_CASE("many nodes gather with few messages, and all hear of the progress in the end") {
+  const int nodes = 1000;
+  Job job(settings(nodes, nodes));
+  std::size_t messages = 0;
+  for (int id = 1; id < nodes; ++id) {
+    job.join(MemberId(id));
+    messages += job.said.size();
+    CHECK(job.said.back() == std::to_string(id) + ": waits " + std::to_string(id));  // the newcomer hears at once
+  }
+  CHECK(messages < 4 * nodes);
+  REQUIRE(job.core.deadline());
+  CHECK(*job.core.deadline() == job.now + 10s);
+  job.later(10s);
+  CHECK(job.said.size() == nodes - 1);
+  CHECK(job.said.front() == "1: waits 999");
+  CHECK(*job.core.deadline() == job.now + 590s);
+  job.gone(5);
+  CHECK(job.said.empty());
+  CHECK(*job.core.deadline() == job.now + 10s);
+  job.later(590s);
+  CHECK(job.said.size() == nodes - 2);
+  job.later(0s);
+  CHECK(job.said.front() == "1: end 124");
+}

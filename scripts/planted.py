@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Does the simulator find bugs? Plants each of test/sim/planted/*.patch, and demands that some seed breaks.
+
+    planted.py [--seeds 20000] [--jobs N] [NAME...]
+
+Sources are copied to a folder of their own; only the cores and the simulator are built, with $CXX (g++). A patch that
+does not apply is an error: adapt it to the code. Ends with 1 when a bug stays hidden.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+CXX = os.environ.get("CXX", "g++")
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CORES = ["rendezvous/round_core.cc", "launcher/group_core.cc", "launcher/exit_status.cc", "rendezvous/base/check.cc"]
+SIM = ["job_world.cc", "job_link.cc", "job_host.cc", "job_node.cc", "job_sim_main.cc"]
+
+
+def compile_and_link(folder, base=None, changed=()):
+    """The simulator in `folder`; objects that no change touches are those in `base`."""
+    objects = []
+    for source in CORES + ["test/sim/" + name for name in SIM]:
+        name = source.replace("/", "_") + ".o"
+        reusable = base and source not in changed and all(path.endswith(".cc") for path in changed)
+        objects.append(str((base if reusable else folder) / name))
+        if not reusable:
+            subprocess.run([CXX, "-std=c++20", "-O1", "-w", "-I.", "-c", source, "-o", name], cwd=folder, check=True)
+    subprocess.run([CXX, *objects, "-lfmt", "-o", str(folder / "sim")], check=True)
+
+
+def copy(folder):
+    for part in ["rendezvous", "launcher", "test/sim"]:
+        shutil.copytree(ROOT / part, folder / part)
+
+
+def run(folder, seeds):
+    done = subprocess.run([str(folder / "sim"), "1", str(seeds)], capture_output=True, text=True, timeout=600)
+    return done.returncode, (done.stdout.splitlines() or [f"ended with {done.returncode}"])[0]
+
+
+def try_one(patch, seeds, base):
+    changed = [line[6:].strip() for line in patch.read_text().splitlines() if line.startswith("+++ b/")]
+    with tempfile.TemporaryDirectory(prefix="dtrain-planted-") as name:
+        folder = pathlib.Path(name)
+        copy(folder)
+        subprocess.run(["patch", "-s", "-p1", "-i", str(patch)], cwd=folder, check=True)
+        compile_and_link(folder, base, changed)
+        return run(folder, seeds)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=20000)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    args = parser.parse_args()
+    patches = sorted((ROOT / "test/sim/planted").glob("*.patch"))
+    patches = [p for p in patches if not args.names or p.stem in args.names]
+    hidden = []
+    with tempfile.TemporaryDirectory(prefix="dtrain-planted-") as name:
+        base = pathlib.Path(name)
+        copy(base)
+        compile_and_link(base)
+        code, first = run(base, args.seeds)
+        print(f"{'(nothing planted)':<30} {first}", flush=True)
+        if code != 0:
+            return 1
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+            tries = [(p, pool.submit(try_one, p, args.seeds, base)) for p in patches]
+            for patch, tried in tries:
+                code, first = tried.result()
+                if code == 0:
+                    hidden.append(patch.stem)
+                print(f"{patch.stem:<30} {first if code else 'HIDDEN'}", flush=True)
+    print(f"{len(patches) - len(hidden)} of {len(patches)} planted bugs caught")
+    return 1 if hidden else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
