@@ -50,7 +50,7 @@ std::string command_line(const launcher::JobSpec& spec, int local_rank) {
 
 }  // namespace
 
-std::string describe(const Plan& plan) {
+std::string describe(const Plan& plan, const std::map<std::string, std::string>& own) {
   const launcher::JobSpec& spec = plan.spec;
   std::map<std::string, std::string> shared;
   launcher::Environment first = environment_of(spec, 0), last = environment_of(spec, spec.nproc_per_node - 1);
@@ -64,6 +64,8 @@ std::string describe(const Plan& plan) {
          "\nenvironment of every worker, besides that of dtrain\n";
   for (const auto& [name, value] : first)
     if (shared.contains(name)) out += fmt::format("  {}={}\n", name, value);
+  for (const auto& [name, value] : launcher::worker_env_defaults())
+    if (!own.contains(name)) out += fmt::format("  {}={}\n", name, value);
   for (int rank = 0; rank < spec.nproc_per_node; ++rank) {
     out += fmt::format("\nworker {}\n", rank);
     for (const auto& [name, value] : environment_of(spec, rank))

@@ -1,5 +1,6 @@
 #pragma once
 // What `dtrain run --dry-run` prints.
+#include <map>
 #include <string>
 
 #include "cli/resolve.h"
@@ -7,7 +8,8 @@
 namespace dtrain::cli {
 
 // The plan as text: program, settings with their origins, what all workers share of their environment, and for each
-// worker what is its own. Pure. What is only known at start (port, log folder) stands in <angle brackets>.
-std::string describe(const Plan& plan);
+// worker what is its own. `own`: dtrain's environment. Pure. What is only known at start (port, log folder) stands in
+// <angle brackets>.
+std::string describe(const Plan& plan, const std::map<std::string, std::string>& own);
 
 }  // namespace dtrain::cli

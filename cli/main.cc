@@ -72,11 +72,12 @@ int run(const Words& words, CalledAs called) {
     return print((asked->text == "all" ? run_help : common_help)(output_width(), called));
   if ((*raw)[FlagId::version]) return print(version_line());
   if (auto& shell = (*raw)[FlagId::print_completion]) return completion(shell->text);
-  auto plan = resolve(*raw, this_host());
+  const Host host = this_host();
+  auto plan = resolve(*raw, host);
   if (!plan) return fail(plan.error());
   if (plan->print_config == Plan::PrintConfig::json) return print(settings_json(plan->settings));
   if (plan->print_config == Plan::PrintConfig::text) return print(settings_table(plan->settings));
-  if (plan->dry_run) return print(describe(*plan));
+  if (plan->dry_run) return print(describe(*plan, host.env));
   std::signal(SIGPIPE, SIG_IGN);  // a reader of ours that leaves must not take the job with it
   for (const std::string& warning : plan->warnings) std::fprintf(stderr, "dtrain: %s\n", warning.c_str());
   if (!plan->spec.quiet)

@@ -98,11 +98,13 @@ class Planner {
   }
 
   bool rank() {
+    plan_.node_rank = 0;
+    if (meets_nobody()) return true;
     const auto rank = parse_python_int(typed_.node_rank.value_or("0"), 0, kMostNodes);
     if (!rank) return fail(FlagId::node_rank, rank.error().message);
-    if (*rank >= plan_.max && !meets_nobody())
+    if (*rank >= plan_.max)
       return fail(FlagId::node_rank, fmt::format("it counts from 0, and --nnodes says {}", plan_.max));
-    plan_.node_rank = meets_nobody() ? 0 : *rank;
+    plan_.node_rank = *rank;
     return true;
   }
 

@@ -55,13 +55,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
   auto raw = parse(std::vector<std::string>{"/bin/true"}, static_cast<CalledAs>(data[0] % 3));
   DT_CHECK(raw.ok(), "a program alone is enough");
-  auto plan = resolve(*raw, host_with(split(text, '\0')));
+  const Host host = host_with(split(text, '\0'));
+  auto plan = resolve(*raw, host);
   if (!plan) {
     check_one_line(plan.error().message);
     return 0;
   }
   DT_CHECK(plan->spec.nproc_per_node >= 1, "a job has a worker");
   for (const std::string& note : plan->notes) check_one_line(note);
-  if (plan->spec.nproc_per_node <= 16) DT_CHECK(!describe(*plan).empty(), "--dry-run shows it");
+  if (plan->spec.nproc_per_node <= 16) DT_CHECK(!describe(*plan, host.env).empty(), "--dry-run shows it");
   return 0;
 }

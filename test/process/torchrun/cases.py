@@ -293,6 +293,7 @@ BAD = [
 # Values of no use that neither refuses.
 UNUSED = [
     Case("unused-numbers", "--standalone --node-rank=-7 --master-port 99999 probe.py"),
+    Case("unused-node-rank", "--node-rank=-1 probe.py", versions=ADDED),
     Case("unused-endpoint", "--standalone --rdzv-endpoint a:b:c --rdzv-backend nope probe.py"),
     Case("unused-empty-endpoint", "--rdzv-endpoint '' probe.py"),
     Case("unused-conf-static", "--master-port 29451 --rdzv-conf join_timeout=x,is_host=x,rank=5 probe.py"),

@@ -140,7 +140,9 @@ TEST_CASE("a dry run shows settings, environments and command lines") {
   host.env["PET_MAX_RESTARTS"] = "3";
   auto plan = resolve(*raw, host);
   REQUIRE(plan.ok());
-  test::check_golden("cli/dry-run.txt", describe(*plan));
+  test::check_golden("cli/dry-run.txt", describe(*plan, host.env));
+  host.env["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0";  // passed on, so not dtrain's to say
+  CHECK(describe(*plan, host.env).find("ASYNC_ERROR") == std::string::npos);
 }
 
 TEST_CASE("the doctor's report and verdict") {

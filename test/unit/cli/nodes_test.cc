@@ -77,6 +77,7 @@ TEST_CASE("several nodes, c10d") {
 TEST_CASE("what cannot be") {
   for (const char* bad : {"0", "2:1", "a", "1:", ":1", "", "1:2:3", "-1"})
     CHECK(outcome({.nnodes = bad}) == "--nnodes: expected N or MIN:MAX");
+  CHECK(outcome({.node_rank = "-1"}) == "-:0 rank 0 of 1:1");
   CHECK(outcome({.nnodes = "1:3", .standalone = true}) == "-:0 rank any of 1:1");
   CHECK(outcome({.nnodes = "2", .standalone = true}).starts_with("--nnodes: --standalone is a job of one node"));
   CHECK(outcome({.backend = "etcd"}) == "--rdzv-backend: etcd is not in this version");
