@@ -76,6 +76,7 @@ void LogReader::quiet(const Show& show) {
 void show_by_time(const std::vector<LogReader*>& files, const LogReader::Show& show,
                   const std::function<bool()>& stop) {
   std::vector<Source> sources;
+  sources.reserve(files.size());
   for (LogReader* file : files) sources.push_back({file});
   using Turn = std::tuple<int64_t, std::size_t>;  // time, index
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;

@@ -72,7 +72,7 @@ Result<std::vector<std::string>> look_up(const std::string& name) {
 std::string source_address(const std::string& to) {
   auto found = ask(to);
   if (!found) return "";
-  const addrinfo& target = *found->get();
+  const addrinfo& target = **found;
   sockaddr_in6 place{};  // either family; the port is of no importance, but 0 is refused
   std::copy_n(reinterpret_cast<const char*>(target.ai_addr), target.ai_addrlen, reinterpret_cast<char*>(&place));
   place.sin6_port = htons(9);
