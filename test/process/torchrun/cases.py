@@ -70,7 +70,7 @@ PROGRAMS = [
     Case("no-python", "--no-python ./probe a b"),
     Case("no-python-path", f"{TWO} --no_python python3 probe.py c"),
     Case("no-python-script", "--no-python ./probe.py"),
-    Case("no-ending", "file"),
+    Case("no-ending", "./plain a"),
     Case("standard-input", "-", stdin="pass\n"),
     Case("folder", "folder a"),
     Case("absolute", "<root>/cwd/probe.py"),

@@ -118,6 +118,7 @@ def prepare(root, case):
     package = root / "cwd" / "folder"
     package.mkdir()
     os.symlink("../probe.py", package / "__main__.py")
+    (root / "cwd" / "plain").write_text((HERE / "probe.py").read_text().partition("\n")[2])  # without its #! line
     (root / "cwd" / "file").write_text("a file\n")
     (root / "stdin").write_text(case.stdin)
 
@@ -251,7 +252,7 @@ def tree(root, mask):
             for name in files + [name for name in folders if not os.listdir(os.path.join(folder, name))]:
                 path = pathlib.Path(folder, name)
                 relative = mask(str(path.relative_to(root)))
-                if relative in ("cwd/probe.py", "cwd/probe", "cwd/folder/__main__.py", "cwd/file"):
+                if relative in ("cwd/probe.py", "cwd/probe", "cwd/folder/__main__.py", "cwd/file", "cwd/plain"):
                     continue
                 content = "a folder"
                 if path.is_file():
