@@ -154,6 +154,7 @@ std::vector<Check> all_checks() {
           {"loopback", check_loopback},
           {"ports", check_ports},
           {"GPUs", check_gpus},
+          {"SLURM", check_slurm},
           {"python", check_python}};
 }
 

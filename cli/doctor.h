@@ -1,11 +1,13 @@
 #pragma once
 // `dtrain doctor`: what this machine can do for a job. Checks give findings; one place prints them and decides the
 // exit code, so a new check is one function in a list.
+#include <map>
 #include <string>
 #include <vector>
 
 #include "cli/layout.h"
 #include "cli/python_facts.h"
+#include "rendezvous/base/result.h"
 
 namespace dtrain::cli {
 
@@ -38,6 +40,9 @@ int verdict(const Findings& findings);
 // Python and torch, judged for a machine with this many usable GPUs. Pure.
 Findings judge_python(const PythonFacts& facts, int gpus);
 
+// `step`: where this process is in a step, empty for an allocation; `munge`: whether it works. Pure.
+Findings judge_slurm(const std::map<std::string, std::string>& env, const std::string& step, const Result<void>& munge);
+
 // The parts of all_checks(), one file each.
 Findings check_containment();
 Findings check_cgroups();
@@ -50,6 +55,7 @@ Findings check_clock();
 Findings check_loopback();
 Findings check_ports();
 Findings check_gpus();
+Findings check_slurm();  // none outside SLURM
 Findings check_python();
 
 }  // namespace dtrain::cli

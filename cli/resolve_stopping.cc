@@ -14,6 +14,8 @@ namespace {
 
 Result<void> times(const Given& given, Plan& plan) {
   if (auto done = take_seconds(given.options, FlagId::shutdown_timeout, plan.spec.shutdown_timeout); !done) return done;
+  // SLURM may signal every process of a step by itself, one after the other (proctrack/linuxproc).
+  if (!given.host.variable("SLURM_TASK_PID").empty()) plan.spec.failure_settles = std::chrono::milliseconds(200);
   return take_seconds(given.options, FlagId::failure_grace, plan.spec.failure_grace);
 }
 

@@ -36,8 +36,8 @@ constexpr auto kStoppedGuardLease = std::chrono::seconds(3);
 constexpr auto kGuardEnds = std::chrono::seconds(2);  // an idle guard ends at once; this bounds the wait
 
 GroupSettings group_settings(const JobSpec& spec) {
-  return {spec.nproc_per_node,   spec.max_restarts, spec.failure_grace,
-          spec.shutdown_timeout, spec.kill_timeout, spec.nodes.several()};
+  return {spec.nproc_per_node, spec.max_restarts,    spec.failure_grace,  spec.shutdown_timeout,
+          spec.kill_timeout,   spec.failure_settles, spec.nodes.several()};
 }
 
 }  // namespace

@@ -75,6 +75,7 @@ void GroupCore::open_round(Actions& out) {
 std::vector<GroupAction> GroupCore::step(const GroupEvent& event, MonoTime now) {
   Actions out;
   if (state_ == GroupState::finished) return out;
+  if (settles_at_ && now >= *settles_at_) settle_failure(out);
   std::visit(Overloaded{
                  [&](const event::WorkerStarted& e) {
                    if (workers_.at(e.local_rank) == Worker::pending) workers_[e.local_rank] = Worker::alive;
@@ -109,16 +110,7 @@ std::vector<GroupAction> GroupCore::step(const GroupEvent& event, MonoTime now) 
 void GroupCore::worker_ended(int local_rank, const ExitStatus& status, MonoTime now, Actions& out) {
   if (workers_.at(local_rank) == Worker::done) return;
   workers_[local_rank] = Worker::done;
-  const bool first = !status.success() && !first_failure_ && active();
-  if (first) {
-    first_failure_ = local_rank;
-    first_status_ = status;
-    reason_ = fmt::format("local rank {}: {}", local_rank, launcher::describe(status));
-    if (settings_.agreed) out.push_back(action::ReportFailure{round_, local_rank, status});
-    begin_stop(StopCause::failure, settings_.failure_grace, now, out);
-    out.push_back(action::SignalContainment{SIGTERM});
-    return;
-  }
+  if (!status.success() && !first_failure_ && active()) return first_failure(local_rank, status, now, out);
   if (active() && count(Worker::done) == settings_.workers) {
     reason_ = fmt::format("all {} workers ended with exit code 0", settings_.workers);
     begin_stop(StopCause::success, settings_.failure_grace, now, out);
@@ -132,6 +124,31 @@ void GroupCore::worker_ended(int local_rank, const ExitStatus& status, MonoTime 
   maybe_round_over(now, out);
 }
 
+void GroupCore::first_failure(int local_rank, const ExitStatus& status, MonoTime now, Actions& out) {
+  first_failure_ = local_rank;
+  first_status_ = status;
+  reason_ = fmt::format("local rank {}: {}", local_rank, launcher::describe(status));
+  if (settings_.failure_settles > Duration::zero() && !never_started_)
+    settles_at_ = now + settings_.failure_settles;
+  else
+    settle_failure(out);
+  begin_stop(StopCause::failure, settings_.failure_grace, now, out);
+  out.push_back(action::SignalContainment{SIGTERM});
+}
+
+void GroupCore::settle_failure(Actions& out) {
+  settles_at_.reset();
+  if (settings_.agreed && !verdict_) out.push_back(action::ReportFailure{round_, *first_failure_, first_status_});
+}
+
+// The failure was the first that was seen of a stop signal. False: there was none, or it counts already.
+bool GroupCore::withdraw_failure() {
+  if (!settles_at_) return false;
+  settles_at_.reset();
+  first_failure_.reset();
+  return true;
+}
+
 void GroupCore::begin_stop(StopCause cause, Duration grace, MonoTime now, Actions& out) {
   if (active()) stop_began_ = now;
   state_ = GroupState::stopping;
@@ -142,11 +159,12 @@ void GroupCore::begin_stop(StopCause cause, Duration grace, MonoTime now, Action
 
 void GroupCore::arm(MonoTime at, Actions& out) {
   deadline_ = at;
-  out.push_back(action::ArmTimer{at});
+  out.push_back(action::ArmTimer{settles_at_ ? std::min(at, *settles_at_) : at});
 }
 
 void GroupCore::begin_kill(const std::string& why, MonoTime now, Actions& out) {
   state_ = GroupState::killing;
+  if (settles_at_) settle_failure(out);
   out.push_back(action::Say{why});
   out.push_back(action::KillContainment{});
   arm(now + settings_.kill_timeout, out);
@@ -170,17 +188,21 @@ void GroupCore::stop_signal(int signal, MonoTime now, Actions& out) {
     begin_kill(fmt::format("{}: killing what the workers left behind", signal_name(signal)), now, out);
     return;
   }
-  const bool was_active = active();
+  const bool was_active = withdraw_failure() || active();
   if (was_active) reason_ = fmt::format("stopped by {}", signal_name(signal));
   // A failure that came first stays the headline; the stop only cancels the restart and lengthens the grace.
   begin_stop(was_active ? StopCause::stop_signal : cause_, settings_.shutdown_timeout, now, out);
   out.push_back(action::Say{fmt::format("{}: passing it to the workers, SIGKILL in {:g} s (send it again to kill now)",
                                         signal_name(signal), seconds(settings_.shutdown_timeout))});
   out.push_back(action::SignalContainment{signal});
+  maybe_round_over(now, out);  // only the failure had to settle
 }
 
 void GroupCore::timer_fired(MonoTime now, Actions& out) {
-  if (state_ == GroupState::stopping) {
+  if (state_ == GroupState::stopping && now < deadline_) {  // it was for the failure to settle
+    arm(deadline_, out);
+    maybe_round_over(now, out);
+  } else if (state_ == GroupState::stopping) {
     begin_kill(fmt::format("{} of {} workers and what they started did not end in time: killing them",
                            settings_.workers - count(Worker::done), settings_.workers),
                now, out);
@@ -202,7 +224,7 @@ void GroupCore::guard_lost(const std::string& reason, MonoTime now, Actions& out
 
 void GroupCore::maybe_round_over(MonoTime now, Actions& out) {
   const bool ending = state_ == GroupState::stopping || state_ == GroupState::killing;
-  if (!ending || !empty_ || !output_closed_ || count(Worker::done) != settings_.workers) return;
+  if (!ending || settles_at_ || !empty_ || !output_closed_ || count(Worker::done) != settings_.workers) return;
   if (settings_.agreed && !verdict_ && !guard_lost_) {
     state_ = GroupState::waiting;
     out.push_back(action::CancelTimer{});

@@ -38,7 +38,10 @@ struct GroupSettings {
   Duration failure_grace = std::chrono::seconds(5);      // TERM to KILL after a failure
   Duration shutdown_timeout = std::chrono::seconds(30);  // stop signal to KILL
   Duration kill_timeout = std::chrono::seconds(8);       // KILL to giving up
-  bool agreed = false;                                   // other nodes have a say in when a round begins and ends
+  // Where a stop signal goes to every process of the job by itself, a worker may die of it before the agent has it. So
+  // long the first failure of a round is kept back, and a stop signal that comes takes its place. 0: not at all.
+  Duration failure_settles{0};
+  bool agreed = false;  // other nodes have a say in when a round begins and ends
   // For the agent that hosts the rounds to answer, after the time that stopping all workers may take.
   Duration answer_margin = std::chrono::seconds(30);
 };
@@ -176,6 +179,9 @@ class GroupCore {
   void begin_stop(StopCause cause, Duration grace, MonoTime now, Actions& out);
   void arm(MonoTime at, Actions& out);
   void begin_kill(const std::string& why, MonoTime now, Actions& out);
+  void first_failure(int local_rank, const ExitStatus& status, MonoTime now, Actions& out);
+  void settle_failure(Actions& out);
+  bool withdraw_failure();
   void stop_signal(int signal, MonoTime now, Actions& out);
   void timer_fired(MonoTime now, Actions& out);
   void guard_lost(const std::string& reason, MonoTime now, Actions& out);
@@ -206,6 +212,7 @@ class GroupCore {
   MonoTime stop_began_{};  // of the present round
   std::optional<int> first_failure_;
   ExitStatus first_status_;
+  std::optional<MonoTime> settles_at_;  // the first failure counts from then on
   std::string reason_;
   std::optional<Verdict> verdict_;
   bool had_round_ = false;

@@ -104,6 +104,8 @@ struct JobSpec {
   // From the first TERM to KILL: after a worker failed, and after the user (or the system) asked to stop.
   std::chrono::milliseconds failure_grace{5000};
   std::chrono::milliseconds shutdown_timeout{30000};
+  // How long a failure may turn out to be the first that is seen of a stop signal (GroupSettings).
+  std::chrono::milliseconds failure_settles{0};
   // From KILL to giving up on processes that do not die (state D); they are reported.
   std::chrono::milliseconds kill_timeout{8000};
 

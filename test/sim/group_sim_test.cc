@@ -27,6 +27,7 @@ struct World {
     settings.workers = pick(1, 5);
     settings.max_restarts = pick(0, 3);
     settings.agreed = pick(0, 1) == 1;
+    settings.failure_settles = std::chrono::milliseconds(pick(0, 1) * 200);
     core.emplace(settings);
     signals_to_send = pick(0, 3) == 0 ? pick(1, 3) : 0;
     guard_dies = pick(0, 19) == 0;
@@ -358,4 +359,90 @@ TEST_CASE("a stop on top of a stop gives the workers no more time than the other
 
 TEST_CASE("the same seed gives the same history") {
   for (uint64_t seed = 1; seed < 50; ++seed) REQUIRE(run_trace(seed) == run_trace(seed));
+}
+
+namespace {
+
+// One node of two workers, of which the first ends with 9; what then has been said and done.
+struct Failing {
+  explicit Failing(bool agreed)
+      : core({.workers = 2, .failure_settles = std::chrono::milliseconds(200), .agreed = agreed}) {
+    core.start(now);
+    if (agreed) step(event::RoundOpened{0, 0});
+    step(event::WorkerStarted{0});
+    step(event::WorkerStarted{1});
+    step(event::WorkerExited{0, ExitStatus::exited(9)});
+  }
+
+  void step(const GroupEvent& e) {
+    for (const GroupAction& a : core.step(e, now)) {
+      reported = reported || std::holds_alternative<action::ReportFailure>(a);
+      if (const auto* t = std::get_if<action::ArmTimer>(&a)) timer = t->at;
+      if (const auto* f = std::get_if<action::Finish>(&a)) outcome = f->outcome;
+    }
+  }
+
+  void all_end() {
+    step(event::WorkerExited{1, ExitStatus::exited(9)});
+    step(event::ContainmentEmpty{});
+    step(event::OutputClosed{});
+  }
+
+  MonoTime now{};
+  GroupCore core;
+  bool reported = false;
+  MonoTime timer{};
+  std::optional<Outcome> outcome;
+};
+
+}  // namespace
+
+TEST_CASE("a stop signal soon after the first failure is its cause") {
+  Failing node(false);
+  node.all_end();
+  REQUIRE_FALSE(node.outcome);
+  node.step(event::StopSignal{SIGTERM});
+  REQUIRE(node.outcome);
+  CHECK(node.outcome->cause == StopCause::stop_signal);
+  CHECK(node.outcome->stop_signal == SIGTERM);
+  CHECK_FALSE(node.outcome->first_failure);
+
+  Failing one_of_many(true);
+  one_of_many.step(event::StopSignal{SIGTERM});
+  one_of_many.all_end();
+  one_of_many.now += std::chrono::seconds(1);
+  one_of_many.step(event::TimerFired{});
+  CHECK_FALSE(one_of_many.reported);
+}
+
+TEST_CASE("without one the failure counts, soon") {
+  for (const bool agreed : {false, true}) {
+    Failing node(agreed);
+    CHECK(node.timer == MonoTime{} + std::chrono::milliseconds(200));
+    node.all_end();
+    CHECK_FALSE(node.reported);
+    node.now = node.timer;
+    node.step(event::TimerFired{});
+    CHECK(node.reported == agreed);
+    CHECK(node.outcome.has_value() == !agreed);
+    if (node.outcome) CHECK(node.outcome->cause == StopCause::failure);
+  }
+}
+
+TEST_CASE("a stop signal after that changes no verdict") {
+  Failing node(false);
+  node.now += std::chrono::milliseconds(200);
+  node.step(event::StopSignal{SIGTERM});
+  node.all_end();
+  REQUIRE(node.outcome);
+  CHECK(node.outcome->cause == StopCause::failure);
+  CHECK(node.outcome->first_status == ExitStatus::exited(9));
+}
+
+TEST_CASE("the workers that are left have their grace when a failure has settled") {
+  Failing node(false);
+  node.now = node.timer;
+  node.step(event::TimerFired{});
+  CHECK(node.core.state() == GroupState::stopping);
+  CHECK(node.timer == MonoTime{} + GroupSettings{}.failure_grace);
 }

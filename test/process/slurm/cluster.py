@@ -22,6 +22,7 @@ import time
 
 PACKAGES = ("munged", "slurmctld", "slurmd", "srun")
 START = 60 * float(os.environ.get("DTRAIN_TEST_SLOWER", "1"))
+REQUEUE_AFTER = 20  # seconds that a job waits before it runs again; SLURM itself: 120
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 os.environ["PATH"] += ":/usr/sbin:/sbin"
 
@@ -32,7 +33,7 @@ SlurmctldPort={control}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
+AuthInfo=socket={folder}/munge/socket,cred_expire={requeue_after}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -45,7 +46,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 JobRequeue=1
-KillWait=8
+KillWait={kill_wait}
 ReturnToService=2
 SlurmdTimeout=300
 FirstJobId={job}
@@ -135,8 +136,8 @@ class Cluster(Munged):
     tracked_by="linuxproc" to every process below it.
     """
 
-    def __init__(self, nodes=3, cpus=2, tracked_by="pgid"):
-        self.nodes, self.cpus, self.tracked_by = nodes, cpus, tracked_by
+    def __init__(self, nodes=3, cpus=2, tracked_by="pgid", kill_wait=8):
+        self.nodes, self.cpus, self.tracked_by, self.kill_wait = nodes, cpus, tracked_by, kill_wait
 
     def environment(self, **more):
         """The test's environment without another SLURM's or dtrain's variables, for a client of this cluster."""
@@ -207,7 +208,8 @@ class Cluster(Munged):
         with open(self._path("slurm.conf"), "w") as f:
             f.write(CONFIGURATION.format(
                 host=host, control=ports[0], user=pwd.getpwuid(os.geteuid()).pw_name, folder=self.folder,
-                nodes=nodes, tracked_by=self.tracked_by, job=1000 + secrets.randbelow(1000000)))
+                nodes=nodes, tracked_by=self.tracked_by, kill_wait=self.kill_wait,
+                requeue_after=REQUEUE_AFTER, job=1000 + secrets.randbelow(1000000)))
         with open(self._path("cgroup.conf"), "w") as f:
             f.write("CgroupPlugin=cgroup/v1\n")
 

@@ -9,6 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from cluster import Cluster, missing  # noqa: E402
 from support import DEADLINE, DTRAIN, until  # noqa: E402
 
+FAKE_DRIVER = os.environ.get("DTRAIN_FAKE_NVML", "")  # the folder of a made-up libnvidia-ml.so.1
 RUN = [DTRAIN, "run", "--quiet"]
 # Says what happens to it, and goes on until it is ended.
 WATCHFUL = """
@@ -90,6 +91,36 @@ class Starting(SlurmTest):
         self.assertEqual(sorted(re.findall("alone .*", said)), ["alone 0 of 2", "alone 1 of 2"])
         self.assertEqual(sorted(re.findall("together .*", said)), [f"together {i} of 6" for i in range(6)])
 
+    def test_doctor_says_where_it_is(self):
+        done = self.cluster.run("srun", "-N3", "--label", DTRAIN, "doctor")
+        self.assertEqual(len(re.findall(r"^\d: \S+ +SLURM +step \d+\.0, node \d of 3, meeting", done.stdout, re.M)), 3,
+                         done.stdout)
+        done = self.cluster.run("salloc", "-N3", "-Q", DTRAIN, "doctor")
+        self.assertRegex(done.stdout, r"SLURM +allocation \d+ of 3 nodes, not in a step")
+
+    def test_an_array_of_jobs(self):
+        script, output = (os.path.join(self.cluster.folder, name) for name in ("array.sh", "array-%a.out"))
+        with open(script, "w") as f:
+            f.write("#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=1 --array=0-2\n"
+                    f"srun {' '.join(RUN)} --nproc 2 sh -c 'echo job $SLURM_ARRAY_TASK_ID rank $RANK of $WORLD_SIZE'\n")
+        done = self.cluster.run("sbatch", "--wait", "-o", output, script)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for number in range(3):
+            with open(output.replace("%a", str(number))) as f:
+                said = sorted(re.findall("job .*", f.read()))
+            self.assertEqual(said, [f"job {number} rank {rank} of 4" for rank in range(4)])
+
+    @unittest.skipUnless(FAKE_DRIVER, "DTRAIN_FAKE_NVML is not set")
+    def test_gpus_are_those_that_slurm_has_left(self):
+        def workers(visible):
+            said = self.srun("-N2", "env", f"CUDA_VISIBLE_DEVICES={visible}", "SLURM_GPUS_ON_NODE=2", "FAKE_NVML=4",
+                             f"LD_LIBRARY_PATH={FAKE_DRIVER}", *RUN, "--nproc", "gpu", "sh", "-c",
+                             "echo $LOCAL_RANK of $LOCAL_WORLD_SIZE sees $CUDA_VISIBLE_DEVICES")
+            return sorted(re.findall(r"\d of .*", said))
+        for visible in ("0,1", "2,3"):
+            self.assertEqual(workers(visible), [f"{r} of 2 sees {visible}" for r in (0, 0, 1, 1)])
+        self.assertEqual(workers("1"), ["0 of 1 sees 1"] * 2)
+
     def test_an_allocation_without_srun_is_one_node(self):
         for words in (["salloc", "-N3", "-Q"], ["salloc", "-N3", "-Q", "srun", "-N1", "-n1"]):
             done = self.cluster.run(*words, *RUN, "--nproc", "2", "sh", "-c", "echo $RANK of $WORLD_SIZE")
@@ -120,8 +151,8 @@ class Starting(SlurmTest):
 
 
 class EndingTest(SlurmTest):
-    def start(self, *flags, workers=6, script=WATCHFUL):
-        job = self.cluster.start("srun", "-N3", *RUN, "--nproc", "2", *flags, "bash", "-c", script)
+    def start(self, nodes="-N3", *flags, workers=6, script=WATCHFUL):
+        job = self.cluster.start("srun", nodes, *RUN, "--nproc", "2", *flags, "bash", "-c", script)
         self.addCleanup(self.end, job)
         self.read = self.cluster.wait_for(job, "ready\n", workers)
         return job
@@ -173,12 +204,12 @@ class Ending(EndingTest):
         self.assertEqual({r for r in re.findall(r"got TERM at (\d)", self.read)}, set("012345"))
 
     def test_scancel_of_workers_that_do_not_want_to_end(self):
-        job = self.start("--shutdown-timeout", "0.5", script=UNWILLING)
+        job = self.start("-N3", "--shutdown-timeout", "0.5", script=UNWILLING)
         self.cluster.run("scancel", *self.cluster.jobs())
         self.assertEqual(self.outcome(job), 128 + signal.SIGTERM, self.said)
 
     def test_slurms_sigkill_leaves_nothing(self):
-        job = self.start("--shutdown-timeout", "60", script=UNWILLING)
+        job = self.start("-N3", "--shutdown-timeout", "60", script=UNWILLING)
         self.cluster.run("scancel", *self.cluster.jobs())
         self.outcome(job)  # srun gives up at about the same time, and then ends with 0
 
@@ -207,6 +238,16 @@ class EndingByTheTree(EndingTest):
         self.cluster.run("scancel", *self.cluster.jobs())
         self.assertEqual(self.outcome(job), 128 + signal.SIGTERM, self.said)
 
+    def test_scancel_of_workers_that_end_at_once_with_a_code_of_their_own(self):
+        for nodes in ("-N1", "-N3"):
+            with self.subTest(nodes=nodes):
+                job = self.start(nodes, workers=2 * int(nodes[2:]))
+                self.cluster.run("scancel", *self.cluster.jobs())
+                self.assertEqual(self.outcome(job), 128 + signal.SIGTERM, self.said)
+
+    def test_a_failure_without_a_signal_keeps_its_code(self):
+        self.srun("-N3", *RUN, "--nproc", "2", "sh", "-c", "[ $RANK != 3 ] || exit 9; exec sleep 60", code=9)
+
     def test_usr1(self):
         job = self.start()
         self.cluster.run("scancel", "--signal=USR1", *self.cluster.jobs())
@@ -214,7 +255,7 @@ class EndingByTheTree(EndingTest):
             self.read += self.cluster.wait_for(job, "\n")
         self.assertIsNone(job.poll())
         self.cluster.run("scancel", *self.cluster.jobs())
-        self.assertNotEqual(self.outcome(job), 0, self.said)
+        self.assertEqual(self.outcome(job), 128 + signal.SIGTERM, self.said)
 
 
 if __name__ == "__main__":

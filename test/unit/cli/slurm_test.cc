@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/doctor.h"
 #include "cli/resolve.h"
 #include "test/support/catch.h"
 #include "test/unit/cli/test_host.h"
@@ -91,4 +92,24 @@ TEST_CASE("the address in what scontrol prints") {
   CHECK(node_address("NodeName=n1 NodeAddr=fd00::7\nNodeAddr=x").find("fd00::7") == 0);
   CHECK(node_address("Node n1 not found\n").empty());
   CHECK(node_address("").empty());
+}
+
+TEST_CASE("under SLURM a failure may turn out to be of a signal that it has sent to all processes") {
+  Host host = in_step();
+  const std::vector<std::string> words = {"./train"};
+  CHECK(resolve(*parse(words, CalledAs::dtrain), host)->spec.failure_settles.count() == 0);
+  host.env["SLURM_TASK_PID"] = "4711";
+  CHECK(resolve(*parse(words, CalledAs::dtrain), host)->spec.failure_settles.count() == 200);
+}
+
+TEST_CASE("doctor under SLURM") {
+  const auto step = judge_slurm({}, "step 7.0, node 1 of 3, meeting at node1:20007", {}).front();
+  CHECK(step.level == Finding::Level::ok);
+  CHECK(step.detail == "step 7.0, node 1 of 3, meeting at node1:20007; MUNGE works");
+  const Error none{ErrorKind::system, "MUNGE: no munged"};
+  const auto allocation = judge_slurm({{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "3"}}, "", none).front();
+  CHECK(allocation.level == Finding::Level::warn);
+  CHECK(allocation.detail ==
+        "allocation 7 of 3 nodes, not in a step: `srun dtrain run` makes them one job; MUNGE: no munged");
+  CHECK(allocation.cure.find("--token-file") != std::string::npos);
 }

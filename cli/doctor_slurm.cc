@@ -1,0 +1,66 @@
+// `dtrain doctor`: the SLURM step or allocation that it runs in, if any.
+#include <fmt/format.h>
+
+#include "cli/doctor.h"
+#include "cli/host.h"
+#include "cli/slurm.h"
+#include "cli/text.h"
+#include "launcher/engines/slurm_plan.h"
+#include "rendezvous/munge_secret.h"
+
+namespace dtrain::cli {
+namespace {
+
+using Level = Finding::Level;
+
+// Whether munged makes and opens a credential for this user.
+Result<void> try_munge() {
+  auto munge = Munge::load();
+  if (!munge) return munge.error();
+  auto secret = JobSecret::generate();
+  if (!secret) return secret.error();
+  auto credential = munge->seal(*secret, "doctor");
+  if (!credential) return credential.error();
+  if (auto opened = munge->open(*credential, "doctor"); !opened) return opened.error();
+  return {};
+}
+
+std::string step_text(const launcher::SlurmStep& step) {
+  if (step.nodes == 1) return fmt::format("step {} of one node", step.id);
+  const std::string address = slurm_address(step.host);
+  const bool v6 = address.find(':') != std::string::npos;
+  return fmt::format("step {}, node {} of {}, meeting at {}{}{}:{}", step.id, step.node_rank, step.nodes, v6 ? "[" : "",
+                     address, v6 ? "]" : "", step.port);
+}
+
+}  // namespace
+
+Findings judge_slurm(const std::map<std::string, std::string>& env, const std::string& step,
+                     const Result<void>& munge) {
+  auto variable = [&](const char* name) {
+    auto it = env.find(name);
+    return it == env.end() ? std::string() : it->second;
+  };
+  Finding finding{Level::ok, "SLURM", step, ""};
+  if (step.empty())
+    finding.detail = fmt::format("allocation {} of {} nodes, not in a step: `srun dtrain run` makes them one job",
+                                 printable(variable("SLURM_JOB_ID")), printable(variable("SLURM_JOB_NUM_NODES")));
+  if (munge) {
+    finding.detail += "; MUNGE works";
+  } else {
+    finding.level = Level::warn;
+    finding.detail += "; " + munge.error().message;
+    finding.cure = "nodes on different hosts cannot share a secret by MUNGE: give them --token-file";
+  }
+  return {finding};
+}
+
+Findings check_slurm() {
+  const Host host = this_host();
+  if (host.variable("SLURM_JOB_ID").empty()) return {};
+  auto step = launcher::slurm_step(host.env);
+  if (!step) return {{Level::fail, "SLURM", step.error().message, ""}};
+  return judge_slurm(host.env, *step ? step_text(**step) : "", try_munge());
+}
+
+}  // namespace dtrain::cli
