@@ -115,10 +115,10 @@ bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmar
 	@python3 test/bench/launch/run.py --write docs/benchmarks.md
 
 .PHONY: bench-rendezvous
-bench-rendezvous: ## measure the rounds of up to 100,000 nodes, and the store behind another node's link
+bench-rendezvous: ## measure rounds of thousands of nodes, the links between nodes, the store across nodes
 	@scripts/setup.sh launcher test bench
 	@$(call build,bench)
-	@python3 test/bench/rendezvous/run.py --build build/bench
+	@python3 test/bench/rendezvous/run.py --build build
 
 .PHONY: test-gpu
 test-gpu: ## build with NCCL and train on every GPU (PY=python with a full CUDA torch)

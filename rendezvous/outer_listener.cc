@@ -20,6 +20,9 @@ namespace {
 
 constexpr int kAcceptsPerTurn = 16;  // a handshake costs some time, and the agent has other work
 constexpr std::chrono::milliseconds kAcceptAgain{100};
+// Thousands of nodes may come in one moment. Who has come has so long for an answer before it makes room for another;
+// the others are in the kernel's queue meanwhile.
+constexpr std::chrono::milliseconds kLeastUnknown{100};
 constexpr int kLogLines = 5;
 constexpr std::chrono::seconds kLogWindow{10};
 
@@ -40,7 +43,7 @@ struct OuterListener::Unknown {
   asio::posix::stream_descriptor socket;
   LinkBytes bytes;
   std::string received;  // plaintext
-  std::chrono::steady_clock::time_point deadline{};
+  const std::chrono::steady_clock::time_point came = std::chrono::steady_clock::now();
   bool waits_writable = false;
   std::list<std::shared_ptr<Unknown>>::iterator place{};
 };
@@ -69,11 +72,30 @@ void OuterListener::accept_ready() {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
     if (!accept_one()) break;
   }
-  if (accept_again_.expiry() <= std::chrono::steady_clock::now()) wait_for_connection();
+  if (!paused_) wait_for_connection();
+}
+
+void OuterListener::pause_until(std::chrono::steady_clock::time_point when) {
+  paused_ = true;
+  accept_again_.expires_at(when);
+  accept_again_.async_wait([this](const boost::system::error_code& ec) {
+    if (!ec) resume();
+  });
+}
+
+void OuterListener::resume() {
+  if (std::exchange(paused_, false)) wait_for_connection();
 }
 
 // False: nothing more to accept now.
 bool OuterListener::accept_one() {
+  if (unknown_.size() >= options_.most_unknown) {
+    const auto makes_room_at = unknown_.front()->came + kLeastUnknown;
+    if (std::chrono::steady_clock::now() < makes_room_at) {
+      pause_until(makes_room_at);
+      return false;
+    }
+  }
   UniqueFd fd(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (fd) {
     admit(std::move(fd));
@@ -99,10 +121,7 @@ bool OuterListener::out_of_descriptors() {
   }
   report("cannot accept connections of other nodes: too many open files (see `ulimit -n`)");
   // A listener that stays readable would spin.
-  accept_again_.expires_after(kAcceptAgain);
-  accept_again_.async_wait([this](const boost::system::error_code& ec) {
-    if (!ec) wait_for_connection();
-  });
+  pause_until(std::chrono::steady_clock::now() + kAcceptAgain);
   return false;
 }
 
@@ -113,7 +132,6 @@ void OuterListener::admit(UniqueFd fd) {
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   const auto peer = std::make_shared<Unknown>(io_, std::move(fd));
   peer->place = unknown_.insert(unknown_.end(), peer);
-  peer->deadline = std::chrono::steady_clock::now() + options_.longest_unknown;
   arm_deadline();
   if (options_.secret) {
     auto session = TlsSession::server(*options_.secret, options_.job);
@@ -163,6 +181,7 @@ void OuterListener::hand_over(const UnknownPtr& peer) {
                                                   : peer->received.front() == kRoundGreeting.front();
   LinkSocket socket{UniqueFd(peer->socket.release()), peer->bytes.release()};
   unknown_.erase(peer->place);
+  resume();
   (for_rounds ? options_.agent : options_.store)(std::move(socket), std::move(peer->received));
 }
 
@@ -170,6 +189,7 @@ void OuterListener::hand_over(const UnknownPtr& peer) {
 void OuterListener::drop(const UnknownPtr& dropped, const std::string& why) {
   const UnknownPtr peer = dropped;
   unknown_.erase(peer->place);
+  resume();
   boost::system::error_code ignored;
   peer->socket.close(ignored);
   if (!why.empty()) report(fmt::format("turned away a connection from {}: {}", peer->address, why));
@@ -178,12 +198,12 @@ void OuterListener::drop(const UnknownPtr& dropped, const std::string& why) {
 void OuterListener::arm_deadline() {
   if (deadline_armed_ || unknown_.empty()) return;
   deadline_armed_ = true;
-  deadline_.expires_at(unknown_.front()->deadline);
+  deadline_.expires_at(unknown_.front()->came + options_.longest_unknown);
   deadline_.async_wait([this](const boost::system::error_code& ec) {
     deadline_armed_ = false;
     if (ec) return;
     const auto now = std::chrono::steady_clock::now();
-    while (!unknown_.empty() && unknown_.front()->deadline <= now)
+    while (!unknown_.empty() && unknown_.front()->came + options_.longest_unknown <= now)
       drop(unknown_.front(), "it has not said who it is in time");
     arm_deadline();
   });

@@ -33,7 +33,7 @@ class OuterListener {
     // One line for each connection that is turned away for a fault; at most five in ten seconds, and none twice
     // in a row. May be empty.
     std::function<void(const std::string& line)> log{};
-    std::size_t most_unknown = 256;  // connections at a time that have not proved who they are
+    std::size_t most_unknown = 1024;  // connections at a time that have not proved who they are
     std::chrono::milliseconds longest_unknown{3000};
   };
 
@@ -53,6 +53,8 @@ class OuterListener {
   void accept_ready();
   bool accept_one();
   bool out_of_descriptors();
+  void pause_until(std::chrono::steady_clock::time_point when);
+  void resume();
   void admit(UniqueFd fd);
   void wait_readable(const UnknownPtr& peer);
   void wait_writable(const UnknownPtr& peer);
@@ -68,6 +70,7 @@ class OuterListener {
   boost::asio::steady_timer deadline_;
   boost::asio::steady_timer accept_again_;
   bool deadline_armed_ = false;
+  bool paused_ = false;            // accept_again_ runs, nothing is accepted
   std::list<UnknownPtr> unknown_;  // longest there first
   std::chrono::steady_clock::time_point log_window_{};
   int log_lines_ = 0;

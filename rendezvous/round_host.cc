@@ -10,7 +10,7 @@ namespace asio = boost::asio;
 
 namespace {
 constexpr auto kGreeting = std::chrono::seconds(3);
-constexpr std::size_t kMostConnections = 4096;
+constexpr std::size_t kMostConnections = 65536;
 }  // namespace
 
 RoundHost::RoundHost(asio::io_context& io, RoundSettings settings, Options options)

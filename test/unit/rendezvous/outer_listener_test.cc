@@ -106,6 +106,17 @@ TEST_CASE("another token, another job and no TLS are turned away, with a line fo
   CHECK(port.agents.empty());
 }
 
+TEST_CASE("of many nodes that come in one moment none is turned away") {
+  const auto secret = JobSecret::generate().value();
+  Port port(secret, 2);
+  std::vector<std::shared_ptr<RoundChannel>> nodes;
+  nodes.reserve(40);
+  for (int i = 0; i < 40; ++i) nodes.push_back(greet(port, secret, {LinkRole::agent, 0, "job"}));
+  REQUIRE(port.until([&] { return port.agents.size() == nodes.size() || !port.lines.empty(); }));
+  CHECK(port.agents.size() == nodes.size());
+  CHECK(port.lines.empty());
+}
+
 TEST_CASE("who says nothing makes room for others, the oldest first, and has little time") {
   const auto secret = JobSecret::generate().value();
   SECTION("room") {
