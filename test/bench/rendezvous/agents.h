@@ -32,7 +32,7 @@ inline NodeInfo node_info(const Plan& plan, int number) {
   info.pid = 1000 + number;
   info.role = "default";
   info.workers = 8;
-  info.min_nodes = plan.agents;
+  info.min_nodes = plan.agents / 2;
   info.max_nodes = plan.agents + 1;
   return info;
 }

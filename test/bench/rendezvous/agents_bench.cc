@@ -50,7 +50,7 @@ RoundSettings round_settings(const Plan& plan) {
   RoundSettings settings;
   settings.job = "bench";
   settings.host_agent = node_info(plan, 0).agent_id;
-  settings.min_nodes = plan.agents;
+  settings.min_nodes = plan.agents / 2;
   settings.max_nodes = plan.agents + 1;
   settings.master_addr = "127.0.0.1";
   settings.master_port = 29500;
