@@ -20,9 +20,6 @@ namespace {
 
 constexpr int kAcceptsPerTurn = 16;  // a handshake costs some time, and the agent has other work
 constexpr std::chrono::milliseconds kAcceptAgain{100};
-// Thousands of nodes may come in one moment. Who has come has so long for an answer before it makes room for another;
-// the others are in the kernel's queue meanwhile.
-constexpr std::chrono::milliseconds kLeastUnknown{100};
 constexpr int kLogLines = 5;
 constexpr std::chrono::seconds kLogWindow{10};
 
@@ -90,7 +87,7 @@ void OuterListener::resume() {
 // False: nothing more to accept now.
 bool OuterListener::accept_one() {
   if (unknown_.size() >= options_.most_unknown) {
-    const auto makes_room_at = unknown_.front()->came + kLeastUnknown;
+    const auto makes_room_at = unknown_.front()->came + options_.least_unknown;
     if (std::chrono::steady_clock::now() < makes_room_at) {
       pause_until(makes_room_at);
       return false;

@@ -35,6 +35,9 @@ class OuterListener {
     std::function<void(const std::string& line)> log{};
     std::size_t most_unknown = 1024;  // connections at a time that have not proved who they are
     std::chrono::milliseconds longest_unknown{3000};
+    // Thousands of nodes may come in one moment: so long none has to make room, and the others are in the kernel's
+    // queue.
+    std::chrono::milliseconds least_unknown{100};
   };
 
   // `listener`: a listening, non-blocking socket.

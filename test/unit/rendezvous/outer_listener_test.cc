@@ -21,7 +21,7 @@ namespace {
 
 struct Port {
   explicit Port(std::optional<JobSecret> secret, std::size_t most_unknown = 8,
-                std::chrono::milliseconds longest = std::chrono::seconds(20)) {
+                std::chrono::milliseconds longest = std::chrono::seconds(20), std::chrono::milliseconds least = {}) {
     auto listener = listen_at("127.0.0.1", 0);
     REQUIRE(listener.ok());
     number = *port_of_socket(listener->get());
@@ -39,6 +39,7 @@ struct Port {
     options.log = [this](const std::string& line) { lines.push_back(line); };
     options.most_unknown = most_unknown;
     options.longest_unknown = longest;
+    options.least_unknown = least;
     port = std::make_unique<OuterListener>(io, std::move(*listener), std::move(options));
   }
 
@@ -108,7 +109,7 @@ TEST_CASE("another token, another job and no TLS are turned away, with a line fo
 
 TEST_CASE("of many nodes that come in one moment none is turned away") {
   const auto secret = JobSecret::generate().value();
-  Port port(secret, 2);
+  Port port(secret, 2, 20s, 20s);
   std::vector<std::shared_ptr<RoundChannel>> nodes;
   nodes.reserve(40);
   for (int i = 0; i < 40; ++i) nodes.push_back(greet(port, secret, {LinkRole::agent, 0, "job"}));
