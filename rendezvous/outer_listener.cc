@@ -183,9 +183,9 @@ void OuterListener::hand_over(const UnknownPtr& peer) {
 }
 
 // An empty reason: it has left.
-void OuterListener::drop(const UnknownPtr& dropped, const std::string& why) {
-  const UnknownPtr peer = dropped;
-  unknown_.erase(peer->place);
+void OuterListener::drop(const UnknownPtr& peer, const std::string& why) {
+  std::list<UnknownPtr> gone;  // `peer` may be the list's own
+  gone.splice(gone.end(), unknown_, peer->place);
   resume();
   boost::system::error_code ignored;
   peer->socket.close(ignored);
