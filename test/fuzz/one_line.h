@@ -8,8 +8,9 @@
 
 namespace dtrain {
 
+// A tab is none: printable() lets it stay.
 inline bool has_control_bytes(std::string_view text) {
-  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; });
 }
 
 inline void check_one_line(const std::string& text) {

@@ -36,11 +36,7 @@ FailureFacts facts_with(const ErrorFile& error, const std::string& text) {
 }
 
 void check_printable(const std::string& report) {
-  for (const std::string& line : lines_of(report)) {
-    std::string rest = line;
-    std::erase(rest, '\t');
-    DT_CHECK(!has_control_bytes(rest), "a report harms no terminal");
-  }
+  for (const std::string& line : lines_of(report)) DT_CHECK(!has_control_bytes(line), "a report harms no terminal");
 }
 
 }  // namespace
