@@ -118,7 +118,7 @@ GpuInventory parse_nvml(const std::string& text) {
       inventory.problem = "NVML: a GPU does not answer (nvidia-smi shows which)";
     else if (words[0] == "gpu" && words.size() == 4)
       inventory.gpus.push_back({words[1], words[2], words[3] == "1"});
-    else if (words[0] == "mig" && words.size() == 4 && !inventory.gpus.empty())
+    else if (words[0] == "mig" && words.size() == 4 && !inventory.gpus.empty() && inventory.gpus.back().mig)
       inventory.gpus.back().instances.push_back({words[1], number(words[2]), number(words[3])});
   }
   return inventory;

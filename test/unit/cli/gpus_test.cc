@@ -159,6 +159,13 @@ TEST_CASE("NVML tells of GPUs, their places and their instances") {
   CHECK(inventory.gpus[1].instances[2].gpu_instance == 3);
 }
 
+TEST_CASE("only a GPU in MIG mode has instances, whatever the driver's lines say") {
+  const auto gpus = parse_nvml("gpu GPU-a 0:01:00.0 0\nmig MIG-x 1 0\ngpu GPU-b 0:02:00.0 1\nmig MIG-y 1 0\n").gpus;
+  REQUIRE(gpus.size() == 2);
+  CHECK(gpus[0].instances.empty());
+  CHECK(gpus[1].instances.size() == 1);
+}
+
 TEST_CASE("a driver library that fails, crashes or hangs is a problem and no more") {
   auto problem = [](const char* what) {
     Fake fake(what);
