@@ -14,8 +14,10 @@ namespace {
 
 Result<void> times(const Given& given, Plan& plan) {
   if (auto done = take_seconds(given.options, FlagId::shutdown_timeout, plan.spec.shutdown_timeout); !done) return done;
-  // SLURM may signal every process of a step by itself, one after the other (proctrack/linuxproc).
-  if (!given.host.variable("SLURM_TASK_PID").empty()) plan.spec.failure_settles = std::chrono::milliseconds(200);
+  // SLURM may signal every process of a step by itself, one after the other (proctrack/linuxproc). Of several nodes the
+  // others would not hear in time which one failed first, and take for a cause what follows from it.
+  if (!given.host.variable("SLURM_TASK_PID").empty() && !plan.spec.nodes.several())
+    plan.spec.failure_settles = std::chrono::milliseconds(200);
   return take_seconds(given.options, FlagId::failure_grace, plan.spec.failure_grace);
 }
 

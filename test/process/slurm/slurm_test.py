@@ -239,19 +239,17 @@ class EndingByTheTree(EndingTest):
         self.assertEqual(self.outcome(job), 128 + signal.SIGTERM, self.said)
 
     def test_scancel_of_workers_that_end_at_once_with_a_code_of_their_own(self):
-        for nodes in ("-N1", "-N3"):
-            with self.subTest(nodes=nodes):
-                job = self.start(nodes, workers=2 * int(nodes[2:]))
-                self.cluster.run("scancel", *self.cluster.jobs())
-                self.assertEqual(self.outcome(job), 128 + signal.SIGTERM, self.said)
+        job = self.start("-N1", workers=2)
+        self.cluster.run("scancel", *self.cluster.jobs())
+        self.assertEqual(self.outcome(job), 128 + signal.SIGTERM, self.said)
 
     def test_a_failure_without_a_signal_keeps_its_code(self):
         self.srun("-N3", *RUN, "--nproc", "2", "sh", "-c", "[ $RANK != 3 ] || exit 9; exec sleep 60", code=9)
 
     def test_usr1(self):
-        job = self.start()
+        job = self.start("-N1", workers=2)
         self.cluster.run("scancel", "--signal=USR1", *self.cluster.jobs())
-        while set(re.findall(r"got USR1 at (\d)\n", self.read)) != set("012345"):  # some get it twice
+        while set(re.findall(r"got USR1 at (\d)\n", self.read)) != set("01"):  # some get it twice
             self.read += self.cluster.wait_for(job, "\n")
         self.assertIsNone(job.poll())
         self.cluster.run("scancel", *self.cluster.jobs())

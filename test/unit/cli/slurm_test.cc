@@ -94,12 +94,14 @@ TEST_CASE("the address in what scontrol prints") {
   CHECK(node_address("").empty());
 }
 
-TEST_CASE("under SLURM a failure may turn out to be of a signal that it has sent to all processes") {
+TEST_CASE("in one task of SLURM a failure may turn out to be of a signal that it has sent to all processes") {
   Host host = in_step();
-  const std::vector<std::string> words = {"./train"};
+  const std::vector<std::string> words = {"--standalone", "./train"};
   CHECK(resolve(*parse(words, CalledAs::dtrain), host)->spec.failure_settles.count() == 0);
   host.env["SLURM_TASK_PID"] = "4711";
   CHECK(resolve(*parse(words, CalledAs::dtrain), host)->spec.failure_settles.count() == 200);
+  CHECK(resolve(*parse(std::vector<std::string>{"./train"}, CalledAs::dtrain), host)->spec.failure_settles.count() ==
+        0);
 }
 
 TEST_CASE("doctor under SLURM") {
