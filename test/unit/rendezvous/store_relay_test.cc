@@ -402,7 +402,7 @@ TEST_CASE("store relay: a client that never reads is closed at its limit, its ne
   CHECK(eventually(*host, [](const auto& stats) { return stats.link_connections == 1; }));
 }
 
-TEST_CASE("store relay: a gigabyte in large replies") {
+TEST_CASE("store relay: hundreds of megabytes in large replies") {
   Host host;
   const auto edge = start_edge(edge_of(host->port()));
   Client client = greeted(*edge);
@@ -417,7 +417,7 @@ TEST_CASE("store relay: a gigabyte in large replies") {
   std::string expected;
   for (const auto& [name, value] : pairs) expected += bytes::text(value);
   REQUIRE(client.send(set));
-  for (int i = 0; i < 9; ++i) REQUIRE(client.ask(get, expected.size()) == expected);
+  for (int i = 0; i < 3; ++i) REQUIRE(client.ask(get, expected.size()) == expected);
 }
 
 TEST_CASE("store relay: 1,000 clients of two edges wait for one key") {
