@@ -320,6 +320,9 @@ class Debugger(ProcessTest):
             t.expect(b"(lldb) ")
             t.expect(b"Current executable set to")
             t.type(b"process launch\n").expect(b"launched:")
+            # Earlier, while it is being loaded, lldb is still at work on it.
+            until(lambda: [pid for pid in t.processes() if comm_of(pid) == "sleep" and stat_of(pid)[0] == "S"
+                           and contents(f"/proc/{pid}/wchan").find(b"nanosleep") >= 0], DEADLINE, "the program's sleep")
             t.type(b"\x03").expect(b"SIGSTOP")  # stops the program, and neither lldb nor dtrain
             t.type(b"print 6*7\n").expect(b"= 42")
             t.type(b"process kill\n").expect(b"exited with status")
