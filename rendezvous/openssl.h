@@ -25,6 +25,7 @@ namespace dtrain {
 // clang-format on
 
 struct OpenSsl {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the name that is declared cannot stand in them
 #define DTRAIN_OPENSSL_MEMBER(name) decltype(&::name) name = nullptr;
   DTRAIN_OPENSSL_FUNCTIONS(DTRAIN_OPENSSL_MEMBER)
 #undef DTRAIN_OPENSSL_MEMBER
