@@ -6,6 +6,7 @@
 #include "cli/slurm.h"
 #include "cli/text.h"
 #include "launcher/engines/slurm_plan.h"
+#include "rendezvous/listen.h"
 #include "rendezvous/munge_secret.h"
 
 namespace dtrain::cli {
@@ -27,10 +28,8 @@ Result<void> try_munge() {
 
 std::string step_text(const launcher::SlurmStep& step) {
   if (step.nodes == 1) return fmt::format("step {} of one node", step.id);
-  const std::string address = slurm_address(step.host);
-  const bool v6 = address.find(':') != std::string::npos;
-  return fmt::format("step {}, node {} of {}, meeting at {}{}{}:{}", step.id, step.node_rank, step.nodes, v6 ? "[" : "",
-                     address, v6 ? "]" : "", step.port);
+  return fmt::format("step {}, node {} of {}, meeting at {}", step.id, step.node_rank, step.nodes,
+                     address_text(slurm_address(step.host), step.port));
 }
 
 }  // namespace

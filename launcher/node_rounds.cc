@@ -47,6 +47,11 @@ Result<void> NodeRounds::serve_alone() {
   StoreHost::Options options;
   options.address = spec_.nodes.address;
   options.port = spec_.nodes.port;
+  return start_store(std::move(options));
+}
+
+// For the workers of this user.
+Result<void> NodeRounds::start_store(StoreHost::Options options) {
   options.allowed_uid = ::geteuid();
   auto store = StoreHost::start(std::move(options));
   if (!store) return store.error();
@@ -110,11 +115,7 @@ Result<Assignment> NodeRounds::begin(const action::StartRound& round) {
     store_->renew();
   } else {
     store_.reset();
-    StoreHost::Options options;
-    options.allowed_uid = ::geteuid();
-    auto store = StoreHost::start(std::move(options));
-    if (!store) return store.error();
-    store_ = std::move(*store);
+    if (auto started = start_store({}); !started) return started.error();
   }
   assignment.world_size = assignment.role_world_size = spec_.nproc_per_node;
   assignment.master_addr = spec_.nodes.master_addr;
@@ -149,7 +150,6 @@ Result<Assignment> NodeRounds::begin_with_others(Assignment assignment) {
 Result<void> NodeRounds::start_edge() {
   if (store_) return {};
   StoreHost::Options options;
-  options.allowed_uid = ::geteuid();
   options.remote.emplace();
   options.remote->address = joining_->host_address();
   options.remote->port = spec_.nodes.port;
@@ -162,10 +162,7 @@ Result<void> NodeRounds::start_edge() {
       if (!over_) callbacks_.say(reason);
     });
   };
-  auto store = StoreHost::start(std::move(options));
-  if (!store) return store.error();
-  store_ = std::move(*store);
-  return {};
+  return start_store(std::move(options));
 }
 
 void NodeRounds::report(const GroupAction& action) {

@@ -39,6 +39,7 @@ class NodeRounds {
 
  private:
   Result<void> serve_alone();
+  Result<void> start_store(StoreHost::Options options);
   Result<Assignment> begin_with_others(Assignment assignment);
   Result<void> start_edge();
   void received(const RoundMessage& message);

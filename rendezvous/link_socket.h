@@ -50,6 +50,7 @@ class LinkBytes {
   std::optional<TlsSession> release() { return std::move(tls_); }
 
   TlsFault fault() const { return tls_ ? tls_->fault() : TlsFault::none; }
+  // Of `failed`; of `ended` too if the connection was not closed but broke.
   const std::string& error() const { return error_; }
 
  private:

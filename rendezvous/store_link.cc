@@ -3,11 +3,12 @@
 #include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
-#include <cerrno>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "rendezvous/connect.h"
 
 namespace dtrain {
 
@@ -31,7 +32,7 @@ std::vector<char>& read_buffer() {
 
 void StoreLink::start(Callbacks callbacks, std::string received, bool connecting) {
   callbacks_ = std::move(callbacks);
-  (tls_ ? plain_ : output_.end()).append(kStoreLinkGreeting);
+  output_.append(kStoreLinkGreeting);
   input_ = std::move(received);
   connected_ = !connecting;
   if (connecting) return wait_connected();
@@ -45,9 +46,7 @@ void StoreLink::wait_connected() {
   socket_.async_wait(asio::posix::stream_descriptor::wait_write,
                      [self = shared_from_this()](const boost::system::error_code& ec) {
                        if (ec || !self->open()) return;
-                       int error = 0;
-                       socklen_t size = sizeof error;
-                       ::getsockopt(self->socket_.native_handle(), SOL_SOCKET, SO_ERROR, &error, &size);
+                       const int error = connect_error(self->socket_.native_handle());
                        if (error != 0) return self->lost(std::string("cannot connect: ") + std::strerror(error));
                        self->connected_ = true;
                        self->flush();
@@ -59,8 +58,8 @@ void StoreLink::wait_connected() {
 
 void StoreLink::send(StoreLinkType type, std::uint64_t number, std::string_view payload) {
   if (!open() || peer_left_ || finishing_) return;
-  put_store_link_frame(tls_ ? plain_ : output_.end(), type, number, payload);
-  full_ = full_ || output_.size() + plain_.size() > kFullBytes;
+  put_store_link_frame(output_.end(), type, number, payload);
+  full_ = full_ || output_.size() > kFullBytes;
   flush_soon();
 }
 
@@ -79,41 +78,27 @@ void StoreLink::flush_soon() {
 }
 
 void StoreLink::flush() {
-  if (!open() || waits_writable_ || !encrypt()) return;
-  if (!output_.empty()) {
-    const std::string_view bytes = output_.front();
-    const ssize_t sent = ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent > 0) {
-      output_.take(static_cast<std::size_t>(sent));
-    } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
-      // What it said before it left is still to be read; the end of that closes the link.
-      peer_left_ = true;
-      output_.take(output_.size());
-    }
+  if (!open() || waits_writable_) return;
+  std::string_view left = output_.front().substr(0, kFullBytes);  // the others have their turn
+  const std::size_t most = left.size();
+  const auto status = bytes_.send(socket_.native_handle(), left);
+  output_.take(most - left.size());
+  if (status == LinkBytes::Status::failed) return lost(bytes_.error());
+  if (status == LinkBytes::Status::ended) {
+    // What it said before it left is still to be read; the end of that closes the link.
+    peer_left_ = true;
+    output_.take(output_.size());
   }
-  if (!output_.empty()) wait_writable();
+  if (status == LinkBytes::Status::blocked) wait_writable();
+  if (!output_.empty()) flush_soon();
   written();
 }
 
-// Output is ready to be written. False: the session has failed, and the link is lost.
-bool StoreLink::encrypt() {
-  if (!tls_) return true;
-  if (!plain_.empty()) {
-    const auto sent = tls_->send(plain_);
-    if (plain_.capacity() > kFullBytes) std::string().swap(plain_);
-    plain_.clear();
-    if (!sent) {
-      lost(sent.error().message);
-      return false;
-    }
-  }
-  if (finishing_) tls_->close();
-  output_.append(tls_->take_output());
-  return true;
-}
-
 void StoreLink::written() {
-  if (finishing_ && output_.empty()) ::shutdown(socket_.native_handle(), SHUT_WR);
+  if (finishing_ && output_.empty() && !bytes_.unsent()) {
+    bytes_.close(socket_.native_handle());
+    ::shutdown(socket_.native_handle(), SHUT_WR);
+  }
   if (!full_ || output_.size() > kDrainedBytes) return;
   full_ = false;
   callbacks_.drained();
@@ -144,28 +129,17 @@ void StoreLink::wait_readable() {
 void StoreLink::readable() {
   std::vector<char>& buffer = read_buffer();
   for (int i = 0; i < kReadsPerTurn && !waits(); ++i) {
-    const ssize_t size = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), 0);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-    if (size < 0) return lost(std::strerror(errno));
-    if (size == 0) return lost("");
-    decrypt({buffer.data(), static_cast<std::size_t>(size)});
+    std::string_view got;
+    const auto status = bytes_.receive(socket_.native_handle(), buffer, got);
+    const bool more = got.size() == buffer.size();
+    take(got);
     if (!open()) return;
-    if (static_cast<std::size_t>(size) < buffer.size()) break;
+    if (status == LinkBytes::Status::ended || status == LinkBytes::Status::failed) return lost(bytes_.error());
+    if (bytes_.unsent()) flush_soon();
+    if (!more) break;
   }
   callbacks_.turn();
   if (open() && !waits()) wait_readable();
-}
-
-void StoreLink::decrypt(std::string_view bytes) {
-  if (!tls_) return take(bytes);
-  std::string plain;
-  const auto received = tls_->receive(bytes, plain);
-  flush_soon();  // the session may have something to say
-  take(plain);
-  if (received || !open()) return;
-  flush();  // why, to the other side
-  lost(received.error().message);
 }
 
 void StoreLink::take(std::string_view bytes) {
@@ -209,8 +183,8 @@ void StoreLink::hand_out_rest() {
 // ---- the end --------------------------------------------------------------------------------------------------------
 
 std::optional<std::uint64_t> StoreLink::epoch() const {
-  if (!tls_) return std::nullopt;
-  return tls_->link().epoch;
+  if (!bytes_.encrypted()) return std::nullopt;
+  return bytes_.link().epoch;
 }
 
 void StoreLink::close() {

@@ -15,8 +15,8 @@
 
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/byte_queue.h"
+#include "rendezvous/link_socket.h"
 #include "rendezvous/store_link_wire.h"
-#include "rendezvous/tls_session.h"
 
 namespace dtrain {
 
@@ -36,7 +36,7 @@ class StoreLink : public std::enable_shared_from_this<StoreLink> {
 
   // `waits_when_full`: hand out no frames while full(). One side of a link must not, or both could wait for each other.
   StoreLink(boost::asio::io_context& io, UniqueFd socket, std::optional<TlsSession> tls, bool waits_when_full)
-      : socket_(io, socket.release()), tls_(std::move(tls)), waits_when_full_(waits_when_full) {}
+      : socket_(io, socket.release()), bytes_(std::move(tls)), waits_when_full_(waits_when_full) {}
 
   // Greet and begin to read; `received` came before, after any TLS. `connecting`: the socket's connect is still under
   // way.
@@ -54,19 +54,17 @@ class StoreLink : public std::enable_shared_from_this<StoreLink> {
   bool full() const { return full_; }
   // Memory of what waits to be written and to be handed out.
   std::size_t held_bytes() const {
-    return output_.memory() + plain_.capacity() + input_.capacity() + unhandled_.capacity();
+    return output_.memory() + bytes_.held_bytes() + input_.capacity() + unhandled_.capacity();
   }
 
  private:
   void wait_connected();
   void flush_soon();
   void flush();
-  bool encrypt();
   void written();
   void wait_writable();
   void wait_readable();
   void readable();
-  void decrypt(std::string_view bytes);
   void take(std::string_view bytes);
   void hand_out(StoreLinkFrame frame);
   void hand_out_rest();
@@ -74,11 +72,10 @@ class StoreLink : public std::enable_shared_from_this<StoreLink> {
   void lost(const std::string& reason);
 
   boost::asio::posix::stream_descriptor socket_;
-  std::optional<TlsSession> tls_;
+  LinkBytes bytes_;
   const bool waits_when_full_;
   Callbacks callbacks_;
   StoreLinkDecoder decoder_;
-  std::string plain_;  // with TLS: to be encrypted into output_
   ByteQueue output_;
   std::string input_;      // read, but not handed out, since the link was full
   std::string unhandled_;  // before it: the rest of a data frame

@@ -1,15 +1,11 @@
 #include "rendezvous/store_relay.h"
 
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
-#include <cerrno>
 #include <utility>
 
+#include "rendezvous/connect.h"
 #include "rendezvous/listen.h"
 
 namespace dtrain {
@@ -43,7 +39,7 @@ Result<void> StoreRelay::make_link() {
     if (!session) return session.error();
     tls = std::move(session).value();
   }
-  auto socket = begin_connect();
+  auto socket = begin_connect(remote_.address, remote_.port);
   if (!socket) return socket.error();
   link_ = std::make_shared<StoreLink>(io_, std::move(*socket), std::move(tls), false);
   link_->start({.frame = [this](StoreLinkFrame& frame) { received(frame); },
@@ -65,20 +61,6 @@ void StoreRelay::stop() {
   up_ = false;
   early_.clear();
   closed_because_ = "no round has begun";
-}
-
-Result<UniqueFd> StoreRelay::begin_connect() const {
-  boost::system::error_code bad;
-  const auto address = asio::ip::make_address(remote_.address, bad);
-  if (bad) return Error{ErrorKind::system, fmt::format("'{}' is not a numeric IPv4 or IPv6 address", remote_.address)};
-  const asio::ip::tcp::endpoint endpoint(address, remote_.port);
-  UniqueFd fd(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return system_error("cannot make a socket", errno);
-  const int on = 1;
-  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  if (::connect(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 && errno != EINPROGRESS)
-    return system_error("cannot connect", errno);
-  return fd;
 }
 
 // ---- from the workers -----------------------------------------------------------------------------------------------

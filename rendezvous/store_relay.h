@@ -48,7 +48,6 @@ class StoreRelay final : public StoreBackend {
   void describe(StoreStats& stats) const override;
 
  private:
-  Result<UniqueFd> begin_connect() const;
   Result<void> make_link();
   void received(StoreLinkFrame& frame);
   void welcomed();

@@ -1,0 +1,45 @@
+#include "rendezvous/connect.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <cerrno>
+
+#include "rendezvous/listen.h"
+
+namespace dtrain {
+
+using boost::asio::ip::tcp;
+
+Result<UniqueFd> begin_connect(const std::string& address, std::uint16_t port) {
+  boost::system::error_code bad;
+  const tcp::endpoint endpoint(boost::asio::ip::make_address(address, bad), port);
+  if (bad) return Error{ErrorKind::system, fmt::format("'{}' is not a numeric IPv4 or IPv6 address", address), EINVAL};
+  auto failed = [&] { return system_error("cannot connect to " + address_text(address, port), errno); };
+  UniqueFd fd(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return failed();
+  const int on = 1;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (::connect(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 && errno != EINPROGRESS)
+    return failed();
+  return fd;
+}
+
+int connect_error(int fd) {
+  int error = 0;
+  socklen_t size = sizeof error;
+  ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return error;
+  tcp::endpoint self, peer;
+  auto self_size = static_cast<socklen_t>(self.capacity());
+  auto peer_size = static_cast<socklen_t>(peer.capacity());
+  if (::getsockname(fd, self.data(), &self_size) != 0 || ::getpeername(fd, peer.data(), &peer_size) != 0) return errno;
+  self.resize(self_size);
+  peer.resize(peer_size);
+  return self == peer ? ECONNREFUSED : 0;
+}
+
+}  // namespace dtrain
