@@ -374,7 +374,7 @@ void RoundCore::end(const Verdict& verdict, Actions& out) {
 }
 
 std::string RoundCore::describe() const {
-  return fmt::format("round {} {}: {} nodes ({} wanted), {} restarts used", std::max(round_, 0), to_string(phase_),
+  return fmt::format("round {} {}: {} nodes ({} wanted), restart {}", std::max(round_, 0), to_string(phase_),
                      members_.size(), node_range(settings_.min_nodes, settings_.max_nodes), restarts_);
 }
 

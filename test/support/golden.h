@@ -7,5 +7,7 @@ namespace dtrain::test {
 
 // Compare `actual` with test/golden/<name>, and fail the running test case with both texts if they differ.
 void check_golden(const std::string& name, const std::string& actual);
+// The same with any file of the source tree.
+void check_file(const std::string& path, const std::string& actual);
 
 }  // namespace dtrain::test
