@@ -7,6 +7,7 @@
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/round_wire.h"
+#include "test/fuzz/pieces.h"
 
 namespace {
 
@@ -33,7 +34,7 @@ bool feed(RoundDecoder& decoder, std::string_view piece, Decoded& decoded) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
-  std::uint32_t seed = data[0];
+  const std::uint32_t seed = data[0];
   // Most of what libFuzzer makes would never get past the greeting.
   std::string stream(seed % 4 == 0 ? "" : dtrain::kRoundGreeting);
   stream.append(reinterpret_cast<const char*>(data) + 1, size - 1);
@@ -42,14 +43,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   RoundDecoder at_once;
   feed(at_once, stream, whole);
   Decoded cut;
-  RoundDecoder in_pieces;
-  std::string_view rest = stream;
-  while (!rest.empty()) {
-    seed = seed * 1664525U + 1013904223U;
-    const std::string_view piece = rest.substr(0, 1 + (seed >> 24) % 13);
-    rest.remove_prefix(piece.size());
-    if (!feed(in_pieces, piece, cut)) break;
-  }
+  RoundDecoder cutting;
+  dtrain::in_pieces(stream, seed, [&](std::string_view piece) { return feed(cutting, piece, cut); });
   DT_CHECK(cut == whole, "cuts change nothing");
 
   std::string again(dtrain::kRoundGreeting);

@@ -8,6 +8,7 @@
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/store_link_wire.h"
+#include "test/fuzz/pieces.h"
 
 namespace {
 
@@ -39,14 +40,14 @@ bool feed(StoreLinkDecoder& decoder, std::string_view piece, Decoded& decoded) {
   return status != StoreLinkDecoder::Status::bad;
 }
 
-Decoded decode(std::string_view rest, std::uint32_t seed, bool cut) {
+// 0: in one piece.
+Decoded decode(std::string_view stream, std::uint32_t cuts) {
   Decoded decoded;
   StoreLinkDecoder decoder;
-  while (!rest.empty()) {
-    seed = seed * 1664525U + 1013904223U;
-    const std::string_view piece = rest.substr(0, cut ? 1 + (seed >> 24) % 13 : rest.size());
-    rest.remove_prefix(piece.size());
-    if (!feed(decoder, piece, decoded)) break;
+  if (cuts == 0) {
+    feed(decoder, stream, decoded);
+  } else {
+    dtrain::in_pieces(stream, cuts, [&](std::string_view piece) { return feed(decoder, piece, decoded); });
   }
   return decoded;
 }
@@ -57,9 +58,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   std::string stream((data[0] & 1) != 0 ? dtrain::kStoreLinkGreeting : std::string_view());
   stream.append(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const Decoded whole = decode(stream, 0, false);
-  DT_CHECK(decode(stream, data[0], true) == whole, "cuts change nothing");
-  const Decoded again = decode(std::string(dtrain::kStoreLinkGreeting) + whole.frames, 0, false);
+  const Decoded whole = decode(stream, 0);
+  DT_CHECK(decode(stream, 1U + data[0]) == whole, "cuts change nothing");
+  const Decoded again = decode(std::string(dtrain::kStoreLinkGreeting) + whole.frames, 0);
   DT_CHECK(again.frames == whole.frames && again.error.empty(), "frames survive another way");
   return 0;
 }

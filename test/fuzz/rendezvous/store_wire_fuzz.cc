@@ -7,6 +7,7 @@
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/store_wire.h"
+#include "test/fuzz/pieces.h"
 
 namespace {
 
@@ -52,7 +53,7 @@ bool feed(StoreDecoder& decoder, std::string_view piece, Decoded& decoded) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
-  std::uint32_t seed = data[0];
+  const std::uint32_t seed = data[0];
   const std::string_view stream(reinterpret_cast<const char*>(data) + 1, size - 1);
 
   Decoded whole;
@@ -60,14 +61,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   feed(at_once, stream, whole);
 
   Decoded cut;
-  StoreDecoder in_pieces(limits());
-  std::string_view rest = stream;
-  while (!rest.empty()) {
-    seed = seed * 1664525U + 1013904223U;
-    const std::string_view piece = rest.substr(0, 1 + (seed >> 24) % 13);
-    rest.remove_prefix(piece.size());
-    if (!feed(in_pieces, piece, cut)) break;
-  }
+  StoreDecoder cutting(limits());
+  dtrain::in_pieces(stream, seed, [&](std::string_view piece) { return feed(cutting, piece, cut); });
   DT_CHECK(cut == whole, "cuts change nothing");
   return 0;
 }

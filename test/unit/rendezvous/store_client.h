@@ -129,4 +129,17 @@ inline long wake_ups() {
   return total;
 }
 
+// Whether they sleep all the time. A timer may still fire once; after that two looks a second apart must agree.
+inline bool fall_asleep() {
+  long before = -1;
+  long after = wake_ups();
+  for (int look = 0; look < 5 && before != after; ++look) {
+    before = after;
+    // tidy: allow sleep, because a quiet second is what is tested
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    after = wake_ups();
+  }
+  return after >= 0 && before == after;
+}
+
 }  // namespace dtrain::store_test
