@@ -53,6 +53,8 @@ class StoreLinkDecoder {
   // Consume bytes from the front of `input`. A data frame's payload points into it.
   Status next(std::string_view& input);
   const StoreLinkFrame& frame() const { return frame_; }
+  // frame() is the last piece of its frame.
+  bool complete() const { return left_ == 0; }
   const std::string& error() const { return error_; }
 
  private:

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint64_t kRecordsPerKey = 1ULL << 22;
 constexpr std::size_t kRecordBytes = 16 * 1024;
+constexpr std::size_t kRecordOverhead = 5 + 1 + 16;  // header, type, tag
 
 // Alerts (RFC 8446, 6.2) by which a server says why it refuses a client's first words.
 constexpr unsigned char kDecryptError = 51;         // the key of that identity is another one here
@@ -258,6 +259,8 @@ Result<void> TlsSession::Impl::send(std::string_view plaintext) {
     records_ = records;
     if (ssl_.SSL_key_update(connection_, SSL_KEY_UPDATE_NOT_REQUESTED) != 1) return fail_by_openssl();
   }
+  // Growing record by record would copy them again and again.
+  bytes_.output.reserve(bytes_.output.size() + plaintext.size() + records * kRecordOverhead);
   std::size_t size = 0;
   const int result = ssl_.SSL_write_ex(connection_, plaintext.data(), plaintext.size(), &size);
   if (result != 1) return fail_by_openssl();

@@ -60,6 +60,7 @@ class Agents {
     sums.what = what;
     if (++reached_ < all_.size() - std::size_t(vanished_)) return;
     reached_ = 0;
+    sums.cpu = cpu_seconds();
     sums.at = std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
     if (::send(channel_.native_handle(), &sums, sizeof sums, MSG_NOSIGNAL) != ssize_t(sizeof sums)) std::exit(1);
   }

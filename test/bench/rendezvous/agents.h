@@ -1,5 +1,7 @@
 #pragma once
 // What the processes of agents_bench share: how they are told apart, and what one that plays agents reports.
+#include <sys/resource.h>
+
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -49,8 +51,17 @@ struct Report {
   std::int64_t said = 0;            // messages to the host, pings apart
   std::int64_t attempts = 0;        // connections
   std::int64_t lost = 0;            // links, after they had joined
+  double cpu = 0;                   // seconds of CPU time of the process
   std::array<char, 200> trouble{};  // the last reason why one was turned away
 };
+
+// Seconds of CPU time of this process.
+inline double cpu_seconds() {
+  rusage use{};
+  ::getrusage(RUSAGE_SELF, &use);
+  const auto seconds = [](const timeval& time) { return double(time.tv_sec) + 1e-6 * double(time.tv_usec); };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
 
 [[noreturn]] inline void die(const std::string& why) {
   std::fprintf(stderr, "agents_bench: %s\n", why.c_str());

@@ -31,14 +31,6 @@ namespace asio = boost::asio;
 
 constexpr auto kLongest = std::chrono::seconds(300);
 
-double seconds_of(const timeval& time) { return double(time.tv_sec) + 1e-6 * double(time.tv_usec); }
-
-double cpu_seconds() {
-  rusage use{};
-  ::getrusage(RUSAGE_SELF, &use);
-  return seconds_of(use.ru_utime) + seconds_of(use.ru_stime);
-}
-
 double resident_mib() {
   std::ifstream in("/proc/self/statm");
   double pages = 0, resident = 0;
@@ -109,7 +101,8 @@ class Players {
     for (std::size_t i = 1; i < reports_.size(); ++i) {
       const Report& one = reports_[i];
       total.at = std::max(total.at, one.at);
-      total.told += one.told, total.said += one.said, total.attempts += one.attempts, total.lost += one.lost;
+      total.told += one.told, total.said += one.said, total.attempts += one.attempts, total.lost += one.lost,
+          total.cpu += one.cpu;
       if (one.trouble[0] != 0) total.trouble = one.trouble;
     }
     return total;
@@ -207,8 +200,11 @@ class Host {
 
   void met(const Report& report) {
     const double agents = plan_.agents;
-    std::printf("  all joined and in the round after %.2f s; CPU of the host %.2f s (%.0f us an agent)\n",
-                passed(report), cpu_seconds() - cpu_, 1e6 * (cpu_seconds() - cpu_) / agents);
+    const double cpu = cpu_seconds() - cpu_;
+    std::printf(
+        "  all joined and in the round after %.2f s; CPU of the host %.2f s (%.0f us an agent), of the agents' "
+        "processes %.2f s: %.0f %% of what was used\n",
+        passed(report), cpu, 1e6 * cpu / agents, report.cpu, 100 * report.cpu / (cpu + report.cpu));
     std::printf("  messages an agent: %.2f to it, %.2f from it; %.0f of %.0f connections were turned away%s%s\n",
                 double(report.told) / agents, double(report.said) / agents, double(report.attempts) - agents,
                 double(report.attempts), report.trouble[0] != 0 ? ": " : "", report.trouble.data());

@@ -1,0 +1,82 @@
+// store_node: one node's part of the store across nodes, as an agent has it, for measurements.
+//   store_node host TOKEN_FILE          has the store; prints the port of its workers and that of other nodes
+//   store_node edge TOKEN_FILE PORT     is an edge of that; prints the port of its workers
+// TOKEN_FILE `-`: the links are in clear. Serves until its standard input ends.
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "rendezvous/listen.h"
+#include "rendezvous/outer_listener.h"
+#include "rendezvous/store_host.h"
+
+namespace {
+
+namespace asio = boost::asio;
+using namespace dtrain;
+
+constexpr std::uint64_t kRound = 1;
+
+template <class T>
+T must(Result<T> result) {
+  if (result) return std::move(result).value();
+  std::fprintf(stderr, "store_node: %s\n", result.error().message.c_str());
+  std::exit(1);
+}
+
+OuterListener::Options outer_options(const std::optional<JobSecret>& secret, StoreHost& store) {
+  OuterListener::Options options;
+  options.job = "bench";
+  options.secret = secret;
+  options.agent = [](const LinkSocket&, const std::string&) {};
+  options.store = [&store](LinkSocket socket, std::string received) {
+    store.adopt_link(std::move(socket.fd), std::move(received), std::move(socket.tls));
+  };
+  options.log = [](const std::string& line) { std::fprintf(stderr, "store_node: %s\n", line.c_str()); };
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 2 ? argv[1] : "";
+  if ((mode != "host" || argc != 3) && (mode != "edge" || argc != 4)) {
+    std::fprintf(stderr, "store_node: bad arguments; see the top of store_node.cc\n");
+    return 2;
+  }
+  std::optional<JobSecret> secret;
+  if (argv[2] != std::string("-")) secret = must(JobSecret::read(argv[2]));
+  StoreHost::Options options;
+  if (mode == "edge") {
+    options.remote.emplace();
+    options.remote->address = "127.0.0.1";
+    options.remote->port = static_cast<std::uint16_t>(std::atoi(argv[3]));
+    if (secret) {
+      options.remote->secure = [&secret](std::uint64_t round) {
+        return TlsSession::client(*secret, {LinkRole::store, round, "bench"});
+      };
+    }
+  }
+  const auto store = must(StoreHost::start(std::move(options)));
+  store->begin_round(kRound);
+
+  asio::io_context io(1);
+  std::optional<OuterListener> outer;
+  if (mode == "host") {
+    UniqueFd listener = must(listen_at("127.0.0.1", 0));
+    std::printf("%d %d\n", int{store->port()}, int{must(port_of_socket(listener.get()))});
+    outer.emplace(io, std::move(listener), outer_options(secret, *store));
+  } else {
+    std::printf("%d\n", int{store->port()});
+  }
+  std::fflush(stdout);
+  asio::posix::stream_descriptor input(io, ::dup(STDIN_FILENO));
+  input.async_wait(asio::posix::stream_descriptor::wait_read, [&io](const boost::system::error_code&) { io.stop(); });
+  io.run();
+  return 0;
+}
