@@ -152,7 +152,7 @@ Result<void> NodeRounds::start_edge() {
   StoreHost::Options options;
   options.remote.emplace();
   options.remote->address = joining_->host_address();
-  options.remote->port = spec_.nodes.port;
+  options.remote->port = joining_->host_port();
   if (spec_.nodes.secret)
     options.remote->secure = [secret = *spec_.nodes.secret, job = spec_.run_id](std::uint64_t round) {
       return TlsSession::client(secret, {LinkRole::store, round, job});

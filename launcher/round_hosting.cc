@@ -1,6 +1,5 @@
 #include "launcher/round_hosting.h"
 
-#include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,15 +18,17 @@ namespace {
 
 constexpr auto kFarewell = std::chrono::seconds(1);
 
-RoundSettings round_settings(const JobSpec& spec, const std::string& agent_id, std::uint16_t port) {
+RoundSettings round_settings(const JobSpec& spec, const std::string& agent_id, const HostFinder::Here& here,
+                             std::uint16_t port) {
   RoundSettings settings;
   settings.job = spec.run_id;
   settings.host_agent = agent_id;
+  settings.term = here.term;
   settings.fixed_ranks = spec.nodes.node_rank >= 0;
   settings.min_nodes = spec.nodes.min;
   settings.max_nodes = spec.nodes.max;
   settings.max_restarts = spec.max_restarts;
-  settings.master_addr = spec.nodes.master_addr;
+  settings.master_addr = here.address;
   settings.master_port = port;
   settings.join_timeout = spec.nodes.join_timeout;
   settings.last_call_timeout = spec.nodes.last_call_timeout;
@@ -36,26 +37,22 @@ RoundSettings round_settings(const JobSpec& spec, const std::string& agent_id, s
 
 }  // namespace
 
-RoundHosting::RoundHosting(asio::io_context& io, const JobSpec& spec, const std::string& agent_id, std::uint16_t port)
+RoundHosting::RoundHosting(asio::io_context& io, const JobSpec& spec, RoundSettings settings)
     : io_(io),
-      port_(port),
-      rounds_(io, round_settings(spec, agent_id, port),
+      port_(std::uint16_t(settings.master_port)),
+      rounds_(io, std::move(settings),
               {[this](int round) { store_->begin_round(static_cast<std::uint64_t>(round)); },
                spec.nodes.across_hosts ? std::optional(spec.nodes.pulse) : std::nullopt}) {}
 
 RoundHosting::~RoundHosting() = default;
 
 Result<std::unique_ptr<RoundHosting>> RoundHosting::open(asio::io_context& io, const JobSpec& spec,
-                                                         const std::string& agent_id, const Say& say) {
-  const bool anyone = spec.nodes.node_rank < 0;  // may be the host
-  auto listener = (anyone ? try_listen_at : listen_at)(spec.nodes.address, spec.nodes.port);
-  if (!listener && anyone && listener.error().errno_value == EADDRINUSE) return std::unique_ptr<RoundHosting>();
-  if (!listener) return listener.error();
-  const auto port = port_of_socket(listener->get());
+                                                         const std::string& agent_id, HostFinder::Here here,
+                                                         const Say& say) {
+  const auto port = port_of_socket(here.listener.get());
   if (!port) return port.error();
-  if (!spec.quiet && spec.nodes.port == 0) say("nodes meet at " + address_text(spec.nodes.address, *port));
-  std::unique_ptr<RoundHosting> hosting(new RoundHosting(io, spec, agent_id, *port));
-  if (auto serving = hosting->serve(std::move(*listener), spec, say); !serving) return serving.error();
+  std::unique_ptr<RoundHosting> hosting(new RoundHosting(io, spec, round_settings(spec, agent_id, here, *port)));
+  if (auto serving = hosting->serve(std::move(here.listener), spec, say); !serving) return serving.error();
   return hosting;
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "launcher/host_finder.h"
 #include "launcher/job_spec.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/outer_listener.h"
@@ -20,9 +21,9 @@ class RoundHosting {
  public:
   using Say = std::function<void(const std::string&)>;
 
-  // Take the port. An empty pointer: somebody else has it, and any node may be the host. On the agent's event loop.
+  // On the agent's event loop.
   static Result<std::unique_ptr<RoundHosting>> open(boost::asio::io_context& io, const JobSpec& spec,
-                                                    const std::string& agent_id, const Say& say);
+                                                    const std::string& agent_id, HostFinder::Here here, const Say& say);
   ~RoundHosting();
   RoundHosting(const RoundHosting&) = delete;
   RoundHosting& operator=(const RoundHosting&) = delete;
@@ -35,7 +36,7 @@ class RoundHosting {
   void close(const Verdict& verdict);
 
  private:
-  RoundHosting(boost::asio::io_context& io, const JobSpec& spec, const std::string& agent_id, std::uint16_t port);
+  RoundHosting(boost::asio::io_context& io, const JobSpec& spec, RoundSettings settings);
   Result<void> serve(UniqueFd listener, const JobSpec& spec, const Say& say);
   Result<void> start_store(UniqueFd listener, StoreHost::Options options);
 

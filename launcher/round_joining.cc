@@ -41,30 +41,38 @@ RoundJoining::RoundJoining(asio::io_context& io, const JobSpec& spec, Callbacks 
       spec_(spec),
       callbacks_(std::move(callbacks)),
       agent_id_(random_id()),
+      finder_(make_host_finder(io, spec, agent_id_, finder_callbacks())),
       link_(io, {[this](const RoundMessage& m) { received(m); }, [this](const Error& e) { unreachable(e); },
                  [this](bool joined, const std::string& why, TlsFault fault) { link_lost(joined, why, fault); }}),
       retry_(io),
       retry_after_(kFirstRetry) {}
 
-std::string RoundJoining::endpoint() const {
-  const auto port = hosting_ ? hosting_->port() : spec_.nodes.port;
-  return address_text(spec_.nodes.across_hosts ? spec_.nodes.master_addr : spec_.nodes.address, port);
+HostFinder::Callbacks RoundJoining::finder_callbacks() {
+  HostFinder::Callbacks callbacks;
+  callbacks.host_here = [this](HostFinder::Here here) {
+    if (over_) return;
+    term_ = here.term;
+    auto hosting = RoundHosting::open(io_, spec_, agent_id_, std::move(here), callbacks_.say);
+    if (!hosting) return end({JobEnd::refused, kExitOwnFailure, -1, hosting.error().message});
+    hosting_ = std::move(*hosting);
+    join_here();
+  };
+  callbacks.at = [this](const HostFinder::There& there) {
+    if (!over_) join(there);
+  };
+  callbacks.nobody = [this](const std::string& why) {
+    if (!over_) try_again_later(why);
+  };
+  callbacks.failed = [this](const Error& e) { end({JobEnd::refused, kExitOwnFailure, -1, e.message}); };
+  callbacks.deposed = [this](const std::string& why) { link_lost(true, why, TlsFault::none); };
+  callbacks.say = callbacks_.say;
+  return callbacks;
 }
 
 Result<void> RoundJoining::open() {
   give_up_at_ = clock_.now() + spec_.nodes.join_timeout;
-  if (spec_.nodes.node_rank == 0) {
-    if (auto hosting = host(); !hosting) return hosting;
-  }
-  try_to_join();
-  return {};
-}
-
-// Where somebody else has the port, and any node may have it: nothing.
-Result<void> RoundJoining::host() {
-  auto hosting = RoundHosting::open(io_, spec_, agent_id_, callbacks_.say);
-  if (!hosting) return hosting.error();
-  hosting_ = std::move(*hosting);
+  if (auto opened = finder_->open(); !opened) return opened;
+  look();
   return {};
 }
 
@@ -82,23 +90,32 @@ NodeInfo RoundJoining::own_info() const {
   info.max_restarts = spec_.max_restarts;
   const auto stop = std::max(spec_.shutdown_timeout, spec_.failure_grace) + spec_.kill_timeout;
   info.stop_ms = int(std::min<std::int64_t>(stop.count(), std::numeric_limits<int>::max()));
+  info.last = last_;
   return info;
 }
 
-// Whoever finds the port free is the host; the others meet it there.
-void RoundJoining::try_to_join() {
-  if (!hosting_ && may_host()) {
-    if (const auto tried = host(); !tried) return end({JobEnd::refused, kExitOwnFailure, -1, tried.error().message});
-  }
+void RoundJoining::look() {
+  if (hosting_) return join_here();
+  retry_at(give_up_at_, "there is no host yet");  // should the answer take so long
+  finder_->find();
+}
+
+void RoundJoining::join_here() {
   const auto& nodes = spec_.nodes;
-  if (hosting_ && nodes.across_hosts) {
-    auto own = hosting_->own_connection();
-    if (!own) return end({JobEnd::refused, kExitOwnFailure, -1, own.error().message});
-    return link_.join_own(std::move(*own), own_info());
-  }
-  const auto port = hosting_ ? hosting_->port() : nodes.port;
-  const auto addresses = nodes.across_hosts ? nodes.addresses : std::vector<std::string>{nodes.address};
-  link_.connect({addresses, port, nodes.across_hosts, nodes.secret, nodes.pulse}, own_info());
+  if (!nodes.across_hosts) return join({{nodes.address}, hosting_->port(), term_});
+  retry_.cancel();
+  auto own = hosting_->own_connection();
+  if (!own) return end({JobEnd::refused, kExitOwnFailure, -1, own.error().message});
+  link_.join_own(std::move(*own), own_info());
+}
+
+void RoundJoining::join(const HostFinder::There& there) {
+  if (there.term < last_.term) return try_again_later("the host that was found is an old one");
+  retry_.cancel();
+  const auto& nodes = spec_.nodes;
+  term_ = there.term;
+  host_port_ = there.port;
+  link_.connect({there.addresses, there.port, nodes.across_hosts, nodes.secret, nodes.pulse}, own_info());
 }
 
 void RoundJoining::try_again_later(const std::string& why) {
@@ -109,30 +126,54 @@ void RoundJoining::try_again_later(const std::string& why) {
                             spec_.nodes.node_rank < 0 ? "join_timeout" : "timeout",
                             spec_.nodes.across_hosts ? ": " + why : "")});
   callbacks_.waiting(why, give_up_at_);
-  retry_.expires_at(std::min(clock_.now() + retry_after_, give_up_at_));
+  retry_at(std::min(clock_.now() + retry_after_, give_up_at_), why);
   retry_after_ = std::min<Duration>(2 * retry_after_, spec_.nodes.across_hosts ? kLongestRetryAcross : kLongestRetry);
-  retry_.async_wait([this](const boost::system::error_code& ec) {
-    if (!ec && !over_) try_to_join();
+}
+
+void RoundJoining::retry_at(MonoTime at, const std::string& why) {
+  retry_.expires_at(at);
+  retry_.async_wait([this, why](const boost::system::error_code& ec) {
+    if (ec || over_) return;
+    if (clock_.now() >= give_up_at_) return try_again_later(why);
+    look();
   });
 }
 
 void RoundJoining::received(const RoundMessage& message) {
   if (over_) return;
   const auto* refused = std::get_if<msg::Refused>(&message);
-  if (refused == nullptr) return callbacks_.message(message);
+  if (refused == nullptr) {
+    if (const auto* open = std::get_if<msg::Open>(&message); open != nullptr && !opened(*open)) return;
+    return callbacks_.message(message);
+  }
   link_.close();
+  finder_->lost(term_);
   if (refused->try_again) return try_again_later(refused->reason);
   end({JobEnd::refused, kExitOwnFailure, -1, fmt::format("{}: {}", endpoint(), refused->reason)});
 }
 
+// False: it comes from a host that another has followed.
+bool RoundJoining::opened(const msg::Open& open) {
+  if (open.term < last_.term) {
+    link_.close();
+    link_lost(true, "another agent hosts the job since", TlsFault::none);
+    return false;
+  }
+  last_ = {open.term, open.place.round, open.place.node_rank, open.place.restart_count};
+  finder_->opened(open);
+  return true;
+}
+
 void RoundJoining::unreachable(const Error& error) {
   if (over_) return;
+  finder_->lost(term_);
   const bool nobody = !spec_.nodes.across_hosts || error.errno_value == ECONNREFUSED;
   try_again_later(nobody ? fmt::format("nobody at {} yet", endpoint()) : error.message);
 }
 
 void RoundJoining::link_lost(bool joined, const std::string& reason, TlsFault fault) {
   if (over_) return;
+  finder_->lost(term_);
   if (!joined) return turned_away(reason, fault);
   const std::string why = reason.empty() ? "" : ": " + reason;
   const auto grace = spec_.nodes.across_hosts ? std::optional(spec_.nodes.pulse.kill_grace()) : std::nullopt;
@@ -171,6 +212,7 @@ void RoundJoining::close(const Verdict& as_host) {
   over_ = true;
   link_.close();
   retry_.cancel();
+  finder_->close();
   if (hosting_) hosting_->close(as_host);
   hosting_.reset();
 }

@@ -1,7 +1,7 @@
 #pragma once
 // How an agent becomes one of a job's several nodes: it looks for the agent that hosts the rounds, or becomes that
-// agent itself (the first node of a static job, else whoever binds the port first), and then holds a link to it. Until
-// it has joined it tries again, for as long as the user lets it. On the agent's event loop.
+// agent itself (host_finder.h), and then holds a link to it. Until it has joined it tries again, for as long as the
+// user lets it. On the agent's event loop.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "launcher/host_finder.h"
 #include "launcher/job_spec.h"
 #include "launcher/round_hosting.h"
 #include "rendezvous/base/clock.h"
@@ -30,35 +31,43 @@ class RoundJoining {
 
   RoundJoining(boost::asio::io_context& io, const JobSpec& spec, Callbacks callbacks);
 
-  // Take the port if only this node may have it; begin to join. No callback but `say` from within.
+  // Take what only this node may have; begin to join. No callback but `say` from within.
   Result<void> open();
   void send(const RoundMessage& message) { link_.send(message); }
-  // Null: another agent hosts the job, at host_address().
+  // Null: another agent hosts the job, at host_address() and host_port().
   RoundHosting* hosting() { return hosting_.get(); }
   const std::string& host_address() const { return link_.address(); }
+  std::uint16_t host_port() const { return host_port_; }
   // Leave the job; as its host, end it with this.
   void close(const Verdict& as_host);
 
  private:
-  Result<void> host();
+  HostFinder::Callbacks finder_callbacks();
   NodeInfo own_info() const;
-  void try_to_join();
+  void look();
+  void join_here();
+  void join(const HostFinder::There& there);
   void try_again_later(const std::string& why);
+  void retry_at(MonoTime at, const std::string& why);
   void received(const RoundMessage& message);
   void unreachable(const Error& error);
   void link_lost(bool joined, const std::string& reason, TlsFault fault);
   void turned_away(const std::string& reason, TlsFault fault);
   void end(const Verdict& verdict, std::optional<Duration> grace = std::nullopt);
-  std::string endpoint() const;
-  bool may_host() const { return spec_.nodes.node_rank < 0 && !spec_.nodes.address.empty(); }
+  bool opened(const msg::Open& open);
+  std::string endpoint() const { return finder_->endpoint(); }
 
   boost::asio::io_context& io_;
   const JobSpec& spec_;
   Callbacks callbacks_;
   SteadyClock clock_;
   const std::string agent_id_;
+  std::unique_ptr<HostFinder> finder_;
   std::unique_ptr<RoundHosting> hosting_;
   RoundLink link_;
+  std::uint16_t host_port_ = 0;
+  std::uint64_t term_ = 0;  // of the host that the link leads to
+  LastPlace last_;
   boost::asio::steady_timer retry_;
   Duration retry_after_;
   int turned_away_ = 0;

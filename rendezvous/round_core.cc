@@ -106,6 +106,7 @@ void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions&
   // First: the endpoint is about to be free, for any job.
   if (phase_ == RoundPhase::ended) return refuse(fmt::format("job {} has just ended", settings_.job), true);
   if (auto why = objection(info)) return refuse(*why, false);
+  if (info.last.term > settings_.term) return refuse("another agent hosts the job since", true);
   if (agents_.contains(info.agent_id)) return refuse("the same agent is a node of the job already", false);
   members_[id].info = info;
   agents_[info.agent_id] = id;
@@ -210,7 +211,8 @@ void RoundCore::place(const std::vector<MemberId>& chosen, Actions& out) {
     int& base_in_role = role_base[m.info.role];
     out.push_back(round_action::Send{
         chosen[i], msg::Open{{round_, restarts_, int(i), int(chosen.size()), base, world, base_in_role,
-                              role_size[m.info.role], settings_.master_addr, settings_.master_port}}});
+                              role_size[m.info.role], settings_.master_addr, settings_.master_port},
+                             settings_.term}});
     base += m.info.workers;
     base_in_role += m.info.workers;
   }

@@ -30,6 +30,7 @@ using MemberId = std::uint64_t;
 struct RoundSettings {
   std::string job;
   std::string host_agent;  // agent_id of the agent that hosts the rounds: without it there is no job
+  std::uint64_t term = 0;  // of this host
   bool fixed_ranks = false;
   int min_nodes = 1;
   int max_nodes = 1;

@@ -7,6 +7,15 @@
 
 namespace dtrain {
 
+// Where an agent was last, for a host that is new or has given it up.
+struct LastPlace {
+  std::uint64_t term = 0;  // of the host that it heard last
+  int round = -1;          // -1: it was in none
+  int node_rank = -1;
+  int restarts = 0;
+  bool operator==(const LastPlace&) const = default;
+};
+
 // What an agent says about itself and about the job as its user typed it.
 struct NodeInfo {
   std::string job;       // --rdzv-id
@@ -20,6 +29,7 @@ struct NodeInfo {
   int max_nodes = 1;
   int max_restarts = 0;
   int stop_ms = 0;  // how long the agent may need to stop its workers
+  LastPlace last{};
   bool operator==(const NodeInfo&) const = default;
 };
 
@@ -98,6 +108,9 @@ struct Waiting {
 };
 struct Open {
   NodePlace place;
+  // Of the host: whoever follows another as the host of a job has a higher one, and a lower one is not obeyed. 0: where
+  // nobody follows.
+  std::uint64_t term = 0;
   bool operator==(const Open&) const = default;
 };
 // Stop the workers of this round, then say Over.

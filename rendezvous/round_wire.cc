@@ -19,7 +19,7 @@ void fields(Io& io, M& m) {
   if constexpr (std::is_same_v<T, msg::Join>) {
     auto& n = m.node;
     io(n.job, n.agent_id, n.host, n.pid, n.role, n.workers, n.wanted_rank, n.min_nodes, n.max_nodes, n.max_restarts,
-       n.stop_ms);
+       n.stop_ms, n.last.term, n.last.round, n.last.node_rank, n.last.restarts);
   } else if constexpr (std::is_same_v<T, msg::Failed>) {
     io(m.round, m.local_rank, m.what, m.exit_code, m.never_started);
   } else if constexpr (std::is_same_v<T, msg::Over>) {
@@ -35,7 +35,7 @@ void fields(Io& io, M& m) {
   } else if constexpr (std::is_same_v<T, msg::Open>) {
     auto& p = m.place;
     io(p.round, p.restart_count, p.node_rank, p.nodes, p.base_rank, p.world_size, p.base_role_rank, p.role_world_size,
-       p.master_addr, p.master_port);
+       p.master_addr, p.master_port, m.term);
   } else if constexpr (std::is_same_v<T, msg::Stop>) {
     io(m.round, m.signal, m.reason);
   } else {
@@ -59,6 +59,7 @@ class Writer {
   }
   void put(int value) { put(value, 4); }
   void put(std::int64_t value) { put(value, 8); }
+  void put(std::uint64_t value) { put(static_cast<std::int64_t>(value), 8); }
   void put(bool value) { put(value ? 1 : 0, 1); }
   void put(JobEnd value) { put(static_cast<int>(value), 1); }
   void put(const std::string& text) {
@@ -91,6 +92,7 @@ class Reader {
   }
   void get(int& value) { value = static_cast<std::int32_t>(static_cast<std::uint32_t>(number(4))); }
   void get(std::int64_t& value) { value = number(8); }
+  void get(std::uint64_t& value) { value = static_cast<std::uint64_t>(number(8)); }
   void get(bool& value) {
     const std::int64_t byte = number(1);
     good_ = good_ && byte <= 1;

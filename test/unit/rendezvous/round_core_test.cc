@@ -230,6 +230,20 @@ TEST_CASE("who does not fit is refused with a reason") {
   CHECK(refused([](NodeInfo& i) { i.workers = 0; }).find("makes no sense") != std::string::npos);
 }
 
+TEST_CASE("who has heard a later host does not join an older one") {
+  RoundSettings own = settings(1, 1);
+  own.term = 3;
+  Job job(own);
+  NodeInfo ahead = job.info(1);
+  ahead.last.term = 4;
+  const auto refused = job.core.step(round_event::Said{1, msg::Join{ahead}}, job.now);
+  REQUIRE(refused.size() == 1);
+  CHECK(std::get<msg::Refused>(std::get<round_action::Send>(refused[0]).message).try_again);
+  ahead.last.term = 2;
+  const auto opened = job.core.step(round_event::Said{1, msg::Join{ahead}}, job.now);
+  CHECK(std::get<msg::Open>(std::get<round_action::Send>(opened.at(1)).message).term == 3);
+}
+
 TEST_CASE("nodes of a static job have the ranks they name") {
   RoundSettings fixed = settings(2, 2);
   fixed.fixed_ranks = true;

@@ -10,14 +10,14 @@ using namespace dtrain;
 namespace {
 
 std::vector<RoundMessage> one_of_each() {
-  return {msg::Join{{"job", "id", "host", 7, "role", 3, -1, 1, 4, 2, 38000}},
+  return {msg::Join{{"job", "id", "host", 7, "role", 3, -1, 1, 4, 2, 38000, {~std::uint64_t{0}, 5, 6, 7}}},
           msg::Failed{1, 2, "exit code 3", 3, true},
           msg::Over{5, true},
           msg::Leaving{15},
           msg::Ping{std::int64_t{1} << 62},
           msg::Refused{"why", true},
           msg::Waiting{1, 2, 3, -1, true},
-          msg::Open{{1, 2, 3, 4, 5, 6, 7, 8, "127.0.0.1", 29500}},
+          msg::Open{{1, 2, 3, 4, 5, 6, 7, 8, "127.0.0.1", 29500}, std::uint64_t{1} << 63},
           msg::Stop{-1, 2, std::string("with\0zero", 9)},
           msg::End{{JobEnd::refused, 125, -1, ""}},
           msg::Pong{-1}};
@@ -70,7 +70,7 @@ TEST_CASE("what is no dtrain agent is refused at its first wrong byte") {
   CHECK(refusal(std::string(kRoundGreeting.substr(0, 3)) + "x") == "this is no dtrain agent");
   std::string other(kRoundGreeting);
   other.back() = 9;
-  CHECK(refusal(other) == "the agent there speaks version 9 of the protocol, this one version 2");
+  CHECK(refusal(other) == "the agent there speaks version 9 of the protocol, this one version 3");
 }
 
 TEST_CASE("frames that lie are refused") {
