@@ -4,6 +4,7 @@
 #include <openssl/err.h>
 #include <openssl/hmac.h>
 #include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
 
 #include "rendezvous/base/result.h"
 
@@ -21,7 +22,11 @@ namespace dtrain {
   F(SSL_SESSION_set_protocol_version) F(SSL_SESSION_free) \
   F(SSL_do_handshake) F(SSL_free) F(SSL_get_error) F(SSL_get_ex_data) F(SSL_key_update) F(SSL_new) F(SSL_read_ex) \
   F(SSL_session_reused) F(SSL_set_accept_state) F(SSL_set_bio) F(SSL_set_connect_state) F(SSL_set_ex_data) \
-  F(SSL_set_verify) F(SSL_shutdown) F(SSL_write_ex) F(TLS_method)
+  F(SSL_set_verify) F(SSL_shutdown) F(SSL_write_ex) F(TLS_method) \
+  F(SSL_CTX_check_private_key) F(SSL_CTX_free) F(SSL_CTX_load_verify_locations) F(SSL_CTX_set_default_passwd_cb) \
+  F(SSL_CTX_set_default_verify_paths) F(SSL_CTX_set_verify) F(SSL_CTX_use_PrivateKey_file) \
+  F(SSL_CTX_use_certificate_chain_file) F(SSL_ctrl) F(SSL_get0_param) F(SSL_get_verify_result) F(SSL_set1_host) \
+  F(X509_VERIFY_PARAM_set1_ip_asc) F(X509_verify_cert_error_string)
 // clang-format on
 
 struct OpenSsl {

@@ -1,6 +1,10 @@
 #include "rendezvous/tls_context.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "rendezvous/base/printable.h"
 
 namespace dtrain {
 namespace {
@@ -86,6 +90,14 @@ bool set_up(const OpenSsl& ssl, SSL_CTX* context) {
          ssl.SSL_CTX_set_num_tickets(context, 0) == 1;
 }
 
+// A key that wants a passphrase is refused; nobody is asked on the terminal.
+int no_passphrase(char*, int, int, void*) { return 0; }
+
+Error unreadable(const OpenSsl& ssl, const char* what, const std::string& file) {
+  const char* text = ssl.ERR_reason_error_string(ssl.ERR_peek_error());
+  return Error{ErrorKind::usage, fmt::format("{} {}: {}", what, printable(file), text != nullptr ? text : "unusable")};
+}
+
 SSL_CTX* make_context(const OpenSsl& ssl) {
   SSL_CTX* context = ssl.SSL_CTX_new(ssl.TLS_method());
   return context != nullptr && set_up(ssl, context) ? context : nullptr;
@@ -98,6 +110,30 @@ Result<SSL_CTX*> tls_context(const OpenSsl& ssl) {
   if (context == nullptr)
     return Error{ErrorKind::system, "this machine's OpenSSL lacks TLS 1.3 with X25519 and AES-128-GCM"};
   return context;
+}
+
+Result<TlsCertificates> TlsCertificates::load(const Files& files) {
+  auto loaded = openssl();
+  if (!loaded) return loaded.error();
+  const OpenSsl& ssl = **loaded;
+  std::shared_ptr<SSL_CTX> context(ssl.SSL_CTX_new(ssl.TLS_method()), ssl.SSL_CTX_free);
+  ssl.ERR_clear_error();
+  if (!context || ssl.SSL_CTX_ctrl(context.get(), SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_2_VERSION, nullptr) != 1)
+    return Error{ErrorKind::system, "this machine's OpenSSL lacks TLS 1.2"};
+  ssl.SSL_CTX_ctrl(context.get(), SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, nullptr);
+  ssl.SSL_CTX_set_default_passwd_cb(context.get(), no_passphrase);
+  ssl.SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  if (files.ca.empty() ? ssl.SSL_CTX_set_default_verify_paths(context.get()) != 1
+                       : ssl.SSL_CTX_load_verify_locations(context.get(), files.ca.c_str(), nullptr) != 1)
+    return unreadable(ssl, "the CA file", files.ca);
+  if (files.certificate.empty()) return TlsCertificates(std::move(context));
+  if (ssl.SSL_CTX_use_certificate_chain_file(context.get(), files.certificate.c_str()) != 1)
+    return unreadable(ssl, "the certificate", files.certificate);
+  const std::string& key = files.key.empty() ? files.certificate : files.key;
+  if (ssl.SSL_CTX_use_PrivateKey_file(context.get(), key.c_str(), SSL_FILETYPE_PEM) != 1 ||
+      ssl.SSL_CTX_check_private_key(context.get()) != 1)
+    return unreadable(ssl, "the private key", key);
+  return TlsCertificates(std::move(context));
 }
 
 BIO* tls_bio(const OpenSsl& ssl, TlsBytes& bytes) {

@@ -1,8 +1,10 @@
 #pragma once
 // What all TLS sessions of a process share: the settings of the protocol, and the pair of BIOs through which OpenSSL
 // reads and writes a session's own strings.
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "rendezvous/openssl.h"
 #include "rendezvous/secret_memory.h"
@@ -28,6 +30,22 @@ class TlsKeys {
 
 // Any thread.
 Result<SSL_CTX*> tls_context(const OpenSsl& ssl);
+// Whose certificate a TLS client believes, and its own, for servers that ask for one. Copies share it.
+class TlsCertificates {
+ public:
+  // Names of PEM files. Without `ca` the machine's own list of authorities; without `certificate` none is shown.
+  struct Files {
+    std::string ca, certificate, key;
+  };
+  // Reads them now; an error names the file.
+  static Result<TlsCertificates> load(const Files& files);
+  SSL_CTX* context() const { return context_.get(); }
+
+ private:
+  explicit TlsCertificates(std::shared_ptr<SSL_CTX> context) : context_(std::move(context)) {}
+  std::shared_ptr<SSL_CTX> context_;
+};
+
 // A BIO on `bytes`, which must outlive it; nullptr if there is no memory.
 BIO* tls_bio(const OpenSsl& ssl, TlsBytes& bytes);
 

@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
 
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/printable.h"
 #include "rendezvous/tls_context.h"
 
 namespace dtrain {
@@ -22,7 +24,9 @@ constexpr unsigned char kDecryptError = 51;         // the key of that identity 
 constexpr unsigned char kUnknownPskIdentity = 115;  // another secret
 constexpr unsigned char kUnrecognizedName = 112;    // another job
 constexpr unsigned char kAccessDenied = 49;         // another epoch, a role that is not served
-constexpr int kAlertReasons = 1000;                 // OpenSSL's reason for a received alert is this plus its number
+// By which any peer refuses a certificate, or the lack of one.
+constexpr int kCertificateAlerts[] = {40, 41, 42, 43, 44, 45, 46, 48, 116};
+constexpr int kAlertReasons = 1000;  // OpenSSL's reason for a received alert is this plus its number
 
 std::string alert_record(unsigned char description) { return {0x15, 3, 3, 0, 2, 2, static_cast<char>(description)}; }
 
@@ -30,13 +34,14 @@ std::string alert_record(unsigned char description) { return {0x15, 3, 3, 0, 2, 
 
 class TlsSession::Impl final : public TlsKeys {
  public:
-  Impl(const OpenSsl& ssl, const JobSecret& secret) : ssl_(ssl), secret_(secret) {}
+  explicit Impl(const OpenSsl& ssl) : ssl_(ssl) {}
   ~Impl() override { ssl_.SSL_free(connection_); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  Result<void> begin_client(const LinkName& link);
-  Result<void> begin_server(const std::string& job, Refuse refuse);
+  Result<void> begin_client(const JobSecret& secret, const LinkName& link);
+  Result<void> begin_server(const JobSecret& secret, const std::string& job, Refuse refuse);
+  Result<void> begin_certified(const TlsCertificates& certificates, const std::string& name);
 
   Result<void> receive(std::string_view bytes, std::string& plaintext);
   Result<void> send(std::string_view plaintext);
@@ -53,7 +58,8 @@ class TlsSession::Impl final : public TlsKeys {
   std::uint64_t records_per_key_ = kRecordsPerKey;
 
  private:
-  Result<void> open(bool server);
+  Result<void> open(SSL_CTX* context);
+  Result<void> open_with(const JobSecret& secret);
   Result<void> handshake();
   Result<void> read(std::string& plaintext);
   Result<void> judge(int result);
@@ -63,7 +69,8 @@ class TlsSession::Impl final : public TlsKeys {
   bool refuse_identity(TlsFault fault, std::string message, unsigned char alert);
 
   const OpenSsl& ssl_;
-  JobSecret secret_;
+  std::optional<JobSecret> secret_;  // none: certificates
+  std::optional<TlsCertificates> certificates_;
   SSL* connection_ = nullptr;
   bool server_ = false;
   std::string fingerprint_, job_, identity_job_, identity_;
@@ -79,29 +86,34 @@ class TlsSession::Impl final : public TlsKeys {
   unsigned char refusal_alert_ = 0;
 };
 
-Result<void> TlsSession::Impl::open(bool server) {
-  server_ = server;
-  auto context = tls_context(ssl_);
-  if (!context) return context.error();
-  connection_ = ssl_.SSL_new(*context);
+Result<void> TlsSession::Impl::open(SSL_CTX* context) {
+  connection_ = ssl_.SSL_new(context);
   BIO* bio = connection_ != nullptr ? tls_bio(ssl_, bytes_) : nullptr;
   if (bio == nullptr) return Error{ErrorKind::system, "OpenSSL has no memory for a connection"};
   ssl_.SSL_set_bio(connection_, bio, bio);
   ssl_.SSL_set_ex_data(connection_, 0, static_cast<TlsKeys*>(this));
-  auto fingerprint = secret_.fingerprint();
+  return {};
+}
+
+Result<void> TlsSession::Impl::open_with(const JobSecret& secret) {
+  secret_ = secret;
+  auto context = tls_context(ssl_);
+  if (!context) return context.error();
+  if (auto done = open(*context); !done) return done;
+  auto fingerprint = secret_->fingerprint();
   if (!fingerprint) return fingerprint.error();
   fingerprint_ = *fingerprint;
-  auto identity_job = secret_.identity_job(job_);
+  auto identity_job = secret_->identity_job(job_);
   if (!identity_job) return identity_job.error();
   identity_job_ = *identity_job;
   return {};
 }
 
-Result<void> TlsSession::Impl::begin_client(const LinkName& link) {
+Result<void> TlsSession::Impl::begin_client(const JobSecret& secret, const LinkName& link) {
   link_ = link;
   job_ = link.job;
-  if (auto done = open(false); !done) return done;
-  auto key = secret_.key_of(link);
+  if (auto done = open_with(secret); !done) return done;
+  auto key = secret_->key_of(link);
   if (!key) return key.error();
   key_ = *key;
   identity_ = encode(LinkIdentity{{link.role, link.epoch, identity_job_}, fingerprint_});
@@ -111,12 +123,30 @@ Result<void> TlsSession::Impl::begin_client(const LinkName& link) {
   return handshake();
 }
 
-Result<void> TlsSession::Impl::begin_server(const std::string& job, Refuse refuse) {
+Result<void> TlsSession::Impl::begin_server(const JobSecret& secret, const std::string& job, Refuse refuse) {
+  server_ = true;
   job_ = job;
   refuse_ = std::move(refuse);
-  if (auto done = open(true); !done) return done;
+  if (auto done = open_with(secret); !done) return done;
   ssl_.SSL_set_accept_state(connection_);
   return {};
+}
+
+Result<void> TlsSession::Impl::begin_certified(const TlsCertificates& certificates, const std::string& name) {
+  certificates_ = certificates;
+  bytes_.allowance = kTlsCertificateBytes;
+  records_per_key_ = static_cast<std::uint64_t>(-1);  // OpenSSL's own rule: the peer may speak TLS 1.2
+  if (auto done = open(certificates.context()); !done) return done;
+  // The name must be the certificate's. Of a numeric address that is an address in it, and no name is sent.
+  bool named = ssl_.X509_VERIFY_PARAM_set1_ip_asc(ssl_.SSL_get0_param(connection_), name.c_str()) == 1;
+  if (!named) {
+    std::string sent = name;
+    named = ssl_.SSL_set1_host(connection_, name.c_str()) == 1 &&
+            ssl_.SSL_ctrl(connection_, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, sent.data()) == 1;
+  }
+  if (!named) return Error{ErrorKind::system, fmt::format("'{}' cannot be in a certificate", printable(name))};
+  ssl_.SSL_set_connect_state(connection_);
+  return handshake();
 }
 
 bool TlsSession::Impl::own_identity(std::string_view& identity, SecretSpan& key) {
@@ -145,7 +175,7 @@ bool TlsSession::Impl::key_of(std::string_view text, SecretSpan& key) {
   link_ = {identity->link.role, identity->link.epoch, job_};
   if (std::string why = refuse_ ? refuse_(link_) : ""; !why.empty())
     return refuse_identity(TlsFault::refused, std::move(why), kAccessDenied);
-  auto derived = secret_.key_of(link_);
+  auto derived = secret_->key_of(link_);
   if (!derived) return refuse_identity(TlsFault::local, derived.error().message, 0);
   key_ = *derived;
   key = SecretSpan(*key_);
@@ -163,8 +193,12 @@ Result<void> TlsSession::Impl::fail(TlsFault fault, std::string message, unsigne
   return *error_;
 }
 
+// Of TLS 1.3 a client is established before the server has seen its certificate.
 Result<void> TlsSession::Impl::fail_by_alert(int alert) {
-  if (!established_) {
+  if (!secret_ &&
+      std::find(std::begin(kCertificateAlerts), std::end(kCertificateAlerts), alert) != std::end(kCertificateAlerts))
+    return fail(TlsFault::refused, fmt::format("the peer wants a certificate that it trusts (TLS alert {})", alert));
+  if (secret_ && !established_) {
     if (alert == kUnknownPskIdentity || alert == kDecryptError)
       return fail(TlsFault::token, fmt::format("the token differs: the peer does not have the one with the fingerprint "
                                                "{}; give every node the same",
@@ -184,6 +218,10 @@ Result<void> TlsSession::Impl::fail_by_openssl() {
   if (reason > kAlertReasons && reason <= kAlertReasons + 255) return fail_by_alert(reason - kAlertReasons);
   if (reason == SSL_R_BINDER_DOES_NOT_VERIFY)
     return fail(TlsFault::token, "the token differs, though its fingerprint is the same", kDecryptError);
+  const long verified = secret_ ? X509_V_OK : ssl_.SSL_get_verify_result(connection_);
+  if (!established_ && verified != X509_V_OK)
+    return fail(TlsFault::refused,
+                fmt::format("the peer's certificate is not good: {}", ssl_.X509_verify_cert_error_string(verified)));
   const char* text = ssl_.ERR_reason_error_string(code);
   const char* what = established_ ? "the encrypted connection was disturbed" : "no encrypted connection with the peer";
   return fail(TlsFault::protocol, fmt::format("{} (TLS: {})", what, text != nullptr ? text : "unknown error"));
@@ -198,8 +236,9 @@ Result<void> TlsSession::Impl::judge(int result) {
   }
   if (error != SSL_ERROR_WANT_READ) return fail_by_openssl();
   if (!established_ && bytes_.allowance == 0)
-    return fail(TlsFault::protocol,
-                fmt::format("the peer sent {} bytes without proving that it has the token", kTlsHandshakeBytes));
+    return fail(TlsFault::protocol, fmt::format("the peer sent {} bytes without proving that it {}",
+                                                secret_ ? kTlsHandshakeBytes : kTlsCertificateBytes,
+                                                secret_ ? "has the token" : "is the one"));
   return {};
 }
 
@@ -207,7 +246,7 @@ Result<void> TlsSession::Impl::handshake() {
   ssl_.ERR_clear_error();
   const int result = ssl_.SSL_do_handshake(connection_);
   if (result != 1) return judge(result);
-  if (ssl_.SSL_session_reused(connection_) != 1 || !key_)
+  if (secret_ && (ssl_.SSL_session_reused(connection_) != 1 || !key_))
     return fail(TlsFault::protocol, "the peer has not proved that it has the token");
   key_.reset();
   established_ = true;
@@ -234,7 +273,9 @@ Result<void> TlsSession::Impl::receive(std::string_view bytes, std::string& plai
   constexpr char kAlert = 0x15, kHandshake = 0x16;
   if (std::exchange(first_bytes_, false) && bytes[0] != kAlert && bytes[0] != kHandshake)
     return fail(TlsFault::not_tls,
-                "the peer does not speak TLS: it is no dtrain, or was started with --insecure and this node not");
+                secret_
+                    ? "the peer does not speak TLS: it is no dtrain, or was started with --insecure and this node not"
+                    : "the peer does not speak TLS");
   bytes_.input = bytes;
   bytes_.allowance = established_ ? bytes.size() : bytes_.allowance;
   Result<void> done = established_ ? Result<void>() : handshake();
@@ -284,16 +325,24 @@ TlsSession::~TlsSession() = default;
 Result<TlsSession> TlsSession::client(const JobSecret& secret, const LinkName& link) {
   auto ssl = openssl();
   if (!ssl) return ssl.error();
-  auto impl = std::make_unique<Impl>(**ssl, secret);
-  if (auto done = impl->begin_client(link); !done) return done.error();
+  auto impl = std::make_unique<Impl>(**ssl);
+  if (auto done = impl->begin_client(secret, link); !done) return done.error();
   return TlsSession(std::move(impl));
 }
 
 Result<TlsSession> TlsSession::server(const JobSecret& secret, const std::string& job, Refuse refuse) {
   auto ssl = openssl();
   if (!ssl) return ssl.error();
-  auto impl = std::make_unique<Impl>(**ssl, secret);
-  if (auto done = impl->begin_server(job, std::move(refuse)); !done) return done.error();
+  auto impl = std::make_unique<Impl>(**ssl);
+  if (auto done = impl->begin_server(secret, job, std::move(refuse)); !done) return done.error();
+  return TlsSession(std::move(impl));
+}
+
+Result<TlsSession> TlsSession::client(const TlsCertificates& certificates, const std::string& name) {
+  auto ssl = openssl();
+  if (!ssl) return ssl.error();
+  auto impl = std::make_unique<Impl>(**ssl);
+  if (auto done = impl->begin_certified(certificates, name); !done) return done.error();
   return TlsSession(std::move(impl));
 }
 

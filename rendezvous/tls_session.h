@@ -24,8 +24,9 @@
 
 namespace dtrain {
 
-inline constexpr std::size_t kTlsHandshakeBytes = 16 * 1024;  // of the peer, before it is known
-inline constexpr std::size_t kTlsEarlyBytes = 64 * 1024;      // of our own, that wait for the handshake
+inline constexpr std::size_t kTlsHandshakeBytes = 16 * 1024;    // of the peer, before it is known
+inline constexpr std::size_t kTlsCertificateBytes = 64 * 1024;  // the same, where it shows certificates
+inline constexpr std::size_t kTlsEarlyBytes = 64 * 1024;        // of our own, that wait for the handshake
 
 // Why a session failed; for decisions. A client has most of these from the server's word alone (an alert in clear),
 // which anyone on the way can forge: good for a message and for trying again later, not for more.
@@ -39,6 +40,8 @@ enum class TlsFault {
   local,     // OpenSSL is missing or failed on this side
 };
 
+class TlsCertificates;  // tls_context.h
+
 class TlsSession {
  public:
   // Asked when a client has named a link of this job and before its key is derived: the empty string takes it, a reason
@@ -47,6 +50,9 @@ class TlsSession {
 
   static Result<TlsSession> client(const JobSecret& secret, const LinkName& link);
   static Result<TlsSession> server(const JobSecret& secret, const std::string& job, Refuse refuse = {});
+
+  // With another program, which has a certificate for `name` (a host's name or numeric address) instead of our secret.
+  static Result<TlsSession> client(const TlsCertificates& certificates, const std::string& name);
 
   TlsSession(TlsSession&&) noexcept;
   TlsSession& operator=(TlsSession&&) noexcept;
@@ -64,7 +70,7 @@ class TlsSession {
 
   // The peer has shown that it has the key. A client may be established before the server is.
   bool established() const;
-  // Whom the connection is with, once established: role, epoch and job of the key.
+  // Whom the connection is with, once established: role, epoch and job of the key. Not with certificates.
   const LinkName& link() const;
 
   // Tell the peer that nothing more comes. No error if the session is not established or has failed.
