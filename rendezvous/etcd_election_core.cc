@@ -1,0 +1,181 @@
+#include "rendezvous/etcd_election_core.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace dtrain {
+
+namespace act = election_action;
+namespace ev = election_event;
+
+std::vector<ElectionAction> ElectionCore::step(const ElectionEvent& event, MonoTime now) {
+  Actions out;
+  std::visit([&](const auto& e) { on(e, now, out); }, event);
+  return out;
+}
+
+// ---- who is it
+// --------------------------------------------------------------------------------------------------------
+
+void ElectionCore::look(Actions& out) {
+  if (phase_ != Phase::idle) return;
+  phase_ = Phase::looking;
+  out.push_back(act::Look{});
+}
+
+void ElectionCore::on(const ev::Find&, MonoTime, Actions& out) {
+  asked_ = true;
+  look(out);
+}
+
+// Its key may still be there for a while. Who hosts the job next is heard of by watching it.
+void ElectionCore::on(const ev::Lost& event, MonoTime, Actions& out) {
+  seen_ = std::max(seen_, event.term);
+  if (phase_ == Phase::leading || std::exchange(watching_, true)) return;
+  out.push_back(act::Watch{});
+}
+
+// Whoever waits for a host hears of the next one unasked.
+void ElectionCore::on(const ev::Changed& event, MonoTime, Actions& out) {
+  if (phase_ == Phase::leading || !watching_) return;
+  if (event.over) out.push_back(act::Watch{});
+  again_ = phase_ != Phase::idle;
+  look(out);
+}
+
+// What has changed meanwhile was seen or not.
+void ElectionCore::missed(Actions& out) {
+  if (std::exchange(again_, false)) look(out);
+}
+
+void ElectionCore::on(const ev::Opened&, MonoTime, Actions& out) {
+  if (std::exchange(watching_, false)) out.push_back(act::StopWatching{});
+  again_ = false;
+}
+
+void ElectionCore::on(const ev::Looked& event, MonoTime now, Actions& out) {
+  if (phase_ != Phase::looking) return;
+  phase_ = Phase::idle;
+  // An answer that was lost: the key has been made with this agent's lease after all.
+  if (event.host && lease_ != 0 && event.host->lease == lease_) return lead(*event.host, true, now, out);
+  if (event.host) return found(*event.host, out);
+  drop_lease(out);
+  phase_ = Phase::granting;
+  out.push_back(act::Grant{});
+}
+
+void ElectionCore::found(const ElectedHost& host, Actions& out) {
+  drop_lease(out);
+  seen_ = std::max(seen_, host.term);
+  if (std::exchange(asked_, false) || host.term != told_) out.push_back(act::There{host});
+  told_ = host.term;
+  missed(out);
+}
+
+void ElectionCore::on(const ev::Granted& event, MonoTime, Actions& out) {
+  if (phase_ != Phase::granting) return;
+  phase_ = Phase::campaigning;
+  lease_ = event.lease;
+  record_lease_ = event.record_lease;
+  ttl_ = event.ttl;
+  kept_ = event.sent;
+  out.push_back(act::Campaign{lease_, record_lease_});
+}
+
+void ElectionCore::on(const ev::Campaigned& event, MonoTime now, Actions& out) {
+  if (phase_ != Phase::campaigning) return;
+  phase_ = Phase::idle;
+  // Tried twice, it may find its own key there.
+  if (event.host && event.made) return lead(*event.host, event.record, now, out);
+  if (event.host && event.host->lease == lease_) return lead(*event.host, true, now, out);
+  if (event.host) return found(*event.host, out);
+  if (std::exchange(asked_, false)) out.push_back(act::Nobody{"another host has just gone"});
+  missed(out);
+}
+
+void ElectionCore::on(const ev::Failed& event, MonoTime, Actions& out) {
+  if (phase_ == Phase::idle || phase_ == Phase::leading) return;
+  // A campaign that was not answered may have made the key; the lease is kept to know it by.
+  phase_ = Phase::idle;
+  if (std::exchange(asked_, false)) out.push_back(act::Nobody{event.why});
+  missed(out);
+}
+
+// The record's lease ends by itself: what it says may be needed by whoever comes next.
+void ElectionCore::drop_lease(Actions& out) {
+  if (lease_ != 0) out.push_back(act::Revoke{std::exchange(lease_, 0)});
+}
+
+// ---- the host
+// ---------------------------------------------------------------------------------------------------------
+
+// The key of the host before went at some time before this answer.
+void ElectionCore::lead(const ElectedHost& host, bool follows, MonoTime now, Actions& out) {
+  if (now >= bound()) {  // the answer has come so late that others may have followed
+    drop_lease(out);
+    if (std::exchange(asked_, false)) out.push_back(act::Nobody{"etcd answers too late"});
+    return missed(out);
+  }
+  phase_ = Phase::leading;
+  asked_ = again_ = doubt_ = false;
+  term_ = told_ = host.term;
+  keep_at_ = kept_ + between_keeps();
+  keep_record_at_ = kept_;
+  if (std::exchange(watching_, false)) out.push_back(act::StopWatching{});
+  out.push_back(act::Here{term_, follows || seen_ != 0 ? now + settings_.fence() : MonoTime{}});
+}
+
+void ElectionCore::on(const ev::Kept& event, MonoTime now, Actions& out) {
+  if (phase_ != Phase::leading) return;
+  if (!event.alive) return depose("its lease in etcd has run out", out);
+  kept_ = std::max(kept_, event.sent);
+  keep_at_ = std::max(now, kept_ + between_keeps());
+  if (doubt_ && now < bound()) {
+    doubt_ = false;
+    out.push_back(act::Sure{});
+  }
+}
+
+void ElectionCore::on(const ev::NotKept&, MonoTime now, Actions&) {
+  if (phase_ == Phase::leading) keep_at_ = now;
+}
+
+void ElectionCore::on(const ev::Overtaken&, MonoTime, Actions& out) {
+  if (phase_ == Phase::leading) depose("another agent has made the key in etcd", out);
+}
+
+void ElectionCore::on(const ev::Tick&, MonoTime now, Actions& out) {
+  if (phase_ != Phase::leading) return;
+  if (now >= too_late())
+    return depose(fmt::format("etcd has not answered for {:g} s", std::chrono::duration<double>(now - kept_).count()),
+                  out);
+  if (now >= bound() && !std::exchange(doubt_, true)) out.push_back(act::Doubt{});
+  if (!keep_at_ || now < *keep_at_) return;
+  keep_at_.reset();
+  if (now >= keep_record_at_) {
+    keep_record_at_ = now + kRecordLease / 4;
+    out.push_back(act::KeepRecord{record_lease_});
+  }
+  // A member of etcd's that says nothing must not take all of the time.
+  out.push_back(act::Keep{lease_, std::max<Duration>(between_keeps(), std::chrono::milliseconds(100))});
+}
+
+// The key goes now, not when the lease runs out: whoever follows waits for the fence from then on.
+void ElectionCore::depose(const std::string& why, Actions& out) {
+  phase_ = Phase::idle;
+  doubt_ = false;
+  seen_ = std::max(seen_, term_);
+  keep_at_.reset();
+  drop_lease(out);
+  out.push_back(act::Deposed{why});
+}
+
+std::optional<MonoTime> ElectionCore::deadline() const {
+  if (phase_ != Phase::leading) return std::nullopt;
+  const MonoTime next = doubt_ ? too_late() : bound();
+  return keep_at_ ? std::min(*keep_at_, next) : next;
+}
+
+}  // namespace dtrain
