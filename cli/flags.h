@@ -19,6 +19,7 @@ enum class FlagId {
   numa_binding,
   nnodes,
   node_rank,
+  topology,
   rdzv_backend,
   rdzv_endpoint,
   rdzv_conf,

@@ -181,6 +181,7 @@ class Planner {
     unused((typed_.standalone || c10d || typed_.endpoint || free_port) && typed_.master_addr, FlagId::master_addr);
     unused((typed_.standalone || c10d || typed_.endpoint) && typed_.master_port, FlagId::master_port);
     unused((typed_.standalone || !free_port) && typed_.local_addr, FlagId::local_addr);
+    unused((alone || !c10d) && typed_.topology, FlagId::topology);
     if (!names.empty()) plan_.notes.push_back("no effect here: " + names);
   }
 

@@ -25,6 +25,7 @@ struct NodesTyped {
   std::optional<std::string> master_addr = {};
   std::optional<std::string> master_port = {};
   std::optional<std::string> local_addr = {};
+  std::optional<std::string> topology = {};
 };
 
 struct NodesPlan {

@@ -26,6 +26,7 @@ Result<NodesTyped> typed(const Options& options) {
   typed.master_addr = said(options, FlagId::master_addr);
   typed.master_port = said(options, FlagId::master_port);
   typed.local_addr = said(options, FlagId::local_addr);
+  typed.topology = said(options, FlagId::topology);
   return typed;
 }
 
@@ -70,6 +71,14 @@ Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan&
   return {};
 }
 
+Result<void> take_topology(const Options& options, std::string& name) {
+  constexpr std::size_t kLongest = 128;
+  name = options.text(FlagId::topology);
+  if (name.size() <= kLongest && !has_control_bytes(name)) return {};
+  return options.blame(FlagId::topology,
+                       usage(fmt::format("a place has at most {} characters, and no control characters", kLongest)));
+}
+
 }  // namespace
 
 Result<void> resolve_nodes(const Given& given, Plan& plan) {
@@ -81,6 +90,7 @@ Result<void> resolve_nodes(const Given& given, Plan& plan) {
   spec.min = nodes.min;
   spec.max = nodes.max;
   spec.node_rank = nodes.max > 1 ? nodes.node_rank : -1;
+  if (auto taken = take_topology(given.options, spec.topology); !taken) return taken;
   spec.port = nodes.port;
   spec.join_timeout = nodes.join_timeout;
   spec.last_call_timeout = nodes.last_call_timeout;

@@ -5,6 +5,7 @@
 
 #include "cli/resolve_parts.h"
 #include "cli/take.h"
+#include "cli/text.h"
 #include "cli/usage.h"
 #include "cli/values.h"
 
@@ -17,8 +18,7 @@ constexpr int kMostRestarts = 1000000000;
 Result<void> job(const Given& given, Plan& plan) {
   constexpr std::size_t kLongest = 128;  // it becomes part of a file name
   const std::string& name = given.options.text(FlagId::run_id);
-  bool control = std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
-  if (name.size() > kLongest || name.starts_with('.') || control)
+  if (name.size() > kLongest || name.starts_with('.') || has_control_bytes(name))
     return given.options.blame(FlagId::run_id, usage(fmt::format("a job's name has at most {} characters, no control "
                                                                  "characters and no dot in front",
                                                                  kLongest)));

@@ -28,6 +28,8 @@ std::string lower(std::string_view text);
 // Whether it is digits 0 to 9 only, and at least one.
 bool all_digits(std::string_view text);
 
+bool has_control_bytes(std::string_view text);
+
 // A shell word: quoted only where a POSIX shell would need it.
 std::string shell_quoted(std::string_view word);
 

@@ -49,6 +49,7 @@ struct NodesSpec {
   int min = 1;
   int max = 1;
   int node_rank = -1;                              // as the user numbered the nodes (static); -1: as they come
+  std::string topology;                            // nodes with the same have ranks in a row
   std::string address = "127.0.0.1";               // numeric, of this host: where the rounds and the workers' store are
   uint16_t port = 0;                               // there; 0: a free one
   std::string master_addr = "127.0.0.1";           // the same address as the workers are told it

@@ -83,6 +83,7 @@ NodeInfo RoundJoining::own_info() const {
   info.host = short_hostname();
   info.pid = ::getpid();
   info.role = spec_.role;
+  info.topology = spec_.nodes.topology;
   info.workers = spec_.nproc_per_node;
   info.wanted_rank = spec_.nodes.node_rank;
   info.min_nodes = spec_.nodes.min;

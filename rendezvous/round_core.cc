@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "rendezvous/round_order.h"
+
 namespace dtrain {
 
 namespace {
@@ -166,6 +168,14 @@ std::vector<MemberId> RoundCore::eligible() const {
   return ids;
 }
 
+std::vector<MemberId> RoundCore::next_to_each_other(const std::vector<MemberId>& ids) const {
+  std::vector<NodeSite> sites;
+  for (const MemberId id : ids) sites.push_back({members_.at(id).info.topology, members_.at(id).info.host});
+  std::vector<MemberId> sorted;
+  for (const std::size_t at : neighbours(sites)) sorted.push_back(ids[at]);
+  return sorted;
+}
+
 bool RoundCore::enough() const {
   const auto host = agents_.find(settings_.host_agent);
   const bool hosted = host != agents_.end() && !members_.at(host->second).leaving;
@@ -183,6 +193,7 @@ void RoundCore::count(const Member& m, int by) {
 void RoundCore::open_round(Actions& out) {
   auto chosen = eligible();
   if (int(chosen.size()) > settings_.max_nodes) chosen.resize(std::size_t(settings_.max_nodes));
+  if (!settings_.fixed_ranks) chosen = next_to_each_other(chosen);
   phase_ = RoundPhase::running;
   ++round_;
   cause_.reset();

@@ -120,6 +120,7 @@ class RoundCore {
   void let_go(MemberId id, Actions& out);
 
   std::vector<MemberId> eligible() const;  // for the next round, in the order of their node ranks
+  std::vector<MemberId> next_to_each_other(const std::vector<MemberId>& ids) const;
   bool enough() const;
   Duration longest_stop() const;
   // Of the nodes of the present round that are here; counted, as 100,000 nodes must not cost the square of that.

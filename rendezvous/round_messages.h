@@ -23,6 +23,7 @@ struct NodeInfo {
   std::string host;
   int pid = 0;  // of the agent
   std::string role;
+  std::string topology;  // --topology: nodes with the same are near each other
   int workers = 1;
   int wanted_rank = -1;  // --node-rank of a static job; -1: any
   int min_nodes = 1;

@@ -18,8 +18,8 @@ void fields(Io& io, M& m) {
   using T = std::remove_const_t<M>;
   if constexpr (std::is_same_v<T, msg::Join>) {
     auto& n = m.node;
-    io(n.job, n.agent_id, n.host, n.pid, n.role, n.workers, n.wanted_rank, n.min_nodes, n.max_nodes, n.max_restarts,
-       n.stop_ms, n.last.term, n.last.round, n.last.node_rank, n.last.restarts);
+    io(n.job, n.agent_id, n.host, n.pid, n.role, n.topology, n.workers, n.wanted_rank, n.min_nodes, n.max_nodes,
+       n.max_restarts, n.stop_ms, n.last.term, n.last.round, n.last.node_rank, n.last.restarts);
   } else if constexpr (std::is_same_v<T, msg::Failed>) {
     io(m.round, m.local_rank, m.what, m.exit_code, m.never_started);
   } else if constexpr (std::is_same_v<T, msg::Over>) {

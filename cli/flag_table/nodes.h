@@ -22,6 +22,14 @@ inline constexpr Flag kNodesFlags[] = {
      .pet = "NODE_RANK",
      .help = "number of this node in a static job, from 0",
      .details = "Node 0 hosts the job. With c10d the nodes are numbered as they come."},
+    {.id = FlagId::topology,
+     .group = Group::nodes,
+     .name = "topology",
+     .value = "NAME",
+     .help = "where this node is (a rack): equals get ranks in a row",
+     .details =
+         "Nodes as they come (c10d): those with the same NAME follow each other in the order of the ranks, and of "
+         "those the ones on one host."},
     {.id = FlagId::rdzv_backend,
      .group = Group::nodes,
      .name = "rdzv-backend",

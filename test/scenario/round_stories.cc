@@ -73,7 +73,7 @@ class Story {
   void said_by_somebody(const std::string& what) {
     Words w;
     auto is = [&](const char* pattern) { return std::regex_match(what, w, std::regex(pattern)); };
-    if (is(R"((\w+) joins with (\d+) workers?(?:, as node (\d+))?(?: of job (\w+))?)")) {
+    if (is(R"((\w+) joins with (\d+) workers?(?:, as node (\d+))?(?: of job (\w+))?(?:, on host (\w+))?(?:, in (\w+))?)")) {
       say(w[1], msg::Join{node(w)});
     } else if (is(R"((\w+): local rank (\d+) ended with (\d+))")) {
       say(w[1], msg::Failed{core_->round(), std::stoi(w[2]),
@@ -102,7 +102,9 @@ class Story {
     ids_[name] = ++last_;
     NodeInfo info;
     info.job = w[4].matched ? w.str(4) : settings_.job;
-    info.agent_id = info.host = name;
+    info.agent_id = name;
+    info.host = w[5].matched ? w.str(5) : name;
+    info.topology = w[6];
     info.pid = 100 + int(last_);
     info.role = "default";
     info.workers = std::stoi(w[2]);

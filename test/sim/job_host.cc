@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "test/sim/job_world.h"
+#include "test/sim/neighbours.h"
 
 namespace dtrain::sim {
 
@@ -177,6 +178,7 @@ void World::check_opened(const std::vector<std::pair<MemberId, NodePlace>>& open
   int world = 0;
   std::map<std::string, int> roles;
   std::vector<MemberId> order;
+  std::vector<NodeSite> sites;
   for (const auto& [id, place] : opened) {
     require(shadow_.count(id) != 0 && !shadow_[id].leaving, "a round with a node that is not there");
     Shadow& s = shadow_[id];
@@ -189,10 +191,12 @@ void World::check_opened(const std::vector<std::pair<MemberId, NodePlace>>& open
     world += info.workers;
     roles[info.role] += info.workers;
     order.push_back(id);
+    sites.push_back({info.topology, info.host});
     round.places[s.agent] = place;
   }
   for (const auto& [id, place] : opened)
     require(place.world_size == world && place.role_world_size == roles[shadow_[id].agent->info.role], "world sizes");
+  require(settings_.fixed_ranks || test::are_neighbours(sites), "nodes of one topology are not neighbours");
   round.world = world;
   round.nodes = int(opened.size());
   check_order(order);
@@ -200,7 +204,7 @@ void World::check_opened(const std::vector<std::pair<MemberId, NodePlace>>& open
   ++tally_.rounds;
 }
 
-// Those who stay keep their order, and come before new ones.
+// Those who stay keep their order, and one of them is the first.
 void World::check_order(const std::vector<MemberId>& order) const {
   if (settings_.fixed_ranks || last_order_.empty()) return;
   auto in = [](const auto& list, MemberId id) { return std::find(list.begin(), list.end(), id) != list.end(); };
@@ -211,9 +215,8 @@ void World::check_order(const std::vector<MemberId>& order) const {
     if (in(last_order_, id)) after.push_back(id);
   require(before == after, "the survivors' order changed");
   // The host is the first, also when its own link was made again.
-  const std::size_t first = !after.empty() && order.front() != after.front() ? 1 : 0;
-  require(first == 0 || shadow_.at(order.front()).agent == &agents_.front(), "a newcomer is the first");
-  for (std::size_t i = 0; i < after.size(); ++i) require(order[first + i] == after[i], "a newcomer before a survivor");
+  require(after.empty() || order.front() == after.front() || shadow_.at(order.front()).agent == &agents_.front(),
+          "a newcomer is the first");
 }
 
 void World::check_verdict(const Verdict& verdict, RoundPhase before) {

@@ -80,6 +80,7 @@ Agent& World::add_agent(int node) {
   a.info.job = "j";
   a.info.agent_id = fmt::format("a{}", agents_.size() - 1);
   a.info.host = fmt::format("h{}", node);
+  a.info.topology = fmt::format("rack{}", node % 2);
   a.info.pid = int(agents_.size()) - 1;
   a.info.role = pick(0, 2) == 0 ? "b" : "a";
   a.info.workers = pick(1, 3);

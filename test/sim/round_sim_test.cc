@@ -9,6 +9,7 @@
 #include <set>
 
 #include "rendezvous/round_core.h"
+#include "test/sim/neighbours.h"
 #include "test/support/catch.h"
 
 using namespace dtrain;
@@ -51,7 +52,8 @@ struct World {
     NodeInfo& info = agents[i].info;
     info.job = "j";
     info.agent_id = "a" + std::to_string(i);
-    info.host = "h";
+    info.host = pick(0, 1) == 0 ? "h" : "g";
+    info.topology = pick(0, 1) == 0 ? "" : "rack";
     info.pid = int(i);
     info.role = pick(0, 2) == 0 ? "b" : "a";
     info.workers = pick(1, 4);
@@ -126,6 +128,7 @@ struct World {
     int base = 0;
     std::map<std::string, int> role_base;
     std::vector<std::string> order;
+    std::vector<NodeSite> sites;
     for (size_t i = 0; i < opened.size(); ++i) {
       const auto& [agent, place] = opened[i];
       REQUIRE(place.round == rounds);
@@ -137,7 +140,9 @@ struct World {
       base += agent->info.workers;
       role_base[agent->info.role] += agent->info.workers;
       order.push_back(agent->info.agent_id);
+      sites.push_back({agent->info.topology, agent->info.host});
     }
+    if (!settings.fixed_ranks) REQUIRE(test::are_neighbours(sites));
     for (const auto& [agent, place] : opened) {
       REQUIRE(place.world_size == base);
       REQUIRE(place.role_world_size == role_base[agent->info.role]);
@@ -153,7 +158,7 @@ struct World {
     ++rounds;
   }
 
-  // Those who stay keep their order, and come before new ones.
+  // Those who stay keep their order, and one of them is the first.
   void check_order(const std::vector<std::string>& order) const {
     std::vector<std::string> stayed_before, stayed_now;
     auto in = [](const auto& list, const std::string& id) {

@@ -1,6 +1,6 @@
 # Completions of dtrain and torchrun for fish, made by `dtrain completion fish`.
 
-set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --numa-binding --nnodes --node-rank --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
+set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --numa-binding --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
 
 function __dtrain_signals
     string split ' ' 'TERM INT HUP QUIT USR1 USR2 ALRM WINCH'
@@ -64,7 +64,7 @@ complete -c dtrain -n 'test (__dtrain_place) = command' -a completion -d 'print 
 complete -c dtrain -n 'test (__dtrain_place) = completion' -a 'bash zsh fish'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a version -d 'show version, compiler and build'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a help -d 'show this, or tell about one flag, command or topic'
-complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch logs doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file insecure module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
+complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch logs doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file insecure module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
 
 for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'
@@ -78,6 +78,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l numa-binding -x -a 'node socket exclusive core-complex' -d 'bind workers to CPUs: node, socket, exclusive, core-complex'
     complete -c $name -n 'test (__dtrain_place) = run' -l nnodes -x -d 'how many nodes (agents) form the job: N or MIN:MAX'
     complete -c $name -n 'test (__dtrain_place) = run' -l node-rank -x -d 'number of this node in a static job, from 0'
+    complete -c $name -n 'test (__dtrain_place) = run' -l topology -x -d 'where this node is (a rack): equals get ranks in a row'
     complete -c $name -n 'test (__dtrain_place) = run' -l rdzv-backend -x -a 'static c10d' -d 'static or c10d: how the nodes find each other'
     complete -c $name -n 'test (__dtrain_place) = run' -l rdzv-endpoint -x -d 'where the nodes meet'
     complete -c $name -n 'test (__dtrain_place) = run' -l rdzv-conf -x -d 'join_timeout, last_call_timeout, timeout: seconds'

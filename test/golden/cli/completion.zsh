@@ -27,6 +27,7 @@ _dtrain_run() {
     '(--numa-binding)--numa-binding=[bind workers to CPUs: node, socket, exclusive, core-complex]:MODE:(node socket exclusive core-complex)' \
     '(--nnodes)--nnodes=[how many nodes (agents) form the job: N or MIN:MAX]:MIN\:MAX: ' \
     '(--node-rank)--node-rank=[number of this node in a static job, from 0]:N: ' \
+    '(--topology)--topology=[where this node is (a rack): equals get ranks in a row]:NAME: ' \
     '(--rdzv-backend)--rdzv-backend=[static or c10d: how the nodes find each other]:NAME:(static c10d)' \
     '(--rdzv-endpoint)--rdzv-endpoint=[where the nodes meet]:HOST\:PORT: ' \
     '(--rdzv-conf)--rdzv-conf=[join_timeout, last_call_timeout, timeout: seconds]:K=V,...: ' \
@@ -106,7 +107,7 @@ _dtrain() {
     token) _arguments --help'[tell about this command]' '--new[make a new one; a file that is there is never overwritten]' '--file=[in this file instead of ~/.config/dtrain/token]:FILE: ' ;;
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run launch logs doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file insecure module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run launch logs doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file insecure module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 

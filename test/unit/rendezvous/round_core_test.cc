@@ -26,7 +26,7 @@ struct Job {
   std::vector<std::string> said;  // "2: open 0/2" and the like, of the last step
 
   NodeInfo info(MemberId id) const {
-    return {own.job,       "a" + std::to_string(id), "h",  int(id), "r", 2, -1, own.min_nodes,
+    return {own.job,       "a" + std::to_string(id), "h",  int(id), "r", "", 2, -1, own.min_nodes,
             own.max_nodes, own.max_restarts,         50000};
   }
   void take(const std::vector<RoundAction>& actions) {

@@ -10,7 +10,7 @@ using namespace dtrain;
 namespace {
 
 std::vector<RoundMessage> one_of_each() {
-  return {msg::Join{{"job", "id", "host", 7, "role", 3, -1, 1, 4, 2, 38000, {~std::uint64_t{0}, 5, 6, 7}}},
+  return {msg::Join{{"job", "id", "host", 7, "role", "rack1", 3, -1, 1, 4, 2, 38000, {~std::uint64_t{0}, 5, 6, 7}}},
           msg::Failed{1, 2, "exit code 3", 3, true},
           msg::Over{5, true},
           msg::Leaving{15},
@@ -89,7 +89,7 @@ TEST_CASE("frames that lie are refused") {
 
 TEST_CASE("long texts are cut, and no message is longer than a frame") {
   const std::string text(100000, 'x');
-  msg::Join join{{text, text, text, 1, text, 1, -1, 1, 1, 0, 0}};
+  msg::Join join{{text, text, text, 1, text, text, 1, -1, 1, 1, 0, 0}};
   const std::string bytes = encode(join);
   CHECK(bytes.size() <= kRoundFrameBytes);
   RoundDecoder decoder;
