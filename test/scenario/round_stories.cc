@@ -73,7 +73,8 @@ class Story {
   void said_by_somebody(const std::string& what) {
     Words w;
     auto is = [&](const char* pattern) { return std::regex_match(what, w, std::regex(pattern)); };
-    if (is(R"((\w+) joins with (\d+) workers?(?:, as node (\d+))?(?: of job (\w+))?(?:, on host (\w+))?(?:, in (\w+))?)")) {
+    if (is(R"((\w+) joins with (\d+) workers?(?:, as node (\d+))?(?: of job (\w+))?)"
+           R"((?:, on host (\w+))?(?:, in (\w+))?)")) {
       say(w[1], msg::Join{node(w)});
     } else if (is(R"((\w+): local rank (\d+) ended with (\d+))")) {
       say(w[1], msg::Failed{core_->round(), std::stoi(w[2]),
