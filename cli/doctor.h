@@ -40,8 +40,10 @@ int verdict(const Findings& findings);
 // Python and torch, judged for a machine with this many usable GPUs. Pure.
 Findings judge_python(const PythonFacts& facts, int gpus);
 
-// `step`: where this process is in a step, empty for an allocation; `munge`: whether it works. Pure.
-Findings judge_slurm(const std::map<std::string, std::string>& env, const std::string& step, const Result<void>& munge);
+// `step`: where this process is in a step, empty for an allocation; `token`: where the user has one for it, empty if
+// nowhere; `munge`: whether it works. Pure.
+Findings judge_slurm(const std::map<std::string, std::string>& env, const std::string& step, const std::string& token,
+                     const Result<void>& munge);
 
 // The parts of all_checks(), one file each.
 Findings check_containment();

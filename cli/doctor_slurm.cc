@@ -5,6 +5,7 @@
 #include "cli/host.h"
 #include "cli/slurm.h"
 #include "cli/text.h"
+#include "cli/token.h"
 #include "launcher/engines/slurm_plan.h"
 #include "rendezvous/listen.h"
 #include "rendezvous/munge_secret.h"
@@ -15,8 +16,8 @@ namespace {
 using Level = Finding::Level;
 
 // Whether munged makes and opens a credential for this user.
-Result<void> try_munge() {
-  auto munge = Munge::load();
+Result<void> try_munge(const Host& host) {
+  auto munge = Munge::load(munge_socket(host));
   if (!munge) return munge.error();
   auto secret = JobSecret::generate();
   if (!secret) return secret.error();
@@ -32,9 +33,17 @@ std::string step_text(const launcher::SlurmStep& step) {
                      address_text(slurm_address(step.host), step.port));
 }
 
+// What counts in a step, without flags (resolve_secret.cc).
+std::string token_source(const Host& host, bool munge_works) {
+  if (host.token) return "DTRAIN_TOKEN";
+  if (!host.variable("DTRAIN_TOKEN_FILE").empty()) return "DTRAIN_TOKEN_FILE";
+  const std::string usual = usual_token_file(host);
+  return !munge_works && host.probe(usual).kind != FileFacts::Kind::missing ? usual : "";
+}
+
 }  // namespace
 
-Findings judge_slurm(const std::map<std::string, std::string>& env, const std::string& step,
+Findings judge_slurm(const std::map<std::string, std::string>& env, const std::string& step, const std::string& token,
                      const Result<void>& munge) {
   auto variable = [&](const char* name) {
     auto it = env.find(name);
@@ -47,8 +56,14 @@ Findings judge_slurm(const std::map<std::string, std::string>& env, const std::s
   if (munge) {
     finding.detail += "; MUNGE works";
   } else {
-    finding.level = Level::warn;
     finding.detail += "; " + munge.error().message;
+  }
+  if (!token.empty()) {
+    finding.detail += ", and nodes know each other by " + token;
+  } else if (munge) {
+    finding.detail += ", and nodes know each other by a secret that it carries";
+  } else {
+    finding.level = Level::warn;
     finding.cure = "nodes on different hosts cannot share a secret by MUNGE: give them --token-file";
   }
   return {finding};
@@ -59,7 +74,8 @@ Findings check_slurm() {
   if (host.variable("SLURM_JOB_ID").empty()) return {};
   auto step = launcher::slurm_step(host.env);
   if (!step) return {{Level::fail, "SLURM", step.error().message, ""}};
-  return judge_slurm(host.env, *step ? step_text(**step) : "", try_munge());
+  const auto munge = try_munge(host);
+  return judge_slurm(host.env, *step ? step_text(**step) : "", token_source(host, munge.ok()), munge);
 }
 
 }  // namespace dtrain::cli

@@ -19,6 +19,7 @@
 #include "cli/topology.h"
 #include "launcher/cpu_set.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/munge_secret.h"
 
 namespace dtrain::cli {
 namespace {
@@ -109,6 +110,10 @@ Host this_host() {
   Host host;
   host.token = take_token();
   host.env = environment();
+  host.munge = [socket = munge_socket(host)] {
+    auto munge = Munge::load(socket);
+    return munge ? munge->reach() : Result<void>(munge.error());
+  };
   host.cpus = std::max(1, static_cast<int>(launcher::allowed_cpus().size()));
   host.machine = own_machine();
   host.foreign_programs = knows_foreign_programs();

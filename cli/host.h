@@ -32,6 +32,9 @@ struct Host {
   // What DTRAIN_TOKEN said, if it was set.
   std::optional<Result<JobSecret>> token;
   std::function<Result<JobSecret>(const std::string& path)> read_token = JobSecret::read;
+  std::function<Result<JobSecret>()> new_token = JobSecret::generate;
+  // Whether munged answers here (munge_secret.h), so that a token can go from node to node by MUNGE.
+  std::function<Result<void>()> munge = [] { return Result<void>(Error{ErrorKind::system, "MUNGE: not here"}); };
   int cpus = 1;                   // cores this process may run on (sched_getaffinity), >= 1
   std::uint16_t machine = 0;      // ELF e_machine of this machine's programs; 0: do not judge
   bool foreign_programs = false;  // the kernel knows further program formats (binfmt_misc)
@@ -69,5 +72,8 @@ struct Host {
 // The machine this process runs on. Call from the main thread before any other exists (counting GPUs forks). Takes
 // DTRAIN_TOKEN out of this process's environment, so that no child inherits it and /proc does not show it.
 Host this_host();
+
+// munged's socket as the user names it; empty: the one that libmunge knows.
+inline std::string munge_socket(const Host& host) { return host.variable("DTRAIN_MUNGE_SOCKET"); }
 
 }  // namespace dtrain::cli

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/resolve_parts.h"
+#include "cli/slurm.h"
 #include "cli/take.h"
 #include "cli/token.h"
 #include "cli/usage.h"
@@ -9,8 +10,16 @@
 namespace dtrain::cli {
 namespace {
 
-Error none_found(const Host& host) {
-  const std::string usual = usual_token_file(host);
+// Where SLURM says which nodes form the job, all of them have its munged.
+bool slurm_has_said(const Given& given) { return given.options[FlagId::rdzv_endpoint].where == kSlurmNodes; }
+
+Error none_found(const Given& given) {
+  const std::string usual = usual_token_file(given.host);
+  if (slurm_has_said(given))
+    return usage(
+        fmt::format("a step over several hosts needs MUNGE or a token that all its nodes share. {}. For a "
+                    "token: `dtrain token --new`, and --token-file",
+                    given.host.munge().error().message));
   return usage(fmt::format(
       "a job across hosts needs a token that all its nodes share: `dtrain token --new` makes {}; copy it to every "
       "node, "
@@ -26,16 +35,33 @@ Result<JobSecret> of_file(const Given& given, const std::string& path) {
   return given.host.read_token(path);
 }
 
-// First found wins: --token-file, DTRAIN_TOKEN, DTRAIN_TOKEN_FILE, the usual file.
-Result<JobSecret> found(const Given& given) {
+// Node 0 makes a secret, the others ask it.
+Result<void> share_by_munge(const Given& given, launcher::NodesSpec& nodes) {
+  nodes.munge_socket = munge_socket(given.host);
+  if (nodes.node_rank != 0) return {};
+  auto secret = given.host.new_token();
+  if (!secret) return secret.error();
+  nodes.secret = *secret;
+  return {};
+}
+
+// First found wins: --token-file, DTRAIN_TOKEN, DTRAIN_TOKEN_FILE; after MUNGE: the usual file. Nothing: MUNGE has it.
+Result<std::optional<JobSecret>> found(const Given& given) {
   const RawValue& file = given.options[FlagId::token_file];
-  if (file.origin == Origin::flag) return of_file(given, file.text);
+  auto must = [](const Result<JobSecret>& secret) -> Result<std::optional<JobSecret>> {
+    if (!secret) return secret.error();
+    return std::optional(*secret);
+  };
+  if (file.origin == Origin::flag) return must(of_file(given, file.text));
   if (given.host.token)
-    return given.host.token->ok() ? *given.host.token : given.host.token->error().in("DTRAIN_TOKEN");
-  if (file.origin == Origin::environment) return of_file(given, file.text);
+    return must(given.host.token->ok() ? *given.host.token
+                                       : Result<JobSecret>(given.host.token->error().in("DTRAIN_TOKEN")));
+  if (file.origin == Origin::environment) return must(of_file(given, file.text));
+  // Before a file of the user's that may be on some of the nodes only.
+  if (slurm_has_said(given) && given.host.munge()) return std::optional<JobSecret>();
   const std::string usual = usual_token_file(given.host);
-  if (usual.empty() || given.host.probe(usual).kind == FileFacts::Kind::missing) return none_found(given.host);
-  return of_file(given, usual);
+  if (usual.empty() || given.host.probe(usual).kind == FileFacts::Kind::missing) return none_found(given);
+  return must(of_file(given, usual));
 }
 
 }  // namespace
@@ -55,6 +81,7 @@ Result<void> resolve_secret(const Given& given, Plan& plan) {
   auto secret = found(given);
   if (!secret) return secret.error();
   nodes.secret = *secret;
+  if (!nodes.secret) return share_by_munge(given, nodes);
   return {};
 }
 

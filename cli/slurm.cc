@@ -57,7 +57,7 @@ Result<void> take_from_slurm(const RawOptions& raw, const Host& host, Options& o
       options.given(FlagId::master_port) ? options.text(FlagId::master_port) : std::to_string(step.port);
   options.suggest(FlagId::nnodes, nodes, "SLURM_STEP_NUM_NODES");
   options.suggest(FlagId::node_rank, std::to_string(step.node_rank), "SLURM_NODEID");
-  options.suggest(FlagId::rdzv_endpoint, fmt::format("{}:{}", address, port), "SLURM_STEP_NODELIST");
+  options.suggest(FlagId::rdzv_endpoint, fmt::format("{}:{}", address, port), kSlurmNodes);
   options.suggest(FlagId::run_id, step.id, "SLURM_STEP_ID");
   return {};
 }

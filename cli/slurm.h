@@ -10,6 +10,9 @@
 
 namespace dtrain::cli {
 
+// The variable that is named where SLURM has said where the nodes meet (RawValue::where).
+inline constexpr const char* kSlurmNodes = "SLURM_STEP_NODELIST";
+
 // Fill in --nnodes, --node-rank, --rdzv-endpoint and --rdzv-id. Not as torchrun, which knows nothing of SLURM. Pure but
 // for host.slurm_address.
 Result<void> take_from_slurm(const RawOptions& raw, const Host& host, Options& options);

@@ -58,6 +58,9 @@ struct NodesSpec {
   // The nodes are on several hosts, and their agents know each other by `secret`; or, with --insecure, not at all.
   bool across_hosts = false;
   std::optional<JobSecret> secret;
+  // The secret goes from node to node by MUNGE: node 0 has made `secret`, the others ask it. munged's socket, or empty:
+  // the usual one.
+  std::optional<std::string> munge_socket;
   bool insecure = false;
   // Across hosts `address` is where this agent would host the job ("::": everywhere), or empty: another host does.
   std::vector<std::string> addresses;  // numeric: where the others find the host

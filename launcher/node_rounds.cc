@@ -153,8 +153,8 @@ Result<void> NodeRounds::start_edge() {
   options.remote.emplace();
   options.remote->address = joining_->host_address();
   options.remote->port = joining_->host_port();
-  if (spec_.nodes.secret)
-    options.remote->secure = [secret = *spec_.nodes.secret, job = spec_.run_id](std::uint64_t round) {
+  if (joining_->secret())
+    options.remote->secure = [secret = *joining_->secret(), job = spec_.run_id](std::uint64_t round) {
       return TlsSession::client(secret, {LinkRole::store, round, job});
     };
   options.remote->lost = [this](std::uint64_t, const std::string& reason) {

@@ -44,6 +44,7 @@ RoundJoining::RoundJoining(asio::io_context& io, const JobSpec& spec, Callbacks 
       finder_(make_host_finder(io, spec, agent_id_, finder_callbacks())),
       link_(io, {[this](const RoundMessage& m) { received(m); }, [this](const Error& e) { unreachable(e); },
                  [this](bool joined, const std::string& why, TlsFault fault) { link_lost(joined, why, fault); }}),
+      secret_(spec.nodes.secret),
       retry_(io),
       retry_after_(kFirstRetry) {}
 
@@ -114,9 +115,25 @@ void RoundJoining::join(const HostFinder::There& there) {
   if (there.term < last_.term) return try_again_later("the host that was found is an old one");
   retry_.cancel();
   const auto& nodes = spec_.nodes;
+  if (nodes.munge_socket && !secret_) return ask_for_secret(there);
   term_ = there.term;
   host_port_ = there.port;
-  link_.connect({there.addresses, there.port, nodes.across_hosts, nodes.secret, nodes.pulse}, own_info());
+  link_.connect({there.addresses, there.port, nodes.across_hosts, secret_, nodes.pulse}, own_info());
+}
+
+void RoundJoining::ask_for_secret(const HostFinder::There& there) {
+  if (!ask_) {
+    auto munge = Munge::load(*spec_.nodes.munge_socket);
+    if (!munge) return end({JobEnd::refused, kExitOwnFailure, -1, munge.error().message});
+    ask_.emplace(io_, std::move(*munge));
+  }
+  ask_->start(there.addresses, there.port, spec_.run_id, [this, there](const Result<JobSecret>& secret) {
+    if (over_) return;
+    if (!secret && secret.error().errno_value != 0) return unreachable(secret.error());
+    if (!secret) return turned_away(secret.error().message, TlsFault::refused);
+    secret_ = *secret;
+    join(there);
+  });
 }
 
 void RoundJoining::try_again_later(const std::string& why) {
@@ -188,6 +205,7 @@ void RoundJoining::turned_away(const std::string& reason, TlsFault fault) {
   // What is said in clear can come from anybody on the way, so it is not believed at once either.
   const bool wait = across ? fault != TlsFault::local : reason.empty();
   const std::string what = reason.empty() ? "it closes the connection" : reason;
+  if (spec_.nodes.munge_socket) secret_.reset();  // the next host of the job has another
   if (wait && ++turned_away_ < (across ? kMostTurnedAwayAcross : kMostTurnedAway))
     return try_again_later(across ? fmt::format("{}: {}", endpoint(), what)
                                   : fmt::format("nobody at {} yet", endpoint()));
@@ -212,6 +230,7 @@ void RoundJoining::end(const Verdict& verdict, std::optional<Duration> grace) {
 void RoundJoining::close(const Verdict& as_host) {
   over_ = true;
   link_.close();
+  ask_.reset();
   retry_.cancel();
   finder_->close();
   if (hosting_) hosting_->close(as_host);

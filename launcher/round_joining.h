@@ -13,6 +13,7 @@
 #include "launcher/job_spec.h"
 #include "launcher/round_hosting.h"
 #include "rendezvous/base/clock.h"
+#include "rendezvous/munge_ask.h"
 #include "rendezvous/round_link.h"
 
 namespace dtrain::launcher {
@@ -38,6 +39,8 @@ class RoundJoining {
   RoundHosting* hosting() { return hosting_.get(); }
   const std::string& host_address() const { return link_.address(); }
   std::uint16_t host_port() const { return host_port_; }
+  // What the agents of this job know each other by, once this one knows it.
+  const std::optional<JobSecret>& secret() const { return secret_; }
   // Leave the job; as its host, end it with this.
   void close(const Verdict& as_host);
 
@@ -47,6 +50,7 @@ class RoundJoining {
   void look();
   void join_here();
   void join(const HostFinder::There& there);
+  void ask_for_secret(const HostFinder::There& there);
   void try_again_later(const std::string& why);
   void retry_at(MonoTime at, const std::string& why);
   void received(const RoundMessage& message);
@@ -68,6 +72,8 @@ class RoundJoining {
   std::uint16_t host_port_ = 0;
   std::uint64_t term_ = 0;  // of the host that the link leads to
   LastPlace last_;
+  std::optional<JobSecret> secret_;
+  std::optional<MungeAsk> ask_;
   boost::asio::steady_timer retry_;
   Duration retry_after_;
   int turned_away_ = 0;

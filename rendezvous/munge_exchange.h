@@ -21,7 +21,7 @@ MungeAsked asked_for_munge(std::string_view begun);
 class MungeBudget {
  public:
   static constexpr int kMost = 256;  // at once
-  static constexpr std::chrono::milliseconds kOneMore{10};
+  static constexpr std::chrono::milliseconds kOneMore{1};
   // Whether to answer now.
   bool take(MonoTime now);
 

@@ -3,11 +3,16 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <optional>
+
+#include "rendezvous/base/unique_fd.h"
 
 namespace dtrain {
 namespace {
@@ -101,6 +106,23 @@ Result<Munge> Munge::load(std::string socket) {
   auto library = std::make_shared<Library>();
   if (!library->find_all(loaded)) return failed(fmt::format("{} lacks a function that dtrain needs", kLibrary));
   return Munge(std::move(library), std::move(socket));
+}
+
+Result<void> Munge::reach() const {
+  const Context context(*library_, socket_);
+  const char* path = nullptr;
+  if (context.get() == nullptr || library_->get(context.get(), kOptionSocket, &path) != 0 || path == nullptr)
+    return context.error();
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const std::string_view name = path;
+  if (name.size() >= sizeof address.sun_path) return failed(fmt::format("{}: the name is too long", name));
+  name.copy(address.sun_path, name.size());
+  const UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // Full of others who wait: it is there.
+  if (fd && (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN))
+    return {};
+  return failed(system_error(fmt::format("no munged at {}", name), errno).message);
 }
 
 Result<std::string> Munge::seal(const JobSecret& secret, std::string_view job) const {

@@ -17,8 +17,9 @@
 
 namespace dtrain {
 
-// Neither TLS (0x16), nor torch's store (0), nor an agent's greeting (0xD7) begins like this. The last byte: version.
-inline constexpr std::array<std::uint8_t, 8> kMungeRequest = {0xD8, 'm', 'u', 'n', 'g', 'e', '\n', 1};
+// Neither TLS (0x16), nor torch's store (0), nor an agent's greeting (0xD7), nor a store link (0xD8) begins like this.
+// The last byte: version.
+inline constexpr std::array<std::uint8_t, 8> kMungeRequest = {0xD9, 'm', 'u', 'n', 'g', 'e', '\n', 1};
 inline constexpr std::size_t kLongestCredential = 4096;
 
 class Munge {
@@ -26,6 +27,8 @@ class Munge {
   // Loads libmunge.so.2. `socket`: munged's; empty: the one that libmunge knows. Error: no such library. That munged
   // runs shows in seal() and open().
   static Result<Munge> load(std::string socket = {});
+  // Whether a munged listens; asks it nothing.
+  Result<void> reach() const;
 
   // A credential that holds the secret for this job, to be opened by this process's user. Asks munged, as open() does:
   // a millisecond, or some seconds where it does not run.

@@ -42,6 +42,8 @@ struct OuterListener::Unknown {
   std::string received;  // plaintext
   const std::chrono::steady_clock::time_point came = std::chrono::steady_clock::now();
   bool waits_writable = false;
+  bool began = false;  // its first bytes were looked at
+  bool asks = false;   // for the secret, by MUNGE; `received` is the request
   std::list<std::shared_ptr<Unknown>>::iterator place{};
 };
 
@@ -158,7 +160,42 @@ void OuterListener::wait_writable(const UnknownPtr& peer) {
                           });
 }
 
+// A first byte that is not TLS's, but that of a request.
+bool OuterListener::begins_request(Unknown& peer) const {
+  if (!options_.munge || peer.began) return false;
+  char first = 0;
+  peer.began = ::recv(peer.socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+  return peer.began && asked_for_munge({&first, 1}) == MungeAsked::more;
+}
+
+void OuterListener::read_request(const UnknownPtr& peer) {
+  std::array<char, kMungeRequest.size() + 1> buffer;
+  const std::size_t room = buffer.size() - peer->received.size();
+  const ssize_t got = ::recv(peer->socket.native_handle(), buffer.data(), room, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return wait_readable(peer);
+  if (got <= 0) return drop(peer, "");
+  peer->received.append(buffer.data(), std::size_t(got));
+  const MungeAsked asked = asked_for_munge(peer->received);
+  if (asked == MungeAsked::more) return wait_readable(peer);
+  if (asked == MungeAsked::no) return drop(peer, "it asks for something that this version of dtrain does not know");
+  const std::weak_ptr<Unknown> weak = peer;
+  const bool waits = options_.munge->ask(weak, [this, weak](const Result<std::string>& credential) {
+    if (const UnknownPtr still = weak.lock(); still && still->socket.is_open()) answer_request(still, credential);
+  });
+  if (!waits) drop(peer, "too many ask for the job's secret by MUNGE");
+}
+
+void OuterListener::answer_request(const UnknownPtr& peer, const Result<std::string>& credential) {
+  if (!credential) return drop(peer, credential.error().message);
+  // A connection that was never written to takes this at once.
+  const ssize_t sent =
+      ::send(peer->socket.native_handle(), credential->data(), credential->size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  drop(peer, sent == ssize_t(credential->size()) ? "" : "it does not take the job's secret");
+}
+
 void OuterListener::readable(const UnknownPtr& peer) {
+  peer->asks = peer->asks || begins_request(*peer);
+  if (peer->asks) return read_request(peer);
   std::array<char, 4096> buffer;
   std::string_view got;
   const auto status = peer->bytes.receive(peer->socket.native_handle(), buffer, got);
@@ -201,7 +238,8 @@ void OuterListener::arm_deadline() {
     if (ec) return;
     const auto now = std::chrono::steady_clock::now();
     while (!unknown_.empty() && unknown_.front()->came + options_.longest_unknown <= now)
-      drop(unknown_.front(), "it has not said who it is in time");
+      drop(unknown_.front(), unknown_.front()->asks ? "munged has made no credential for it in time"
+                                                    : "it has not said who it is in time");
     arm_deadline();
   });
 }

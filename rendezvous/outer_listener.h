@@ -1,6 +1,7 @@
 #pragma once
 // The one port of a job that other hosts reach. A connection there is nobody's until it has proved, by TLS, that it has
-// the job's secret and what it is for; then it is handed over. Before that, no byte of it is looked at but by TLS.
+// the job's secret and what it is for; then it is handed over. Before that, no byte of it is looked at but by TLS; or,
+// where MUNGE hands the secret out, compared with the eight of a request for it (munge_exchange.h).
 //
 // Who only connects, sends garbage, or takes its time, costs a descriptor for some seconds: their number and their time
 // are limited, and where room is needed the one that has been there longest goes. Members are not touched.
@@ -17,6 +18,7 @@
 
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/link_socket.h"
+#include "rendezvous/munge_desk.h"
 
 namespace dtrain {
 
@@ -27,6 +29,8 @@ class OuterListener {
     std::string job;
     // None: plain connections (--insecure); the first byte tells what they are for.
     std::optional<JobSecret> secret{};
+    // Who asks for the secret by MUNGE gets a credential; none: nobody does.
+    std::shared_ptr<MungeDesk> munge{};
     // Whoever has come for rounds, and for the store; what was received (plaintext) begins with the greeting.
     Taker agent;
     Taker store;
@@ -62,6 +66,9 @@ class OuterListener {
   void wait_readable(const UnknownPtr& peer);
   void wait_writable(const UnknownPtr& peer);
   void readable(const UnknownPtr& peer);
+  bool begins_request(Unknown& peer) const;
+  void read_request(const UnknownPtr& peer);
+  void answer_request(const UnknownPtr& peer, const Result<std::string>& credential);
   void hand_over(const UnknownPtr& peer);
   void drop(const UnknownPtr& peer, const std::string& why);
   void arm_deadline();

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "rendezvous/base/all_signals_blocked.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/listen.h"
 #include "rendezvous/store_links.h"
@@ -21,20 +22,6 @@
 namespace dtrain {
 
 namespace asio = boost::asio;
-
-namespace {
-
-// For the life of this object, also when a thread cannot be made.
-struct AllSignalsBlocked {
-  AllSignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  }
-  ~AllSignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); }
-  sigset_t before;
-};
-}  // namespace
 
 struct StoreHost::Impl {
   Impl(UniqueFd listener, std::optional<PeerUid> peer_uid, Options given)

@@ -85,9 +85,10 @@ inline constexpr Flag kNodesFlags[] = {
      .name = "token-file",
      .value = "FILE",
      .help = "file with the token that all nodes of a job share",
-     .details = "Only for jobs across hosts. Read only if nobody else may read it (mode 0600). Without the flag: "
-                "DTRAIN_TOKEN, then DTRAIN_TOKEN_FILE, then ~/.config/dtrain/token, which `dtrain token --new` makes. "
-                "The token itself is never given as an argument."},
+     .details =
+         "Only for jobs across hosts. Read only if nobody else may read it (mode 0600). Without the flag: "
+         "DTRAIN_TOKEN, then DTRAIN_TOKEN_FILE, then MUNGE in a step of SLURM, then ~/.config/dtrain/token, which "
+         "`dtrain token --new` makes. The token itself is never given as an argument."},
     {.id = FlagId::insecure,
      .group = Group::nodes,
      .name = "insecure",

@@ -3,10 +3,14 @@
     with Cluster(nodes=3) as cluster:
         cluster.run("srun", "-N3", "hostname")
 
+On a host of a netlab (network=lab.host(0)) its nodes are at that host's address, not at loopback: then a job of several
+nodes is one across hosts.
+
 Nothing of it touches /etc, /run or the machine's own SLURM. A keeper process is the parent and subreaper of all daemons
 and jobs; when the test ends, however it ends, the keeper sees the end of its standard input, kills all of them and
 removes the folder. If the keeper itself is killed, the kernel kills the daemons.
 """
+import contextlib
 import ctypes
 import os
 import pwd
@@ -28,7 +32,7 @@ os.environ["PATH"] += ":/usr/sbin:/sbin"
 
 CONFIGURATION = """
 ClusterName=dtrain
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmctldPort={control}
 SlurmUser={user}
 SlurmdUser={user}
@@ -60,11 +64,11 @@ def missing(*programs):
     return [name for name in programs or PACKAGES if not shutil.which(name)]
 
 
-def free_ports(count):
+def free_ports(count, address="127.0.0.1"):
     """Ports that nobody has, for daemons that must be told theirs."""
     probes = [socket.socket() for _ in range(count)]
     for probe in probes:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((address, 0))
     ports = [probe.getsockname()[1] for probe in probes]
     for probe in probes:
         probe.close()
@@ -136,20 +140,27 @@ class Cluster(Munged):
     tracked_by="linuxproc" to every process below it.
     """
 
-    def __init__(self, nodes=3, cpus=2, tracked_by="pgid", kill_wait=8):
+    def __init__(self, nodes=3, cpus=2, tracked_by="pgid", kill_wait=8, network=None):
         self.nodes, self.cpus, self.tracked_by, self.kill_wait = nodes, cpus, tracked_by, kill_wait
+        self.address = network.ipv4 if network else "127.0.0.1"
+        self.network = network.network if network else contextlib.nullcontext
+
+    def __enter__(self):
+        with self.network():
+            return super().__enter__()
 
     def environment(self, **more):
         """The test's environment without another SLURM's or dtrain's variables, for a client of this cluster."""
         kept = {k: v for k, v in os.environ.items()
                 if not k.startswith(("SLURM", "SBATCH_", "SALLOC_", "DTRAIN_", "PET_", "TORCHELASTIC_"))}
-        return {**kept, "SLURM_CONF": self._path("slurm.conf"), **more}
+        return {**kept, "SLURM_CONF": self._path("slurm.conf"), "DTRAIN_MUNGE_SOCKET": self.socket, **more}
 
     def start(self, *command, **popen):
         """A client, e.g. srun, in a session of its own."""
         settings = dict(env=self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                         stderr=subprocess.PIPE, text=True, start_new_session=True)
-        return subprocess.Popen([str(word) for word in command], **{**settings, **popen})
+        with self.network():
+            return subprocess.Popen([str(word) for word in command], **{**settings, **popen})
 
     def run(self, *command, timeout=START, **popen):
         """A client to its end: its exit code in .returncode, .stdout and .stderr."""
@@ -201,14 +212,14 @@ class Cluster(Munged):
         self._wait(self._all_idle, f"{self.nodes} idle nodes")
 
     def _write_configuration(self):
-        ports = free_ports(self.nodes + 1)
+        ports = free_ports(self.nodes + 1, self.address)
         host = socket.gethostname().split(".")[0]
-        nodes = "\n".join(f"NodeName=node{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[i]} CPUs={self.cpus} "
-                          f"State=UNKNOWN" for i in range(1, self.nodes + 1))
+        nodes = "\n".join(f"NodeName=node{i} NodeHostname={host} NodeAddr={self.address} Port={ports[i]} "
+                          f"CPUs={self.cpus} State=UNKNOWN" for i in range(1, self.nodes + 1))
         with open(self._path("slurm.conf"), "w") as f:
             f.write(CONFIGURATION.format(
-                host=host, control=ports[0], user=pwd.getpwuid(os.geteuid()).pw_name, folder=self.folder,
-                nodes=nodes, tracked_by=self.tracked_by, kill_wait=self.kill_wait,
+                host=host, address=self.address, control=ports[0], user=pwd.getpwuid(os.geteuid()).pw_name,
+                folder=self.folder, nodes=nodes, tracked_by=self.tracked_by, kill_wait=self.kill_wait,
                 requeue_after=REQUEUE_AFTER, job=1000 + secrets.randbelow(1000000)))
         with open(self._path("cgroup.conf"), "w") as f:
             f.write("CgroupPlugin=cgroup/v1\n")

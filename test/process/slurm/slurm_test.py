@@ -1,13 +1,19 @@
-"""dtrain under a real SLURM: three slurmd on this machine."""
+"""dtrain under a real SLURM: three slurmd on this machine; where it can have a lab, on a network of their own, so that
+a job of several nodes is one across hosts, and MUNGE hands out its secret."""
 import os
 import re
 import signal
+import socket
+import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "launcher"))
-from cluster import Cluster, missing  # noqa: E402
-from support import DEADLINE, DTRAIN, until  # noqa: E402
+from cluster import Cluster, free_ports, missing  # noqa: E402
+from support import DEADLINE, DTRAIN, NOBODY, until  # noqa: E402
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
+import netlab  # noqa: E402
 
 FAKE_DRIVER = os.environ.get("DTRAIN_FAKE_NVML", "")  # the folder of a made-up libnvidia-ml.so.1
 RUN = [DTRAIN, "run", "--quiet"]
@@ -27,7 +33,12 @@ class SlurmTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.cluster = Cluster(nodes=3, tracked_by=cls.tracked_by)
+        try:
+            cls.lab = netlab.Lab(1)
+            cls.addClassCleanup(cls.lab.close)
+        except netlab.Unavailable:
+            cls.lab = None
+        cls.cluster = Cluster(nodes=3, tracked_by=cls.tracked_by, network=cls.lab and cls.lab.host(0))
         cls.cluster.__enter__()
         cls.addClassCleanup(cls.cluster.__exit__)
 
@@ -148,6 +159,74 @@ class Starting(SlurmTest):
     def test_by_the_name_of_torchrun_slurm_does_not_count(self):
         said = self.srun("-N2", "bash", "-c", f"exec -a torchrun {DTRAIN} --no-python sh -c 'echo world $WORLD_SIZE'")
         self.assertEqual(said.count("world 1"), 2)
+
+
+class Secrets(SlurmTest):
+    WORLD = ("sh", "-c", "echo world $WORLD_SIZE, r0 at $DTRAIN_RANK0_ADDR, token $DTRAIN_TOKEN.")
+
+    def setUp(self):
+        if not self.lab:
+            self.skipTest("no network namespaces")
+
+    def worlds(self, *words, **popen):
+        said = self.srun("-N3", *words, *RUN, *self.WORLD, **popen)
+        self.assertEqual(said.count(f"world 3, r0 at {self.cluster.address}, token ."), 3, said + self.said)
+
+    def test_munge_carries_it_and_nobody_needs_a_token(self):
+        self.worlds()
+        self.worlds("env", "HOME=/nonexistent")
+
+    def test_a_token_that_the_user_names_comes_first(self):
+        token = os.path.join(self.cluster.folder, "token")
+        subprocess.run([DTRAIN, "token", "--new", "--file", token], check=True, capture_output=True, timeout=DEADLINE)
+        self.worlds("env", f"DTRAIN_TOKEN_FILE={token}", "DTRAIN_MUNGE_SOCKET=/nonexistent")
+        said = self.srun("-N3", "env", f"DTRAIN_TOKEN_FILE={token}", "sh", "-c",
+                         f"echo $({DTRAIN} doctor)")  # one line each
+        self.assertEqual(said.count("MUNGE works, and nodes know each other by DTRAIN_TOKEN_FILE"), 3, said)
+
+    def test_without_munge_and_token(self):
+        self.srun("-N3", "env", "DTRAIN_MUNGE_SOCKET=/nonexistent", "HOME=/nonexistent", *RUN, "true", code=2)
+        self.assertIn("MUNGE: no munged at /nonexistent", self.said)
+        self.assertIn("--token-file", self.said)
+
+    def test_munged_that_does_not_answer_ends_the_wait_in_time(self):
+        """It takes connections and says nothing: nodes ask again, until the user's time is over."""
+        path = os.path.join(self.cluster.folder, "hung")
+        with socket.socket(socket.AF_UNIX) as hung:
+            hung.bind(path)
+            hung.listen(100)
+            self.srun("-N3", "env", f"DTRAIN_MUNGE_SOCKET={path}", DTRAIN, "run", "--rdzv-conf", "timeout=5", "true",
+                      code=124)
+        self.assertRegex(self.said, "MUNGE|munged")
+
+    def test_strangers_at_the_port_get_nothing_that_they_can_open(self):
+        come = os.path.join(self.cluster.folder, "come")
+        with self.cluster.network():
+            port = free_ports(1, self.cluster.address)[0]
+        job = self.cluster.start("srun", "-N3", "sh", "-c",
+                                 f"[ $SLURM_NODEID = 0 ] || until [ -e {come} ]; do sleep 0.1; done; "
+                                 f"exec {DTRAIN} run --master-port {port} true")
+        self.addCleanup(job.communicate)
+
+        def ask(request):
+            """All that comes back; None: nobody is there yet."""
+            try:
+                with self.cluster.network(), socket.create_connection((self.cluster.address, port), DEADLINE) as peer:
+                    peer.sendall(request)
+                    return b"".join(iter(lambda: peer.recv(4096), b""))
+            except ConnectionError:
+                return None
+        credential = until(lambda: ask(b"\xd9munge\n\x01"), DEADLINE, "an answer")
+        self.assertRegex(credential, rb"^MUNGE:[A-Za-z0-9+/=]+:$")
+        unmunge = [f"unmunge", f"--socket={self.cluster.socket}"]
+        if os.geteuid() == 0:
+            done = subprocess.run(unmunge, input=credential, capture_output=True, timeout=DEADLINE, user=NOBODY)
+            self.assertIn(b"Unauthorized", done.stdout + done.stderr)
+            self.assertNotIn(b"dtrain", done.stdout)
+        self.assertFalse(ask(b"\xd9munge\n\x02"))
+        self.assertFalse(ask(b"\xd9munge\n\x01more"))
+        open(come, "w").close()
+        self.assertEqual(job.wait(DEADLINE), 0, self.cluster.logs())
 
 
 class EndingTest(SlurmTest):

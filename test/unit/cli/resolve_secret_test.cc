@@ -32,12 +32,14 @@ struct TokenHost {
     return files.at(path);
   }
 
-  Result<Plan> resolve(Words flags, bool across_hosts = true) {
+  Result<Plan> resolve(Words flags, bool across_hosts = true, int rank = 0, const std::string& nodes_of = "") {
     flags.emplace_back("true");
     auto raw = parse(flags);
     REQUIRE(raw.ok());
-    const Options options(*raw, host);
+    Options options(*raw, host);
+    if (!nodes_of.empty()) options.suggest(FlagId::rdzv_endpoint, "node1:20007", nodes_of);
     Plan plan;
+    plan.spec.nodes.node_rank = rank;
     plan.spec.nodes.across_hosts = across_hosts;
     if (auto done = resolve_secret(Given{*raw, host, options}, plan); !done) return done.error();
     return plan;
@@ -89,6 +91,36 @@ TEST_CASE("without a token a job across hosts does not start, and hears how to g
   CHECK(machine.error({"--token-file=none"}) == "no file none");
   machine.host.token.emplace(JobSecret::parse("nonsense"));
   CHECK(machine.error({}).starts_with("DTRAIN_TOKEN: not a token of dtrain: "));
+}
+
+TEST_CASE("in a step of SLURM the nodes share a token by MUNGE, unless one is named") {
+  TokenHost machine;
+  machine.host.env = {{"HOME", "/home/me"}, {"DTRAIN_MUNGE_SOCKET", "/run/here"}};
+  machine.add("/home/me/.config/dtrain/token");
+  machine.host.munge = [] { return Result<void>(); };
+  auto plan_of = [&](int rank, const Words& flags = {}) {
+    auto plan = machine.resolve(flags, true, rank, "SLURM_STEP_NODELIST");
+    INFO((plan ? "" : plan.error().message));
+    REQUIRE(plan.ok());
+    return plan->spec.nodes;
+  };
+  CHECK(plan_of(0).secret);  // made for this job
+  CHECK(plan_of(0).munge_socket == "/run/here");
+  CHECK_FALSE(plan_of(1).secret);
+  CHECK(plan_of(1).munge_socket == "/run/here");
+  machine.add("named");
+  CHECK(plan_of(1, {"--token-file", "named"}).secret);
+  CHECK_FALSE(plan_of(1, {"--token-file", "named"}).munge_socket);
+  CHECK_FALSE(plan_of(1, {"--insecure"}).munge_socket);
+  CHECK_FALSE(machine.resolve({})->spec.nodes.munge_socket);  // no step
+  machine.host.munge = [] { return Result<void>(Error{ErrorKind::system, "MUNGE: no munged at S"}); };
+  CHECK_FALSE(plan_of(1).munge_socket);
+  CHECK(plan_of(1).secret);
+  machine.files.clear();
+  auto none = machine.resolve({}, true, 1, "SLURM_STEP_NODELIST");
+  REQUIRE_FALSE(none.ok());
+  CHECK(none.error().message.find("needs MUNGE or a token") != std::string::npos);
+  CHECK(none.error().message.find("no munged at S") != std::string::npos);
 }
 
 TEST_CASE("a token typed in place of a file is not repeated") {

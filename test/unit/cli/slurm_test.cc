@@ -105,11 +105,14 @@ TEST_CASE("in one task of SLURM a failure may turn out to be of a signal that it
 }
 
 TEST_CASE("doctor under SLURM") {
-  const auto step = judge_slurm({}, "step 7.0, node 1 of 3, meeting at node1:20007", {}).front();
+  const auto step = judge_slurm({}, "step 7.0", "", {}).front();
   CHECK(step.level == Finding::Level::ok);
-  CHECK(step.detail == "step 7.0, node 1 of 3, meeting at node1:20007; MUNGE works");
+  CHECK(step.detail == "step 7.0; MUNGE works, and nodes know each other by a secret that it carries");
+  const auto file = judge_slurm({}, "step 7.0", "DTRAIN_TOKEN", {}).front();
+  CHECK(file.detail == "step 7.0; MUNGE works, and nodes know each other by DTRAIN_TOKEN");
   const Error none{ErrorKind::system, "MUNGE: no munged"};
-  const auto allocation = judge_slurm({{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "3"}}, "", none).front();
+  const auto allocation = judge_slurm({{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "3"}}, "", "", none).front();
+  CHECK(judge_slurm({}, "step 7.0", "FILE", none).front().level == Finding::Level::ok);
   CHECK(allocation.level == Finding::Level::warn);
   CHECK(allocation.detail ==
         "allocation 7 of 3 nodes, not in a step: `srun dtrain run` makes them one job; MUNGE: no munged");
