@@ -58,9 +58,20 @@ void StoreLink::wait_connected() {
 
 void StoreLink::send(StoreLinkType type, std::uint64_t number, std::string_view payload) {
   if (!open() || peer_left_ || finishing_) return;
-  put_store_link_frame(output_.end(), type, number, payload);
+  const bool again = type == StoreLinkType::data && is_again(payload);
+  const std::size_t before = output_.size();
+  put_store_link_frame(output_.end(), again ? StoreLinkType::again : type, number, payload);
+  after_last_ += output_.size() - before;
+  if (type == StoreLinkType::data && !again) last_data_ = after_last_ = payload.size();
   full_ = full_ || output_.size() > kFullBytes;
   flush_soon();
+}
+
+// It is what the last data frame had, which is still here to be looked at. Many workers get one value at a time.
+bool StoreLink::is_again(std::string_view payload) const {
+  if (!at_host_ || payload.size() != last_data_ || after_last_ > output_.size()) return false;
+  if (payload.size() < kStoreLinkAgainLeast || payload.size() > kStoreLinkAgainMost) return false;
+  return output_.front().substr(output_.size() - after_last_, last_data_) == payload;
 }
 
 void StoreLink::finish() {
@@ -102,7 +113,7 @@ void StoreLink::written() {
   if (!full_ || output_.size() > kDrainedBytes) return;
   full_ = false;
   callbacks_.drained();
-  if (open() && waits_when_full_) hand_out_rest();
+  if (open() && at_host_) hand_out_rest();
 }
 
 void StoreLink::wait_writable() {

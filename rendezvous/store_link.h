@@ -23,7 +23,7 @@ namespace dtrain {
 class StoreLink : public std::enable_shared_from_this<StoreLink> {
  public:
   struct Callbacks {
-    // A frame. A link that `waits_when_full` and has become full may leave a part of a data frame's payload: it is
+    // A frame. At the host, a link that has become full may leave a part of a data frame's payload: it is
     // given again later.
     std::function<void(StoreLinkFrame& frame)> frame;
     // What has come so far has been handed out.
@@ -34,9 +34,10 @@ class StoreLink : public std::enable_shared_from_this<StoreLink> {
     std::function<void(const std::string& reason)> closed;
   };
 
-  // `waits_when_full`: hand out no frames while full(). One side of a link must not, or both could wait for each other.
-  StoreLink(boost::asio::io_context& io, UniqueFd socket, std::optional<TlsSession> tls, bool waits_when_full)
-      : socket_(io, socket.release()), bytes_(std::move(tls)), waits_when_full_(waits_when_full) {}
+  // `at_host`: hand out no frames while full(), which an edge must not, or both could wait for each other. And say a
+  // reply that is the same as the one before, and is still to be written, as `again`.
+  StoreLink(boost::asio::io_context& io, UniqueFd socket, std::optional<TlsSession> tls, bool at_host)
+      : socket_(io, socket.release()), bytes_(std::move(tls)), at_host_(at_host), decoder_(!at_host) {}
 
   // Greet and begin to read; `received` came before, after any TLS. `connecting`: the socket's connect is still under
   // way.
@@ -68,17 +69,20 @@ class StoreLink : public std::enable_shared_from_this<StoreLink> {
   void take(std::string_view bytes);
   void hand_out(StoreLinkFrame frame);
   void hand_out_rest();
-  bool waits() const { return waits_when_full_ && full_; }
+  bool waits() const { return at_host_ && full_; }
+  bool is_again(std::string_view payload) const;
   void lost(const std::string& reason);
 
   boost::asio::posix::stream_descriptor socket_;
   LinkBytes bytes_;
-  const bool waits_when_full_;
+  const bool at_host_;
   Callbacks callbacks_;
   StoreLinkDecoder decoder_;
   ByteQueue output_;
-  std::string input_;      // read, but not handed out, since the link was full
-  std::string unhandled_;  // before it: the rest of a data frame
+  std::size_t last_data_ = 0;   // size of the last data frame's payload
+  std::size_t after_last_ = 0;  // bytes of output from its begin on
+  std::string input_;           // read, but not handed out, since the link was full
+  std::string unhandled_;       // before it: the rest of a data frame
   std::uint64_t unhandled_number_ = 0;
   bool connected_ = false;
   bool full_ = false;

@@ -42,12 +42,14 @@ StoreLinkDecoder::Status StoreLinkDecoder::next(std::string_view& input) {
   if (greeted_ < kStoreLinkGreeting.size() && !greeting(input)) return error_.empty() ? Status::need_more : Status::bad;
   if (header_have_ < kStoreLinkHeaderBytes && !header(input)) return error_.empty() ? Status::need_more : Status::bad;
 
+  if (frame_.type == StoreLinkType::again) return repeat();
   const std::string_view piece = input.substr(0, left_);
   input.remove_prefix(piece.size());
   left_ -= piece.size();
   if (frame_.type == StoreLinkType::data) {
     if (piece.empty()) return Status::need_more;
     frame_.payload = piece;
+    if (edge_ && last_.size() + piece.size() + left_ <= kStoreLinkAgainMost) last_.append(piece);
   } else {
     text_.append(piece);
     if (left_ > 0) return Status::need_more;
@@ -87,8 +89,8 @@ bool StoreLinkDecoder::header(std::string_view& input) {
   std::memcpy(&size, header_.data(), sizeof size);
   const auto type = static_cast<unsigned char>(header_[sizeof size]);
   std::memcpy(&frame_.number, header_.data() + sizeof size + 1, sizeof frame_.number);
-  if (type < static_cast<unsigned char>(StoreLinkType::hello) ||
-      type > static_cast<unsigned char>(StoreLinkType::closed)) {
+  const auto last = edge_ ? StoreLinkType::again : StoreLinkType::closed;
+  if (type < static_cast<unsigned char>(StoreLinkType::hello) || type > static_cast<unsigned char>(last)) {
     fail(fmt::format("unknown frame {} on the store link", type));
     return false;
   }
@@ -101,7 +103,16 @@ bool StoreLinkDecoder::header(std::string_view& input) {
   }
   left_ = size;
   text_.clear();
+  if (data) last_.clear();
   return true;
+}
+
+StoreLinkDecoder::Status StoreLinkDecoder::repeat() {
+  if (last_.empty()) return fail("`again` on the store link, and nothing that could be meant");
+  header_have_ = 0;
+  frame_.type = StoreLinkType::data;
+  frame_.payload = last_;
+  return Status::frame;
 }
 
 StoreLinkDecoder::Status StoreLinkDecoder::fail(std::string why) {

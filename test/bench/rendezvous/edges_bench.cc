@@ -119,7 +119,7 @@ class Edge {
 
   UniqueFd fd_;
   std::optional<TlsSession> tls_;
-  StoreLinkDecoder decoder_;
+  StoreLinkDecoder decoder_{true};
   int frames_ = 0;
 };
 

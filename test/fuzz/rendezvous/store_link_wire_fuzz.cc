@@ -41,9 +41,9 @@ bool feed(StoreLinkDecoder& decoder, std::string_view piece, Decoded& decoded) {
 }
 
 // 0: in one piece.
-Decoded decode(std::string_view stream, std::uint32_t cuts) {
+Decoded decode(std::string_view stream, std::uint32_t cuts, bool edge) {
   Decoded decoded;
-  StoreLinkDecoder decoder;
+  StoreLinkDecoder decoder(edge);
   if (cuts == 0) {
     feed(decoder, stream, decoded);
   } else {
@@ -58,9 +58,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   std::string stream((data[0] & 1) != 0 ? dtrain::kStoreLinkGreeting : std::string_view());
   stream.append(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const Decoded whole = decode(stream, 0);
-  DT_CHECK(decode(stream, 1U + data[0]) == whole, "cuts change nothing");
-  const Decoded again = decode(std::string(dtrain::kStoreLinkGreeting) + whole.frames, 0);
+  const bool edge = (data[0] & 2) != 0;
+  const Decoded whole = decode(stream, 0, edge);
+  DT_CHECK(decode(stream, 1U + data[0], edge) == whole, "cuts change nothing");
+  const Decoded again = decode(std::string(dtrain::kStoreLinkGreeting) + whole.frames, 0, edge);
   DT_CHECK(again.frames == whole.frames && again.error.empty(), "frames survive another way");
   return 0;
 }

@@ -22,8 +22,8 @@ struct Frame {
 };
 
 // All frames of a stream that comes in pieces of `cut` bytes; the pieces of a data frame are put together again.
-std::vector<Frame> decode(const std::string& stream, std::size_t cut, std::string& error) {
-  StoreLinkDecoder decoder;
+std::vector<Frame> decode(const std::string& stream, std::size_t cut, std::string& error, bool edge = false) {
+  StoreLinkDecoder decoder(edge);
   std::vector<Frame> frames;
   for (std::size_t at = 0; at < stream.size(); at += cut) {
     std::string_view input = std::string_view(stream).substr(at, cut);
@@ -86,6 +86,34 @@ TEST_CASE("store link wire: frames come back as they were put, however they are 
   }
 }
 
+TEST_CASE("store link wire: a payload that comes again is given out again, at an edge") {
+  for (const std::size_t size : {std::size_t{64}, dtrain::kStoreLinkAgainMost}) {
+    const std::string value(size, 'v');
+    std::string stream(kStoreLinkGreeting);
+    put_store_link_frame(stream, StoreLinkType::data, 1, value);
+    put_store_link_frame(stream, StoreLinkType::again, 2);
+    put_store_link_frame(stream, StoreLinkType::closed, 2, "why");
+    put_store_link_frame(stream, StoreLinkType::again, 3, "no payload");
+    const std::vector<Frame> expected = {{StoreLinkType::data, 1, value},
+                                         {StoreLinkType::data, 2, value},
+                                         {StoreLinkType::closed, 2, "why"},
+                                         {StoreLinkType::data, 3, value}};
+    for (const std::size_t cut : {std::size_t{1}, std::size_t{1000}, stream.size()}) {
+      std::string error;
+      CHECK(decode(stream, cut, error, true) == expected);
+      CHECK(error.empty());
+      CHECK(decode(stream, cut, error).size() == 1);
+      CHECK(error == "unknown frame 7 on the store link");
+    }
+    // Of a larger one nothing was kept.
+    put_store_link_frame(stream, StoreLinkType::data, 4, std::string(dtrain::kStoreLinkAgainMost + 1, 'v'));
+    put_store_link_frame(stream, StoreLinkType::again, 5);
+    std::string error;
+    CHECK(decode(stream, stream.size(), error, true).size() == 5);
+    CHECK(error == "`again` on the store link, and nothing that could be meant");
+  }
+}
+
 TEST_CASE("store link wire: the first byte is neither TCPStore's nor the agent link's") {
   CHECK(kStoreLinkGreeting.front() != '\0');
   CHECK(kStoreLinkGreeting.front() != '\xD7');
@@ -94,7 +122,7 @@ TEST_CASE("store link wire: the first byte is neither TCPStore's nor the agent l
 TEST_CASE("store link wire: nonsense is refused before it is kept") {
   CHECK(refusal("GET / HTTP/1.1\r\n") == "it does not speak dtrain's store link");
   CHECK(refusal("\xD8"
-                "dstore\x02") == "it speaks version 2 of the store link, not 1: use the same dtrain on all nodes");
+                "dstore\x01") == "it speaks version 1 of the store link, not 2: use the same dtrain on all nodes");
   CHECK(refusal(header(0, 0)) == "unknown frame 0 on the store link");
   CHECK(refusal(header(0, 7)) == "unknown frame 7 on the store link");
   CHECK(refusal(header(1, 1)) == "frame 1 of 1 bytes on the store link, at most 0 are allowed");

@@ -501,6 +501,51 @@ TEST_CASE("store relay: what is no link is closed with a reason, members notice 
   CHECK(member.ask(bytes::ping(7), 4) == bytes::u32(7));
 }
 
+TEST_CASE("store relay: a value that many get at once goes over the link once") {
+  Host host;
+  const std::string value(4000, 'v'), other(4000, 'w');
+  Client direct = greeted(*host);
+  REQUIRE(direct.send(bytes::fields(StoreOp::set, {"k", value}) + bytes::fields(StoreOp::set, {"l", other})));
+  REQUIRE(direct.ask(bytes::ping(1), 4) == bytes::u32(1));
+
+  std::string requests = link_hello(1);
+  for (const std::uint64_t number : {1, 2, 3, 4}) requests += link_frame(StoreLinkType::open, number);
+  std::string expected = std::string(dtrain::kStoreLinkGreeting) + link_frame(StoreLinkType::welcome, 1);
+  Client hand(host->port());
+  REQUIRE(hand.send(requests));
+  REQUIRE(hand.read(expected.size()) == expected);
+  const auto get = [](std::uint64_t number, const char* key) {
+    return link_frame(StoreLinkType::data, number, bytes::fields(StoreOp::get, {key}));
+  };
+  // Changed in between: it is what it is at each moment.
+  REQUIRE(hand.send(get(1, "k") + get(2, "k") + link_frame(StoreLinkType::closed, 4) + get(3, "k") +
+                    link_frame(StoreLinkType::data, 1, bytes::fields(StoreOp::set, {"k", other})) + get(2, "k") +
+                    get(3, "k") + get(1, "l")));
+  expected = link_frame(StoreLinkType::data, 1, bytes::text(value)) + link_frame(StoreLinkType::again, 2) +
+             link_frame(StoreLinkType::again, 3) + link_frame(StoreLinkType::data, 2, bytes::text(other)) +
+             link_frame(StoreLinkType::again, 3) + link_frame(StoreLinkType::again, 1);
+  CHECK(hand.read(expected.size()) == expected);
+  // Once it has been written, it is no longer here to be compared.
+  REQUIRE(hand.send(get(2, "l")));
+  expected = link_frame(StoreLinkType::data, 2, bytes::text(other));
+  CHECK(hand.read(expected.size()) == expected);
+}
+
+TEST_CASE("store relay: workers of an edge that get one value at once have it whole") {
+  Host host;
+  const auto edge = start_edge(edge_of(host->port()));
+  std::vector<Client> clients;
+  for (int i = 0; i < 64; ++i) clients.push_back(greeted(*edge));
+  for (const std::size_t size :
+       {std::size_t{10}, std::size_t{4000}, std::size_t{65528}, std::size_t{65529}, std::size_t{3} << 20}) {
+    const std::string value(size, 'v');
+    REQUIRE(clients[0].send(bytes::fields(StoreOp::set, {"k", value})));
+    REQUIRE(clients[0].ask(bytes::ping(1), 4) == bytes::u32(1));
+    for (Client& client : clients) REQUIRE(client.send(bytes::fields(StoreOp::get, {"k"})));
+    for (Client& client : clients) REQUIRE(client.read(size + 8) == bytes::text(value));
+  }
+}
+
 TEST_CASE("store relay: the threads of an idle store and its edge do not wake up") {
   StoreHost::Options options;
   options.limits.greeting = std::chrono::milliseconds(1500);
