@@ -32,9 +32,6 @@ namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-// An agent that somebody stopped with SIGSTOP and did not continue in this time has left the job alone: it is killed,
-// and the guard then empties the containment.
-constexpr auto kStoppedAgentLease = std::chrono::seconds(3);
 // How long a living guard has to clean up after its agent before the front does it itself.
 constexpr auto kGuardCleansUp = std::chrono::seconds(3);
 // How long after the second stop request a third one ends the agent itself.
@@ -49,23 +46,26 @@ int milliseconds_until(SteadyTime t) {
 
 class Front {
  public:
-  Front(pid_t agent, UniqueFd socket, UniqueFd signals, const FrontNotes* notes, const std::vector<int>& stop_signals,
+  Front(pid_t agent, UniqueFd socket, UniqueFd signals, const FrontNotes* notes, const FrontSignals& told,
         const AttachedTerminal* terminal)
       : agent_(agent),
         socket_(std::move(socket)),
         signals_(std::move(signals)),
         notes_(notes),
-        stop_signals_(stop_signals),
+        stop_signals_(told.stop),
+        stopped_lease_(told.stopped_lease),
         terminal_(terminal) {
     if (terminal_ != nullptr) first_modes_ = lent_modes_ = terminal_->modes();
   }
 
   int run() {
     while (agent_ > 0) {
-      wait(stopped_at_ ? milliseconds_until(*stopped_at_ + kStoppedAgentLease) : -1);
+      wait(stopped_at_ ? milliseconds_until(*stopped_at_ + stopped_lease_) : -1);
       reap();
-      if (agent_ > 0 && stopped_at_ && std::chrono::steady_clock::now() >= *stopped_at_ + kStoppedAgentLease) {
-        say_unless_stuck(fmt::format("the agent (pid {}) was stopped (SIGSTOP) for 3 s: ending the job", agent_));
+      // It has left the job alone; the guard then empties the containment.
+      if (agent_ > 0 && stopped_at_ && std::chrono::steady_clock::now() >= *stopped_at_ + stopped_lease_) {
+        say_unless_stuck(fmt::format("the agent (pid {}) was stopped (SIGSTOP) for {:g} s: ending the job", agent_,
+                                     std::chrono::duration<double>(stopped_lease_).count()));
         ::kill(agent_, SIGKILL);
         stopped_at_.reset();
       }
@@ -263,6 +263,7 @@ class Front {
   UniqueFd signals_;
   const FrontNotes* notes_;
   const std::vector<int>& stop_signals_;
+  const std::chrono::nanoseconds stopped_lease_;
   const AttachedTerminal* terminal_;
   bool hung_up_ = false;
   bool has_terminal_ = true;  // the job is in the terminal's foreground, as far as we know
@@ -331,7 +332,7 @@ int run_front(const FrontSignals& signals, const AttachedTerminal* terminal,
   }
   theirs.reset();
   ::prctl(PR_SET_NAME, "dtrain");
-  const int code = Front(agent, std::move(ours), std::move(signal_fd), notes, signals.stop, terminal).run();
+  const int code = Front(agent, std::move(ours), std::move(signal_fd), notes, signals, terminal).run();
   if (notes->interrupted) die_of_interrupt();
   return code;
 }

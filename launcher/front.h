@@ -4,6 +4,7 @@
 // subreaper: if agent and guard die together, what the workers left falls to the front, which kills it.
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -43,6 +44,8 @@ struct FrontSide {
 struct FrontSignals {
   std::vector<int> stop;    // end the job
   std::vector<int> passed;  // go to the workers
+  // An agent that SIGSTOP has stopped, and nobody has continued in this time, is killed.
+  std::chrono::nanoseconds stopped_lease = std::chrono::seconds(3);
 };
 
 // Fork the agent and be the front until it has ended and nothing is left; `agent_main` runs in the child and returns

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <csignal>
 #include <optional>
 
@@ -41,8 +42,10 @@ int run_job(const JobSpec& spec) {
   };
   std::optional<AttachedTerminal> terminal;
   if (spec.attach) terminal.emplace();
-  return run_front({effective.stop_signals, effective.passed_signals}, terminal ? &*terminal : nullptr, agent_main,
-                   &effective);
+  FrontSignals signals{effective.stop_signals, effective.passed_signals};
+  if (spec.nodes.across_hosts)
+    signals.stopped_lease = std::min(signals.stopped_lease, spec.nodes.pulse.stopped_lease());
+  return run_front(signals, terminal ? &*terminal : nullptr, agent_main, &effective);
 }
 
 }  // namespace dtrain::launcher

@@ -25,6 +25,9 @@ struct PulseSettings {
   Duration stop_after() const { return interval * (attempts - 1); }
   Duration kill_grace() const { return interval / 2; }
   Duration lost_after() const { return interval * attempts; }
+  // An agent that somebody stopped (SIGSTOP) is killed after that, and its guard kills its workers. Its last ping may
+  // have been sent one interval before it was stopped, so the host gives it up stop_after() later at the earliest.
+  Duration stopped_lease() const { return stop_after() - kill_grace(); }
   bool operator==(const PulseSettings&) const = default;
 };
 

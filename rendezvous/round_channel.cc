@@ -58,15 +58,29 @@ void RoundChannel::wait_readable() {
 }
 
 void RoundChannel::readable() {
+  read();
+  if (open()) wait_readable();
+}
+
+void RoundChannel::read_waiting() {
+  constexpr int kReads = 64;  // then it is not silent
+  const auto self = shared_from_this();
+  for (int i = 0; i < kReads && open(); ++i) {
+    if (read() != LinkBytes::Status::done) return;
+  }
+}
+
+// Once; afterwards it may be closed.
+LinkBytes::Status RoundChannel::read() {
   std::array<char, 16384> buffer;
   std::string_view got;
   const auto status = bytes_.receive(fd(), buffer, got);
   decoder_.feed(got);
-  if (!decode()) return;
-  if (status == LinkBytes::Status::ended) return lost("");
-  if (status == LinkBytes::Status::failed) return lost(bytes_.error());
-  if (bytes_.unsent()) wait_writable();
-  wait_readable();
+  if (!decode()) return status;
+  if (status == LinkBytes::Status::ended) lost("");
+  if (status == LinkBytes::Status::failed) lost(bytes_.error());
+  if (open() && bytes_.unsent()) wait_writable();
+  return status;
 }
 
 // False: closed.

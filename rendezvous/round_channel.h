@@ -29,6 +29,9 @@ class RoundChannel : public std::enable_shared_from_this<RoundChannel> {
   void start(Callbacks callbacks, std::string_view received = {});
   // Never calls back from within.
   void send(const RoundMessage& message);
+  // Take in what has come but was not read yet, before the peer is judged by its silence: whoever was kept from running
+  // has its timers go off first. Calls back; only from a turn of the loop of its own, as a timer's.
+  void read_waiting();
   // Ends the connection without a callback, what was sent before is delivered if the peer reads it.
   void close();
   bool open() const { return socket_.is_open(); }
@@ -42,6 +45,7 @@ class RoundChannel : public std::enable_shared_from_this<RoundChannel> {
   void wait_writable();
   void wait_readable();
   void readable();
+  LinkBytes::Status read();
   bool decode();
   void lost(const std::string& reason);
   void fail_soon(const std::string& reason);

@@ -36,8 +36,8 @@ RoundHost::Peer* RoundHost::add(LinkSocket socket, const std::string& received_b
   peer.greeting = std::make_unique<asio::steady_timer>(io_, kGreeting);
   peer.greeting->async_wait([this, id](const boost::system::error_code& ec) {
     // A timer that has gone off cannot be called back: the node may have joined since.
-    const auto it = channels_.find(id);
-    if (!ec && it != channels_.end() && it->second.greeting) drop(id);
+    if (!ec && waits_to_join(id)) read_waiting(id);
+    if (!ec && waits_to_join(id)) drop(id);
   });
   peer.channel->start(
       {[this, id](const RoundMessage& m) { received(id, m); }, [this, id](const std::string&) { closed(id); }},
@@ -75,9 +75,25 @@ void RoundHost::listen_for_silence() {
     for (const auto& [id, peer] : channels_) {
       if (peer.silence && !peer.greeting && peer.silence->lost(clock_.now())) lost.push_back(id);
     }
-    for (const MemberId id : lost) drop(id);
+    for (const MemberId id : lost) {
+      read_waiting(id);
+      const auto it = channels_.find(id);
+      if (it != channels_.end() && it->second.silence->lost(clock_.now())) drop(id);
+    }
     listen_for_silence();
   });
+}
+
+bool RoundHost::waits_to_join(MemberId id) const {
+  const auto it = channels_.find(id);
+  return it != channels_.end() && it->second.greeting;
+}
+
+void RoundHost::read_waiting(MemberId id) {
+  const auto it = channels_.find(id);
+  if (it == channels_.end()) return;
+  const auto channel = it->second.channel;
+  channel->read_waiting();
 }
 
 void RoundHost::drop(MemberId id) {

@@ -53,6 +53,8 @@ class RoundHost {
   void received(MemberId id, const RoundMessage& message);
   void closed(MemberId id);
   void drop(MemberId id);
+  bool waits_to_join(MemberId id) const;
+  void read_waiting(MemberId id);
   void perform(const std::vector<RoundAction>& actions);
   void arm();
   void listen_for_silence();

@@ -51,6 +51,7 @@ void RoundLink::connected(LinkSocket socket, const NodeInfo& node) {
   hello_.expires_after(kHello);
   // A timer that has gone off cannot be called back: it may be that of an attempt before this one.
   hello_.async_wait([this, attempt = channel_](const boost::system::error_code& ec) {
+    if (!ec && !joined_ && channel_ == attempt) attempt->read_waiting();
     if (!ec && !joined_ && channel_ == attempt) lost("it does not answer");
   });
 }
@@ -93,6 +94,7 @@ void RoundLink::beat() {
   if (due == LinkPulse::Due::ping) channel_->send(msg::Ping{now.time_since_epoch().count()});
   pulse_timer_.expires_at(pulse_->deadline());
   pulse_timer_.async_wait([this, alive = channel_](const boost::system::error_code& ec) {
+    if (!ec && channel_ == alive) alive->read_waiting();
     if (!ec && channel_ == alive) beat();
   });
 }

@@ -158,6 +158,43 @@ class Hosts(unittest.TestCase):
         nodes[0].expect("was lost: the connection to its agent is gone")
         self.ends([125, 125, 125], nodes)
 
+    def test_a_stopped_agent_is_killed_before_the_others_go_on(self):
+        lab = self.lab()
+        script = 'trap "" TERM; [ $WORLD_SIZE = 3 ] && wait_for_end; exit 0'  # it takes a SIGKILL
+        nodes = [self.c10d(lab.host(i), script, nnodes="2:3") for i in range(3)]
+        for node in nodes:
+            node.expect(r"met \d in 0")
+        os.kill(nodes[2].agent(), signal.SIGSTOP)
+        until(lambda: not nodes[2].workers(), DEADLINE)
+        dead = time.monotonic()
+        for node in nodes[:2]:
+            node.expect("N=1 RC=0")
+        self.assertLess(dead, min(node.when("N=1 RC=0") for node in nodes[:2]), "the halves overlap")
+        self.ends([0, 0, 125], nodes)
+        self.assertIn("was stopped (SIGSTOP) for 1.5 s", nodes[2].text)
+
+    def test_short_stops_disturb_nobody(self):
+        lab = self.lab(2)
+        script = 'while ! [ -e "$END" ]; do read -r -t 0.1 <&3; done; exit 0'
+        end = os.path.join(self.folder, "end")
+        # Longer times, so that the machine may be busy: only what is in the sockets is of interest here.
+        nodes = [self.c10d(lab.host(i), script, "--rdzv-conf", "keep_alive_interval=2", nnodes="2",
+                           env={**os.environ, "END": end}) for i in range(2)]
+        for node in nodes:
+            node.expect(r"met \d in 0")
+        for stopped in ([nodes[0]], [nodes[1]], nodes):
+            agents = [node.agent() for node in stopped]
+            begin = time.monotonic()
+            for pid in agents:
+                os.kill(pid, signal.SIGSTOP)
+            until(lambda begin=begin: time.monotonic() >= begin + 1, DEADLINE)
+            for pid in agents:
+                os.kill(pid, signal.SIGCONT)
+        pathlib.Path(end).touch()
+        self.ends([0, 0], nodes)
+        for node in nodes:
+            self.assertNotIn("N=1", node.text)
+
     def test_a_host_that_is_cut_off(self):
         lab = self.lab()
         script = 'trap "" TERM; [ $WORLD_SIZE = 3 ] && wait_for_end; exit 0'  # it takes a SIGKILL
