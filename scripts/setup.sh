@@ -33,7 +33,7 @@ packages_of() {
     lint) echo clang-format python3 git ;;
     tidy) echo clang-tidy git ;;
     fuzz) echo clang libfuzzer-14-dev ;;
-    bench) echo openmpi-bin libopenmpi-dev ;;
+    bench) echo openmpi-bin libopenmpi-dev redis-tools ;;
     peers) ;;
     *) fail "unknown group '$1'; the groups are: launcher train test lint tidy fuzz bench peers" ;;
   esac

@@ -8,12 +8,9 @@ Prints every figure, and each bar as met or not met: a figure that falls short d
 root), so that other work on the machine counts less.
 """
 import argparse
-import datetime
 import os
-import platform
-import re
+import pathlib
 import shutil
-import subprocess
 import sys
 
 import failing
@@ -24,41 +21,24 @@ import starting
 import storing
 from bench import Context, first_existing, torchs_torchrun
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from page import first_line, machine, write_section  # noqa: E402
+
 SECTIONS = {"start": starting, "footprint": footprint, "death": failing, "kill": killing, "output": printing,
             "store": storing}
-PAGE = """# Benchmarks
-
-Written by `make bench-launch`, a section at a time; `test/bench/launch/run.py --only NAME --write docs/benchmarks.md`
-does one anew. A bar that is not met says so.
-
-"""
-
-
-def first_line(*command):
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    except OSError:
-        return "?"
-    return (done.stdout.strip().splitlines() or ["?"])[0]
 
 
 def facts(context, alone):
     """The machine and the versions, one sentence each; no names, no paths."""
-    with open("/proc/cpuinfo") as f:
-        names = [line.partition(":")[2].strip() for line in f if line.startswith("model name")]
-    with open("/proc/meminfo") as f:
-        memory = int(f.readline().split()[1]) / 2**20
-    cpu = names[0] if names else platform.machine()
-    said = [f"Measured {datetime.date.today().isoformat()}: {os.cpu_count()} cores of {cpu}, {memory:.0f} GiB,",
-            f"Linux {platform.release().split('-')[0]}.",
-            f"dtrain {first_line('git', 'describe', '--always', '--dirty')}."]
+    *said, load = machine()
     if context.torchrun:
         python = os.path.join(os.path.dirname(context.torchrun), "python")
         said.append(f"torch {first_line(python, '-c', 'import torch; print(torch.__version__)')}.")
     if context.mpirun:
         said.append(f"{first_line(context.mpirun, '--version')}.")
-    said.append(f"Load average at the start {os.getloadavg()[0]:.1f}" +
-                (", all under a real-time priority, so that other work counts less." if alone else "."))
+    others = ", all under a real-time priority, so that other work counts less."
+    said.append(load[:-1] + others if alone else load)
     return said
 
 
@@ -74,22 +54,6 @@ def render(section, said):
         rows = [section.header, ["---"] * len(section.header), *section.rows]
         lines.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
     return "\n\n".join([*lines, " ".join(said)])
-
-
-def write_page(path, name, text):
-    """Replace the part of the page that this section owns; the others' parts stay."""
-    begin, end = f"<!-- bench-launch {name}: begin -->", f"<!-- bench-launch {name}: end -->"
-    part = f"{begin}\n{text}\n{end}\n"
-    page = PAGE
-    if os.path.exists(path):
-        with open(path) as f:
-            page = f.read()
-    if begin in page:
-        page = re.sub(re.escape(begin) + ".*?" + re.escape(end) + "\n?", lambda _: part, page, flags=re.DOTALL)
-    else:
-        page = page.rstrip("\n") + "\n\n" + part
-    with open(path, "w") as f:
-        f.write(page)
 
 
 def parse():
@@ -124,7 +88,7 @@ def main():
         text = render(section, said)
         print(text + "\n", flush=True)
         if args.write:
-            write_page(args.write, name, text)
+            write_section(args.write, "bench-launch", name, text)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Jobs of several nodes: their links, how many nodes a job can have, the store across nodes, the start of a job.
 
-    run.py --build build [--only rounds,tls,agents,store,barrier,start] [--runs 3] [--agents 10000] [--json out.json]
+    run.py --build build [--only rounds,tls,agents,store,edges,barrier,start,faults] [--runs 3] [--agents 10000]
+           [--json out.json] [--write docs/benchmarks.md]
 
 rounds  the machine that decides who is in a round, alone (rounds_bench)
 tls     handshakes and bytes of encrypted links, in one thread and without sockets (tls_bench)
@@ -9,30 +10,49 @@ agents  a job of --agents nodes whose agents are links in two processes, over lo
 store   one store, and edges of it over a link in clear and an encrypted one, each a process, on loopback. Runs
         alternate between them; printed are medians: the time of one ADD, ADDs per second of 16 clients, the bytes of
         large replies and requests per second, and how many an edge forwards in a second of its CPU time
+edges   64 edges over encrypted links, with a client each; torch's TCPStore and Redis where they are there
 barrier a barrier of --workers workers behind 64 edges, and a value of 4 KiB that all of them get; played by one
         process over real links
 start   a job of eight nodes, each on a host of its own in a lab of network namespaces, from the first command to the
         last worker's first word; the same with torchrun where there is one, on one host
+faults  an agent killed and a host cut off, in a lab of three hosts, two of which are enough; dtrain and torchrun
 """
 
 import argparse
 import json
 import os
 import pathlib
+import shutil
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(SOURCE / "test" / "support")]
+sys.path[:0] = [str(SOURCE / "test" / "support"), str(SOURCE / "test" / "bench")]
 
+import faults as lab_faults  # noqa: E402
 import netlab  # noqa: E402
+import page  # noqa: E402
 
 NODES = 8
+EDGES = 64
 WORKER = "echo user code"
+
+
+said = []  # of the present part
+
+
+def say(text):
+    print(text, flush=True)
+    said.append(text)
+
+
+def run(*command, limit):
+    say(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=limit).stdout.rstrip("\n"))
 
 
 class Serve:
@@ -70,10 +90,28 @@ def store(args):
         hosts = {name: Serve(args, "host", token) for name, token in links.items()}
         edges = {name: Serve(args, "edge", token, hosts[name].ports[1]) for name, token in links.items()}
     try:
-        return measure_store(args, hosts, edges)
+        figures = measure_store(args, hosts, edges)
+        hosts["of keys"] = Serve(args, "host", "-")  # one that has held nothing yet
+        figures["bytes_a_key"] = memory_of_keys(hosts["of keys"])
+        say(f"a key of 20 bytes with a value of 8: {figures['bytes_a_key']:.0f} bytes of memory")
+        return figures
     finally:
         for server in [*edges.values(), *hosts.values()]:
             server.stop()
+
+
+def memory_of_keys(host, count=100000):
+    """Bytes of the host's memory for each key of 20 bytes with a value of 8."""
+    def text(data):
+        return struct.pack("<Q", len(data)) + data
+    before = host.resident_mib()
+    with socket.create_connection(("127.0.0.1", int(host.ports[0])), timeout=60) as client:
+        client.sendall(b"\x00" + struct.pack("<I", 0x3C85F7CE))
+        client.sendall(b"".join(b"\x01" + text(b"key%017d" % i) + text(b"value---") for i in range(count)))
+        client.sendall(b"\x0d" + struct.pack("<I", 7))  # a ping: all of them are there
+        if client.recv(4, socket.MSG_WAITALL) != struct.pack("<I", 7):
+            raise SystemExit("the store does not answer")
+    return (host.resident_mib() - before) * 2**20 / count
 
 
 def measure_store(args, hosts, edges):
@@ -100,13 +138,86 @@ def measure_store(args, hosts, edges):
             for key, value in figures.items():
                 row.setdefault(key, []).append(value)
     medians = {name: {key: statistics.median(values) for key, values in row.items()} for name, row in rows.items()}
-    print(" " * 28 + "".join(f"{name:>13}" for name in medians))
+    say(" " * 28 + "".join(f"{name:>13}" for name in medians))
     for key in medians["edge, TLS"]:
-        print(f"{key:<28}" + "".join(f"{row[key]:>13.2f}" if key in row else f"{'':>13}" for row in medians.values()))
+        say(f"{key:<28}" + "".join(f"{row[key]:>13.2f}" if key in row else f"{'':>13}" for row in medians.values()))
     for name in edges:
         added = medians[name]["add_us_median"] - medians["direct"]["add_us_median"]
-        print(f"{name}: adds {added:.1f} us to an operation")
+        say(f"{name}: adds {added:.1f} us to an operation")
     return medians
+
+
+TORCH_STORE = """
+import sys
+from torch.distributed import TCPStore
+store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+print(store.port, flush=True)
+sys.stdin.read()
+"""
+REDIS = "redis-check-rdb"  # Debian's redis-tools has the server under this name, without a service that starts
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return str(probe.getsockname()[1])
+
+
+def start_peer(name):
+    """A server that the edges are compared with: its process and its port; None: it is not here."""
+    python = os.path.join(SOURCE, ".venv", "bin", "python")
+    if name == "torch":
+        if not os.path.exists(python):
+            return None
+        process = subprocess.Popen([python, "-W", "ignore", "-c", TORCH_STORE], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True)
+        return process, process.stdout.readline().strip()
+    if not shutil.which(REDIS):
+        return None
+    port = free_port()
+    flags = ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    process = subprocess.Popen(["redis-server", *flags], executable=shutil.which(REDIS), stdout=subprocess.PIPE,
+                               text=True)
+    while "Ready to accept" not in process.stdout.readline():
+        pass
+    return process, port
+
+
+def edges(args):
+    client = os.path.join(args.build, "bin", "store_client")
+    figures, servers, peers = {}, [], []
+    with tempfile.TemporaryDirectory() as folder:
+        token = new_token(args, folder)
+        try:
+            host = Serve(args, "host", token)
+            servers.append(host)
+            for _ in range(EDGES):
+                servers.append(Serve(args, "edge", token, host.ports[1]))
+            ports = {"dtrain, 64 agents, TLS": [server.ports[0] for server in servers[1:]],
+                     "dtrain, one store": [host.ports[0]] * EDGES}
+            for name in ("torch", "redis"):
+                if peer := start_peer(name):
+                    peers.append(peer[0])
+                    ports[f"{name}, one server"] = [peer[1]] * EDGES
+            rows = {name: [] for name in ports}
+            for _ in range(args.runs):
+                for name, each in ports.items():
+                    flags = ["redis"] if name.startswith("redis") else []
+                    out = subprocess.run([client, "many", ",".join(each), str(args.seconds), *flags], check=True,
+                                         capture_output=True, text=True, timeout=120).stdout
+                    rows[name].append([float(word) for word in out.split()])
+        finally:
+            for process in peers:
+                process.kill()
+                process.wait()
+            for server in reversed(servers):
+                server.stop()
+    say(f"{EDGES} clients, each adds to a counter of its own again and again")
+    say(f"{'':<26}{'ADDs/s':>10}{'median us':>12}{'p99 us':>12}")
+    for name, runs in rows.items():
+        figures[name] = [statistics.median(column) for column in zip(*runs)]
+        rate, median, p99 = figures[name]
+        say(f"{name:<26}{rate:>10.0f}{median:>12.1f}{p99:>12.1f}")
+    return figures
 
 
 def barrier(args):
@@ -126,24 +237,24 @@ def barrier(args):
                 "host_kib_a_worker": (host.resident_mib() - memory) * 1024 / args.workers,
             }
             host.stop()
-    print(f"{args.workers} workers behind 64 edges; \"at most\": if edges put all equal requests into one")
+    say(f"{args.workers} workers behind 64 edges; \"at most\": if edges put all equal requests into one")
     for key in figures["as it is"]:
-        print(f"{key:<28}" + "".join(f"{name:>13} {row[key]:.3f}" for name, row in figures.items()))
+        say(f"{key:<28}" + "".join(f"{name:>13} {row[key]:.3f}" for name, row in figures.items()))
     return figures
 
 
 def rounds(args):
-    subprocess.run([os.path.join(args.build, "bin", "rounds_bench")], check=True, timeout=600)
+    run(os.path.join(args.build, "bin", "rounds_bench"), limit=600)
 
 
 def tls(args):
-    subprocess.run([os.path.join(args.build, "bin", "tls_bench")], check=True, timeout=300)
+    run(os.path.join(args.build, "bin", "tls_bench"), limit=300)
 
 
 def agents(args):
     for flags in ([], ["--plain"]):
         program = os.path.join(args.build, "bin", "agents_bench")
-        subprocess.run([program, "--agents", str(args.agents), *flags], check=True, timeout=400)
+        run(program, "--agents", str(args.agents), *flags, limit=400)
 
 
 def first_words(start_one, nodes):
@@ -179,10 +290,10 @@ def start(args):
                 [dtrain, "run", "--nnodes", str(NODES), "--rdzv-backend", "c10d", "--rdzv-endpoint", "host1:29400",
                  "--token-file", token, "--nproc", "1", "sh", "-c", WORKER], stdout=subprocess.PIPE)
         figures["dtrain"] = statistics.median(first_words(node, NODES) for _ in range(args.runs))
-    print(f"{NODES} hosts, from command to user code: dtrain {figures['dtrain']:.3f} s", flush=True)
+    say(f"{NODES} hosts, from command to user code: dtrain {figures['dtrain']:.3f} s")
     torchrun = os.path.join(SOURCE, ".venv", "bin", "torchrun")
     if not os.path.exists(torchrun):
-        print("  no torchrun to compare with")
+        say("  no torchrun to compare with")
         return figures
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -193,11 +304,24 @@ def start(args):
              "--rdzv-id", "bench", "--nproc-per-node", "1", "--no-python", "sh", "-c", WORKER],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     figures["torchrun"] = first_words(peer, NODES)
-    print(f"{NODES} nodes on one host, from command to user code: torchrun {figures['torchrun']:.1f} s (one run)")
+    say(f"{NODES} nodes on one host, from command to user code: torchrun {figures['torchrun']:.1f} s (one run)")
     return figures
 
 
-PARTS = {"rounds": rounds, "tls": tls, "agents": agents, "store": store, "barrier": barrier, "start": start}
+def faults(args):
+    torchrun = os.path.join(SOURCE, ".venv", "bin", "torchrun")
+    with tempfile.TemporaryDirectory() as folder:
+        return lab_faults.measure(os.path.join(args.build, "bin", "dtrain"),
+                                  torchrun if os.path.exists(torchrun) else None, new_token(args, folder), args.runs,
+                                  say)
+
+
+PARTS = {"rounds": rounds, "tls": tls, "agents": agents, "store": store, "edges": edges, "barrier": barrier,
+         "start": start, "faults": faults}
+TITLES = {"rounds": "Rounds of many nodes, decided", "tls": "Encrypted links", "agents": "10,000 nodes",
+          "store": "The store across nodes", "edges": "The store over 64 nodes",
+          "barrier": "A barrier of all workers", "start": "Start over several hosts",
+          "faults": "A node is lost"}
 
 
 def main():
@@ -209,6 +333,7 @@ def main():
     parser.add_argument("--workers", type=int, default=100000)
     parser.add_argument("--operations", type=int, default=20000)
     parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--write", metavar="PAGE", help="replace the sections of the measured parts on this page")
     parser.add_argument("--json", help="also write the figures to this file")
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
@@ -216,7 +341,12 @@ def main():
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}", flush=True)
     for name in args.only.split(","):
         print(f"== {name}", flush=True)
+        said.clear()
+        facts = page.machine()
         figures[name] = PARTS[name](args)
+        if args.write:
+            text = "\n\n".join([f"## {TITLES[name]}", "```\n" + "\n".join(said) + "\n```", " ".join(facts)])
+            page.write_section(args.write, "bench-rendezvous", name, text)
     if args.json:
         with open(args.json, "w") as out:
             json.dump(figures, out, indent=2)

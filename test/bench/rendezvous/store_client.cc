@@ -1,6 +1,8 @@
 // store_client: a plain blocking client of the worker store that measures what one operation costs.
 //   store_client latency PORT OPERATIONS      microseconds of one ADD, one after the other: median and 99th percentile
 //   store_client load PORT CLIENTS SECONDS    ADDs per second of CLIENTS threads
+//   store_client many PORT,... SECONDS [redis]  the same, one thread for each port, and the microseconds of one ADD:
+//                                             median and 99th percentile; redis: INCRs of a Redis server
 //   store_client get PORT MIB SECONDS         GB/s of MULTI_GETs that reply with MIB MiB each
 //   store_client set PORT MIB SECONDS         GB/s of MULTI_SETs of MIB MiB each
 #include <arpa/inet.h>
@@ -31,7 +33,7 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class Client {
  public:
-  explicit Client(const char* port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit Client(const char* port, bool greet = true) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(std::atoi(port)));
@@ -40,6 +42,7 @@ class Client {
              "a store listens there");
     const int on = 1;
     ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (!greet) return;
     std::string greeting(1, static_cast<char>(StoreOp::validate));
     dtrain::put_store_u32(greeting, dtrain::kStoreMagic);
     send(greeting);
@@ -58,6 +61,16 @@ class Client {
       const ssize_t got = ::recv(fd_.get(), buffer_.data(), std::min(size, buffer_.size()), 0);
       DT_CHECK(got > 0, "the store answers");
       size -= static_cast<std::size_t>(got);
+    }
+  }
+
+  // A short one, alone.
+  void receive_line() {
+    char last = 0;
+    while (last != '\n') {
+      const ssize_t got = ::recv(fd_.get(), buffer_.data(), buffer_.size(), 0);
+      DT_CHECK(got > 0, "the server answers");
+      last = buffer_[static_cast<std::size_t>(got) - 1];
     }
   }
 
@@ -138,6 +151,43 @@ int load(const char* port, int clients, double seconds) {
   return 0;
 }
 
+std::string incr(const std::string& key) {
+  return "*2\r\n$4\r\nINCR\r\n$" + std::to_string(key.size()) + "\r\n" + key + "\r\n";
+}
+
+int many_ports(const std::string& ports, double seconds, bool redis) {
+  std::vector<std::string> each;
+  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = ports.find(',', begin);
+    each.push_back(ports.substr(begin, end - begin));
+  }
+  std::vector<std::vector<double>> us(each.size());
+  std::vector<std::thread> threads;
+  threads.reserve(each.size());
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    threads.emplace_back([&, i] {
+      Client client(each[i].c_str(), !redis);
+      const std::string key = "counter" + std::to_string(i);
+      const std::string request = redis ? incr(key) : add(key);
+      for (auto begin = Clock::now(); begin < end;) {
+        client.send(request);
+        redis ? client.receive_line() : client.receive(sizeof(std::int64_t));
+        const auto now = Clock::now();
+        us[i].push_back(std::chrono::duration<double, std::micro>(now - begin).count());
+        begin = now;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  std::vector<double> all;
+  for (const auto& mine : us) all.insert(all.end(), mine.begin(), mine.end());
+  std::sort(all.begin(), all.end());
+  std::printf("%.0f %.1f %.1f\n", static_cast<double>(all.size()) / seconds, all[all.size() / 2],
+              all[all.size() * 99 / 100]);
+  return 0;
+}
+
 // GB/s of requests of `out` bytes that are answered with `in` bytes.
 void stream(Client& client, const std::string& request, std::size_t in, double seconds) {
   const auto begin = Clock::now();
@@ -170,6 +220,7 @@ int bulk(const char* port, std::size_t mib, double seconds, bool get) {
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "latency" && argc == 4) return latency(argv[2], std::atoi(argv[3]));
+  if (mode == "many" && argc >= 4) return many_ports(argv[2], std::atof(argv[3]), argc > 4);
   if (mode == "load" && argc == 5) return load(argv[2], std::atoi(argv[3]), std::atof(argv[4]));
   if ((mode == "get" || mode == "set") && argc == 5) {
     return bulk(argv[2], static_cast<std::size_t>(std::atoi(argv[3])), std::atof(argv[4]), mode == "get");

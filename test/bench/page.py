@@ -1,0 +1,51 @@
+"""What the benchmarks that write docs/benchmarks.md share: facts of the machine, a section's place on the page."""
+import datetime
+import os
+import platform
+import re
+import subprocess
+
+PAGE = """# Benchmarks
+
+Written by `make bench-launch` and `make bench-rendezvous`, a section at a time; `test/bench/launch/run.py --only NAME
+--write docs/benchmarks.md`, or test/bench/rendezvous/run.py in the same way, does one anew. A bar that is not met says
+so.
+
+"""
+
+
+def first_line(*command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    except OSError:
+        return "?"
+    return (done.stdout.strip().splitlines() or ["?"])[0]
+
+
+def machine():
+    """The machine, the version and the load, one sentence each; no names, no paths."""
+    with open("/proc/cpuinfo") as f:
+        names = [line.partition(":")[2].strip() for line in f if line.startswith("model name")]
+    with open("/proc/meminfo") as f:
+        memory = int(f.readline().split()[1]) / 2**20
+    cpu = names[0] if names else platform.machine()
+    return [f"Measured {datetime.date.today().isoformat()}: {os.cpu_count()} cores of {cpu}, {memory:.0f} GiB,",
+            f"Linux {platform.release().split('-')[0]}.",
+            f"dtrain {first_line('git', 'describe', '--always', '--dirty')}.",
+            f"Load average at the start {os.getloadavg()[0]:.1f}."]
+
+
+def write_section(path, owner, name, text):
+    """Replace the part of the page that this section owns; the others' parts stay."""
+    begin, end = f"<!-- {owner} {name}: begin -->", f"<!-- {owner} {name}: end -->"
+    part = f"{begin}\n{text}\n{end}\n"
+    page = PAGE
+    if os.path.exists(path):
+        with open(path) as f:
+            page = f.read()
+    if begin in page:
+        page = re.sub(re.escape(begin) + ".*?" + re.escape(end) + "\n?", lambda _: part, page, flags=re.DOTALL)
+    else:
+        page = page.rstrip("\n") + "\n\n" + part
+    with open(path, "w") as f:
+        f.write(page)
