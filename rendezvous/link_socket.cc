@@ -66,6 +66,7 @@ LinkBytes::Status LinkBytes::receive(int fd, std::span<char> buffer, std::string
   const ssize_t size = ::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return Status::blocked;
   if (size < 0) error_ = std::strerror(errno);
+  peer_ended_ = size == 0;
   if (size <= 0) return Status::ended;
   const std::string_view bytes(buffer.data(), std::size_t(size));
   if (!tls_) {

@@ -35,6 +35,8 @@ class LinkBytes {
   // Read once. `got` lies in `buffer`, or in memory that this thread's next call takes. It may be empty, and it may
   // have something though the status is not `done`. Afterwards there may be something unsent().
   Status receive(int fd, std::span<char> buffer, std::string_view& got);
+  // The peer's own kernel has said that nothing more comes: its process has closed the connection, or has died.
+  bool peer_ended() const { return peer_ended_; }
   // Bytes of TLS's that the socket would not take: wait until it is writable, then send().
   bool unsent() const { return !cipher_.empty(); }
   std::size_t held_bytes() const { return cipher_.capacity(); }
@@ -60,6 +62,7 @@ class LinkBytes {
   std::optional<TlsSession> tls_;
   std::string cipher_;
   std::size_t cipher_sent_ = 0;
+  bool peer_ended_ = false;
   std::string error_;
 };
 

@@ -37,6 +37,8 @@ class RoundChannel : public std::enable_shared_from_this<RoundChannel> {
   bool open() const { return socket_.is_open(); }
   bool greeted() const { return decoder_.greeted(); }
   int fd() { return socket_.native_handle(); }
+  // It was closed by the peer's process or by its death, not by the network.
+  bool peer_ended() const { return bytes_.peer_ended(); }
   // Why TLS failed, if it did.
   TlsFault fault() const { return bytes_.fault(); }
 

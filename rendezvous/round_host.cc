@@ -105,7 +105,11 @@ void RoundHost::drop(MemberId id) {
 
 void RoundHost::closed(MemberId id) {
   const auto it = channels_.find(id);
-  const MonoTime fenced_at = it->second.silence ? it->second.silence->fenced_at() : MonoTime{};
+  const Peer& peer = it->second;
+  MonoTime fenced_at = peer.silence ? peer.silence->fenced_at() : MonoTime{};
+  // An agent that closes its link kills its workers after kill_grace, and the guard of one that has died does sooner.
+  if (peer.channel->peer_ended() && options_.pulse)
+    fenced_at = std::min(fenced_at, clock_.now() + options_.pulse->kill_grace() * 3 / 2);
   channels_.erase(it);
   perform(core_.step(round_event::Gone{id, fenced_at}, clock_.now()));
   if (channels_.empty() && on_empty) on_empty();

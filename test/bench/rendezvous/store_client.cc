@@ -133,6 +133,7 @@ int latency(const char* port, int operations) {
 int load(const char* port, int clients, double seconds) {
   std::atomic<long> total{0};
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(clients));
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   for (int i = 0; i < clients; ++i) {
     threads.emplace_back([&, i] {

@@ -87,14 +87,15 @@ struct Others {
   std::vector<UniqueFd> far;
 };
 
-NodeInfo node(const std::string& id) {
+NodeInfo node(const std::string& id, int min_nodes = kMany) {
   NodeInfo info;
   info.job = "job";
   info.agent_id = id;
   info.host = "h";
   info.role = "default";
   info.workers = 1;
-  info.min_nodes = info.max_nodes = kMany;
+  info.min_nodes = min_nodes;
+  info.max_nodes = kMany;
   return info;
 }
 
@@ -162,4 +163,50 @@ TEST_CASE("a host that was stalled reads what its nodes said before it gives the
   for (Hand& each : nodes) each.say(msg::Over{0, true});
   REQUIRE(until(io, [&] { return nodes[0].read() && nodes[0].last<msg::End>() != nullptr; }));
   CHECK(nodes[0].last<msg::End>()->verdict.reason == "all workers ended with exit code 0");
+}
+
+// A job of three nodes, two of which are enough, and the hands of its nodes.
+struct Trio {
+  explicit Trio(boost::asio::io_context& io) : host(io, settings(), {[](int) {}, PulseSettings{2s, 3}}) {
+    for (int i = 0; i < 3; ++i) {
+      int ends[2] = {-1, -1};
+      REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+      i == 0 ? host.adopt_own(UniqueFd(ends[0])) : host.adopt({UniqueFd(ends[0])}, {});
+      nodes.push_back({UniqueFd(ends[1]), {}, {}});
+      nodes.back().write(kRoundGreeting);
+      NodeInfo info = node(std::to_string(i), 2);
+      info.max_nodes = 3;
+      nodes.back().say(msg::Join{info});
+    }
+    REQUIRE(until(io, [&] { return nodes[1].read() && nodes[1].last<msg::Open>() != nullptr; }));
+  }
+  static RoundSettings settings() {
+    RoundSettings settings;
+    settings.job = "job";
+    settings.host_agent = "0";
+    settings.min_nodes = 2;
+    settings.max_nodes = 3;
+    return settings;
+  }
+  // Node 2 leaves; the others have stopped their workers.
+  void lose_last() {
+    nodes[2].fd.reset();
+    for (Hand* hand : {&nodes[0], &nodes[1]}) hand->say(msg::Over{0, false});
+  }
+  bool goes_on() {
+    nodes[1].read();
+    return nodes[1].last<msg::Open>()->place.round == 1;
+  }
+  RoundHost host;
+  std::vector<Hand> nodes;
+};
+
+TEST_CASE("an agent that has died is waited for less than a connection that broke in another way") {
+  boost::asio::io_context io(1);
+  Trio closed(io), reset(io);
+  REQUIRE(until(io, [&] { return closed.nodes[2].read() && closed.nodes[2].last<msg::Open>() != nullptr; }));
+  closed.lose_last();
+  reset.lose_last();  // with something unread, which the host's end is told as a reset
+  REQUIRE(until(io, [&] { return closed.goes_on(); }));
+  CHECK_FALSE(reset.goes_on());
 }
