@@ -35,6 +35,7 @@ struct NodesPlan {
   // The nodes meet at another place than loopback: they may be on several hosts.
   bool across_hosts = false;
   PulseSettings pulse;  // across hosts
+  bool rejoin = false;  // NodesSpec
   // A name or address, not across hosts: of this host; empty: 127.0.0.1, and no name to tell the workers.
   std::string host;
   FlagId host_flag = FlagId::master_addr;

@@ -33,15 +33,18 @@ constexpr Key kKeys[] = {
     {"read_timeout", Meeting::c10d, Key::Kind::idle_time},
     {"keep_alive_interval", Meeting::c10d, Key::Kind::idle_int, nullptr, &RdzvConf::keep_alive_interval},
     {"keep_alive_max_attempt", Meeting::c10d, Key::Kind::idle_int, nullptr, &RdzvConf::keep_alive_max_attempt},
+    {"rejoin", Meeting::c10d, Key::Kind::idle_bool},
     {"cas_backoff_max_seconds", Meeting::c10d, Key::Kind::idle_float},
     {"is_host", Meeting::c10d, Key::Kind::idle_bool},
 };
 
-bool is_bool(const std::string& value) {
+std::optional<bool> to_bool(const std::string& value) {
   const std::string text = lower(value);
-  for (const char* word : {"1", "true", "t", "yes", "y", "0", "false", "f", "no", "n"})
+  for (const char* word : {"1", "true", "t", "yes", "y"})
     if (text == word) return true;
-  return false;
+  for (const char* word : {"0", "false", "f", "no", "n"})
+    if (text == word) return false;
+  return std::nullopt;
 }
 
 // What a value lacks; empty: nothing.
@@ -60,7 +63,7 @@ const char* flaw(Key::Kind kind, const std::string& value) {
       return number && *number >= 0 ? "" : "wants seconds from 0";
     }
     case Key::Kind::idle_bool:
-      return is_bool(value) ? "" : "wants true or false";
+      return to_bool(value) ? "" : "wants true or false";
   }
   return "";
 }
@@ -91,6 +94,11 @@ class Reader {
     }
     if (key->field != nullptr) {
       conf.*(key->field) = *parse_seconds(value);
+      return {};
+    }
+    if (name == "rejoin") {
+      conf.rejoin = to_bool(value);
+      if (!c10d_) note("--rdzv-conf rejoin has no effect with static");
       return {};
     }
     if (key->typed != nullptr) {

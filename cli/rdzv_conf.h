@@ -18,6 +18,7 @@ struct RdzvConf {
   std::optional<std::chrono::milliseconds> timeout;            // fixed
   std::optional<std::string> keep_alive_interval;              // as typed: they have work to do only across hosts
   std::optional<std::string> keep_alive_max_attempt;
+  std::optional<bool> rejoin;
   std::vector<std::string> notes;  // what has no effect
 };
 

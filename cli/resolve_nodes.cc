@@ -60,6 +60,7 @@ Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan&
   spec.across_hosts = true;
   spec.addresses = place->addresses;
   spec.pulse = nodes.pulse;
+  spec.rejoin = nodes.rejoin;
   spec.master_addr = nodes.host;
   spec.address = nodes.node_rank > 0 ? "" : place->own;
   if (spec.address == "::")

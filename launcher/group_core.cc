@@ -41,7 +41,8 @@ const char* to_string(GroupState state) {
 const char* to_string(const GroupEvent& event) {
   static constexpr const char* kNames[] = {"worker started", "worker not started", "worker exited", "containment empty",
                                            "output closed",  "stop signal",        "passed signal", "timer fired",
-                                           "guard lost",     "round opened",       "round stopped", "job ended"};
+                                           "guard lost",     "round opened",       "round stopped", "host lost",
+                                           "job ended"};
   static_assert(std::size(kNames) == std::variant_size_v<GroupEvent>);
   return kNames[event.index()];
 }
@@ -101,6 +102,7 @@ std::vector<GroupAction> GroupCore::step(const GroupEvent& event, MonoTime now) 
                  [&](const event::GuardLost& e) { guard_lost(e.reason, now, out); },
                  [&](const event::RoundOpened& e) { round_opened(e, out); },
                  [&](const event::RoundStopped& e) { round_stopped(e, now, out); },
+                 [&](const event::HostLost& e) { host_lost(e, now, out); },
                  [&](const event::JobEnded& e) { job_ended(e, now, out); },
              },
              event);
@@ -225,14 +227,16 @@ void GroupCore::guard_lost(const std::string& reason, MonoTime now, Actions& out
 void GroupCore::maybe_round_over(MonoTime now, Actions& out) {
   const bool ending = state_ == GroupState::stopping || state_ == GroupState::killing;
   if (!ending || settles_at_ || !empty_ || !output_closed_ || count(Worker::done) != settings_.workers) return;
-  if (settings_.agreed && !verdict_ && !guard_lost_) {
+  const bool alone = guard_lost_ || (hostless_ && stop_signal_ != 0);  // and has no answer to wait for
+  if (settings_.agreed && !verdict_ && !alone) {
     state_ = GroupState::waiting;
     out.push_back(action::CancelTimer{});
     out.push_back(action::ReportOver{round_, cause_ == StopCause::success});
     if (stop_signal_ != 0 && !leaving_told_) report_leaving(out);
-    if (cause_ != StopCause::success || stop_signal_ != 0) wait_for_answer(now, out);
+    if (!hostless_ && (cause_ != StopCause::success || stop_signal_ != 0)) wait_for_answer(now, out);
     return;
   }
+  if (hostless_ && stop_signal_ != 0 && cause_ == StopCause::other_node) cause_ = StopCause::stop_signal;
   const bool again = !settings_.agreed && cause_ == StopCause::failure && !never_started_ && !guard_lost_ &&
                      stop_signal_ == 0 && restarts_ < settings_.max_restarts;
   if (!again) {
@@ -266,6 +270,7 @@ void GroupCore::round_opened(const event::RoundOpened& e, Actions& out) {
   round_ = e.round;
   restarts_ = e.restart_count;
   had_round_ = true;
+  hostless_ = false;
   out.push_back(action::CancelTimer{});
   open_round(out);
 }
@@ -282,17 +287,32 @@ void GroupCore::round_stopped(const event::RoundStopped& e, MonoTime now, Action
 void GroupCore::job_ended(const event::JobEnded& e, MonoTime now, Actions& out) {
   if (verdict_) return;
   verdict_ = e.verdict;
-  const Duration grace = std::min(e.grace.value_or(settings_.failure_grace), settings_.failure_grace);
-  if (state_ == GroupState::waiting) {
-    finish(false, out);
-  } else if (active()) {
-    reason_ = e.verdict.reason;
-    out.push_back(action::Say{e.verdict.reason + ": stopping the workers of this node"});
+  if (state_ == GroupState::waiting) return finish(false, out);
+  if (active() || e.grace) stop_for_others(e.verdict.reason, e.grace.value_or(settings_.failure_grace), now, out);
+}
+
+// The workers end for what happened elsewhere, at the latest after `grace`.
+void GroupCore::stop_for_others(const std::string& why, Duration grace, MonoTime now, Actions& out) {
+  grace = std::min(grace, settings_.failure_grace);
+  if (active()) {
+    reason_ = why;
+    out.push_back(action::Say{why + ": stopping the workers of this node"});
     begin_stop(StopCause::other_node, grace, now, out);
     out.push_back(action::SignalContainment{SIGTERM});
-  } else if (state_ == GroupState::stopping && e.grace && now + grace < deadline_) {
+  } else if (state_ == GroupState::stopping && now + grace < deadline_) {
     arm(now + grace, out);
   }
+}
+
+void GroupCore::host_lost(const event::HostLost& e, MonoTime now, Actions& out) {
+  if (verdict_) return;
+  hostless_ = true;
+  had_round_ = false;
+  if (state_ != GroupState::waiting) return stop_for_others(e.reason, e.grace, now, out);
+  out.push_back(action::CancelTimer{});  // for an answer
+  if (stop_signal_ == 0) return;
+  cause_ = StopCause::stop_signal;
+  finish(false, out);
 }
 
 // What the nodes agreed on decides, but for what happened here alone.
@@ -327,7 +347,7 @@ void GroupCore::stop_while_waiting(int signal, MonoTime now, Actions& out) {
 
 void GroupCore::report_leaving(Actions& out) {
   leaving_told_ = true;
-  out.push_back(action::ReportLeaving{stop_signal_});
+  out.push_back(action::ReportLeaving{stop_signal_, active() || settles_at_});
 }
 
 // The host answers when the last node has stopped its workers; every node may take as long as this one.

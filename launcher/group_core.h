@@ -17,6 +17,7 @@
 //   waiting --round opened--> starting ... stopping, killing --empty--> waiting --job ended--> finished
 //                                                                        waiting --no answer--> finished
 //
+// Where the host is lost but not the job, the workers stop, and it waits for the next round of whoever hosts it then.
 // After success it waits as long as the others run; else the host owes an answer, and does not get forever.
 //
 // "empty" means: no process of the round is left (the guard says so) and its output has been read to the end.
@@ -84,6 +85,12 @@ struct RoundStopped {
   int signal;  // for the workers, the user's own; 0: the usual
   std::string reason;
 };  // what happened on another node ends the round here as well
+// The agent that hosts the rounds is gone, or this node is cut off from it; there may be another one, or the same
+// later.
+struct HostLost {
+  std::string reason;
+  Duration grace;  // for the workers to end: the others may soon go on without this node
+};
 struct JobEnded {
   Verdict verdict;
   // For the workers to end, if less than usual: the others may soon go on without this node.
@@ -93,7 +100,7 @@ struct JobEnded {
 using GroupEvent =
     std::variant<event::WorkerStarted, event::WorkerNotStarted, event::WorkerExited, event::ContainmentEmpty,
                  event::OutputClosed, event::StopSignal, event::PassedSignal, event::TimerFired, event::GuardLost,
-                 event::RoundOpened, event::RoundStopped, event::JobEnded>;
+                 event::RoundOpened, event::RoundStopped, event::HostLost, event::JobEnded>;
 const char* to_string(const GroupEvent& event);
 
 // ---- what to do ----------------------------------------------------------------------------------------------------
@@ -147,7 +154,8 @@ struct ReportOver {
 };  // nothing is left of the round here
 struct ReportLeaving {
   int signal;
-};  // the user stops this node
+  bool running;  // until now: the workers
+};               // the user stops this node
 }  // namespace action
 using GroupAction = std::variant<action::StartRound, action::SignalContainment, action::SignalWorkers,
                                  action::KillContainment, action::ArmTimer, action::CancelTimer, action::Finish,
@@ -188,7 +196,9 @@ class GroupCore {
   void maybe_round_over(MonoTime now, Actions& out);
   void round_opened(const event::RoundOpened& e, Actions& out);
   void round_stopped(const event::RoundStopped& e, MonoTime now, Actions& out);
+  void host_lost(const event::HostLost& e, MonoTime now, Actions& out);
   void job_ended(const event::JobEnded& e, MonoTime now, Actions& out);
+  void stop_for_others(const std::string& why, Duration grace, MonoTime now, Actions& out);
   void stop_while_waiting(int signal, MonoTime now, Actions& out);
   void settle_with_others();
   void report_leaving(Actions& out);
@@ -215,7 +225,8 @@ class GroupCore {
   std::optional<MonoTime> settles_at_;  // the first failure counts from then on
   std::string reason_;
   std::optional<Verdict> verdict_;
-  bool had_round_ = false;
+  bool had_round_ = false;  // of the host that there is
+  bool hostless_ = false;   // since the last round was opened
   bool empty_ = false;
   bool output_closed_ = false;
 };

@@ -65,6 +65,8 @@ struct NodesSpec {
   // Across hosts `address` is where this agent would host the job ("::": everywhere), or empty: another host does.
   std::vector<std::string> addresses;  // numeric: where the others find the host
   PulseSettings pulse;
+  // Across hosts, nodes as they come: a node that was cut off joins again, and one that is lost is awaited.
+  bool rejoin = false;
 
   bool several() const { return max > 1; }
 };

@@ -19,7 +19,8 @@ constexpr auto kProgress = std::chrono::seconds(10);
 
 std::string describe(const msg::Waiting& w) {
   if (w.spare) return "the job has all its nodes; this one is a spare";
-  if (w.nodes < w.min_nodes) return fmt::format("{}/{} nodes", w.nodes, w.min_nodes);
+  if (w.nodes < w.min_nodes)
+    return fmt::format("{}/{} nodes{}{}", w.nodes, w.min_nodes, w.reason.empty() ? "" : ", for ", w.reason);
   return fmt::format("{} node{}, up to {} more may come", w.nodes, w.nodes == 1 ? "" : "s", w.max_nodes - w.nodes);
 }
 
@@ -39,6 +40,7 @@ Result<void> NodeRounds::open() {
                                 progress_.cancel();
                                 callbacks_.feed(event::JobEnded{verdict, grace});
                               },
+                              [this](const std::string& reason, Duration grace) { host_lost(reason, grace); },
                               callbacks_.say});
   return joining_->open();
 }
@@ -69,6 +71,7 @@ void NodeRounds::received(const RoundMessage& message) {
     progress_.cancel();
     waiting_text_.clear();
     place_ = open->place;
+    in_round_ = true;
     callbacks_.feed(event::RoundOpened{place_.round, place_.restart_count});
   } else if (const auto* stop = std::get_if<msg::Stop>(&message)) {
     callbacks_.feed(event::RoundStopped{stop->signal, stop->reason});
@@ -77,6 +80,13 @@ void NodeRounds::received(const RoundMessage& message) {
     progress_.cancel();
     callbacks_.feed(event::JobEnded{end->verdict});
   }
+}
+
+// The store of the round is the old host's, and an edge of it goes with the workers.
+void NodeRounds::host_lost(const std::string& reason, Duration grace) {
+  if (over_) return;
+  callbacks_.feed(event::HostLost{reason, grace});
+  if (!over_ && !in_round_) joining_->join_again();
 }
 
 void NodeRounds::show_waiting(const msg::Waiting& waiting) {
@@ -175,9 +185,12 @@ void NodeRounds::report(const GroupAction& action) {
   } else if (const auto* over = std::get_if<action::ReportOver>(&action)) {
     // Nobody is left here who could miss the store; the host may go on to the next round.
     if (store_) store_->renew();
-    joining_->send(msg::Over{over->round, over->ok});
+    in_round_ = false;
+    if (!joining_->hostless()) return joining_->send(msg::Over{over->round, over->ok});
+    store_.reset();
+    joining_->join_again();
   } else if (const auto* leaving = std::get_if<action::ReportLeaving>(&action)) {
-    joining_->send(msg::Leaving{leaving->signal});
+    joining_->send(msg::Leaving{leaving->signal, leaving->running});
   }
 }
 

@@ -43,6 +43,7 @@ class NodeRounds {
   Result<Assignment> begin_with_others(Assignment assignment);
   Result<void> start_edge();
   void received(const RoundMessage& message);
+  void host_lost(const std::string& reason, Duration grace);
   void show_waiting(const msg::Waiting& waiting);
   void show(const std::string& text, std::optional<MonoTime> until);
   void repeat_waiting();
@@ -57,7 +58,8 @@ class NodeRounds {
   std::optional<MonoTime> waiting_until_;
   std::string waiting_text_;
   NodePlace place_;
-  bool over_ = false;  // nothing more is fed
+  bool in_round_ = false;  // there may be workers
+  bool over_ = false;      // nothing more is fed
 };
 
 }  // namespace dtrain::launcher

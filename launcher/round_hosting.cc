@@ -32,6 +32,8 @@ RoundSettings round_settings(const JobSpec& spec, const std::string& agent_id, c
   settings.master_port = port;
   settings.join_timeout = spec.nodes.join_timeout;
   settings.last_call_timeout = spec.nodes.last_call_timeout;
+  settings.awaits_others = spec.nodes.rejoin;
+  settings.regather_timeout = spec.nodes.pulse.lost_after();
   return settings;
 }
 
@@ -47,11 +49,13 @@ RoundHosting::RoundHosting(asio::io_context& io, const JobSpec& spec, RoundSetti
 RoundHosting::~RoundHosting() = default;
 
 Result<std::unique_ptr<RoundHosting>> RoundHosting::open(asio::io_context& io, const JobSpec& spec,
-                                                         const std::string& agent_id, HostFinder::Here here,
-                                                         const Say& say) {
+                                                         const std::string& agent_id, const LastPlace& last,
+                                                         HostFinder::Here here, const Say& say) {
   const auto port = port_of_socket(here.listener.get());
   if (!port) return port.error();
-  std::unique_ptr<RoundHosting> hosting(new RoundHosting(io, spec, round_settings(spec, agent_id, here, *port)));
+  RoundSettings settings = round_settings(spec, agent_id, here, *port);
+  settings.after = {last.round, last.restarts, last.nodes, here.not_before};
+  std::unique_ptr<RoundHosting> hosting(new RoundHosting(io, spec, std::move(settings)));
   if (auto serving = hosting->serve(std::move(here.listener), spec, say); !serving) return serving.error();
   return hosting;
 }

@@ -23,7 +23,8 @@ class RoundHosting {
 
   // On the agent's event loop.
   static Result<std::unique_ptr<RoundHosting>> open(boost::asio::io_context& io, const JobSpec& spec,
-                                                    const std::string& agent_id, HostFinder::Here here, const Say& say);
+                                                    const std::string& agent_id, const LastPlace& last,
+                                                    HostFinder::Here here, const Say& say);
   ~RoundHosting();
   RoundHosting(const RoundHosting&) = delete;
   RoundHosting& operator=(const RoundHosting&) = delete;

@@ -53,7 +53,7 @@ HostFinder::Callbacks RoundJoining::finder_callbacks() {
   callbacks.host_here = [this](HostFinder::Here here) {
     if (over_) return;
     term_ = here.term;
-    auto hosting = RoundHosting::open(io_, spec_, agent_id_, std::move(here), callbacks_.say);
+    auto hosting = RoundHosting::open(io_, spec_, agent_id_, last_, std::move(here), callbacks_.say);
     if (!hosting) return end({JobEnd::refused, kExitOwnFailure, -1, hosting.error().message});
     hosting_ = std::move(*hosting);
     join_here();
@@ -65,7 +65,10 @@ HostFinder::Callbacks RoundJoining::finder_callbacks() {
     if (!over_) try_again_later(why);
   };
   callbacks.failed = [this](const Error& e) { end({JobEnd::refused, kExitOwnFailure, -1, e.message}); };
-  callbacks.deposed = [this](const std::string& why) { link_lost(true, why, TlsFault::none); };
+  callbacks.deposed = [this](const std::string& why) {
+    link_.close();
+    link_lost(true, why, TlsFault::none);
+  };
   callbacks.say = callbacks_.say;
   return callbacks;
 }
@@ -98,6 +101,8 @@ NodeInfo RoundJoining::own_info() const {
 
 void RoundJoining::look() {
   if (hosting_) return join_here();
+  // Where nobody follows a host, nobody takes its place either.
+  if (hostless() && !finder_->survives_host()) return join(HostFinder::There(there_));
   retry_at(give_up_at_, "there is no host yet");  // should the answer take so long
   finder_->find();
 }
@@ -117,7 +122,7 @@ void RoundJoining::join(const HostFinder::There& there) {
   const auto& nodes = spec_.nodes;
   if (nodes.munge_socket && !secret_) return ask_for_secret(there);
   term_ = there.term;
-  host_port_ = there.port;
+  there_ = there;
   link_.connect({there.addresses, there.port, nodes.across_hosts, secret_, nodes.pulse}, own_info());
 }
 
@@ -136,7 +141,18 @@ void RoundJoining::ask_for_secret(const HostFinder::There& there) {
   });
 }
 
+void RoundJoining::join_again() {
+  give_up_at_ = clock_.now() + spec_.nodes.join_timeout;
+  retry_after_ = kFirstRetry;
+  turned_away_ = 0;
+  look();
+}
+
 void RoundJoining::try_again_later(const std::string& why) {
+  if (clock_.now() >= give_up_at_ && hostless())
+    return end({JobEnd::lost, kExitOwnFailure, -1,
+                fmt::format("{}; nobody was found at {} for {:g} s (--rdzv-conf join_timeout): {}", lost_because_,
+                            endpoint(), std::chrono::duration<double>(spec_.nodes.join_timeout).count(), why)});
   if (clock_.now() >= give_up_at_)
     return end({JobEnd::timeout, kExitTimeLimit, -1,
                 fmt::format("nobody has opened the job at {} within {:g} s (--rdzv-conf {}){}", endpoint(),
@@ -177,7 +193,8 @@ bool RoundJoining::opened(const msg::Open& open) {
     link_lost(true, "another agent hosts the job since", TlsFault::none);
     return false;
   }
-  last_ = {open.term, open.place.round, open.place.node_rank, open.place.restart_count};
+  lost_because_.clear();
+  last_ = {open.term, open.place.round, open.place.node_rank, open.place.nodes, open.place.restart_count};
   finder_->opened(open);
   return true;
 }
@@ -185,6 +202,9 @@ bool RoundJoining::opened(const msg::Open& open) {
 void RoundJoining::unreachable(const Error& error) {
   if (over_) return;
   finder_->lost(term_);
+  // Its host is there, but it is not: an endpoint alone has no other.
+  if (hostless() && error.errno_value == ECONNREFUSED && !finder_->survives_host())
+    return end({JobEnd::lost, kExitOwnFailure, -1, lost_because_});
   const bool nobody = !spec_.nodes.across_hosts || error.errno_value == ECONNREFUSED;
   try_again_later(nobody ? fmt::format("nobody at {} yet", endpoint()) : error.message);
 }
@@ -193,10 +213,21 @@ void RoundJoining::link_lost(bool joined, const std::string& reason, TlsFault fa
   if (over_) return;
   finder_->lost(term_);
   if (!joined) return turned_away(reason, fault);
-  const std::string why = reason.empty() ? "" : ": " + reason;
-  const auto grace = spec_.nodes.across_hosts ? std::optional(spec_.nodes.pulse.kill_grace()) : std::nullopt;
-  end({JobEnd::lost, kExitOwnFailure, -1, fmt::format("the agent that hosts the job at {} is gone{}", endpoint(), why)},
-      grace);
+  const std::string gone =
+      fmt::format("the agent that hosts the job at {} is gone{}{}", endpoint(), reason.empty() ? "" : ": ", reason);
+  const Duration grace = spec_.nodes.pulse.kill_grace();
+  const bool again = spec_.nodes.rejoin && (!hosting_ || finder_->survives_host());
+  if (!again) {
+    return end({JobEnd::lost, kExitOwnFailure, -1, gone},
+               spec_.nodes.across_hosts ? std::optional(grace) : std::nullopt);
+  }
+  // Never from within a call of the agent's, or of what goes now.
+  asio::post(io_, [this, gone, grace] {
+    if (over_) return;
+    lost_because_ = gone;
+    hosting_.reset();
+    callbacks_.lost(gone, grace);
+  });
 }
 
 // What is there may just be leaving; but who turns us away again and again does not want us.

@@ -27,6 +27,8 @@ class RoundJoining {
     // Once, and the last: there is nobody to join, or the host is gone. `grace`: the others may soon go on without this
     // node, so its workers have only that long to end.
     std::function<void(const Verdict& verdict, std::optional<Duration> grace)> over;
+    // The host is gone or cut off, but the job may not be: when this node has no workers, join_again().
+    std::function<void(const std::string& reason, Duration grace)> lost;
     std::function<void(const std::string&)> say;  // one line for the user
   };
 
@@ -35,10 +37,12 @@ class RoundJoining {
   // Take what only this node may have; begin to join. No callback but `say` from within.
   Result<void> open();
   void send(const RoundMessage& message) { link_.send(message); }
+  bool hostless() const { return !lost_because_.empty(); }
+  void join_again();
   // Null: another agent hosts the job, at host_address() and host_port().
   RoundHosting* hosting() { return hosting_.get(); }
   const std::string& host_address() const { return link_.address(); }
-  std::uint16_t host_port() const { return host_port_; }
+  std::uint16_t host_port() const { return there_.port; }
   // What the agents of this job know each other by, once this one knows it.
   const std::optional<JobSecret>& secret() const { return secret_; }
   // Leave the job; as its host, end it with this.
@@ -69,9 +73,10 @@ class RoundJoining {
   std::unique_ptr<HostFinder> finder_;
   std::unique_ptr<RoundHosting> hosting_;
   RoundLink link_;
-  std::uint16_t host_port_ = 0;
-  std::uint64_t term_ = 0;  // of the host that the link leads to
+  HostFinder::There there_;  // the host that it has, or had
+  std::uint64_t term_ = 0;   // of the host that the link leads to
   LastPlace last_;
+  std::string lost_because_;  // of the host that it had
   std::optional<JobSecret> secret_;
   std::optional<MungeAsk> ask_;
   boost::asio::steady_timer retry_;

@@ -18,6 +18,13 @@ namespace {
 
 constexpr auto kLongest = std::chrono::seconds(3);
 
+// Of several addresses of a host: it may be there where one is silent, it has closed its port where one refuses; that
+// this host has no way to some family of addresses tells nothing.
+int tells(const Error& error) {
+  if (error.errno_value == ETIMEDOUT || error.errno_value == EHOSTUNREACH) return 2;
+  return error.errno_value == ECONNREFUSED ? 1 : 0;
+}
+
 }  // namespace
 
 struct Dial::Attempt : std::enable_shared_from_this<Dial::Attempt> {
@@ -53,7 +60,7 @@ struct Dial::Attempt : std::enable_shared_from_this<Dial::Attempt> {
   }
 
   void failed(Error error) {
-    last = std::move(error);
+    if (tried == 1 || tells(error) >= tells(last)) last = std::move(error);
     close();
     asio::post(timer.get_executor(), [self = shared_from_this()] { self->next(); });
   }

@@ -26,7 +26,7 @@ class Dial {
   Dial& operator=(const Dial&) = delete;
 
   // Try numeric addresses one after the other, each for at most three seconds. `done` is called once, never from
-  // within, with the last error if none answers. A start takes the place of the one before.
+  // within, with the error that tells most if none answers. A start takes the place of the one before.
   void start(const std::vector<std::string>& addresses, std::uint16_t port, Done done);
   void cancel();
 

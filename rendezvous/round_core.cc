@@ -14,10 +14,6 @@ namespace {
 
 constexpr int kOwnFailure = 125;  // docs/exit-codes.md
 constexpr int kTimeLimit = 124;
-// While more nodes than this gather, not everybody is told of each: only when they have become twice as many, and of
-// the rest a while later. So a node gets few messages, however many nodes there are.
-constexpr int kFewNodes = 16;
-constexpr auto kProgress = std::chrono::seconds(10);
 
 std::string signal_text(int signal) {
   const char* name = ::sigabbrev_np(signal);
@@ -25,8 +21,6 @@ std::string signal_text(int signal) {
 }
 
 double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
-
-std::string node_range(int min, int max) { return min == max ? std::to_string(max) : fmt::format("{}:{}", min, max); }
 
 }  // namespace
 
@@ -44,13 +38,21 @@ const char* to_string(RoundPhase phase) {
   return "?";
 }
 
+RoundCore::RoundCore(RoundSettings settings)
+    : settings_(std::move(settings)),
+      round_(settings_.after.round),
+      restarts_(settings_.after.restarts),
+      nodes_(settings_.after.nodes),
+      again_(nodes_ > 0),
+      fenced_at_(settings_.after.not_before) {}
+
 std::vector<RoundAction> RoundCore::step(const RoundEvent& event, MonoTime now) {
   Actions out;
   if (const auto* said = std::get_if<round_event::Said>(&event)) {
     if (const auto* join = std::get_if<msg::Join>(&said->message)) joined(said->member, join->node, now, out);
     if (const auto* m = std::get_if<msg::Failed>(&said->message)) failed(said->member, *m, now, out);
     if (const auto* m = std::get_if<msg::Over>(&said->message)) over(said->member, *m, now, out);
-    if (const auto* m = std::get_if<msg::Leaving>(&said->message)) leaving(said->member, m->signal, now, out);
+    if (const auto* m = std::get_if<msg::Leaving>(&said->message)) leaving(said->member, *m, now, out);
   } else if (const auto* lost = std::get_if<round_event::Gone>(&event)) {
     gone(lost->member, lost->fenced_at, now, out);
   } else {
@@ -72,84 +74,6 @@ std::vector<RoundAction> RoundCore::close(const Verdict& verdict) {
   return out;
 }
 
-// ---- joining --------------------------------------------------------------------------------------------------------
-
-// Why this node cannot be one of the job, ever.
-std::optional<std::string> RoundCore::objection(const NodeInfo& info) const {
-  if (info.job != settings_.job)
-    return fmt::format("job {} has this endpoint; choose another port for job {}, or the same --rdzv-id to join it",
-                       settings_.job, info.job);
-  if ((info.wanted_rank >= 0) != settings_.fixed_ranks)
-    return "the job's nodes must all use the same --rdzv-backend (static or c10d)";
-  if (info.min_nodes != settings_.min_nodes || info.max_nodes != settings_.max_nodes)
-    return fmt::format("--nnodes {} here, but {} at the node that hosts the job; use the same on all nodes",
-                       node_range(info.min_nodes, info.max_nodes),
-                       node_range(settings_.min_nodes, settings_.max_nodes));
-  if (info.max_restarts != settings_.max_restarts)
-    return fmt::format("--max-restarts {} here, but {} at the node that hosts the job; use the same on all nodes",
-                       info.max_restarts, settings_.max_restarts);
-  if (info.workers < 1 || info.workers > 65536 || info.stop_ms < 0 || info.agent_id.empty())
-    return "its description makes no sense";
-  if (!settings_.fixed_ranks) return std::nullopt;
-  if (info.wanted_rank >= settings_.max_nodes)
-    return fmt::format("--node-rank {} of {} nodes: it counts from 0", info.wanted_rank, settings_.max_nodes);
-  const auto taken = wanted_.find(info.wanted_rank);
-  if (taken == wanted_.end()) return std::nullopt;
-  const NodeInfo& holder = members_.at(taken->second).info;
-  return fmt::format("--node-rank {} is taken by the agent with pid {} on host {}", info.wanted_rank, holder.pid,
-                     holder.host);
-}
-
-void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions& out) {
-  if (members_.contains(id)) return;
-  auto refuse = [&](std::string why, bool try_again) {
-    out.push_back(round_action::Send{id, msg::Refused{std::move(why), try_again}});
-  };
-  // First: the endpoint is about to be free, for any job.
-  if (phase_ == RoundPhase::ended) return refuse(fmt::format("job {} has just ended", settings_.job), true);
-  if (auto why = objection(info)) return refuse(*why, false);
-  if (info.last.term > settings_.term) return refuse("another agent hosts the job since", true);
-  if (agents_.contains(info.agent_id)) return refuse("the same agent is a node of the job already", false);
-  members_[id].info = info;
-  agents_[info.agent_id] = id;
-  if (settings_.fixed_ranks) wanted_[info.wanted_rank] = id;
-  if (phase_ == RoundPhase::gathering) return gather(id, now, out);
-  const int in_round = count_.placed;
-  // A node whose workers have ended well is not started again for a newcomer: the job is about to end.
-  if (phase_ == RoundPhase::running && in_round < settings_.max_nodes && !some_ok_) {
-    growth_ = fmt::format("a new node (host {}, agent {}) joins", info.host, info.pid);
-    begin_stop(id, {}, 0, now, out);
-  }
-  out.push_back(round_action::Send{
-      id, msg::Waiting{in_round, settings_.min_nodes, settings_.max_nodes, -1, phase_ == RoundPhase::running}});
-}
-
-void RoundCore::gather(std::optional<MemberId> newcomer, MonoTime now, Actions& out) {
-  if (!join_deadline_) join_deadline_ = now + settings_.join_timeout;
-  if (enough() && int(members_.size()) >= settings_.max_nodes) return open_round(out);
-  if (!enough()) {
-    last_call_.reset();
-  } else if (!last_call_) {
-    last_call_ = now + settings_.last_call_timeout;
-  }
-  if (int(members_.size()) <= kFewNodes || int(members_.size()) >= 2 * told_) return tell_waiting(now, out);
-  if (!tell_at_) tell_at_ = now + kProgress;
-  if (newcomer) out.push_back(round_action::Send{*newcomer, progress(now)});
-}
-
-void RoundCore::tell_waiting(MonoTime now, Actions& out) {
-  told_ = int(members_.size());
-  tell_at_.reset();
-  const msg::Waiting waiting = progress(now);
-  for (const auto& [id, m] : members_) out.push_back(round_action::Send{id, waiting});
-}
-
-msg::Waiting RoundCore::progress(MonoTime now) const {
-  const auto until = last_call_ ? last_call_ : join_deadline_;
-  const std::int64_t left = until ? std::chrono::duration_cast<std::chrono::milliseconds>(*until - now).count() : -1;
-  return {int(members_.size()), settings_.min_nodes, settings_.max_nodes, left, false};
-}
-
 // ---- a round --------------------------------------------------------------------------------------------------------
 
 std::vector<MemberId> RoundCore::eligible() const {
@@ -162,7 +86,8 @@ std::vector<MemberId> RoundCore::eligible() const {
     const Member& m = members_.at(id);
     if (settings_.fixed_ranks) return m.info.wanted_rank;
     if (m.info.agent_id == settings_.host_agent) return -1;
-    return m.in_round() ? m.node_rank : settings_.max_nodes;
+    if (m.in_round()) return m.node_rank;
+    return m.info.last.round == round_ && m.info.last.node_rank >= 0 ? m.info.last.node_rank : settings_.max_nodes;
   };
   std::stable_sort(ids.begin(), ids.end(), [&](MemberId a, MemberId b) { return order(a) < order(b); });
   return ids;
@@ -176,11 +101,12 @@ std::vector<MemberId> RoundCore::next_to_each_other(const std::vector<MemberId>&
   return sorted;
 }
 
-bool RoundCore::enough() const {
+bool RoundCore::hosted() const {
   const auto host = agents_.find(settings_.host_agent);
-  const bool hosted = host != agents_.end() && !members_.at(host->second).leaving;
-  return hosted && int(members_.size()) - leaving_ >= settings_.min_nodes;
+  return host != agents_.end() && !members_.at(host->second).leaving;
 }
+
+bool RoundCore::enough() const { return hosted() && int(members_.size()) - leaving_ >= settings_.min_nodes; }
 
 void RoundCore::count(const Member& m, int by) {
   if (m.leaving) leaving_ += by;
@@ -198,7 +124,8 @@ void RoundCore::open_round(Actions& out) {
   ++round_;
   cause_.reset();
   growth_.clear();
-  useless_ = some_ok_ = false;
+  useless_ = some_ok_ = again_ = false;
+  nodes_ = int(chosen.size());
   out.push_back(round_action::FreshStore{});
   place(chosen, out);
 }
@@ -272,21 +199,31 @@ void RoundCore::over(MemberId id, const msg::Over& m, MonoTime now, Actions& out
   maybe_over(now, out);
 }
 
-void RoundCore::leaving(MemberId id, int signal, MonoTime now, Actions& out) {
+// The failure that is stopping this round may have come of what happens to this node, which was not over.
+bool RoundCore::caused_failure(const Member& m) const {
+  return phase_ == RoundPhase::stopping && cause_ && cause_->how == JobEnd::failure && !useless_ &&
+         cause_->node_rank != m.node_rank && m.in_round() && !m.over;
+}
+
+void RoundCore::leaving(MemberId id, const msg::Leaving& said, MonoTime now, Actions& out) {
   const auto it = members_.find(id);
-  if (it == members_.end() || it->second.leaving) return;
+  if (it == members_.end() || it->second.leaving || phase_ == RoundPhase::ended) return;
   Member& m = it->second;
   m.leaving = true;
   ++leaving_;
-  if (!m.in_round()) return gone(id, {}, now, out);
-  const Verdict stopped{JobEnd::stopped, 128 + signal, m.node_rank,
-                        fmt::format("{} was stopped by {}", name(m), signal_text(signal))};
+  const Verdict stopped{JobEnd::stopped, 128 + said.signal, m.node_rank,
+                        fmt::format("{} was stopped by {}", name(m), signal_text(said.signal))};
+  if (!m.in_round()) {
+    out.push_back(round_action::Send{id, msg::End{stopped}});
+    return gone(id, {}, now, out);
+  }
   // Nobody needs a node whose workers have ended well, unless it hosts the others.
   if (phase_ == RoundPhase::running && m.ok && m.info.agent_id != settings_.host_agent) {
     out.push_back(round_action::Send{id, msg::End{stopped}});
     return remove(id);
   }
-  begin_stop(id, stopped, signal, now, out);
+  if (said.running && caused_failure(m)) cause_ = stopped;
+  begin_stop(id, stopped, said.signal, now, out);
   let_go(id, out);
   maybe_over(now, out);
 }
@@ -308,18 +245,35 @@ void RoundCore::let_go(MemberId id, Actions& out) {
 }
 
 void RoundCore::gone(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out) {
-  const auto it = members_.find(id);
-  if (it == members_.end()) return;
-  const Member m = it->second;
-  const std::string who = name(m);
-  remove(id);
+  if (!members_.contains(id)) return;
+  lose(id, fenced_at, now, out);
   if (phase_ == RoundPhase::gathering && !members_.empty()) return gather(std::nullopt, now, out);
+  maybe_over(now, out);
+}
+
+void RoundCore::lose(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out) {
+  const Member m = members_.at(id);
+  const Verdict lost{JobEnd::lost, kOwnFailure, m.node_rank,
+                     name(m) + " was lost: the connection to its agent is gone"};
+  if (caused_failure(m)) cause_ = lost;
+  remove(id);
   if (m.in_round() && !m.over) fenced_at_ = std::max(fenced_at_, fenced_at);
   // A node that had ended well or was leaving is no loss.
-  if (m.in_round() && !m.ok && !(m.leaving && m.over))
-    begin_stop(id, {JobEnd::lost, kOwnFailure, m.node_rank, who + " was lost: the connection to its agent is gone"}, 0,
-               now, out);
-  maybe_over(now, out);
+  if (m.in_round() && !m.ok && !(m.leaving && m.over)) begin_stop(id, lost, 0, now, out);
+}
+
+Verdict RoundCore::nobody_came() const {
+  const double limit = seconds(settings_.join_timeout);
+  const char* conf = settings_.fixed_ranks ? "timeout" : "join_timeout";
+  const std::string wanted = node_range(settings_.min_nodes, settings_.max_nodes);
+  if (!cause_)
+    return {
+        JobEnd::timeout, kTimeLimit, -1,
+        fmt::format("only {} of {} nodes came within {:g} s (--rdzv-conf {})", members_.size(), wanted, limit, conf)};
+  Verdict verdict = *cause_;
+  verdict.reason += fmt::format("; {} of {} nodes are left, and no other came within {:g} s (--rdzv-conf {})",
+                                members_.size(), wanted, limit, conf);
+  return verdict;
 }
 
 void RoundCore::tick(MonoTime now, Actions& out) {
@@ -328,11 +282,7 @@ void RoundCore::tick(MonoTime now, Actions& out) {
     const auto until = last_call_ ? last_call_ : join_deadline_;
     if (now < *until) return tell_waiting(now, out);
     if (enough()) return open_round(out);
-    return end({JobEnd::timeout, kTimeLimit, -1,
-                fmt::format("only {} of {} nodes came within {:g} s (--rdzv-conf {})", members_.size(),
-                            node_range(settings_.min_nodes, settings_.max_nodes), seconds(settings_.join_timeout),
-                            settings_.fixed_ranks ? "timeout" : "join_timeout")},
-               out);
+    return end(nobody_came(), out);
   }
   const double limit = seconds(longest_stop());
   std::vector<MemberId> late;
@@ -365,7 +315,8 @@ void RoundCore::maybe_over(MonoTime now, Actions& out) {
   if (phase_ != RoundPhase::stopping || !all_over()) return;
   const bool failure = cause_ && cause_->how == JobEnd::failure;
   const bool exhausted = failure && (useless_ || restarts_ >= settings_.max_restarts);
-  if (exhausted || !enough()) {
+  const bool waits = settings_.awaits_others && hosted() && !(cause_ && cause_->how == JobEnd::stopped);
+  if (exhausted || (!enough() && !waits)) {
     const Verdict unknown{JobEnd::lost, kOwnFailure, -1, "too few nodes are left"};
     return end(cause_ ? *cause_ : unknown, out);
   }
@@ -378,6 +329,7 @@ void RoundCore::maybe_over(MonoTime now, Actions& out) {
     remove(id);
   }
   if (failure) ++restarts_;
+  if (!enough()) return regather(now, out);
   open_round(out);
 }
 

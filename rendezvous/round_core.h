@@ -8,6 +8,11 @@
 //       v              lost node, |  |  enough nodes, restarts left: next round
 //     ended            new node   v  |
 //                               stopping --else--> ended (the first cause is the reason)
+//                                  |
+//                                  +--too few nodes, others may come--> gathering
+//
+// The first cause is that of the round's end; but a failure that comes before a loss, or before a node that leaves, is
+// known to have left, is taken for its consequence.
 //
 // Invariants: one round at a time; a round opens only when no node that is connected has anything left of the one
 // before (a lost node has stopped its workers by itself, or its guard has; how long that takes across hosts is waited
@@ -27,6 +32,14 @@ namespace dtrain {
 
 using MemberId = std::uint64_t;
 
+// What a host that follows another one knows of the rounds before; members that join may know more.
+struct Takeover {
+  int round = -1;
+  int restarts = 0;
+  int nodes = 0;          // of that round
+  MonoTime not_before{};  // until then workers of it may live
+};
+
 struct RoundSettings {
   std::string job;
   std::string host_agent;  // agent_id of the agent that hosts the rounds: without it there is no job
@@ -39,6 +52,11 @@ struct RoundSettings {
   int master_port = 0;
   Duration join_timeout = std::chrono::seconds(600);      // for min_nodes to come
   Duration last_call_timeout = std::chrono::seconds(30);  // after that, for more of them to come
+  // With too few nodes after a loss: wait for others as at the beginning, do not end.
+  bool awaits_others = false;
+  // After a loss or another host: with enough nodes, for the rest of those of the last round.
+  Duration regather_timeout = std::chrono::seconds(3);
+  Takeover after{};
   // A node that has not stopped its workers so long after the time it may need is given up: its agent hangs.
   Duration stop_margin = std::chrono::seconds(10);
 };
@@ -70,10 +88,12 @@ using RoundAction = std::variant<round_action::Send, round_action::FreshStore>;
 enum class RoundPhase { gathering, running, stopping, ended };
 inline constexpr int kRoundPhases = 4;
 const char* to_string(RoundPhase phase);
+// "2:4", "3".
+std::string node_range(int min, int max);
 
 class RoundCore {
  public:
-  explicit RoundCore(RoundSettings settings) : settings_(std::move(settings)) {}
+  explicit RoundCore(RoundSettings settings);
 
   // Take in one event. Never fails: what means nothing in this phase gives no action.
   std::vector<RoundAction> step(const RoundEvent& event, MonoTime now);
@@ -101,14 +121,19 @@ class RoundCore {
   };
 
   void joined(MemberId id, const NodeInfo& info, MonoTime now, Actions& out);
+  void learn(const LastPlace& last);
   std::optional<std::string> objection(const NodeInfo& info) const;
   void failed(MemberId id, const msg::Failed& m, MonoTime now, Actions& out);
   void over(MemberId id, const msg::Over& m, MonoTime now, Actions& out);
-  void leaving(MemberId id, int signal, MonoTime now, Actions& out);
+  void leaving(MemberId id, const msg::Leaving& m, MonoTime now, Actions& out);
   void gone(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out);
+  void lose(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out);
   void tick(MonoTime now, Actions& out);
 
   void gather(std::optional<MemberId> newcomer, MonoTime now, Actions& out);
+  void regather(MonoTime now, Actions& out);
+  Verdict nobody_came() const;
+  bool caused_failure(const Member& m) const;
   void open_round(Actions& out);
   void place(const std::vector<MemberId>& chosen, Actions& out);
   void begin_stop(MemberId origin, const Verdict& why, int signal, MonoTime now, Actions& out);
@@ -121,6 +146,7 @@ class RoundCore {
 
   std::vector<MemberId> eligible() const;  // for the next round, in the order of their node ranks
   std::vector<MemberId> next_to_each_other(const std::vector<MemberId>& ids) const;
+  bool hosted() const;
   bool enough() const;
   Duration longest_stop() const;
   // Of the nodes of the present round that are here; counted, as 100,000 nodes must not cost the square of that.
@@ -143,6 +169,8 @@ class RoundCore {
   std::optional<MonoTime> tell_at_{};  // when they will be, although few have come
   int round_ = -1;
   int restarts_ = 0;
+  int nodes_ = 0;       // of the last round
+  bool again_ = false;  // these are awaited, more than others
   std::optional<MonoTime> join_deadline_;
   std::optional<MonoTime> last_call_;
   MonoTime stop_deadline_{};

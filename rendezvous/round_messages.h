@@ -12,6 +12,7 @@ struct LastPlace {
   std::uint64_t term = 0;  // of the host that it heard last
   int round = -1;          // -1: it was in none
   int node_rank = -1;
+  int nodes = 0;  // of that round
   int restarts = 0;
   bool operator==(const LastPlace&) const = default;
 };
@@ -85,6 +86,7 @@ struct Over {
 // The user stops this node; Over follows when its workers have ended.
 struct Leaving {
   int signal = 0;
+  bool running = false;  // its workers ran until then: what failed elsewhere since may have come of it
   bool operator==(const Leaving&) const = default;
 };
 // Across hosts, again and again: I am here (link_pulse.h).
@@ -105,6 +107,7 @@ struct Waiting {
   int max_nodes = 1;
   std::int64_t left_ms = -1;  // until the waiting ends, one way or the other; -1: no limit
   bool spare = false;         // the job runs without this node, which waits for a place
+  std::string reason{};       // what ended the round before, if that is why nodes are missing
   bool operator==(const Waiting&) const = default;
 };
 struct Open {

@@ -19,19 +19,19 @@ void fields(Io& io, M& m) {
   if constexpr (std::is_same_v<T, msg::Join>) {
     auto& n = m.node;
     io(n.job, n.agent_id, n.host, n.pid, n.role, n.topology, n.workers, n.wanted_rank, n.min_nodes, n.max_nodes,
-       n.max_restarts, n.stop_ms, n.last.term, n.last.round, n.last.node_rank, n.last.restarts);
+       n.max_restarts, n.stop_ms, n.last.term, n.last.round, n.last.node_rank, n.last.nodes, n.last.restarts);
   } else if constexpr (std::is_same_v<T, msg::Failed>) {
     io(m.round, m.local_rank, m.what, m.exit_code, m.never_started);
   } else if constexpr (std::is_same_v<T, msg::Over>) {
     io(m.round, m.ok);
   } else if constexpr (std::is_same_v<T, msg::Leaving>) {
-    io(m.signal);
+    io(m.signal, m.running);
   } else if constexpr (std::is_same_v<T, msg::Ping> || std::is_same_v<T, msg::Pong>) {
     io(m.sent);
   } else if constexpr (std::is_same_v<T, msg::Refused>) {
     io(m.reason, m.try_again);
   } else if constexpr (std::is_same_v<T, msg::Waiting>) {
-    io(m.nodes, m.min_nodes, m.max_nodes, m.left_ms, m.spare);
+    io(m.nodes, m.min_nodes, m.max_nodes, m.left_ms, m.spare, m.reason);
   } else if constexpr (std::is_same_v<T, msg::Open>) {
     auto& p = m.place;
     io(p.round, p.restart_count, p.node_rank, p.nodes, p.base_rank, p.world_size, p.base_role_rank, p.role_world_size,

@@ -189,6 +189,14 @@ struct World {
       return step(event::RoundOpened{spawned_rounds, core->restarts() + (spawned_rounds > 0 ? 1 : 0)});
     }
     if (pick(0, 60) == 0) return step(event::RoundStopped{pick(0, 1) == 0 ? 0 : SIGINT, "elsewhere"});
+    if (pick(0, 80) == 0) {
+      step(event::HostLost{"the host is gone", std::chrono::milliseconds(500)});
+      const GroupState state = core->state();
+      REQUIRE(state != GroupState::starting);
+      REQUIRE(state != GroupState::running);
+      if (state == GroupState::stopping) REQUIRE(*timer <= now + std::chrono::milliseconds(500));
+      return;
+    }
     if (pick(0, 200) == 0) end_job(JobEnd::lost, 125);
   }
 
@@ -251,6 +259,7 @@ struct World {
             event::GuardLost{"gone"},
             event::RoundOpened{0, 0},
             event::RoundStopped{0, "elsewhere"},
+            event::HostLost{"gone", std::chrono::milliseconds(500)},
             event::JobEnded{}};
   }
 
@@ -445,4 +454,30 @@ TEST_CASE("the workers that are left have their grace when a failure has settled
   node.step(event::TimerFired{});
   CHECK(node.core.state() == GroupState::stopping);
   CHECK(node.timer == MonoTime{} + GroupSettings{}.failure_grace);
+}
+
+TEST_CASE("a node that lost its host waits for another, or ends when its user stops it") {
+  for (const bool stopped : {false, true}) {
+    GroupSettings settings;
+    settings.agreed = true;
+    GroupCore core(settings);
+    core.start(MonoTime{});
+    core.step(event::RoundOpened{0, 0}, MonoTime{});
+    core.step(event::WorkerStarted{0}, MonoTime{});
+    core.step(event::HostLost{"gone", std::chrono::milliseconds(500)}, MonoTime{});
+    core.step(event::WorkerExited{0, ExitStatus::signaled(SIGTERM, false)}, MonoTime{});
+    core.step(event::ContainmentEmpty{}, MonoTime{});
+    if (stopped) core.step(event::StopSignal{SIGINT}, MonoTime{});
+    const auto said = core.step(event::OutputClosed{}, MonoTime{});
+    if (stopped) {
+      REQUIRE(core.state() == GroupState::finished);
+      const Outcome& outcome = std::get<action::Finish>(said.back()).outcome;
+      CHECK((outcome.cause == StopCause::stop_signal && outcome.stop_signal == SIGINT));
+    } else {
+      CHECK(std::holds_alternative<action::ReportOver>(said.back()));
+      CHECK(core.state() == GroupState::waiting);
+      core.step(event::RoundOpened{3, 0}, MonoTime{});
+      CHECK(core.state() == GroupState::starting);
+    }
+  }
 }

@@ -67,19 +67,36 @@ void World::note_cause(JobEnd how, int rank, int exit_code) {
 void World::shadow_before(const RoundEvent& event) {
   if (const auto* said = std::get_if<round_event::Said>(&event)) {
     if (std::holds_alternative<msg::Join>(said->message)) {
-      shadow_[said->member].agent = links_.at(said->member).agent;
-      if (!first_join_) first_join_ = now_;
+      Agent* agent = links_.at(said->member).agent;
+      const auto before =
+          std::find_if(shadow_.begin(), shadow_.end(), [&](const auto& each) { return each.second.agent == agent; });
+      if (before != shadow_.end() && core_->phase() != RoundPhase::ended) shadow_gone(before->first);
+      shadow_[said->member].agent = agent;
+      if (!waits_since_) waits_since_ = now_;
     } else if (const auto it = shadow_.find(said->member); it != shadow_.end()) {
       shadow_said(it->second, said->message);
-      if (it->second.leaving && it->second.rank < 0) shadow_.erase(it);
     }
   } else if (const auto* lost = std::get_if<round_event::Gone>(&event)) {
-    const auto it = shadow_.find(lost->member);
-    if (it == shadow_.end()) return;
-    const Shadow s = it->second;
-    shadow_.erase(it);
-    if (s.rank >= 0 && !s.ok && !(s.leaving && s.over)) note_cause(JobEnd::lost, s.rank, 125);
+    shadow_gone(lost->member);
   }
+}
+
+void World::shadow_gone(MemberId id) {
+  const auto it = shadow_.find(id);
+  if (it == shadow_.end()) return;
+  const Shadow s = it->second;
+  shadow_.erase(it);
+  if (caused_failure(s)) rounds_[stepped_round_].cause.reset();
+  if (s.rank >= 0 && !s.ok && !(s.leaving && s.over)) note_cause(JobEnd::lost, s.rank, 125);
+}
+
+// A failure that was told before it was known that this node goes.
+bool World::caused_failure(const Shadow& s) const {
+  const auto round = rounds_.find(core_->round());
+  if (core_->phase() != RoundPhase::stopping || round == rounds_.end() || !round->second.cause) return false;
+  const Verdict& cause = *round->second.cause;
+  return cause.how == JobEnd::failure && !round->second.never_started && cause.node_rank != s.rank && s.rank >= 0 &&
+         !s.over;
 }
 
 void World::shadow_said(Shadow& s, const RoundMessage& message) {
@@ -98,6 +115,7 @@ void World::shadow_said(Shadow& s, const RoundMessage& message) {
     if (s.leaving) return;
     s.leaving = true;
     const bool harmless = core_->phase() == RoundPhase::running && s.ok && s.agent != &agents_.front();
+    if (leaving->running && caused_failure(s)) rounds_[round].cause.reset();
     if (s.rank >= 0 && !harmless) note_cause(JobEnd::stopped, s.rank, 128 + leaving->signal);
   }
 }
@@ -141,6 +159,7 @@ void World::perform(const std::vector<RoundAction>& actions, RoundPhase before) 
   }
   if (ended && core_->phase() != RoundPhase::ended) dismissed(last, *ended), ended.reset();
   require(fresh == !opened.empty(), "a store without a round");
+  if (before == RoundPhase::stopping && core_->phase() == RoundPhase::gathering) regathered();
   if (ended) check_verdict(*ended, before);
   if (fresh) check_opened(opened);
   for (const auto& action : actions)
@@ -157,6 +176,18 @@ void World::dismissed(MemberId id, const Verdict& verdict) {
   require(!s.over && verdict.how == JobEnd::lost, "a node is sent away that has stopped its workers");
   require(s.agent->troubled || agents_.front().troubled || !s.agent->processes.empty(), "a healthy node is given up");
   note_cause(JobEnd::lost, s.rank, 125);
+}
+
+// Too few are left, and others are awaited.
+void World::regathered() {
+  const auto& cause = rounds_[core_->round()].cause;
+  require(settings_.awaits_others && !enough(), "it waits for others, and need not");
+  require(cause && cause->how != JobEnd::stopped, "it waits although the user has stopped it");
+  for (const auto& [id, s] : shadow_) require(s.rank < 0 || s.over, "it waits, and a node is not done");
+  for (auto& [id, s] : shadow_) s.rank = -1, s.over = s.ok = false;
+  waits_since_ = now_;
+  again_ = true;
+  ++tally_.waits;
 }
 
 void World::check_opened(const std::vector<std::pair<MemberId, NodePlace>>& opened) {
@@ -177,7 +208,7 @@ void World::check_opened(const std::vector<std::pair<MemberId, NodePlace>>& open
   Round& round = rounds_[number];
   int world = 0;
   std::map<std::string, int> roles;
-  std::vector<MemberId> order;
+  std::vector<const Agent*> order;
   std::vector<NodeSite> sites;
   for (const auto& [id, place] : opened) {
     require(shadow_.count(id) != 0 && !shadow_[id].leaving, "a round with a node that is not there");
@@ -190,7 +221,7 @@ void World::check_opened(const std::vector<std::pair<MemberId, NodePlace>>& open
     if (settings_.fixed_ranks) require(info.wanted_rank == s.rank, "not the rank that it was given");
     world += info.workers;
     roles[info.role] += info.workers;
-    order.push_back(id);
+    order.push_back(s.agent);
     sites.push_back({info.topology, info.host});
     round.places[s.agent] = place;
   }
@@ -205,18 +236,16 @@ void World::check_opened(const std::vector<std::pair<MemberId, NodePlace>>& open
 }
 
 // Those who stay keep their order, and one of them is the first.
-void World::check_order(const std::vector<MemberId>& order) const {
+void World::check_order(const std::vector<const Agent*>& order) const {
   if (settings_.fixed_ranks || last_order_.empty()) return;
-  auto in = [](const auto& list, MemberId id) { return std::find(list.begin(), list.end(), id) != list.end(); };
-  std::vector<MemberId> before, after;
-  for (const auto& id : last_order_)
-    if (in(order, id)) before.push_back(id);
-  for (const auto& id : order)
-    if (in(last_order_, id)) after.push_back(id);
+  std::vector<const Agent*> before, after;
+  for (const Agent* a : last_order_)  // one that never heard of its place comes back as a new one
+    if (std::find(order.begin(), order.end(), a) != order.end() && a->place && a->place->round == tally_.rounds - 1)
+      before.push_back(a);
+  for (const Agent* a : order)
+    if (std::find(before.begin(), before.end(), a) != before.end()) after.push_back(a);
   require(before == after, "the survivors' order changed");
-  // The host is the first, also when its own link was made again.
-  require(after.empty() || order.front() == after.front() || shadow_.at(order.front()).agent == &agents_.front(),
-          "a newcomer is the first");
+  require(after.empty() || order.front() == after.front(), "a newcomer is the first");
 }
 
 void World::check_verdict(const Verdict& verdict, RoundPhase before) {
@@ -227,8 +256,9 @@ void World::check_verdict(const Verdict& verdict, RoundPhase before) {
   require(!verdict.reason.empty(), "an end without a reason");
   require((verdict.how == JobEnd::success) == (verdict.exit_code == 0), "exit code 0 means success");
   if (before == RoundPhase::gathering) {
-    require(verdict.how == JobEnd::timeout && !enough(), "it had no reason to give up");
-    require(first_join_ && now_ >= *first_join_ + settings_.join_timeout, "it gives up too early");
+    const auto& cause = rounds_[core_->round()].cause;
+    require(!enough() && verdict.how == (again_ && cause ? cause->how : JobEnd::timeout), "no reason to give up");
+    require(waits_since_ && now_ >= *waits_since_ + settings_.join_timeout, "it gives up too early");
     return;
   }
   Round& round = rounds_[core_->round()];
@@ -255,6 +285,10 @@ void World::check_verdict(const Verdict& verdict, RoundPhase before) {
   const bool exhausted =
       verdict.how == JobEnd::failure && (round.never_started || core_->restarts() >= settings_.max_restarts);
   require(exhausted || !enough(), "the job could have gone on");
+  const bool hosted = std::any_of(shadow_.begin(), shadow_.end(), [&](const auto& s) {
+    return s.second.agent == &agents_.front() && !s.second.leaving;
+  });
+  require(exhausted || !settings_.awaits_others || !hosted || verdict.how == JobEnd::stopped, "it could have waited");
   for (const auto& [id, s] : shadow_)
     require(s.rank < 0 || s.over || s.agent->troubled || agents_.front().troubled || !s.agent->processes.empty(),
             "the end comes before all have stopped");

@@ -13,6 +13,10 @@ using namespace std::chrono_literals;
 
 void World::try_to_join(Agent& a) {
   if (!a.alive || a.finished || a.over) return;
+  if (!agents_.front().alive && a.hostless) {  // refused: there will be no other
+    a.over = true;
+    return on(a, now_, [this, &a] { feed(a, launcher::event::JobEnded{{JobEnd::lost, 125, -1, "gone"}, {}}); });
+  }
   if (!agents_.front().alive || (calm_ && agents_.front().finished)) return try_again(a);
   const MemberId id = ++last_link_;
   a.link = id;
@@ -20,6 +24,8 @@ void World::try_to_join(Agent& a) {
   a.said_join = now_;
   Link& link = links_[id];
   link.agent = &a;
+  link.up_silent = a.up_silent;
+  link.down_silent = a.down_silent;
   if (across_hosts_ && &a != &agents_.front()) link.silence.emplace(pulse_, now_);
   say(a, msg::Join{a.info});
   on(a, now_ + 3s, [this, &a, id] {
@@ -28,9 +34,11 @@ void World::try_to_join(Agent& a) {
 }
 
 void World::try_again(Agent& a) {
-  if (now_ >= a.started + settings_.join_timeout) {
+  if (now_ >= a.give_up) {
     a.over = true;
-    return on(a, now_, [this, &a] { feed(a, launcher::event::JobEnded{{JobEnd::timeout, 124, -1, "nobody"}, {}}); });
+    const Verdict verdict =
+        a.hostless ? Verdict{JobEnd::lost, 125, -1, "gone"} : Verdict{JobEnd::timeout, 124, -1, "nobody"};
+    return on(a, now_, [this, &a, verdict] { feed(a, launcher::event::JobEnded{verdict, {}}); });
   }
   on(a, now_ + 1s, [this, &a] { try_to_join(a); });
 }
@@ -39,13 +47,26 @@ void World::try_again(Agent& a) {
 void World::lost_link(Agent& a) {
   close_from_agent(a);
   if (a.over || a.finished) return;
-  if (!a.joined && ++a.turned_away < 12) return try_again(a);
+  if (!a.joined && (a.hostless || ++a.turned_away < 12)) return try_again(a);
+  if (a.joined && settings_.awaits_others && &a != &agents_.front()) {
+    return on(a, now_, [this, &a] {
+      a.hostless = true;
+      feed(a, launcher::event::HostLost{"the host is gone", pulse_.kill_grace()});
+      if (!a.in_round) join_again(a);
+    });
+  }
   a.over = true;
   std::optional<Duration> grace;
   if (across_hosts_) grace = pulse_.kill_grace();
   on(a, now_, [this, &a, grace] {
     feed(a, launcher::event::JobEnded{{JobEnd::lost, 125, -1, "the host is gone"}, grace});
   });
+}
+
+void World::join_again(Agent& a) {
+  a.give_up = now_ + settings_.join_timeout;
+  a.turned_away = 0;
+  try_to_join(a);
 }
 
 void World::deliver_up(MemberId id, std::function<void()> what) {
@@ -166,6 +187,10 @@ void World::received(Agent& a, const RoundMessage& message) {
     const auto& places = rounds_.at(open->place.round).places;
     require(places.count(&a) != 0 && places.at(&a) == open->place, "a place that the host did not give");
     a.place = open->place;
+    tally_.rejoins += a.hostless;
+    a.hostless = false;
+    a.in_round = true;
+    a.info.last = {0, open->place.round, open->place.node_rank, open->place.nodes, open->place.restart_count};
     feed(a, launcher::event::RoundOpened{open->place.round, open->place.restart_count});
   } else if (const auto* stop = std::get_if<msg::Stop>(&message)) {
     require(!stop->reason.empty(), "a stop without a reason");

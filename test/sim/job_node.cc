@@ -55,10 +55,12 @@ void World::carry_out(Agent& a, const launcher::GroupAction& act) {
     require(!over->ok || a.workers_ok, "workers failed, but it says that all went well");
     check_stop_time(a);
     a.stopping_since.reset();
+    a.in_round = false;
+    if (a.hostless) return join_again(a);
     say(a, msg::Over{over->round, over->ok});
   } else if (const auto* leaving = std::get_if<action::ReportLeaving>(&act)) {
     require(leaving->signal == SIGINT || leaving->signal == SIGTERM, "a stop that nobody asked for");
-    say(a, msg::Leaving{leaving->signal});
+    say(a, msg::Leaving{leaving->signal, leaving->running});
   } else if (const auto* f = std::get_if<action::Finish>(&act)) {
     finish(a, f->outcome);
   }

@@ -24,7 +24,9 @@ int main(int argc, char** argv) {
     all.agents += world.tally().agents;
     all.faults += world.tally().faults;
     all.messages += world.tally().messages;
+    all.rejoins += world.tally().rejoins;
+    all.waits += world.tally().waits;
   }
-  fmt::print("{} jobs, {} agents, {} rounds, {} messages, {} faults\n", count, all.agents, all.rounds, all.messages,
-             all.faults);
+  fmt::print("{} jobs, {} agents, {} rounds, {} messages, {} faults, {} rejoins, {} waits for others\n", count,
+             all.agents, all.rounds, all.messages, all.faults, all.rejoins, all.waits);
 }

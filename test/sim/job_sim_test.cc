@@ -20,6 +20,7 @@ TEST_CASE("whole jobs keep their promises under faults, and end when these stop"
   const std::uint64_t first = number("DTRAIN_SIM_SEED", 1);
   const std::uint64_t seeds = number("DTRAIN_SIM_COUNT", std::getenv("DTRAIN_SIM_SEED") != nullptr ? 1 : 1000);
   std::set<std::string> ends;
+  int rejoins = 0, waits = 0;
   for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
     sim::World world(seed, {});
     try {
@@ -29,9 +30,13 @@ TEST_CASE("whole jobs keep their promises under faults, and end when these stop"
                          << world.describe() << "\n"
                          << world.trace());
     }
+    rejoins += world.tally().rejoins;
+    waits += world.tally().waits;
     ends.insert(world.tally().ends.begin(), world.tally().ends.end());
   }
   // Success, failure, stopped by a user, a node lost, nobody came: the histories reach them all.
+  if (seeds >= 1000) CHECK(rejoins > 5);
+  if (seeds >= 1000) CHECK(waits > 0);
   if (seeds >= 1000) CHECK(ends == std::set<std::string>{"0", "1", "2", "3", "4"});
 }
 

@@ -25,6 +25,7 @@ World::World(std::uint64_t seed, Options options) : random_(seed), seed_(seed), 
   settings_.max_restarts = pick(0, 3);
   settings_.last_call_timeout = std::chrono::seconds(pick(1, 30));
   settings_.host_agent = "a0";
+  settings_.awaits_others = across_hosts_ && !settings_.fixed_ranks && pick(0, 3) != 0;
   group_.agreed = true;
   group_.max_restarts = settings_.max_restarts;
   failing_ = options_.faults ? pick(0, 2) * 12 : 0;
@@ -41,7 +42,9 @@ World::World(std::uint64_t seed, Options options) : random_(seed), seed_(seed), 
 std::string World::describe() const {
   return fmt::format("seed {}: {}:{} nodes, {} restarts, {}, {}", seed_, settings_.min_nodes, settings_.max_nodes,
                      settings_.max_restarts, settings_.fixed_ranks ? "static" : "c10d",
-                     across_hosts_ ? "across hosts" : "one host");
+                     !across_hosts_            ? "one host"
+                     : settings_.awaits_others ? "across hosts, rejoin"
+                                               : "across hosts");
 }
 
 Duration World::between(Duration low, Duration high) {
@@ -92,7 +95,7 @@ Agent& World::add_agent(int node) {
   launcher::GroupSettings group = group_;
   group.workers = a.info.workers;
   a.core.emplace(group);
-  a.started = now_;
+  a.give_up = now_ + settings_.join_timeout;
   a.core->start(now_);
   ++tally_.agents;
   return a;
@@ -101,7 +104,7 @@ Agent& World::add_agent(int node) {
 // ---- faults ---------------------------------------------------------------------------------------------------------
 
 void World::plan_faults() {
-  const int count = pick(0, 6);
+  const int count = pick(0, 8);
   for (int i = 0; i < count; ++i) at(now_ + between(10ms, kFaultsEnd), [this] { one_fault(); });
 }
 
@@ -191,14 +194,15 @@ void World::partition(Agent& a) {
   const int way = pick(0, 2);
   note(fmt::format("{} is cut off, way {}", a.info.agent_id, way));
   a.troubled = true;
-  link->second.up_silent = way != 1;
-  link->second.down_silent = way != 0;
+  link->second.up_silent = a.up_silent = way != 1;
+  link->second.down_silent = a.down_silent = way != 0;
   at(now_ + between(100ms, 12000ms), [this, &a] { heal(a); });
 }
 
 void World::heal(Agent& a) {
-  const auto link = links_.find(a.link);
-  if (link != links_.end()) release(link->second);
+  a.up_silent = a.down_silent = false;
+  for (auto& [id, link] : links_)
+    if (link.agent == &a) release(link);
 }
 
 void World::heal_all() {
@@ -207,8 +211,8 @@ void World::heal_all() {
   for (Agent& a : agents_) {
     a.slow = 1;
     if (a.hung) resume(a);
+    heal(a);
   }
-  for (auto& [id, link] : links_) release(link);
 }
 
 // ---- the run --------------------------------------------------------------------------------------------------------
@@ -237,7 +241,8 @@ void World::check_end() const {
     const auto& o = *a.outcome;
     if (o.cause == launcher::StopCause::success) {
       require(verdict_ && verdict_->how == JobEnd::success, a.info.agent_id + " says success, the job does not");
-      require(a.started_round < 0 || a.workers_ok, a.info.agent_id + " says success, its workers do not");
+      // One that was cut off may have seen the end from outside.
+      require(a.started_round < core_->round() || a.workers_ok, a.info.agent_id + " says success, its workers do not");
     }
     if (o.verdict) require(!o.verdict->reason.empty(), "an end without a reason");
     if (o.verdict && o.stop_signal == 0 && verdict_ && o.verdict->how == JobEnd::failure)

@@ -50,9 +50,12 @@ struct Agent {
   // Its link to the host.
   MemberId link = 0;
   bool joined = false;
+  bool hostless = false;                        // it looks for the host again
+  bool in_round = false;                        // it may have workers
+  bool up_silent = false, down_silent = false;  // it is cut off
+  MonoTime give_up{};
   bool over = false;  // nothing more is fed from there
   int turned_away = 0;
-  MonoTime started{};
   MonoTime said_join{};
   std::optional<LinkPulse> pulse;
   // Its workers, and its guard.
@@ -95,6 +98,7 @@ struct Options {
 
 struct Tally {
   int rounds = 0, restarts = 0, agents = 0, faults = 0, messages = 0;
+  int rejoins = 0, waits = 0;  // nodes that came back; for others, after a loss
   std::set<std::string> ends;
 };
 
@@ -132,6 +136,7 @@ class World {
   void try_to_join(Agent& a);
   void try_again(Agent& a);
   void lost_link(Agent& a);
+  void join_again(Agent& a);
   void say(Agent& a, RoundMessage message);
   void tell(MemberId id, RoundMessage message);
   void deliver_up(MemberId id, std::function<void()> what);
@@ -152,10 +157,13 @@ class World {
   void perform(const std::vector<RoundAction>& actions, RoundPhase before);
   void shadow_before(const RoundEvent& event);
   void shadow_said(Shadow& s, const RoundMessage& message);
+  void shadow_gone(MemberId id);
   void note_cause(JobEnd how, int rank, int exit_code);
+  bool caused_failure(const Shadow& s) const;
+  void regathered();
   void dismissed(MemberId id, const Verdict& verdict);
   void check_opened(const std::vector<std::pair<MemberId, NodePlace>>& opened);
-  void check_order(const std::vector<MemberId>& order) const;
+  void check_order(const std::vector<const Agent*>& order) const;
   void check_verdict(const Verdict& verdict, RoundPhase before);
   void check_phase() const;
   bool enough() const;
@@ -215,8 +223,9 @@ class World {
     std::map<const Agent*, NodePlace> places;
   };
   std::map<int, Round> rounds_;
-  std::vector<MemberId> last_order_;
-  std::optional<MonoTime> first_join_;
+  std::vector<const Agent*> last_order_;
+  std::optional<MonoTime> waits_since_;  // for enough nodes
+  bool again_ = false;                   // ... after there were enough
   std::optional<Verdict> verdict_;
   std::string trace_;
   Tally tally_;

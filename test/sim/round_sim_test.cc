@@ -64,7 +64,7 @@ struct World {
     const int mistake = i == 0 ? 99 : pick(0, 60);
     if (mistake == 0) info.job = "other";
     if (mistake == 1) info.max_nodes += 1;
-    if (mistake == 2) info.agent_id = "a1";
+    if (mistake == 2) info.agent_id.clear();
   }
 
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); }

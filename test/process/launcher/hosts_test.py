@@ -61,7 +61,10 @@ class Node:
         return next(t for t, line in self.times if re.search(pattern, line))
 
     def wait(self):
-        code = self.process.wait(DEADLINE)
+        try:
+            code = self.process.wait(DEADLINE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it does not end:\n{self.text}") from None
         self.reader.join(DEADLINE)
         return code
 
@@ -151,7 +154,8 @@ class Hosts(unittest.TestCase):
     def test_a_killed_agent_is_noticed_at_once(self):
         lab = self.lab()
         # By its connection: silence would take minutes here.
-        nodes = [self.c10d(lab.host(i), "wait_for_end", "--rdzv-conf", "keep_alive_interval=100") for i in range(3)]
+        conf = "keep_alive_interval=100,rejoin=0"
+        nodes = [self.c10d(lab.host(i), "wait_for_end", "--rdzv-conf", conf) for i in range(3)]
         for node in nodes:
             node.expect(r"met \d in 0")
         os.kill(nodes[1].agent(), signal.SIGKILL)
@@ -198,7 +202,8 @@ class Hosts(unittest.TestCase):
     def test_a_host_that_is_cut_off(self):
         lab = self.lab()
         script = 'trap "" TERM; [ $WORLD_SIZE = 3 ] && wait_for_end; exit 0'  # it takes a SIGKILL
-        nodes = [self.c10d(lab.host(i), script, nnodes="2:3") for i in range(3)]
+        nodes = [self.c10d(lab.host(i), script, "--rdzv-conf", f"join_timeout={600 if i < 2 else 5}", nnodes="2:3")
+                 for i in range(3)]
         for node in nodes:
             node.expect(r"met \d in 0")
         cut = nodes[2]
@@ -214,12 +219,74 @@ class Hosts(unittest.TestCase):
         print(f"cut off: its workers are dead after {dead - begin:.2f} s, the next round opens after "
               f"{opened - begin:.2f} s")
         self.ends([0, 0, 125], nodes)
-        self.assertIn("no word from it for 2 s", cut.text)
+        self.assertRegex(cut.text, r"no word from it for 2 s; nobody was found at host1:29400 for 5 s")
+
+    def test_a_node_that_was_cut_off_joins_again(self):
+        lab = self.lab()
+        script = '[ $DTRAIN_ROUND -lt 2 ] && wait_for_end; exit 0'
+        nodes = [self.c10d(lab.host(i), script, nnodes="2:3") for i in range(3)]
+        for node in nodes:
+            node.expect(r"met \d in 0")
+        place = re.search(r"G=(\d)", nodes[2].text)[1]
+        lab.cut("host3")
+        begin = time.monotonic()
+        for node in nodes[:2]:
+            node.expect(r"at R=\d G=\d/2 W=2 .* N=1 RC=0")
+        until(lambda: time.monotonic() >= begin + 6, DEADLINE)
+        lab.heal()
+        healed = time.monotonic()
+        self.ends([0, 0, 0], nodes[::-1])
+        for node in nodes:
+            self.assertRegex(node.text, r"at R=\d G=\d/3 W=3 .* N=2 RC=0")
+        self.assertIn("waiting: cannot connect to", nodes[2].text)
+        print(f"healed: {nodes[2].when('N=2 RC=0') - healed:.2f} s later it works again (node {place})")
+
+    def test_a_lost_node_is_replaced(self):
+        lab = self.lab(4)
+        script = '[ $DTRAIN_ROUND = 0 ] && wait_for_end; exit 0'
+        nodes = [self.c10d(lab.host(i), script, nnodes="3") for i in range(3)]
+        for node in nodes:
+            node.expect(r"met \d in 0")
+        lab.host(2).crash()
+        for node in nodes[:2]:
+            node.expect(r"waiting: 2/3 nodes, for node \d \(host host3, agent \d+\) was lost: .*, 600 s left")
+        spare = self.c10d(lab.host(3), script, nnodes="3")
+        self.ends([0, 0, 0], [*nodes[:2], spare])
+        for node in [*nodes[:2], spare]:
+            self.assertRegex(node.text, r"at R=\d G=\d/3 W=3 .* N=1 RC=0")
+
+    def test_nobody_replaces_it(self):
+        lab = self.lab(2)
+        nodes = [self.c10d(lab.host(i), "wait_for_end", "--rdzv-conf", "join_timeout=7", nnodes="2") for i in range(2)]
+        for node in nodes:
+            node.expect(r"met \d in 0")
+        os.kill(nodes[1].agent(), signal.SIGKILL)
+        self.ends([125], nodes[:1])
+        self.assertRegex(nodes[0].text, "was lost: .*; 1 of 2 nodes are left, and no other came within 7 s")
+
+    def test_scale_down_costs_no_restart(self):
+        """A node is stopped by its user. Workers of the others fail of that at once, before it is known."""
+        lab = self.lab()
+        # Rank 2 is killed by the signal, and the others hear of it by a channel that is faster than the agents'.
+        flag = os.path.join(self.folder, "gone")
+        script = f'trap - TERM; [ $WORLD_SIZE = 2 ] && exit 0; [ $RANK = 2 ] && {{ trap "touch {flag}; exit 1" TERM; ' \
+                 f'wait_for_end; }}; while [ ! -e {flag} ]; do read -r -t 0.01 <&3; done; exit 9'
+        nodes = [self.c10d(lab.host(i), script, nnodes="2:3").expect("waiting|met") for i in range(3)]
+        for node in nodes:
+            node.expect(r"met \d in 0")
+        lab.drop("host3", "host1")  # what the agent there says comes late, not too late
+        os.kill(nodes[2].process.pid, signal.SIGTERM)
+        until(lambda: os.path.exists(flag), DEADLINE)
+        until(lambda: not nodes[0].workers(), DEADLINE)
+        lab.heal()
+        self.ends([0, 0, 143], nodes)
+        for node in nodes[:2]:
+            self.assertRegex(node.text, r"at R=\d G=\d/2 W=2 .* N=1 RC=0")
 
     def test_one_way_silence_fences_too(self):
         lab = self.lab()
-        nodes = [self.c10d(lab.host(i), 'trap "" TERM; [ $WORLD_SIZE = 3 ] && wait_for_end; exit 0', nnodes="2:3")
-                 for i in range(3)]
+        nodes = [self.c10d(lab.host(i), 'trap "" TERM; [ $WORLD_SIZE = 3 ] && wait_for_end; exit 0', "--rdzv-conf",
+                           "rejoin=0", nnodes="2:3") for i in range(3)]
         for node in nodes:
             node.expect(r"met \d in 0")
         lab.drop("host3", "host1")  # host3 hears host1, and is not heard

@@ -303,3 +303,106 @@ TEST_CASE("many nodes gather with few messages, and all hear of the progress in 
   job.later(10s);
   CHECK(job.said.front() == "1: end 124");
 }
+
+TEST_CASE("below MIN after a loss, others are awaited, and told how long") {
+  RoundSettings own = settings(3, 3);
+  own.awaits_others = true;
+  Job job(own);
+  for (MemberId id : {1, 2, 3}) job.join(id);
+  job.take(job.core.step(round_event::Gone{2, job.now + 2500ms}, job.now));
+  job.over(1, false);
+  job.over(3, false);
+  CHECK(job.said.empty());
+  job.later(2500ms);
+  CHECK(job.said == Words{"1: waits 2", "3: waits 2"});
+  CHECK(job.core.phase() == RoundPhase::gathering);
+  job.hear(3, msg::Leaving{15});
+  CHECK(job.said == Words{"3: end 143", "1: waits 1"});
+  job.join(4);
+  job.join(5);
+  CHECK(job.said == Words{"1: open 0/3", "4: open 1/3", "5: open 2/3"});
+  CHECK(job.core.restarts() == 0);
+  job.gone(5);
+  job.over(1, false);
+  job.over(4, false);
+  const auto end = job.core.step(round_event::Tick{}, job.now += 600s);
+  const Verdict verdict = std::get<msg::End>(std::get<round_action::Send>(end.at(0)).message).verdict;
+  CHECK(verdict.exit_code == 125);
+  CHECK(verdict.reason ==
+        "node 2 (host h, agent 5) was lost: the connection to its agent is gone; 2 of 3 nodes are left, and no other "
+        "came within 600 s (--rdzv-conf join_timeout)");
+}
+
+TEST_CASE("after a loss that leaves MIN, a round with more waits for the lost only a moment") {
+  RoundSettings own = settings(2, 4);
+  own.awaits_others = true;
+  Job job(own);
+  for (MemberId id : {1, 2, 3, 4}) job.join(id);
+  for (MemberId id : {2, 3, 4}) job.gone(id);
+  job.over(1, false);
+  CHECK(job.said == Words{"1: waits 1"});
+  job.join(5);
+  CHECK(*job.core.deadline() == job.now + own.regather_timeout);
+  job.later(own.regather_timeout);
+  CHECK(job.said == Words{"1: open 0/2", "5: open 1/2"});
+}
+
+TEST_CASE("a node comes back before it was missed, and keeps its place") {
+  Job job(settings(1, 3));
+  for (MemberId id : {1, 2, 3}) job.join(id);
+  NodeInfo back = job.info(2);
+  back.last = {0, 0, 1, 3, 0};
+  job.hear(9, msg::Join{back});
+  CHECK(job.said == Words{"1: stop", "3: stop", "9: waits 2"});
+  job.gone(2);  // its old connection, much later
+  job.over(1, false);
+  job.over(3, false);
+  CHECK(job.said == Words{"1: open 0/3", "9: open 1/3", "3: open 2/3"});
+  CHECK(job.core.restarts() == 0);
+}
+
+TEST_CASE("a failure that comes of a loss or of a node that leaves is not charged") {
+  for (const bool leaves : {false, true}) {
+    Job job(settings(2, 3, 0));
+    for (MemberId id : {1, 2, 3}) job.join(id);
+    job.hear(1, msg::Failed{0, 0, "exit code 1", 1, false});
+    if (leaves) {
+      job.hear(3, msg::Leaving{15, true});
+      job.over(3, false);
+      CHECK(job.said == Words{"3: end 143"});
+    } else {
+      job.gone(3);
+    }
+    job.over(1, false);
+    job.over(2, false);
+    CHECK(job.said == Words{"1: open 0/2", "2: open 1/2"});
+    CHECK(job.core.restarts() == 0);
+  }
+  Job job(settings(2, 3, 0));
+  for (MemberId id : {1, 2, 3}) job.join(id);
+  job.hear(1, msg::Failed{0, 0, "exit code 1", 1, false});
+  job.hear(3, msg::Leaving{15, false});  // its user has read of the failure
+  for (MemberId id : {1, 2, 3}) job.over(id, false);
+  CHECK(job.said == Words{"1: end 1", "2: end 1", "3: end 1"});
+}
+
+TEST_CASE("a host that follows another goes on where that one was") {
+  RoundSettings own = settings(2, 4, 3);
+  own.host_agent = "a2";
+  own.term = 2;
+  own.after = {4, 1, 4, MonoTime{} + 5s};
+  Job job(own);
+  auto back = [&](MemberId id, LastPlace last) {
+    NodeInfo info = job.info(id);
+    info.last = last;
+    job.hear(id, msg::Join{info});
+  };
+  back(4, {1, 4, 3, 4, 1});
+  back(3, {1, 5, 2, 4, 2});  // it has heard of one round more
+  back(2, {1, 4, 1, 4, 1});
+  CHECK(*job.core.deadline() == MonoTime{} + 5s);
+  job.later(5s);
+  CHECK(job.said == Words{"2: open 0/3", "3: open 1/3", "4: open 2/3"});
+  CHECK(job.core.round() == 6);
+  CHECK(job.core.restarts() == 2);
+}

@@ -10,13 +10,13 @@ using namespace dtrain;
 namespace {
 
 std::vector<RoundMessage> one_of_each() {
-  return {msg::Join{{"job", "id", "host", 7, "role", "rack1", 3, -1, 1, 4, 2, 38000, {~std::uint64_t{0}, 5, 6, 7}}},
+  return {msg::Join{{"job", "id", "host", 7, "role", "rack1", 3, -1, 1, 4, 2, 38000, {~std::uint64_t{0}, 5, 6, 9, 7}}},
           msg::Failed{1, 2, "exit code 3", 3, true},
           msg::Over{5, true},
-          msg::Leaving{15},
+          msg::Leaving{15, true},
           msg::Ping{std::int64_t{1} << 62},
           msg::Refused{"why", true},
-          msg::Waiting{1, 2, 3, -1, true},
+          msg::Waiting{1, 2, 3, -1, true, "node 2 was lost"},
           msg::Open{{1, 2, 3, 4, 5, 6, 7, 8, "127.0.0.1", 29500}, std::uint64_t{1} << 63},
           msg::Stop{-1, 2, std::string("with\0zero", 9)},
           msg::End{{JobEnd::refused, 125, -1, ""}},

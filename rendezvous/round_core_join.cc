@@ -1,0 +1,131 @@
+// How nodes come into a job: joining, gathering, and gathering again.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "rendezvous/round_core.h"
+
+namespace dtrain {
+
+namespace {
+// While more nodes than this gather, not everybody is told of each: only when they have become twice as many, and of
+// the rest a while later. So a node gets few messages, however many nodes there are.
+constexpr int kFewNodes = 16;
+constexpr auto kProgress = std::chrono::seconds(10);
+}  // namespace
+
+std::string node_range(int min, int max) { return min == max ? std::to_string(max) : fmt::format("{}:{}", min, max); }
+
+// Why this node cannot be one of the job, ever.
+std::optional<std::string> RoundCore::objection(const NodeInfo& info) const {
+  if (info.job != settings_.job)
+    return fmt::format("job {} has this endpoint; choose another port for job {}, or the same --rdzv-id to join it",
+                       settings_.job, info.job);
+  if ((info.wanted_rank >= 0) != settings_.fixed_ranks)
+    return "the job's nodes must all use the same --rdzv-backend (static or c10d)";
+  if (info.min_nodes != settings_.min_nodes || info.max_nodes != settings_.max_nodes)
+    return fmt::format("--nnodes {} here, but {} at the node that hosts the job; use the same on all nodes",
+                       node_range(info.min_nodes, info.max_nodes),
+                       node_range(settings_.min_nodes, settings_.max_nodes));
+  if (info.max_restarts != settings_.max_restarts)
+    return fmt::format("--max-restarts {} here, but {} at the node that hosts the job; use the same on all nodes",
+                       info.max_restarts, settings_.max_restarts);
+  if (info.workers < 1 || info.workers > 65536 || info.stop_ms < 0 || info.agent_id.empty())
+    return "its description makes no sense";
+  if (!settings_.fixed_ranks) return std::nullopt;
+  if (info.wanted_rank >= settings_.max_nodes)
+    return fmt::format("--node-rank {} of {} nodes: it counts from 0", info.wanted_rank, settings_.max_nodes);
+  const auto taken = wanted_.find(info.wanted_rank);
+  if (taken == wanted_.end()) return std::nullopt;
+  const NodeInfo& holder = members_.at(taken->second).info;
+  return fmt::format("--node-rank {} is taken by the agent with pid {} on host {}", info.wanted_rank, holder.pid,
+                     holder.host);
+}
+
+void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions& out) {
+  if (members_.contains(id)) return;
+  auto refuse = [&](std::string why, bool try_again) {
+    out.push_back(round_action::Send{id, msg::Refused{std::move(why), try_again}});
+  };
+  // First: the endpoint is about to be free, for any job.
+  if (phase_ == RoundPhase::ended) return refuse(fmt::format("job {} has just ended", settings_.job), true);
+  if (auto why = objection(info)) return refuse(*why, false);
+  if (info.last.term > settings_.term) return refuse("another agent hosts the job since", true);
+  // It comes back before it was missed. It has stopped its workers, so nothing is left of its last round.
+  if (const auto before = agents_.find(info.agent_id); before != agents_.end()) {
+    if (info.agent_id == settings_.host_agent) return refuse("the same agent is a node of the job already", false);
+    lose(before->second, {}, now, out);
+  }
+  if (phase_ == RoundPhase::gathering) learn(info.last);
+  members_[id].info = info;
+  agents_[info.agent_id] = id;
+  if (settings_.fixed_ranks) wanted_[info.wanted_rank] = id;
+  if (phase_ == RoundPhase::gathering) return gather(id, now, out);
+  const int in_round = count_.placed;
+  // A node whose workers have ended well is not started again for a newcomer: the job is about to end.
+  if (phase_ == RoundPhase::running && in_round < settings_.max_nodes && !some_ok_) {
+    growth_ = fmt::format("a new node (host {}, agent {}) joins", info.host, info.pid);
+    begin_stop(id, {}, 0, now, out);
+  }
+  out.push_back(round_action::Send{
+      id, msg::Waiting{in_round, settings_.min_nodes, settings_.max_nodes, -1, phase_ == RoundPhase::running}});
+  maybe_over(now, out);
+}
+
+// It may have been in rounds that this host has not heard of.
+void RoundCore::learn(const LastPlace& last) {
+  if (last.round <= round_) return;
+  round_ = last.round;
+  restarts_ = std::max(restarts_, last.restarts);
+  nodes_ = last.nodes;
+  again_ = true;
+}
+
+void RoundCore::gather(std::optional<MemberId> newcomer, MonoTime now, Actions& out) {
+  if (!join_deadline_) join_deadline_ = now + settings_.join_timeout;
+  const int wanted = again_ ? std::min(nodes_, settings_.max_nodes) : settings_.max_nodes;
+  const bool complete = enough() && int(members_.size()) >= wanted;
+  if (complete && now >= fenced_at_) return open_round(out);
+  if (!enough()) {
+    last_call_.reset();
+  } else if (complete) {
+    last_call_ = fenced_at_;
+  } else if (!last_call_) {
+    last_call_ = std::max(fenced_at_, now + (again_ ? settings_.regather_timeout : settings_.last_call_timeout));
+  }
+  if (int(members_.size()) <= kFewNodes || int(members_.size()) >= 2 * told_) return tell_waiting(now, out);
+  if (!tell_at_) tell_at_ = now + kProgress;
+  if (newcomer) out.push_back(round_action::Send{*newcomer, progress(now)});
+}
+
+void RoundCore::tell_waiting(MonoTime now, Actions& out) {
+  told_ = int(members_.size());
+  tell_at_.reset();
+  const msg::Waiting waiting = progress(now);
+  for (const auto& [id, m] : members_) out.push_back(round_action::Send{id, waiting});
+}
+
+msg::Waiting RoundCore::progress(MonoTime now) const {
+  const auto until = last_call_ ? last_call_ : join_deadline_;
+  const std::int64_t left = until ? std::chrono::duration_cast<std::chrono::milliseconds>(*until - now).count() : -1;
+  return {int(members_.size()), settings_.min_nodes, settings_.max_nodes, left, false, cause_ ? cause_->reason : ""};
+}
+
+// Too few nodes are left of a round, and nothing is left of it at those.
+void RoundCore::regather(MonoTime now, Actions& out) {
+  phase_ = RoundPhase::gathering;
+  again_ = true;
+  told_ = 0;
+  last_call_.reset();
+  join_deadline_.reset();
+  for (auto& [id, m] : members_) {
+    if (m.in_round()) m.info.last = {settings_.term, round_, m.node_rank, nodes_, restarts_};
+    m.node_rank = -1;
+    m.over = m.ok = false;
+  }
+  count_ = {};
+  gather(std::nullopt, now, out);
+}
+
+}  // namespace dtrain
