@@ -67,7 +67,8 @@ class Planner {
 
   bool conf() {
     const bool c10d = typed_.standalone || typed_.backend == "c10d" || meets_nobody();
-    auto conf = read_rdzv_conf(typed_.conf.value_or(""), c10d ? Meeting::c10d : Meeting::fixed, plan_.max > 1);
+    const auto meeting = etcd() ? Meeting::etcd : c10d ? Meeting::c10d : Meeting::fixed;
+    auto conf = read_rdzv_conf(typed_.conf.value_or(""), meeting, plan_.max > 1);
     if (!conf) return fail(FlagId::rdzv_conf, conf.error().message);
     conf_ = std::move(*conf);
     plan_.notes = conf_.notes;
@@ -78,8 +79,8 @@ class Planner {
     const std::string name = typed_.backend.value_or("static");
     if (name == "static") return meet_static();
     if (name == "c10d") return meet_c10d();
-    if (name == "etcd" || name == "etcd-v2") return fail(FlagId::rdzv_backend, name + " is not in this version");
-    return fail(FlagId::rdzv_backend, one_of(name, {"static", "c10d"}).error().message);
+    if (etcd()) return meet_etcd();
+    return fail(FlagId::rdzv_backend, one_of(name, {"static", "c10d", "etcd", "etcd-v2"}).error().message);
   }
 
   // "HOST:PORT" from the flag into the plan.
@@ -142,7 +143,7 @@ class Planner {
   }
 
   bool pulse() {
-    plan_.across_hosts = plan_.max > 1 && !is_loopback_name(plan_.host);
+    plan_.across_hosts = plan_.etcd || (plan_.max > 1 && !is_loopback_name(plan_.host));
     if (!plan_.across_hosts) {
       for (const auto& [key, typed] : {std::pair("keep_alive_interval", conf_.keep_alive_interval),
                                        std::pair("keep_alive_max_attempt", conf_.keep_alive_max_attempt)})
@@ -162,6 +163,22 @@ class Planner {
     return true;
   }
 
+  bool etcd() const { return !typed_.standalone && (typed_.backend == "etcd" || typed_.backend == "etcd-v2"); }
+
+  // etcd says who hosts the job; any node may, at any port.
+  bool meet_etcd() {
+    plan_.join_timeout = conf_.join_timeout.value_or(plan_.join_timeout);
+    plan_.last_call_timeout = conf_.last_call_timeout.value_or(plan_.last_call_timeout);
+    if (plan_.max == 1) return local_host();  // nobody to meet
+    if (!typed_.endpoint) return fail(FlagId::rdzv_endpoint, "where is etcd? HOST[:PORT][,HOST[:PORT]...]");
+    auto place = etcd_place(*typed_.endpoint, conf_.etcd);
+    if (!place) return fail(conf_.etcd.empty() ? FlagId::rdzv_endpoint : FlagId::rdzv_conf, place.error().message);
+    plan_.etcd = std::move(*place);
+    plan_.host = typed_.local_addr.value_or("");
+    plan_.host_flag = FlagId::local_addr;
+    return true;
+  }
+
   // A node alone listens where the user says that it is.
   bool local_host() {
     plan_.host = typed_.local_addr.value_or("");
@@ -174,7 +191,7 @@ class Planner {
     auto unused = [&](bool is_unused, FlagId id) {
       if (is_unused) names += (names.empty() ? "" : ", ") + spelled(flag(id));
     };
-    const bool c10d = typed_.backend == "c10d";
+    const bool c10d = typed_.backend == "c10d" || etcd();
     const bool alone = plan_.max == 1;
     const bool free_port = alone && plan_.port == 0;
     unused(typed_.standalone && typed_.backend, FlagId::rdzv_backend);
@@ -183,7 +200,7 @@ class Planner {
            FlagId::node_rank);
     unused((typed_.standalone || c10d || typed_.endpoint || free_port) && typed_.master_addr, FlagId::master_addr);
     unused((typed_.standalone || c10d || typed_.endpoint) && typed_.master_port, FlagId::master_port);
-    unused((typed_.standalone || !free_port) && typed_.local_addr, FlagId::local_addr);
+    unused((typed_.standalone || !free_port) && !plan_.etcd && typed_.local_addr, FlagId::local_addr);
     unused((alone || !c10d) && typed_.topology, FlagId::topology);
     if (!names.empty()) plan_.notes.push_back("no effect here: " + names);
   }

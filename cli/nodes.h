@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/etcd_place.h"
 #include "cli/flags.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/link_pulse.h"
@@ -34,8 +35,9 @@ struct NodesPlan {
   int node_rank = -1;  // -1: as the nodes come
   // The nodes meet at another place than loopback: they may be on several hosts.
   bool across_hosts = false;
-  PulseSettings pulse;  // across hosts
-  bool rejoin = false;  // NodesSpec
+  PulseSettings pulse;                      // across hosts
+  std::optional<launcher::EtcdPlace> etcd;  // across hosts; addresses are to be looked up
+  bool rejoin = false;                      // NodesSpec
   // A name or address, not across hosts: of this host; empty: 127.0.0.1, and no name to tell the workers.
   std::string host;
   FlagId host_flag = FlagId::master_addr;

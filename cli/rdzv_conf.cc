@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "cli/text.h"
 #include "cli/usage.h"
@@ -68,12 +69,26 @@ const char* flaw(Key::Kind kind, const std::string& value) {
   return "";
 }
 
+// torchrun has two sets of names, one for each of its backends for etcd.
+constexpr std::pair<const char*, const char*> kEtcdKeys[] = {
+    {"protocol", "protocol"},  {"cacert", "cacert"},
+    {"ca_cert", "cacert"},     {"cert", "cert"},
+    {"ssl_cert", "cert"},      {"key", "key"},
+    {"ssl_cert_key", "key"},   {"etcd_prefix", "etcd_prefix"},
+    {"user", "user"},          {"password_file", "password_file"},
+    {"lease_ttl", "lease_ttl"}};
+
 class Reader {
  public:
-  Reader(Meeting meeting, bool several) : c10d_(meeting == Meeting::c10d), several_(several) {}
+  Reader(Meeting meeting, bool several)
+      : c10d_(meeting != Meeting::fixed), etcd_(meeting == Meeting::etcd), several_(several) {}
 
   Result<void> take(const std::string& name, const std::string& value) {
     if (name == "store_type") return store_type(lower(value));
+    if (etcd_) {
+      for (const auto& [typed, meant] : kEtcdKeys)
+        if (name == typed) return conf.etcd[meant] = value, Result<void>();
+    }
     const auto key = std::find_if(std::begin(kKeys), std::end(kKeys), [&](const Key& k) { return name == k.name; });
     if (key == std::end(kKeys)) {
       if (name == "rank")
@@ -122,6 +137,7 @@ class Reader {
   }
 
   bool c10d_;
+  bool etcd_;
   bool several_;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 // --rdzv-conf KEY=VALUE,... as torchrun's two ways to meet read it. Pure.
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,7 +11,7 @@
 
 namespace dtrain::cli {
 
-enum class Meeting { fixed, c10d };
+enum class Meeting { fixed, c10d, etcd };  // etcd has the keys of c10d and its own
 
 struct RdzvConf {
   std::optional<std::chrono::milliseconds> join_timeout;       // c10d
@@ -19,7 +20,8 @@ struct RdzvConf {
   std::optional<std::string> keep_alive_interval;              // as typed: they have work to do only across hosts
   std::optional<std::string> keep_alive_max_attempt;
   std::optional<bool> rejoin;
-  std::vector<std::string> notes;  // what has no effect
+  std::map<std::string, std::string> etcd;  // its own keys as typed, by torchrun's shorter names
+  std::vector<std::string> notes;           // what has no effect
 };
 
 // As in torchrun, each way checks the values of the keys that it has, also of those without effect here, and no others.

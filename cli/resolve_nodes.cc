@@ -49,6 +49,48 @@ void name_interface(const Given& given, const std::string& interface, Plan& plan
   if (!said.empty()) plan.notes.push_back(said + ": the interface that leads to the other nodes");
 }
 
+// Addresses of etcd's members, and an interface that leads to one of them. A member whose name is not known is left out
+// as long as there is another one.
+Result<void> find_etcd(const Given& given, launcher::EtcdPlace etcd, Plan& plan) {
+  std::string interface;
+  std::optional<Error> unknown;
+  for (auto& member : etcd.members) {
+    if (is_loopback_name(member.name)) {
+      member.addresses = member.name == "localhost" ? std::vector<std::string>{"127.0.0.1", "::1"}
+                                                    : std::vector<std::string>{member.name};
+      continue;
+    }
+    auto place = given.host.meeting_place(member.name);
+    if (!place) {
+      unknown = place.error();
+      plan.warnings.push_back("--rdzv-endpoint: " + place.error().message);
+      continue;
+    }
+    member.addresses = place->addresses;
+    if (interface.empty()) interface = place->interface;
+  }
+  std::erase_if(etcd.members, [](const auto& member) { return member.addresses.empty(); });
+  if (etcd.members.empty()) return given.options.blame(FlagId::rdzv_endpoint, *unknown);
+  plan.spec.nodes.etcd = std::move(etcd);
+  name_interface(given, interface, plan);
+  return {};
+}
+
+Result<void> meet_by_etcd(const Given& given, const NodesPlan& nodes, Plan& plan) {
+  auto& spec = plan.spec.nodes;
+  spec.across_hosts = true;
+  spec.pulse = nodes.pulse;
+  spec.rejoin = nodes.rejoin;
+  spec.address.clear();
+  spec.master_addr.clear();
+  if (!nodes.host.empty()) {
+    auto address = given.host.own_address(nodes.host);
+    if (!address) return given.options.blame(nodes.host_flag, address.error());
+    spec.address = *address;
+  }
+  return find_etcd(given, *nodes.etcd, plan);
+}
+
 Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan& plan) {
   auto place = given.host.meeting_place(nodes.host);
   if (!place) return given.options.blame(nodes.host_flag, place.error());
@@ -96,6 +138,7 @@ Result<void> resolve_nodes(const Given& given, Plan& plan) {
   spec.join_timeout = nodes.join_timeout;
   spec.last_call_timeout = nodes.last_call_timeout;
   plan.notes.insert(plan.notes.end(), nodes.notes.begin(), nodes.notes.end());
+  if (nodes.etcd) return meet_by_etcd(given, nodes, plan);
   if (nodes.host.empty()) return {};
   if (nodes.across_hosts) return meet_across_hosts(given, nodes, plan);
   auto address = given.host.own_address(nodes.host);

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "launcher/etcd_finder.h"
 #include "rendezvous/listen.h"
 
 namespace dtrain::launcher {
@@ -28,7 +29,7 @@ void EndpointFinder::find() {
     const auto tried = listen();
     if (!tried && tried.error().errno_value != EADDRINUSE) return callbacks_.failed(tried.error());
   }
-  if (listener_) return callbacks_.host_here({std::move(listener_), nodes.master_addr, 0, {}});
+  if (listener_) return callbacks_.host_here({std::move(listener_), nodes.master_addr});
   callbacks_.at({nodes.across_hosts ? nodes.addresses : std::vector<std::string>{nodes.address}, nodes.port, 0});
 }
 
@@ -37,8 +38,9 @@ std::string EndpointFinder::endpoint() const {
   return address_text(nodes.across_hosts ? nodes.master_addr : nodes.address, port_ != 0 ? port_ : nodes.port);
 }
 
-std::unique_ptr<HostFinder> make_host_finder(boost::asio::io_context&, const JobSpec& spec, const std::string&,
-                                             HostFinder::Callbacks callbacks) {
+std::unique_ptr<HostFinder> make_host_finder(boost::asio::io_context& io, const JobSpec& spec,
+                                             const std::string& agent_id, HostFinder::Callbacks callbacks) {
+  if (spec.nodes.etcd) return std::make_unique<EtcdFinder>(io, spec, agent_id, std::move(callbacks));
   return std::make_unique<EndpointFinder>(spec, std::move(callbacks));
 }
 

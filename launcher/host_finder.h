@@ -21,10 +21,13 @@ class HostFinder {
  public:
   // This agent is the host, until lost() or deposed.
   struct Here {
-    UniqueFd listener;       // where the others find it
-    std::string address;     // of `listener`, as the others and the workers are told it
+    UniqueFd listener{};     // where the others find it
+    std::string address{};   // of `listener`, as the others and the workers are told it
     std::uint64_t term = 0;  // higher than that of every host before; 0: nobody follows
     MonoTime not_before{};   // until then workers of a round that another host has opened may live
+    // Where others may follow; RoundHost::Options'.
+    std::function<bool()> sure{};
+    std::function<void(int round, int restarts, int nodes, std::function<void()> go)> before_round{};
   };
   struct There {
     std::vector<std::string> addresses;  // numeric, tried in this order

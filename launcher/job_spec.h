@@ -44,6 +44,21 @@ struct StdinMode {
   int local_rank = 0;
 };
 
+// The user's etcd, where the nodes find out who hosts the job.
+struct EtcdPlace {
+  struct Member {
+    std::string name;                    // as typed
+    std::vector<std::string> addresses;  // numeric
+    std::uint16_t port = 2379;
+  };
+  std::vector<Member> members;
+  bool https = false;
+  std::string ca, certificate, key;  // files; none: the machine's authorities, no certificate of our own
+  std::string user, password_file;
+  std::string prefix = "/dtrain";
+  int lease_ttl = 2;  // seconds that a host is one after its last word to etcd
+};
+
 // Which nodes form the job, and where they meet (docs/nodes.md). One node that names no port keeps all defaults.
 struct NodesSpec {
   int min = 1;
@@ -65,6 +80,8 @@ struct NodesSpec {
   // Across hosts `address` is where this agent would host the job ("::": everywhere), or empty: another host does.
   std::vector<std::string> addresses;  // numeric: where the others find the host
   PulseSettings pulse;
+  // Then `address` is where this agent would listen, or empty: at the address that leads to etcd.
+  std::optional<EtcdPlace> etcd;
   // Across hosts, nodes as they come: a node that was cut off joins again, and one that is lost is awaited.
   bool rejoin = false;
 

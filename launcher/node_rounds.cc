@@ -86,7 +86,9 @@ void NodeRounds::received(const RoundMessage& message) {
 void NodeRounds::host_lost(const std::string& reason, Duration grace) {
   if (over_) return;
   callbacks_.feed(event::HostLost{reason, grace});
-  if (!over_ && !in_round_) joining_->join_again();
+  if (over_ || in_round_) return;
+  store_.reset();  // should it be an edge of the old host's
+  joining_->join_again();
 }
 
 void NodeRounds::show_waiting(const msg::Waiting& waiting) {

@@ -39,12 +39,14 @@ RoundSettings round_settings(const JobSpec& spec, const std::string& agent_id, c
 
 }  // namespace
 
-RoundHosting::RoundHosting(asio::io_context& io, const JobSpec& spec, RoundSettings settings)
+RoundHosting::RoundHosting(asio::io_context& io, const JobSpec& spec, RoundSettings settings,
+                           const HostFinder::Here& here)
     : io_(io),
       port_(std::uint16_t(settings.master_port)),
-      rounds_(io, std::move(settings),
-              {[this](int round) { store_->begin_round(static_cast<std::uint64_t>(round)); },
-               spec.nodes.across_hosts ? std::optional(spec.nodes.pulse) : std::nullopt}) {}
+      rounds_(
+          io, std::move(settings),
+          {[this](int round) { store_->begin_round(static_cast<std::uint64_t>(round)); },
+           spec.nodes.across_hosts ? std::optional(spec.nodes.pulse) : std::nullopt, here.sure, here.before_round}) {}
 
 RoundHosting::~RoundHosting() = default;
 
@@ -55,7 +57,7 @@ Result<std::unique_ptr<RoundHosting>> RoundHosting::open(asio::io_context& io, c
   if (!port) return port.error();
   RoundSettings settings = round_settings(spec, agent_id, here, *port);
   settings.after = {last.round, last.restarts, last.nodes, here.not_before};
-  std::unique_ptr<RoundHosting> hosting(new RoundHosting(io, spec, std::move(settings)));
+  std::unique_ptr<RoundHosting> hosting(new RoundHosting(io, spec, std::move(settings), here));
   if (auto serving = hosting->serve(std::move(here.listener), spec, say); !serving) return serving.error();
   return hosting;
 }

@@ -37,7 +37,7 @@ class RoundHosting {
   void close(const Verdict& verdict);
 
  private:
-  RoundHosting(boost::asio::io_context& io, const JobSpec& spec, RoundSettings settings);
+  RoundHosting(boost::asio::io_context& io, const JobSpec& spec, RoundSettings settings, const HostFinder::Here& here);
   Result<void> serve(UniqueFd listener, const JobSpec& spec, const Say& say);
   Result<void> start_store(UniqueFd listener, StoreHost::Options options);
 

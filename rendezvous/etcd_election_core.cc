@@ -10,6 +10,10 @@ namespace dtrain {
 namespace act = election_action;
 namespace ev = election_event;
 
+namespace {
+constexpr auto kForAnother = std::chrono::seconds(1);
+}
+
 std::vector<ElectionAction> ElectionCore::step(const ElectionEvent& event, MonoTime now) {
   Actions out;
   std::visit([&](const auto& e) { on(e, now, out); }, event);
@@ -26,14 +30,18 @@ void ElectionCore::look(Actions& out) {
 }
 
 void ElectionCore::on(const ev::Find&, MonoTime, Actions& out) {
-  asked_ = true;
+  asked_ = wanted_ = true;
   look(out);
 }
 
 // Its key may still be there for a while. Who hosts the job next is heard of by watching it.
 void ElectionCore::on(const ev::Lost& event, MonoTime, Actions& out) {
   seen_ = std::max(seen_, event.term);
-  if (phase_ == Phase::leading || std::exchange(watching_, true)) return;
+  lost_ = event.term;
+  wanted_ = false;
+  if (phase_ == Phase::leading && event.term != term_) return;
+  if (phase_ == Phase::leading) resign(out);  // it has lost itself, and looks for a host as any other
+  if (std::exchange(watching_, true)) return;
   out.push_back(act::Watch{});
 }
 
@@ -41,6 +49,7 @@ void ElectionCore::on(const ev::Lost& event, MonoTime, Actions& out) {
 void ElectionCore::on(const ev::Changed& event, MonoTime, Actions& out) {
   if (phase_ == Phase::leading || !watching_) return;
   if (event.over) out.push_back(act::Watch{});
+  if (!wanted_) return;  // what is found then will be new enough
   again_ = phase_ != Phase::idle;
   look(out);
 }
@@ -52,7 +61,8 @@ void ElectionCore::missed(Actions& out) {
 
 void ElectionCore::on(const ev::Opened&, MonoTime, Actions& out) {
   if (std::exchange(watching_, false)) out.push_back(act::StopWatching{});
-  again_ = false;
+  again_ = wanted_ = false;
+  lost_ = 0;
 }
 
 void ElectionCore::on(const ev::Looked& event, MonoTime now, Actions& out) {
@@ -60,18 +70,30 @@ void ElectionCore::on(const ev::Looked& event, MonoTime now, Actions& out) {
   phase_ = Phase::idle;
   // An answer that was lost: the key has been made with this agent's lease after all.
   if (event.host && lease_ != 0 && event.host->lease == lease_) return lead(*event.host, true, now, out);
-  if (event.host) return found(*event.host, out);
+  if (event.host) return found(*event.host, now, out);
   drop_lease(out);
   phase_ = Phase::granting;
   out.push_back(act::Grant{});
 }
 
-void ElectionCore::found(const ElectedHost& host, Actions& out) {
+// A host that was lost may be dead, and its key still there: to look for it there again would take longer than to wait.
+void ElectionCore::found(const ElectedHost& host, MonoTime now, Actions& out) {
   drop_lease(out);
   seen_ = std::max(seen_, host.term);
-  if (std::exchange(asked_, false) || host.term != told_) out.push_back(act::There{host});
-  told_ = host.term;
+  host_ = host;
+  if (asked_ && host.term == lost_) {
+    if (!tell_at_) tell_at_ = now + kForAnother;
+  } else if (asked_ || (wanted_ && host.term != told_)) {
+    tell(out);
+  }
   missed(out);
+}
+
+void ElectionCore::tell(Actions& out) {
+  asked_ = false;
+  tell_at_.reset();
+  told_ = host_.term;
+  out.push_back(act::There{host_});
 }
 
 void ElectionCore::on(const ev::Granted& event, MonoTime, Actions& out) {
@@ -90,7 +112,7 @@ void ElectionCore::on(const ev::Campaigned& event, MonoTime now, Actions& out) {
   // Tried twice, it may find its own key there.
   if (event.host && event.made) return lead(*event.host, event.record, now, out);
   if (event.host && event.host->lease == lease_) return lead(*event.host, true, now, out);
-  if (event.host) return found(*event.host, out);
+  if (event.host) return found(*event.host, now, out);
   if (std::exchange(asked_, false)) out.push_back(act::Nobody{"another host has just gone"});
   missed(out);
 }
@@ -119,7 +141,9 @@ void ElectionCore::lead(const ElectedHost& host, bool follows, MonoTime now, Act
     return missed(out);
   }
   phase_ = Phase::leading;
-  asked_ = again_ = doubt_ = false;
+  asked_ = wanted_ = again_ = doubt_ = false;
+  tell_at_.reset();
+  lost_ = 0;
   term_ = told_ = host.term;
   keep_at_ = kept_ + between_keeps();
   keep_record_at_ = kept_;
@@ -147,7 +171,10 @@ void ElectionCore::on(const ev::Overtaken&, MonoTime, Actions& out) {
 }
 
 void ElectionCore::on(const ev::Tick&, MonoTime now, Actions& out) {
-  if (phase_ != Phase::leading) return;
+  if (phase_ != Phase::leading) {
+    if (tell_at_ && now >= *tell_at_) tell(out);
+    return;
+  }
   if (now >= too_late())
     return depose(fmt::format("etcd has not answered for {:g} s", std::chrono::duration<double>(now - kept_).count()),
                   out);
@@ -162,18 +189,22 @@ void ElectionCore::on(const ev::Tick&, MonoTime now, Actions& out) {
   out.push_back(act::Keep{lease_, std::max<Duration>(between_keeps(), std::chrono::milliseconds(100))});
 }
 
-// The key goes now, not when the lease runs out: whoever follows waits for the fence from then on.
 void ElectionCore::depose(const std::string& why, Actions& out) {
+  resign(out);
+  out.push_back(act::Deposed{why});
+}
+
+// The key goes now, not when the lease runs out: whoever follows waits for the fence from then on.
+void ElectionCore::resign(Actions& out) {
   phase_ = Phase::idle;
   doubt_ = false;
   seen_ = std::max(seen_, term_);
   keep_at_.reset();
   drop_lease(out);
-  out.push_back(act::Deposed{why});
 }
 
 std::optional<MonoTime> ElectionCore::deadline() const {
-  if (phase_ != Phase::leading) return std::nullopt;
+  if (phase_ != Phase::leading) return tell_at_;
   const MonoTime next = doubt_ ? too_late() : bound();
   return keep_at_ ? std::min(*keep_at_, next) : next;
 }

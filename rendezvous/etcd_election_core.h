@@ -41,8 +41,9 @@ struct ElectedHost {
 };
 
 namespace election_event {
-struct Find {};  // where is the host? Answered once
-struct Lost {    // the link to the host of this term broke
+// Where is the host? Answered once, and again unasked when it is another one, until Lost or Opened.
+struct Find {};
+struct Lost {  // the link to the host of this term broke
   std::uint64_t term = 0;
 };
 struct Looked {
@@ -155,17 +156,23 @@ class ElectionCore {
   void on(const election_event::Tick& event, MonoTime now, Actions& out);
 
   void look(Actions& out);
-  void found(const ElectedHost& host, Actions& out);
+  void found(const ElectedHost& host, MonoTime now, Actions& out);
+  void tell(Actions& out);
   void missed(Actions& out);
   void lead(const ElectedHost& host, bool follows, MonoTime now, Actions& out);
   void depose(const std::string& why, Actions& out);
+  void resign(Actions& out);
   void drop_lease(Actions& out);
   Duration between_keeps() const { return ttl_ / 4; }
   MonoTime too_late() const { return bound() + settings_.pulse.stop_after(); }
 
   const ElectionSettings settings_;
   Phase phase_ = Phase::idle;
-  bool asked_ = false;      // Find has no answer yet
+  bool asked_ = false;               // Find has no answer yet
+  bool wanted_ = false;              // another answer is
+  std::uint64_t lost_ = 0;           // the term of the host that was lost
+  std::optional<MonoTime> tell_at_;  // the same host again, should there be no other one by then
+  ElectedHost host_;
   bool watching_ = false;   // since a host was lost: its key may go
   bool again_ = false;      // ... and has changed while something was under way
   std::uint64_t seen_ = 0;  // the highest term of another host

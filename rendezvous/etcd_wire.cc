@@ -120,6 +120,7 @@ EtcdRequest etcd_txn(const EtcdTxn& txn) {
   const auto range = [](const std::string& key) { return Json{{"request_range", {{"key", base64(key)}}}}; };
   Json then = Json::array();
   Json otherwise = Json::array();
+  for (const auto& key : txn.first_reads) then.push_back(range(key));
   for (const auto& put : txn.puts)
     then.push_back({{"request_put",
                      {{"key", base64(put.key)}, {"value", base64(put.value)}, {"lease", std::to_string(put.lease)}}}});

@@ -45,6 +45,7 @@ struct EtcdTxn {
     std::string key, value;
     std::int64_t lease = 0;
   };
+  std::vector<std::string> first_reads;  // before the puts
   std::vector<Put> puts;
   std::vector<std::string> deletes;
   std::vector<std::string> reads;     // after the puts

@@ -54,7 +54,10 @@ void RoundHost::received(MemberId id, const RoundMessage& message) {
     peer.silence->heard(clock_.now());
     listen_for_silence();
   }
-  if (const auto* ping = std::get_if<msg::Ping>(&message)) return peer.channel->send(msg::Pong{ping->sent});
+  if (const auto* ping = std::get_if<msg::Ping>(&message)) {
+    if (!options_.sure || options_.sure()) peer.channel->send(msg::Pong{ping->sent});
+    return;
+  }
   perform(core_.step(round_event::Said{id, message}, clock_.now()));
 }
 
@@ -117,15 +120,32 @@ void RoundHost::closed(MemberId id) {
 
 void RoundHost::perform(const std::vector<RoundAction>& actions) {
   for (const auto& action : actions) {
-    if (std::holds_alternative<round_action::FreshStore>(action)) {
-      options_.fresh_store(core_.round());
-      continue;
+    if (options_.before_round && !holds_ && std::holds_alternative<round_action::FreshStore>(action)) {
+      holds_ = true;
+      options_.before_round(core_.round(), core_.restarts(), int(core_.members()),
+                            [this, alive = std::weak_ptr(lives_)] {
+                              if (!alive.expired()) round_allowed();
+                            });
     }
-    const auto& send = std::get<round_action::Send>(action);
-    const auto it = channels_.find(send.member);
-    if (it != channels_.end()) it->second.channel->send(send.message);
+    if (holds_)
+      held_.push_back(action);
+    else
+      perform(action);
   }
   arm();
+}
+
+// Order is kept. A second round among them cannot be: it takes answers of members to the first.
+void RoundHost::round_allowed() {
+  holds_ = false;
+  for (const auto& action : std::exchange(held_, {})) perform(action);
+}
+
+void RoundHost::perform(const RoundAction& action) {
+  if (std::holds_alternative<round_action::FreshStore>(action)) return options_.fresh_store(core_.round());
+  const auto& send = std::get<round_action::Send>(action);
+  const auto it = channels_.find(send.member);
+  if (it != channels_.end()) it->second.channel->send(send.message);
 }
 
 void RoundHost::arm() {

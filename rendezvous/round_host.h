@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/unique_fd.h"
@@ -25,6 +26,10 @@ class RoundHost {
     std::function<void(int round)> fresh_store;
     // Across hosts: a node that is silent for so long is lost.
     std::optional<PulseSettings> pulse{};
+    // Of a host that others may follow. While it is false no ping is answered, so that the nodes stop by themselves.
+    std::function<bool()> sure{};
+    // Before a round opens: nothing is told anybody until `go` is called. Never called: the host is none any more.
+    std::function<void(int round, int restarts, int nodes, std::function<void()> go)> before_round{};
   };
   RoundHost(boost::asio::io_context& io, RoundSettings settings, Options options);
   ~RoundHost();
@@ -56,6 +61,8 @@ class RoundHost {
   bool waits_to_join(MemberId id) const;
   void read_waiting(MemberId id);
   void perform(const std::vector<RoundAction>& actions);
+  void perform(const RoundAction& action);
+  void round_allowed();
   void arm();
   void listen_for_silence();
 
@@ -67,6 +74,9 @@ class RoundHost {
   boost::asio::steady_timer silence_timer_;
   bool listens_ = false;  // silence_timer_ runs
   std::map<MemberId, Peer> channels_;
+  std::vector<RoundAction> held_;  // until the round may open
+  bool holds_ = false;
+  std::shared_ptr<bool> lives_ = std::make_shared<bool>(true);
   MemberId last_id_ = 0;
 };
 

@@ -34,12 +34,13 @@ inline constexpr Flag kNodesFlags[] = {
      .group = Group::nodes,
      .name = "rdzv-backend",
      .value = "NAME",
-     .choices = "static,c10d",
+     .choices = "static,c10d,etcd,etcd-v2",
      .fallback = "static",
      .pet = "RDZV_BACKEND",
-     .help = "static or c10d: how the nodes find each other",
+     .help = "static, c10d or etcd: how the nodes find each other",
      .details = "static: node 0 is at --master-addr and --master-port. c10d: the first node whose host --rdzv-endpoint "
-                "names hosts the job."},
+                "names hosts the job. etcd (or etcd-v2, which means the same): any node hosts the job, and another one "
+                "goes on if it is lost; --rdzv-endpoint names the members of your etcd, version 3.4 or later."},
     {.id = FlagId::rdzv_endpoint,
      .group = Group::nodes,
      .name = "rdzv-endpoint",
@@ -47,7 +48,8 @@ inline constexpr Flag kNodesFlags[] = {
      .pet = "RDZV_ENDPOINT",
      .help = "where the nodes meet",
      .details = "Default with c10d: localhost:29400. With static it stands for --master-addr and --master-port. One "
-                "node with c10d needs none and uses a free port. Any other place than localhost or a loopback address "
+                "node with c10d needs none and uses a free port. With etcd HOST[:PORT],... (2379). Any other place "
+                "than localhost or a loopback address "
                 "means several hosts, which need a token (--token-file)."},
     {.id = FlagId::rdzv_conf,
      .group = Group::nodes,
@@ -55,9 +57,11 @@ inline constexpr Flag kNodesFlags[] = {
      .value = "K=V,...",
      .pet = "RDZV_CONF",
      .help = "join_timeout, last_call_timeout, timeout: seconds",
-     .details = "c10d: join_timeout (600) for MIN nodes to come, then last_call_timeout (30) for more. static: timeout "
-                "(900) for all nodes to come. Across hosts keep_alive_interval (1) and keep_alive_max_attempt (3) say "
-                "when a silent node is lost. Unknown keys are said and have no effect."},
+     .details =
+         "c10d: join_timeout (600) for MIN nodes to come, then last_call_timeout (30) for more. static: timeout "
+         "(900) for all nodes to come. Across hosts keep_alive_interval (1) and keep_alive_max_attempt (3) say "
+         "when a silent node is lost. etcd: protocol (http), cacert, cert, key, user, password_file, etcd_prefix "
+         "(/dtrain), lease_ttl (2). Unknown keys are said and have no effect."},
     {.id = FlagId::master_addr,
      .group = Group::nodes,
      .name = "master-addr",

@@ -22,7 +22,7 @@ _dtrain_value() {
   case $1 in
     --nproc | --nproc-per-node) _dtrain_offer 'auto cpu gpu' ;;
     --numa-binding) _dtrain_offer 'node socket exclusive core-complex' ;;
-    --rdzv-backend) _dtrain_offer 'static c10d' ;;
+    --rdzv-backend) _dtrain_offer 'static c10d etcd etcd-v2' ;;
     --token-file) compopt -o default ;;
     --stdin) _dtrain_offer 'all none' ;;
     --signals-to-handle) _dtrain_offer_list 'TERM INT HUP QUIT USR1 USR2 ALRM WINCH' ;;

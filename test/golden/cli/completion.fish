@@ -79,7 +79,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l nnodes -x -d 'how many nodes (agents) form the job: N or MIN:MAX'
     complete -c $name -n 'test (__dtrain_place) = run' -l node-rank -x -d 'number of this node in a static job, from 0'
     complete -c $name -n 'test (__dtrain_place) = run' -l topology -x -d 'where this node is (a rack): equals get ranks in a row'
-    complete -c $name -n 'test (__dtrain_place) = run' -l rdzv-backend -x -a 'static c10d' -d 'static or c10d: how the nodes find each other'
+    complete -c $name -n 'test (__dtrain_place) = run' -l rdzv-backend -x -a 'static c10d etcd etcd-v2' -d 'static, c10d or etcd: how the nodes find each other'
     complete -c $name -n 'test (__dtrain_place) = run' -l rdzv-endpoint -x -d 'where the nodes meet'
     complete -c $name -n 'test (__dtrain_place) = run' -l rdzv-conf -x -d 'join_timeout, last_call_timeout, timeout: seconds'
     complete -c $name -n 'test (__dtrain_place) = run' -l master-addr -x -d 'address of node 0 of a static job (MASTER_ADDR)'

@@ -28,7 +28,7 @@ _dtrain_run() {
     '(--nnodes)--nnodes=[how many nodes (agents) form the job: N or MIN:MAX]:MIN\:MAX: ' \
     '(--node-rank)--node-rank=[number of this node in a static job, from 0]:N: ' \
     '(--topology)--topology=[where this node is (a rack): equals get ranks in a row]:NAME: ' \
-    '(--rdzv-backend)--rdzv-backend=[static or c10d: how the nodes find each other]:NAME:(static c10d)' \
+    '(--rdzv-backend)--rdzv-backend=[static, c10d or etcd: how the nodes find each other]:NAME:(static c10d etcd etcd-v2)' \
     '(--rdzv-endpoint)--rdzv-endpoint=[where the nodes meet]:HOST\:PORT: ' \
     '(--rdzv-conf)--rdzv-conf=[join_timeout, last_call_timeout, timeout: seconds]:K=V,...: ' \
     '(--master-addr)--master-addr=[address of node 0 of a static job (MASTER_ADDR)]:HOST: ' \

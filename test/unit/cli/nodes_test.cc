@@ -80,9 +80,7 @@ TEST_CASE("what cannot be") {
   CHECK(outcome({.node_rank = "-1"}) == "-:0 rank 0 of 1:1");
   CHECK(outcome({.nnodes = "1:3", .standalone = true}) == "-:0 rank any of 1:1");
   CHECK(outcome({.nnodes = "2", .standalone = true}).starts_with("--nnodes: --standalone is a job of one node"));
-  CHECK(outcome({.backend = "etcd"}) == "--rdzv-backend: etcd is not in this version");
-  CHECK(outcome({.backend = "etcd-v2"}) == "--rdzv-backend: etcd-v2 is not in this version");
-  CHECK(outcome({.backend = "zeus"}) == "--rdzv-backend: expected one of static, c10d");
+  CHECK(outcome({.backend = "zeus"}) == "--rdzv-backend: expected one of static, c10d, etcd, etcd-v2");
   CHECK(outcome({.conf = "join_timeout"}) == "--rdzv-conf: join_timeout has no value");
   CHECK(outcome({.conf = "a=1,b\nc"}) == "--rdzv-conf: b\\x0ac has no value");
   CHECK(outcome({.conf = "=5"}) == "--rdzv-conf: expected KEY=VALUE,...");
@@ -168,4 +166,51 @@ TEST_CASE("a place that is not loopback is across hosts, where agents show that 
   CHECK(outcome({.nnodes = "2", .backend = "c10d", .endpoint = "h", .conf = "keep_alive_max_attempt=2"}) ==
         "--rdzv-conf: keep_alive_max_attempt wants a number from 3 to 1000");
   CHECK(notes({.nnodes = "2", .backend = "c10d", .conf = "keep_alive_interval=2"}).size() == 1);
+}
+
+TEST_CASE("nodes that meet by etcd") {
+  const auto etcd = [](const char* endpoint, const char* conf = "", const char* nnodes = "2") {
+    return plan_nodes({.nnodes = nnodes, .backend = "etcd", .endpoint = endpoint, .conf = conf});
+  };
+  const auto wrong = [&](const char* endpoint, const char* conf = "") {
+    const auto verdict = etcd(endpoint, conf);
+    return verdict.error ? spelled(flag(verdict.error->flag)) + ": " + verdict.error->message : "";
+  };
+  const auto plan = etcd("a,b:9,[::1]:7", "lease_ttl=5,join_timeout=3,keep_alive_interval=2").plan;
+  REQUIRE(plan.etcd);
+  REQUIRE(plan.etcd->members.size() == 3);
+  CHECK(plan.etcd->members[0].name == "a");
+  CHECK(plan.etcd->members[0].port == 2379);
+  CHECK(plan.etcd->members[1].port == 9);
+  CHECK(plan.etcd->members[2].name == "::1");
+  CHECK(plan.etcd->prefix == "/dtrain");
+  CHECK(plan.etcd->lease_ttl == 5);
+  CHECK_FALSE(plan.etcd->https);
+  CHECK(plan.across_hosts);
+  CHECK(plan.node_rank == -1);
+  CHECK(plan.join_timeout == std::chrono::seconds(3));
+  CHECK(plan.pulse.interval == std::chrono::seconds(2));
+  CHECK(plan.notes.empty());
+
+  const auto secure =
+      etcd("https://a/,https://b", "ca_cert=c,ssl_cert=d,ssl_cert_key=e,user=u,password_file=p,etcd_prefix=/x/").plan;
+  REQUIRE(secure.etcd);
+  CHECK(secure.etcd->https);
+  CHECK(secure.etcd->ca + secure.etcd->certificate + secure.etcd->key == "cde");
+  CHECK(secure.etcd->user + secure.etcd->password_file == "up");
+  CHECK(secure.etcd->prefix == "/x");
+  CHECK(etcd("a", "protocol=https").plan.etcd->https);
+  CHECK_FALSE(plan_nodes({.nnodes = "1", .backend = "etcd-v2"}).plan.etcd);
+
+  CHECK(wrong("") == "--rdzv-endpoint: expected HOST, HOST:PORT or [IPV6]:PORT");
+  CHECK(wrong("a,,b") == "--rdzv-endpoint: expected HOST, HOST:PORT or [IPV6]:PORT");
+  CHECK(wrong("a:0") == "--rdzv-endpoint: port: not 0");
+  CHECK(wrong("ftp://a") == "--rdzv-endpoint: expected http:// or https://, or neither");
+  CHECK(wrong("http://a,https://b") == "--rdzv-endpoint: some members by http and some by https");
+  CHECK(wrong("http://root:pw@a").starts_with("--rdzv-endpoint: a user belongs to --rdzv-conf"));
+  CHECK(wrong("a", "protocol=ftp") == "--rdzv-conf: protocol is http or https");
+  CHECK(wrong("a", "cacert=x") == "--rdzv-conf: certificates are for protocol=https");
+  CHECK(wrong("a", "protocol=https,key=x") == "--rdzv-conf: key wants cert");
+  CHECK(wrong("a", "user=x") == "--rdzv-conf: user and password_file go together");
+  CHECK(wrong("a", "lease_ttl=0") == "--rdzv-conf: lease_ttl wants whole seconds from 1 to 600");
 }

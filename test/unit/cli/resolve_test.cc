@@ -261,7 +261,7 @@ TEST_CASE("torchrun's flags for many nodes") {
   kubeflow.env["PET_MASTER_ADDR"] = "head";
   kubeflow.env["PET_VIRTUAL_LOCAL_RANK"] = "0";
   CHECK(plan({}, kubeflow).notes == Words{"no effect here: --master-addr"});
-  CHECK(error({"--nnodes=2", "--rdzv-backend=etcd"}) == "--rdzv-backend 'etcd': etcd is not in this version");
+  CHECK(error({"--nnodes=2", "--rdzv-backend=etcd"}).find("where is etcd?") != std::string::npos);
   CHECK(spec({"--nnodes=1:2", "--rdzv-backend=c10d"}).nodes.several());
   CHECK(error({"--nnodes=0"}) == "--nnodes '0': expected N or MIN:MAX");
   CHECK(error({}, with_env("PET_NNODES", "x")) == "PET_NNODES='x': expected N or MIN:MAX");

@@ -66,10 +66,12 @@ TEST_CASE("election: another one is the host") {
   // Its link breaks; its key is watched, and until it goes there is nothing new to say unasked.
   CHECK(find<act::Watch>(core.step(ev::Lost{3}, kStart)));
   CHECK(core.step(ev::Lost{3}, kStart).empty());
-  CHECK(find<act::Look>(core.step(ev::Changed{}, kStart)));
-  CHECK(core.step(ev::Looked{ElectedHost{"other", 3, 9}}, kStart).empty());
+  CHECK(core.step(ev::Changed{}, kStart).empty());
   CHECK(find<act::Look>(core.step(ev::Find{}, kStart)));
-  CHECK(find<act::There>(core.step(ev::Looked{ElectedHost{"other", 3, 9}}, kStart)));
+  CHECK(core.step(ev::Looked{ElectedHost{"other", 3, 9}}, kStart).empty());
+  REQUIRE(core.deadline());
+  CHECK(find<act::There>(core.step(ev::Tick{}, *core.deadline())));
+  CHECK(core.deadline() == std::nullopt);
   // It goes: the next host waits for the fence.
   CHECK(find<act::Look>(core.step(ev::Changed{}, kStart + 2s)));
   CHECK(find<act::Grant>(core.step(ev::Looked{}, kStart + 2s)));
@@ -108,9 +110,8 @@ TEST_CASE("election: what changes while an answer is under way is looked at agai
   core.step(ev::Lost{3}, kStart);
   core.step(ev::Find{}, kStart);
   CHECK(core.step(ev::Changed{}, kStart).empty());
-  const auto told = core.step(ev::Looked{ElectedHost{"other", 3, 9}}, kStart);
-  CHECK(find<act::There>(told));
-  CHECK(find<act::Look>(told));
+  CHECK(find<act::Look>(core.step(ev::Looked{ElectedHost{"other", 3, 9}}, kStart)));
+  CHECK(find<act::There>(core.step(ev::Looked{ElectedHost{"new", 4, 9}}, kStart)));
   // A watch that ends is begun again; a round that begins ends it.
   CHECK(find<act::Watch>(core.step(ev::Changed{true}, kStart)));
   CHECK(find<act::StopWatching>(core.step(ev::Opened{}, kStart)));
@@ -131,6 +132,17 @@ TEST_CASE("election: the host keeps its lease, counted from when it asked") {
   core.step(ev::Tick{}, kStart + 1500ms);
   core.step(ev::NotKept{}, kStart + 2s);
   CHECK(core.deadline() == kStart + 2s);
+}
+
+TEST_CASE("election: a host whose own link breaks is none any more") {
+  auto core = host();
+  CHECK(core.step(ev::Lost{4}, kStart + 1s).empty());
+  CHECK(core.leads());
+  const auto lost = core.step(ev::Lost{5}, kStart + 1s);
+  CHECK(find<act::Revoke>(lost));
+  CHECK_FALSE(find<act::Deposed>(lost));
+  CHECK_FALSE(core.leads());
+  CHECK(find<act::Look>(core.step(ev::Find{}, kStart + 1s)));
 }
 
 TEST_CASE("election: a host in doubt is sure again if its lease was alive, or deposed") {

@@ -1,0 +1,82 @@
+#include "cli/etcd_place.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "cli/nodes.h"
+#include "cli/text.h"
+#include "cli/usage.h"
+#include "cli/values.h"
+
+namespace dtrain::cli {
+
+namespace {
+
+constexpr int kEtcdPort = 2379;
+constexpr int kLongestLease = 600;
+
+// "http", "https", or what is neither.
+Result<bool> is_https(const std::string& protocol) {
+  if (protocol == "http" || protocol == "https") return protocol == "https";
+  return usage("protocol is http or https");
+}
+
+Result<void> add_members(std::string_view endpoints, std::optional<bool>& https, launcher::EtcdPlace& place) {
+  for (const std::string& typed : split(endpoints, ',')) {
+    std::string text = trimmed(typed);
+    if (const auto scheme = text.find("://"); scheme != std::string::npos) {
+      auto said = is_https(lower(text.substr(0, scheme)));
+      if (!said) return usage("expected http:// or https://, or neither");
+      if (https.value_or(*said) != *said) return usage("some members by http and some by https");
+      https = *said;
+      text.erase(0, scheme + 3);
+      if (text.ends_with('/')) text.pop_back();
+    }
+    if (text.find('@') != std::string::npos)
+      return usage("a user belongs to --rdzv-conf user=NAME,password_file=FILE: others can see this command");
+    auto endpoint = parse_endpoint(text);
+    if (!endpoint) return endpoint.error();
+    const int port = endpoint->port.value_or(kEtcdPort);
+    if (port == 0) return usage("port: not 0");
+    place.members.push_back({endpoint->host, {}, static_cast<std::uint16_t>(port)});
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<launcher::EtcdPlace> etcd_place(std::string_view endpoints, const std::map<std::string, std::string>& conf) {
+  launcher::EtcdPlace place;
+  const auto value = [&](const char* key) {
+    const auto found = conf.find(key);
+    return found == conf.end() ? std::string() : found->second;
+  };
+  std::optional<bool> https;
+  if (conf.contains("protocol")) {
+    auto said = is_https(lower(value("protocol")));
+    if (!said) return said.error();
+    https = *said;
+  }
+  if (auto added = add_members(endpoints, https, place); !added) return added.error();
+  place.https = https.value_or(false);
+  place.ca = value("cacert");
+  place.certificate = value("cert");
+  place.key = value("key");
+  place.user = value("user");
+  place.password_file = value("password_file");
+  if (!place.https && !(place.ca + place.certificate + place.key).empty())
+    return usage("certificates are for protocol=https");
+  if (place.certificate.empty() && !place.key.empty()) return usage("key wants cert");
+  if (place.user.empty() != place.password_file.empty()) return usage("user and password_file go together");
+  if (conf.contains("etcd_prefix")) place.prefix = value("etcd_prefix");
+  while (place.prefix.ends_with('/')) place.prefix.pop_back();
+  if (conf.contains("lease_ttl")) {
+    const auto ttl = parse_python_int(value("lease_ttl"), 1, kLongestLease);
+    if (!ttl) return usage(fmt::format("lease_ttl wants whole seconds from 1 to {}", kLongestLease));
+    place.lease_ttl = *ttl;
+  }
+  return place;
+}
+
+}  // namespace dtrain::cli
