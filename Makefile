@@ -100,6 +100,24 @@ planted: ## plant each of test/sim/planted and demand that the simulator finds i
 	@scripts/setup.sh launcher
 	@scripts/planted.py
 
+.PHONY: soak
+soak: ## start and end CYCLES (2000) jobs, one host and two, in every way; nothing may be left
+	@scripts/setup.sh launcher test
+	@$(call build,check,dtrain hostile)
+	@DTRAIN_BIN_DIR=build/check/bin python3 -B test/process/netlab/cycles_soak.py --cycles $${CYCLES:-2000}
+
+.PHONY: soak-kills
+soak-kills: ## torch DDP on four hosts of a lab through ROUNDS (50) random kills; no step may be missing
+	@scripts/setup.sh launcher train test
+	@$(call build,check,dtrain hostile)
+	@DTRAIN_BIN_DIR=build/check/bin .venv/bin/python -B test/process/torch/kills_soak.py --rounds $${ROUNDS:-50}
+
+.PHONY: soak-loss
+soak-loss: ## a job over a slow network that loses and stalls, for MINUTES (60); no node may be given up
+	@scripts/setup.sh launcher test
+	@$(call build,check,dtrain hostile)
+	@DTRAIN_BIN_DIR=build/check/bin python3 -B test/process/netlab/loss_soak.py --minutes $${MINUTES:-60}
+
 .PHONY: test-torchrun
 test-torchrun: ## beside torchrun 2.15 and 2.11: the command lines, Lightning, Accelerate, 50 restarts
 	@scripts/setup.sh launcher train test peers

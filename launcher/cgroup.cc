@@ -111,7 +111,13 @@ Result<JobCgroup> JobCgroup::create(const std::string& name) {
   JobCgroup cgroup;
   remove_leftovers(*own);
   const std::string folder = *own + "/dtrain-" + name + "-" + pid_namespace() + "-" + std::to_string(::getpid());
-  if (::mkdir(folder.c_str(), 0755) != 0) return system_error("cannot make the cgroup " + folder, errno);
+  bool made = ::mkdir(folder.c_str(), 0755) == 0;
+  if (!made && errno == EEXIST) {  // a job's that has left no one, and whose agent had this process's number
+    kill_cgroup(folder);
+    remove_cgroup(folder);
+    made = ::mkdir(folder.c_str(), 0755) == 0;
+  }
+  if (!made) return system_error("cannot make the cgroup " + folder, errno);
   cgroup.folder_ = folder;
   cgroup.procs_.reset(::open((folder + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
   if (!cgroup.procs_ || ::access((folder + "/cgroup.kill").c_str(), W_OK) != 0) {

@@ -21,11 +21,16 @@ Result<UniqueFd> begin_connect(const std::string& address, std::uint16_t port) {
   auto failed = [&] { return system_error("cannot connect to " + address_text(address, port), errno); };
   UniqueFd fd(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return failed();
-  const int on = 1;
-  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  tune_link(fd.get());
   if (::connect(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 && errno != EINPROGRESS)
     return failed();
   return fd;
+}
+
+void tune_link(int fd) {
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof on);
 }
 
 int connect_error(int fd) {

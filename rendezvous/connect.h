@@ -8,9 +8,13 @@
 
 namespace dtrain {
 
-// Begin to connect to a numeric address. Non-blocking, close-on-exec, no delay of small writes. When the socket has
+// Begin to connect to a numeric address. Non-blocking, close-on-exec, tuned. When the socket has
 // become writable, connect_error() says how it went.
 Result<UniqueFd> begin_connect(const std::string& address, std::uint16_t port);
+
+// For a connection between hosts: small writes go at once, and what was lost is sent again after times that do not
+// double, as long as little is under way. So a lossy network costs a heartbeat some hundreds of milliseconds.
+void tune_link(int fd);
 
 // An errno; 0: it is connected. With nobody there, a connection to a port of the range for clients can meet itself:
 // that is ECONNREFUSED.

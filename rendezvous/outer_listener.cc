@@ -2,14 +2,16 @@
 
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
 #include <utility>
 
+#include "rendezvous/connect.h"
 #include "rendezvous/round_wire.h"
 
 namespace dtrain {
@@ -46,6 +48,12 @@ struct OuterListener::Unknown {
   bool asks = false;   // for the secret, by MUNGE; `received` is the request
   std::list<std::shared_ptr<Unknown>>::iterator place{};
 };
+
+std::size_t OuterListener::room_for_unknown() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMostUnknown / 4;
+  return std::clamp<std::size_t>(limit.rlim_cur / 4, 16, kMostUnknown);
+}
 
 OuterListener::OuterListener(asio::io_context& io, UniqueFd listener, Options options)
     : io_(io), listener_(io, listener.release()), options_(std::move(options)), deadline_(io), accept_again_(io) {
@@ -127,8 +135,7 @@ bool OuterListener::out_of_descriptors() {
 void OuterListener::admit(UniqueFd fd) {
   if (unknown_.size() >= options_.most_unknown)
     drop(unknown_.front(), "too many connections that do not say who they are");
-  const int on = 1;
-  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  tune_link(fd.get());
   const auto peer = std::make_shared<Unknown>(io_, std::move(fd));
   peer->place = unknown_.insert(unknown_.end(), peer);
   arm_deadline();

@@ -24,6 +24,10 @@ namespace dtrain {
 
 class OuterListener {
  public:
+  static constexpr std::size_t kMostUnknown = 1024;
+  // That many; but at most a quarter of the descriptors that this process may have: members and workers need theirs.
+  static std::size_t room_for_unknown();
+
   using Taker = std::function<void(LinkSocket socket, std::string received)>;
   struct Options {
     std::string job;
@@ -37,11 +41,12 @@ class OuterListener {
     // One line for each connection that is turned away for a fault; at most five in ten seconds, and none twice
     // in a row. May be empty.
     std::function<void(const std::string& line)> log{};
-    std::size_t most_unknown = 1024;  // connections at a time that have not proved who they are
+    // Connections at a time that have not proved who they are.
+    std::size_t most_unknown = room_for_unknown();
     std::chrono::milliseconds longest_unknown{3000};
     // Thousands of nodes may come in one moment: so long none has to make room, and the others are in the kernel's
     // queue.
-    std::chrono::milliseconds least_unknown{100};
+    std::chrono::milliseconds least_unknown{100 * room_for_unknown() / kMostUnknown};
   };
 
   // `listener`: a listening, non-blocking socket.

@@ -35,10 +35,11 @@ PORT = 29400
 class Node:
     """One agent on a host of the lab; its output, stderr too, as it comes."""
 
-    def __init__(self, host, args, env=None):
+    def __init__(self, host, args, env=None, before=()):
+        """`before`: words in front of the command line, e.g. a shell that sets a limit."""
         self.host = host
-        self.process = host.popen([DTRAIN, *map(str, args)], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  stdin=subprocess.DEVNULL)
+        self.process = host.popen([*before, DTRAIN, *map(str, args)], env=env, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         self.text = ""
         self.times = []  # (when, line)
         self.reader = threading.Thread(target=self.read, daemon=True)

@@ -1,0 +1,233 @@
+"""A host without the job's token, and one that has it and cheats: nothing works, and the members notice nothing."""
+import base64
+import os
+import pathlib
+import re
+import resource
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from lab import HERE, LabCase
+from capture import Capture
+from hosts_test import Node
+from support import DEADLINE, DTRAIN, until
+
+PORT = 29400
+PEER = os.path.join(os.environ.get("DTRAIN_TEST_BIN_DIR", ""), "link_peer")
+KEY, VALUE = "canary-key-b81f02", "canary-value-77e3c9" * 3
+ROUND_GREETING, STORE_GREETING = b"\xd7dround", b"\xd8dstore"
+SILENCE = b""
+
+
+def new_token(folder, name):
+    path = os.path.join(folder, name)
+    subprocess.run([DTRAIN, "token", "--new", "--file", path], check=True, capture_output=True, timeout=DEADLINE)
+    return path
+
+
+class Attack(LabCase):
+    """A job on host1 and host2 whose workers make steps; host3 is the attacker's."""
+
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.token = new_token(self.folder, "token")
+        self.net = self.lab(3)
+        self.attacker = self.net.host(2)
+        self.target = (self.net.host(0).ipv4, PORT)
+
+    def node(self, rank, *flags, token=None, host=None, before=(), steps=()):
+        words = ["run", "--token-file", token or self.token, "--nnodes", 2, "--node-rank", rank, "--master-addr",
+                 "host1", "--master-port", PORT, "--rdzv-id", "attacked", *flags, sys.executable,
+                 HERE / "steps_worker.py", KEY, VALUE, *steps]
+        return Node(host or self.net.host(rank), words, before=before)
+
+    def job(self, **how):
+        nodes = [self.node(rank, **how) for rank in (0, 1)]
+        self.addCleanup(self.stop, nodes)
+        for node in nodes:
+            node.expect(r"step \d+ round 0")
+        return nodes
+
+    def stop(self, nodes):
+        for node in nodes:
+            if node.process.poll() is None:
+                node.process.send_signal(signal.SIGTERM)
+        for node in nodes:
+            node.wait()
+
+    @staticmethod
+    def steps(nodes):
+        return [max(map(int, re.findall(r"step (\d+) ", node.text)), default=-1) for node in nodes]
+
+    def unharmed(self, nodes):
+        """Steps go on, in the first round, at both nodes; and the job ends as its user wants."""
+        before = self.steps(nodes)
+        until(lambda: all(new > old + 5 for new, old in zip(self.steps(nodes), before)), DEADLINE, "more steps")
+        for node in nodes:
+            self.assertNotIn("round 1", node.text)
+            self.assertNotIn("lost", node.text)
+
+    def connect(self):
+        with self.attacker.network():
+            return socket.create_connection(self.target, DEADLINE)
+
+    def say(self, words):
+        """Everything that comes back, to the end of the connection."""
+        with self.connect() as peer:
+            peer.settimeout(DEADLINE)
+            try:
+                peer.sendall(words)
+                return b"".join(iter(lambda: peer.recv(65536), b""))
+            except ConnectionError:
+                return SILENCE
+
+
+class WithoutTheToken(Attack):
+    def test_joining(self):
+        nodes = self.job()
+        for flags, why in ((("--token-file", new_token(self.folder, "other")), "the token differs"),
+                           (("--insecure",), "closes the connection|turned away|does not answer")):
+            with self.subTest(flags=flags):
+                words = ["run", *flags, "--nnodes", 2, "--node-rank", 1, "--master-addr", "host1"]
+                stranger = Node(self.attacker, [*words, "--master-port", PORT, "--rdzv-id", "attacked", "true"])
+                self.assertEqual(stranger.wait(), 125, stranger.text)
+                self.assertRegex(stranger.text, why)
+        self.unharmed(nodes)
+
+    def test_speaking_to_the_store_and_the_rounds(self):
+        nodes = self.job()
+        read = b"\x00\xce\xf7\x85\x3c\x03" + len(KEY).to_bytes(8, "little") + KEY.encode()
+        for words in (read, ROUND_GREETING + b"\x03" + os.urandom(64), STORE_GREETING + b"\x01" + os.urandom(64),
+                      b"GET / HTTP/1.1\r\nHost: host1\r\n\r\n", os.urandom(1 << 16), b"\0" * (1 << 16),
+                      b"\xd9munge\n\x01", b"\x16\x03\x01\x40\x00" + os.urandom(1 << 14)):
+            with self.subTest(words=words[:8]):
+                answer = self.say(words)
+                self.assertLessEqual(len(answer), 7, answer)  # at most an alert of TLS's
+                self.assertNotIn(VALUE.encode(), answer)
+        self.unharmed(nodes)
+
+    def test_tls_without_the_key(self):
+        nodes = self.job()
+        for newest in (ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2):
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            context.maximum_version = newest
+            with self.connect() as peer, self.assertRaises((ssl.SSLError, ConnectionError)):
+                context.wrap_socket(peer, server_hostname="host1")
+        self.unharmed(nodes)
+
+    def test_playing_a_connection_again_whole_or_changed(self):
+        with Capture(self.net.host(0)) as seen:
+            nodes = self.job()
+        sent = [stream for flow, stream in seen.streams().items() if flow[2:] == self.target and stream]
+        self.assertGreaterEqual(len(sent), 2, "the link of the agent and that of the store")
+        for stream in sent:
+            self.assertIn(b"dtrain1/", stream)  # the identity, in clear: this is a connection's beginning
+            for words in (stream, stream[:-1], stream[:700] + os.urandom(64) + stream[764:], stream + stream):
+                answer = self.say(words)
+                self.assertNotIn(VALUE.encode(), answer)
+                # Its own half of a handshake and the alert that ends it: nobody has the key to go on with.
+                self.assertLess(len(answer), 1024)
+        self.unharmed(nodes)
+        line = next(n for n in nodes if "turned away" in n.text).text
+        self.assertIn(f"turned away a connection from {self.attacker.ipv4}", line)
+
+    def test_listening(self):
+        with Capture(self.net.host(0)) as seen:
+            nodes = self.job()
+            self.unharmed(nodes)
+        wire = b"\n".join(seen.frames)
+        self.assertIn(b"dtrain1/agent/0/", wire)  # what is in clear is seen, so the rest would be
+        token = pathlib.Path(self.token).read_text().strip()
+        raw = base64.urlsafe_b64decode(token.removeprefix("dtrain-"))[:32]
+        for secret in (KEY.encode(), VALUE.encode(), b"canary", b"step-", token.encode(), token[7:23].encode(), raw,
+                       raw[:16], raw.hex().encode()):
+            self.assertNotIn(secret, wire)
+        self.assertGreater(len(seen.frames), 20)
+
+
+class TooMany(Attack):
+    COUNT = 10000
+
+    def crowd(self, words):
+        """As many connections as COUNT, held open and silent after these words; as far as they are let in."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = min(hard, self.COUNT + 500)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        crowd = []
+        self.addCleanup(lambda: [peer.close() for peer in crowd])
+        with self.attacker.network():
+            for _ in range(min(self.COUNT, max(soft, wanted) - 500)):
+                peer = socket.socket()
+                peer.setblocking(False)
+                peer.connect_ex(self.target)
+                crowd.append(peer)
+        for peer in crowd:
+            try:
+                peer.send(words)
+            except OSError:
+                pass  # not connected yet, or closed again
+        return len(crowd)
+
+    def join_takes(self, crowd_says=None):
+        few = ("sh", "-c", 'ulimit -n 1024; exec "$@"', "sh")
+        host = self.node(0, before=few).expect("waiting")
+        count = self.crowd(crowd_says) if crowd_says is not None else 0
+        begin = time.monotonic()
+        other = self.node(1, before=few)
+        nodes = [host, other]
+        self.addCleanup(self.stop, nodes)
+        for node in nodes:
+            node.expect(r"step 0 round 0")
+        took = time.monotonic() - begin
+        self.unharmed(nodes)
+        return took, count
+
+    def test_ten_thousand_connections_that_say_nothing_or_little(self):
+        alone, _ = self.join_takes()
+        print(f"a join with nobody else takes {alone:.2f} s", flush=True)
+        for what, words in (("say nothing", b""), ("begin a TLS hello", b"\x16\x03\x01\x02\x00\x01")):
+            self.doCleanups()
+            self.setUp()
+            took, count = self.join_takes(words)
+            print(f"a join with {count} connections that {what} takes {took:.2f} s", flush=True)
+
+
+class WithTheToken(Attack):
+    """Whoever has the token is a member; but a key is good for one thing alone."""
+
+    def peer(self, token=None, job="attacked", role="agent", epoch=0, words=b""):
+        command = [PEER, token or self.token, *map(str, self.target), job, role, str(epoch), words.hex()]
+        return self.attacker.run(command, timeout=DEADLINE).stdout.strip()
+
+    def test_keys_are_good_for_one_thing(self):
+        nodes = self.job()
+        hello = b"\x00\x00\x00\x00\x01" + (0).to_bytes(8, "little")
+        # The host greets first, and what it says has the version.
+        store, rounds = (bytes.fromhex(self.peer(role=role, words=b"?").split()[1])[:8] for role in ("store", "agent"))
+        self.assertTrue(store.startswith(STORE_GREETING) and rounds.startswith(ROUND_GREETING))
+        store += hello
+        for what, how in (("another job", dict(job="other", role="store", words=store)),
+                          ("another token", dict(token=new_token(self.folder, "other"), role="store", words=store)),
+                          ("an old round", dict(role="store", epoch=7, words=store)),
+                          ("the store with the key for rounds", dict(role="agent", words=store)),
+                          ("rounds with the key for the store", dict(role="store", words=rounds)),
+                          ("the store as workers speak", dict(role="store", words=b"\x00\xce\xf7\x85\x3c"))):
+            with self.subTest(what):
+                said = self.peer(**how)
+                self.assertRegex(said, "^(refused|closed|served d8.{22}03)")  # 3: a frame that says why not
+                self.assertNotIn(VALUE.encode().hex(), said)
+        # The same with the right key is served: it is the key that the others lack.
+        self.assertRegex(self.peer(role="store", words=store), "^served d8.{22}02")  # 2: welcome
+        self.unharmed(nodes)
+
+
+if __name__ == "__main__":
+    unittest.main()
