@@ -67,7 +67,10 @@ def agents_of(host):
 
 
 def kill_agent(lab, host):
-    for pid in agents_of(host):
+    agents = agents_of(host)
+    if not agents:
+        raise SystemExit("there is no agent to kill")
+    for pid in agents:
         os.kill(pid, signal.SIGKILL)
 
 
