@@ -12,6 +12,7 @@ namespace {
 // While more nodes than this gather, not everybody is told of each: only when they have become twice as many, and of
 // the rest a while later. So a node gets few messages, however many nodes there are.
 constexpr int kFewNodes = 16;
+constexpr int kMostRounds = 1'000'000'000;
 constexpr auto kProgress = std::chrono::seconds(10);
 }  // namespace
 
@@ -31,7 +32,10 @@ std::optional<std::string> RoundCore::objection(const NodeInfo& info) const {
   if (info.max_restarts != settings_.max_restarts)
     return fmt::format("--max-restarts {} here, but {} at the node that hosts the job; use the same on all nodes",
                        info.max_restarts, settings_.max_restarts);
-  if (info.workers < 1 || info.workers > 65536 || info.stop_ms < 0 || info.agent_id.empty())
+  const LastPlace& last = info.last;
+  const bool last_is_one =
+      last.round >= -1 && last.round < kMostRounds && last.node_rank >= -1 && last.nodes >= 0 && last.restarts >= 0;
+  if (info.workers < 1 || info.workers > 65536 || info.stop_ms < 0 || info.agent_id.empty() || !last_is_one)
     return "its description makes no sense";
   if (!settings_.fixed_ranks) return std::nullopt;
   if (info.wanted_rank >= settings_.max_nodes)

@@ -228,6 +228,8 @@ TEST_CASE("who does not fit is refused with a reason") {
   CHECK(refused([](NodeInfo& i) { i.wanted_rank = 1; }).find("same --rdzv-backend") != std::string::npos);
   CHECK(refused([](NodeInfo& i) { i.agent_id = "a1"; }).find("the same agent") != std::string::npos);
   CHECK(refused([](NodeInfo& i) { i.workers = 0; }).find("makes no sense") != std::string::npos);
+  CHECK(refused([](NodeInfo& i) { i.last.round = 2'000'000'000; }).find("makes no sense") != std::string::npos);
+  CHECK(refused([](NodeInfo& i) { i.last.restarts = -1; }).find("makes no sense") != std::string::npos);
 }
 
 TEST_CASE("who has heard a later host does not join an older one") {
