@@ -24,6 +24,11 @@ constexpr CommandFlag kLogsFlags[] = {
     {.name = "follow", .letter = 'f', .help = "go on with what is written from now on, new rounds too"},
 };
 
+constexpr CommandFlag kStatusFlags[] = {
+    {.name = "job", .value = "ID", .help = "only this job, by its --rdzv-id"},
+    {.name = "json", .help = "the same as JSON"},
+};
+
 constexpr Command kCommands[] = {
     {.id = CommandId::run,
      .name = "run",
@@ -43,6 +48,14 @@ constexpr Command kCommands[] = {
                 "job's folder in it. Ranks come one after the other, or by time if the lines begin with times. Exits "
                 "with 0 if there was something to print, 1 if not, 2 if DIR or a flag is wrong.",
      .flags = kLogsFlags},
+    {.id = CommandId::status,
+     .name = "status",
+     .arguments = "[--job ID] [--json]",
+     .help = "show what your jobs on this host are doing, and why",
+     .details = "For each job with an agent on this host: its round, its nodes on all hosts and who is missing, the "
+                "workers of this node, and the last decisions with their reasons. Only your own jobs answer. Exits "
+                "with 0 if there was one, 1 if not.",
+     .flags = kStatusFlags},
     {.id = CommandId::doctor,
      .name = "doctor",
      .help = "check what this machine can do, and say what to mend",

@@ -21,6 +21,7 @@
 #include "cli/parse.h"
 #include "cli/resolve.h"
 #include "cli/settings_text.h"
+#include "cli/status.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "cli/token.h"
@@ -120,7 +121,7 @@ int unknown_command(const std::string& word) {
   return fail({ErrorKind::usage, fmt::format("unknown command {}; {}", printable(word), hint)});
 }
 
-// How many words it can use, besides those of `dtrain logs` and `dtrain token`, which count them.
+// How many words it can use, besides those of the commands that count them.
 std::size_t most_words(const Command& command) { return command.arguments.empty() ? 0 : 1; }
 
 int carry_out(const Command& command, const Words& rest) {
@@ -130,6 +131,7 @@ int carry_out(const Command& command, const Words& rest) {
   if (std::any_of(rest.begin(), rest.end(), asks)) return help({std::string(command.name)});
   if (command.id == CommandId::logs) return show_logs(rest);
   if (command.id == CommandId::token) return token_command(rest);
+  if (command.id == CommandId::status) return status_command(rest);
   if (rest.size() > most_words(command))
     return fail(usage(fmt::format("dtrain {} takes {} ({})", command.name,
                                   command.arguments.empty() ? "no arguments" : "one argument",
@@ -148,6 +150,7 @@ int carry_out(const Command& command, const Words& rest) {
     case CommandId::run:
     case CommandId::launch:
     case CommandId::logs:
+    case CommandId::status:
     case CommandId::token:
       break;
   }

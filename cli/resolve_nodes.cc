@@ -6,6 +6,7 @@
 #include "cli/take.h"
 #include "cli/text.h"
 #include "cli/usage.h"
+#include "launcher/engines/slurm_plan.h"
 
 namespace dtrain::cli {
 namespace {
@@ -91,6 +92,13 @@ Result<void> meet_by_etcd(const Given& given, const NodesPlan& nodes, Plan& plan
   return find_etcd(given, *nodes.etcd, plan);
 }
 
+// Of a SLURM step's nodes, for the lines about who is missing.
+std::vector<std::string> node_names(const Given& given) {
+  if (given.options[FlagId::node_rank].where != "SLURM_NODEID") return {};
+  auto step = launcher::slurm_step(given.host.env);
+  return step && *step ? (*step)->hosts : std::vector<std::string>{};
+}
+
 Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan& plan) {
   auto place = given.host.meeting_place(nodes.host);
   if (!place) return given.options.blame(nodes.host_flag, place.error());
@@ -138,6 +146,7 @@ Result<void> resolve_nodes(const Given& given, Plan& plan) {
   spec.join_timeout = nodes.join_timeout;
   spec.last_call_timeout = nodes.last_call_timeout;
   plan.notes.insert(plan.notes.end(), nodes.notes.begin(), nodes.notes.end());
+  spec.names = node_names(given);
   if (nodes.etcd) return meet_by_etcd(given, nodes, plan);
   if (nodes.host.empty()) return {};
   if (nodes.across_hosts) return meet_across_hosts(given, nodes, plan);

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "launcher/agent_setup.h"
+#include "launcher/agent_status.h"
 #include "launcher/exit_codes.h"
 #include "launcher/front_link.h"
 #include "launcher/group_core.h"
@@ -63,8 +64,11 @@ class Agent {
             io_, std::move(parts.guard.socket), [this](ReceivedGuardMessage& m) { on_guard(m); },
             [this] { on_guard_lost(); }),
         record_(spec, containment_.cgroup.folder(), [this](const std::string& text) { output_.note(text); }),
-        rounds_(io_, spec, {[this](const GroupEvent& e) { feed(e); }, [this](const std::string& text) { say(text); }}),
-        round_start_({spec, terminal_, logs_, rounds_, guard_, output_, record_}) {}
+        rounds_(io_, spec,
+                {[this](const GroupEvent& e) { feed(e); }, [this](const std::string& text) { say(text); },
+                 [this](const std::string& text) { output_.note("dtrain: " + text); }}),
+        round_start_({spec, terminal_, logs_, rounds_, guard_, output_, record_}),
+        status_(io_, {spec, core_, record_, rounds_, notes_}) {}
 
   int run();
 
@@ -104,6 +108,7 @@ class Agent {
   JobRecord record_;
   NodeRounds rounds_;
   RoundStart round_start_;
+  AgentStatus status_;
   std::optional<Outcome> outcome_;
   uint64_t timer_armed_ = 0;  // number of the core's present timer
   bool guard_alive_ = true;
@@ -111,6 +116,7 @@ class Agent {
 
 int Agent::run() {
   front_.watch();
+  status_.open();
   if (!spec_.quiet) {
     say(fmt::format(
         "{} worker{} of {}, containment {}{}{}", spec_.nproc_per_node, spec_.nproc_per_node == 1 ? "" : "s",
@@ -206,6 +212,7 @@ void Agent::guard_stopped() {
 
 void Agent::feed(const GroupEvent& event) {
   for (const auto& a : core_.step(event, clock_.now())) perform(a);
+  status_.stepped();
 }
 
 // ---- actions out ----------------------------------------------------------------------------------------------------
@@ -239,6 +246,8 @@ void Agent::perform(const GroupAction& action) {
 
 void Agent::start_round(const action::StartRound& round) {
   if (const auto failed = round_start_.begin(round)) say(failed->message);
+  status_.decided(fmt::format("round {} begins with {} worker{} on this node", round.round, spec_.nproc_per_node,
+                              spec_.nproc_per_node == 1 ? "" : "s"));
   // Without a single pipe there is none whose end would tell.
   if (output_.all_closed()) asio::post(io_, [this] { feed(event::OutputClosed{}); });
 }
@@ -254,7 +263,10 @@ void Agent::kill_containment() {
   asio::post(io_, [this] { on_child_of_ours(); });
 }
 
-void Agent::say(const std::string& text) { output_.note("dtrain: " + text); }
+void Agent::say(const std::string& text) {
+  status_.decided(text);
+  output_.note("dtrain: " + text);
+}
 
 void Agent::finish(const Outcome& outcome) {
   outcome_ = outcome;
@@ -266,6 +278,7 @@ void Agent::finish(const Outcome& outcome) {
 
 int Agent::close_down() {
   guard_.close();
+  status_.close();
   rounds_.close(outcome_);
   const int code = record_.conclude(outcome_, logs_);
   notes_.interrupted = code == 128 + SIGINT && outcome_->cause == StopCause::stop_signal;

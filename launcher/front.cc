@@ -24,6 +24,7 @@
 #include "launcher/exit_status.h"
 #include "launcher/last_words.h"
 #include "launcher/log_tree.h"
+#include "launcher/status_folder.h"
 #include "launcher/sweep.h"
 
 namespace dtrain::launcher {
@@ -252,6 +253,7 @@ class Front {
     }
     if (notes_->cgroup_folder[0] != 0) remove_cgroup(notes_->cgroup_folder);
     if (notes_->temporary_folder[0] != 0) remove_empty_folders(notes_->temporary_folder);
+    if (notes_->status_socket[0] != 0) remove_status_socket(notes_->status_socket);
     if (no_children()) return;
     const auto left = descendants(::getpid());
     say_unless_stuck(fmt::format("{} processes do not die, the first is pid {}: see `ps -o pid,stat,wchan:30,cmd`",

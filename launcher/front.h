@@ -32,6 +32,7 @@ struct FrontNotes {
   pid_t guard = 0;
   char cgroup_folder[1024] = {};
   char temporary_folder[1024] = {};  // of the logs, see LogTree::remove_if_empty()
+  char status_socket[128] = {};      // status_folder.h
   bool interrupted = false;          // SIGINT ended the job
 };
 

@@ -102,6 +102,20 @@ void JobRecord::output(int stream, std::string_view bytes) {
   if (stream % 2 == 1) workers_[size_t(stream / 2)].tail.add(bytes);
 }
 
+std::vector<WorkerNow> JobRecord::workers_now(MonoTime now) const {
+  std::vector<WorkerNow> all;
+  for (int i = 0; i < spec_.nproc_per_node && place_.node_rank >= 0; ++i) {
+    const Worker& w = workers_[size_t(i)];
+    const auto age = w.pid == 0 ? Duration{} : Duration((w.status ? w.ended : now) - w.started);
+    all.push_back({i, place_.base_rank + i, w.pid,
+                   w.status     ? describe(*w.status)
+                   : w.pid == 0 ? "not started yet"
+                                : "running",
+                   std::chrono::duration_cast<std::chrono::milliseconds>(age)});
+  }
+  return all;
+}
+
 WorkerEnd JobRecord::end_of(int local_rank) const {
   const Worker& w = workers_[size_t(local_rank)];
   WorkerEnd end;

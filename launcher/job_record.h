@@ -17,6 +17,7 @@
 #include "launcher/log_tree.h"
 #include "launcher/oom_probe.h"
 #include "launcher/prefix.h"
+#include "launcher/status_report.h"
 #include "launcher/tail_buffer.h"
 #include "launcher/worker_env.h"
 #include "rendezvous/base/clock.h"
@@ -35,6 +36,9 @@ class JobRecord {
   void files(int local_rank, const LogPaths& paths);
   void started(int local_rank, pid_t pid, MonoTime now);
   pid_t pid(int local_rank) const { return workers_[size_t(local_rank)].pid; }
+  // For `dtrain status`: the round's workers, and the node's place in it (node rank -1: no round has begun).
+  std::vector<WorkerNow> workers_now(MonoTime now) const;
+  const Assignment& place() const { return place_; }
   // after_stop: dtrain had told it to end, so this is a consequence.
   void ended(int local_rank, const ExitStatus& status, bool after_stop, MonoTime now);
   // Bytes of a worker's stream (2 * local_rank + (0 stdout, 1 stderr)); the end of stderr is kept.

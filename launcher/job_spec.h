@@ -78,6 +78,8 @@ struct NodesSpec {
   std::optional<std::string> munge_socket;
   bool insecure = false;
   // Across hosts `address` is where this agent would host the job ("::": everywhere), or empty: another host does.
+  // What people call the nodes, by node rank, where somebody has told; else empty.
+  std::vector<std::string> names;
   std::vector<std::string> addresses;  // numeric: where the others find the host
   PulseSettings pulse;
   // Then `address` is where this agent would listen, or empty: at the address that leads to etcd.

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "launcher/exit_codes.h"
+#include "rendezvous/base/printable.h"
+#include "rendezvous/listen.h"
 
 namespace dtrain::launcher {
 
@@ -16,18 +18,21 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr auto kProgress = std::chrono::seconds(10);
+constexpr auto kAnswer = std::chrono::milliseconds(500);
 
 std::string describe(const msg::Waiting& w) {
   if (w.spare) return "the job has all its nodes; this one is a spare";
+  const std::string names = w.names.empty() ? "" : ", " + printable(w.names);
   if (w.nodes < w.min_nodes)
-    return fmt::format("{}/{} nodes{}{}", w.nodes, w.min_nodes, w.reason.empty() ? "" : ", for ", w.reason);
-  return fmt::format("{} node{}, up to {} more may come", w.nodes, w.nodes == 1 ? "" : "s", w.max_nodes - w.nodes);
+    return fmt::format("{}/{} nodes{}{}{}", w.nodes, w.min_nodes, w.reason.empty() ? "" : ", for ", w.reason, names);
+  return fmt::format("{} node{}, up to {} more may come{}", w.nodes, w.nodes == 1 ? "" : "s", w.max_nodes - w.nodes,
+                     names);
 }
 
 }  // namespace
 
 NodeRounds::NodeRounds(asio::io_context& io, const JobSpec& spec, Callbacks callbacks)
-    : spec_(spec), callbacks_(std::move(callbacks)), io_(io), progress_(io) {}
+    : spec_(spec), callbacks_(std::move(callbacks)), io_(io), progress_(io), ask_until_(io) {}
 
 Result<void> NodeRounds::open() {
   if (!spec_.nodes.several()) return spec_.nodes.port == 0 ? Result<void>() : serve_alone();
@@ -65,6 +70,8 @@ Result<void> NodeRounds::start_store(StoreHost::Options options) {
 
 void NodeRounds::received(const RoundMessage& message) {
   if (over_) return;
+  heard_ = true;
+  if (const auto* facts = std::get_if<msg::Facts>(&message)) return answer(facts->job);
   if (const auto* waiting = std::get_if<msg::Waiting>(&message)) {
     show_waiting(*waiting);
   } else if (const auto* open = std::get_if<msg::Open>(&message)) {
@@ -107,7 +114,7 @@ void NodeRounds::show(const std::string& text, std::optional<MonoTime> until) {
 void NodeRounds::repeat_waiting() {
   const auto left = waiting_until_ ? std::max(Duration{}, Duration(*waiting_until_ - clock_.now())) : Duration{};
   if (!spec_.quiet)
-    callbacks_.say(
+    callbacks_.progress(
         fmt::format("waiting: {}{}", waiting_text_,
                     waiting_until_ ? fmt::format(", {:.0f} s left", std::chrono::duration<double>(left).count()) : ""));
   if (!waiting_until_) return progress_.cancel(), void();
@@ -196,9 +203,35 @@ void NodeRounds::report(const GroupAction& action) {
   }
 }
 
+// ---- for `dtrain status` --------------------------------------------------------------------------------------------
+
+void NodeRounds::ask(FactsTaker taker) {
+  if (!joining_ || !heard_ || over_) return taker(std::nullopt);
+  askers_.push_back(std::move(taker));
+  if (askers_.size() > 1) return;  // the answer is on its way
+  joining_->send(msg::Ask{});
+  ask_until_.expires_after(kAnswer);
+  ask_until_.async_wait([this](const boost::system::error_code& ec) {
+    if (!ec) answer(std::nullopt);
+  });
+}
+
+void NodeRounds::answer(const std::optional<JobFacts>& facts) {
+  ask_until_.cancel();
+  for (const FactsTaker& taker : std::exchange(askers_, {})) taker(facts);
+}
+
+void NodeRounds::fill(AgentFacts& facts) const {
+  if (!joining_) return;
+  facts.hosts = joining_->hosting() != nullptr;
+  facts.endpoint = joining_->endpoint();
+  facts.waiting = waiting_text_;
+}
+
 void NodeRounds::close(const std::optional<Outcome>& outcome) {
   over_ = true;
   progress_.cancel();
+  answer(std::nullopt);
   if (joining_) {
     const std::string why = outcome ? outcome->reason : "it was given up";
     const bool stopped = outcome && outcome->stop_signal != 0;

@@ -8,10 +8,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/group_core.h"
 #include "launcher/job_spec.h"
 #include "launcher/round_joining.h"
+#include "launcher/status_report.h"
 #include "launcher/worker_env.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/store_host.h"
@@ -22,7 +24,8 @@ class NodeRounds {
  public:
   struct Callbacks {
     std::function<void(const GroupEvent&)> feed;
-    std::function<void(const std::string&)> say;  // one line for the user
+    std::function<void(const std::string&)> say;       // one line for the user
+    std::function<void(const std::string&)> progress;  // the same, again and again while nodes are missing
   };
 
   NodeRounds(boost::asio::io_context& io, const JobSpec& spec, Callbacks callbacks);
@@ -34,6 +37,11 @@ class NodeRounds {
   Result<Assignment> begin(const action::StartRound& round);
   // ReportFailure, ReportOver, ReportLeaving: to the host of the rounds; others are left alone.
   void report(const GroupAction& action);
+  // What the host of the rounds knows; nothing: there is none, or it does not answer within half a second.
+  using FactsTaker = std::function<void(std::optional<JobFacts>)>;
+  void ask(FactsTaker taker);
+  // Where the rounds of several nodes are, and what is waited for.
+  void fill(AgentFacts& facts) const;
   // This agent has come to its end: leave the job. A host waits until the others have heard of it, at most a second.
   void close(const std::optional<Outcome>& outcome);
 
@@ -44,6 +52,7 @@ class NodeRounds {
   Result<void> start_edge();
   void received(const RoundMessage& message);
   void host_lost(const std::string& reason, Duration grace);
+  void answer(const std::optional<JobFacts>& facts);
   void show_waiting(const msg::Waiting& waiting);
   void show(const std::string& text, std::optional<MonoTime> until);
   void repeat_waiting();
@@ -57,6 +66,9 @@ class NodeRounds {
   boost::asio::steady_timer progress_;
   std::optional<MonoTime> waiting_until_;
   std::string waiting_text_;
+  bool heard_ = false;  // the host of the rounds has answered
+  std::vector<FactsTaker> askers_;
+  boost::asio::steady_timer ask_until_;
   NodePlace place_;
   bool in_round_ = false;  // there may be workers
   bool over_ = false;      // nothing more is fed

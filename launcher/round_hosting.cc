@@ -25,6 +25,7 @@ RoundSettings round_settings(const JobSpec& spec, const std::string& agent_id, c
   settings.host_agent = agent_id;
   settings.term = here.term;
   settings.fixed_ranks = spec.nodes.node_rank >= 0;
+  settings.names = spec.nodes.names;
   settings.min_nodes = spec.nodes.min;
   settings.max_nodes = spec.nodes.max;
   settings.max_restarts = spec.max_restarts;

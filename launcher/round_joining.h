@@ -45,6 +45,8 @@ class RoundJoining {
   std::uint16_t host_port() const { return there_.port; }
   // What the agents of this job know each other by, once this one knows it.
   const std::optional<JobSecret>& secret() const { return secret_; }
+  // Where the nodes meet, as the user named it.
+  std::string endpoint() const { return finder_->endpoint(); }
   // Leave the job; as its host, end it with this.
   void close(const Verdict& as_host);
 
@@ -63,7 +65,6 @@ class RoundJoining {
   void turned_away(const std::string& reason, TlsFault fault);
   void end(const Verdict& verdict, std::optional<Duration> grace = std::nullopt);
   bool opened(const msg::Open& open);
-  std::string endpoint() const { return finder_->endpoint(); }
 
   boost::asio::io_context& io_;
   const JobSpec& spec_;

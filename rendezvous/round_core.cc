@@ -24,20 +24,6 @@ double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
 }  // namespace
 
-const char* to_string(RoundPhase phase) {
-  switch (phase) {
-    case RoundPhase::gathering:
-      return "gathering";
-    case RoundPhase::running:
-      return "running";
-    case RoundPhase::stopping:
-      return "stopping";
-    case RoundPhase::ended:
-      return "ended";
-  }
-  return "?";
-}
-
 RoundCore::RoundCore(RoundSettings settings)
     : settings_(std::move(settings)),
       round_(settings_.after.round),
@@ -48,6 +34,8 @@ RoundCore::RoundCore(RoundSettings settings)
 
 std::vector<RoundAction> RoundCore::step(const RoundEvent& event, MonoTime now) {
   Actions out;
+  now_ = now;
+  const RoundPhase before = phase_;
   if (const auto* said = std::get_if<round_event::Said>(&event)) {
     if (const auto* join = std::get_if<msg::Join>(&said->message)) joined(said->member, join->node, now, out);
     if (const auto* m = std::get_if<msg::Failed>(&said->message)) failed(said->member, *m, now, out);
@@ -58,6 +46,7 @@ std::vector<RoundAction> RoundCore::step(const RoundEvent& event, MonoTime now) 
   } else {
     tick(now, out);
   }
+  if (phase_ != before || phase_since_ == MonoTime{}) phase_since_ = now;
   return out;
 }
 
@@ -122,6 +111,7 @@ void RoundCore::open_round(Actions& out) {
   if (!settings_.fixed_ranks) chosen = next_to_each_other(chosen);
   phase_ = RoundPhase::running;
   ++round_;
+  decide(opening_reason(chosen.size()));
   cause_.reset();
   growth_.clear();
   useless_ = some_ok_ = again_ = false;
@@ -166,6 +156,7 @@ void RoundCore::begin_stop(MemberId origin, const Verdict& why, int signal, Mono
   if (!why.reason.empty() && !cause_) cause_ = why;
   if (phase_ != RoundPhase::running) return;
   phase_ = RoundPhase::stopping;
+  decide(fmt::format("round {} is stopped: {}", round_, why.reason.empty() ? growth_ : why.reason));
   stop_deadline_ = now + longest_stop();
   for (const auto& [id, m] : members_) {
     if (id == origin || !m.in_round() || m.over || m.leaving) continue;
@@ -253,6 +244,7 @@ void RoundCore::gone(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out
 
 void RoundCore::lose(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out) {
   const Member m = members_.at(id);
+  if (!m.in_round()) decide(name(m) + " has left");
   const Verdict lost{JobEnd::lost, kOwnFailure, m.node_rank,
                      name(m) + " was lost: the connection to its agent is gone"};
   if (caused_failure(m)) cause_ = lost;
@@ -294,6 +286,7 @@ void RoundCore::tick(MonoTime now, Actions& out) {
     const Verdict verdict{JobEnd::lost, kOwnFailure, m.node_rank,
                           fmt::format("{} did not stop its workers within {:g} s", name(m), limit)};
     if (!cause_) cause_ = verdict;
+    decide("given up: " + verdict.reason);
     out.push_back(round_action::Send{id, msg::End{verdict}});
     remove(id);
   }
@@ -335,6 +328,7 @@ void RoundCore::maybe_over(MonoTime now, Actions& out) {
 
 void RoundCore::end(const Verdict& verdict, Actions& out) {
   phase_ = RoundPhase::ended;
+  decide("the job ends: " + verdict.reason);
   for (const auto& [id, m] : members_) out.push_back(round_action::Send{id, msg::End{verdict}});
 }
 

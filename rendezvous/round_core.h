@@ -59,6 +59,8 @@ struct RoundSettings {
   Takeover after{};
   // A node that has not stopped its workers so long after the time it may need is given up: its agent hangs.
   Duration stop_margin = std::chrono::seconds(10);
+  // How people call the nodes of a job with fixed ranks, by node rank; empty: "node 3".
+  std::vector<std::string> names{};
 };
 
 // ---- what happened -------------------------------------------------------------------------------------------------
@@ -106,6 +108,8 @@ class RoundCore {
   int round() const { return round_; }
   int restarts() const { return restarts_; }
   std::size_t members() const { return members_.size(); }
+  // For `dtrain status`.
+  JobFacts facts(MonoTime now) const;
   // One line for people: phase, round, nodes.
   std::string describe() const;
 
@@ -144,6 +148,12 @@ class RoundCore {
   msg::Waiting progress(MonoTime now) const;
   void let_go(MemberId id, Actions& out);
 
+  // round_facts.cc: what is told, and remembered, of decisions.
+  void decide(std::string text) { decided_.add(std::move(text), now_); }
+  std::string opening_reason(std::size_t nodes) const;
+  std::string missing() const;
+  std::string here() const;
+
   std::vector<MemberId> eligible() const;  // for the next round, in the order of their node ranks
   std::vector<MemberId> next_to_each_other(const std::vector<MemberId>& ids) const;
   bool hosted() const;
@@ -180,7 +190,10 @@ class RoundCore {
   std::optional<Verdict> cause_;
   std::string growth_;    // the reason of a stop that makes room for a new node
   bool useless_ = false;  // a restart would fail in the same way
-  bool some_ok_ = false;  // the workers of some node have ended well in this round, though the node may have gone
+  DecisionLog decided_;
+  MonoTime now_{};          // of the last event
+  MonoTime phase_since_{};  // when this phase began
+  bool some_ok_ = false;    // the workers of some node have ended well in this round, though the node may have gone
 };
 
 }  // namespace dtrain

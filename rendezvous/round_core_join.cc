@@ -50,6 +50,7 @@ std::optional<std::string> RoundCore::objection(const NodeInfo& info) const {
 void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions& out) {
   if (members_.contains(id)) return;
   auto refuse = [&](std::string why, bool try_again) {
+    decide(fmt::format("agent {} on host {} was refused: {}", info.pid, info.host, why));
     out.push_back(round_action::Send{id, msg::Refused{std::move(why), try_again}});
   };
   // First: the endpoint is about to be free, for any job.
@@ -65,6 +66,7 @@ void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions&
   members_[id].info = info;
   agents_[info.agent_id] = id;
   if (settings_.fixed_ranks) wanted_[info.wanted_rank] = id;
+  if (members_.size() <= kFewNodes) decide(fmt::format("agent {} on host {} has joined", info.pid, info.host));
   if (phase_ == RoundPhase::gathering) return gather(id, now, out);
   const int in_round = count_.placed;
   // A node whose workers have ended well is not started again for a newcomer: the job is about to end.
@@ -113,12 +115,17 @@ void RoundCore::tell_waiting(MonoTime now, Actions& out) {
 msg::Waiting RoundCore::progress(MonoTime now) const {
   const auto until = last_call_ ? last_call_ : join_deadline_;
   const std::int64_t left = until ? std::chrono::duration_cast<std::chrono::milliseconds>(*until - now).count() : -1;
-  return {int(members_.size()), settings_.min_nodes, settings_.max_nodes, left, false, cause_ ? cause_->reason : ""};
+  // Names are for those who all get them; one of thousands comes in between.
+  const bool all = int(members_.size()) == told_ || int(members_.size()) <= kFewNodes;
+  const std::string names = !all ? "" : settings_.fixed_ranks ? missing() : here();
+  return {
+      int(members_.size()), settings_.min_nodes, settings_.max_nodes, left, false, cause_ ? cause_->reason : "", names};
 }
 
 // Too few nodes are left of a round, and nothing is left of it at those.
 void RoundCore::regather(MonoTime now, Actions& out) {
   phase_ = RoundPhase::gathering;
+  decide("too few nodes are left: others are awaited");
   again_ = true;
   told_ = 0;
   last_call_.reset();

@@ -54,6 +54,7 @@ void RoundHost::received(MemberId id, const RoundMessage& message) {
     peer.silence->heard(clock_.now());
     listen_for_silence();
   }
+  if (std::holds_alternative<msg::Ask>(message)) return peer.channel->send(msg::Facts{core_.facts(clock_.now())});
   if (const auto* ping = std::get_if<msg::Ping>(&message)) {
     if (!options_.sure || options_.sure()) peer.channel->send(msg::Pong{ping->sent});
     return;

@@ -5,6 +5,8 @@
 #include <string>
 #include <variant>
 
+#include "rendezvous/job_facts.h"
+
 namespace dtrain {
 
 // Where an agent was last, for a host that is new or has given it up.
@@ -95,6 +97,11 @@ struct Ping {
   bool operator==(const Ping&) const = default;
 };
 
+// For `dtrain status`: what do you know? Facts is the answer.
+struct Ask {
+  bool operator==(const Ask&) const = default;
+};
+
 // ---- host -> agent
 struct Refused {
   std::string reason;
@@ -108,6 +115,7 @@ struct Waiting {
   std::int64_t left_ms = -1;  // until the waiting ends, one way or the other; -1: no limit
   bool spare = false;         // the job runs without this node, which waits for a place
   std::string reason{};       // what ended the round before, if that is why nodes are missing
+  std::string names{};        // who is missing, or where that is not known, who is there; for people, may be empty
   bool operator==(const Waiting&) const = default;
 };
 struct Open {
@@ -133,10 +141,14 @@ struct Pong {
   std::int64_t sent = 0;
   bool operator==(const Pong&) const = default;
 };
+struct Facts {
+  JobFacts job;
+  bool operator==(const Facts&) const = default;
+};
 
 }  // namespace msg
 
-using RoundMessage = std::variant<msg::Join, msg::Failed, msg::Over, msg::Leaving, msg::Ping, msg::Refused,
-                                  msg::Waiting, msg::Open, msg::Stop, msg::End, msg::Pong>;
+using RoundMessage = std::variant<msg::Join, msg::Failed, msg::Over, msg::Leaving, msg::Ping, msg::Ask, msg::Refused,
+                                  msg::Waiting, msg::Open, msg::Stop, msg::End, msg::Pong, msg::Facts>;
 
 }  // namespace dtrain

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace dtrain {
 
@@ -28,10 +29,20 @@ void fields(Io& io, M& m) {
     io(m.signal, m.running);
   } else if constexpr (std::is_same_v<T, msg::Ping> || std::is_same_v<T, msg::Pong>) {
     io(m.sent);
+  } else if constexpr (std::is_same_v<T, NodeFacts>) {
+    io(m.host, m.agent, m.node_rank, m.base_rank, m.workers, m.state);
+  } else if constexpr (std::is_same_v<T, Decision>) {
+    io(m.age_ms, m.text);
+  } else if constexpr (std::is_same_v<T, msg::Ask>) {
+    // no fields
+  } else if constexpr (std::is_same_v<T, msg::Facts>) {
+    auto& j = m.job;
+    io(j.phase, j.round, j.restarts, j.nodes, j.min_nodes, j.max_nodes, j.left_ms, j.phase_ms, j.missing, j.list,
+       j.decisions);
   } else if constexpr (std::is_same_v<T, msg::Refused>) {
     io(m.reason, m.try_again);
   } else if constexpr (std::is_same_v<T, msg::Waiting>) {
-    io(m.nodes, m.min_nodes, m.max_nodes, m.left_ms, m.spare, m.reason);
+    io(m.nodes, m.min_nodes, m.max_nodes, m.left_ms, m.spare, m.reason, m.names);
   } else if constexpr (std::is_same_v<T, msg::Open>) {
     auto& p = m.place;
     io(p.round, p.restart_count, p.node_rank, p.nodes, p.base_rank, p.world_size, p.base_role_rank, p.role_world_size,
@@ -66,6 +77,11 @@ class Writer {
     const std::string_view shown = std::string_view(text).substr(0, kRoundTextBytes);
     put(static_cast<std::int64_t>(shown.size()), 4);
     bytes += shown;
+  }
+  template <class Row>
+  void put(const std::vector<Row>& rows) {
+    put(static_cast<std::int64_t>(rows.size()), 4);
+    for (const Row& row : rows) fields(*this, row);
   }
 };
 
@@ -112,6 +128,13 @@ class Reader {
     }
     text = left_.substr(0, size);
     left_.remove_prefix(size);
+  }
+  // No more rows than there are bytes, and none after what is no row.
+  template <class Row>
+  void get(std::vector<Row>& rows) {
+    const auto count = static_cast<std::size_t>(number(4));
+    good_ = good_ && count <= left_.size();
+    for (std::size_t i = 0; good_ && i < count; ++i) fields(*this, rows.emplace_back());
   }
 
   std::string_view left_;

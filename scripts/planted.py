@@ -18,8 +18,8 @@ import tempfile
 
 CXX = os.environ.get("CXX", "g++")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CORES = ["rendezvous/round_core.cc", "rendezvous/round_core_join.cc", "launcher/group_core.cc",
-         "launcher/exit_status.cc", "rendezvous/base/check.cc"]
+CORES = ["rendezvous/round_core.cc", "rendezvous/round_core_join.cc", "rendezvous/round_facts.cc",
+         "rendezvous/round_order.cc", "launcher/group_core.cc", "launcher/exit_status.cc", "rendezvous/base/check.cc"]
 SIM = ["job_world.cc", "job_link.cc", "job_host.cc", "job_node.cc", "job_sim_main.cc"]
 
 

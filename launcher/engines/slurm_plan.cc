@@ -61,6 +61,7 @@ Result<void> place(const Environment& env, SlurmStep& step) {
                               *rank, (*hosts)[*rank]));
   step.node_rank = static_cast<int>(*rank);
   step.host = hosts->front();
+  step.hosts = std::move(*hosts);
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "rendezvous/base/result.h"
 
@@ -18,8 +19,9 @@ struct SlurmStep {
   std::string id;  // "4711.0": job and step
   int nodes = 1;   // >= 1
   int node_rank = 0;
-  std::string host;        // the step's first node, as SLURM calls it
-  std::uint16_t port = 0;  // on it, the same for all tasks of the step and seldom that of another step
+  std::string host;                // the step's first node, as SLURM calls it
+  std::vector<std::string> hosts;  // all of them, by node rank
+  std::uint16_t port = 0;          // on it, the same for all tasks of the step and seldom that of another step
 };
 
 // Nothing: not in a step; or in an allocation's own script or shell, which are one process however many nodes there

@@ -259,7 +259,8 @@ class Nodes(unittest.TestCase):
     def test_waiting(self):
         alone = self.c10d("", "--rdzv-conf", "join_timeout=0.5")
         self.ends([124], alone)
-        self.assertIn("waiting: 1/2 nodes, 0 s left", alone.stderr().replace(", 1 s", ", 0 s"))
+        here = os.uname().nodename.split(".")[0]
+        self.assertIn(f"waiting: 1/2 nodes, here: {here}, 0 s left", alone.stderr().replace(", 1 s", ", 0 s"))
         self.assertIn("only 1 of 2 nodes came within 0.5 s", alone.stderr())
         lost = self.static(1, "", "--rdzv-conf", "timeout=0.5")
         self.ends([124], lost)

@@ -408,3 +408,55 @@ TEST_CASE("a host that follows another goes on where that one was") {
   CHECK(job.core.round() == 6);
   CHECK(job.core.restarts() == 2);
 }
+
+TEST_CASE("it tells who is there, who is missing, and why it has decided what") {
+  RoundSettings fixed = settings(4, 4, 1);
+  fixed.fixed_ranks = true;
+  fixed.names = {"login", "node07"};
+  Job job(fixed);
+  auto join = [&](MemberId id, int rank) {
+    NodeInfo info = job.info(id);
+    info.wanted_rank = rank;
+    return job.core.step(round_event::Said{id, msg::Join{info}}, job.now);
+  };
+  const auto told = join(1, 0);
+  REQUIRE(told.size() == 1);
+  const auto waiting = std::get<msg::Waiting>(std::get<round_action::Send>(told[0]).message);
+  CHECK(waiting.names == "missing node07, node 2, node 3");
+  job.now += 2s;
+  CHECK(job.core.facts(job.now).missing == waiting.names);
+  CHECK(job.core.facts(job.now).left_ms == 598000);
+  for (int rank : {2, 1, 3}) join(MemberId(rank) + 1, rank);
+  job.now += 1s;
+  JobFacts facts = job.core.facts(job.now);
+  CHECK(facts.phase == "running");
+  CHECK(facts.phase_ms == 1000);
+  CHECK(facts.missing.empty());
+  REQUIRE(facts.list.size() == 4);
+  CHECK(facts.list[3] == NodeFacts{"h", 4, 3, 6, 2, "running"});
+  CHECK(facts.decisions.back().text == "round 0 opens with 4 nodes: all nodes are there");
+
+  job.hear(2, msg::Failed{0, 0, "rank 2 failed", 3, false});
+  for (MemberId id : {1, 2, 3, 4}) job.over(id, false);
+  facts = job.core.facts(job.now);
+  REQUIRE(facts.decisions.size() >= 2);
+  CHECK(facts.decisions[facts.decisions.size() - 2].text ==
+        "round 0 is stopped: node 1 (host h, agent 2): rank 2 failed");
+  CHECK(facts.decisions.back().text ==
+        "round 1 opens with 4 nodes, restart 1 of 1: node 1 (host h, agent 2): rank 2 failed");
+}
+
+TEST_CASE("of nodes without numbers those that are there are named, by host, and not all of very many") {
+  Job job(settings(40, 40));
+  for (MemberId id = 1; id <= 3; ++id) job.join(id);
+  const auto names = [&](MemberId id) {
+    NodeInfo info = job.info(id);
+    info.host = "host" + std::to_string(id);
+    const auto actions = job.core.step(round_event::Said{id, msg::Join{info}}, job.now);
+    return std::get<msg::Waiting>(std::get<round_action::Send>(actions.at(0)).message).names;
+  };
+  CHECK(names(4) == "here: h (3), host4");
+  for (MemberId id = 5; id <= 15; ++id) names(id);
+  CHECK(names(16) == "here: h (3), host10, host11, host12 and 10 more");
+  CHECK(names(17).empty());  // to each newcomer alone, which must not cost the square of their number
+}

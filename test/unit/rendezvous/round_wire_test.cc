@@ -15,12 +15,24 @@ std::vector<RoundMessage> one_of_each() {
           msg::Over{5, true},
           msg::Leaving{15, true},
           msg::Ping{std::int64_t{1} << 62},
+          msg::Ask{},
           msg::Refused{"why", true},
-          msg::Waiting{1, 2, 3, -1, true, "node 2 was lost"},
+          msg::Waiting{1, 2, 3, -1, true, "node 2 was lost", "missing node 2"},
           msg::Open{{1, 2, 3, 4, 5, 6, 7, 8, "127.0.0.1", 29500}, std::uint64_t{1} << 63},
           msg::Stop{-1, 2, std::string("with\0zero", 9)},
           msg::End{{JobEnd::refused, 125, -1, ""}},
-          msg::Pong{-1}};
+          msg::Pong{-1},
+          msg::Facts{{"running",
+                      3,
+                      1,
+                      2,
+                      1,
+                      4,
+                      -1,
+                      12,
+                      "",
+                      {{"node1", 11, 0, 0, 8, "running"}, {"node2", 12, 1, 8, 8, "over"}},
+                      {{1500, "round 3 opens"}}}}};
 }
 
 std::string stream_of(const std::vector<RoundMessage>& messages) {
@@ -96,4 +108,36 @@ TEST_CASE("long texts are cut, and no message is longer than a frame") {
   decoder.feed(std::string(kRoundGreeting) + bytes);
   REQUIRE(decoder.next() == RoundDecoder::Status::message);
   CHECK(std::get<msg::Join>(decoder.message()).node.host == text.substr(0, kRoundTextBytes));
+}
+
+TEST_CASE("what a host tells of itself fits into a frame at its largest, and cannot lie about its length") {
+  JobFacts job;
+  job.missing = std::string(kRoundTextBytes, 'm');
+  for (std::size_t i = 0; i < kFactsNodes; ++i)
+    job.list.push_back({std::string(kFactsNameBytes, 'h'), 1 << 30, 1 << 30, 1 << 30, 1 << 30, "running"});
+  DecisionLog log;
+  for (std::size_t i = 0; i < 2 * kDecisions; ++i) log.add(std::to_string(i) + std::string(1000, 'd'), {});
+  job.decisions = log.list(MonoTime{} + std::chrono::seconds(1));
+  CHECK(job.decisions.size() == kDecisions);
+  CHECK(job.decisions.back().age_ms == 1000);
+  const std::string bytes = encode(msg::Facts{job});
+  CHECK(bytes.size() <= kRoundFrameBytes + 4);
+  RoundDecoder decoder;
+  decoder.feed(std::string(kRoundGreeting) + bytes);
+  REQUIRE(decoder.next() == RoundDecoder::Status::message);
+  CHECK(std::get<msg::Facts>(decoder.message()).job == job);
+
+  std::string lie = encode(msg::Facts{}).substr(4);
+  lie[lie.size() - 8] = '\xff';  // so many nodes
+  CHECK(refusal(frame(lie)).find("no message") != std::string::npos);
+}
+
+TEST_CASE("a decision that is taken again and again is remembered once") {
+  DecisionLog log;
+  log.add("a", {});
+  log.add("b", {});
+  log.add("b", MonoTime{} + std::chrono::milliseconds(5));
+  const auto all = log.list(MonoTime{} + std::chrono::milliseconds(7));
+  REQUIRE(all.size() == 2);
+  CHECK(all[1] == Decision{2, "b"});
 }

@@ -1,0 +1,137 @@
+#include "cli/status.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/status_text.h"
+#include "cli/text.h"
+#include "cli/usage.h"
+#include "launcher/exit_codes.h"
+#include "launcher/status_folder.h"
+#include "launcher/status_socket.h"
+
+namespace dtrain::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+constexpr auto kAnswers = std::chrono::seconds(2);  // an agent that is stopped does not
+constexpr int kNothingThere = 1;
+
+struct Asked {
+  std::string job;  // empty: all
+  bool json = false;
+};
+
+Result<Asked> parse(const std::vector<std::string>& words) {
+  Asked asked;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const bool attached = word.starts_with("--job=");
+    if (word == "--json") {
+      asked.json = true;
+    } else if (attached || word == "--job") {
+      if (!attached && i + 1 == words.size()) return usage("--job wants the job's id");
+      asked.job = attached ? word.substr(6) : words[++i];
+      if (asked.job.empty()) return usage("--job wants the job's id");
+    } else {
+      return usage(fmt::format("dtrain status takes --job ID, --json and nothing else ({})", printable(word)));
+    }
+  }
+  return asked;
+}
+
+// All that comes until the end of the connection.
+Result<std::string> read_answer(int socket) {
+  const auto until = Clock::now() + kAnswers;
+  std::string answer;
+  std::vector<char> buffer(std::size_t{16} << 10);
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+    pollfd wait{socket, POLLIN, 0};
+    if (left <= 0 || ::poll(&wait, 1, static_cast<int>(left)) == 0)
+      return Error{ErrorKind::system, "it does not answer"};
+    const ssize_t n = ::recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (n == 0) return answer;
+    if (n < 0 && errno != EAGAIN && errno != EINTR) return system_error("its answer", errno);
+    if (n > 0) answer.append(buffer.data(), static_cast<std::size_t>(n));
+    if (answer.size() > 2 * launcher::kStatusBytes) return Error{ErrorKind::system, "its answer has no end"};
+  }
+}
+
+bool same_user(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
+}
+
+Result<Json> ask(const launcher::StatusPeer& peer) {
+  // A full queue: nobody has taken what came before.
+  if (peer.error == EAGAIN) return Error{ErrorKind::system, "it does not answer"};
+  if (peer.error != 0) return system_error("its socket", peer.error);
+  if (!same_user(peer.connected.get())) return Error{ErrorKind::system, "it is another user's"};
+  auto text = read_answer(peer.connected.get());
+  if (!text) return text.error();
+  Json answer = Json::parse(*text, nullptr, false);
+  if (!answer.is_object()) return Error{ErrorKind::system, "its answer is no JSON; is it another version of dtrain?"};
+  return answer;
+}
+
+bool is_of_job(const Json& answer, const std::string& job) {
+  return job.empty() || answer.value("job", std::string()) == job;
+}
+
+int fail(const Error& error) {
+  std::fprintf(stderr, "dtrain: %s\n", printable(error.message, 1000).c_str());
+  return error.kind == ErrorKind::usage ? launcher::kExitUsage : launcher::kExitOwnFailure;
+}
+
+void collect(const std::string& folder, const std::string& job, std::vector<Json>& answers) {
+  struct stat facts {};
+  if (::lstat(folder.c_str(), &facts) != 0) return;
+  if (auto good = launcher::check_status_folder(folder); !good) {
+    std::fprintf(stderr, "dtrain: %s\n", good.error().message.c_str());
+    return;
+  }
+  for (const launcher::StatusPeer& peer : launcher::connect_to_status_folder(folder)) {
+    auto answer = ask(peer);
+    if (!answer)
+      std::fprintf(stderr, "dtrain: process %d: %s\n", peer.pid, printable(answer.error().message).c_str());
+    else if (is_of_job(*answer, job))
+      answers.push_back(std::move(*answer));
+  }
+}
+
+}  // namespace
+
+int status_command(const std::vector<std::string>& words) {
+  auto asked = parse(words);
+  if (!asked) return fail(asked.error());
+  std::vector<Json> answers;
+  for (const std::string& folder : launcher::status_folders()) collect(folder, asked->job, answers);
+  std::string text;
+  if (asked->json) {
+    text = Json{{"jobs", answers}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  } else {
+    for (const Json& answer : answers) text += (text.empty() ? "" : "\n") + status_text(answer);
+  }
+  if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+    return fail(system_error("standard output", errno));
+  if (!answers.empty()) return 0;
+  if (!asked->json)
+    std::fprintf(stderr, "dtrain: no job %sof yours on this host\n",
+                 asked->job.empty() ? "" : (printable(asked->job) + " ").c_str());
+  return kNothingThere;
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,129 @@
+#include "cli/status_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "cli/text.h"
+#include "launcher/human.h"
+
+namespace dtrain::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string word(const Json& from, const char* name) {
+  const auto at = from.find(name);
+  return at != from.end() && at->is_string() ? printable(at->get<std::string>(), 1000) : "";
+}
+
+int number(const Json& from, const char* name, int otherwise = 0) {
+  const auto at = from.find(name);
+  return at != from.end() && at->is_number_integer() ? at->get<int>() : otherwise;
+}
+
+const Json& list(const Json& from, const char* name) {
+  static const Json none = Json::array();
+  const auto at = from.find(name);
+  return at != from.end() && at->is_array() ? *at : none;
+}
+
+std::string time(const Json& from, const char* name) {
+  const auto at = from.find(name);
+  const double seconds = at != from.end() && at->is_number() ? at->get<double>() : 0;
+  const auto ms = static_cast<std::int64_t>(std::clamp(seconds, 0.0, 1e9) * 1000);
+  return launcher::human_duration(std::chrono::milliseconds(ms));
+}
+
+std::string restarts(const Json& answer) {
+  const int most = number(answer, "max_restarts");
+  return most == 0 ? "" : fmt::format(", {} of {} restarts used", number(answer, "restarts"), most);
+}
+
+std::string round_of(const Json& from) {
+  const int round = number(from, "round", -1);
+  return round < 0 ? "no round yet" : fmt::format("round {}", round);
+}
+
+std::string plural(int count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
+
+std::string ranks(const Json& node) {
+  const int first = number(node, "first_rank", -1), count = number(node, "workers");
+  if (first < 0 || count < 1) return "";
+  return count == 1 ? fmt::format(" (rank {})", first) : fmt::format(" (ranks {}-{})", first, first + count - 1);
+}
+
+std::string node_line(const Json& node, int own_agent, const std::string& own_host) {
+  const int rank = number(node, "node_rank", -1);
+  const bool own = number(node, "agent") == own_agent && word(node, "host") == own_host;
+  return fmt::format("    {:<9} {:<16} agent {:<8} {}{}  {}{}\n", rank < 0 ? "no number" : fmt::format("node {}", rank),
+                     word(node, "host"), number(node, "agent"), plural(number(node, "workers"), "worker"), ranks(node),
+                     word(node, "state"), own ? ", this one" : "");
+}
+
+std::string decisions(const Json& from) {
+  std::string out;
+  for (const Json& d : list(from, "decisions"))
+    out += fmt::format("    {:>12} ago  {}\n", time(d, "age_s"), word(d, "text"));
+  return out;
+}
+
+std::string wanted(const Json& rounds) {
+  const int least = number(rounds, "min_nodes"), most = number(rounds, "max_nodes");
+  return least == most ? std::to_string(most) : fmt::format("{}:{}", least, most);
+}
+
+// What the host of the rounds knows.
+std::string rounds_text(const Json& answer) {
+  const auto at = answer.find("rounds");
+  if (at == answer.end()) return "";
+  const std::string where = number(answer, "hosts_rounds") != 0 || answer.value("hosts_rounds", Json()) == true
+                                ? "this agent"
+                                : word(answer, "endpoint");
+  if (!at->is_object())
+    return fmt::format("  rounds: no word from their host ({}){}{}\n", where,
+                       word(answer, "waiting").empty() ? "" : "; waiting: ", word(answer, "waiting"));
+  std::string out = fmt::format("  rounds: {}, {}, for {}; {} of {} nodes; hosted by {}\n", word(*at, "phase"),
+                                round_of(*at), time(*at, "phase_s"), number(*at, "nodes_here"), wanted(*at), where);
+  if (at->contains("left_s"))
+    out += fmt::format("    waiting for nodes{}{}: {} left\n", word(*at, "missing").empty() ? "" : ", ",
+                       word(*at, "missing"), time(*at, "left_s"));
+  for (const Json& node : list(*at, "nodes")) out += node_line(node, number(answer, "agent"), word(answer, "host"));
+  const int more = number(*at, "nodes_here") - static_cast<int>(list(*at, "nodes").size());
+  if (more > 0) out += fmt::format("    and {} more\n", more);
+  return out + "  decisions of the job:\n" + decisions(*at);
+}
+
+std::string life(const Json& worker) {
+  const int pid = number(worker, "pid");
+  return pid == 0 ? word(worker, "state")
+                  : fmt::format("pid {:<8} {}, {}", pid, word(worker, "state"), time(worker, "age_s"));
+}
+
+std::string workers_text(const Json& answer) {
+  std::string out;
+  for (const Json& w : list(answer, "workers"))
+    out += fmt::format("    rank {:<4} local rank {:<4} {}\n", number(w, "rank"), number(w, "local_rank"), life(w));
+  const int more = number(answer, "worker_count") - static_cast<int>(list(answer, "workers").size());
+  if (more > 0) out += fmt::format("    and {} more\n", more);
+  return out.empty() ? out : "  workers of this node:\n" + out;
+}
+
+}  // namespace
+
+std::string status_text(const Json& answer) {
+  const int rank = number(answer, "node_rank", -1);
+  const std::string node =
+      number(answer, "nodes", 1) > 1 && rank >= 0 ? fmt::format(", node {} of {}", rank, number(answer, "nodes")) : "";
+  std::string out = fmt::format("job {}{}: {}, {}, for {}{}\n", word(answer, "job"), node, word(answer, "phase"),
+                                round_of(answer), time(answer, "phase_s"), restarts(answer));
+  out += fmt::format("  {}, agent {} on host {}, since {}\n", word(answer, "program"), number(answer, "agent"),
+                     word(answer, "host"), time(answer, "age_s"));
+  out += rounds_text(answer) + workers_text(answer);
+  const std::string own = decisions(answer);
+  return own.empty() ? out : out + "  decisions of this agent:\n" + own;
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,85 @@
+#include "launcher/status_report.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dtrain::launcher {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double seconds(std::int64_t ms) { return double(ms) / 1000; }
+double seconds(std::chrono::milliseconds d) { return seconds(d.count()); }
+
+Json decisions(const std::vector<Decision>& all) {
+  Json list = Json::array();
+  for (const Decision& d : all) list.push_back({{"age_s", seconds(d.age_ms)}, {"text", d.text}});
+  return list;
+}
+
+Json rounds(const JobFacts& job) {
+  Json nodes = Json::array();
+  for (const NodeFacts& n : job.list) {
+    nodes.push_back({{"node_rank", n.node_rank < 0 ? Json() : Json(n.node_rank)},
+                     {"host", n.host},
+                     {"agent", n.agent},
+                     {"workers", n.workers},
+                     {"state", n.state}});
+    if (n.node_rank >= 0 && job.round >= 0) nodes.back()["first_rank"] = n.base_rank;
+  }
+  Json out = {{"phase", job.phase},
+              {"phase_s", seconds(job.phase_ms)},
+              {"round", job.round < 0 ? Json() : Json(job.round)},
+              {"restarts", job.restarts},
+              {"nodes_here", job.nodes},
+              {"min_nodes", job.min_nodes},
+              {"max_nodes", job.max_nodes}};
+  if (job.left_ms >= 0) out["left_s"] = seconds(job.left_ms);
+  if (!job.missing.empty()) out["missing"] = job.missing;
+  out["nodes"] = std::move(nodes);
+  out["decisions"] = decisions(job.decisions);
+  return out;
+}
+
+Json workers(const std::vector<WorkerNow>& all) {
+  Json list = Json::array();
+  for (const WorkerNow& w : all) {
+    if (list.size() == kStatusWorkers) break;
+    list.push_back({{"rank", w.rank},
+                    {"local_rank", w.local_rank},
+                    {"pid", w.pid == 0 ? Json() : Json(w.pid)},
+                    {"state", w.state},
+                    {"age_s", seconds(w.age)}});
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string status_json(const AgentFacts& facts) {
+  Json out = {{"job", facts.job},
+              {"host", facts.host},
+              {"agent", facts.agent},
+              {"program", facts.program},
+              {"age_s", seconds(facts.age)},
+              {"phase", facts.phase},
+              {"phase_s", seconds(facts.phase_age)},
+              {"round", facts.round < 0 ? Json() : Json(facts.round)},
+              {"restarts", facts.restarts},
+              {"max_restarts", facts.max_restarts},
+              {"node_rank", facts.node_rank < 0 ? Json() : Json(facts.node_rank)},
+              {"nodes", facts.nodes},
+              {"world_size", facts.world_size},
+              {"worker_count", facts.workers.size()},
+              {"workers", workers(facts.workers)},
+              {"decisions", decisions(facts.decisions)}};
+  if (facts.several) {
+    out["endpoint"] = facts.endpoint;
+    out["hosts_rounds"] = facts.hosts;
+    out["waiting"] = facts.waiting;
+    out["rounds"] = facts.rounds ? rounds(*facts.rounds) : Json();
+  }
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace dtrain::launcher

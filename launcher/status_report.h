@@ -1,0 +1,53 @@
+#pragma once
+// What an agent says to `dtrain status`, as JSON. Pure.
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/job_facts.h"
+
+namespace dtrain::launcher {
+
+inline constexpr std::size_t kStatusWorkers = 512;  // that are listed
+
+struct WorkerNow {
+  int local_rank = 0;
+  int rank = 0;
+  pid_t pid = 0;                    // 0: not started
+  std::string state;                // one line: "running", "exit code 1"
+  std::chrono::milliseconds age{};  // since it was started
+};
+
+// Of one node, from its own agent.
+struct AgentFacts {
+  std::string job;
+  std::string host;
+  std::string program;
+  pid_t agent = 0;
+  std::chrono::milliseconds age{};  // of the agent
+  std::string phase;                // of its workers: GroupState
+  std::chrono::milliseconds phase_age{};
+  int round = -1;
+  int restarts = 0;
+  int max_restarts = 0;
+  int node_rank = 0;
+  int nodes = 1;
+  int world_size = 0;
+  std::vector<WorkerNow> workers;
+  std::vector<Decision> decisions;  // of this agent
+  // Several nodes: where their rounds are hosted, what it waits for, and what the host of the rounds said; nothing: it
+  // has not answered.
+  bool several = false;
+  std::string endpoint;
+  bool hosts = false;  // this agent itself
+  std::string waiting;
+  std::optional<JobFacts> rounds;
+};
+
+std::string status_json(const AgentFacts& facts);
+
+}  // namespace dtrain::launcher
