@@ -126,8 +126,7 @@ void EtcdFinder::perform(const ElectionAction& action) {
   if (const auto* a = std::get_if<act::Deposed>(&action)) return callbacks_.deposed(a->why);
 }
 
-// ---- calls
-// ------------------------------------------------------------------------------------------------------------
+// ---- calls ----------------------------------------------------------------------------------------------------------
 
 void EtcdFinder::failed(const Error& error) { feed(ev::Failed{error.message}); }
 
@@ -197,8 +196,7 @@ void EtcdFinder::before_round(int round, int restarts, int nodes, std::function<
   });
 }
 
-// ---- answers
-// ----------------------------------------------------------------------------------------------------------
+// ---- answers --------------------------------------------------------------------------------------------------------
 
 Result<void> EtcdFinder::listen() {
   if (listener_) return {};

@@ -20,8 +20,7 @@ std::vector<ElectionAction> ElectionCore::step(const ElectionEvent& event, MonoT
   return out;
 }
 
-// ---- who is it
-// --------------------------------------------------------------------------------------------------------
+// ---- who is it ------------------------------------------------------------------------------------------------------
 
 void ElectionCore::look(Actions& out) {
   if (phase_ != Phase::idle) return;
@@ -130,8 +129,7 @@ void ElectionCore::drop_lease(Actions& out) {
   if (lease_ != 0) out.push_back(act::Revoke{std::exchange(lease_, 0)});
 }
 
-// ---- the host
-// ---------------------------------------------------------------------------------------------------------
+// ---- the host -------------------------------------------------------------------------------------------------------
 
 // The key of the host before went at some time before this answer.
 void ElectionCore::lead(const ElectedHost& host, bool follows, MonoTime now, Actions& out) {

@@ -69,8 +69,7 @@ EtcdReply read_reply(const Json& whole) {
   return reply;
 }
 
-// ---- faults
-// ------------------------------------------------------------------------------------------------------------
+// ---- faults ---------------------------------------------------------------------------------------------------------
 
 // gRPC's numbers.
 constexpr std::int64_t kDeadlineExceeded = 4, kUnavailable = 14, kUnauthenticated = 16;

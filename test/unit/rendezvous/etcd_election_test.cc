@@ -171,8 +171,7 @@ TEST_CASE("election: a host in doubt is sure again if its lease was alive, or de
   SECTION("a write has found another's key") { CHECK(find<act::Deposed>(core.step(ev::Overtaken{}, kStart + 2100ms))); }
 }
 
-// ---- many agents, a bad network
-// ---------------------------------------------------------------------------------------
+// ---- many agents, a bad network -------------------------------------------------------------------------------------
 
 namespace {
 
