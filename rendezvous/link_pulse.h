@@ -7,7 +7,7 @@
 // before the host, which gives a node up later, opens a round without it. Clocks of two hosts are never compared.
 //
 //   0            1            2      2.5    3      intervals (3 attempts) since the last ping that the host has heard
-//   ping         ping         TERM   KILL          the node
+//   pings, 3 in each interval TERM   KILL          the node
 //                                           lost   the host
 #include <algorithm>
 #include <chrono>
@@ -17,9 +17,11 @@
 namespace dtrain {
 
 struct PulseSettings {
-  Duration interval = std::chrono::seconds(1);  // between two pings
-  int attempts = 3;                             // >= 3: so many intervals of silence, and the host gives a node up
+  Duration interval = std::chrono::seconds(1);
+  int attempts = 3;  // >= 3: so many intervals of silence, and the host gives a node up
 
+  // Between two pings: a part of the interval, so that little of stop_after() is over when a network begins to stall.
+  Duration ping_every() const { return interval / 3; }
   // How long after the last word that the host has heard: the node stops its workers; kills what is left of them; the
   // host gives the node up.
   Duration stop_after() const { return interval * (attempts - 1); }
@@ -42,7 +44,7 @@ class LinkPulse {
   // ping: send one now. dead: from now on, always.
   Due step(MonoTime now) {
     if (now >= heard_ + settings_.stop_after()) return Due::dead;
-    if (now < pinged_ + settings_.interval) return Due::nothing;
+    if (now < pinged_ + settings_.ping_every()) return Due::nothing;
     pinged_ = now;
     return Due::ping;
   }
@@ -51,7 +53,7 @@ class LinkPulse {
     if (sent <= pinged_) heard_ = std::max(heard_, sent);
   }
   // When step() is due.
-  MonoTime deadline() const { return std::min(pinged_ + settings_.interval, heard_ + settings_.stop_after()); }
+  MonoTime deadline() const { return std::min(pinged_ + settings_.ping_every(), heard_ + settings_.stop_after()); }
 
  private:
   PulseSettings settings_;

@@ -95,7 +95,8 @@ def cycle(hosts, several, ending, token, chance):
     script = SCRIPTS.get(ending, WAITS)
     flags = ["--log-dir", "/dev/null", "--rdzv-id", "soak", "--nproc", "2"]
     if several:
-        flags += ["--token-file", token, "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"host1:{PORT}"]
+        flags += ["--token-file", token, "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"host1:{PORT}",
+                  "--rdzv-conf", "rejoin=0"]  # nobody is waited for
     nodes = [Node(host, ["run", *flags, "sh", "-c", script]) for host in (hosts if several else hosts[:1])]
     try:
         for node in nodes:

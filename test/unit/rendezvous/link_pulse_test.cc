@@ -14,8 +14,9 @@ namespace {
 const MonoTime kStart{100s};
 }
 
-TEST_CASE("a node pings once an interval, and lives as long as the host answers") {
-  LinkPulse pulse({}, kStart);
+TEST_CASE("a node pings three times in an interval, and lives as long as the host answers") {
+  const PulseSettings settings{3s};
+  LinkPulse pulse(settings, kStart);
   CHECK(pulse.deadline() == kStart + 1s);
   CHECK(pulse.step(kStart) == LinkPulse::Due::nothing);
   for (int i = 1; i < 100; ++i) {
@@ -31,8 +32,26 @@ TEST_CASE("a node is dead two intervals after the last ping that was heard, howe
   REQUIRE(pulse.step(kStart + 1s) == LinkPulse::Due::ping);
   pulse.answered(kStart + 1s);  // at whatever time
   REQUIRE(pulse.step(kStart + 2s) == LinkPulse::Due::ping);
-  CHECK(pulse.step(kStart + 2999ms) == LinkPulse::Due::nothing);
+  CHECK(pulse.step(kStart + 2999ms) != LinkPulse::Due::dead);
   CHECK(pulse.step(kStart + 3s) == LinkPulse::Due::dead);
+}
+
+TEST_CASE("a network that stalls for as long as an interval costs nobody its place") {
+  for (auto begin = 0ms; begin < 1000ms; begin += 10ms) {
+    constexpr auto kAway = 200ms;  // there and back
+    const auto stalls = 5s + begin, goes_on = stalls + 1000ms;
+    LinkPulse pulse({}, kStart);
+    std::vector<std::pair<MonoTime, MonoTime>> answers;  // when, for what was sent when
+    for (auto now = 0ms; now < 8s; now += 5ms) {
+      for (const auto& [when, sent] : answers)
+        if (when == kStart + now) pulse.answered(sent);
+      const auto due = pulse.step(kStart + now);
+      REQUIRE(due != LinkPulse::Due::dead);
+      if (due != LinkPulse::Due::ping) continue;
+      const bool held = now + kAway > stalls && now < goes_on;
+      answers.emplace_back(kStart + (held ? goes_on + kAway : now + kAway), kStart + now);
+    }
+  }
 }
 
 TEST_CASE("an answer to what was never sent does not count") {
