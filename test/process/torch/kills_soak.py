@@ -10,6 +10,7 @@ in a round when another has begun a later one. Ends with 1 if not.
 """
 import argparse
 import collections
+import contextlib
 import glob
 import os
 import pathlib
@@ -98,7 +99,8 @@ class Training:
         node = self.nodes[number]
         if what == "host":
             for pid in node.host.pids():
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # with the one before it
+                    os.kill(pid, signal.SIGKILL)
         elif what == "worker":
             worker = until(lambda: [p for p in node.host.pids() if is_worker(p)], PATIENCE, "a worker")[0]
             os.kill(worker, signal.SIGKILL)
