@@ -84,8 +84,10 @@ std::vector<MemberId> RoundCore::eligible() const {
 
 std::vector<MemberId> RoundCore::next_to_each_other(const std::vector<MemberId>& ids) const {
   std::vector<NodeSite> sites;
+  sites.reserve(ids.size());
   for (const MemberId id : ids) sites.push_back({members_.at(id).info.topology, members_.at(id).info.host});
   std::vector<MemberId> sorted;
+  sorted.reserve(ids.size());
   for (const std::size_t at : neighbours(sites)) sorted.push_back(ids[at]);
   return sorted;
 }
