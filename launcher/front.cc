@@ -165,15 +165,24 @@ class Front {
     if (stop_is_pending()) ::kill(whom, SIGCONT);
     ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
     ::sigprocmask(SIG_BLOCK, &only, nullptr);
-    // Here we have been continued; or could not be stopped, as the init of a container or without a shell.
-    resume();
+    // Here we have been continued. That SIGCONT is taken here: found later, it would undo a Ctrl-Z that came after it.
+    if (take_pending(SIGCONT)) return continued();
+    resume();  // we could not be stopped, as the init of a container or without a shell
+  }
+
+  static bool take_pending(int signal) {
+    sigset_t only;
+    ::sigemptyset(&only);
+    ::sigaddset(&only, signal);
+    const timespec at_once{};
+    return ::sigtimedwait(&only, nullptr, &at_once) == signal;
   }
 
   // What has lent the terminal to a worker cannot go on in the background: the worker would change a terminal that is
   // another's, and of an `fg` that does not continue us we would not hear. A job that is to end must run to do so.
   void continued() {
     resume();
-    if (!has_terminal_ && stop_requests_ == 0) suspend(0);
+    if (!has_terminal_ && stop_requests_ == 0 && !stop_is_pending()) suspend(0);
   }
 
   // By `fg` the shell has given us the terminal: the worker gets it back as it left it. By `bg` it has not.
