@@ -80,7 +80,7 @@ bool StoreLinkDecoder::greeting(std::string_view& input) {
 // True: a header is complete and makes sense.
 bool StoreLinkDecoder::header(std::string_view& input) {
   const std::size_t count = std::min(kStoreLinkHeaderBytes - header_have_, input.size());
-  std::memcpy(header_.data() + header_have_, input.data(), count);
+  input.copy(header_.data() + header_have_, count);  // of an empty one too
   header_have_ += count;
   input.remove_prefix(count);
   if (header_have_ < kStoreLinkHeaderBytes) return false;
