@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/await_host.h"
 #include "cli/commands.h"
 #include "cli/completion.h"
 #include "cli/doctor.h"
@@ -78,7 +79,16 @@ int run(const Words& words, CalledAs called) {
   if (!plan) return fail(plan.error());
   if (plan->print_config == Plan::PrintConfig::json) return print(settings_json(plan->settings));
   if (plan->print_config == Plan::PrintConfig::text) return print(settings_table(plan->settings));
-  if (plan->dry_run) return print(describe(*plan, host.env));
+  if (plan->dry_run) {
+    if (!plan->awaited_host.empty())
+      std::fprintf(stderr, "dtrain: there is no host %s yet; the job would wait for it\n", plan->awaited_host.c_str());
+    return print(describe(*plan, host.env));
+  }
+  while (!plan->awaited_host.empty()) {
+    if (!await_host(*plan)) return launcher::kExitTimeLimit;
+    plan = resolve(*raw, host);
+    if (!plan) return fail(plan.error());
+  }
   std::signal(SIGPIPE, SIG_IGN);  // a reader of ours that leaves must not take the job with it
   for (const std::string& warning : plan->warnings) std::fprintf(stderr, "dtrain: %s\n", warning.c_str());
   if (!plan->spec.quiet)

@@ -83,13 +83,28 @@ class Planner {
     return fail(FlagId::rdzv_backend, one_of(name, {"static", "c10d", "etcd", "etcd-v2"}).error().message);
   }
 
-  // "HOST:PORT" from the flag into the plan.
+  // "HOST:PORT,..." from the flag into the plan: names and addresses of one host. Nodes that meet at several hosts
+  // would be several jobs.
   bool endpoint(int default_port) {
-    const auto parsed = parse_endpoint(*typed_.endpoint);
-    if (!parsed) return fail(FlagId::rdzv_endpoint, parsed.error().message);
-    plan_.host = parsed->host;
+    const auto wrong = [&](const std::string& why) { return fail(FlagId::rdzv_endpoint, why); };
+    plan_.host.clear();
     plan_.host_flag = FlagId::rdzv_endpoint;
-    plan_.port = static_cast<std::uint16_t>(parsed->port.value_or(default_port));
+    bool loopback = false;
+    for (const std::string& text : split(*typed_.endpoint, ',')) {
+      const auto parsed = parse_endpoint(trimmed(text));
+      if (!parsed) return wrong(parsed.error().message);
+      const auto port = static_cast<std::uint16_t>(parsed->port.value_or(default_port));
+      loopback = loopback || is_loopback_name(parsed->host);
+      if (plan_.host.empty()) {
+        plan_.host = parsed->host;
+        plan_.port = port;
+      } else if (loopback || port != plan_.port) {
+        return wrong(loopback ? "one host has one loopback address, and needs no list"
+                              : "a list names one host in several ways, all with the same port");
+      } else {
+        plan_.more_hosts.push_back(parsed->host);
+      }
+    }
     return true;
   }
 

@@ -40,6 +40,7 @@ struct NodesPlan {
   bool rejoin = false;                      // NodesSpec
   // A name or address, not across hosts: of this host; empty: 127.0.0.1, and no name to tell the workers.
   std::string host;
+  std::vector<std::string> more_hosts;  // across hosts: further names and addresses of the same one
   FlagId host_flag = FlagId::master_addr;
   std::uint16_t port = 0;  // 0: a free one
   std::chrono::milliseconds join_timeout{600000};

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "cli/text.h"
 #include "cli/usage.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/host_names.h"
 
 namespace dtrain::cli {
 namespace {
@@ -38,41 +38,14 @@ std::vector<InterfaceAddress> interfaces() {
   return found;
 }
 
-struct AddrinfoDeleter {
-  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
-};
-using Addrinfo = std::unique_ptr<addrinfo, AddrinfoDeleter>;
-
-Result<Addrinfo> ask(const std::string& name) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(name.c_str(), nullptr, &hints, &found); error != 0)
-    return usage(fmt::format("there is no host {}: {}", printable(name), ::gai_strerror(error)));
-  return Addrinfo(found);
-}
-
-// Numeric, IPv4 first.
-Result<std::vector<std::string>> look_up(const std::string& name) {
-  auto found = ask(name);
-  if (!found) return found.error();
-  std::vector<std::string> addresses;
-  for (const int family : {AF_INET, AF_INET6}) {
-    for (const addrinfo* i = found->get(); i != nullptr; i = i->ai_next) {
-      if (i->ai_family != family) continue;
-      std::string address = numeric(i->ai_addr);
-      if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) addresses.push_back(address);
-    }
-  }
-  return addresses;
-}
-
 // Which address of this host the kernel would send from: it is asked for the way, nothing is sent.
 std::string source_address(const std::string& to) {
-  auto found = ask(to);
-  if (!found) return "";
-  const addrinfo& target = **found;
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(to.c_str(), nullptr, &hints, &found) != 0) return "";
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, ::freeaddrinfo);
+  const addrinfo& target = *found;
   sockaddr_in6 place{};  // either family; the port is of no importance, but 0 is refused
   std::copy_n(reinterpret_cast<const char*>(target.ai_addr), target.ai_addrlen, reinterpret_cast<char*>(&place));
   place.sin6_port = htons(9);
@@ -96,7 +69,7 @@ bool is_loopback_name(std::string_view name) { return name == "localhost" || is_
 
 Result<std::string> own_address(const std::string& name) {
   if (name == "localhost") return std::string("127.0.0.1");
-  auto addresses = look_up(name);
+  auto addresses = addresses_of_host(name);
   if (!addresses) return addresses.error();
   const auto all = interfaces();
   for (const std::string& address : *addresses) {
@@ -132,7 +105,7 @@ MeetingPlace judge_place(const std::vector<std::string>& addresses, const std::v
 }
 
 Result<MeetingPlace> meeting_place(const std::string& name) {
-  auto addresses = look_up(name);
+  auto addresses = addresses_of_host(name);
   if (!addresses) return addresses.error();
   for (const std::string& address : *addresses) {
     if (address == "0.0.0.0" || address == "::")

@@ -24,6 +24,8 @@ struct Plan {
   std::vector<std::string> notes;     // lines to say once at start, unless --quiet
   std::vector<std::string> warnings;  // the same, --quiet or not
   bool dry_run = false;
+  // The nodes meet at this host, whose name is not known yet: when it is, resolve again.
+  std::string awaited_host;
   // --print-config: only `settings` is filled, whether or not their values make sense.
   enum class PrintConfig { no, text, json } print_config = PrintConfig::no;
 };

@@ -1,6 +1,8 @@
 // Which nodes form the job, and where they meet: the rules are in nodes.h, here they meet this host's addresses.
 #include <fmt/format.h>
 
+#include <cerrno>
+
 #include "cli/nodes.h"
 #include "cli/resolve_parts.h"
 #include "cli/take.h"
@@ -50,28 +52,37 @@ void name_interface(const Given& given, const std::string& interface, Plan& plan
   if (!said.empty()) plan.notes.push_back(said + ": the interface that leads to the other nodes");
 }
 
-// Addresses of etcd's members, and an interface that leads to one of them. A member whose name is not known is left out
-// as long as there is another one.
+// A name that is not known yet may be once its host has started.
+bool may_come(const Error& error) { return error.errno_value == EAGAIN; }
+
+// Addresses of etcd's members, and an interface that leads to one of them. Whose name is not known is looked up again
+// by the agent, if it can be known some time; as long as there is another one.
 Result<void> find_etcd(const Given& given, launcher::EtcdPlace etcd, Plan& plan) {
   std::string interface;
   std::optional<Error> unknown;
+  bool known = false;
   for (auto& member : etcd.members) {
     if (is_loopback_name(member.name)) {
       member.addresses = member.name == "localhost" ? std::vector<std::string>{"127.0.0.1", "::1"}
                                                     : std::vector<std::string>{member.name};
+      known = true;
       continue;
     }
     auto place = given.host.meeting_place(member.name);
     if (!place) {
       unknown = place.error();
+      if (!may_come(*unknown)) return given.options.blame(FlagId::rdzv_endpoint, *unknown);
       plan.warnings.push_back("--rdzv-endpoint: " + place.error().message);
       continue;
     }
+    known = true;
     member.addresses = place->addresses;
     if (interface.empty()) interface = place->interface;
   }
-  std::erase_if(etcd.members, [](const auto& member) { return member.addresses.empty(); });
-  if (etcd.members.empty()) return given.options.blame(FlagId::rdzv_endpoint, *unknown);
+  if (!known) {
+    plan.awaited_host = etcd.members.front().name;
+    plan.warnings.clear();
+  }
   plan.spec.nodes.etcd = std::move(etcd);
   name_interface(given, interface, plan);
   return {};
@@ -99,10 +110,38 @@ std::vector<std::string> node_names(const Given& given) {
   return step && *step ? (*step)->hosts : std::vector<std::string>{};
 }
 
-Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan& plan) {
+// One host by all of its names and addresses that were typed.
+Result<MeetingPlace> place_of(const Given& given, const NodesPlan& nodes, Plan& plan) {
   auto place = given.host.meeting_place(nodes.host);
+  std::string unknown = place ? "" : nodes.host;
+  for (const std::string& name : nodes.more_hosts) {
+    if (!place) break;
+    auto next = given.host.meeting_place(name);
+    unknown = name;
+    if (!next) {
+      place = next.error();
+    } else if (next->own.empty() != place->own.empty()) {
+      return usage(fmt::format(
+          "{} is an address of this host, {} is not: a list names one host in several ways (for several hosts: "
+          "--rdzv-backend etcd)",
+          printable(place->own.empty() ? name : nodes.host), printable(place->own.empty() ? nodes.host : name)));
+    } else {
+      place->addresses.insert(place->addresses.end(), next->addresses.begin(), next->addresses.end());
+      if (place->own != next->own) place->own = "::";
+      if (place->interface.empty()) place->interface = next->interface;
+    }
+  }
+  if (!place && may_come(place.error())) {
+    plan.awaited_host = unknown;
+    return MeetingPlace{};
+  }
+  return place;
+}
+
+Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan& plan) {
+  auto place = place_of(given, nodes, plan);
   if (!place) return given.options.blame(nodes.host_flag, place.error());
-  if (nodes.node_rank == 0 && place->own.empty())
+  if (nodes.node_rank == 0 && place->own.empty() && plan.awaited_host.empty())
     return given.options.blame(
         nodes.host_flag, usage(fmt::format("not an address of this host, and node 0 hosts the job; this host has {}",
                                            listed(place->of_this_host))));
@@ -113,7 +152,9 @@ Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan&
   spec.rejoin = nodes.rejoin;
   spec.master_addr = nodes.host;
   spec.address = nodes.node_rank > 0 ? "" : place->own;
-  if (spec.address == "::")
+  if (spec.address == "::" && !nodes.more_hosts.empty())
+    plan.notes.push_back("if this node hosts the job, then at all addresses of this host");
+  else if (spec.address == "::")
     plan.notes.push_back(
         fmt::format("{} is a loopback address here: if this node hosts the job, then at all addresses "
                     "of this host",

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "rendezvous/dial.h"
+#include "rendezvous/host_names.h"
 #include "rendezvous/listen.h"
 
 namespace dtrain {
@@ -18,6 +19,7 @@ namespace asio = boost::asio;
 namespace {
 constexpr std::size_t kMostIdle = 4;
 constexpr auto kPause = std::chrono::milliseconds(50);  // when no member can do it
+constexpr auto kLookUpAgain = std::chrono::seconds(1);
 }  // namespace
 
 // One call on its way from member to member.
@@ -76,7 +78,9 @@ class EtcdClient::Call : public std::enable_shared_from_this<EtcdClient::Call> {
     connection_ = client_.take_idle(member_);
     reused_ = connection_ != nullptr;
     if (connection_) return ask();
-    dial_.start(member().addresses, member().port, [self = shared_from_this()](Result<Dial::Connection> dialled) {
+    const auto& addresses = client_.addresses_[member_];
+    if (addresses.empty()) return elsewhere(fmt::format("etcd: there is no host {} yet", member().name));
+    dial_.start(addresses, member().port, [self = shared_from_this()](Result<Dial::Connection> dialled) {
       if (self->over_) return;
       if (!dialled) return self->elsewhere("etcd: " + dialled.error().message);
       self->dialled(std::move(dialled->socket));
@@ -168,6 +172,7 @@ class EtcdClient::Call : public std::enable_shared_from_this<EtcdClient::Call> {
   // The next member; after the last one a pause, so that a cluster without a leader is not asked in circles.
   void elsewhere(const std::string& why) {
     last_ = why;
+    if (!connection_) client_.look_up(member_);
     drop();
     member_ = (member_ + 1) % client_.settings_.members.size();
     if (++tries_ % client_.settings_.members.size() != 0) return connect();
@@ -205,7 +210,10 @@ class EtcdClient::Call : public std::enable_shared_from_this<EtcdClient::Call> {
   bool reused_ = false, logs_in_ = false, streams_ = false, over_ = false;
 };
 
-EtcdClient::EtcdClient(asio::io_context& io, EtcdSettings settings) : io_(io), settings_(std::move(settings)) {}
+EtcdClient::EtcdClient(asio::io_context& io, EtcdSettings settings)
+    : io_(io), settings_(std::move(settings)), look_up_at_(settings_.members.size()), beside_(io) {
+  for (const EtcdMember& member : settings_.members) addresses_.push_back(member.addresses);
+}
 
 EtcdClient::~EtcdClient() { cancel(); }
 
@@ -253,6 +261,18 @@ void EtcdClient::give_back(std::size_t member, std::shared_ptr<HttpConnection> c
   if (!connection->open()) return;
   if (idle_.size() >= kMostIdle) return connection->close();
   idle_.push_back({member, std::move(connection)});
+}
+
+void EtcdClient::look_up(std::size_t member) {
+  const std::string& name = settings_.members[member].name;
+  if (clock_.now() < look_up_at_[member] || is_numeric_address(name)) return;
+  look_up_at_[member] = MonoTime::max();  // one at a time
+  beside_.start<std::vector<std::string>>(
+      "etcd", [name] { return addresses_of_host(name); },
+      [this, member](const Result<std::vector<std::string>>& found) {
+        if (found) addresses_[member] = *found;
+        look_up_at_[member] = clock_.now() + kLookUpAgain;
+      });
 }
 
 void EtcdClient::connected(int fd) {

@@ -3,6 +3,8 @@
 // Connections are kept for the next call. With a user, the token is fetched when it is needed and again when it has
 // expired.
 //
+// Members that cannot be reached are looked up again by their names, at most once a second: their addresses may change.
+//
 // A call that reports an error, or that was tried twice, may have been carried out, also more than once: an answer can
 // be lost. So whoever writes does it by a txn whose outcome can be read from what is there.
 #include <boost/asio/io_context.hpp>
@@ -14,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/base/beside_loop.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/etcd_wire.h"
@@ -24,7 +27,7 @@ namespace dtrain {
 
 struct EtcdMember {
   std::string name;                    // as it was typed: what its certificate must say
-  std::vector<std::string> addresses;  // numeric
+  std::vector<std::string> addresses;  // numeric; none: not known yet
   std::uint16_t port = 0;
 };
 
@@ -72,10 +75,15 @@ class EtcdClient {
   void start(const std::shared_ptr<Call>& call);
   std::shared_ptr<HttpConnection> take_idle(std::size_t member);
   void connected(int fd);
+  void look_up(std::size_t member);
   void give_back(std::size_t member, std::shared_ptr<HttpConnection> connection);
 
   boost::asio::io_context& io_;
   const EtcdSettings settings_;
+  std::vector<std::vector<std::string>> addresses_;  // of each member, as last looked up
+  std::vector<MonoTime> look_up_at_;                 // not before
+  SteadyClock clock_;
+  BesideLoop beside_;
   std::set<std::shared_ptr<Call>> calls_;
   std::shared_ptr<Call> watch_;
   std::vector<Idle> idle_;

@@ -50,7 +50,8 @@ inline constexpr Flag kNodesFlags[] = {
      .details = "Default with c10d: localhost:29400. With static it stands for --master-addr and --master-port. One "
                 "node with c10d needs none and uses a free port. With etcd HOST[:PORT],... (2379). Any other place "
                 "than localhost or a loopback address "
-                "means several hosts, which need a token (--token-file)."},
+                "means several hosts, which need a token (--token-file). HOST:PORT,HOST:PORT,... are names and "
+                "addresses of one and the same host, tried in turn. A name that is not known yet is waited for."},
     {.id = FlagId::rdzv_conf,
      .group = Group::nodes,
      .name = "rdzv-conf",

@@ -132,6 +132,34 @@ class Hosts(unittest.TestCase):
         self.assertEqual(len(re.findall(r"met \d in 0\.", text)), 6)
         self.assertIn("G=0/3", nodes[2].text)
 
+    def test_a_name_that_is_known_later(self):
+        lab = self.lab(2)
+        nodes = [self.c10d(lab.host(i), "", nnodes="2", endpoint="late-host") for i in (0, 1)]
+        for node in nodes:
+            node.expect("waiting: there is no host late-host: .*, 600 s left")
+        for node in nodes:
+            node.host.run(["sh", "-c", f"echo {lab.host(0).ipv4} late-host >> /etc/hosts"], check=True)
+        self.ends([0, 0], nodes)
+        self.assertIn("G=0/2", nodes[0].text)
+        # Not known in time, and never.
+        last = self.c10d(lab.host(0), "", "--rdzv-conf", "join_timeout=1.5", nnodes="2", endpoint="no-host")
+        never = self.c10d(lab.host(0), "", nnodes="2", endpoint="host.invalid")
+        self.ends([124, 2], [last, never])
+        self.assertRegex(last.text, "there is no host no-host: .*; given up after 1.5 s .--rdzv-conf join_timeout.")
+
+    def test_a_list_names_one_host_in_several_ways(self):
+        lab = self.lab(2)
+        # Nobody has the last address, and the others go on to the next one.
+        lab.host(0).run(["ip", "address", "add", "10.77.0.1/32", "dev", "eth0"], check=True)
+        endpoint = f"10.77.0.1:{PORT},{lab.host(0).ipv4}"
+        nodes = [self.c10d(lab.host(i), "", nnodes="2", endpoint=endpoint) for i in (1, 0)]
+        self.ends([0, 0], nodes)
+        self.assertIn("G=0/2", nodes[1].text)
+        # Two hosts would be two jobs.
+        node = self.c10d(lab.host(0), "", nnodes="2", endpoint=f"host1:{PORT},host2")
+        self.assertEqual(node.wait(), 2)
+        self.assertIn("host1 is an address of this host, host2 is not", node.text)
+
     def test_static_by_address_of_each_family(self):
         lab = self.lab(2)
         for endpoint in (lab.host(0).ipv4, lab.host(0).ipv6):

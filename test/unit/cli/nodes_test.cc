@@ -135,6 +135,21 @@ TEST_CASE("rdzv-conf: each way to meet checks the keys that it has") {
   CHECK(read_rdzv_conf(" last_call_timeout = 2 ", Meeting::c10d, true)->last_call_timeout == std::chrono::seconds(2));
 }
 
+TEST_CASE("a list of endpoints names one host in several ways") {
+  const auto c10d = [](const char* list) { return plan_nodes({.nnodes = "2", .backend = "c10d", .endpoint = list}); };
+  const auto plan = c10d("a:7, [fd00::1]:7 ,10.0.0.1:7").plan;
+  CHECK(plan.host == "a");
+  CHECK(plan.port == 7);
+  CHECK(plan.more_hosts == std::vector<std::string>{"fd00::1", "10.0.0.1"});
+  CHECK(c10d("a,b").plan.port == 29400);
+  CHECK(outcome({.nnodes = "2", .endpoint = "a,b"}) == "a:29500 rank 0 of 2:2");
+  CHECK(c10d("a:7,b:8").error->message == "a list names one host in several ways, all with the same port");
+  CHECK(c10d("a:7,b").error->message == "a list names one host in several ways, all with the same port");
+  CHECK(c10d("a,,b").error->message == "expected HOST, HOST:PORT or [IPV6]:PORT");
+  for (const char* list : {"localhost,a", "a,127.0.0.1"})
+    CHECK(c10d(list).error->message == "one host has one loopback address, and needs no list");
+}
+
 TEST_CASE("endpoints") {
   auto text = [](std::string_view endpoint) {
     const auto parsed = parse_endpoint(endpoint);

@@ -299,6 +299,36 @@ TEST_CASE("numa binding: next to the GPUs, and without GPUs by turns") {
         "--numa-binding 'node': 2 workers, but 1 GPU is visible: each worker is bound to the place of its own");
 }
 
+TEST_CASE("where nodes meet: a host that is not known yet is awaited, one host may have several names") {
+  Host host = test_host();
+  host.read_token = [](const std::string&) { return JobSecret::generate(); };
+  host.meeting_place = [](const std::string& name) -> Result<MeetingPlace> {
+    if (name == "late") return Error{ErrorKind::usage, "there is no host late", EAGAIN};
+    if (name == "never") return Error{ErrorKind::usage, "there is no host never"};
+    MeetingPlace place = judge_place({name}, {{"eth0", "10.0.0.1"}, {"ib0", "10.1.0.1"}});
+    return place;
+  };
+  const auto at = [](const std::string& endpoint) {
+    return Words{"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=" + endpoint, "--token-file=t"};
+  };
+  CHECK(plan(at("late"), host).awaited_host == "late");
+  CHECK(plan(at("10.0.0.1,late"), host).awaited_host == "late");
+  CHECK(plan(at("10.0.0.1"), host).awaited_host.empty());
+  CHECK(error(at("never"), host) == "--rdzv-endpoint 'never': there is no host never");
+  CHECK(spec(at("10.0.0.1,10.1.0.1"), host).nodes.address == "::");
+  CHECK(spec(at("10.0.0.1,10.1.0.1"), host).nodes.addresses == Words{"10.0.0.1", "10.1.0.1"});
+  CHECK(spec(at("10.0.0.2,10.0.0.3"), host).nodes.address.empty());
+  CHECK(error(at("10.0.0.1,10.0.0.3"), host).find("10.0.0.1 is an address of this host, 10.0.0.3 is not") !=
+        std::string::npos);
+  // etcd is looked for by the agent, as long as one member is known.
+  auto etcd = at("10.0.0.2,late");
+  etcd[1] = "--rdzv-backend=etcd";
+  CHECK(plan(etcd, host).awaited_host.empty());
+  CHECK(spec(etcd, host).nodes.etcd->members.at(1).addresses.empty());
+  etcd[2] = "--rdzv-endpoint=late";
+  CHECK(plan(etcd, host).awaited_host == "late");
+}
+
 TEST_CASE("no program is a usage error") {
   auto raw = parse(Words{"--nproc=2"});
   REQUIRE(raw.ok());

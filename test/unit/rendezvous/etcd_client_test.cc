@@ -199,6 +199,19 @@ TEST_CASE("etcd: users need their password, tokens are fetched again") {
   has(Caller(settings).error(etcd_range("/k")), "permission denied");
 }
 
+TEST_CASE("etcd: a member that cannot be reached is looked up again by its name") {
+  EtcdCluster etcd;
+  auto settings = etcd.settings();
+  settings.members[0].name = "localhost";
+  settings.members[0].addresses = {};  // not known when the client began
+  CHECK(Caller(settings).must(etcd_range("/k")).keys.empty());
+  settings.members[0].addresses = {"127.0.0.9"};  // where nobody is any more
+  CHECK(Caller(settings).must(etcd_range("/k")).keys.empty());
+  settings.members[0].name = "nowhere.invalid";
+  settings.members[0].addresses = {};
+  CHECK(Caller(settings).error(etcd_range("/k"), 1s) == "etcd: there is no host nowhere.invalid yet");
+}
+
 TEST_CASE("etcd: over TLS both sides show certificates") {
   EtcdCluster etcd(1, true);
   Caller caller(etcd.settings());
