@@ -19,6 +19,7 @@ import re
 import signal
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "netlab"), str(HERE.parent / "launcher")]
@@ -38,6 +39,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--story", default="kills_soak.log", help="where to write what all said, if it goes wrong")
     return parser.parse_args()
 
 
@@ -84,13 +86,23 @@ class Training:
     def __init__(self, lab, folder, last):
         self.lab, self.folder, self.last = lab, folder, last
         self.token = new_token(folder, "token")
+        self.all = []  # those that have ended, too
         self.nodes = [self.start(host) for host in lab.hosts]
 
     def start(self, host):
         words = ["run", "--token-file", self.token, "--nnodes", f"1:{len(self.lab.hosts)}", "--rdzv-backend", "c10d",
                  "--rdzv-endpoint", "host1:29400", "--rdzv-conf", "last_call_timeout=1", "--max-restarts", "100000",
                  "--log-dir", "/dev/null", HERE / "kills_worker.py", self.folder, self.last]
-        return Node(host, words, env={**os.environ, "PYTHON_EXEC": sys.executable, "PYTHONWARNINGS": "ignore"})
+        node = Node(host, words, env={**os.environ, "PYTHON_EXEC": sys.executable, "PYTHONWARNINGS": "ignore"})
+        self.all.append(node)
+        return node
+
+    def story(self, path):
+        """What all agents and workers have said, in the order of time."""
+        lines = sorted((when, node.process.pid, node.host.name, line)
+                       for node in self.all for when, line in list(node.times))
+        with open(path, "w") as f:
+            f.writelines(f"{when:.3f} {host} {pid} {line}" for when, pid, host, line in lines)
 
     def kill(self, chance):
         """Something of somebody; who is gone begins anew. What it was."""
@@ -121,6 +133,28 @@ def is_worker(pid):
     return b"run" not in words and any(word.endswith(b"kills_worker.py") for word in words)
 
 
+def run(training, rounds, chance, kills):
+    """Kill, and see it go on; what went wrong."""
+    folder, seen = training.folder, -1
+    try:
+        for _ in range(rounds):
+            least = chance.randrange(1, 40)
+            until(lambda: newest(folder, least) > seen, PATIENCE, f"a round after {seen}")  # noqa: B023
+            seen = newest(folder)
+            what = training.kill(chance)
+            kills[what.split()[0]] += 1
+            print(f"{time.monotonic():.1f} round {seen}: killed the {what}", flush=True)
+        until(lambda: newest(folder) > seen, PATIENCE, "the last round")
+    except AssertionError as error:
+        return [str(error)]
+    finally:
+        for node in training.nodes:
+            node.process.send_signal(signal.SIGTERM)
+        for node in training.nodes:
+            node.process.wait(PATIENCE)
+    return []
+
+
 def main():
     args = arguments()
     chance = random.Random(args.seed)
@@ -129,24 +163,15 @@ def main():
     except netlab.Unavailable as error:
         print(error)
         return 77
+    kills = collections.Counter()
     with lab, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        last = 1000000
-        training = Training(lab, folder, last)
-        seen, kills = -1, collections.Counter()
-        for _ in range(args.rounds):
-            least = chance.randrange(1, 40)
-            until(lambda: newest(folder, least) > seen, PATIENCE, "a new round")
-            seen = newest(folder)
-            what = training.kill(chance)
-            kills[what.split()[0]] += 1
-            print(f"round {seen}: killed the {what}", flush=True)
-        until(lambda: newest(folder) > seen, PATIENCE, "the last round")
-        for node in training.nodes:
-            node.process.send_signal(signal.SIGTERM)
-        for node in training.nodes:
-            node.process.wait(PATIENCE)
+        training = Training(lab, folder, last=1000000)
+        wrong = run(training, args.rounds, chance, kills)
         made = notes(folder)
-        wrong = judge(folder, max(step for _, step, *_ in made))
+        wrong += judge(folder, max((step for _, step, *_ in made), default=0))
+        if wrong:
+            training.story(args.story)
+            wrong.append(f"what all said is in {args.story}")
     print(f"{len({number for number, *_ in made})} rounds, {len(made)} steps of all ranks, killed {dict(kills)}: "
           + ("every step was made once a round, in order" if not wrong else "; ".join(wrong)))
     return 1 if wrong else 0
