@@ -25,10 +25,15 @@ std::string without_brackets(const std::string& address) {
 
 class Planner {
  public:
-  explicit Planner(const NodesTyped& typed) : typed_(typed) {}
+  explicit Planner(const NodesTyped& typed) : typed_(typed) {
+    if (typed_.master_addr != "real") return;
+    typed_.master_addr.reset();
+    asks_for_real_ = true;
+  }
 
   NodesVerdict run() {
-    const bool good = count() && numbers() && conf() && (typed_.standalone ? standalone() : backend()) && pulse();
+    const bool good =
+        count() && numbers() && conf() && (typed_.standalone ? standalone() : backend()) && pulse() && real_master();
     if (good) note_unused();
     return {std::move(plan_), std::move(error_)};
   }
@@ -178,6 +183,16 @@ class Planner {
     return true;
   }
 
+  // As torchrun: MASTER_ADDR is the address of rank 0's host.
+  bool real_master() {
+    plan_.real_master = plan_.across_hosts && (asks_for_real_ || typed_.as_torchrun);
+    if (!asks_for_real_ || plan_.across_hosts) return true;
+    if (plan_.max > 1 && !typed_.endpoint)
+      return fail(FlagId::master_addr, "\"real\" names no host: say with --rdzv-endpoint where the nodes meet");
+    plan_.notes.push_back("--master-addr real has no effect: the workers of a job on one host share its addresses");
+    return true;
+  }
+
   bool etcd() const { return !typed_.standalone && (typed_.backend == "etcd" || typed_.backend == "etcd-v2"); }
 
   // etcd says who hosts the job; any node may, at any port.
@@ -220,7 +235,8 @@ class Planner {
     if (!names.empty()) plan_.notes.push_back("no effect here: " + names);
   }
 
-  const NodesTyped& typed_;
+  NodesTyped typed_;
+  bool asks_for_real_ = false;
   NodesPlan plan_;
   std::optional<NodesError> error_;
   RdzvConf conf_;

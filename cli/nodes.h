@@ -27,6 +27,7 @@ struct NodesTyped {
   std::optional<std::string> master_port = {};
   std::optional<std::string> local_addr = {};
   std::optional<std::string> topology = {};
+  bool as_torchrun = false;
 };
 
 struct NodesPlan {
@@ -38,6 +39,7 @@ struct NodesPlan {
   PulseSettings pulse;                      // across hosts
   std::optional<launcher::EtcdPlace> etcd;  // across hosts; addresses are to be looked up
   bool rejoin = false;                      // NodesSpec
+  bool real_master = false;                 // NodesSpec
   // A name or address, not across hosts: of this host; empty: 127.0.0.1, and no name to tell the workers.
   std::string host;
   std::vector<std::string> more_hosts;  // across hosts: further names and addresses of the same one

@@ -13,12 +13,17 @@
 namespace dtrain::cli {
 namespace {
 
+constexpr const char* kRealMaster =
+    "--master-addr real: what the workers say to the store goes between hosts in clear; only connections that an agent "
+    "of this job vouches for are let in";
+
 std::optional<std::string> said(const Options& options, FlagId id) {
   return options.given(id) ? std::optional(options.text(id)) : std::nullopt;
 }
 
-Result<NodesTyped> typed(const Options& options) {
+Result<NodesTyped> typed(const Options& options, bool as_torchrun) {
   NodesTyped typed;
+  typed.as_torchrun = as_torchrun;
   typed.nnodes = options.text(FlagId::nnodes);
   if (auto done = take_switch(options, FlagId::standalone, typed.standalone); !done) return done.error();
   typed.backend = said(options, FlagId::rdzv_backend);
@@ -174,7 +179,7 @@ Result<void> take_topology(const Options& options, std::string& name) {
 }  // namespace
 
 Result<void> resolve_nodes(const Given& given, Plan& plan) {
-  auto flags = typed(given.options);
+  auto flags = typed(given.options, given.raw.as_torchrun);
   if (!flags) return flags.error();
   auto [nodes, error] = plan_nodes(*flags);
   if (error) return given.options.blame(error->flag, {ErrorKind::usage, error->message});
@@ -186,6 +191,8 @@ Result<void> resolve_nodes(const Given& given, Plan& plan) {
   spec.port = nodes.port;
   spec.join_timeout = nodes.join_timeout;
   spec.last_call_timeout = nodes.last_call_timeout;
+  spec.real_master = nodes.real_master;
+  if (nodes.real_master && !given.raw.as_torchrun) plan.notes.push_back(kRealMaster);
   plan.notes.insert(plan.notes.end(), nodes.notes.begin(), nodes.notes.end());
   spec.names = node_names(given);
   if (nodes.etcd) return meet_by_etcd(given, nodes, plan);

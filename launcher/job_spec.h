@@ -77,6 +77,8 @@ struct NodesSpec {
   // the usual one.
   std::optional<std::string> munge_socket;
   bool insecure = false;
+  // Across hosts the workers go to the store at the host's real address, not by their own agent. The same on all nodes.
+  bool real_master = false;
   // Across hosts `address` is where this agent would host the job ("::": everywhere), or empty: another host does.
   // What people call the nodes, by node rank, where somebody has told; else empty.
   std::vector<std::string> names;

@@ -31,6 +31,7 @@ RoundSettings round_settings(const JobSpec& spec, const std::string& agent_id, c
   settings.max_restarts = spec.max_restarts;
   settings.master_addr = here.address;
   settings.master_port = port;
+  settings.real_master = spec.nodes.real_master;
   settings.join_timeout = spec.nodes.join_timeout;
   settings.last_call_timeout = spec.nodes.last_call_timeout;
   settings.awaits_others = spec.nodes.rejoin;
@@ -44,10 +45,10 @@ RoundHosting::RoundHosting(asio::io_context& io, const JobSpec& spec, RoundSetti
                            const HostFinder::Here& here)
     : io_(io),
       port_(std::uint16_t(settings.master_port)),
-      rounds_(
-          io, std::move(settings),
-          {[this](int round) { store_->begin_round(static_cast<std::uint64_t>(round)); },
-           spec.nodes.across_hosts ? std::optional(spec.nodes.pulse) : std::nullopt, here.sure, here.before_round}) {}
+      rounds_(io, std::move(settings),
+              {[this](int round) { store_->begin_round(static_cast<std::uint64_t>(round)); },
+               spec.nodes.across_hosts ? std::optional(spec.nodes.pulse) : std::nullopt, here.sure, here.before_round,
+               spec.nodes.real_master}) {}
 
 RoundHosting::~RoundHosting() = default;
 
@@ -90,9 +91,23 @@ Result<void> RoundHosting::serve(UniqueFd listener, const JobSpec& spec, const S
   outer.store = [this](LinkSocket socket, std::string bytes) {
     store_->adopt_link(std::move(socket.fd), std::move(bytes), std::move(socket.tls));
   };
+  if (spec.nodes.real_master) {
+    auto peer_uid = PeerUid::open();
+    if (!peer_uid) return peer_uid.error().in("--master-addr real");
+    peer_uid_ = std::move(*peer_uid);
+    outer.vouch = [this](const TcpEnds& ends, VouchDesk::Answer answer) { vouch(ends, std::move(answer)); };
+    outer.worker = [this](UniqueFd fd) { store_->adopt_client(std::move(fd)); };
+  }
   outer.log = say;
   outer_ = std::make_unique<OuterListener>(io_, std::move(listener), std::move(outer));
   return {};
+}
+
+// This host's own workers are known here; the others', to their agents.
+void RoundHosting::vouch(const TcpEnds& ends, VouchDesk::Answer answer) {
+  const auto uid = peer_uid_->lookup(ends);
+  if (!uid && uid.error().errno_value == ENOENT) return rounds_.vouch(ends, std::move(answer));
+  answer(uid && *uid == ::geteuid());
 }
 
 Result<void> RoundHosting::start_store(UniqueFd listener, StoreHost::Options options) {

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "launcher/host_finder.h"
 #include "launcher/job_spec.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/outer_listener.h"
+#include "rendezvous/peer_uid.h"
 #include "rendezvous/round_host.h"
 #include "rendezvous/store_host.h"
 
@@ -39,11 +41,13 @@ class RoundHosting {
  private:
   RoundHosting(boost::asio::io_context& io, const JobSpec& spec, RoundSettings settings, const HostFinder::Here& here);
   Result<void> serve(UniqueFd listener, const JobSpec& spec, const Say& say);
+  void vouch(const TcpEnds& ends, VouchDesk::Answer answer);
   Result<void> start_store(UniqueFd listener, StoreHost::Options options);
 
   boost::asio::io_context& io_;
   std::uint16_t port_;
   RoundHost rounds_;
+  std::optional<PeerUid> peer_uid_;       // --master-addr real
   std::unique_ptr<OuterListener> outer_;  // across hosts
   std::unique_ptr<StoreHost> store_;      // last: its thread hands over to the rounds
 };

@@ -95,6 +95,7 @@ NodeInfo RoundJoining::own_info() const {
   info.max_restarts = spec_.max_restarts;
   const auto stop = std::max(spec_.shutdown_timeout, spec_.failure_grace) + spec_.kill_timeout;
   info.stop_ms = int(std::min<std::int64_t>(stop.count(), std::numeric_limits<int>::max()));
+  info.real_master = spec_.nodes.across_hosts && spec_.nodes.real_master;
   info.last = last_;
   return info;
 }

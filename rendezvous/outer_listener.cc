@@ -12,7 +12,9 @@
 #include <utility>
 
 #include "rendezvous/connect.h"
+#include "rendezvous/peer_uid.h"
 #include "rendezvous/round_wire.h"
+#include "rendezvous/store_wire.h"
 
 namespace dtrain {
 
@@ -44,8 +46,9 @@ struct OuterListener::Unknown {
   std::string received;  // plaintext
   const std::chrono::steady_clock::time_point came = std::chrono::steady_clock::now();
   bool waits_writable = false;
-  bool began = false;  // its first bytes were looked at
-  bool asks = false;   // for the secret, by MUNGE; `received` is the request
+  bool began = false;   // its first bytes were looked at
+  bool asks = false;    // for the secret, by MUNGE; `received` is the request
+  bool worker = false;  // of the store, it says; somebody has been asked
   std::list<std::shared_ptr<Unknown>>::iterator place{};
 };
 
@@ -167,12 +170,33 @@ void OuterListener::wait_writable(const UnknownPtr& peer) {
                           });
 }
 
-// A first byte that is not TLS's, but that of a request.
-bool OuterListener::begins_request(Unknown& peer) const {
-  if (!options_.munge || peer.began) return false;
+// One that is not TLS's may be that of a request, or of a worker.
+void OuterListener::look_at_first_byte(Unknown& peer) const {
+  if ((!options_.munge && !options_.vouch) || peer.began) return;
   char first = 0;
   peer.began = ::recv(peer.socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
-  return peer.began && asked_for_munge({&first, 1}) == MungeAsked::more;
+  if (!peer.began) return;
+  peer.asks = options_.munge && asked_for_munge({&first, 1}) == MungeAsked::more;
+  peer.worker = options_.vouch && first == char(StoreOp::validate);
+}
+
+void OuterListener::ask_for_voucher(const UnknownPtr& peer) {
+  const auto ends = ends_of_peer(peer->socket.native_handle());
+  if (!ends) return drop(peer, "");
+  // The answer may come from within, when `peer` must not go yet.
+  options_.vouch(*ends, [this, weak = std::weak_ptr(peer)](bool yes) {
+    asio::post(io_, [this, weak, yes] {
+      if (const UnknownPtr still = weak.lock(); still && still->socket.is_open()) vouched(still, yes);
+    });
+  });
+}
+
+void OuterListener::vouched(const UnknownPtr& peer, bool yes) {
+  if (!yes) return drop(peer, "no agent of this job vouches for it");
+  UniqueFd fd(peer->socket.release());
+  unknown_.erase(peer->place);
+  resume();
+  options_.worker(std::move(fd));
 }
 
 void OuterListener::read_request(const UnknownPtr& peer) {
@@ -201,8 +225,9 @@ void OuterListener::answer_request(const UnknownPtr& peer, const Result<std::str
 }
 
 void OuterListener::readable(const UnknownPtr& peer) {
-  peer->asks = peer->asks || begins_request(*peer);
+  look_at_first_byte(*peer);
   if (peer->asks) return read_request(peer);
+  if (peer->worker) return ask_for_voucher(peer);
   std::array<char, 4096> buffer;
   std::string_view got;
   const auto status = peer->bytes.receive(peer->socket.native_handle(), buffer, got);
@@ -245,8 +270,9 @@ void OuterListener::arm_deadline() {
     if (ec) return;
     const auto now = std::chrono::steady_clock::now();
     while (!unknown_.empty() && unknown_.front()->came + options_.longest_unknown <= now)
-      drop(unknown_.front(), unknown_.front()->asks ? "munged has made no credential for it in time"
-                                                    : "it has not said who it is in time");
+      drop(unknown_.front(), unknown_.front()->asks     ? "munged has made no credential for it in time"
+                             : unknown_.front()->worker ? "no agent of this job has vouched for it in time"
+                                                        : "it has not said who it is in time");
     arm_deadline();
   });
 }

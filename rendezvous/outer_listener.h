@@ -19,6 +19,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/link_socket.h"
 #include "rendezvous/munge_desk.h"
+#include "rendezvous/tcp_ends.h"
 
 namespace dtrain {
 
@@ -38,6 +39,10 @@ class OuterListener {
     // Whoever has come for rounds, and for the store; what was received (plaintext) begins with the greeting.
     Taker agent;
     Taker store;
+    // A connection that begins as a worker's of the store is asked for, without a byte of it being taken; when it is
+    // vouched for it goes to `worker`. None: such a connection is a stranger's.
+    std::function<void(const TcpEnds& ends, std::function<void(bool)> answer)> vouch{};
+    std::function<void(UniqueFd)> worker{};
     // One line for each connection that is turned away for a fault; at most five in ten seconds, and none twice
     // in a row. May be empty.
     std::function<void(const std::string& line)> log{};
@@ -71,7 +76,9 @@ class OuterListener {
   void wait_readable(const UnknownPtr& peer);
   void wait_writable(const UnknownPtr& peer);
   void readable(const UnknownPtr& peer);
-  bool begins_request(Unknown& peer) const;
+  void look_at_first_byte(Unknown& peer) const;
+  void ask_for_voucher(const UnknownPtr& peer);
+  void vouched(const UnknownPtr& peer, bool yes);
   void read_request(const UnknownPtr& peer);
   void answer_request(const UnknownPtr& peer, const Result<std::string>& credential);
   void hand_over(const UnknownPtr& peer);

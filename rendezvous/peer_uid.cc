@@ -1,6 +1,7 @@
 // One exact-match inet_diag request for the peer's socket: its source is our peer address, its destination ours.
 #include "rendezvous/peer_uid.h"
 
+#include <arpa/inet.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
@@ -17,11 +18,6 @@ namespace {
 // From the kernel's tcp_states.h; <netinet/tcp.h> and <linux/tcp.h> cannot be included together.
 constexpr std::uint8_t kTcpEstablished = 1;
 constexpr std::uint32_t kAllStates = 0xffffffff;
-
-struct Request {
-  nlmsghdr header;
-  inet_diag_req_v2 body;
-};
 
 struct Endpoint {
   std::uint16_t port = 0;  // network order
@@ -51,35 +47,33 @@ Endpoint endpoint_of(const sockaddr_storage& address, std::uint8_t& family) {
   return endpoint;
 }
 
-Result<Request> request_for(int fd, std::uint32_t sequence) {
-  sockaddr_storage local{};
-  sockaddr_storage peer{};
-  socklen_t local_size = sizeof(local);
-  socklen_t peer_size = sizeof(peer);
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&local), &local_size) != 0) {
-    return system_error("getsockname", errno);
-  }
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0) {
-    return system_error("getpeername", errno);
-  }
-  std::uint8_t family = AF_UNSPEC;
-  const Endpoint destination = endpoint_of(local, family);
-  const Endpoint source = endpoint_of(peer, family);
-  Request request{};
-  request.header.nlmsg_len = sizeof(request);
-  request.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
-  request.header.nlmsg_flags = NLM_F_REQUEST;
-  request.header.nlmsg_seq = sequence;
-  request.body.sdiag_family = family;
-  request.body.sdiag_protocol = IPPROTO_TCP;
-  request.body.idiag_states = kAllStates;
-  request.body.id.idiag_sport = source.port;
-  request.body.id.idiag_dport = destination.port;
-  std::memcpy(request.body.id.idiag_src, source.address.data(), sizeof(request.body.id.idiag_src));
-  std::memcpy(request.body.id.idiag_dst, destination.address.data(), sizeof(request.body.id.idiag_dst));
-  request.body.id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
-  request.body.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
-  return request;
+Result<Endpoint> peer_of(int fd, std::uint8_t& family) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return system_error("getpeername", errno);
+  return endpoint_of(address, family);
+}
+
+Result<Endpoint> local_of(int fd, std::uint8_t& family) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return system_error("getsockname", errno);
+  return endpoint_of(address, family);
+}
+
+Result<Endpoint> endpoint_of(const std::string& address, int port, std::uint8_t& family) {
+  Endpoint endpoint;
+  endpoint.port = htons(static_cast<std::uint16_t>(port));
+  family = address.find(':') == std::string::npos ? AF_INET : AF_INET6;
+  if (port < 0 || port > 65535 || ::inet_pton(family, address.c_str(), endpoint.address.data()) != 1)
+    return Error{ErrorKind::system, "no numeric address and port"};
+  return endpoint;
+}
+
+std::string text_of(const Endpoint& endpoint, std::uint8_t family) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  ::inet_ntop(family, endpoint.address.data(), text.data(), text.size());
+  return text.data();
 }
 
 Result<uid_t> uid_in(const char* reply, std::size_t size) {
@@ -107,6 +101,35 @@ Result<uid_t> uid_in(const char* reply, std::size_t size) {
 
 }  // namespace
 
+struct PeerUid::Request {
+  nlmsghdr header;
+  inet_diag_req_v2 body;
+
+  Request(std::uint8_t family, const Endpoint& source, const Endpoint& destination) : header{}, body{} {
+    header.nlmsg_len = sizeof(Request);
+    header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+    header.nlmsg_flags = NLM_F_REQUEST;
+    body.sdiag_family = family;
+    body.sdiag_protocol = IPPROTO_TCP;
+    body.idiag_states = kAllStates;
+    body.id.idiag_sport = source.port;
+    body.id.idiag_dport = destination.port;
+    std::memcpy(body.id.idiag_src, source.address.data(), sizeof(body.id.idiag_src));
+    std::memcpy(body.id.idiag_dst, destination.address.data(), sizeof(body.id.idiag_dst));
+    body.id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
+    body.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+  }
+};
+
+Result<TcpEnds> ends_of_peer(int fd) {
+  std::uint8_t family = AF_UNSPEC;
+  const auto other = local_of(fd, family);
+  if (!other) return other.error();
+  const auto own = peer_of(fd, family);
+  if (!own) return own.error();
+  return TcpEnds{text_of(*own, family), ntohs(own->port), text_of(*other, family), ntohs(other->port)};
+}
+
 Result<PeerUid> PeerUid::open() {
   UniqueFd netlink(::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   if (!netlink) return system_error("cannot ask the kernel for the owner of a connection: NETLINK_SOCK_DIAG", errno);
@@ -118,14 +141,33 @@ Result<PeerUid> PeerUid::open() {
 }
 
 Result<uid_t> PeerUid::lookup(int fd) {
-  auto request = request_for(fd, ++sequence_);
-  if (!request) return request.error();
+  std::uint8_t family = AF_UNSPEC;
+  const auto destination = local_of(fd, family);
+  if (!destination) return destination.error();
+  const auto source = peer_of(fd, family);
+  if (!source) return source.error();
+  Request request(family, *source, *destination);
+  return ask(request);
+}
+
+Result<uid_t> PeerUid::lookup(const TcpEnds& ends) {
+  std::uint8_t family = AF_UNSPEC;
+  std::uint8_t other_family = AF_UNSPEC;
+  const auto source = endpoint_of(ends.own, ends.own_port, family);
+  if (!source) return source.error();
+  const auto destination = endpoint_of(ends.other, ends.other_port, other_family);
+  if (!destination) return destination.error();
+  if (family != other_family) return Error{ErrorKind::system, "addresses of two families"};
+  Request request(family, *source, *destination);
+  return ask(request);
+}
+
+Result<uid_t> PeerUid::ask(Request& request) {
+  request.header.nlmsg_seq = ++sequence_;
   sockaddr_nl kernel{};
   kernel.nl_family = AF_NETLINK;
-  if (::sendto(netlink_.get(), &*request, sizeof(Request), 0, reinterpret_cast<sockaddr*>(&kernel), sizeof(kernel)) <
-      0) {
+  if (::sendto(netlink_.get(), &request, sizeof(Request), 0, reinterpret_cast<sockaddr*>(&kernel), sizeof(kernel)) < 0)
     return system_error("sock_diag: send", errno);
-  }
   // A reply to an earlier request that ran into the deadline is skipped by its sequence number.
   for (std::uint32_t attempt = 0; attempt < 16; ++attempt) {
     alignas(nlmsghdr) std::array<char, 4096> reply;

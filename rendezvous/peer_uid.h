@@ -8,8 +8,12 @@
 
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/tcp_ends.h"
 
 namespace dtrain {
+
+// Of the peer of `fd`, a connected TCP socket.
+Result<TcpEnds> ends_of_peer(int fd);
 
 class PeerUid {
  public:
@@ -22,8 +26,13 @@ class PeerUid {
   // is vouched for.
   // Never blocks for more than a second.
   Result<uid_t> lookup(int fd);
+  // The uid that created the socket at the `own` end, on this host. The same errors; addresses that are none.
+  Result<uid_t> lookup(const TcpEnds& ends);
 
  private:
+  struct Request;
+  Result<uid_t> ask(Request& request);
+
   explicit PeerUid(UniqueFd netlink) : netlink_(std::move(netlink)) {}
 
   UniqueFd netlink_;

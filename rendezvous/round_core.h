@@ -48,7 +48,8 @@ struct RoundSettings {
   int min_nodes = 1;
   int max_nodes = 1;
   int max_restarts = 0;
-  std::string master_addr;  // where the workers' store is
+  std::string master_addr;   // where the workers' store is
+  bool real_master = false;  // workers of other hosts may come to it by themselves
   int master_port = 0;
   Duration join_timeout = std::chrono::seconds(600);      // for min_nodes to come
   Duration last_call_timeout = std::chrono::seconds(30);  // after that, for more of them to come

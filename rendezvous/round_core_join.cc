@@ -29,6 +29,8 @@ std::optional<std::string> RoundCore::objection(const NodeInfo& info) const {
     return fmt::format("--nnodes {} here, but {} at the node that hosts the job; use the same on all nodes",
                        node_range(info.min_nodes, info.max_nodes),
                        node_range(settings_.min_nodes, settings_.max_nodes));
+  if (info.real_master && !settings_.real_master)
+    return "--master-addr real here, but not at the node that hosts the job; use the same on all nodes";
   if (info.max_restarts != settings_.max_restarts)
     return fmt::format("--max-restarts {} here, but {} at the node that hosts the job; use the same on all nodes",
                        info.max_restarts, settings_.max_restarts);

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "rendezvous/peer_uid.h"
+
 namespace dtrain {
 
 namespace asio = boost::asio;
@@ -14,15 +16,22 @@ constexpr std::size_t kMostConnections = 65536;
 }  // namespace
 
 RoundHost::RoundHost(asio::io_context& io, RoundSettings settings, Options options)
-    : io_(io), core_(std::move(settings)), options_(std::move(options)), timer_(io), silence_timer_(io) {}
+    : io_(io),
+      core_(std::move(settings)),
+      options_(std::move(options)),
+      timer_(io),
+      silence_timer_(io),
+      desk_([this](MemberId id, const msg::Whose& whose) { ask_whose(id, whose); }) {}
 
 RoundHost::~RoundHost() {
   for (auto& [id, peer] : channels_) peer.channel->close();
 }
 
 void RoundHost::adopt(LinkSocket socket, const std::string& received_before) {
+  const auto ends = options_.vouches ? ends_of_peer(socket.fd.get()) : Result<TcpEnds>(TcpEnds{});
   Peer* peer = add(std::move(socket), received_before);
   if (peer != nullptr && options_.pulse) peer->silence.emplace(*options_.pulse, clock_.now());
+  if (peer != nullptr && ends && !ends->own.empty()) desk_.came(last_id_, ends->own);
 }
 
 void RoundHost::adopt_own(UniqueFd socket) { add({std::move(socket)}, {}); }
@@ -55,11 +64,17 @@ void RoundHost::received(MemberId id, const RoundMessage& message) {
     listen_for_silence();
   }
   if (std::holds_alternative<msg::Ask>(message)) return peer.channel->send(msg::Facts{core_.facts(clock_.now())});
+  if (const auto* owned = std::get_if<msg::Owned>(&message)) return desk_.answered(id, *owned);
   if (const auto* ping = std::get_if<msg::Ping>(&message)) {
     if (!options_.sure || options_.sure()) peer.channel->send(msg::Pong{ping->sent});
     return;
   }
   perform(core_.step(round_event::Said{id, message}, clock_.now()));
+}
+
+void RoundHost::ask_whose(MemberId id, const msg::Whose& whose) {
+  const auto it = channels_.find(id);
+  if (it != channels_.end()) it->second.channel->send(whose);
 }
 
 // One timer for all, set anew only when it has gone off.
@@ -115,6 +130,7 @@ void RoundHost::closed(MemberId id) {
   if (peer.channel->peer_ended() && options_.pulse)
     fenced_at = std::min(fenced_at, clock_.now() + options_.pulse->kill_grace() * 3 / 2);
   channels_.erase(it);
+  desk_.left(id);
   perform(core_.step(round_event::Gone{id, fenced_at}, clock_.now()));
   if (channels_.empty() && on_empty) on_empty();
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/base/clock.h"
@@ -16,6 +17,7 @@
 #include "rendezvous/link_pulse.h"
 #include "rendezvous/round_channel.h"
 #include "rendezvous/round_core.h"
+#include "rendezvous/vouch_desk.h"
 
 namespace dtrain {
 
@@ -30,6 +32,8 @@ class RoundHost {
     std::function<bool()> sure{};
     // Before a round opens: nothing is told anybody until `go` is called. Never called: the host is none any more.
     std::function<void(int round, int restarts, int nodes, std::function<void()> go)> before_round{};
+    // Across hosts: vouch() is used.
+    bool vouches = false;
   };
   RoundHost(boost::asio::io_context& io, RoundSettings settings, Options options);
   ~RoundHost();
@@ -40,6 +44,8 @@ class RoundHost {
   void adopt(LinkSocket socket, const std::string& received);
   // That of the agent which this runs in: it cannot be cut off.
   void adopt_own(UniqueFd socket);
+  // Whether this user has made that connection, on the host of an agent that is here (vouch_desk.h).
+  void vouch(const TcpEnds& ends, VouchDesk::Answer answer) { desk_.question(ends, std::move(answer)); }
   // The host leaves: end the job if it has not ended.
   void close(const Verdict& verdict);
   // Every agent has gone.
@@ -65,6 +71,7 @@ class RoundHost {
   void round_allowed();
   void arm();
   void listen_for_silence();
+  void ask_whose(MemberId id, const msg::Whose& whose);
 
   boost::asio::io_context& io_;
   SteadyClock clock_;
@@ -78,6 +85,7 @@ class RoundHost {
   bool holds_ = false;
   std::shared_ptr<bool> lives_ = std::make_shared<bool>(true);
   MemberId last_id_ = 0;
+  VouchDesk desk_;
 };
 
 }  // namespace dtrain

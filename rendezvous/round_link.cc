@@ -81,9 +81,19 @@ void RoundLink::received(const RoundMessage& message) {
       if (!channel_) return;
     }
   }
+  if (const auto* whose = std::get_if<msg::Whose>(&message)) return vouch(*whose);
   const auto* pong = std::get_if<msg::Pong>(&message);
   if (pong == nullptr) return callbacks_.message(message);
   if (pulse_) pulse_->answered(MonoTime(MonoTime::duration(pong->sent)));
+}
+
+// Who cannot tell does not vouch.
+void RoundLink::vouch(const msg::Whose& whose) {
+  if (!peer_uid_) {
+    if (auto opened = PeerUid::open()) peer_uid_ = std::move(*opened);
+  }
+  const auto uid = peer_uid_ ? peer_uid_->lookup(whose.ends) : Result<uid_t>(Error{});
+  channel_->send(msg::Owned{whose.question, uid && *uid == ::geteuid()});
 }
 
 void RoundLink::beat() {

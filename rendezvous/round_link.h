@@ -14,6 +14,7 @@
 #include "rendezvous/dial.h"
 #include "rendezvous/job_secret.h"
 #include "rendezvous/link_pulse.h"
+#include "rendezvous/peer_uid.h"
 #include "rendezvous/round_channel.h"
 
 namespace dtrain {
@@ -57,6 +58,7 @@ class RoundLink {
   void received(const RoundMessage& message);
   void lost(const std::string& reason);
   Result<void> check_owner();
+  void vouch(const msg::Whose& whose);
   void beat();
 
   boost::asio::io_context& io_;
@@ -71,6 +73,7 @@ class RoundLink {
   std::optional<LinkPulse> pulse_;
   MonoTime said_join_{};
   std::string address_;
+  std::optional<PeerUid> peer_uid_;  // once it was asked
   bool joined_ = false;
 };
 

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "rendezvous/job_facts.h"
+#include "rendezvous/tcp_ends.h"
 
 namespace dtrain {
 
@@ -32,7 +33,8 @@ struct NodeInfo {
   int min_nodes = 1;
   int max_nodes = 1;
   int max_restarts = 0;
-  int stop_ms = 0;  // how long the agent may need to stop its workers
+  int stop_ms = 0;           // how long the agent may need to stop its workers
+  bool real_master = false;  // its workers come to the store by themselves (--master-addr real)
   LastPlace last{};
   bool operator==(const NodeInfo&) const = default;
 };
@@ -102,6 +104,13 @@ struct Ask {
   bool operator==(const Ask&) const = default;
 };
 
+// The answer to Whose.
+struct Owned {
+  std::uint64_t question = 0;
+  bool yes = false;
+  bool operator==(const Owned&) const = default;
+};
+
 // ---- host -> agent
 struct Refused {
   std::string reason;
@@ -145,10 +154,17 @@ struct Facts {
   JobFacts job;
   bool operator==(const Facts&) const = default;
 };
+// A TCP connection has come from your host (`ends`: as seen from there). Has this user made it?
+struct Whose {
+  std::uint64_t question = 0;
+  TcpEnds ends;
+  bool operator==(const Whose&) const = default;
+};
 
 }  // namespace msg
 
-using RoundMessage = std::variant<msg::Join, msg::Failed, msg::Over, msg::Leaving, msg::Ping, msg::Ask, msg::Refused,
-                                  msg::Waiting, msg::Open, msg::Stop, msg::End, msg::Pong, msg::Facts>;
+using RoundMessage =
+    std::variant<msg::Join, msg::Failed, msg::Over, msg::Leaving, msg::Ping, msg::Ask, msg::Owned, msg::Refused,
+                 msg::Waiting, msg::Open, msg::Stop, msg::End, msg::Pong, msg::Facts, msg::Whose>;
 
 }  // namespace dtrain

@@ -20,7 +20,8 @@ void fields(Io& io, M& m) {
   if constexpr (std::is_same_v<T, msg::Join>) {
     auto& n = m.node;
     io(n.job, n.agent_id, n.host, n.pid, n.role, n.topology, n.workers, n.wanted_rank, n.min_nodes, n.max_nodes,
-       n.max_restarts, n.stop_ms, n.last.term, n.last.round, n.last.node_rank, n.last.nodes, n.last.restarts);
+       n.max_restarts, n.stop_ms, n.real_master, n.last.term, n.last.round, n.last.node_rank, n.last.nodes,
+       n.last.restarts);
   } else if constexpr (std::is_same_v<T, msg::Failed>) {
     io(m.round, m.local_rank, m.what, m.exit_code, m.never_started);
   } else if constexpr (std::is_same_v<T, msg::Over>) {
@@ -39,6 +40,10 @@ void fields(Io& io, M& m) {
     auto& j = m.job;
     io(j.phase, j.round, j.restarts, j.nodes, j.min_nodes, j.max_nodes, j.left_ms, j.phase_ms, j.missing, j.list,
        j.decisions);
+  } else if constexpr (std::is_same_v<T, msg::Owned>) {
+    io(m.question, m.yes);
+  } else if constexpr (std::is_same_v<T, msg::Whose>) {
+    io(m.question, m.ends.own, m.ends.own_port, m.ends.other, m.ends.other_port);
   } else if constexpr (std::is_same_v<T, msg::Refused>) {
     io(m.reason, m.try_again);
   } else if constexpr (std::is_same_v<T, msg::Waiting>) {

@@ -82,6 +82,17 @@ void StoreLoop::admit(UniqueFd fd) {
                         : "refused a connection: " + uid.error().message);
     }
   }
+  let_in(std::move(fd));
+}
+
+void StoreLoop::adopt(UniqueFd fd) {
+  ++counters_.connections_accepted;
+  if (sessions_.size() < options_.limits.connections) return let_in(std::move(fd));
+  ++counters_.connections_refused;
+  report("refused a connection: there are too many");
+}
+
+void StoreLoop::let_in(UniqueFd fd) {
   if (const std::string_view why = backend_.closed_because(); !why.empty()) {
     ++counters_.connections_refused;
     return report(fmt::format("refused a connection: {}", why));

@@ -127,6 +127,13 @@ void StoreHost::adopt_link(UniqueFd socket, std::string received, std::optional<
   });
 }
 
+void StoreHost::adopt_client(UniqueFd socket) {
+  asio::post(impl_->io, [impl = impl_.get(), fd = std::move(socket)]() mutable {
+    impl->loop.adopt(std::move(fd));
+    impl->loop.publish();
+  });
+}
+
 StoreStats StoreHost::stats() const { return impl_->loop.stats(); }
 
 }  // namespace dtrain

@@ -85,6 +85,8 @@ class StoreHost {
   // `received`: what was read from it so far, decrypted; a link begins with kStoreLinkGreeting. Any thread, from
   // `adopt` too.
   void adopt_link(UniqueFd socket, std::string received, std::optional<TlsSession> tls = {});
+  // A client that came elsewhere; nothing was read from it, and its owner has been checked. Any thread.
+  void adopt_client(UniqueFd socket);
   // A recent snapshot. Any thread.
   StoreStats stats() const;
 

@@ -41,6 +41,8 @@ class StoreLoop {
   StoreLoop(boost::asio::io_context& io, UniqueFd listener, std::optional<PeerUid> peer_uid,
             const StoreHost::Options& options, StoreBackend& backend);
 
+  // Serve a connection whose owner has been checked.
+  void adopt(UniqueFd fd);
   // Begin to accept. `elsewhere` may be null.
   void start(StoreOutlet* elsewhere);
   // Close every connection.
@@ -84,6 +86,7 @@ class StoreLoop {
   bool accept_one();
   bool out_of_descriptors(int error);
   void admit(UniqueFd fd);
+  void let_in(UniqueFd fd);
   bool shed_silent(const char* reason);
   void arm_greeting_deadline();
   void greeting_deadline();

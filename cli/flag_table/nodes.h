@@ -70,7 +70,10 @@ inline constexpr Flag kNodesFlags[] = {
      .fallback = "127.0.0.1",
      .pet = "MASTER_ADDR",
      .help = "address of node 0 of a static job (MASTER_ADDR)",
-     .details = "Where it is another place than loopback the job is across hosts, which need a token (--token-file)."},
+     .details =
+         "Where it is another place than loopback the job is across hosts, which need a token (--token-file). "
+         "`--master-addr real` with --rdzv-endpoint: workers on all hosts get the real address of the job's host "
+         "as MASTER_ADDR, as with torchrun, not that of their own agent, and go to the store there themselves."},
     {.id = FlagId::master_port,
      .group = Group::nodes,
      .name = "master-port",

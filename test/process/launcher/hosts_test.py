@@ -30,6 +30,16 @@ echo "met $RANK in $DTRAIN_ROUND."
 wait_for_end() { while :; do read -r -t 60 <&3; done; }
 """
 PORT = 29400
+# A client of the store that asks how many keys there are (opcode 7).
+COUNT_KEYS = r"""
+import socket, struct, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), 20) as s:
+    try:
+        s.sendall(b"\x00" + struct.pack("<I", 0x3C85F7CE) + b"\x07")
+        print("keys" if len(s.recv(8)) == 8 else "closed")
+    except ConnectionResetError:
+        print("closed")
+"""
 
 
 class Node:
@@ -343,6 +353,33 @@ class Hosts(unittest.TestCase):
         self.assertIn("--insecure: whoever reaches", plain.text)
         friend = self.static(lab.host(1), 1, "", nnodes=2)
         self.ends([0, 0], [host, friend])
+
+    def test_master_addr_real(self):
+        """Workers come to the store by themselves; nobody else does."""
+        lab = self.lab(4)
+        nodes = [self.c10d(lab.host(i), "wait_for_end", "--master-addr", "real") for i in range(3)]
+        for node in nodes:
+            node.expect(r"M=host1 R0=host1 [\s\S]*met \d in 0\.")
+            self.assertIn("--master-addr real: what the workers say to the store goes between", node.text)
+        other = ["setpriv", "--reuid", "65534", "--clear-groups"]
+        for host, before in (lab.host(1), []), (lab.host(0), other), (lab.host(1), other), (lab.host(3), []):
+            with self.subTest(host=host.name, before=before):
+                done = host.run([*before, "python3", "-c", COUNT_KEYS, "host1", str(PORT)], check=True)
+                allowed = host is lab.host(1) and not before
+                self.assertEqual(done.stdout.strip(), "keys" if allowed else "closed")
+        nodes[0].expect("no agent of this job vouches for it")
+        nodes[0].process.send_signal(signal.SIGTERM)
+        self.ends([143, 143, 143], nodes)
+
+    def test_master_addr_real_is_everybodys(self):
+        lab = self.lab(2)
+        flags = "--rdzv-conf", "join_timeout=20"
+        nodes = [self.c10d(lab.host(0), "", *flags, nnodes="2"),
+                 self.c10d(lab.host(1), "", *flags, "--master-addr", "real", nnodes="2")]
+        self.assertEqual(nodes[1].wait(), 125, nodes[1].text)
+        self.assertIn("--master-addr real here, but not at the node that hosts the job", nodes[1].text)
+        nodes[0].process.send_signal(signal.SIGTERM)
+        nodes[0].wait()
 
     def test_insecure(self):
         lab = self.lab(2)

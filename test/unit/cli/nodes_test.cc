@@ -94,6 +94,21 @@ TEST_CASE("what cannot be") {
   CHECK(outcome({.conf = "store_type=file"}) == "--rdzv-conf: store_type is tcp here, nothing else");
 }
 
+TEST_CASE("--master-addr real, across hosts; as torchrun always") {
+  const auto real = [](const NodesTyped& typed) { return plan_nodes(typed).plan.real_master; };
+  CHECK(real({.nnodes = "2", .backend = "c10d", .endpoint = "10.0.0.1", .master_addr = "real"}));
+  CHECK(real({.nnodes = "2", .endpoint = "10.0.0.1", .master_addr = "real"}));
+  CHECK(notes({.nnodes = "2", .endpoint = "10.0.0.1", .master_addr = "real"}).empty());
+  CHECK_FALSE(real({.nnodes = "2", .backend = "c10d", .endpoint = "10.0.0.1"}));
+  CHECK(real({.nnodes = "2", .backend = "c10d", .endpoint = "10.0.0.1", .as_torchrun = true}));
+  CHECK_FALSE(real({.nnodes = "2", .as_torchrun = true}));
+  CHECK(outcome({.nnodes = "2", .master_addr = "real"}) ==
+        "--master-addr: \"real\" names no host: say with --rdzv-endpoint where the nodes meet");
+  const NodesTyped one{.backend = "c10d", .master_addr = "real"};
+  CHECK_FALSE(real(one));
+  CHECK(notes(one).size() == 1);
+}
+
 TEST_CASE("what is without effect is said") {
   using Words = std::vector<std::string>;
   CHECK(notes({}).empty());

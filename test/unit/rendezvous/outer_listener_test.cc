@@ -7,9 +7,11 @@
 
 #include <boost/asio/ip/tcp.hpp>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/listen.h"
+#include "rendezvous/peer_uid.h"
 #include "rendezvous/round_channel.h"
 #include "test/support/catch.h"
 
@@ -21,7 +23,8 @@ namespace {
 
 struct Port {
   explicit Port(std::optional<JobSecret> secret, std::size_t most_unknown = 8,
-                std::chrono::milliseconds longest = std::chrono::seconds(20), std::chrono::milliseconds least = {}) {
+                std::chrono::milliseconds longest = std::chrono::seconds(20), std::chrono::milliseconds least = {},
+                bool vouches = false) {
     auto listener = listen_at("127.0.0.1", 0);
     REQUIRE(listener.ok());
     number = *port_of_socket(listener->get());
@@ -36,6 +39,12 @@ struct Port {
       stores.push_back(std::move(received));
       sockets.push_back(std::move(socket));
     };
+    if (vouches) {
+      options.vouch = [this](const TcpEnds& ends, std::function<void(bool)> answer) {
+        asked.emplace_back(ends, std::move(answer));
+      };
+      options.worker = [this](UniqueFd fd) { workers.push_back(std::move(fd)); };
+    }
     options.log = [this](const std::string& line) { lines.push_back(line); };
     options.most_unknown = most_unknown;
     options.longest_unknown = longest;
@@ -61,6 +70,8 @@ struct Port {
   std::uint16_t number = 0;
   std::vector<std::string> agents, stores, lines;
   std::vector<LinkSocket> sockets;
+  std::vector<std::pair<TcpEnds, std::function<void(bool)>>> asked;
+  std::vector<UniqueFd> workers;
   std::unique_ptr<OuterListener> port;
 };
 
@@ -105,6 +116,38 @@ TEST_CASE("another token, another job and no TLS are turned away, with a line fo
   REQUIRE(::send(plain.get(), kRoundGreeting.data(), kRoundGreeting.size(), 0) > 0);
   REQUIRE(port.until([&] { return port.lines.size() == 3; }));
   CHECK(port.agents.empty());
+}
+
+TEST_CASE("a worker is let in unread when somebody vouches for it, and else not") {
+  Port port(JobSecret::generate().value(), 8, 20s, {}, true);
+  const UniqueFd good = port.connect();
+  const UniqueFd bad = port.connect();
+  const std::string greeting("\0\xce\xf7\x85\x3c", 5);
+  for (const UniqueFd* fd : {&good, &bad}) REQUIRE(::send(fd->get(), greeting.data(), greeting.size(), 0) == 5);
+  REQUIRE(port.until([&] { return port.asked.size() == 2; }));
+  CHECK(port.asked[0].first.other_port == port.number);
+  CHECK(port.asked[0].first.own == "127.0.0.1");
+  CHECK(port.workers.empty());
+  auto peer_uid = PeerUid::open();
+  REQUIRE(peer_uid.ok());
+  const auto uid = peer_uid->lookup(port.asked[0].first);  // the ends say whose it is
+  CHECK((uid.ok() && *uid == ::geteuid()));
+  port.asked[0].second(true);
+  port.asked[1].second(false);
+  REQUIRE(port.until([&] { return port.workers.size() == 1 && closed(bad); }));
+  char first = 1;
+  CHECK(::recv(port.workers[0].get(), &first, 1, MSG_DONTWAIT) == 1);
+  CHECK(first == 0);
+  CHECK(port.lines ==
+        std::vector<std::string>{"turned away a connection from 127.0.0.1: no agent of this job vouches for it"});
+}
+
+TEST_CASE("without --master-addr real a worker is a stranger") {
+  Port port(JobSecret::generate().value());
+  const UniqueFd worker = port.connect();
+  REQUIRE(::send(worker.get(), "\0\xce\xf7\x85\x3c", 5, 0) == 5);
+  REQUIRE(port.until([&] { return closed(worker); }));
+  CHECK(port.asked.empty());
 }
 
 TEST_CASE("of many nodes that come in one moment none is turned away") {

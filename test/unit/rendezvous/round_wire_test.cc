@@ -10,12 +10,14 @@ using namespace dtrain;
 namespace {
 
 std::vector<RoundMessage> one_of_each() {
-  return {msg::Join{{"job", "id", "host", 7, "role", "rack1", 3, -1, 1, 4, 2, 38000, {~std::uint64_t{0}, 5, 6, 9, 7}}},
+  return {msg::Join{
+              {"job", "id", "host", 7, "role", "rack1", 3, -1, 1, 4, 2, 38000, true, {~std::uint64_t{0}, 5, 6, 9, 7}}},
           msg::Failed{1, 2, "exit code 3", 3, true},
           msg::Over{5, true},
           msg::Leaving{15, true},
           msg::Ping{std::int64_t{1} << 62},
           msg::Ask{},
+          msg::Owned{~std::uint64_t{0}, true},
           msg::Refused{"why", true},
           msg::Waiting{1, 2, 3, -1, true, "node 2 was lost", "missing node 2"},
           msg::Open{{1, 2, 3, 4, 5, 6, 7, 8, "127.0.0.1", 29500}, std::uint64_t{1} << 63},
@@ -32,7 +34,8 @@ std::vector<RoundMessage> one_of_each() {
                       12,
                       "",
                       {{"node1", 11, 0, 0, 8, "running"}, {"node2", 12, 1, 8, 8, "over"}},
-                      {{1500, "round 3 opens"}}}}};
+                      {{1500, "round 3 opens"}}}},
+          msg::Whose{7, {"10.0.0.2", 65535, "fd00::1", 29400}}};
 }
 
 std::string stream_of(const std::vector<RoundMessage>& messages) {
@@ -82,7 +85,7 @@ TEST_CASE("what is no dtrain agent is refused at its first wrong byte") {
   CHECK(refusal(std::string(kRoundGreeting.substr(0, 3)) + "x") == "this is no dtrain agent");
   std::string other(kRoundGreeting);
   other.back() = 9;
-  CHECK(refusal(other) == "the agent there speaks version 9 of the protocol, this one version 3");
+  CHECK(refusal(other) == "the agent there speaks version 9 of the protocol, this one version 4");
 }
 
 TEST_CASE("frames that lie are refused") {
