@@ -29,6 +29,15 @@ constexpr CommandFlag kStatusFlags[] = {
     {.name = "json", .help = "the same as JSON"},
 };
 
+constexpr CommandFlag kRendezvousFlags[] = {
+    {.name = "port", .value = "N", .help = "where it listens; 29400 if not given, 0: any free one"},
+    {.name = "bind", .value = "ADDR", .help = "only at this address of this host; else at all"},
+    {.name = "token-file", .value = "FILE", .help = "the token of the jobs that may come, as for run"},
+    {.name = "max-jobs", .value = "N", .help = "jobs at a time; 256 if not given"},
+    {.name = "max-nodes", .value = "N", .help = "nodes of all jobs together; 16384 if not given"},
+    {.name = "max-store-mib", .value = "N", .help = "memory of one job's store; 1024 if not given"},
+};
+
 constexpr Command kCommands[] = {
     {.id = CommandId::run,
      .name = "run",
@@ -56,6 +65,16 @@ constexpr Command kCommands[] = {
                 "workers of this node, and the last decisions with their reasons. Only your own jobs answer. Exits "
                 "with 0 if there was one, 1 if not.",
      .flags = kStatusFlags},
+    {.id = CommandId::rendezvous,
+     .name = "rendezvous",
+     .arguments = "serve [flags]",
+     .help = "serve the rendezvous of many jobs at one port",
+     .details = "Jobs meet here by --rdzv-backend c10d and this server's --rdzv-endpoint; their --rdzv-id tells them "
+                "apart, and the token says who may come (docs/nodes.md). After SIGTERM, SIGINT or SIGHUP it takes no "
+                "new jobs and ends with the last one; a second signal ends them all. Exits with 0 after a signal, 2 "
+                "if a flag or the token is wrong, 125 if it cannot have its port.",
+     .choices = "serve",
+     .flags = kRendezvousFlags},
     {.id = CommandId::doctor,
      .name = "doctor",
      .help = "check what this machine can do, and say what to mend",

@@ -21,6 +21,7 @@
 #include "cli/man.h"
 #include "cli/parse.h"
 #include "cli/resolve.h"
+#include "cli/serve.h"
 #include "cli/settings_text.h"
 #include "cli/status.h"
 #include "cli/terminal.h"
@@ -142,6 +143,7 @@ int carry_out(const Command& command, const Words& rest) {
   if (command.id == CommandId::logs) return show_logs(rest);
   if (command.id == CommandId::token) return token_command(rest);
   if (command.id == CommandId::status) return status_command(rest);
+  if (command.id == CommandId::rendezvous) return rendezvous_command(rest);
   if (rest.size() > most_words(command))
     return fail(usage(fmt::format("dtrain {} takes {} ({})", command.name,
                                   command.arguments.empty() ? "no arguments" : "one argument",
@@ -161,6 +163,7 @@ int carry_out(const Command& command, const Words& rest) {
     case CommandId::launch:
     case CommandId::logs:
     case CommandId::status:
+    case CommandId::rendezvous:
     case CommandId::token:
       break;
   }

@@ -29,9 +29,7 @@ Error none_found(const Given& given) {
 
 // A token typed where a file belongs is in the shell's history by now, but need not get into logs as well.
 Result<JobSecret> of_file(const Given& given, const std::string& path) {
-  if (JobSecret::parse(path))
-    return usage(
-        "--token-file takes the name of a file, not the token itself, which others can see now: make a new one");
+  if (JobSecret::parse(path)) return token_as_file();
   return given.host.read_token(path);
 }
 

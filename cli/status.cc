@@ -87,8 +87,15 @@ Result<Json> ask(const launcher::StatusPeer& peer) {
   return answer;
 }
 
-bool is_of_job(const Json& answer, const std::string& job) {
-  return job.empty() || answer.value("job", std::string()) == job;
+// Of a server only what it has of this job.
+bool is_of_job(Json& answer, const std::string& job) {
+  if (job.empty()) return true;
+  if (!is_of_server(answer)) return answer.value("job", std::string()) == job;
+  Json jobs = Json::array();
+  for (const Json& one : answer.value("jobs", Json::array()))
+    if (one.is_object() && one.value("job", std::string()) == job) jobs.push_back(one);
+  answer["jobs"] = jobs;
+  return !jobs.empty();
 }
 
 int fail(const Error& error) {
@@ -121,7 +128,9 @@ int status_command(const std::vector<std::string>& words) {
   for (const std::string& folder : launcher::status_folders()) collect(folder, asked->job, answers);
   std::string text;
   if (asked->json) {
-    text = Json{{"jobs", answers}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    Json all = {{"jobs", Json::array()}};
+    for (const Json& answer : answers) all[is_of_server(answer) ? "servers" : "jobs"].push_back(answer);
+    text = all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   } else {
     for (const Json& answer : answers) text += (text.empty() ? "" : "\n") + status_text(answer);
   }

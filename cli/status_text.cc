@@ -111,9 +111,25 @@ std::string workers_text(const Json& answer) {
   return out.empty() ? out : "  workers of this node:\n" + out;
 }
 
+std::string server_text(const Json& answer) {
+  std::string out = fmt::format("rendezvous server at {}, pid {} on host {}, since {}: {}{}\n", word(answer, "server"),
+                                number(answer, "pid"), word(answer, "host"), time(answer, "age_s"),
+                                plural(number(answer, "job_count"), "job"),
+                                answer.value("ending", Json()) == true ? ", takes no new ones" : "");
+  for (const Json& job : list(answer, "jobs")) {
+    const Json& rounds = job.is_object() && job.contains("rounds") ? job["rounds"] : job;
+    out += fmt::format("  job {}: {}, {}, for {}; {} of {} nodes\n", word(job, "job"), word(rounds, "phase"),
+                       round_of(rounds), time(rounds, "phase_s"), number(rounds, "nodes_here"), wanted(rounds));
+  }
+  return out;
+}
+
 }  // namespace
 
+bool is_of_server(const Json& answer) { return answer.contains("server"); }
+
 std::string status_text(const Json& answer) {
+  if (is_of_server(answer)) return server_text(answer);
   const int rank = number(answer, "node_rank", -1);
   const std::string node =
       number(answer, "nodes", 1) > 1 && rank >= 0 ? fmt::format(", node {} of {}", rank, number(answer, "nodes")) : "";

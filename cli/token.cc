@@ -66,17 +66,8 @@ Result<std::string> made(const Asked& asked, const Host& host) {
 }
 
 Result<std::string> shown(const Asked& asked, const Host& host) {
-  std::string where = asked.file;
-  Result<JobSecret> secret = usage("no token: `dtrain token --new` makes one");
-  if (where.empty() && host.token) {
-    where = "DTRAIN_TOKEN";
-    secret = host.token->ok() ? *host.token : host.token->error().in(where);
-  } else {
-    if (where.empty()) where = host.variable("DTRAIN_TOKEN_FILE");
-    if (where.empty() && host.probe(usual_token_file(host)).kind != FileFacts::Kind::missing)
-      where = usual_token_file(host);
-    if (!where.empty()) secret = JobSecret::read(where);
-  }
+  std::string where;
+  auto secret = find_token(host, asked.file, &where);
   if (!secret) return secret.error();
   auto fingerprint = secret->fingerprint();
   if (!fingerprint) return fingerprint.error();
@@ -90,6 +81,22 @@ std::string usual_token_file(const Host& host) {
   if (std::string config = host.variable("XDG_CONFIG_HOME"); config.starts_with('/')) return config + "/dtrain/token";
   if (std::string home = host.variable("HOME"); home.starts_with('/')) return home + "/.config/dtrain/token";
   return "";
+}
+
+Result<JobSecret> find_token(const Host& host, std::string file, std::string* where) {
+  const bool in_variable = file.empty() && host.token;
+  if (file.empty() && !in_variable) file = host.variable("DTRAIN_TOKEN_FILE");
+  if (file.empty() && !in_variable && host.probe(usual_token_file(host)).kind != FileFacts::Kind::missing)
+    file = usual_token_file(host);
+  if (where != nullptr) *where = in_variable ? "DTRAIN_TOKEN" : file;
+  if (in_variable) return host.token->ok() ? *host.token : Result<JobSecret>(host.token->error().in("DTRAIN_TOKEN"));
+  if (file.empty()) return usage("no token: `dtrain token --new` makes one");
+  if (JobSecret::parse(file)) return token_as_file();
+  return JobSecret::read(file);
+}
+
+Error token_as_file() {
+  return usage("--token-file takes the name of a file, not the token itself, which others can see now: make a new one");
 }
 
 int token_command(const std::vector<std::string>& words) {

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <utility>
@@ -17,6 +18,11 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr auto kFarewell = std::chrono::seconds(1);
+
+int milliseconds(Duration time) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  return static_cast<int>(std::min<std::int64_t>(ms, 2000000000));
+}
 
 RoundSettings round_settings(const JobSpec& spec, const std::string& agent_id, const HostFinder::Here& here,
                              std::uint16_t port) {
@@ -35,11 +41,17 @@ RoundSettings round_settings(const JobSpec& spec, const std::string& agent_id, c
   settings.join_timeout = spec.nodes.join_timeout;
   settings.last_call_timeout = spec.nodes.last_call_timeout;
   settings.awaits_others = spec.nodes.rejoin;
+  settings.times = node_times(spec.nodes);
   settings.regather_timeout = spec.nodes.pulse.lost_after();
   return settings;
 }
 
 }  // namespace
+
+NodeTimes node_times(const NodesSpec& nodes) {
+  return {milliseconds(nodes.join_timeout), milliseconds(nodes.last_call_timeout), milliseconds(nodes.pulse.interval),
+          nodes.pulse.attempts, nodes.rejoin};
+}
 
 RoundHosting::RoundHosting(asio::io_context& io, const JobSpec& spec, RoundSettings settings,
                            const HostFinder::Here& here)

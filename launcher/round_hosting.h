@@ -19,6 +19,9 @@
 
 namespace dtrain::launcher {
 
+// What a host is told of this node's settings, and compares.
+NodeTimes node_times(const NodesSpec& nodes);
+
 class RoundHosting {
  public:
   using Say = std::function<void(const std::string&)>;

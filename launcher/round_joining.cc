@@ -97,6 +97,7 @@ NodeInfo RoundJoining::own_info() const {
   info.stop_ms = int(std::min<std::int64_t>(stop.count(), std::numeric_limits<int>::max()));
   info.real_master = spec_.nodes.across_hosts && spec_.nodes.real_master;
   info.last = last_;
+  info.times = node_times(spec_.nodes);
   return info;
 }
 
@@ -176,6 +177,10 @@ void RoundJoining::retry_at(MonoTime at, const std::string& why) {
 
 void RoundJoining::received(const RoundMessage& message) {
   if (over_) return;
+  if (std::holds_alternative<msg::Standing>(message)) {
+    standing_ = true;
+    return;
+  }
   const auto* refused = std::get_if<msg::Refused>(&message);
   if (refused == nullptr) {
     if (const auto* open = std::get_if<msg::Open>(&message); open != nullptr && !opened(*open)) return;
@@ -195,6 +200,7 @@ bool RoundJoining::opened(const msg::Open& open) {
     return false;
   }
   lost_because_.clear();
+  there_.term = open.term;
   last_ = {open.term, open.place.round, open.place.node_rank, open.place.nodes, open.place.restart_count};
   finder_->opened(open);
   return true;
@@ -203,8 +209,8 @@ bool RoundJoining::opened(const msg::Open& open) {
 void RoundJoining::unreachable(const Error& error) {
   if (over_) return;
   finder_->lost(term_);
-  // Its host is there, but it is not: an endpoint alone has no other.
-  if (hostless() && error.errno_value == ECONNREFUSED && !finder_->survives_host())
+  // Its host is there, but it is not: an endpoint alone has no other. A server may be started again.
+  if (hostless() && error.errno_value == ECONNREFUSED && !standing_ && !finder_->survives_host())
     return end({JobEnd::lost, kExitOwnFailure, -1, lost_because_});
   const bool nobody = !spec_.nodes.across_hosts || error.errno_value == ECONNREFUSED;
   try_again_later(nobody ? fmt::format("nobody at {} yet", endpoint()) : error.message);
@@ -215,7 +221,8 @@ void RoundJoining::link_lost(bool joined, const std::string& reason, TlsFault fa
   finder_->lost(term_);
   if (!joined) return turned_away(reason, fault);
   const std::string gone =
-      fmt::format("the agent that hosts the job at {} is gone{}{}", endpoint(), reason.empty() ? "" : ": ", reason);
+      fmt::format("the {} at {} is gone{}{}", standing_ ? "rendezvous server" : "agent that hosts the job", endpoint(),
+                  reason.empty() ? "" : ": ", reason);
   const Duration grace = spec_.nodes.pulse.kill_grace();
   const bool again = spec_.nodes.rejoin && (!hosting_ || finder_->survives_host());
   if (!again) {

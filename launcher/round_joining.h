@@ -41,6 +41,8 @@ class RoundJoining {
   void join_again();
   // Null: another agent hosts the job, at host_address() and host_port().
   RoundHosting* hosting() { return hosting_.get(); }
+  // The rounds are hosted by a server of many jobs, to whose stores no worker comes by itself.
+  bool at_server() const { return standing_; }
   const std::string& host_address() const { return link_.address(); }
   std::uint16_t host_port() const { return there_.port; }
   // What the agents of this job know each other by, once this one knows it.
@@ -78,6 +80,7 @@ class RoundJoining {
   std::uint64_t term_ = 0;   // of the host that the link leads to
   LastPlace last_;
   std::string lost_because_;  // of the host that it had
+  bool standing_ = false;     // which was a server of many jobs, and may come back
   std::optional<JobSecret> secret_;
   std::optional<MungeAsk> ask_;
   boost::asio::steady_timer retry_;

@@ -82,4 +82,16 @@ std::string status_json(const AgentFacts& facts) {
   return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+std::string status_json(const ServerFacts& facts) {
+  Json jobs = Json::array();
+  for (const auto& [name, job] : facts.jobs) {
+    jobs.push_back({{"job", name}});
+    jobs.back()["rounds"] = rounds(job);
+  }
+  const Json out = {{"server", facts.where},       {"host", facts.host},     {"pid", facts.pid},
+                    {"age_s", seconds(facts.age)}, {"ending", facts.ending}, {"job_count", facts.job_count},
+                    {"jobs", std::move(jobs)}};
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace dtrain::launcher

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/job_facts.h"
@@ -49,5 +50,18 @@ struct AgentFacts {
 };
 
 std::string status_json(const AgentFacts& facts);
+
+// Of a standing server (job_service.h).
+struct ServerFacts {
+  std::string host;
+  pid_t pid = 0;
+  std::string where;                // it listens
+  std::chrono::milliseconds age{};  // of the server
+  bool ending = false;              // it takes no new jobs
+  std::size_t job_count = 0;
+  std::vector<std::pair<std::string, JobFacts>> jobs;  // the first of them
+};
+
+std::string status_json(const ServerFacts& facts);
 
 }  // namespace dtrain::launcher

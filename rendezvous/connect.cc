@@ -47,4 +47,14 @@ int connect_error(int fd) {
   return self == peer ? ECONNREFUSED : 0;
 }
 
+std::string peer_address(int fd) {
+  namespace asio = boost::asio;
+  asio::ip::tcp::endpoint peer;
+  auto size = static_cast<socklen_t>(peer.capacity());
+  if (::getpeername(fd, peer.data(), &size) != 0) return "an unknown address";
+  const auto address = peer.address();
+  const bool mapped = address.is_v6() && address.to_v6().is_v4_mapped();
+  return mapped ? asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string() : address.to_string();
+}
+
 }  // namespace dtrain

@@ -20,4 +20,7 @@ void tune_link(int fd);
 // that is ECONNREFUSED.
 int connect_error(int fd);
 
+// Numeric; IPv4 is not written as IPv6.
+std::string peer_address(int fd);
+
 }  // namespace dtrain

@@ -30,7 +30,7 @@ class JobSecret {
   std::string text() const;
   // Tells two secrets apart and says nothing else of them: 8 hexadecimal digits.
   Result<std::string> fingerprint() const;
-  // A key for this one kind of connection.
+  // A key for this one kind of connection; its job as an identity has it.
   Result<LinkKey> key_of(const LinkName& link) const;
   // A job's name as an identity has it: itself, or where it is long or empty a hash of it.
   Result<std::string> identity_job(const std::string& job) const;

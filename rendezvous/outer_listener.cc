@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
 #include <utility>
 
@@ -26,15 +25,6 @@ constexpr int kAcceptsPerTurn = 16;  // a handshake costs some time, and the age
 constexpr std::chrono::milliseconds kAcceptAgain{100};
 constexpr int kLogLines = 5;
 constexpr std::chrono::seconds kLogWindow{10};
-
-std::string peer_address(int fd) {
-  asio::ip::tcp::endpoint peer;
-  auto size = static_cast<socklen_t>(peer.capacity());
-  if (::getpeername(fd, peer.data(), &size) != 0) return "an unknown address";
-  const auto address = peer.address();
-  const bool mapped = address.is_v6() && address.to_v6().is_v4_mapped();
-  return mapped ? asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string() : address.to_string();
-}
 
 }  // namespace
 
@@ -143,7 +133,8 @@ void OuterListener::admit(UniqueFd fd) {
   peer->place = unknown_.insert(unknown_.end(), peer);
   arm_deadline();
   if (options_.secret) {
-    auto session = TlsSession::server(*options_.secret, options_.job);
+    auto session = options_.any_job ? TlsSession::server_of_any_job(*options_.secret)
+                                    : TlsSession::server(*options_.secret, options_.job);
     if (!session) return drop(peer, session.error().message);
     peer->bytes = LinkBytes(std::move(*session));
   }
@@ -237,7 +228,8 @@ void OuterListener::readable(const UnknownPtr& peer) {
   if (peer->bytes.unsent()) wait_writable(peer);
   if (!peer->bytes.encrypted() && got.starts_with('\x16'))
     return drop(peer, "it speaks TLS: its node was started without --insecure, and this one with it");
-  const bool known = peer->bytes.encrypted() ? peer->bytes.established() : !peer->received.empty();
+  bool known = peer->bytes.encrypted() ? peer->bytes.established() : !peer->received.empty();
+  if (known && peer->bytes.encrypted() && options_.enough) known = options_.enough(peer->bytes.link(), peer->received);
   if (known && !peer->bytes.unsent()) return hand_over(peer);
   wait_readable(peer);
 }

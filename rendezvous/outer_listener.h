@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/link_socket.h"
@@ -32,6 +33,10 @@ class OuterListener {
   using Taker = std::function<void(LinkSocket socket, std::string received)>;
   struct Options {
     std::string job;
+    // With a secret: connections of every job that has it; `job` is not used.
+    bool any_job = false;
+    // Of one that is known: whether enough was received to hand it over. Empty: always.
+    std::function<bool(const LinkName& link, std::string_view received)> enough{};
     // None: plain connections (--insecure); the first byte tells what they are for.
     std::optional<JobSecret> secret{};
     // Who asks for the secret by MUNGE gets a credential; none: nobody does.

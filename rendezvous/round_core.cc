@@ -93,6 +93,7 @@ std::vector<MemberId> RoundCore::next_to_each_other(const std::vector<MemberId>&
 }
 
 bool RoundCore::hosted() const {
+  if (standing()) return true;
   const auto host = agents_.find(settings_.host_agent);
   return host != agents_.end() && !members_.at(host->second).leaving;
 }
@@ -133,6 +134,8 @@ void RoundCore::place(const std::vector<MemberId>& chosen, Actions& out) {
     role_size[info.role] += info.workers;
     world += info.workers;
   }
+  const std::string& master_addr =
+      settings_.master_addr.empty() ? members_.at(chosen.front()).info.seen_at : settings_.master_addr;
   std::map<std::string, int> role_base;
   int base = 0;
   for (std::size_t i = 0; i < chosen.size(); ++i) {
@@ -141,7 +144,7 @@ void RoundCore::place(const std::vector<MemberId>& chosen, Actions& out) {
     int& base_in_role = role_base[m.info.role];
     out.push_back(round_action::Send{
         chosen[i], msg::Open{{round_, restarts_, int(i), int(chosen.size()), base, world, base_in_role,
-                              role_size[m.info.role], settings_.master_addr, settings_.master_port},
+                              role_size[m.info.role], master_addr, settings_.master_port},
                              settings_.term}});
     base += m.info.workers;
     base_in_role += m.info.workers;
@@ -208,7 +211,8 @@ void RoundCore::leaving(MemberId id, const msg::Leaving& said, MonoTime now, Act
                         fmt::format("{} was stopped by {}", name(m), signal_text(said.signal))};
   if (!m.in_round()) {
     out.push_back(round_action::Send{id, msg::End{stopped}});
-    return gone(id, {}, now, out);
+    gone(id, {}, now, out);
+    return standing() && members_.empty() ? end(stopped, out) : void();
   }
   // Nobody needs a node whose workers have ended well, unless it hosts the others.
   if (phase_ == RoundPhase::running && m.ok && m.info.agent_id != settings_.host_agent) {
@@ -240,7 +244,7 @@ void RoundCore::let_go(MemberId id, Actions& out) {
 void RoundCore::gone(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out) {
   if (!members_.contains(id)) return;
   lose(id, fenced_at, now, out);
-  if (phase_ == RoundPhase::gathering && !members_.empty()) return gather(std::nullopt, now, out);
+  if (phase_ == RoundPhase::gathering && (standing() || !members_.empty())) return gather(std::nullopt, now, out);
   maybe_over(now, out);
 }
 
@@ -330,6 +334,7 @@ void RoundCore::maybe_over(MonoTime now, Actions& out) {
 
 void RoundCore::end(const Verdict& verdict, Actions& out) {
   phase_ = RoundPhase::ended;
+  ended_because_ = verdict.reason;
   decide("the job ends: " + verdict.reason);
   for (const auto& [id, m] : members_) out.push_back(round_action::Send{id, msg::End{verdict}});
 }

@@ -42,13 +42,14 @@ struct Takeover {
 
 struct RoundSettings {
   std::string job;
-  std::string host_agent;  // agent_id of the agent that hosts the rounds: without it there is no job
+  // agent_id of the agent that hosts the rounds: without it there is no job. Empty: a standing server does.
+  std::string host_agent;
   std::uint64_t term = 0;  // of this host
   bool fixed_ranks = false;
   int min_nodes = 1;
   int max_nodes = 1;
   int max_restarts = 0;
-  std::string master_addr;   // where the workers' store is
+  std::string master_addr;   // where the workers' store is; empty: node 0's address
   bool real_master = false;  // workers of other hosts may come to it by themselves
   int master_port = 0;
   Duration join_timeout = std::chrono::seconds(600);      // for min_nodes to come
@@ -58,6 +59,10 @@ struct RoundSettings {
   // After a loss or another host: with enough nodes, for the rest of those of the last round.
   Duration regather_timeout = std::chrono::seconds(3);
   Takeover after{};
+  // Workers of rounds that this host has not heard of may live until then.
+  MonoTime unknown_not_before{};
+  // All nodes must have the same pulse.
+  NodeTimes times{};
   // A node that has not stopped its workers so long after the time it may need is given up: its agent hangs.
   Duration stop_margin = std::chrono::seconds(10);
   // How people call the nodes of a job with fixed ranks, by node rank; empty: "node 3".
@@ -111,6 +116,8 @@ class RoundCore {
   std::size_t members() const { return members_.size(); }
   // For `dtrain status`.
   JobFacts facts(MonoTime now) const;
+  // How it has ended; empty while it has not.
+  const std::string& ended_because() const { return ended_because_; }
   // One line for people: phase, round, nodes.
   std::string describe() const;
 
@@ -157,6 +164,7 @@ class RoundCore {
 
   std::vector<MemberId> eligible() const;  // for the next round, in the order of their node ranks
   std::vector<MemberId> next_to_each_other(const std::vector<MemberId>& ids) const;
+  bool standing() const { return settings_.host_agent.empty(); }
   bool hosted() const;
   bool enough() const;
   Duration longest_stop() const;
@@ -189,7 +197,8 @@ class RoundCore {
   // Why the round is being stopped: a failure, a lost or leaving node (these end the job if it cannot go on), or a new
   // node. The first cause is the one that is told.
   std::optional<Verdict> cause_;
-  std::string growth_;    // the reason of a stop that makes room for a new node
+  std::string growth_;  // the reason of a stop that makes room for a new node
+  std::string ended_because_;
   bool useless_ = false;  // a restart would fail in the same way
   DecisionLog decided_;
   MonoTime now_{};          // of the last event

@@ -34,6 +34,12 @@ std::optional<std::string> RoundCore::objection(const NodeInfo& info) const {
   if (info.max_restarts != settings_.max_restarts)
     return fmt::format("--max-restarts {} here, but {} at the node that hosts the job; use the same on all nodes",
                        info.max_restarts, settings_.max_restarts);
+  const NodeTimes &theirs = info.times, &ours = settings_.times;
+  if (theirs.pulse_ms != ours.pulse_ms || theirs.pulse_attempts != ours.pulse_attempts)
+    return fmt::format(
+        "keep_alive_interval and keep_alive_max_attempt of --rdzv-conf are {:g} s and {} here, but "
+        "{:g} s and {} at the host of the job; use the same on all nodes",
+        theirs.pulse_ms / 1000.0, theirs.pulse_attempts, ours.pulse_ms / 1000.0, ours.pulse_attempts);
   const LastPlace& last = info.last;
   const bool last_is_one =
       last.round >= -1 && last.round < kMostRounds && last.node_rank >= -1 && last.nodes >= 0 && last.restarts >= 0;
@@ -88,6 +94,7 @@ void RoundCore::learn(const LastPlace& last) {
   restarts_ = std::max(restarts_, last.restarts);
   nodes_ = last.nodes;
   again_ = true;
+  fenced_at_ = std::max(fenced_at_, settings_.unknown_not_before);
 }
 
 void RoundCore::gather(std::optional<MemberId> newcomer, MonoTime now, Actions& out) {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "rendezvous/connect.h"
 #include "rendezvous/peer_uid.h"
 
 namespace dtrain {
@@ -29,9 +30,12 @@ RoundHost::~RoundHost() {
 
 void RoundHost::adopt(LinkSocket socket, const std::string& received_before) {
   const auto ends = options_.vouches ? ends_of_peer(socket.fd.get()) : Result<TcpEnds>(TcpEnds{});
+  std::string address = options_.pulse ? peer_address(socket.fd.get()) : "";
   Peer* peer = add(std::move(socket), received_before);
-  if (peer != nullptr && options_.pulse) peer->silence.emplace(*options_.pulse, clock_.now());
-  if (peer != nullptr && ends && !ends->own.empty()) desk_.came(last_id_, ends->own);
+  if (peer == nullptr) return;
+  if (options_.pulse) peer->silence.emplace(*options_.pulse, clock_.now());
+  peer->address = std::move(address);
+  if (ends && !ends->own.empty()) desk_.came(last_id_, ends->own);
 }
 
 void RoundHost::adopt_own(UniqueFd socket) { add({std::move(socket)}, {}); }
@@ -43,10 +47,11 @@ RoundHost::Peer* RoundHost::add(LinkSocket socket, const std::string& received_b
   Peer& peer = channels_[id];
   peer.channel = std::make_shared<RoundChannel>(io_, std::move(socket));
   peer.greeting = std::make_unique<asio::steady_timer>(io_, kGreeting);
-  peer.greeting->async_wait([this, id](const boost::system::error_code& ec) {
+  peer.greeting->async_wait([this, id, alive = std::weak_ptr(lives_)](const boost::system::error_code& ec) {
     // A timer that has gone off cannot be called back: the node may have joined since.
-    if (!ec && waits_to_join(id)) read_waiting(id);
-    if (!ec && waits_to_join(id)) drop(id);
+    if (ec || alive.expired()) return;
+    if (waits_to_join(id)) read_waiting(id);
+    if (waits_to_join(id)) drop(id);
   });
   peer.channel->start(
       {[this, id](const RoundMessage& m) { received(id, m); }, [this, id](const std::string&) { closed(id); }},
@@ -63,13 +68,18 @@ void RoundHost::received(MemberId id, const RoundMessage& message) {
     peer.silence->heard(clock_.now());
     listen_for_silence();
   }
-  if (std::holds_alternative<msg::Ask>(message)) return peer.channel->send(msg::Facts{core_.facts(clock_.now())});
+  if (std::holds_alternative<msg::Ask>(message)) return peer.channel->send(msg::Facts{facts()});
   if (const auto* owned = std::get_if<msg::Owned>(&message)) return desk_.answered(id, *owned);
   if (const auto* ping = std::get_if<msg::Ping>(&message)) {
     if (!options_.sure || options_.sure()) peer.channel->send(msg::Pong{ping->sent});
     return;
   }
-  perform(core_.step(round_event::Said{id, message}, clock_.now()));
+  if (!std::holds_alternative<msg::Join>(message))
+    return perform(core_.step(round_event::Said{id, message}, clock_.now()));
+  msg::Join join = std::get<msg::Join>(message);
+  join.node.seen_at = peer.address;
+  if (options_.standing) peer.channel->send(msg::Standing{});
+  perform(core_.step(round_event::Said{id, std::move(join)}, clock_.now()));
 }
 
 void RoundHost::ask_whose(MemberId id, const msg::Whose& whose) {
@@ -87,20 +97,24 @@ void RoundHost::listen_for_silence() {
   if (!first) return;
   listens_ = true;
   silence_timer_.expires_at(*first);
-  silence_timer_.async_wait([this](const boost::system::error_code& ec) {
+  silence_timer_.async_wait([this, alive = std::weak_ptr(lives_)](const boost::system::error_code& ec) {
+    if (alive.expired()) return;
     listens_ = false;
-    if (ec) return;
-    std::vector<MemberId> lost;
-    for (const auto& [id, peer] : channels_) {
-      if (peer.silence && !peer.greeting && peer.silence->lost(clock_.now())) lost.push_back(id);
-    }
-    for (const MemberId id : lost) {
-      read_waiting(id);
-      const auto it = channels_.find(id);
-      if (it != channels_.end() && it->second.silence->lost(clock_.now())) drop(id);
-    }
-    listen_for_silence();
+    if (!ec) look_for_silence();
   });
+}
+
+void RoundHost::look_for_silence() {
+  std::vector<MemberId> lost;
+  for (const auto& [id, peer] : channels_) {
+    if (peer.silence && !peer.greeting && peer.silence->lost(clock_.now())) lost.push_back(id);
+  }
+  for (const MemberId id : lost) {
+    read_waiting(id);
+    const auto it = channels_.find(id);
+    if (it != channels_.end() && it->second.silence->lost(clock_.now())) drop(id);
+  }
+  listen_for_silence();
 }
 
 bool RoundHost::waits_to_join(MemberId id) const {
@@ -150,6 +164,8 @@ void RoundHost::perform(const std::vector<RoundAction>& actions) {
       perform(action);
   }
   arm();
+  if (core_.phase() != RoundPhase::ended || holds_ || std::exchange(ended_, true)) return;
+  if (on_ended) on_ended();
 }
 
 // Order is kept. A second round among them cannot be: it takes answers of members to the first.
@@ -172,8 +188,8 @@ void RoundHost::arm() {
     return;
   }
   timer_.expires_at(*at);
-  timer_.async_wait([this](const boost::system::error_code& ec) {
-    if (!ec) perform(core_.step(round_event::Tick{}, clock_.now()));
+  timer_.async_wait([this, alive = std::weak_ptr(lives_)](const boost::system::error_code& ec) {
+    if (!ec && !alive.expired()) perform(core_.step(round_event::Tick{}, clock_.now()));
   });
 }
 

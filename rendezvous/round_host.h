@@ -1,7 +1,7 @@
 #pragma once
-// The rounds of one job, hosted by one of its agents, on that agent's event loop: connections in, RoundCore's actions
-// out. It has no port: on one host the worker store hands over the connections that begin with kRoundGreeting; across
-// hosts OuterListener does. No timer runs while a job on one host does.
+// The rounds of one job, hosted by one of its agents or by a standing server, on that process's event loop: connections
+// in, RoundCore's actions out. It has no port: on one host the worker store hands over the connections that begin with
+// kRoundGreeting; across hosts OuterListener does. No timer runs while a job on one host does.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
@@ -34,6 +34,8 @@ class RoundHost {
     std::function<void(int round, int restarts, int nodes, std::function<void()> go)> before_round{};
     // Across hosts: vouch() is used.
     bool vouches = false;
+    // A server of many jobs, which has no agent of the job.
+    bool standing = false;
   };
   RoundHost(boost::asio::io_context& io, RoundSettings settings, Options options);
   ~RoundHost();
@@ -52,12 +54,18 @@ class RoundHost {
   bool empty() const { return channels_.empty(); }
   // Called when empty() has become true.
   std::function<void()> on_empty;
+  // Called once, when the job has ended and its agents were told.
+  std::function<void()> on_ended;
+  std::size_t connections() const { return channels_.size(); }
+  const RoundCore& core() const { return core_; }
+  JobFacts facts() const { return core_.facts(clock_.now()); }
 
  private:
   struct Peer {
     std::shared_ptr<RoundChannel> channel;
     std::unique_ptr<boost::asio::steady_timer> greeting;  // until it has joined
     std::optional<LinkSilence> silence;
+    std::string address;  // where it comes from, across hosts
   };
 
   Peer* add(LinkSocket socket, const std::string& received);
@@ -65,6 +73,7 @@ class RoundHost {
   void closed(MemberId id);
   void drop(MemberId id);
   bool waits_to_join(MemberId id) const;
+  void look_for_silence();
   void read_waiting(MemberId id);
   void perform(const std::vector<RoundAction>& actions);
   void perform(const RoundAction& action);
@@ -80,6 +89,7 @@ class RoundHost {
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer silence_timer_;
   bool listens_ = false;  // silence_timer_ runs
+  bool ended_ = false;    // on_ended was called
   std::map<MemberId, Peer> channels_;
   std::vector<RoundAction> held_;  // until the round may open
   bool holds_ = false;

@@ -20,6 +20,16 @@ struct LastPlace {
   bool operator==(const LastPlace&) const = default;
 };
 
+// Of --rdzv-conf: for a host that is no agent of the job and has no settings of its own.
+struct NodeTimes {
+  int join_ms = 600000;
+  int last_call_ms = 30000;
+  int pulse_ms = 1000;  // PulseSettings, which both ends of a link must have
+  int pulse_attempts = 3;
+  bool rejoin = false;
+  bool operator==(const NodeTimes&) const = default;
+};
+
 // What an agent says about itself and about the job as its user typed it.
 struct NodeInfo {
   std::string job;       // --rdzv-id
@@ -36,6 +46,8 @@ struct NodeInfo {
   int stop_ms = 0;           // how long the agent may need to stop its workers
   bool real_master = false;  // its workers come to the store by themselves (--master-addr real)
   LastPlace last{};
+  NodeTimes times{};
+  std::string seen_at{};  // numeric: where its connection comes from; its host fills it in, it is not sent
   bool operator==(const NodeInfo&) const = default;
 };
 
@@ -160,11 +172,15 @@ struct Whose {
   TcpEnds ends;
   bool operator==(const Whose&) const = default;
 };
+// First of all: this host is a server of many jobs. If it is not there, it may be again.
+struct Standing {
+  bool operator==(const Standing&) const = default;
+};
 
 }  // namespace msg
 
 using RoundMessage =
     std::variant<msg::Join, msg::Failed, msg::Over, msg::Leaving, msg::Ping, msg::Ask, msg::Owned, msg::Refused,
-                 msg::Waiting, msg::Open, msg::Stop, msg::End, msg::Pong, msg::Facts, msg::Whose>;
+                 msg::Waiting, msg::Open, msg::Stop, msg::End, msg::Pong, msg::Facts, msg::Whose, msg::Standing>;
 
 }  // namespace dtrain

@@ -21,7 +21,8 @@ void fields(Io& io, M& m) {
     auto& n = m.node;
     io(n.job, n.agent_id, n.host, n.pid, n.role, n.topology, n.workers, n.wanted_rank, n.min_nodes, n.max_nodes,
        n.max_restarts, n.stop_ms, n.real_master, n.last.term, n.last.round, n.last.node_rank, n.last.nodes,
-       n.last.restarts);
+       n.last.restarts, n.times.join_ms, n.times.last_call_ms, n.times.pulse_ms, n.times.pulse_attempts,
+       n.times.rejoin);
   } else if constexpr (std::is_same_v<T, msg::Failed>) {
     io(m.round, m.local_rank, m.what, m.exit_code, m.never_started);
   } else if constexpr (std::is_same_v<T, msg::Over>) {
@@ -34,7 +35,7 @@ void fields(Io& io, M& m) {
     io(m.host, m.agent, m.node_rank, m.base_rank, m.workers, m.state);
   } else if constexpr (std::is_same_v<T, Decision>) {
     io(m.age_ms, m.text);
-  } else if constexpr (std::is_same_v<T, msg::Ask>) {
+  } else if constexpr (std::is_same_v<T, msg::Ask> || std::is_same_v<T, msg::Standing>) {
     // no fields
   } else if constexpr (std::is_same_v<T, msg::Facts>) {
     auto& j = m.job;

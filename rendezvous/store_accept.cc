@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds kAcceptRetry{100};
 }  // namespace
 
 void StoreLoop::wait_for_connection() {
-  if (accepting_ || sessions_.size() >= options_.limits.connections) return;
+  if (!listener_.is_open() || accepting_ || sessions_.size() >= options_.limits.connections) return;
   accepting_ = true;
   listener_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
     accepting_ = false;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <future>
@@ -72,6 +73,8 @@ struct StoreHost::Impl {
 
   const Options options;
   asio::io_context io{1};
+  // Without a port there may be nothing to wait for but what is posted.
+  const asio::executor_work_guard<asio::io_context::executor_type> stays = asio::make_work_guard(io);
   std::optional<StoreLocal> local;  // where the store is
   std::optional<StoreRelay> relay;  // at an edge
   StoreLoop loop;
@@ -88,6 +91,14 @@ Result<std::unique_ptr<StoreHost>> StoreHost::start(Options options) {
 Result<std::unique_ptr<StoreHost>> StoreHost::start(UniqueFd listener, Options options) {
   const auto port = port_of_socket(listener.get());
   if (!port) return port.error();
+  return make(std::move(listener), *port, std::move(options));
+}
+
+Result<std::unique_ptr<StoreHost>> StoreHost::start_without_port(Options options) {
+  return make(UniqueFd(), 0, std::move(options));
+}
+
+Result<std::unique_ptr<StoreHost>> StoreHost::make(UniqueFd listener, std::uint16_t port, Options options) {
   std::optional<PeerUid> peer_uid;
   if (options.allowed_uid) {
     auto opened = PeerUid::open();
@@ -96,7 +107,7 @@ Result<std::unique_ptr<StoreHost>> StoreHost::start(UniqueFd listener, Options o
   }
   try {
     auto impl = std::make_unique<Impl>(std::move(listener), std::move(peer_uid), std::move(options));
-    return std::unique_ptr<StoreHost>(new StoreHost(std::move(impl), *port));
+    return std::unique_ptr<StoreHost>(new StoreHost(std::move(impl), port));
   } catch (const std::system_error& e) {  // no thread, no descriptors
     return Error{ErrorKind::system, std::string("the worker store cannot start: ") + e.what(), e.code().value()};
   }

@@ -68,13 +68,15 @@ class StoreHost {
   static Result<std::unique_ptr<StoreHost>> start(Options options);
   // The same with a socket that listens already; address and port of the options are not used.
   static Result<std::unique_ptr<StoreHost>> start(UniqueFd listener, Options options);
+  // The same without a port: its clients come by adopt_link() alone.
+  static Result<std::unique_ptr<StoreHost>> start_without_port(Options options);
 
   // Close all connections and the port, and join the thread.
   ~StoreHost();
   StoreHost(const StoreHost&) = delete;
   StoreHost& operator=(const StoreHost&) = delete;
 
-  std::uint16_t port() const { return port_; }
+  std::uint16_t port() const { return port_; }  // 0: none
   // Forget every key and close every connection and link: a fresh store at the same port, that takes no links. An edge
   // turns its clients away. When it returns it is done. Not from within a callback.
   void renew();
@@ -93,6 +95,7 @@ class StoreHost {
  private:
   struct Impl;
   void begin(std::optional<std::uint64_t> round);
+  static Result<std::unique_ptr<StoreHost>> make(UniqueFd listener, std::uint16_t port, Options options);
   explicit StoreHost(std::unique_ptr<Impl> impl, std::uint16_t port);
 
   std::unique_ptr<Impl> impl_;

@@ -133,6 +133,7 @@ void StoreLinks::send(ConnectionId connection, std::string_view bytes) {
 void StoreLinks::close(ConnectionId connection, std::string_view reason) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
+  if (!reason.empty()) front_.report(fmt::format("closed a connection of another node's worker: {}", reason));
   found->second.peer->link->send(StoreLinkType::closed, found->second.number, reason);
   forget(connection);
 }

@@ -28,13 +28,15 @@ constexpr std::chrono::seconds kLogWindow{10};
 StoreLoop::StoreLoop(asio::io_context& io, UniqueFd listener, std::optional<PeerUid> peer_uid,
                      const StoreHost::Options& options, StoreBackend& backend)
     : io_(io),
-      listener_(io, listener.release()),
+      listener_(io),
       peer_uid_(std::move(peer_uid)),
       options_(options),
       backend_(backend),
       greeting_timer_(io),
       accept_timer_(io),
-      buffer_(kReadBytes) {}
+      buffer_(listener ? kReadBytes : 0) {
+  if (listener) listener_.assign(listener.release());
+}
 
 void StoreLoop::start(StoreOutlet* elsewhere) {
   elsewhere_ = elsewhere;

@@ -36,8 +36,8 @@ inline constexpr ConnectionId kBehindLink = ConnectionId{1} << 63;
 
 class StoreLoop {
  public:
-  // `listener` is a listening, non-blocking socket; `peer_uid` is set when options.allowed_uid is. The backend must
-  // live as long.
+  // `listener` is a listening, non-blocking socket, or none; `peer_uid` is set when options.allowed_uid is. The backend
+  // must live as long.
   StoreLoop(boost::asio::io_context& io, UniqueFd listener, std::optional<PeerUid> peer_uid,
             const StoreHost::Options& options, StoreBackend& backend);
 

@@ -40,7 +40,8 @@ class TlsSession::Impl final : public TlsKeys {
   Impl& operator=(const Impl&) = delete;
 
   Result<void> begin_client(const JobSecret& secret, const LinkName& link);
-  Result<void> begin_server(const JobSecret& secret, const std::string& job, Refuse refuse);
+  // No job: any.
+  Result<void> begin_server(const JobSecret& secret, const std::optional<std::string>& job, Refuse refuse);
   Result<void> begin_certified(const TlsCertificates& certificates, const std::string& name);
 
   Result<void> receive(std::string_view bytes, std::string& plaintext);
@@ -73,6 +74,7 @@ class TlsSession::Impl final : public TlsKeys {
   std::optional<TlsCertificates> certificates_;
   SSL* connection_ = nullptr;
   bool server_ = false;
+  bool any_job_ = false;
   std::string fingerprint_, job_, identity_job_, identity_;
   Refuse refuse_;
   std::optional<LinkKey> key_;  // until the handshake is done
@@ -113,7 +115,7 @@ Result<void> TlsSession::Impl::begin_client(const JobSecret& secret, const LinkN
   link_ = link;
   job_ = link.job;
   if (auto done = open_with(secret); !done) return done;
-  auto key = secret_->key_of(link);
+  auto key = secret_->key_of({link.role, link.epoch, identity_job_});
   if (!key) return key.error();
   key_ = *key;
   identity_ = encode(LinkIdentity{{link.role, link.epoch, identity_job_}, fingerprint_});
@@ -123,9 +125,11 @@ Result<void> TlsSession::Impl::begin_client(const JobSecret& secret, const LinkN
   return handshake();
 }
 
-Result<void> TlsSession::Impl::begin_server(const JobSecret& secret, const std::string& job, Refuse refuse) {
+Result<void> TlsSession::Impl::begin_server(const JobSecret& secret, const std::optional<std::string>& job,
+                                            Refuse refuse) {
   server_ = true;
-  job_ = job;
+  any_job_ = !job;
+  job_ = job.value_or("");
   refuse_ = std::move(refuse);
   if (auto done = open_with(secret); !done) return done;
   ssl_.SSL_set_accept_state(connection_);
@@ -170,12 +174,13 @@ bool TlsSession::Impl::key_of(std::string_view text, SecretSpan& key) {
                            fmt::format("the token differs: the peer's has the fingerprint {}, this node's {}",
                                        identity->fingerprint, fingerprint_),
                            kUnknownPskIdentity);
+  if (any_job_) job_ = identity_job_ = identity->link.job;
   if (identity->link.job != identity_job_)
     return refuse_identity(TlsFault::job, "the peer is of another job with the same token", kUnrecognizedName);
   link_ = {identity->link.role, identity->link.epoch, job_};
   if (std::string why = refuse_ ? refuse_(link_) : ""; !why.empty())
     return refuse_identity(TlsFault::refused, std::move(why), kAccessDenied);
-  auto derived = secret_->key_of(link_);
+  auto derived = secret_->key_of(identity->link);
   if (!derived) return refuse_identity(TlsFault::local, derived.error().message, 0);
   key_ = *derived;
   key = SecretSpan(*key_);
@@ -331,6 +336,15 @@ Result<TlsSession> TlsSession::client(const JobSecret& secret, const LinkName& l
 }
 
 Result<TlsSession> TlsSession::server(const JobSecret& secret, const std::string& job, Refuse refuse) {
+  return server_of(secret, job, std::move(refuse));
+}
+
+Result<TlsSession> TlsSession::server_of_any_job(const JobSecret& secret) {
+  return server_of(secret, std::nullopt, {});
+}
+
+Result<TlsSession> TlsSession::server_of(const JobSecret& secret, const std::optional<std::string>& job,
+                                         Refuse refuse) {
   auto ssl = openssl();
   if (!ssl) return ssl.error();
   auto impl = std::make_unique<Impl>(**ssl);

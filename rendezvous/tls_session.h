@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -50,6 +51,8 @@ class TlsSession {
 
   static Result<TlsSession> client(const JobSecret& secret, const LinkName& link);
   static Result<TlsSession> server(const JobSecret& secret, const std::string& job, Refuse refuse = {});
+  // For every job with this secret; link().job is then the name as an identity has it (JobSecret::identity_job).
+  static Result<TlsSession> server_of_any_job(const JobSecret& secret);
 
   // With another program, which has a certificate for `name` (a host's name or numeric address) instead of our secret.
   static Result<TlsSession> client(const TlsCertificates& certificates, const std::string& name);
@@ -85,6 +88,7 @@ class TlsSession {
 
  private:
   class Impl;
+  static Result<TlsSession> server_of(const JobSecret& secret, const std::optional<std::string>& job, Refuse refuse);
   explicit TlsSession(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -17,33 +17,47 @@ DEADLINE = 150
 
 
 class DdpAcrossHosts(unittest.TestCase):
-    def test_trains_in_the_second_round(self):
-        self.train("dtrain", "run", "--nproc", "1")
-
-    def test_as_torchrun_the_workers_go_to_the_store_by_themselves(self):
-        self.train("torchrun", "--nproc-per-node", "1")
-
-    def train(self, name, *words):
+    def setUp(self):
         try:
-            lab = netlab.Lab(3)
+            self.lab = netlab.Lab(3)
         except netlab.Unavailable as error:
             self.skipTest(str(error))
-        self.addCleanup(lab.close)
-        with tempfile.TemporaryDirectory() as home:
-            environment = {**os.environ, "PYTHON_EXEC": sys.executable, "PYTHONWARNINGS": "ignore",
-                           "XDG_CONFIG_HOME": home}
-            subprocess.run([DTRAIN, "token", "--new"], env=environment, check=True, capture_output=True,
-                           timeout=DEADLINE)
-            agents = [host.popen([os.path.join(os.path.dirname(DTRAIN), name), *words, "--nnodes", "3",
-                                  "--rdzv-backend", "c10d", "--rdzv-endpoint", "host1:29400", "--max-restarts", "1",
-                                  HERE / "ddp_worker.py"],
-                                 env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                 stderr=subprocess.STDOUT, text=True) for host in lab.hosts]
-            said = [agent.communicate(timeout=DEADLINE)[0] for agent in agents]
-        self.assertEqual([agent.returncode for agent in agents], [0, 0, 0], "\n".join(said))
+        self.addCleanup(self.lab.close)
+        home = self.enterContext(tempfile.TemporaryDirectory())
+        self.environment = {**os.environ, "PYTHON_EXEC": sys.executable, "PYTHONWARNINGS": "ignore",
+                            "XDG_CONFIG_HOME": home}
+        subprocess.run([DTRAIN, "token", "--new"], env=self.environment, check=True, capture_output=True,
+                       timeout=DEADLINE)
+
+    def train(self, hosts, name, *words):
+        """On these hosts, with a failure in the first round."""
+        agents = [host.popen([os.path.join(os.path.dirname(DTRAIN), name), *words, "--nnodes", str(len(hosts)),
+                              "--rdzv-backend", "c10d", "--rdzv-endpoint", "host1:29400", "--rdzv-id", "ddp",
+                              "--max-restarts", "1", HERE / "ddp_worker.py"],
+                             env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True) for host in hosts]
+        said = [agent.communicate(timeout=DEADLINE)[0] for agent in agents]
+        self.assertEqual([agent.returncode for agent in agents], [0] * len(hosts), "\n".join(said))
         weights = re.findall(r"^(?:\[\d\] )?weights (\S+)$", "\n".join(said), re.M)
-        self.assertEqual(len(weights), 3, said)
+        self.assertEqual(len(weights), len(hosts), said)
         self.assertEqual(len(set(weights)), 1, "the replicas are equal")
+
+    def test_trains_in_the_second_round(self):
+        self.train(self.lab.hosts, "dtrain", "run", "--nproc", "1")
+
+    def test_as_torchrun_the_workers_go_to_the_store_by_themselves(self):
+        self.train(self.lab.hosts, "torchrun", "--nproc-per-node", "1")
+
+    def test_at_a_standing_server(self):
+        server = self.lab.host(0).popen([DTRAIN, "rendezvous", "serve"], env=self.environment, stderr=subprocess.PIPE,
+                                        text=True)
+        self.assertIn("rendezvous server", server.stderr.readline())
+        # By this name too, although no worker can go to this store by itself.
+        self.train(self.lab.hosts[1:], "torchrun", "--nproc-per-node", "1")
+        server.terminate()
+        said = server.communicate(timeout=DEADLINE)[1]
+        self.assertEqual(server.returncode, 0, said)
+        self.assertIn("job ddp has ended: all workers ended with exit code 0", said)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -24,7 +26,7 @@ namespace {
 struct Port {
   explicit Port(std::optional<JobSecret> secret, std::size_t most_unknown = 8,
                 std::chrono::milliseconds longest = std::chrono::seconds(20), std::chrono::milliseconds least = {},
-                bool vouches = false) {
+                bool vouches = false, const std::function<void(OuterListener::Options&)>& change = {}) {
     auto listener = listen_at("127.0.0.1", 0);
     REQUIRE(listener.ok());
     number = *port_of_socket(listener->get());
@@ -49,6 +51,7 @@ struct Port {
     options.most_unknown = most_unknown;
     options.longest_unknown = longest;
     options.least_unknown = least;
+    if (change) change(options);
     port = std::make_unique<OuterListener>(io, std::move(*listener), std::move(options));
   }
 
@@ -148,6 +151,30 @@ TEST_CASE("without --master-addr real a worker is a stranger") {
   REQUIRE(::send(worker.get(), "\0\xce\xf7\x85\x3c", 5, 0) == 5);
   REQUIRE(port.until([&] { return closed(worker); }));
   CHECK(port.asked.empty());
+}
+
+TEST_CASE("a listener for any job tells whose a connection is, and hands it over when enough has come") {
+  const auto secret = JobSecret::generate().value();
+  const std::string long_name(300, 'j');
+  std::size_t enough = 1000;
+  Port port(secret, 8, 20s, {}, false, [&](OuterListener::Options& options) {
+    options.any_job = true;
+    options.enough = [&](const LinkName&, std::string_view received) { return received.size() >= enough; };
+  });
+  const auto one = greet(port, secret, {LinkRole::agent, 0, "one"});
+  const auto other = greet(port, secret, {LinkRole::store, 5, long_name});
+  const auto stranger = greet(port, JobSecret::generate().value(), {LinkRole::agent, 0, "one"});
+  REQUIRE(port.until([&] { return port.lines.size() == 1; }));
+  CHECK(port.sockets.empty());
+  enough = kRoundGreeting.size() + 1;
+  one->send(msg::Ask{});
+  other->send(msg::Ask{});
+  REQUIRE(port.until([&] { return port.sockets.size() == 2; }));
+  std::vector<std::string> names;
+  for (const LinkSocket& socket : port.sockets) names.push_back(socket.tls->link().job);
+  std::sort(names.begin(), names.end());
+  CHECK(names == std::vector<std::string>{secret.identity_job(long_name).value(), "one"});
+  CHECK(port.agents == std::vector<std::string>{std::string(kRoundGreeting) + encode(msg::Ask{})});
 }
 
 TEST_CASE("of many nodes that come in one moment none is turned away") {

@@ -460,3 +460,100 @@ TEST_CASE("of nodes without numbers those that are there are named, by host, and
   CHECK(names(16) == "here: h (3), host10, host11, host12 and 10 more");
   CHECK(names(17).empty());  // to each newcomer alone, which must not cost the square of their number
 }
+
+// ---- a standing server hosts the rounds -----------------------------------------------------------------------------
+
+namespace {
+
+RoundSettings standing(int min, int max) {
+  RoundSettings s = settings(min, max);
+  s.host_agent.clear();
+  s.awaits_others = true;
+  s.join_timeout = 60s;
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("at a server no node's loss ends the job, and the workers' address is that of node 0") {
+  Job job(standing(2, 3));
+  for (const MemberId id : {1, 2, 3}) {
+    NodeInfo info = job.info(id);
+    info.seen_at = "10.0.0." + std::to_string(id);
+    const auto actions = job.core.step(round_event::Said{id, msg::Join{info}}, job.now);
+    job.take(actions);
+    if (id < 3) continue;
+    const auto& open = std::get<msg::Open>(std::get<round_action::Send>(actions.back()).message);
+    CHECK(open.place.master_addr == "10.0.0.1");
+  }
+  job.gone(1);
+  CHECK(job.said == Words{"2: stop", "3: stop"});
+  job.over(2, false);
+  job.over(3, false);
+  CHECK(job.said == Words{"2: open 0/2", "3: open 1/2"});
+  job.over(2, true);
+  job.over(3, true);
+  CHECK(job.said == Words{"2: end 0", "3: end 0"});
+  CHECK(job.core.ended_because() == "all workers ended with exit code 0");
+}
+
+TEST_CASE("a server waits for nodes that are all gone as long as at the beginning") {
+  Job job(standing(2, 2));
+  job.join(1);
+  job.join(2);
+  job.gone(1);
+  job.gone(2);
+  CHECK(job.core.phase() == RoundPhase::gathering);
+  SECTION("nobody comes back") {
+    job.later(59s);
+    CHECK(job.core.phase() == RoundPhase::gathering);
+    job.later(1s);
+    CHECK(job.core.phase() == RoundPhase::ended);
+    CHECK(job.core.ended_because().find("0 of 2 nodes are left") != std::string::npos);
+  }
+  SECTION("they come back, leave, and come back") {
+    job.later(30s);
+    job.join(1);
+    job.gone(1);
+    job.later(10s);
+    job.join(2);
+    job.join(1);
+    CHECK(job.core.round() == 1);
+    CHECK(job.core.phase() == RoundPhase::running);
+  }
+  SECTION("the last one is stopped by its user") {
+    job.join(1);
+    job.hear(1, msg::Leaving{15, false});
+    CHECK(job.said == Words{"1: end 143"});
+    CHECK(job.core.phase() == RoundPhase::ended);
+  }
+}
+
+TEST_CASE("a server that was started again goes on after the last round, when nobody can have workers of it") {
+  RoundSettings s = standing(2, 2);
+  s.unknown_not_before = MonoTime{} + 5s;
+  Job job(s);
+  for (const MemberId id : {1, 2}) {
+    NodeInfo info = job.info(id);
+    info.last = {0, 7, int(2 - id), 2, 0};
+    job.hear(id, msg::Join{info});
+  }
+  CHECK(job.core.phase() == RoundPhase::gathering);
+  job.later(5s);
+  CHECK(job.said == Words{"2: open 0/2", "1: open 1/2"});
+  CHECK(job.core.round() == 8);
+  Job fresh(s);
+  fresh.join(1);
+  fresh.join(2);
+  CHECK(fresh.core.phase() == RoundPhase::running);
+}
+
+TEST_CASE("nodes with another pulse are refused") {
+  Job job(settings(2, 2));
+  NodeInfo info = job.info(1);
+  info.times.pulse_ms = 2500;
+  job.hear(1, msg::Join{info});
+  REQUIRE(job.said.size() == 1);
+  CHECK(job.said[0].find("refused: keep_alive_interval and keep_alive_max_attempt of --rdzv-conf are 2.5 s and 3 here, "
+                         "but 1 s and 3 at the host") != std::string::npos);
+}

@@ -35,7 +35,8 @@ std::vector<RoundMessage> one_of_each() {
                       "",
                       {{"node1", 11, 0, 0, 8, "running"}, {"node2", 12, 1, 8, 8, "over"}},
                       {{1500, "round 3 opens"}}}},
-          msg::Whose{7, {"10.0.0.2", 65535, "fd00::1", 29400}}};
+          msg::Whose{7, {"10.0.0.2", 65535, "fd00::1", 29400}},
+          msg::Standing{}};
 }
 
 std::string stream_of(const std::vector<RoundMessage>& messages) {

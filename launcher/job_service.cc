@@ -1,0 +1,133 @@
+#include "launcher/job_service.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+
+#include "launcher/exit_codes.h"
+#include "launcher/exit_status.h"
+#include "launcher/host_name.h"
+#include "launcher/notify_systemd.h"
+#include "launcher/status_report.h"
+#include "launcher/status_socket.h"
+#include "rendezvous/base/clock.h"
+#include "rendezvous/listen.h"
+
+namespace dtrain::launcher {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr auto kFarewell = std::chrono::seconds(5);
+constexpr std::size_t kStatusJobs = 16;  // that are listed
+
+void say(const std::string& line) { std::fprintf(stderr, "dtrain: %s\n", line.c_str()); }
+
+std::string jobs_text(std::size_t count) { return fmt::format("{} job{}", count, count == 1 ? "" : "s"); }
+
+// Every node is a connection or two. No program is started that could mind.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// All addresses, also where there is no IPv6.
+Result<UniqueFd> listen_for_jobs(const ServiceSpec& spec) {
+  auto listener = listen_at(spec.address, spec.port);
+  if (listener || spec.address != "::" || listener.error().errno_value == EADDRINUSE) return listener;
+  return listen_at("0.0.0.0", spec.port);
+}
+
+class Service {
+ public:
+  Service(const ServiceSpec& spec, UniqueFd listener, std::uint16_t port)
+      : where_(spec.address == "::" ? fmt::format("port {}", port) : address_text(spec.address, port)),
+        server_(io_, std::move(listener), {spec.secret, spec.limits, say}),
+        signals_(io_, SIGTERM, SIGINT, SIGHUP),
+        farewell_(io_) {}
+
+  int run(const std::string& fingerprint) {
+    wait_for_signal();
+    status_ = StatusSocket::open(io_, [this](const StatusSocket::Reply& reply) { reply(status()); });
+    say(fmt::format("rendezvous server: {}, pid {}, token with the fingerprint {}", where_, ::getpid(), fingerprint));
+    notify_systemd("READY=1\nSTATUS=serving jobs at " + where_);
+    io_.run();
+    return 0;
+  }
+
+ private:
+  void wait_for_signal() {
+    signals_.async_wait([this](const boost::system::error_code& ec, int signal) {
+      if (ec) return;
+      wait_for_signal();
+      stop(signal);
+    });
+  }
+
+  void stop(int signal) {
+    const std::size_t count = server_.job_count();
+    if (stopped_++ == 0) {
+      notify_systemd("STOPPING=1");
+      if (count > 0)
+        say(fmt::format("{}: no new jobs; ends when the {} here have ended, or at once when asked again",
+                        signal_name(signal), jobs_text(count)));
+      return server_.drain([this] { io_.stop(); });
+    }
+    if (stopped_ > 2) return;
+    say(fmt::format("{}: ending {}", signal_name(signal), jobs_text(count)));
+    farewell_.expires_after(kFarewell);
+    farewell_.async_wait([this](const boost::system::error_code&) { io_.stop(); });
+    server_.end_all(
+        {JobEnd::lost, kExitOwnFailure, -1,
+         fmt::format("the rendezvous server on host {} was stopped by {}", short_hostname(), signal_name(signal))});
+  }
+
+  std::string status() const {
+    ServerFacts facts;
+    facts.host = short_hostname();
+    facts.pid = ::getpid();
+    facts.where = where_;
+    facts.age = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.now() - begun_);
+    facts.ending = stopped_ > 0;
+    facts.job_count = server_.job_count();
+    facts.jobs = server_.jobs(kStatusJobs);
+    return status_json(facts);
+  }
+
+  asio::io_context io_{1};
+  SteadyClock clock_;
+  const MonoTime begun_ = clock_.now();
+  const std::string where_;
+  int stopped_ = 0;  // signals
+  JobServer server_;
+  asio::signal_set signals_;
+  asio::steady_timer farewell_;
+  std::unique_ptr<StatusSocket> status_;
+};
+
+}  // namespace
+
+Result<int> run_service(const ServiceSpec& spec) {
+  raise_descriptor_limit();
+  std::signal(SIGPIPE, SIG_IGN);
+  auto fingerprint = spec.secret.fingerprint();
+  if (!fingerprint) return fingerprint.error();
+  auto listener = listen_for_jobs(spec);
+  if (!listener) return listener.error();
+  const auto port = port_of_socket(listener->get());
+  if (!port) return port.error();
+  return Service(spec, std::move(*listener), *port).run(*fingerprint);
+}
+
+}  // namespace dtrain::launcher
