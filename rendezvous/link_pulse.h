@@ -22,6 +22,9 @@ struct PulseSettings {
 
   // Between two pings: a part of the interval, so that little of stop_after() is over when a network begins to stall.
   Duration ping_every() const { return interval / 3; }
+  // While answers are overdue. TCP sends a lost packet again after a time that doubles each time it is lost again; but
+  // at once when packets that were sent after it have arrived. So there have to be some.
+  Duration urgent_ping_every() const { return interval / 20; }
   // How long after the last word that the host has heard: the node stops its workers; kills what is left of them; the
   // host gives the node up.
   Duration stop_after() const { return interval * (attempts - 1); }
@@ -44,7 +47,7 @@ class LinkPulse {
   // ping: send one now. dead: from now on, always.
   Due step(MonoTime now) {
     if (now >= heard_ + settings_.stop_after()) return Due::dead;
-    if (now < pinged_ + settings_.ping_every()) return Due::nothing;
+    if (now < next_ping(now)) return Due::nothing;
     pinged_ = now;
     return Due::ping;
   }
@@ -53,9 +56,14 @@ class LinkPulse {
     if (sent <= pinged_) heard_ = std::max(heard_, sent);
   }
   // When step() is due.
-  MonoTime deadline() const { return std::min(pinged_ + settings_.ping_every(), heard_ + settings_.stop_after()); }
+  MonoTime deadline(MonoTime now) const { return std::min(next_ping(now), heard_ + settings_.stop_after()); }
 
  private:
+  MonoTime next_ping(MonoTime now) const {
+    const bool overdue = now >= heard_ + 2 * settings_.ping_every();
+    return pinged_ + (overdue ? settings_.urgent_ping_every() : settings_.ping_every());
+  }
+
   PulseSettings settings_;
   MonoTime pinged_;
   MonoTime heard_;

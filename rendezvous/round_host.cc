@@ -1,6 +1,7 @@
 #include "rendezvous/round_host.h"
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <utility>
 #include <vector>
 
@@ -71,7 +72,10 @@ void RoundHost::received(MemberId id, const RoundMessage& message) {
   if (std::holds_alternative<msg::Ask>(message)) return peer.channel->send(msg::Facts{facts()});
   if (const auto* owned = std::get_if<msg::Owned>(&message)) return desk_.answered(id, *owned);
   if (const auto* ping = std::get_if<msg::Ping>(&message)) {
-    if (!options_.sure || options_.sure()) peer.channel->send(msg::Pong{ping->sent});
+    if (!std::exchange(peer.pinged, ping->sent))
+      asio::post(io_, [this, id, alive = std::weak_ptr(lives_)] {
+        if (!alive.expired()) answer_ping(id);
+      });
     return;
   }
   if (!std::holds_alternative<msg::Join>(message))
@@ -80,6 +84,14 @@ void RoundHost::received(MemberId id, const RoundMessage& message) {
   join.node.seen_at = peer.address;
   if (options_.standing) peer.channel->send(msg::Standing{});
   perform(core_.step(round_event::Said{id, std::move(join)}, clock_.now()));
+}
+
+// The newest: many may have come at once, after a stall.
+void RoundHost::answer_ping(MemberId id) {
+  const auto it = channels_.find(id);
+  if (it == channels_.end()) return;
+  const auto sent = std::exchange(it->second.pinged, std::nullopt);
+  if (sent && (!options_.sure || options_.sure())) it->second.channel->send(msg::Pong{*sent});
 }
 
 void RoundHost::ask_whose(MemberId id, const msg::Whose& whose) {

@@ -65,7 +65,8 @@ class RoundHost {
     std::shared_ptr<RoundChannel> channel;
     std::unique_ptr<boost::asio::steady_timer> greeting;  // until it has joined
     std::optional<LinkSilence> silence;
-    std::string address;  // where it comes from, across hosts
+    std::string address;                 // where it comes from, across hosts
+    std::optional<std::int64_t> pinged;  // what it said, which is to be answered
   };
 
   Peer* add(LinkSocket socket, const std::string& received);
@@ -80,6 +81,7 @@ class RoundHost {
   void round_allowed();
   void arm();
   void listen_for_silence();
+  void answer_ping(MemberId id);
   void ask_whose(MemberId id, const msg::Whose& whose);
 
   boost::asio::io_context& io_;

@@ -102,7 +102,7 @@ void RoundLink::beat() {
   if (due == LinkPulse::Due::dead)
     return lost(fmt::format("no word from it for {:g} s", seconds(pulse_settings_->stop_after())));
   if (due == LinkPulse::Due::ping) channel_->send(msg::Ping{now.time_since_epoch().count()});
-  pulse_timer_.expires_at(pulse_->deadline());
+  pulse_timer_.expires_at(pulse_->deadline(now));
   pulse_timer_.async_wait([this, alive = channel_](const boost::system::error_code& ec) {
     if (!ec && channel_ == alive) alive->read_waiting();
     if (!ec && channel_ == alive) beat();

@@ -218,8 +218,8 @@ void World::beat(Agent& a) {
     return lost_link(a);
   }
   if (due == LinkPulse::Due::ping) say(a, msg::Ping{now_.time_since_epoch().count()});
-  require(a.pulse->deadline() > now_, "the pulse's timer does not rest");
-  on(a, a.pulse->deadline(), [this, &a, id] {
+  require(a.pulse->deadline(now_) > now_, "the pulse's timer does not rest");
+  on(a, a.pulse->deadline(now_), [this, &a, id] {
     if (a.link == id) beat(a);
   });
 }

@@ -1,6 +1,7 @@
 """Faults in a lab of three hosts, two of which are enough: how soon the others know, and how soon they run again.
 dtrain and torchrun in the same lab, with their defaults."""
 import contextlib
+import math
 import os
 import pathlib
 import re
@@ -75,10 +76,11 @@ def kill_agent(lab, host):
 
 
 def cut(lab, host):
-    lab.cut("host3")
+    lab.cut(host.name)
 
 
-FAULTS = {"agent killed": kill_agent, "host silent": cut}
+# What happens, and to which host; the job meets at the first.
+FAULTS = {"agent killed": (kill_agent, 2), "host silent": (cut, 2), "the job's host silent": (cut, 0)}
 
 
 def one_fault(command, fault, limit):
@@ -90,10 +92,12 @@ def one_fault(command, fault, limit):
         try:
             if last(node.when(f"up {NODES}", 0, time.monotonic() + 120) for node in nodes) is None:
                 raise SystemExit("the nodes did not come together: " + repr([node.lines for node in nodes]))
+            break_it, victim = FAULTS[fault]
+            others = nodes[:victim] + nodes[victim + 1:]
             begin = time.monotonic()
-            FAULTS[fault](lab, hosts[2])
-            told = last(node.when("told", begin, begin + limit) for node in nodes[:2])
-            again = last(node.when(f"up {NODES - 1}", begin, begin + limit) for node in nodes[:2])
+            break_it(lab, hosts[victim])
+            told = last(node.when("told", begin, begin + limit) for node in others)
+            again = last(node.when(f"up {NODES - 1}", begin, begin + limit) for node in others)
             return [None if moment is None else moment - begin for moment in (told, again)]
         finally:
             for host in hosts:
@@ -108,7 +112,8 @@ def summary(values, limit):
     seen = sorted(v for v in values if v is not None)
     if len(seen) < len(values):
         return f"not in {limit} s" + (f" ({len(values) - len(seen)} of {len(values)})" if seen else "")
-    return f"{statistics.median(seen):.2f} s" + (f", at most {seen[-1]:.2f} s" if len(seen) > 1 else "")
+    rare = f", p99 {seen[math.ceil(0.99 * len(seen)) - 1]:.2f} s" if len(seen) >= 100 else ""
+    return f"{statistics.median(seen):.2f} s{rare}" + (f", at most {seen[-1]:.2f} s" if len(seen) > 1 else "")
 
 
 def measure(dtrain, torchrun, token, runs, say):

@@ -17,7 +17,7 @@ const MonoTime kStart{100s};
 TEST_CASE("a node pings three times in an interval, and lives as long as the host answers") {
   const PulseSettings settings{3s};
   LinkPulse pulse(settings, kStart);
-  CHECK(pulse.deadline() == kStart + 1s);
+  CHECK(pulse.deadline(kStart) == kStart + 1s);
   CHECK(pulse.step(kStart) == LinkPulse::Due::nothing);
   for (int i = 1; i < 100; ++i) {
     const MonoTime now = kStart + i * 1s;
@@ -25,6 +25,19 @@ TEST_CASE("a node pings three times in an interval, and lives as long as the hos
     CHECK(pulse.step(now) == LinkPulse::Due::nothing);
     pulse.answered(now);
   }
+}
+
+TEST_CASE("while answers are overdue it pings more often") {
+  LinkPulse pulse({3s}, kStart);
+  REQUIRE(pulse.step(kStart + 1s) == LinkPulse::Due::ping);
+  CHECK(pulse.deadline(kStart + 1s) == kStart + 2s);
+  for (auto now = 2s + 0ms; now < 3s; now += 150ms) {
+    REQUIRE(pulse.step(kStart + now) == LinkPulse::Due::ping);
+    CHECK(pulse.deadline(kStart + now) == kStart + now + 150ms);
+  }
+  pulse.answered(kStart + 2s);
+  CHECK(pulse.step(kStart + 3s) == LinkPulse::Due::nothing);
+  CHECK(pulse.deadline(kStart + 3s) == kStart + 2900ms + 1s);
 }
 
 TEST_CASE("a node is dead two intervals after the last ping that was heard, however late its answer came") {
