@@ -1,4 +1,5 @@
 """Nodes of one job on several hosts: real agents in a lab of network namespaces, links with TLS between them."""
+import json
 import os
 import pathlib
 import re
@@ -119,6 +120,9 @@ class Hosts(unittest.TestCase):
     def node(self, host, script, *flags, token=True, env=None):
         given = ("--token-file", token if isinstance(token, str) else self.token) if token else ()
         return Node(host, ["run", *given, "--rdzv-id", "hosts-test", *flags, "bash", "-c", WORKER + script], env)
+
+    def status(self, host):
+        return json.loads(host.run([DTRAIN, "status", "--json", "--job", "hosts-test"], check=True).stdout)["jobs"]
 
     def c10d(self, host, script, *flags, nnodes="3", endpoint="host1", **more):
         return self.node(host, script, "--nnodes", nnodes, "--rdzv-backend", "c10d", "--rdzv-endpoint",
@@ -353,6 +357,25 @@ class Hosts(unittest.TestCase):
         self.assertIn("--insecure: whoever reaches", plain.text)
         friend = self.static(lab.host(1), 1, "", nnodes=2)
         self.ends([0, 0], [host, friend])
+
+    def test_status_tells_of_all_hosts_on_each(self):
+        lab = self.lab()
+        nodes = [self.c10d(lab.host(i), "wait_for_end", "--nproc", 2) for i in range(3)]
+        for node in nodes:
+            node.expect(r"met \d in 0")
+        # The sockets are files, and the hosts of a lab have the same: each answers for itself.
+        jobs = self.status(lab.host(1))
+        self.assertEqual(sorted(job["host"] for job in jobs), ["host1", "host2", "host3"])
+        for job in jobs:
+            self.assertEqual(sorted(worker["rank"] - 2 * job["node_rank"] for worker in job["workers"]), [0, 1])
+            places = sorted((n["host"], n["first_rank"] - 2 * n["node_rank"]) for n in job["rounds"]["nodes"])
+            self.assertEqual(places, [("host1", 0), ("host2", 0), ("host3", 0)])
+        lab.cut("host3")
+        until(lambda: not nodes[2].workers(), DEADLINE)
+        self.assertEqual([job["host"] for job in self.status(lab.host(1)) if "rounds" not in job], ["host3"])
+        for node in nodes:
+            node.process.send_signal(signal.SIGTERM)
+        self.ends([143, 143, 143], nodes)
 
     def test_master_addr_real(self):
         """Workers come to the store by themselves; nobody else does."""
