@@ -372,7 +372,7 @@ class Hosts(unittest.TestCase):
             self.assertEqual(places, [("host1", 0), ("host2", 0), ("host3", 0)])
         lab.cut("host3")
         until(lambda: not nodes[2].workers(), DEADLINE)
-        self.assertEqual([job["host"] for job in self.status(lab.host(1)) if "rounds" not in job], ["host3"])
+        self.assertEqual([job["host"] for job in self.status(lab.host(1)) if job["rounds"] is None], ["host3"])
         for node in nodes:
             node.process.send_signal(signal.SIGTERM)
         self.ends([143, 143, 143], nodes)
