@@ -30,6 +30,7 @@ RoundCore::RoundCore(RoundSettings settings)
       restarts_(settings_.after.restarts),
       nodes_(settings_.after.nodes),
       again_(nodes_ > 0),
+      follows_(nodes_ > 0),
       fenced_at_(settings_.after.not_before) {}
 
 std::vector<RoundAction> RoundCore::step(const RoundEvent& event, MonoTime now) {
@@ -117,7 +118,7 @@ void RoundCore::open_round(Actions& out) {
   decide(opening_reason(chosen.size()));
   cause_.reset();
   growth_.clear();
-  useless_ = some_ok_ = again_ = false;
+  useless_ = some_ok_ = again_ = follows_ = false;
   nodes_ = int(chosen.size());
   out.push_back(round_action::FreshStore{});
   place(chosen, out);

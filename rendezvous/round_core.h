@@ -188,8 +188,9 @@ class RoundCore {
   std::optional<MonoTime> tell_at_{};  // when they will be, although few have come
   int round_ = -1;
   int restarts_ = 0;
-  int nodes_ = 0;       // of the last round
-  bool again_ = false;  // these are awaited, more than others
+  int nodes_ = 0;         // of the last round
+  bool again_ = false;    // these are awaited, more than others
+  bool follows_ = false;  // another host, since whose last round none has opened
   std::optional<MonoTime> join_deadline_;
   std::optional<MonoTime> last_call_;
   MonoTime stop_deadline_{};

@@ -99,7 +99,9 @@ void RoundCore::learn(const LastPlace& last) {
 
 void RoundCore::gather(std::optional<MemberId> newcomer, MonoTime now, Actions& out) {
   if (!join_deadline_) join_deadline_ = now + settings_.join_timeout;
-  const int wanted = again_ ? std::min(nodes_, settings_.max_nodes) : settings_.max_nodes;
+  // The host that this one follows is hardly alive.
+  const int last = follows_ ? std::max(nodes_ - 1, settings_.min_nodes) : nodes_;
+  const int wanted = again_ ? std::min(last, settings_.max_nodes) : settings_.max_nodes;
   const bool complete = enough() && int(members_.size()) >= wanted;
   if (complete && now >= fenced_at_) return open_round(out);
   if (!enough()) {

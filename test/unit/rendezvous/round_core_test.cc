@@ -409,6 +409,19 @@ TEST_CASE("a host that follows another goes on where that one was") {
   CHECK(job.core.restarts() == 2);
 }
 
+TEST_CASE("a host that follows another does not wait for that one's node when all others are there") {
+  RoundSettings own = settings(2, 4, 3);
+  own.term = 2;
+  own.after = {4, 1, 4, MonoTime{} + 1s};
+  Job job(own);
+  for (MemberId id : {1, 2}) job.join(id);
+  CHECK(*job.core.deadline() == MonoTime{} + own.regather_timeout);
+  job.join(3);
+  CHECK(*job.core.deadline() == MonoTime{} + 1s);
+  job.later(1s);
+  CHECK(job.said == Words{"1: open 0/3", "2: open 1/3", "3: open 2/3"});
+}
+
 TEST_CASE("it tells who is there, who is missing, and why it has decided what") {
   RoundSettings fixed = settings(4, 4, 1);
   fixed.fixed_ranks = true;
