@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from hosts_test import DTRAIN, WORKER, Node, netlab, until
@@ -105,10 +106,13 @@ class Etcd(unittest.TestCase):
     def test_the_host_of_the_job_dies(self):
         lab = self.lab(4)
         first, *others = self.started(lab)
+        begin = time.monotonic()
         first.host.crash()
         for node in others:
             node.expect(r"met \d in 1\.")
         self.assertIn("this node hosts the job", others[0].text + others[1].text)
+        again = max(node.when(r"met \d in 1\.") for node in others) - begin
+        print(f"the host of the job is lost: the others train again after {again:.2f} s")
         # Whoever comes to it later is taken in.
         first.host.boot()
         back = self.node(first.host)
