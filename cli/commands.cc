@@ -36,6 +36,8 @@ constexpr CommandFlag kRendezvousFlags[] = {
     {.name = "max-jobs", .value = "N", .help = "jobs at a time; 256 if not given"},
     {.name = "max-nodes", .value = "N", .help = "nodes of all jobs together; 16384 if not given"},
     {.name = "max-store-mib", .value = "N", .help = "memory of one job's store; 1024 if not given"},
+    {.name = "max-store-keys", .value = "N", .help = "keys of one job's store; 1000000 if not given"},
+    {.name = "open-store", .value = "ADDR:PORT", .help = "also a store for torchrun agents; NO AUTHENTICATION"},
 };
 
 constexpr Command kCommands[] = {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <optional>
 
 #include "cli/command_words.h"
 #include "cli/host.h"
+#include "cli/nodes.h"
 #include "cli/text.h"
 #include "cli/token.h"
 #include "cli/usage.h"
@@ -29,11 +31,20 @@ Result<int> number(const Flags& flags, const char* name, const char* otherwise, 
   return parsed;
 }
 
-Result<std::string> listening_address(const Flags& flags, const Host& host) {
-  const std::string typed = value(flags, "bind", "::");
+Result<std::string> listening_address(const std::string& typed, const Host& host) {
   if (typed == "::" || typed == "0.0.0.0") return typed;
-  auto address = host.own_address(typed);
-  return address ? address : Result<std::string>(address.error().in("--bind"));
+  return host.own_address(typed);
+}
+
+Result<std::optional<launcher::OpenStore>> open_store(const Flags& flags, const Host& host) {
+  const std::string typed = value(flags, "open-store");
+  if (typed.empty()) return std::optional<launcher::OpenStore>();
+  const auto endpoint = parse_endpoint(typed);
+  if (!endpoint) return endpoint.error().in("--open-store");
+  if (endpoint->host.empty() || !endpoint->port) return usage("--open-store wants ADDR:PORT");
+  auto address = listening_address(endpoint->host, host);
+  if (!address) return address.error().in("--open-store");
+  return std::optional(launcher::OpenStore{*address, static_cast<std::uint16_t>(*endpoint->port)});
 }
 
 Result<JobServerLimits> limits(const Flags& flags) {
@@ -44,6 +55,9 @@ Result<JobServerLimits> limits(const Flags& flags) {
   if (!nodes) return nodes.error();
   const auto store = number(flags, "max-store-mib", "1024", 1, 1 << 20);
   if (!store) return store.error();
+  const auto keys = number(flags, "max-store-keys", "1000000", 1, 1000000000);
+  if (!keys) return keys.error();
+  limits.store.core.keys = static_cast<std::size_t>(*keys);
   limits.jobs = static_cast<std::size_t>(*jobs);
   limits.nodes = static_cast<std::size_t>(*nodes);
   limits.store.core.bytes = static_cast<std::size_t>(*store) << 20;
@@ -58,11 +72,13 @@ Result<launcher::ServiceSpec> resolve(const std::vector<std::string>& words, con
   if (!port) return port.error();
   auto allowed = limits(*flags);
   if (!allowed) return allowed.error();
-  auto address = listening_address(*flags, host);
-  if (!address) return address.error();
+  auto address = listening_address(value(*flags, "bind", "::"), host);
+  if (!address) return address.error().in("--bind");
+  auto open = open_store(*flags, host);
+  if (!open) return open.error();
   auto secret = find_token(host, value(*flags, "token-file"));
   if (!secret) return secret.error();
-  return launcher::ServiceSpec{*address, static_cast<std::uint16_t>(*port), *secret, *allowed};
+  return launcher::ServiceSpec{*address, static_cast<std::uint16_t>(*port), *secret, *allowed, *open};
 }
 
 int fail(const Error& error) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cerrno>
@@ -20,6 +21,7 @@
 #include "launcher/status_socket.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/listen.h"
+#include "rendezvous/store_host.h"
 
 namespace dtrain::launcher {
 
@@ -56,6 +58,26 @@ class Service {
         server_(io_, std::move(listener), {spec.secret, spec.limits, say}),
         signals_(io_, SIGTERM, SIGINT, SIGHUP),
         farewell_(io_) {}
+
+  Result<void> open_store(const OpenStore& where, const StoreHostLimits& limits) {
+    StoreHost::Options options;
+    options.address = where.address;
+    options.port = where.port;
+    options.limits = limits;
+    options.forgets = true;
+    options.log = [this](std::string_view line) {  // on the store's thread
+      asio::post(io_, [text = fmt::format("open {}", line)] { say(text); });
+    };
+    auto store = StoreHost::start(std::move(options));
+    if (!store) return store.error().in("--open-store");
+    open_store_ = std::move(*store);
+    const std::string at = address_text(where.address, open_store_->port());
+    say(fmt::format(
+        "--open-store: WHOEVER REACHES {} can read and change what agents and workers keep there, without a "
+        "token and in clear, and so run programs as the users of torchrun agents that meet there",
+        at));
+    return {};
+  }
 
   int run(const std::string& fingerprint) {
     wait_for_signal();
@@ -114,6 +136,7 @@ class Service {
   asio::signal_set signals_;
   asio::steady_timer farewell_;
   std::unique_ptr<StatusSocket> status_;
+  std::unique_ptr<StoreHost> open_store_;
 };
 
 }  // namespace
@@ -127,7 +150,11 @@ Result<int> run_service(const ServiceSpec& spec) {
   if (!listener) return listener.error();
   const auto port = port_of_socket(listener->get());
   if (!port) return port.error();
-  return Service(spec, std::move(*listener), *port).run(*fingerprint);
+  Service service(spec, std::move(*listener), *port);
+  if (spec.open_store) {
+    if (auto opened = service.open_store(*spec.open_store, spec.limits.store); !opened) return opened.error();
+  }
+  return service.run(*fingerprint);
 }
 
 }  // namespace dtrain::launcher

@@ -1,6 +1,7 @@
 #pragma once
 // `dtrain rendezvous serve` as a process: the server of many jobs, its signals, and what it says of itself.
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "rendezvous/base/result.h"
@@ -9,16 +10,24 @@
 
 namespace dtrain::launcher {
 
+// A store for agents of other launchers, which know no token (`torchrun --rdzv-backend c10d`): torch's TCPStore, in
+// clear, for whoever can connect.
+struct OpenStore {
+  std::string address;  // numeric
+  std::uint16_t port = 0;
+};
+
 struct ServiceSpec {
   std::string address = "::";  // numeric; "::": all of this host
   std::uint16_t port = 29400;  // 0: any free one
   JobSecret secret;
-  JobServerLimits limits;
+  JobServerLimits limits;  // those of a store are the open store's too
+  std::optional<OpenStore> open_store{};
 };
 
 // Serve until a stop signal (SIGTERM, SIGINT, SIGHUP): then there are no new jobs, and it returns 0 when the last one
 // has ended; a second signal ends them all. Says on stderr what begins and ends, and tells systemd (NOTIFY_SOCKET) when
-// it is ready. Errors: the port cannot be had.
+// it is ready. Errors: a port cannot be had.
 Result<int> run_service(const ServiceSpec& spec);
 
 }  // namespace dtrain::launcher

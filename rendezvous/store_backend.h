@@ -26,6 +26,8 @@ class StoreBackend {
   virtual bool ready() const = 0;
   // Why every client is turned away now; empty: they are served.
   virtual std::string_view closed_because() const = 0;
+  // Forget everything; no connection is there.
+  virtual void renew() {}
   // Memory held for a connection's unfinished request.
   virtual std::size_t held_bytes(ConnectionId connection) const = 0;
   // Fill in what the backend knows.

@@ -59,6 +59,8 @@ class StoreHost {
     // what was read from them. Called on the store's thread, as `log`. Their owner has been checked.
     std::function<void(UniqueFd socket, std::string received)> adopt{};
     char adopt_byte = 0;
+    // Forget every key when the last client has left.
+    bool forgets = false;
     // An edge: the store is elsewhere. None: it is here.
     std::optional<StoreRemote> remote{};
   };

@@ -20,7 +20,7 @@ class StoreLocal final : public StoreBackend {
   void describe(StoreStats& stats) const override;
 
   // Forget every key and every connection.
-  void renew();
+  void renew() override;
 
  private:
   const StoreHostLimits limits_;

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
 #include <cerrno>
 #include <utility>
 
@@ -220,7 +221,15 @@ void StoreLoop::close(Session& session, std::string_view reason) {
   boost::system::error_code ignored;
   session.socket.close(ignored);
   sessions_.erase(session.id);
+  if (options_.forgets && sessions_.empty()) asio::post(io_, [this] { forget_if_alone(); });
   if (accept_timer_.expiry() <= std::chrono::steady_clock::now()) wait_for_connection();
+}
+
+// Not while a request is carried out.
+void StoreLoop::forget_if_alone() {
+  if (!sessions_.empty()) return;
+  backend_.renew();
+  publish();
 }
 
 void StoreLoop::report(std::string_view text) {

@@ -101,6 +101,7 @@ class StoreLoop {
   void wait_writable(const SessionPtr& session);
   void writable(const SessionPtr& session);
   bool account(Session& session);
+  void forget_if_alone();
   void close(Session& session, std::string_view reason);
 
   boost::asio::io_context& io_;
