@@ -11,6 +11,8 @@ namespace {
 constexpr CommandFlag kEnvFlags[] = {{.name = "json", .help = "the same as JSON"}};
 constexpr CommandFlag kTokenFlags[] = {
     {.name = "new", .help = "make a new one; a file that is there is never overwritten"},
+    {.name = "code", .help = "make one that can be typed: shows its code on the terminal"},
+    {.name = "join", .help = "make the one of a code: asks for it, or reads it from stdin"},
     {.name = "file", .value = "FILE", .help = "in this file instead of ~/.config/dtrain/token"},
 };
 constexpr CommandFlag kLogsFlags[] = {
@@ -94,7 +96,7 @@ constexpr Command kCommands[] = {
      .flags = kEnvFlags},
     {.id = CommandId::token,
      .name = "token",
-     .arguments = "[--new] [--file FILE]",
+     .arguments = "[--new|--code|--join] [--file FILE]",
      .help = "make or tell the token that a job's nodes share",
      .details = "A job across hosts is joined by who has its token (docs/security.md). Prints where the token is and "
                 "its fingerprint, by which two can be told apart; the token itself stays in its file.",

@@ -1,21 +1,29 @@
 #include "cli/token.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
+#include "cli/ask_secretly.h"
 #include "cli/text.h"
 #include "cli/usage.h"
 #include "launcher/exit_codes.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/join_code.h"
 
 namespace dtrain::cli {
 namespace {
 
 struct Asked {
   bool make = false;
-  std::string file;  // empty: not said
+  bool show_code = false;  // of what is made
+  bool join = false;       // make it of a code that the user types
+  std::string file;        // empty: not said
 };
 
 Result<Asked> parse(const std::vector<std::string>& words) {
@@ -25,16 +33,48 @@ Result<Asked> parse(const std::vector<std::string>& words) {
     const bool attached = word.starts_with("--file=");
     if (word == "--new") {
       asked.make = true;
+    } else if (word == "--code") {
+      asked.make = asked.show_code = true;
+    } else if (word == "--join") {
+      asked.make = asked.join = true;
     } else if (attached || word == "--file") {
       if (!attached && i + 1 == words.size()) return usage("--file wants a file's name");
       asked.file = attached ? word.substr(7) : words[++i];
       if (asked.file.empty()) return usage("--file wants a file's name");
     } else {
       // The word is not repeated: somebody may have taken this for the way to give the token.
-      return usage("dtrain token takes --new, --file FILE and nothing else");
+      return usage("dtrain token takes --new, --code, --join, --file FILE and nothing else");
     }
   }
+  if (asked.show_code && asked.join) return usage("--code makes a code, --join asks for one: say one of the two");
   return asked;
+}
+
+// Of a moment.
+struct WipedCode {
+  std::string text;
+  ~WipedCode() { wipe(text.data(), text.size()); }
+};
+
+// To the terminal alone: what a program prints may end up in a log.
+Result<void> show(const std::string& code) {
+  const UniqueFd terminal(::open("/dev/tty", O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  if (!terminal) return usage("a join code is shown on a terminal, and there is none: use --new, and copy the file");
+  WipedCode line{fmt::format("join code: {}\n", code)};
+  if (::write(terminal.get(), line.text.data(), line.text.size()) == static_cast<ssize_t>(line.text.size())) return {};
+  return system_error("cannot write to the terminal", errno);
+}
+
+Result<JobSecret> secret_for(const Asked& asked, WipedCode& code) {
+  if (asked.join) {
+    if (auto typed = ask_secretly("join code: ", code.text); !typed) return typed.error();
+    return secret_of_join_code(code.text);
+  }
+  if (!asked.show_code) return JobSecret::generate();
+  auto made = make_join_code();
+  if (!made) return made.error();
+  code.text = std::move(*made);
+  return secret_of_join_code(code.text);
 }
 
 // ~/.config/dtrain, and ~/.config if need be: for this user alone.
@@ -55,11 +95,19 @@ Result<std::string> made(const Asked& asked, const Host& host) {
   if (file.empty()) return usage("HOME is not set: say --file FILE");
   if (asked.file.empty())
     if (auto done = make_folders(file); !done) return done.error();
-  auto secret = JobSecret::generate();
+  WipedCode code;
+  auto secret = secret_for(asked, code);
   if (!secret) return secret.error();
   auto fingerprint = secret->fingerprint();
   if (!fingerprint) return fingerprint.error();
   if (auto done = secret->write_new(file); !done) return done.error();
+  if (asked.show_code) {
+    if (auto shown = show(code.text); !shown) return ::unlink(file.c_str()), shown.error();
+    return fmt::format(
+        "new token in {}, fingerprint {}\nOn every other node: dtrain token --join, and type the code.\n", file,
+        *fingerprint);
+  }
+  if (asked.join) return fmt::format("token in {}, fingerprint {}\n", file, *fingerprint);
   const std::string use = asked.file.empty() ? "" : fmt::format(" and say --token-file {}", shell_quoted(file));
   return fmt::format("new token in {}, fingerprint {}\nCopy the file to every node (mode 0600){}.\n", file,
                      *fingerprint, use);

@@ -18,7 +18,8 @@ Error token_as_file();
 // it was.
 Result<JobSecret> find_token(const Host& host, std::string file, std::string* where = nullptr);
 
-// `dtrain token [--new] [--file FILE]`: prints a fingerprint, never the token. Exit code: 0, 2 usage, 125 no file could
+// `dtrain token [--new|--code|--join] [--file FILE]`: prints a fingerprint, never the token. A join code is shown on
+// the terminal, and asked for there without showing it. Exit code: 0, 2 usage, 125 no file could
 // be made.
 int token_command(const std::vector<std::string>& words);
 

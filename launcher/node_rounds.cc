@@ -153,7 +153,11 @@ Result<Assignment> NodeRounds::begin_with_others(Assignment assignment) {
   assignment.master_port = uint16_t(place_.master_port);
   if (!spec_.nodes.across_hosts) return assignment;
   assignment.rank0_addr = place_.master_addr;
-  if (spec_.nodes.real_master && !joining_->at_server()) return assignment;
+  if (spec_.nodes.real_master && !joining_->at_server()) {
+    // By the way that this agent has come, so that it is asked who they are.
+    if (joining_->hosting() == nullptr) assignment.master_addr = joining_->host_address();
+    return assignment;
+  }
   // The workers meet at the store through the agent of their own host.
   assignment.master_addr = "127.0.0.1";
   if (RoundHosting* hosting = joining_->hosting()) {

@@ -58,7 +58,10 @@ RoundHosting::RoundHosting(asio::io_context& io, const JobSpec& spec, RoundSetti
     : io_(io),
       port_(std::uint16_t(settings.master_port)),
       rounds_(io, std::move(settings),
-              {[this](int round) { store_->begin_round(static_cast<std::uint64_t>(round)); },
+              {[this](int round) {
+                 if (outer_) outer_->drop_workers();
+                 store_->begin_round(static_cast<std::uint64_t>(round));
+               },
                spec.nodes.across_hosts ? std::optional(spec.nodes.pulse) : std::nullopt, here.sure, here.before_round,
                spec.nodes.real_master}) {}
 
@@ -118,8 +121,9 @@ Result<void> RoundHosting::serve(UniqueFd listener, const JobSpec& spec, const S
 // This host's own workers are known here; the others', to their agents.
 void RoundHosting::vouch(const TcpEnds& ends, VouchDesk::Answer answer) {
   const auto uid = peer_uid_->lookup(ends);
-  if (!uid && uid.error().errno_value == ENOENT) return rounds_.vouch(ends, std::move(answer));
-  answer(uid && *uid == ::geteuid());
+  // A listener here with the same port as theirs is found too: only an owner of this user's counts.
+  if (!uid || *uid != ::geteuid()) return rounds_.vouch(ends, std::move(answer));
+  answer(true);
 }
 
 Result<void> RoundHosting::start_store(UniqueFd listener, StoreHost::Options options) {

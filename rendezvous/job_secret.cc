@@ -93,6 +93,10 @@ Result<JobSecret> JobSecret::generate() {
     if (n < 0 && errno != EINTR) return system_error("no random numbers for a token", errno);
     if (n > 0) done += static_cast<std::size_t>(n);
   }
+  return of(bytes);
+}
+
+Result<JobSecret> JobSecret::of(SecretSpan bytes) {
   auto memory = SecretMemory::copy_of(bytes);
   if (!memory) return memory.error();
   return JobSecret(*memory);
@@ -119,9 +123,7 @@ Result<JobSecret> JobSecret::parse(std::string_view text) {
     for (std::size_t k = 0; k < 3; ++k) raw[i / 4 * 3 + k] = static_cast<std::uint8_t>(group >> (16 - 8 * k));
   }
   if (!checksum_matches(raw)) return not_a_token("its checksum does not match, so a character is wrong");
-  auto memory = SecretMemory::copy_of(std::span(raw).first<kSecretBytes>());
-  if (!memory) return memory.error();
-  return JobSecret(*memory);
+  return of(std::span(raw).first<kSecretBytes>());
 }
 
 Result<JobSecret> JobSecret::read(const std::string& path) {

@@ -17,6 +17,8 @@ using LinkKey = HkdfKey;
 class JobSecret {
  public:
   static Result<JobSecret> generate();
+  // Takes a copy; wiping the original is the caller's.
+  static Result<JobSecret> of(SecretSpan bytes);
 
   // The text form: `dtrain-` and 48 letters of base64url, the secret and a CRC-32 of it. Blanks around it are ignored.
   // No error repeats any of it.

@@ -2,6 +2,7 @@
 // The functions of OpenSSL 3 that dtrain calls. The libraries are loaded when first asked for: a job on one host never
 // loads them, and dtrain starts on a machine that has none.
 #include <openssl/err.h>
+#include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
@@ -15,7 +16,7 @@ namespace dtrain {
   F(BIO_clear_flags) F(BIO_get_data) F(BIO_meth_new) F(BIO_meth_set_ctrl) F(BIO_meth_set_read_ex) \
   F(BIO_meth_set_write_ex) F(BIO_new) F(BIO_set_data) F(BIO_set_flags) F(BIO_set_init) \
   F(ERR_clear_error) F(ERR_peek_error) F(ERR_reason_error_string) \
-  F(EVP_sha256) F(HMAC) F(OPENSSL_init_ssl) \
+  F(EVP_sha256) F(HMAC) F(OPENSSL_init_ssl) F(PKCS5_PBKDF2_HMAC) \
   F(SSL_CIPHER_find) F(SSL_CTX_ctrl) F(SSL_CTX_new) F(SSL_CTX_set_ciphersuites) F(SSL_CTX_set_num_tickets) \
   F(SSL_CTX_set_options) F(SSL_CTX_set_psk_find_session_callback) F(SSL_CTX_set_psk_use_session_callback) \
   F(SSL_SESSION_new) F(SSL_SESSION_set1_master_key) F(SSL_SESSION_set_cipher) \

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <utility>
+#include <vector>
 
 #include "rendezvous/connect.h"
 #include "rendezvous/peer_uid.h"
@@ -180,6 +181,13 @@ void OuterListener::ask_for_voucher(const UnknownPtr& peer) {
       if (const UnknownPtr still = weak.lock(); still && still->socket.is_open()) vouched(still, yes);
     });
   });
+}
+
+void OuterListener::drop_workers() {
+  std::vector<UnknownPtr> workers;
+  for (const UnknownPtr& peer : unknown_)
+    if (peer->worker) workers.push_back(peer);
+  for (const UnknownPtr& peer : workers) drop(peer, "");
 }
 
 void OuterListener::vouched(const UnknownPtr& peer, bool yes) {

@@ -65,6 +65,8 @@ class OuterListener {
   OuterListener(const OuterListener&) = delete;
   OuterListener& operator=(const OuterListener&) = delete;
 
+  // Turn away workers that nobody has vouched for yet: a new round begins, and they are of the one before.
+  void drop_workers();
   std::size_t unknown_connections() const { return unknown_.size(); }
 
  private:

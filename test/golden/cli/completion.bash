@@ -118,7 +118,7 @@ _dtrain() {
     rendezvous) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--port --bind --token-file --max-jobs --max-nodes --max-store-mib --max-store-keys --open-store --help'; else ((_dtrain_last == 2)) && _dtrain_offer 'serve'; fi ;;
     doctor) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
     env) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --help'; else :; fi ;;
-    token) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--new --file --help'; else :; fi ;;
+    token) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--new --code --join --file --help'; else :; fi ;;
     completion) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'bash zsh fish'; fi ;;
     version) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
     help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'run launch logs status rendezvous doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file insecure module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;

@@ -9,6 +9,8 @@ import sys
 import tempfile
 import unittest
 
+from terminal import Terminal
+
 DTRAIN = str(pathlib.Path(sys.argv.pop(1)).resolve())
 DEADLINE_S = 30
 
@@ -55,8 +57,50 @@ class Token(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("chmod 600", done.stderr)
 
+    def test_a_code_makes_the_same_token_on_another_node(self):
+        env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.home)}
+        with Terminal([DTRAIN, "token", "--code", "--file", str(self.home / "first")], env=env) as terminal:
+            seen, status = terminal.finish()
+            text = seen.decode()
+        self.assertEqual(status, 0, text)
+        code = re.search(r"join code: (\S+)\r\n", text)[1]
+        made = re.search("fingerprint ([0-9a-f]{8})", text)[1]
+        with Terminal([DTRAIN, "token", "--join", "--file", str(self.home / "second")], env=env) as terminal:
+            terminal.wait_for("join code: ")
+            terminal.type(code.lower().replace("-", " ") + "\n")
+            seen, status = terminal.finish()
+            text = seen.decode()
+        self.assertEqual(status, 0, text)
+        self.assertIn(f"fingerprint {made}", text)
+        self.assertNotIn(code[:5].lower(), text)  # what is typed is not shown
+        self.assertEqual((self.home / "first").read_text(), (self.home / "second").read_text())
+        self.assertEqual(stat.S_IMODE((self.home / "second").stat().st_mode), 0o600)
+        third = subprocess.run([DTRAIN, "token", "--join"], input=code + "\n", text=True, capture_output=True,
+                               timeout=DEADLINE_S, env=env)
+        self.assertEqual((third.returncode, third.stderr), (0, ""))
+        self.assertIn(f"fingerprint {made}", third.stdout)
+
+    def test_a_code_that_is_not_to_be_had(self):
+        env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.home)}
+        done = subprocess.run([DTRAIN, "token", "--code"], stdin=subprocess.DEVNULL, text=True, capture_output=True,
+                              timeout=DEADLINE_S, env=env, start_new_session=True)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("shown on a terminal, and there is none", done.stderr)
+        self.assertFalse((self.home / ".config/dtrain/token").exists())
+        for typed, why in (("", "nothing was typed"), ("x" * 300, "too long"), ("7Q2MX", "5 letters and digits")):
+            done = subprocess.run([DTRAIN, "token", "--join"], input=typed, text=True, capture_output=True,
+                                  timeout=DEADLINE_S, env=env)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(why, done.stderr)
+        with Terminal([DTRAIN, "token", "--join"], env=env) as terminal:
+            terminal.wait_for("join code: ")
+            terminal.type("7Q2\x03")
+            seen, status = terminal.finish()
+            self.assertEqual(status, 2)
+            self.assertIn(b"given up", seen)
+
     def test_what_is_wrong_is_said(self):
-        for words, why in ((["--fiel"], "takes --new, --file FILE"), (["--file"], "wants a file's name"),
+        for words, why in ((["--fiel"], "takes --new, --code, --join, --file FILE"), (["--file"], "wants a file's name"),
                            ([], "`dtrain token --new` makes one"), (["--new", "--file", "no/folder/x"], "cannot make")):
             done = self.call("token", *words)
             self.assertIn(why, done.stderr)

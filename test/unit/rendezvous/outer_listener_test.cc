@@ -145,6 +145,18 @@ TEST_CASE("a worker is let in unread when somebody vouches for it, and else not"
         std::vector<std::string>{"turned away a connection from 127.0.0.1: no agent of this job vouches for it"});
 }
 
+TEST_CASE("a worker of the round before is turned away, though it is vouched for later") {
+  Port port(JobSecret::generate().value(), 8, 20s, {}, true);
+  const UniqueFd late = port.connect();
+  REQUIRE(::send(late.get(), "\0\xce\xf7\x85\x3c", 5, 0) == 5);
+  REQUIRE(port.until([&] { return port.asked.size() == 1; }));
+  port.asked[0].second(true);
+  port.port->drop_workers();
+  REQUIRE(port.until([&] { return closed(late); }));
+  port.io.poll();
+  CHECK(port.workers.empty());
+}
+
 TEST_CASE("without --master-addr real a worker is a stranger") {
   Port port(JobSecret::generate().value());
   const UniqueFd worker = port.connect();
