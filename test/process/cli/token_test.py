@@ -100,7 +100,7 @@ class Token(unittest.TestCase):
             self.assertIn(b"given up", seen)
 
     def test_what_is_wrong_is_said(self):
-        for words, why in ((["--fiel"], "takes --new, --code, --join, --file FILE"), (["--file"], "wants a file's name"),
+        for words, why in ((["--fiel"], "takes --new, --code, --join"), (["--file"], "wants a file's name"),
                            ([], "`dtrain token --new` makes one"), (["--new", "--file", "no/folder/x"], "cannot make")):
             done = self.call("token", *words)
             self.assertIn(why, done.stderr)
