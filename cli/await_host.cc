@@ -25,9 +25,9 @@ void pause(Clock::duration time) {
 
 }  // namespace
 
-bool await_host(const Plan& plan) {
+bool await_host(const Plan& plan, Clock::time_point since) {
   const auto& nodes = plan.spec.nodes;
-  const auto end = Clock::now() + nodes.join_timeout;
+  const auto end = since + nodes.join_timeout;
   auto say_at = Clock::now();
   for (Clock::duration time = kFirstPause;; time = std::min<Clock::duration>(2 * time, kLongestPause)) {
     const auto found = addresses_of_host(plan.awaited_host);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -85,8 +86,8 @@ int run(const Words& words, CalledAs called) {
       std::fprintf(stderr, "dtrain: there is no host %s yet; the job would wait for it\n", plan->awaited_host.c_str());
     return print(describe(*plan, host.env));
   }
-  while (!plan->awaited_host.empty()) {
-    if (!await_host(*plan)) return launcher::kExitTimeLimit;
+  for (const auto since = std::chrono::steady_clock::now(); !plan->awaited_host.empty();) {
+    if (!await_host(*plan, since)) return launcher::kExitTimeLimit;
     plan = resolve(*raw, host);
     if (!plan) return fail(plan.error());
   }

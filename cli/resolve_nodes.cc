@@ -115,32 +115,46 @@ std::vector<std::string> node_names(const Given& given) {
   return step && *step ? (*step)->hosts : std::vector<std::string>{};
 }
 
-// One host by all of its names and addresses that were typed.
+// What this name adds to a place; an error if one of both is an address of this host, and the other is not.
+Result<void> add_place(const std::string& name, const MeetingPlace& more, const std::string& first,
+                       MeetingPlace& place) {
+  if (more.own.empty() != place.own.empty())
+    return usage(fmt::format(
+        "{} is an address of this host, {} is not: a list names one host in several ways (for several hosts: "
+        "--rdzv-backend etcd)",
+        printable(place.own.empty() ? name : first), printable(place.own.empty() ? first : name)));
+  place.addresses.insert(place.addresses.end(), more.addresses.begin(), more.addresses.end());
+  if (place.own != more.own) place.own = "::";
+  if (place.interface.empty()) place.interface = more.interface;
+  return {};
+}
+
+// One host by all of its names and addresses that were typed, and are known.
 Result<MeetingPlace> place_of(const Given& given, const NodesPlan& nodes, Plan& plan) {
-  auto place = given.host.meeting_place(nodes.host);
-  std::string unknown = place ? "" : nodes.host;
-  for (const std::string& name : nodes.more_hosts) {
-    if (!place) break;
-    auto next = given.host.meeting_place(name);
-    unknown = name;
-    if (!next) {
-      place = next.error();
-    } else if (next->own.empty() != place->own.empty()) {
-      return usage(fmt::format(
-          "{} is an address of this host, {} is not: a list names one host in several ways (for several hosts: "
-          "--rdzv-backend etcd)",
-          printable(place->own.empty() ? name : nodes.host), printable(place->own.empty() ? nodes.host : name)));
+  std::vector<std::string> names{nodes.host};
+  names.insert(names.end(), nodes.more_hosts.begin(), nodes.more_hosts.end());
+  std::optional<MeetingPlace> place;
+  std::string first;
+  std::vector<std::string> unknown;
+  for (const std::string& name : names) {
+    auto found = given.host.meeting_place(name);
+    if (!found && !may_come(found.error())) return found;
+    if (!found) {
+      unknown.push_back(name);
+    } else if (place) {
+      if (auto added = add_place(name, *found, first, *place); !added) return added.error();
     } else {
-      place->addresses.insert(place->addresses.end(), next->addresses.begin(), next->addresses.end());
-      if (place->own != next->own) place->own = "::";
-      if (place->interface.empty()) place->interface = next->interface;
+      place = std::move(*found);
+      first = name;
     }
   }
-  if (!place && may_come(place.error())) {
-    plan.awaited_host = unknown;
+  if (!place) {
+    plan.awaited_host = unknown.front();
     return MeetingPlace{};
   }
-  return place;
+  for (const std::string& name : unknown)
+    plan.warnings.push_back(fmt::format("--rdzv-endpoint: {} is not known, and is left out", printable(name)));
+  return *place;
 }
 
 Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan& plan) {

@@ -1,6 +1,7 @@
 #include "launcher/job_service.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -10,12 +11,12 @@
 #include <boost/asio/steady_timer.hpp>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <memory>
 
 #include "launcher/exit_codes.h"
 #include "launcher/exit_status.h"
 #include "launcher/host_name.h"
+#include "launcher/inherited.h"
 #include "launcher/notify_systemd.h"
 #include "launcher/status_report.h"
 #include "launcher/status_socket.h"
@@ -30,9 +31,22 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr auto kFarewell = std::chrono::seconds(5);
-constexpr std::size_t kStatusJobs = 16;  // that are listed
+constexpr std::size_t kStatusJobs = 16;     // that are listed
+constexpr std::size_t kLongestLine = 3000;  // a pipe that takes anything takes 4096 bytes (PIPE_BUF)
 
-void say(const std::string& line) { std::fprintf(stderr, "dtrain: %s\n", line.c_str()); }
+// Never waits: a terminal that is stopped, or a pipe that nobody reads, must not keep jobs from their pings. Lines that
+// nobody takes are left out; all of it on one thread.
+void say(const std::string& line) {
+  static int left_out = 0;
+  pollfd out{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) {
+    ++left_out;
+    return;
+  }
+  const std::string gap = left_out == 0 ? "" : fmt::format(" ({} lines before this one were left out)", left_out);
+  const std::string text = fmt::format("dtrain: {}{}\n", line.substr(0, kLongestLine), gap);
+  left_out = ::write(STDERR_FILENO, text.data(), text.size()) < 0 ? left_out + 1 : 0;
+}
 
 std::string jobs_text(std::size_t count) { return fmt::format("{} job{}", count, count == 1 ? "" : "s"); }
 
@@ -56,8 +70,10 @@ class Service {
   Service(const ServiceSpec& spec, UniqueFd listener, std::uint16_t port)
       : where_(spec.address == "::" ? fmt::format("port {}", port) : address_text(spec.address, port)),
         server_(io_, std::move(listener), {spec.secret, spec.limits, say}),
-        signals_(io_, SIGTERM, SIGINT, SIGHUP),
-        farewell_(io_) {}
+        signals_(io_),
+        farewell_(io_) {
+    for (const int signal : not_ignored({SIGTERM, SIGINT, SIGHUP})) signals_.add(signal);
+  }
 
   Result<void> open_store(const OpenStore& where, const StoreHostLimits& limits) {
     StoreHost::Options options;
@@ -142,6 +158,7 @@ class Service {
 }  // namespace
 
 Result<int> run_service(const ServiceSpec& spec) {
+  fill_standard_descriptors();
   raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);
   auto fingerprint = spec.secret.fingerprint();
@@ -150,11 +167,15 @@ Result<int> run_service(const ServiceSpec& spec) {
   if (!listener) return listener.error();
   const auto port = port_of_socket(listener->get());
   if (!port) return port.error();
-  Service service(spec, std::move(*listener), *port);
-  if (spec.open_store) {
-    if (auto opened = service.open_store(*spec.open_store, spec.limits.store); !opened) return opened.error();
+  try {
+    Service service(spec, std::move(*listener), *port);
+    if (spec.open_store) {
+      if (auto opened = service.open_store(*spec.open_store, spec.limits.store); !opened) return opened.error();
+    }
+    return service.run(*fingerprint);
+  } catch (const std::exception& e) {  // out of descriptors or memory where nothing can be refused
+    return Error{ErrorKind::system, std::string("the rendezvous server cannot go on: ") + e.what()};
   }
-  return service.run(*fingerprint);
 }
 
 }  // namespace dtrain::launcher

@@ -1,36 +1,13 @@
 #include "launcher/run_job.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
-#include <csignal>
 #include <optional>
 
 #include "launcher/agent.h"
 #include "launcher/front.h"
+#include "launcher/inherited.h"
 
 namespace dtrain::launcher {
-
-namespace {
-
-// A signal that our parent had us ignore (nohup, a shell's `&`) stays ignored.
-std::vector<int> not_ignored(const std::vector<int>& signals) {
-  std::vector<int> kept;
-  for (const int s : signals) {
-    struct sigaction now {};
-    if (::sigaction(s, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) kept.push_back(s);
-  }
-  return kept;
-}
-
-// With a standard descriptor closed, the next one we open would take its number and get the workers' output.
-void fill_standard_descriptors() {
-  for (int fd = 0; fd <= 2; ++fd) {
-    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
-  }
-}
-
-}  // namespace
 
 int run_job(const JobSpec& spec) {
   fill_standard_descriptors();

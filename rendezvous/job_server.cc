@@ -51,17 +51,18 @@ PulseSettings pulse_of(const NodeInfo& first) {
 }
 
 // Terms tell apart jobs that had the same name, those of a server that was there before too.
-std::uint64_t new_term(const NodeInfo& first) {
+// Later jobs of a name have higher ones, whatever the clock says.
+std::uint64_t new_term(const NodeInfo& first, std::uint64_t ended) {
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
   const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count();
-  return std::max(static_cast<std::uint64_t>(now), first.last.term + 1);
+  return std::max({static_cast<std::uint64_t>(now), first.last.term + 1, ended + 1});
 }
 
-RoundSettings settings_of(const NodeInfo& first, MonoTime server_begun) {
+RoundSettings settings_of(const NodeInfo& first, std::uint64_t ended, MonoTime server_begun) {
   const PulseSettings pulse = pulse_of(first);
   RoundSettings settings;
   settings.job = first.job;
-  settings.term = new_term(first);
+  settings.term = new_term(first, ended);
   settings.fixed_ranks = first.wanted_rank >= 0;
   settings.real_master = true;  // without effect: agents know that this is a server
   settings.min_nodes = first.min_nodes;
@@ -126,7 +127,7 @@ void JobServer::agent(LinkSocket socket, const std::string& received) {
   if (!first) return;
   const LastPlace& last = first->last;
   // It was cut off, and the job ended without it.
-  if (const auto ended = ended_.find(key); ended != ended_.end() && last.round >= 0 && last.term == ended->second.term)
+  if (const auto ended = ended_.find(key); ended != ended_.end() && last.round >= 0 && last.term <= ended->second.term)
     return turn_away(std::move(socket), first->job, fmt::format("the job has ended: {}", ended->second.reason), false);
   if (nodes() >= options_.limits.nodes)
     return turn_away(std::move(socket), first->job,
@@ -162,9 +163,11 @@ Result<JobServer::Served*> JobServer::open(const std::string& key, const NodeInf
   };
   auto its_store = StoreHost::start_without_port(std::move(options));
   if (!its_store) return its_store.error();
+  const auto before = ended_.find(key);
+  const std::uint64_t ended_term = before == ended_.end() ? 0 : before->second.term;
   ServedPtr& served = jobs_[key];
-  served = std::make_unique<Served>(io_, key, ++last_number_, std::move(*its_store), settings_of(first, begun_),
-                                    pulse_of(first));
+  served = std::make_unique<Served>(io_, key, ++last_number_, std::move(*its_store),
+                                    settings_of(first, ended_term, begun_), pulse_of(first));
   served->rounds.on_empty = [this, job = served.get()] { emptied(*job); };
   served->rounds.on_ended = [this, job = served.get()] { ended(*job); };
   options_.log(fmt::format("job {} is opened by host {} (agent {}): {} nodes", printable(first.job),

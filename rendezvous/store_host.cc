@@ -7,8 +7,8 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <exception>
 #include <future>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -108,8 +108,8 @@ Result<std::unique_ptr<StoreHost>> StoreHost::make(UniqueFd listener, std::uint1
   try {
     auto impl = std::make_unique<Impl>(std::move(listener), std::move(peer_uid), std::move(options));
     return std::unique_ptr<StoreHost>(new StoreHost(std::move(impl), port));
-  } catch (const std::system_error& e) {  // no thread, no descriptors
-    return Error{ErrorKind::system, std::string("the worker store cannot start: ") + e.what(), e.code().value()};
+  } catch (const std::exception& e) {  // no thread; no descriptors, of which Boost has an exception of its own
+    return Error{ErrorKind::system, std::string("the worker store cannot start: ") + e.what()};
   }
 }
 

@@ -1,4 +1,5 @@
 """`dtrain rendezvous serve`: real jobs through a standing server on hosts of a lab."""
+import contextlib
 import json
 import os
 import re
@@ -142,6 +143,24 @@ class Serve(unittest.TestCase):
         self.ends([125], nodes[1:])
         self.assertIn("the job has ended: all workers ended with exit code 0", nodes[1].text)
         self.stop(server)
+
+    def test_whoever_reads_its_lines_may_hang(self):
+        lab = self.lab(2)
+        reads, writes = os.pipe()
+        os.set_blocking(writes, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writes, bytes(4096))
+        os.set_blocking(writes, True)
+        server = lab.host(0).popen([DTRAIN, "rendezvous", "serve", "--port", str(PORT), "--token-file", self.token],
+                                   stderr=writes)
+        nodes = [self.node(lab.host(1), job, "", "--rdzv-conf", "last_call_timeout=1", nnodes="1:2")
+                 for job in ("one", "two")]
+        self.ends([0, 0], nodes)
+        server.send_signal(signal.SIGTERM)
+        self.assertEqual(server.wait(DEADLINE), 0)
+        os.close(reads)
+        os.close(writes)
 
     def test_strangers(self):
         lab = self.lab(2)
