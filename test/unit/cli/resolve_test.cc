@@ -314,8 +314,7 @@ TEST_CASE("where nodes meet: a host that is not known yet is awaited, one host m
   CHECK(plan(at("late"), host).awaited_host == "late");
   CHECK(plan(at("late,late"), host).awaited_host == "late");
   CHECK(plan(at("late,10.0.0.1"), host).awaited_host.empty());  // one is enough
-  CHECK(plan(at("10.0.0.1,late"), host).warnings ==
-        Words{"--rdzv-endpoint: late is not known, and is left out"});
+  CHECK(plan(at("10.0.0.1,late"), host).warnings == Words{"--rdzv-endpoint: late is not known, and is left out"});
   CHECK(plan(at("10.0.0.1"), host).awaited_host.empty());
   CHECK(error(at("never"), host) == "--rdzv-endpoint 'never': there is no host never");
   CHECK(spec(at("10.0.0.1,10.1.0.1"), host).nodes.address == "::");
