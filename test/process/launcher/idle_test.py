@@ -33,20 +33,27 @@ class Idle(ProcessTest):
             job.ready(2)
             processes = {"front": job.front, "agent": job.agent, "guard": job.guard}
             self.settle(processes.values())
-            before = {name: context_switches(pid) for name, pid in processes.items()}
-            time.sleep(WINDOW)  # tidy: allow sleep, because that nothing happens is the test
-            after = {name: context_switches(pid) for name, pid in processes.items()}
-            print(f"context switches in {WINDOW:g} s:", {n: after[n] - before[n] for n in processes})
+            self.quiet(processes)
             for name, pid in processes.items():
                 shared = status_of(pid, "RssFile")
                 print(f"{name}: {status_of(pid, 'VmRSS')} kB resident, {shared} kB of it file pages, "
                       f"{private_kb(pid)} kB of its own")
-            self.assertEqual(before, after)
             if SLOW == 1:
                 self.assertLess(status_of(job.agent, "VmRSS"), 10 * 1024)
             job.signal(signal.SIGTERM)
             self.assertEqual(job.wait(), 143)
             self.assert_gone(job)
+
+    def quiet(self, processes, window=WINDOW):
+        """Another test's `dtrain status` asks every agent of this user: one of three whiles must be without."""
+        for _ in range(3):
+            before = {name: context_switches(pid) for name, pid in processes.items()}
+            time.sleep(window)  # tidy: allow sleep, because that nothing happens is the test
+            after = {name: context_switches(pid) for name, pid in processes.items()}
+            print(f"context switches in {window:g} s:", {n: after[n] - before[n] for n in processes})
+            if before == after:
+                return
+        self.assertEqual(before, after)
 
     def test_several_nodes_are_as_quiet(self):
         port = free_port()
@@ -58,11 +65,11 @@ class Idle(ProcessTest):
              Job(*node, "--rdzv-id", name, "--node-rank", 1, *command, env={"HOSTILE": HOSTILE}) as other:
             other.ready(1)
             host.ready(1)
-            processes = [pid for job in (host, other) for pid in (job.front, job.agent, job.guard)]
-            self.settle(processes, quiet=4)  # the time that a connection has for its greeting is over, too
-            before = [context_switches(pid) for pid in processes]
-            time.sleep(WINDOW / 2)  # tidy: allow sleep, because that nothing happens is the test
-            self.assertEqual(before, [context_switches(pid) for pid in processes])
+            processes = {f"{name} of {which}": pid for which, job in (("host", host), ("other", other))
+                         for name, pid in (("front", job.front), ("agent", job.agent), ("guard", job.guard))}
+            # The time that a connection has for its greeting is over, too.
+            self.settle(processes.values(), quiet=4)
+            self.quiet(processes, WINDOW / 2)
             host.signal(signal.SIGTERM)
             self.assertEqual((host.wait(), other.wait()), (143, 143))
             self.assert_gone(host)
