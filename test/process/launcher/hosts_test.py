@@ -388,7 +388,7 @@ class Hosts(unittest.TestCase):
         other = ["setpriv", "--reuid", "65534", "--clear-groups"]
         for host, before in (lab.host(1), []), (lab.host(0), other), (lab.host(1), other), (lab.host(3), []):
             with self.subTest(host=host.name, before=before):
-                done = host.run([*before, "python3", "-c", COUNT_KEYS, "host1", str(PORT)], check=True)
+                done = host.run([*before, "/usr/bin/python3", "-c", COUNT_KEYS, "host1", str(PORT)], check=True)
                 allowed = host is lab.host(1) and not before
                 self.assertEqual(done.stdout.strip(), "keys" if allowed else "closed")
         nodes[0].expect("no agent of this job vouches for it")
