@@ -35,8 +35,10 @@ SOURCE = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(SOURCE / "test" / "support"), str(SOURCE / "test" / "bench")]
 
 import faults as lab_faults  # noqa: E402
+import lab_case  # noqa: E402
 import netlab  # noqa: E402
 import page  # noqa: E402
+from server import Server  # noqa: E402
 
 NODES = 8
 EDGES = 64
@@ -55,43 +57,23 @@ def run(*command, limit):
     say(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=limit).stdout.rstrip("\n"))
 
 
-class Serve:
+def serve(args, *words):
     """A store_node; its ports: of its workers, and at a host that of other nodes."""
-
-    def __init__(self, args, *words):
-        program = os.path.join(args.build, "bin", "store_node")
-        self.process = subprocess.Popen([program, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.ports = self.process.stdout.readline().split()
-
-    def cpu_seconds(self):
-        with open(f"/proc/{self.process.pid}/stat") as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def resident_mib(self):
-        with open(f"/proc/{self.process.pid}/statm") as statm:
-            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-    def stop(self):
-        self.process.stdin.close()
-        self.process.wait(timeout=30)
+    return Server([os.path.join(args.build, "bin", "store_node"), *words])
 
 
 def new_token(args, folder):
-    token = os.path.join(folder, "token")
-    dtrain = os.path.join(args.build, "bin", "dtrain")
-    subprocess.run([dtrain, "token", "--new", "--file", token], check=True, stdout=subprocess.DEVNULL)
-    return token
+    return lab_case.new_token(os.path.join(args.build, "bin", "dtrain"), folder)
 
 
 def store(args):
     with tempfile.TemporaryDirectory() as folder:
         links = {"edge, clear": "-", "edge, TLS": new_token(args, folder)}
-        hosts = {name: Serve(args, "host", token) for name, token in links.items()}
-        edges = {name: Serve(args, "edge", token, hosts[name].ports[1]) for name, token in links.items()}
+        hosts = {name: serve(args, "host", token) for name, token in links.items()}
+        edges = {name: serve(args, "edge", token, hosts[name].ports[1]) for name, token in links.items()}
     try:
         figures = measure_store(args, hosts, edges)
-        hosts["of keys"] = Serve(args, "host", "-")  # one that has held nothing yet
+        hosts["of keys"] = serve(args, "host", "-")  # one that has held nothing yet
         figures["bytes_a_key"] = memory_of_keys(hosts["of keys"])
         say(f"a key of 20 bytes with a value of 8: {figures['bytes_a_key']:.0f} bytes of memory")
         return figures
@@ -188,10 +170,10 @@ def edges(args):
     with tempfile.TemporaryDirectory() as folder:
         token = new_token(args, folder)
         try:
-            host = Serve(args, "host", token)
+            host = serve(args, "host", token)
             servers.append(host)
             for _ in range(EDGES):
-                servers.append(Serve(args, "edge", token, host.ports[1]))
+                servers.append(serve(args, "edge", token, host.ports[1]))
             ports = {"dtrain, 64 agents, TLS": [server.ports[0] for server in servers[1:]],
                      "dtrain, one store": [host.ports[0]] * EDGES}
             for name in ("torch", "redis"):
@@ -226,7 +208,7 @@ def barrier(args):
     with tempfile.TemporaryDirectory() as folder:
         token = new_token(args, folder)
         for name, flags in {"as it is": [], "at most": ["--merged"]}.items():
-            host = Serve(args, "host", token)
+            host = serve(args, "host", token)
             before, memory = host.cpu_seconds(), host.resident_mib()
             out = subprocess.run([program, host.ports[1], token, "--workers", str(args.workers), *flags], check=True,
                                  capture_output=True, text=True, timeout=300).stdout.splitlines()

@@ -10,31 +10,21 @@ ten seconds while 10,000 keys are waited for.
 
 import argparse
 import json
-import os
+import pathlib
 import statistics
 import subprocess
+import sys
 
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
-class Server:
-    def __init__(self, command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.port = self.process.stdout.readline().strip()
-
-    def cpu_seconds(self):
-        with open(f"/proc/{self.process.pid}/stat") as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def stop(self):
-        self.process.stdin.close()
-        self.process.wait(timeout=30)
+from server import Server  # noqa: E402
 
 
 def load(bench, command, clients, seconds):
     """Operations per second, and microseconds of the server's CPU for one."""
     server = Server(command)
     before = server.cpu_seconds()
-    out = subprocess.run([bench, "load", server.port, str(clients), str(seconds)], check=True, capture_output=True,
+    out = subprocess.run([bench, "load", server.ports[0], str(clients), str(seconds)], check=True, capture_output=True,
                          text=True, timeout=seconds + 120).stdout
     rate = float(out)
     cpu = 1e6 * (server.cpu_seconds() - before) / (rate * seconds)
@@ -45,7 +35,7 @@ def load(bench, command, clients, seconds):
 def bulk(bench, command, keys):
     """Milliseconds of one multi_set and one multi_get of `keys` keys."""
     server = Server(command)
-    out = subprocess.run([bench, "bulk", server.port, str(keys)], check=True, capture_output=True, text=True,
+    out = subprocess.run([bench, "bulk", server.ports[0], str(keys)], check=True, capture_output=True, text=True,
                          timeout=300).stdout
     server.stop()
     return [float(word) for word in out.split()]
@@ -57,7 +47,7 @@ def waiting(bench, command, clients, keys, seconds):
     def run(duration):
         server = Server(command)
         before = server.cpu_seconds()
-        subprocess.run([bench, "waiters", server.port, str(clients), str(keys), str(duration)], check=True,
+        subprocess.run([bench, "waiters", server.ports[0], str(clients), str(keys), str(duration)], check=True,
                        capture_output=True, timeout=duration + 120)
         used = server.cpu_seconds() - before
         server.stop()

@@ -4,33 +4,18 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 
-from hosts_test import DTRAIN, WORKER, Node, netlab, until
-from support import DEADLINE
-
-END = 'while [ ! -e "$END" ]; do read -r -t 0.1 <&3; done; exit 0'
+from hosts_test import END, WORKER, HostsCase, Node
+from support import DEADLINE, until
 
 
-class Etcd(unittest.TestCase):
+class Etcd(HostsCase):
     def setUp(self):
         if not shutil.which("etcd"):
             self.fail("etcd is not installed: scripts/setup.sh test")
-        self.folder = self.enterContext(tempfile.TemporaryDirectory())
-        self.token = os.path.join(self.folder, "token")
-        subprocess.run([DTRAIN, "token", "--new", "--file", self.token], check=True, capture_output=True,
-                       timeout=DEADLINE)
-        self.end = os.path.join(self.folder, "end")
-
-    def lab(self, hosts):
-        try:
-            lab = netlab.Lab(hosts)
-        except netlab.Unavailable as error:
-            self.skipTest(str(error))
-        self.addCleanup(lab.close)
-        return lab
+        super().setUp()
 
     def etcd(self, hosts):
         """A cluster with one member on each of these hosts, on its usual ports."""
@@ -53,11 +38,6 @@ class Etcd(unittest.TestCase):
         return Node(host, ["run", "--token-file", self.token, "--rdzv-id", job, "--nnodes", nnodes, "--rdzv-backend",
                            "etcd", "--rdzv-endpoint", self.endpoint, *flags, "bash", "-c", WORKER + script],
                     {**os.environ, "END": self.end})
-
-    def finish(self, *nodes):
-        open(self.end, "w").close()
-        for node in nodes:
-            self.assertEqual(node.wait(), 0, node.text)
 
     def host_of(self, nodes):
         return next(node for node in nodes if "this node hosts the job" in node.text)

@@ -16,7 +16,8 @@ from support import DEADLINE, DTRAIN, until
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "support")]
 
-import netlab  # noqa: E402
+import netlab  # noqa: E402, F401
+from lab_case import LabCase, new_token  # noqa: E402
 
 # Says where it is, meets the others at a barrier of the store (opcode 18), then does what its arguments say.
 WORKER = r"""
@@ -30,6 +31,8 @@ printf "\x12\x01\0\0\0\0\0\0\0b\\x$(printf %02x "$WORLD_SIZE")\0\0\0\0\0\0\0" >&
 echo "met $RANK in $DTRAIN_ROUND."
 wait_for_end() { while :; do read -r -t 60 <&3; done; }
 """
+# Goes on until the file $END is there.
+END = 'while [ ! -e "$END" ]; do read -r -t 0.1 <&3; done; exit 0'
 PORT = 29400
 # A client of the store that asks how many keys there are (opcode 7).
 COUNT_KEYS = r"""
@@ -97,26 +100,30 @@ class Node:
         return found
 
 
-class Hosts(unittest.TestCase):
+class HostsCase(LabCase):
+    """A folder with a token, and the ends of nodes. Workers that do END end when finish() makes the file `end`."""
+
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
         self.token = self.new_token("token")
+        self.end = os.path.join(self.folder, "end")
 
     def new_token(self, name):
-        path = os.path.join(self.folder, name)
-        env = {**os.environ, "XDG_CONFIG_HOME": os.path.join(self.folder, name + "-config")}
-        subprocess.run([DTRAIN, "token", "--new"], env=env, check=True, capture_output=True, timeout=DEADLINE)
-        os.rename(os.path.join(self.folder, name + "-config", "dtrain", "token"), path)
-        return path
+        return new_token(DTRAIN, self.folder, name)
 
     def lab(self, hosts=3):
-        try:
-            lab = netlab.Lab(hosts)
-        except netlab.Unavailable as error:
-            self.skipTest(str(error))
-        self.addCleanup(lab.close)
-        return lab
+        return super().lab(hosts)
 
+    def ends(self, codes, nodes):
+        for code, node in zip(codes, nodes):
+            self.assertEqual(node.wait(), code, node.text)
+
+    def finish(self, *nodes):
+        pathlib.Path(self.end).touch()
+        self.ends([0] * len(nodes), nodes)
+
+
+class Hosts(HostsCase):
     def node(self, host, script, *flags, token=True, env=None):
         given = ("--token-file", token if isinstance(token, str) else self.token) if token else ()
         return Node(host, ["run", *given, "--rdzv-id", "hosts-test", *flags, "bash", "-c", WORKER + script], env)
@@ -131,10 +138,6 @@ class Hosts(unittest.TestCase):
     def static(self, host, rank, script, *flags, nnodes=3, endpoint="host1", **more):
         return self.node(host, script, "--nnodes", nnodes, "--node-rank", rank, "--master-addr", endpoint,
                          "--master-port", PORT, *flags, **more)
-
-    def ends(self, codes, nodes):
-        for code, node in zip(codes, nodes):
-            self.assertEqual(node.wait(), code, node.text)
 
     def test_c10d(self):
         lab = self.lab()
@@ -222,11 +225,9 @@ class Hosts(unittest.TestCase):
 
     def test_short_stops_disturb_nobody(self):
         lab = self.lab(2)
-        script = 'while ! [ -e "$END" ]; do read -r -t 0.1 <&3; done; exit 0'
-        end = os.path.join(self.folder, "end")
         # Longer times, so that the machine may be busy: only what is in the sockets is of interest here.
-        nodes = [self.c10d(lab.host(i), script, "--rdzv-conf", "keep_alive_interval=2", nnodes="2",
-                           env={**os.environ, "END": end}) for i in range(2)]
+        nodes = [self.c10d(lab.host(i), END, "--rdzv-conf", "keep_alive_interval=2", nnodes="2",
+                           env={**os.environ, "END": self.end}) for i in range(2)]
         for node in nodes:
             node.expect(r"met \d in 0")
         for stopped in ([nodes[0]], [nodes[1]], nodes):
@@ -237,8 +238,7 @@ class Hosts(unittest.TestCase):
             until(lambda begin=begin: time.monotonic() >= begin + 1, DEADLINE)
             for pid in agents:
                 os.kill(pid, signal.SIGCONT)
-        pathlib.Path(end).touch()
-        self.ends([0, 0], nodes)
+        self.finish(*nodes)
         for node in nodes:
             self.assertNotIn("N=1", node.text)
 

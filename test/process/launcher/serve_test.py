@@ -5,12 +5,10 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import tempfile
 import unittest
 
-from hosts_test import DTRAIN, PORT, WORKER, Node, netlab, until
-from support import DEADLINE
+from hosts_test import END, PORT, WORKER, HostsCase, Node
+from support import DEADLINE, DTRAIN, until
 
 # Rank 0 sets the key `k` to the first letter of its job's name, and after a second barrier every rank reads it.
 SHARE = r"""
@@ -20,28 +18,9 @@ printf "\x12\x01\0\0\0\0\0\0\0c\\x$(printf %02x "$WORLD_SIZE")\0\0\0\0\0\0\0" >&
 printf '\x03\x01\0\0\0\0\0\0\0k' >&3
 echo "job $TORCHELASTIC_RUN_ID has $(head -c9 <&3 | tail -c1) at $RANK/$WORLD_SIZE."
 """
-END = 'while [ ! -e "$END" ]; do read -r -t 0.1 <&3; done; exit 0'
 
 
-class Serve(unittest.TestCase):
-    def setUp(self):
-        self.folder = self.enterContext(tempfile.TemporaryDirectory())
-        self.token = self.new_token("token")
-        self.end = os.path.join(self.folder, "end")
-
-    def new_token(self, name):
-        path = os.path.join(self.folder, name)
-        subprocess.run([DTRAIN, "token", "--new", "--file", path], check=True, capture_output=True, timeout=DEADLINE)
-        return path
-
-    def lab(self, hosts=3):
-        try:
-            lab = netlab.Lab(hosts)
-        except netlab.Unavailable as error:
-            self.skipTest(str(error))
-        self.addCleanup(lab.close)
-        return lab
-
+class Serve(HostsCase):
     def server(self, lab, *flags, env=None):
         server = Node(lab.host(0), ["rendezvous", "serve", "--port", PORT, "--token-file", self.token, *flags], env)
         return server.expect("rendezvous server: port")
@@ -51,17 +30,9 @@ class Serve(unittest.TestCase):
                            "--rdzv-backend", "c10d", "--rdzv-endpoint", f"host1:{PORT}", *flags, "bash", "-c",
                            WORKER + script], {**os.environ, "END": self.end})
 
-    def ends(self, codes, nodes):
-        for code, node in zip(codes, nodes):
-            self.assertEqual(node.wait(), code, node.text)
-
     def stop(self, server):
         server.process.send_signal(signal.SIGTERM)
         self.ends([0], [server])
-
-    def finish(self, *nodes):
-        open(self.end, "w").close()
-        self.ends([0] * len(nodes), nodes)
 
     def facts(self, lab):
         """What the newest server says; other labs on this machine may have one too."""

@@ -7,13 +7,12 @@ import resource
 import signal
 import socket
 import ssl
-import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
-from lab import HERE, LabCase
+from lab import HERE, LabCase, new_token
 from capture import Capture
 from hosts_test import Node
 from support import DEADLINE, DTRAIN, until
@@ -25,21 +24,18 @@ ROUND_GREETING, STORE_GREETING = b"\xd7dround", b"\xd8dstore"
 SILENCE = b""
 
 
-def new_token(folder, name):
-    path = os.path.join(folder, name)
-    subprocess.run([DTRAIN, "token", "--new", "--file", path], check=True, capture_output=True, timeout=DEADLINE)
-    return path
-
-
 class Attack(LabCase):
     """A job on host1 and host2 whose workers make steps; host3 is the attacker's."""
 
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
-        self.token = new_token(self.folder, "token")
+        self.token = self.new_token("token")
         self.net = self.lab(3)
         self.attacker = self.net.host(2)
         self.target = (self.net.host(0).ipv4, PORT)
+
+    def new_token(self, name):
+        return new_token(DTRAIN, self.folder, name)
 
     def node(self, rank, *flags, token=None, host=None, before=(), steps=()):
         words = ["run", "--token-file", token or self.token, "--nnodes", 2, "--node-rank", rank, "--master-addr",
@@ -91,7 +87,7 @@ class Attack(LabCase):
 class WithoutTheToken(Attack):
     def test_joining(self):
         nodes = self.job()
-        for flags, why in ((("--token-file", new_token(self.folder, "other")), "the token differs"),
+        for flags, why in ((("--token-file", self.new_token("other")), "the token differs"),
                            (("--insecure",), "closes the connection|turned away|does not answer")):
             with self.subTest(flags=flags):
                 words = ["run", *flags, "--nnodes", 2, "--node-rank", 1, "--master-addr", "host1"]
@@ -215,7 +211,7 @@ class WithTheToken(Attack):
         self.assertTrue(store.startswith(STORE_GREETING) and rounds.startswith(ROUND_GREETING))
         store += hello
         for what, how in (("another job", dict(job="other", role="store", words=store)),
-                          ("another token", dict(token=new_token(self.folder, "other"), role="store", words=store)),
+                          ("another token", dict(token=self.new_token("other"), role="store", words=store)),
                           ("an old round", dict(role="store", epoch=7, words=store)),
                           ("the store with the key for rounds", dict(role="agent", words=store)),
                           ("rounds with the key for the store", dict(role="store", words=rounds)),

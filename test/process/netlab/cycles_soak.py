@@ -18,10 +18,9 @@ import sys
 import tempfile
 import time
 
-from lab import netlab
-from attack_test import new_token
+from lab import netlab, new_token
 from hosts_test import Node
-from support import until
+from support import DTRAIN, until
 
 PORT = 29400
 GONE = 15  # seconds; a guard that loses its agent has eight for processes that do not die
@@ -124,7 +123,7 @@ def main():
     chance, failures = random.Random(args.seed), []
     times, codes = collections.defaultdict(list), collections.defaultdict(collections.Counter)
     with lab, tempfile.TemporaryDirectory() as folder:
-        token, hosts = new_token(folder, "token"), lab.hosts
+        token, hosts = new_token(DTRAIN, folder), lab.hosts
         descriptors, before = None, cgroups()
         for number in range(args.cycles):
             kind = (number % 2 == 1, list(ENDINGS)[number // 2 % len(ENDINGS)])

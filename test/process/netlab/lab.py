@@ -1,9 +1,8 @@
-"""What the tests of netlab share: where things are, and skipping by name where a machine cannot have a lab."""
+"""What the tests of netlab share: where things are, and sockets on hosts."""
 import os
 import pathlib
 import socket
 import sys
-import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT_FOLDER = HERE.parents[2]
@@ -12,19 +11,11 @@ TOOL = ROOT_FOLDER / "scripts" / "netlab"
 
 sys.path[:0] = [str(MODULES), str(HERE.parent / "launcher")]
 
-import netlab  # noqa: E402
+# For those who import this module.
+import netlab  # noqa: E402, F401
+from lab_case import LabCase, new_token  # noqa: E402, F401
 
 DEADLINE = 60
-
-
-class LabCase(unittest.TestCase):
-    def lab(self, hosts=2, **options):
-        try:
-            lab = netlab.Lab(hosts, **options)
-        except netlab.Unavailable as error:
-            self.skipTest(str(error))
-        self.addCleanup(lab.close)
-        return lab
 
 
 def listen(host, address=None):

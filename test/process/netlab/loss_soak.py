@@ -14,9 +14,9 @@ import sys
 import tempfile
 import time
 
-from lab import HERE, netlab
-from attack_test import new_token
+from lab import HERE, netlab, new_token
 from hosts_test import Node
+from support import DTRAIN
 
 PORT = 29400
 
@@ -79,7 +79,7 @@ def main():
         print(error)
         return 77
     with lab, tempfile.TemporaryDirectory() as folder:
-        token = new_token(folder, "token")
+        token = new_token(DTRAIN, folder)
         with lab.host(2).network():
             proxy = netlab.Proxy((lab.host(0).ipv4, PORT), listen=(lab.host(2).ipv4, PORT), delay=args.delay)
         for one, other in (("host2", "host3"), ("host3", "host2")):

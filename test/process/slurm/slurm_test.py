@@ -14,6 +14,7 @@ from support import DEADLINE, DTRAIN, NOBODY, until  # noqa: E402
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 import netlab  # noqa: E402
+from lab_case import new_token  # noqa: E402
 
 FAKE_DRIVER = os.environ.get("DTRAIN_FAKE_NVML", "")  # the folder of a made-up libnvidia-ml.so.1
 RUN = [DTRAIN, "run", "--quiet"]
@@ -177,8 +178,7 @@ class Secrets(SlurmTest):
         self.worlds("env", "HOME=/nonexistent")
 
     def test_a_token_that_the_user_names_comes_first(self):
-        token = os.path.join(self.cluster.folder, "token")
-        subprocess.run([DTRAIN, "token", "--new", "--file", token], check=True, capture_output=True, timeout=DEADLINE)
+        token = new_token(DTRAIN, self.cluster.folder)
         self.worlds("env", f"DTRAIN_TOKEN_FILE={token}", "DTRAIN_MUNGE_SOCKET=/nonexistent")
         said = self.srun("-N3", "env", f"DTRAIN_TOKEN_FILE={token}", "sh", "-c",
                          f"echo $({DTRAIN} doctor)")  # one line each

@@ -11,23 +11,20 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1] / "support")]
 
 import netlab  # noqa: E402
+from lab_case import LabCase, new_token  # noqa: E402
 
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
 DEADLINE = 150
 
 
-class DdpAcrossHosts(unittest.TestCase):
+class DdpAcrossHosts(LabCase):
     def setUp(self):
-        try:
-            self.lab = netlab.Lab(3)
-        except netlab.Unavailable as error:
-            self.skipTest(str(error))
-        self.addCleanup(self.lab.close)
+        self.net = self.lab(3)
         home = self.enterContext(tempfile.TemporaryDirectory())
         self.environment = {**os.environ, "PYTHON_EXEC": sys.executable, "PYTHONWARNINGS": "ignore",
                             "XDG_CONFIG_HOME": home}
-        subprocess.run([DTRAIN, "token", "--new"], env=self.environment, check=True, capture_output=True,
-                       timeout=DEADLINE)
+        os.mkdir(os.path.join(home, "dtrain"))
+        new_token(DTRAIN, os.path.join(home, "dtrain"))
 
     def train(self, hosts, name, *words):
         """On these hosts, with a failure in the first round."""
@@ -43,17 +40,17 @@ class DdpAcrossHosts(unittest.TestCase):
         self.assertEqual(len(set(weights)), 1, "the replicas are equal")
 
     def test_trains_in_the_second_round(self):
-        self.train(self.lab.hosts, "dtrain", "run", "--nproc", "1")
+        self.train(self.net.hosts, "dtrain", "run", "--nproc", "1")
 
     def test_as_torchrun_the_workers_go_to_the_store_by_themselves(self):
-        self.train(self.lab.hosts, "torchrun", "--nproc-per-node", "1")
+        self.train(self.net.hosts, "torchrun", "--nproc-per-node", "1")
 
     def test_at_a_standing_server(self):
-        server = self.lab.host(0).popen([DTRAIN, "rendezvous", "serve"], env=self.environment, stderr=subprocess.PIPE,
+        server = self.net.host(0).popen([DTRAIN, "rendezvous", "serve"], env=self.environment, stderr=subprocess.PIPE,
                                         text=True)
         self.assertIn("rendezvous server", server.stderr.readline())
         # By this name too, although no worker can go to this store by itself.
-        self.train(self.lab.hosts[1:], "torchrun", "--nproc-per-node", "1")
+        self.train(self.net.hosts[1:], "torchrun", "--nproc-per-node", "1")
         server.terminate()
         said = server.communicate(timeout=DEADLINE)[1]
         self.assertEqual(server.returncode, 0, said)

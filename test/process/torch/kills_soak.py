@@ -15,7 +15,6 @@ import glob
 import os
 import pathlib
 import random
-import re
 import signal
 import sys
 import tempfile
@@ -24,11 +23,10 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "netlab"), str(HERE.parent / "launcher")]
 
-from lab import netlab  # noqa: E402
-from attack_test import new_token  # noqa: E402
+from lab import netlab, new_token  # noqa: E402
 from hosts_test import Node  # noqa: E402
 from cycles_soak import named  # noqa: E402
-from support import until  # noqa: E402
+from support import DTRAIN, until  # noqa: E402
 
 PATIENCE = 180  # seconds for a round to begin: importing torch takes its time
 VICTIMS = {"agent": "dtrain-agent", "guard": "dt-guard", "front": "dtrain"}
@@ -85,7 +83,7 @@ def judge(folder, last):
 class Training:
     def __init__(self, lab, folder, last):
         self.lab, self.folder, self.last = lab, folder, last
-        self.token = new_token(folder, "token")
+        self.token = new_token(DTRAIN, folder)
         self.all = []  # those that have ended, too
         self.nodes = [self.start(host) for host in lab.hosts]
 
@@ -139,7 +137,7 @@ def run(training, rounds, chance, kills):
     try:
         for _ in range(rounds):
             least = chance.randrange(1, 40)
-            until(lambda: newest(folder, least) > seen, PATIENCE, f"a round after {seen}")  # noqa: B023
+            until(lambda: newest(folder, least) > seen, PATIENCE, f"a round after {seen}")
             seen = newest(folder)
             what = training.kill(chance)
             kills[what.split()[0]] += 1

@@ -14,7 +14,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1] / "support")]
 
-import netlab  # noqa: E402
+from lab_case import LabCase, new_token  # noqa: E402
 
 PYTHON = sys.argv.pop(1)
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
@@ -68,22 +68,17 @@ os._exit(0)  # see ../torch/ddp_worker.py
 """
 
 
-class OpenStore(unittest.TestCase):
+class OpenStore(LabCase):
     def setUp(self):
-        try:
-            self.lab = netlab.Lab(3)
-        except netlab.Unavailable as error:
-            self.skipTest(str(error))
-        self.addCleanup(self.lab.close)
+        self.net = self.lab(3)
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
-        token = os.path.join(self.folder, "token")
-        subprocess.run([DTRAIN, "token", "--new", "--file", token], check=True, capture_output=True, timeout=60)
-        self.address = self.lab.host(0).ipv4
+        token = new_token(DTRAIN, self.folder)
+        self.address = self.net.host(0).ipv4
         self.program = os.path.join(self.folder, "trains.py")
         pathlib.Path(self.program).write_text(TRAINS)
         self.log = os.path.join(self.folder, "server")
         with open(self.log, "w") as log:
-            self.server = self.lab.host(0).popen(
+            self.server = self.net.host(0).popen(
                 [DTRAIN, "rendezvous", "serve", "--token-file", token, "--open-store", f"{self.address}:{PORT}",
                  "--max-store-mib", "1", "--max-store-keys", "100"], stderr=log)
 
@@ -103,12 +98,12 @@ class OpenStore(unittest.TestCase):
                             "1", "--rdzv-backend", "c10d", "--rdzv-endpoint",
                             f"{self.address}:{PORT}", "--rdzv-conf", "is_host=false", "--rdzv-id", job, self.program],
                            env={**os.environ, "PYTHONWARNINGS": "ignore"}, stdin=subprocess.DEVNULL,
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for host in self.lab.hosts[1:]]
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for host in self.net.hosts[1:]]
 
     def test_torchrun(self):
-        quotas = self.lab.host(1).run([PYTHON, "-W", "ignore", "-c", QUOTAS, self.address], timeout=DEADLINE)
+        quotas = self.net.host(1).run([PYTHON, "-W", "ignore", "-c", QUOTAS, self.address], timeout=DEADLINE)
         self.assertEqual(quotas.stdout, "quotas hold\n", quotas.stderr)
-        with self.lab.host(1).network():  # the server hears of the end of the last client soon
+        with self.net.host(1).network():  # the server hears of the end of the last client soon
             end = time.monotonic() + 60
             while self.keys() != 0:
                 self.assertLess(time.monotonic(), end, "the store has not forgotten its keys")
