@@ -172,9 +172,12 @@ class Planner {
               "--rdzv-conf {} has no effect: agents on one host are connected, and nothing is polled", key));
       if (conf_.rejoin)
         plan_.notes.push_back("--rdzv-conf rejoin has no effect: the nodes of a job on one host are not cut off");
+      if (conf_.succession)
+        plan_.notes.push_back("--rdzv-conf succession has no effect: the nodes of a job on one host end with it");
       return true;
     }
     plan_.rejoin = plan_.node_rank < 0 && conf_.rejoin.value_or(true);
+    plan_.succession = plan_.rejoin && conf_.succession.value_or(true);
     const auto interval = parse_python_int(conf_.keep_alive_interval.value_or("1"), 1, 3600);
     const auto attempts = parse_python_int(conf_.keep_alive_max_attempt.value_or("3"), 3, 1000);
     if (!interval) return fail(FlagId::rdzv_conf, "keep_alive_interval wants whole seconds from 1 to 3600");

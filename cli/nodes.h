@@ -40,6 +40,7 @@ struct NodesPlan {
   std::optional<launcher::EtcdPlace> etcd;  // across hosts; addresses are to be looked up
   bool rejoin = false;                      // NodesSpec
   bool real_master = false;                 // NodesSpec
+  bool succession = false;                  // NodesSpec
   // A name or address, not across hosts: of this host; empty: 127.0.0.1, and no name to tell the workers.
   std::string host;
   std::vector<std::string> more_hosts;  // across hosts: further names and addresses of the same one

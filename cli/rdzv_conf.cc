@@ -35,6 +35,7 @@ constexpr Key kKeys[] = {
     {"keep_alive_interval", Meeting::c10d, Key::Kind::idle_int, nullptr, &RdzvConf::keep_alive_interval},
     {"keep_alive_max_attempt", Meeting::c10d, Key::Kind::idle_int, nullptr, &RdzvConf::keep_alive_max_attempt},
     {"rejoin", Meeting::c10d, Key::Kind::idle_bool},
+    {"succession", Meeting::c10d, Key::Kind::idle_bool},
     {"cas_backoff_max_seconds", Meeting::c10d, Key::Kind::idle_float},
     {"is_host", Meeting::c10d, Key::Kind::idle_bool},
 };
@@ -111,9 +112,10 @@ class Reader {
       conf.*(key->field) = *parse_seconds(value);
       return {};
     }
-    if (name == "rejoin") {
-      conf.rejoin = to_bool(value);
-      if (!c10d_) note("--rdzv-conf rejoin has no effect with static");
+    if (name == "rejoin" || name == "succession") {
+      (name == "rejoin" ? conf.rejoin : conf.succession) = to_bool(value);
+      if (!c10d_) note(fmt::format("--rdzv-conf {} has no effect with static", name));
+      if (etcd_ && name == "succession") note("--rdzv-conf succession has no effect: etcd says who hosts the job");
       return {};
     }
     if (key->typed != nullptr) {

@@ -20,6 +20,7 @@ struct RdzvConf {
   std::optional<std::string> keep_alive_interval;              // as typed: they have work to do only across hosts
   std::optional<std::string> keep_alive_max_attempt;
   std::optional<bool> rejoin;
+  std::optional<bool> succession;
   std::map<std::string, std::string> etcd;  // its own keys as typed, by torchrun's shorter names
   std::vector<std::string> notes;           // what has no effect
 };

@@ -169,6 +169,7 @@ Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan&
   spec.addresses = place->addresses;
   spec.pulse = nodes.pulse;
   spec.rejoin = nodes.rejoin;
+  spec.succession = nodes.succession;
   spec.master_addr = nodes.host;
   spec.address = nodes.node_rank > 0 ? "" : place->own;
   if (spec.address == "::" && !nodes.more_hosts.empty())

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "launcher/etcd_finder.h"
+#include "launcher/succession_finder.h"
 #include "rendezvous/listen.h"
 
 namespace dtrain::launcher {
@@ -41,6 +42,8 @@ std::string EndpointFinder::endpoint() const {
 std::unique_ptr<HostFinder> make_host_finder(boost::asio::io_context& io, const JobSpec& spec,
                                              const std::string& agent_id, HostFinder::Callbacks callbacks) {
   if (spec.nodes.etcd) return std::make_unique<EtcdFinder>(io, spec, agent_id, std::move(callbacks));
+  if (SuccessionFinder::wanted(spec.nodes))
+    return std::make_unique<SuccessionFinder>(io, spec, agent_id, std::move(callbacks));
   return std::make_unique<EndpointFinder>(spec, std::move(callbacks));
 }
 

@@ -220,11 +220,15 @@ std::string EtcdFinder::record(std::uint64_t term, int round, int restarts, int 
 
 void EtcdFinder::here(const act::Here& here) {
   if (!spec_.quiet) callbacks_.say(fmt::format("this node hosts the job, at {}", address_text(address_, port_)));
-  callbacks_.host_here({std::move(listener_), address_, here.term, here.not_before,
+  callbacks_.host_here({std::move(listener_),
+                        address_,
+                        here.term,
+                        here.not_before,
                         [this] { return core_.sure(clock_.now()); },
-                        [this](int round, int restarts, int nodes, std::function<void()> go) {
+                        [this](int round, int restarts, int nodes, const VoterSet&, std::function<void()> go) {
                           before_round(round, restarts, nodes, std::move(go));
-                        }});
+                        },
+                        {}});
 }
 
 void EtcdFinder::there(const ElectedHost& host) {

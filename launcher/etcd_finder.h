@@ -25,7 +25,7 @@ class EtcdFinder : public HostFinder {
 
   Result<void> open() override;
   void find() override { feed(election_event::Find{}); }
-  void lost(std::uint64_t term) override { feed(election_event::Lost{term}); }
+  void lost(std::uint64_t term, MonoTime) override { feed(election_event::Lost{term}); }
   void opened(const msg::Open& open) override;
   bool survives_host() const override { return true; }
   std::string endpoint() const override;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/round_host.h"
 #include "rendezvous/round_messages.h"
 
 namespace dtrain::launcher {
@@ -27,7 +29,9 @@ class HostFinder {
     MonoTime not_before{};   // until then workers of a round that another host has opened may live
     // Where others may follow; RoundHost::Options'.
     std::function<bool()> sure{};
-    std::function<void(int round, int restarts, int nodes, std::function<void()> go)> before_round{};
+    std::function<void(int round, int restarts, int nodes, const VoterSet& voters, std::function<void()> go)>
+        before_round{};
+    std::optional<RoundSuccession> succession{};
   };
   struct There {
     std::vector<std::string> addresses;  // numeric, tried in this order
@@ -43,6 +47,8 @@ class HostFinder {
     std::function<void(const Error&)> failed;
     // Somebody else is the host now, or may be: this agent must not open another round.
     std::function<void(const std::string& why)> deposed;
+    // No attempt to join may go on: a host that is found now must not hear of this node.
+    std::function<void()> withdraw;
     std::function<void(const std::string&)> say;  // one line for the user
   };
 
@@ -52,12 +58,20 @@ class HostFinder {
   virtual Result<void> open() { return {}; }
   // Answer, once for each call; a call while one is under way changes nothing.
   virtual void find() = 0;
-  // The link to the host of this term broke, or never came about: look for another.
-  virtual void lost(std::uint64_t /*term*/) {}
+  // The link to the host of this term broke, or never came about: look for another. `stamped`: RoundLink's.
+  virtual void lost(std::uint64_t /*term*/, MonoTime /*stamped*/) {}
+  // That host has answered.
+  virtual void joined(const There& /*host*/) {}
+  // It says that this round is settled (rendezvous/host_lease.h).
+  virtual void settled(int /*round*/) {}
+  // What this node has to say to it in Join; `own_address`: of the connection, may be empty.
+  virtual void complete(const std::string& /*own_address*/, NodeInfo& /*node*/) {}
   // A round has begun that this node is in.
   virtual void opened(const msg::Open& /*open*/) {}
   // Whether the job can go on without its host.
   virtual bool survives_host() const { return false; }
+  // Why not, or what is missing for it; may be empty.
+  virtual std::string missing() const { return ""; }
   // For messages: where the nodes meet.
   virtual std::string endpoint() const = 0;
   // This agent leaves the job; nothing is called after this.

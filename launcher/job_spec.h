@@ -88,6 +88,8 @@ struct NodesSpec {
   std::optional<EtcdPlace> etcd;
   // Across hosts, nodes as they come: a node that was cut off joins again, and one that is lost is awaited.
   bool rejoin = false;
+  // With that: the nodes may choose another host if theirs is lost.
+  bool succession = false;
 
   bool several() const { return max > 1; }
 };

@@ -42,6 +42,7 @@ RoundSettings round_settings(const JobSpec& spec, const std::string& agent_id, c
   settings.last_call_timeout = spec.nodes.last_call_timeout;
   settings.awaits_others = spec.nodes.rejoin;
   settings.times = node_times(spec.nodes);
+  settings.succession = here.succession.has_value();
   settings.regather_timeout = spec.nodes.pulse.lost_after();
   return settings;
 }
@@ -63,7 +64,7 @@ RoundHosting::RoundHosting(asio::io_context& io, const JobSpec& spec, RoundSetti
                  store_->begin_round(static_cast<std::uint64_t>(round));
                },
                spec.nodes.across_hosts ? std::optional(spec.nodes.pulse) : std::nullopt, here.sure, here.before_round,
-               spec.nodes.real_master}) {}
+               spec.nodes.real_master, false, here.succession}) {}
 
 RoundHosting::~RoundHosting() = default;
 

@@ -43,7 +43,8 @@ RoundJoining::RoundJoining(asio::io_context& io, const JobSpec& spec, Callbacks 
       agent_id_(random_id()),
       finder_(make_host_finder(io, spec, agent_id_, finder_callbacks())),
       link_(io, {[this](const RoundMessage& m) { received(m); }, [this](const Error& e) { unreachable(e); },
-                 [this](bool joined, const std::string& why, TlsFault fault) { link_lost(joined, why, fault); }}),
+                 [this](bool joined, const std::string& why, TlsFault fault) { link_lost(joined, why, fault); },
+                 [this](int round) { finder_->settled(round); }}),
       secret_(spec.nodes.secret),
       retry_(io),
       retry_after_(kFirstRetry) {}
@@ -56,15 +57,23 @@ HostFinder::Callbacks RoundJoining::finder_callbacks() {
     auto hosting = RoundHosting::open(io_, spec_, agent_id_, last_, std::move(here), callbacks_.say);
     if (!hosting) return end({JobEnd::refused, kExitOwnFailure, -1, hosting.error().message});
     hosting_ = std::move(*hosting);
-    join_here();
+    if (idle_) join_here();
   };
   callbacks.at = [this](const HostFinder::There& there) {
-    if (!over_) join(there);
+    if (!over_ && idle_) join(there);
   };
   callbacks.nobody = [this](const std::string& why) {
     if (!over_) try_again_later(why);
   };
-  callbacks.failed = [this](const Error& e) { end({JobEnd::refused, kExitOwnFailure, -1, e.message}); };
+  callbacks.failed = [this](const Error& e) {
+    if (hostless()) return end({JobEnd::lost, kExitOwnFailure, -1, ended(e.message)});
+    end({JobEnd::refused, kExitOwnFailure, -1, e.message});
+  };
+  callbacks.withdraw = [this] {
+    if (over_ || !idle_) return;
+    link_.close();
+    try_again_later("another host is being chosen");
+  };
   callbacks.deposed = [this](const std::string& why) {
     link_.close();
     link_lost(true, why, TlsFault::none);
@@ -80,7 +89,7 @@ Result<void> RoundJoining::open() {
   return {};
 }
 
-NodeInfo RoundJoining::own_info() const {
+NodeInfo RoundJoining::own_info() {
   NodeInfo info;
   info.job = spec_.run_id;
   info.agent_id = agent_id_;
@@ -98,6 +107,7 @@ NodeInfo RoundJoining::own_info() const {
   info.real_master = spec_.nodes.across_hosts && spec_.nodes.real_master;
   info.last = last_;
   info.times = node_times(spec_.nodes);
+  info.attempt = ++attempts_;
   return info;
 }
 
@@ -115,7 +125,9 @@ void RoundJoining::join_here() {
   retry_.cancel();
   auto own = hosting_->own_connection();
   if (!own) return end({JobEnd::refused, kExitOwnFailure, -1, own.error().message});
-  link_.join_own(std::move(*own), own_info());
+  NodeInfo info = own_info();
+  finder_->complete("", info);
+  link_.join_own(std::move(*own), info);
 }
 
 void RoundJoining::join(const HostFinder::There& there) {
@@ -125,7 +137,10 @@ void RoundJoining::join(const HostFinder::There& there) {
   if (nodes.munge_socket && !secret_) return ask_for_secret(there);
   term_ = there.term;
   there_ = there;
-  link_.connect({there.addresses, there.port, nodes.across_hosts, secret_, nodes.pulse}, own_info());
+  told_ = false;
+  link_.connect({there.addresses, there.port, nodes.across_hosts, secret_, nodes.pulse,
+                 [this](const std::string& own_address, NodeInfo& node) { finder_->complete(own_address, node); }},
+                own_info());
 }
 
 void RoundJoining::ask_for_secret(const HostFinder::There& there) {
@@ -147,14 +162,24 @@ void RoundJoining::join_again() {
   give_up_at_ = clock_.now() + spec_.nodes.join_timeout;
   retry_after_ = kFirstRetry;
   turned_away_ = 0;
+  idle_ = true;
   look();
 }
 
+// Why an agent that has lost its host ends.
+std::string RoundJoining::ended(const std::string& why) const {
+  const std::string because = !why.empty() ? why : finder_->missing();
+  return because.empty() ? lost_because_ : lost_because_ + "; " + because;
+}
+
 void RoundJoining::try_again_later(const std::string& why) {
-  if (clock_.now() >= give_up_at_ && hostless())
+  if (clock_.now() >= give_up_at_ && hostless()) {
+    const std::string missing = finder_->missing();
     return end({JobEnd::lost, kExitOwnFailure, -1,
-                fmt::format("{}; nobody was found at {} for {:g} s (--rdzv-conf join_timeout): {}", lost_because_,
-                            endpoint(), std::chrono::duration<double>(spec_.nodes.join_timeout).count(), why)});
+                fmt::format("{}; nobody was found at {} for {:g} s (--rdzv-conf join_timeout): {}{}{}", lost_because_,
+                            endpoint(), std::chrono::duration<double>(spec_.nodes.join_timeout).count(), why,
+                            missing.empty() ? "" : "; ", missing)});
+  }
   if (clock_.now() >= give_up_at_)
     return end({JobEnd::timeout, kExitTimeLimit, -1,
                 fmt::format("nobody has opened the job at {} within {:g} s (--rdzv-conf {}){}", endpoint(),
@@ -183,11 +208,13 @@ void RoundJoining::received(const RoundMessage& message) {
   }
   const auto* refused = std::get_if<msg::Refused>(&message);
   if (refused == nullptr) {
+    if (!hosting_ && !std::exchange(told_, true)) finder_->joined(there_);
+    if (over_ || !link_.joined()) return;
     if (const auto* open = std::get_if<msg::Open>(&message); open != nullptr && !opened(*open)) return;
     return callbacks_.message(message);
   }
   link_.close();
-  finder_->lost(term_);
+  finder_->lost(term_, {});
   if (refused->try_again) return try_again_later(refused->reason);
   end({JobEnd::refused, kExitOwnFailure, -1, fmt::format("{}: {}", endpoint(), refused->reason)});
 }
@@ -201,24 +228,26 @@ bool RoundJoining::opened(const msg::Open& open) {
   }
   lost_because_.clear();
   there_.term = open.term;
-  last_ = {open.term, open.place.round, open.place.node_rank, open.place.nodes, open.place.restart_count};
+  last_ = {open.term,        open.place.round,         open.place.node_rank,
+           open.place.nodes, open.place.restart_count, open.electorate.host};
+  idle_ = false;
   finder_->opened(open);
   return true;
 }
 
 void RoundJoining::unreachable(const Error& error) {
   if (over_) return;
-  finder_->lost(term_);
+  finder_->lost(term_, {});
   // Its host is there, but it is not: an endpoint alone has no other. A server may be started again.
   if (hostless() && error.errno_value == ECONNREFUSED && !standing_ && !finder_->survives_host())
-    return end({JobEnd::lost, kExitOwnFailure, -1, lost_because_});
+    return end({JobEnd::lost, kExitOwnFailure, -1, ended("")});
   const bool nobody = !spec_.nodes.across_hosts || error.errno_value == ECONNREFUSED;
   try_again_later(nobody ? fmt::format("nobody at {} yet", endpoint()) : error.message);
 }
 
 void RoundJoining::link_lost(bool joined, const std::string& reason, TlsFault fault) {
   if (over_) return;
-  finder_->lost(term_);
+  finder_->lost(term_, link_.stamped());
   if (!joined) return turned_away(reason, fault);
   const std::string gone =
       fmt::format("the {} at {} is gone{}{}", standing_ ? "rendezvous server" : "agent that hosts the job", endpoint(),
@@ -233,6 +262,7 @@ void RoundJoining::link_lost(bool joined, const std::string& reason, TlsFault fa
   asio::post(io_, [this, gone, grace] {
     if (over_) return;
     lost_because_ = gone;
+    idle_ = false;  // until join_again()
     hosting_.reset();
     callbacks_.lost(gone, grace);
   });

@@ -54,7 +54,8 @@ class RoundJoining {
 
  private:
   HostFinder::Callbacks finder_callbacks();
-  NodeInfo own_info() const;
+  NodeInfo own_info();
+  std::string ended(const std::string& why) const;
   void look();
   void join_here();
   void join(const HostFinder::There& there);
@@ -81,6 +82,9 @@ class RoundJoining {
   LastPlace last_;
   std::string lost_because_;  // of the host that it had
   bool standing_ = false;     // which was a server of many jobs, and may come back
+  bool idle_ = true;          // nothing of a round is left here: it may join
+  bool told_ = false;         // the finder knows that the host has answered
+  int attempts_ = 0;
   std::optional<JobSecret> secret_;
   std::optional<MungeAsk> ask_;
   boost::asio::steady_timer retry_;

@@ -57,4 +57,12 @@ std::string peer_address(int fd) {
   return mapped ? asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string() : address.to_string();
 }
 
+std::string own_address(int fd) {
+  boost::asio::ip::tcp::endpoint self;
+  auto size = static_cast<socklen_t>(self.capacity());
+  if (::getsockname(fd, self.data(), &size) != 0) return "";
+  self.resize(size);
+  return self.address().to_string();
+}
+
 }  // namespace dtrain

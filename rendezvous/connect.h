@@ -16,6 +16,9 @@ Result<UniqueFd> begin_connect(const std::string& address, std::uint16_t port);
 // double, as long as little is under way. So a lossy network costs a heartbeat some hundreds of milliseconds.
 void tune_link(int fd);
 
+// This end's numeric address; empty: it has none.
+std::string own_address(int fd);
+
 // An errno; 0: it is connected. With nobody there, a connection to a port of the range for clients can meet itself:
 // that is ECONNREFUSED.
 int connect_error(int fd);

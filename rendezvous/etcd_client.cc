@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <utility>
 
+#include "rendezvous/connect.h"
 #include "rendezvous/dial.h"
 #include "rendezvous/host_names.h"
 #include "rendezvous/listen.h"
@@ -276,11 +276,7 @@ void EtcdClient::look_up(std::size_t member) {
 }
 
 void EtcdClient::connected(int fd) {
-  asio::ip::tcp::endpoint self;
-  auto size = static_cast<socklen_t>(self.capacity());
-  if (::getsockname(fd, self.data(), &size) != 0) return;
-  self.resize(size);
-  own_address_ = self.address().to_string();
+  if (auto own = dtrain::own_address(fd); !own.empty()) own_address_ = std::move(own);
 }
 
 }  // namespace dtrain

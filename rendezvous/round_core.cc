@@ -135,6 +135,7 @@ void RoundCore::place(const std::vector<MemberId>& chosen, Actions& out) {
     role_size[info.role] += info.workers;
     world += info.workers;
   }
+  electorate_ = electorate_of(chosen);
   const std::string& master_addr =
       settings_.master_addr.empty() ? members_.at(chosen.front()).info.seen_at : settings_.master_addr;
   std::map<std::string, int> role_base;
@@ -146,10 +147,24 @@ void RoundCore::place(const std::vector<MemberId>& chosen, Actions& out) {
     out.push_back(round_action::Send{
         chosen[i], msg::Open{{round_, restarts_, int(i), int(chosen.size()), base, world, base_in_role,
                               role_size[m.info.role], master_addr, settings_.master_port},
-                             settings_.term}});
+                             settings_.term,
+                             electorate_}});
     base += m.info.workers;
     base_in_role += m.info.workers;
   }
+}
+
+// The host is the first of them, or at least one: it is a voter.
+Electorate RoundCore::electorate_of(const std::vector<MemberId>& chosen) const {
+  Electorate electorate;
+  if (!settings_.succession) return electorate;
+  electorate.host = voter_id(settings_.host_agent);
+  for (std::size_t i = 0; i < std::min(chosen.size(), kMostVoters); ++i) {
+    const NodeInfo& info = members_.at(chosen[i]).info;
+    electorate.voters.push_back(voter_id(info.agent_id));
+    if (i < kMostCandidates) electorate.candidates.push_back({electorate.voters.back(), info.address, info.port});
+  }
+  return electorate;
 }
 
 std::string RoundCore::name(const Member& m) const {

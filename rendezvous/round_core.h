@@ -56,6 +56,8 @@ struct RoundSettings {
   Duration last_call_timeout = std::chrono::seconds(30);  // after that, for more of them to come
   // With too few nodes after a loss: wait for others as at the beginning, do not end.
   bool awaits_others = false;
+  // The nodes may choose another host if this one is lost.
+  bool succession = false;
   // After a loss or another host: with enough nodes, for the rest of those of the last round.
   Duration regather_timeout = std::chrono::seconds(3);
   Takeover after{};
@@ -114,6 +116,8 @@ class RoundCore {
   int round() const { return round_; }
   int restarts() const { return restarts_; }
   std::size_t members() const { return members_.size(); }
+  // Of the present round.
+  const Electorate& electorate() const { return electorate_; }
   // For `dtrain status`.
   JobFacts facts(MonoTime now) const;
   // How it has ended; empty while it has not.
@@ -148,6 +152,7 @@ class RoundCore {
   bool caused_failure(const Member& m) const;
   void open_round(Actions& out);
   void place(const std::vector<MemberId>& chosen, Actions& out);
+  Electorate electorate_of(const std::vector<MemberId>& chosen) const;
   void begin_stop(MemberId origin, const Verdict& why, int signal, MonoTime now, Actions& out);
   void remove(MemberId id);
   void maybe_over(MonoTime now, Actions& out);
@@ -201,6 +206,7 @@ class RoundCore {
   std::string growth_;  // the reason of a stop that makes room for a new node
   std::string ended_because_;
   bool useless_ = false;  // a restart would fail in the same way
+  Electorate electorate_;
   DecisionLog decided_;
   MonoTime now_{};          // of the last event
   MonoTime phase_since_{};  // when this phase began

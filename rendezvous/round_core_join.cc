@@ -43,7 +43,8 @@ std::optional<std::string> RoundCore::objection(const NodeInfo& info) const {
   const LastPlace& last = info.last;
   const bool last_is_one =
       last.round >= -1 && last.round < kMostRounds && last.node_rank >= -1 && last.nodes >= 0 && last.restarts >= 0;
-  if (info.workers < 1 || info.workers > 65536 || info.stop_ms < 0 || info.agent_id.empty() || !last_is_one)
+  if (info.workers < 1 || info.workers > 65536 || info.stop_ms < 0 || info.agent_id.empty() || !last_is_one ||
+      info.port < 0 || info.port > 65535)
     return "its description makes no sense";
   if (!settings_.fixed_ranks) return std::nullopt;
   if (info.wanted_rank >= settings_.max_nodes)
@@ -65,9 +66,12 @@ void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions&
   if (phase_ == RoundPhase::ended) return refuse(fmt::format("job {} has just ended", settings_.job), true);
   if (auto why = objection(info)) return refuse(*why, false);
   if (info.last.term > settings_.term) return refuse("another agent hosts the job since", true);
+  if (info.last.host != 0 && info.last.term == settings_.term && info.last.host != voter_id(settings_.host_agent))
+    return refuse("this is not the agent that hosted the job before", true);
   // It comes back before it was missed. It has stopped its workers, so nothing is left of its last round.
   if (const auto before = agents_.find(info.agent_id); before != agents_.end()) {
     if (info.agent_id == settings_.host_agent) return refuse("the same agent is a node of the job already", false);
+    if (info.attempt < members_.at(before->second).info.attempt) return refuse("it has joined since", true);
     lose(before->second, {}, now, out);
   }
   if (phase_ == RoundPhase::gathering) learn(info.last);

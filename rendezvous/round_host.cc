@@ -63,6 +63,13 @@ RoundHost::Peer* RoundHost::add(LinkSocket socket, const std::string& received_b
 void RoundHost::received(MemberId id, const RoundMessage& message) {
   const bool from_agent = message.index() < RoundMessage(msg::Refused{}).index();
   Peer& peer = channels_.at(id);
+  if (const auto* seek = std::get_if<msg::Seek>(&message); seek != nullptr && peer.greeting && options_.succession) {
+    // It will join, or go when the time for greetings is over.
+    const auto channel = peer.channel;
+    const auto at = options_.succession->seeker(*seek);
+    if (at && channel->open()) channel->send(*at);
+    return;
+  }
   if (!from_agent || (peer.greeting && !std::holds_alternative<msg::Join>(message))) return drop(id);
   peer.greeting.reset();
   if (peer.silence) {
@@ -71,19 +78,24 @@ void RoundHost::received(MemberId id, const RoundMessage& message) {
   }
   if (std::holds_alternative<msg::Ask>(message)) return peer.channel->send(msg::Facts{facts()});
   if (const auto* owned = std::get_if<msg::Owned>(&message)) return desk_.answered(id, *owned);
-  if (const auto* ping = std::get_if<msg::Ping>(&message)) {
-    if (!std::exchange(peer.pinged, ping->sent))
-      asio::post(io_, [this, id, alive = std::weak_ptr(lives_)] {
-        if (!alive.expired()) answer_ping(id);
-      });
-    return;
-  }
+  if (const auto* ping = std::get_if<msg::Ping>(&message)) return pinged(id, *ping);
   if (!std::holds_alternative<msg::Join>(message))
     return perform(core_.step(round_event::Said{id, message}, clock_.now()));
   msg::Join join = std::get<msg::Join>(message);
   join.node.seen_at = peer.address;
+  peer.voter = voter_id(join.node.agent_id);
   if (options_.standing) peer.channel->send(msg::Standing{});
   perform(core_.step(round_event::Said{id, std::move(join)}, clock_.now()));
+}
+
+void RoundHost::pinged(MemberId id, const msg::Ping& ping) {
+  Peer& peer = channels_.at(id);
+  if (!std::exchange(peer.pinged, ping.sent))
+    asio::post(io_, [this, id, alive = std::weak_ptr(lives_)] {
+      if (!alive.expired()) answer_ping(id);
+    });
+  if (options_.succession && ping.stamp != 0)
+    options_.succession->echoed(peer.voter, MonoTime(MonoTime::duration(ping.stamp)), ping.round);
 }
 
 // The newest: many may have come at once, after a stall.
@@ -91,7 +103,14 @@ void RoundHost::answer_ping(MemberId id) {
   const auto it = channels_.find(id);
   if (it == channels_.end()) return;
   const auto sent = std::exchange(it->second.pinged, std::nullopt);
-  if (sent && (!options_.sure || options_.sure())) it->second.channel->send(msg::Pong{*sent});
+  const bool sure = !options_.sure || options_.sure();
+  if (!sent || (!sure && !options_.succession)) return;
+  msg::Pong pong{sure ? *sent : 0};
+  if (options_.succession) {
+    pong.stamp = clock_.now().time_since_epoch().count();
+    pong.settled = options_.succession->settled_round();
+  }
+  it->second.channel->send(pong);
 }
 
 void RoundHost::ask_whose(MemberId id, const msg::Whose& whose) {
@@ -165,7 +184,7 @@ void RoundHost::perform(const std::vector<RoundAction>& actions) {
   for (const auto& action : actions) {
     if (options_.before_round && !holds_ && std::holds_alternative<round_action::FreshStore>(action)) {
       holds_ = true;
-      options_.before_round(core_.round(), core_.restarts(), int(core_.members()),
+      options_.before_round(core_.round(), core_.restarts(), int(core_.members()), core_.electorate().voters,
                             [this, alive = std::weak_ptr(lives_)] {
                               if (!alive.expired()) round_allowed();
                             });
@@ -190,7 +209,13 @@ void RoundHost::perform(const RoundAction& action) {
   if (std::holds_alternative<round_action::FreshStore>(action)) return options_.fresh_store(core_.round());
   const auto& send = std::get<round_action::Send>(action);
   const auto it = channels_.find(send.member);
-  if (it != channels_.end()) it->second.channel->send(send.message);
+  if (it == channels_.end()) return;
+  if (const auto* open = std::get_if<msg::Open>(&send.message); open != nullptr && options_.succession) {
+    msg::Open complete = *open;
+    complete.electorate.earlier = options_.succession->earlier();
+    return it->second.channel->send(complete);
+  }
+  it->second.channel->send(send.message);
 }
 
 void RoundHost::arm() {

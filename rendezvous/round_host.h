@@ -21,6 +21,14 @@
 
 namespace dtrain {
 
+// What is asked of a host that its nodes can follow (succession_core.h), and told to it.
+struct RoundSuccession {
+  std::function<void(VoterId voter, MonoTime stamp, int round)> echoed;
+  std::function<int()> settled_round;
+  std::function<std::vector<VoterSet>()> earlier;
+  std::function<std::optional<msg::HostAt>(const msg::Seek&)> seeker;
+};
+
 class RoundHost {
  public:
   struct Options {
@@ -28,14 +36,17 @@ class RoundHost {
     std::function<void(int round)> fresh_store;
     // Across hosts: a node that is silent for so long is lost.
     std::optional<PulseSettings> pulse{};
-    // Of a host that others may follow. While it is false no ping is answered, so that the nodes stop by themselves.
+    // Of a host that others may follow. While it is false no ping is answered, so that the nodes stop by themselves
+    // (where they choose the host, they are told its stamp all the same).
     std::function<bool()> sure{};
     // Before a round opens: nothing is told anybody until `go` is called. Never called: the host is none any more.
-    std::function<void(int round, int restarts, int nodes, std::function<void()> go)> before_round{};
+    std::function<void(int round, int restarts, int nodes, const VoterSet& voters, std::function<void()> go)>
+        before_round{};
     // Across hosts: vouch() is used.
     bool vouches = false;
     // A server of many jobs, which has no agent of the job.
     bool standing = false;
+    std::optional<RoundSuccession> succession{};
   };
   RoundHost(boost::asio::io_context& io, RoundSettings settings, Options options);
   ~RoundHost();
@@ -67,10 +78,12 @@ class RoundHost {
     std::optional<LinkSilence> silence;
     std::string address;                 // where it comes from, across hosts
     std::optional<std::int64_t> pinged;  // what it said, which is to be answered
+    VoterId voter = 0;
   };
 
   Peer* add(LinkSocket socket, const std::string& received);
   void received(MemberId id, const RoundMessage& message);
+  void pinged(MemberId id, const msg::Ping& ping);
   void closed(MemberId id);
   void drop(MemberId id);
   bool waits_to_join(MemberId id) const;

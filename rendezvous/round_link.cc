@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <utility>
 
+#include "rendezvous/connect.h"
 #include "rendezvous/peer_uid.h"
 
 namespace dtrain {
@@ -23,17 +25,20 @@ void RoundLink::connect(const Host& host, const NodeInfo& node) {
   close();
   same_user_ = !host.across_hosts;
   pulse_settings_ = host.across_hosts ? std::optional(host.pulse) : std::nullopt;
-  dial_.start(host.addresses, host.port, [this, secret = host.secret, node](Result<Dial::Connection> made) {
-    if (!made) return callbacks_.unreachable(made.error());
-    address_ = made->address;
-    LinkSocket socket{std::move(made->socket)};
-    if (secret) {
-      auto session = TlsSession::client(*secret, {LinkRole::agent, 0, node.job});
-      if (!session) return callbacks_.lost(false, session.error().message, TlsFault::local);
-      socket.tls.emplace(std::move(*session));
-    }
-    connected(std::move(socket), node);
-  });
+  dial_.start(host.addresses, host.port,
+              [this, secret = host.secret, complete = host.complete, node](Result<Dial::Connection> made) {
+                if (!made) return callbacks_.unreachable(made.error());
+                address_ = made->address;
+                LinkSocket socket{std::move(made->socket)};
+                NodeInfo own = node;
+                if (complete) complete(own_address(socket.fd.get()), own);
+                if (secret) {
+                  auto session = TlsSession::client(*secret, {LinkRole::agent, 0, node.job});
+                  if (!session) return callbacks_.lost(false, session.error().message, TlsFault::local);
+                  socket.tls.emplace(std::move(*session));
+                }
+                connected(std::move(socket), own);
+              });
 }
 
 void RoundLink::join_own(UniqueFd socket, const NodeInfo& node) {
@@ -47,6 +52,9 @@ void RoundLink::connected(LinkSocket socket, const NodeInfo& node) {
   channel_ = std::make_shared<RoundChannel>(io_, std::move(socket));
   channel_->start({[this](const RoundMessage& m) { received(m); }, [this](const std::string& why) { lost(why); }});
   said_join_ = clock_.now();
+  stamped_ = {};
+  stamp_ = 0;
+  round_ = settled_ = -1;
   channel_->send(msg::Join{node});
   hello_.expires_after(kHello);
   // A timer that has gone off cannot be called back: it may be that of an attempt before this one.
@@ -83,8 +91,13 @@ void RoundLink::received(const RoundMessage& message) {
   }
   if (const auto* whose = std::get_if<msg::Whose>(&message)) return vouch(*whose);
   const auto* pong = std::get_if<msg::Pong>(&message);
+  if (const auto* open = std::get_if<msg::Open>(&message)) round_ = open->place.round;
   if (pong == nullptr) return callbacks_.message(message);
   if (pulse_) pulse_->answered(MonoTime(MonoTime::duration(pong->sent)));
+  if (pong->stamp == 0) return;
+  stamp_ = std::max(stamp_, pong->stamp);
+  stamped_ = clock_.now();
+  if (pong->settled != std::exchange(settled_, pong->settled) && callbacks_.settled) callbacks_.settled(settled_);
 }
 
 // Who cannot tell does not vouch.
@@ -101,7 +114,7 @@ void RoundLink::beat() {
   const auto due = pulse_->step(now);
   if (due == LinkPulse::Due::dead)
     return lost(fmt::format("no word from it for {:g} s", seconds(pulse_settings_->stop_after())));
-  if (due == LinkPulse::Due::ping) channel_->send(msg::Ping{now.time_since_epoch().count()});
+  if (due == LinkPulse::Due::ping) channel_->send(msg::Ping{now.time_since_epoch().count(), stamp_, round_});
   pulse_timer_.expires_at(pulse_->deadline(now));
   pulse_timer_.async_wait([this, alive = channel_](const boost::system::error_code& ec) {
     if (!ec && channel_ == alive) alive->read_waiting();

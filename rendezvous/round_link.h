@@ -28,6 +28,8 @@ class RoundLink {
     // The connection is gone; `joined`: after the host had answered. Else the reason says what is there instead, and
     // `fault` what TLS makes of it.
     std::function<void(bool joined, const std::string& reason, TlsFault fault)> lost;
+    // The host says which of its rounds is settled (host_lease.h).
+    std::function<void(int round)> settled{};
   };
   struct Host {
     std::vector<std::string> addresses;  // numeric, tried in this order
@@ -35,6 +37,8 @@ class RoundLink {
     bool across_hosts = false;          // else it must belong to this user
     std::optional<JobSecret> secret{};  // TLS, with this
     PulseSettings pulse{};              // across hosts
+    // Last words to `node` before it is sent, over a connection from this address.
+    std::function<void(const std::string& own_address, NodeInfo& node)> complete{};
   };
 
   RoundLink(boost::asio::io_context& io, Callbacks callbacks)
@@ -51,6 +55,8 @@ class RoundLink {
   bool joined() const { return joined_; }
   // Where it has connected to.
   const std::string& address() const { return address_; }
+  // When the last stamp of this link's host came, or of the last one's; none: never.
+  MonoTime stamped() const { return stamped_; }
   void close();
 
  private:
@@ -71,7 +77,9 @@ class RoundLink {
   bool same_user_ = true;
   std::optional<PulseSettings> pulse_settings_;
   std::optional<LinkPulse> pulse_;
-  MonoTime said_join_{};
+  MonoTime said_join_{}, stamped_{};
+  std::int64_t stamp_ = 0;
+  int round_ = -1, settled_ = -1;
   std::string address_;
   std::optional<PeerUid> peer_uid_;  // once it was asked
   bool joined_ = false;

@@ -4,11 +4,35 @@
 #include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "rendezvous/job_facts.h"
 #include "rendezvous/tcp_ends.h"
 
 namespace dtrain {
+
+// An agent, where nodes choose their host (succession_core.h): made of its agent_id.
+using VoterId = std::uint64_t;
+using VoterSet = std::vector<VoterId>;
+inline constexpr std::size_t kMostVoters = 256;  // of a round, by node rank
+inline constexpr std::size_t kMostVoterSets = 4;
+inline constexpr std::size_t kMostCandidates = 5;
+
+struct Candidate {
+  VoterId voter = 0;
+  std::string address;  // numeric, where it listens
+  int port = 0;         // 0: nowhere
+  bool operator==(const Candidate&) const = default;
+};
+
+// Who may choose another host if that of a round is lost; no voters: nobody.
+struct Electorate {
+  VoterId host = 0;
+  VoterSet voters{};
+  std::vector<VoterSet> earlier{};  // a majority of each of these is needed too, until the round is settled
+  std::vector<Candidate> candidates{};
+  bool operator==(const Electorate&) const = default;
+};
 
 // Where an agent was last, for a host that is new or has given it up.
 struct LastPlace {
@@ -17,6 +41,7 @@ struct LastPlace {
   int node_rank = -1;
   int nodes = 0;  // of that round
   int restarts = 0;
+  VoterId host = 0;  // of that round; 0: the nodes choose none
   bool operator==(const LastPlace&) const = default;
 };
 
@@ -48,6 +73,9 @@ struct NodeInfo {
   LastPlace last{};
   NodeTimes times{};
   std::string seen_at{};  // numeric: where its connection comes from; its host fills it in, it is not sent
+  int attempt = 0;        // counts its Joins: one that was given up may come after the next
+  std::string address{};  // where it listens, should it become a candidate; empty: nowhere
+  int port = 0;
   bool operator==(const NodeInfo&) const = default;
 };
 
@@ -107,7 +135,9 @@ struct Leaving {
 };
 // Across hosts, again and again: I am here (link_pulse.h).
 struct Ping {
-  std::int64_t sent = 0;  // on the agent's own clock; the answer brings it back
+  std::int64_t sent = 0;   // on the agent's own clock; the answer brings it back
+  std::int64_t stamp = 0;  // of the last answer; 0: none yet (host_lease.h)
+  int round = -1;          // the last one of this host that has opened here
   bool operator==(const Ping&) const = default;
 };
 
@@ -121,6 +151,24 @@ struct Owned {
   std::uint64_t question = 0;
   bool yes = false;
   bool operator==(const Owned&) const = default;
+};
+
+// ---- agent that has lost its host -> candidate (succession_core.h)
+struct Seek {
+  VoterId voter = 0;
+  std::uint64_t last_term = 0;
+  int last_round = -1;         // that it was in
+  std::uint64_t promised = 0;  // it cannot join the host because it has voted in this term; 0: it can
+  bool operator==(const Seek&) const = default;
+};
+// The answer to a Ballot.
+struct Vote {
+  std::uint64_t term = 0;  // of the ballot
+  std::int64_t stamp = 0;  // of the ballot
+  bool granted = false;
+  std::int64_t age = 0;    // so many nanoseconds ago the voter took the last stamp of another
+  std::uint64_t seen = 0;  // the highest term that it knows
+  bool operator==(const Vote&) const = default;
 };
 
 // ---- host -> agent
@@ -144,6 +192,7 @@ struct Open {
   // Of the host: whoever follows another as the host of a job has a higher one, and a lower one is not obeyed. 0: where
   // nobody follows.
   std::uint64_t term = 0;
+  Electorate electorate{};
   bool operator==(const Open&) const = default;
 };
 // Stop the workers of this round, then say Over.
@@ -159,7 +208,9 @@ struct End {
 };
 // I have heard the ping that was sent then.
 struct Pong {
-  std::int64_t sent = 0;
+  std::int64_t sent = 0;   // 0: the host is not sure that it is the host
+  std::int64_t stamp = 0;  // on the host's own clock; the next ping brings it back
+  int settled = -1;        // the last round that is settled
   bool operator==(const Pong&) const = default;
 };
 struct Facts {
@@ -177,10 +228,30 @@ struct Standing {
   bool operator==(const Standing&) const = default;
 };
 
+// ---- candidate -> agent that has lost its host
+struct Ballot {
+  std::uint64_t term = 0;
+  std::int64_t stamp = 0;  // on the candidate's own clock
+  std::uint64_t last_term = 0;
+  int last_round = -1;  // that the candidate was in
+  bool operator==(const Ballot&) const = default;
+};
+// The host is there.
+struct HostAt {
+  std::uint64_t term = 0;
+  std::vector<std::string> addresses;
+  int port = 0;
+  int settled = -1;  // its last round that is settled
+  bool operator==(const HostAt&) const = default;
+};
+
 }  // namespace msg
 
-using RoundMessage =
-    std::variant<msg::Join, msg::Failed, msg::Over, msg::Leaving, msg::Ping, msg::Ask, msg::Owned, msg::Refused,
-                 msg::Waiting, msg::Open, msg::Stop, msg::End, msg::Pong, msg::Facts, msg::Whose, msg::Standing>;
+using RoundMessage = std::variant<msg::Join, msg::Failed, msg::Over, msg::Leaving, msg::Ping, msg::Ask, msg::Owned,
+                                  msg::Seek, msg::Vote, msg::Refused, msg::Waiting, msg::Open, msg::Stop, msg::End,
+                                  msg::Pong, msg::Facts, msg::Whose, msg::Standing, msg::Ballot, msg::HostAt>;
+
+// Of an agent_id; never 0.
+VoterId voter_id(const std::string& agent_id);
 
 }  // namespace dtrain

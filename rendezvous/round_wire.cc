@@ -21,16 +21,28 @@ void fields(Io& io, M& m) {
     auto& n = m.node;
     io(n.job, n.agent_id, n.host, n.pid, n.role, n.topology, n.workers, n.wanted_rank, n.min_nodes, n.max_nodes,
        n.max_restarts, n.stop_ms, n.real_master, n.last.term, n.last.round, n.last.node_rank, n.last.nodes,
-       n.last.restarts, n.times.join_ms, n.times.last_call_ms, n.times.pulse_ms, n.times.pulse_attempts,
-       n.times.rejoin);
+       n.last.restarts, n.last.host, n.times.join_ms, n.times.last_call_ms, n.times.pulse_ms, n.times.pulse_attempts,
+       n.times.rejoin, n.attempt, n.address, n.port);
   } else if constexpr (std::is_same_v<T, msg::Failed>) {
     io(m.round, m.local_rank, m.what, m.exit_code, m.never_started);
   } else if constexpr (std::is_same_v<T, msg::Over>) {
     io(m.round, m.ok);
   } else if constexpr (std::is_same_v<T, msg::Leaving>) {
     io(m.signal, m.running);
-  } else if constexpr (std::is_same_v<T, msg::Ping> || std::is_same_v<T, msg::Pong>) {
-    io(m.sent);
+  } else if constexpr (std::is_same_v<T, msg::Ping>) {
+    io(m.sent, m.stamp, m.round);
+  } else if constexpr (std::is_same_v<T, msg::Pong>) {
+    io(m.sent, m.stamp, m.settled);
+  } else if constexpr (std::is_same_v<T, msg::Seek>) {
+    io(m.voter, m.last_term, m.last_round, m.promised);
+  } else if constexpr (std::is_same_v<T, msg::Ballot>) {
+    io(m.term, m.stamp, m.last_term, m.last_round);
+  } else if constexpr (std::is_same_v<T, msg::Vote>) {
+    io(m.term, m.stamp, m.granted, m.age, m.seen);
+  } else if constexpr (std::is_same_v<T, msg::HostAt>) {
+    io(m.term, m.addresses, m.port, m.settled);
+  } else if constexpr (std::is_same_v<T, Candidate>) {
+    io(m.voter, m.address, m.port);
   } else if constexpr (std::is_same_v<T, NodeFacts>) {
     io(m.host, m.agent, m.node_rank, m.base_rank, m.workers, m.state);
   } else if constexpr (std::is_same_v<T, Decision>) {
@@ -52,7 +64,8 @@ void fields(Io& io, M& m) {
   } else if constexpr (std::is_same_v<T, msg::Open>) {
     auto& p = m.place;
     io(p.round, p.restart_count, p.node_rank, p.nodes, p.base_rank, p.world_size, p.base_role_rank, p.role_world_size,
-       p.master_addr, p.master_port, m.term);
+       p.master_addr, p.master_port, m.term, m.electorate.host, m.electorate.voters, m.electorate.earlier,
+       m.electorate.candidates);
   } else if constexpr (std::is_same_v<T, msg::Stop>) {
     io(m.round, m.signal, m.reason);
   } else {
@@ -84,10 +97,17 @@ class Writer {
     put(static_cast<std::int64_t>(shown.size()), 4);
     bytes += shown;
   }
+  void put_row(const std::string& text) { put(text); }
+  void put_row(VoterId voter) { put(voter); }
+  void put_row(const VoterSet& voters) { put(voters); }
+  template <class Row>
+  void put_row(const Row& row) {
+    fields(*this, row);
+  }
   template <class Row>
   void put(const std::vector<Row>& rows) {
     put(static_cast<std::int64_t>(rows.size()), 4);
-    for (const Row& row : rows) fields(*this, row);
+    for (const Row& row : rows) put_row(row);
   }
 };
 
@@ -135,12 +155,19 @@ class Reader {
     text = left_.substr(0, size);
     left_.remove_prefix(size);
   }
+  void get_row(std::string& text) { get(text); }
+  void get_row(VoterId& voter) { get(voter); }
+  void get_row(VoterSet& voters) { get(voters); }
+  template <class Row>
+  void get_row(Row& row) {
+    fields(*this, row);
+  }
   // No more rows than there are bytes, and none after what is no row.
   template <class Row>
   void get(std::vector<Row>& rows) {
     const auto count = static_cast<std::size_t>(number(4));
     good_ = good_ && count <= left_.size();
-    for (std::size_t i = 0; good_ && i < count; ++i) fields(*this, rows.emplace_back());
+    for (std::size_t i = 0; good_ && i < count; ++i) get_row(rows.emplace_back());
   }
 
   std::string_view left_;

@@ -10,20 +10,41 @@ using namespace dtrain;
 namespace {
 
 std::vector<RoundMessage> one_of_each() {
-  return {msg::Join{
-              {"job", "id", "host", 7, "role", "rack1", 3, -1, 1, 4, 2, 38000, true, {~std::uint64_t{0}, 5, 6, 9, 7}}},
+  return {msg::Join{{"job",
+                     "id",
+                     "host",
+                     7,
+                     "role",
+                     "rack1",
+                     3,
+                     -1,
+                     1,
+                     4,
+                     2,
+                     38000,
+                     true,
+                     {~std::uint64_t{0}, 5, 6, 9, 7, 8},
+                     {},
+                     {},
+                     3,
+                     "fd00::9",
+                     65535}},
           msg::Failed{1, 2, "exit code 3", 3, true},
           msg::Over{5, true},
           msg::Leaving{15, true},
-          msg::Ping{std::int64_t{1} << 62},
+          msg::Ping{std::int64_t{1} << 62, -5, 6},
           msg::Ask{},
           msg::Owned{~std::uint64_t{0}, true},
+          msg::Seek{~std::uint64_t{0}, 2, 3, 4},
+          msg::Vote{5, -6, true, 7, ~std::uint64_t{0}},
           msg::Refused{"why", true},
           msg::Waiting{1, 2, 3, -1, true, "node 2 was lost", "missing node 2"},
-          msg::Open{{1, 2, 3, 4, 5, 6, 7, 8, "127.0.0.1", 29500}, std::uint64_t{1} << 63},
+          msg::Open{{1, 2, 3, 4, 5, 6, 7, 8, "127.0.0.1", 29500},
+                    std::uint64_t{1} << 63,
+                    {~std::uint64_t{0}, {1, 2}, {{}, {3, ~std::uint64_t{0}}}, {{4, "::1", 5}, {6, "", 0}}}},
           msg::Stop{-1, 2, std::string("with\0zero", 9)},
           msg::End{{JobEnd::refused, 125, -1, ""}},
-          msg::Pong{-1},
+          msg::Pong{-1, 2, -3},
           msg::Facts{{"running",
                       3,
                       1,
@@ -36,7 +57,9 @@ std::vector<RoundMessage> one_of_each() {
                       {{"node1", 11, 0, 0, 8, "running"}, {"node2", 12, 1, 8, 8, "over"}},
                       {{1500, "round 3 opens"}}}},
           msg::Whose{7, {"10.0.0.2", 65535, "fd00::1", 29400}},
-          msg::Standing{}};
+          msg::Standing{},
+          msg::Ballot{1, -2, 3, -4},
+          msg::HostAt{1, {"10.0.0.1", ""}, 2, -3}};
 }
 
 std::string stream_of(const std::vector<RoundMessage>& messages) {
@@ -86,7 +109,7 @@ TEST_CASE("what is no dtrain agent is refused at its first wrong byte") {
   CHECK(refusal(std::string(kRoundGreeting.substr(0, 3)) + "x") == "this is no dtrain agent");
   std::string other(kRoundGreeting);
   other.back() = 9;
-  CHECK(refusal(other) == "the agent there speaks version 9 of the protocol, this one version 4");
+  CHECK(refusal(other) == "the agent there speaks version 9 of the protocol, this one version 5");
 }
 
 TEST_CASE("frames that lie are refused") {
@@ -112,6 +135,17 @@ TEST_CASE("long texts are cut, and no message is longer than a frame") {
   decoder.feed(std::string(kRoundGreeting) + bytes);
   REQUIRE(decoder.next() == RoundDecoder::Status::message);
   CHECK(std::get<msg::Join>(decoder.message()).node.host == text.substr(0, kRoundTextBytes));
+}
+
+TEST_CASE("a round of most voters fits into a frame") {
+  const VoterSet voters(kMostVoters, ~VoterId{0});
+  Electorate electorate{1, voters, std::vector<VoterSet>(kMostVoterSets, voters), {}};
+  electorate.candidates.assign(kMostCandidates, {1, std::string(100, 'a'), 65535});
+  const std::string bytes = encode(msg::Open{{}, 1, electorate});
+  CHECK(bytes.size() <= kRoundFrameBytes + 4);
+  std::string lie = encode(msg::Open{}).substr(4);
+  lie[lie.size() - 4] = '\x7f';  // so many candidates
+  CHECK(refusal(frame(lie)).find("no message") != std::string::npos);
 }
 
 TEST_CASE("what a host tells of itself fits into a frame at its largest, and cannot lie about its length") {

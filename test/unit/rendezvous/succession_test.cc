@@ -1,0 +1,241 @@
+// The rules of the lease and of the vote one by one; test/sim has them all together in bad networks.
+#include "rendezvous/round_core.h"
+#include "rendezvous/succession_core.h"
+#include "test/support/catch.h"
+
+using namespace dtrain;
+using namespace std::chrono_literals;
+namespace act = succession_action;
+namespace ev = succession_event;
+
+namespace {
+
+const MonoTime kStart = MonoTime{} + 1h;
+const PulseSettings kPulse;
+
+template <class T>
+const T* find(const std::vector<SuccessionAction>& actions) {
+  for (const auto& action : actions)
+    if (const T* found = std::get_if<T>(&action)) return found;
+  return nullptr;
+}
+
+// Host 1 and nodes 2, 3, ...: all of them are voters, the first five candidates.
+Electorate electorate(int nodes) {
+  Electorate all;
+  all.host = 1;
+  for (int i = 1; i <= nodes; ++i) {
+    all.voters.push_back(VoterId(i));
+    if (i <= 5) all.candidates.push_back({VoterId(i), "10.0.0." + std::to_string(i), 29400});
+  }
+  return all;
+}
+
+// Node `self` of so many, in round 0 of term 0, which is settled; the last stamp came at kStart, the link is gone.
+SuccessionCore seeker(VoterId self, int nodes, bool settled = true) {
+  SuccessionCore core({kPulse, self});
+  core.step(ev::Following{{{"10.0.0.1"}, 29400, 0}}, kStart);
+  core.step(ev::Opened{0, 0, electorate(nodes)}, kStart);
+  if (settled) core.step(ev::Settled{0}, kStart);
+  core.step(ev::Lost{0, kStart}, kStart + 1s);
+  REQUIRE(core.phase() == SuccessionCore::Phase::seeking);
+  return core;
+}
+
+std::int64_t ticks(MonoTime time) { return time.time_since_epoch().count(); }
+
+msg::Ballot ballot(std::uint64_t term, int last_round = 0) { return {term, ticks(kStart), 0, last_round}; }
+
+}  // namespace
+
+TEST_CASE("host lease: it lasts as long as the others are no majority") {
+  HostLease lease(kPulse, 1);
+  CHECK(lease.sure(kStart));  // nobody can choose another host yet
+  lease.propose(0, {1, 2, 3, 4}, kStart);
+  CHECK_FALSE(lease.settled());
+  CHECK(lease.bound() == MonoTime::max());
+  lease.echoed(2, kStart, 0, kStart + 100ms);
+  CHECK(lease.settled());
+  CHECK(lease.settled_round() == 0);
+  CHECK(lease.bound() == kStart + 2s);
+  lease.echoed(2, kStart - 1s, 0, kStart + 100ms);
+  lease.echoed(3, kStart + 5s, 0, kStart + 200ms);  // it is none of this host's
+  CHECK(lease.bound() == kStart + 2s);
+  lease.echoed(4, kStart + 1s, 0, kStart + 1s);
+  CHECK(lease.bound() == kStart + 3s);
+}
+
+TEST_CASE("host lease: a round is settled when those of the last one know it and its own are heard") {
+  HostLease lease(kPulse, 1);
+  lease.begin({{1, 2, 3}});
+  lease.echoed(2, kStart, -1, kStart);
+  lease.propose(5, {1, 4, 5}, kStart);
+  CHECK(lease.earlier() == std::vector<VoterSet>{{1, 2, 3}});
+  lease.echoed(4, kStart, 5, kStart);
+  CHECK_FALSE(lease.settled());
+  lease.echoed(3, kStart, 4, kStart);  // of another round
+  CHECK_FALSE(lease.settled());
+  lease.echoed(3, kStart, 5, kStart);
+  CHECK(lease.settled());
+  CHECK(lease.earlier().empty());
+  // Alone, or with one other node, it needs nobody.
+  lease.propose(6, {1}, kStart);
+  lease.echoed(4, kStart, 6, kStart);
+  CHECK(lease.settled_round() == 6);
+  CHECK(lease.sure(kStart + 1h));
+}
+
+TEST_CASE("succession: a vote, once in a term, when the host has been silent long enough") {
+  auto core = seeker(3, 5);
+  CHECK(core.step(ev::Asked{2, ballot(1)}, kStart + 1s).empty());
+  CHECK(core.deadline() == kStart + 2s);
+  const auto voted = core.step(ev::Tick{}, kStart + 2s);
+  REQUIRE(find<act::Answer>(voted));
+  CHECK(find<act::Answer>(voted)->candidate == 2);
+  CHECK(find<act::Answer>(voted)->vote.granted);
+  CHECK(find<act::Answer>(voted)->vote.age == Duration(2s).count());
+  CHECK(find<act::Withdraw>(voted));
+  // It joins the old host no more.
+  CHECK(find<act::Nobody>(core.step(ev::Find{}, kStart + 2s)));
+  CHECK_FALSE(find<act::Answer>(core.step(ev::Asked{4, ballot(1)}, kStart + 4s))->vote.granted);
+  const auto next = core.step(ev::Asked{4, ballot(2)}, kStart + 4s);
+  REQUIRE(find<act::Answer>(next));
+  CHECK(find<act::Answer>(next)->vote.granted);
+  CHECK(find<act::Answer>(next)->vote.age == Duration(2s).count());  // the stamp of the first candidate
+}
+
+TEST_CASE("succession: no vote for whoever knows less, and none by whoever has a host") {
+  auto core = seeker(3, 5);
+  const auto older = core.step(ev::Asked{2, ballot(1, -1)}, kStart + 3s);
+  REQUIRE(find<act::Answer>(older));
+  CHECK_FALSE(find<act::Answer>(older)->vote.granted);
+  core.step(ev::Following{{{"10.0.0.1"}, 29400, 0}}, kStart + 3s);
+  CHECK_FALSE(find<act::Answer>(core.step(ev::Asked{2, ballot(4)}, kStart + 3s))->vote.granted);
+}
+
+TEST_CASE("succession: a majority makes a host, which waits until the last one's workers are dead") {
+  auto core = seeker(2, 5);
+  // Who would not vote for it does not count.
+  core.step(ev::Seeker{{5, 0, 1}}, kStart + 2s);
+  core.step(ev::Seeker{{3, 0, 0}}, kStart + 2s);
+  CHECK(core.step(ev::Tick{}, kStart + 2s).empty());
+  const auto proposed = core.step(ev::Seeker{{4, 0, 0}}, kStart + 2s);
+  REQUIRE(find<act::Propose>(proposed));
+  const msg::Ballot own = find<act::Propose>(proposed)->ballot;
+  CHECK(own.term == 1);
+  const auto vote = [&](VoterId from, Duration age, MonoTime at) {
+    return core.step(ev::Voted{from, {own.term, own.stamp, true, age.count(), 1}}, at);
+  };
+  CHECK(vote(3, 2100ms, kStart + 2100ms).empty());
+  CHECK(vote(3, 2100ms, kStart + 2100ms).empty());  // the same one
+  const auto won = vote(4, 1500ms, kStart + 2100ms);
+  REQUIRE(find<act::Here>(won));
+  CHECK(find<act::Here>(won)->term == 1);
+  CHECK(find<act::Here>(won)->not_before == kStart + 600ms + 4600ms);
+  CHECK(core.sure(kStart + 3900ms));
+  CHECK_FALSE(core.sure(kStart + 4s));
+  CHECK(find<act::Doubt>(core.step(ev::Tick{}, kStart + 4s)));
+  CHECK(find<act::Sure>(core.step(ev::Echoed{3, kStart + 3s, -1}, kStart + 4s)) == nullptr);
+  CHECK(find<act::Sure>(core.step(ev::Echoed{4, kStart + 3s, -1}, kStart + 4s)));
+  CHECK(find<act::Deposed>(core.step(ev::Tick{}, kStart + 7s)));
+  CHECK(core.phase() == SuccessionCore::Phase::seeking);
+}
+
+TEST_CASE("succession: a round that is not settled needs a majority of the one before too") {
+  SuccessionCore core({kPulse, 2});
+  auto both = electorate(3);
+  both.earlier = {{1, 2, 8, 9}};
+  core.step(ev::Following{{{"10.0.0.1"}, 29400, 0}}, kStart);
+  core.step(ev::Opened{0, 1, both}, kStart);
+  core.step(ev::Lost{0, kStart}, kStart + 2s);
+  core.step(ev::Seeker{{3, 0, 1}}, kStart + 2s);
+  core.step(ev::Seeker{{8, 0, 0}}, kStart + 2s);
+  CHECK_FALSE(find<act::Propose>(core.step(ev::Tick{}, kStart + 2s)));
+  CHECK(find<act::Propose>(core.step(ev::Seeker{{9, 0, 0}}, kStart + 2s)));
+}
+
+TEST_CASE("succession: of two nodes none can follow, of a first round that is not settled neither") {
+  auto two = seeker(2, 2);
+  CHECK_FALSE(two.can_follow());
+  CHECK(two.missing() == "of two nodes, one cannot know whether the other is gone or cut off");
+  auto young = seeker(2, 3, false);
+  young.step(ev::Seeker{{3, 0, 0}}, kStart + 3s);
+  CHECK_FALSE(find<act::Propose>(young.step(ev::Tick{}, kStart + 3s)));
+}
+
+TEST_CASE("succession: another host is found") {
+  auto core = seeker(3, 5);
+  CHECK(find<act::There>(core.step(ev::Find{}, kStart + 1s))->host.term == 0);
+  core.step(ev::Asked{2, ballot(4)}, kStart + 2s);
+  const HostPlace old{{"10.0.0.5"}, 29400, 3};
+  // A host of a lower term than its vote, unless that has settled more than the candidate knew.
+  CHECK(core.step(ev::Found{old, -1}, kStart + 2s).empty());
+  CHECK(core.seek().promised == 4);
+  const HostPlace chosen{{"10.0.0.2"}, 29400, 4};
+  SECTION("the one it has voted for") {
+    CHECK(find<act::There>(core.step(ev::Found{chosen, -1}, kStart + 2s))->host == chosen);
+    CHECK(core.step(ev::Found{old, 5}, kStart + 2s).empty());
+  }
+  SECTION("one that cannot be overtaken by it any more") {
+    core.step(ev::Found{old, 1}, kStart + 2s);
+    CHECK(find<act::There>(core.step(ev::Find{}, kStart + 2s))->host == old);
+  }
+}
+
+// ---- RoundCore's part -----------------------------------------------------------------------------------------------
+
+namespace {
+
+NodeInfo node(MemberId id, int attempt = 1) {
+  NodeInfo info;
+  info.agent_id = "a" + std::to_string(id);
+  info.host = "h";
+  info.max_nodes = 7;
+  info.attempt = attempt;
+  info.address = "10.0.0." + std::to_string(id);
+  info.port = 29400;
+  return info;
+}
+
+RoundCore host_of_six() {
+  RoundSettings settings;
+  settings.host_agent = "a1";
+  settings.max_nodes = 7;
+  settings.succession = true;
+  RoundCore core(settings);
+  for (MemberId id = 1; id <= 6; ++id) core.step(round_event::Said{id, msg::Join{node(id)}}, kStart);
+  core.step(round_event::Tick{}, kStart + 30s);
+  REQUIRE(core.phase() == RoundPhase::running);
+  return core;
+}
+
+// What this Join is refused for; empty: it is not.
+std::string refusal(RoundCore& core, MemberId id, const NodeInfo& info) {
+  for (const auto& action : core.step(round_event::Said{id, msg::Join{info}}, kStart + 31s))
+    if (const auto* send = std::get_if<round_action::Send>(&action); send != nullptr && send->member == id)
+      if (const auto* refused = std::get_if<msg::Refused>(&send->message)) return refused->reason;
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a Join that was given up and comes late is not that of a node that has come back") {
+  auto core = host_of_six();
+  CHECK(refusal(core, 9, node(2, 0)) == "it has joined since");
+  CHECK(core.phase() == RoundPhase::running);
+  CHECK(refusal(core, 10, node(2, 2)).empty());
+  CHECK(core.phase() == RoundPhase::stopping);
+}
+
+TEST_CASE("where nodes choose their host, they are told who does, and join no other of the same term") {
+  auto core = host_of_six();
+  const Electorate& who = core.electorate();
+  CHECK(who.host == voter_id("a1"));
+  CHECK(who.voters.size() == 6);
+  CHECK(who.voters[5] == voter_id("a6"));
+  REQUIRE(who.candidates.size() == kMostCandidates);
+  CHECK(who.candidates[1] == Candidate{voter_id("a2"), "10.0.0.2", 29400});
+  NodeInfo stranger = node(8);
+  stranger.last = {0, 0, 1, 3, 0, voter_id("of another")};
+  CHECK(refusal(core, 8, stranger) == "this is not the agent that hosted the job before");
+}
