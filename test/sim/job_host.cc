@@ -13,6 +13,7 @@ using namespace std::chrono_literals;
 
 void World::hear(MemberId id, const RoundMessage& message) {
   Link& link = links_.at(id);
+  link.heard = now_;
   if (link.silence) {
     const bool first = std::holds_alternative<msg::Join>(message);
     link.silence->heard(now_);

@@ -233,6 +233,7 @@ void World::watch_silence(MemberId id) {
   }
   note(fmt::format("{} is silent", link.agent->info.agent_id));
   require(link.agent->troubled || agents_.front().troubled, "a healthy node is taken for lost");
+  require(now_ - link.heard >= pulse_.interval * pulse_.attempts, "a node is given up before its time");
   close_from_host(id);
   link.host_open = true;
   gone(id);

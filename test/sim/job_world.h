@@ -80,6 +80,7 @@ struct Link {
   bool open = true;       // at the agent's end
   bool host_open = true;  // at the host's
   MonoTime up{}, down{};  // of the last delivery
+  MonoTime heard{};       // when the host took the last one
   bool up_silent = false, down_silent = false;
   std::vector<std::function<void()>> up_held, down_held;
   std::optional<LinkSilence> silence;

@@ -73,7 +73,7 @@ void SuccessionWorld::crash(int i, bool silently) {
 
 // ---- the network ----------------------------------------------------------------------------------------------------
 
-SuccessionWorld::Id SuccessionWorld::connect(int from, int to, bool seek, std::function<void(bool)> done) {
+SuccessionWorld::Id SuccessionWorld::connect(int from, int to, bool seek, const std::function<void(bool)>& done) {
   const Id id = ++last_conn_;
   Conn& conn = conns_[id];
   conn.id = id;

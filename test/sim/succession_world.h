@@ -101,7 +101,7 @@ class SuccessionWorld {
   void check();
   void later(int node, MonoTime at, std::function<void()> what);
 
-  Id connect(int from, int to, bool seek, std::function<void(bool)> done);
+  Id connect(int from, int to, bool seek, const std::function<void(bool)>& done);
   void send(Id conn, int end, const RoundMessage& message);
   void transmit(Id conn, int end, MonoTime at, int number, std::optional<RoundMessage> loose);
   void close(Id conn, int end);

@@ -78,7 +78,7 @@ std::string refusal(const std::string& bytes) {
   return decoder.error();
 }
 
-std::string frame(std::string body) {
+std::string frame(const std::string& body) {
   std::string bytes(kRoundGreeting);
   for (int i = 0; i < 4; ++i) bytes += static_cast<char>(body.size() >> (8 * i) & 0xff);
   return bytes + body;
