@@ -68,6 +68,8 @@ class HostFinder {
   virtual void complete(const std::string& /*own_address*/, NodeInfo& /*node*/) {}
   // A round has begun that this node is in.
   virtual void opened(const msg::Open& /*open*/) {}
+  // The user stops this node; its host is told next.
+  virtual void leaves() {}
   // Whether the job can go on without its host.
   virtual bool survives_host() const { return false; }
   // Why not, or what is missing for it; may be empty.

@@ -204,7 +204,7 @@ void NodeRounds::report(const GroupAction& action) {
     store_.reset();
     joining_->join_again();
   } else if (const auto* leaving = std::get_if<action::ReportLeaving>(&action)) {
-    joining_->send(msg::Leaving{leaving->signal, leaving->running});
+    joining_->leave(msg::Leaving{leaving->signal, leaving->running});
   }
 }
 

@@ -37,6 +37,10 @@ class RoundJoining {
   // Take what only this node may have; begin to join. No callback but `say` from within.
   Result<void> open();
   void send(const RoundMessage& message) { link_.send(message); }
+  void leave(const msg::Leaving& message) {
+    finder_->leaves();
+    link_.send(message);
+  }
   bool hostless() const { return !lost_because_.empty(); }
   void join_again();
   // Null: another agent hosts the job, at host_address() and host_port().

@@ -238,6 +238,7 @@ void SuccessionFinder::succeed(Here& here) {
   };
   RoundSuccession succession;
   succession.echoed = [this](VoterId voter, MonoTime stamp, int round) { feed(ev::Echoed{voter, stamp, round}); };
+  succession.left = [this](VoterId voter) { feed(ev::Left{voter}); };
   succession.settled_round = [this] { return core_.settled_round(); };
   succession.earlier = [this] { return core_.earlier(); };
   succession.seeker = [this](const msg::Seek& seek) {

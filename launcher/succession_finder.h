@@ -30,6 +30,7 @@ class SuccessionFinder : public HostFinder {
   void joined(const There& host) override;
   void settled(int round) override { feed(succession_event::Settled{round}); }
   void opened(const msg::Open& open) override;
+  void leaves() override { feed(succession_event::Leaves{}); }
   void complete(const std::string& own_address, NodeInfo& node) override;
   bool survives_host() const override { return core_.can_follow(); }
   std::string missing() const override { return core_.missing(); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <utility>
 
 namespace dtrain {
@@ -11,6 +12,11 @@ void HostLease::echoed(VoterId from, MonoTime stamp, int round, MonoTime now) {
   Heard& heard = heard_[from];
   heard.stamp = std::max(heard.stamp, stamp);
   heard.round = std::max(heard.round, round);
+  settle(now);
+}
+
+void HostLease::left(VoterId voter, MonoTime now) {
+  heard_[voter] = {MonoTime::max(), std::numeric_limits<int>::max()};
   settle(now);
 }
 

@@ -31,6 +31,8 @@ class HostLease {
   void begin(std::vector<VoterSet> chosen_by) { sets_ = std::move(chosen_by); }
   // A stamp has come back, from a node that knows of this host's round.
   void echoed(VoterId from, MonoTime stamp, int round, MonoTime now);
+  // It leaves the job and takes part in no choice any more: as good as a stamp that never grows old.
+  void left(VoterId voter, MonoTime now);
   // A round is about to open. If the one before was not settled, it never will be.
   void propose(int round, VoterSet voters, MonoTime now);
   bool settled() const { return next_.empty(); }

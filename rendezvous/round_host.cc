@@ -79,6 +79,7 @@ void RoundHost::received(MemberId id, const RoundMessage& message) {
   if (std::holds_alternative<msg::Ask>(message)) return peer.channel->send(msg::Facts{facts()});
   if (const auto* owned = std::get_if<msg::Owned>(&message)) return desk_.answered(id, *owned);
   if (const auto* ping = std::get_if<msg::Ping>(&message)) return pinged(id, *ping);
+  if (std::holds_alternative<msg::Leaving>(message) && options_.succession) options_.succession->left(peer.voter);
   if (!std::holds_alternative<msg::Join>(message))
     return perform(core_.step(round_event::Said{id, message}, clock_.now()));
   msg::Join join = std::get<msg::Join>(message);

@@ -24,6 +24,7 @@ namespace dtrain {
 // What is asked of a host that its nodes can follow (succession_core.h), and told to it.
 struct RoundSuccession {
   std::function<void(VoterId voter, MonoTime stamp, int round)> echoed;
+  std::function<void(VoterId voter)> left;
   std::function<int()> settled_round;
   std::function<std::vector<VoterSet>()> earlier;
   std::function<std::optional<msg::HostAt>(const msg::Seek&)> seeker;

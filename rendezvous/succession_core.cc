@@ -111,10 +111,11 @@ void SuccessionCore::on(const ev::Lost& event, MonoTime now, Actions& out) {
   }
   if (phase_ != Phase::following) return;
   phase_ = Phase::idle;
-  if (last_round_ >= 0) begin_seeking(now, out);
+  begin_seeking(now, out);
 }
 
 void SuccessionCore::begin_seeking(MonoTime now, Actions& out) {
+  if (last_round_ < 0 || leaves_) return;
   phase_ = Phase::seeking;
   may_vote_at_ = std::max(now, stamped_ + settings_.pulse.stop_after());
   end_campaign(may_vote_at_ + std::max(0, candidate_index()) * settings_.stagger());
@@ -122,6 +123,13 @@ void SuccessionCore::begin_seeking(MonoTime now, Actions& out) {
   std::erase_if(others, [this](const Candidate& c) { return c.voter == settings_.self || c.port == 0; });
   // Even where nobody can follow the host, it may have gone on without this node, and have been followed since.
   if (!others.empty()) out.push_back(act::Seek{std::move(others)});
+}
+
+// The host may count on it that this node chooses nobody from now on.
+void SuccessionCore::on(const ev::Leaves&, MonoTime, Actions& out) {
+  leaves_ = true;
+  stop_seeking(out);
+  if (phase_ == Phase::seeking) phase_ = Phase::idle;
 }
 
 void SuccessionCore::stop_seeking(Actions& out) {
@@ -305,6 +313,12 @@ void SuccessionCore::on(const ev::Echoed& event, MonoTime now, Actions& out) {
   leading_tick(now, out);
 }
 
+void SuccessionCore::on(const ev::Left& event, MonoTime now, Actions& out) {
+  if (phase_ != Phase::leading) return;
+  lease_.left(event.voter, now);
+  leading_tick(now, out);
+}
+
 void SuccessionCore::maybe_open(MonoTime now, Actions& out) {
   if (!opening_ || !lease_.sure(now)) return;
   lease_.propose(opening_->round, std::move(opening_->voters), now);
@@ -339,7 +353,7 @@ void SuccessionCore::resign(MonoTime now, Actions& out) {
   stamped_ = now;
   opening_.reset();
   phase_ = Phase::idle;
-  if (last_round_ >= 0) begin_seeking(now, out);
+  begin_seeking(now, out);
 }
 
 // ---- time -----------------------------------------------------------------------------------------------------------

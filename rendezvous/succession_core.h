@@ -91,14 +91,19 @@ struct Opening {
   int round = 0;
   VoterSet voters;
 };
+struct Left {  // leaves the job: it will never vote again
+  VoterId voter = 0;
+};
 struct Hosts {};  // this agent hosts the job from its beginning
+// Of any.
+struct Leaves {};  // this node leaves the job, and is about to tell the host so
 struct Tick {};
 }  // namespace succession_event
 using SuccessionEvent =
     std::variant<succession_event::Find, succession_event::Following, succession_event::Opened,
                  succession_event::Settled, succession_event::Lost, succession_event::Seeker, succession_event::Asked,
                  succession_event::Voted, succession_event::Found, succession_event::Echoed, succession_event::Opening,
-                 succession_event::Hosts, succession_event::Tick>;
+                 succession_event::Left, succession_event::Hosts, succession_event::Leaves, succession_event::Tick>;
 
 namespace succession_action {
 struct There {
@@ -187,7 +192,9 @@ class SuccessionCore {
   void on(const succession_event::Found& event, MonoTime now, Actions& out);
   void on(const succession_event::Echoed& event, MonoTime now, Actions& out);
   void on(const succession_event::Opening& event, MonoTime now, Actions& out);
+  void on(const succession_event::Left& event, MonoTime now, Actions& out);
   void on(const succession_event::Hosts& event, MonoTime now, Actions& out);
+  void on(const succession_event::Leaves& event, MonoTime now, Actions& out);
   void on(const succession_event::Tick& event, MonoTime now, Actions& out);
 
   void begin_seeking(MonoTime now, Actions& out);
@@ -220,6 +227,7 @@ class SuccessionCore {
   int last_round_ = -1;  // that this node was in
   Electorate electorate_;
   bool settled_ = false;
+  bool leaves_ = false;
   MonoTime stamped_{};      // when it took the last stamp of any host
   MonoTime may_vote_at_{};  // while it seeks
   std::map<VoterId, Pending> pending_;

@@ -102,6 +102,13 @@ void SuccessionWorld::from_host(int i, const RoundMessage& message) {
     note(i, fmt::format("runs term {} round {}", open->term, open->place.round));
     return feed(i, ev::Opened{open->term, open->place.round, open->electorate});
   }
+  if (const auto* end = std::get_if<msg::End>(&message)) {
+    // A host that stalls while its round stops may find that its own workers took too long.
+    if (!n.leaves_at && end->verdict.reason.find("did not stop its workers") == std::string::npos)
+      fail("the job ends: " + end->verdict.reason);
+    job_over_ = job_over_ || !n.leaves_at;
+    return leave(i);
+  }
   if (std::holds_alternative<msg::Stop>(message) && n.workers)
     n.workers->over_at = now_ + std::chrono::milliseconds(draw(1, 400));
 }
@@ -143,6 +150,7 @@ void SuccessionWorld::to_host(int i, MemberId member, const RoundMessage& messag
   }
   if (!peer.joined) return;
   if (peer.silence) peer.silence->heard(now_);
+  if (std::holds_alternative<msg::Leaving>(message)) feed(i, ev::Left{voter_id(peer.agent)});
   if (const auto* ping = std::get_if<msg::Ping>(&message)) {
     if (ping->stamp != 0) feed(i, ev::Echoed{voter_id(peer.agent), MonoTime(Duration(ping->stamp)), ping->round});
     if (n.host)
@@ -221,8 +229,9 @@ void SuccessionWorld::step(int i) {
     if (n.link > 0) send(n.link, 0, msg::Over{round, false});
     if (n.link == -1 && n.host) to_host(i, 0, msg::Over{round, false});
   }
-  if (!n.workers && n.link == 0 && !n.look_at) n.look_at = now_ + 10ms;
-  if (n.look_at && now_ >= *n.look_at && !n.workers && n.link == 0) look(i);
+  if (n.leaves_at && now_ >= *n.leaves_at && !n.workers) return crash(i, false);
+  if (!n.workers && n.link == 0 && !n.look_at && !n.leaves_at) n.look_at = now_ + 10ms;
+  if (n.look_at && now_ >= *n.look_at && !n.workers && n.link == 0 && !n.leaves_at) look(i);
   if (n.seeks)
     for (auto& [to, at] : n.seek_at)
       if (now_ >= at && !n.sought.contains(to)) seek(i, to);
@@ -268,11 +277,25 @@ void SuccessionWorld::faults() {
     n.frozen_until = now_ + std::chrono::milliseconds(draw(10, chance(4) ? 9000 : 1500));
     note(i, "stalls");
   }
+  if (n.link > 0 && n.joined && n.workers && !n.leaves_at && n.alive && crashes_left_ > 0 && chance(2500)) {
+    --crashes_left_;
+    stop(i);
+  }
   if (n.alive && crashes_left_ > 0 && chance(2500)) {
     --crashes_left_;
     crash(i, chance(2));
     if (i != 0 && chance(2)) later(-1, now_ + std::chrono::milliseconds(draw(10, 5000)), [this, i] { start(i); });
   }
+}
+
+// By its user.
+void SuccessionWorld::stop(int i) {
+  Node& n = all_[std::size_t(i)];
+  note(i, "is stopped");
+  n.leaves_at = now_ + std::chrono::milliseconds(draw(1, 6000));
+  n.workers->over_at = std::min(n.workers->over_at, *n.leaves_at);
+  feed(i, ev::Leaves{});
+  send(n.link, 0, msg::Leaving{15, true});
 }
 
 void SuccessionWorld::heal() {
@@ -339,7 +362,7 @@ void SuccessionWorld::run() {
     for (int i = 0; i < nodes_; ++i) step(i);
     check();
   }
-  if (!survived_) return;
+  if (!survived_ || job_over_) return;
   const auto runs = std::count_if(all_.begin(), all_.end(), [](const Node& n) { return n.alive && n.workers; });
   if (runs < 2) {
     for (int i = 0; i < nodes_; ++i) {

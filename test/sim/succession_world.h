@@ -62,6 +62,7 @@ class SuccessionWorld {
   };
   struct Node {
     bool alive = true;
+    std::optional<MonoTime> leaves_at;  // its user has stopped it; when its agent ends
     std::uint64_t life = 0;
     MonoTime frozen_until{};
     std::string agent;
@@ -95,6 +96,7 @@ class SuccessionWorld {
 
   void start(int node);
   void crash(int node, bool silently);
+  void stop(int node);
   void faults();
   void heal();
   void step(int node);
@@ -151,7 +153,7 @@ class SuccessionWorld {
   Id last_conn_ = 0;
   std::uint64_t lives_ = 0;
   int crashes_left_ = 0, followed_ = 0, loss_ = 0, slowest_ms_ = 5;
-  bool faulty_ = true, survived_ = false;
+  bool faulty_ = true, survived_ = false, job_over_ = false;
   std::string trace_;
 };
 

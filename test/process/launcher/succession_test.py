@@ -72,6 +72,18 @@ class Succession(HostsCase):
             self.assertEqual(node.wait(), 125)
             self.assertNotIn("N=1", node.text)
 
+    def test_nodes_that_are_stopped_are_no_voters(self):
+        lab = self.lab(4)
+        host, *others = self.started(lab, 4, nnodes="1:4")
+        for node in others:
+            os.kill(node.agent(), signal.SIGTERM)
+        host.expect(r"at R=0 G=0/1 W=1 .* RC=0")
+        begun = time.monotonic()  # two intervals later it would be in doubt, two more and it would end
+        until(lambda: time.monotonic() >= begun + 5, DEADLINE)
+        self.assertNotIn("too few nodes are heard", host.text)
+        self.finish(host)
+        self.ends([143] * 3, others)
+
     def test_too_few_are_left(self):
         lab = self.lab(3)
         nodes = self.started(lab, 3, "--rdzv-conf", "join_timeout=4", nnodes="1:3")

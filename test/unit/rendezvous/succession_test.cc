@@ -65,6 +65,38 @@ TEST_CASE("host lease: it lasts as long as the others are no majority") {
   CHECK(lease.bound() == kStart + 3s);
 }
 
+TEST_CASE("host lease: who has left chooses nobody") {
+  HostLease lease(kPulse, 1);
+  lease.propose(0, {1, 2, 3, 4}, kStart);
+  lease.echoed(2, kStart, 0, kStart);
+  REQUIRE(lease.settled());
+  lease.left(3, kStart + 1s);
+  CHECK(lease.bound() == MonoTime::max());
+  lease.propose(1, {1, 2}, kStart + 1s);  // of the last round's nodes 2 and 4 may not know of it
+  CHECK(lease.settled_round() == 1);
+}
+
+TEST_CASE("succession: a node that leaves does not vote") {
+  SuccessionCore leaves({kPulse, 3});
+  leaves.step(ev::Following{{{"10.0.0.1"}, 29400, 0}}, kStart);
+  leaves.step(ev::Opened{0, 0, electorate(3)}, kStart);
+  leaves.step(ev::Settled{0}, kStart);
+  SECTION("with its host") {
+    leaves.step(ev::Leaves{}, kStart + 1s);
+    CHECK(leaves.step(ev::Lost{0, kStart}, kStart + 1s).empty());
+  }
+  SECTION("without") {
+    leaves.step(ev::Lost{0, kStart}, kStart + 1s);
+    CHECK(find<act::StopSeeking>(leaves.step(ev::Leaves{}, kStart + 1s)) != nullptr);
+  }
+  CHECK(leaves.phase() == SuccessionCore::Phase::idle);
+  const auto actions = leaves.step(ev::Asked{2, ballot(1)}, kStart + 5s);
+  const auto* answer = find<act::Answer>(actions);
+  REQUIRE(answer != nullptr);
+  CHECK_FALSE(answer->vote.granted);
+  CHECK_FALSE(leaves.deadline());
+}
+
 TEST_CASE("host lease: a round is settled when those of the last one know it and its own are heard") {
   HostLease lease(kPulse, 1);
   lease.begin({{1, 2, 3}});
