@@ -4,29 +4,49 @@
 
 #include <algorithm>
 
+#include "cli/text.h"
 #include "cli/usage.h"
 
 namespace dtrain::cli {
+namespace {
 
-Result<std::map<std::string, std::string>> command_words(CommandId id, const std::vector<std::string>& words) {
+// All its flags; where they are many, as the usage line has it.
+std::string takes(const Command& command) {
+  if (command.arguments.ends_with("[flags]")) return std::string(command.arguments);
+  std::string all;
+  for (const CommandFlag& flag : command.flags) all += (all.empty() ? "" : ", ") + synopsis(flag);
+  return all;
+}
+
+Error wants_value(const CommandFlag& flag) {
+  const std::string what = flag.wants.empty() ? fmt::format("a value: {}", flag.value) : std::string(flag.wants);
+  return usage(fmt::format("--{} wants {}", flag.name, what));
+}
+
+}  // namespace
+
+Result<std::map<std::string, std::string>> command_words(CommandId id, const std::vector<std::string>& words,
+                                                         Unknown unknown) {
   const auto all = commands();
   const Command& command = *std::find_if(all.begin(), all.end(), [&](const Command& row) { return row.id == id; });
   std::map<std::string, std::string> values;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string name = words[i].substr(0, words[i].find('='));
     const bool attached = name.size() < words[i].size();
-    const auto row = std::find_if(command.flags.begin(), command.flags.end(),
-                                  [&](const CommandFlag& flag) { return name == fmt::format("--{}", flag.name); });
-    if (row == command.flags.end())
-      return usage(fmt::format("dtrain {} takes {} and nothing else", command.name, command.arguments));
+    const auto row = std::find_if(command.flags.begin(), command.flags.end(), [&](const CommandFlag& flag) {
+      return name == fmt::format("--{}", flag.name) && !(attached && flag.value.empty());
+    });
+    if (row == command.flags.end()) {
+      const std::string which = unknown == Unknown::repeated ? fmt::format(" ({})", printable(words[i])) : "";
+      return usage(fmt::format("dtrain {} takes {} and nothing else{}", command.name, takes(command), which));
+    }
     if (row->value.empty()) {
-      if (attached) return usage(name + " takes no value");
       values[std::string(row->name)] = "1";
       continue;
     }
-    if (!attached && i + 1 == words.size()) return usage(fmt::format("{} wants a value: {}", name, row->value));
+    if (!attached && i + 1 == words.size()) return wants_value(*row);
     std::string value = attached ? words[i].substr(name.size() + 1) : words[++i];
-    if (value.empty()) return usage(fmt::format("{} wants a value: {}", name, row->value));
+    if (value.empty()) return wants_value(*row);
     values[std::string(row->name)] = std::move(value);
   }
   return values;

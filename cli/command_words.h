@@ -9,8 +9,12 @@
 
 namespace dtrain::cli {
 
-// The value of each flag that is there ("1" for a switch), by its name; the last one counts. Words that are no flags
-// and belong to none are an error, and their text is not repeated: it may be a secret in the wrong place.
-Result<std::map<std::string, std::string>> command_words(CommandId command, const std::vector<std::string>& words);
+// Whether the error about a word that belongs to no flag repeats it. It may be a secret in the wrong place.
+enum class Unknown { hidden, repeated };
+
+// The value of each flag that is there ("1" for a switch), by its name; the last one counts. Errors: words that are no
+// flags and belong to none; a value that is missing or empty.
+Result<std::map<std::string, std::string>> command_words(CommandId command, const std::vector<std::string>& words,
+                                                         Unknown unknown = Unknown::hidden);
 
 }  // namespace dtrain::cli

@@ -13,7 +13,10 @@ constexpr CommandFlag kTokenFlags[] = {
     {.name = "new", .help = "make a new one; a file that is there is never overwritten"},
     {.name = "code", .help = "make one that can be typed: shows its code on the terminal"},
     {.name = "join", .help = "make the one of a code: asks for it, or reads it from stdin"},
-    {.name = "file", .value = "FILE", .help = "in this file instead of ~/.config/dtrain/token"},
+    {.name = "file",
+     .value = "FILE",
+     .help = "in this file instead of ~/.config/dtrain/token",
+     .wants = "a file's name"},
 };
 constexpr CommandFlag kLogsFlags[] = {
     {.name = "ranks", .value = "RANKS", .help = "only of these local ranks, e.g. 0,5-7"},
@@ -27,7 +30,7 @@ constexpr CommandFlag kLogsFlags[] = {
 };
 
 constexpr CommandFlag kStatusFlags[] = {
-    {.name = "job", .value = "ID", .help = "only this job, by its --rdzv-id"},
+    {.name = "job", .value = "ID", .help = "only this job, by its --rdzv-id", .wants = "the job's id"},
     {.name = "json", .help = "the same as JSON"},
 };
 

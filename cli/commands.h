@@ -16,6 +16,7 @@ struct CommandFlag {
   char letter = 0;              // -r
   std::string_view value = {};  // what the help calls the value; empty: a switch
   std::string_view help = {};   // one line
+  std::string_view wants = {};  // what the value is, for an error that says so; empty: `value` says enough
 };
 
 struct Command {

@@ -16,6 +16,7 @@
 #include "cli/doctor.h"
 #include "cli/dry_run.h"
 #include "cli/env_report.h"
+#include "cli/fail.h"
 #include "cli/help.h"
 #include "cli/host.h"
 #include "cli/logs.h"
@@ -37,25 +38,6 @@ namespace dtrain::cli {
 namespace {
 
 using Words = std::vector<std::string>;
-
-int exit_code_of(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::usage:
-      return launcher::kExitUsage;
-    case ErrorKind::not_found:
-      return launcher::kExitNotFound;
-    case ErrorKind::not_executable:
-      return launcher::kExitNotExecutable;
-    case ErrorKind::system:
-      return launcher::kExitOwnFailure;
-  }
-  return launcher::kExitOwnFailure;
-}
-
-int fail(const Error& error) {
-  std::fprintf(stderr, "dtrain: %s\n", error.message.c_str());
-  return exit_code_of(error.kind);
-}
 
 // A help text that did not reach its reader is a failure: `dtrain help > /dev/full`.
 int print(const std::string& text) {

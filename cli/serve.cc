@@ -2,17 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <optional>
 
 #include "cli/command_words.h"
+#include "cli/fail.h"
 #include "cli/host.h"
 #include "cli/nodes.h"
-#include "cli/text.h"
 #include "cli/token.h"
 #include "cli/usage.h"
 #include "cli/values.h"
-#include "launcher/exit_codes.h"
 #include "launcher/job_service.h"
 
 namespace dtrain::cli {
@@ -20,13 +18,14 @@ namespace {
 
 using Flags = std::map<std::string, std::string>;
 
-std::string value(const Flags& flags, const char* name, const char* otherwise = "") {
+std::string value(const Flags& flags, const char* name) {
   const auto found = flags.find(name);
-  return found == flags.end() ? otherwise : found->second;
+  return found == flags.end() ? "" : found->second;
 }
 
-Result<int> number(const Flags& flags, const char* name, const char* otherwise, int lowest, int highest) {
-  auto parsed = parse_number(value(flags, name, otherwise), lowest, highest);
+Result<int> number(const Flags& flags, const char* name, std::size_t otherwise, int lowest, int highest) {
+  if (!flags.contains(name)) return static_cast<int>(otherwise);
+  auto parsed = parse_number(value(flags, name), lowest, highest);
   if (!parsed) return parsed.error().in(fmt::format("--{}", name));
   return parsed;
 }
@@ -49,13 +48,13 @@ Result<std::optional<launcher::OpenStore>> open_store(const Flags& flags, const 
 
 Result<JobServerLimits> limits(const Flags& flags) {
   JobServerLimits limits;
-  const auto jobs = number(flags, "max-jobs", "256", 1, 100000);
+  const auto jobs = number(flags, "max-jobs", limits.jobs, 1, 100000);
   if (!jobs) return jobs.error();
-  const auto nodes = number(flags, "max-nodes", "16384", 1, 1000000);
+  const auto nodes = number(flags, "max-nodes", limits.nodes, 1, 1000000);
   if (!nodes) return nodes.error();
-  const auto store = number(flags, "max-store-mib", "1024", 1, 1 << 20);
+  const auto store = number(flags, "max-store-mib", limits.store.core.bytes >> 20, 1, 1 << 20);
   if (!store) return store.error();
-  const auto keys = number(flags, "max-store-keys", "1000000", 1, 1000000000);
+  const auto keys = number(flags, "max-store-keys", limits.store.core.keys, 1, 1000000000);
   if (!keys) return keys.error();
   limits.store.core.keys = static_cast<std::size_t>(*keys);
   limits.jobs = static_cast<std::size_t>(*jobs);
@@ -68,22 +67,17 @@ Result<launcher::ServiceSpec> resolve(const std::vector<std::string>& words, con
   if (words.empty() || words[0] != "serve") return usage("dtrain rendezvous serve starts a server; see --help");
   auto flags = command_words(CommandId::rendezvous, {words.begin() + 1, words.end()});
   if (!flags) return flags.error();
-  const auto port = number(*flags, "port", "29400", 0, 65535);
+  const auto port = number(*flags, "port", launcher::ServiceSpec::kUsualPort, 0, 65535);
   if (!port) return port.error();
   auto allowed = limits(*flags);
   if (!allowed) return allowed.error();
-  auto address = listening_address(value(*flags, "bind", "::"), host);
+  auto address = listening_address(flags->contains("bind") ? value(*flags, "bind") : "::", host);
   if (!address) return address.error().in("--bind");
   auto open = open_store(*flags, host);
   if (!open) return open.error();
   auto secret = find_token(host, value(*flags, "token-file"));
   if (!secret) return secret.error();
   return launcher::ServiceSpec{*address, static_cast<std::uint16_t>(*port), *secret, *allowed, *open};
-}
-
-int fail(const Error& error) {
-  std::fprintf(stderr, "dtrain: %s\n", printable(error.message, 1000).c_str());
-  return error.kind == ErrorKind::usage ? launcher::kExitUsage : launcher::kExitOwnFailure;
 }
 
 }  // namespace

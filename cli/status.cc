@@ -12,10 +12,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "cli/command_words.h"
+#include "cli/fail.h"
 #include "cli/status_text.h"
 #include "cli/text.h"
-#include "cli/usage.h"
-#include "launcher/exit_codes.h"
 #include "launcher/status_folder.h"
 #include "launcher/status_socket.h"
 
@@ -34,21 +34,9 @@ struct Asked {
 };
 
 Result<Asked> parse(const std::vector<std::string>& words) {
-  Asked asked;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    const bool attached = word.starts_with("--job=");
-    if (word == "--json") {
-      asked.json = true;
-    } else if (attached || word == "--job") {
-      if (!attached && i + 1 == words.size()) return usage("--job wants the job's id");
-      asked.job = attached ? word.substr(6) : words[++i];
-      if (asked.job.empty()) return usage("--job wants the job's id");
-    } else {
-      return usage(fmt::format("dtrain status takes --job ID, --json and nothing else ({})", printable(word)));
-    }
-  }
-  return asked;
+  auto flags = command_words(CommandId::status, words, Unknown::repeated);
+  if (!flags) return flags.error();
+  return Asked{(*flags)["job"], flags->contains("json")};
 }
 
 // All that comes until the end of the connection.
@@ -96,11 +84,6 @@ bool is_of_job(Json& answer, const std::string& job) {
     if (one.is_object() && one.value("job", std::string()) == job) jobs.push_back(one);
   answer["jobs"] = jobs;
   return !jobs.empty();
-}
-
-int fail(const Error& error) {
-  std::fprintf(stderr, "dtrain: %s\n", printable(error.message, 1000).c_str());
-  return error.kind == ErrorKind::usage ? launcher::kExitUsage : launcher::kExitOwnFailure;
 }
 
 void collect(const std::string& folder, const std::string& job, std::vector<Json>& answers) {

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "cli/ask_secretly.h"
+#include "cli/command_words.h"
+#include "cli/fail.h"
 #include "cli/text.h"
 #include "cli/usage.h"
 #include "launcher/exit_codes.h"
@@ -27,25 +29,13 @@ struct Asked {
 };
 
 Result<Asked> parse(const std::vector<std::string>& words) {
+  auto flags = command_words(CommandId::token, words);
+  if (!flags) return flags.error();
   Asked asked;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    const bool attached = word.starts_with("--file=");
-    if (word == "--new") {
-      asked.make = true;
-    } else if (word == "--code") {
-      asked.make = asked.show_code = true;
-    } else if (word == "--join") {
-      asked.make = asked.join = true;
-    } else if (attached || word == "--file") {
-      if (!attached && i + 1 == words.size()) return usage("--file wants a file's name");
-      asked.file = attached ? word.substr(7) : words[++i];
-      if (asked.file.empty()) return usage("--file wants a file's name");
-    } else {
-      // The word is not repeated: somebody may have taken this for the way to give the token.
-      return usage("dtrain token takes --new, --code, --join, --file FILE and nothing else");
-    }
-  }
+  asked.show_code = flags->contains("code");
+  asked.join = flags->contains("join");
+  asked.make = flags->contains("new") || asked.show_code || asked.join;
+  asked.file = (*flags)["file"];
   if (asked.show_code && asked.join) return usage("--code makes a code, --join asks for one: say one of the two");
   return asked;
 }
@@ -153,10 +143,7 @@ int token_command(const std::vector<std::string>& words) {
   Result<std::string> text = !asked        ? Result<std::string>(asked.error())
                              : asked->make ? made(*asked, host)
                                            : shown(*asked, host);
-  if (!text) {
-    std::fprintf(stderr, "dtrain: %s\n", printable(text.error().message, 1000).c_str());
-    return text.error().kind == ErrorKind::usage ? launcher::kExitUsage : launcher::kExitOwnFailure;
-  }
+  if (!text) return fail(text.error());
   const bool told = std::fputs(text->c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   return told ? 0 : launcher::kExitOwnFailure;
 }

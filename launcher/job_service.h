@@ -18,8 +18,9 @@ struct OpenStore {
 };
 
 struct ServiceSpec {
-  std::string address = "::";  // numeric; "::": all of this host
-  std::uint16_t port = 29400;  // 0: any free one
+  static constexpr std::uint16_t kUsualPort = 29400;
+  std::string address = "::";       // numeric; "::": all of this host
+  std::uint16_t port = kUsualPort;  // 0: any free one
   JobSecret secret;
   JobServerLimits limits;  // those of a store are the open store's too
   std::optional<OpenStore> open_store{};

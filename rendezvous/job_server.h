@@ -22,8 +22,8 @@ namespace dtrain {
 
 struct JobServerLimits {
   std::size_t jobs = 256;
-  std::size_t nodes = 16384;  // of all jobs together
-  StoreHostLimits store{};    // of one job
+  std::size_t nodes = 16384;                                     // of all jobs together
+  StoreHostLimits store{.wire = {}, .core = {.keys = 1000000}};  // of one job
 };
 
 class JobServer {
