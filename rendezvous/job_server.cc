@@ -183,7 +183,8 @@ void JobServer::store(LinkSocket socket, std::string received) {
 
 void JobServer::turn_away(LinkSocket socket, const std::string& job, const std::string& reason, bool try_again) {
   const std::string line = fmt::format("turned away a node of job {}: {}", printable(job), printable(reason, 1000));
-  if (line != std::exchange(last_turned_away_, line)) options_.log(line);  // it tries again and again
+  if (line != std::exchange(last_turned_away_, line))  // it tries again and again
+    if (const auto text = reports_.admit(line, clock_.now())) options_.log(*text);
   const auto channel = std::make_shared<RoundChannel>(io_, std::move(socket));
   channel->start({[](const RoundMessage&) {}, [](const std::string&) {}});
   channel->send(msg::Refused{reason, try_again});

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "rendezvous/base/clock.h"
+#include "rendezvous/base/report_limit.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/job_secret.h"
 #include "rendezvous/outer_listener.h"
@@ -79,6 +80,7 @@ class JobServer {
   std::deque<std::string> ended_first_;    // the same, oldest first
   std::uint64_t last_number_ = 0;
   std::string last_turned_away_;  // what was said of it
+  ReportLimit reports_{10};       // of nodes that are turned away
   bool draining_ = false;
   std::function<void()> on_empty_;
   std::unique_ptr<OuterListener> outer_;  // last: it hands over to the jobs

@@ -24,8 +24,6 @@ namespace {
 
 constexpr int kAcceptsPerTurn = 16;  // a handshake costs some time, and the agent has other work
 constexpr std::chrono::milliseconds kAcceptAgain{100};
-constexpr int kLogLines = 5;
-constexpr std::chrono::seconds kLogWindow{10};
 
 }  // namespace
 
@@ -279,17 +277,7 @@ void OuterListener::arm_deadline() {
 
 void OuterListener::report(const std::string& line) {
   if (!options_.log) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (now - log_window_ > kLogWindow) {
-    log_window_ = now;
-    log_lines_ = 0;
-    last_line_.clear();
-  }
-  // Who is turned away tries again and again.
-  if (line == last_line_) return;
-  last_line_ = line;
-  if (++log_lines_ > kLogLines) return;
-  options_.log(log_lines_ < kLogLines ? line : line + " (further lines of these ten seconds are left out)");
+  if (const auto text = reports_.admit(line, std::chrono::steady_clock::now())) options_.log(*text);
 }
 
 }  // namespace dtrain

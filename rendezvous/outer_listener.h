@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 
+#include "rendezvous/base/report_limit.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/link_socket.h"
 #include "rendezvous/munge_desk.h"
@@ -101,9 +102,7 @@ class OuterListener {
   bool deadline_armed_ = false;
   bool paused_ = false;            // accept_again_ runs, nothing is accepted
   std::list<UnknownPtr> unknown_;  // longest there first
-  std::chrono::steady_clock::time_point log_window_{};
-  int log_lines_ = 0;
-  std::string last_line_;
+  ReportLimit reports_{5};
 };
 
 }  // namespace dtrain

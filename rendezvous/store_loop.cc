@@ -21,8 +21,6 @@ constexpr std::size_t kReadBytes = std::size_t{128} << 10;
 constexpr int kReadsPerTurn = 8;
 // A client that does not read its replies is not read from either.
 constexpr std::size_t kPauseBytes = std::size_t{1} << 20;
-constexpr int kLogLines = 10;
-constexpr std::chrono::seconds kLogWindow{10};
 
 }  // namespace
 
@@ -234,15 +232,8 @@ void StoreLoop::forget_if_alone() {
 
 void StoreLoop::report(std::string_view text) {
   if (!options_.log) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (now - log_window_ > kLogWindow) {
-    log_window_ = now;
-    log_lines_ = 0;
-  }
-  if (++log_lines_ > kLogLines) return;
-  std::string line = fmt::format("store: {}", text);
-  if (log_lines_ == kLogLines) line += " (further lines of these ten seconds are left out)";
-  options_.log(line);
+  const auto line = reports_.admit(fmt::format("store: {}", text), std::chrono::steady_clock::now());
+  if (line) options_.log(*line);
 }
 
 void StoreLoop::publish() {

@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "rendezvous/base/report_limit.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/byte_queue.h"
 #include "rendezvous/peer_uid.h"
@@ -123,8 +124,7 @@ class StoreLoop {
   std::vector<char> buffer_;
   std::size_t buffered_bytes_ = 0;  // of all sessions: unfinished requests and unsent replies
 
-  std::chrono::steady_clock::time_point log_window_{};
-  int log_lines_ = 0;
+  ReportLimit reports_{10};
 
   StoreStats counters_;
   mutable std::mutex published_mutex_;
