@@ -101,7 +101,7 @@ struct JobServer::Served {
   const std::uint64_t number;
   const std::string job;
   const std::uint64_t term;
-  std::unique_ptr<StoreHost> store;
+  std::shared_ptr<StoreHost> store;
   asio::steady_timer farewell;
   RoundHost rounds;
 };
@@ -225,7 +225,9 @@ void JobServer::forget(const std::string& key, std::uint64_t number) {
   const RoundCore& core = found->second->rounds.core();
   // Somebody else may have come meanwhile.
   if (core.phase() != RoundPhase::ended && !found->second->rounds.empty()) return;
+  std::shared_ptr<StoreHost> store = found->second->store;
   jobs_.erase(found);
+  discard_.add(std::move(store));
   if (draining_ && jobs_.empty()) on_empty_();
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "rendezvous/base/clock.h"
+#include "rendezvous/base/discard.h"
 #include "rendezvous/base/report_limit.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/job_secret.h"
@@ -81,6 +82,7 @@ class JobServer {
   std::uint64_t last_number_ = 0;
   std::string last_turned_away_;  // what was said of it
   ReportLimit reports_{10};       // of nodes that are turned away
+  Discard discard_;               // of stores
   bool draining_ = false;
   std::function<void()> on_empty_;
   std::unique_ptr<OuterListener> outer_;  // last: it hands over to the jobs

@@ -1,10 +1,15 @@
 #include "rendezvous/store_local.h"
 
+#include <memory>
+#include <utility>
+
 namespace dtrain {
 namespace {
 
 // Replies collected before they are written, when one read holds many requests.
 constexpr std::size_t kBatchBytes = std::size_t{1} << 20;
+// Bytes of keys whose freeing takes milliseconds.
+constexpr std::size_t kLongToFree = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -52,7 +57,9 @@ void StoreLocal::describe(StoreStats& stats) const {
 
 void StoreLocal::renew() {
   decoders_.clear();
-  core_ = StoreCore(limits_.core);
+  StoreCore old = std::exchange(core_, StoreCore(limits_.core));
+  // Others wait for this: a standing server with all its jobs.
+  if (old.bytes() >= kLongToFree) discard_.add(std::make_shared<StoreCore>(std::move(old)));
 }
 
 }  // namespace dtrain

@@ -3,6 +3,7 @@
 // this node's workers and those behind the links of other nodes are the same to it.
 #include <unordered_map>
 
+#include "rendezvous/base/discard.h"
 #include "rendezvous/store_backend.h"
 
 namespace dtrain {
@@ -27,6 +28,7 @@ class StoreLocal final : public StoreBackend {
   StoreCore core_;
   std::unordered_map<ConnectionId, StoreDecoder> decoders_;
   std::uint64_t requests_ = 0;
+  Discard discard_;  // of what is forgotten
 };
 
 }  // namespace dtrain
