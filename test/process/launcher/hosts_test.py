@@ -16,7 +16,6 @@ from support import DEADLINE, DTRAIN, until
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "support")]
 
-import netlab  # noqa: E402, F401
 from lab_case import LabCase, new_token  # noqa: E402
 
 # Says where it is, meets the others at a barrier of the store (opcode 18), then does what its arguments say.
