@@ -17,7 +17,7 @@
 #include "cli/status_text.h"
 #include "cli/text.h"
 #include "launcher/status_folder.h"
-#include "launcher/status_socket.h"
+#include "launcher/status_report.h"
 
 namespace dtrain::cli {
 namespace {
@@ -97,8 +97,11 @@ void collect(const std::string& folder, const std::string& job, std::vector<Json
     auto answer = ask(peer);
     if (!answer)
       std::fprintf(stderr, "dtrain: process %d: %s\n", peer.pid, printable(answer.error().message).c_str());
-    else if (is_of_job(*answer, job))
+    else if (const int more = unlisted_jobs(*answer); is_of_job(*answer, job))
       answers.push_back(std::move(*answer));
+    else if (more > 0)
+      std::fprintf(stderr, "dtrain: the server of process %d has %d more jobs, which it does not list\n", peer.pid,
+                   more);
   }
 }
 
@@ -115,7 +118,11 @@ int status_command(const std::vector<std::string>& words) {
     for (const Json& answer : answers) all[is_of_server(answer) ? "servers" : "jobs"].push_back(answer);
     text = all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   } else {
-    for (const Json& answer : answers) text += (text.empty() ? "" : "\n") + status_text(answer);
+    for (const Json& answer : answers) {
+      text += (text.empty() ? "" : "\n") + status_text(answer);
+      const int more = asked->job.empty() ? unlisted_jobs(answer) : 0;
+      if (more > 0) text += fmt::format("  and {} more\n", more);
+    }
   }
   if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
     return fail(system_error("standard output", errno));

@@ -128,6 +128,11 @@ std::string server_text(const Json& answer) {
 
 bool is_of_server(const Json& answer) { return answer.contains("server"); }
 
+int unlisted_jobs(const Json& answer) {
+  if (!is_of_server(answer)) return 0;
+  return std::max(0, number(answer, "job_count") - static_cast<int>(list(answer, "jobs").size()));
+}
+
 std::string status_text(const Json& answer) {
   if (is_of_server(answer)) return server_text(answer);
   const int rank = number(answer, "node_rank", -1);

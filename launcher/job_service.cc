@@ -31,7 +31,7 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr auto kFarewell = std::chrono::seconds(5);
-constexpr std::size_t kStatusJobs = 16;     // that are listed
+constexpr std::size_t kStatusJobs = 1024;   // that may be listed
 constexpr std::size_t kLongestLine = 3000;  // a pipe that takes anything takes 4096 bytes (PIPE_BUF)
 
 // Never waits: a terminal that is stopped, or a pipe that nobody reads, must not keep jobs from their pings. Lines that

@@ -8,6 +8,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::size_t kServerBytes = 4096;  // of a server's answer, without its jobs
+
 double seconds(std::int64_t ms) { return double(ms) / 1000; }
 double seconds(std::chrono::milliseconds d) { return seconds(d.count()); }
 
@@ -54,6 +56,44 @@ Json workers(const std::vector<WorkerNow>& all) {
   return list;
 }
 
+std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Json job_of_server(const std::string& name, const JobFacts& job) {
+  Json one = {{"job", name}};
+  one["rounds"] = rounds(job);
+  return one;
+}
+
+JobFacts brief(JobFacts job) {
+  job.list.clear();
+  job.decisions.clear();
+  return job;
+}
+
+Json jobs_of_server(const ServerFacts& facts) {
+  std::size_t room = kStatusBytes - kServerBytes;
+  std::vector<std::size_t> sizes;
+  Json jobs = Json::array();
+  for (const auto& [name, job] : facts.jobs) {
+    Json one = job_of_server(name, brief(job));
+    const std::size_t size = text_of(one).size() + 1;
+    if (size > room) break;
+    room -= size;
+    sizes.push_back(size);
+    jobs.push_back(std::move(one));
+  }
+  // With what is left.
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const auto& [name, job] = facts.jobs[i];
+    Json one = job_of_server(name, job);
+    const std::size_t more = text_of(one).size() + 1 - sizes[i];
+    if (more > room) break;
+    room -= more;
+    jobs[i] = std::move(one);
+  }
+  return jobs;
+}
+
 }  // namespace
 
 std::string status_json(const AgentFacts& facts) {
@@ -83,14 +123,10 @@ std::string status_json(const AgentFacts& facts) {
 }
 
 std::string status_json(const ServerFacts& facts) {
-  Json jobs = Json::array();
-  for (const auto& [name, job] : facts.jobs) {
-    jobs.push_back({{"job", name}});
-    jobs.back()["rounds"] = rounds(job);
-  }
-  const Json out = {{"server", facts.where},       {"host", facts.host},     {"pid", facts.pid},
-                    {"age_s", seconds(facts.age)}, {"ending", facts.ending}, {"job_count", facts.job_count},
-                    {"jobs", std::move(jobs)}};
+  const Json jobs = jobs_of_server(facts);
+  const Json out = {
+      {"server", facts.where},  {"host", facts.host},           {"pid", facts.pid}, {"age_s", seconds(facts.age)},
+      {"ending", facts.ending}, {"job_count", facts.job_count}, {"jobs", jobs}};
   return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -13,7 +13,8 @@
 
 namespace dtrain::launcher {
 
-inline constexpr std::size_t kStatusWorkers = 512;  // that are listed
+inline constexpr std::size_t kStatusBytes = std::size_t{128} << 10;  // of an answer
+inline constexpr std::size_t kStatusWorkers = 512;                   // that are listed
 
 struct WorkerNow {
   int local_rank = 0;
@@ -62,6 +63,7 @@ struct ServerFacts {
   std::vector<std::pair<std::string, JobFacts>> jobs;  // the first of them
 };
 
+// All jobs that there is room for in an answer, the first of them with their nodes and decisions.
 std::string status_json(const ServerFacts& facts);
 
 }  // namespace dtrain::launcher

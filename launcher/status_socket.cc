@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "launcher/status_folder.h"
+#include "launcher/status_report.h"
 
 namespace dtrain::launcher {
 

@@ -12,8 +12,6 @@
 
 namespace dtrain::launcher {
 
-inline constexpr std::size_t kStatusBytes = std::size_t{128} << 10;  // of an answer
-
 class StatusSocket {
  public:
   // Call it once with the answer, now or later.

@@ -98,3 +98,29 @@ TEST_CASE("status: an answer is bounded") {
   many.rounds->list.assign(kFactsNodes, {std::string(kFactsNameBytes, 'h'), 4000000, 99999, 99999, 99999, "running"});
   CHECK(status_json(many).size() < std::size_t{128} << 10);
 }
+
+TEST_CASE("a server tells of all its jobs, and of as many nodes and decisions as there is room for") {
+  launcher::ServerFacts server;
+  server.where = "port 29400";
+  JobFacts job;
+  job.phase = "running";
+  job.round = 0;
+  job.list.assign(kFactsNodes, {std::string(kFactsNameBytes, 'h'), 1234567, 1, 1, 8, "running"});
+  job.decisions.assign(kDecisions, {1000, std::string(kDecisionBytes, 'd')});
+  for (int i = 0; i < 256; ++i) server.jobs.emplace_back("job-" + std::to_string(i) + std::string(100, 'x'), job);
+  server.job_count = server.jobs.size();
+  const std::string text = status_json(server);
+  CHECK(text.size() < launcher::kStatusBytes);
+  Json answer = Json::parse(text);
+  REQUIRE(answer["jobs"].size() == 256);
+  CHECK(answer["jobs"][0]["rounds"]["nodes"].size() == kFactsNodes);
+  CHECK(answer["jobs"][0]["rounds"]["decisions"].size() == kDecisions);
+  CHECK(answer["jobs"][255]["rounds"]["nodes"].empty());
+  CHECK(answer["jobs"][255]["rounds"]["phase"] == "running");
+  CHECK(cli::unlisted_jobs(answer) == 0);
+  // With control characters in their names, which JSON writes in six bytes, there is room for some of them.
+  for (auto& [name, facts] : server.jobs) name.assign(1000, '\x01');
+  answer = Json::parse(status_json(server));
+  CHECK(cli::unlisted_jobs(answer) > 100);
+  CHECK(answer["jobs"].size() + static_cast<std::size_t>(cli::unlisted_jobs(answer)) == 256);
+}
