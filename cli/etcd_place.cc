@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cli/nodes.h"
+#include "cli/own_address.h"
 #include "cli/text.h"
 #include "cli/usage.h"
 #include "cli/values.h"
@@ -14,6 +15,7 @@ namespace dtrain::cli {
 namespace {
 
 constexpr int kEtcdPort = 2379;
+constexpr int kOwnPort = 29400;  // where nodes meet by c10d
 constexpr int kLongestLease = 600;
 
 // "http", "https", or what is neither.
@@ -44,7 +46,50 @@ Result<void> add_members(std::string_view endpoints, std::optional<bool>& https,
   return {};
 }
 
+Result<void> take_lease_ttl(const std::map<std::string, std::string>& conf, launcher::EtcdPlace& place) {
+  const auto typed = conf.find("lease_ttl");
+  if (typed == conf.end()) return {};
+  const auto ttl = parse_python_int(typed->second, 1, kLongestLease);
+  if (!ttl) return usage(fmt::format("lease_ttl wants whole seconds from 1 to {}", kLongestLease));
+  place.lease_ttl = *ttl;
+  return {};
+}
+
+Result<void> add_own_members(std::string_view endpoints, launcher::EtcdPlace& place) {
+  for (const std::string& text : split(endpoints, ',')) {
+    auto endpoint = parse_endpoint(trimmed(text));
+    if (!endpoint) return endpoint.error();
+    const int port = endpoint->port.value_or(kOwnPort);
+    if (port == 0) return usage("port: not 0");
+    if (is_loopback_name(endpoint->host)) return usage("--ha is for several hosts, not for loopback addresses");
+    for (const auto& member : place.members)
+      if (member.name == endpoint->host) return usage(printable(member.name) + " is named twice");
+    place.members.push_back({endpoint->host, {}, static_cast<std::uint16_t>(port)});
+  }
+  if (place.members.size() == 3 || place.members.size() == 5) return {};
+  return usage("--ha wants three or five hosts: HOST[:PORT],HOST[:PORT],HOST[:PORT]");
+}
+
 }  // namespace
+
+Result<launcher::EtcdPlace> own_etcd_place(std::string_view endpoints, const std::map<std::string, std::string>& conf) {
+  launcher::EtcdPlace place;
+  place.own = launcher::EtcdPlace::Own{};
+  place.lease_ttl = 1;  // the job's alone, so nobody else keeps it busy
+  if (auto added = add_own_members(endpoints, place); !added) return added.error();
+  for (const auto& [key, value] : conf) {
+    if (key == "lease_ttl") continue;
+    if (key != "peer_port") return usage(key + " is about an etcd of yours; --ha starts its own");
+    const auto port = parse_number(value, 1, 65535);
+    if (!port) return usage("peer_port: " + port.error().message);
+    place.own->peer_port = static_cast<std::uint16_t>(*port);
+  }
+  for (const auto& member : place.members)
+    if (member.port == (place.own->peer_port != 0 ? place.own->peer_port : 65535))
+      return usage("peer_port wants another port than that of the endpoints");
+  if (auto taken = take_lease_ttl(conf, place); !taken) return taken.error();
+  return place;
+}
 
 Result<launcher::EtcdPlace> etcd_place(std::string_view endpoints, const std::map<std::string, std::string>& conf) {
   launcher::EtcdPlace place;
@@ -71,11 +116,8 @@ Result<launcher::EtcdPlace> etcd_place(std::string_view endpoints, const std::ma
   if (place.user.empty() != place.password_file.empty()) return usage("user and password_file go together");
   if (conf.contains("etcd_prefix")) place.prefix = value("etcd_prefix");
   while (place.prefix.ends_with('/')) place.prefix.pop_back();
-  if (conf.contains("lease_ttl")) {
-    const auto ttl = parse_python_int(value("lease_ttl"), 1, kLongestLease);
-    if (!ttl) return usage(fmt::format("lease_ttl wants whole seconds from 1 to {}", kLongestLease));
-    place.lease_ttl = *ttl;
-  }
+  if (conf.contains("peer_port")) return usage("peer_port is for --ha");
+  if (auto taken = take_lease_ttl(conf, place); !taken) return taken.error();
   return place;
 }
 

@@ -13,4 +13,7 @@ namespace dtrain::cli {
 // addresses yet.
 Result<launcher::EtcdPlace> etcd_place(std::string_view endpoints, const std::map<std::string, std::string>& conf);
 
+// The same of --ha: three or five hosts on which the job starts an etcd of its own.
+Result<launcher::EtcdPlace> own_etcd_place(std::string_view endpoints, const std::map<std::string, std::string>& conf);
+
 }  // namespace dtrain::cli

@@ -28,6 +28,7 @@ enum class FlagId {
   local_addr,
   token_file,
   insecure,
+  ha,
   module,
   no_python,
   run_path,

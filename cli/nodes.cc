@@ -32,8 +32,7 @@ class Planner {
   }
 
   NodesVerdict run() {
-    const bool good =
-        count() && numbers() && conf() && (typed_.standalone ? standalone() : backend()) && pulse() && real_master();
+    const bool good = count() && numbers() && conf() && meeting() && pulse() && real_master();
     if (good) note_unused();
     return {std::move(plan_), std::move(error_)};
   }
@@ -64,7 +63,10 @@ class Planner {
     return true;
   }
 
+  bool meeting() { return typed_.standalone ? standalone() : typed_.ha ? ha() : backend(); }
+
   bool standalone() {
+    if (typed_.ha) return fail(FlagId::ha, "--standalone is a job of one node; leave out one of the two");
     if (plan_.min > 1) return fail(FlagId::nnodes, "--standalone is a job of one node; leave out one of the two");
     plan_.max = 1;  // nobody else can find it, so there is nobody to wait for
     return true;
@@ -196,15 +198,27 @@ class Planner {
     return true;
   }
 
-  bool etcd() const { return !typed_.standalone && (typed_.backend == "etcd" || typed_.backend == "etcd-v2"); }
+  bool etcd() const {
+    return !typed_.standalone && (typed_.ha || typed_.backend == "etcd" || typed_.backend == "etcd-v2");
+  }
+
+  // The nodes start an etcd of their own, and meet by it.
+  bool ha() {
+    if (typed_.backend && *typed_.backend != "c10d")
+      return fail(FlagId::rdzv_backend, "--ha says how the nodes meet; leave this out");
+    if (plan_.max == 1) return fail(FlagId::nnodes, "--ha is for a job of several nodes");
+    return meet_etcd();
+  }
 
   // etcd says who hosts the job; any node may, at any port.
   bool meet_etcd() {
     plan_.join_timeout = conf_.join_timeout.value_or(plan_.join_timeout);
     plan_.last_call_timeout = conf_.last_call_timeout.value_or(plan_.last_call_timeout);
     if (plan_.max == 1) return local_host();  // nobody to meet
-    if (!typed_.endpoint) return fail(FlagId::rdzv_endpoint, "where is etcd? HOST[:PORT][,HOST[:PORT]...]");
-    auto place = etcd_place(*typed_.endpoint, conf_.etcd);
+    if (!typed_.endpoint)
+      return fail(FlagId::rdzv_endpoint, typed_.ha ? "on which hosts? HOST[:PORT],HOST[:PORT],HOST[:PORT]"
+                                                   : "where is etcd? HOST[:PORT][,HOST[:PORT]...]");
+    auto place = (typed_.ha ? own_etcd_place : etcd_place)(*typed_.endpoint, conf_.etcd);
     if (!place) return fail(conf_.etcd.empty() ? FlagId::rdzv_endpoint : FlagId::rdzv_conf, place.error().message);
     plan_.etcd = std::move(*place);
     plan_.host = typed_.local_addr.value_or("");

@@ -19,6 +19,7 @@ namespace dtrain::cli {
 struct NodesTyped {
   std::string nnodes = "1:1";
   bool standalone = false;
+  bool ha = false;
   std::optional<std::string> backend = {};
   std::optional<std::string> endpoint = {};
   std::optional<std::string> conf = {};

@@ -72,12 +72,12 @@ const char* flaw(Key::Kind kind, const std::string& value) {
 
 // torchrun has two sets of names, one for each of its backends for etcd.
 constexpr std::pair<const char*, const char*> kEtcdKeys[] = {
-    {"protocol", "protocol"},  {"cacert", "cacert"},
-    {"ca_cert", "cacert"},     {"cert", "cert"},
-    {"ssl_cert", "cert"},      {"key", "key"},
-    {"ssl_cert_key", "key"},   {"etcd_prefix", "etcd_prefix"},
-    {"user", "user"},          {"password_file", "password_file"},
-    {"lease_ttl", "lease_ttl"}};
+    {"protocol", "protocol"},   {"cacert", "cacert"},
+    {"ca_cert", "cacert"},      {"cert", "cert"},
+    {"ssl_cert", "cert"},       {"key", "key"},
+    {"ssl_cert_key", "key"},    {"etcd_prefix", "etcd_prefix"},
+    {"user", "user"},           {"password_file", "password_file"},
+    {"lease_ttl", "lease_ttl"}, {"peer_port", "peer_port"}};
 
 class Reader {
  public:

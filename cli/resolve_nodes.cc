@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "cli/nodes.h"
+#include "cli/program.h"
 #include "cli/resolve_parts.h"
 #include "cli/take.h"
 #include "cli/text.h"
@@ -26,6 +27,7 @@ Result<NodesTyped> typed(const Options& options, bool as_torchrun) {
   typed.as_torchrun = as_torchrun;
   typed.nnodes = options.text(FlagId::nnodes);
   if (auto done = take_switch(options, FlagId::standalone, typed.standalone); !done) return done.error();
+  if (auto done = take_switch(options, FlagId::ha, typed.ha); !done) return done.error();
   typed.backend = said(options, FlagId::rdzv_backend);
   typed.endpoint = said(options, FlagId::rdzv_endpoint);
   if (typed.endpoint == "") typed.endpoint.reset();  // as torchrun: an empty one is none
@@ -93,6 +95,61 @@ Result<void> find_etcd(const Given& given, launcher::EtcdPlace etcd, Plan& plan)
   return {};
 }
 
+// Where the others reach the agent of this node: by the way that leads to the other members.
+std::string address_to(const std::string& interface, const MeetingPlace& own) {
+  if (own.own != "::") return own.own;
+  for (const InterfaceAddress& i : own.of_this_host)
+    if (i.interface == interface) return i.address;
+  return "";
+}
+
+Result<void> start_member(const Given& given, launcher::EtcdPlace& etcd, const MeetingPlace& place, Plan& plan) {
+  auto& own = *etcd.own;
+  const auto& member = etcd.members[static_cast<std::size_t>(own.self)];
+  own.address = place.own;
+  own.names = {member.name, "127.0.0.1", "::1"};
+  for (const InterfaceAddress& i : place.of_this_host) own.names.push_back(i.address);
+  own.names.insert(own.names.end(), place.addresses.begin(), place.addresses.end());
+  own.program = find_in_path("etcd", given.host);
+  if (own.program.empty())
+    return Error{ErrorKind::system,
+                 "--ha starts etcd on this host, and there is none in PATH: apt install etcd-server (Debian, Ubuntu), "
+                 "or see https://etcd.io"};
+  plan.notes.push_back(
+      fmt::format("this node runs member {} of {} of the job's own etcd", own.self + 1, etcd.members.size()));
+  return {};
+}
+
+// Which member of the job's own etcd is this node's, and the addresses of all. A name that is not known yet may be that
+// of this host.
+Result<void> find_own_etcd(const Given& given, launcher::EtcdPlace etcd, Plan& plan) {
+  std::string interface, unknown;
+  std::optional<MeetingPlace> here;
+  for (std::size_t i = 0; i < etcd.members.size(); ++i) {
+    auto& member = etcd.members[i];
+    auto place = given.host.meeting_place(member.name);
+    if (!place && !may_come(place.error())) return given.options.blame(FlagId::rdzv_endpoint, place.error());
+    if (!place) {
+      unknown = member.name;
+      continue;
+    }
+    member.addresses = place->addresses;
+    if (interface.empty() || !place->own.empty()) interface = place->interface;
+    if (place->own.empty()) continue;
+    if (here) return given.options.blame(FlagId::rdzv_endpoint, usage("it names this host twice"));
+    etcd.own->self = static_cast<int>(i);
+    here = *place;
+  }
+  if (!here) plan.awaited_host = unknown;
+  if (here) {
+    if (auto done = start_member(given, etcd, *here, plan); !done) return done;
+    if (plan.spec.nodes.address.empty()) plan.spec.nodes.address = address_to(interface, *here);
+  }
+  plan.spec.nodes.etcd = std::move(etcd);
+  name_interface(given, interface, plan);
+  return {};
+}
+
 Result<void> meet_by_etcd(const Given& given, const NodesPlan& nodes, Plan& plan) {
   auto& spec = plan.spec.nodes;
   spec.across_hosts = true;
@@ -105,7 +162,7 @@ Result<void> meet_by_etcd(const Given& given, const NodesPlan& nodes, Plan& plan
     if (!address) return given.options.blame(nodes.host_flag, address.error());
     spec.address = *address;
   }
-  return find_etcd(given, *nodes.etcd, plan);
+  return nodes.etcd->own ? find_own_etcd(given, *nodes.etcd, plan) : find_etcd(given, *nodes.etcd, plan);
 }
 
 // Of a SLURM step's nodes, for the lines about who is missing.
@@ -121,7 +178,7 @@ Result<void> add_place(const std::string& name, const MeetingPlace& more, const 
   if (more.own.empty() != place.own.empty())
     return usage(fmt::format(
         "{} is an address of this host, {} is not: a list names one host in several ways (for several hosts: "
-        "--rdzv-backend etcd)",
+        "--ha)",
         printable(place.own.empty() ? name : first), printable(place.own.empty() ? first : name)));
   place.addresses.insert(place.addresses.end(), more.addresses.begin(), more.addresses.end());
   if (place.own != more.own) place.own = "::";

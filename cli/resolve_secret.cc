@@ -16,10 +16,11 @@ bool slurm_has_said(const Given& given) { return given.options[FlagId::rdzv_endp
 Error none_found(const Given& given) {
   const std::string usual = usual_token_file(given.host);
   if (slurm_has_said(given))
-    return usage(
-        fmt::format("a step over several hosts needs MUNGE or a token that all its nodes share. {}. For a "
-                    "token: `dtrain token --new`, and --token-file",
-                    given.host.munge().error().message));
+    if (const auto munge = given.host.munge(); !munge)
+      return usage(
+          fmt::format("a step over several hosts needs MUNGE or a token that all its nodes share. {}. For a "
+                      "token: `dtrain token --new`, and --token-file",
+                      munge.error().message));
   return usage(fmt::format(
       "a job across hosts needs a token that all its nodes share: `dtrain token --new` makes {}; copy it to every "
       "node, "
@@ -44,7 +45,8 @@ Result<void> share_by_munge(const Given& given, launcher::NodesSpec& nodes) {
 }
 
 // First found wins: --token-file, DTRAIN_TOKEN, DTRAIN_TOKEN_FILE; after MUNGE: the usual file. Nothing: MUNGE has it.
-Result<std::optional<JobSecret>> found(const Given& given) {
+// A job's own etcd is there before anybody could be asked.
+Result<std::optional<JobSecret>> found(const Given& given, bool own_etcd) {
   const RawValue& file = given.options[FlagId::token_file];
   auto must = [](const Result<JobSecret>& secret) -> Result<std::optional<JobSecret>> {
     if (!secret) return secret.error();
@@ -56,7 +58,7 @@ Result<std::optional<JobSecret>> found(const Given& given) {
                                        : Result<JobSecret>(given.host.token->error().in("DTRAIN_TOKEN")));
   if (file.origin == Origin::environment) return must(of_file(given, file.text));
   // Before a file of the user's that may be on some of the nodes only.
-  if (slurm_has_said(given) && given.host.munge()) return std::optional<JobSecret>();
+  if (slurm_has_said(given) && !own_etcd && given.host.munge()) return std::optional<JobSecret>();
   const std::string usual = usual_token_file(given.host);
   if (usual.empty() || given.host.probe(usual).kind == FileFacts::Kind::missing) return none_found(given);
   return must(of_file(given, usual));
@@ -71,12 +73,14 @@ Result<void> resolve_secret(const Given& given, Plan& plan) {
     nodes.insecure = false;
     return {};
   }
+  const bool own_etcd = nodes.etcd && nodes.etcd->own;
+  if (own_etcd) nodes.etcd->https = !nodes.insecure;
   if (nodes.insecure) {
     plan.warnings.push_back(
         "--insecure: whoever reaches this job's port can join the job, read and change its data, and run its program");
     return {};
   }
-  auto secret = found(given);
+  auto secret = found(given, own_etcd);
   if (!secret) return secret.error();
   nodes.secret = *secret;
   if (!nodes.secret) return share_by_munge(given, nodes);

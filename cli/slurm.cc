@@ -51,13 +51,20 @@ Result<void> take_from_slurm(const RawOptions& raw, const Host& host, Options& o
   const launcher::SlurmStep& step = **found;
   const std::string nodes = std::to_string(step.nodes);
   if (options.given(FlagId::nnodes) && options.text(FlagId::nnodes) != nodes) return {};
-  std::string address = host.slurm_address(step.host);
-  if (address.find(':') != std::string::npos) address = "[" + address + "]";
+  const auto ha = options.on(FlagId::ha);
+  if (!ha) return ha.error();
   const std::string port =
       options.given(FlagId::master_port) ? options.text(FlagId::master_port) : std::to_string(step.port);
   options.suggest(FlagId::nnodes, nodes, "SLURM_STEP_NUM_NODES");
-  options.suggest(FlagId::node_rank, std::to_string(step.node_rank), "SLURM_NODEID");
-  options.suggest(FlagId::rdzv_endpoint, fmt::format("{}:{}", address, port), kSlurmNodes);
+  // With --ha three of them, and the nodes as they come.
+  std::string endpoint;
+  for (std::size_t i = 0; i < (*ha ? std::min<std::size_t>(3, step.hosts.size()) : 1); ++i) {
+    const std::string address = host.slurm_address(step.hosts[i]);
+    const bool brackets = address.find(':') != std::string::npos;
+    endpoint += fmt::format("{}{}{}{}:{}", i == 0 ? "" : ",", brackets ? "[" : "", address, brackets ? "]" : "", port);
+  }
+  if (!*ha) options.suggest(FlagId::node_rank, std::to_string(step.node_rank), "SLURM_NODEID");
+  options.suggest(FlagId::rdzv_endpoint, endpoint, kSlurmNodes);
   options.suggest(FlagId::run_id, step.id, "SLURM_STEP_ID");
   return {};
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -21,6 +22,7 @@ using Json = nlohmann::json;
 namespace {
 
 constexpr auto kCall = std::chrono::seconds(2);
+constexpr std::chrono::milliseconds kShortestTry{500};
 constexpr auto kFarewell = std::chrono::milliseconds(500);
 constexpr std::size_t kLongestPassword = 4096;
 
@@ -69,11 +71,26 @@ std::string EtcdFinder::endpoint() const {
 }
 
 Result<void> EtcdFinder::open() {
+  auto settings = client_settings();
+  if (!settings) return settings.error();
+  client_ = std::make_unique<EtcdClient>(io_, *settings);
+  if (!spec_.nodes.etcd->own || spec_.nodes.etcd->own->self < 0) return {};
+  member_ = std::make_unique<PrivateEtcd>(io_, spec_, callbacks_.say);
+  return member_->open(*settings);
+}
+
+Result<EtcdSettings> EtcdFinder::client_settings() const {
   const auto& place = *spec_.nodes.etcd;
   EtcdSettings settings;
   for (const auto& member : place.members) settings.members.push_back({member.name, member.addresses, member.port});
-  settings.one_try = std::chrono::milliseconds(250) * place.lease_ttl;
-  if (place.https) {
+  settings.one_try = std::max(kShortestTry, std::chrono::milliseconds(250) * place.lease_ttl);
+  if (place.own && place.https) {
+    auto issued = issue_certificate(*spec_.nodes.secret, spec_.run_id, {});
+    if (!issued) return issued.error();
+    auto certificates = TlsCertificates::of(*issued);
+    if (!certificates) return certificates.error();
+    settings.certificates = *certificates;
+  } else if (place.https) {
     auto certificates = TlsCertificates::load({place.ca, place.certificate, place.key});
     if (!certificates) return certificates.error().in("--rdzv-conf");
     settings.certificates = *certificates;
@@ -84,11 +101,13 @@ Result<void> EtcdFinder::open() {
     settings.user = place.user;
     settings.password = *password;
   }
-  client_ = std::make_unique<EtcdClient>(io_, std::move(settings));
-  return {};
+  return settings;
 }
 
-void EtcdFinder::opened(const msg::Open&) { feed(ev::Opened{}); }
+void EtcdFinder::opened(const msg::Open&) {
+  feed(ev::Opened{});
+  if (member_ && core_.leads()) member_->leave_leading();
+}
 
 void EtcdFinder::feed(const ElectionEvent& event) {
   if (closed_) return;
@@ -249,7 +268,8 @@ void EtcdFinder::close() {
   if (std::exchange(closed_, true) || !client_) return;
   timer_.cancel();
   client_->stop_watching();
-  if (core_.leads()) {
+  // With the job its own etcd ends too, and nobody looks there any more.
+  if (core_.leads() && !spec_.nodes.etcd->own) {
     bool done = false;
     client_->cancel();
     client_->call(etcd_revoke(core_.lease()), kFarewell, [&](const Result<EtcdReply>&) { done = true; });
@@ -259,6 +279,7 @@ void EtcdFinder::close() {
     }
   }
   client_->cancel();
+  if (member_) member_->close();
 }
 
 }  // namespace dtrain::launcher

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "launcher/host_finder.h"
+#include "launcher/private_etcd.h"
 #include "rendezvous/etcd_client.h"
 #include "rendezvous/etcd_election_core.h"
 
@@ -42,6 +43,7 @@ class EtcdFinder : public HostFinder {
   void here(const election_action::Here& here);
   void there(const ElectedHost& host);
   void before_round(int round, int restarts, int nodes, std::function<void()> go);
+  Result<EtcdSettings> client_settings() const;
   Result<void> listen();
   std::string own_value() const;
   std::string record(std::uint64_t term, int round, int restarts, int nodes) const;
@@ -57,6 +59,7 @@ class EtcdFinder : public HostFinder {
   SteadyClock clock_;
   ElectionCore core_;
   std::unique_ptr<EtcdClient> client_;
+  std::unique_ptr<PrivateEtcd> member_;  // of the job's own etcd, where this node has one
   boost::asio::steady_timer timer_;
   UniqueFd listener_;  // until it is handed over
   std::string address_;

@@ -44,7 +44,7 @@ struct StdinMode {
   int local_rank = 0;
 };
 
-// The user's etcd, where the nodes find out who hosts the job.
+// The user's etcd, where the nodes find out who hosts the job; or the job's own.
 struct EtcdPlace {
   struct Member {
     std::string name;                    // as typed
@@ -57,6 +57,16 @@ struct EtcdPlace {
   std::string user, password_file;
   std::string prefix = "/dtrain";
   int lease_ttl = 2;  // seconds that a host is one after its last word to etcd
+  // --ha: the nodes start the members, and know them by certificates made of the job's secret; without, by nothing.
+  struct Own {
+    int self = -1;                   // the member that this node starts; -1: none. The rest is of that one
+    std::string program;             // etcd
+    std::string address;             // numeric: where it listens; "::": everywhere
+    std::uint16_t peer_port = 0;     // of each member, for the others; 0: the one after its other port
+    std::vector<std::string> names;  // what its certificate is good for
+    std::string folder;              // private, and there
+  };
+  std::optional<Own> own;
 };
 
 // Which nodes form the job, and where they meet (docs/nodes.md). One node that names no port keeps all defaults.

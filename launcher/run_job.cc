@@ -1,11 +1,15 @@
 #include "launcher/run_job.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <optional>
+#include <utility>
 
 #include "launcher/agent.h"
+#include "launcher/exit_codes.h"
 #include "launcher/front.h"
 #include "launcher/inherited.h"
+#include "launcher/private_folder.h"
 
 namespace dtrain::launcher {
 
@@ -22,7 +26,19 @@ int run_job(const JobSpec& spec) {
   FrontSignals signals{effective.stop_signals, effective.passed_signals};
   if (spec.nodes.across_hosts)
     signals.stopped_lease = std::min(signals.stopped_lease, spec.nodes.pulse.stopped_lease());
-  return run_front(signals, terminal ? &*terminal : nullptr, agent_main, &effective);
+  std::optional<PrivateFolder> folder;  // outlives the agent, however that ends
+  if (auto& etcd = effective.nodes.etcd; etcd && etcd->own && etcd->own->self >= 0) {
+    auto made = PrivateFolder::make("etcd");
+    if (!made) {
+      std::fprintf(stderr, "dtrain: %s\n", made.error().message.c_str());
+      return kExitOwnFailure;
+    }
+    etcd->own->folder = made->path();
+    folder = std::move(*made);
+  }
+  const int code = run_front(signals, terminal ? &*terminal : nullptr, agent_main, &effective);
+  if (folder) folder->remove();
+  return code;
 }
 
 }  // namespace dtrain::launcher

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <cerrno>
 #include <utility>
 
 #include "rendezvous/connect.h"
@@ -41,7 +42,9 @@ class EtcdClient::Call : public std::enable_shared_from_this<EtcdClient::Call> {
     timer_.expires_after(limit_);
     timer_.async_wait([self = shared_from_this()](const boost::system::error_code& ec) {
       if (ec || self->over_) return;
-      self->finish(Error{ErrorKind::system, self->last_.empty() ? self->where("no answer in time") : self->last_});
+      const bool first = self->last_.empty();
+      self->finish(Error{ErrorKind::system, first ? self->where("no answer in time") : self->last_,
+                         first ? self->unconnected() : self->last_errno_});
     });
     asio::post(client_.io_, [self = shared_from_this()] {
       if (!self->over_) self->connect();
@@ -62,6 +65,8 @@ class EtcdClient::Call : public std::enable_shared_from_this<EtcdClient::Call> {
     return fmt::format("etcd at {}: {}", address_text(member().name, member().port), what);
   }
 
+  int unconnected() const { return connection_ ? 0 : ETIMEDOUT; }
+
   // Leave the connection, if there is one.
   void drop() {
     dial_.cancel();
@@ -73,16 +78,16 @@ class EtcdClient::Call : public std::enable_shared_from_this<EtcdClient::Call> {
   void connect() {
     try_timer_.expires_after(client_.settings_.one_try);
     try_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& ec) {
-      if (!ec && !self->over_) self->elsewhere(self->where("no answer in time"));
+      if (!ec && !self->over_) self->elsewhere(self->where("no answer in time"), self->unconnected());
     });
     connection_ = client_.take_idle(member_);
     reused_ = connection_ != nullptr;
     if (connection_) return ask();
     const auto& addresses = client_.addresses_[member_];
-    if (addresses.empty()) return elsewhere(fmt::format("etcd: there is no host {} yet", member().name));
+    if (addresses.empty()) return elsewhere(fmt::format("etcd: there is no host {} yet", member().name), EADDRNOTAVAIL);
     dial_.start(addresses, member().port, [self = shared_from_this()](Result<Dial::Connection> dialled) {
       if (self->over_) return;
-      if (!dialled) return self->elsewhere("etcd: " + dialled.error().message);
+      if (!dialled) return self->elsewhere("etcd: " + dialled.error().message, dialled.error().errno_value);
       self->dialled(std::move(dialled->socket));
     });
   }
@@ -170,8 +175,9 @@ class EtcdClient::Call : public std::enable_shared_from_this<EtcdClient::Call> {
   }
 
   // The next member; after the last one a pause, so that a cluster without a leader is not asked in circles.
-  void elsewhere(const std::string& why) {
+  void elsewhere(const std::string& why, int error = 0) {
     last_ = why;
+    last_errno_ = error;
     if (!connection_) client_.look_up(member_);
     drop();
     member_ = (member_ + 1) % client_.settings_.members.size();
@@ -205,6 +211,7 @@ class EtcdClient::Call : public std::enable_shared_from_this<EtcdClient::Call> {
   std::string token_;  // that this try has used
   EtcdWatchStream watch_;
   std::string last_;
+  int last_errno_ = 0;
   std::size_t tries_ = 0;
   int logins_ = 0;
   bool reused_ = false, logs_in_ = false, streams_ = false, over_ = false;

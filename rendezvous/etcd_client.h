@@ -53,7 +53,8 @@ class EtcdClient {
   EtcdClient(const EtcdClient&) = delete;
   EtcdClient& operator=(const EtcdClient&) = delete;
 
-  // `done` once, within `limit`, never from within. At most kMostCalls at once.
+  // `done` once, within `limit`, never from within. An error's errno_value is that of the last connection that did not
+  // come about, else 0. At most kMostCalls at once.
   void call(EtcdRequest request, Duration limit, Done done);
   // One at a time: a new one takes the place of the last. It begins within `limit`.
   void watch(EtcdRequest request, Duration limit, WatchCallbacks callbacks);

@@ -28,11 +28,12 @@ const Json& at(const Json& json, const char* name) {
   return found == json.end() ? nothing : *found;
 }
 
-std::int64_t number(const Json& json) {
-  if (json.is_number_integer()) return json.get<std::int64_t>();
+template <class Number = std::int64_t>
+Number number(const Json& json) {
+  if (json.is_number_integer()) return json.get<Number>();
   if (!json.is_string()) return 0;
   const auto& text = json.get_ref<const std::string&>();
-  std::int64_t value = 0;
+  Number value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() ? value : 0;
 }
@@ -55,6 +56,15 @@ void add_keys(const Json& range, EtcdReply& reply) {
   }
 }
 
+void add_members(const Json& members, EtcdReply& reply) {
+  if (!members.is_array()) return;
+  for (const Json& member : members) {
+    const Json& urls = at(member, "peerURLs");
+    reply.members.push_back({number<std::uint64_t>(at(member, "ID")), text(at(member, "name")),
+                             urls.is_array() && !urls.empty() ? text(urls.front()) : ""});
+  }
+}
+
 EtcdReply read_reply(const Json& whole) {
   const Json& json = at(whole, "result").is_object() ? at(whole, "result") : whole;  // of a stream
   EtcdReply reply;
@@ -64,6 +74,7 @@ EtcdReply read_reply(const Json& whole) {
   reply.ttl = number(at(json, "TTL"));
   reply.token = text(at(json, "token"));
   add_keys(json, reply);
+  add_members(at(json, "members"), reply);
   if (const Json& responses = at(json, "responses"); responses.is_array())
     for (const Json& one : responses) add_keys(at(one, "response_range"), reply);
   return reply;
@@ -147,6 +158,20 @@ EtcdRequest etcd_watch(std::string_view key, std::int64_t from_revision) {
   Json create = {{"key", base64(key)}};
   if (from_revision > 0) create["start_revision"] = std::to_string(from_revision);
   return request("/v3/watch", {{"create_request", create}});
+}
+
+EtcdRequest etcd_member_list() { return request("/v3/cluster/member/list", Json::object()); }
+
+EtcdRequest etcd_member_add(std::string_view peer_url) {
+  return request("/v3/cluster/member/add", {{"peerURLs", Json::array({peer_url})}});
+}
+
+EtcdRequest etcd_member_remove(std::uint64_t id) {
+  return request("/v3/cluster/member/remove", {{"ID", std::to_string(id)}});
+}
+
+EtcdRequest etcd_transfer_leadership(std::uint64_t to_member) {
+  return request("/v3/maintenance/transfer-leadership", {{"targetID", std::to_string(to_member)}});
 }
 
 EtcdRequest etcd_authenticate(std::string_view user, std::string_view password) {

@@ -27,6 +27,12 @@ struct EtcdKey {
   std::int64_t lease = 0;  // 0: none
 };
 
+struct EtcdMemberFacts {
+  std::uint64_t id = 0;
+  std::string name;      // empty: it has been added, and has not begun yet
+  std::string peer_url;  // the first
+};
+
 // What an answer says; what the call does not give stays as it is here.
 struct EtcdReply {
   std::int64_t revision = 0;
@@ -35,6 +41,7 @@ struct EtcdReply {
   std::int64_t ttl = 0;       // seconds; 0: there is no such lease
   std::vector<EtcdKey> keys;  // range, and those a txn read
   std::string token;          // authenticate
+  std::vector<EtcdMemberFacts> members;
 };
 
 // All or nothing, if the comparison holds.
@@ -59,6 +66,11 @@ EtcdRequest etcd_keepalive(std::int64_t lease);
 EtcdRequest etcd_revoke(std::int64_t lease);
 // A stream of answers: for EtcdWatchStream. Changes from this revision on; 0: from now.
 EtcdRequest etcd_watch(std::string_view key, std::int64_t from_revision);
+EtcdRequest etcd_member_list();
+EtcdRequest etcd_member_add(std::string_view peer_url);
+EtcdRequest etcd_member_remove(std::uint64_t id);
+// Only its leader can do it.
+EtcdRequest etcd_transfer_leadership(std::uint64_t to_member);
 EtcdRequest etcd_authenticate(std::string_view user, std::string_view password);
 
 struct EtcdFault {

@@ -192,6 +192,15 @@ Result<LinkKey> JobSecret::key_of(const LinkName& link) const {
   return key;
 }
 
+Result<HkdfKey> JobSecret::authority_key(const std::string& job) const {
+  // The order of P-256 begins with 32 ones, so what does not is below it; all zeros does not happen.
+  for (int attempt = 0;; ++attempt) {
+    HkdfKey key;
+    if (auto done = derive(fmt::format("authority/{}/{}", attempt, job), key); !done) return done.error();
+    if (key[0] != 0xff || key[1] != 0xff || key[2] != 0xff || key[3] != 0xff) return key;
+  }
+}
+
 Result<std::string> JobSecret::identity_job(const std::string& job) const {
   const bool plain = !job.empty() && job.size() <= kJobBytes && job[0] != '#';
   if (plain) return job;

@@ -34,6 +34,8 @@ class JobSecret {
   Result<std::string> fingerprint() const;
   // A key for this one kind of connection; its job as an identity has it.
   Result<LinkKey> key_of(const LinkName& link) const;
+  // The private key of the job's own authority for certificates (job_certificates.h): a scalar of P-256.
+  Result<HkdfKey> authority_key(const std::string& job) const;
   // A job's name as an identity has it: itself, or where it is long or empty a hash of it.
   Result<std::string> identity_job(const std::string& job) const;
 

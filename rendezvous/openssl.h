@@ -4,8 +4,10 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
 
 #include "rendezvous/base/result.h"
 
@@ -27,7 +29,14 @@ namespace dtrain {
   F(SSL_CTX_check_private_key) F(SSL_CTX_free) F(SSL_CTX_load_verify_locations) F(SSL_CTX_set_default_passwd_cb) \
   F(SSL_CTX_set_default_verify_paths) F(SSL_CTX_set_verify) F(SSL_CTX_use_PrivateKey_file) \
   F(SSL_CTX_use_certificate_chain_file) F(SSL_ctrl) F(SSL_get0_param) F(SSL_get_verify_result) F(SSL_set1_host) \
-  F(X509_VERIFY_PARAM_set1_ip_asc) F(X509_verify_cert_error_string)
+  F(X509_VERIFY_PARAM_set1_ip_asc) F(X509_verify_cert_error_string) \
+  F(ASN1_INTEGER_set_uint64) F(BIO_ctrl) F(BIO_free) F(BIO_new_mem_buf) F(BIO_s_mem) F(EVP_PKEY_Q_keygen) \
+  F(EVP_PKEY_free) F(PEM_read_bio_PrivateKey) F(PEM_read_bio_X509) F(PEM_write_bio_PrivateKey) \
+  F(PEM_write_bio_X509) F(SSL_CTX_get_cert_store) F(SSL_CTX_use_PrivateKey) F(SSL_CTX_use_certificate) \
+  F(X509V3_EXT_conf_nid) F(X509V3_set_ctx) F(X509_EXTENSION_free) F(X509_NAME_add_entry_by_txt) F(X509_NAME_free) \
+  F(X509_NAME_new) F(X509_STORE_add_cert) F(X509_add_ext) F(X509_free) F(X509_get_serialNumber) \
+  F(X509_get_subject_name) F(X509_getm_notAfter) F(X509_getm_notBefore) F(X509_gmtime_adj) F(X509_new) \
+  F(X509_set_issuer_name) F(X509_set_pubkey) F(X509_set_version) F(X509_sign) F(d2i_AutoPrivateKey)
 // clang-format on
 
 struct OpenSsl {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "rendezvous/job_certificates.h"
 #include "rendezvous/openssl.h"
 #include "rendezvous/secret_memory.h"
 
@@ -39,6 +40,7 @@ class TlsCertificates {
   };
   // Reads them now; an error names the file.
   static Result<TlsCertificates> load(const Files& files);
+  static Result<TlsCertificates> of(const JobCertificate& texts);
   SSL_CTX* context() const { return context_.get(); }
 
  private:

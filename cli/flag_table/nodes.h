@@ -103,6 +103,14 @@ inline constexpr Flag kNodesFlags[] = {
      .help = "join hosts without a token, for all to read and to join",
      .details = "The links between hosts are then neither encrypted nor authenticated: whoever reaches the job's port "
                 "can join the job and run its program. All nodes must say it."},
+    {.id = FlagId::ha,
+     .group = Group::nodes,
+     .name = "ha",
+     .help = "start an etcd of the job's own: any host may be lost",
+     .details = "--rdzv-endpoint HOST[:PORT],HOST[:PORT],HOST[:PORT] names three (or five) hosts, the same list on all "
+                "nodes. Nodes on these run a member of etcd each for as long as the job lives, so that any of them may "
+                "be lost, also the one that hosts the job. etcd must be installed there. Two ports each: PORT (29400), "
+                "and the next one or --rdzv-conf peer_port."},
 };
 
 }  // namespace dtrain::cli

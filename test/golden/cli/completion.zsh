@@ -36,6 +36,7 @@ _dtrain_run() {
     '(--local-addr)--local-addr=[address of this host for a node alone (MASTER_ADDR)]:HOST: ' \
     '(--token-file)--token-file=[file with the token that all nodes of a job share]:FILE:_files' \
     '(--insecure)--insecure[join hosts without a token, for all to read and to join]' \
+    '(--ha)--ha[start an etcd of the job'\''s own: any host may be lost]' \
     '(--module -m)--module[PROGRAM is a Python module: python -u -m PROGRAM]' \
     '(--module -m)-m[PROGRAM is a Python module: python -u -m PROGRAM]' \
     '(--no-python)--no-python[execute PROGRAM itself, never through Python]' \
@@ -111,7 +112,7 @@ _dtrain() {
     token) _arguments --help'[tell about this command]' '--new[make a new one; a file that is there is never overwritten]' '--code[make one that can be typed: shows its code on the terminal]' '--join[make the one of a code: asks for it, or reads it from stdin]' '--file=[in this file instead of ~/.config/dtrain/token]:FILE: ' ;;
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run launch logs status rendezvous doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file insecure module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run launch logs status rendezvous doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 

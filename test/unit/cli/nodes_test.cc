@@ -150,6 +150,38 @@ TEST_CASE("rdzv-conf: each way to meet checks the keys that it has") {
   CHECK(read_rdzv_conf(" last_call_timeout = 2 ", Meeting::c10d, true)->last_call_timeout == std::chrono::seconds(2));
 }
 
+TEST_CASE("--ha: three or five hosts with an etcd of the job's own") {
+  const auto ha = [](const char* list, const char* conf = "", const char* nnodes = "3") {
+    return plan_nodes({.nnodes = nnodes, .ha = true, .endpoint = list, .conf = conf});
+  };
+  const auto plan = ha("a,b:7,[fd00::1]", "peer_port=9,lease_ttl=3,join_timeout=5", "2:4").plan;
+  REQUIRE(plan.etcd->own);
+  CHECK(plan.etcd->own->peer_port == 9);
+  CHECK(plan.etcd->lease_ttl == 3);
+  CHECK(plan.etcd->members.at(0).port == 29400);
+  CHECK(plan.etcd->members.at(1).port == 7);
+  CHECK(plan.etcd->members.at(2).name == "fd00::1");
+  CHECK(plan.across_hosts);
+  CHECK(plan.rejoin);
+  CHECK(plan.join_timeout == std::chrono::seconds(5));
+  CHECK(ha("a,b,c,d,e").plan.etcd->members.size() == 5);
+  const auto wrong = [&](const char* list, const char* conf = "", const char* nnodes = "3") {
+    const auto verdict = ha(list, conf, nnodes);
+    return verdict.error ? verdict.error->message : "";
+  };
+  CHECK(wrong("a,b") == "--ha wants three or five hosts: HOST[:PORT],HOST[:PORT],HOST[:PORT]");
+  CHECK(wrong("a,b,c,d") == wrong("a,b"));
+  CHECK(wrong("a,b,a") == "a is named twice");
+  CHECK(wrong("a,b,localhost") == "--ha is for several hosts, not for loopback addresses");
+  CHECK(wrong("a,b,c", "cacert=f") == "cacert is about an etcd of yours; --ha starts its own");
+  CHECK(wrong("a,b,c", "peer_port=29400") == "peer_port wants another port than that of the endpoints");
+  CHECK(wrong("a,b,c", "", "1") == "--ha is for a job of several nodes");
+  CHECK(plan_nodes({.ha = true, .backend = "static"}).error->flag == FlagId::rdzv_backend);
+  CHECK(plan_nodes({.standalone = true, .ha = true}).error->flag == FlagId::ha);
+  CHECK(plan_nodes({.nnodes = "2", .backend = "etcd", .endpoint = "a", .conf = "peer_port=1"}).error->message ==
+        "peer_port is for --ha");
+}
+
 TEST_CASE("a list of endpoints names one host in several ways") {
   const auto c10d = [](const char* list) { return plan_nodes({.nnodes = "2", .backend = "c10d", .endpoint = list}); };
   const auto plan = c10d("a:7, [fd00::1]:7 ,10.0.0.1:7").plan;

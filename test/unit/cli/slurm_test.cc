@@ -52,6 +52,26 @@ TEST_CASE("a step of several nodes is a job of several nodes, with no flags") {
   CHECK(outcome({"--rdzv-conf", "timeout=5"}) == "127.0.0.1:20217 1 of 3:3, 7.0");
 }
 
+TEST_CASE("with --ha the first three nodes of a step have the members, and the nodes have no numbers") {
+  Host host = in_step();
+  host.slurm_address = [](const std::string& node) { return node; };
+  host.meeting_place = [](const std::string&) { return Result<MeetingPlace>(judge_place({"10.0.0.9"}, {})); };
+  auto plan = resolve(*parse(std::vector<std::string>{"--ha", "./train"}, CalledAs::dtrain), host);
+  INFO((plan ? "" : plan.error().message));
+  REQUIRE(plan.ok());
+  const auto& nodes = plan->spec.nodes;
+  CHECK(nodes.node_rank == -1);
+  REQUIRE(nodes.etcd->members.size() == 3);
+  CHECK(nodes.etcd->members[2].name == "node3");
+  CHECK(nodes.etcd->members[2].port == 20217);
+  CHECK(nodes.etcd->own->self == -1);
+  CHECK(nodes.etcd->https);
+  // A token of MUNGE's comes too late for an etcd that is there from the beginning.
+  host.token.reset();
+  host.munge = [] { return Result<void>(); };
+  CHECK(outcome({"--ha"}, host).find("a job across hosts needs a token") != std::string::npos);
+}
+
 TEST_CASE("what the user says about the nodes comes before SLURM") {
   CHECK(outcome({"--standalone"}) == kAlone);
   CHECK(outcome({"--nnodes", "1"}) == kAlone);

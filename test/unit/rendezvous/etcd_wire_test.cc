@@ -53,6 +53,15 @@ TEST_CASE("etcd wire: requests") {
   CHECK(etcd_keepalive(7587).body == R"({"ID":"7587"})");
   CHECK(etcd_watch("a", 0).body == R"({"create_request":{"key":"YQ=="}})");
   CHECK(etcd_watch("a", 9).body == R"({"create_request":{"key":"YQ==","start_revision":"9"}})");
+  CHECK(etcd_member_list().path == "/v3/cluster/member/list");
+  CHECK(etcd_member_add("https://n:1").body == R"({"peerURLs":["https://n:1"]})");
+  CHECK(etcd_member_remove(18446744073709551615U).body == R"({"ID":"18446744073709551615"})");
+  const auto members = reply_of(R"({"members":[{"ID":"18446744073709551615","name":"m0","peerURLs":["u","v"]},{},7]})");
+  REQUIRE(members.members.size() == 3);
+  CHECK(members.members[0].id == 18446744073709551615U);
+  CHECK(members.members[0].name == "m0");
+  CHECK(members.members[0].peer_url == "u");
+  CHECK(members.members[1].peer_url.empty());
   CHECK(etcd_authenticate("u\"", "p").body == R"({"name":"u\"","password":"p"})");
   EtcdTxn txn;
   txn.compare_key = "a";

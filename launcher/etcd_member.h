@@ -1,0 +1,55 @@
+#pragma once
+// What a member of a job's own etcd (--ha) is started with, and whether one may be. Pure.
+//
+// All members are there from the beginning, by the list that the user typed: the same on all nodes. A member that has
+// lost its data must not come back under its old number, as it may have promised what it no longer knows: it is taken
+// out of the cluster and added anew.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/job_spec.h"
+#include "rendezvous/etcd_wire.h"
+
+namespace dtrain::launcher {
+
+// "m0=https://n1:29401,m1=...", as all members have to have it.
+std::string etcd_cluster(const EtcdPlace& place);
+// The same, of a cluster that this node's member has been added to.
+std::string etcd_cluster(const EtcdPlace& place, const std::vector<EtcdMemberFacts>& members);
+std::string etcd_peer_url(const EtcdPlace& place, std::size_t member);
+
+// The command line; `existing`: it has been added to a cluster.
+std::vector<std::string> etcd_member_command(const EtcdPlace& place, const std::string& job, const std::string& cluster,
+                                             bool existing);
+
+// Files in place.own->folder that the command names.
+inline constexpr const char* kEtcdAuthority = "ca.pem";
+inline constexpr const char* kEtcdCertificate = "member.pem";
+inline constexpr const char* kEtcdKeyFile = "member.key";
+inline constexpr const char* kEtcdData = "data";
+
+// What other members say when this one is to begin.
+struct EtcdSurroundings {
+  std::optional<std::vector<EtcdMemberFacts>> members;  // of the cluster as one of them knows it
+  std::size_t reached = 0;  // others whose host has answered at all, if only to refuse the connection
+};
+enum class EtcdStart {
+  as_typed,  // with the others, for the first time
+  add,       // to a cluster that has no such member
+  replace,   // the one that was here: take it out, then add
+  wait,      // too few hosts can be seen: the others may have a cluster that this one is no longer of
+};
+// `again`: a member was here before, since this agent began.
+EtcdStart judge_etcd_start(const EtcdPlace& place, const EtcdSurroundings& around, bool again);
+// In a list of members, the one of this node.
+const EtcdMemberFacts* own_etcd_member(const EtcdPlace& place, const std::vector<EtcdMemberFacts>& members);
+
+// Another one, that runs; null: none.
+const EtcdMemberFacts* other_etcd_member(const EtcdPlace& place, const std::vector<EtcdMemberFacts>& members);
+
+// Why etcd has ended, from the last lines of its log; one line.
+std::string why_etcd_ended(const std::vector<std::string>& lines);
+
+}  // namespace dtrain::launcher
