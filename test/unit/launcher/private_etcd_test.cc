@@ -35,7 +35,7 @@ TEST_CASE("private etcd: when it is closed its member is dead, not only dying, a
   JobSpec spec;
   spec.run_id = "test";
   auto& place = spec.nodes.etcd.emplace();
-  place.own.emplace();
+  place.own = EtcdPlace::Own{};
   take_ports(place);
   place.own->self = 0;
   base.write("etcd.sh", "#!/bin/sh\necho $$ >" + (base / "pid") + "\nexec etcd \"$@\"\n");
