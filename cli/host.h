@@ -14,6 +14,7 @@
 #include "launcher/attached_terminal.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/job_secret.h"
+#include "rendezvous/site_certificates.h"
 
 namespace dtrain::cli {
 
@@ -33,6 +34,8 @@ struct Host {
   std::optional<Result<JobSecret>> token;
   std::function<Result<JobSecret>(const std::string& path)> read_token = JobSecret::read;
   std::function<Result<JobSecret>()> new_token = JobSecret::generate;
+  std::function<Result<SiteCertificates>(const SiteCertificates::Files& files)> read_certificates =
+      SiteCertificates::load;
   // Whether munged answers here (munge_secret.h), so that a token can go from node to node by MUNGE.
   std::function<Result<void>()> munge = [] { return Result<void>(Error{ErrorKind::system, "MUNGE: not here"}); };
   int cpus = 1;                   // cores this process may run on (sched_getaffinity), >= 1

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/resolve_parts.h"
+#include "cli/site_certificates.h"
 #include "cli/slurm.h"
 #include "cli/take.h"
 #include "cli/token.h"
@@ -12,6 +13,17 @@ namespace {
 
 // Where SLURM says which nodes form the job, all of them have its munged.
 bool slurm_has_said(const Given& given) { return given.options[FlagId::rdzv_endpoint].where == kSlurmNodes; }
+
+Result<std::optional<SiteCertificates>> site_certificates(const Given& given, bool insecure) {
+  const auto& options = given.options;
+  const SiteCertificates::Files files{options.text(FlagId::tls_ca), options.text(FlagId::tls_cert),
+                                      options.text(FlagId::tls_key)};
+  std::string rival;
+  if (insecure) rival = "--insecure";
+  if (given.host.token) rival = "DTRAIN_TOKEN";
+  if (const RawValue& file = options[FlagId::token_file]; !file.text.empty()) rival = file.where;
+  return find_certificates(given.host, files, rival);
+}
 
 Error none_found(const Given& given) {
   const std::string usual = usual_token_file(given.host);
@@ -40,7 +52,7 @@ Result<void> share_by_munge(const Given& given, launcher::NodesSpec& nodes) {
   if (nodes.node_rank != 0) return {};
   auto secret = given.host.new_token();
   if (!secret) return secret.error();
-  nodes.secret = *secret;
+  nodes.credential = *secret;
   return {};
 }
 
@@ -75,6 +87,14 @@ Result<void> resolve_secret(const Given& given, Plan& plan) {
   }
   const bool own_etcd = nodes.etcd && nodes.etcd->own;
   if (own_etcd) nodes.etcd->https = !nodes.insecure;
+  auto certificates = site_certificates(given, nodes.insecure);
+  if (!certificates) return certificates.error();
+  if (*certificates && own_etcd)
+    return usage("--ha makes its certificates of the job's token: with --tls-ca it does not go, use an etcd of yours");
+  if (*certificates) {
+    nodes.credential = **certificates;
+    return {};
+  }
   if (nodes.insecure) {
     plan.warnings.push_back(
         "--insecure: whoever reaches this job's port can join the job, read and change its data, and run its program");
@@ -82,8 +102,8 @@ Result<void> resolve_secret(const Given& given, Plan& plan) {
   }
   auto secret = found(given, own_etcd);
   if (!secret) return secret.error();
-  nodes.secret = *secret;
-  if (!nodes.secret) return share_by_munge(given, nodes);
+  nodes.credential = *secret;
+  if (!nodes.credential) return share_by_munge(given, nodes);
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include "cli/fail.h"
 #include "cli/host.h"
 #include "cli/nodes.h"
+#include "cli/site_certificates.h"
 #include "cli/token.h"
 #include "cli/usage.h"
 #include "cli/values.h"
@@ -63,6 +64,24 @@ Result<JobServerLimits> limits(const Flags& flags) {
   return limits;
 }
 
+Result<LinkCredential> credential(const Flags& flags, const Host& host) {
+  const auto file = [&](const char* flag, const char* variable) {
+    const std::string typed = value(flags, flag);
+    return typed.empty() ? host.variable(variable) : typed;
+  };
+  std::string rival;
+  if (!host.variable("DTRAIN_TOKEN_FILE").empty()) rival = "DTRAIN_TOKEN_FILE";
+  if (host.token) rival = "DTRAIN_TOKEN";
+  if (!value(flags, "token-file").empty()) rival = "--token-file";
+  auto certificates = find_certificates(
+      host, {file("tls-ca", "DTRAIN_TLS_CA"), file("tls-cert", "DTRAIN_TLS_CERT"), file("tls-key", "DTRAIN_TLS_KEY")},
+      rival);
+  if (!certificates) return certificates.error();
+  if (*certificates) return LinkCredential(**certificates);
+  auto secret = find_token(host, value(flags, "token-file"));
+  return secret ? Result<LinkCredential>(*secret) : secret.error();
+}
+
 Result<launcher::ServiceSpec> resolve(const std::vector<std::string>& words, const Host& host) {
   if (words.empty() || words[0] != "serve") return usage("dtrain rendezvous serve starts a server; see --help");
   auto flags = command_words(CommandId::rendezvous, {words.begin() + 1, words.end()});
@@ -75,9 +94,9 @@ Result<launcher::ServiceSpec> resolve(const std::vector<std::string>& words, con
   if (!address) return address.error().in("--bind");
   auto open = open_store(*flags, host);
   if (!open) return open.error();
-  auto secret = find_token(host, value(*flags, "token-file"));
-  if (!secret) return secret.error();
-  return launcher::ServiceSpec{*address, static_cast<std::uint16_t>(*port), *secret, *allowed, *open};
+  auto shown = credential(*flags, host);
+  if (!shown) return shown.error();
+  return launcher::ServiceSpec{*address, static_cast<std::uint16_t>(*port), *shown, *allowed, *open};
 }
 
 }  // namespace

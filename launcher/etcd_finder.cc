@@ -85,7 +85,7 @@ Result<EtcdSettings> EtcdFinder::client_settings() const {
   for (const auto& member : place.members) settings.members.push_back({member.name, member.addresses, member.port});
   settings.one_try = std::max(kShortestTry, std::chrono::milliseconds(250) * place.lease_ttl);
   if (place.own && place.https) {
-    auto issued = issue_certificate(*spec_.nodes.secret, spec_.run_id, {});
+    auto issued = issue_certificate(*spec_.nodes.credential->secret(), spec_.run_id, {});
     if (!issued) return issued.error();
     auto certificates = TlsCertificates::of(*issued);
     if (!certificates) return certificates.error();

@@ -69,7 +69,7 @@ class Service {
  public:
   Service(const ServiceSpec& spec, UniqueFd listener, std::uint16_t port)
       : where_(spec.address == "::" ? fmt::format("port {}", port) : address_text(spec.address, port)),
-        server_(io_, std::move(listener), {spec.secret, spec.limits, say}),
+        server_(io_, std::move(listener), {spec.credential, spec.limits, say}),
         signals_(io_),
         farewell_(io_) {
     for (const int signal : not_ignored({SIGTERM, SIGINT, SIGHUP})) signals_.add(signal);
@@ -95,10 +95,10 @@ class Service {
     return {};
   }
 
-  int run(const std::string& fingerprint) {
+  int run(const std::string& credential) {
     wait_for_signal();
     status_ = StatusSocket::open(io_, [this](const StatusSocket::Reply& reply) { reply(status()); });
-    say(fmt::format("rendezvous server: {}, pid {}, token with the fingerprint {}", where_, ::getpid(), fingerprint));
+    say(fmt::format("rendezvous server: {}, pid {}, {}", where_, ::getpid(), credential));
     notify_systemd("READY=1\nSTATUS=serving jobs at " + where_);
     io_.run();
     return 0;
@@ -161,8 +161,8 @@ Result<int> run_service(const ServiceSpec& spec) {
   fill_standard_descriptors();
   raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);
-  auto fingerprint = spec.secret.fingerprint();
-  if (!fingerprint) return fingerprint.error();
+  auto shown = spec.credential.shown();
+  if (!shown) return shown.error();
   auto listener = listen_for_jobs(spec);
   if (!listener) return listener.error();
   const auto port = port_of_socket(listener->get());
@@ -172,7 +172,7 @@ Result<int> run_service(const ServiceSpec& spec) {
     if (spec.open_store) {
       if (auto opened = service.open_store(*spec.open_store, spec.limits.store); !opened) return opened.error();
     }
-    return service.run(*fingerprint);
+    return service.run(*shown);
   } catch (const std::exception& e) {  // out of descriptors or memory where nothing can be refused
     return Error{ErrorKind::system, std::string("the rendezvous server cannot go on: ") + e.what()};
   }

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "rendezvous/base/result.h"
-#include "rendezvous/job_secret.h"
 #include "rendezvous/job_server.h"
+#include "rendezvous/link_credential.h"
 
 namespace dtrain::launcher {
 
@@ -21,7 +21,7 @@ struct ServiceSpec {
   static constexpr std::uint16_t kUsualPort = 29400;
   std::string address = "::";       // numeric; "::": all of this host
   std::uint16_t port = kUsualPort;  // 0: any free one
-  JobSecret secret;
+  LinkCredential credential;
   JobServerLimits limits;  // those of a store are the open store's too
   std::optional<OpenStore> open_store{};
 };

@@ -11,7 +11,7 @@
 
 #include "launcher/cpu_set.h"
 #include "launcher/rank_set.h"
-#include "rendezvous/job_secret.h"
+#include "rendezvous/link_credential.h"
 #include "rendezvous/link_pulse.h"
 
 namespace dtrain::launcher {
@@ -80,11 +80,11 @@ struct NodesSpec {
   std::string master_addr = "127.0.0.1";           // the same address as the workers are told it
   std::chrono::milliseconds join_timeout{600000};  // for `min` nodes to come
   std::chrono::milliseconds last_call_timeout{30000};  // after that, for more of them
-  // The nodes are on several hosts, and their agents know each other by `secret`; or, with --insecure, not at all.
+  // The nodes are on several hosts, and their agents know each other by `credential`; or, with --insecure, not at all.
   bool across_hosts = false;
-  std::optional<JobSecret> secret;
-  // The secret goes from node to node by MUNGE: node 0 has made `secret`, the others ask it. munged's socket, or empty:
-  // the usual one.
+  std::optional<LinkCredential> credential;
+  // A secret goes from node to node by MUNGE: node 0 has made it (`credential`), the others ask it. munged's socket, or
+  // empty: the usual one.
   std::optional<std::string> munge_socket;
   bool insecure = false;
   // Across hosts the workers go to the store at the host's real address, not by their own agent. The same on all nodes.

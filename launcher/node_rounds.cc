@@ -177,9 +177,9 @@ Result<void> NodeRounds::start_edge() {
   options.remote.emplace();
   options.remote->address = joining_->host_address();
   options.remote->port = joining_->host_port();
-  if (joining_->secret())
-    options.remote->secure = [secret = *joining_->secret(), job = spec_.run_id](std::uint64_t round) {
-      return TlsSession::client(secret, {LinkRole::store, round, job});
+  if (joining_->credential())
+    options.remote->secure = [credential = *joining_->credential(), job = spec_.run_id](std::uint64_t round) {
+      return TlsSession::client(credential, {LinkRole::store, round, job});
     };
   options.remote->lost = [this](std::uint64_t, const std::string& reason) {
     asio::post(io_, [this, reason] {

@@ -84,7 +84,7 @@ Result<void> PrivateEtcd::open(const EtcdSettings& clients) {
 
 Result<void> PrivateEtcd::write_files() {
   if (!place().https) return {};
-  auto issued = issue_certificate(*spec_.nodes.secret, spec_.run_id, place().own->names);
+  auto issued = issue_certificate(*spec_.nodes.credential->secret(), spec_.run_id, place().own->names);
   if (!issued) return issued.error();
   const std::string folder = place().own->folder + "/";
   if (auto done = write_private(folder + kEtcdAuthority, issued->authority); !done) return done;

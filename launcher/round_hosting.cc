@@ -97,11 +97,11 @@ Result<void> RoundHosting::serve(UniqueFd listener, const JobSpec& spec, const S
   if (auto started = start_store(std::move(*loopback), std::move(options)); !started) return started;
   OuterListener::Options outer;
   outer.job = spec.run_id;
-  outer.secret = spec.nodes.secret;
-  if (spec.nodes.munge_socket && spec.nodes.secret) {
+  outer.credential = spec.nodes.credential;
+  if (spec.nodes.munge_socket && spec.nodes.credential) {
     auto munge = Munge::load(*spec.nodes.munge_socket);
     if (!munge) return munge.error();
-    outer.munge = std::make_shared<MungeDesk>(io_, std::move(*munge), *spec.nodes.secret, spec.run_id);
+    outer.munge = std::make_shared<MungeDesk>(io_, std::move(*munge), *spec.nodes.credential->secret(), spec.run_id);
   }
   outer.agent = [this](LinkSocket socket, const std::string& bytes) { rounds_.adopt(std::move(socket), bytes); };
   outer.store = [this](LinkSocket socket, std::string bytes) {

@@ -45,7 +45,7 @@ RoundJoining::RoundJoining(asio::io_context& io, const JobSpec& spec, Callbacks 
       link_(io, {[this](const RoundMessage& m) { received(m); }, [this](const Error& e) { unreachable(e); },
                  [this](bool joined, const std::string& why, TlsFault fault) { link_lost(joined, why, fault); },
                  [this](int round) { finder_->settled(round); }}),
-      secret_(spec.nodes.secret),
+      credential_(spec.nodes.credential),
       retry_(io),
       retry_after_(kFirstRetry) {}
 
@@ -134,11 +134,11 @@ void RoundJoining::join(const HostFinder::There& there) {
   if (there.term < last_.term) return try_again_later("the host that was found is an old one");
   retry_.cancel();
   const auto& nodes = spec_.nodes;
-  if (nodes.munge_socket && !secret_) return ask_for_secret(there);
+  if (nodes.munge_socket && !credential_) return ask_for_secret(there);
   term_ = there.term;
   there_ = there;
   told_ = false;
-  link_.connect({there.addresses, there.port, nodes.across_hosts, secret_, nodes.pulse,
+  link_.connect({there.addresses, there.port, nodes.across_hosts, credential_, nodes.pulse,
                  [this](const std::string& own_address, NodeInfo& node) { finder_->complete(own_address, node); }},
                 own_info());
 }
@@ -153,7 +153,7 @@ void RoundJoining::ask_for_secret(const HostFinder::There& there) {
     if (over_) return;
     if (!secret && secret.error().errno_value != 0) return unreachable(secret.error());
     if (!secret) return turned_away(secret.error().message, TlsFault::refused);
-    secret_ = *secret;
+    credential_ = *secret;
     join(there);
   });
 }
@@ -274,7 +274,7 @@ void RoundJoining::turned_away(const std::string& reason, TlsFault fault) {
   // What is said in clear can come from anybody on the way, so it is not believed at once either.
   const bool wait = across ? fault != TlsFault::local : reason.empty();
   const std::string what = reason.empty() ? "it closes the connection" : reason;
-  if (spec_.nodes.munge_socket) secret_.reset();  // the next host of the job has another
+  if (spec_.nodes.munge_socket) credential_.reset();  // the next host of the job has another
   if (wait && ++turned_away_ < (across ? kMostTurnedAwayAcross : kMostTurnedAway))
     return try_again_later(across ? fmt::format("{}: {}", endpoint(), what)
                                   : fmt::format("nobody at {} yet", endpoint()));

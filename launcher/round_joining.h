@@ -50,7 +50,7 @@ class RoundJoining {
   const std::string& host_address() const { return link_.address(); }
   std::uint16_t host_port() const { return there_.port; }
   // What the agents of this job know each other by, once this one knows it.
-  const std::optional<JobSecret>& secret() const { return secret_; }
+  const std::optional<LinkCredential>& credential() const { return credential_; }
   // Where the nodes meet, as the user named it.
   std::string endpoint() const { return finder_->endpoint(); }
   // Leave the job; as its host, end it with this.
@@ -89,7 +89,7 @@ class RoundJoining {
   bool idle_ = true;          // nothing of a round is left here: it may join
   bool told_ = false;         // the finder knows that the host has answered
   int attempts_ = 0;
-  std::optional<JobSecret> secret_;
+  std::optional<LinkCredential> credential_;
   std::optional<MungeAsk> ask_;
   boost::asio::steady_timer retry_;
   Duration retry_after_;

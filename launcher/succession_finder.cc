@@ -151,7 +151,7 @@ void SuccessionFinder::seek(const std::vector<Candidate>& candidates) {
     options.address = candidate.address;
     options.port = std::uint16_t(candidate.port);
     options.job = spec_.run_id;
-    options.secret = spec_.nodes.secret;
+    options.credential = spec_.nodes.credential;
     options.seek = [this] { return core_.seek(); };
     options.message = [this, voter = candidate.voter](const RoundMessage& message) {
       if (const auto* ballot = std::get_if<msg::Ballot>(&message)) feed_soon(ev::Asked{voter, *ballot});
@@ -190,7 +190,7 @@ void SuccessionFinder::serve_seekers() {
                                                               [this] { return host_at(); }});
   OuterListener::Options options;
   options.job = spec_.run_id;
-  options.secret = spec_.nodes.secret;
+  options.credential = spec_.nodes.credential;
   options.agent = [this](LinkSocket socket, const std::string& bytes) { desk_->adopt(std::move(socket), bytes); };
   options.store = [](LinkSocket, const std::string&) {};  // of a round that is over
   outer_ = std::make_unique<OuterListener>(io_, another_descriptor(listener_), std::move(options));

@@ -3,13 +3,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/private_file.h"
 
 namespace dtrain {
 namespace {
@@ -54,20 +54,6 @@ struct WipedText {
   std::string text;
   ~WipedText() { wipe(text.data(), text.size()); }
 };
-
-Result<void> judge_file(int fd) {
-  struct stat facts = {};
-  if (fstat(fd, &facts) != 0) return system_error("cannot look at it", errno);
-  if (!S_ISREG(facts.st_mode)) return Error{ErrorKind::usage, "not a regular file"};
-  if (facts.st_uid != geteuid())
-    return Error{ErrorKind::usage, fmt::format("belongs to user {}, not to you ({})", facts.st_uid, geteuid())};
-  if ((facts.st_mode & 077) != 0)
-    return Error{ErrorKind::usage,
-                 fmt::format("others may read or change it (mode {:04o}): chmod 600, and make a new token if "
-                             "somebody may have read it",
-                             facts.st_mode & 07777)};
-  return {};
-}
 
 Result<void> read_all(int fd, std::string& text) {
   text.resize(kFileBytes + 1);  // at once: a string that grows leaves copies behind
@@ -127,16 +113,10 @@ Result<JobSecret> JobSecret::parse(std::string_view text) {
 }
 
 Result<JobSecret> JobSecret::read(const std::string& path) {
-  // Not blocking: a FIFO is opened at once, and then refused.
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!fd) {
-    const int error = errno;
-    return Error{ErrorKind::usage, system_error("token file " + path, error).message, error};
-  }
+  auto fd = open_private_file(path);
+  if (!fd) return fd.error().in("token file " + path);
   WipedText held;
-  auto done = judge_file(fd.get());
-  if (done) done = read_all(fd.get(), held.text);
-  if (!done) return done.error().in("token file " + path);
+  if (auto done = read_all(fd->get(), held.text); !done) return done.error().in("token file " + path);
   auto secret = parse(held.text);
   return secret ? secret : Result<JobSecret>(secret.error().in("token file " + path));
 }
@@ -202,8 +182,7 @@ Result<HkdfKey> JobSecret::authority_key(const std::string& job) const {
 }
 
 Result<std::string> JobSecret::identity_job(const std::string& job) const {
-  const bool plain = !job.empty() && job.size() <= kJobBytes && job[0] != '#';
-  if (plain) return job;
+  if (stands_for_itself(job)) return job;
   std::array<std::uint8_t, 16> digest = {};
   if (auto done = derive("job/" + job, digest); !done) return done.error();
   std::string text = "#";

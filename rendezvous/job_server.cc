@@ -108,7 +108,7 @@ struct JobServer::Served {
 
 JobServer::JobServer(asio::io_context& io, UniqueFd listener, Options options) : io_(io), options_(std::move(options)) {
   OuterListener::Options outer;
-  outer.secret = options_.secret;
+  outer.credential = options_.credential;
   outer.any_job = true;
   outer.enough = enough;
   outer.agent = [this](LinkSocket socket, const std::string& bytes) { agent(std::move(socket), bytes); };
@@ -134,7 +134,7 @@ void JobServer::agent(LinkSocket socket, const std::string& received) {
                      fmt::format("the server has {} nodes, its limit (--max-nodes)", options_.limits.nodes), true);
   const auto found = jobs_.find(key);
   if (found != jobs_.end()) return found->second->rounds.adopt(std::move(socket), received);
-  const auto name = options_.secret.identity_job(first->job);
+  const auto name = options_.credential.identity_job(first->job);
   // The name of those who have typed none: jobs of several people would be one.
   if (first->job == "none")
     return turn_away(std::move(socket), first->job, "this server has many jobs: give yours a name with --rdzv-id",

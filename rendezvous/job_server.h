@@ -15,7 +15,7 @@
 #include "rendezvous/base/discard.h"
 #include "rendezvous/base/report_limit.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/job_secret.h"
+#include "rendezvous/link_credential.h"
 #include "rendezvous/outer_listener.h"
 #include "rendezvous/round_messages.h"
 #include "rendezvous/store_limits.h"
@@ -31,7 +31,7 @@ struct JobServerLimits {
 class JobServer {
  public:
   struct Options {
-    JobSecret secret;
+    LinkCredential credential;
     JobServerLimits limits;
     // One line for each job that begins or ends, and for connections that are turned away.
     std::function<void(const std::string& line)> log;

@@ -6,7 +6,6 @@
 namespace dtrain {
 namespace {
 
-constexpr std::string_view kVersion = "dtrain1";
 constexpr std::size_t kFingerprintDigits = 8;
 
 // The text before the next '/', which is taken away with it.
@@ -36,26 +35,51 @@ bool lower_hex(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
+std::string role_and_epoch(const LinkName& link) {
+  std::string text(kLinkPrefix);
+  return text.append(word_of(link.role)).append("/").append(std::to_string(link.epoch)).append("/");
+}
+
+std::optional<LinkName> take_role_and_epoch(std::string_view& text) {
+  if (!text.starts_with(kLinkPrefix)) return std::nullopt;
+  text.remove_prefix(kLinkPrefix.size());
+  const auto role = field(text), epoch = field(text);
+  const auto known_role = role ? role_of(*role) : std::nullopt;
+  const auto known_epoch = epoch ? number(*epoch) : std::nullopt;
+  if (!known_role || !known_epoch) return std::nullopt;
+  return LinkName{*known_role, *known_epoch, ""};
+}
+
+bool take_job(std::string_view text, LinkName& link) {
+  link.job = text;
+  return !text.empty() && text.size() <= kJobBytes;
+}
+
 }  // namespace
 
 std::string_view word_of(LinkRole role) { return role == LinkRole::agent ? "agent" : "store"; }
 
 std::string encode(const LinkIdentity& identity) {
-  std::string text(kVersion);
-  text.append("/").append(word_of(identity.link.role)).append("/").append(std::to_string(identity.link.epoch));
-  return text.append("/").append(identity.fingerprint).append("/").append(identity.link.job);
+  return role_and_epoch(identity.link).append(identity.fingerprint).append("/").append(identity.link.job);
 }
 
 std::optional<LinkIdentity> parse_identity(std::string_view text) {
   if (text.size() > kIdentityBytes) return std::nullopt;
-  if (field(text) != kVersion) return std::nullopt;
-  const auto role = field(text), epoch = field(text), fingerprint = field(text);
-  if (!role || !epoch || !fingerprint || text.empty() || text.size() > kJobBytes) return std::nullopt;
-  const auto known_role = role_of(*role);
-  const auto known_epoch = number(*epoch);
-  if (!known_role || !known_epoch || fingerprint->size() != kFingerprintDigits || !lower_hex(*fingerprint))
+  auto link = take_role_and_epoch(text);
+  const auto fingerprint = field(text);
+  if (!link || !fingerprint || fingerprint->size() != kFingerprintDigits || !lower_hex(*fingerprint))
     return std::nullopt;
-  return LinkIdentity{{*known_role, *known_epoch, std::string(text)}, std::string(*fingerprint)};
+  if (!take_job(text, *link)) return std::nullopt;
+  return LinkIdentity{*link, std::string(*fingerprint)};
 }
+
+std::string encode(const LinkName& link) { return role_and_epoch(link).append(link.job); }
+
+std::optional<LinkName> parse_link_name(std::string_view text) {
+  auto link = take_role_and_epoch(text);
+  return link && take_job(text, *link) ? link : std::nullopt;
+}
+
+bool stands_for_itself(const std::string& job) { return !job.empty() && job.size() <= kJobBytes && job[0] != '#'; }
 
 }  // namespace dtrain

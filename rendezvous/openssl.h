@@ -30,6 +30,10 @@ namespace dtrain {
   F(SSL_CTX_set_default_verify_paths) F(SSL_CTX_set_verify) F(SSL_CTX_use_PrivateKey_file) \
   F(SSL_CTX_use_certificate_chain_file) F(SSL_ctrl) F(SSL_get0_param) F(SSL_get_verify_result) F(SSL_set1_host) \
   F(X509_VERIFY_PARAM_set1_ip_asc) F(X509_verify_cert_error_string) \
+  F(SSL_CTX_get0_certificate) F(SSL_CTX_set_alpn_select_cb) F(SSL_CTX_set_client_hello_cb) \
+  F(SSL_client_hello_get0_ext) F(SSL_get0_alpn_selected) F(SSL_get0_peer_certificate) F(SSL_set_alpn_protos) \
+  F(X509_STORE_CTX_free) F(X509_STORE_CTX_get_error) F(X509_STORE_CTX_init) F(X509_STORE_CTX_new) \
+  F(X509_STORE_CTX_set_default) F(X509_STORE_set_flags) F(X509_verify_cert) \
   F(ASN1_INTEGER_set_uint64) F(BIO_ctrl) F(BIO_free) F(BIO_new_mem_buf) F(BIO_s_mem) F(EVP_PKEY_Q_keygen) \
   F(EVP_PKEY_free) F(PEM_read_bio_PrivateKey) F(PEM_read_bio_X509) F(PEM_write_bio_PrivateKey) \
   F(PEM_write_bio_X509) F(SSL_CTX_get_cert_store) F(SSL_CTX_use_PrivateKey) F(SSL_CTX_use_certificate) \

@@ -131,9 +131,9 @@ void OuterListener::admit(UniqueFd fd) {
   const auto peer = std::make_shared<Unknown>(io_, std::move(fd));
   peer->place = unknown_.insert(unknown_.end(), peer);
   arm_deadline();
-  if (options_.secret) {
-    auto session = options_.any_job ? TlsSession::server_of_any_job(*options_.secret)
-                                    : TlsSession::server(*options_.secret, options_.job);
+  if (options_.credential) {
+    auto session = options_.any_job ? TlsSession::server_of_any_job(*options_.credential)
+                                    : TlsSession::server(*options_.credential, options_.job);
     if (!session) return drop(peer, session.error().message);
     peer->bytes = LinkBytes(std::move(*session));
   }

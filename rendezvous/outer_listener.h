@@ -1,6 +1,6 @@
 #pragma once
 // The one port of a job that other hosts reach. A connection there is nobody's until it has proved, by TLS, that it has
-// the job's secret and what it is for; then it is handed over. Before that, no byte of it is looked at but by TLS; or,
+// the job's credential and what it is for; then it is handed over. Before, no byte of it is looked at but by TLS; or,
 // where MUNGE hands the secret out, compared with the eight of a request for it (munge_exchange.h).
 //
 // Who only connects, sends garbage, or takes its time, costs a descriptor for some seconds: their number and their time
@@ -19,6 +19,7 @@
 
 #include "rendezvous/base/report_limit.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/link_credential.h"
 #include "rendezvous/link_socket.h"
 #include "rendezvous/munge_desk.h"
 #include "rendezvous/tcp_ends.h"
@@ -34,12 +35,12 @@ class OuterListener {
   using Taker = std::function<void(LinkSocket socket, std::string received)>;
   struct Options {
     std::string job;
-    // With a secret: connections of every job that has it; `job` is not used.
+    // With a credential: connections of every job that has it; `job` is not used.
     bool any_job = false;
     // Of one that is known: whether enough was received to hand it over. Empty: always.
     std::function<bool(const LinkName& link, std::string_view received)> enough{};
-    // None: plain connections (--insecure); the first byte tells what they are for.
-    std::optional<JobSecret> secret{};
+    // What its agents know each other by. None: plain connections (--insecure); the first byte tells what they are for.
+    std::optional<LinkCredential> credential{};
     // Who asks for the secret by MUNGE gets a credential; none: nobody does.
     std::shared_ptr<MungeDesk> munge{};
     // Whoever has come for rounds, and for the store; what was received (plaintext) begins with the greeting.

@@ -26,14 +26,14 @@ void RoundLink::connect(const Host& host, const NodeInfo& node) {
   same_user_ = !host.across_hosts;
   pulse_settings_ = host.across_hosts ? std::optional(host.pulse) : std::nullopt;
   dial_.start(host.addresses, host.port,
-              [this, secret = host.secret, complete = host.complete, node](Result<Dial::Connection> made) {
+              [this, credential = host.credential, complete = host.complete, node](Result<Dial::Connection> made) {
                 if (!made) return callbacks_.unreachable(made.error());
                 address_ = made->address;
                 LinkSocket socket{std::move(made->socket)};
                 NodeInfo own = node;
                 if (complete) complete(own_address(socket.fd.get()), own);
-                if (secret) {
-                  auto session = TlsSession::client(*secret, {LinkRole::agent, 0, node.job});
+                if (credential) {
+                  auto session = TlsSession::client(*credential, {LinkRole::agent, 0, node.job});
                   if (!session) return callbacks_.lost(false, session.error().message, TlsFault::local);
                   socket.tls.emplace(std::move(*session));
                 }

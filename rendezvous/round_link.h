@@ -12,7 +12,7 @@
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/dial.h"
-#include "rendezvous/job_secret.h"
+#include "rendezvous/link_credential.h"
 #include "rendezvous/link_pulse.h"
 #include "rendezvous/peer_uid.h"
 #include "rendezvous/round_channel.h"
@@ -34,9 +34,9 @@ class RoundLink {
   struct Host {
     std::vector<std::string> addresses;  // numeric, tried in this order
     std::uint16_t port = 0;
-    bool across_hosts = false;          // else it must belong to this user
-    std::optional<JobSecret> secret{};  // TLS, with this
-    PulseSettings pulse{};              // across hosts
+    bool across_hosts = false;                   // else it must belong to this user
+    std::optional<LinkCredential> credential{};  // TLS, with this
+    PulseSettings pulse{};                       // across hosts
     // Last words to `node` before it is sent, over a connection from this address.
     std::function<void(const std::string& own_address, NodeInfo& node)> complete{};
   };

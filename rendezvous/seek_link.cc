@@ -39,8 +39,8 @@ void SeekLink::connect() {
 
 void SeekLink::connected(Dial::Connection connection) {
   LinkSocket socket{std::move(connection.socket)};
-  if (options_.secret) {
-    auto session = TlsSession::client(*options_.secret, {LinkRole::agent, 0, options_.job});
+  if (options_.credential) {
+    auto session = TlsSession::client(*options_.credential, {LinkRole::agent, 0, options_.job});
     if (!session) return lost();
     socket.tls.emplace(std::move(*session));
   }

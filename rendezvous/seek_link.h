@@ -10,7 +10,7 @@
 #include <string>
 
 #include "rendezvous/dial.h"
-#include "rendezvous/job_secret.h"
+#include "rendezvous/link_credential.h"
 #include "rendezvous/round_channel.h"
 
 namespace dtrain {
@@ -22,8 +22,8 @@ class SeekLink {
     std::string address;  // numeric
     std::uint16_t port = 0;
     std::string job;
-    std::optional<JobSecret> secret{};  // none: plain
-    std::function<msg::Seek()> seek;    // what to say
+    std::optional<LinkCredential> credential{};  // none: plain
+    std::function<msg::Seek()> seek;             // what to say
     std::function<void(const RoundMessage&)> message;
   };
   SeekLink(boost::asio::io_context& io, Options options);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "rendezvous/base/printable.h"
+#include "rendezvous/link_name.h"
 
 namespace dtrain {
 namespace {
@@ -76,12 +77,44 @@ int find_psk(SSL* connection, const unsigned char* identity, std::size_t size, S
   return *session != nullptr ? 1 : 0;
 }
 
+bool is_link_name(std::string_view name) { return name.starts_with(kLinkPrefix); }
+
+// The one protocol of a list as ALPN has it; empty: there are several.
+std::string_view only_protocol(std::string_view list) {
+  const bool one = !list.empty() && static_cast<unsigned char>(list[0]) == list.size() - 1;
+  return one ? list.substr(1) : std::string_view();
+}
+
+int look_at_hello(SSL* connection, int* alert, void*) {
+  const unsigned char* data = nullptr;
+  std::size_t size = 0;
+  if (table().SSL_client_hello_get0_ext(connection, TLSEXT_TYPE_psk, &data, &size) == 1)
+    return SSL_CLIENT_HELLO_SUCCESS;
+  if (table().SSL_client_hello_get0_ext(connection, TLSEXT_TYPE_application_layer_protocol_negotiation, &data, &size) !=
+          1 ||
+      size < 2)
+    return SSL_CLIENT_HELLO_SUCCESS;
+  const std::string_view list(reinterpret_cast<const char*>(data) + 2, size - 2);
+  *alert = SSL_AD_HANDSHAKE_FAILURE;
+  return !is_link_name(only_protocol(list)) || keys_of(connection).without_key() ? SSL_CLIENT_HELLO_SUCCESS
+                                                                                 : SSL_CLIENT_HELLO_ERROR;
+}
+
+int choose_protocol(SSL* connection, const unsigned char** out, unsigned char* out_size, const unsigned char* in,
+                    unsigned int size, void*) {
+  const std::string_view name = only_protocol({reinterpret_cast<const char*>(in), size});
+  if (!keys_of(connection).take_name(name)) return SSL_TLSEXT_ERR_ALERT_FATAL;
+  *out = reinterpret_cast<const unsigned char*>(name.data());
+  *out_size = static_cast<unsigned char>(name.size());
+  return SSL_TLSEXT_ERR_OK;
+}
+
+// What links with a token and with certificates have in common.
 bool set_up(const OpenSsl& ssl, SSL_CTX* context) {
   char group[] = "X25519";
   ssl.SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE);
   ssl.SSL_CTX_ctrl(context, SSL_CTRL_MODE, SSL_MODE_RELEASE_BUFFERS, nullptr);
   ssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, nullptr);
-  ssl.SSL_CTX_set_psk_use_session_callback(context, use_psk);
   ssl.SSL_CTX_set_psk_find_session_callback(context, find_psk);
   return ssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, nullptr) == 1 &&
          ssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_PROTO_VERSION, TLS1_3_VERSION, nullptr) == 1 &&
@@ -94,9 +127,10 @@ bool set_up(const OpenSsl& ssl, SSL_CTX* context) {
 int no_passphrase(char*, int, int, void*) { return 0; }
 
 Error unreadable(const OpenSsl& ssl, const char* what, const std::string& file) {
-  const char* text = ssl.ERR_reason_error_string(ssl.ERR_peek_error());
-  return Error{ErrorKind::usage, fmt::format("{} {}: {}", what, printable(file), text != nullptr ? text : "unusable")};
+  return Error{ErrorKind::usage, fmt::format("{} {}: {}", what, printable(file), openssl_reason(ssl))};
 }
+
+Error no_tls13() { return {ErrorKind::system, "this machine's OpenSSL lacks TLS 1.3 with X25519 and AES-128-GCM"}; }
 
 // For a client that believes certificates, with none yet.
 Result<std::shared_ptr<SSL_CTX>> make_client_context() {
@@ -115,15 +149,31 @@ Result<std::shared_ptr<SSL_CTX>> make_client_context() {
 
 SSL_CTX* make_context(const OpenSsl& ssl) {
   SSL_CTX* context = ssl.SSL_CTX_new(ssl.TLS_method());
-  return context != nullptr && set_up(ssl, context) ? context : nullptr;
+  if (context == nullptr || !set_up(ssl, context)) return nullptr;
+  ssl.SSL_CTX_set_psk_use_session_callback(context, use_psk);
+  ssl.SSL_CTX_set_client_hello_cb(context, look_at_hello, nullptr);
+  return context;
 }
 
 }  // namespace
 
+std::string openssl_reason(const OpenSsl& ssl) {
+  const char* text = ssl.ERR_reason_error_string(ssl.ERR_peek_error());
+  return text != nullptr ? text : "unusable";
+}
+
 Result<SSL_CTX*> tls_context(const OpenSsl& ssl) {
   static SSL_CTX* const context = make_context(ssl);
-  if (context == nullptr)
-    return Error{ErrorKind::system, "this machine's OpenSSL lacks TLS 1.3 with X25519 and AES-128-GCM"};
+  if (context == nullptr) return no_tls13();
+  return context;
+}
+
+Result<std::shared_ptr<SSL_CTX>> make_site_context(const OpenSsl& ssl) {
+  std::shared_ptr<SSL_CTX> context(ssl.SSL_CTX_new(ssl.TLS_method()), ssl.SSL_CTX_free);
+  if (!context || !set_up(ssl, context.get())) return no_tls13();
+  ssl.SSL_CTX_set_alpn_select_cb(context.get(), choose_protocol, nullptr);
+  ssl.SSL_CTX_set_default_passwd_cb(context.get(), no_passphrase);
+  ssl.SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   return context;
 }
 

@@ -27,10 +27,20 @@ class TlsKeys {
   virtual bool own_identity(std::string_view& identity, SecretSpan& key) = 0;
   // The key of the identity that a client sent, in `key`; false refuses it.
   virtual bool key_of(std::string_view identity, SecretSpan& key) = 0;
+  // A client has come without a key, but names a link as those with certificates do; false refuses it.
+  virtual bool without_key() = 0;
+  // The same with certificates: the name of the link; false refuses it. It is taken as it is.
+  virtual bool take_name(std::string_view name) = 0;
 };
 
-// Any thread.
+// For links with a token. Any thread.
 Result<SSL_CTX*> tls_context(const OpenSsl& ssl);
+// For links with certificates of a site, none of which it has yet.
+Result<std::shared_ptr<SSL_CTX>> make_site_context(const OpenSsl& ssl);
+
+// How an error of OpenSSL's is called.
+std::string openssl_reason(const OpenSsl& ssl);
+
 // Whose certificate a TLS client believes, and its own, for servers that ask for one. Copies share it.
 class TlsCertificates {
  public:

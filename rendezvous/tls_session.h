@@ -1,9 +1,10 @@
 #pragma once
 // One end of an encrypted connection between two agents: TLS 1.3 with a key that only this job's agents can derive
-// (job_secret.h), psk_dhe_ke over X25519, TLS_AES_128_GCM_SHA256, without tickets, resumption and early data. No
-// sockets: the caller carries bytes. What to do with a connection:
+// (job_secret.h), psk_dhe_ke over X25519, TLS_AES_128_GCM_SHA256, without tickets, resumption and early data; or the
+// same with certificates that both ends must show (site_certificates.h) in place of the key. No sockets: the caller
+// carries bytes. What to do with a connection:
 //
-//   auto session = TlsSession::client(secret, {LinkRole::store, round, job});   // or server(...)
+//   auto session = TlsSession::client(credential, {LinkRole::store, round, job});   // or server(...)
 //   write(session->take_output())                        // at once (the client speaks first), and after every call
 //   on bytes:  session->receive(bytes, plaintext)        // an error: write take_output(), then close the connection
 //   to send:   session->send(plaintext)                  // from the start on: kept until the handshake is done
@@ -20,8 +21,9 @@
 #include <string_view>
 
 #include "rendezvous/base/result.h"
-#include "rendezvous/job_secret.h"
+#include "rendezvous/link_credential.h"
 #include "rendezvous/link_name.h"
+#include "rendezvous/tls_fault.h"
 
 namespace dtrain {
 
@@ -29,30 +31,18 @@ inline constexpr std::size_t kTlsHandshakeBytes = 16 * 1024;    // of the peer, 
 inline constexpr std::size_t kTlsCertificateBytes = 64 * 1024;  // the same, where it shows certificates
 inline constexpr std::size_t kTlsEarlyBytes = 64 * 1024;        // of our own, that wait for the handshake
 
-// Why a session failed; for decisions. A client has most of these from the server's word alone (an alert in clear),
-// which anyone on the way can forge: good for a message and for trying again later, not for more.
-enum class TlsFault {
-  none,
-  token,     // the two ends have different secrets
-  job,       // the server serves another job
-  refused,   // the server's `refuse` said no: another epoch, a role it does not serve
-  not_tls,   // the peer speaks something else, for example --insecure
-  protocol,  // garbage, a changed byte, another version of TLS
-  local,     // OpenSSL is missing or failed on this side
-};
-
 class TlsCertificates;  // tls_context.h
 
 class TlsSession {
  public:
-  // Asked when a client has named a link of this job and before its key is derived: the empty string takes it, a reason
-  // refuses it.
+  // Asked when a client has named a link of this job and before its key is derived, or a certificate shown: the empty
+  // string takes it, a reason refuses it.
   using Refuse = std::function<std::string(const LinkName&)>;
 
-  static Result<TlsSession> client(const JobSecret& secret, const LinkName& link);
-  static Result<TlsSession> server(const JobSecret& secret, const std::string& job, Refuse refuse = {});
-  // For every job with this secret; link().job is then the name as an identity has it (JobSecret::identity_job).
-  static Result<TlsSession> server_of_any_job(const JobSecret& secret);
+  static Result<TlsSession> client(const LinkCredential& credential, const LinkName& link);
+  static Result<TlsSession> server(const LinkCredential& credential, const std::string& job, Refuse refuse = {});
+  // For every job with this credential; link().job is then the name as LinkCredential::identity_job() has it.
+  static Result<TlsSession> server_of_any_job(const LinkCredential& credential);
 
   // With another program, which has a certificate for `name` (a host's name or numeric address) instead of our secret.
   static Result<TlsSession> client(const TlsCertificates& certificates, const std::string& name);
@@ -71,9 +61,9 @@ class TlsSession {
   // What is to be written to the peer now; empty: nothing.
   std::string take_output();
 
-  // The peer has shown that it has the key. A client may be established before the server is.
+  // The peer has shown that it has the key, or a good certificate. A client may be established before the server is.
   bool established() const;
-  // Whom the connection is with, once established: role, epoch and job of the key. Not with certificates.
+  // Whom the connection is with, once established: role, epoch and job. Not with another program.
   const LinkName& link() const;
 
   // Tell the peer that nothing more comes. No error if the session is not established or has failed.
@@ -88,7 +78,8 @@ class TlsSession {
 
  private:
   class Impl;
-  static Result<TlsSession> server_of(const JobSecret& secret, const std::optional<std::string>& job, Refuse refuse);
+  static Result<TlsSession> server_of(const LinkCredential& credential, const std::optional<std::string>& job,
+                                      Refuse refuse);
   explicit TlsSession(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -32,7 +32,7 @@ packages_of() {
                  munge slurmctld slurmd slurm-client etcd-server etcd-client openssl ;;
     lint) echo clang-format python3 git ;;
     tidy) echo clang-tidy git ;;
-    fuzz) echo clang libfuzzer-14-dev ;;
+    fuzz) echo clang libfuzzer-14-dev openssl ;;
     bench) echo openmpi-bin libopenmpi-dev redis-tools ;;
     peers) ;;
     *) fail "unknown group '$1'; the groups are: launcher train test lint tidy fuzz bench peers" ;;

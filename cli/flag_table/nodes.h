@@ -97,6 +97,26 @@ inline constexpr Flag kNodesFlags[] = {
          "Only for jobs across hosts. Read only if nobody else may read it (mode 0600). Without the flag: "
          "DTRAIN_TOKEN, then DTRAIN_TOKEN_FILE, then MUNGE in a step of SLURM, then ~/.config/dtrain/token, which "
          "`dtrain token --new` makes. The token itself is never given as an argument."},
+    {.id = FlagId::tls_ca,
+     .group = Group::nodes,
+     .name = "tls-ca",
+     .value = "FILE",
+     .help = "certificates instead of a token: of the site's authority",
+     .details = "Only for jobs across hosts; with --tls-cert and --tls-key, all of them PEM files. Whoever has a "
+                "certificate of an authority in FILE can join, whatever name is in it: use one of your own for the "
+                "users of the job, not one that others trust too. No token is looked for."},
+    {.id = FlagId::tls_cert,
+     .group = Group::nodes,
+     .name = "tls-cert",
+     .value = "FILE",
+     .help = "this node's certificate, with --tls-ca",
+     .details = "Certificates of authorities between it and --tls-ca may follow it in the file."},
+    {.id = FlagId::tls_key,
+     .group = Group::nodes,
+     .name = "tls-key",
+     .value = "FILE",
+     .help = "the private key of --tls-cert",
+     .details = "Without a passphrase. Read only if nobody else may read it (mode 0600)."},
     {.id = FlagId::insecure,
      .group = Group::nodes,
      .name = "insecure",

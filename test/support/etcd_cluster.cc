@@ -8,19 +8,11 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <stdexcept>
 
 #include "rendezvous/listen.h"
+#include "test/support/certificates.h"
 
 namespace dtrain::test {
-
-namespace {
-
-void shell(const std::string& command) {
-  if (std::system(command.c_str()) != 0) throw std::runtime_error("failed: " + command);
-}
-
-}  // namespace
 
 EtcdCluster::EtcdCluster(std::size_t members, bool tls) : tls_(tls), members_(members) {
   // All ports at once, so that no two are the same.
@@ -48,21 +40,9 @@ std::string EtcdCluster::address(std::uint16_t port) const {
   return fmt::format("{}://127.0.0.1:{}", tls_ ? "https" : "http", port);
 }
 
-void EtcdCluster::make_authority(const std::string& name) const {
-  shell(
-      fmt::format("cd {} && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN={} "
-                  "-keyout {}.key -out {}.pem 2>/dev/null",
-                  folder_.path().string(), name, name, name));
-}
+void EtcdCluster::make_authority(const std::string& name) const { test::make_authority(folder_, name); }
 
-void EtcdCluster::certify(const std::string& name, const std::string& ca) const {
-  folder_.write("extensions", "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth,clientAuth\n");
-  shell(
-      fmt::format("cd {} && openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={} -keyout {}.key "
-                  "-out {}.csr 2>/dev/null && openssl x509 -req -in {}.csr -CA {}.pem -CAkey {}.key -CAcreateserial "
-                  "-days 2 -extfile extensions -out {}.pem 2>/dev/null",
-                  folder_.path().string(), name, name, name, name, ca, ca, name));
-}
+void EtcdCluster::certify(const std::string& name, const std::string& ca) const { test::certify(folder_, name, ca); }
 
 void EtcdCluster::start(std::size_t index) {
   Member& member = members_[index];

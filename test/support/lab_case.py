@@ -1,10 +1,12 @@
-"""What tests with hosts of a lab begin with: the lab itself, or a skip by name where a machine cannot have one; tokens.
-"""
+"""What tests with hosts of a lab begin with: the lab itself, or a skip by name where a machine cannot have one; tokens
+and certificates."""
 import os
 import subprocess
 import unittest
 
 import netlab
+
+NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 
 def new_token(dtrain, folder, name="token"):
@@ -12,6 +14,25 @@ def new_token(dtrain, folder, name="token"):
     path = os.path.join(folder, name)
     subprocess.run([dtrain, "token", "--new", "--file", path], check=True, capture_output=True, timeout=60)
     return path
+
+
+def openssl(folder, *arguments):
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=60, cwd=folder)
+
+
+def make_authority(folder, name):
+    """An authority for certificates, in NAME.pem and NAME.key."""
+    openssl(folder, "req", "-x509", *NEW_KEY, "-days", "2", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out",
+            f"{name}.pem")
+
+
+def certify(folder, name, authority):
+    """The flags by which a node shows a certificate of this authority, in NAME.pem and NAME.key."""
+    openssl(folder, "req", *NEW_KEY, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+    openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key",
+            "-CAcreateserial", "-days", "2", "-out", f"{name}.pem")
+    files = {"ca": f"{authority}.pem", "cert": f"{name}.pem", "key": f"{name}.key"}
+    return [word for flag, file in files.items() for word in (f"--tls-{flag}", os.path.join(folder, file))]
 
 
 class LabCase(unittest.TestCase):

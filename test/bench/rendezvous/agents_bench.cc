@@ -164,7 +164,7 @@ class Host {
   OuterListener::Options outer_options() {
     OuterListener::Options options;
     options.job = "bench";
-    options.secret = plan_.secret;
+    options.credential = plan_.secret;
     options.agent = [this](LinkSocket socket, const std::string& bytes) { host_.adopt(std::move(socket), bytes); };
     options.store = [](const LinkSocket&, const std::string&) { die("a link to the store?"); };
     options.log = [](const std::string& line) { std::fprintf(stderr, "  %s\n", line.c_str()); };

@@ -32,7 +32,7 @@ T must(Result<T> result) {
 OuterListener::Options outer_options(const std::optional<JobSecret>& secret, StoreHost& store) {
   OuterListener::Options options;
   options.job = "bench";
-  options.secret = secret;
+  options.credential = secret;
   options.agent = [](const LinkSocket&, const std::string&) {};
   options.store = [&store](LinkSocket socket, std::string received) {
     store.adopt_link(std::move(socket.fd), std::move(received), std::move(socket.tls));

@@ -1,23 +1,34 @@
 // Fuzzes both ends of a TLS link. The input is a program for somebody on the way: which end's bytes to change, cut,
 // repeat or replace with the input's own. Whatever is done, nothing comes out that was not sent, in that order; nothing
-// at all comes out of an end that is not established; and no end is established that did not meet its peer.
+// at all comes out of an end that is not established; and no end is established that did not meet its peer. The last
+// byte says by what the two know each other: a token or certificates.
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/tls_session.h"
+#include "test/support/certificates.h"
 
 namespace {
 
 using dtrain::JobSecret;
+using dtrain::LinkCredential;
 using dtrain::LinkName;
 using dtrain::LinkRole;
 using dtrain::TlsSession;
 
-const JobSecret& secret() {
-  static const JobSecret value = *JobSecret::parse("dtrain-AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh-KfiaR");
-  return value;
+LinkCredential make_certificates() {
+  const dtrain::test::TempFolder folder;
+  dtrain::test::make_authority(folder, "ca");
+  dtrain::test::certify(folder, "node");
+  return *dtrain::SiteCertificates::load({folder / "ca.pem", folder / "node.pem", folder / "node.key"});
+}
+
+const LinkCredential& credential(bool site) {
+  static const LinkCredential secret = *JobSecret::parse("dtrain-AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh-KfiaR");
+  static const LinkCredential certificates = make_certificates();
+  return site ? certificates : secret;
 }
 
 class Input {
@@ -94,8 +105,9 @@ void carry(Input& input, End& from, End& to) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Input input(data, size);
-  End client(TlsSession::client(secret(), {LinkRole::store, 3, "job"}));
-  End server(TlsSession::server(secret(), "job"));
+  const LinkCredential& ours = credential(size > 0 && data[size - 1] % 4 == 3);
+  End client(TlsSession::client(ours, {LinkRole::store, 3, "job"}));
+  End server(TlsSession::server(ours, "job"));
   client.say("the first words");
   for (int step = 0; step < 64 && !input.empty(); ++step) {
     carry(input, client, server);
@@ -109,7 +121,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   DT_CHECK(!server.session.established() || client.session.established(), "the server was met");
 
   // A stranger: no key, only bytes.
-  End alone(TlsSession::server(secret(), "job"));
+  End alone(TlsSession::server(ours, "job"));
   alone.hear({reinterpret_cast<const char*>(data), size});
   DT_CHECK(!alone.session.established(), "nobody was there");
   return 0;

@@ -1,6 +1,6 @@
 # Completions of dtrain and torchrun for fish, made by `dtrain completion fish`.
 
-set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --numa-binding --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
+set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --numa-binding --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
 
 function __dtrain_signals
     string split ' ' 'TERM INT HUP QUIT USR1 USR2 ALRM WINCH'
@@ -61,6 +61,9 @@ complete -c dtrain -n 'test (__dtrain_place) = command' -a rendezvous -d 'serve 
 complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l port -x -d 'where it listens; 29400 if not given, 0: any free one'
 complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l bind -x -d 'only at this address of this host; else at all'
 complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l token-file -x -d 'the token of the jobs that may come, as for run'
+complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l tls-ca -x -d 'certificates instead, with --tls-cert and --tls-key, as for run'
+complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l tls-cert -x -d 'the server\'s certificate'
+complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l tls-key -x -d 'its private key'
 complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l max-jobs -x -d 'jobs at a time; 256 if not given'
 complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l max-nodes -x -d 'nodes of all jobs together; 16384 if not given'
 complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l max-store-mib -x -d 'memory of one job\'s store; 1024 if not given'
@@ -79,7 +82,7 @@ complete -c dtrain -n 'test (__dtrain_place) = command' -a completion -d 'print 
 complete -c dtrain -n 'test (__dtrain_place) = completion' -a 'bash zsh fish'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a version -d 'show version, compiler and build'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a help -d 'show this, or tell about one flag, command or topic'
-complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch logs status rendezvous doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
+complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch logs status rendezvous doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
 
 for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'
@@ -101,6 +104,9 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l master-port -x -d 'port of node 0 of a static job (MASTER_PORT)'
     complete -c $name -n 'test (__dtrain_place) = run' -l local-addr -x -d 'address of this host for a node alone (MASTER_ADDR)'
     complete -c $name -n 'test (__dtrain_place) = run' -l token-file -r -F -d 'file with the token that all nodes of a job share'
+    complete -c $name -n 'test (__dtrain_place) = run' -l tls-ca -r -F -d 'certificates instead of a token: of the site\'s authority'
+    complete -c $name -n 'test (__dtrain_place) = run' -l tls-cert -r -F -d 'this node\'s certificate, with --tls-ca'
+    complete -c $name -n 'test (__dtrain_place) = run' -l tls-key -r -F -d 'the private key of --tls-cert'
     complete -c $name -n 'test (__dtrain_place) = run' -l insecure -d 'join hosts without a token, for all to read and to join'
     complete -c $name -n 'test (__dtrain_place) = run' -l ha -d 'start an etcd of the job\'s own: any host may be lost'
     complete -c $name -n 'test (__dtrain_place) = run' -l module -d 'PROGRAM is a Python module: python -u -m PROGRAM'

@@ -8,6 +8,7 @@ import socket
 import unittest
 
 from hosts_test import END, PORT, WORKER, HostsCase, Node
+from lab_case import certify, make_authority
 from support import DEADLINE, DTRAIN, until
 
 # Rank 0 sets the key `k` to the first letter of its job's name, and after a second barrier every rank reads it.
@@ -53,6 +54,18 @@ class Serve(HostsCase):
             self.assertRegex(text, r"M=127\.0\.0\.1 R0=" + "|".join(re.escape(lab.host(i).ipv4) for i in range(3)))
             server.expect(rf"job {re.escape(job[:20])}\S* has ended: all workers ended with exit code 0")
         until(lambda: self.facts(lab)["job_count"] == 0, DEADLINE)
+        self.stop(server)
+
+    def test_certificates_instead_of_a_token(self):
+        lab = self.lab(2)
+        make_authority(self.folder, "ca")
+        shown = [certify(self.folder, name, "ca") for name in ("server", "node")]
+        server = Node(lab.host(0), ["rendezvous", "serve", "--port", PORT, *shown[0]])
+        server.expect(r"rendezvous server: port \d+, pid \d+, certificates of \S+ca\.pem")
+        nodes = [Node(lab.host(i), ["run", *shown[1], "--rdzv-id", "#" + 120 * "D", "--nnodes", 2, "--rdzv-backend",
+                                    "c10d", "--rdzv-endpoint", f"host1:{PORT}", "bash", "-c", WORKER + SHARE],
+                      {**os.environ, "END": self.end}) for i in range(2)]
+        self.ends([0, 0], nodes)
         self.stop(server)
 
     def test_failure_restart_and_status(self):

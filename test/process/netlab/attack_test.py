@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-from lab import HERE, LabCase, new_token
+from lab import HERE, LabCase, certify, make_authority, new_token
 from capture import Capture
 from hosts_test import Node
 from support import DEADLINE, DTRAIN, until
@@ -222,6 +222,57 @@ class WithTheToken(Attack):
                 self.assertNotIn(VALUE.encode().hex(), said)
         # The same with the right key is served: it is the key that the others lack.
         self.assertRegex(self.peer(role="store", words=store), "^served d8.{22}02")  # 2: welcome
+        self.unharmed(nodes)
+
+
+class WithCertificates(Attack):
+    def setUp(self):
+        super().setUp()
+        make_authority(self.folder, "ca")
+        self.shown = [certify(self.folder, f"node{rank}", "ca") for rank in (0, 1)]
+
+    def node(self, rank, *flags, shown=None, host=None, **how):
+        words = ["run", *(shown or self.shown[rank]), "--nnodes", 2, "--node-rank", rank, "--master-addr", "host1",
+                 "--master-port", PORT, "--rdzv-id", "attacked", *flags, sys.executable, HERE / "steps_worker.py",
+                 KEY, VALUE]
+        return Node(host or self.net.host(rank), words, **how)
+
+    def test_strangers(self):
+        nodes = self.job()
+        make_authority(self.folder, "foreign")
+        other = certify(self.folder, "stranger", "foreign")
+        mixed = ["--tls-ca", os.path.join(self.folder, "ca.pem"), *other[2:]]
+        for shown, code, why in (
+                (other, 125, "the peer's certificate is not good: .*self-signed"),
+                (["--token-file", self.token], 125, r"the peer wants a certificate \(--tls-ca\)"),
+                (mixed, 2, "stranger.pem: unable to get local issuer certificate"),
+                (other[:4], 2, "--tls-ca and --tls-cert without --tls-key")):
+            with self.subTest(shown=shown):
+                stranger = self.node(1, shown=shown, host=self.attacker)
+                self.assertEqual(stranger.wait(), code, stranger.text)
+                self.assertRegex(stranger.text, why)
+        nodes[0].expect("the peer has a token, and this node certificates")
+        self.unharmed(nodes)
+
+    def test_tls_without_a_certificate_and_with_a_strangers(self):
+        nodes = self.job()
+        make_authority(self.folder, "foreign")
+        certify(self.folder, "stranger", "foreign")
+        for name, link in (("", "dtrain1/store/0/attacked"), ("stranger", "dtrain1/store/0/attacked"),
+                           ("node1", "dtrain1/store/0/another"), ("node1", "http/1.1")):
+            with self.subTest(name=name, link=link):
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+                context.set_alpn_protocols([link])
+                if name:
+                    context.load_cert_chain(*(os.path.join(self.folder, f"{name}.{kind}") for kind in ("pem", "key")))
+                # Of TLS 1.3 the client is through before its certificate is judged.
+                with self.assertRaises((ssl.SSLError, ConnectionError)), self.connect() as plain:
+                    with context.wrap_socket(plain) as peer:
+                        peer.settimeout(DEADLINE)
+                        peer.sendall(STORE_GREETING + b"\x01" + os.urandom(64))
+                        if not peer.recv(4096):
+                            raise ConnectionError
         self.unharmed(nodes)
 
 

@@ -13,7 +13,7 @@ sys.path[:0] = [str(MODULES), str(HERE.parent / "launcher")]
 
 # For those who import this module.
 import netlab  # noqa: E402, F401
-from lab_case import LabCase, new_token  # noqa: E402, F401
+from lab_case import LabCase, certify, make_authority, new_token  # noqa: E402, F401
 
 DEADLINE = 60
 

@@ -141,7 +141,8 @@ TEST_CASE("as torchrun only its own names may be shortened") {
   }
   CHECK(error({"--re=3", "train"}) == "--re could mean --redirects, --report; write more of its name");
   CHECK(error({"--t=3", "train"}) ==
-        "--t could mean --topology, --token-file, --tee, --timestamps; write more of its name");
+        "--t could mean --topology, --token-file, --tls-ca, --tls-cert, --tls-key, --tee, --timestamps; write more of "
+        "its name");
   // Names that torchrun does not have are known in full only.
   CHECK(as_torchrun({"--contain=cgroup", "train"}).ok());
   CHECK(as_torchrun({"--nproc=2", "train"}).ok());

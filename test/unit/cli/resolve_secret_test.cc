@@ -49,7 +49,7 @@ struct TokenHost {
     auto plan = resolve(flags);
     INFO((plan ? "" : plan.error().message));
     REQUIRE(plan.ok());
-    return plan->spec.nodes.secret && *plan->spec.nodes.secret == secret;
+    return plan->spec.nodes.credential && *plan->spec.nodes.credential->secret() == secret;
   }
 
   std::string error(const Words& flags) {
@@ -104,18 +104,18 @@ TEST_CASE("in a step of SLURM the nodes share a token by MUNGE, unless one is na
     REQUIRE(plan.ok());
     return plan->spec.nodes;
   };
-  CHECK(plan_of(0).secret);  // made for this job
+  CHECK(plan_of(0).credential);  // made for this job
   CHECK(plan_of(0).munge_socket == "/run/here");
-  CHECK_FALSE(plan_of(1).secret);
+  CHECK_FALSE(plan_of(1).credential);
   CHECK(plan_of(1).munge_socket == "/run/here");
   machine.add("named");
-  CHECK(plan_of(1, {"--token-file", "named"}).secret);
+  CHECK(plan_of(1, {"--token-file", "named"}).credential);
   CHECK_FALSE(plan_of(1, {"--token-file", "named"}).munge_socket);
   CHECK_FALSE(plan_of(1, {"--insecure"}).munge_socket);
   CHECK_FALSE(machine.resolve({})->spec.nodes.munge_socket);  // no step
   machine.host.munge = [] { return Result<void>(Error{ErrorKind::system, "MUNGE: no munged at S"}); };
   CHECK_FALSE(plan_of(1).munge_socket);
-  CHECK(plan_of(1).secret);
+  CHECK(plan_of(1).credential);
   machine.files.clear();
   auto none = machine.resolve({}, true, 1, "SLURM_STEP_NODELIST");
   REQUIRE_FALSE(none.ok());
@@ -137,7 +137,7 @@ TEST_CASE("without a token only when that is typed, and then it is said") {
   auto plan = machine.resolve({"--insecure"});
   REQUIRE(plan.ok());
   CHECK(plan->spec.nodes.insecure);
-  CHECK_FALSE(plan->spec.nodes.secret);
+  CHECK_FALSE(plan->spec.nodes.credential);
   REQUIRE(plan->warnings.size() == 1);
   CHECK(plan->warnings[0].starts_with("--insecure: whoever reaches"));
 }
@@ -148,8 +148,63 @@ TEST_CASE("a job on one host looks for no token") {
   for (const Words& flags : {Words{}, Words{"--token-file=x"}, Words{"--insecure"}}) {
     auto plan = machine.resolve(flags, false);
     REQUIRE(plan.ok());
-    CHECK_FALSE(plan->spec.nodes.secret);
+    CHECK_FALSE(plan->spec.nodes.credential);
     CHECK_FALSE(plan->spec.nodes.insecure);
     CHECK(plan->warnings.empty());
   }
+}
+
+namespace {
+
+// In place of files that make sense: which were asked for.
+struct CertificateHost : TokenHost {
+  std::optional<SiteCertificates::Files> asked = {};
+  CertificateHost() {
+    host.read_certificates = [this](const SiteCertificates::Files& named) -> Result<SiteCertificates> {
+      asked = named;
+      return Error{ErrorKind::usage, "the files are read"};
+    };
+  }
+};
+
+}  // namespace
+
+TEST_CASE("certificates stand in for a token, and the usual token file is not looked at") {
+  CertificateHost machine;
+  machine.host.env["HOME"] = "/home/me";
+  machine.add("/home/me/.config/dtrain/token");
+  CHECK(machine.error({"--tls-ca=ca", "--tls-cert=cert", "--tls-key=key"}) == "the files are read");
+  REQUIRE(machine.asked);
+  CHECK(machine.asked->ca == "ca");
+  CHECK(machine.asked->certificate == "cert");
+  CHECK(machine.asked->key == "key");
+  machine.host.env["DTRAIN_TLS_CA"] = "site-ca";
+  machine.host.env["DTRAIN_TLS_CERT"] = "site-cert";
+  CHECK(machine.error({"--tls-key=key"}) == "the files are read");
+  CHECK(machine.asked->certificate == "site-cert");
+  // A job on one host looks at nothing.
+  machine.asked.reset();
+  CHECK(machine.resolve({"--tls-key=key"}, false).ok());
+  CHECK_FALSE(machine.asked);
+}
+
+TEST_CASE("certificates want all three files, and no token beside them") {
+  CertificateHost machine;
+  CHECK(machine.error({"--tls-ca=ca"}) ==
+        "--tls-ca without --tls-cert and --tls-key: certificates want all three files");
+  CHECK(machine.error({"--tls-ca=ca", "--tls-key=key"}).starts_with("--tls-ca and --tls-key without --tls-cert: "));
+  CHECK(machine.error({"--tls-cert=c", "--tls-key=key"}).starts_with("--tls-cert and --tls-key without --tls-ca: "));
+  const Words all = {"--tls-ca=ca", "--tls-cert=cert", "--tls-key=key"};
+  const auto with = [&](const char* word) {
+    Words words = all;
+    words.emplace_back(word);
+    return machine.error(words);
+  };
+  CHECK(with("--token-file=t").starts_with("--tls-ca and --token-file: "));
+  CHECK(with("--insecure").starts_with("--tls-ca and --insecure: "));
+  machine.host.env["DTRAIN_TOKEN_FILE"] = "t";
+  CHECK(machine.error(all).starts_with("--tls-ca and DTRAIN_TOKEN_FILE: "));
+  machine.host.token.emplace(new_secret());
+  CHECK(machine.error(all).find("say one of the two") != std::string::npos);
+  CHECK_FALSE(machine.asked);
 }

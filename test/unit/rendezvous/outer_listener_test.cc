@@ -32,7 +32,7 @@ struct Port {
     number = *port_of_socket(listener->get());
     OuterListener::Options options;
     options.job = "job";
-    options.secret = std::move(secret);
+    options.credential = std::move(secret);
     options.agent = [this](LinkSocket socket, std::string received) {
       agents.push_back(std::move(received));
       sockets.push_back(std::move(socket));

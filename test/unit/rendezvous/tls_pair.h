@@ -62,4 +62,12 @@ inline Pair pair_of(const JobSecret& secret, const LinkName& link = kAgentLink) 
   return {End(TlsSession::client(secret, link)), End(TlsSession::server(secret, link.job))};
 }
 
+// Whether the byte belongs to the version of a record, which TLS 1.3 sends for old machines on the way only.
+inline bool is_version(const std::string& flight, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(flight[i]); };
+  std::size_t record = 0;
+  for (std::size_t next = 0; next <= at; next = record + 5 + byte(record + 3) * 256U + byte(record + 4)) record = next;
+  return at == record + 1 || at == record + 2;
+}
+
 }  // namespace dtrain::test

@@ -1,0 +1,30 @@
+#include "cli/site_certificates.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "cli/text.h"
+#include "cli/usage.h"
+
+namespace dtrain::cli {
+
+Result<std::optional<SiteCertificates>> find_certificates(const Host& host, const SiteCertificates::Files& files,
+                                                          const std::string& rival) {
+  std::vector<std::string> there, missing;
+  (files.ca.empty() ? missing : there).emplace_back("--tls-ca");
+  (files.certificate.empty() ? missing : there).emplace_back("--tls-cert");
+  (files.key.empty() ? missing : there).emplace_back("--tls-key");
+  if (there.empty()) return std::optional<SiteCertificates>();
+  if (!missing.empty())
+    return usage(fmt::format("{} without {}: certificates want all three files", fmt::join(there, " and "),
+                             fmt::join(missing, " and ")));
+  if (!rival.empty())
+    return usage(fmt::format("{} and {}: the nodes know each other by certificates or otherwise; say one of the two",
+                             there.front(), rival));
+  auto loaded = host.read_certificates(files);
+  if (!loaded) return loaded.error();
+  return std::optional(*loaded);
+}
+
+}  // namespace dtrain::cli
