@@ -45,15 +45,15 @@ TEST_CASE("words of a command: a value that is missing or empty") {
 
 TEST_CASE("the help of a server's flags says what holds without them") {
   const JobServerLimits limits;
-  for (const auto& [name, value] : std::map<std::string, std::size_t>{{"port", launcher::ServiceSpec::kUsualPort},
-                                                                      {"max-jobs", limits.jobs},
-                                                                      {"max-nodes", limits.nodes},
-                                                                      {"max-store-mib", limits.store.core.bytes >> 20},
-                                                                      {"max-store-keys", limits.store.core.keys}}) {
+  for (const auto& given : std::map<std::string, std::size_t>{{"port", launcher::ServiceSpec::kUsualPort},
+                                                              {"max-jobs", limits.jobs},
+                                                              {"max-nodes", limits.nodes},
+                                                              {"max-store-mib", limits.store.core.bytes >> 20},
+                                                              {"max-store-keys", limits.store.core.keys}}) {
     const auto flags = find_command("rendezvous")->flags;
     const auto flag =
-        std::find_if(flags.begin(), flags.end(), [&](const CommandFlag& row) { return row.name == name; });
+        std::find_if(flags.begin(), flags.end(), [&](const CommandFlag& row) { return row.name == given.first; });
     REQUIRE(flag != flags.end());
-    CHECK(flag->help.find("; " + std::to_string(value) + " if not given") != std::string::npos);
+    CHECK(flag->help.find("; " + std::to_string(given.second) + " if not given") != std::string::npos);
   }
 }

@@ -69,7 +69,11 @@ TEST_CASE("discard: what waits is bounded") {
   Discard discard;
   freed.add(discard, when);
   for (std::size_t i = 0; i < 2 * Discard::kMost + 1; ++i) freed.add(discard, at_once);
-  REQUIRE(freed.by.back().wait_for(std::chrono::seconds(0)) == std::future_status::ready);
-  CHECK(freed.by.back().get() == std::this_thread::get_id());
+  // One batch is being freed and one waits, at the most.
+  std::size_t here = 0;
+  for (auto& by : freed.by)
+    if (by.wait_for(std::chrono::seconds(0)) == std::future_status::ready && by.get() == std::this_thread::get_id())
+      ++here;
+  CHECK(here >= 2);
   go.set_value();
 }
