@@ -22,17 +22,18 @@ def first_line(*command):
     return (done.stdout.strip().splitlines() or ["?"])[0]
 
 
-def machine():
+def machine(alone=False):
     """The machine, the version and the load, one sentence each; no names, no paths."""
     with open("/proc/cpuinfo") as f:
         names = [line.partition(":")[2].strip() for line in f if line.startswith("model name")]
     with open("/proc/meminfo") as f:
         memory = int(f.readline().split()[1]) / 2**20
     cpu = names[0] if names else platform.machine()
+    others = ", all under a real-time priority, so that other work counts less" if alone else ""
     return [f"Measured {datetime.date.today().isoformat()}: {os.cpu_count()} cores of {cpu}, {memory:.0f} GiB,",
             f"Linux {platform.release().split('-')[0]}.",
             f"dtrain {first_line('git', 'describe', '--always', '--dirty')}.",
-            f"Load average at the start {os.getloadavg()[0]:.1f}."]
+            f"Load average at the start {os.getloadavg()[0]:.1f}{others}."]
 
 
 def write_section(path, owner, name, text):

@@ -31,15 +31,13 @@ SECTIONS = {"start": starting, "footprint": footprint, "death": failing, "kill":
 
 def facts(context, alone):
     """The machine and the versions, one sentence each; no names, no paths."""
-    *said, load = machine()
+    *said, load = machine(alone)
     if context.torchrun:
         python = os.path.join(os.path.dirname(context.torchrun), "python")
         said.append(f"torch {first_line(python, '-c', 'import torch; print(torch.__version__)')}.")
     if context.mpirun:
         said.append(f"{first_line(context.mpirun, '--version')}.")
-    others = ", all under a real-time priority, so that other work counts less."
-    said.append(load[:-1] + others if alone else load)
-    return said
+    return [*said, load]
 
 
 def bars_table(bars):

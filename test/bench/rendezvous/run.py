@@ -2,7 +2,7 @@
 """Jobs of several nodes: their links, how many nodes a job can have, the store across nodes, the start of a job.
 
     run.py --build build [--only rounds,tls,agents,store,edges,barrier,start,faults] [--runs 3] [--agents 10000]
-           [--json out.json] [--write docs/benchmarks.md]
+           [--alone] [--json out.json] [--write docs/benchmarks.md]
 
 rounds  the machine that decides who is in a round, alone (rounds_bench)
 tls     handshakes and bytes of encrypted links, in one thread and without sockets (tls_bench)
@@ -316,15 +316,18 @@ def main():
     parser.add_argument("--operations", type=int, default=20000)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--write", metavar="PAGE", help="replace the sections of the measured parts on this page")
+    parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
     parser.add_argument("--json", help="also write the figures to this file")
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
+    if args.alone:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
     figures = {}
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}", flush=True)
     for name in args.only.split(","):
         print(f"== {name}", flush=True)
         said.clear()
-        facts = page.machine()
+        facts = page.machine(args.alone)
         figures[name] = PARTS[name](args)
         if args.write:
             text = "\n\n".join([f"## {TITLES[name]}", "```\n" + "\n".join(said) + "\n```", " ".join(facts)])
