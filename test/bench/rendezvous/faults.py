@@ -55,14 +55,14 @@ def last(times):
 
 
 def agents_of(host):
-    """dtrain's agent, or torchrun itself."""
+    """dtrain's agent, or torchrun itself, which newer versions name after themselves."""
     found = []
     for pid in host.pids():
         try:
             name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
         except OSError:
             continue
-        if name in ("dtrain-agent", "torchrun"):
+        if name in ("dtrain-agent", "torchrun", "pt_elastic"):
             found.append(pid)
     return found
 
