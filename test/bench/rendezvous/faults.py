@@ -4,6 +4,7 @@ import contextlib
 import math
 import os
 import pathlib
+import random
 import re
 import signal
 import statistics
@@ -94,11 +95,14 @@ def one_fault(command, fault, limit):
                 raise SystemExit("the nodes did not come together: " + repr([node.lines for node in nodes]))
             break_it, victim = FAULTS[fault]
             others = nodes[:victim] + nodes[victim + 1:]
+            # At any moment between two pings.
+            threading.Event().wait(random.uniform(0, 1))
             begin = time.monotonic()
             break_it(lab, hosts[victim])
+            broken = time.monotonic()
             told = last(node.when("told", begin, begin + limit) for node in others)
             again = last(node.when(f"up {NODES - 1}", begin, begin + limit) for node in others)
-            return [None if moment is None else moment - begin for moment in (told, again)]
+            return [None if moment is None else moment - broken for moment in (told, again)]
         finally:
             for host in hosts:
                 for pid in host.pids():
@@ -112,8 +116,8 @@ def summary(values, limit):
     seen = sorted(v for v in values if v is not None)
     if len(seen) < len(values):
         return f"not in {limit} s" + (f" ({len(values) - len(seen)} of {len(values)})" if seen else "")
-    rare = f", p99 {seen[math.ceil(0.99 * len(seen)) - 1]:.2f} s" if len(seen) >= 100 else ""
-    return f"{statistics.median(seen):.2f} s{rare}" + (f", at most {seen[-1]:.2f} s" if len(seen) > 1 else "")
+    rare = f", p99 {seen[math.ceil(0.99 * len(seen)) - 1]:.3f} s" if len(seen) >= 100 else ""
+    return f"{statistics.median(seen):.3f} s{rare}" + (f", at most {seen[-1]:.3f} s" if len(seen) > 1 else "")
 
 
 def measure(dtrain, torchrun, token, runs, say):
