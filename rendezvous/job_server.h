@@ -80,9 +80,9 @@ class JobServer {
   std::map<std::string, Ended> ended_;     // how jobs of this name ended last
   std::deque<std::string> ended_first_;    // the same, oldest first
   std::uint64_t last_number_ = 0;
-  std::string last_turned_away_;  // what was said of it
-  ReportLimit reports_{10};       // of nodes that are turned away
-  Discard discard_;               // of stores
+  std::string last_turned_away_;           // what was said of it
+  ReportLimit reports_{10};                // of nodes that are turned away
+  Discard discard_{options_.limits.jobs};  // of stores
   bool draining_ = false;
   std::function<void()> on_empty_;
   std::unique_ptr<OuterListener> outer_;  // last: it hands over to the jobs

@@ -62,9 +62,10 @@ OuterListener::~OuterListener() {
 // ---- coming ---------------------------------------------------------------------------------------------------------
 
 void OuterListener::wait_for_connection() {
-  listener_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& ec) {
-    if (!ec) accept_ready();
-  });
+  listener_.async_wait(asio::posix::stream_descriptor::wait_read,
+                       [this, alive = std::weak_ptr(lives_)](const boost::system::error_code& ec) {
+                         if (!alive.expired() && !ec) accept_ready();
+                       });
 }
 
 void OuterListener::accept_ready() {
@@ -77,8 +78,8 @@ void OuterListener::accept_ready() {
 void OuterListener::pause_until(std::chrono::steady_clock::time_point when) {
   paused_ = true;
   accept_again_.expires_at(when);
-  accept_again_.async_wait([this](const boost::system::error_code& ec) {
-    if (!ec) resume();
+  accept_again_.async_wait([this, alive = std::weak_ptr(lives_)](const boost::system::error_code& ec) {
+    if (!alive.expired() && !ec) resume();
   });
 }
 
@@ -263,7 +264,8 @@ void OuterListener::arm_deadline() {
   if (deadline_armed_ || unknown_.empty()) return;
   deadline_armed_ = true;
   deadline_.expires_at(unknown_.front()->came + options_.longest_unknown);
-  deadline_.async_wait([this](const boost::system::error_code& ec) {
+  deadline_.async_wait([this, alive = std::weak_ptr(lives_)](const boost::system::error_code& ec) {
+    if (alive.expired()) return;
     deadline_armed_ = false;
     if (ec) return;
     const auto now = std::chrono::steady_clock::now();

@@ -104,6 +104,8 @@ class OuterListener {
   bool paused_ = false;            // accept_again_ runs, nothing is accepted
   std::list<UnknownPtr> unknown_;  // longest there first
   ReportLimit reports_{5};
+  // Handlers that are already on their way when this goes must not touch it.
+  const std::shared_ptr<bool> lives_ = std::make_shared<bool>(true);
 };
 
 }  // namespace dtrain

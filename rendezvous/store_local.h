@@ -28,7 +28,7 @@ class StoreLocal final : public StoreBackend {
   StoreCore core_;
   std::unordered_map<ConnectionId, StoreDecoder> decoders_;
   std::uint64_t requests_ = 0;
-  Discard discard_;  // of what is forgotten
+  Discard discard_{8};  // of what is forgotten
 };
 
 }  // namespace dtrain

@@ -352,6 +352,8 @@ void SuccessionCore::resign(MonoTime now, Actions& out) {
   if (last_term_ == term_ && lease_.settled_round() == last_round_) settled_ = true;
   stamped_ = now;
   opening_.reset();
+  // Their connections ended when this node was chosen.
+  seekers_.clear();
   phase_ = Phase::idle;
   begin_seeking(now, out);
 }

@@ -15,9 +15,8 @@ namespace dtrain {
 
 class Discard {
  public:
-  static constexpr std::size_t kMost = 8;  // that wait; more are freed by whoever brings them
-
-  Discard() = default;
+  // So many wait; more are freed by whoever brings them.
+  explicit Discard(std::size_t most) : most_(most) {}
   // Waits until all of it is freed.
   ~Discard() {
     if (thread_.joinable()) thread_.join();
@@ -28,7 +27,7 @@ class Discard {
   // From one thread at a time. The last owner hands it over.
   void add(std::shared_ptr<void> thing) {
     const std::lock_guard lock(mutex_);
-    if (waiting_.size() >= kMost) return;
+    if (waiting_.size() >= most_) return;
     waiting_.push_back(std::move(thing));
     if (running_) return;
     if (thread_.joinable()) thread_.join();  // it has nothing left to do but to end
@@ -54,6 +53,7 @@ class Discard {
     }
   }
 
+  const std::size_t most_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<void>> waiting_;
   bool running_ = false;

@@ -27,6 +27,11 @@ void SuccessionWorld::received(int i, Id id, int end, const RoundMessage& messag
       if (n.host) at->addresses = {std::to_string(i)}, at->port = 1;
       send(id, 1, *at);
     }
+    if (n.host) {  // that has no seekers, and not much time for who does not join
+      later(i, now_ + 1s, [this, id] { close(id, 1); });
+      feed(i, ev::Seeker{*seek, true});
+      return feed(i, ev::Seeker{*seek, false});
+    }
     if (n.seekers.contains(id)) feed(i, ev::Seeker{n.seekers[id], false});
     n.seekers[id] = *seek;
     return feed(i, ev::Seeker{*seek, true});

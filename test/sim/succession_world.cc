@@ -180,7 +180,11 @@ void SuccessionWorld::carry_out(int i, const act::Here& here) {
                       std::chrono::duration<double>(here.not_before - now_).count()));
   leave(i);
   begin_hosting(i, here.term, here.not_before);
-  for (const auto& [conn, voter] : n.seekers) send(conn, 1, msg::HostAt{here.term, {std::to_string(i)}, 1});
+  // They are told, and then their connections end, which nobody tells the core.
+  for (const auto& [conn, voter] : std::exchange(n.seekers, {})) {
+    send(conn, 1, msg::HostAt{here.term, {std::to_string(i)}, 1});
+    close(conn, 1);
+  }
   if (!n.workers) look(i);
 }
 

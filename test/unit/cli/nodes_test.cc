@@ -150,7 +150,7 @@ TEST_CASE("rdzv-conf: each way to meet checks the keys that it has") {
   CHECK(read_rdzv_conf(" last_call_timeout = 2 ", Meeting::c10d, true)->last_call_timeout == std::chrono::seconds(2));
 }
 
-TEST_CASE("--ha: three or five hosts with an etcd of the job's own") {
+TEST_CASE("three or five hosts with an etcd of the job's own: --ha") {
   const auto ha = [](const char* list, const char* conf = "", const char* nnodes = "3") {
     return plan_nodes({.nnodes = nnodes, .ha = true, .endpoint = list, .conf = conf});
   };

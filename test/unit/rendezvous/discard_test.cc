@@ -9,6 +9,8 @@ using namespace dtrain;
 
 namespace {
 
+constexpr std::size_t kMost = 8;
+
 // Takes as long to free as the test wants, and then says which thread did it.
 struct Slow {
   std::shared_future<void> go;
@@ -37,7 +39,7 @@ TEST_CASE("discard: whoever hands over does not wait, and at the end all is free
   const std::shared_future<void> when = go.get_future().share();
   Freed freed;
   {
-    Discard discard;
+    Discard discard(kMost);
     for (int i = 0; i < 3; ++i) freed.add(discard, when);  // would not return if they were freed here
     go.set_value();
   }
@@ -51,7 +53,7 @@ TEST_CASE("discard: its thread ends, and there is another one later") {
   std::promise<void> go;
   go.set_value();
   const std::shared_future<void> when = go.get_future().share();
-  Discard discard;
+  Discard discard(kMost);
   for (int i = 0; i < 200; ++i) {
     Freed freed;
     freed.add(discard, when);
@@ -66,9 +68,9 @@ TEST_CASE("discard: what waits is bounded") {
   now.set_value();
   const std::shared_future<void> at_once = now.get_future().share();
   Freed freed;
-  Discard discard;
+  Discard discard(kMost);
   freed.add(discard, when);
-  for (std::size_t i = 0; i < 2 * Discard::kMost + 1; ++i) freed.add(discard, at_once);
+  for (std::size_t i = 0; i < 2 * kMost + 1; ++i) freed.add(discard, at_once);
   // One batch is being freed and one waits, at the most.
   std::size_t here = 0;
   for (auto& by : freed.by)

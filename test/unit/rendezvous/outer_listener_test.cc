@@ -223,6 +223,16 @@ TEST_CASE("who says nothing makes room for others, the oldest first, and has lit
   }
 }
 
+TEST_CASE("a listener may go while its timers run and strangers are there") {
+  Port port(JobSecret::generate().value(), 1, 20s, 20s);
+  const auto first = port.connect();   // arms the deadline
+  const auto second = port.connect();  // there is no room for: the listener pauses
+  port.io.run_one_for(1s);
+  port.port.reset();
+  while (port.io.poll() != 0) continue;
+  CHECK(port.lines.empty());
+}
+
 TEST_CASE("without a token the first byte tells") {
   Port port(std::nullopt);
   const UniqueFd agent = port.connect();

@@ -76,6 +76,21 @@ TEST_CASE("host lease: who has left chooses nobody") {
   CHECK(lease.settled_round() == 1);
 }
 
+TEST_CASE("succession: whoever was chosen once starts anew when it seeks again") {
+  SuccessionCore core = seeker(2, 3);
+  core.step(ev::Seeker{{3, 0, 0, 0}}, kStart + 1s);
+  const auto proposed = core.step(ev::Tick{}, kStart + 2s);
+  const auto* ballot = find<act::Propose>(proposed);
+  REQUIRE(ballot != nullptr);
+  const auto chosen = core.step(ev::Voted{3, {ballot->ballot.term, ballot->ballot.stamp, true, 0, 0}}, kStart + 2s);
+  REQUIRE(find<act::Here>(chosen) != nullptr);
+  // Its voters' connections have ended since; it is alone.
+  core.step(ev::Lost{core.term(), kStart + 3s}, kStart + 3s);
+  REQUIRE(core.phase() == SuccessionCore::Phase::seeking);
+  CHECK_FALSE(core.deadline());
+  CHECK(core.missing() == "1 of 3 nodes of the last round are here, 2 must be to choose another host");
+}
+
 TEST_CASE("succession: a node that leaves does not vote") {
   SuccessionCore leaves({kPulse, 3});
   leaves.step(ev::Following{{{"10.0.0.1"}, 29400, 0}}, kStart);
