@@ -7,7 +7,7 @@
 // before the host, which gives a node up later, opens a round without it. Clocks of two hosts are never compared.
 //
 //   0            1            2      2.5    3      intervals (3 attempts) since the last ping that the host has heard
-//   pings, 3 or 10 in each    TERM   KILL          the node
+//   pings, 3 in each interval TERM   KILL          the node
 //                                           lost   the host
 #include <algorithm>
 #include <chrono>
@@ -20,12 +20,8 @@ struct PulseSettings {
   Duration interval = std::chrono::seconds(1);
   int attempts = 3;  // >= 3: so many intervals of silence, and the host gives a node up
 
-  // Between two pings: a part of the interval, so that little of stop_after() is over when a network begins to stall,
-  // and a lost packet is soon followed by another. A host that answers many nodes hears each of them less often; 0: not
-  // known.
-  Duration ping_every(int nodes) const { return interval / (nodes > 0 && nodes <= 1000 ? 10 : 3); }
-  // From the last word to when answers are overdue, which they are not yet while one is on its way.
-  Duration overdue_after(int nodes) const { return std::max(2 * ping_every(nodes), interval / 2); }
+  // Between two pings: a part of the interval, so that little of stop_after() is over when a network begins to stall.
+  Duration ping_every() const { return interval / 3; }
   // While answers are overdue. TCP sends a lost packet again after a time that doubles each time it is lost again; but
   // at once when packets that were sent after it have arrived. So there have to be some.
   Duration urgent_ping_every() const { return interval / 20; }
@@ -59,21 +55,18 @@ class LinkPulse {
   void answered(MonoTime sent) {
     if (sent <= pinged_) heard_ = std::max(heard_, sent);
   }
-  // The job has so many.
-  void nodes(int nodes) { nodes_ = nodes; }
   // When step() is due.
   MonoTime deadline(MonoTime now) const { return std::min(next_ping(now), heard_ + settings_.stop_after()); }
 
  private:
   MonoTime next_ping(MonoTime now) const {
-    const bool overdue = now >= heard_ + settings_.overdue_after(nodes_);
-    return pinged_ + (overdue ? settings_.urgent_ping_every() : settings_.ping_every(nodes_));
+    const bool overdue = now >= heard_ + 2 * settings_.ping_every();
+    return pinged_ + (overdue ? settings_.urgent_ping_every() : settings_.ping_every());
   }
 
   PulseSettings settings_;
   MonoTime pinged_;
   MonoTime heard_;
-  int nodes_ = 0;
 };
 
 // At the host, of one node.

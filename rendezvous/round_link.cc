@@ -91,10 +91,7 @@ void RoundLink::received(const RoundMessage& message) {
   }
   if (const auto* whose = std::get_if<msg::Whose>(&message)) return vouch(*whose);
   const auto* pong = std::get_if<msg::Pong>(&message);
-  if (const auto* open = std::get_if<msg::Open>(&message)) {
-    round_ = open->place.round;
-    if (pulse_) pulse_->nodes(open->place.nodes);
-  }
+  if (const auto* open = std::get_if<msg::Open>(&message)) round_ = open->place.round;
   if (pong == nullptr) return callbacks_.message(message);
   if (pulse_) pulse_->answered(MonoTime(MonoTime::duration(pong->sent)));
   if (pong->stamp == 0) return;
