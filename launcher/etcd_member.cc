@@ -36,6 +36,11 @@ std::string etcd_peer_url(const EtcdPlace& place, std::size_t member) {
   return url(place, place.members[member].name, peer_port(place, member));
 }
 
+std::array<std::uint16_t, 2> own_etcd_ports(const EtcdPlace& place) {
+  const auto self = std::size_t(place.own->self);
+  return {place.members[self].port, peer_port(place, self)};
+}
+
 std::string etcd_cluster(const EtcdPlace& place) {
   std::string text;
   for (std::size_t i = 0; i < place.members.size(); ++i) text += (i == 0 ? "" : ",") + listed(place, i);
@@ -99,14 +104,24 @@ const EtcdMemberFacts* other_etcd_member(const EtcdPlace& place, const std::vect
   return found == members.end() ? nullptr : &*found;
 }
 
-EtcdStart judge_etcd_start(const EtcdPlace& place, const EtcdSurroundings& around, bool again) {
+EtcdStart judge_etcd_start(const EtcdPlace& place, const EtcdSurroundings& around, EtcdBefore before) {
+  if (around.taken_port != 0) return EtcdStart::stay_out;
   if (around.members) {
     const EtcdMemberFacts* own = own_etcd_member(place, *around.members);
     if (own == nullptr) return EtcdStart::add;
-    return again || !own->name.empty() ? EtcdStart::replace : EtcdStart::as_typed;  // without a name: not yet begun
+    const bool has_begun = before != EtcdBefore::none || !own->name.empty();
+    return has_begun ? EtcdStart::replace : EtcdStart::as_typed;
   }
   // A cluster that goes on without this node has more than half of the members, so one of those would be seen.
-  return again || around.reached * 2 < place.members.size() - 1 ? EtcdStart::wait : EtcdStart::as_typed;
+  const bool few = around.reached * 2 < place.members.size() - 1;
+  return few || before == EtcdBefore::own ? EtcdStart::wait : EtcdStart::as_typed;
+}
+
+std::string why_not_taken_in(const EtcdSurroundings& around, const std::string& error) {
+  const std::size_t all = around.members ? around.members->size() : 0;
+  if (around.answered * 2 > all) return error;
+  return fmt::format("too few of the other members are left to take it in: {} of {} answer, and it takes {}",
+                     around.answered, all, all / 2 + 1);
 }
 
 std::string why_etcd_ended(const std::vector<std::string>& lines) {

@@ -16,6 +16,7 @@
 
 #include "launcher/prepare_worker.h"
 #include "launcher/spawn.h"
+#include "rendezvous/listen.h"
 
 namespace dtrain::launcher {
 
@@ -25,7 +26,8 @@ namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(1500);
 constexpr auto kChange = std::chrono::seconds(5);
-constexpr auto kAgain = std::chrono::seconds(1);
+constexpr auto kAgain = std::chrono::milliseconds(1000);
+constexpr auto kLongestOut = std::chrono::milliseconds(8000);  // between two looks whether the other one is gone
 constexpr int kMostEnds = 5;
 constexpr int kDies = 2000;  // ms, of SIGKILL
 
@@ -104,14 +106,25 @@ void PrivateEtcd::leave_leading() {
 void PrivateEtcd::look() {
   around_ = {};
   answers_ = nullptr;
+  around_.taken_port = taken_port();
+  if (around_.taken_port != 0) return judge();
   awaited_ = others_.size();
   for (std::size_t i = 0; i < others_.size(); ++i)
     others_[i]->call(etcd_member_list(), kLook, [this, i](const Result<EtcdReply>& reply) { heard(i, reply); });
 }
 
+std::uint16_t PrivateEtcd::taken_port() const {
+  for (const std::uint16_t port : own_etcd_ports(place())) {
+    const auto listener = try_listen_at(place().own->address, port);
+    if (!listener && listener.error().errno_value == EADDRINUSE) return port;
+  }
+  return 0;
+}
+
 void PrivateEtcd::heard(std::size_t other, const Result<EtcdReply>& reply) {
   // A member that is still alone accepts the connection and says nothing.
   if (reply || reply.error().errno_value == ECONNREFUSED || reply.error().errno_value == 0) ++around_.reached;
+  if (reply) ++around_.answered;
   if (reply && !around_.members) {
     around_.members = reply->members;
     answers_ = others_[other].get();
@@ -120,7 +133,7 @@ void PrivateEtcd::heard(std::size_t other, const Result<EtcdReply>& reply) {
 }
 
 void PrivateEtcd::judge() {
-  switch (judge_etcd_start(place(), around_, ends_ > 0)) {
+  switch (judge_etcd_start(place(), around_, before_)) {
     case EtcdStart::as_typed:
       return start(etcd_cluster(place()), false);
     case EtcdStart::add:
@@ -129,12 +142,14 @@ void PrivateEtcd::judge() {
       return replace(own_etcd_member(place(), *around_.members)->id);
     case EtcdStart::wait:
       return try_again("too few of the other members can be asked");
+    case EtcdStart::stay_out:
+      return stay_out();
   }
 }
 
 void PrivateEtcd::replace(std::uint64_t member) {
   answers_->call(etcd_member_remove(member), kChange, [this](const Result<EtcdReply>& reply) {
-    if (!reply) return try_again(reply.error().message);
+    if (!reply) return not_taken_in(reply.error());
     add();
   });
 }
@@ -142,15 +157,34 @@ void PrivateEtcd::replace(std::uint64_t member) {
 void PrivateEtcd::add() {
   const std::string own = etcd_peer_url(place(), std::size_t(place().own->self));
   answers_->call(etcd_member_add(own), kChange, [this](const Result<EtcdReply>& reply) {
-    ends_ = std::max(ends_, 1);  // from now on the name of a member says nothing about whether it has begun
-    if (!reply) return try_again(reply.error().message);
+    before_ = EtcdBefore::own;  // from now on the name of a member says nothing about whether it has begun
+    if (!reply) return not_taken_in(reply.error());
     start(etcd_cluster(place(), reply->members), true);
   });
 }
 
+void PrivateEtcd::not_taken_in(const Error& error) { try_again(why_not_taken_in(around_, error.message)); }
+
+void PrivateEtcd::stay_out() {
+  if (before_ == EtcdBefore::none) before_ = EtcdBefore::anothers;
+  out_pause_ = std::clamp(2 * out_pause_, kAgain, kLongestOut);
+  const std::string why = fmt::format("port {} is taken", around_.taken_port);
+  if (std::exchange(said_, why) != why) {
+    const std::string holder = port_holder(around_.taken_port);
+    say_(fmt::format("this node runs no member of etcd as long as {}{}: one agent on each host runs one", why,
+                     holder.empty() ? "" : " by " + holder));
+  }
+  look_after(out_pause_);
+}
+
 void PrivateEtcd::try_again(const std::string& why) {
+  out_pause_ = {};
   if (std::exchange(said_, why) != why) say_("etcd does not run on this node yet: " + why);
-  timer_.expires_after(kAgain);
+  look_after(kAgain);
+}
+
+void PrivateEtcd::look_after(std::chrono::milliseconds pause) {
+  timer_.expires_after(pause);
   timer_.async_wait([this](const boost::system::error_code& ec) {
     if (!ec && !closed_) look();
   });
@@ -203,6 +237,7 @@ void PrivateEtcd::read() {
 void PrivateEtcd::ended() {
   const std::string why = why_etcd_ended(log_.lines());
   kill();
+  before_ = EtcdBefore::own;
   if (++ends_ > kMostEnds) return say_("etcd does not run on this node: " + why);
   try_again("it has ended: " + why);
 }

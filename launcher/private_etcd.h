@@ -1,11 +1,13 @@
 #pragma once
 // This node's member of a job's own etcd (--ha): a child of the agent that the kernel kills when the agent dies. It is
 // killed, and its data removed, when the agent leaves the job; should it end before, it is started anew as another
-// member (etcd_member.h). On the agent's event loop.
+// member (etcd_member.h). Where another agent on this host runs the member this one stays out until that is gone. On
+// the agent's event loop.
 #include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -39,6 +41,7 @@ class PrivateEtcd {
   const EtcdPlace& place() const { return *spec_.nodes.etcd; }
   Result<void> write_files();
   void look();
+  std::uint16_t taken_port() const;
   void heard(std::size_t other, const Result<EtcdReply>& reply);
   void judge();
   void replace(std::uint64_t member);
@@ -47,7 +50,10 @@ class PrivateEtcd {
   Result<void> spawn_member(const std::string& cluster, bool existing);
   void read();
   void ended();
+  void not_taken_in(const Error& error);
+  void stay_out();
   void try_again(const std::string& why);
+  void look_after(std::chrono::milliseconds pause);
   void kill();
 
   boost::asio::io_context& io_;
@@ -64,6 +70,8 @@ class PrivateEtcd {
   boost::asio::posix::stream_descriptor output_;
   std::array<char, 4096> bytes_{};
   TailBuffer log_;
+  EtcdBefore before_ = EtcdBefore::none;
+  std::chrono::milliseconds out_pause_{};
   int ends_ = 0;  // how often it has ended
   bool closed_ = false;
   std::string said_;

@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <boost/crc.hpp>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 
@@ -25,12 +27,18 @@ bool is_ours(int folder) {
   return ::fstat(folder, &facts) == 0 && facts.st_uid == ::geteuid();
 }
 
+std::uint32_t number_of(const std::string& host) {
+  boost::crc_32_type crc;
+  crc.process_bytes(host.data(), host.size());
+  return crc.checksum();
+}
+
 void remove_all(const std::string& path) {
   std::error_code ignored;
   fs::remove_all(path, ignored);
 }
 
-// Of this user, and nobody's who lives.
+// Of this user and this host, and nobody's who lives.
 void sweep(const std::string& base, const std::string& prefix) {
   std::error_code error;
   for (fs::directory_iterator entry(base, error), end; !error && entry != end; entry.increment(error)) {
@@ -43,11 +51,11 @@ void sweep(const std::string& base, const std::string& prefix) {
 
 }  // namespace
 
-Result<PrivateFolder> PrivateFolder::make(const std::string& kind) {
+Result<PrivateFolder> PrivateFolder::make(const std::string& kind, const std::string& host) {
   constexpr int kAttempts = 3;  // somebody may sweep it before it is locked
   const char* tmp = std::getenv("TMPDIR");
   const std::string base = tmp != nullptr && tmp[0] == '/' ? tmp : "/tmp";
-  const std::string prefix = fmt::format("dtrain-{}-{}-", kind, ::geteuid());
+  const std::string prefix = fmt::format("dtrain-{}-{}-{:08x}-", kind, ::geteuid(), number_of(host));
   sweep(base, prefix);
   for (int attempt = 1;; ++attempt) {
     std::string path = base + "/" + prefix + "XXXXXX";
@@ -56,7 +64,9 @@ Result<PrivateFolder> PrivateFolder::make(const std::string& kind) {
     struct stat facts {};
     if (lock && ::flock(lock.get(), LOCK_SH) == 0 && ::fstat(lock.get(), &facts) == 0 && facts.st_nlink > 0)
       return PrivateFolder(path, std::move(lock));
-    if (attempt == kAttempts) return system_error("cannot use the folder " + path, errno);
+    const int error = errno;
+    ::rmdir(path.c_str());
+    if (attempt == kAttempts) return system_error("cannot use the folder " + path, error);
   }
 }
 

@@ -152,6 +152,27 @@ class PrivateEtcd(HostsCase):
         self.finish(first, *others)
         self.nothing_left(lab)
 
+    def test_a_second_agent_on_a_host_leaves_its_member_alone(self):
+        lab = self.lab(3)
+        first, second, third = self.started(lab, "--rdzv-conf", "last_call_timeout=1", nnodes="3:4")
+        agent, before = second.agent(), [members_on(host) for host in lab.hosts]
+        spare = self.node(second.host, "--rdzv-conf", "last_call_timeout=1", nnodes="3:4")
+        spare.expect(r"met \d in 1\.")
+        spare.expect(r"this node runs no member of etcd as long as port 29400 is taken by etcd \(pid \d+\)")
+        self.assertEqual([members_on(host) for host in lab.hosts], before)
+        # When the first agent there has gone the second one starts the member.
+        os.kill(agent, signal.SIGKILL)
+        self.assertEqual(second.wait(), 125)
+        spare.expect(r"met \d in 2\.")
+        until(lambda: members_on(spare.host) and self.has_begun(spare.host), DEADLINE)
+        self.assertEqual([members_on(node.host) for node in (first, third)],
+                         [before[lab.hosts.index(node.host)] for node in (first, third)])
+        self.finish(first, third, spare)
+        self.assertEqual(spare.text.count("this node runs no member"), 1)
+        for node in (first, second, third, spare):
+            self.assertNotIn("etcd does not run on this node", node.text)
+        self.nothing_left(lab)
+
     def test_a_member_never_outlives_its_agent(self):
         lab = self.lab(3)
         nodes = self.started(lab, nnodes="3")

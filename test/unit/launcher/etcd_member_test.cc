@@ -51,26 +51,51 @@ TEST_CASE("etcd member: the same cluster on all nodes, its own addresses on each
 TEST_CASE("etcd member: one without data comes back as another one, and never where others may go on without it") {
   const auto three = place();
   const std::string urls[] = {"https://n0:29401", "https://n1:29401", "https://n2:29401"};
-  const auto start = [&](std::optional<std::vector<EtcdMemberFacts>> members, std::size_t reached, bool again = false) {
-    return judge_etcd_start(three, {std::move(members), reached}, again);
+  const auto start = [&](std::optional<std::vector<EtcdMemberFacts>> members, std::size_t reached,
+                         EtcdBefore before = EtcdBefore::none) {
+    return judge_etcd_start(three, {std::move(members), reached}, before);
   };
   // Nobody has begun: as long as one of the others can be seen, it would know.
   CHECK(start(std::nullopt, 2) == EtcdStart::as_typed);
   CHECK(start(std::nullopt, 1) == EtcdStart::as_typed);
   CHECK(start(std::nullopt, 0) == EtcdStart::wait);
-  CHECK(judge_etcd_start(place(5), {std::nullopt, 1}, false) == EtcdStart::wait);
-  CHECK(judge_etcd_start(place(5), {std::nullopt, 2}, false) == EtcdStart::as_typed);
+  CHECK(judge_etcd_start(place(5), {std::nullopt, 1}, EtcdBefore::none) == EtcdStart::wait);
+  CHECK(judge_etcd_start(place(5), {std::nullopt, 2}, EtcdBefore::none) == EtcdStart::as_typed);
   // The others have begun, this one has not.
   CHECK(start({{{1, "m0", urls[0]}, {2, "", urls[1]}}}, 1) == EtcdStart::as_typed);
   // It was there before, and has lost its data.
   CHECK(start({{{1, "m0", urls[0]}, {2, "m1", urls[1]}}}, 1) == EtcdStart::replace);
-  CHECK(start({{{1, "m0", urls[0]}, {2, "", urls[1]}}}, 1, true) == EtcdStart::replace);
-  CHECK(start({{{1, "m0", urls[0]}, {3, "m2", urls[2]}}}, 1, true) == EtcdStart::add);
-  CHECK(start(std::nullopt, 2, true) == EtcdStart::wait);
+  CHECK(start({{{1, "m0", urls[0]}, {2, "", urls[1]}}}, 1, EtcdBefore::own) == EtcdStart::replace);
+  CHECK(start({{{1, "m0", urls[0]}, {3, "m2", urls[2]}}}, 1, EtcdBefore::own) == EtcdStart::add);
+  CHECK(start(std::nullopt, 2, EtcdBefore::own) == EtcdStart::wait);
 
   const std::vector<EtcdMemberFacts> added = {{1, "m0", urls[0]}, {9, "", urls[1]}};
   CHECK(own_etcd_member(three, added)->id == 9);
   CHECK(etcd_cluster(three, added) == "m0=https://n0:29401,m1=https://n1:29401");
+}
+
+TEST_CASE("etcd member: as long as another agent on this host runs it, nobody takes its place") {
+  const auto three = place();
+  CHECK(own_etcd_ports(three) == std::array<std::uint16_t, 2>{29400, 29401});
+  const std::vector<EtcdMemberFacts> running = {{1, "m0", "https://n0:29401"}, {2, "m1", "https://n1:29401"}};
+  const std::vector<EtcdMemberFacts> added = {{1, "m0", "https://n0:29401"}, {9, "", "https://n1:29401"}};
+  EtcdSurroundings around{running, 2, 2, 29401};
+  for (const auto before : {EtcdBefore::none, EtcdBefore::anothers, EtcdBefore::own}) {
+    CHECK(judge_etcd_start(three, around, before) == EtcdStart::stay_out);
+    CHECK(judge_etcd_start(three, {std::nullopt, 0, 0, 29400}, before) == EtcdStart::stay_out);
+  }
+  // It is gone: its place is taken, also where it was only added.
+  CHECK(judge_etcd_start(three, {running, 2, 2, 0}, EtcdBefore::anothers) == EtcdStart::replace);
+  CHECK(judge_etcd_start(three, {added, 2, 2, 0}, EtcdBefore::anothers) == EtcdStart::replace);
+  // So is its cluster.
+  CHECK(judge_etcd_start(three, {std::nullopt, 2, 0, 0}, EtcdBefore::anothers) == EtcdStart::as_typed);
+}
+
+TEST_CASE("etcd member: where too few of the others are left it is said") {
+  const std::vector<EtcdMemberFacts> three = {{1, "m0", ""}, {2, "m1", ""}, {3, "m2", ""}};
+  CHECK(why_not_taken_in({three, 2, 1, 0}, "x") ==
+        "too few of the other members are left to take it in: 1 of 3 answer, and it takes 2");
+  CHECK(why_not_taken_in({three, 2, 2, 0}, "x") == "x");
 }
 
 TEST_CASE("etcd member: why it has ended is the last thing that its log says") {

@@ -1,8 +1,10 @@
 // A folder that nobody else may enter, and that goes when its owners are gone, or later.
 #include "launcher/private_folder.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -15,12 +17,25 @@ using namespace dtrain;
 using launcher::PrivateFolder;
 namespace fs = std::filesystem;
 
-TEST_CASE("private folder: what was left by the dead is removed by the next one, and nothing else") {
-  const test::TempFolder base;
-  const char* before = std::getenv("TMPDIR");
-  const std::string kept = before != nullptr ? before : "";
-  ::setenv("TMPDIR", base.path().c_str(), 1);
+namespace {
 
+struct Base : test::TempFolder {
+  Base() {
+    if (const char* before = std::getenv("TMPDIR")) before_ = before;
+    ::setenv("TMPDIR", path().c_str(), 1);
+  }
+  Base(const Base&) = delete;
+  Base& operator=(const Base&) = delete;
+  ~Base() { before_ ? ::setenv("TMPDIR", before_->c_str(), 1) : ::unsetenv("TMPDIR"); }
+
+ private:
+  std::optional<std::string> before_;
+};
+
+}  // namespace
+
+TEST_CASE("private folder: what was left by the dead is removed by the next one, and nothing else") {
+  const Base base;
   auto first = PrivateFolder::make("kind");
   REQUIRE(first.ok());
   const std::string path = first->path();
@@ -43,6 +58,31 @@ TEST_CASE("private folder: what was left by the dead is removed by the next one,
   CHECK(fs::exists(path));
   CHECK(PrivateFolder::make("kind").ok());
   CHECK_FALSE(fs::exists(path));
+}
 
-  before != nullptr ? ::setenv("TMPDIR", kept.c_str(), 1) : ::unsetenv("TMPDIR");
+TEST_CASE("private folder: that of another host is never removed, as its lock may not be seen here") {
+  const Base base;
+  std::string path;
+  {
+    const auto other = PrivateFolder::make("kind", "n1");
+    REQUIRE(other.ok());
+    path = other->path();
+  }
+  REQUIRE(PrivateFolder::make("kind", "n1-2").ok());
+  CHECK(fs::exists(path));
+  REQUIRE(PrivateFolder::make("kind", "n1").ok());
+  CHECK_FALSE(fs::exists(path));
+}
+
+TEST_CASE("private folder: one that cannot be locked is not left behind") {
+  const Base base;
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none{0, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const auto made = PrivateFolder::make("kind");
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  REQUIRE_FALSE(made.ok());
+  CHECK(made.error().errno_value == EMFILE);
+  CHECK(fs::is_empty(base.path()));
 }
