@@ -25,6 +25,10 @@ struct PulseSettings {
   // While answers are overdue. TCP sends a lost packet again after a time that doubles each time it is lost again; but
   // at once when packets that were sent after it have arrived. So there have to be some.
   Duration urgent_ping_every() const { return interval / 20; }
+  // So long a node pings as often when a round has begun whose settling it waits for (host_lease.h); in jobs of at most
+  // so many nodes.
+  Duration hurry() const { return interval / 2; }
+  static constexpr int kHurryNodes = 1000;
   // How long after the last word that the host has heard: the node stops its workers; kills what is left of them; the
   // host gives the node up.
   Duration stop_after() const { return interval * (attempts - 1); }
@@ -55,18 +59,21 @@ class LinkPulse {
   void answered(MonoTime sent) {
     if (sent <= pinged_) heard_ = std::max(heard_, sent);
   }
+  // Ping as often until then as while answers are overdue.
+  void hurry(MonoTime until) { hurry_until_ = until; }
   // When step() is due.
   MonoTime deadline(MonoTime now) const { return std::min(next_ping(now), heard_ + settings_.stop_after()); }
 
  private:
   MonoTime next_ping(MonoTime now) const {
-    const bool overdue = now >= heard_ + 2 * settings_.ping_every();
-    return pinged_ + (overdue ? settings_.urgent_ping_every() : settings_.ping_every());
+    const bool urgent = now >= heard_ + 2 * settings_.ping_every() || now < hurry_until_;
+    return pinged_ + (urgent ? settings_.urgent_ping_every() : settings_.ping_every());
   }
 
   PulseSettings settings_;
   MonoTime pinged_;
   MonoTime heard_;
+  MonoTime hurry_until_{};
 };
 
 // At the host, of one node.

@@ -64,6 +64,7 @@ class RoundLink {
   void received(const RoundMessage& message);
   void lost(const std::string& reason);
   Result<void> check_owner();
+  void opened(const msg::Open& open);
   void vouch(const msg::Whose& whose);
   void beat();
 

@@ -40,6 +40,19 @@ TEST_CASE("while answers are overdue it pings more often") {
   CHECK(pulse.deadline(kStart + 3s) == kStart + 2900ms + 1s);
 }
 
+TEST_CASE("in a hurry it pings more often for a while") {
+  LinkPulse pulse({}, kStart);
+  REQUIRE(pulse.step(kStart + 400ms) == LinkPulse::Due::ping);
+  pulse.answered(kStart + 400ms);
+  pulse.hurry(kStart + 500ms);
+  CHECK(pulse.deadline(kStart + 400ms) == kStart + 450ms);
+  REQUIRE(pulse.step(kStart + 450ms) == LinkPulse::Due::ping);
+  CHECK(pulse.deadline(kStart + 500ms) == kStart + 450ms + Duration(1s) / 3);
+  pulse.hurry(kStart + 5s);
+  pulse.hurry({});
+  CHECK(pulse.deadline(kStart + 460ms) == kStart + 450ms + Duration(1s) / 3);
+}
+
 TEST_CASE("a node is dead two intervals after the last ping that was heard, however late its answer came") {
   LinkPulse pulse({}, kStart);
   REQUIRE(pulse.step(kStart + 1s) == LinkPulse::Due::ping);
