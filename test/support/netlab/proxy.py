@@ -13,6 +13,7 @@ import threading
 CHUNK = 65536
 QUEUE_MAX = 256  # chunks on their way in one direction; more stay with the sender
 DEADLINE = 60
+TCP_THIN_LINEAR_TIMEOUTS = 16  # linux/tcp.h; the socket module has no name for it
 BOTH = ("to_target", "to_client")
 
 
@@ -191,6 +192,8 @@ class _Connection:
         for end in (self._client, self._target):
             end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # It stands between two programs that both set these, and would be what a network never is: a third TCP.
+            end.setsockopt(socket.IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1)
         await asyncio.get_running_loop().sock_connect(self._target, (host, port))
         self._pumps = [asyncio.ensure_future(pump) for pump in (
             self._read_and_write(self._client, self._target, "to_target"),
