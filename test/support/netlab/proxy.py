@@ -4,6 +4,7 @@ It hands bytes on in order and loses none, as TCP does; a lost packet shows itse
 made here. For lost packets themselves there is Lab.drop.
 """
 import asyncio
+import contextlib
 import os
 import random
 import socket
@@ -13,7 +14,8 @@ import threading
 CHUNK = 65536
 QUEUE_MAX = 256  # chunks on their way in one direction; more stay with the sender
 DEADLINE = 60
-TCP_THIN_LINEAR_TIMEOUTS = 16  # linux/tcp.h; the socket module has no name for it
+# linux/tcp.h; the socket module has no names for them. Linux has the second one since 6.15.
+TCP_THIN_LINEAR_TIMEOUTS, TCP_RTO_MIN_US = 16, 45
 BOTH = ("to_target", "to_client")
 
 
@@ -194,6 +196,8 @@ class _Connection:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # It stands between two programs that both set these, and would be what a network never is: a third TCP.
             end.setsockopt(socket.IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1)
+            with contextlib.suppress(OSError):
+                end.setsockopt(socket.IPPROTO_TCP, TCP_RTO_MIN_US, 50_000)
         await asyncio.get_running_loop().sock_connect(self._target, (host, port))
         self._pumps = [asyncio.ensure_future(pump) for pump in (
             self._read_and_write(self._client, self._target, "to_target"),
