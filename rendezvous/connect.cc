@@ -14,6 +14,13 @@ namespace dtrain {
 
 using boost::asio::ip::tcp;
 
+namespace {
+// TCP_RTO_MIN_US of Linux 6.15: older headers do not name it, older kernels refuse it.
+constexpr int kTcpRtoMinUs = 45;
+// Longer than an acknowledgement is put off (40 ms).
+constexpr int kShortestTimeoutUs = 50'000;
+}  // namespace
+
 Result<UniqueFd> begin_connect(const std::string& address, std::uint16_t port) {
   boost::system::error_code bad;
   const tcp::endpoint endpoint(boost::asio::ip::make_address(address, bad), port);
@@ -26,11 +33,6 @@ Result<UniqueFd> begin_connect(const std::string& address, std::uint16_t port) {
     return failed();
   return fd;
 }
-
-// TCP_RTO_MIN_US of Linux 6.15: older headers do not name it, older kernels refuse it.
-constexpr int kTcpRtoMinUs = 45;
-// Longer than an acknowledgement is put off (40 ms).
-constexpr int kShortestTimeoutUs = 50'000;
 
 void tune_link(int fd) {
   const int on = 1;

@@ -12,8 +12,9 @@ namespace dtrain {
 // become writable, connect_error() says how it went.
 Result<UniqueFd> begin_connect(const std::string& address, std::uint16_t port);
 
-// For a connection between hosts: small writes go at once, and what was lost is sent again after times that do not
-// double, as long as little is under way. So a lossy network costs a heartbeat some hundreds of milliseconds.
+// For a connection between hosts: small writes go at once, and what was lost is sent again after times that are short
+// (50 ms and the round trip, where the kernel lets us say so; else 200 ms) and do not double as long as little is under
+// way. So a lossy network costs a heartbeat a fraction of a second.
 void tune_link(int fd);
 
 // This end's numeric address; empty: it has none.

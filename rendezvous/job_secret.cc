@@ -185,9 +185,7 @@ Result<std::string> JobSecret::identity_job(const std::string& job) const {
   if (stands_for_itself(job)) return job;
   std::array<std::uint8_t, 16> digest = {};
   if (auto done = derive("job/" + job, digest); !done) return done.error();
-  std::string text = "#";
-  for (std::uint8_t byte : digest) text += fmt::format("{:02x}", byte);
-  return text;
+  return hashed_job(digest);
 }
 
 bool JobSecret::operator==(const JobSecret& other) const {

@@ -1,7 +1,5 @@
 #include "rendezvous/link_credential.h"
 
-#include <fmt/format.h>
-
 #include "rendezvous/base/printable.h"
 
 namespace dtrain {
@@ -12,9 +10,7 @@ Result<std::string> LinkCredential::identity_job(const std::string& job) const {
   constexpr std::uint8_t kSalt[] = {'j', 'o', 'b'};
   auto digest = hkdf_extract(kSalt, {reinterpret_cast<const std::uint8_t*>(job.data()), job.size()});
   if (!digest) return digest.error();
-  std::string text = "#";
-  for (std::size_t i = 0; i < 16; ++i) text += fmt::format("{:02x}", (*digest)[i]);
-  return text;
+  return hashed_job(*digest);
 }
 
 Result<std::string> LinkCredential::shown() const {

@@ -1,5 +1,7 @@
 #include "rendezvous/link_name.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -7,6 +9,7 @@ namespace dtrain {
 namespace {
 
 constexpr std::size_t kFingerprintDigits = 8;
+constexpr std::size_t kHashedJobBytes = 16;
 
 // The text before the next '/', which is taken away with it.
 std::optional<std::string_view> field(std::string_view& rest) {
@@ -81,5 +84,9 @@ std::optional<LinkName> parse_link_name(std::string_view text) {
 }
 
 bool stands_for_itself(const std::string& job) { return !job.empty() && job.size() <= kJobBytes && job[0] != '#'; }
+
+std::string hashed_job(std::span<const std::uint8_t> digest) {
+  return fmt::format("#{:02x}", fmt::join(digest.first(kHashedJobBytes), ""));
+}
 
 }  // namespace dtrain

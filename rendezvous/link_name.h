@@ -4,6 +4,7 @@
 // is no such key, and it sends `dtrain1/ROLE/EPOCH/JOB` as the one protocol that it wants (ALPN).
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -38,5 +39,7 @@ std::optional<LinkName> parse_link_name(std::string_view text);
 
 // Whether a job's name may stand in an identity as it is: neither long, nor empty, nor like one that was hashed.
 bool stands_for_itself(const std::string& job);
+// What stands there for a job with such a digest of its name, of which it takes the first 16 bytes.
+std::string hashed_job(std::span<const std::uint8_t> digest);
 
 }  // namespace dtrain

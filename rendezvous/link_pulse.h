@@ -25,10 +25,12 @@ struct PulseSettings {
   // While answers are overdue. TCP sends a lost packet again after a time that doubles each time it is lost again; but
   // at once when packets that were sent after it have arrived. So there have to be some.
   Duration urgent_ping_every() const { return interval / 20; }
-  // So long a node pings as often when a round has begun whose settling it waits for (host_lease.h); in jobs of at most
-  // so many nodes.
+  // When a round has begun whose settling a node waits for (host_lease.h): so often, and for so long at most. The host
+  // gets no more than 20,000 of these in an interval.
+  Duration hurried_ping_every(int nodes) const {
+    return std::min(ping_every(), interval * std::max(nodes, 200) / 20'000);
+  }
   Duration hurry() const { return interval / 2; }
-  static constexpr int kHurryNodes = 1000;
   // How long after the last word that the host has heard: the node stops its workers; kills what is left of them; the
   // host gives the node up.
   Duration stop_after() const { return interval * (attempts - 1); }
@@ -59,21 +61,27 @@ class LinkPulse {
   void answered(MonoTime sent) {
     if (sent <= pinged_) heard_ = std::max(heard_, sent);
   }
-  // Ping as often until then as while answers are overdue.
-  void hurry(MonoTime until) { hurry_until_ = until; }
+  // Ping this often until then.
+  void hurry(MonoTime until, Duration every) {
+    hurry_until_ = until;
+    hurried_ = every;
+  }
+  void calm() { hurry_until_ = {}; }
   // When step() is due.
   MonoTime deadline(MonoTime now) const { return std::min(next_ping(now), heard_ + settings_.stop_after()); }
 
  private:
   MonoTime next_ping(MonoTime now) const {
-    const bool urgent = now >= heard_ + 2 * settings_.ping_every() || now < hurry_until_;
-    return pinged_ + (urgent ? settings_.urgent_ping_every() : settings_.ping_every());
+    const bool overdue = now >= heard_ + 2 * settings_.ping_every();
+    const Duration usual = overdue ? settings_.urgent_ping_every() : settings_.ping_every();
+    return pinged_ + (now < hurry_until_ ? std::min(usual, hurried_) : usual);
   }
 
   PulseSettings settings_;
   MonoTime pinged_;
   MonoTime heard_;
   MonoTime hurry_until_{};
+  Duration hurried_{};
 };
 
 // At the host, of one node.

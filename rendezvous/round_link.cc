@@ -92,21 +92,22 @@ void RoundLink::received(const RoundMessage& message) {
   if (const auto* whose = std::get_if<msg::Whose>(&message)) return vouch(*whose);
   const auto* pong = std::get_if<msg::Pong>(&message);
   if (const auto* open = std::get_if<msg::Open>(&message)) opened(*open);
+  if (!channel_) return;
   if (pong == nullptr) return callbacks_.message(message);
   if (pulse_) pulse_->answered(MonoTime(MonoTime::duration(pong->sent)));
   if (pong->stamp == 0) return;
   stamp_ = std::max(stamp_, pong->stamp);
   stamped_ = clock_.now();
   if (pong->settled == std::exchange(settled_, pong->settled)) return;
-  if (pulse_ && settled_ == round_) pulse_->hurry({});
+  if (pulse_ && settled_ == round_) pulse_->calm();
   if (callbacks_.settled) callbacks_.settled(settled_);
 }
 
 // Until a round is settled, the loss of its host may end the job: two answers and what they bring back settle it.
 void RoundLink::opened(const msg::Open& open) {
   round_ = open.place.round;
-  if (!pulse_ || open.electorate.voters.empty() || open.place.nodes > PulseSettings::kHurryNodes) return;
-  pulse_->hurry(clock_.now() + pulse_settings_->hurry());
+  if (!pulse_ || open.electorate.voters.empty()) return;
+  pulse_->hurry(clock_.now() + pulse_settings_->hurry(), pulse_settings_->hurried_ping_every(open.place.nodes));
   beat();
 }
 

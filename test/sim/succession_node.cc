@@ -93,7 +93,7 @@ void SuccessionWorld::from_host(int i, const RoundMessage& message) {
     n.echo = std::max(n.echo, pong->stamp);
     n.stamped = now_;
     if (n.pulse) n.pulse->answered(MonoTime(Duration(pong->sent)));
-    if (n.pulse && pong->settled == n.last.round) n.pulse->hurry({});
+    if (n.pulse && pong->settled == n.last.round) n.pulse->calm();
     return feed(i, ev::Settled{pong->settled});
   }
   if (const auto* open = std::get_if<msg::Open>(&message)) {
@@ -104,7 +104,7 @@ void SuccessionWorld::from_host(int i, const RoundMessage& message) {
     n.last = {open->term, open->place.round, open->place.node_rank, open->place.nodes, 0, open->electorate.host};
     auto [known, fresh] = rounds_.try_emplace({open->term, open->place.round}, std::to_string(open->electorate.host));
     if (known->second != std::to_string(open->electorate.host)) fail("two hosts of one round");
-    if (n.pulse) n.pulse->hurry(now_ + kPulse.hurry());
+    if (n.pulse) n.pulse->hurry(now_ + kPulse.hurry(), kPulse.hurried_ping_every(open->place.nodes));
     n.workers = Workers{open->term, open->place.round};
     note(i, fmt::format("runs term {} round {}", open->term, open->place.round));
     return feed(i, ev::Opened{open->term, open->place.round, open->electorate});

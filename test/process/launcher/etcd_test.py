@@ -4,7 +4,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 import unittest
 
 from hosts_test import END, WORKER, HostsCase, Node
@@ -86,13 +85,8 @@ class Etcd(HostsCase):
     def test_the_host_of_the_job_dies(self):
         lab = self.lab(4)
         first, *others = self.started(lab)
-        begin = time.monotonic()
-        first.host.crash()
-        for node in others:
-            node.expect(r"met \d in 1\.")
+        self.host_is_lost(first.host, others, 1)
         self.assertIn("this node hosts the job", others[0].text + others[1].text)
-        again = max(node.when(r"met \d in 1\.") for node in others) - begin
-        print(f"the host of the job is lost: the others train again after {again:.2f} s")
         # Whoever comes to it later is taken in.
         first.host.boot()
         back = self.node(first.host)
@@ -115,14 +109,7 @@ class Etcd(HostsCase):
     def test_two_halves_never_run_at_once(self):
         lab = self.lab(4)
         first, *others = self.started(lab, nnodes="1:3")
-        lab.partition([first.host], [node.host for node in others] + [lab.host(3)])
-        # The two of which each would do alone: the one without etcd has no workers left when the others begin.
-        others[0].expect(r"at R=\d G=\d/2 W=2 .* N=1 ")
-        self.assertEqual(first.workers(), [])
-        self.assertNotIn("N=1", first.text)
-        lab.heal()
-        first.expect(r"at R=\d G=\d/3 W=3 .* N=2 ")
-        self.finish(first, *others)
+        self.halves_never_run_at_once(lab, first, others, besides=[lab.host(3)])
 
     def test_etcd_is_not_there(self):
         lab = self.lab(1)

@@ -3,12 +3,11 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
 import sys
-import time
 import unittest
 
 from hosts_test import END, WORKER, HostsCase, Node
+from lab_case import NEW_KEY, openssl
 from support import DEADLINE, until
 
 # What is answered over HTTP, an error too, to each URL in turn. Words: files of a certificate and its key, or nothing
@@ -109,20 +108,14 @@ class PrivateEtcd(HostsCase):
 
     def certificate_of_a_stranger(self):
         files = [os.path.join(self.folder, f"stranger.{kind}") for kind in ("pem", "key")]
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                        "-subj", "/O=dtrain agent", "-out", files[0], "-keyout", files[1]], check=True,
-                       capture_output=True, timeout=DEADLINE)
+        openssl(self.folder, "req", "-x509", *NEW_KEY, "-subj", "/O=dtrain agent", "-out", files[0], "-keyout",
+                files[1])
         return files
 
     def test_any_host_may_be_lost_and_come_back(self):
         lab = self.lab(3)
         first, *others = self.started(lab)
-        lost = time.monotonic()
-        first.host.crash()
-        for node in others:
-            node.expect(r"met \d in 1\.")
-        print(f"host of the job lost: running again after {max(n.when('met . in 1') for n in others) - lost:.1f} s",
-              flush=True)
+        self.host_is_lost(first.host, others, 1)
         # Its member comes back without its data: as another one, so that the next host may be lost too.
         first.host.boot()
         back = self.node(first.host)

@@ -121,6 +121,26 @@ class HostsCase(LabCase):
         pathlib.Path(self.end).touch()
         self.ends([0] * len(nodes), nodes)
 
+    def host_is_lost(self, host, others, number):
+        """With it the host of the job, which is why round `number` begins at the others."""
+        lost = time.monotonic()
+        host.crash()
+        for node in others:
+            node.expect(rf"met \d in {number}\.")
+        again = max(node.when(rf"met \d in {number}\.") for node in others) - lost
+        print(f"the host of the job is lost: {again:.2f} s later all others run again", flush=True)
+
+    def halves_never_run_at_once(self, lab, first, others, besides=()):
+        """One node of three is cut off from the others and from `besides`, and each half could go on alone."""
+        lab.partition([first.host], [*(node.host for node in others), *besides])
+        # When the others begin it has no workers any more.
+        others[0].expect(r"at R=\d G=\d/2 W=2 .* N=1 ")
+        self.assertEqual(first.workers(), [])
+        self.assertNotIn("N=1", first.text)
+        lab.heal()
+        first.expect(r"at R=\d G=\d/3 W=3 .* N=2 ")
+        self.finish(first, *others)
+
 
 class Hosts(HostsCase):
     def node(self, host, script, *flags, token=True, env=None):

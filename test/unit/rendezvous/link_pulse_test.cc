@@ -44,13 +44,21 @@ TEST_CASE("in a hurry it pings more often for a while") {
   LinkPulse pulse({}, kStart);
   REQUIRE(pulse.step(kStart + 400ms) == LinkPulse::Due::ping);
   pulse.answered(kStart + 400ms);
-  pulse.hurry(kStart + 500ms);
+  pulse.hurry(kStart + 500ms, 50ms);
   CHECK(pulse.deadline(kStart + 400ms) == kStart + 450ms);
   REQUIRE(pulse.step(kStart + 450ms) == LinkPulse::Due::ping);
   CHECK(pulse.deadline(kStart + 500ms) == kStart + 450ms + Duration(1s) / 3);
-  pulse.hurry(kStart + 5s);
-  pulse.hurry({});
+  pulse.hurry(kStart + 5s, 50ms);
+  pulse.calm();
   CHECK(pulse.deadline(kStart + 460ms) == kStart + 450ms + Duration(1s) / 3);
+}
+
+TEST_CASE("the more nodes, the less each of them hurries") {
+  const PulseSettings settings{1s};
+  CHECK(settings.hurried_ping_every(2) == 10ms);
+  CHECK(settings.hurried_ping_every(200) == 10ms);
+  CHECK(settings.hurried_ping_every(1000) == 50ms);
+  CHECK(settings.hurried_ping_every(100'000) == settings.ping_every());
 }
 
 TEST_CASE("a node is dead two intervals after the last ping that was heard, however late its answer came") {
