@@ -114,7 +114,7 @@ void RoundCore::open_round(Actions& out) {
   if (int(chosen.size()) > settings_.max_nodes) chosen.resize(std::size_t(settings_.max_nodes));
   if (!settings_.fixed_ranks) chosen = next_to_each_other(chosen);
   phase_ = RoundPhase::running;
-  ++round_;
+  round_ = std::max(round_, latest_) + 1;
   decide(opening_reason(chosen.size()));
   cause_.reset();
   growth_.clear();

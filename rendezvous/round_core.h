@@ -192,6 +192,7 @@ class RoundCore {
   int told_ = 0;                       // members when everybody was last told of the progress
   std::optional<MonoTime> tell_at_{};  // when they will be, although few have come
   int round_ = -1;
+  int latest_ = -1;  // round that any node has been in, of another host too
   int restarts_ = 0;
   int nodes_ = 0;         // of the last round
   bool again_ = false;    // these are awaited, more than others

@@ -74,6 +74,7 @@ void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions&
     if (info.attempt < members_.at(before->second).info.attempt) return refuse("it has joined since", true);
     lose(before->second, {}, now, out);
   }
+  latest_ = std::max(latest_, info.last.round);
   if (phase_ == RoundPhase::gathering) learn(info.last);
   members_[id].info = info;
   agents_[info.agent_id] = id;

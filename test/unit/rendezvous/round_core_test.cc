@@ -570,3 +570,19 @@ TEST_CASE("nodes with another pulse are refused") {
   CHECK(job.said[0].find("refused: keep_alive_interval and keep_alive_max_attempt of --rdzv-conf are 2.5 s and 3 here, "
                          "but 1 s and 3 at the host") != std::string::npos);
 }
+
+TEST_CASE("no node sees a round's number twice, though it was in later rounds of a host that is lost") {
+  RoundSettings chosen = settings(1, 3);
+  chosen.term = 1;
+  Job job(chosen);
+  job.join(1);
+  job.later(30s);
+  REQUIRE(job.core.round() == 0);
+  NodeInfo back = job.info(2);
+  back.last = {0, 4, 0, 1, 0};
+  job.hear(2, msg::Join{back});
+  CHECK(job.said == Words{"1: stop", "2: waits 1"});
+  job.over(1, false);
+  CHECK(job.said == Words{"1: open 0/2", "2: open 1/2"});
+  CHECK(job.core.round() == 5);
+}
