@@ -3,10 +3,11 @@ import base64
 import os
 import pathlib
 import re
-import resource
 import signal
 import socket
 import ssl
+import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,13 +26,14 @@ SILENCE = b""
 
 
 class Attack(LabCase):
-    """A job on host1 and host2 whose workers make steps; host3 is the attacker's."""
+    """A job on host1 and host2 whose workers make steps; the last host is the attacker's."""
+    HOSTS = 3
 
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
         self.token = self.new_token("token")
-        self.net = self.lab(3)
-        self.attacker = self.net.host(2)
+        self.net = self.lab(self.HOSTS)
+        self.attacker = self.net.hosts[-1]
         self.target = (self.net.host(0).ipv4, PORT)
 
     def new_token(self, name):
@@ -150,50 +152,63 @@ class WithoutTheToken(Attack):
 
 class TooMany(Attack):
     COUNT = 10000
+    PROCESSES = 4  # each makes a part of them
+    TRIES = 3
 
-    def crowd(self, words):
-        """As many connections as COUNT, held open and silent after these words; as far as they are let in."""
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = min(hard, self.COUNT + 500)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
-        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-        crowd = []
-        self.addCleanup(lambda: [peer.close() for peer in crowd])
-        with self.attacker.network():
-            for _ in range(min(self.COUNT, max(soft, wanted) - 500)):
-                peer = socket.socket()
-                peer.setblocking(False)
-                peer.connect_ex(self.target)
-                crowd.append(peer)
-        for peer in crowd:
-            try:
-                peer.send(words)
-            except OSError:
-                pass  # not connected yet, or closed again
-        return len(crowd)
+    def crowd(self):
+        """As many connections as COUNT, every other one silent, the rest slow; until the test ends."""
+        words = [sys.executable, "-B", str(HERE / "crowd.py"), *map(str, self.target)]
+        crowd = [Crowd(self.attacker.popen([*words, str(self.COUNT // self.PROCESSES)], stdout=subprocess.PIPE,
+                                           text=True)) for _ in range(self.PROCESSES)]
+        for part in crowd:
+            self.addCleanup(part.end)
+        said = [part.process.stdout.readline().split(": ") for part in crowd]
+        for first, *why in said:
+            if why:
+                self.skipTest(f"this machine lets no {self.COUNT} connections be open: {why[0]}")
+        self.assertEqual(sum(int(first.split()[1]) for first, in said), self.COUNT)
 
-    def join_takes(self, crowd_says=None):
-        few = ("sh", "-c", 'ulimit -n 1024; exec "$@"', "sh")
-        host = self.node(0, before=few).expect("waiting")
-        count = self.crowd(crowd_says) if crowd_says is not None else 0
-        begin = time.monotonic()
-        other = self.node(1, before=few)
-        nodes = [host, other]
-        self.addCleanup(self.stop, nodes)
-        for node in nodes:
-            node.expect(r"step 0 round 0")
-        took = time.monotonic() - begin
-        self.unharmed(nodes)
-        return took, count
-
-    def test_ten_thousand_connections_that_say_nothing_or_little(self):
-        alone, _ = self.join_takes()
-        print(f"a join with nobody else takes {alone:.2f} s", flush=True)
-        for what, words in (("say nothing", b""), ("begin a TLS hello", b"\x16\x03\x01\x02\x00\x01")):
+    def join_takes(self, crowded):
+        """Seconds from the command to the first step of both nodes: the median of some."""
+        few, took = ("sh", "-c", 'ulimit -n 1024; exec "$@"', "sh"), []
+        for _ in range(self.TRIES):
+            host = self.node(0, before=few).expect("waiting")
+            if crowded:
+                self.crowd()
+            begin = time.monotonic()
+            nodes = [host, self.node(1, before=few)]
+            self.addCleanup(self.stop, nodes)
+            for node in nodes:
+                node.expect(r"step 0 round 0")
+            took.append(max(node.when("step 0 round 0") for node in nodes) - begin)
+            self.unharmed(nodes)
             self.doCleanups()
             self.setUp()
-            took, count = self.join_takes(words)
-            print(f"a join with {count} connections that {what} takes {took:.2f} s", flush=True)
+        return statistics.median(took)
+
+    def test_ten_thousand_connections_that_say_nothing_or_little(self):
+        for chance in range(3):  # the machine may have other work
+            alone, among = self.join_takes(crowded=False), self.join_takes(crowded=True)
+            print(f"a join takes {alone:.2f} s, with {self.COUNT} strangers at the port {among:.2f} s", flush=True)
+            if among <= alone + 1:
+                return
+        self.fail("strangers delay a join by more than a second")
+
+    def test_members_do_not_notice_ten_thousand(self):
+        nodes = self.job()
+        self.crowd()
+        self.unharmed(nodes)
+
+
+class Crowd:
+    """A process of crowd.py."""
+
+    def __init__(self, process):
+        self.process = process
+
+    def end(self):
+        with self.process:
+            self.process.kill()
 
 
 class WithTheToken(Attack):
