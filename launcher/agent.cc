@@ -66,7 +66,8 @@ class Agent {
         record_(spec, containment_.cgroup.folder(), [this](const std::string& text) { output_.note(text); }),
         rounds_(io_, spec,
                 {[this](const GroupEvent& e) { feed(e); }, [this](const std::string& text) { say(text); },
-                 [this](const std::string& text) { output_.note("dtrain: " + text); }}),
+                 [this](const std::string& text) { output_.note("dtrain: " + text); },
+                 [this](std::optional<MonoTime> at) { notes_.fence.set(at, clock_.now()); }}),
         round_start_({spec, terminal_, logs_, rounds_, guard_, output_, record_}),
         status_(io_, {spec, core_, record_, rounds_, notes_}) {}
 
@@ -171,6 +172,10 @@ void Agent::on_guard(ReceivedGuardMessage& received) {
     }
     case GuardOp::stopped:
       front_.attached_stopped(record_.pid(m.local_rank));
+      break;
+    // Before the deaths that it has caused. What has become of the host is found out by those who wait for it.
+    case GuardOp::fenced:
+      feed(event::HostLost{"this agent did not run for so long that the others may have gone on", Duration{}});
       break;
     case GuardOp::empty:
       if (terminal_ != nullptr) terminal_->take_back();

@@ -43,7 +43,12 @@ Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes, const At
   }
   JobCgroup& cgroup = containment->cgroup;
   std::snprintf(notes.cgroup_folder, sizeof notes.cgroup_folder, "%s", cgroup.folder().c_str());
-  auto guard = start_guard({containment->level, cgroup.folder(), cgroup.procs_fd(), user_limit, terminal, spec.cpus});
+  GuardSettings settings{containment->level, cgroup.folder(), cgroup.procs_fd(), user_limit, terminal, spec.cpus};
+  if (spec.nodes.across_hosts) {
+    settings.fence = &notes.fence;
+    settings.fence_every = std::chrono::ceil<std::chrono::milliseconds>(spec.nodes.pulse.ping_every());
+  }
+  auto guard = start_guard(settings);
   if (!guard) {
     cgroup.remove();
     logs->remove_if_empty();

@@ -29,6 +29,7 @@ class EtcdFinder : public HostFinder {
   void lost(std::uint64_t term, MonoTime) override { feed(election_event::Lost{term}); }
   void opened(const msg::Open& open) override;
   bool survives_host() const override { return true; }
+  std::optional<MonoTime> fenced_at() const override { return core_.fenced_at(); }
   std::string endpoint() const override;
   void close() override;
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/attached_terminal.h"
+#include "launcher/fence.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
@@ -34,6 +35,7 @@ struct FrontNotes {
   char temporary_folder[1024] = {};  // of the logs, see LogTree::remove_if_empty()
   char status_socket[128] = {};      // status_folder.h
   bool interrupted = false;          // SIGINT ended the job
+  Fence fence;                       // for the guard
 };
 
 struct FrontSide {

@@ -48,11 +48,12 @@ class Guard {
 
   void run() {
     while (agent_ || !no_children()) {
-      const Ready ready = wait(killing_ ? kSweepAgainMs : -1);
+      const Ready ready = wait(killing_ ? kSweepAgainMs : until_fence());
       if (ready.child) drain_signals();
       if (ready.child && settings_.terminal != nullptr) look_for_stop();
       reap_orphans();
       if (agent_ && ready.agent) read_agent();
+      if (!killing_ && until_fence() == 0) keep_fence();
       if (killing_) kill_all();
       report_if_empty();
       if (!agent_ && std::chrono::steady_clock::now() > give_up_at_) break;
@@ -198,6 +199,21 @@ class Guard {
   }
 
   static bool ends_a_process(int signal) { return signal != SIGSTOP && signal != SIGCONT; }
+
+  // Milliseconds until it may have passed; 0: it has. -1: there is none, or nobody whom it would stop.
+  int until_fence() const {
+    if (settings_.fence == nullptr || !round_open_) return -1;
+    const auto left = settings_.fence->left().value_or(settings_.fence_every);
+    const auto wait = std::min<Duration>(left, settings_.fence_every);
+    return int(std::max(std::chrono::ceil<std::chrono::milliseconds>(wait), std::chrono::milliseconds(0)).count());
+  }
+
+  // The agent does not run, or not well enough.
+  void keep_fence() {
+    note_stop();
+    killing_ = true;
+    send({GuardOp::fenced});
+  }
 
   // Whoever is dead by now died by itself.
   void note_stop() {

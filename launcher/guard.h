@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "launcher/attached_terminal.h"
+#include "launcher/fence.h"
 #include "launcher/job_spec.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
@@ -24,6 +25,9 @@ struct GuardSettings {
   // Not null: a worker is to have this terminal. Stay in the user's session; give it back should nobody else do it.
   const AttachedTerminal* terminal = nullptr;
   std::vector<CpuSet> cpus;  // by local rank; empty: they are not bound
+  // Not null: look at it at least so often. In memory that the agent writes.
+  const Fence* fence = nullptr;
+  std::chrono::milliseconds fence_every{};
 };
 
 struct GuardHandle {

@@ -29,6 +29,7 @@ enum class GuardOp : int32_t {
   exited,       // local_rank, a: si_code, b: si_status, after_stop
   stopped,      // local_rank: the worker that has the terminal was stopped from there
   empty,        // no process of the round is left
+  fenced,       // the agent has let the fence pass (fence.h): every process of the round is being killed
 };
 
 // Where a worker lives: in a session of its own, or in the user's, for a worker that has the terminal. `foreground`: it

@@ -72,6 +72,8 @@ class HostFinder {
   virtual void leaves() {}
   // Whether the job can go on without its host.
   virtual bool survives_host() const { return false; }
+  // As the host: by then this node's workers must be dead, unless it is put off. None: nobody can follow.
+  virtual std::optional<MonoTime> fenced_at() const { return std::nullopt; }
   // Why not, or what is missing for it; may be empty.
   virtual std::string missing() const { return ""; }
   // For messages: where the nodes meet.

@@ -32,7 +32,7 @@ std::string describe(const msg::Waiting& w) {
 }  // namespace
 
 NodeRounds::NodeRounds(asio::io_context& io, const JobSpec& spec, Callbacks callbacks)
-    : spec_(spec), callbacks_(std::move(callbacks)), io_(io), progress_(io), ask_until_(io) {}
+    : spec_(spec), callbacks_(std::move(callbacks)), io_(io), progress_(io), ask_until_(io), fence_(io) {}
 
 Result<void> NodeRounds::open() {
   if (!spec_.nodes.several()) return spec_.nodes.port == 0 ? Result<void>() : serve_alone();
@@ -79,12 +79,14 @@ void NodeRounds::received(const RoundMessage& message) {
     waiting_text_.clear();
     place_ = open->place;
     in_round_ = true;
+    keep_fence();
     callbacks_.feed(event::RoundOpened{place_.round, place_.restart_count});
   } else if (const auto* stop = std::get_if<msg::Stop>(&message)) {
     callbacks_.feed(event::RoundStopped{stop->signal, stop->reason});
   } else if (const auto* end = std::get_if<msg::End>(&message)) {
     over_ = true;
     progress_.cancel();
+    drop_fence();  // nobody goes on
     callbacks_.feed(event::JobEnded{end->verdict});
   }
 }
@@ -96,6 +98,22 @@ void NodeRounds::host_lost(const std::string& reason, Duration grace) {
   if (over_ || in_round_) return;
   store_.reset();  // should it be an edge of the old host's
   joining_->join_again();
+}
+
+// More often than the host is pinged. When the host is lost the last time stands, until there are no workers any more.
+void NodeRounds::keep_fence() {
+  if (!spec_.nodes.across_hosts) return;
+  const auto at = joining_->fenced_at();
+  if (at || joining_->hosting() != nullptr) callbacks_.fence(at);
+  fence_.expires_after(spec_.nodes.pulse.ping_every() / 2);
+  fence_.async_wait([this](const boost::system::error_code& ec) {
+    if (!ec && in_round_ && !over_) keep_fence();
+  });
+}
+
+void NodeRounds::drop_fence() {
+  fence_.cancel();
+  callbacks_.fence(std::nullopt);
 }
 
 void NodeRounds::show_waiting(const msg::Waiting& waiting) {
@@ -200,6 +218,7 @@ void NodeRounds::report(const GroupAction& action) {
     // Nobody is left here who could miss the store; the host may go on to the next round.
     if (store_) store_->renew();
     in_round_ = false;
+    drop_fence();
     if (!joining_->hostless()) return joining_->send(msg::Over{over->round, over->ok});
     store_.reset();
     joining_->join_again();
@@ -236,6 +255,7 @@ void NodeRounds::fill(AgentFacts& facts) const {
 void NodeRounds::close(const std::optional<Outcome>& outcome) {
   over_ = true;
   progress_.cancel();
+  fence_.cancel();
   answer(std::nullopt);
   if (joining_) {
     const std::string why = outcome ? outcome->reason : "it was given up";

@@ -24,8 +24,9 @@ class NodeRounds {
  public:
   struct Callbacks {
     std::function<void(const GroupEvent&)> feed;
-    std::function<void(const std::string&)> say;       // one line for the user
-    std::function<void(const std::string&)> progress;  // the same, again and again while nodes are missing
+    std::function<void(const std::string&)> say;         // one line for the user
+    std::function<void(const std::string&)> progress;    // the same, again and again while nodes are missing
+    std::function<void(std::optional<MonoTime>)> fence;  // Fence::set()
   };
 
   NodeRounds(boost::asio::io_context& io, const JobSpec& spec, Callbacks callbacks);
@@ -56,6 +57,8 @@ class NodeRounds {
   void show_waiting(const msg::Waiting& waiting);
   void show(const std::string& text, std::optional<MonoTime> until);
   void repeat_waiting();
+  void keep_fence();
+  void drop_fence();
 
   const JobSpec& spec_;
   Callbacks callbacks_;
@@ -69,6 +72,7 @@ class NodeRounds {
   bool heard_ = false;  // the host of the rounds has answered
   std::vector<FactsTaker> askers_;
   boost::asio::steady_timer ask_until_;
+  boost::asio::steady_timer fence_;
   NodePlace place_;
   bool in_round_ = false;  // there may be workers
   bool over_ = false;      // nothing more is fed

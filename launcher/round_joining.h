@@ -41,6 +41,8 @@ class RoundJoining {
     finder_->leaves();
     link_.send(message);
   }
+  // By then this node's workers must be dead, unless it is put off; none: nobody goes on without this node.
+  std::optional<MonoTime> fenced_at() const { return hosting_ ? finder_->fenced_at() : link_.fenced_at(); }
   bool hostless() const { return !lost_because_.empty(); }
   void join_again();
   // Null: another agent hosts the job, at host_address() and host_port().

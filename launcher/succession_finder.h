@@ -33,6 +33,7 @@ class SuccessionFinder : public HostFinder {
   void leaves() override { feed(succession_event::Leaves{}); }
   void complete(const std::string& own_address, NodeInfo& node) override;
   bool survives_host() const override { return core_.can_follow(); }
+  std::optional<MonoTime> fenced_at() const override { return core_.fenced_at(); }
   std::string missing() const override { return core_.missing(); }
   std::string endpoint() const override { return endpoint_.endpoint(); }
   void close() override;

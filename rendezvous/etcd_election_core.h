@@ -30,7 +30,7 @@ inline constexpr std::chrono::seconds kRecordLease{60};  // so long a host is kn
 struct ElectionSettings {
   PulseSettings pulse;
   std::int64_t ttl_seconds = 2;  // asked for; etcd may give more
-  Duration fence() const { return pulse.stop_after() + pulse.kill_grace(); }
+  Duration fence() const { return pulse.fenced_after(); }
 };
 
 // A host as its key says.
@@ -137,6 +137,10 @@ class ElectionCore {
   std::int64_t record_lease() const { return record_lease_; }
   // Until then the key lives, whatever happens to this host.
   MonoTime bound() const { return kept_ + ttl_; }
+  // A host: by then its workers must be dead if etcd does not answer.
+  std::optional<MonoTime> fenced_at() const {
+    return leads() ? std::optional(bound() + settings_.fence()) : std::nullopt;
+  }
 
  private:
   using Actions = std::vector<ElectionAction>;

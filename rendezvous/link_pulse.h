@@ -36,6 +36,8 @@ struct PulseSettings {
   Duration stop_after() const { return interval * (attempts - 1); }
   Duration kill_grace() const { return interval / 2; }
   Duration lost_after() const { return interval * attempts; }
+  // By then the workers of a node that does not hear of its host are dead.
+  Duration fenced_after() const { return stop_after() + kill_grace(); }
   // An agent that somebody stopped (SIGSTOP) is killed after that, and its guard kills its workers. Its last ping may
   // have been sent one interval before it was stopped, so the host gives it up stop_after() later at the earliest.
   Duration stopped_lease() const { return stop_after() - kill_grace(); }
@@ -67,6 +69,8 @@ class LinkPulse {
     hurried_ = every;
   }
   void calm() { hurry_until_ = {}; }
+  // By then its workers are dead, should nothing more be heard.
+  MonoTime fenced_at() const { return heard_ + settings_.fenced_after(); }
   // When step() is due.
   MonoTime deadline(MonoTime now) const { return std::min(next_ping(now), heard_ + settings_.stop_after()); }
 
@@ -93,7 +97,7 @@ class LinkSilence {
   bool lost(MonoTime now) const { return now >= deadline(); }
   MonoTime deadline() const { return heard_ + settings_.lost_after(); }
   // By then the node has killed its workers, if it lives and hears nothing more from here.
-  MonoTime fenced_at() const { return heard_ + settings_.stop_after() + settings_.kill_grace(); }
+  MonoTime fenced_at() const { return heard_ + settings_.fenced_after(); }
 
  private:
   PulseSettings settings_;

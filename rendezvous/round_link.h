@@ -57,6 +57,8 @@ class RoundLink {
   const std::string& address() const { return address_; }
   // When the last stamp of this link's host came, or of the last one's; none: never.
   MonoTime stamped() const { return stamped_; }
+  // By then this node's workers must be dead if nothing more is heard of the host; none: it is on this node.
+  std::optional<MonoTime> fenced_at() const { return pulse_ ? std::optional(pulse_->fenced_at()) : std::nullopt; }
   void close();
 
  private:

@@ -347,6 +347,11 @@ MonoTime SuccessionCore::too_late() const {
   return bound == MonoTime::max() ? bound : bound + settings_.pulse.stop_after();
 }
 
+std::optional<MonoTime> SuccessionCore::fenced_at() const {
+  if (phase_ != Phase::leading || lease_.bound() == MonoTime::max()) return std::nullopt;
+  return lease_.bound() + settings_.pulse.fenced_after();
+}
+
 // What it knew as the host it knows as a node.
 void SuccessionCore::resign(MonoTime now, Actions& out) {
   if (last_term_ == term_ && lease_.settled_round() == last_round_) settled_ = true;

@@ -160,6 +160,8 @@ class SuccessionCore {
   std::string missing() const;
   // Of a host: whether pings may be answered.
   bool sure(MonoTime now) const { return phase_ == Phase::leading && lease_.sure(now); }
+  // A host: by then its workers must be dead if it hears no more of its nodes. None: nobody can follow it.
+  std::optional<MonoTime> fenced_at() const;
   int settled_round() const { return lease_.settled_round(); }
   std::vector<VoterSet> earlier() const { return lease_.earlier(); }
   std::uint64_t term() const { return term_; }

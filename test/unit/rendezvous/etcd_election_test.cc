@@ -127,6 +127,7 @@ TEST_CASE("election: the host keeps its lease, counted from when it asked") {
   CHECK(find<act::Keep>(keep)->lease == 7);
   core.step(ev::Kept{true, kStart + 500ms}, kStart + 1500ms);
   CHECK(core.bound() == kStart + 2500ms);
+  CHECK(core.fenced_at() == kStart + 5s);
   CHECK(core.deadline() == kStart + 1500ms);
   // No answer: again at once.
   core.step(ev::Tick{}, kStart + 1500ms);
@@ -138,6 +139,7 @@ TEST_CASE("election: a host whose own link breaks is none any more") {
   auto core = host();
   CHECK(core.step(ev::Lost{4}, kStart + 1s).empty());
   CHECK(core.leads());
+  CHECK(core.fenced_at());
   const auto lost = core.step(ev::Lost{5}, kStart + 1s);
   CHECK(find<act::Revoke>(lost));
   CHECK_FALSE(find<act::Deposed>(lost));

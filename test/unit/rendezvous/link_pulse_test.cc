@@ -70,6 +70,14 @@ TEST_CASE("a node is dead two intervals after the last ping that was heard, howe
   CHECK(pulse.step(kStart + 3s) == LinkPulse::Due::dead);
 }
 
+TEST_CASE("the guard's time is half an interval after the node's own, and is put off by what is heard") {
+  LinkPulse pulse({}, kStart);
+  CHECK(pulse.fenced_at() == kStart + 2500ms);
+  pulse.step(kStart + 1s);
+  pulse.answered(kStart + 1s);
+  CHECK(pulse.fenced_at() == kStart + 3500ms);
+}
+
 TEST_CASE("a network that stalls for as long as an interval costs nobody its place") {
   for (auto begin = 0ms; begin < 1000ms; begin += 10ms) {
     constexpr auto kAway = 200ms;  // there and back

@@ -84,8 +84,11 @@ TEST_CASE("succession: whoever was chosen once starts anew when it seeks again")
   REQUIRE(ballot != nullptr);
   const auto chosen = core.step(ev::Voted{3, {ballot->ballot.term, ballot->ballot.stamp, true, 0, 0}}, kStart + 2s);
   REQUIRE(find<act::Here>(chosen) != nullptr);
+  // Its guard's time is that of its lease, the nodes' after that, and that to kill.
+  CHECK(core.fenced_at() == kStart + 2s + 4500ms);
   // Its voters' connections have ended since; it is alone.
   core.step(ev::Lost{core.term(), kStart + 3s}, kStart + 3s);
+  CHECK_FALSE(core.fenced_at());
   REQUIRE(core.phase() == SuccessionCore::Phase::seeking);
   CHECK_FALSE(core.deadline());
   CHECK(core.missing() == "1 of 3 nodes of the last round are here, 2 must be to choose another host");
