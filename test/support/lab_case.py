@@ -4,7 +4,7 @@ import os
 import subprocess
 import unittest
 
-import netlab
+import netlab  # for those who import this module, too
 
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 

@@ -150,6 +150,15 @@ class Faults(LabCase):
             arrived += 1
         self.assertTrue(0 < arrived < 200, arrived)
 
+    def test_large_ones(self):
+        lab, posts = self.posts(2)
+        lab.drop(0, 1, above=600)
+        for size in (50, 900, 60, 558, 559):  # with the headers of UDP, IP and Ethernet: 42 more
+            posts[0].send("x" * size, lab.host(1))
+        lab.heal()
+        posts[0].send("end", lab.host(1))
+        self.assertEqual([posts[1].socket.recv(1000) for _ in range(4)], [b"x" * 50, b"x" * 60, b"x" * 558, b"end"])
+
     def test_healing_one_leaves_the_rest(self):
         lab, posts = self.posts(3)
 

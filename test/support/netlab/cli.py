@@ -243,8 +243,10 @@ def parser():
     add("cut", asking("cut", "hosts"), "lose everything to and from hosts",
         ("hosts", {"nargs": "+", "metavar": "HOST"}))
     add("heal", asking("heal", "hosts"), "end losses to and from hosts, or all; plug them in", some)
-    add("drop", asking("drop", "sender", "receiver", "loss"), "lose what one host sends to another", ("sender", {}),
-        ("receiver", {}), ("--loss", {"type": lambda text: float(text) / 100, "default": 1.0, "metavar": "PERCENT"}))
+    add("drop", asking("drop", "sender", "receiver", "loss", "above"), "lose what one host sends to another",
+        ("sender", {}), ("receiver", {}),
+        ("--loss", {"type": lambda text: float(text) / 100, "default": 1.0, "metavar": "PERCENT"}),
+        ("--above", {"type": int, "default": 0, "metavar": "BYTES"}))
     add("partition", asking("partition", "groups"), "lose everything between groups of hosts",
         ("groups", {"nargs": "+", "metavar": "HOST,HOST…", "type": lambda text: text.split(",")}))
     for name, text in (("unplug", "pull a host's cable"), ("plug", "put it back"),

@@ -219,11 +219,12 @@ class Lab:
 
     # -- what can go wrong; none of it tells the hosts, unless it says so
 
-    def drop(self, sender, receiver, loss=1.0):
-        """Lose this part of what `sender` sends to `receiver`; the other direction stays as it is."""
+    def drop(self, sender, receiver, loss=1.0, above=0):
+        """Lose this part of what `sender` sends to `receiver`; the other direction stays as it is. `above`: only frames
+        of more than so many bytes, as on a path with a smaller MTU that nobody tells of."""
         if not 0 <= loss <= 1:
             raise ns.LabError(f"a loss is a part of 1, from 0 to 1, not {loss}")
-        self._lose([(self.host(sender), self.host(receiver))], loss)
+        self._lose([(self.host(sender), self.host(receiver))], loss, above)
 
     def cut(self, *hosts):
         """Lose everything between these hosts and all others, both ways (and among these hosts)."""
@@ -256,11 +257,11 @@ class Lab:
         self.switch(f"link set {host.port} {'up' if up else 'down'}")
         host.plugged = up
 
-    def _lose(self, pairs, loss):
+    def _lose(self, pairs, loss, above=0):
         for sender, receiver in list(pairs):
-            self._losses[sender, receiver] = loss
+            self._losses[sender, receiver] = (loss, above)
         self._filter({receiver for _, receiver in pairs})
-        self._losses = {pair: part for pair, part in self._losses.items() if part > 0}
+        self._losses = {pair: what for pair, what in self._losses.items() if what[0] > 0}
 
     def _filter(self, receivers):
         lines = []
@@ -268,7 +269,7 @@ class Lab:
             if host not in self._filtered:
                 lines.append(f"qdisc add dev {host.port} clsact")
                 self._filtered.add(host)
-            lines.append(faults.tc_command(host.port, {a.number: part for (a, b), part in self._losses.items()
+            lines.append(faults.tc_command(host.port, {a.number: what for (a, b), what in self._losses.items()
                                                        if b is host and a is not host}))
         if lines:
             with ns.network_of(self._switch):
@@ -286,7 +287,7 @@ class Lab:
     def status(self):
         """What there is and what is wrong with it, as plain data."""
         losses = {}
-        for (sender, receiver), part in sorted(self._losses.items(), key=lambda item: item[0][0].number):
+        for (sender, receiver), (part, _) in sorted(self._losses.items(), key=lambda item: item[0][0].number):
             if sender is not receiver:
                 losses.setdefault(sender.name, {})[receiver.name] = part
         return [{"name": host.name, "ipv4": host.ipv4, "ipv6": host.ipv6, "up": host.up, "plugged": host.plugged,
