@@ -1,4 +1,5 @@
 """Nodes of one job on several hosts: real agents in a lab of network namespaces, links with TLS between them."""
+import base64
 import json
 import os
 import pathlib
@@ -223,9 +224,60 @@ class Hosts(HostsCase):
         nodes = [self.c10d(lab.host(i), "wait_for_end", "--rdzv-conf", conf) for i in range(3)]
         for node in nodes:
             node.expect(r"met \d in 0")
-        os.kill(nodes[1].agent(), signal.SIGKILL)
-        nodes[0].expect("was lost: the connection to its agent is gone")
+        agent, killed = nodes[1].agent(), time.monotonic()
+        os.kill(agent, signal.SIGKILL)
+        others, line = (nodes[0], nodes[2]), "was lost: the connection to its agent is gone"
+        for node in others:
+            node.expect(line)
+        known = max(node.when(line) for node in others) - killed
+        print(f"an agent is killed: {known:.3f} s later all others know", flush=True)
+        self.assertLess(known, 2)
         self.ends([125, 125, 125], nodes)
+
+    def test_a_workers_death_is_known_everywhere_at_once(self):
+        lab = self.lab()
+        nodes = [self.c10d(lab.host(i), "wait_for_end", "--rdzv-conf", "keep_alive_interval=100") for i in range(3)]
+        for node in nodes:
+            node.expect(r"met \d in 0")
+        (worker,), killed = nodes[2].workers(), time.monotonic()
+        os.kill(worker, signal.SIGKILL)
+        for node in nodes:
+            node.expect(r"signal 9 \(SIGKILL\)")
+        known = max(node.when(r"signal 9 \(SIGKILL\)") for node in nodes) - killed
+        print(f"a worker dies: {known:.3f} s later all nodes know", flush=True)
+        self.assertLess(known, 1)
+        self.ends([137, 137, 137], nodes)
+
+    def test_the_token_is_in_no_log(self):
+        """Nor in what the agents say, in reports, in the worker's environment, or in any command line."""
+        lab = self.lab()
+        token = pathlib.Path(self.token).read_text().strip()
+        raw = base64.urlsafe_b64decode(token.removeprefix("dtrain-"))[:32]
+        logs = os.path.join(self.folder, "logs")
+        os.mkdir(logs)
+        nodes = [self.c10d(lab.host(i), 'env; tr "\\0" "\\n" < /proc/$PPID/cmdline; [ $RANK = 1 ] && exit 7; '
+                                        'wait_for_end',
+                           "--max-restarts", 1, "--log-dir", logs, "--tee", 3, "--report",
+                           os.path.join(logs, f"report{i}"), "--event-log-handler", "console", token=i != 1,
+                           env={**os.environ, **({"DTRAIN_TOKEN": token} if i == 1 else {})}) for i in range(3)]
+        nodes[0].expect(r"met \d in 0")
+        said = [line.encode() for host in lab.hosts for pid in host.pids() for line in self.words_of(pid)]
+        said.append(lab.host(0).run([DTRAIN, "status", "--json", "--job", "hosts-test"]).stdout.encode())
+        self.ends([7, 7, 7], nodes)
+        files = [path for path in pathlib.Path(logs).rglob("*") if path.is_file()]
+        self.assertGreaterEqual(len(files), 3 + 6)  # reports, and what the workers of two rounds wrote
+        said += [path.read_bytes() for path in files] + [node.text.encode() for node in nodes]
+        self.assertIn(b"TORCHELASTIC_RUN_ID", b"".join(said))
+        for secret in (token.encode(), token[7:23].encode(), token[-16:].encode(), raw, raw[:16], raw.hex().encode(),
+                       base64.b64encode(raw)):
+            self.assertFalse([words for words in said if secret in words])
+
+    @staticmethod
+    def words_of(pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+        except OSError:
+            return []
 
     def test_a_stopped_agent_is_killed_before_the_others_go_on(self):
         lab = self.lab()
@@ -347,18 +399,20 @@ class Hosts(HostsCase):
             self.assertRegex(node.text, r"at R=\d G=\d/2 W=2 .* N=1 RC=0")
 
     def test_one_way_silence_fences_too(self):
-        lab = self.lab()
-        nodes = [self.c10d(lab.host(i), 'trap "" TERM; [ $WORLD_SIZE = 3 ] && wait_for_end; exit 0', "--rdzv-conf",
-                           "rejoin=0", nnodes="2:3") for i in range(3)]
-        for node in nodes:
-            node.expect(r"met \d in 0")
-        lab.drop("host3", "host1")  # host3 hears host1, and is not heard
-        until(lambda: not nodes[2].workers(), DEADLINE)
-        dead = time.monotonic()
-        for node in nodes[:2]:
-            node.expect(r"N=1 RC=0")
-        self.assertLess(dead, min(node.when("N=1 RC=0") for node in nodes[:2]), "the halves overlap")
-        self.ends([0, 0, 125], nodes)
+        for sender, receiver in (("host3", "host1"), ("host1", "host3")):  # it is not heard, it hears nothing
+            with self.subTest(sender=sender):
+                lab = self.lab()
+                nodes = [self.c10d(lab.host(i), 'trap "" TERM; [ $WORLD_SIZE = 3 ] && wait_for_end; exit 0',
+                                   "--rdzv-conf", "rejoin=0", nnodes="2:3") for i in range(3)]
+                for node in nodes:
+                    node.expect(r"met \d in 0")
+                lab.drop(sender, receiver)
+                until(lambda: not nodes[2].workers(), DEADLINE)
+                dead = time.monotonic()
+                for node in nodes[:2]:
+                    node.expect(r"N=1 RC=0")
+                self.assertLess(dead, min(node.when("N=1 RC=0") for node in nodes[:2]), "the halves overlap")
+                self.ends([0, 0, 125], nodes)
 
     def test_a_wrong_token_and_none(self):
         lab = self.lab(2)
