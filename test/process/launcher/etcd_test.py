@@ -3,10 +3,11 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import unittest
 
+from etcd_hosts import EtcdHosts
 from hosts_test import END, WORKER, HostsCase, Node
+from lab_case import NEW_KEY, make_authority, openssl
 from support import DEADLINE, until
 
 
@@ -16,22 +17,9 @@ class Etcd(HostsCase):
             self.fail("etcd is not installed: scripts/setup.sh test")
         super().setUp()
 
-    def etcd(self, hosts):
-        """A cluster with one member on each of these hosts, on its usual ports."""
-        cluster = ",".join(f"{host.name}=http://{host.ipv4}:2380" for host in hosts)
-        self.members = {
-            host.name: host.popen(
-                ["etcd", "--name", host.name, "--data-dir", os.path.join(self.folder, host.name),
-                 "--listen-client-urls", f"http://{host.ipv4}:2379", "--advertise-client-urls",
-                 f"http://{host.ipv4}:2379", "--listen-peer-urls", f"http://{host.ipv4}:2380",
-                 "--initial-advertise-peer-urls", f"http://{host.ipv4}:2380", "--initial-cluster", cluster],
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for host in hosts}
-        self.endpoint = ",".join(f"{host.ipv4}:2379" for host in hosts)
-        until(lambda: self.ctl(hosts[0], "get", "none").returncode == 0, DEADLINE)
-
-    def ctl(self, host, *words):
-        return host.run(["etcdctl", "--endpoints", self.endpoint, "--command-timeout", "2s", *words],
-                        env={**os.environ, "ETCDCTL_API": "3"})
+    def etcd(self, hosts, tls=None):
+        self.cluster = EtcdHosts(hosts, self.folder, tls)
+        self.endpoint, self.ctl = self.cluster.endpoint, self.cluster.ctl
 
     def node(self, host, script=END, *flags, nnodes="2:3", job="etcd-test"):
         return Node(host, ["run", "--token-file", self.token, "--rdzv-id", job, "--nnodes", nnodes, "--rdzv-backend",
@@ -62,10 +50,8 @@ class Etcd(HostsCase):
         nodes = [self.node(lab.host(i), nnodes="2") for i in (0, 1)]
         for node in nodes:
             node.expect(r"met \d in 0\.")
-        status = self.ctl(lab.host(2), "endpoint", "status").stdout
-        leader = next(line.split(":")[0] for line in status.splitlines() if line.split(", ")[4] == "true")
-        dead = next(host for host in lab.hosts if host.ipv4 == leader)
-        self.members[dead.name].send_signal(signal.SIGKILL)
+        dead = self.cluster.leader()
+        self.cluster.members[dead.name].send_signal(signal.SIGKILL)
         # The host of the job goes on to keep its lease with the others.
         alive = next(lab.host(i) for i in (2, 3, 4) if lab.host(i) is not dead)
         until(lambda: self.ctl(alive, "put", "probe", "1").returncode == 0, DEADLINE)
@@ -118,6 +104,67 @@ class Etcd(HostsCase):
         self.assertEqual(node.wait(), 124)
         self.assertRegex(node.text, r"waiting: etcd: cannot connect to 10\.\S+:2379: Connection refused")
         self.assertRegex(node.text, r"nobody has opened the job at etcd 10\.\S+:2379 within 3 s")
+
+    def certify(self, name, address):
+        """NAME.pem and NAME.key, for a member at this address and for its clients. Without a Common Name: etcd's
+        gateway takes it for a user and refuses it."""
+        with open(os.path.join(self.folder, "extensions"), "w") as f:
+            f.write(f"subjectAltName=IP:{address}\nextendedKeyUsage=serverAuth,clientAuth\n")
+        openssl(self.folder, "req", *NEW_KEY, "-subj", f"/O={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        openssl(self.folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+                "-CAcreateserial", "-days", "2", "-extfile", "extensions", "-out", f"{name}.pem")
+
+    def password(self, name, words):
+        path = os.path.join(self.folder, name)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as f:
+            f.write(words + "\n")
+        return path
+
+    def secured(self, lab):
+        """etcd on the last host, which wants certificates and passwords; what a node says to it."""
+        make_authority(self.folder, "ca")
+        for name in ("member", "client"):
+            self.certify(name, lab.hosts[-1].ipv4)
+        shown = {name: os.path.join(self.folder, file) for name, file in
+                 (("cacert", "ca.pem"), ("cert", "client.pem"), ("key", "client.key"))}
+        self.etcd(lab.hosts[-1:], tls=shown)
+        for words in ("user add root:r", "user grant-role root root", "user add trainer:t", "role add training",
+                      "role grant-permission training --prefix=true readwrite /dtrain/",
+                      "user grant-role trainer training", "auth enable"):
+            done = self.ctl(lab.hosts[-1], *words.split())
+            self.assertTrue(done.returncode == 0 or words.startswith("user grant-role root"), done.stderr)
+        return {"protocol": "https", **shown, "user": "trainer", "password_file": self.password("password", "t")}
+
+    @staticmethod
+    def conf(settings):
+        return "--rdzv-conf", ",".join(f"{name}={value}" for name, value in settings.items())
+
+    def test_over_tls_with_certificates_and_a_user(self):
+        lab = self.lab(4)
+        settings = self.secured(lab)
+        nodes = [self.node(lab.host(i), END, *self.conf(settings)) for i in (0, 1, 2)]
+        for node in nodes:
+            node.expect(r"met \d in 0\.")
+        self.assertNotEqual(self.ctl(lab.host(3), "get", "/dtrain/etcd-test/host").returncode, 0)
+        first, *others = sorted(nodes, key=lambda node: "this node hosts the job" not in node.text)
+        self.host_is_lost(first.host, others, 1)
+        self.finish(*others)
+
+    def test_without_what_a_secured_etcd_wants(self):
+        lab = self.lab(2)
+        settings = {**self.secured(lab), "join_timeout": 6}
+        wrong = self.password("wrong", "x")
+        nodes = {}
+        for change, why in (({"password_file": wrong}, "authentication failed, invalid user ID or password"),
+                            ({"cert": "", "key": ""}, "the peer wants a certificate"),
+                            ({"protocol": "http", "cacert": "", "cert": "", "key": ""}, "does it want https")):
+            given = {name: value for name, value in {**settings, **change}.items() if value}
+            nodes[why] = self.node(lab.host(0), "", *self.conf(given), job=f"job{len(nodes)}")
+        for why, node in nodes.items():
+            with self.subTest(why):
+                self.assertEqual(node.wait(), 124, node.text)
+                self.assertRegex(node.text, why)
+                self.assertNotIn("at R=", node.text)
 
 
 if __name__ == "__main__":
