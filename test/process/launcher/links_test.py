@@ -42,7 +42,6 @@ class Links(HostsCase):
         nodes = [self.node(lab.host(0)), *(self.node(lab.host(i), at="host4") for i in (1, 2))]
         print(f"a job over 100 ms each way and 1 Mbit/s: {self.all_meet(nodes):.2f} s", flush=True)
         self.assertGreaterEqual(proxy.connections_seen, 2)
-        self.assertNotIn("was lost", "".join(node.text for node in nodes))
 
     def test_three_of_ten_packets_are_lost(self):
         lab = self.lab(3)
