@@ -133,10 +133,10 @@ bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmar
 	@python3 test/bench/launch/run.py --write docs/benchmarks.md
 
 .PHONY: bench-rendezvous
-bench-rendezvous: ## measure rounds of thousands of nodes, the links between nodes, the store across nodes
+bench-rendezvous: ## measure nodes lost, rounds of thousands, links, the store across nodes; writes docs/benchmarks.md
 	@scripts/setup.sh launcher test bench
 	@$(call build,bench)
-	@python3 test/bench/rendezvous/run.py --build build
+	@python3 test/bench/rendezvous/run.py --build build --write docs/benchmarks.md
 
 .PHONY: test-gpu
 test-gpu: ## build with NCCL and train on every GPU (PY=python with a full CUDA torch)

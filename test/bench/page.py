@@ -1,9 +1,12 @@
-"""What the benchmarks that write docs/benchmarks.md share: facts of the machine, a section's place on the page."""
+"""What the benchmarks that write docs/benchmarks.md share: bars, facts of the machine, a section's place in it."""
 import datetime
+import math
 import os
 import platform
 import re
 import subprocess
+from dataclasses import dataclass
+from typing import Optional
 
 PAGE = """# Benchmarks
 
@@ -12,6 +15,36 @@ Written by `make bench-launch` and `make bench-rendezvous`, a section at a time;
 so.
 
 """
+
+
+@dataclass
+class Bar:
+    """One promise: what, the figure it is judged by as text, the promise as text, and whether it is kept."""
+    what: str
+    figure: str
+    promise: str
+    met: Optional[bool]  # None: not measured
+
+
+def judged(what, value, direction, bar, unit):
+    """The promise that `value` is "<=" or ">=" than `bar`; None: not measured, infinity: it did not come."""
+    promise = f"{direction} {bar:,g} {unit}".rstrip()
+    if value is None:
+        return Bar(what, "-", promise, None)
+    figure = f"{value:,.4g} {unit}".rstrip() if math.isfinite(value) else "not in time"
+    return Bar(what, figure, promise, value <= bar if direction == "<=" else value >= bar)
+
+
+def bars_table(bars):
+    words = {True: "met", False: "**not met**", None: "not measured"}
+    rows = [f"| {bar.what} | {bar.figure} | {bar.promise} | {words[bar.met]} |" for bar in bars]
+    return "\n".join(["| figure | measured | bar | |", "|---|---|---|---|", *rows])
+
+
+def version():
+    """The commit; "-dirty" with changes that could change a figure: not those of the page itself."""
+    changed = first_line("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs") != "?"
+    return first_line("git", "describe", "--always") + ("-dirty" if changed else "")
 
 
 def first_line(*command):
@@ -32,7 +65,7 @@ def machine(alone=False):
     others = ", all under a real-time priority, so that other work counts less" if alone else ""
     return [f"Measured {datetime.date.today().isoformat()}: {os.cpu_count()} cores of {cpu}, {memory:.0f} GiB,",
             f"Linux {platform.release().split('-')[0]}.",
-            f"dtrain {first_line('git', 'describe', '--always', '--dirty')}.",
+            f"dtrain {version()}.",
             f"Load average at the start {os.getloadavg()[0]:.1f}{others}."]
 
 

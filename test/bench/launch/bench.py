@@ -5,23 +5,19 @@ import shutil
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
 from typing import List, Optional
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+from page import Bar  # noqa: E402
+
 QUIETLY = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
-
-
-@dataclass
-class Bar:
-    """One promise: what, the figure it is judged by as text, the promise as text, and whether it is kept."""
-    what: str
-    figure: str
-    promise: str
-    met: Optional[bool]  # None: not measured
 
 
 @dataclass

@@ -23,7 +23,7 @@ from bench import Context, first_existing, torchs_torchrun
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from page import first_line, machine, write_section  # noqa: E402
+from page import bars_table, first_line, machine, write_section  # noqa: E402
 
 SECTIONS = {"start": starting, "footprint": footprint, "death": failing, "kill": killing, "output": printing,
             "store": storing}
@@ -38,12 +38,6 @@ def facts(context, alone):
     if context.mpirun:
         said.append(f"{first_line(context.mpirun, '--version')}.")
     return [*said, load]
-
-
-def bars_table(bars):
-    words = {True: "met", False: "**not met**", None: "not measured"}
-    rows = [f"| {bar.what} | {bar.figure} | {bar.promise} | {words[bar.met]} |" for bar in bars]
-    return "\n".join(["| figure | measured | bar | |", "|---|---|---|---|", *rows])
 
 
 def render(section, said):

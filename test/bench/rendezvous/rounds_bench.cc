@@ -1,8 +1,10 @@
 // What RoundCore costs for each simulated agent, as they grow more: rounds_bench [COUNT...]. One line for each count:
-// microseconds and messages an agent until all are ranked, for a round after one was lost, and until the job has ended.
+// microseconds and messages an agent until all are ranked, for a round after one was lost, and until the job has ended;
+// then how much more they are with most agents than with fewest.
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <vector>
 
@@ -45,8 +47,10 @@ struct Bench {
     what();
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
     fmt::print(" {:>10.2f} {:>9.2f}", took.count() / count, double(messages) / count);
+    us += took.count() / count;
   }
-  void run() {
+  // All microseconds an agent.
+  double run() {
     fmt::print("{:>8}", count);
     measure([&] {
       for (int i = 1; i <= count; ++i) take(round_event::Said{MemberId(i), msg::Join{info(MemberId(i))}});
@@ -60,12 +64,14 @@ struct Bench {
     });
     fmt::print("\n");
     if (core.phase() != RoundPhase::ended || core.round() != 1) std::exit(1);
+    return us;
   }
 
   int count;
   RoundCore core;
   MonoTime now{};
   std::size_t messages = 0;
+  double us = 0;
 };
 
 }  // namespace
@@ -75,5 +81,10 @@ int main(int argc, char** argv) {
   if (argc > 1) counts.clear();
   for (int i = 1; i < argc; ++i) counts.push_back(std::atoi(argv[i]));
   fmt::print("  agents   join: us  messages    lost: us  messages     end: us  messages   (an agent)\n");
-  for (const int count : counts) Bench(count).run();
+  std::vector<double> us;
+  for (const int count : counts) us.push_back(Bench(count).run());
+  if (counts.size() < 2) return 0;
+  fmt::print("an agent takes {:.1f} times as long among {} as among {}; the logarithm grows {:.1f} times\n",
+             us.back() / us.front(), counts.back(), counts.front(),
+             std::log(double(counts.back())) / std::log(double(counts.front())));
 }

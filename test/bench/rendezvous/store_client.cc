@@ -1,20 +1,22 @@
 // store_client: a plain blocking client of the worker store that measures what one operation costs.
-//   store_client latency PORT OPERATIONS      microseconds of one ADD, one after the other: median and 99th percentile
-//   store_client load PORT CLIENTS SECONDS    ADDs per second of CLIENTS threads
-//   store_client many PORT,... SECONDS [redis]  the same, one thread for each port, and the microseconds of one ADD:
-//                                             median and 99th percentile; redis: INCRs of a Redis server
-//   store_client get PORT MIB SECONDS         GB/s of MULTI_GETs that reply with MIB MiB each
-//   store_client set PORT MIB SECONDS         GB/s of MULTI_SETs of MIB MiB each
+//   store_client latency PORT OPERATIONS [bare]  microseconds of one ADD, one after the other: median and 99th
+//                                                percentile; bare: as many bytes to and fro with `store_node echo`
+//   store_client load PORT,... SECONDS [redis]   ADDs per second, one client and thread for each port, and microseconds
+//                                                of one: median and 99th percentile; redis: INCRs of a Redis server.
+//                                                Before the clock starts, each has had an answer: torch's server looks
+//                                                up the name of every client that connects
+//   store_client get PORT MIB SECONDS            GB/s of MULTI_GETs that reply with MIB MiB each
+//   store_client set PORT MIB SECONDS            GB/s of MULTI_SETs of MIB MiB each
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <latch>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -115,40 +117,22 @@ std::string ping() {
   return out;
 }
 
-int latency(const char* port, int operations) {
-  Client client(port);
+double us_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double, std::micro>(end - begin).count();
+}
+
+int latency(const char* port, int operations, bool bare) {
+  Client client(port, !bare);
   const std::string request = add("counter");
   std::vector<double> us;
   for (int i = -100; i < operations; ++i) {
     const auto begin = Clock::now();
     client.send(request);
     client.receive(sizeof(std::int64_t));
-    if (i >= 0) us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+    if (i >= 0) us.push_back(us_between(begin, Clock::now()));
   }
   std::sort(us.begin(), us.end());
   std::printf("%.1f %.1f\n", us[us.size() / 2], us[us.size() * 99 / 100]);
-  return 0;
-}
-
-int load(const char* port, int clients, double seconds) {
-  std::atomic<long> total{0};
-  std::vector<std::thread> threads;
-  threads.reserve(static_cast<std::size_t>(clients));
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  for (int i = 0; i < clients; ++i) {
-    threads.emplace_back([&, i] {
-      Client client(port);
-      const std::string request = add("counter" + std::to_string(i));
-      long mine = 0;
-      for (; Clock::now() < end; ++mine) {
-        client.send(request);
-        client.receive(sizeof(std::int64_t));
-      }
-      total += mine;
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  std::printf("%.0f\n", static_cast<double>(total) / seconds);
   return 0;
 }
 
@@ -156,28 +140,47 @@ std::string incr(const std::string& key) {
   return "*2\r\n$4\r\nINCR\r\n$" + std::to_string(key.size()) + "\r\n" + key + "\r\n";
 }
 
-int many_ports(const std::string& ports, double seconds, bool redis) {
+std::vector<std::string> split(const std::string& ports) {
   std::vector<std::string> each;
   for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
     end = ports.find(',', begin);
     each.push_back(ports.substr(begin, end - begin));
   }
+  return each;
+}
+
+// Microseconds of each operation.
+std::vector<double> add_until_end(const std::string& port, const std::string& key, bool redis, std::latch& ready,
+                                  std::chrono::duration<double> seconds) {
+  Client client(port.c_str(), !redis);
+  const std::string request = redis ? incr(key) : add(key);
+  const auto once = [&] {
+    client.send(request);
+    redis ? client.receive_line() : client.receive(sizeof(std::int64_t));
+  };
+  once();
+  ready.arrive_and_wait();
+  std::vector<double> us;
+  const auto end = Clock::now() + seconds;
+  for (auto begin = Clock::now(); begin < end;) {
+    once();
+    const auto now = Clock::now();
+    us.push_back(us_between(begin, now));
+    begin = now;
+  }
+  return us;
+}
+
+int load(const std::string& ports, double seconds, bool redis) {
+  const auto each = split(ports);
+  std::latch ready(static_cast<std::ptrdiff_t>(each.size()));
   std::vector<std::vector<double>> us(each.size());
   std::vector<std::thread> threads;
   threads.reserve(each.size());
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   for (std::size_t i = 0; i < each.size(); ++i) {
     threads.emplace_back([&, i] {
-      Client client(each[i].c_str(), !redis);
-      const std::string key = "counter" + std::to_string(i);
-      const std::string request = redis ? incr(key) : add(key);
-      for (auto begin = Clock::now(); begin < end;) {
-        client.send(request);
-        redis ? client.receive_line() : client.receive(sizeof(std::int64_t));
-        const auto now = Clock::now();
-        us[i].push_back(std::chrono::duration<double, std::micro>(now - begin).count());
-        begin = now;
-      }
+      us[i] =
+          add_until_end(each[i], "counter" + std::to_string(i), redis, ready, std::chrono::duration<double>(seconds));
     });
   }
   for (auto& thread : threads) thread.join();
@@ -220,9 +223,8 @@ int bulk(const char* port, std::size_t mib, double seconds, bool get) {
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "latency" && argc == 4) return latency(argv[2], std::atoi(argv[3]));
-  if (mode == "many" && argc >= 4) return many_ports(argv[2], std::atof(argv[3]), argc > 4);
-  if (mode == "load" && argc == 5) return load(argv[2], std::atoi(argv[3]), std::atof(argv[4]));
+  if (mode == "latency" && argc >= 4) return latency(argv[2], std::atoi(argv[3]), argc > 4);
+  if (mode == "load" && argc >= 4) return load(argv[2], std::atof(argv[3]), argc > 4);
   if ((mode == "get" || mode == "set") && argc == 5) {
     return bulk(argv[2], static_cast<std::size_t>(std::atoi(argv[3])), std::atof(argv[4]), mode == "get");
   }

@@ -1,15 +1,22 @@
 // store_node: one node's part of the store across nodes, as an agent has it, for measurements.
 //   store_node host TOKEN_FILE          has the store; prints the port of its workers and that of other nodes
 //   store_node edge TOKEN_FILE PORT     is an edge of that; prints the port of its workers
+//   store_node echo                     answers whatever comes with as many bytes as an ADD's reply has, by plain
+//                                       recv and send: what the machine takes for one round trip; prints its port
 // TOKEN_FILE `-`: the links are in clear. Serves until its standard input ends.
+#include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <thread>
 
 #include "rendezvous/listen.h"
 #include "rendezvous/outer_listener.h"
@@ -41,10 +48,30 @@ OuterListener::Options outer_options(const std::optional<JobSecret>& secret, Sto
   return options;
 }
 
+void answer_clients(int listener) {
+  std::array<char, 4096> buffer{};
+  for (pollfd waiting{listener, POLLIN, 0}; ::poll(&waiting, 1, -1) >= 0;) {
+    const UniqueFd client(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    while (client && ::recv(client.get(), buffer.data(), buffer.size(), 0) > 0)
+      ::send(client.get(), buffer.data(), sizeof(std::int64_t), MSG_NOSIGNAL);
+  }
+}
+
+int echo() {
+  const UniqueFd listener = must(listen_at("127.0.0.1", 0));
+  std::printf("%d\n", int{must(port_of_socket(listener.get()))});
+  std::fflush(stdout);
+  std::thread(answer_clients, listener.get()).detach();
+  while (std::getchar() != EOF) {
+  }
+  std::_Exit(0);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 2 ? argv[1] : "";
+  if (argc == 2 && argv[1] == std::string_view("echo")) return echo();
   if ((mode != "host" || argc != 3) && (mode != "edge" || argc != 4)) {
     std::fprintf(stderr, "store_node: bad arguments; see the top of store_node.cc\n");
     return 2;
