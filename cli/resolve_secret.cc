@@ -85,6 +85,8 @@ Result<void> resolve_secret(const Given& given, Plan& plan) {
     nodes.insecure = false;
     return {};
   }
+  if (!given.host.variable("DTRAIN_INSECURE").empty())
+    return usage("DTRAIN_INSECURE: that a job goes without a token is not taken from the environment; type --insecure");
   const bool own_etcd = nodes.etcd && nodes.etcd->own;
   if (own_etcd) nodes.etcd->https = !nodes.insecure;
   auto certificates = site_certificates(given, nodes.insecure);

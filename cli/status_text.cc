@@ -24,6 +24,11 @@ int number(const Json& from, const char* name, int otherwise = 0) {
   return at != from.end() && at->is_number_integer() ? at->get<int>() : otherwise;
 }
 
+std::string bytes(const Json& from, const char* name) {
+  const auto at = from.find(name);
+  return launcher::human_bytes(at != from.end() && at->is_number_unsigned() ? at->get<std::uint64_t>() : 0);
+}
+
 const Json& list(const Json& from, const char* name) {
   static const Json none = Json::array();
   const auto at = from.find(name);
@@ -96,6 +101,16 @@ std::string rounds_text(const Json& answer) {
   return out + "  decisions of the job:\n" + decisions(*at);
 }
 
+// Of the store that the workers meet at; an edge of another node's has no keys of its own.
+std::string store_text(const Json& answer) {
+  const auto at = answer.find("store");
+  if (at == answer.end() || !at->is_object()) return "";
+  const auto count = [&](const char* name) { return number(*at, name); };
+  return fmt::format("  store: {}, {}; {}, {} waiting, {} refused{}\n", plural(count("keys"), "key"),
+                     bytes(*at, "bytes"), plural(count("connections"), "connection"), count("waiting"),
+                     count("refused"), count("links") > 0 ? fmt::format("; {}", plural(count("links"), "link")) : "");
+}
+
 std::string life(const Json& worker) {
   const int pid = number(worker, "pid");
   return pid == 0 ? word(worker, "state")
@@ -140,9 +155,10 @@ std::string status_text(const Json& answer) {
       number(answer, "nodes", 1) > 1 && rank >= 0 ? fmt::format(", node {} of {}", rank, number(answer, "nodes")) : "";
   std::string out = fmt::format("job {}{}: {}, {}, for {}{}\n", word(answer, "job"), node, word(answer, "phase"),
                                 round_of(answer), time(answer, "phase_s"), restarts(answer));
-  out += fmt::format("  {}, agent {} on host {}, since {}\n", word(answer, "program"), number(answer, "agent"),
-                     word(answer, "host"), time(answer, "age_s"));
-  out += rounds_text(answer) + workers_text(answer);
+  out += fmt::format("  {}, agent {} on host {}, since {}{}\n", word(answer, "program"), number(answer, "agent"),
+                     word(answer, "host"), time(answer, "age_s"),
+                     number(answer, "memory_bytes") == 0 ? "" : ", memory " + bytes(answer, "memory_bytes"));
+  out += rounds_text(answer) + store_text(answer) + workers_text(answer);
   const std::string own = decisions(answer);
   return own.empty() ? out : out + "  decisions of this agent:\n" + own;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "launcher/host_name.h"
+#include "launcher/proc_info.h"
 
 namespace dtrain::launcher {
 
@@ -47,7 +48,8 @@ AgentFacts AgentStatus::facts() const {
   facts.workers = parts_.record.workers_now(clock_.now());
   facts.decisions = decisions_.list(clock_.now());
   facts.several = parts_.spec.nodes.several();
-  if (facts.several) parts_.rounds.fill(facts);
+  facts.memory = resident_bytes();
+  parts_.rounds.fill(facts);
   return facts;
 }
 

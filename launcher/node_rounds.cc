@@ -246,6 +246,8 @@ void NodeRounds::answer(const std::optional<JobFacts>& facts) {
 }
 
 void NodeRounds::fill(AgentFacts& facts) const {
+  const StoreHost* store = joining_ && joining_->hosting() ? &joining_->hosting()->store() : store_.get();
+  if (store != nullptr) facts.store = store->stats();
   if (!joining_) return;
   facts.hosts = joining_->hosting() != nullptr;
   facts.endpoint = joining_->endpoint();

@@ -39,6 +39,11 @@ std::string describe_stuck_process(pid_t pid) {
                      wchan.empty() || wchan == "0" ? "" : ", waiting in " + wchan);
 }
 
+std::uint64_t resident_bytes() {
+  const std::string resident = field("\n" + read_small_file("/proc/self/status"), "VmRSS");  // in kB
+  return std::strtoull(resident.c_str(), nullptr, 10) << 10;
+}
+
 bool wait_for_exit(pid_t child, std::chrono::milliseconds limit) {
   UniqueFd pidfd(int(::syscall(SYS_pidfd_open, child, 0)));
   pollfd fd{pidfd.get(), POLLIN, 0};

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 
 namespace dtrain::launcher {
@@ -12,6 +13,9 @@ pid_t pid_of_pidfd(int pidfd);
 
 // "pid 123 (python3) survived SIGKILL: state D, waiting in nfs4_wait": for a process that does not die.
 std::string describe_stuck_process(pid_t pid);
+
+// Bytes of this process that are in memory; 0: unknown.
+std::uint64_t resident_bytes();
 
 // Wait until a child has ended and reap it, at most `limit`. False if it is still there.
 bool wait_for_exit(pid_t child, std::chrono::milliseconds limit);

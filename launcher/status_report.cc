@@ -64,6 +64,15 @@ Json job_of_server(const std::string& name, const JobFacts& job) {
   return one;
 }
 
+Json store(const StoreStats& stats) {
+  return {{"keys", stats.keys},
+          {"bytes", stats.bytes},
+          {"connections", stats.connections_open + stats.link_connections},
+          {"waiting", stats.connections_waiting},
+          {"refused", stats.connections_refused},
+          {"links", stats.links}};
+}
+
 JobFacts brief(JobFacts job) {
   job.list.clear();
   job.decisions.clear();
@@ -112,7 +121,9 @@ std::string status_json(const AgentFacts& facts) {
               {"world_size", facts.world_size},
               {"worker_count", facts.workers.size()},
               {"workers", workers(facts.workers)},
-              {"decisions", decisions(facts.decisions)}};
+              {"decisions", decisions(facts.decisions)},
+              {"memory_bytes", facts.memory},
+              {"store", facts.store ? store(*facts.store) : Json()}};
   if (facts.several) {
     out["endpoint"] = facts.endpoint;
     out["hosts_rounds"] = facts.hosts;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rendezvous/job_facts.h"
+#include "rendezvous/store_limits.h"
 
 namespace dtrain::launcher {
 
@@ -41,6 +42,8 @@ struct AgentFacts {
   int world_size = 0;
   std::vector<WorkerNow> workers;
   std::vector<Decision> decisions;  // of this agent
+  std::uint64_t memory = 0;         // bytes of the agent that are resident; 0: unknown
+  std::optional<StoreStats> store;  // that it serves its workers
   // Several nodes: where their rounds are hosted, what it waits for, and what the host of the rounds said; nothing: it
   // has not answered.
   bool several = false;

@@ -208,7 +208,7 @@ class PrivateEtcd(HostsCase):
 
     def test_insecure(self):
         lab = self.lab(3)
-        nodes = self.started(lab, nnodes="3", env={"DTRAIN_INSECURE": "1"})
+        nodes = self.started(lab, "--insecure", nnodes="3")
         (_, said), = self.ask(lab.host(1), [f"http://{lab.host(0).ipv4}:29400/v3/cluster/member/list"])
         self.assertEqual(len(json.loads(said.removeprefix("200 "))["members"]), 3)
         self.assertIn("--insecure: whoever reaches", nodes[0].text)

@@ -140,6 +140,8 @@ TEST_CASE("without a token only when that is typed, and then it is said") {
   CHECK_FALSE(plan->spec.nodes.credential);
   REQUIRE(plan->warnings.size() == 1);
   CHECK(plan->warnings[0].starts_with("--insecure: whoever reaches"));
+  machine.host.env["DTRAIN_INSECURE"] = "1";
+  CHECK(machine.resolve({}).error().message.starts_with("DTRAIN_INSECURE: that a job goes without a token"));
 }
 
 TEST_CASE("a job on one host looks for no token") {

@@ -29,6 +29,12 @@ launcher::AgentFacts facts() {
   facts.workers = {{0, 0, 21, "running", std::chrono::milliseconds(1400)},
                    {1, 1, 0, "not started yet", std::chrono::milliseconds(0)}};
   facts.decisions = {{1500, "round 1 begins with 2 workers on this node"}};
+  facts.memory = 21 << 20;
+  facts.store.emplace();
+  facts.store->keys = 12;
+  facts.store->bytes = 3000;
+  facts.store->connections_open = 3;
+  facts.store->connections_waiting = facts.store->links = 1;
   facts.several = true;
   facts.endpoint = "node1:29400";
   facts.hosts = true;
@@ -49,13 +55,14 @@ launcher::AgentFacts facts() {
 TEST_CASE("status: a node of a job of several") {
   CHECK(status_text(Json::parse(status_json(facts()))) ==
         "job exp7, node 0 of 2: running, round 1, for 1.5 s, 1 of 3 restarts used\n"
-        "  train.py, agent 11 on host node1, since 1 min 30 s\n"
+        "  train.py, agent 11 on host node1, since 1 min 30 s, memory 21.0 MiB\n"
         "  rounds: running, round 1, for 0 ms; 3 of 2 nodes; hosted by this agent\n"
         "    node 0    node1            agent 11       2 workers (ranks 0-1)  running, this one\n"
         "    node 1    node2            agent 7        1 worker (rank 2)  running\n"
         "    and 1 more\n"
         "  decisions of the job:\n"
         "           1.5 s ago  round 1 opens with 2 nodes, restart 1 of 3: rank 2 failed\n"
+        "  store: 12 keys, 2.9 KiB; 3 connections, 1 waiting, 0 refused; 1 link\n"
         "  workers of this node:\n"
         "    rank 0    local rank 0    pid 21       running, 1.4 s\n"
         "    rank 1    local rank 1    not started yet\n"
