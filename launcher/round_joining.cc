@@ -115,7 +115,8 @@ void RoundJoining::look() {
   if (hosting_) return join_here();
   // Where nobody follows a host, nobody takes its place either.
   if (hostless() && !finder_->survives_host()) return join(HostFinder::There(there_));
-  retry_at(give_up_at_, "there is no host yet");  // should the answer take so long
+  // Should the answer take so long.
+  retry_at(give_up_at_, waits_because_.empty() ? "there is no host yet" : waits_because_);
   finder_->find();
 }
 
@@ -161,6 +162,7 @@ void RoundJoining::ask_for_secret(const HostFinder::There& there) {
 void RoundJoining::join_again() {
   give_up_at_ = clock_.now() + spec_.nodes.join_timeout;
   retry_after_ = kFirstRetry;
+  waits_because_.clear();
   turned_away_ = 0;
   idle_ = true;
   look();
@@ -186,6 +188,7 @@ void RoundJoining::try_again_later(const std::string& why) {
                             std::chrono::duration<double>(spec_.nodes.join_timeout).count(),
                             spec_.nodes.node_rank < 0 ? "join_timeout" : "timeout",
                             spec_.nodes.across_hosts ? ": " + why : "")});
+  waits_because_ = why;
   callbacks_.waiting(why, give_up_at_);
   retry_at(std::min(clock_.now() + retry_after_, give_up_at_), why);
   retry_after_ = std::min<Duration>(2 * retry_after_, spec_.nodes.across_hosts ? kLongestRetryAcross : kLongestRetry);

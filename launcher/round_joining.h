@@ -86,10 +86,11 @@ class RoundJoining {
   HostFinder::There there_;  // the host that it has, or had
   std::uint64_t term_ = 0;   // of the host that the link leads to
   LastPlace last_;
-  std::string lost_because_;  // of the host that it had
-  bool standing_ = false;     // which was a server of many jobs, and may come back
-  bool idle_ = true;          // nothing of a round is left here: it may join
-  bool told_ = false;         // the finder knows that the host has answered
+  std::string lost_because_;   // of the host that it had
+  std::string waits_because_;  // for the last line, should an answer not come in time; empty: nothing failed yet
+  bool standing_ = false;      // which was a server of many jobs, and may come back
+  bool idle_ = true;           // nothing of a round is left here: it may join
+  bool told_ = false;          // the finder knows that the host has answered
   int attempts_ = 0;
   std::optional<LinkCredential> credential_;
   std::optional<MungeAsk> ask_;

@@ -157,13 +157,15 @@ class Etcd(HostsCase):
         nodes = {}
         for change, why in (({"password_file": wrong}, "authentication failed, invalid user ID or password"),
                             ({"cert": "", "key": ""}, "the peer wants a certificate"),
-                            ({"protocol": "http", "cacert": "", "cert": "", "key": ""}, "does it want https")):
+                            ({"protocol": "http", "cacert": "", "cert": "", "key": ""},
+                             "it has closed the connection; does it want https")):
             given = {name: value for name, value in {**settings, **change}.items() if value}
             nodes[why] = self.node(lab.host(0), "", *self.conf(given), job=f"job{len(nodes)}")
         for why, node in nodes.items():
             with self.subTest(why):
                 self.assertEqual(node.wait(), 124, node.text)
-                self.assertRegex(node.text, why)
+                for line in (r"waiting: etcd at \S+: ", "nobody has opened the job at etcd .*: "):
+                    self.assertRegex(node.text, line + why)
                 self.assertNotIn("at R=", node.text)
 
 
