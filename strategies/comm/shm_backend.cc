@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "strategies/comm/shm_work.h"
 #include "strategies/comm/tensors.h"
 #include "strategies/torch/compat.h"
 
@@ -24,31 +25,6 @@ void in_place(const at::Tensor& tensor, Action action) {
   action(staged);
   at::Tensor(tensor).copy_(staged);
 }
-
-// A Work whose future carries the output tensors; the Reducer takes its results from there.
-class ShmWork final : public c10d::Work {
- public:
-  ShmWork(int rank, c10d::OpType type, std::vector<at::Tensor> results)
-      : Work(rank, type),
-        results_(std::move(results)),
-        future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors())) {}
-
-  void complete() {
-    future_->markCompleted(c10::IValue(results_));
-    finish();
-  }
-  void fail(const std::exception_ptr& error) {
-    future_->setErrorIfNeeded(error);
-    finish(error);
-  }
-
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
-  std::vector<at::Tensor> result() override { return results_; }
-
- private:
-  std::vector<at::Tensor> results_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
-};
 
 // The c10d store as a group's meeting place.
 class StoreMeeting final : public MeetingPlace {
@@ -93,15 +69,16 @@ ShmBackend::ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
       process_(::getpid()),
       default_timeout_(timeout),
       group_(make_group(store, rank, size)),
-      changed_(std::make_unique<std::condition_variable>()) {
-  thread_ = std::thread([this] { progress_loop(); });
+      signals_(std::make_unique<Signals>()) {
+  const std::lock_guard lock(mutex_);
+  start_thread();
 }
 
 ShmBackend::~ShmBackend() {
   leave();
   if (!in_forked_child()) return;
-  changed_.release();
-  thread_.detach();
+  signals_.release();
+  for (std::thread& thread : threads_) thread.detach();
 }
 
 bool ShmBackend::in_forked_child() const { return ::getpid() != process_; }
@@ -116,7 +93,7 @@ void ShmBackend::leave() {
 }
 
 void ShmBackend::shutdown() {
-  stop_thread();
+  stop_threads();
   const std::lock_guard lock(mutex_);
   group_.reset();
 }
@@ -125,36 +102,58 @@ ShmBackend::WorkPtr ShmBackend::enqueue(c10d::OpType type, Tensors results, Time
                                         std::function<void(Timeout)> run) {
   TORCH_CHECK(!in_forked_child(), "dtrain: a collective in a process forked from rank ", getRank());
   auto task = std::make_unique<Task>();
-  task->work = c10::make_intrusive<ShmWork>(getRank(), type, std::move(results));
+  task->work = c10::make_intrusive<ShmWork>(getRank(), type, share(results));
   task->run = std::move(run);
   task->timeout = std::min<Timeout>(timeout > Timeout::zero() ? timeout : default_timeout_, kLongestTimeout);
   WorkPtr work = task->work;
   std::unique_lock lock(mutex_);
   TORCH_CHECK(!stopping_, "dtrain: a collective after the session was shut down");
-  const bool room = changed_->wait_for(lock, task->timeout, [this] { return queue_.size() < kMaxQueued || stopping_; });
+  const bool room =
+      signals_->room.wait_for(lock, task->timeout, [this] { return queue_.size() < kMaxQueued || stopping_; });
   TORCH_CHECK(room && !stopping_, "dtrain: ", kMaxQueued, " collectives are waiting already");
   queue_.push_back(std::move(task));
   ++enqueued_;
-  changed_->notify_all();
+  if (!running_) signals_->work.notify_one();
   return work;
+}
+
+void ShmBackend::start_thread() {
+  ++idle_;
+  threads_.emplace_back([this] { progress_loop(); });
 }
 
 void ShmBackend::progress_loop() {
   ::pthread_setname_np(::pthread_self(), "dtrain-comm");
+  std::unique_lock lock(mutex_);
   while (true) {
-    std::unique_lock lock(mutex_);
-    changed_->wait(lock, [this] { return !queue_.empty() || stopping_; });
+    signals_->work.wait(lock, [this] { return !running_ && (!queue_.empty() || stopping_); });
+    --idle_;
     if (queue_.empty()) return;
-    const std::unique_ptr<Task> task = std::move(queue_.front());
+    std::unique_ptr<Task> task = std::move(queue_.front());
     queue_.pop_front();
-    changed_->notify_all();
+    running_ = true;
+    signals_->room.notify_all();
     lock.unlock();
-    if (const std::exception_ptr error = run(*task)) {
-      task->work->fail(error);
-    } else {
-      task->work->complete();
-    }
+    const std::exception_ptr error = run(*task);
+    task->run = nullptr;
+    bool made_way = false;
+    task->work->complete(error, [this, &made_way] { made_way = make_way(); });
+    task.reset();
+    lock.lock();
+    ++idle_;
+    if (made_way) continue;
+    running_ = false;
+    if (stopping_) signals_->work.notify_all();
   }
+}
+
+// Callbacks are about to run on this thread, and may wait for later operations: another one must run those.
+bool ShmBackend::make_way() {
+  const std::lock_guard lock(mutex_);
+  running_ = false;
+  if (idle_ == 0) start_thread();
+  signals_->work.notify_all();
+  return true;
 }
 
 std::exception_ptr ShmBackend::run(const Task& task) {
@@ -172,13 +171,18 @@ std::exception_ptr ShmBackend::run(const Task& task) {
   }
 }
 
-void ShmBackend::stop_thread() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    changed_->notify_all();
+void ShmBackend::stop_threads() {
+  std::unique_lock lock(mutex_);
+  stopping_ = true;
+  signals_->work.notify_all();
+  signals_->room.notify_all();
+  while (!threads_.empty()) {  // one that still runs may add another
+    std::thread thread = std::move(threads_.back());
+    threads_.pop_back();
+    lock.unlock();
+    thread.join();
+    lock.lock();
   }
-  if (thread_.joinable()) thread_.join();
 }
 
 ShmBackend::WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
@@ -192,7 +196,8 @@ ShmBackend::WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::Allreduc
   });
 }
 
-ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& inputs, const c10d::AllreduceCoalescedOptions& options) {
+  const Tensors tensors = share(inputs);
   for (const at::Tensor& tensor : tensors) {
     check_writable(tensor);
     element_type(tensor);
@@ -223,7 +228,7 @@ ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors
   const at::Tensor input = only(inputs, "all_gather");
   TORCH_CHECK(outputs.size() == 1 && outputs[0].size() == static_cast<std::size_t>(getSize()),
               "dtrain: all_gather needs one output tensor for each of the ", getSize(), " ranks");
-  const Tensors parts = outputs[0];
+  const Tensors parts = share(outputs[0]);
   for (const at::Tensor& part : parts) {
     check_writable(part);
     TORCH_CHECK(part.scalar_type() == input.scalar_type() && part.numel() == input.numel(),
@@ -252,8 +257,10 @@ ShmBackend::WorkPtr ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& 
   return allgather_into_tensor_coalesced(outputs, inputs, options);
 }
 
-ShmBackend::WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+ShmBackend::WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& into, Tensors& from,
                                                                 const c10d::AllgatherOptions& options) {
+  const Tensors outputs = share(into);
+  const Tensors inputs = share(from);
   TORCH_CHECK(outputs.size() == inputs.size(), "dtrain: all_gather needs as many outputs as inputs");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     check_dense_cpu(inputs[i]);
@@ -280,7 +287,7 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Ten
   const at::Tensor output = only_writable(outputs, "reduce_scatter");
   TORCH_CHECK(inputs.size() == 1 && inputs[0].size() == static_cast<std::size_t>(getSize()),
               "dtrain: reduce_scatter needs one input tensor for each of the ", getSize(), " ranks");
-  const Tensors parts = inputs[0];
+  const Tensors parts = share(inputs[0]);
   for (const at::Tensor& part : parts) {
     check_dense_cpu(part);
     TORCH_CHECK(part.scalar_type() == output.scalar_type() && part.numel() == output.numel(),
@@ -304,12 +311,39 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Ten
 
 ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                      const c10d::ReduceScatterOptions& options) {
-  TORCH_CHECK(input.is_contiguous() && input.numel() == output.numel() * getSize(),
-              "dtrain: reduce_scatter needs a contiguous input of ", getSize(), " times the output");
   Tensors outputs{output};
-  std::vector<Tensors> inputs{input.view(-1).chunk(getSize())};
-  if (output.numel() == 0) inputs[0].assign(static_cast<std::size_t>(getSize()), output);
-  return reduce_scatter(outputs, inputs, options);
+  Tensors inputs{input};
+  return reduce_scatter_tensor_coalesced(outputs, inputs, options);
+}
+
+ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& into, Tensors& from,
+                                                                const c10d::ReduceScatterOptions& options) {
+  const Tensors outputs = share(into);
+  const Tensors inputs = share(from);
+  TORCH_CHECK(outputs.size() == inputs.size(), "dtrain: reduce_scatter needs as many outputs as inputs");
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    check_dense_cpu(inputs[i]);
+    check_writable(outputs[i]);
+    TORCH_CHECK(inputs[i].is_contiguous() && inputs[i].scalar_type() == outputs[i].scalar_type() &&
+                    inputs[i].numel() == outputs[i].numel() * getSize(),
+                "dtrain: reduce_scatter needs a contiguous input of ", getSize(), " times the output");
+    element_type(outputs[i]);
+    reduction_of(options.reduceOp, outputs[i]);
+    if (getSize() == 1) copy_alone(outputs[i], inputs[i].view(outputs[i].sizes()));
+  }
+  const c10d::ReduceOp op = options.reduceOp;
+  return enqueue(c10d::OpType::_REDUCE_SCATTER_BASE, outputs, options.timeout, [=, this](Timeout timeout) {
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      in_place(outputs[i], [&](const at::Tensor& t) {
+        std::vector<const std::byte*> places;
+        for (int r = 0; r < getSize(); ++r) {
+          places.push_back(bytes_of(inputs[i]) + static_cast<std::size_t>(r) * t.nbytes());
+        }
+        group_->reduce_scatter(places, bytes_of(t), static_cast<std::size_t>(t.numel()), element_type(t),
+                               reduction_of(op, t), timeout);
+      });
+    }
+  });
 }
 
 ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {

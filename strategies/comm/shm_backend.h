@@ -1,8 +1,10 @@
 #pragma once
 // ShmBackend: our CPU collectives as a c10d::Backend, so that ProcessGroup, Reducer and functional collectives use
-// them. Operations of all threads are queued and run in the order of the calls by one progress thread; each returns a
-// Work whose future carries the output tensors. Tensors must be dense CPU tensors; others are refused at the call. A
-// forked child inherits the object and not the thread: there collectives are refused and destruction does nothing.
+// them. Operations of all threads are queued and run in the order of the calls, one at a time, by a progress thread;
+// each returns a Work whose future carries the output tensors. A callback on that future may start further operations
+// and wait for them: another progress thread goes on meanwhile. Tensors must be dense CPU tensors; others are refused
+// at the call. A forked child inherits the object and not the thread: there collectives are refused and destruction
+// does nothing.
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -15,7 +17,7 @@
 
 namespace dtrain {
 
-class ShmBackend final : public c10d::Backend {
+class ShmBackend : public c10d::Backend {
  public:
   // Collective: every rank of the group. `store` is used only here, and its timeout is what the ranks have to come.
   // `timeout` is that of a collective whose options name none. Throws as ShmGroup does.
@@ -27,19 +29,20 @@ class ShmBackend final : public c10d::Backend {
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
-  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& inputs, const c10d::AllreduceCoalescedOptions& options) override;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
-  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& into, Tensors& from, const c10d::AllgatherOptions& options) override;
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& into, Tensors& from,
+                                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
-  const std::string getBackendName() const override { return "dtrain_shm"; }
+  const std::string getBackendName() const override { return "dtrain"; }
   c10d::ErrorType getError() override;
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override;
@@ -55,9 +58,11 @@ class ShmBackend final : public c10d::Backend {
   struct Task;
   using Timeout = std::chrono::milliseconds;
   WorkPtr enqueue(c10d::OpType type, Tensors results, Timeout timeout, std::function<void(Timeout)> run);
+  void start_thread();
   void progress_loop();
+  bool make_way();
   std::exception_ptr run(const Task& task);
-  void stop_thread();
+  void stop_threads();
 
   bool in_forked_child() const;
 
@@ -66,12 +71,18 @@ class ShmBackend final : public c10d::Backend {
   std::unique_ptr<ShmGroup> group_;  // none in a world of one rank
 
   mutable std::mutex mutex_;
-  std::unique_ptr<std::condition_variable> changed_;  // destroying one in a forked child would wait for the thread
+  struct Signals {
+    std::condition_variable work;
+    std::condition_variable room;
+  };
+  std::unique_ptr<Signals> signals_;  // destroying one in a forked child would wait for the thread
   std::deque<std::unique_ptr<Task>> queue_;
   std::uint64_t enqueued_ = 0;
   bool stopping_ = false;
   bool failed_ = false;
-  std::thread thread_;
+  bool running_ = false;  // an operation
+  int idle_ = 0;          // threads that could run the next one
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace dtrain

@@ -62,15 +62,24 @@ void check_writable(const at::Tensor& tensor) {
               "dtrain: a collective cannot write into an expanded tensor; clone() it first");
 }
 
-const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* op) {
-  TORCH_CHECK(tensors.size() == 1, "dtrain: ", op, " takes one tensor a rank, not ", tensors.size());
-  check_dense_cpu(tensors.front());
-  return tensors.front();
+at::Tensor share(const at::Tensor& tensor) { return tensor.variable_data(); }
+
+std::vector<at::Tensor> share(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> shared;
+  for (const at::Tensor& tensor : tensors) shared.push_back(share(tensor));
+  return shared;
 }
 
-const at::Tensor& only_writable(const std::vector<at::Tensor>& tensors, const char* op) {
-  check_writable(only(tensors, op));
-  return tensors.front();
+at::Tensor only(const std::vector<at::Tensor>& tensors, const char* op) {
+  TORCH_CHECK(tensors.size() == 1, "dtrain: ", op, " takes one tensor a rank, not ", tensors.size());
+  check_dense_cpu(tensors.front());
+  return share(tensors.front());
+}
+
+at::Tensor only_writable(const std::vector<at::Tensor>& tensors, const char* op) {
+  const at::Tensor tensor = only(tensors, op);
+  check_writable(tensor);
+  return tensor;
 }
 
 void copy_alone(const at::Tensor& to, const at::Tensor& from) {

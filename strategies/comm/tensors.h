@@ -15,9 +15,13 @@ Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor);
 void check_dense_cpu(const at::Tensor& tensor);
 // Dense, and no two of its elements share memory.
 void check_writable(const at::Tensor& tensor);
-// The one tensor of the list.
-const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* op);
-const at::Tensor& only_writable(const std::vector<at::Tensor>& tensors, const char* op);
+// Another tensor object with the same memory and no history. What the progress thread holds must be such ones: to let
+// go of a caller's own tensor may mean to let go of its Python object, for which it would wait for Python's lock.
+at::Tensor share(const at::Tensor& tensor);
+std::vector<at::Tensor> share(const std::vector<at::Tensor>& tensors);
+// The one tensor of the list, shared.
+at::Tensor only(const std::vector<at::Tensor>& tensors, const char* op);
+at::Tensor only_writable(const std::vector<at::Tensor>& tensors, const char* op);
 
 // to = from, which no gradient follows: what gathers and scatters do in a world of one rank.
 void copy_alone(const at::Tensor& to, const at::Tensor& from);

@@ -1,0 +1,67 @@
+// See shm_work.h.
+#include "strategies/comm/shm_work.h"
+
+#include <atomic>
+
+#include "strategies/comm/shm_wait.h"
+
+namespace dtrain {
+namespace {
+
+std::atomic<void (*)()> interrupt_check{nullptr};
+constexpr std::chrono::milliseconds kInterruptCheck{100};
+
+}  // namespace
+
+void set_interrupt_check(void (*check)()) { interrupt_check = check; }
+
+void ShmWork::complete(const std::exception_ptr& error, const std::function<void()>& before_callbacks) {
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  {
+    const std::lock_guard lock(future_mutex_);
+    done_ = true;
+    error_ = error;
+    future = future_;
+  }
+  if (future) {
+    before_callbacks();
+    settle(*future);
+  }
+  finish(error);
+}
+
+void ShmWork::settle(c10::ivalue::Future& future) const {
+  if (error_) {
+    future.setErrorIfNeeded(error_);
+  } else {
+    future.markCompleted(c10::IValue(results_));
+  }
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
+  const std::lock_guard lock(future_mutex_);
+  if (!future_) {
+    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
+    if (done_) settle(*future_);
+  }
+  return future_;
+}
+
+bool ShmWork::wait(std::chrono::milliseconds timeout) {
+  const auto check = interrupt_check.load();
+  if (!check) return Work::wait(timeout);
+  const bool limited = timeout != kNoTimeout;
+  const auto deadline = ShmWait::after(limited ? timeout : kLongestTimeout);
+  while (!completed_until(std::min(deadline, ShmWait::after(kInterruptCheck)))) {
+    check();
+    if (std::chrono::steady_clock::now() >= deadline) break;
+  }
+  return Work::wait(limited ? std::chrono::milliseconds{1} : kNoTimeout);
+}
+
+bool ShmWork::completed_until(std::chrono::steady_clock::time_point moment) {
+  std::unique_lock lock(mutex_);
+  return cv_.wait_until(lock, moment, [this] { return completed_; });
+}
+
+}  // namespace dtrain

@@ -1,0 +1,40 @@
+#pragma once
+// The Work of ShmBackend.
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "strategies/torch/pch.h"
+
+namespace dtrain {
+
+class ShmWork final : public c10d::Work {
+ public:
+  ShmWork(int rank, c10d::OpType type, std::vector<at::Tensor> results)
+      : Work(rank, type), results_(std::move(results)) {}
+
+  // Once. If somebody has asked for the future, `before_callbacks` runs first: code may hang on it that takes long.
+  void complete(const std::exception_ptr& error, const std::function<void()>& before_callbacks);
+
+  // As Work::wait, but what the interrupt check throws ends it.
+  bool wait(std::chrono::milliseconds timeout) override;
+  // Carries the results; the Reducer takes them from there. Made when first asked for.
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  std::vector<at::Tensor> result() override { return results_; }
+
+ private:
+  bool completed_until(std::chrono::steady_clock::time_point moment);
+  void settle(c10::ivalue::Future& future) const;
+
+  const std::vector<at::Tensor> results_;
+  std::mutex future_mutex_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  bool done_ = false;
+  std::exception_ptr error_;
+};
+
+// From now on a thread that waits for a Work calls this ten times a second; what it throws ends the wait and not the
+// operation. For interpreters, whose signal handlers run only when asked. Null: none.
+void set_interrupt_check(void (*check)());
+
+}  // namespace dtrain
