@@ -27,7 +27,7 @@ packages_of() {
   case $1 in
     launcher) echo g++ make cmake ninja-build ccache libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev \
                    libssl-dev libhwloc-dev ;;
-    train) echo g++ binutils python3 python3-venv ca-certificates zlib1g-dev ;;
+    train) echo g++ binutils python3 python3-dev python3-venv ca-certificates zlib1g-dev ;;
     test) echo catch2 librapidcheck-dev python3 procps strace iproute2 zsh fish groff-base gdb lldb \
                  munge slurmctld slurmd slurm-client etcd-server etcd-client openssl ;;
     lint) echo clang-format python3 git ;;

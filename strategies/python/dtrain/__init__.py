@@ -1,0 +1,37 @@
+"""dtrain's CPU collectives for torch.distributed: after `import dtrain`,
+
+    torch.distributed.init_process_group("dtrain")                  # or "cpu:dtrain,cuda:nccl"
+
+makes groups whose CPU tensors go through shared memory. See docs/strategies.md, "From Python".
+"""
+import atexit
+import sys
+
+
+def _autoload():
+    """Called at the end of `import torch`, which the entry point beside this package asks for."""
+
+
+import torch  # noqa: E402
+import torch.distributed  # noqa: E402
+
+from . import _built  # noqa: E402
+
+
+def _refuse_others():
+    """The extension fits one Python and one torch; with another it would crash at some call."""
+    here = {"Python": "%d.%d" % sys.version_info[:2], "torch": torch.__version__.partition("+")[0]}
+    for name, version in here.items():
+        built = getattr(_built, name.upper())
+        if version != built:
+            raise ImportError(f"dtrain was built for {name} {built} and this is {name} {version}: build it again with "
+                              f"-DDTRAIN_TORCH_PYTHON={sys.executable}, or run the Python that it was built for, "
+                              f"{_built.EXECUTABLE}")
+
+
+_refuse_others()
+
+from . import _C  # noqa: E402
+
+torch.distributed.Backend.register_backend("dtrain", _C.create_backend, devices=["cpu"])
+atexit.register(_C.leave_all)

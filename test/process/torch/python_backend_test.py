@@ -1,0 +1,60 @@
+"""dtrain's collectives under torch.distributed in Python: gloo as the oracle, ends of processes, a killed rank."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
+PACKAGE = os.path.join(os.path.dirname(os.environ["DTRAIN_BIN_DIR"]), "python")
+PROGRAMS = pathlib.Path(__file__).resolve().parent / "backend"
+DEADLINE = 90
+
+
+def run(ranks, program, *arguments):
+    environment = {**os.environ, "PYTHON_EXEC": sys.executable, "PYTHONPATH": PACKAGE, "PYTHONWARNINGS": "ignore"}
+    return subprocess.run([DTRAIN, "run", "--nproc", str(ranks), PROGRAMS / program, *arguments], env=environment,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE)
+
+
+class PythonBackend(unittest.TestCase):
+    def ok(self, done, line):
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, line)
+
+    def test_two_ranks_get_what_gloo_gives(self):
+        self.ok(run(2, "oracle.py", "--train"), r"equal in \d+ cases")
+
+    def test_four_ranks_get_what_gloo_gives(self):
+        self.ok(run(4, "oracle.py"), r"equal in \d+ cases")
+
+    def test_processes_end_as_they_should(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = os.path.join(folder, "pipe")
+            os.mkfifo(pipe)
+            self.ok(run(2, "endings.py", pipe), r"\d+ ends")
+
+    def test_a_killed_rank_is_named_by_all_others(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = run(3, "killed.py", os.path.join(folder, "moment"))
+        self.assertEqual(done.returncode, 128 + 9, done.stderr)
+        said = re.findall(r"^\[(\d)\] after ([\d.]+) s: .*: rank 1 \(pid \d+\) died$", done.stdout, re.M)
+        self.assertEqual(sorted(rank for rank, _ in said), ["0", "2"], done.stdout)
+        self.assertLess(max(float(seconds) for _, seconds in said), 1)
+
+    def test_another_torch_or_python_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            package = pathlib.Path(folder, "dtrain")
+            package.mkdir()
+            source = pathlib.Path(PACKAGE, "dtrain")
+            (package / "__init__.py").write_text((source / "__init__.py").read_text())
+            (package / "_built.py").write_text((source / "_built.py").read_text().replace("TORCH = ", 'TORCH = "0." '))
+            done = subprocess.run([sys.executable, "-c", "import dtrain"], env={**os.environ, "PYTHONPATH": folder},
+                                  capture_output=True, text=True, timeout=DEADLINE)
+        self.assertRegex(done.stderr, r"ImportError: dtrain was built for torch 0\.\S+ and this is torch 2\.")
+
+
+if __name__ == "__main__":
+    unittest.main()
