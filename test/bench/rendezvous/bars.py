@@ -23,6 +23,7 @@ BARS = {
     "store": [
         (f"edge, {link}: {what}", *promise) for link in ("clear", "TLS") for what, *promise in (
             ("added to an operation", "<=", 50, "us"),
+            ("added to an operation, all on one CPU", "<=", 50, "us"),
             ("replies forwarded", ">=", 1, "GB per CPU second"),
             ("requests forwarded", ">=", 1, "GB per CPU second"))],
     "start": [("eight hosts, from command to user code", "<=", 0.3, "s", r"user code: dtrain (\S+) s")],

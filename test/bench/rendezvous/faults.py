@@ -66,7 +66,7 @@ def processes(host, *names):
 
 
 def kill_worker(lab, host):
-    os.kill(processes(host, "bash")[0], signal.SIGKILL)
+    os.kill(min(processes(host, "bash")), signal.SIGKILL)  # the oldest: it may have a child for a moment
 
 
 def kill_agent(lab, host):

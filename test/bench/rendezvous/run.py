@@ -9,8 +9,9 @@ tls     handshakes and bytes of encrypted links, in one thread and without socke
 agents  a job of --agents nodes whose agents are links in two processes, over loopback (agents_bench)
 store   one store, and edges of it over a link in clear and an encrypted one, each a process, on loopback, and beside
         them what a bare round trip between two processes takes. Runs alternate between them; printed are medians: the
-        time of one ADD, ADDs per second of 16 clients, the bytes of large replies and requests per second, and how many
-        an edge forwards in a second of its CPU time
+        time of one ADD, wherever the kernel runs the processes and with all of them on one CPU (where none has to wake
+        another CPU), ADDs per second of 16 clients, the bytes of large replies and requests per second, and how many an
+        edge forwards in a second of its CPU time
 edges   64 edges over encrypted links, with a client each; torch's TCPStore and Redis where they are there. The clock
         starts when each client has had an answer
 barrier a barrier of --workers workers behind 64 edges, and a value of 4 KiB that all of them get; played by one
@@ -24,6 +25,7 @@ A figure with a bar says whether it is met (bars.py); one that falls short does 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -103,6 +105,22 @@ def memory_of_keys(host, count=100000):
     return (host.resident_mib() - before) * 2**20 / count
 
 
+@contextlib.contextmanager
+def on_one_cpu(servers):
+    """All threads of these, and what is started meanwhile."""
+    usual = os.sched_getaffinity(0)
+
+    def move(cpus):
+        for pid in [os.getpid(), *(server.process.pid for server in servers)]:
+            for task in os.listdir(f"/proc/{pid}/task"):
+                os.sched_setaffinity(int(task), cpus)
+    move({min(usual)})
+    try:
+        yield
+    finally:
+        move(usual)
+
+
 def measure_store(args, hosts, edges):
     client = os.path.join(args.build, "bin", "store_client")
     ports = {BARE: hosts[BARE].ports[0], "direct": hosts["edge, clear"].ports[0],
@@ -115,8 +133,11 @@ def measure_store(args, hosts, edges):
         return [float(word) for word in out.split()], edges[name].cpu_seconds() - before if name in edges else 0
 
     def measure_one(name, port):
-        (median, p99), _ = measure(name, "latency", port, args.operations, *(["bare"] if name == BARE else []))
-        figures = {"add_us_median": median, "add_us_p99": p99}
+        latency = ["latency", port, args.operations, *(["bare"] if name == BARE else [])]
+        (median, p99), _ = measure(name, *latency)
+        with on_one_cpu([*hosts.values(), *edges.values()]):
+            (alone, _), _ = measure(name, *latency)
+        figures = {"add_us_median": median, "add_us_p99": p99, "add_us_median_on_one_cpu": alone}
         if name == BARE:
             return figures
         figures["adds_per_s_16_clients"] = measure(name, "load", ",".join([port] * 16), args.seconds)[0][0]
@@ -141,12 +162,13 @@ def say_store(medians, edges):
     for key in medians["edge, TLS"]:
         say(f"{key:<28}" + "".join(f"{row[key]:>17.2f}" if key in row else f"{'':>17}" for row in medians.values()))
     figures = {}
-    bare = medians[BARE]["add_us_median"]
     for name in edges:
         row = medians[name]
-        added = row["add_us_median"] - medians["direct"]["add_us_median"]
-        say(f"{name}: adds {added:.1f} us to an operation, {added / bare:.2f} times a bare round trip")
-        figures[f"{name}: added to an operation"] = added
+        for key, where in (("add_us_median", ""), ("add_us_median_on_one_cpu", ", all on one CPU")):
+            added = row[key] - medians["direct"][key]
+            say(f"{name}: adds {added:.1f} us to an operation{where}, {added / medians[BARE][key]:.2f} times a bare "
+                "round trip")
+            figures[f"{name}: added to an operation{where}"] = added
         figures[f"{name}: replies forwarded"] = row["get_gb_per_cpu_s_of_edge"]
         figures[f"{name}: requests forwarded"] = row["set_gb_per_cpu_s_of_edge"]
     return figures
