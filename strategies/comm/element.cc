@@ -2,52 +2,57 @@
 #include "strategies/comm/element.h"
 
 namespace dtrain {
+namespace {
 
-std::size_t size_of(ElementType type) {
+enum class Family : std::uint8_t { floating, complex, integer };
+
+struct Facts {
+  const char* name;
+  std::size_t size;
+  Family family;
+};
+
+Facts facts_of(ElementType type) {
   switch (type) {
     case ElementType::f64:
-    case ElementType::i64:
-      return 8;
+      return {"float64", 8, Family::floating};
     case ElementType::f32:
-    case ElementType::i32:
-      return 4;
+      return {"float32", 4, Family::floating};
     case ElementType::f16:
+      return {"float16", 2, Family::floating};
     case ElementType::bf16:
+      return {"bfloat16", 2, Family::floating};
+    case ElementType::c128:
+      return {"complex128", 16, Family::complex};
+    case ElementType::c64:
+      return {"complex64", 8, Family::complex};
+    case ElementType::i64:
+      return {"int64", 8, Family::integer};
+    case ElementType::i32:
+      return {"int32", 4, Family::integer};
     case ElementType::i16:
-      return 2;
+      return {"int16", 2, Family::integer};
     case ElementType::i8:
+      return {"int8", 1, Family::integer};
+    case ElementType::u64:
+      return {"uint64", 8, Family::integer};
+    case ElementType::u32:
+      return {"uint32", 4, Family::integer};
+    case ElementType::u16:
+      return {"uint16", 2, Family::integer};
     case ElementType::u8:
+      return {"uint8", 1, Family::integer};
     case ElementType::boolean:
-      return 1;
+      return {"bool", 1, Family::integer};
   }
-  return 0;
+  return {"?", 0, Family::integer};
 }
 
-const char* name_of(ElementType type) {
-  switch (type) {
-    case ElementType::f64:
-      return "float64";
-    case ElementType::f32:
-      return "float32";
-    case ElementType::f16:
-      return "float16";
-    case ElementType::bf16:
-      return "bfloat16";
-    case ElementType::i64:
-      return "int64";
-    case ElementType::i32:
-      return "int32";
-    case ElementType::i16:
-      return "int16";
-    case ElementType::i8:
-      return "int8";
-    case ElementType::u8:
-      return "uint8";
-    case ElementType::boolean:
-      return "bool";
-  }
-  return "?";
-}
+}  // namespace
+
+std::size_t size_of(ElementType type) { return facts_of(type).size; }
+
+const char* name_of(ElementType type) { return facts_of(type).name; }
 
 const char* name_of(Reduction reduction) {
   switch (reduction) {
@@ -61,12 +66,33 @@ const char* name_of(Reduction reduction) {
       return "min";
     case Reduction::max:
       return "max";
+    case Reduction::band:
+      return "band";
+    case Reduction::bor:
+      return "bor";
+    case Reduction::bxor:
+      return "bxor";
   }
   return "?";
 }
 
-bool is_floating(ElementType type) {
-  return type == ElementType::f64 || type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16;
+bool is_defined(Reduction reduction, ElementType type) {
+  const Family family = facts_of(type).family;
+  switch (reduction) {
+    case Reduction::sum:
+    case Reduction::product:
+      return true;
+    case Reduction::avg:
+      return family != Family::integer;
+    case Reduction::min:
+    case Reduction::max:
+      return family != Family::complex;
+    case Reduction::band:
+    case Reduction::bor:
+    case Reduction::bxor:
+      return family == Family::integer;
+  }
+  return false;
 }
 
 }  // namespace dtrain

@@ -3,6 +3,9 @@
 
 #include <ATen/MemoryOverlap.h>
 
+#include <cctype>
+#include <string>
+
 namespace dtrain {
 
 ElementType element_type(const at::Tensor& tensor) {
@@ -15,6 +18,10 @@ ElementType element_type(const at::Tensor& tensor) {
       return ElementType::f16;
     case at::kBFloat16:
       return ElementType::bf16;
+    case at::kComplexDouble:
+      return ElementType::c128;
+    case at::kComplexFloat:
+      return ElementType::c64;
     case at::kLong:
       return ElementType::i64;
     case at::kInt:
@@ -23,6 +30,12 @@ ElementType element_type(const at::Tensor& tensor) {
       return ElementType::i16;
     case at::kChar:
       return ElementType::i8;
+    case at::kUInt64:
+      return ElementType::u64;
+    case at::kUInt32:
+      return ElementType::u32;
+    case at::kUInt16:
+      return ElementType::u16;
     case at::kByte:
       return ElementType::u8;
     case at::kBool:
@@ -32,12 +45,13 @@ ElementType element_type(const at::Tensor& tensor) {
   }
 }
 
-Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
-  switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
+namespace {
+
+Reduction reduction_of(c10d::ReduceOp::RedOpType op) {
+  switch (op) {
     case c10d::ReduceOp::SUM:
       return Reduction::sum;
     case c10d::ReduceOp::AVG:
-      TORCH_CHECK(tensor.is_floating_point(), "dtrain: AVG needs a floating-point tensor, not ", tensor.scalar_type());
       return Reduction::avg;
     case c10d::ReduceOp::PRODUCT:
       return Reduction::product;
@@ -45,9 +59,30 @@ Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
       return Reduction::min;
     case c10d::ReduceOp::MAX:
       return Reduction::max;
+    case c10d::ReduceOp::BAND:
+      return Reduction::band;
+    case c10d::ReduceOp::BOR:
+      return Reduction::bor;
+    case c10d::ReduceOp::BXOR:
+      return Reduction::bxor;
+    case c10d::ReduceOp::PREMUL_SUM:
+      TORCH_CHECK(false, "dtrain: PREMUL_SUM is not done on CPU tensors; multiply the tensor, then take SUM");
     default:
-      TORCH_CHECK(false, "dtrain: CPU reductions are SUM, AVG, PRODUCT, MIN and MAX");
+      TORCH_CHECK(false, "dtrain: CPU reductions are SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR and BXOR");
   }
+}
+
+}  // namespace
+
+Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
+  const Reduction reduction = reduction_of(static_cast<c10d::ReduceOp::RedOpType>(op));
+  if (is_defined(reduction, element_type(tensor))) return reduction;
+  const char* needs = "an integer or bool tensor";
+  if (reduction == Reduction::avg) needs = "a floating-point or complex tensor; take SUM and divide it";
+  if (reduction == Reduction::min || reduction == Reduction::max) needs = "a tensor of real numbers";
+  std::string name = name_of(reduction);
+  for (char& letter : name) letter = static_cast<char>(std::toupper(letter));
+  TORCH_CHECK(false, "dtrain: ", name, " of a ", tensor.scalar_type(), " tensor is not defined; it needs ", needs);
 }
 
 void check_dense_cpu(const at::Tensor& tensor) {

@@ -55,7 +55,8 @@ class Session {
   // c10::Error at once for a tensor that is not taken. Tensors are dense, of any shape and strides, and of one size and
   // type on all ranks.
   void barrier();
-  // In place. Any real number type or bool; AVG floating types only. SUM, AVG, PRODUCT, MIN, MAX.
+  // In place. SUM and PRODUCT of any number type or bool, but float8; AVG of floating and complex types; MIN and MAX of
+  // all but complex ones; BAND, BOR and BXOR of integers and bool.
   void all_reduce(torch::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM);
   // In place. Any type; the others receive the values of rank `root`.
   void broadcast(torch::Tensor tensor, int root = 0);

@@ -1,0 +1,9 @@
+// The reduction kernels for every CPU of the architecture; see reduce_loops.h.
+#define DTRAIN_VECTOR_BYTES 16
+#include "strategies/comm/reduce_loops.h"
+
+namespace dtrain {
+
+void reduce_plain(const ReduceJob& job) { reduce(job); }
+
+}  // namespace dtrain
