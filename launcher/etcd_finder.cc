@@ -264,12 +264,12 @@ void EtcdFinder::there(const ElectedHost& host) {
 }
 
 // The key goes at once, so that others need not wait for the lease.
-void EtcdFinder::close() {
+void EtcdFinder::close(bool as_killed) {
   if (std::exchange(closed_, true) || !client_) return;
   timer_.cancel();
   client_->stop_watching();
   // With the job its own etcd ends too, and nobody looks there any more.
-  if (core_.leads() && !spec_.nodes.etcd->own) {
+  if (core_.leads() && !spec_.nodes.etcd->own && !as_killed) {
     bool done = false;
     client_->cancel();
     client_->call(etcd_revoke(core_.lease()), kFarewell, [&](const Result<EtcdReply>&) { done = true; });

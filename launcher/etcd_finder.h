@@ -31,7 +31,7 @@ class EtcdFinder : public HostFinder {
   bool survives_host() const override { return true; }
   std::optional<MonoTime> fenced_at() const override { return core_.fenced_at(); }
   std::string endpoint() const override;
-  void close() override;
+  void close(bool as_killed) override;
 
  private:
   void feed(const ElectionEvent& event);

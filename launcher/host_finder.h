@@ -78,8 +78,9 @@ class HostFinder {
   virtual std::string missing() const { return ""; }
   // For messages: where the nodes meet.
   virtual std::string endpoint() const = 0;
-  // This agent leaves the job; nothing is called after this.
-  virtual void close() {}
+  // This agent leaves the job; nothing is called after this. `as_killed`: the others are to find another host, in the
+  // time that this takes when an agent is killed.
+  virtual void close(bool /*as_killed*/) {}
 };
 
 // The one for this job.

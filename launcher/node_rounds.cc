@@ -262,8 +262,10 @@ void NodeRounds::close(const std::optional<Outcome>& outcome) {
   if (joining_) {
     const std::string why = outcome ? outcome->reason : "it was given up";
     const bool stopped = outcome && outcome->stop_signal != 0;
+    const bool died = !outcome || outcome->cause == StopCause::guard_lost;  // by a process that was killed here
     joining_->close({stopped ? JobEnd::stopped : JobEnd::lost, stopped ? 128 + outcome->stop_signal : kExitOwnFailure,
-                     -1, fmt::format("the agent that hosts the job (pid {}) left: {}", ::getpid(), why)});
+                     -1, fmt::format("the agent that hosts the job (pid {}) left: {}", ::getpid(), why)},
+                    died);
   }
   store_.reset();
 }

@@ -299,13 +299,14 @@ void RoundJoining::end(const Verdict& verdict, std::optional<Duration> grace) {
   asio::post(io_, [this, verdict, grace] { callbacks_.over(verdict, grace); });
 }
 
-void RoundJoining::close(const Verdict& as_host) {
+void RoundJoining::close(const Verdict& as_host, bool died) {
   over_ = true;
   link_.close();
   ask_.reset();
   retry_.cancel();
-  finder_->close();
-  if (hosting_) hosting_->close(as_host);
+  const bool silent = died && spec_.nodes.rejoin && finder_->survives_host();
+  finder_->close(silent);
+  if (hosting_ && !silent) hosting_->close(as_host);
   hosting_.reset();
 }
 

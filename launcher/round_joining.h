@@ -55,8 +55,9 @@ class RoundJoining {
   const std::optional<LinkCredential>& credential() const { return credential_; }
   // Where the nodes meet, as the user named it.
   std::string endpoint() const { return finder_->endpoint(); }
-  // Leave the job; as its host, end it with this.
-  void close(const Verdict& as_host);
+  // Leave the job; as its host, end it with this. `died`: nobody has decided that the job ends; where others can follow
+  // its host they are told nothing, as when it is killed.
+  void close(const Verdict& as_host, bool died);
 
  private:
   HostFinder::Callbacks finder_callbacks();

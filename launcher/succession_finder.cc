@@ -71,7 +71,7 @@ void SuccessionFinder::complete(const std::string& own_address, NodeInfo& node) 
   node.port = port_;
 }
 
-void SuccessionFinder::close() {
+void SuccessionFinder::close(bool /*as_killed*/) {
   lives_.reset();
   timer_.cancel();
   links_.clear();

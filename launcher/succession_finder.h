@@ -22,7 +22,7 @@ class SuccessionFinder : public HostFinder {
   static bool wanted(const NodesSpec& nodes);
 
   SuccessionFinder(boost::asio::io_context& io, const JobSpec& spec, const std::string& agent_id, Callbacks callbacks);
-  ~SuccessionFinder() override { close(); }
+  ~SuccessionFinder() override { close(true); }
 
   Result<void> open() override { return endpoint_.open(); }
   void find() override;
@@ -36,7 +36,7 @@ class SuccessionFinder : public HostFinder {
   std::optional<MonoTime> fenced_at() const override { return core_.fenced_at(); }
   std::string missing() const override { return core_.missing(); }
   std::string endpoint() const override { return endpoint_.endpoint(); }
-  void close() override;
+  void close(bool as_killed) override;
 
  private:
   Callbacks endpoint_callbacks();

@@ -3,6 +3,7 @@ import os
 import re
 import shutil
 import signal
+import time
 import unittest
 
 from etcd_hosts import EtcdHosts
@@ -55,7 +56,7 @@ class Etcd(HostsCase):
         # The host of the job goes on to keep its lease with the others.
         alive = next(lab.host(i) for i in (2, 3, 4) if lab.host(i) is not dead)
         until(lambda: self.ctl(alive, "put", "probe", "1").returncode == 0, DEADLINE)
-        self.assertIn("addresses", self.ctl(alive, "get", "/dtrain/etcd-test/host").stdout)
+        until(lambda: "addresses" in self.ctl(alive, "get", "/dtrain/etcd-test/host").stdout, DEADLINE)
         self.finish(*nodes)
         for node in nodes:
             self.assertNotIn("N=1", node.text)
@@ -78,6 +79,17 @@ class Etcd(HostsCase):
         back = self.node(first.host)
         back.expect(r"met \d in 2\.")
         self.finish(back, *others)
+
+    def test_the_front_of_the_host_dies(self):
+        lab = self.lab(4)
+        first, *others = self.started(lab)
+        os.kill(first.named("dtrain"), signal.SIGKILL)
+        until(lambda: not first.workers(), DEADLINE)
+        dead = time.monotonic()
+        for node in others:
+            node.expect(r"met \d in 1\.")
+        self.assertLess(dead, min(node.when(r"N=1 RC=0") for node in others), "the halves overlap")
+        self.finish(*others)
 
     def test_the_host_is_cut_off_from_etcd_alone(self):
         lab = self.lab(4)
@@ -164,8 +176,8 @@ class Etcd(HostsCase):
         for why, node in nodes.items():
             with self.subTest(why):
                 self.assertEqual(node.wait(), 124, node.text)
-                for line in (r"waiting: etcd at \S+: ", "nobody has opened the job at etcd .*: "):
-                    self.assertRegex(node.text, line + why)
+                self.assertRegex(node.text, r"waiting: etcd at \S+: " + why)
+                self.assertRegex(node.text, r"nobody has opened the job at etcd .*: etcd at \S+: ")
                 self.assertNotIn("at R=", node.text)
 
 

@@ -85,8 +85,11 @@ class Node:
 
     def agent(self):
         """Of the processes of this host, the agent."""
+        return self.named("dtrain-agent")
+
+    def named(self, name):
         return next(pid for pid in self.host.pids()
-                    if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "dtrain-agent")
+                    if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == name)
 
     def workers(self):
         found = []

@@ -43,6 +43,22 @@ class Succession(HostsCase):
             node.expect(r"at R=\d G=\d/2 W=2 .* N=2 RC=0")
         self.finish(*left)
 
+    def test_a_process_of_dtrain_dies_there(self):
+        """Of the agent, its guard and its front any may be killed alone: that ends this node, not the job."""
+        for name in ("dt-guard", "dtrain"):
+            with self.subTest(name):
+                self.end = os.path.join(self.folder, name)
+                lab = self.lab(3)
+                first, *others = self.started(lab, 3, nnodes="1:3")
+                os.kill(first.named(name), signal.SIGKILL)
+                until(lambda: not first.workers(), DEADLINE)
+                dead = time.monotonic()
+                for node in others:
+                    node.expect(r"at R=\d G=\d/2 W=2 .* N=1 RC=0")
+                self.assertLess(dead, min(node.when("N=1 RC=0") for node in others), "the halves overlap")
+                self.finish(*others)
+                self.assertIn(first.wait(), (125, -signal.SIGKILL), first.text)
+
     def test_two_halves_never_run_at_once(self):
         lab = self.lab(3)
         first, *others = self.started(lab, 3, nnodes="1:3")
