@@ -15,17 +15,6 @@ namespace {
 // Operations that may wait their turn; the Reducer has a handful. A caller beyond it waits.
 constexpr std::size_t kMaxQueued = 4096;
 
-std::byte* bytes_of(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
-
-// Run `action` on contiguous memory with the tensor's values and leave its result in the tensor.
-template <class Action>
-void in_place(const at::Tensor& tensor, Action action) {
-  if (tensor.is_contiguous()) return action(tensor);
-  const at::Tensor staged = tensor.contiguous();
-  action(staged);
-  at::Tensor(tensor).copy_(staged);
-}
-
 // The c10d store as a group's meeting place.
 class StoreMeeting final : public MeetingPlace {
  public:
@@ -216,8 +205,7 @@ ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& inputs, const c10d:
 
 ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const at::Tensor tensor = only_writable(tensors, "broadcast");
-  const int root = static_cast<int>(options.rootRank);
-  TORCH_CHECK(root >= 0 && root < getSize(), "dtrain: broadcast from rank ", root, " of ", getSize());
+  const int root = root_of(options.rootRank, "broadcast");
   return enqueue(c10d::OpType::BROADCAST, tensors, options.timeout, [=, this](Timeout timeout) {
     in_place(tensor, [&](const at::Tensor& t) { group_->broadcast(bytes_of(t), t.nbytes(), root, timeout); });
   });
@@ -237,16 +225,9 @@ ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors
   if (getSize() == 1) copy_alone(parts[0], input);
   return enqueue(c10d::OpType::ALLGATHER, parts, options.timeout, [=, this](Timeout timeout) {
     const at::Tensor source = input.contiguous();
-    Tensors staged;
-    std::vector<std::byte*> places;
-    for (const at::Tensor& part : parts) {
-      staged.push_back(part.is_contiguous() ? part : at::empty_like(part, at::MemoryFormat::Contiguous));
-      places.push_back(bytes_of(staged.back()));
-    }
-    group_->all_gather(bytes_of(source), places, source.nbytes(), timeout);
-    for (std::size_t r = 0; r < parts.size(); ++r) {
-      if (!parts[r].is_contiguous()) at::Tensor(parts[r]).copy_(staged[r]);
-    }
+    into_places(parts, [&](const std::vector<std::byte*>& places) {
+      group_->all_gather(bytes_of(source), places, source.nbytes(), timeout);
+    });
   });
 }
 

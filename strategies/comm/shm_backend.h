@@ -40,6 +40,12 @@ class ShmBackend : public c10d::Backend {
                                const c10d::ReduceScatterOptions& options) override;
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& into, Tensors& from,
                                           const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
+  WorkPtr alltoall(Tensors& into, Tensors& from, const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& into, at::Tensor& from, std::vector<std::int64_t>& output_splits,
+                        std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
   const std::string getBackendName() const override { return "dtrain"; }
@@ -65,6 +71,7 @@ class ShmBackend : public c10d::Backend {
   void stop_threads();
 
   bool in_forked_child() const;
+  int root_of(std::int64_t rank, const char* op) const;
 
   const int process_;
   const Timeout default_timeout_;

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "strategies/comm/reduce.h"
+#include "strategies/comm/shm_group_call.h"
 
 namespace dtrain {
 namespace {
@@ -23,38 +24,6 @@ std::chrono::microseconds spin_for(int ranks) {
 }
 
 }  // namespace
-
-struct ShmGroup::Call {
-  OpDescriptor descriptor;
-  ShmWait::Deadline deadline;
-  std::uint64_t number;
-
-  Call(ShmGroup& group, Op op, std::size_t count, ElementType type, Reduction reduction, int root, Timeout timeout)
-      : deadline(ShmWait::after(timeout)), number(++group.operations_) {
-    descriptor.op = static_cast<std::uint8_t>(op);
-    descriptor.type = static_cast<std::uint8_t>(type);
-    descriptor.reduction = static_cast<std::uint8_t>(reduction);
-    descriptor.root = root;
-    descriptor.count = count;
-  }
-
-  ElementType type() const { return static_cast<ElementType>(descriptor.type); }
-  Reduction reduction() const { return static_cast<Reduction>(descriptor.reduction); }
-  std::string name() const { return fmt::format("collective {} ({})", number, text(descriptor)); }
-
-  static std::string text(const OpDescriptor& d) {
-    static constexpr const char* kNames[] = {"?", "barrier", "all_reduce", "broadcast", "all_gather", "reduce_scatter"};
-    const char* op = kNames[d.op <= 5 ? d.op : 0];
-    if (d.op == static_cast<std::uint8_t>(Op::barrier)) return op;
-    const bool reduces =
-        d.op == static_cast<std::uint8_t>(Op::all_reduce) || d.op == static_cast<std::uint8_t>(Op::reduce_scatter);
-    std::string detail = reduces ? fmt::format("{} of {} {}", name_of(static_cast<Reduction>(d.reduction)), d.count,
-                                               name_of(static_cast<ElementType>(d.type)))
-                                 : fmt::format("{} bytes", d.count);
-    if (d.root >= 0) detail += fmt::format(" from rank {}", d.root);
-    return fmt::format("{} {}", op, detail);
-  }
-};
 
 ShmGroup::ShmGroup(MeetingPlace& place, const Options& options)
     : process_(::getpid()),
@@ -127,26 +96,38 @@ void ShmGroup::barrier(Timeout timeout) {
 void ShmGroup::all_reduce(std::byte* data, std::size_t count, ElementType type, Reduction reduction, Timeout timeout) {
   const Call call(*this, Op::all_reduce, count, type, reduction, -1, timeout);
   wait_.check("all_reduce");
-  const std::size_t width = size_of(type);
-  if (count * width <= std::min<std::size_t>(kOneShotBytes, slot_bytes_)) return reduce_one_shot(call, data, count);
+  reduce_all(call, data, count, true);
+}
+
+void ShmGroup::reduce_all(const Call& call, std::byte* data, std::size_t count, bool receives) {
+  const std::size_t width = size_of(call.type());
+  if (count * width <= std::min<std::size_t>(kOneShotBytes, slot_bytes_))
+    return reduce_one_shot(call, data, count, receives);
   const std::size_t step = slot_bytes_ / width;
   for (std::size_t done = 0; done < count; done += step) {
-    reduce_sliced(call, data + done * width, std::min(step, count - done));
+    reduce_sliced(call, data + done * width, std::min(step, count - done), receives);
   }
 }
 
-void ShmGroup::reduce_one_shot(const Call& call, std::byte* data, std::size_t count) {
+void ShmGroup::reduce(std::byte* data, std::size_t count, ElementType type, Reduction reduction, int root,
+                      Timeout timeout) {
+  const Call call(*this, Op::reduce, count, type, reduction, root, timeout);
+  wait_.check("reduce");
+  reduce_all(call, data, count, rank_ == root);
+}
+
+void ShmGroup::reduce_one_shot(const Call& call, std::byte* data, std::size_t count, bool receives) {
   begin(call);
   if (count > 0) std::memcpy(slot(rank_), data, count * size_of(call.type()));
   sync(call);
   compare(call);
-  if (count == 0) return;
+  if (count == 0 || !receives) return;
   std::vector<const std::byte*> sources;
   for (int r = 0; r < ranks_; ++r) sources.push_back(slot(r));
   reduce_in_order(call.type(), call.reduction(), sources, data, count);
 }
 
-void ShmGroup::reduce_sliced(const Call& call, std::byte* data, std::size_t count) {
+void ShmGroup::reduce_sliced(const Call& call, std::byte* data, std::size_t count, bool receives) {
   const std::size_t width = size_of(call.type());
   const auto slice_begin = [&](int r) {
     return count * static_cast<std::size_t>(r) / static_cast<std::size_t>(ranks_);
@@ -162,41 +143,10 @@ void ShmGroup::reduce_sliced(const Call& call, std::byte* data, std::size_t coun
   reduce_in_order(call.type(), call.reduction(), sources, slot(rank_) + own_begin * width,
                   slice_begin(rank_ + 1) - own_begin);
   sync(call);
-  for (int r = 0; r < ranks_; ++r) {
+  for (int r = 0; r < ranks_ && receives; ++r) {
     const std::size_t begin = slice_begin(r);
     std::memcpy(data + begin * width, slot(r) + begin * width, (slice_begin(r + 1) - begin) * width);
   }
-}
-
-void ShmGroup::broadcast(std::byte* data, std::size_t bytes, int root, Timeout timeout) {
-  const Call call(*this, Op::broadcast, bytes, ElementType::u8, Reduction::sum, root, timeout);
-  wait_.check("broadcast");
-  std::size_t done = 0;
-  do {
-    const std::size_t n = std::min<std::size_t>(slot_bytes_, bytes - done);
-    begin(call);
-    if (rank_ == root && n > 0) std::memcpy(slot(rank_), data + done, n);
-    sync(call);
-    compare(call);
-    if (rank_ != root && n > 0) std::memcpy(data + done, slot(root), n);
-    done += n;
-  } while (done < bytes);
-}
-
-void ShmGroup::all_gather(const std::byte* input, const std::vector<std::byte*>& outputs, std::size_t bytes,
-                          Timeout timeout) {
-  const Call call(*this, Op::all_gather, bytes, ElementType::u8, Reduction::sum, -1, timeout);
-  wait_.check("all_gather");
-  std::size_t done = 0;
-  do {
-    const std::size_t n = std::min<std::size_t>(slot_bytes_, bytes - done);
-    begin(call);
-    if (n > 0) std::memcpy(slot(rank_), input + done, n);
-    sync(call);
-    compare(call);
-    for (int r = 0; r < ranks_ && n > 0; ++r) std::memcpy(outputs[static_cast<std::size_t>(r)] + done, slot(r), n);
-    done += n;
-  } while (done < bytes);
 }
 
 void ShmGroup::reduce_scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t count,

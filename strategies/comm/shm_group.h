@@ -8,11 +8,15 @@
 //
 //   all_reduce, count <= 64 KiB     copy in | sync | every rank reduces everything          1 sync, P+1 reads a byte
 //   all_reduce, larger, a chunk     copy in | sync | rank r reduces slice r | sync | copy out
-//   broadcast, all_gather           copy in | sync | copy out
+//   reduce                          the same, but only the root copies out
+//   broadcast, all_gather, gather, scatter
+//                                   copy in | sync | copy out
+//   all_to_all                      sizes | sync | for each share of a slot: copy in | sync | copy out
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +51,17 @@ class ShmGroup {
   void broadcast(std::byte* data, std::size_t bytes, int root, Timeout timeout);
   // outputs[r] receives the `bytes` bytes of rank r.
   void all_gather(const std::byte* input, const std::vector<std::byte*>& outputs, std::size_t bytes, Timeout timeout);
+  // The root's `data` receives what all_reduce would give; the others' stays as it is.
+  void reduce(std::byte* data, std::size_t count, ElementType type, Reduction reduction, int root, Timeout timeout);
+  // At the root outputs[r] receives the `bytes` bytes of rank r; elsewhere there are none.
+  void gather(const std::byte* input, const std::vector<std::byte*>& outputs, std::size_t bytes, int root,
+              Timeout timeout);
+  // At the root inputs[r] holds `bytes` bytes for rank r; elsewhere there are none.
+  void scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t bytes, int root,
+               Timeout timeout);
+  // inputs[r] goes to rank r's outputs[this rank], which has the same size; sizes may all differ.
+  void all_to_all(const std::vector<std::span<const std::byte>>& inputs,
+                  const std::vector<std::span<std::byte>>& outputs, Timeout timeout);
   // inputs[r] holds `count` elements for rank r; output receives this rank's reduced.
   void reduce_scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t count,
                       ElementType type, Reduction reduction, Timeout timeout);
@@ -60,7 +75,17 @@ class ShmGroup {
   std::uint64_t operations() const { return operations_; }
 
  private:
-  enum class Op : std::uint8_t { barrier = 1, all_reduce, broadcast, all_gather, reduce_scatter };
+  enum class Op : std::uint8_t {
+    barrier = 1,
+    all_reduce,
+    broadcast,
+    all_gather,
+    reduce_scatter,
+    reduce,
+    gather,
+    scatter,
+    all_to_all
+  };
   struct Call;  // one collective in progress
 
   void join();
@@ -69,8 +94,13 @@ class ShmGroup {
   void sync(const Call& call);
   void compare(const Call& call);
   std::byte* slot(int rank) const { return segment_.slot(rank, parity_); }
-  void reduce_one_shot(const Call& call, std::byte* data, std::size_t count);
-  void reduce_sliced(const Call& call, std::byte* data, std::size_t count);
+  // `receives`: this rank gets the result.
+  void reduce_all(const Call& call, std::byte* data, std::size_t count, bool receives);
+  void reduce_one_shot(const Call& call, std::byte* data, std::size_t count, bool receives);
+  void reduce_sliced(const Call& call, std::byte* data, std::size_t count, bool receives);
+  void gather_all(const Call& call, const std::byte* input, const std::vector<std::byte*>& outputs, std::size_t bytes);
+  std::size_t agree_on_parts(const Call& call, const std::vector<std::span<const std::byte>>& inputs,
+                             const std::vector<std::span<std::byte>>& outputs);
 
   const int process_;  // a forked child is not the rank
   const int rank_;

@@ -23,6 +23,32 @@ std::vector<at::Tensor> share(const std::vector<at::Tensor>& tensors);
 at::Tensor only(const std::vector<at::Tensor>& tensors, const char* op);
 at::Tensor only_writable(const std::vector<at::Tensor>& tensors, const char* op);
 
+inline std::byte* bytes_of(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
+
+// Run `action` on contiguous memory with the tensor's values and leave its result in the tensor.
+template <class Action>
+void in_place(const at::Tensor& tensor, Action action) {
+  if (tensor.is_contiguous()) return action(tensor);
+  const at::Tensor staged = tensor.contiguous();
+  action(staged);
+  at::Tensor(tensor).copy_(staged);
+}
+
+// Run `action` on contiguous memory for each of `parts`, and leave what it wrote there in them.
+template <class Action>
+void into_places(const std::vector<at::Tensor>& parts, Action action) {
+  std::vector<at::Tensor> staged;
+  std::vector<std::byte*> places;
+  for (const at::Tensor& part : parts) {
+    staged.push_back(part.is_contiguous() ? part : at::empty_like(part, at::MemoryFormat::Contiguous));
+    places.push_back(bytes_of(staged.back()));
+  }
+  action(places);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!parts[i].is_contiguous()) at::Tensor(parts[i]).copy_(staged[i]);
+  }
+}
+
 // to = from, which no gradient follows: what gathers and scatters do in a world of one rank.
 void copy_alone(const at::Tensor& to, const at::Tensor& from);
 

@@ -201,16 +201,19 @@ TEST_CASE("operations run in the order of the calls, and their futures carry the
 TEST_CASE("callbacks on futures may start operations and wait for them, several at once") {
   require_nothing_wrong(in_sessions(2, [](Session& session) {
     std::vector<c10::intrusive_ptr<c10::ivalue::Future>> futures;
+    // All of them before the first callback: the order of operations must be the same on both ranks.
     for (int i = 0; i < 3; ++i) {
       std::vector<at::Tensor> tensors{torch::ones({4})};
-      auto future = session.group()->allreduce(tensors)->getFuture();
-      futures.push_back(future->then(
+      futures.push_back(session.group()->allreduce(tensors)->getFuture());
+    }
+    for (auto& future : futures) {
+      future = future->then(
           [&session](c10::ivalue::Future&) {
             at::Tensor inner = torch::ones({1});
             session.all_reduce(inner);
             return c10::IValue(inner);
           },
-          c10::TensorType::get()));
+          c10::TensorType::get());
     }
     std::string wrong;
     for (const auto& future : futures) {

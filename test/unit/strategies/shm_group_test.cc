@@ -263,6 +263,95 @@ TEST_CASE("broadcast, all_gather and reduce_scatter move the right bytes") {
   for (const auto& outcome : outcomes) CHECK(outcome.said == "");
 }
 
+TEST_CASE("reduce, gather and scatter give the root's result to the root, or take it from there") {
+  const int ranks = GENERATE(2, 3);
+  SharedBoard board;
+  const auto outcomes = run_ranks(ranks, [&](int rank) -> std::string {
+    ShmGroup group(board, options(rank, ranks, 4096));
+    std::string wrong;
+    for (int root = 0; root < ranks; ++root) {
+      for (const std::size_t count : {0UL, 1UL, 777UL, 30'001UL}) {
+        std::vector<float> data(count), before;
+        for (std::size_t i = 0; i < count; ++i) data[i] = input<float>(rank, i);
+        before = data;
+        group.reduce(reinterpret_cast<std::byte*>(data.data()), count, ElementType::f32, Reduction::sum, root,
+                     kTimeout);
+        for (std::size_t i = 0; i < count && rank == root; ++i) before[i] = expected<float>(Reduction::sum, ranks, i);
+        if (data != before) wrong += "reduce of " + std::to_string(count) + "; ";
+      }
+      for (const std::size_t bytes : {0UL, 1UL, 4096UL, 100'001UL}) {
+        const std::size_t everywhere = rank == root ? static_cast<std::size_t>(ranks) : 0;
+        std::vector<std::vector<std::byte>> all(everywhere, std::vector<std::byte>(bytes));
+        std::vector<std::byte*> places;
+        for (auto& one : all) places.push_back(one.data());
+        group.gather(pattern(bytes, rank).data(), places, bytes, root, kTimeout);
+        for (std::size_t r = 0; r < all.size(); ++r)
+          if (all[r] != pattern(bytes, static_cast<int>(r))) wrong += "gather of " + std::to_string(bytes) + "; ";
+        std::vector<const std::byte*> sources(places.begin(), places.end());
+        std::vector<std::byte> own(bytes);
+        group.scatter(sources, own.data(), bytes, root, kTimeout);
+        if (own != pattern(bytes, rank)) wrong += "scatter of " + std::to_string(bytes) + "; ";
+      }
+    }
+    group.barrier(kTimeout);
+    return wrong;
+  });
+  require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "");
+}
+
+// What `from` has for `to`: of another size for each pair, nothing for some, more than a slot for others.
+std::vector<std::byte> part_of(int from, int to) {
+  const std::size_t sizes[] = {0, 1, 5000, 300, 20'000};
+  return pattern(sizes[(from * 2 + to * 3) % 5], from * 10 + to);
+}
+
+TEST_CASE("all_to_all moves parts of any sizes") {
+  const int ranks = GENERATE(2, 3, 4);
+  SharedBoard board;
+  const auto outcomes = run_ranks(ranks, [&](int rank) -> std::string {
+    ShmGroup group(board, options(rank, ranks, 4096));
+    std::vector<std::vector<std::byte>> has, gets;
+    for (int r = 0; r < ranks; ++r) {
+      has.push_back(part_of(rank, r));
+      gets.emplace_back(part_of(r, rank).size());
+    }
+    for (int again = 0; again < 3; ++again) {
+      group.all_to_all({has.begin(), has.end()}, {gets.begin(), gets.end()}, kTimeout);
+      for (int r = 0; r < ranks; ++r) {
+        auto& got = gets[static_cast<std::size_t>(r)];
+        if (got != part_of(r, rank)) return "from rank " + std::to_string(r);
+        std::fill(got.begin(), got.end(), std::byte{});
+      }
+    }
+    group.barrier(kTimeout);
+    return "";
+  });
+  require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "");
+}
+
+TEST_CASE("parts of all_to_all that do not fit are named on every rank") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(3, [&](int rank) -> std::string {
+    ShmGroup group(board, options(rank, 3));
+    std::vector<std::vector<std::byte>> has(3, std::vector<std::byte>(8)), gets = has;
+    if (rank == 2) gets[1].resize(4);
+    try {
+      group.all_to_all({has.begin(), has.end()}, {gets.begin(), gets.end()}, kTimeout);
+    } catch (const CollectiveError& error) {
+      return error.what();
+    }
+    return "no error";
+  });
+  require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) {
+    CAPTURE(outcome.said);
+    CHECK(outcome.said.find("rank 2 (pid ") != std::string::npos);
+  }
+  CHECK(outcomes[0].said.find("rank 1 has 8 bytes for rank 2, which expects 4") != std::string::npos);
+}
+
 TEST_CASE("more ranks than cores go on") {
   constexpr int kRanks = 8;
   SharedBoard board;

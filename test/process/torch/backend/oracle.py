@@ -20,7 +20,7 @@ SIZES = (0, 1, 1000, 300_001)
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
           torch.int8, torch.uint8, torch.bool)
 MAPS = pathlib.Path("/proc/self/maps")
-OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX")
+OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
 
 
 def values(size, dtype=torch.float32, rank=None):
@@ -73,6 +73,41 @@ def reduce_scatter():
             dist.reduce_scatter(list_part, list(values(size * world).chunk(world)) if size else [part] * world,
                                 op=getattr(dist.ReduceOp, op))
             yield [part, list_part]
+
+
+def with_a_root():
+    rank, world = dist.get_rank(), dist.get_world_size()
+    for root in range(world):
+        for size in SIZES:
+            tensor = values(size)
+            dist.reduce(tensor, dst=root)
+            yield tensor if rank == root else None  # gloo uses the others' as its scratch
+            parts = [torch.zeros(size) for _ in range(world)]
+            dist.gather(values(size), parts if rank == root else None, dst=root)
+            own = torch.zeros(size)
+            dist.scatter(own, [values(size, rank=r) for r in range(world)] if rank == root else None, src=root)
+            yield [own, parts]
+    told = [None] * world
+    dist.gather_object({"rank": rank}, told if rank == 0 else None, dst=0)
+    yield told
+
+
+def all_to_all():
+    rank, world = dist.get_rank(), dist.get_world_size()
+    for dtype in (torch.float32, torch.uint8):
+        for size in SIZES:
+            output = torch.zeros(size * world, dtype=dtype)
+            dist.all_to_all_single(output, values(size * world, dtype))
+            yield output
+    # Rank s has (s + 2 r) % 3 rows for rank r, each of 1,000 numbers.
+    sends, gets = [(rank + 2 * r) % 3 for r in range(world)], [(r + 2 * rank) % 3 for r in range(world)]
+    output = torch.zeros(sum(gets), 1000)
+    dist.all_to_all_single(output, values(sum(sends) * 1000).view(-1, 1000), gets, sends)
+    yield output
+    parts = [torch.zeros(rows * 1000) for rows in gets]
+    yield after(lambda: dist.all_to_all(parts, [values(rows * 1000) for rows in sends]), *parts)
+    if dist.get_backend() == "dtrain":  # gloo has not that form
+        assert all(torch.equal(part, values(part.numel(), rank=r)) for r, part in enumerate(parts))
 
 
 def waiting():
@@ -142,7 +177,8 @@ def subgroups():
 
 CASES = {
     **{f"all_reduce {str(dtype).split('.')[1]}": all_reduce(dtype) for dtype in DTYPES},
-    "broadcast": broadcast, "all_gather": all_gather, "reduce_scatter": reduce_scatter, "waiting": waiting,
+    "broadcast": broadcast, "all_gather": all_gather, "reduce_scatter": reduce_scatter,
+    "with a root": with_a_root, "all_to_all": all_to_all, "waiting": waiting,
     "coalesced": coalesced, "functional": functional_forms, "objects": objects, "subgroups": subgroups,
 }
 if "--train" in sys.argv:

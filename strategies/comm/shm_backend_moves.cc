@@ -1,0 +1,155 @@
+// Collectives with a root, and all-to-all; see shm_backend.h.
+#include <span>
+
+#include "strategies/comm/shm_backend.h"
+#include "strategies/comm/tensors.h"
+
+namespace dtrain {
+namespace {
+
+// One for each rank, all like `like`.
+void check_parts(const std::vector<at::Tensor>& parts, int ranks, const at::Tensor& like, const char* op) {
+  TORCH_CHECK(parts.size() == static_cast<std::size_t>(ranks), "dtrain: ", op, " needs one tensor for each of the ",
+              ranks, " ranks, not ", parts.size());
+  for (const at::Tensor& part : parts) {
+    check_dense_cpu(part);
+    TORCH_CHECK(part.scalar_type() == like.scalar_type() && part.numel() == like.numel(), "dtrain: ", op,
+                " needs tensors of one type and size");
+  }
+}
+
+// The root's list of one tensor for each rank; elsewhere there is none.
+std::vector<at::Tensor> parts_at_root(const std::vector<std::vector<at::Tensor>>& lists, bool is_root, const char* op) {
+  TORCH_CHECK(lists.size() == (is_root ? 1U : 0U), "dtrain: ", op, is_root ? " needs" : " takes",
+              " a list of tensors at the root", is_root ? "" : " alone");
+  return is_root ? share(lists[0]) : std::vector<at::Tensor>();
+}
+
+// How many bytes of `tensor` are each rank's: rows of its first dimension, as many as `splits` says, or equal parts.
+std::vector<std::size_t> bytes_of_parts(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int ranks,
+                                        const char* which) {
+  check_dense_cpu(tensor);
+  TORCH_CHECK(tensor.is_contiguous() && tensor.dim() > 0, "dtrain: all_to_all needs a contiguous ", which,
+              " with a dimension");
+  const std::int64_t rows = tensor.size(0);
+  const std::size_t row_bytes = rows == 0 ? 0 : tensor.nbytes() / static_cast<std::size_t>(rows);
+  if (splits.empty()) {
+    TORCH_CHECK(rows % ranks == 0, "dtrain: all_to_all without split sizes needs an ", which, " whose ", rows,
+                " rows can be divided by the ", ranks, " ranks");
+    return std::vector<std::size_t>(static_cast<std::size_t>(ranks),
+                                    static_cast<std::size_t>(rows / ranks) * row_bytes);
+  }
+  std::int64_t sum = 0;
+  std::vector<std::size_t> bytes;
+  for (const std::int64_t split : splits) {
+    TORCH_CHECK(split >= 0, "dtrain: all_to_all: a split size of the ", which, " is ", split);
+    sum += split;
+    bytes.push_back(static_cast<std::size_t>(split) * row_bytes);
+  }
+  TORCH_CHECK(bytes.size() == static_cast<std::size_t>(ranks) && sum == rows, "dtrain: all_to_all: the ", which,
+              " has ", rows, " rows, and ", bytes.size(), " split sizes for ", ranks, " ranks that make ", sum);
+  return bytes;
+}
+
+template <class Byte>
+std::vector<std::span<Byte>> cut(Byte* data, const std::vector<std::size_t>& sizes) {
+  std::vector<std::span<Byte>> parts;
+  for (const std::size_t size : sizes) {
+    parts.emplace_back(data, size);
+    data += size;
+  }
+  return parts;
+}
+
+}  // namespace
+
+int ShmBackend::root_of(std::int64_t rank, const char* op) const {
+  TORCH_CHECK(rank >= 0 && rank < getSize(), "dtrain: ", op, " with rank ", rank, " of ", getSize(), " as the root");
+  return static_cast<int>(rank);
+}
+
+ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  const at::Tensor tensor = only_writable(tensors, "reduce");
+  const ElementType type = element_type(tensor);
+  const Reduction reduction = reduction_of(options.reduceOp, tensor);
+  const int root = root_of(options.rootRank, "reduce");
+  return enqueue(c10d::OpType::REDUCE, tensors, options.timeout, [=, this](Timeout timeout) {
+    in_place(tensor, [&](const at::Tensor& t) {
+      group_->reduce(bytes_of(t), static_cast<std::size_t>(t.numel()), type, reduction, root, timeout);
+    });
+  });
+}
+
+ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                       const c10d::GatherOptions& options) {
+  const at::Tensor input = only(inputs, "gather");
+  const int root = root_of(options.rootRank, "gather");
+  const Tensors parts = parts_at_root(outputs, getRank() == root, "gather");
+  if (getRank() == root) check_parts(parts, getSize(), input, "gather");
+  for (const at::Tensor& part : parts) check_writable(part);
+  if (getSize() == 1) copy_alone(parts[0], input);
+  return enqueue(c10d::OpType::GATHER, parts, options.timeout, [=, this](Timeout timeout) {
+    const at::Tensor source = input.contiguous();
+    into_places(parts, [&](const std::vector<std::byte*>& places) {
+      group_->gather(bytes_of(source), places, source.nbytes(), root, timeout);
+    });
+  });
+}
+
+ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                        const c10d::ScatterOptions& options) {
+  const at::Tensor output = only_writable(outputs, "scatter");
+  const int root = root_of(options.rootRank, "scatter");
+  const Tensors parts = parts_at_root(inputs, getRank() == root, "scatter");
+  if (getRank() == root) check_parts(parts, getSize(), output, "scatter");
+  if (getSize() == 1) copy_alone(output, parts[0]);
+  return enqueue(c10d::OpType::SCATTER, outputs, options.timeout, [=, this](Timeout timeout) {
+    Tensors staged;
+    std::vector<const std::byte*> places;
+    for (const at::Tensor& part : parts) {
+      staged.push_back(part.contiguous());
+      places.push_back(bytes_of(staged.back()));
+    }
+    in_place(output, [&](const at::Tensor& t) { group_->scatter(places, bytes_of(t), t.nbytes(), root, timeout); });
+  });
+}
+
+ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& into, Tensors& from, const c10d::AllToAllOptions& options) {
+  const Tensors outputs = share(into);
+  const Tensors inputs = share(from);
+  const auto ranks = static_cast<std::size_t>(getSize());
+  TORCH_CHECK(outputs.size() == ranks && inputs.size() == ranks, "dtrain: all_to_all needs ", ranks,
+              " inputs and outputs, one for each rank, not ", inputs.size(), " and ", outputs.size());
+  for (const at::Tensor& input : inputs) check_dense_cpu(input);
+  for (const at::Tensor& output : outputs) check_writable(output);
+  if (ranks == 1) copy_alone(outputs[0], inputs[0]);
+  return enqueue(c10d::OpType::ALLTOALL, outputs, options.timeout, [=, this](Timeout timeout) {
+    Tensors staged;
+    std::vector<std::span<const std::byte>> sources;
+    for (const at::Tensor& input : inputs) {
+      staged.push_back(input.contiguous());
+      sources.emplace_back(bytes_of(staged.back()), staged.back().nbytes());
+    }
+    into_places(outputs, [&](const std::vector<std::byte*>& places) {
+      std::vector<std::span<std::byte>> targets;
+      for (std::size_t r = 0; r < places.size(); ++r) targets.emplace_back(places[r], outputs[r].nbytes());
+      group_->all_to_all(sources, targets, timeout);
+    });
+  });
+}
+
+ShmBackend::WorkPtr ShmBackend::alltoall_base(at::Tensor& into, at::Tensor& from,
+                                              std::vector<std::int64_t>& output_splits,
+                                              std::vector<std::int64_t>& input_splits,
+                                              const c10d::AllToAllOptions& options) {
+  const at::Tensor output = share(into), input = share(from);
+  TORCH_CHECK(output.scalar_type() == input.scalar_type(), "dtrain: all_to_all needs an output of the input's type");
+  const auto gets = bytes_of_parts(output, output_splits, getSize(), "output");
+  const auto has = bytes_of_parts(input, input_splits, getSize(), "input");
+  if (getSize() == 1) copy_alone(output.view(-1), input.view(-1));
+  return enqueue(c10d::OpType::ALLTOALL_BASE, {output}, options.timeout, [=, this](Timeout timeout) {
+    group_->all_to_all(cut<const std::byte>(bytes_of(input), has), cut<std::byte>(bytes_of(output), gets), timeout);
+  });
+}
+
+}  // namespace dtrain
