@@ -87,6 +87,7 @@ void SuccessionCore::on(const ev::Opened& event, MonoTime, Actions& out) {
   settled_ = false;
   seen_ = std::max(seen_, event.term);
   if (phase_ == Phase::leading) return;
+  host_.term = event.term;  // who came by an endpoint that was typed has not known it until now
   stop_seeking(out);
   phase_ = Phase::following;
 }

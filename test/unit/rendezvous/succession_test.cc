@@ -76,6 +76,20 @@ TEST_CASE("host lease: who has left chooses nobody") {
   CHECK(lease.settled_round() == 1);
 }
 
+TEST_CASE("succession: a node that came by an address that was typed chooses the next host too") {
+  SuccessionCore core({kPulse, 2});
+  core.step(ev::Following{{{"10.0.0.1"}, 29400, 0}}, kStart);  // of which term that host is, only its round says
+  core.step(ev::Opened{2, 5, electorate(3)}, kStart);
+  core.step(ev::Settled{5}, kStart);
+  core.step(ev::Lost{2, kStart}, kStart + 1s);
+  const auto found = core.step(ev::Find{}, kStart + 1s);
+  const auto* there = find<act::There>(found);
+  REQUIRE(there);
+  CHECK(there->host.term == 2);
+  CHECK(core.can_follow());
+  CHECK(find<act::Propose>(core.step(ev::Seeker{{3, 2, 5, 0}, true}, kStart + 4s)));
+}
+
 TEST_CASE("succession: whoever was chosen once starts anew when it seeks again") {
   SuccessionCore core = seeker(2, 3);
   core.step(ev::Seeker{{3, 0, 0, 0}}, kStart + 1s);
