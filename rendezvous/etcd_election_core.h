@@ -10,10 +10,10 @@
 // write of a host compares it, so one that has been followed cannot write.
 //
 // A lease alone says nothing about what its holder does, so the times are these. A host counts from the moment it SENT
-// the last keepalive that was answered; TTL later (bound()) it is in doubt and answers no pings, so that every node
-// stops its workers by itself (link_pulse.h) within fence(). The key is gone no earlier than bound(). Whoever follows
-// opens no round before fence() after it has heard that its own key is there. A host in doubt whose lease turns out to
-// be alive goes on as before; if it does not learn that before its nodes stop, it is deposed.
+// the last keepalive that was answered; TTL later, less some as clocks differ (bound()), it is in doubt and answers no
+// pings, so that every node stops its workers by itself (link_pulse.h) within fence(). The key is gone no earlier than
+// bound(). Whoever follows opens no round before fence() after it has heard that its own key is there. A host in doubt
+// whose lease turns out to be alive goes on as before; if it does not learn that before its nodes stop, it is deposed.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,7 +30,7 @@ inline constexpr std::chrono::seconds kRecordLease{60};  // so long a host is kn
 struct ElectionSettings {
   PulseSettings pulse;
   std::int64_t ttl_seconds = 2;  // asked for; etcd may give more
-  Duration fence() const { return pulse.fenced_after(); }
+  Duration fence() const { return PulseSettings::on_any_clock(pulse.fenced_after()); }
 };
 
 // A host as its key says.
@@ -136,10 +136,10 @@ class ElectionCore {
   std::int64_t lease() const { return lease_; }
   std::int64_t record_lease() const { return record_lease_; }
   // Until then the key lives, whatever happens to this host.
-  MonoTime bound() const { return kept_ + ttl_; }
+  MonoTime bound() const { return kept_ + ttl_ - ttl_ / 40; }
   // A host: by then its workers must be dead if etcd does not answer.
   std::optional<MonoTime> fenced_at() const {
-    return leads() ? std::optional(bound() + settings_.fence()) : std::nullopt;
+    return leads() ? std::optional(bound() + settings_.pulse.fenced_after()) : std::nullopt;
   }
 
  private:

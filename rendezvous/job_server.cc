@@ -74,7 +74,7 @@ RoundSettings settings_of(const NodeInfo& first, std::uint64_t ended, MonoTime s
   settings.awaits_others = first.times.rejoin;
   settings.regather_timeout = pulse.lost_after();
   // Nodes of a server that was here before have heard nothing of it since.
-  settings.unknown_not_before = server_begun + pulse.stop_after() + pulse.kill_grace();
+  settings.unknown_not_before = server_begun + PulseSettings::on_any_clock(pulse.fenced_after());
   return settings;
 }
 

@@ -4,7 +4,8 @@
 // A node's agent pings the host of the rounds, which answers at once. A ping carries the time, on the pinger's clock,
 // at which it was sent, and the answer brings it back: so the node knows that the host has heard of it after that time,
 // however long anything was under way. When that is too long ago, the node stops its workers, hard, and they are gone
-// before the host, which gives a node up later, opens a round without it. Clocks of two hosts are never compared.
+// before the host, which gives a node up later, opens a round without it. Clocks of two hosts are never compared; each
+// has to go on while its machine does, and to be less than 1 % fast or slow.
 //
 //   0            1            2      2.5    3      intervals (3 attempts) since the last ping that the host has heard
 //   pings, 3 in each interval TERM   KILL          the node
@@ -41,6 +42,8 @@ struct PulseSettings {
   // An agent that somebody stopped (SIGSTOP) is killed after that, and its guard kills its workers. Its last ping may
   // have been sent one interval before it was stopped, so the host gives it up stop_after() later at the earliest.
   Duration stopped_lease() const { return stop_after() - kill_grace(); }
+  // What one host waits for so that this time is over on another's clock.
+  static constexpr Duration on_any_clock(Duration time) { return time + time / 40; }
   bool operator==(const PulseSettings&) const = default;
 };
 
@@ -97,7 +100,7 @@ class LinkSilence {
   bool lost(MonoTime now) const { return now >= deadline(); }
   MonoTime deadline() const { return heard_ + settings_.lost_after(); }
   // By then the node has killed its workers, if it lives and hears nothing more from here.
-  MonoTime fenced_at() const { return heard_ + settings_.fenced_after(); }
+  MonoTime fenced_at() const { return heard_ + PulseSettings::on_any_clock(settings_.fenced_after()); }
 
  private:
   PulseSettings settings_;

@@ -159,6 +159,9 @@ struct Seek {
   std::uint64_t last_term = 0;
   int last_round = -1;         // that it was in
   std::uint64_t promised = 0;  // it cannot join the host because it has voted in this term; 0: it can
+  // Where it listens; port 0: it is no candidate.
+  std::string address{};
+  int port = 0;
   bool operator==(const Seek&) const = default;
 };
 // The answer to a Ballot.

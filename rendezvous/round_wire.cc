@@ -34,7 +34,7 @@ void fields(Io& io, M& m) {
   } else if constexpr (std::is_same_v<T, msg::Pong>) {
     io(m.sent, m.stamp, m.settled);
   } else if constexpr (std::is_same_v<T, msg::Seek>) {
-    io(m.voter, m.last_term, m.last_round, m.promised);
+    io(m.voter, m.last_term, m.last_round, m.promised, m.address, m.port);
   } else if constexpr (std::is_same_v<T, msg::Ballot>) {
     io(m.term, m.stamp, m.last_term, m.last_round);
   } else if constexpr (std::is_same_v<T, msg::Vote>) {

@@ -151,7 +151,10 @@ void SuccessionCore::on(const ev::Find&, MonoTime, Actions& out) {
 
 msg::Seek SuccessionCore::seek() const {
   const bool kept = !campaign_until_ && !host_.addresses.empty() && host_.term < promised_;
-  return {settings_.self, last_term_, last_round_, kept ? promised_ : 0};
+  msg::Seek seek{settings_.self, last_term_, last_round_, kept ? promised_ : 0};
+  for (const Candidate& c : electorate_.candidates)
+    if (c.voter == settings_.self) seek.address = c.address, seek.port = c.port;
+  return seek;
 }
 
 std::optional<msg::HostAt> SuccessionCore::host_at() const {
@@ -201,7 +204,8 @@ void SuccessionCore::on(const ev::Asked& event, MonoTime now, Actions& out) {
   if (now >= may_vote_at_) vote_later(now, out);
 }
 
-// For the highest term; then for whoever is first among the candidates.
+// For the highest term; then for whoever is first among the candidates. Some may be of a round that this node has not
+// heard of.
 void SuccessionCore::vote_later(MonoTime now, Actions& out) {
   std::optional<Pending> best;
   std::erase_if(pending_, [this](const auto& p) { return p.second.ballot.term <= voted_; });
@@ -209,6 +213,8 @@ void SuccessionCore::vote_later(MonoTime now, Actions& out) {
     const auto it = pending_.find(candidate.voter);
     if (it != pending_.end() && (!best || it->second.ballot.term > best->ballot.term)) best = it->second;
   }
+  for (const auto& [voter, pending] : pending_)
+    if (!best || pending.ballot.term > best->ballot.term) best = pending;
   pending_.clear();
   if (best) vote(*best, now, out);
 }
@@ -239,6 +245,9 @@ void SuccessionCore::on(const ev::Seeker& event, MonoTime now, Actions& out) {
     return out.push_back(act::Deposed{"another node has voted since"});
   }
   if (phase_ != Phase::seeking || !event.here) return;
+  // A round that this node is a voter of, and has not heard of, may have candidates that it does not know.
+  if (event.seek.port != 0 && seekers.last > last())
+    out.push_back(act::Seek{{{voter, event.seek.address, event.seek.port}}});
   if (campaign_until_) out.push_back(act::Propose{voter, ballot_});
   if (!campaign_until_ && now >= campaign_at_) campaign(now, out);
 }

@@ -35,8 +35,8 @@ struct SuccessionSettings {
   PulseSettings pulse;
   VoterId self = 0;
 
-  // From the last stamp that came back to a host to the last of its workers, and some more, as clocks differ.
-  Duration fence() const { return 2 * pulse.stop_after() + pulse.kill_grace() + pulse.interval / 10; }
+  // From the last stamp that came back to a host to the last of its workers.
+  Duration fence() const { return PulseSettings::on_any_clock(pulse.stop_after() + pulse.fenced_after()); }
   Duration stagger() const { return pulse.interval / 5; }
 };
 

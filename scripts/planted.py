@@ -20,11 +20,15 @@ CXX = os.environ.get("CXX", "g++")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORES = ["rendezvous/round_core.cc", "rendezvous/round_core_join.cc", "rendezvous/round_facts.cc",
          "rendezvous/round_order.cc", "rendezvous/voter_id.cc", "rendezvous/host_lease.cc",
-         "rendezvous/succession_core.cc", "launcher/group_core.cc", "launcher/exit_status.cc",
-         "rendezvous/base/check.cc"]
-# A patch named succession-... is for the second of them, of which a tenth as many are tried.
+         "rendezvous/succession_core.cc", "rendezvous/etcd_election_core.cc", "launcher/group_core.cc",
+         "launcher/exit_status.cc", "rendezvous/base/check.cc"]
+# A patch named succession-..., pulse-... or election-... is for another than the first.
 SIMS = {"job": ["job_world.cc", "job_link.cc", "job_host.cc", "job_node.cc", "job_sim_main.cc"],
-        "succession": ["succession_world.cc", "succession_node.cc", "succession_sim_main.cc"]}
+        "succession": ["succession_world.cc", "succession_node.cc", "succession_sim_main.cc"],
+        "election": ["election_world.cc", "election_sim_main.cc"]}
+OF_PREFIX = {"succession": "succession", "pulse": "succession", "election": "election"}
+# How many of --seeds: one of the second is as long as ten others.
+SHARE = {"job": 1, "succession": 10, "election": 1}
 
 
 def compile_and_link(folder, sim, base=None, changed=()):
@@ -45,13 +49,13 @@ def copy(folder):
 
 
 def run(folder, sim, seeds):
-    count = seeds if sim == "job" else max(1, seeds // 10)
+    count = max(1, seeds // SHARE[sim])
     done = subprocess.run([str(folder / sim), "1", str(count)], capture_output=True, text=True, timeout=600)
     return done.returncode, (done.stdout.splitlines() or [f"ended with {done.returncode}"])[0]
 
 
 def try_one(patch, seeds, base):
-    sim = "succession" if patch.stem.startswith("succession-") else "job"
+    sim = OF_PREFIX.get(patch.stem.split("-")[0], "job")
     changed = [line[6:].strip() for line in patch.read_text().splitlines() if line.startswith("+++ b/")]
     with tempfile.TemporaryDirectory(prefix="dtrain-planted-") as name:
         folder = pathlib.Path(name)

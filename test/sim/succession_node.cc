@@ -57,7 +57,7 @@ void SuccessionWorld::closed(int i, Id id, int end, bool fin) {
   }
   for (const auto& [to, sought] : n.sought)
     if (sought == id) {
-      n.seek_at[to] = now_ + 300ms;
+      n.seek_at[to] = clock(i) + 300ms;
       n.sought.erase(to);
       return;
     }
@@ -66,7 +66,7 @@ void SuccessionWorld::closed(int i, Id id, int end, bool fin) {
   const auto peer = n.host->peers.find(MemberId(id));
   if (peer == n.host->peers.end()) return;
   MonoTime fenced_at = peer->second.silence ? peer->second.silence->fenced_at() : MonoTime{};
-  if (fin) fenced_at = std::min(fenced_at, now_ + kPulse.kill_grace() * 3 / 2);
+  if (fin) fenced_at = std::min(fenced_at, clock(i) + kPulse.kill_grace() * 3 / 2);
   note(i, fmt::format("misses {}{}", peer->second.agent, fin ? ", whose connection has ended" : ""));
   n.host->peers.erase(peer);
   host_event(i, round_event::Gone{MemberId(id), fenced_at});
@@ -79,7 +79,7 @@ void SuccessionWorld::from_host(int i, const RoundMessage& message) {
       leave(i);
       feed(i, ev::Lost{n.to.term, {}});
       if (!refused->try_again) fail(n.agent + " was refused: " + refused->reason);
-      n.look_at = now_ + 300ms;
+      n.look_at = clock(i) + 300ms;
       return;
     }
     n.joined = true;
@@ -91,7 +91,7 @@ void SuccessionWorld::from_host(int i, const RoundMessage& message) {
   }
   if (const auto* pong = std::get_if<msg::Pong>(&message)) {
     n.echo = std::max(n.echo, pong->stamp);
-    n.stamped = now_;
+    n.stamped = clock(i);
     if (n.pulse) n.pulse->answered(MonoTime(Duration(pong->sent)));
     if (n.pulse && pong->settled == n.last.round) n.pulse->calm();
     return feed(i, ev::Settled{pong->settled});
@@ -104,7 +104,7 @@ void SuccessionWorld::from_host(int i, const RoundMessage& message) {
     n.last = {open->term, open->place.round, open->place.node_rank, open->place.nodes, 0, open->electorate.host};
     auto [known, fresh] = rounds_.try_emplace({open->term, open->place.round}, std::to_string(open->electorate.host));
     if (known->second != std::to_string(open->electorate.host)) fail("two hosts of one round");
-    if (n.pulse) n.pulse->hurry(now_ + kPulse.hurry(), kPulse.hurried_ping_every(open->place.nodes));
+    if (n.pulse) n.pulse->hurry(clock(i) + kPulse.hurry(), kPulse.hurried_ping_every(open->place.nodes));
     n.workers = Workers{open->term, open->place.round};
     note(i, fmt::format("runs term {} round {}", open->term, open->place.round));
     return feed(i, ev::Opened{open->term, open->place.round, open->electorate});
@@ -117,7 +117,7 @@ void SuccessionWorld::from_host(int i, const RoundMessage& message) {
     return leave(i);
   }
   if (std::holds_alternative<msg::Stop>(message) && n.workers)
-    n.workers->over_at = now_ + std::chrono::milliseconds(draw(1, 400));
+    n.workers->over_at = clock(i) + std::chrono::milliseconds(draw(1, 400));
 }
 
 // ---- the host -------------------------------------------------------------------------------------------------------
@@ -153,16 +153,17 @@ void SuccessionWorld::to_host(int i, MemberId member, const RoundMessage& messag
   if (const auto* join = std::get_if<msg::Join>(&message)) {
     peer.agent = join->node.agent_id;
     peer.joined = true;
-    if (member != 0) peer.silence.emplace(kPulse, now_);
+    if (member != 0) peer.silence.emplace(kPulse, clock(i));
   }
   if (!peer.joined) return;
-  if (peer.silence) peer.silence->heard(now_);
+  if (peer.silence) peer.silence->heard(clock(i));
   if (std::holds_alternative<msg::Leaving>(message)) feed(i, ev::Left{voter_id(peer.agent)});
   if (const auto* ping = std::get_if<msg::Ping>(&message)) {
     if (ping->stamp != 0) feed(i, ev::Echoed{voter_id(peer.agent), MonoTime(Duration(ping->stamp)), ping->round});
     if (n.host)
       send(Id(member), 1,
-           msg::Pong{n.core->sure(now_) ? ping->sent : 0, now_.time_since_epoch().count(), n.core->settled_round()});
+           msg::Pong{n.core->sure(clock(i)) ? ping->sent : 0, clock(i).time_since_epoch().count(),
+                     n.core->settled_round()});
     return;
   }
   host_event(i, round_event::Said{member, message});
@@ -173,7 +174,7 @@ void SuccessionWorld::host_event(int i, const RoundEvent& event) {
   const auto life = n.life;
   if (const auto* said = std::get_if<round_event::Said>(&event))
     note(i, fmt::format("hears message {} of {}", said->message.index(), n.host->peers[said->member].agent));
-  for (const auto& action : n.host->core->step(event, now_)) {
+  for (const auto& action : n.host->core->step(event, clock(i))) {
     if (n.life != life || !n.host) return;
     if (std::holds_alternative<round_action::FreshStore>(action) && !n.host->holds) {
       n.host->holds = true;
@@ -203,11 +204,11 @@ void SuccessionWorld::host_perform(int i, const RoundAction& action) {
 
 void SuccessionWorld::host_tick(int i) {
   Node& n = all_[std::size_t(i)];
-  if (const auto at = n.host->core->deadline(); at && now_ >= *at) host_event(i, round_event::Tick{});
+  if (const auto at = n.host->core->deadline(); at && clock(i) >= *at) host_event(i, round_event::Tick{});
   std::vector<MemberId> lost;
   if (!n.host) return;
   for (const auto& [id, peer] : n.host->peers)
-    if (peer.silence && peer.silence->lost(now_)) lost.push_back(id);
+    if (peer.silence && peer.silence->lost(clock(i))) lost.push_back(id);
   for (const MemberId id : lost) {
     if (!n.host) return;
     close(Id(id), 1);
@@ -220,33 +221,33 @@ void SuccessionWorld::host_tick(int i) {
 void SuccessionWorld::step(int i) {
   Node& n = all_[std::size_t(i)];
   if (!n.alive || now_ < n.frozen_until) return;
-  if (n.workers && now_ >= n.workers->killed_at) n.workers.reset();
+  if (n.workers && clock(i) >= n.workers->killed_at) n.workers.reset();
   if (n.pulse && n.joined) beat(i);
-  if (const auto at = n.core->deadline(); at && now_ >= *at) feed(i, ev::Tick{});
+  if (const auto at = n.core->deadline(); at && clock(i) >= *at) feed(i, ev::Tick{});
   if (n.host) host_tick(i);
-  if (n.hello_until && now_ >= *n.hello_until) {
+  if (n.hello_until && clock(i) >= *n.hello_until) {
     leave(i);
     feed(i, ev::Lost{n.to.term, {}});
-    if (!n.look_at) n.look_at = now_ + 100ms;
+    if (!n.look_at) n.look_at = clock(i) + 100ms;
   }
-  n.stepped_at = now_;
-  if (n.workers && now_ >= n.workers->over_at) {
+  n.stalled = {};
+  if (n.workers && clock(i) >= n.workers->over_at) {
     const int round = n.workers->round;
     n.workers.reset();
     if (n.link > 0) send(n.link, 0, msg::Over{round, false});
     if (n.link == -1 && n.host) to_host(i, 0, msg::Over{round, false});
   }
-  if (n.leaves_at && now_ >= *n.leaves_at && !n.workers) return crash(i, false);
-  if (!n.workers && n.link == 0 && !n.look_at && !n.leaves_at) n.look_at = now_ + 10ms;
-  if (n.look_at && now_ >= *n.look_at && !n.workers && n.link == 0 && !n.leaves_at) look(i);
+  if (n.leaves_at && clock(i) >= *n.leaves_at && !n.workers) return crash(i, false);
+  if (!n.workers && n.link == 0 && !n.look_at && !n.leaves_at) n.look_at = clock(i) + 10ms;
+  if (n.look_at && clock(i) >= *n.look_at && !n.workers && n.link == 0 && !n.leaves_at) look(i);
   if (n.seeks)
     for (auto& [to, at] : n.seek_at)
-      if (now_ >= at && !n.sought.contains(to)) seek(i, to);
+      if (clock(i) >= at && !n.sought.contains(to)) seek(i, to);
 }
 
 void SuccessionWorld::seek(int i, int to) {
   Node& n = all_[std::size_t(i)];
-  n.seek_at[to] = now_ + 1s;
+  n.seek_at[to] = clock(i) + 1s;
   const auto life = n.life;
   const auto id = std::make_shared<Id>(0);
   *id = connect(i, to, true, [this, i, to, life, id](bool there) {
@@ -258,10 +259,13 @@ void SuccessionWorld::seek(int i, int to) {
   });
 }
 
-void SuccessionWorld::faults() {
+// One of them, at node i.
+void SuccessionWorld::fault() {
   const int i = draw(0, nodes_ - 1);
   Node& n = all_[std::size_t(i)];
-  if (chance(900)) {  // one direction, or both, of one node to some others
+  wake_[std::size_t(i)] = now_;
+  const int what = draw(1, 190);
+  if (what <= 50) {  // one direction, or both, of one node to some others
     const bool in = chance(2), out = !in || chance(2);
     note(i, fmt::format("is cut off{}{}", in ? ", in" : "", out ? ", out" : ""));
     for (int other = 0; other < nodes_; ++other) {
@@ -269,26 +273,25 @@ void SuccessionWorld::faults() {
       if (in) cut_[std::size_t(other)][std::size_t(i)] = true;
       if (out) cut_[std::size_t(i)][std::size_t(other)] = true;
     }
-  }
-  if (chance(1500)) {
+  } else if (what <= 80) {
     const int parts = draw(1, nodes_ - 1);
     note(parts, "first nodes are cut off from the others");
     for (int a = 0; a < nodes_; ++a)
       for (int b = 0; b < nodes_; ++b) cut_[std::size_t(a)][std::size_t(b)] = (a < parts) != (b < parts);
-  }
-  if (chance(1000)) {
+  } else if (what <= 125) {
     note(-1, "the network is whole");
     for (auto& row : cut_) row.assign(row.size(), false);
-  }
-  if (n.alive && chance(1500)) {
-    n.frozen_until = now_ + std::chrono::milliseconds(draw(10, chance(4) ? 9000 : 1500));
+  } else if (!n.alive || now_ < n.frozen_until) {
+    return;
+  } else if (what <= 155) {  // a machine that stands still, too: its timers have all gone off when it goes on
+    n.stalled = std::chrono::milliseconds(draw(10, chance(4) ? 9000 : 1500));
+    n.frozen_until = now_ + n.stalled;
     note(i, "stalls");
-  }
-  if (n.link > 0 && n.joined && n.workers && !n.leaves_at && n.alive && crashes_left_ > 0 && chance(2500)) {
+  } else if (crashes_left_ > 0 && what <= 172) {
+    if (n.link <= 0 || !n.joined || !n.workers || n.leaves_at) return;
     --crashes_left_;
     stop(i);
-  }
-  if (n.alive && crashes_left_ > 0 && chance(2500)) {
+  } else if (crashes_left_ > 0) {
     --crashes_left_;
     crash(i, chance(2));
     if (i != 0 && chance(2)) later(-1, now_ + std::chrono::milliseconds(draw(10, 5000)), [this, i] { start(i); });
@@ -299,7 +302,7 @@ void SuccessionWorld::faults() {
 void SuccessionWorld::stop(int i) {
   Node& n = all_[std::size_t(i)];
   note(i, "is stopped");
-  n.leaves_at = now_ + std::chrono::milliseconds(draw(1, 6000));
+  n.leaves_at = clock(i) + std::chrono::milliseconds(draw(1, 6000));
   n.workers->over_at = std::min(n.workers->over_at, *n.leaves_at);
   feed(i, ev::Leaves{});
   send(n.link, 0, msg::Leaving{15, true});
@@ -311,6 +314,7 @@ void SuccessionWorld::heal() {
   slowest_ms_ = 5;
   for (auto& row : cut_) row.assign(row.size(), false);
   for (Node& n : all_) n.frozen_until = {};
+  wake_.assign(wake_.size(), now_);
 }
 
 // Whether those that are alive are enough to have a host: of those who know most, one can be chosen, or is.
@@ -336,8 +340,9 @@ bool SuccessionWorld::expected() const {
 
 void SuccessionWorld::check() {
   const Node* running = nullptr;
-  for (const Node& n : all_) {
-    if (!n.alive || !n.workers || now_ < n.frozen_until || now_ >= n.workers->killed_at) continue;
+  for (int i = 0; i < nodes_; ++i) {
+    const Node& n = all_[std::size_t(i)];
+    if (!n.alive || !n.workers || now_ < n.frozen_until || clock(i) >= n.workers->killed_at) continue;
     if (running != nullptr &&
         (running->workers->term != n.workers->term || running->workers->round != n.workers->round))
       fail(fmt::format("workers of two rounds: {} in term {} round {}, {} in term {} round {}", running->agent,
@@ -346,18 +351,59 @@ void SuccessionWorld::check() {
   }
 }
 
+// When step(i) has something to do, on the world's clock.
+MonoTime SuccessionWorld::due(int i) const {
+  const Node& n = all_[std::size_t(i)];
+  if (!n.alive) return MonoTime::max();
+  if (now_ < n.frozen_until) return n.frozen_until;
+  MonoTime first = MonoTime::max();
+  const auto add = [&](std::optional<MonoTime> at) { first = std::min(first, at.value_or(first)); };
+  add(n.core->deadline());
+  add(n.hello_until);
+  if (n.pulse && n.joined) add(n.pulse->deadline(clock(i)));
+  if (n.workers) add(std::min(n.workers->killed_at, n.workers->over_at));
+  if (!n.workers) add(n.leaves_at);
+  if (!n.workers && n.link == 0 && !n.leaves_at) add(n.look_at);
+  if (n.host) add(n.host->core->deadline());
+  if (n.host)
+    for (const auto& [id, peer] : n.host->peers)
+      if (peer.silence) add(peer.silence->deadline());
+  if (n.seeks)
+    for (const auto& [to, at] : n.seek_at)
+      if (!n.sought.contains(to)) add(at);
+  return clocks_[std::size_t(i)].when(first);
+}
+
+// To the next moment at which something happens; timers go off up to a millisecond late.
+void SuccessionWorld::advance(MonoTime latest) {
+  const MonoTime next = std::min(latest, queue_.empty() ? latest : queue_.begin()->first);
+  now_ = std::max(now_ + 1ms, std::min(next, *std::min_element(wake_.begin(), wake_.end())));
+}
+
+void SuccessionWorld::step_those_due() {
+  for (int i = 0; i < nodes_; ++i) {
+    if (now_ < wake_[std::size_t(i)]) continue;
+    step(i);
+    wake_[std::size_t(i)] = due(i);
+  }
+}
+
 void SuccessionWorld::run() {
   const MonoTime healed = now_ + kFaulty, end = healed + kGood;
+  MonoTime next_fault = now_ + 3s;
   while (now_ < end) {
-    now_ += 1ms;
+    advance(faulty_ ? std::min(healed, next_fault) : end);
     if (faulty_ && now_ >= healed) {
       heal();
       survived_ = expected();
       note(-1, fmt::format("healed; a majority is {}there", survived_ ? "" : "not "));
     }
-    if (faulty_ && now_ > MonoTime(1h + 3s)) faults();
+    if (faulty_ && now_ >= next_fault) {
+      fault();
+      next_fault = now_ + std::chrono::microseconds(int(std::exponential_distribution(1 / 236e3)(random_)));
+    }
     // Whoever stalls sees its timers first, then what came meanwhile.
-    for (int i = 0; i < nodes_; ++i) step(i);
+    step_those_due();
     while (!queue_.empty() && queue_.begin()->first <= now_) {
       auto [node, what] = std::move(queue_.begin()->second);
       queue_.erase(queue_.begin());
@@ -365,13 +411,18 @@ void SuccessionWorld::run() {
         later(node, all_[std::size_t(node)].frozen_until, std::move(what));
       else if (node < 0 || all_[std::size_t(node)].alive)
         what();
+      if (node >= 0) wake_[std::size_t(node)] = now_;
     }
-    for (int i = 0; i < nodes_; ++i) step(i);
+    step_those_due();
     check();
   }
   if (!survived_ || job_over_) return;
   const auto runs = std::count_if(all_.begin(), all_.end(), [](const Node& n) { return n.alive && n.workers; });
-  if (runs < 2) {
+  // One that was lost again and again is waited with.
+  const bool waits = std::any_of(all_.begin(), all_.end(), [](const Node& n) {
+    return n.alive && n.host && n.host->core->phase() == RoundPhase::running && n.host->core->deadline();
+  });
+  if (runs < (waits ? 1 : 2)) {
     for (int i = 0; i < nodes_; ++i) {
       const Node& n = all_[std::size_t(i)];
       if (!n.alive) continue;

@@ -22,7 +22,9 @@ SuccessionWorld::SuccessionWorld(std::uint64_t seed) : random_(seed) {
   slowest_ms_ = draw(2, 400);
   crashes_left_ = draw(0, (nodes_ - 1) / 2);
   all_.resize(std::size_t(nodes_));
+  for (int i = 0; i < nodes_; ++i) clocks_.push_back(NodeClock::drawn(random_, now_, draw(10, 1'000'000) * 1s));
   cut_.assign(std::size_t(nodes_), std::vector<bool>(std::size_t(nodes_), false));
+  wake_.assign(std::size_t(nodes_), now_);
   for (int i = 0; i < nodes_; ++i) start(i);
 }
 
@@ -48,6 +50,7 @@ void SuccessionWorld::start(int i) {
   settings.self = voter_id(fresh.agent);
   fresh.core = std::make_unique<SuccessionCore>(settings);
   all_[std::size_t(i)] = std::move(fresh);
+  wake_[std::size_t(i)] = now_;
   note(i, "starts " + all_[std::size_t(i)].agent);
   if (i == 0) {
     feed(0, ev::Hosts{});
@@ -56,8 +59,10 @@ void SuccessionWorld::start(int i) {
   look(i);
 }
 
+// Without power its clock begins anew.
 void SuccessionWorld::crash(int i, bool silently) {
   Node& n = all_[std::size_t(i)];
+  if (silently) clocks_[std::size_t(i)] = NodeClock::drawn(random_, now_, 10s);
   note(i, silently ? "loses its power" : "is killed");
   n.alive = false;
   n.workers.reset();
@@ -159,7 +164,7 @@ void SuccessionWorld::tell_closed(Id id, int end, MonoTime at) {
 
 void SuccessionWorld::feed(int i, const SuccessionEvent& event) {
   const auto life = all_[std::size_t(i)].life;
-  for (const auto& action : all_[std::size_t(i)].core->step(event, now_)) {
+  for (const auto& action : all_[std::size_t(i)].core->step(event, clock(i))) {
     if (all_[std::size_t(i)].life != life) return;
     perform(i, action);
   }
@@ -177,7 +182,7 @@ void SuccessionWorld::carry_out(int i, const act::Here& here) {
   Node& n = all_[std::size_t(i)];
   ++followed_;
   note(i, fmt::format("is chosen, term {}, not before {:+.3f}", here.term,
-                      std::chrono::duration<double>(here.not_before - now_).count()));
+                      std::chrono::duration<double>(here.not_before - clock(i)).count()));
   leave(i);
   begin_hosting(i, here.term, here.not_before);
   // They are told, and then their connections end, which nobody tells the core.
@@ -188,11 +193,11 @@ void SuccessionWorld::carry_out(int i, const act::Here& here) {
   if (!n.workers) look(i);
 }
 
-void SuccessionWorld::carry_out(int i, const act::Nobody&) { all_[std::size_t(i)].look_at = now_ + 200ms; }
+void SuccessionWorld::carry_out(int i, const act::Nobody&) { all_[std::size_t(i)].look_at = clock(i) + 200ms; }
 
 void SuccessionWorld::carry_out(int i, const act::Withdraw&) {
   leave(i);
-  all_[std::size_t(i)].look_at = now_ + 500ms;
+  all_[std::size_t(i)].look_at = clock(i) + 500ms;
 }
 
 void SuccessionWorld::carry_out(int i, const act::Seek& seek) {
@@ -201,7 +206,7 @@ void SuccessionWorld::carry_out(int i, const act::Seek& seek) {
   for (const Candidate& c : seek.candidates) {
     const int to = std::stoi(c.address);
     if (const auto it = n.sought.find(to); it != n.sought.end()) send(it->second, 0, n.core->seek());
-    if (n.seek_at.try_emplace(to, now_).second) n.seek_id[to] = c.voter;
+    if (n.seek_at.try_emplace(to, clock(i)).second) n.seek_id[to] = c.voter;
   }
 }
 
@@ -256,7 +261,7 @@ void SuccessionWorld::look(int i) {
   n.look_at.reset();
   if (n.host) {
     n.link = -1;
-    n.said_join = now_;
+    n.said_join = clock(i);
     n.to = {{std::to_string(i)}, 1, n.core->term()};
     n.host->peers[0] = {n.agent, std::nullopt, true};
     n.joined = true;
@@ -279,12 +284,12 @@ void SuccessionWorld::join(int i, const HostPlace& host) {
     if (!there) {
       node.link = 0;
       feed(i, ev::Lost{node.to.term, {}});
-      if (!node.look_at) node.look_at = now_ + std::chrono::milliseconds(draw(10, 1000));
+      if (!node.look_at) node.look_at = clock(i) + std::chrono::milliseconds(draw(10, 1000));
       return;
     }
-    node.said_join = now_;
+    node.said_join = clock(i);
     node.echo = 0;
-    node.hello_until = now_ + 3s;
+    node.hello_until = clock(i) + 3s;
     ++node.attempts;
     send(node.link, 0, msg::Join{info(i)});
   });
@@ -309,21 +314,21 @@ void SuccessionWorld::link_lost(int i) {
   feed(i, ev::Lost{n.to.term, was_joined ? n.stamped : MonoTime{}});
   if (n.workers) {
     // A machine that stood still as a whole: what its workers do in the moment after is not looked at.
-    const bool stood_still = now_ - n.stepped_at > 100ms;
+    const bool stood_still = n.stalled > 100ms;
     const auto grace = std::chrono::milliseconds(stood_still ? 0 : draw(0, int(kPulse.kill_grace() / 1ms)));
-    n.workers->killed_at = std::min(n.workers->killed_at, now_ + grace);
+    n.workers->killed_at = std::min(n.workers->killed_at, clock(i) + grace);
     n.workers->over_at = MonoTime::max();
   } else if (!n.look_at) {
-    n.look_at = now_ + std::chrono::milliseconds(draw(10, 500));
+    n.look_at = clock(i) + std::chrono::milliseconds(draw(10, 500));
   }
 }
 
 void SuccessionWorld::beat(int i) {
   Node& n = all_[std::size_t(i)];
-  const auto due = n.pulse->step(now_);
+  const auto due = n.pulse->step(clock(i));
   if (due == LinkPulse::Due::dead) return link_lost(i);
   if (due != LinkPulse::Due::ping) return;
-  send(n.link, 0, msg::Ping{now_.time_since_epoch().count(), n.echo, n.last.term == n.to.term ? n.last.round : -1});
+  send(n.link, 0, msg::Ping{clock(i).time_since_epoch().count(), n.echo, n.last.term == n.to.term ? n.last.round : -1});
 }
 
 }  // namespace dtrain::sim

@@ -1,6 +1,7 @@
 #pragma once
 // A job whose nodes choose their host: SuccessionCore, RoundCore, LinkPulse and LinkSilence as they are, in a world of
-// lost, late, repeated and reordered messages, partitions of one and both directions, stalls, crashes and new agents.
+// lost, late, repeated and reordered messages, partitions of one and both directions, stalls, crashes and new agents;
+// each machine has a clock of its own.
 // After each event: one host for each term, workers of one round only, rounds that increase; and in the end, if a
 // majority is there, a round.
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include "rendezvous/link_pulse.h"
 #include "rendezvous/round_core.h"
 #include "rendezvous/succession_core.h"
+#include "test/sim/node_clock.h"
 
 namespace dtrain::sim {
 
@@ -60,11 +62,12 @@ class SuccessionWorld {
     MonoTime killed_at = MonoTime::max();
     MonoTime over_at = MonoTime::max();  // stopped, and will say so
   };
+  // Its times are on its own clock.
   struct Node {
     bool alive = true;
     std::optional<MonoTime> leaves_at;  // its user has stopped it; when its agent ends
     std::uint64_t life = 0;
-    MonoTime frozen_until{};
+    MonoTime frozen_until{};  // on the world's
     std::string agent;
     std::unique_ptr<SuccessionCore> core;
     std::unique_ptr<Host> host;
@@ -75,7 +78,7 @@ class SuccessionWorld {
     MonoTime said_join{}, stamped{};
     std::int64_t echo = 0;
     int attempts = 0;
-    MonoTime stepped_at{};
+    Duration stalled{};  // until it goes on
     HostPlace to;
     LastPlace last;
     std::optional<Workers> workers;
@@ -97,10 +100,14 @@ class SuccessionWorld {
   void start(int node);
   void crash(int node, bool silently);
   void stop(int node);
-  void faults();
+  void fault();
   void heal();
   void step(int node);
   void check();
+  MonoTime clock(int node) const { return clocks_[std::size_t(node)].at(now_); }
+  MonoTime due(int node) const;
+  void advance(MonoTime latest);
+  void step_those_due();
   void later(int node, MonoTime at, std::function<void()> what);
 
   Id connect(int from, int to, bool seek, const std::function<void(bool)>& done);
@@ -145,6 +152,8 @@ class SuccessionWorld {
   MonoTime now_{std::chrono::hours(1)};
   int nodes_ = 3;
   std::vector<Node> all_;
+  std::vector<NodeClock> clocks_;
+  std::vector<MonoTime> wake_;          // when each has something to do
   std::vector<std::vector<bool>> cut_;  // [from][to]
   std::map<Id, Conn> conns_;
   std::multimap<MonoTime, std::pair<int, std::function<void()>>> queue_;

@@ -35,7 +35,7 @@ std::vector<RoundMessage> one_of_each() {
           msg::Ping{std::int64_t{1} << 62, -5, 6},
           msg::Ask{},
           msg::Owned{~std::uint64_t{0}, true},
-          msg::Seek{~std::uint64_t{0}, 2, 3, 4},
+          msg::Seek{~std::uint64_t{0}, 2, 3, 4, "10.0.0.1", 29400},
           msg::Vote{5, -6, true, 7, ~std::uint64_t{0}},
           msg::Refused{"why", true},
           msg::Waiting{1, 2, 3, -1, true, "node 2 was lost", "missing node 2"},
@@ -109,7 +109,7 @@ TEST_CASE("what is no dtrain agent is refused at its first wrong byte") {
   CHECK(refusal(std::string(kRoundGreeting.substr(0, 3)) + "x") == "this is no dtrain agent");
   std::string other(kRoundGreeting);
   other.back() = 9;
-  CHECK(refusal(other) == "the agent there speaks version 9 of the protocol, this one version 5");
+  CHECK(refusal(other) == "the agent there speaks version 9 of the protocol, this one version 6");
 }
 
 TEST_CASE("frames that lie are refused") {

@@ -108,6 +108,23 @@ TEST_CASE("succession: whoever was chosen once starts anew when it seeks again")
   CHECK(core.missing() == "1 of 3 nodes of the last round are here, 2 must be to choose another host");
 }
 
+TEST_CASE("succession: a node finds candidates of a round that it has not heard of by their seeking it") {
+  SuccessionCore core = seeker(2, 3);
+  const msg::Seek own = core.seek();
+  CHECK(own.address == "10.0.0.2");
+  CHECK(own.port == 29400);
+  const auto back = core.step(ev::Seeker{{9, 0, 1, 0, "10.0.0.9", 29401}}, kStart + 1s);
+  REQUIRE(find<act::Seek>(back) != nullptr);
+  CHECK(find<act::Seek>(back)->candidates == std::vector<Candidate>{{9, "10.0.0.9", 29401}});
+  SuccessionCore voter = seeker(2, 3);
+  const auto answers = voter.step(ev::Asked{9, ballot(1, 1)}, kStart + 5s);
+  REQUIRE(find<act::Answer>(answers) != nullptr);
+  CHECK(find<act::Answer>(answers)->vote.granted);
+  CHECK_FALSE(find<act::Seek>(core.step(ev::Seeker{{9, 0, 1, 0, "10.0.0.9", 29401}, false}, kStart + 1s)));
+  CHECK_FALSE(find<act::Seek>(core.step(ev::Seeker{{8, 0, 1}}, kStart + 1s)));
+  CHECK_FALSE(find<act::Seek>(core.step(ev::Seeker{{7, 0, 0, 0, "10.0.0.7", 29401}}, kStart + 1s)));
+}
+
 TEST_CASE("succession: a node that leaves does not vote") {
   SuccessionCore leaves({kPulse, 3});
   leaves.step(ev::Following{{{"10.0.0.1"}, 29400, 0}}, kStart);
@@ -195,7 +212,7 @@ TEST_CASE("succession: a majority makes a host, which waits until the last one's
   const auto won = vote(4, 1500ms, kStart + 2100ms);
   REQUIRE(find<act::Here>(won));
   CHECK(find<act::Here>(won)->term == 1);
-  CHECK(find<act::Here>(won)->not_before == kStart + 600ms + 4600ms);
+  CHECK(find<act::Here>(won)->not_before == kStart + 600ms + SuccessionSettings{kPulse}.fence());
   CHECK(core.sure(kStart + 3900ms));
   CHECK_FALSE(core.sure(kStart + 4s));
   CHECK(find<act::Doubt>(core.step(ev::Tick{}, kStart + 4s)));
