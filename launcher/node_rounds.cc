@@ -21,6 +21,7 @@ constexpr auto kProgress = std::chrono::seconds(10);
 constexpr auto kAnswer = std::chrono::milliseconds(500);
 
 std::string describe(const msg::Waiting& w) {
+  if (w.spare && !w.reason.empty()) return "the others go on without this node for a while: " + printable(w.reason);
   if (w.spare) return "the job has all its nodes; this one is a spare";
   const std::string names = w.names.empty() ? "" : ", " + printable(w.names);
   if (w.nodes < w.min_nodes)

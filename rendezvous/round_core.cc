@@ -53,6 +53,7 @@ std::vector<RoundAction> RoundCore::step(const RoundEvent& event, MonoTime now) 
 
 std::optional<MonoTime> RoundCore::deadline() const {
   if (phase_ == RoundPhase::stopping) return all_over() ? fenced_at_ : stop_deadline_;
+  if (phase_ == RoundPhase::running) return room_at_;
   if (phase_ != RoundPhase::gathering) return std::nullopt;
   const auto until = last_call_ ? last_call_ : join_deadline_;
   return until && tell_at_ ? std::min(*until, *tell_at_) : until;
@@ -118,6 +119,7 @@ void RoundCore::open_round(Actions& out) {
   decide(opening_reason(chosen.size()));
   cause_.reset();
   growth_.clear();
+  room_at_.reset();
   useless_ = some_ok_ = again_ = follows_ = false;
   nodes_ = int(chosen.size());
   out.push_back(round_action::FreshStore{});
@@ -273,7 +275,9 @@ void RoundCore::lose(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out
   remove(id);
   if (m.in_round() && !m.over) fenced_at_ = std::max(fenced_at_, fenced_at);
   // A node that had ended well or was leaving is no loss.
-  if (m.in_round() && !m.ok && !(m.leaving && m.over)) begin_stop(id, lost, 0, now, out);
+  if (!m.in_round() || m.ok || (m.leaving && m.over)) return;
+  patience_.lost(m.info.agent_id, now);
+  begin_stop(id, lost, 0, now, out);
 }
 
 Verdict RoundCore::nobody_came() const {
@@ -292,6 +296,10 @@ Verdict RoundCore::nobody_came() const {
 
 void RoundCore::tick(MonoTime now, Actions& out) {
   if (!deadline() || now < *deadline()) return;
+  if (phase_ == RoundPhase::running) {
+    make_room(now, out);
+    return maybe_over(now, out);
+  }
   if (phase_ == RoundPhase::gathering) {
     const auto until = last_call_ ? last_call_ : join_deadline_;
     if (now < *until) return tell_waiting(now, out);

@@ -27,6 +27,7 @@
 
 #include "rendezvous/base/clock.h"
 #include "rendezvous/round_messages.h"
+#include "rendezvous/round_patience.h"
 
 namespace dtrain {
 
@@ -146,6 +147,8 @@ class RoundCore {
   void lose(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out);
   void tick(MonoTime now, Actions& out);
 
+  void make_room(MonoTime now, Actions& out);
+  msg::Waiting not_yet(const Member& m, MonoTime now);
   void gather(std::optional<MemberId> newcomer, MonoTime now, Actions& out);
   void regather(MonoTime now, Actions& out);
   Verdict nobody_came() const;
@@ -204,7 +207,9 @@ class RoundCore {
   // Why the round is being stopped: a failure, a lost or leaving node (these end the job if it cannot go on), or a new
   // node. The first cause is the one that is told.
   std::optional<Verdict> cause_;
-  std::string growth_;  // the reason of a stop that makes room for a new node
+  RoundPatience patience_;
+  std::optional<MonoTime> room_at_;  // when a node that waits may be taken into a round that runs
+  std::string growth_;               // the reason of a stop that makes room for a new node
   std::string ended_because_;
   bool useless_ = false;  // a restart would fail in the same way
   Electorate electorate_;

@@ -82,14 +82,51 @@ void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions&
   if (members_.size() <= kFewNodes) decide(fmt::format("agent {} on host {} has joined", info.pid, info.host));
   if (phase_ == RoundPhase::gathering) return gather(id, now, out);
   const int in_round = count_.placed;
-  // A node whose workers have ended well is not started again for a newcomer: the job is about to end.
-  if (phase_ == RoundPhase::running && in_round < settings_.max_nodes && !some_ok_) {
-    growth_ = fmt::format("a new node (host {}, agent {}) joins", info.host, info.pid);
-    begin_stop(id, {}, 0, now, out);
-  }
-  out.push_back(round_action::Send{
-      id, msg::Waiting{in_round, settings_.min_nodes, settings_.max_nodes, -1, phase_ == RoundPhase::running}});
+  make_room(now, out);
+  if (phase_ == RoundPhase::running && room_at_)
+    out.push_back(round_action::Send{id, not_yet(members_.at(id), now)});
+  else
+    out.push_back(round_action::Send{
+        id, msg::Waiting{in_round, settings_.min_nodes, settings_.max_nodes, -1, phase_ == RoundPhase::running}});
   maybe_over(now, out);
+}
+
+// In a round that runs, for one that waits. A node whose workers have ended well is not started again for a newcomer:
+// the job is about to end.
+void RoundCore::make_room(MonoTime now, Actions& out) {
+  room_at_.reset();
+  if (phase_ != RoundPhase::running || count_.placed >= settings_.max_nodes || some_ok_) return;
+  const std::pair<const MemberId, Member>* first = nullptr;
+  for (const auto& each : members_) {
+    if (each.second.in_round() || each.second.leaving) continue;
+    const MonoTime at = patience_.welcome_at(each.second.info.agent_id, now);
+    if (room_at_ && at >= *room_at_) continue;
+    room_at_ = at;
+    first = &each;
+  }
+  if (!room_at_ || *room_at_ > now) return;
+  room_at_.reset();
+  patience_.stopped(now);
+  growth_ = fmt::format("a new node (host {}, agent {}) joins", first->second.info.host, first->second.info.pid);
+  begin_stop(first->first, {}, 0, now, out);
+}
+
+// It has to wait until the others may be stopped for it.
+msg::Waiting RoundCore::not_yet(const Member& m, MonoTime now) {
+  const Duration left = patience_.welcome_at(m.info.agent_id, now) - now;
+  const int losses = patience_.losses(m.info.agent_id, now);
+  const std::string why = losses >= RoundPatience::kLosses
+                              ? fmt::format("its node was lost {} times in the last minutes", losses)
+                              : "others were stopped for new nodes a moment ago";
+  decide(fmt::format("{} waits {:.0f} s before the others are stopped for it: {}", name(m),
+                     std::chrono::duration<double>(left).count(), why));
+  return {count_.placed,
+          settings_.min_nodes,
+          settings_.max_nodes,
+          std::chrono::duration_cast<std::chrono::milliseconds>(left).count(),
+          true,
+          why,
+          ""};
 }
 
 // It may have been in rounds that this host has not heard of.

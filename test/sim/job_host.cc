@@ -13,10 +13,10 @@ using namespace std::chrono_literals;
 
 void World::hear(MemberId id, const RoundMessage& message) {
   Link& link = links_.at(id);
-  link.heard = now_;
+  link.heard = host_clock();
   if (link.silence) {
     const bool first = std::holds_alternative<msg::Join>(message);
-    link.silence->heard(now_);
+    link.silence->heard(link.heard);
     if (first) watch_silence(id);
   }
   if (const auto* ping = std::get_if<msg::Ping>(&message)) return tell(id, msg::Pong{ping->sent});
@@ -42,16 +42,36 @@ void World::step(const RoundEvent& event) {
                                      : fmt::format("{} says {}", links_.at(said->member).agent->info.agent_id,
                                                    said->message.index())));
   shadow_before(event);
-  perform(core_->step(event, now_), before);
-  if (tick && core_->deadline()) require(*core_->deadline() > now_, "the host's timer does not rest");
+  perform(core_->step(event, host_clock()), before);
+  if (before == RoundPhase::running && core_->round() == stepped_round_ && core_->phase() == RoundPhase::stopping &&
+      !rounds_[stepped_round_].cause)
+    grew();
+  if (tick && core_->deadline()) require(*core_->deadline() > host_clock(), "the host's timer does not rest");
   check_phase();
   arm_host();
+}
+
+// A round that ran is stopped for a node that waits.
+void World::grew() {
+  const MonoTime now = host_clock();
+  growths_.push_back(now);
+  if (growths_.size() > 6) growths_.pop_front();
+  require(growths_.size() < 6 || now - growths_.front() >= 30s, "everybody is stopped for new nodes again and again");
+  const auto welcome = [now](const auto& each) {
+    const auto& [agent, rank, over, ok, leaving] = each.second;
+    if (rank >= 0 || leaving) return false;
+    const auto many =
+        std::count_if(agent->losses.begin(), agent->losses.end(), [now](MonoTime at) { return now - at < 10min; });
+    return many < 3 || now - agent->losses.back() >= std::min<Duration>(30s * (1 << (many - 3)), 10min);
+  };
+  require(std::any_of(shadow_.begin(), shadow_.end(), welcome), "everybody is stopped for a node that is lost again");
+  ++tally_.growths;
 }
 
 void World::arm_host() {
   const int generation = ++host_timer_;
   if (!core_->deadline()) return;
-  on(agents_.front(), *core_->deadline(), [this, generation] {
+  on(agents_.front(), agents_.front().clock.when(*core_->deadline()), [this, generation] {
     if (generation == host_timer_) step(round_event::Tick{});
   });
 }
@@ -73,7 +93,7 @@ void World::shadow_before(const RoundEvent& event) {
           std::find_if(shadow_.begin(), shadow_.end(), [&](const auto& each) { return each.second.agent == agent; });
       if (before != shadow_.end() && core_->phase() != RoundPhase::ended) shadow_gone(before->first);
       shadow_[said->member].agent = agent;
-      if (!waits_since_) waits_since_ = now_;
+      if (!waits_since_) waits_since_ = host_clock();
     } else if (const auto it = shadow_.find(said->member); it != shadow_.end()) {
       shadow_said(it->second, said->message);
     }
@@ -88,7 +108,9 @@ void World::shadow_gone(MemberId id) {
   const Shadow s = it->second;
   shadow_.erase(it);
   if (caused_failure(s)) rounds_[stepped_round_].cause.reset();
-  if (s.rank >= 0 && !s.ok && !(s.leaving && s.over)) note_cause(JobEnd::lost, s.rank, 125);
+  if (s.rank < 0 || s.ok || (s.leaving && s.over)) return;
+  s.agent->losses.push_back(host_clock());
+  note_cause(JobEnd::lost, s.rank, 125);
 }
 
 // A failure that was told before it was known that this node goes.
@@ -160,7 +182,7 @@ void World::perform(const std::vector<RoundAction>& actions, RoundPhase before) 
   }
   if (ended && core_->phase() != RoundPhase::ended) dismissed(last, *ended), ended.reset();
   require(fresh == !opened.empty(), "a store without a round");
-  if (before == RoundPhase::stopping && core_->phase() == RoundPhase::gathering) regathered();
+  if (before != RoundPhase::gathering && core_->phase() == RoundPhase::gathering) regathered();
   if (ended) check_verdict(*ended, before);
   if (fresh) check_opened(opened);
   for (const auto& action : actions)
@@ -186,7 +208,7 @@ void World::regathered() {
   require(cause && cause->how != JobEnd::stopped, "it waits although the user has stopped it");
   for (const auto& [id, s] : shadow_) require(s.rank < 0 || s.over, "it waits, and a node is not done");
   for (auto& [id, s] : shadow_) s.rank = -1, s.over = s.ok = false;
-  waits_since_ = now_;
+  waits_since_ = host_clock();
   again_ = true;
   ++tally_.waits;
 }
@@ -246,7 +268,9 @@ void World::check_order(const std::vector<const Agent*>& order) const {
   for (const Agent* a : order)
     if (std::find(before.begin(), before.end(), a) != before.end()) after.push_back(a);
   require(before == after, "the survivors' order changed");
-  require(after.empty() || order.front() == after.front(), "a newcomer is the first");
+  // The host may have taken itself for lost, after it did not run for long.
+  const bool hosts = order.front() == &agents_.front();
+  require(after.empty() || hosts || order.front() == after.front(), "a newcomer is the first");
 }
 
 void World::check_verdict(const Verdict& verdict, RoundPhase before) {
@@ -259,7 +283,7 @@ void World::check_verdict(const Verdict& verdict, RoundPhase before) {
   if (before == RoundPhase::gathering) {
     const auto& cause = rounds_[core_->round()].cause;
     require(!enough() && verdict.how == (again_ && cause ? cause->how : JobEnd::timeout), "no reason to give up");
-    require(waits_since_ && now_ >= *waits_since_ + settings_.join_timeout, "it gives up too early");
+    require(waits_since_ && host_clock() >= *waits_since_ + settings_.join_timeout, "it gives up too early");
     return;
   }
   Round& round = rounds_[core_->round()];
@@ -314,7 +338,7 @@ void World::check_phase() const {
   const auto round = rounds_.find(core_->round());
   require(round != rounds_.end() && !round->second.cause, "the round goes on without one of its nodes");
   if (in_round < settings_.max_nodes && well == 0 && round->second.nodes == in_round)
-    require(eligible() == in_round, "there is room, and a node that waits");
+    require(eligible() == in_round || core_->deadline(), "there is room, and a node that waits");
 }
 
 // The host's agent has come to its end, as RoundJoining::close.

@@ -21,12 +21,12 @@ void World::try_to_join(Agent& a) {
   const MemberId id = ++last_link_;
   a.link = id;
   a.joined = false;
-  a.said_join = now_;
+  a.said_join = clock(a);
   Link& link = links_[id];
   link.agent = &a;
   link.up_silent = a.up_silent;
   link.down_silent = a.down_silent;
-  if (across_hosts_ && &a != &agents_.front()) link.silence.emplace(pulse_, now_);
+  if (across_hosts_ && &a != &agents_.front()) link.silence.emplace(pulse_, host_clock());
   say(a, msg::Join{a.info});
   on(a, now_ + 3s, [this, &a, id] {
     if (a.link == id && !a.joined && !a.over && links_[id].open) lost_link(a);
@@ -211,15 +211,15 @@ void World::received(Agent& a, const RoundMessage& message) {
 void World::beat(Agent& a) {
   const MemberId id = a.link;
   if (a.finished || a.over || !links_.at(id).open) return;
-  const auto due = a.pulse->step(now_);
+  const auto due = a.pulse->step(clock(a));
   if (due == LinkPulse::Due::dead) {
     note(fmt::format("{} hears nothing more", a.info.agent_id));
     require(a.troubled || agents_.front().troubled, "a healthy node cuts itself off");
     return lost_link(a);
   }
-  if (due == LinkPulse::Due::ping) say(a, msg::Ping{now_.time_since_epoch().count()});
-  require(a.pulse->deadline(now_) > now_, "the pulse's timer does not rest");
-  on(a, a.pulse->deadline(now_), [this, &a, id] {
+  if (due == LinkPulse::Due::ping) say(a, msg::Ping{clock(a).time_since_epoch().count()});
+  require(a.pulse->deadline(clock(a)) > clock(a), "the pulse's timer does not rest");
+  on(a, a.clock.when(a.pulse->deadline(clock(a))), [this, &a, id] {
     if (a.link == id) beat(a);
   });
 }
@@ -227,13 +227,13 @@ void World::beat(Agent& a) {
 void World::watch_silence(MemberId id) {
   Link& link = links_.at(id);
   if (!link.host_open || !link.silence) return;
-  if (!link.silence->lost(now_)) {
-    on(agents_.front(), link.silence->deadline(), [this, id] { watch_silence(id); });
+  if (!link.silence->lost(host_clock())) {
+    on(agents_.front(), agents_.front().clock.when(link.silence->deadline()), [this, id] { watch_silence(id); });
     return;
   }
   note(fmt::format("{} is silent", link.agent->info.agent_id));
   require(link.agent->troubled || agents_.front().troubled, "a healthy node is taken for lost");
-  require(now_ - link.heard >= pulse_.interval * pulse_.attempts, "a node is given up before its time");
+  require(host_clock() - link.heard >= pulse_.interval * pulse_.attempts, "a node is given up before its time");
   close_from_host(id);
   link.host_open = true;
   gone(id);

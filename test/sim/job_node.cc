@@ -30,7 +30,7 @@ void World::feed(Agent& a, const launcher::GroupEvent& e) {
   if (a.finished) return;
   note(fmt::format("  {} {} <- {}", a.info.agent_id, launcher::to_string(a.core->state()), launcher::to_string(e)));
   if (std::holds_alternative<event::StopSignal>(e)) a.user_stop = true;
-  for (const auto& act : a.core->step(e, now_)) {
+  for (const auto& act : a.core->step(e, clock(a))) {
     if (a.alive && !a.finished) carry_out(a, act);
   }
 }
@@ -40,8 +40,8 @@ void World::carry_out(Agent& a, const launcher::GroupAction& act) {
   if (const auto* s = std::get_if<action::SignalContainment>(&act)) return signal(a, s->signal);
   if (std::holds_alternative<action::KillContainment>(act)) return kill(a);
   if (const auto* timer = std::get_if<action::ArmTimer>(&act)) {
-    require(timer->at > now_ || a.troubled, "a timer in the past");
-    on(a, timer->at, [this, &a, generation = ++a.timer] {
+    require(timer->at > clock(a) || a.troubled, "a timer in the past");
+    on(a, a.clock.when(timer->at), [this, &a, generation = ++a.timer] {
       if (generation == a.timer) feed(a, event::TimerFired{});
     });
   } else if (std::holds_alternative<action::CancelTimer>(act)) {

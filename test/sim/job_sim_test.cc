@@ -1,24 +1,14 @@
-// Whole jobs, simulated: see job_world.h. DTRAIN_SIM_SEED=n replays one, DTRAIN_SIM_COUNT=n runs so many.
-#include <cstdlib>
+// Whole jobs, simulated: see job_world.h, and seeds.h for how many.
 #include <string>
 
 #include "test/sim/job_world.h"
+#include "test/sim/seeds.h"
 #include "test/support/catch.h"
 
 using namespace dtrain;
 
-namespace {
-
-std::uint64_t number(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
-
-}  // namespace
-
 TEST_CASE("whole jobs keep their promises under faults, and end when these stop") {
-  const std::uint64_t first = number("DTRAIN_SIM_SEED", 1);
-  const std::uint64_t seeds = number("DTRAIN_SIM_COUNT", std::getenv("DTRAIN_SIM_SEED") != nullptr ? 1 : 1000);
+  const auto [first, seeds] = sim::seeds(1000);
   std::set<std::string> ends;
   int rejoins = 0, waits = 0;
   for (std::uint64_t seed = first; seed < first + seeds; ++seed) {

@@ -80,6 +80,7 @@ Agent& World::add_agent(int node) {
   Agent& a = agents_.emplace_back();
   a.node = node;
   a.alive = true;
+  a.clock = NodeClock::drawn(random_, now_, std::chrono::seconds(pick(10, 1'000'000)));
   a.info.job = "j";
   a.info.agent_id = fmt::format("a{}", agents_.size() - 1);
   a.info.host = fmt::format("h{}", node);
@@ -96,7 +97,7 @@ Agent& World::add_agent(int node) {
   group.workers = a.info.workers;
   a.core.emplace(group);
   a.give_up = now_ + settings_.join_timeout;
-  a.core->start(now_);
+  a.core->start(clock(a));
   ++tally_.agents;
   return a;
 }
@@ -129,7 +130,8 @@ void World::one_fault() {
   } else if (what < 55 && (!hosts || pick(0, 5) == 0)) {
     crash(*a, across_hosts_ && pick(0, 1) == 0);
   } else if (what < 65 && !hosts) {
-    cut(*a);
+    for (int times = pick(0, 3) == 0 ? 8 : 1, i = 0; i < times; ++i)  // a link that comes and goes
+      at(now_ + i * between(2s, 5s), [this, a] { cut(*a); });
   } else if (what < 85 && !hosts && across_hosts_) {
     partition(*a);
   } else if (what < 95 && (!hosts || pick(0, 2) == 0)) {

@@ -19,6 +19,7 @@
 #include "launcher/group_core.h"
 #include "rendezvous/link_pulse.h"
 #include "rendezvous/round_core.h"
+#include "test/sim/node_clock.h"
 
 namespace dtrain::sim {
 
@@ -39,6 +40,7 @@ struct Process {
 
 struct Agent {
   int node = 0;  // the machine; an agent that is started again there is another agent
+  NodeClock clock;
   NodeInfo info;
   std::optional<launcher::GroupCore> core;
   bool alive = false;
@@ -56,7 +58,7 @@ struct Agent {
   MonoTime give_up{};
   bool over = false;  // nothing more is fed from there
   int turned_away = 0;
-  MonoTime said_join{};
+  MonoTime said_join{};  // on its own clock
   std::optional<LinkPulse> pulse;
   // Its workers, and its guard.
   std::optional<NodePlace> place;
@@ -70,7 +72,8 @@ struct Agent {
   int started_round = -1;
   bool workers_ok = true;  // of started_round
   std::optional<MonoTime> stopping_since;
-  bool user_stop = false;  // of this round, anywhere
+  bool user_stop = false;        // of this round, anywhere
+  std::vector<MonoTime> losses;  // that stopped a round, on the host's clock
   std::optional<launcher::Outcome> outcome;
 };
 
@@ -80,7 +83,7 @@ struct Link {
   bool open = true;       // at the agent's end
   bool host_open = true;  // at the host's
   MonoTime up{}, down{};  // of the last delivery
-  MonoTime heard{};       // when the host took the last one
+  MonoTime heard{};       // when the host took the last one, on its clock
   bool up_silent = false, down_silent = false;
   std::vector<std::function<void()>> up_held, down_held;
   std::optional<LinkSilence> silence;
@@ -100,6 +103,7 @@ struct Options {
 struct Tally {
   int rounds = 0, restarts = 0, agents = 0, faults = 0, messages = 0;
   int rejoins = 0, waits = 0;  // nodes that came back; for others, after a loss
+  int growths = 0;             // rounds that were stopped for a newcomer
   std::set<std::string> ends;
 };
 
@@ -118,6 +122,8 @@ class World {
   Duration between(Duration low, Duration high);
   void at(MonoTime when, std::function<void()> what);
   void on(Agent& agent, MonoTime when, std::function<void()> what);
+  MonoTime clock(const Agent& agent) const { return agent.clock.at(now_); }
+  MonoTime host_clock() const { return clock(agents_.front()); }
   void require(bool holds, const std::string& what) const;
   void note(const std::string& line);
   Agent& add_agent(int node);
@@ -155,6 +161,7 @@ class World {
   void gone(MemberId id);
   void step(const RoundEvent& event);
   void arm_host();
+  void grew();
   void perform(const std::vector<RoundAction>& actions, RoundPhase before);
   void shadow_before(const RoundEvent& event);
   void shadow_said(Shadow& s, const RoundMessage& message);
@@ -225,7 +232,8 @@ class World {
   };
   std::map<int, Round> rounds_;
   std::vector<const Agent*> last_order_;
-  std::optional<MonoTime> waits_since_;  // for enough nodes
+  std::deque<MonoTime> growths_;         // the last ones, on the host's clock
+  std::optional<MonoTime> waits_since_;  // for enough nodes; on the host's clock
   bool again_ = false;                   // ... after there were enough
   std::optional<Verdict> verdict_;
   std::string trace_;
