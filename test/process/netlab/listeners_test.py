@@ -93,7 +93,9 @@ class Listeners(Attack):
             peer, _ = server.accept()
         with peer:
             peer.settimeout(DEADLINE)
-            said = peer.recv(4096)
+            said = b""
+            while b"attacked" not in said and (more := peer.recv(4096)):
+                said += more
         node.process.kill()
         node.wait()
         self.assertIn(b"attacked", said)
