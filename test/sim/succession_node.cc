@@ -418,9 +418,11 @@ void SuccessionWorld::run() {
   }
   if (!survived_ || job_over_) return;
   const auto runs = std::count_if(all_.begin(), all_.end(), [](const Node& n) { return n.alive && n.workers; });
-  // One that was lost again and again is waited with.
+  // One that was lost again and again has to wait, or is just being taken in.
   const bool waits = std::any_of(all_.begin(), all_.end(), [](const Node& n) {
-    return n.alive && n.host && n.host->core->phase() == RoundPhase::running && n.host->core->deadline();
+    if (!n.alive || !n.host) return false;
+    const RoundPhase phase = n.host->core->phase();
+    return phase == RoundPhase::stopping || (phase == RoundPhase::running && n.host->core->deadline());
   });
   if (runs < (waits ? 1 : 2)) {
     for (int i = 0; i < nodes_; ++i) {

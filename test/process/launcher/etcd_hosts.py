@@ -19,7 +19,8 @@ class EtcdHosts:
                 ["etcd", "--name", host.name, "--data-dir", os.path.join(folder, host.name),
                  "--listen-client-urls", f"{scheme}://{host.ipv4}:2379", "--advertise-client-urls",
                  f"{scheme}://{host.ipv4}:2379", "--listen-peer-urls", f"http://{host.ipv4}:2380",
-                 "--initial-advertise-peer-urls", f"http://{host.ipv4}:2380", "--initial-cluster", cluster, *secured],
+                 "--initial-advertise-peer-urls", f"http://{host.ipv4}:2380", "--initial-cluster", cluster,
+                 "--bcrypt-cost", "4", *secured],
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for host in hosts}
         self.hosts = {host.ipv4: host for host in hosts}
         self.endpoint = ",".join(f"{host.ipv4}:2379" for host in hosts)
