@@ -136,7 +136,7 @@ class ElectionCore {
   std::int64_t lease() const { return lease_; }
   std::int64_t record_lease() const { return record_lease_; }
   // Until then the key lives, whatever happens to this host.
-  MonoTime bound() const { return kept_ + ttl_ - ttl_ / 40; }
+  MonoTime bound() const { return kept_ + PulseSettings::before_any_clock(ttl_); }
   // A host: by then its workers must be dead if etcd does not answer.
   std::optional<MonoTime> fenced_at() const {
     return leads() ? std::optional(bound() + settings_.pulse.fenced_after()) : std::nullopt;

@@ -42,8 +42,10 @@ struct PulseSettings {
   // An agent that somebody stopped (SIGSTOP) is killed after that, and its guard kills its workers. Its last ping may
   // have been sent one interval before it was stopped, so the host gives it up stop_after() later at the earliest.
   Duration stopped_lease() const { return stop_after() - kill_grace(); }
-  // What one host waits for so that this time is over on another's clock.
-  static constexpr Duration on_any_clock(Duration time) { return time + time / 40; }
+  // What one host waits for so that this time is over on another's clock, and what is not over there before.
+  static constexpr Duration on_any_clock(Duration time) { return time + time / kClockMargin; }
+  static constexpr Duration before_any_clock(Duration time) { return time - time / kClockMargin; }
+  static constexpr int kClockMargin = 40;
   bool operator==(const PulseSettings&) const = default;
 };
 

@@ -278,14 +278,10 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Ten
   const Reduction reduction = reduction_of(options.reduceOp, output);
   if (getSize() == 1) copy_alone(output, parts[0]);
   return enqueue(c10d::OpType::REDUCE_SCATTER, outputs, options.timeout, [=, this](Timeout timeout) {
-    Tensors staged;
-    std::vector<const std::byte*> places;
-    for (const at::Tensor& part : parts) {
-      staged.push_back(part.contiguous());
-      places.push_back(bytes_of(staged.back()));
-    }
-    in_place(output, [&](const at::Tensor& t) {
-      group_->reduce_scatter(places, bytes_of(t), static_cast<std::size_t>(t.numel()), type, reduction, timeout);
+    from_places(parts, [&](const std::vector<const std::byte*>& places) {
+      in_place(output, [&](const at::Tensor& t) {
+        group_->reduce_scatter(places, bytes_of(t), static_cast<std::size_t>(t.numel()), type, reduction, timeout);
+      });
     });
   });
 }

@@ -104,13 +104,9 @@ ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& 
   if (getRank() == root) check_parts(parts, getSize(), output, "scatter");
   if (getSize() == 1) copy_alone(output, parts[0]);
   return enqueue(c10d::OpType::SCATTER, outputs, options.timeout, [=, this](Timeout timeout) {
-    Tensors staged;
-    std::vector<const std::byte*> places;
-    for (const at::Tensor& part : parts) {
-      staged.push_back(part.contiguous());
-      places.push_back(bytes_of(staged.back()));
-    }
-    in_place(output, [&](const at::Tensor& t) { group_->scatter(places, bytes_of(t), t.nbytes(), root, timeout); });
+    from_places(parts, [&](const std::vector<const std::byte*>& places) {
+      in_place(output, [&](const at::Tensor& t) { group_->scatter(places, bytes_of(t), t.nbytes(), root, timeout); });
+    });
   });
 }
 
@@ -124,16 +120,16 @@ ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& into, Tensors& from, const c10
   for (const at::Tensor& output : outputs) check_writable(output);
   if (ranks == 1) copy_alone(outputs[0], inputs[0]);
   return enqueue(c10d::OpType::ALLTOALL, outputs, options.timeout, [=, this](Timeout timeout) {
-    Tensors staged;
-    std::vector<std::span<const std::byte>> sources;
-    for (const at::Tensor& input : inputs) {
-      staged.push_back(input.contiguous());
-      sources.emplace_back(bytes_of(staged.back()), staged.back().nbytes());
-    }
-    into_places(outputs, [&](const std::vector<std::byte*>& places) {
-      std::vector<std::span<std::byte>> targets;
-      for (std::size_t r = 0; r < places.size(); ++r) targets.emplace_back(places[r], outputs[r].nbytes());
-      group_->all_to_all(sources, targets, timeout);
+    from_places(inputs, [&](const std::vector<const std::byte*>& staged) {
+      into_places(outputs, [&](const std::vector<std::byte*>& places) {
+        std::vector<std::span<const std::byte>> sources;
+        std::vector<std::span<std::byte>> targets;
+        for (std::size_t r = 0; r < places.size(); ++r) {
+          sources.emplace_back(staged[r], inputs[r].nbytes());
+          targets.emplace_back(places[r], outputs[r].nbytes());
+        }
+        group_->all_to_all(sources, targets, timeout);
+      });
     });
   });
 }

@@ -34,6 +34,18 @@ void in_place(const at::Tensor& tensor, Action action) {
   at::Tensor(tensor).copy_(staged);
 }
 
+// Run `action` on contiguous memory with the values of each of `parts`.
+template <class Action>
+void from_places(const std::vector<at::Tensor>& parts, Action action) {
+  std::vector<at::Tensor> staged;
+  std::vector<const std::byte*> places;
+  for (const at::Tensor& part : parts) {
+    staged.push_back(part.contiguous());
+    places.push_back(bytes_of(staged.back()));
+  }
+  action(places);
+}
+
 // Run `action` on contiguous memory for each of `parts`, and leave what it wrote there in them.
 template <class Action>
 void into_places(const std::vector<at::Tensor>& parts, Action action) {

@@ -173,9 +173,9 @@ class PrivateEtcd(HostsCase):
         for node in nodes:  # so that nothing but SIGKILL ends them, as a broken pipe would
             os.kill(*members_on(node.host), signal.SIGSTOP)
         os.kill(agent.agent(), signal.SIGKILL)
-        os.kill(self.named(guard.host, "dt-guard"), signal.SIGKILL)
+        os.kill(guard.named("dt-guard"), signal.SIGKILL)
         os.kill(all_of_it.process.pid, signal.SIGSTOP)  # it would tidy up after the agent
-        for pid in (all_of_it.agent(), self.named(all_of_it.host, "dt-guard"), all_of_it.process.pid):
+        for pid in (all_of_it.agent(), all_of_it.named("dt-guard"), all_of_it.process.pid):
             os.kill(pid, signal.SIGKILL)
         for node, code in ((agent, 125), (guard, 125), (all_of_it, -signal.SIGKILL)):
             self.assertEqual(node.wait(), code, node.text)
@@ -190,9 +190,6 @@ class PrivateEtcd(HostsCase):
         again.process.send_signal(signal.SIGINT)
         again.wait()
         self.nothing_left(lab)
-
-    def named(self, host, name):
-        return next(pid for pid in host.pids() if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == name)
 
     def test_without_etcd_and_without_a_token(self):
         lab = self.lab(3)

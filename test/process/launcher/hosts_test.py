@@ -125,6 +125,11 @@ class HostsCase(LabCase):
         pathlib.Path(self.end).touch()
         self.ends([0] * len(nodes), nodes)
 
+    def pass_by(self, seconds, since=None):
+        """So long, from now on or from `since`: for what shows in nothing that happens."""
+        begin = time.monotonic() if since is None else since
+        until(lambda: time.monotonic() >= begin + seconds, DEADLINE)
+
     def host_is_lost(self, host, others, number):
         """With it the host of the job, which is why round `number` begins at the others."""
         lost = time.monotonic()
@@ -309,7 +314,7 @@ class Hosts(HostsCase):
             begin = time.monotonic()
             for pid in agents:
                 os.kill(pid, signal.SIGSTOP)
-            until(lambda begin=begin: time.monotonic() >= begin + 1, DEADLINE)
+            self.pass_by(1, since=begin)
             for pid in agents:
                 os.kill(pid, signal.SIGCONT)
         self.finish(*nodes)
@@ -350,7 +355,7 @@ class Hosts(HostsCase):
         begin = time.monotonic()
         for node in nodes[:2]:
             node.expect(r"at R=\d G=\d/2 W=2 .* N=1 RC=0")
-        until(lambda: time.monotonic() >= begin + 6, DEADLINE)
+        self.pass_by(6, since=begin)
         lab.heal()
         healed = time.monotonic()
         self.ends([0, 0, 0], nodes[::-1])

@@ -22,10 +22,6 @@ class Succession(HostsCase):
         self.pass_by(SETTLED)
         return nodes
 
-    def pass_by(self, seconds):
-        begun = time.monotonic()
-        until(lambda: time.monotonic() >= begun + seconds, DEADLINE)
-
     def test_the_host_dies_and_then_the_next_one(self):
         lab = self.lab(4)
         nodes = self.started(lab, 4, nnodes="2:4")
