@@ -140,14 +140,22 @@ class WithoutTheToken(Attack):
         with Capture(self.net.host(0)) as seen:
             nodes = self.job()
             self.unharmed(nodes)
-        wire = b"\n".join(seen.frames)
+        wire = seen.bytes
         self.assertIn(b"dtrain1/agent/0/", wire)  # what is in clear is seen, so the rest would be
         token = pathlib.Path(self.token).read_text().strip()
         raw = base64.urlsafe_b64decode(token.removeprefix("dtrain-"))[:32]
         for secret in (KEY.encode(), VALUE.encode(), b"canary", b"step-", token.encode(), token[7:23].encode(), raw,
                        raw[:16], raw.hex().encode()):
             self.assertNotIn(secret, wire)
-        self.assertGreater(len(seen.frames), 20)
+        # As tshark reads it: whatever goes to the endpoint or comes from it is TLS 1.3 with the secret shared before.
+        as_tls = ("-d", f"tcp.port=={PORT},tls", "-Y")
+        extension = "tls.handshake.extensions."
+        hellos = seen.fields([extension + "supported_version", extension + "psk.identity.selected"], *as_tls,
+                             "tls.handshake.type == 2")
+        self.assertGreaterEqual(len(hellos), 2, "the link of the agent and that of the store")
+        self.assertEqual({tuple(hello) for hello in hellos}, {("0x0304", "0")})
+        kinds = seen.fields(["tls.record.content_type", "tls.record.opaque_type"], *as_tls, "tls.record")
+        self.assertGreater(len(kinds), 20)
 
 
 class TooMany(Attack):

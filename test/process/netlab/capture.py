@@ -1,74 +1,60 @@
-"""What goes over the wire at a host of the lab, as an eavesdropper has it: frames by AF_PACKET, and the TCP streams in
-them."""
-import contextlib
-import socket
-import struct
-import threading
+"""What goes over the wire at a host of the lab, as an eavesdropper has it: captured and read by tshark."""
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
 
-EVERYTHING = 0x0003  # ETH_P_ALL
-IPV4, TCP = 0x0800, 6
+from support import DEADLINE
 
 
 class Capture:
-    """`with Capture(host) as seen:` every frame at its eth0, both ways; .frames and .streams() when it has ended."""
+    """`with Capture(host) as seen:` every frame at its eth0, both ways. When it has ended: .bytes, and what follows."""
 
     def __init__(self, host):
-        with host.network():
-            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(EVERYTHING))
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 26)
-        self.socket.bind(("eth0", EVERYTHING))
-        self.socket.settimeout(0.2)
-        self.frames, self.over = [], False
-        self.reader = threading.Thread(target=self.read)
+        self.host = host
+        self.folder = tempfile.TemporaryDirectory()
+        self.file = pathlib.Path(self.folder.name) / "seen.pcapng"
 
     def __enter__(self):
-        self.reader.start()
+        self.tshark = self.host.popen(["tshark", "-q", "-p", "-B", "64", "-i", "eth0", "-w", str(self.file)],
+                                      stderr=subprocess.PIPE, text=True)
+        said = []
+        while not (said and "Capture started" in said[-1]):
+            said.append(self.tshark.stderr.readline())
+            assert said[-1], "".join(said)
         return self
 
     def __exit__(self, *_):
-        self.over = True
-        self.reader.join()
-        self.socket.close()
+        self.tshark.send_signal(signal.SIGINT)
+        _, said = self.tshark.communicate(timeout=DEADLINE)
+        assert self.tshark.returncode == 0 and "dropped" not in said, said
+        self.bytes = self.file.read_bytes()
 
-    def read(self):
-        while not self.over:
-            with contextlib.suppress(TimeoutError):
-                self.frames.append(self.socket.recv(1 << 17))
+    def fields(self, names, *flags):
+        """A list of values by name for each frame, of those that `flags` choose."""
+        words = ["tshark", "-r", str(self.file), "-T", "fields", *flags]
+        for name in names:
+            words += ["-e", name]
+        said = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE, check=True,
+                              env={**os.environ, "LC_ALL": "C"}).stdout
+        return [line.split("\t") for line in said.splitlines()]
 
     def streams(self):
-        """{(source, port, destination, port): all bytes that went that way}, in order, of whole streams."""
-        pieces = {}
-        for frame in self.frames:
-            packet = tcp_of(frame)
-            if packet:
-                flow, flags, sequence, payload = packet
-                pieces.setdefault(flow, {})
-                if flags & 2:  # SYN: the first byte has the next number
-                    pieces[flow]["begin"] = (sequence + 1) & 0xFFFFFFFF
-                if payload:
-                    pieces[flow][sequence] = max(payload, pieces[flow].get(sequence, b""), key=len)
-        return {flow: put_together(found) for flow, found in pieces.items() if "begin" in found}
-
-
-def tcp_of(frame):
-    """(flow, flags, sequence number, payload), or nothing."""
-    if len(frame) < 34 or struct.unpack_from(">H", frame, 12)[0] != IPV4 or frame[23] != TCP:
-        return None
-    ip = 14
-    header, size = (frame[ip] & 15) * 4, struct.unpack_from(">H", frame, ip + 2)[0]
-    tcp = ip + header
-    source, destination = (socket.inet_ntoa(frame[ip + at:ip + at + 4]) for at in (12, 16))
-    from_port, to_port, sequence = struct.unpack_from(">HHI", frame, tcp)
-    offset, flags = (frame[tcp + 12] >> 4) * 4, frame[tcp + 13]
-    end = ip + size if size else len(frame)
-    return (source, from_port, destination, to_port), flags, sequence, frame[tcp + offset:end]
-
-
-def put_together(found):
-    begin = found.pop("begin")
-    stream = bytearray()
-    for distance, payload in sorted(((at - begin) & 0xFFFFFFFF, payload) for at, payload in found.items()):
-        if distance > len(stream):
-            break  # a hole
-        stream[distance:] = payload if distance + len(payload) > len(stream) else stream[distance:]
-    return bytes(stream)
+        """{(source, port, destination, port): all bytes that went that way}, in order, of whole connections."""
+        ends = {}
+        for stream, *flow in self.fields(["tcp.stream", "ip.src", "tcp.srcport", "ip.dst", "tcp.dstport"], "-Y",
+                                         "tcp.flags.syn == 1 and tcp.flags.ack == 0 and ip"):
+            ends[stream] = (flow[0], int(flow[1]), flow[2], int(flow[3]))
+        found = {}
+        for stream, flow in ends.items():
+            said = subprocess.run(["tshark", "-r", str(self.file), "-q", "-z", f"follow,tcp,raw,{stream}"],
+                                  capture_output=True, text=True, timeout=DEADLINE, check=True).stdout
+            lines = said.splitlines()
+            begin = next(i for i, line in enumerate(lines) if line.startswith("Node 0:"))
+            back = flow[2:] + flow[:2]
+            first, second = (flow, back) if lines[begin] == "Node 0: {}:{}".format(*flow) else (back, flow)
+            for line in lines[begin + 2:-1]:  # what the second one says is indented
+                way = second if line.startswith("\t") else first
+                found[way] = found.get(way, b"") + bytes.fromhex(line.strip())
+        return found
