@@ -86,7 +86,6 @@ struct JobServer::Served {
       : key(std::move(name)),
         number(of),
         job(settings.job),
-        term(settings.term),
         store(std::move(its_store)),
         farewell(io),
         rounds(io, settings,
@@ -100,7 +99,6 @@ struct JobServer::Served {
   const std::string key;
   const std::uint64_t number;
   const std::string job;
-  const std::uint64_t term;
   std::shared_ptr<StoreHost> store;
   asio::steady_timer farewell;
   RoundHost rounds;
@@ -197,7 +195,7 @@ void JobServer::turn_away(LinkSocket socket, const std::string& job, const std::
 void JobServer::ended(Served& served) {
   const std::string& reason = served.rounds.core().ended_because();
   options_.log(fmt::format("job {} has ended: {}", printable(served.job), printable(reason, 1000)));
-  if (served.rounds.core().round() >= 0) remember(served.key, {served.term, reason});
+  if (served.rounds.core().round() >= 0) remember(served.key, {served.rounds.core().term(), reason});
   if (served.rounds.empty()) return forget_soon(served);
   served.farewell.expires_after(kFarewell);
   served.farewell.async_wait([this, key = served.key, number = served.number](const boost::system::error_code& ec) {

@@ -26,6 +26,7 @@ double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
 RoundCore::RoundCore(RoundSettings settings)
     : settings_(std::move(settings)),
+      term_(settings_.term),
       round_(settings_.after.round),
       restarts_(settings_.after.restarts),
       nodes_(settings_.after.nodes),
@@ -149,7 +150,7 @@ void RoundCore::place(const std::vector<MemberId>& chosen, Actions& out) {
     out.push_back(round_action::Send{
         chosen[i], msg::Open{{round_, restarts_, int(i), int(chosen.size()), base, world, base_in_role,
                               role_size[m.info.role], master_addr, settings_.master_port},
-                             settings_.term,
+                             term_,
                              electorate_}});
     base += m.info.workers;
     base_in_role += m.info.workers;

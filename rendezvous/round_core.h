@@ -45,7 +45,7 @@ struct RoundSettings {
   std::string job;
   // agent_id of the agent that hosts the rounds: without it there is no job. Empty: a standing server does.
   std::string host_agent;
-  std::uint64_t term = 0;  // of this host
+  std::uint64_t term = 0;  // of this host; that of a standing server rises above what nodes have heard
   bool fixed_ranks = false;
   int min_nodes = 1;
   int max_nodes = 1;
@@ -115,6 +115,7 @@ class RoundCore {
 
   RoundPhase phase() const { return phase_; }
   int round() const { return round_; }
+  std::uint64_t term() const { return term_; }
   int restarts() const { return restarts_; }
   std::size_t members() const { return members_.size(); }
   // Of the present round.
@@ -194,6 +195,7 @@ class RoundCore {
   int leaving_ = 0;                    // of members_
   int told_ = 0;                       // members when everybody was last told of the progress
   std::optional<MonoTime> tell_at_{};  // when they will be, although few have come
+  std::uint64_t term_ = 0;
   int round_ = -1;
   int latest_ = -1;  // round that any node has been in, of another host too
   int restarts_ = 0;

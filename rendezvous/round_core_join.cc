@@ -13,6 +13,7 @@ namespace {
 // the rest a while later. So a node gets few messages, however many nodes there are.
 constexpr int kFewNodes = 16;
 constexpr int kMostRounds = 1'000'000'000;
+constexpr std::uint64_t kMostTerms = std::uint64_t{1} << 62;
 constexpr auto kProgress = std::chrono::seconds(10);
 }  // namespace
 
@@ -41,8 +42,8 @@ std::optional<std::string> RoundCore::objection(const NodeInfo& info) const {
         "{:g} s and {} at the host of the job; use the same on all nodes",
         theirs.pulse_ms / 1000.0, theirs.pulse_attempts, ours.pulse_ms / 1000.0, ours.pulse_attempts);
   const LastPlace& last = info.last;
-  const bool last_is_one =
-      last.round >= -1 && last.round < kMostRounds && last.node_rank >= -1 && last.nodes >= 0 && last.restarts >= 0;
+  const bool last_is_one = last.round >= -1 && last.round < kMostRounds && last.node_rank >= -1 && last.nodes >= 0 &&
+                           last.restarts >= 0 && last.term < kMostTerms;
   if (info.workers < 1 || info.workers > 65536 || info.stop_ms < 0 || info.agent_id.empty() || !last_is_one ||
       info.port < 0 || info.port > 65535)
     return "its description makes no sense";
@@ -65,8 +66,11 @@ void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions&
   // First: the endpoint is about to be free, for any job.
   if (phase_ == RoundPhase::ended) return refuse(fmt::format("job {} has just ended", settings_.job), true);
   if (auto why = objection(info)) return refuse(*why, false);
-  if (info.last.term > settings_.term) return refuse("another agent hosts the job since", true);
-  if (info.last.host != 0 && info.last.term == settings_.term && info.last.host != voter_id(settings_.host_agent))
+  if (info.last.term > term_) {
+    if (!standing()) return refuse("another agent hosts the job since", true);
+    term_ = info.last.term + 1;  // the server was here before, when its clock said more
+  }
+  if (info.last.host != 0 && info.last.term == term_ && info.last.host != voter_id(settings_.host_agent))
     return refuse("this is not the agent that hosted the job before", true);
   // It comes back before it was missed. It has stopped its workers, so nothing is left of its last round.
   if (const auto before = agents_.find(info.agent_id); before != agents_.end()) {
@@ -184,7 +188,7 @@ void RoundCore::regather(MonoTime now, Actions& out) {
   last_call_.reset();
   join_deadline_.reset();
   for (auto& [id, m] : members_) {
-    if (m.in_round()) m.info.last = {settings_.term, round_, m.node_rank, nodes_, restarts_};
+    if (m.in_round()) m.info.last = {term_, round_, m.node_rank, nodes_, restarts_};
     m.node_rank = -1;
     m.over = m.ok = false;
   }

@@ -195,6 +195,26 @@ TEST_CASE("who has heard a later host does not join an older one") {
   CHECK(std::get<msg::Open>(std::get<round_action::Send>(opened.at(1)).message).term == 3);
 }
 
+TEST_CASE("a standing server whose clock went back between two lives takes back who was there in the first") {
+  RoundSettings own = settings(1, 3);
+  own.host_agent = "";
+  own.term = 3;
+  Job job(own);
+  auto terms = [&] { return job.core.term(); };
+  job.join(1);  // it was not there before
+  CHECK(terms() == 3);
+  NodeInfo before = job.info(2);
+  before.last = {7, 5, 0, 2, 0};
+  job.hear(2, msg::Join{before});
+  CHECK(terms() == 8);
+  CHECK(job.core.members() == 2);
+  before = job.info(3);
+  before.last.term = std::uint64_t{1} << 62;
+  job.hear(3, msg::Join{before});
+  CHECK(job.said == Words{"3: refused: its description makes no sense"});
+  CHECK(terms() == 8);
+}
+
 TEST_CASE("nodes of a static job have the ranks they name") {
   RoundSettings fixed = settings(2, 2);
   fixed.fixed_ranks = true;
