@@ -1,4 +1,4 @@
-// Sets up the listening socket and the store's thread, and puts front, store, links or relay together.
+// Sets up the listening socket and the store's thread.
 #include "rendezvous/store_host.h"
 
 #include <pthread.h>
@@ -15,10 +15,8 @@
 #include "rendezvous/base/all_signals_blocked.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/listen.h"
-#include "rendezvous/store_links.h"
 #include "rendezvous/store_local.h"
-#include "rendezvous/store_loop.h"
-#include "rendezvous/store_relay.h"
+#include "rendezvous/store_service.h"
 
 namespace dtrain {
 
@@ -26,10 +24,9 @@ namespace asio = boost::asio;
 
 struct StoreHost::Impl {
   Impl(UniqueFd listener, std::optional<PeerUid> peer_uid, Options given)
-      : options(std::move(given)), loop(io, std::move(listener), std::move(peer_uid), options, make_backend()) {
-    if (relay) connect_relay();
-    if (local) links.emplace(io, *local, loop, options.limits);
-    loop.start(links ? &*links : nullptr);
+      : options(std::move(given)),
+        service(io, std::move(listener), std::move(peer_uid), options,
+                options.remote ? nullptr : std::make_unique<StoreLocal>(options.limits)) {
     // Signals are the agent's business: the thread inherits a mask that blocks them all.
     const AllSignalsBlocked blocked;
     thread = std::thread([this] { io.run(); });
@@ -41,44 +38,11 @@ struct StoreHost::Impl {
     thread.join();
   }
 
-  StoreBackend& make_backend() {
-    if (!options.remote) return local.emplace(options.limits);
-    return relay.emplace(io, *options.remote);
-  }
-
-  void connect_relay() {
-    relay->set({.reply = [this](ConnectionId to, std::string_view bytes) { loop.reply(to, bytes); },
-                .end = [this](ConnectionId to, std::string_view reason) { loop.end(to, reason); },
-                .ready = [this] { loop.resume(); },
-                .turn = [this] { loop.publish(); },
-                .lost = [this] { link_lost(); }});
-  }
-
-  void link_lost() {
-    const std::string reason(relay->closed_because());
-    loop.report(reason);
-    loop.close_all();
-    loop.publish();
-    if (options.remote->lost) options.remote->lost(relay->round(), reason);
-  }
-
-  void begin_round(std::optional<std::uint64_t> round) {
-    loop.close_all();
-    if (links) links->begin_round(round);
-    if (local) local->renew();
-    if (relay && round) relay->begin_round(*round);
-    if (relay && !round) relay->stop();
-    loop.publish();
-  }
-
   const Options options;
   asio::io_context io{1};
   // Without a port there may be nothing to wait for but what is posted.
   const asio::executor_work_guard<asio::io_context::executor_type> stays = asio::make_work_guard(io);
-  std::optional<StoreLocal> local;  // where the store is
-  std::optional<StoreRelay> relay;  // at an edge
-  StoreLoop loop;
-  std::optional<StoreLinks> links;  // where the store is
+  StoreService service;
   std::thread thread;
 };
 
@@ -124,27 +88,27 @@ void StoreHost::begin_round(std::uint64_t round) { begin(round); }
 void StoreHost::begin(std::optional<std::uint64_t> round) {
   std::promise<void> done;
   asio::post(impl_->io, [&] {
-    impl_->begin_round(round);
+    impl_->service.begin_round(round);
     done.set_value();
   });
   done.get_future().wait();
 }
 
 void StoreHost::adopt_link(UniqueFd socket, std::string received, std::optional<TlsSession> tls) {
-  DT_CHECK(impl_->links.has_value(), "an edge takes no links");
+  DT_CHECK(impl_->service.links() != nullptr, "an edge takes no links");
   asio::post(impl_->io, [impl = impl_.get(), fd = std::move(socket), bytes = std::move(received),
                          session = std::move(tls)]() mutable {
-    impl->links->adopt(std::move(fd), std::move(bytes), std::move(session));
+    impl->service.links()->adopt(std::move(fd), std::move(bytes), std::move(session));
   });
 }
 
 void StoreHost::adopt_client(UniqueFd socket) {
   asio::post(impl_->io, [impl = impl_.get(), fd = std::move(socket)]() mutable {
-    impl->loop.adopt(std::move(fd));
-    impl->loop.publish();
+    impl->service.front().adopt(std::move(fd));
+    impl->service.front().publish();
   });
 }
 
-StoreStats StoreHost::stats() const { return impl_->loop.stats(); }
+StoreStats StoreHost::stats() const { return impl_->service.front().stats(); }
 
 }  // namespace dtrain

@@ -36,6 +36,8 @@ struct StoreRemote {
   std::chrono::milliseconds timeout{5000};
   // A client's session for this round's link. Empty: the link is in clear.
   std::function<Result<TlsSession>(std::uint64_t round)> secure{};
+  // Begins to connect: a non-blocking socket. Empty: by TCP to the address and port.
+  std::function<Result<UniqueFd>()> connect{};
   // A round's link cannot be made or is lost, and with it every connection: once a round, with one line for the user.
   // Called on the store's thread: return quickly and do not call back.
   std::function<void(std::uint64_t round, const std::string& reason)> lost{};

@@ -10,8 +10,8 @@
 #include <unordered_map>
 
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/store_backend.h"
 #include "rendezvous/store_link.h"
-#include "rendezvous/store_local.h"
 #include "rendezvous/store_loop.h"
 
 namespace dtrain {
@@ -20,7 +20,7 @@ class StoreLinks final : public StoreOutlet {
  public:
   // Store and front must live as long. What requests lead to is carried out by the front, who gives back what is for
   // connections behind links.
-  StoreLinks(boost::asio::io_context& io, StoreLocal& store, StoreLoop& front, const StoreHostLimits& limits)
+  StoreLinks(boost::asio::io_context& io, StoreBackend& store, StoreLoop& front, const StoreHostLimits& limits)
       : io_(io), store_(store), front_(front), limits_(limits) {}
 
   // A new link: a connected, non-blocking socket, what was read from it, and its established TLS session if it has one.
@@ -62,7 +62,7 @@ class StoreLinks final : public StoreOutlet {
   void drop(const PeerPtr& peer, const std::string& reason);
 
   boost::asio::io_context& io_;
-  StoreLocal& store_;
+  StoreBackend& store_;
   StoreLoop& front_;
   const StoreHostLimits& limits_;
   std::optional<std::uint64_t> round_;

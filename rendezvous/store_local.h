@@ -22,6 +22,7 @@ class StoreLocal final : public StoreBackend {
 
   // Forget every key and every connection.
   void renew() override;
+  bool consistent() const { return core_.consistent(); }  // for tests
 
  private:
   const StoreHostLimits limits_;

@@ -39,7 +39,7 @@ Result<void> StoreRelay::make_link() {
     if (!session) return session.error();
     tls = std::move(session).value();
   }
-  auto socket = begin_connect(remote_.address, remote_.port);
+  auto socket = remote_.connect ? remote_.connect() : begin_connect(remote_.address, remote_.port);
   if (!socket) return socket.error();
   link_ = std::make_shared<StoreLink>(io_, std::move(*socket), std::move(tls), false);
   link_->start({.frame = [this](StoreLinkFrame& frame) { received(frame); },
