@@ -90,7 +90,7 @@ fuzz: ## run every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/fuzz.sh build/fuzz $${FUZZ_SECONDS:-60}
 
 .PHONY: sim
-sim: ## simulate SEEDS (100000) jobs: the group, the rounds, and whole jobs under faults
+sim: ## simulate SEEDS (100000) jobs: the group, the rounds, whole jobs and their store under faults
 	@scripts/setup.sh launcher test
 	@$(call build,check)
 	@DTRAIN_SIM_COUNT=$${SEEDS:-100000} $(call test,check) -L '^sim$$'

@@ -22,19 +22,27 @@ CORES = ["rendezvous/round_core.cc", "rendezvous/round_core_join.cc", "rendezvou
          "rendezvous/round_order.cc", "rendezvous/voter_id.cc", "rendezvous/host_lease.cc",
          "rendezvous/succession_core.cc", "rendezvous/etcd_election_core.cc", "launcher/group_core.cc",
          "launcher/exit_status.cc", "rendezvous/base/check.cc"]
-# A patch named succession-..., pulse-... or election-... is for another than the first.
+# A simulator of more than cores needs what it runs.
+NEEDS = {"store": ["rendezvous/" + name + ".cc" for name in [
+    "base/check", "base/printable", "base/result", "connect", "hkdf", "job_secret", "link_credential", "link_name",
+    "link_socket", "listen", "openssl", "peer_uid", "private_file", "secret_memory", "store_accept", "store_core",
+    "store_link", "store_link_wire", "store_links", "store_local", "store_loop", "store_relay", "store_service",
+    "store_waits", "store_wire", "tls_alerts", "tls_context", "tls_handshake", "tls_session"]]}
+# A patch named succession-..., pulse-..., election-... or store-... is for another than the first.
 SIMS = {"job": ["job_world.cc", "job_link.cc", "job_host.cc", "job_node.cc", "job_sim_main.cc"],
         "succession": ["succession_world.cc", "succession_node.cc", "succession_sim_main.cc"],
-        "election": ["election_world.cc", "election_sim_main.cc"]}
-OF_PREFIX = {"succession": "succession", "pulse": "succession", "election": "election"}
+        "election": ["election_world.cc", "election_sim_main.cc"],
+        "store": ["store_world.cc", "store_clients.cc", "store_network.cc", "store_witness.cc", "store_model.cc",
+                  "store_sim_main.cc"]}
+OF_PREFIX = {"succession": "succession", "pulse": "succession", "election": "election", "store": "store"}
 # Which part of --seeds: one of the second is as long as ten others, and finds rarer bugs.
-SHARE = {"job": 1, "succession": 2, "election": 1}
+SHARE = {"job": 1, "succession": 2, "election": 1, "store": 4}
 
 
 def compile_and_link(folder, sim, base=None, changed=()):
     """This simulator in `folder`; objects that no change touches are those in `base`."""
     objects = []
-    for source in CORES + ["test/sim/" + name for name in SIMS[sim]]:
+    for source in NEEDS.get(sim, CORES) + ["test/sim/" + name for name in SIMS[sim]]:
         name = source.replace("/", "_") + ".o"
         reusable = base and source not in changed and all(path.endswith(".cc") for path in changed)
         objects.append(str((base if reusable else folder) / name))
@@ -54,8 +62,12 @@ def run(folder, sim, seeds):
     return done.returncode, (done.stdout.splitlines() or [f"ended with {done.returncode}"])[0]
 
 
+def sim_of(patch):
+    return OF_PREFIX.get(patch.stem.split("-")[0], "job")
+
+
 def try_one(patch, seeds, base):
-    sim = OF_PREFIX.get(patch.stem.split("-")[0], "job")
+    sim = sim_of(patch)
     changed = [line[6:].strip() for line in patch.read_text().splitlines() if line.startswith("+++ b/")]
     with tempfile.TemporaryDirectory(prefix="dtrain-planted-") as name:
         folder = pathlib.Path(name)
@@ -77,7 +89,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="dtrain-planted-") as name:
         base = pathlib.Path(name)
         copy(base)
-        for sim in SIMS:
+        for sim in [sim for sim in SIMS if any(sim_of(p) == sim for p in patches)]:
             compile_and_link(base, sim)
             code, first = run(base, sim, args.seeds)
             print(f"{'(nothing planted)':<30} {first}", flush=True)
