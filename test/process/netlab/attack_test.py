@@ -121,7 +121,7 @@ class WithoutTheToken(Attack):
         self.unharmed(nodes)
 
     def test_playing_a_connection_again_whole_or_changed(self):
-        with Capture(self.net.host(0)) as seen:
+        with Capture(self.net.host(0), self.folder) as seen:
             nodes = self.job()
         sent = [stream for flow, stream in seen.streams().items() if flow[2:] == self.target and stream]
         self.assertGreaterEqual(len(sent), 2, "the link of the agent and that of the store")
@@ -137,7 +137,7 @@ class WithoutTheToken(Attack):
         self.assertIn(f"turned away a connection from {self.attacker.ipv4}", line)
 
     def test_listening(self):
-        with Capture(self.net.host(0)) as seen:
+        with Capture(self.net.host(0), self.folder) as seen:
             nodes = self.job()
             self.unharmed(nodes)
         wire = seen.bytes

@@ -2,19 +2,19 @@
 import os
 import pathlib
 import signal
+import socket
 import subprocess
-import tempfile
 
-from support import DEADLINE
+from support import DEADLINE, until
 
 
 class Capture:
-    """`with Capture(host) as seen:` every frame at its eth0, both ways. When it has ended: .bytes, and what follows."""
+    """`with Capture(host, folder) as seen:` every frame at its eth0, both ways. When it has ended: .bytes, and what
+    follows."""
 
-    def __init__(self, host):
+    def __init__(self, host, folder):
         self.host = host
-        self.folder = tempfile.TemporaryDirectory()
-        self.file = pathlib.Path(self.folder.name) / "seen.pcapng"
+        self.file = pathlib.Path(folder) / "seen.pcapng"
 
     def __enter__(self):
         self.tshark = self.host.popen(["tshark", "-q", "-p", "-B", "64", "-i", "eth0", "-w", str(self.file)],
@@ -26,6 +26,13 @@ class Capture:
         return self
 
     def __exit__(self, *_):
+        # What the kernel holds when tshark is told to end is lost: it has seen all when it has seen what comes last.
+        last = os.urandom(16)
+        with self.host.network(), socket.socket(type=socket.SOCK_DGRAM) as out:
+            out.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            out.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
+            out.sendto(last, ("255.255.255.255", 9))
+        until(lambda: last in self.file.read_bytes(), DEADLINE, "the end of the capture")
         self.tshark.send_signal(signal.SIGINT)
         _, said = self.tshark.communicate(timeout=DEADLINE)
         assert self.tshark.returncode == 0 and "dropped" not in said, said
