@@ -171,7 +171,7 @@ void Agent::on_guard(ReceivedGuardMessage& received) {
       break;
     }
     case GuardOp::stopped:
-      front_.attached_stopped(record_.pid(m.local_rank));
+      front_.attached_stopped(record_.pid(m.local_rank), m.a);
       break;
     // Before the deaths that it has caused. What has become of the host is found out by those who wait for it.
     case GuardOp::fenced:

@@ -139,9 +139,11 @@ class Front {
     FrontMessage message;
     const ssize_t n = ::recv(socket_.get(), &message, sizeof message, MSG_DONTWAIT);
     if (n == 0) socket_.reset();  // the agent's end, which reap() sees
-    if (n != ssize_t(sizeof message) || message.op != FrontMessage::Op::attached_stopped) return;
+    if (n != ssize_t(sizeof message) || !is_stop_of_attached(message)) return;
     remember(message.value);
-    if (terminal_->with_owner()) {
+    // Old news: it has got since what it wanted.
+    const bool may_read = message.op == FrontMessage::Op::attached_waits && terminal_->foreground() == message.value;
+    if (terminal_->with_owner() || may_read) {
       resume();  // `fg` of a job that ran in the background tells nobody: here the worker wanted to read, and may
     } else if (stop_requests_ == 0) {
       suspend(0);  // Ctrl-Z reached the worker's group alone; the shell waits for all of ours
@@ -205,8 +207,12 @@ class Front {
     while (::poll(&fd, 1, milliseconds_until(end)) > 0) {
       if (::recv(socket_.get(), &answer, sizeof answer, MSG_DONTWAIT) != ssize_t(sizeof answer)) return;
       if (answer.op == FrontMessage::Op::suspended && answer.value == suspension) return;
-      if (answer.op == FrontMessage::Op::attached_stopped) remember(answer.value);
+      if (is_stop_of_attached(answer)) remember(answer.value);
     }
+  }
+
+  static bool is_stop_of_attached(const FrontMessage& m) {
+    return m.op == FrontMessage::Op::attached_stopped || m.op == FrontMessage::Op::attached_waits;
   }
 
   // Only a group of the job may have the terminal from us: in its foreground there may be a shell, after `bg`.

@@ -22,6 +22,7 @@ struct FrontMessage {
     suspended,         // agent -> front
     resume,            // front -> agent: continued
     attached_stopped,  // agent -> front: the worker that has the terminal was stopped from there; its pid
+    attached_waits,    // agent -> front: it was stopped as it was not in the foreground, and may be by now; its pid
   } op{};
   int32_t value = 0;  // the signal, a pid, or the number of the suspension
 };

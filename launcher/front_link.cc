@@ -31,8 +31,9 @@ void FrontLink::watch() {
   watch_front();
 }
 
-void FrontLink::attached_stopped(pid_t pid) {
-  send_to(front_.native_handle(), {FrontMessage::Op::attached_stopped, pid});
+void FrontLink::attached_stopped(pid_t pid, int signal) {
+  const auto op = signal == SIGTSTP ? FrontMessage::Op::attached_stopped : FrontMessage::Op::attached_waits;
+  send_to(front_.native_handle(), {op, pid});
 }
 
 void FrontLink::watch_signals() {

@@ -29,8 +29,8 @@ class FrontLink {
   void watch();
   // Tell now of the signals that have come; otherwise the event loop does.
   void read_signals();
-  // The worker that has the terminal was stopped from there.
-  void attached_stopped(pid_t pid);
+  // The attached worker was stopped by this signal of the terminal.
+  void attached_stopped(pid_t pid, int signal);
 
  private:
   void watch_signals();

@@ -111,7 +111,7 @@ class Guard {
       if (!w.attached || ::waitid(P_PID, id_t(w.pid), &info, WSTOPPED | WNOHANG) != 0 || info.si_pid == 0) continue;
       const int signal = info.si_status;
       if (signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU) {
-        send({GuardOp::stopped, w.local_rank});
+        send({GuardOp::stopped, w.local_rank, signal});
       }
     }
   }

@@ -27,7 +27,7 @@ enum class GuardOp : int32_t {
   started,      // local_rank, pid (0: read it from the pidfd passed beside: the guard lives in another pid namespace)
   not_started,  // local_rank, a: SpawnStep, b: errno
   exited,       // local_rank, a: si_code, b: si_status, after_stop
-  stopped,      // local_rank: the worker that has the terminal was stopped from there
+  stopped,      // local_rank: the worker that has the terminal was stopped from there; a: by which signal
   empty,        // no process of the round is left
   fenced,       // the agent has let the fence pass (fence.h): every process of the round is being killed
 };
