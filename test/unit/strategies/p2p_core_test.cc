@@ -1,0 +1,287 @@
+// Matching of messages and receives: seeded histories of several ranks on links that delay, against a plain list.
+#include "strategies/comm/p2p_core.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "test/support/catch.h"
+
+using namespace dtrain;
+
+namespace {
+
+std::vector<std::byte> content(std::uint64_t seed, std::size_t bytes) {
+  std::vector<std::byte> data(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>((i * 31 + seed * 101 + i / 251) & 0xFF);
+  return data;
+}
+
+struct Call {
+  P2pCore::Id id = 0;
+  int peer = 0;
+  int tag = 0;
+  std::vector<std::byte> data;
+  int ended_with = -2;
+};
+
+// What must happen, by the words of the header: the first of each that fit, in the order of events at the receiver.
+struct Reference {
+  struct Message {
+    int from, tag;
+    P2pCore::Id send;
+  };
+  std::vector<Message> messages;
+  std::vector<std::pair<P2pCore::Id, Message>> matched;
+  std::vector<Call> receives;  // without data
+
+  static bool fits(const Call& receive, const Message& message) {
+    return receive.tag == message.tag && (receive.peer == P2pCore::kAny || receive.peer == message.from);
+  }
+  void arrived(const Message& message) {
+    const auto found = std::find_if(receives.begin(), receives.end(), [&](auto& r) { return fits(r, message); });
+    if (found == receives.end()) return messages.push_back(message);
+    matched.emplace_back(found->id, message);
+    receives.erase(found);
+  }
+  void called(const Call& receive) {
+    const auto found = std::find_if(messages.begin(), messages.end(), [&](auto& m) { return fits(receive, m); });
+    if (found == messages.end()) return receives.push_back(receive);
+    matched.emplace_back(receive.id, *found);
+    messages.erase(found);
+  }
+};
+
+struct Sent {
+  Frame frame;
+  std::vector<std::byte> payload;
+};
+
+struct Rank {
+  explicit Rank(int ranks, const P2pCore::Limits& limits)
+      : core(ranks, limits), kept(static_cast<std::size_t>(ranks)), to(static_cast<std::size_t>(ranks)) {}
+  P2pCore core;
+  Reference reference;
+  std::map<P2pCore::Id, Call> sends, receives;
+  std::vector<std::uint64_t> kept;   // bytes of each sender's window that are in use here
+  std::vector<std::deque<Sent>> to;  // on the way to each rank
+  P2pCore::Id last = 0;
+};
+
+class World {
+ public:
+  World(int ranks, std::uint32_t seed) : random_(seed) {
+    for (int r = 0; r < ranks; ++r) ranks_.emplace_back(ranks, limits_);
+  }
+
+  // Tags 0 and 1 are received by any and have one size each; those of tag 2 have any size, and are received by name;
+  // for tag 3, of one size, both happen. So no receive meets a message of another size.
+  std::size_t size_of(int tag, int from, int to, int number) {
+    static constexpr std::size_t kSizes[] = {0, 1, 63, 200, 256, 257, 1000, 5000, 3};
+    return tag == 2 ? kSizes[(from * 5 + to * 3 + number * 7) % 9] : kSizes[tag * 2 + 1];
+  }
+
+  void send(int from, int to, int tag) {
+    Call call{++rank(from).last, to, tag, {}, -2};
+    call.data =
+        content(call.id * 7 + static_cast<std::uint64_t>(from), size_of(tag, from, to, sent_[{from, to, tag}]++));
+    auto& kept = rank(from).sends.emplace(call.id, std::move(call)).first->second;
+    rank(from).core.send(kept.id, to, {tag, 1, "x"}, kept.data);
+  }
+
+  void receive(int at, int from, int tag) {
+    const std::size_t size = size_of(tag, from, at, tag == 2 ? received_[{from, at, tag}]++ : 0);
+    Call call{++rank(at).last, from, tag, std::vector<std::byte>(size), -2};
+    rank(at).reference.called({call.id, from, tag, {}, -2});
+    auto& kept = rank(at).receives.emplace(call.id, std::move(call)).first->second;
+    rank(at).core.receive(kept.id, from, {tag, 1, "x"}, kept.data);
+    collect(at);
+  }
+
+  // One frame from one rank to another is written or read, if there is one. False: nothing at all is left to do.
+  bool advance() {
+    std::vector<std::pair<int, int>> writes, reads;
+    for (int from = 0; from < size(); ++from) {
+      for (int to = 0; to < size(); ++to) {
+        if (rank(from).core.has_next(to)) writes.emplace_back(from, to);
+        if (!link(from, to).empty()) reads.emplace_back(from, to);
+      }
+    }
+    if (writes.empty() && reads.empty()) return false;
+    if (!writes.empty() && (reads.empty() || draw(2) == 0)) {
+      const auto [from, to] = writes[draw(writes.size())];
+      write(from, to);
+    } else {
+      const auto [from, to] = reads[draw(reads.size())];
+      read(from, to);
+    }
+    return true;
+  }
+
+  void random_call() {
+    const int a = static_cast<int>(draw(ranks_.size()));
+    const int b = (a + 1 + static_cast<int>(draw(ranks_.size() - 1))) % size();
+    const int tag = static_cast<int>(draw(4));
+    if (draw(2) == 0) return send(a, b, tag);
+    receive(a, tag < 2 || (tag == 3 && draw(2) == 0) ? P2pCore::kAny : b, tag);
+  }
+
+  // Call what is missing, until every message is received and every receive has one.
+  void settle() {
+    while (true) {
+      while (advance()) {
+      }
+      bool called = false;
+      for (int r = 0; r < size() && !called; ++r) {
+        const Reference& reference = rank(r).reference;
+        if (!reference.messages.empty()) {
+          const auto message = reference.messages.front();
+          receive(r, message.tag < 2 ? P2pCore::kAny : message.from, message.tag);
+          called = true;
+        } else if (!reference.receives.empty()) {
+          const Call receive = reference.receives.front();
+          send(receive.peer == P2pCore::kAny ? (r + 1) % size() : receive.peer, r, receive.tag);
+          called = true;
+        }
+      }
+      if (!called) return;
+    }
+  }
+
+  std::size_t draw(std::size_t below) { return std::uniform_int_distribution<std::size_t>(0, below - 1)(random_); }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  Rank& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
+  int messages() const { return messages_; }
+
+ private:
+  std::deque<Sent>& link(int from, int to) { return rank(from).to[static_cast<std::size_t>(to)]; }
+
+  void write(int from, int to) {
+    if (link(from, to).size() >= 4) return read(from, to);
+    const std::size_t room = draw(3) == 0 ? 0 : draw(600);
+    // A stale word of what may be used again is as good: it only grows.
+    const auto next = rank(from).core.next(to, room, draw(2) == 0 ? 0 : rank(to).core.returned(from));
+    if (!next) return;
+    REQUIRE(next->payload.size() <= room);
+    REQUIRE(next->frame.payload == next->payload.size());
+    link(from, to).push_back({next->frame, {next->payload.begin(), next->payload.end()}});
+    collect(from);
+  }
+
+  void read(int from, int to) {
+    const Sent sent = std::move(link(from, to).front());
+    link(from, to).pop_front();
+    if (sent.frame.kind == Frame::Kind::whole || sent.frame.kind == Frame::Kind::offer) {
+      auto& kept = rank(to).kept[static_cast<std::size_t>(from)];
+      if (sent.frame.kind == Frame::Kind::whole) kept += sizeof(Frame) + sent.payload.size();
+      REQUIRE(kept - rank(to).core.returned(from) <= limits_.window);
+      rank(to).reference.arrived({from, sent.frame.tag, sent.frame.send});
+    }
+    rank(to).core.take(from, sent.frame, sent.payload);
+    collect(to);
+  }
+
+  void collect(int at) {
+    for (const auto& finished : rank(at).core.finished()) {
+      REQUIRE(finished.misfit.empty());
+      const auto sent = rank(at).sends.find(finished.id);
+      Call& call = sent != rank(at).sends.end() ? sent->second : rank(at).receives.at(finished.id);
+      REQUIRE(call.ended_with == -2);
+      call.ended_with = finished.peer;
+      if (sent != rank(at).sends.end()) {
+        std::fill(call.data.begin(), call.data.end(), std::byte{0xEE});  // it is the caller's again
+      } else {
+        ++messages_;
+        const auto& matched = rank(at).reference.matched;
+        const auto found = std::find_if(matched.begin(), matched.end(), [&](auto& m) { return m.first == call.id; });
+        REQUIRE(found != matched.end());
+        REQUIRE(found->second.from == finished.peer);
+        const auto expected =
+            content(found->second.send * 7 + static_cast<std::uint64_t>(finished.peer), call.data.size());
+        REQUIRE(call.data == expected);
+      }
+    }
+  }
+
+  const P2pCore::Limits limits_{256, 512, 2000};
+  std::mt19937 random_;
+  std::deque<Rank> ranks_;
+  std::map<std::tuple<int, int, int>, int> sent_, received_;
+  int messages_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("each message goes where a plain list says, in any order of events") {
+  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
+    CAPTURE(seed);
+    World world(2 + static_cast<int>(seed % 3), seed);
+    const auto calls = 20 + world.draw(300);
+    for (std::size_t i = 0; i < calls; ++i) {
+      world.random_call();
+      for (auto steps = world.draw(6); steps > 0 && world.advance(); --steps) {
+      }
+    }
+    world.settle();
+    CHECK(world.messages() > 0);
+    for (int r = 0; r < world.size(); ++r) {
+      for (const auto& [id, call] : world.rank(r).sends) REQUIRE(call.ended_with == call.peer);
+      for (const auto& [id, call] : world.rank(r).receives) REQUIRE(call.ended_with >= 0);
+      for (int peer = P2pCore::kAny; peer < world.size(); ++peer) REQUIRE_FALSE(world.rank(r).core.waits_for(peer));
+    }
+  }
+}
+
+TEST_CASE("what nobody receives stays at its sender beyond the window") {
+  const P2pCore::Limits limits{256, 512, 2000};
+  P2pCore sender(2, limits), receiver(2, limits);
+  const auto data = content(1, 200);
+  int whole = 0;
+  for (P2pCore::Id id = 1; id <= 1000; ++id) {
+    sender.send(id, 1, {0, 1, ""}, data);
+    const auto next = sender.next(1, 256, receiver.returned(0));
+    REQUIRE(next);
+    whole += next->frame.kind == Frame::Kind::whole ? 1 : 0;
+    receiver.take(0, next->frame, next->payload);
+  }
+  CHECK(whole == 6);  // of 328 bytes each
+  CHECK(sender.finished().size() == 6);
+  CHECK(sender.waits_for(1) == P2pCore::Id{7});
+}
+
+TEST_CASE("a message of another size or type is told to its receiver alone, and copied nowhere") {
+  P2pCore core(2, {});
+  std::vector<std::byte> into(8, std::byte{1});
+  const auto data = content(1, 16);
+  const auto [bytes, type] = GENERATE(table<std::uint64_t, int>({{16, 7}, {4, 7}, {8, 6}}));
+  core.receive(1, 0, {0, 7, "Float [2]"}, into);
+  Frame frame;
+  frame.kind = Frame::Kind::whole;
+  frame.type = static_cast<std::uint8_t>(type);
+  frame.bytes = frame.payload = bytes;
+  std::memcpy(frame.text, "Float [4]", 10);
+  core.take(0, frame, std::span(data).first(bytes));
+  const auto finished = core.finished();
+  REQUIRE(finished.size() == 1);
+  CHECK(finished[0].misfit == "Float [4]");
+  CHECK(into == std::vector<std::byte>(8, std::byte{1}));
+  CHECK_FALSE(core.has_next(0));
+}
+
+TEST_CASE("what an operation waits for") {
+  P2pCore core(3, {});
+  std::vector<std::byte> into(8);
+  core.receive(1, P2pCore::kAny, {0, 1, ""}, into);
+  core.receive(2, 2, {5, 1, ""}, into);
+  core.send(3, 1, {0, 1, ""}, into);
+  CHECK(core.waits_for(P2pCore::kAny) == P2pCore::Id{1});
+  CHECK(core.waits_for(2) == P2pCore::Id{2});
+  CHECK(core.waits_for(1) == P2pCore::Id{3});
+  Frame offer;
+  offer.kind = Frame::Kind::offer;
+  offer.type = 1;
+  offer.bytes = 8;
+  core.take(2, offer, {});
+  CHECK_FALSE(core.waits_for(P2pCore::kAny));
+  CHECK(core.waits_for(2) == P2pCore::Id{1});
+}
