@@ -18,7 +18,7 @@ const char* phrase(FailureKind kind) {
     case FailureKind::timed_out:
       return "did not arrive in time";
     case FailureKind::mismatched:
-      return "called a different collective than the others";
+      return "made a call that does not fit the others'";
     case FailureKind::aborted:
       return "aborted the group";
   }

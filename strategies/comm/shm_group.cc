@@ -32,7 +32,8 @@ ShmGroup::ShmGroup(MeetingPlace& place, const Options& options)
       slot_bytes_(options.slot_bytes),
       join_deadline_(ShmWait::after(options.join_timeout)),
       segment_(meet(place, options.rank, options.ranks, options.slot_bytes, join_deadline_)),
-      wait_(segment_, watch_, options.rank, {spin_for(options.ranks)}) {
+      wait_(segment_, watch_, options.rank, {spin_for(options.ranks)}),
+      p2p_(std::make_unique<ShmP2p>(segment_, watch_, wait_, options.rank, spin_for(options.ranks))) {
   try {
     join();
   } catch (...) {
@@ -51,7 +52,14 @@ void ShmGroup::join() {
   segment_.close_fd();  // all ranks have it mapped
 }
 
-ShmGroup::~ShmGroup() { leave(); }
+ShmGroup::~ShmGroup() {
+  if (::getpid() == process_) {
+    p2p_->end();  // what it said last comes before its leaving
+    leave();
+  } else {
+    static_cast<void>(p2p_.release());  // its thread is not here, and may have held its mutex
+  }
+}
 
 void ShmGroup::leave() noexcept {
   if (::getpid() == process_) segment_.rank(rank_).left.store(1, std::memory_order_release);

@@ -1,5 +1,6 @@
 #pragma once
-// Collectives among the processes of one host over shared memory, on plain bytes. One thread at a time, except abort().
+// Collectives among the processes of one host over shared memory, on plain bytes. One thread at a time, except abort(),
+// stop() and p2p().
 //
 // Each rank has two slots, used in turn by successive operations (a large message is a row of operations). A rank
 // copies its input into its slot, arrives, waits for all, and reads the others' slots. It touches the same slot again
@@ -16,12 +17,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "strategies/comm/element.h"
 #include "strategies/comm/peers.h"
+#include "strategies/comm/shm_p2p.h"
 #include "strategies/comm/shm_wait.h"
 
 namespace dtrain {
@@ -65,6 +68,9 @@ class ShmGroup {
   // inputs[r] holds `count` elements for rank r; output receives this rank's reduced.
   void reduce_scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t count,
                       ElementType type, Reduction reduction, Timeout timeout);
+
+  // Messages between two ranks, at the same time as collectives. Any thread. Not in a forked child.
+  ShmP2p& p2p() { return *p2p_; }
 
   // Break the group for all ranks: running and later collectives throw FailureKind::aborted. Any thread.
   void abort() noexcept;
@@ -110,6 +116,7 @@ class ShmGroup {
   ShmSegment segment_;
   PeerWatch watch_;
   ShmWait wait_;
+  std::unique_ptr<ShmP2p> p2p_;
   std::uint64_t operations_ = 0;  // what the user calls a collective
   std::uint32_t point_ = 0;       // synchronisation points reached
   std::uint32_t parity_ = 1;      // which of the two slots the current step uses

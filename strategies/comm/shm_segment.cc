@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 #include <stdexcept>
@@ -16,7 +17,8 @@
 namespace dtrain {
 namespace {
 
-static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "ranks share these words across processes");
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
+              "ranks share these words across processes");
 
 [[noreturn]] void throw_errno(const std::string& what) {
   throw std::system_error(errno, std::generic_category(), what);
@@ -28,8 +30,19 @@ std::size_t round_up(std::size_t bytes) { return (bytes + kPage - 1) / kPage * k
 
 std::size_t control_bytes(std::uint32_t ranks) { return round_up(sizeof(SegmentHeader) + ranks * sizeof(RankBlock)); }
 
+// Enough to copy in at one end while the other copies out, and little enough to stay in a cache.
+std::size_t ring_bytes_for(std::uint32_t slot_bytes) { return std::max(kPage, round_up(slot_bytes / 4)); }
+
+std::size_t pairs_begin(std::uint32_t ranks, std::uint32_t slot_bytes) {
+  return round_up(control_bytes(ranks) + std::size_t{2} * ranks * slot_bytes);
+}
+
+std::size_t rings_begin(std::uint32_t ranks, std::uint32_t slot_bytes) {
+  return pairs_begin(ranks, slot_bytes) + round_up(std::size_t{ranks} * ranks * sizeof(PairBlock));
+}
+
 std::size_t segment_bytes(std::uint32_t ranks, std::uint32_t slot_bytes) {
-  return control_bytes(ranks) + std::size_t{2} * ranks * slot_bytes;
+  return rings_begin(ranks, slot_bytes) + std::size_t{ranks} * ranks * ring_bytes_for(slot_bytes);
 }
 
 }  // namespace
@@ -109,5 +122,21 @@ std::byte* ShmSegment::slot(int rank, std::uint32_t parity) const {
   const std::size_t index = static_cast<std::size_t>(rank) * 2 + parity;
   return static_cast<std::byte*>(base_) + control_bytes(header().ranks) + index * header().slot_bytes;
 }
+
+std::size_t ShmSegment::pair_index(int from, int to) const {
+  return static_cast<std::size_t>(from) * header().ranks + static_cast<std::size_t>(to);
+}
+
+PairBlock& ShmSegment::pair(int from, int to) const {
+  auto* begin = static_cast<std::byte*>(base_) + pairs_begin(header().ranks, header().slot_bytes);
+  return reinterpret_cast<PairBlock*>(begin)[pair_index(from, to)];
+}
+
+std::byte* ShmSegment::ring(int from, int to) const {
+  auto* begin = static_cast<std::byte*>(base_) + rings_begin(header().ranks, header().slot_bytes);
+  return begin + pair_index(from, to) * ring_bytes();
+}
+
+std::size_t ShmSegment::ring_bytes() const { return ring_bytes_for(header().slot_bytes); }
 
 }  // namespace dtrain

@@ -4,6 +4,10 @@
 // works for processes of one user in one PID namespace, needs no socket and no server, and leaves nothing behind.
 //
 //   | SegmentHeader | RankBlock 0 | RankBlock 1 | ... | slot 0a | slot 0b | slot 1a | slot 1b | ...
+//   | PairBlock 0->0 | 0->1 | ... | 1->0 | ... | ring 0->0 | 0->1 | ... | 1->0 | ...          (shm_ring.h)
+//
+// A page costs memory once it is touched: the ring of two ranks that never talk costs none. Their PairBlocks are looked
+// at, so they lie close together.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -41,6 +45,21 @@ struct RankBlock {
   alignas(kCacheLine) std::atomic<std::uint32_t> left{0};  // 1 after the rank dropped the group
   std::int32_t pid = 0;
   OpDescriptor ops[2];  // of even and odd operations
+  // Rung by the others when they wrote into one of its rings or made room; a futex word.
+  alignas(kCacheLine) std::atomic<std::uint32_t> bell{0};
+  std::atomic<std::uint32_t> asleep{0};  // 1 while the rank may be asleep on `bell`
+  // Of the failure that this rank caused, for all to tell; before the failure, and once. Ends with a 0.
+  char detail[256] = {};
+};
+
+// The ring of one rank's messages to another. In memory that nobody wrote to it is all zeros, as it begins.
+struct PairBlock {
+  alignas(kCacheLine) std::atomic<std::uint64_t> written;  // bytes in all; of the sender
+  // The sender has more and no room: the receiver is to ring. Set before a last look at `read`, and asked after a
+  // store to it, both sequentially consistent.
+  std::atomic<std::uint32_t> wants_room;
+  alignas(kCacheLine) std::atomic<std::uint64_t> read;  // of the receiver
+  std::atomic<std::uint64_t> returned;                  // of the window (p2p_core.h)
 };
 
 class ShmSegment {
@@ -65,9 +84,13 @@ class ShmSegment {
   SegmentHeader& header() const;
   RankBlock& rank(int rank) const;
   std::byte* slot(int rank, std::uint32_t parity) const;
+  PairBlock& pair(int from, int to) const;
+  std::byte* ring(int from, int to) const;
+  std::size_t ring_bytes() const;
 
  private:
   void map(std::size_t size);
+  std::size_t pair_index(int from, int to) const;
   int fd_ = -1;
   void* base_ = nullptr;
   std::size_t size_ = 0;

@@ -2,44 +2,21 @@
 #include "strategies/comm/shm_wait.h"
 
 #include <fmt/format.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <fstream>
 #include <system_error>
+
+#include "strategies/comm/futex.h"
 
 namespace dtrain {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// The longest a sleeper goes without looking for dead peers.
-constexpr std::chrono::milliseconds kLookAround{100};
-
-void cpu_relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-// The futex words are shared between processes, hence no FUTEX_PRIVATE_FLAG.
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds limit) {
-  timespec time{};
-  time.tv_sec = limit.count() / 1'000'000'000;
-  time.tv_nsec = limit.count() % 1'000'000'000;
-  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
-}
-
-void futex_wake_all(std::atomic<std::uint32_t>& word) {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
 
 // 'T' for a stopped process; 0 where unknown.
 char process_state(int pid) {
@@ -51,6 +28,10 @@ char process_state(int pid) {
 }
 
 }  // namespace
+
+std::string why_late(int pid) {
+  return process_state(pid) == 'T' ? fmt::format("it is stopped; kill -CONT {} would continue it", pid) : "";
+}
 
 PeerWatch::~PeerWatch() {
   for (const int fd : pidfds_) {
@@ -75,6 +56,7 @@ std::vector<bool> PeerWatch::ended() const {
   for (const int fd : pidfds_) polls.push_back({fd, POLLIN, 0});  // poll skips negative descriptors
   ::poll(polls.data(), polls.size(), 0);
   std::vector<bool> ended;
+  ended.reserve(polls.size());
   for (const pollfd& entry : polls) ended.push_back((entry.revents & POLLIN) != 0);
   return ended;
 }
@@ -143,7 +125,13 @@ void ShmWait::check(const std::string& during) const {
   const std::uint32_t word = segment_.header().failure.load(std::memory_order_acquire);
   if (word == 0) return;
   const Failure failure = decode_failure(word);
-  throw describe(failure, segment_.rank(failure.rank).pid, during, "");
+  throw_first(failure, during);
+}
+
+// Who caused it may have said more about it.
+void ShmWait::throw_first(const Failure& failure, const std::string& during) const {
+  const RankBlock& block = segment_.rank(failure.rank);
+  throw describe(failure, block.pid, during, failure.kind == FailureKind::mismatched ? block.detail : "");
 }
 
 void ShmWait::check_peers(std::uint32_t point, const std::string& during) const {
@@ -165,9 +153,8 @@ void ShmWait::time_out(std::uint32_t point, const std::string& during) const {
   const int first = missing.front();
   const int pid = segment_.rank(first).pid;
   std::string detail = missing.size() > 1 ? fmt::format("{} ranks are missing", missing.size()) : "";
-  if (process_state(pid) == 'T') {
-    detail += fmt::format("{}it is stopped; kill -CONT {} would continue it", detail.empty() ? "" : "; ", pid);
-  }
+  const std::string late = why_late(pid);
+  if (!late.empty()) detail += (detail.empty() ? "" : "; ") + late;
   fail({FailureKind::timed_out, first}, during, detail);
 }
 
@@ -180,7 +167,8 @@ void ShmWait::fail(const Failure& failure, const std::string& during, const std:
   record(failure);
   const Failure first = decode_failure(segment_.header().failure.load(std::memory_order_acquire));
   const bool ours = first.rank == failure.rank && first.kind == failure.kind;
-  throw describe(first, segment_.rank(first.rank).pid, during, ours ? detail : "");
+  if (!ours || detail.empty()) throw_first(first, during);
+  throw describe(first, segment_.rank(first.rank).pid, during, detail);
 }
 
 }  // namespace dtrain

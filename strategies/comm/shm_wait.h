@@ -1,7 +1,7 @@
 #pragma once
 // Waiting for the other ranks: spin briefly, then sleep on the peer's word, with a deadline, and notice within a tenth
-// of a second when a peer died, left, or some rank reported a failure. Used by one thread at a time; request_stop by
-// any.
+// of a second when a peer died, left, or some rank reported a failure. Arriving and waiting is for one thread at a
+// time, the rest for any.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -15,6 +15,11 @@ namespace dtrain {
 
 // A longer timeout counts as this one: the clock's own range ends.
 constexpr std::chrono::hours kLongestTimeout{24 * 365};
+// The longest a sleeper goes without looking for dead peers.
+constexpr std::chrono::milliseconds kLookAround{100};
+
+// What can be said of a process that did not come in time: that it is stopped, or nothing.
+std::string why_late(int pid);
 
 // One pidfd for each other rank: it tells that a process has ended, and cannot be fooled by a reused pid.
 class PeerWatch {
@@ -51,6 +56,7 @@ class ShmWait {
   using Naming = std::function<std::string()>;
   void wait_all(std::uint32_t point, Deadline deadline, const Naming& during);
 
+  bool failed() const { return stop_.load() || segment_.header().failure.load(std::memory_order_acquire) != 0; }
   // Throws the group's failure if it has one.
   void check(const std::string& during) const;
   // Record a failure for all ranks (the first one stands) and throw it.
@@ -66,6 +72,7 @@ class ShmWait {
   void look_around(std::uint32_t point, Deadline deadline, const std::string& during) const;
   void check_peers(std::uint32_t point, const std::string& during) const;
   void time_out(std::uint32_t point, const std::string& during) const;
+  [[noreturn]] void throw_first(const Failure& failure, const std::string& during) const;
   bool reached(int rank, std::uint32_t point) const;
 
   const ShmSegment& segment_;

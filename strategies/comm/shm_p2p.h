@@ -1,0 +1,131 @@
+#pragma once
+// Point-to-point messages among the ranks of a group, over rings in its shared memory: P2pCore decides what goes where,
+// this moves it. One ring for each ordered pair of ranks, which only their two processes touch.
+//
+// A thread, started by the first call, moves bytes, waits for the others and notices what the collectives notice: a
+// rank that ended or left, a failure of the group, a deadline. Calls write what fits themselves, so that a small
+// message is on its way when send() returns. The thread always empties the rings, whatever was called for: no order of
+// calls makes two ranks wait for each other, but sends and receives that do not match.
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "strategies/comm/p2p_core.h"
+#include "strategies/comm/shm_ring.h"
+#include "strategies/comm/shm_wait.h"
+
+namespace dtrain {
+
+class ShmP2p {
+ public:
+  // What it refers to lives longer. `spin`: before the thread sleeps.
+  ShmP2p(const ShmSegment& segment, const PeerWatch& watch, const ShmWait& wait, int rank,
+         std::chrono::microseconds spin);
+  // As end().
+  ~ShmP2p();
+  ShmP2p(const ShmP2p&) = delete;
+  ShmP2p& operator=(const ShmP2p&) = delete;
+
+  struct Outcome {
+    std::exception_ptr error;  // a CollectiveError; the group is then broken for all ranks. Null: done
+    int peer = P2pCore::kAny;  // whose message it was
+  };
+  // Called once, on the thread or within the call. What may take long in it begins with make_way(): another thread then
+  // goes on.
+  using MakeWay = std::function<void()>;
+  using Done = std::function<void(const Outcome&, const MakeWay& make_way)>;
+  struct Call {
+    int peer = P2pCore::kAny;  // another rank; any for receive()
+    P2pCore::Label label;      // type and size must be those of the other side
+    std::chrono::milliseconds timeout{};
+    Done done;
+  };
+
+  // Any thread, no collectives. The memory stays in place until done() was called. A send is done when all of it is in
+  // shared memory or received. Throws std::runtime_error after end(), or where kMaxPending operations wait already and
+  // none of them ends in time.
+  static constexpr std::size_t kMaxPending = 1U << 16;
+  void send(std::span<const std::byte> data, Call call);
+  void receive(std::span<std::byte> into, Call call);
+
+  // Pending operations end with FailureKind::aborted, or the group's failure; returns when all callbacks have. Not from
+  // a callback.
+  void end();
+
+ private:
+  using Id = P2pCore::Id;
+  using Clock = std::chrono::steady_clock;
+  struct Pending {
+    bool sends;
+    Call call;
+    Clock::time_point deadline;
+    std::string name() const;
+  };
+  struct Ended {
+    Id id;
+    Done done;
+    Outcome outcome;
+  };
+
+  void post(Pending pending, const std::function<void(Id)>& tell_core);
+  void wake_for(Clock::time_point deadline);
+  std::unique_lock<std::mutex> lock_as_caller();
+  void let_callers_in(std::unique_lock<std::mutex>& lock);
+
+  void start_thread();
+  void progress_loop();
+  bool step(std::unique_lock<std::mutex>& lock);
+  bool hand_out(std::unique_lock<std::mutex>& lock);
+  void make_way();
+  void rest(std::unique_lock<std::mutex>& lock, std::uint32_t seen);
+  void ring_bell(int rank);
+
+  bool move();
+  bool take_from(int rank);
+  bool write_to(int rank);
+  void collect();
+  void look_around();
+  void find_gone(const std::vector<bool>& ended, const std::vector<bool>& left);
+  void find_late();
+
+  void finish(Id id, const Outcome& outcome);
+  void fail(const Failure& failure, Id id, const std::string& detail);
+  void fail_rest();
+  std::exception_ptr failure_of(const Pending& pending) const;
+
+  ShmRing ring(int from, int to) const;
+  int some_other() const { return rank_ == 0 ? 1 : 0; }
+
+  const ShmSegment& segment_;
+  const PeerWatch& watch_;
+  const ShmWait& wait_;
+  const int rank_;
+  const int ranks_;
+  const std::chrono::microseconds spin_;
+
+  std::mutex mutex_;  // guards all that follows
+  struct Signals {
+    std::condition_variable role, room, turn;
+  };
+  Signals signals_;
+  std::atomic<int> callers_{0};  // that wait for the mutex
+  P2pCore core_;
+  std::map<Id, Pending> pending_;
+  std::deque<Ended> ended_operations_;  // whose done() is to be called
+  Id last_ = 0;
+  bool broken_ = false;
+  bool ended_ = false;
+  bool quiet_ = true;     // since the thread last slept
+  bool running_ = false;  // a thread steps
+  int idle_ = 0;          // threads that could be the next one to
+  Clock::time_point next_look_, wakes_at_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace dtrain

@@ -1,0 +1,58 @@
+#pragma once
+// Sends and receives of a group in tests: each holds its own memory and is waited for with a deadline.
+#include <future>
+#include <stdexcept>
+
+#include "strategies/comm/shm_group.h"
+
+namespace dtrain::test {
+
+inline constexpr std::chrono::seconds kP2pTimeout{20};
+
+inline std::vector<std::byte> message_of(std::size_t bytes, int seed) {
+  std::vector<std::byte> data(bytes);
+  for (std::size_t i = 0; i < bytes; ++i)
+    data[i] = static_cast<std::byte>((i * 31 + static_cast<std::size_t>(seed) * 101 + i / 251) & 0xFF);
+  return data;
+}
+
+struct Operation {
+  std::vector<std::byte> data;
+  std::promise<int> promise;
+  std::future<int> ended = promise.get_future();
+
+  // The other rank. Throws what the operation ended with, or after the deadline.
+  int wait() {
+    if (ended.wait_for(kP2pTimeout * 2) != std::future_status::ready) throw std::runtime_error("never ended");
+    return ended.get();
+  }
+};
+using OperationPtr = std::shared_ptr<Operation>;
+
+inline ShmP2p::Call call_of(const OperationPtr& operation, int peer, int tag, std::chrono::milliseconds timeout) {
+  return {peer,
+          {tag, 1, "bytes [" + std::to_string(operation->data.size()) + "]"},
+          timeout,
+          [operation](const ShmP2p::Outcome& outcome, const ShmP2p::MakeWay&) {
+            if (outcome.error) return operation->promise.set_exception(outcome.error);
+            operation->promise.set_value(outcome.peer);
+          }};
+}
+
+inline OperationPtr send(ShmGroup& group, std::vector<std::byte> data, int to, int tag = 0,
+                         std::chrono::milliseconds timeout = kP2pTimeout) {
+  auto operation = std::make_shared<Operation>();
+  operation->data = std::move(data);
+  group.p2p().send(operation->data, call_of(operation, to, tag, timeout));
+  return operation;
+}
+
+inline OperationPtr receive(ShmGroup& group, std::size_t bytes, int from, int tag = 0,
+                            std::chrono::milliseconds timeout = kP2pTimeout) {
+  auto operation = std::make_shared<Operation>();
+  operation->data.resize(bytes);
+  group.p2p().receive(operation->data, call_of(operation, from, tag, timeout));
+  return operation;
+}
+
+}  // namespace dtrain::test

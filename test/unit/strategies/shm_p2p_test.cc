@@ -1,0 +1,263 @@
+// Messages between ranks over shared memory, by real processes.
+#include "strategies/comm/shm_p2p.h"
+
+#include <algorithm>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "test/support/catch.h"
+#include "test/unit/strategies/p2p_calls.h"
+#include "test/unit/strategies/ranks.h"
+
+using namespace dtrain;
+using test::message_of;
+using test::OperationPtr;
+using test::receive;
+using test::run_ranks;
+using test::send;
+using test::SharedBoard;
+
+namespace {
+
+constexpr auto kTimeout = test::kP2pTimeout;
+
+// Runs body(group, rank) on `ranks` ranks; each says what it found wrong.
+void on_ranks(int ranks, std::uint32_t slot_bytes, const std::function<std::string(ShmGroup&, int)>& body) {
+  SharedBoard board;
+  const auto outcomes = run_ranks(
+      ranks,
+      [&](int rank) {
+        ShmGroup::Options options;
+        options.rank = rank;
+        options.ranks = ranks;
+        options.slot_bytes = slot_bytes;
+        ShmGroup group(board, options);
+        std::string wrong = body(group, rank);
+        group.barrier(kTimeout);
+        return wrong;
+      },
+      std::chrono::seconds{60});
+  test::require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "");
+}
+
+std::string check(const OperationPtr& received, const std::vector<std::byte>& expected, int from) {
+  const int source = received->wait();
+  if (source != from) return "from rank " + std::to_string(source) + ", not " + std::to_string(from) + "; ";
+  return received->data == expected ? "" : "wrong bytes of " + std::to_string(expected.size()) + "; ";
+}
+
+}  // namespace
+
+TEST_CASE("every rank sends to every other first and receives then, of any size") {
+  const int ranks = GENERATE(2, 3, 4);
+  const std::uint32_t slot_bytes = GENERATE(4096U, 1U << 20);
+  CAPTURE(ranks, slot_bytes);
+  on_ranks(ranks, slot_bytes, [&](ShmGroup& group, int rank) {
+    const std::size_t sizes[] = {0, 1, 63, 1023, 1024, 1025, 4095, 4096, 4097, 100'001, 3'000'001};
+    std::vector<OperationPtr> sends, receives;
+    std::string wrong;
+    for (int peer = 0; peer < ranks; ++peer) {
+      for (const std::size_t size : sizes)
+        if (peer != rank) sends.push_back(send(group, message_of(size, rank * 10 + peer), peer));
+    }
+    for (int peer = 0; peer < ranks; ++peer) {
+      for (const std::size_t size : sizes)
+        if (peer != rank) receives.push_back(receive(group, size, peer));
+    }
+    auto next = receives.begin();
+    for (int peer = 0; peer < ranks; ++peer) {
+      for (const std::size_t size : sizes)
+        if (peer != rank) wrong += check(*next++, message_of(size, peer * 10 + rank), peer);
+    }
+    for (const auto& one : sends) one->wait();
+    return wrong;
+  });
+}
+
+TEST_CASE("messages are received by tag in another order than they were sent, more than are kept") {
+  on_ranks(2, 1U << 20, [](ShmGroup& group, int rank) {
+    constexpr int kTags = 1500;
+    const auto size_of = [](int tag) { return static_cast<std::size_t>(tag * 37 % 6000); };
+    std::vector<OperationPtr> operations;
+    std::string wrong;
+    for (int tag = 0; tag < kTags && rank == 0; ++tag)
+      for (int turn = 0; turn < 2; ++turn)
+        operations.push_back(send(group, message_of(size_of(tag), tag + turn), 1, tag));
+    for (int tag = kTags; tag-- > 0 && rank == 1;) {
+      for (int turn = 0; turn < 2; ++turn)
+        wrong += check(receive(group, size_of(tag), 0, tag), message_of(size_of(tag), tag + turn), 0);
+    }
+    for (const auto& one : operations) one->wait();
+    return wrong;
+  });
+}
+
+TEST_CASE("a receive of any rank's message says whose it was") {
+  const std::size_t size = GENERATE(1, 20'000);
+  on_ranks(4, 1U << 20, [&](ShmGroup& group, int rank) -> std::string {
+    constexpr int kEach = 50;
+    if (rank != 0) {
+      std::vector<OperationPtr> sends;
+      for (int i = 0; i < kEach; ++i) sends.push_back(send(group, message_of(size, rank * 1000 + i), 0, 7));
+      for (const auto& one : sends) one->wait();
+      return "";
+    }
+    std::vector<int> had(4);
+    std::string wrong;
+    for (int i = 0; i < 3 * kEach; ++i) {
+      const auto one = receive(group, size, P2pCore::kAny, 7);
+      const int from = one->wait();
+      if (one->data != message_of(size, from * 1000 + had[static_cast<std::size_t>(from)]++)) wrong += "wrong bytes; ";
+    }
+    return wrong + (had == std::vector<int>{0, kEach, kEach, kEach} ? "" : "not each rank's");
+  });
+}
+
+TEST_CASE("a message that nobody receives holds up neither collectives nor other messages") {
+  on_ranks(3, 4096, [](ShmGroup& group, int rank) {
+    std::string wrong;
+    OperationPtr large;
+    if (rank == 0) large = send(group, message_of(5'000'000, 1), 1, 1);
+    for (int i = 0; i < 20; ++i) {
+      group.barrier(kTimeout);
+      const int to = (rank + 1) % 3, from = (rank + 2) % 3;
+      const auto sent = send(group, message_of(10'000, rank + i), to, 0);
+      wrong += check(receive(group, 10'000, from, 0), message_of(10'000, from + i), from);
+      sent->wait();
+    }
+    if (rank == 1) wrong += check(receive(group, 5'000'000, 0, 1), message_of(5'000'000, 1), 0);
+    if (large) large->wait();
+    return wrong;
+  });
+}
+
+namespace {
+
+// One draw for all ranks: what is sent from where to where, each rank in an order of its own.
+struct Message {
+  int from, to, tag;
+  std::size_t size;
+  int seed;
+};
+
+std::vector<Message> draw_messages(int ranks, std::uint32_t seed, int count) {
+  std::mt19937 random(seed);
+  const auto draw = [&](int below) { return std::uniform_int_distribution<int>(0, below - 1)(random); };
+  std::vector<Message> messages;
+  for (int i = 0; i < count; ++i) {
+    const std::size_t sizes[] = {0,
+                                 1,
+                                 1 + static_cast<std::size_t>(draw(300)),
+                                 4096,
+                                 static_cast<std::size_t>(draw(9000)),
+                                 static_cast<std::size_t>(draw(200)) * 1001};
+    const int from = draw(ranks), to = (from + 1 + draw(ranks - 1)) % ranks;
+    const int tag = draw(5);
+    // Tag 4 is received by any: so all of one size.
+    messages.push_back({from, to, tag, tag == 4 ? 777 : sizes[draw(6)], i});
+  }
+  return messages;
+}
+
+std::string exchange(ShmGroup& group, int rank, const std::vector<Message>& all, std::uint32_t seed) {
+  // Sends keep their order among themselves, and so do receives; which comes first between them is drawn.
+  std::mt19937 random(seed * 31 + static_cast<std::uint32_t>(rank));
+  std::vector<OperationPtr> sends;
+  std::vector<std::pair<OperationPtr, const Message*>> receives;
+  auto next_send = all.begin(), next_receive = all.begin();
+  while (next_send != all.end() || next_receive != all.end()) {
+    const bool sending = next_receive == all.end() || (next_send != all.end() && random() % 2 == 0);
+    const Message& m = sending ? *next_send++ : *next_receive++;
+    if (sending && m.from == rank) sends.push_back(send(group, message_of(m.size, m.seed), m.to, m.tag));
+    if (!sending && m.to == rank)
+      receives.emplace_back(receive(group, m.size, m.tag == 4 ? P2pCore::kAny : m.from, m.tag), &m);
+  }
+  std::string wrong;
+  std::vector<std::vector<const Message*>> any(8);
+  for (const Message& m : all)
+    if (m.to == rank && m.tag == 4) any[static_cast<std::size_t>(m.from)].push_back(&m);
+  for (const auto& [operation, m] : receives) {
+    if (m->tag != 4) {
+      wrong += check(operation, message_of(m->size, m->seed), m->from);
+      continue;
+    }
+    auto& due = any[static_cast<std::size_t>(operation->wait())];
+    if (due.empty() || operation->data != message_of(777, due.front()->seed)) return "any: wrong bytes";
+    due.erase(due.begin());
+  }
+  for (const auto& one : sends) one->wait();
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("seeded messages of all pairs arrive while collectives run") {
+  const std::uint32_t seed = GENERATE(1U, 2U, 3U, 4U);
+  const int ranks = 2 + static_cast<int>(seed % 3);
+  on_ranks(ranks, seed % 2 == 0 ? 4096 : 1U << 20, [&](ShmGroup& group, int rank) {
+    std::string wrong;
+    std::thread collectives([&] {
+      try {
+        for (int i = 0; i < 100; ++i) {
+          std::vector<float> values(5000, static_cast<float>(rank));
+          group.all_reduce(reinterpret_cast<std::byte*>(values.data()), values.size(), ElementType::f32, Reduction::sum,
+                           kTimeout);
+          if (values.back() != static_cast<float>(ranks * (ranks - 1) / 2)) wrong = "a sum; ";
+        }
+      } catch (const std::exception& error) {
+        wrong = error.what();
+      }
+    });
+    const std::string other = exchange(group, rank, draw_messages(ranks, seed, 600), seed);
+    collectives.join();
+    return wrong + other;
+  });
+}
+
+TEST_CASE("threads of one rank send and receive at once, each with tags of its own") {
+  on_ranks(2, 4096, [](ShmGroup& group, int rank) {
+    std::string wrong;
+    std::mutex mutex;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < 50; ++i) {
+          const auto size = static_cast<std::size_t>(i * 101 * (t + 1));
+          const auto sent = send(group, message_of(size, rank + i + t), 1 - rank, t);
+          const std::string said =
+              check(receive(group, size, 1 - rank, t), message_of(size, 1 - rank + i + t), 1 - rank);
+          sent->wait();
+          const std::lock_guard lock(mutex);
+          wrong += said;
+        }
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    return wrong;
+  });
+}
+
+TEST_CASE("what an end calls may send, receive and wait") {
+  on_ranks(2, 1U << 20, [](ShmGroup& group, int rank) -> std::string {
+    constexpr int kCalls = 4;
+    std::vector<std::byte> byte(1);
+    std::vector<std::promise<std::string>> said(kCalls);
+    for (int i = 0; i < kCalls; ++i) {
+      const auto nested = [&, i](const ShmP2p::Outcome&, const ShmP2p::MakeWay& make_way) {
+        make_way();
+        const auto sent = send(group, message_of(10'000, i), 1 - rank, 100 + i);
+        said[static_cast<std::size_t>(i)].set_value(
+            check(receive(group, 10'000, 1 - rank, 100 + i), message_of(10'000, i), 1 - rank));
+        sent->wait();
+      };
+      group.p2p().receive(byte, {1 - rank, {i, 1, "one"}, kTimeout, nested});
+    }
+    std::string wrong;
+    for (int i = 0; i < kCalls; ++i) send(group, message_of(1, i), 1 - rank, i)->wait();
+    for (auto& one : said) wrong += one.get_future().get();
+    group.barrier(kTimeout);
+    return wrong;
+  });
+}
