@@ -35,14 +35,14 @@ class StoreMeeting final : public MeetingPlace {
   c10::intrusive_ptr<c10d::Store> store_;
 };
 
-std::unique_ptr<ShmGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
+std::shared_ptr<ShmGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
   if (size == 1) return nullptr;
   StoreMeeting place(store);
   ShmGroup::Options options;
   options.rank = rank;
   options.ranks = size;
   options.join_timeout = store->getTimeout();
-  return std::make_unique<ShmGroup>(place, options);
+  return std::make_shared<ShmGroup>(place, options);
 }
 
 }  // namespace
@@ -83,8 +83,12 @@ void ShmBackend::leave() {
 
 void ShmBackend::shutdown() {
   stop_threads();
-  const std::lock_guard lock(mutex_);
-  group_.reset();
+  std::shared_ptr<ShmGroup> group;
+  {
+    const std::lock_guard lock(mutex_);
+    group.swap(group_);
+  }
+  if (group) group->p2p().end();  // callbacks may ask for the mutex
 }
 
 ShmBackend::WorkPtr ShmBackend::enqueue(c10d::OpType type, Tensors results, Timeout timeout,

@@ -48,6 +48,13 @@ class ShmBackend : public c10d::Backend {
                         std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
+  // Messages between two ranks: no collectives, at the same time as those and in any number. They match as P2pCore
+  // says; a type or a size that does not fit breaks the group with a line that shows both. Each has the backend's
+  // timeout from the call on. A Work of recv knows its sourceRank(). Many thousands may be pending (ShmP2p).
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
   const std::string getBackendName() const override { return "dtrain"; }
   c10d::ErrorType getError() override;
   void setSequenceNumberForGroup() override {}
@@ -55,7 +62,8 @@ class ShmBackend : public c10d::Backend {
 
   // Break the group on every rank.
   void abort() override;
-  // Run what is queued, then stop. No collective: call it after a barrier.
+  // Run the collectives that are queued, end messages that are pending, then stop. No collective: call it after a
+  // barrier.
   void shutdown() override;
   // Pending operations fail, and the others are told that this rank left. No collective.
   void leave();
@@ -64,6 +72,10 @@ class ShmBackend : public c10d::Backend {
   struct Task;
   using Timeout = std::chrono::milliseconds;
   WorkPtr enqueue(c10d::OpType type, Tensors results, Timeout timeout, std::function<void(Timeout)> run);
+  WorkPtr receive(c10d::OpType type, const Tensors& tensors, int from, int tag);
+  WorkPtr message(c10d::OpType type, Tensors results, ShmP2p::Call call, std::function<void()> finish,
+                  const std::function<void(ShmP2p&, ShmP2p::Call)>& post);
+  void note_failure();
   void start_thread();
   void progress_loop();
   bool make_way();
@@ -72,10 +84,11 @@ class ShmBackend : public c10d::Backend {
 
   bool in_forked_child() const;
   int root_of(std::int64_t rank, const char* op) const;
+  int other_rank(int rank, const char* op) const;
 
   const int process_;
   const Timeout default_timeout_;
-  std::unique_ptr<ShmGroup> group_;  // none in a world of one rank
+  std::shared_ptr<ShmGroup> group_;  // none in a world of one rank
 
   mutable std::mutex mutex_;
   struct Signals {

@@ -1,5 +1,6 @@
 #pragma once
 // The Work of ShmBackend.
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <vector>
@@ -21,6 +22,9 @@ class ShmWork final : public c10d::Work {
   // Carries the results; the Reducer takes them from there. Made when first asked for.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   std::vector<at::Tensor> result() override { return results_; }
+  // Of a message, once complete; refused as by other Works where there is none.
+  int sourceRank() const override { return source_ < 0 ? Work::sourceRank() : source_.load(); }
+  void set_source(int rank) { source_ = rank; }
 
  private:
   bool completed_until(std::chrono::steady_clock::time_point moment);
@@ -29,6 +33,7 @@ class ShmWork final : public c10d::Work {
   const std::vector<at::Tensor> results_;
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
+  std::atomic<int> source_{-1};
   bool done_ = false;
   std::exception_ptr error_;
 };

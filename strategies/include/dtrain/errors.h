@@ -1,6 +1,6 @@
 #pragma once
-// What a collective throws when it cannot finish on every rank. After it the group is broken: every further collective
-// throws the same error at once, so the program should end and let the launcher start the next round.
+// What a collective, or a message between two ranks, throws when it cannot finish. After it the group is broken: every
+// further one throws the same error at once, so the program should end and let the launcher start the next round.
 #include <stdexcept>
 #include <string>
 
@@ -10,7 +10,7 @@ enum class FailureKind {
   peer_died,   // the process of `rank` ended
   peer_left,   // `rank` shut its session down, or dropped it after an error
   timed_out,   // `rank` did not arrive in time: stopped, hung, or in another part of the program
-  mismatched,  // `rank` called another collective, or with another size, type or root
+  mismatched,  // `rank` called another collective, or with another size, type or root than the others
   aborted,     // `rank` aborted the group
 };
 

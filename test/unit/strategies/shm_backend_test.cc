@@ -224,6 +224,51 @@ TEST_CASE("callbacks on futures may start operations and wait for them, several 
   }));
 }
 
+TEST_CASE("messages of any layout go both ways, by tag, and say whose they were") {
+  require_nothing_wrong(in_sessions(2, [](Session& session) {
+    std::string wrong;
+    auto& group = *session.group();
+    const int other = 1 - session.rank();
+    const auto base = torch::arange(600'000, torch::kFloat).reshape({600, 1000});
+    std::vector<at::Tensor> small{torch::full({3}, session.rank(), torch::kLong)}, large{base.t() + session.rank()};
+    std::vector<c10::intrusive_ptr<c10d::Work>> sends{group.send(large, other, 1), group.send(small, other, 2)};
+    std::vector<at::Tensor> got{torch::empty({3}, torch::kLong)},
+        column{torch::zeros({1000, 1200}).slice(1, 0, 1200, 2)};
+    const auto any = group.recvAnysource(got, 2);
+    any->wait();
+    wrong += unless(any->sourceRank() == other && (got[0] == other).all().item<bool>(), "the message of any rank");
+    const auto named = group.recv(column, other, 1);
+    named->wait();
+    wrong += unless(named->sourceRank() == other && torch::equal(column[0], base.t() + other), "the large message");
+    wrong += unless(torch::equal(named->getFuture()->value().toTensorVector().at(0), column[0]), "its future");
+    for (const auto& send : sends) send->wait();
+    session.barrier();
+    return wrong;
+  }));
+}
+
+TEST_CASE("a message of another type is an error that shows both, and the group's") {
+  const std::uint16_t port = test::free_port();
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    Session session = init(by_hand(rank, 2, port), quick());
+    std::vector<at::Tensor> tensors{torch::zeros({2, 3}, rank == 0 ? torch::kFloat : torch::kInt)};
+    std::string said;
+    try {
+      if (rank == 0) session.group()->send(tensors, 1, 0)->wait();
+      if (rank == 0) session.barrier();
+      session.group()->recv(tensors, 0, 0)->wait();
+    } catch (const CollectiveError& error) {
+      said = error.what();
+    }
+    return said +
+           (session.group()->getBackend(c10::DeviceType::CPU)->getError() == c10d::ErrorType::SUCCESS ? "?" : "");
+  });
+  for (const auto& outcome : outcomes) {
+    CHECK_THAT(outcome.said, Catch::EndsWith("rank 0 sent Float [2, 3] with tag 0, rank 1 expects Int [2, 3]"));
+    CHECK(outcome.seconds < 10.0);
+  }
+}
+
 TEST_CASE("what the backend cannot do is refused at the call and breaks nothing") {
   require_nothing_wrong(in_sessions(2, [](Session& session) {
     std::string wrong;
@@ -239,6 +284,12 @@ TEST_CASE("what the backend cannot do is refused at the call and breaks nothing"
     refused("a bitwise and", [&] { session.all_reduce(torch::zeros({2}), c10d::ReduceOp::BAND); });
     refused("a root outside", [&] { session.broadcast(torch::zeros({2}), 2); });
     refused("an expanded tensor", [&] { session.all_reduce(torch::zeros({1}).expand({4})); });
+    std::vector<at::Tensor> one{torch::zeros({2})}, expanded{torch::zeros({1}).expand({4})};
+    refused("a message to itself", [&] { session.group()->send(one, session.rank(), 0); });
+    refused("a message from itself", [&] { session.group()->recv(one, session.rank(), 0); });
+    refused("a message to nobody", [&] { session.group()->send(one, 2, 0); });
+    refused("a negative tag", [&] { session.group()->send(one, 1 - session.rank(), -1); });
+    refused("a message into an expanded tensor", [&] { session.group()->recvAnysource(expanded, 0); });
     refused("a float8 among others", [&] {
       std::vector<at::Tensor> both{torch::zeros({2}), torch::zeros({2}, torch::kFloat8_e4m3fn)};
       session.group()->allreduce_coalesced(both);
@@ -326,14 +377,23 @@ TEST_CASE("abort ends a collective that waits, and its session can be dropped wi
 
 TEST_CASE("a process forked from a rank can drop the session and not use it") {
   require_nothing_wrong(in_sessions(2, [](Session& session) -> std::string {
+    std::vector<at::Tensor> byte{torch::zeros({1})};
+    if (session.rank() == 0) session.group()->send(byte, 1, 0)->wait();
     if (session.rank() == 1) {
+      session.group()->recv(byte, 0, 0)->wait();  // so that its thread runs
       const pid_t child = ::fork();
       if (child == 0) {
         int code = 1;
+        std::vector<at::Tensor> one{torch::zeros({1})};
         try {
           session.barrier();
         } catch (const c10::Error&) {
-          code = 0;
+          code = 2;
+        }
+        try {
+          session.group()->send(one, 0, 0);
+        } catch (const c10::Error&) {
+          code = code == 2 ? 0 : 1;
         }
         { const Session dropped = std::move(session); }
         ::_exit(code);

@@ -42,6 +42,13 @@ def pending_at_the_end():
         os.rmdir(PIPE + ".called")
 
 
+def messages_at_the_end():
+    """Neither does anybody wait for messages that the other rank never takes or sends."""
+    other = 1 - RANK
+    KEPT.extend([dist.irecv(torch.zeros(1000), other), dist.isend(torch.zeros(1_000_000), other, tag=1)])
+    KEPT.append(KEPT[0].get_future().then(lambda future: future.value()))
+
+
 def callback_at_the_end():
     """A callback needs Python's lock while the main thread ends."""
     tensor, work = reduced(async_op=True)
@@ -122,9 +129,8 @@ def hear():
     assert ctypes.PyDLL(None).read(pipe, ctypes.create_string_buffer(1), 1) == 1
 
 
-CASES = {plain_end: 0, pending_at_the_end: 0, callback_at_the_end: 0, destroyed: 0, exits: 3, raises: 1,
-         exits_at_once: 4, forks: 0,
-         interrupted: 0, locked: 0}
+CASES = {plain_end: 0, pending_at_the_end: 0, messages_at_the_end: 0, callback_at_the_end: 0, destroyed: 0, exits: 3,
+         raises: 1, exits_at_once: 4, forks: 0, interrupted: 0, locked: 0}
 
 
 def child(case):

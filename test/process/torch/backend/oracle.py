@@ -15,6 +15,7 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
 import dtrain  # noqa: F401
+import messages
 
 SIZES = (0, 1, 1000, 300_001)
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
@@ -180,6 +181,7 @@ CASES = {
     "broadcast": broadcast, "all_gather": all_gather, "reduce_scatter": reduce_scatter,
     "with a root": with_a_root, "all_to_all": all_to_all, "waiting": waiting,
     "coalesced": coalesced, "functional": functional_forms, "objects": objects, "subgroups": subgroups,
+    **messages.CASES,
 }
 if "--train" in sys.argv:
     import training

@@ -1,0 +1,90 @@
+// Messages between two ranks; see shm_backend.h.
+#include <sstream>
+
+#include "strategies/comm/shm_backend.h"
+#include "strategies/comm/shm_work.h"
+#include "strategies/comm/tensors.h"
+
+namespace dtrain {
+namespace {
+
+P2pCore::Label label_of(const at::Tensor& tensor, int tag) {
+  TORCH_CHECK(tag >= 0, "dtrain: the tag ", tag, " is negative");
+  std::ostringstream text;
+  text << tensor.scalar_type() << ' ' << tensor.sizes();
+  return {tag, static_cast<std::uint8_t>(tensor.scalar_type()), text.str()};
+}
+
+}  // namespace
+
+ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
+  const at::Tensor tensor = only(tensors, "send");
+  const auto label = label_of(tensor, tag);
+  const at::Tensor source = tensor.contiguous();
+  const std::span<const std::byte> data(bytes_of(source), source.nbytes());
+  return message(
+      c10d::OpType::SEND, {}, {other_rank(to, "send"), label, default_timeout_, {}}, [source] {},
+      [&](ShmP2p& p2p, ShmP2p::Call call) { p2p.send(data, std::move(call)); });
+}
+
+ShmBackend::WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
+  return receive(c10d::OpType::RECV, tensors, other_rank(from, "recv"), tag);
+}
+
+ShmBackend::WorkPtr ShmBackend::recvAnysource(Tensors& tensors, int tag) {
+  TORCH_CHECK(getSize() > 1, "dtrain: recv in a world of one rank: nobody can send");
+  return receive(c10d::OpType::RECVANYSOURCE, tensors, P2pCore::kAny, tag);
+}
+
+ShmBackend::WorkPtr ShmBackend::receive(c10d::OpType type, const Tensors& tensors, int from, int tag) {
+  const at::Tensor tensor = only_writable(tensors, "recv");
+  const at::Tensor into = tensor.is_contiguous() ? tensor : at::empty_like(tensor, at::MemoryFormat::Contiguous);
+  const std::span<std::byte> data(bytes_of(into), into.nbytes());
+  const auto unstage = [tensor, into] {
+    const at::NoGradGuard no_grad;
+    if (!tensor.is_contiguous()) at::Tensor(tensor).copy_(into);
+  };
+  return message(type, {tensor}, {from, label_of(tensor, tag), default_timeout_, {}}, unstage,
+                 [&](ShmP2p& p2p, ShmP2p::Call call) { p2p.receive(data, std::move(call)); });
+}
+
+// `finish` holds the memory, and runs when the message is complete.
+ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, Tensors results, ShmP2p::Call call,
+                                        std::function<void()> finish,
+                                        const std::function<void(ShmP2p&, ShmP2p::Call)>& post) {
+  TORCH_CHECK(!in_forked_child(), "dtrain: a message in a process forked from rank ", getRank());
+  auto work = c10::make_intrusive<ShmWork>(getRank(), type, std::move(results));
+  call.done = [this, work, finish = std::move(finish)](const ShmP2p::Outcome& outcome, const auto& make_way) {
+    std::exception_ptr error = outcome.error;
+    try {
+      if (!error) finish();
+    } catch (...) {
+      error = std::current_exception();
+      abort();  // the message is lost
+    }
+    if (error) note_failure();
+    work->set_source(outcome.peer);
+    work->complete(error, make_way);
+  };
+  std::shared_ptr<ShmGroup> group;
+  {
+    const std::lock_guard lock(mutex_);
+    group = stopping_ ? nullptr : group_;
+  }
+  TORCH_CHECK(group, "dtrain: a message after the session was shut down");
+  post(group->p2p(), std::move(call));
+  return work;
+}
+
+void ShmBackend::note_failure() {
+  const std::lock_guard lock(mutex_);
+  failed_ = true;
+}
+
+int ShmBackend::other_rank(int rank, const char* op) const {
+  TORCH_CHECK(rank >= 0 && rank < getSize(), "dtrain: ", op, " with rank ", rank, " of ", getSize());
+  TORCH_CHECK(rank != getRank(), "dtrain: ", op, " with this rank itself (", rank, "); copy the tensor instead");
+  return rank;
+}
+
+}  // namespace dtrain
