@@ -2,9 +2,13 @@
 // buckets as gradients come and reduces each as soon as it is full, divided by the world size.
 #include "dtrain/ddp.h"
 
+#include <torch/csrc/autograd/engine.h>
+
 #include <algorithm>
 #include <limits>
 
+#include "strategies/ddp/bucket_hooks.h"
+#include "strategies/ddp/diverged.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain {
@@ -33,13 +37,16 @@ NamedParameters trainable(const torch::nn::Module& module) {
 std::shared_ptr<c10d::Reducer> make_reducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                             const NamedParameters& parameters, const DdpOptions& options) {
   // One bucket at first; the Reducer makes the real ones after the first backward, in the order the gradients came.
-  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
-      parameters.tensors, {static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max())});
+  // Where that order may change it keeps what it has.
+  std::vector<std::size_t> sizes{static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max())};
+  if (options.find_unused_parameters && !options.static_graph)
+    sizes = {static_cast<std::size_t>(options.first_bucket_bytes), static_cast<std::size_t>(options.bucket_bytes)};
+  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(parameters.tensors, sizes);
   std::reverse(buckets.begin(), buckets.end());
   return std::make_shared<c10d::Reducer>(
       parameters.tensors, std::move(buckets), group, std::vector<bool>(parameters.tensors.size(), false),
-      options.bucket_bytes,
-      /*find_unused_parameters=*/false, options.gradient_as_bucket_view, parameters.names, options.first_bucket_bytes,
+      options.bucket_bytes, options.find_unused_parameters, options.gradient_as_bucket_view, parameters.names,
+      options.first_bucket_bytes,
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<std::int64_t>{});
 }
 
@@ -51,18 +58,28 @@ struct DdpCore::State {
   std::vector<at::Tensor> buffers;
   std::shared_ptr<c10d::Reducer> reducer;
   std::shared_ptr<c10d::Logger> logger;
-  bool broadcast_buffers = true;
+  std::vector<NamedParameter> named;  // those that need a gradient
+  DdpOptions options;
   bool sync = true;
   bool forward_will_sync = false;
+  bool learns_graph = false;  // static_graph, and no backward has begun
+  bool joining = false;
+  bool average_over_active = false;
+  std::int64_t synchronised = 0;  // forwards
 };
 
 DdpCore::DdpCore(Session& session, torch::nn::Module& module, const DdpOptions& options)
     : state_(std::make_unique<State>()) {
+  TORCH_CHECK(!options.hook || options.compression == GradientCompression::none,
+              "dtrain: Ddp takes a hook or a compression, not both");
   const NamedParameters parameters = trainable(module);
   state_->group = session.group();
   state_->parameters = module.parameters();
   state_->buffers = module.buffers();
-  state_->broadcast_buffers = options.broadcast_buffers;
+  state_->options = options;
+  state_->learns_graph = options.static_graph;
+  for (std::size_t i = 0; i < parameters.tensors.size(); ++i)
+    state_->named.push_back({parameters.names.at(i), parameters.tensors[i]});
   c10d::verify_params_across_processes(state_->group, parameters.tensors, std::nullopt);
   std::vector<at::Tensor> shared = state_->parameters;
   shared.insert(shared.end(), state_->buffers.begin(), state_->buffers.end());
@@ -74,6 +91,11 @@ DdpCore::DdpCore(Session& session, torch::nn::Module& module, const DdpOptions& 
   state_->logger = std::make_shared<c10d::Logger>(state_->reducer);
   state_->logger->set_construction_data_and_log(module.name(), {}, -1, options.broadcast_buffers, false, false);
   state_->reducer->set_logger(state_->logger);
+  if (options.static_graph) {
+    state_->reducer->set_static_graph();
+    state_->logger->set_static_graph();
+  }
+  if (auto hook = bucket_hook(state_->group, options)) state_->reducer->register_comm_hook(std::move(hook));
 }
 
 DdpCore::~DdpCore() = default;
@@ -88,18 +110,98 @@ void DdpCore::before_forward() {
   state_->forward_will_sync = state_->sync && torch::GradMode::is_enabled();
   if (!torch::GradMode::is_enabled()) return;
   if (state_->forward_will_sync) {
+    const std::int64_t every = state_->options.verify_every;
+    if (every > 0 && !state_->joining && state_->synchronised++ % every == 0) verify_sync();
     state_->logger->set_runtime_stats_and_log();
     state_->reducer->prepare_for_forward();
+    if (state_->joining) {
+      std::vector<at::Tensor> active{at::ones({1}, at::kInt)};
+      state_->reducer->set_forward_pass_work_handle(state_->group->allreduce(active), !state_->average_over_active);
+    }
   }
+  // Those who have joined take part in what forwards that synchronise do, and in nothing else.
+  if (state_->forward_will_sync || !state_->joining) state_->reducer->rebuild_buckets();
+  if (state_->forward_will_sync) sync_buffers(true);
+}
+
+// `active`: this rank still trains. While ranks join, rank 0 may have stopped.
+void DdpCore::sync_buffers(bool active) {
+  if (!state_->options.broadcast_buffers || state_->buffers.empty()) return;
+  const torch::NoGradGuard no_grad;
+  c10d::broadcast_coalesced(state_->group, state_->buffers, kBroadcastBytes,
+                            state_->joining ? any_of_those(active) : 0);
+}
+
+// Collective: a rank that says so.
+int DdpCore::any_of_those(bool me) {
+  std::vector<at::Tensor> rank{at::full({1}, me ? state_->group->getRank() : -1, at::kInt)};
+  state_->group->allreduce(rank, {c10d::ReduceOp::MAX})->wait();
+  return rank[0].item<int>();
+}
+
+void DdpCore::begin_join(bool average_over_active) {
+  TORCH_CHECK(!state_->joining, "dtrain: Ddp::join inside of Ddp::join");
+  state_->joining = true;
+  state_->average_over_active = average_over_active;
+}
+
+void DdpCore::end_join() {
+  bool last = true;
+  while (someone_trains()) {
+    last = false;
+    shadow_step();
+  }
+  const torch::NoGradGuard no_grad;
+  std::vector<at::Tensor> shared = state_->parameters;
+  shared.insert(shared.end(), state_->buffers.begin(), state_->buffers.end());
+  c10d::broadcast_coalesced(state_->group, shared, kBroadcastBytes, any_of_those(last));
+  drop_join();
+}
+
+void DdpCore::drop_join() { state_->joining = false; }
+
+bool DdpCore::someone_trains() {
+  std::vector<at::Tensor> active{at::zeros({1}, at::kInt)};
+  state_->group->allreduce(active)->wait();
+  return active[0].item<int>() > 0;
+}
+
+// The collectives of a step of the others, with gradients of zero.
+void DdpCore::shadow_step() {
   state_->reducer->rebuild_buckets();
-  if (state_->forward_will_sync && state_->broadcast_buffers && !state_->buffers.empty()) {
-    const torch::NoGradGuard no_grad;
-    c10d::broadcast_coalesced(state_->group, state_->buffers, kBroadcastBytes, 0);
+  sync_buffers(false);
+  std::vector<c10::intrusive_ptr<c10::ivalue::Future>> reduced;
+  std::vector<c10d::GradBucket> buckets = state_->reducer->get_grad_buckets();
+  for (c10d::GradBucket& bucket : buckets) reduced.push_back(state_->reducer->run_comm_hook(bucket));
+  for (const auto& each : reduced) each->waitAndThrow();
+  if (state_->options.find_unused_parameters) {
+    std::vector<at::Tensor> used{state_->reducer->get_local_used_map_on_device()};
+    state_->group->allreduce(used)->wait();
+  }
+  state_->reducer->push_rebuilt_params_for_all_indices();
+}
+
+void DdpCore::after_forward(const std::optional<std::vector<at::Tensor>>& outputs) {
+  if (!state_->forward_will_sync) return;
+  const bool walks = state_->options.find_unused_parameters && !state_->options.static_graph;
+  TORCH_CHECK(outputs || (!walks && !state_->learns_graph),
+              "dtrain: Ddp cannot look into what forward returned; write collect_tensors for its type "
+              "(dtrain/output_tensors.h)");
+  state_->reducer->prepare_for_backward(walks ? *outputs : std::vector<at::Tensor>{});
+  if (state_->learns_graph) learn_graph(*outputs);
+}
+
+// The first backward of a static graph counts how often each gradient comes, and reduces only when all of it is done.
+void DdpCore::learn_graph(const std::vector<at::Tensor>& outputs) {
+  for (const at::Tensor& output : outputs) {
+    if (!output.requires_grad()) continue;
+    output.register_hook([state = state_.get(), reducer = state_->reducer](const at::Tensor&) {
+      if (!std::exchange(state->learns_graph, false)) return;
+      torch::autograd::Engine::get_default_engine().queue_callback([reducer] { reducer->delay_all_reduce(); });
+    });
   }
 }
 
-void DdpCore::after_forward() {
-  if (state_->forward_will_sync) state_->reducer->prepare_for_backward({});
-}
+void DdpCore::verify_sync() { require_equal(state_->group, state_->named); }
 
 }  // namespace dtrain

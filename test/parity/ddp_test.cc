@@ -6,11 +6,13 @@
 #include <iterator>
 
 #include "dtrain/dtrain.h"
+#include "test/parity/joined.h"
 #include "test/support/catch.h"
 #include "test/unit/strategies/free_port.h"
 #include "test/unit/strategies/ranks.h"
 
 using namespace dtrain;
+using test::by_hand, test::quick;
 
 namespace {
 
@@ -28,15 +30,6 @@ struct NetImpl : torch::nn::Module {
   torch::Tensor unused;
 };
 TORCH_MODULE(Net);
-
-WorkerEnv by_hand(int rank, int ranks, std::uint16_t port) {
-  WorkerEnv env;
-  env.rank = env.local_rank = rank;
-  env.world_size = env.local_world_size = ranks;
-  env.master_addr = "127.0.0.1";
-  env.master_port = port;
-  return env;
-}
 
 struct Batch {
   torch::Tensor x, y;
@@ -123,13 +116,6 @@ double train(const torch::Tensor& x, const torch::Tensor& y) {
   session.all_reduce(sum);  // of the last batch, over all ranks
   session.shutdown();
   return sum.item<double>();
-}
-
-InitOptions quick() {
-  InitOptions options;
-  options.join_timeout = std::chrono::seconds{30};
-  options.collective_timeout = std::chrono::seconds{30};
-  return options;
 }
 
 }  // namespace

@@ -7,16 +7,32 @@
 //   loss.backward();                    // gradients are the same on every rank when it returns
 //   optimizer.step();
 //
-// Every parameter that needs a gradient must take part in every forward. Parameters are dense, of any floating type,
-// and on one device. One thread at a time, and forward and backward in the same order on every rank. Errors of a
-// collective come out of forward and backward as CollectiveError; training cannot go on after one.
+// Every parameter that needs a gradient must take part in every forward, but for find_unused_parameters and
+// static_graph. Parameters are dense, of any floating type, and on one device. One thread at a time, and forward and
+// backward in the same order on every rank. Errors of a collective come out of forward and backward as CollectiveError;
+// training cannot go on after one.
+//
+// The bucketing and its overlap with backward are those of Li et al., "PyTorch Distributed: Experiences on Accelerating
+// Data Parallel Training", VLDB 2020; a step sends and receives about 2 (P - 1) / P times the bytes of the gradients,
+// half of that with fp16 or bf16.
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <torch/csrc/distributed/c10d/comm.hpp>
 #include <utility>
 
+#include "dtrain/output_tensors.h"
 #include "dtrain/session.h"
 
 namespace dtrain {
+
+// What the gradients of float parameters are while they are reduced; they are divided by the world size before that.
+enum class GradientCompression { none, fp16, bf16 };
+
+// Reduces one bucket instead of the all-reduce: the future's value is the tensor of the averaged gradients, of the size
+// and type of bucket.getBuffer(), which it may be. Called on the thread of backward, for the same buckets in the same
+// order on every rank; what it throws comes out of backward.
+using BucketHook = std::function<c10::intrusive_ptr<c10::ivalue::Future>(c10d::GradBucket& bucket)>;
 
 struct DdpOptions {
   // Gradients of this many bytes are reduced together. Larger: fewer collectives; smaller: they start earlier.
@@ -28,6 +44,17 @@ struct DdpOptions {
   bool gradient_as_bucket_view = false;
   // Copy rank 0's buffers (running means of batch norm) to all ranks before each forward that synchronises.
   bool broadcast_buffers = true;
+  // Some parameters take no part in some forwards. Each forward walks the graph of its output, and each backward has
+  // one more collective; a parameter that no rank has used keeps the gradient it had. The output must be of a kind that
+  // output_tensors.h knows.
+  bool find_unused_parameters = false;
+  // The same parameters take part in every forward, in the same way: which ones is learnt in the first backward. Allows
+  // unused parameters, and several uses of one (checkpointing), at no further cost. The output as above.
+  bool static_graph = false;
+  GradientCompression compression = GradientCompression::none;
+  BucketHook hook{};  // not together with a compression
+  // Before every so many forwards that synchronise, verify_sync(). 0: never.
+  std::int64_t verify_every = 0;
 };
 
 // Ddp without the module's type.
@@ -40,12 +67,22 @@ class DdpCore {
   DdpCore& operator=(const DdpCore&) = delete;
 
   void before_forward();
-  void after_forward();
+  // `outputs`: the tensors that forward returned, none if they are not known.
+  void after_forward(const std::optional<std::vector<at::Tensor>>& outputs);
+  void verify_sync();
+  void begin_join(bool average_over_active);
+  void end_join();
+  void drop_join();
   bool set_sync(bool sync);  // returns what it was
   void zero_grad();
 
  private:
   struct State;
+  void learn_graph(const std::vector<at::Tensor>& outputs);
+  void sync_buffers(bool active);
+  int any_of_those(bool me);
+  bool someone_trains();
+  void shadow_step();
   std::unique_ptr<State> state_;
 };
 
@@ -64,8 +101,29 @@ class Ddp {
   auto operator()(Args&&... args) {
     core_->before_forward();
     auto output = module_->forward(std::forward<Args>(args)...);
-    core_->after_forward();
+    core_->after_forward(output_tensors(output));
     return output;
+  }
+
+  // Collective: throws DivergedError on every rank if a parameter differs from rank 0's by one bit, and names the first
+  // one. Reads all parameters once; 8 bytes for each go to all ranks.
+  void verify_sync() { core_->verify_sync(); }
+
+  // Collective: run `train`, in which ranks may take different numbers of steps, none too. A rank that is done takes
+  // part in the others' steps with gradients of zero until all are done; then all get the parameters and buffers of one
+  // that was done last. Gradients are divided by the world size, or by the number of ranks that still train. There are
+  // no other collectives in `train` but those of this Ddp, and verify_every does nothing. If `train` throws, the others
+  // wait for this rank until it leaves.
+  template <class Train>
+  void join(Train train, bool average_over_active = false) {
+    core_->begin_join(average_over_active);
+    try {
+      train();
+    } catch (...) {
+      core_->drop_join();
+      throw;
+    }
+    core_->end_join();
   }
 
   // Forget all gradients of the module.

@@ -1,8 +1,9 @@
 #pragma once
-// What a collective, or a message between two ranks, throws when it cannot finish. After it the group is broken: every
-// further one throws the same error at once, so the program should end and let the launcher start the next round.
+// What collectives, and messages between two ranks, throw.
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace dtrain {
 
@@ -14,6 +15,8 @@ enum class FailureKind {
   aborted,     // `rank` aborted the group
 };
 
+// A collective or a message cannot finish. After it the group is broken: every further one throws the same error at
+// once, so the program should end and let the launcher start the next round.
 class CollectiveError : public std::runtime_error {
  public:
   CollectiveError(FailureKind kind, int rank, const std::string& message)
@@ -26,6 +29,23 @@ class CollectiveError : public std::runtime_error {
  private:
   FailureKind kind_;
   int rank_;
+};
+
+// Parameters that should be the same on all ranks are not: some rank changed its own, or computed something else. The
+// group is whole, and every rank throws.
+class DivergedError : public std::runtime_error {
+ public:
+  DivergedError(std::string parameter, std::vector<int> ranks, const std::string& message)
+      : std::runtime_error(message), parameter_(std::move(parameter)), ranks_(std::move(ranks)) {}
+
+  // The first one that differs, by its name in the module.
+  const std::string& parameter() const { return parameter_; }
+  // Those whose parameter is not that of rank 0, in order.
+  const std::vector<int>& ranks() const { return ranks_; }
+
+ private:
+  std::string parameter_;
+  std::vector<int> ranks_;
 };
 
 }  // namespace dtrain

@@ -1,0 +1,57 @@
+// See bucket_hooks.h.
+#include "strategies/ddp/bucket_hooks.h"
+
+#include "strategies/torch/compat.h"
+
+namespace dtrain {
+namespace {
+
+using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
+using GroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+class UserHook final : public c10d::CppCommHookInterface<BucketHook> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+  FuturePtr runHook(c10d::GradBucket& bucket) override {
+    FuturePtr future = state_(bucket);
+    TORCH_CHECK(future, "dtrain: the hook of Ddp gave no future");
+    return future;
+  }
+};
+
+class CompressingHook final : public c10d::CppCommHookInterface<GroupPtr> {
+ public:
+  CompressingHook(GroupPtr group, at::ScalarType type) : CppCommHookInterface(std::move(group)), type_(type) {}
+
+  FuturePtr runHook(c10d::GradBucket& bucket) override {
+    at::Tensor gradients = bucket.getBufferRef();
+    // Divided before the sum, and before the narrower type: neither overflows where the average would not.
+    std::vector<at::Tensor> narrow{gradients.div(state_->getSize()).to(type_)};
+    const auto widen = [gradients](c10::ivalue::Future& reduced) -> c10::IValue {
+      const at::NoGradGuard no_grad;
+      at::Tensor(gradients).copy_(reduced.value().toTensorVector().at(0));
+      return gradients;
+    };
+    return state_->allreduce(narrow)->getFuture()->then(widen, c10::TensorType::get());
+  }
+
+ private:
+  const at::ScalarType type_;
+};
+
+}  // namespace
+
+std::unique_ptr<c10d::CommHookInterface> bucket_hook(const GroupPtr& group, const DdpOptions& options) {
+  if (options.hook) return std::make_unique<UserHook>(options.hook);
+  switch (options.compression) {
+    case GradientCompression::none:
+      return nullptr;
+    case GradientCompression::fp16:
+      return std::make_unique<CompressingHook>(group, at::kHalf);
+    case GradientCompression::bf16:
+      return std::make_unique<CompressingHook>(group, at::kBFloat16);
+  }
+  return nullptr;
+}
+
+}  // namespace dtrain
