@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "strategies/comm/join_all.h"
 #include "strategies/comm/shm_work.h"
 #include "strategies/comm/tensors.h"
 #include "strategies/torch/compat.h"
@@ -169,13 +170,7 @@ void ShmBackend::stop_threads() {
   stopping_ = true;
   signals_->work.notify_all();
   signals_->room.notify_all();
-  while (!threads_.empty()) {  // one that still runs may add another
-    std::thread thread = std::move(threads_.back());
-    threads_.pop_back();
-    lock.unlock();
-    thread.join();
-    lock.lock();
-  }
+  join_all(threads_, lock);
 }
 
 ShmBackend::WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "strategies/comm/join_all.h"
+
 namespace dtrain {
 namespace {
 
@@ -120,13 +122,7 @@ void ShmP2p::end() {
   signals_.room.notify_all();
   signals_.role.notify_all();
   ring_bell(rank_);
-  while (!threads_.empty()) {  // one that still runs may add another
-    std::thread thread = std::move(threads_.back());
-    threads_.pop_back();
-    lock.unlock();
-    thread.join();
-    lock.lock();
-  }
+  join_all(threads_, lock);
 }
 
 void ShmP2p::finish(Id id, const Outcome& outcome) {
