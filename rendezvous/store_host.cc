@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "rendezvous/attention.h"
 #include "rendezvous/base/all_signals_blocked.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/listen.h"
@@ -29,7 +30,7 @@ struct StoreHost::Impl {
                 options.remote ? nullptr : std::make_unique<StoreLocal>(options.limits)) {
     // Signals are the agent's business: the thread inherits a mask that blocks them all.
     const AllSignalsBlocked blocked;
-    thread = std::thread([this] { io.run(); });
+    thread = std::thread([this] { run_attentively(io); });
     ::pthread_setname_np(thread.native_handle(), "dtrain-store");
   }
 
