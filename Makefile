@@ -138,6 +138,12 @@ bench-rendezvous: ## measure nodes lost, rounds of thousands, links, the store a
 	@$(call build,bench)
 	@python3 test/bench/rendezvous/run.py --build build --write docs/benchmarks.md
 
+.PHONY: bench-collectives
+bench-collectives: ## measure collectives beside gloo and OpenMPI, and DDP; writes docs/benchmarks.md
+	@scripts/setup.sh launcher train test bench
+	@$(call build,bench)
+	@python3 test/bench/collectives/run.py --build build --write docs/benchmarks.md
+
 .PHONY: test-gpu
 test-gpu: ## build with NCCL and train on every GPU (PY=python with a full CUDA torch)
 	@scripts/setup.sh launcher train test

@@ -10,9 +10,9 @@ from typing import Optional
 
 PAGE = """# Benchmarks
 
-Written by `make bench-launch` and `make bench-rendezvous`, a section at a time; `test/bench/launch/run.py --only NAME
---write docs/benchmarks.md`, or test/bench/rendezvous/run.py in the same way, does one anew. A bar that is not met says
-so.
+Written by `make bench-launch`, `make bench-rendezvous` and `make bench-collectives`, a section at a time;
+`test/bench/launch/run.py --only NAME --write docs/benchmarks.md`, or run.py in test/bench/rendezvous or
+test/bench/collectives in the same way, does one anew. A bar that is not met says so.
 
 """
 

@@ -1,0 +1,79 @@
+"""collectives_worker.py BACKEND OP TYPE BYTES[,BYTES...], under a launcher: what torch.distributed's operations take.
+
+As plan.h says. OP `ddp`: a step of DistributedDataParallel with a model of BYTES bytes whose own work is small."""
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+
+def row_length(size):
+    return min(max((128 << 20) // max(size, 1), 2), 1000)
+
+
+def measure(size, run, length=None):
+    length = length or row_length(size)
+    rows = []
+    run()
+    for _ in range(5):
+        dist.barrier()
+        begin = time.perf_counter()
+        for _ in range(length):
+            run()
+        rows.append((time.perf_counter() - begin) / length * 1e6)
+    return statistics.median(rows)
+
+
+def operation(op, kind, size):
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    share = size // kind.itemsize // ranks
+    whole, part = torch.zeros(share * ranks, dtype=kind), torch.zeros(share, dtype=kind)
+    other = torch.zeros_like(whole)
+
+    def send_recv():
+        peer = rank ^ 1
+        if peer < ranks:
+            for turn in ((dist.send, dist.recv) if rank < peer else (dist.recv, dist.send)):
+                turn(whole, peer)
+    return {"all_reduce": lambda: dist.all_reduce(whole),
+            "broadcast": lambda: dist.broadcast(whole, 0),
+            "all_gather": lambda: dist.all_gather_into_tensor(whole, part),
+            "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, whole),
+            "all_to_all": lambda: dist.all_to_all_single(whole, other),
+            "send_recv": send_recv}[op]
+
+
+def ddp_step(size):
+    """A row of square layers and two samples: the gradients weigh more than the work."""
+    width = 1024
+    layers = max(1, size // (4 * width * width))
+    model = torch.nn.parallel.DistributedDataParallel(
+        torch.nn.Sequential(*(torch.nn.Linear(width, width, bias=False) for _ in range(layers))))
+    x = torch.randn(2, width)
+
+    def step():
+        model.zero_grad()
+        model(x).sum().backward()
+    return step
+
+
+def main():
+    backend, op, kind, sizes = sys.argv[1:]
+    torch.set_num_threads(1)
+    if backend == "dtrain":
+        import dtrain  # noqa: F401
+    dist.init_process_group(backend)
+    for size in map(int, sizes.split(",")):
+        if op == "ddp":
+            us = measure(size, ddp_step(size), 10)
+        else:
+            us = measure(size, operation(op, getattr(torch, kind), size)) / (2 if op == "send_recv" else 1)
+        if dist.get_rank() == 0:
+            print(size, f"{us:.3f}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

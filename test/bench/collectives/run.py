@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Measure dtrain's collectives beside gloo (from Python) and OpenMPI (from C++), in turn and in one run.
+
+    run.py --build build [--only allreduce,others,ddp] [--ranks 2,4] [--runs 3] [--most BYTES] [--write PAGE]
+
+allreduce   float32 and bfloat16, 1 KiB to 256 MiB. Bound: what P ranks must read and write at the least, 2 P S bytes,
+            at the rate at which all of them together copy memory here
+others      broadcast, all_gather, reduce_scatter, all_to_all, send and recv, float32
+ddp         a step of Python's DistributedDataParallel, a model of 50 MB with little work of its own
+
+The same measure for all: the median of five rows of operations, and of --runs such medians taken in turn. A figure that
+falls short does not make the benchmark fail. Needs a build with -DDTRAIN_BENCH=ON and a Python with torch.
+"""
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import page  # noqa: E402
+
+WORKER = pathlib.Path(__file__).resolve().parent / "collectives_worker.py"
+KIB, MIB = 1 << 10, 1 << 20
+SIZES = [KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 32 * MIB, 256 * MIB]
+OTHERS = ["broadcast", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]
+GLOO, PYTHON, CPP, MPI = "gloo, Python", "dtrain, Python", "dtrain, C++", "OpenMPI, C++"
+LIMIT = 600
+
+
+def size_text(size):
+    return f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
+
+
+class Peers:
+    def __init__(self, args):
+        programs = pathlib.Path(args.build, "bin")
+        self.python = args.python
+        self.launch = [str(programs / "dtrain"), "run", "--nproc"]
+        self.cpp = str(programs / "collectives_bench")
+        self.mpi = str(programs / "mpi_bench")
+        self.environment = {**os.environ, "PYTHON_EXEC": self.python, "PYTHONWARNINGS": "ignore",
+                            "PYTHONPATH": os.path.join(args.build, "python")}
+
+    def command(self, peer, ranks, op, kind, sizes):
+        words = [op, kind, ",".join(map(str, sizes))]
+        if peer == MPI:
+            return ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), self.mpi,
+                    *words]
+        if peer == CPP:
+            return [*self.launch, str(ranks), self.cpp, *words]
+        return [*self.launch, str(ranks), str(WORKER), "gloo" if peer == GLOO else "dtrain", *words]
+
+    def measure(self, peer, ranks, op, kind, sizes):
+        """Microseconds for each size."""
+        done = subprocess.run(self.command(peer, ranks, op, kind, sizes), env=self.environment, text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT)
+        if done.returncode != 0:
+            raise SystemExit(f"{peer}: {op} ended with {done.returncode}\n{done.stderr}")
+        rows = [line.removeprefix("[0] ").split() for line in done.stdout.splitlines()]
+        return {int(size): float(us) for size, us in rows}
+
+    def medians(self, peers, runs, *what):
+        """For each peer the medians of `runs` measurements, which take turns."""
+        taken = {peer: [] for peer in peers}
+        for _ in range(runs):
+            for peer, rows in taken.items():
+                rows.append(self.measure(peer, *what))
+        return {peer: {size: statistics.median(row[size] for row in rows) for size in rows[0]}
+                for peer, rows in taken.items()}
+
+
+def table(header, rows):
+    return "\n".join(f"| {' | '.join(row)} |" for row in [header, ["---"] + ["---:"] * (len(header) - 1), *rows])
+
+
+def compared(found, sizes, bound=None):
+    """Rows of times, and how many times as fast dtrain is as its peer in the same language."""
+    def faster(ours, peer, size):
+        return f"{found[peer][size] / found[ours][size]:.1f}x" if peer in found else "-"
+    rows = []
+    for size in sizes:
+        row = [size_text(size), *(f"{found[peer][size]:,.1f}" for peer in found), faster(PYTHON, GLOO, size)]
+        if MPI in found:
+            row.append(faster(CPP, MPI, size))
+        if bound:
+            row.append(f"{100 * bound(size) / found[CPP][size]:.0f} %")
+        rows.append(row)
+    header = ["size", *(f"{peer}, us" for peer in found), "gloo / dtrain"]
+    header += ["OpenMPI / dtrain"] if MPI in found else []
+    return table(header + (["of the bound"] if bound else []), rows)
+
+
+def worst(found, ours, peer, sizes):
+    return min(found[peer][size] / found[ours][size] for size in sizes)
+
+
+def bars_of(found, what, sizes):
+    bars = [page.judged(f"{what}: as fast as gloo, at least", worst(found, PYTHON, GLOO, sizes), ">=", 1, "times")]
+    if MPI in found:
+        bars.append(page.judged(f"{what}: as fast as OpenMPI, at least", worst(found, CPP, MPI, sizes), ">=", 1,
+                                "times"))
+    return bars
+
+
+def allreduce(peers, args):
+    bars, parts = [], []
+    for ranks in args.ranks:
+        rate = peers.measure(CPP, ranks, "memory", "-", [0])[0] * 1e3  # bytes a microsecond
+        for kind in ("float32", "bfloat16"):
+            names = [GLOO, PYTHON, CPP] + ([MPI] if kind == "float32" else [])
+            found = peers.medians(names, args.runs, ranks, "all_reduce", kind, args.sizes)
+            what = f"{ranks} ranks, {kind}"
+            parts.append(f"{what}; {rate / 1e3:.1f} GB/s of memory:\n\n" +
+                         compared(found, args.sizes, lambda size: 2 * ranks * size / rate))
+            bars += bars_of(found, what, args.sizes)
+            for least, aim, which in ((20, "up to 1 MiB", [s for s in args.sizes if s <= MIB]),
+                                      (2.5, "32 MiB", [s for s in args.sizes if s == 32 * MIB])):
+                if which:
+                    bars.append(page.judged(f"{what}: aim against gloo, {aim}", worst(found, PYTHON, GLOO, which), ">=",
+                                            least, "times"))
+    return bars, parts
+
+
+def others(peers, args):
+    bars, parts = [], []
+    for ranks in args.ranks:
+        for op in OTHERS:
+            found = peers.medians([GLOO, PYTHON, CPP, MPI], args.runs, ranks, op, "float32", args.sizes)
+            what = f"{op}, {ranks} ranks"
+            parts.append(f"{what}:\n\n" + compared(found, args.sizes))
+            bars += bars_of(found, what, args.sizes)
+    return bars, parts
+
+
+def ddp(peers, args):
+    bars, parts, size = [], [], 50 * 10**6
+    for ranks in args.ranks:
+        found = peers.medians([GLOO, PYTHON], args.runs, ranks, "ddp", "float32", [size])
+        ours, theirs = found[PYTHON][size] / 1e3, found[GLOO][size] / 1e3
+        parts.append(f"{ranks} ranks: a step takes {theirs:.1f} ms on gloo, {ours:.1f} ms on dtrain.")
+        bars.append(page.judged(f"{ranks} ranks: a step as fast as on gloo, at least", theirs / ours, ">=", 2, "times"))
+    return bars, parts
+
+
+PARTS = {"allreduce": ("All-reduce", allreduce), "others": ("The other collectives, and messages", others),
+         "ddp": ("Python's DDP", ddp)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--only", default=",".join(PARTS), help="some of the parts, separated by commas")
+    parser.add_argument("--ranks", default="2,4")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--most", type=int, default=SIZES[-1], help="no larger sizes than this")
+    parser.add_argument("--python", default=".venv/bin/python", help="one with torch")
+    parser.add_argument("--write", metavar="PAGE", help="replace the sections of the measured parts on this page")
+    args = parser.parse_args()
+    args.build, args.python = os.path.abspath(args.build), os.path.abspath(args.python)
+    args.ranks = [int(ranks) for ranks in args.ranks.split(",")]
+    args.sizes = [size for size in SIZES if size <= args.most]
+    peers = Peers(args)
+    *facts, load = page.machine()
+    facts += [f"torch {page.first_line(args.python, '-c', 'import torch; print(torch.__version__)')}.",
+              f"{page.first_line('mpirun', '--version')}.", load]
+    for name in args.only.split(","):
+        title, part = PARTS[name]
+        print(f"== {name}", flush=True)
+        bars, parts = part(peers, args)
+        text = "\n\n".join([page.bars_table(bars), *parts])
+        print(text, flush=True)
+        if args.write:
+            page.write_section(args.write, "bench-collectives", name, f"## {title}\n\n{text}\n\n{' '.join(facts)}")
+
+
+if __name__ == "__main__":
+    main()
