@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "strategies/comm/interrupt.h"
 #include "strategies/comm/join_all.h"
 #include "strategies/comm/shm_work.h"
 #include "strategies/comm/tensors.h"
@@ -92,22 +93,33 @@ void ShmBackend::shutdown() {
   if (group) group->p2p().end();  // callbacks may ask for the mutex
 }
 
-ShmBackend::WorkPtr ShmBackend::enqueue(c10d::OpType type, Tensors results, Timeout timeout,
-                                        std::function<void(Timeout)> run) {
+ShmBackend::WorkPtr ShmBackend::enqueue(c10d::OpType type, Tensors results, How how, std::function<void(Timeout)> run) {
   TORCH_CHECK(!in_forked_child(), "dtrain: a collective in a process forked from rank ", getRank());
   auto task = std::make_unique<Task>();
   task->work = c10::make_intrusive<ShmWork>(getRank(), type, share(results));
   task->run = std::move(run);
-  task->timeout = std::min<Timeout>(timeout > Timeout::zero() ? timeout : default_timeout_, kLongestTimeout);
+  task->timeout = std::min<Timeout>(how.timeout > Timeout::zero() ? how.timeout : default_timeout_, kLongestTimeout);
   WorkPtr work = task->work;
   std::unique_lock lock(mutex_);
   TORCH_CHECK(!stopping_, "dtrain: a collective after the session was shut down");
   const bool room =
       signals_->room.wait_for(lock, task->timeout, [this] { return queue_.size() < kMaxQueued || stopping_; });
   TORCH_CHECK(room && !stopping_, "dtrain: ", kMaxQueued, " collectives are waiting already");
-  queue_.push_back(std::move(task));
   ++enqueued_;
-  if (!running_) signals_->work.notify_one();
+  if (how.async || running_ || !queue_.empty()) {
+    queue_.push_back(std::move(task));
+    if (!running_) signals_->work.notify_one();
+    return work;
+  }
+  running_ = true;
+  lock.unlock();
+  {
+    const CarryingOut here;
+    carry_out(std::move(task));
+  }
+  lock.lock();
+  running_ = false;
+  if (stopping_ || !queue_.empty()) signals_->work.notify_all();
   return work;
 }
 
@@ -128,17 +140,22 @@ void ShmBackend::progress_loop() {
     running_ = true;
     signals_->room.notify_all();
     lock.unlock();
-    const std::exception_ptr error = run(*task);
-    task->run = nullptr;
-    bool made_way = false;
-    task->work->complete(error, [this, &made_way] { made_way = make_way(); });
-    task.reset();
+    const bool made_way = carry_out(std::move(task));
     lock.lock();
     ++idle_;
     if (made_way) continue;
     running_ = false;
     if (stopping_) signals_->work.notify_all();
   }
+}
+
+// True: another thread runs the operations now. Not where nobody can have asked for the task's future yet.
+bool ShmBackend::carry_out(std::unique_ptr<Task> task) {
+  const std::exception_ptr error = run(*task);
+  task->run = nullptr;
+  bool made_way = false;
+  task->work->complete(error, [this, &made_way] { made_way = make_way(); });
+  return made_way;
 }
 
 // Callbacks are about to run on this thread, and may wait for later operations: another one must run those.
@@ -177,7 +194,7 @@ ShmBackend::WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::Allreduc
   const at::Tensor tensor = only_writable(tensors, "all_reduce");
   const ElementType type = element_type(tensor);
   const Reduction reduction = reduction_of(options.reduceOp, tensor);
-  return enqueue(c10d::OpType::ALLREDUCE, tensors, options.timeout, [=, this](Timeout timeout) {
+  return enqueue(c10d::OpType::ALLREDUCE, tensors, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
     in_place(tensor, [&](const at::Tensor& t) {
       group_->all_reduce(bytes_of(t), static_cast<std::size_t>(t.numel()), type, reduction, timeout);
     });
@@ -192,20 +209,21 @@ ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& inputs, const c10d:
     reduction_of(options.reduceOp, tensor);
   }
   const c10d::ReduceOp op = options.reduceOp;
-  return enqueue(c10d::OpType::ALLREDUCE_COALESCED, tensors, options.timeout, [=, this](Timeout timeout) {
-    for (const at::Tensor& tensor : tensors) {
-      in_place(tensor, [&](const at::Tensor& t) {
-        group_->all_reduce(bytes_of(t), static_cast<std::size_t>(t.numel()), element_type(t), reduction_of(op, t),
-                           timeout);
-      });
-    }
-  });
+  return enqueue(c10d::OpType::ALLREDUCE_COALESCED, tensors, {options.timeout, options.asyncOp},
+                 [=, this](Timeout timeout) {
+                   for (const at::Tensor& tensor : tensors) {
+                     in_place(tensor, [&](const at::Tensor& t) {
+                       group_->all_reduce(bytes_of(t), static_cast<std::size_t>(t.numel()), element_type(t),
+                                          reduction_of(op, t), timeout);
+                     });
+                   }
+                 });
 }
 
 ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const at::Tensor tensor = only_writable(tensors, "broadcast");
   const int root = root_of(options.rootRank, "broadcast");
-  return enqueue(c10d::OpType::BROADCAST, tensors, options.timeout, [=, this](Timeout timeout) {
+  return enqueue(c10d::OpType::BROADCAST, tensors, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
     in_place(tensor, [&](const at::Tensor& t) { group_->broadcast(bytes_of(t), t.nbytes(), root, timeout); });
   });
 }
@@ -222,7 +240,7 @@ ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors
                 "dtrain: all_gather needs outputs of the input's type and size");
   }
   if (getSize() == 1) copy_alone(parts[0], input);
-  return enqueue(c10d::OpType::ALLGATHER, parts, options.timeout, [=, this](Timeout timeout) {
+  return enqueue(c10d::OpType::ALLGATHER, parts, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
     const at::Tensor source = input.contiguous();
     into_places(parts, [&](const std::vector<std::byte*>& places) {
       group_->all_gather(bytes_of(source), places, source.nbytes(), timeout);
@@ -250,16 +268,17 @@ ShmBackend::WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& into, T
                 "dtrain: all_gather needs a contiguous output of ", getSize(), " times the input");
     if (getSize() == 1) copy_alone(outputs[i].view(-1), inputs[i].reshape(-1));
   }
-  return enqueue(c10d::OpType::_ALLGATHER_BASE, outputs, options.timeout, [=, this](Timeout timeout) {
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const at::Tensor source = inputs[i].contiguous();
-      std::vector<std::byte*> places;
-      for (int r = 0; r < getSize(); ++r) {
-        places.push_back(bytes_of(outputs[i]) + static_cast<std::size_t>(r) * source.nbytes());
-      }
-      group_->all_gather(bytes_of(source), places, source.nbytes(), timeout);
-    }
-  });
+  return enqueue(c10d::OpType::_ALLGATHER_BASE, outputs, {options.timeout, options.asyncOp},
+                 [=, this](Timeout timeout) {
+                   for (std::size_t i = 0; i < inputs.size(); ++i) {
+                     const at::Tensor source = inputs[i].contiguous();
+                     std::vector<std::byte*> places;
+                     for (int r = 0; r < getSize(); ++r) {
+                       places.push_back(bytes_of(outputs[i]) + static_cast<std::size_t>(r) * source.nbytes());
+                     }
+                     group_->all_gather(bytes_of(source), places, source.nbytes(), timeout);
+                   }
+                 });
 }
 
 ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -276,7 +295,7 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Ten
   const ElementType type = element_type(output);
   const Reduction reduction = reduction_of(options.reduceOp, output);
   if (getSize() == 1) copy_alone(output, parts[0]);
-  return enqueue(c10d::OpType::REDUCE_SCATTER, outputs, options.timeout, [=, this](Timeout timeout) {
+  return enqueue(c10d::OpType::REDUCE_SCATTER, outputs, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
     from_places(parts, [&](const std::vector<const std::byte*>& places) {
       in_place(output, [&](const at::Tensor& t) {
         group_->reduce_scatter(places, bytes_of(t), static_cast<std::size_t>(t.numel()), type, reduction, timeout);
@@ -308,22 +327,24 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& into, T
     if (getSize() == 1) copy_alone(outputs[i], inputs[i].view(outputs[i].sizes()));
   }
   const c10d::ReduceOp op = options.reduceOp;
-  return enqueue(c10d::OpType::_REDUCE_SCATTER_BASE, outputs, options.timeout, [=, this](Timeout timeout) {
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      in_place(outputs[i], [&](const at::Tensor& t) {
-        std::vector<const std::byte*> places;
-        for (int r = 0; r < getSize(); ++r) {
-          places.push_back(bytes_of(inputs[i]) + static_cast<std::size_t>(r) * t.nbytes());
-        }
-        group_->reduce_scatter(places, bytes_of(t), static_cast<std::size_t>(t.numel()), element_type(t),
-                               reduction_of(op, t), timeout);
-      });
-    }
-  });
+  return enqueue(c10d::OpType::_REDUCE_SCATTER_BASE, outputs, {options.timeout, options.asyncOp},
+                 [=, this](Timeout timeout) {
+                   for (std::size_t i = 0; i < outputs.size(); ++i) {
+                     in_place(outputs[i], [&](const at::Tensor& t) {
+                       std::vector<const std::byte*> places;
+                       for (int r = 0; r < getSize(); ++r) {
+                         places.push_back(bytes_of(inputs[i]) + static_cast<std::size_t>(r) * t.nbytes());
+                       }
+                       group_->reduce_scatter(places, bytes_of(t), static_cast<std::size_t>(t.numel()), element_type(t),
+                                              reduction_of(op, t), timeout);
+                     });
+                   }
+                 });
 }
 
 ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
-  return enqueue(c10d::OpType::BARRIER, {}, options.timeout, [this](Timeout timeout) { group_->barrier(timeout); });
+  return enqueue(c10d::OpType::BARRIER, {}, {options.timeout, options.asyncOp},
+                 [this](Timeout timeout) { group_->barrier(timeout); });
 }
 
 c10d::ErrorType ShmBackend::getError() {

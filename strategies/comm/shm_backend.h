@@ -1,10 +1,11 @@
 #pragma once
 // ShmBackend: our CPU collectives as a c10d::Backend, so that ProcessGroup, Reducer and functional collectives use
-// them. Operations of all threads are queued and run in the order of the calls, one at a time, by a progress thread;
-// each returns a Work whose future carries the output tensors. A callback on that future may start further operations
-// and wait for them: another progress thread goes on meanwhile. Tensors must be dense CPU tensors; others are refused
-// at the call. A forked child inherits the object and not the thread: there collectives are refused and destruction
-// does nothing.
+// them. Operations of all threads are queued and run in the order of the calls, one at a time, by a progress thread, or
+// by the caller where nothing is before it and the options say that it waits (asyncOp is false): that saves two
+// wake-ups. Each returns a Work whose future carries the output tensors. A callback on that future may start further
+// operations and wait for them: another progress thread goes on meanwhile. Tensors must be dense CPU tensors; others
+// are refused at the call. A forked child inherits the object and not the thread: there collectives are refused and
+// destruction does nothing.
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -71,7 +72,11 @@ class ShmBackend : public c10d::Backend {
  private:
   struct Task;
   using Timeout = std::chrono::milliseconds;
-  WorkPtr enqueue(c10d::OpType type, Tensors results, Timeout timeout, std::function<void(Timeout)> run);
+  struct How {
+    Timeout timeout;
+    bool async;  // else the caller waits for it
+  };
+  WorkPtr enqueue(c10d::OpType type, Tensors results, How how, std::function<void(Timeout)> run);
   WorkPtr receive(c10d::OpType type, const Tensors& tensors, int from, int tag);
   WorkPtr message(c10d::OpType type, Tensors results, ShmP2p::Call call, std::function<void()> finish,
                   const std::function<void(ShmP2p&, ShmP2p::Call)>& post);
@@ -79,6 +84,7 @@ class ShmBackend : public c10d::Backend {
   void start_thread();
   void progress_loop();
   bool make_way();
+  bool carry_out(std::unique_ptr<Task> task);
   std::exception_ptr run(const Task& task);
   void stop_threads();
 

@@ -73,7 +73,7 @@ ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptio
   const ElementType type = element_type(tensor);
   const Reduction reduction = reduction_of(options.reduceOp, tensor);
   const int root = root_of(options.rootRank, "reduce");
-  return enqueue(c10d::OpType::REDUCE, tensors, options.timeout, [=, this](Timeout timeout) {
+  return enqueue(c10d::OpType::REDUCE, tensors, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
     in_place(tensor, [&](const at::Tensor& t) {
       group_->reduce(bytes_of(t), static_cast<std::size_t>(t.numel()), type, reduction, root, timeout);
     });
@@ -88,7 +88,7 @@ ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& i
   if (getRank() == root) check_parts(parts, getSize(), input, "gather");
   for (const at::Tensor& part : parts) check_writable(part);
   if (getSize() == 1) copy_alone(parts[0], input);
-  return enqueue(c10d::OpType::GATHER, parts, options.timeout, [=, this](Timeout timeout) {
+  return enqueue(c10d::OpType::GATHER, parts, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
     const at::Tensor source = input.contiguous();
     into_places(parts, [&](const std::vector<std::byte*>& places) {
       group_->gather(bytes_of(source), places, source.nbytes(), root, timeout);
@@ -103,7 +103,7 @@ ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& 
   const Tensors parts = parts_at_root(inputs, getRank() == root, "scatter");
   if (getRank() == root) check_parts(parts, getSize(), output, "scatter");
   if (getSize() == 1) copy_alone(output, parts[0]);
-  return enqueue(c10d::OpType::SCATTER, outputs, options.timeout, [=, this](Timeout timeout) {
+  return enqueue(c10d::OpType::SCATTER, outputs, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
     from_places(parts, [&](const std::vector<const std::byte*>& places) {
       in_place(output, [&](const at::Tensor& t) { group_->scatter(places, bytes_of(t), t.nbytes(), root, timeout); });
     });
@@ -119,7 +119,7 @@ ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& into, Tensors& from, const c10
   for (const at::Tensor& input : inputs) check_dense_cpu(input);
   for (const at::Tensor& output : outputs) check_writable(output);
   if (ranks == 1) copy_alone(outputs[0], inputs[0]);
-  return enqueue(c10d::OpType::ALLTOALL, outputs, options.timeout, [=, this](Timeout timeout) {
+  return enqueue(c10d::OpType::ALLTOALL, outputs, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
     from_places(inputs, [&](const std::vector<const std::byte*>& staged) {
       into_places(outputs, [&](const std::vector<std::byte*>& places) {
         std::vector<std::span<const std::byte>> sources;
@@ -143,7 +143,7 @@ ShmBackend::WorkPtr ShmBackend::alltoall_base(at::Tensor& into, at::Tensor& from
   const auto gets = bytes_of_parts(output, output_splits, getSize(), "output");
   const auto has = bytes_of_parts(input, input_splits, getSize(), "input");
   if (getSize() == 1) copy_alone(output.view(-1), input.view(-1));
-  return enqueue(c10d::OpType::ALLTOALL_BASE, {output}, options.timeout, [=, this](Timeout timeout) {
+  return enqueue(c10d::OpType::ALLTOALL_BASE, {output}, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
     group_->all_to_all(cut<const std::byte>(bytes_of(input), has), cut<std::byte>(bytes_of(output), gets), timeout);
   });
 }

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "strategies/comm/futex.h"
+#include "strategies/comm/interrupt.h"
 
 namespace dtrain {
 namespace {
@@ -107,6 +108,7 @@ void ShmWait::wait_one(int rank, std::uint32_t point, Deadline deadline, const N
 
 void ShmWait::look_around(std::uint32_t point, Deadline deadline, const std::string& during) const {
   check(during);
+  check_interrupt();
   if (Clock::now() >= deadline) time_out(point, during);
   check_peers(point, during);
 }

@@ -1,19 +1,15 @@
 // See shm_work.h.
 #include "strategies/comm/shm_work.h"
 
-#include <atomic>
-
+#include "strategies/comm/interrupt.h"
 #include "strategies/comm/shm_wait.h"
 
 namespace dtrain {
 namespace {
 
-std::atomic<void (*)()> interrupt_check{nullptr};
 constexpr std::chrono::milliseconds kInterruptCheck{100};
 
 }  // namespace
-
-void set_interrupt_check(void (*check)()) { interrupt_check = check; }
 
 void ShmWork::complete(const std::exception_ptr& error, const std::function<void()>& before_callbacks) {
   c10::intrusive_ptr<c10::ivalue::Future> future;
@@ -48,7 +44,7 @@ c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
 }
 
 bool ShmWork::wait(std::chrono::milliseconds timeout) {
-  const auto check = interrupt_check.load();
+  const auto check = interrupt_check();
   if (!check) return Work::wait(timeout);
   const bool limited = timeout != kNoTimeout;
   const auto deadline = ShmWait::after(limited ? timeout : kLongestTimeout);

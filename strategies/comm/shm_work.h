@@ -38,8 +38,4 @@ class ShmWork final : public c10d::Work {
   std::exception_ptr error_;
 };
 
-// From now on a thread that waits for a Work calls this ten times a second; what it throws ends the wait and not the
-// operation. For interpreters, whose signal handlers run only when asked. Null: none.
-void set_interrupt_check(void (*check)());
-
 }  // namespace dtrain

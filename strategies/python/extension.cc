@@ -6,8 +6,8 @@
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "strategies/comm/interrupt.h"
 #include "strategies/comm/shm_backend.h"
-#include "strategies/comm/shm_work.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain {

@@ -108,12 +108,17 @@ const c10::intrusive_ptr<c10d::Store>& Session::store() const {
   return state_->store;
 }
 
-void Session::barrier() { group()->barrier()->wait(); }
+void Session::barrier() {
+  c10d::BarrierOptions options;
+  options.asyncOp = false;
+  group()->barrier(options)->wait();
+}
 
 void Session::all_reduce(torch::Tensor tensor, c10d::ReduceOp op) {
   std::vector<at::Tensor> tensors{std::move(tensor)};
   c10d::AllreduceOptions options;
   options.reduceOp = std::move(op);
+  options.asyncOp = false;
   group()->allreduce(tensors, options)->wait();
 }
 
@@ -121,6 +126,7 @@ void Session::broadcast(torch::Tensor tensor, int root) {
   std::vector<at::Tensor> tensors{std::move(tensor)};
   c10d::BroadcastOptions options;
   options.rootRank = root;
+  options.asyncOp = false;
   group()->broadcast(tensors, options)->wait();
 }
 

@@ -198,6 +198,27 @@ TEST_CASE("operations run in the order of the calls, and their futures carry the
   }));
 }
 
+TEST_CASE("a call that waits is carried out by its caller, after what was called before") {
+  require_nothing_wrong(in_sessions(2, [](Session& session) {
+    std::string wrong;
+    c10d::AllreduceOptions waits;
+    waits.asyncOp = false;
+    for (int i = 0; i < 100; ++i) {
+      std::vector<at::Tensor> tensors{torch::full({1000}, i + session.rank())};
+      wrong += unless(session.group()->allreduce(tensors, waits)->isCompleted(), "it was not carried out at once");
+      wrong += unless(tensors[0].eq(2 * i + 1).all().item<bool>(), "sum");
+    }
+    for (int i = 0; i < 100; ++i) {
+      std::vector<at::Tensor> first{torch::full({1000}, i + session.rank())}, second{torch::full({3}, i)};
+      const auto before = session.group()->allreduce(first);
+      session.group()->allreduce(second, waits)->wait();
+      wrong += unless(before->isCompleted(), "the later one was first");
+      wrong += unless(first[0].eq(2 * i + 1).all().item<bool>() && second[0].eq(2 * i).all().item<bool>(), "sum");
+    }
+    return wrong;
+  }));
+}
+
 TEST_CASE("callbacks on futures may start operations and wait for them, several at once") {
   require_nothing_wrong(in_sessions(2, [](Session& session) {
     std::vector<c10::intrusive_ptr<c10::ivalue::Future>> futures;
