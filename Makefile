@@ -4,8 +4,9 @@ SHELL := /bin/bash
 JOBS ?= $(shell scripts/jobs.sh)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 PREFIX ?= /usr/local
-# Extra arguments of ctest, e.g. CTEST_ARGS='-R store'.
+# Extra arguments of ctest, e.g. CTEST_ARGS='-R store', and of the benchmarks, e.g. BENCH_ARGS=--help.
 CTEST_ARGS ?=
+BENCH_ARGS ?=
 
 # $(call build,PRESET,TARGETS): configure (about a second if nothing changed) and build.
 build = cmake --preset $(1) -Wno-dev --log-level=WARNING >/dev/null && cmake --build --preset $(1) $(if $(2),--target $(2))
@@ -130,19 +131,19 @@ test-torchrun: ## beside torchrun 2.15 and 2.11: the command lines, Lightning, A
 bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmarks.md
 	@scripts/setup.sh launcher train test bench
 	@$(call build,bench)
-	@python3 test/bench/launch/run.py --write docs/benchmarks.md
+	@python3 test/bench/launch/run.py --write docs/benchmarks.md $(BENCH_ARGS)
 
 .PHONY: bench-rendezvous
 bench-rendezvous: ## measure nodes lost, rounds of thousands, links, the store across nodes; writes docs/benchmarks.md
 	@scripts/setup.sh launcher test bench
 	@$(call build,bench)
-	@python3 test/bench/rendezvous/run.py --build build --write docs/benchmarks.md
+	@python3 test/bench/rendezvous/run.py --build build --write docs/benchmarks.md $(BENCH_ARGS)
 
 .PHONY: bench-collectives
 bench-collectives: ## measure collectives beside gloo and OpenMPI, and DDP; writes docs/benchmarks.md
 	@scripts/setup.sh launcher train test bench
 	@$(call build,bench)
-	@python3 test/bench/collectives/run.py --build build --write docs/benchmarks.md
+	@python3 test/bench/collectives/run.py --build build --write docs/benchmarks.md $(BENCH_ARGS)
 
 .PHONY: test-gpu
 test-gpu: ## build with NCCL and train on every GPU (PY=python with a full CUDA torch)
