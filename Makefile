@@ -93,8 +93,8 @@ fuzz: ## run every fuzzer for FUZZ_SECONDS (60) each
 .PHONY: sim
 sim: ## simulate SEEDS (100000) jobs: the group, the rounds, whole jobs and their store under faults
 	@scripts/setup.sh launcher test
-	@$(call build,check)
-	@DTRAIN_SIM_COUNT=$${SEEDS:-100000} $(call test,check) -L '^sim$$'
+	@$(call build,sim,sim_tests)
+	@DTRAIN_SIM_COUNT=$${SEEDS:-100000} $(call test,sim) -L '^sim$$'
 
 .PHONY: planted
 planted: ## plant each of test/sim/planted and demand that the simulator finds it

@@ -23,8 +23,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 
 if(DTRAIN_SANITIZE)
+  # -O1: the sanitizers find the same, and compilers need a third less time.
   target_compile_options(dtrain_compile INTERFACE
-    -fsanitize=${DTRAIN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
+    -fsanitize=${DTRAIN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -O1 -g1)
   target_link_options(dtrain_compile INTERFACE -fsanitize=${DTRAIN_SANITIZE})
   if(DTRAIN_SANITIZE MATCHES "thread")
     # TSan does not model atomic_thread_fence, which Asio uses with well-understood effect.

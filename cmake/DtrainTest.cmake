@@ -1,5 +1,6 @@
 # dtrain_add_test(NAME SOURCES ... [LINK ...] [LABELS ...] [TIMEOUT seconds]): a Catch2 test executable whose
-# cases become ctest tests. Its main() lives in dtrain_test_main, compiled once.
+# cases become ctest tests. Its main() lives in dtrain_test_main, compiled once. The target LABEL_tests builds all
+# of a label.
 find_package(Catch2 REQUIRED)
 include(Catch)
 
@@ -17,6 +18,10 @@ function(dtrain_add_test name)
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
+  if(NOT TARGET ${ARG_LABELS}_tests)
+    add_custom_target(${ARG_LABELS}_tests)
+  endif()
+  add_dependencies(${ARG_LABELS}_tests ${name})
   catch_discover_tests(${name} TEST_PREFIX "${name}: "
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
     ENVIRONMENT "DTRAIN_SOURCE_DIR=${CMAKE_SOURCE_DIR};DTRAIN_BIN_DIR=${CMAKE_BINARY_DIR}/bin")
