@@ -183,6 +183,7 @@ TEST_CASE("any rank's message is waited for while one that left is not the last,
   const auto outcomes = in_groups(3, [&](ShmGroup& group, int rank) -> std::string {
     if (rank == 1) {
       send(group, own_pid(), 0, 2)->wait();
+      receive(group, 1, 0, 3)->wait();  // what it has sent is there
       if (dies) ::raise(SIGKILL);
       return "left";
     }
@@ -193,7 +194,9 @@ TEST_CASE("any rank's message is waited for while one that left is not the last,
       return "sent";
     }
     const auto one = receive(group, 8, P2pCore::kAny);
-    await_end(pid_in(receive(group, sizeof(pid_t), 1, 2)));
+    const pid_t first = pid_in(receive(group, sizeof(pid_t), 1, 2));
+    send(group, message_of(1, 0), 1, 3)->wait();
+    await_end(first);
     if (!dies) send(group, message_of(1, 0), 2, 1)->wait();
     return end_of(one);
   });
