@@ -1,10 +1,12 @@
-// See peers.h. Two keys a rank: "peer/<rank>" holds its facts; "segment" holds rank 0's answer to all.
+// See peers.h. "peer/<rank>" holds a rank's facts; "segment" rank 0's answer to all: its segment, or everybody's facts.
+// In that case "segment/<rank>" is the segment of the host whose first rank that is.
 #include "strategies/comm/peers.h"
 
 #include <fmt/format.h>
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstdlib>
@@ -12,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 namespace dtrain {
 namespace {
@@ -38,6 +41,16 @@ std::uint64_t random_token() {
 std::string peer_key(int rank) { return fmt::format("peer/{}", rank); }
 constexpr const char* kSegmentKey = "segment";
 
+nlohmann::json to_json(const PeerFacts& facts) {
+  return {{"host", facts.host}, {"boot_id", facts.boot_id}, {"pid_namespace", facts.pid_namespace},
+          {"pid", facts.pid},   {"uid", facts.uid},         {"proc_pid", facts.proc_pid}};
+}
+
+PeerFacts from_json(const nlohmann::json& json) {
+  return {json.value("host", ""), json.value("boot_id", ""), json.value("pid_namespace", ""),
+          json.value("pid", 0),   json.value("uid", -1),     json.value("proc_pid", 0)};
+}
+
 PeerFacts await_facts(MeetingPlace& place, int rank, MeetingPlace::Deadline deadline) {
   try {
     return parse_facts(place.take(peer_key(rank), deadline));
@@ -46,60 +59,95 @@ PeerFacts await_facts(MeetingPlace& place, int rank, MeetingPlace::Deadline dead
   }
 }
 
-nlohmann::json await_answer(MeetingPlace& place, MeetingPlace::Deadline deadline) {
+// What rank `from` says under this key.
+nlohmann::json await_answer(MeetingPlace& place, const std::string& key, int from, MeetingPlace::Deadline deadline) {
+  nlohmann::json answer;
   try {
-    return nlohmann::json::parse(place.take(kSegmentKey, deadline));
+    answer = nlohmann::json::parse(place.take(key, deadline));
   } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("rank 0 did not answer ({})", error.what()));
+    throw std::runtime_error(fmt::format("rank {} did not answer ({})", from, error.what()));
   }
+  if (answer.contains("error")) throw std::runtime_error(answer["error"].get<std::string>());
+  return answer;
 }
 
-ShmSegment create_and_publish(MeetingPlace& place, int ranks, std::uint32_t slot_bytes,
-                              MeetingPlace::Deadline deadline) {
-  std::vector<PeerFacts> facts;
+// Run `make` and put what it returns under this key, or its error, for whoever waits for it.
+template <class Make>
+auto answer_with(MeetingPlace& place, const std::string& key, Make make) {
   try {
-    for (int r = 0; r < ranks; ++r) facts.push_back(await_facts(place, r, deadline));
-    const std::string problem = why_not_together(facts);
-    if (!problem.empty()) throw std::runtime_error(problem);
-    const std::uint64_t token = random_token();
-    ShmSegment segment = ShmSegment::create(static_cast<std::uint32_t>(ranks), slot_bytes, token);
-    for (int r = 0; r < ranks; ++r) segment.rank(r).pid = facts[static_cast<std::size_t>(r)].pid;
-    place.put(kSegmentKey, nlohmann::json{{"pid", facts[0].proc_pid}, {"fd", segment.fd()}, {"token", token}}.dump());
-    return segment;
+    auto [result, answer] = make();
+    place.put(key, answer.dump());
+    return std::move(result);
   } catch (const std::exception& error) {
-    place.put(kSegmentKey, nlohmann::json{{"error", error.what()}}.dump());
+    place.put(key, nlohmann::json{{"error", error.what()}}.dump());
     throw;
   }
 }
 
-ShmSegment open_segment(int pid, int fd, std::uint64_t token) {
+// By the first of `members`.
+std::pair<ShmSegment, nlohmann::json> create_segment(const std::vector<PeerFacts>& facts,
+                                                     const std::vector<int>& members, std::uint32_t slot_bytes) {
+  const std::uint64_t token = random_token();
+  ShmSegment segment = ShmSegment::create(static_cast<std::uint32_t>(facts.size()), slot_bytes, token, members);
+  for (std::size_t r = 0; r < facts.size(); ++r) segment.rank(static_cast<int>(r)).pid = facts[r].pid;
+  const int proc_pid = facts[static_cast<std::size_t>(members.front())].proc_pid;
+  nlohmann::json answer{{"pid", proc_pid}, {"fd", segment.fd()}, {"token", token}};
+  return {std::move(segment), std::move(answer)};
+}
+
+ShmSegment open_segment(const nlohmann::json& answer, int from) {
+  const int pid = answer.at("pid").get<int>();
   try {
-    return ShmSegment::open(pid, fd, token);
+    return ShmSegment::open(pid, answer.at("fd").get<int>(), answer.at("token").get<std::uint64_t>());
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::no_such_file_or_directory) {
       throw std::runtime_error(
-          fmt::format("rank 0 (pid {}) ended or left while the group formed: see its output", pid));
+          fmt::format("rank {} (pid {}) ended or left while the group formed: see its output", from, pid));
     }
-    throw std::runtime_error(fmt::format("cannot share memory with rank 0 (pid {}): {}{}", pid, error.what(),
-                                         error.code() == std::errc::permission_denied
-                                             ? "; rank 0 must not be setuid, have file capabilities or be undumpable"
-                                             : ""));
+    const bool denied = error.code() == std::errc::permission_denied;
+    throw std::runtime_error(fmt::format(
+        "cannot share memory with rank {} (pid {}): {}{}", from, pid, error.what(),
+        denied ? fmt::format("; rank {} must not be setuid, have file capabilities or be undumpable", from) : ""));
   }
 }
 
-ShmSegment open_published(MeetingPlace& place, int ranks, std::uint32_t slot_bytes, MeetingPlace::Deadline deadline) {
-  const nlohmann::json answer = await_answer(place, deadline);
-  if (answer.contains("error")) throw std::runtime_error(answer["error"].get<std::string>());
-  ShmSegment segment =
-      open_segment(answer.at("pid").get<int>(), answer.at("fd").get<int>(), answer.at("token").get<std::uint64_t>());
+void check_shape(const ShmSegment& segment, int from, int ranks, std::uint32_t slot_bytes) {
   const SegmentHeader& header = segment.header();
-  if (header.ranks != static_cast<std::uint32_t>(ranks) || header.slot_bytes != slot_bytes) {
-    throw std::runtime_error(fmt::format(
-        "rank 0 made a group of {} ranks and slots of {} bytes, this rank was told {} and {}; WORLD_SIZE and "
-        "the build of dtrain must be the same on every rank",
-        header.ranks, header.slot_bytes, ranks, slot_bytes));
+  if (header.ranks == static_cast<std::uint32_t>(ranks) && header.slot_bytes == slot_bytes) return;
+  throw std::runtime_error(fmt::format(
+      "rank {} made a group of {} ranks and slots of {} bytes, this rank was told {} and {}; WORLD_SIZE and "
+      "the build of dtrain must be the same on every rank",
+      from, header.ranks, header.slot_bytes, ranks, slot_bytes));
+}
+
+Meeting gather_ranks(MeetingPlace& place, int ranks, std::uint32_t slot_bytes, MeetingPlace::Deadline deadline) {
+  return answer_with(place, kSegmentKey, [&]() -> std::pair<Meeting, nlohmann::json> {
+    std::vector<PeerFacts> facts;
+    for (int r = 0; r < ranks; ++r) facts.push_back(await_facts(place, r, deadline));
+    const auto hosts = by_host(facts);
+    if (hosts.size() == 1) {
+      auto [segment, answer] = create_segment(facts, hosts.front(), slot_bytes);
+      return {Meeting{std::move(segment), {}}, std::move(answer)};
+    }
+    nlohmann::json all = nlohmann::json::array();
+    for (const PeerFacts& one : facts) all.push_back(to_json(one));
+    return {Meeting{{}, std::move(facts)}, nlohmann::json{{"facts", std::move(all)}}};
+  });
+}
+
+Meeting come_to_rank_0(MeetingPlace& place, int ranks, std::uint32_t slot_bytes, MeetingPlace::Deadline deadline) {
+  const nlohmann::json answer = await_answer(place, kSegmentKey, 0, deadline);
+  if (!answer.contains("facts")) {
+    ShmSegment segment = open_segment(answer, 0);
+    check_shape(segment, 0, ranks, slot_bytes);
+    return {std::move(segment), {}};
   }
-  return segment;
+  std::vector<PeerFacts> facts;
+  for (const nlohmann::json& one : answer["facts"]) facts.push_back(from_json(one));
+  if (facts.size() == static_cast<std::size_t>(ranks)) return {{}, std::move(facts)};
+  throw std::runtime_error(
+      fmt::format("rank 0 made a group of {} ranks, this rank was told {}; WORLD_SIZE must be the same on every rank",
+                  facts.size(), ranks));
 }
 
 }  // namespace
@@ -115,46 +163,53 @@ PeerFacts own_facts() {
           std::atoi(link_target("/proc/self").c_str())};
 }
 
-std::string serialize(const PeerFacts& facts) {
-  return nlohmann::json{{"host", facts.host}, {"boot_id", facts.boot_id}, {"pid_namespace", facts.pid_namespace},
-                        {"pid", facts.pid},   {"uid", facts.uid},         {"proc_pid", facts.proc_pid}}
-      .dump();
-}
+std::string serialize(const PeerFacts& facts) { return to_json(facts).dump(); }
 
 PeerFacts parse_facts(const std::string& text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) throw std::runtime_error("a rank's facts in the store are malformed: " + text);
-  return {json.value("host", ""), json.value("boot_id", ""), json.value("pid_namespace", ""),
-          json.value("pid", 0),   json.value("uid", -1),     json.value("proc_pid", 0)};
+  return from_json(json);
 }
 
-std::string why_not_together(const std::vector<PeerFacts>& facts) {
-  for (std::size_t r = 1; r < facts.size(); ++r) {
-    if (facts[r].boot_id != facts[0].boot_id) {
-      return fmt::format(
-          "rank 0 runs on host '{}' and rank {} on host '{}'; CPU collectives of this version connect the "
-          "ranks of one host only, so start all ranks on one node",
-          facts[0].host, r, facts[r].host);
-    }
-    if (facts[r].pid_namespace != facts[0].pid_namespace) {
-      return fmt::format(
-          "rank 0 and rank {} run in different PID namespaces of host '{}' (containers) and cannot share "
-          "memory; start all ranks in one container",
-          r, facts[0].host);
-    }
-    if (facts[r].uid != facts[0].uid) {
-      return fmt::format(
-          "rank 0 runs as user {} and rank {} as user {}, so they cannot share memory; start all ranks as one user",
-          facts[0].uid, r, facts[r].uid);
-    }
+bool can_share_memory(const PeerFacts& one, const PeerFacts& other) {
+  return one.boot_id == other.boot_id && one.pid_namespace == other.pid_namespace && one.uid == other.uid;
+}
+
+std::vector<std::vector<int>> by_host(const std::vector<PeerFacts>& facts) {
+  std::vector<std::vector<int>> hosts;
+  for (std::size_t r = 0; r < facts.size(); ++r) {
+    const auto is_here = [&](const std::vector<int>& ranks) {
+      return can_share_memory(facts[static_cast<std::size_t>(ranks.front())], facts[r]);
+    };
+    auto host = std::find_if(hosts.begin(), hosts.end(), is_here);
+    if (host == hosts.end()) host = hosts.insert(host, std::vector<int>{});
+    host->push_back(static_cast<int>(r));
   }
-  return "";
+  return hosts;
 }
 
-ShmSegment meet(MeetingPlace& place, int rank, int ranks, std::uint32_t slot_bytes, MeetingPlace::Deadline deadline) {
+Meeting meet(MeetingPlace& place, int rank, int ranks, std::uint32_t slot_bytes, MeetingPlace::Deadline deadline) {
   place.put(peer_key(rank), serialize(own_facts()));
-  return rank == 0 ? create_and_publish(place, ranks, slot_bytes, deadline)
-                   : open_published(place, ranks, slot_bytes, deadline);
+  return rank == 0 ? gather_ranks(place, ranks, slot_bytes, deadline)
+                   : come_to_rank_0(place, ranks, slot_bytes, deadline);
+}
+
+ShmSegment meet_on_one_host(MeetingPlace& place, int rank, int ranks, std::uint32_t slot_bytes,
+                            MeetingPlace::Deadline deadline) {
+  Meeting meeting = meet(place, rank, ranks, slot_bytes, deadline);
+  if (meeting.facts.empty()) return std::move(meeting.segment);
+  throw std::runtime_error("not all ranks run on one host, in one PID namespace and as one user");
+}
+
+ShmSegment meet_on_this_host(MeetingPlace& place, int rank, const std::vector<PeerFacts>& facts,
+                             const std::vector<int>& members, std::uint32_t slot_bytes,
+                             MeetingPlace::Deadline deadline) {
+  const int first = members.front();
+  const std::string key = fmt::format("{}/{}", kSegmentKey, first);
+  if (rank == first) return answer_with(place, key, [&] { return create_segment(facts, members, slot_bytes); });
+  ShmSegment segment = open_segment(await_answer(place, key, first, deadline), first);
+  check_shape(segment, first, static_cast<int>(facts.size()), slot_bytes);
+  return segment;
 }
 
 }  // namespace dtrain

@@ -35,12 +35,28 @@ std::string serialize(const PeerFacts& facts);
 // Throws std::runtime_error where the text is malformed.
 PeerFacts parse_facts(const std::string& text);
 
-// Empty where all ranks can share memory; else one line that says which cannot and what to do.
-std::string why_not_together(const std::vector<PeerFacts>& facts);
+// Whether the two processes run on one host, in one PID namespace and as one user.
+bool can_share_memory(const PeerFacts& one, const PeerFacts& other);
+// The ranks that share memory with each other: in order, by their first ranks.
+std::vector<std::vector<int>> by_host(const std::vector<PeerFacts>& facts);
 
-// Collective: rank 0 creates the segment, the others open it. On return every rank's pid is in its block. Throws
-// std::runtime_error: the same on every rank where their facts say that they cannot share memory, or on one rank alone
-// where it cannot open the segment; the others then notice its end, or the deadline, when they wait for it.
-ShmSegment meet(MeetingPlace& place, int rank, int ranks, std::uint32_t slot_bytes, MeetingPlace::Deadline deadline);
+// Where the ranks of a group are: together, with their memory, or not, with the facts of all.
+struct Meeting {
+  ShmSegment segment;
+  std::vector<PeerFacts> facts;  // none: together
+};
+
+// Collective: rank 0 learns who they are; if they can share memory it creates the segment, and the others open it. On
+// return every rank's pid is in its block. Throws std::runtime_error: the same on every rank where one did not come, or
+// on one rank alone where it cannot open the segment; the others then notice its end, or the deadline, when they wait
+// for it.
+Meeting meet(MeetingPlace& place, int rank, int ranks, std::uint32_t slot_bytes, MeetingPlace::Deadline deadline);
+// The same for ranks that must share memory: throws where they cannot.
+ShmSegment meet_on_one_host(MeetingPlace& place, int rank, int ranks, std::uint32_t slot_bytes,
+                            MeetingPlace::Deadline deadline);
+// After meet(), by the ranks of one host of several: their own segment.
+ShmSegment meet_on_this_host(MeetingPlace& place, int rank, const std::vector<PeerFacts>& facts,
+                             const std::vector<int>& members, std::uint32_t slot_bytes,
+                             MeetingPlace::Deadline deadline);
 
 }  // namespace dtrain

@@ -50,12 +50,12 @@ std::span<const ReduceVariant> reduce_variants() {
 }
 
 void reduce_in_order(ElementType type, Reduction reduction, const std::vector<const std::byte*>& sources,
-                     std::byte* out, std::size_t count) {
+                     std::byte* out, std::size_t count, std::size_t average_over) {
   if (!is_defined(reduction, type)) {
     throw std::invalid_argument(std::string("dtrain: ") + name_of(reduction) + " is not defined for " + name_of(type));
   }
   if (sources.empty() || count == 0) return;
-  reduce_variants().back().run({type, reduction, sources.data(), sources.size(), out, count});
+  reduce_variants().back().run({type, reduction, sources.data(), sources.size(), out, count, average_over});
 }
 
 }  // namespace dtrain

@@ -12,7 +12,8 @@ struct ReduceJob {
   const std::byte* const* sources;
   std::size_t ranks;  // sources, at least 1
   std::byte* out;
-  std::size_t count;  // elements
+  std::size_t count;             // elements
+  std::size_t average_over = 0;  // what an average divides by; 0: by `ranks`
 };
 
 using ReduceKernel = void(const ReduceJob&);

@@ -147,7 +147,7 @@ void reduce_with(const ReduceJob& job, std::size_t count, Op op = {}, Step step 
 
 template <class T>
 void reduce_mean(const ReduceJob& job, std::size_t count) {
-  const auto ranks = static_cast<typename T::Sum::Element>(job.ranks);
+  const auto ranks = static_cast<typename T::Sum::Element>(job.average_over > 0 ? job.average_over : job.ranks);
   reduce_with<T, Mean<T>, Add>(job, count, {{}, typename T::V{} + ranks});
 }
 

@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "strategies/comm/reduce.h"
-#include "strategies/comm/shm_group_call.h"
 
 namespace dtrain {
 namespace {
@@ -17,23 +16,28 @@ namespace {
 constexpr std::size_t kOneShotBytes = 64 * 1024;
 
 // Spinning helps only while every rank has a core to itself.
-std::chrono::microseconds spin_for(int ranks) {
+std::chrono::microseconds spin_for(std::size_t ranks) {
   cpu_set_t cores;
   const bool known = ::sched_getaffinity(0, sizeof(cores), &cores) == 0;
-  return std::chrono::microseconds{known && ranks <= CPU_COUNT(&cores) ? 50 : 0};
+  return std::chrono::microseconds{known && ranks <= static_cast<std::size_t>(CPU_COUNT(&cores)) ? 50 : 0};
 }
 
 }  // namespace
 
 ShmGroup::ShmGroup(MeetingPlace& place, const Options& options)
+    : ShmGroup(meet_on_one_host(place, options.rank, options.ranks, options.slot_bytes,
+                                ShmWait::after(options.join_timeout)),
+               options.rank, ShmWait::after(options.join_timeout)) {}
+
+ShmGroup::ShmGroup(ShmSegment segment, int rank, Deadline deadline)
     : process_(::getpid()),
-      rank_(options.rank),
-      ranks_(options.ranks),
-      slot_bytes_(options.slot_bytes),
-      join_deadline_(ShmWait::after(options.join_timeout)),
-      segment_(meet(place, options.rank, options.ranks, options.slot_bytes, join_deadline_)),
-      wait_(segment_, watch_, options.rank, {spin_for(options.ranks)}),
-      p2p_(std::make_unique<ShmP2p>(segment_, watch_, wait_, options.rank, spin_for(options.ranks))) {
+      rank_(rank),
+      join_deadline_(deadline),
+      segment_(std::move(segment)),
+      ranks_(static_cast<int>(segment_.header().ranks)),
+      slot_bytes_(segment_.header().slot_bytes),
+      wait_(segment_, watch_, rank, {spin_for(members().size())}),
+      p2p_(std::make_unique<ShmP2p>(segment_, watch_, wait_, rank, spin_for(members().size()))) {
   try {
     join();
   } catch (...) {
@@ -43,8 +47,8 @@ ShmGroup::ShmGroup(MeetingPlace& place, const Options& options)
 }
 
 void ShmGroup::join() {
-  std::vector<int> pids;
-  for (int r = 0; r < ranks_; ++r) pids.push_back(segment_.rank(r).pid);
+  std::vector<int> pids(static_cast<std::size_t>(ranks_));
+  for (const int r : members()) pids[static_cast<std::size_t>(r)] = segment_.rank(r).pid;
   watch_.watch(pids, rank_);
   ++point_;
   wait_.arrive(point_);
@@ -80,29 +84,32 @@ void ShmGroup::sync(const Call& call) {
 }
 
 void ShmGroup::compare(const Call& call) {
-  for (int r = 0; r < ranks_; ++r) {
-    const OpDescriptor& other = segment_.rank(r).ops[parity_];
-    if (other == call.descriptor) continue;
-    // Name the same culprit everywhere: the first rank that differs from rank 0.
-    const OpDescriptor& first = segment_.rank(0).ops[parity_];
-    int culprit = 1;
-    while (culprit < ranks_ - 1 && segment_.rank(culprit).ops[parity_] == first) ++culprit;
-    wait_.fail({FailureKind::mismatched, culprit}, fmt::format("collective {}", call.number),
-               fmt::format("rank 0 called {}, rank {} called {}", Call::text(first), culprit,
-                           Call::text(segment_.rank(culprit).ops[parity_])));
-  }
+  const auto called = [this](int rank) -> const OpDescriptor& { return segment_.rank(rank).ops[parity_]; };
+  const auto same = [&](int rank) { return called(rank) == call.descriptor; };
+  if (std::all_of(members().begin(), members().end(), same)) return;
+  // Name the same culprit everywhere: the first rank that differs from the first.
+  const int first = members().front();
+  const int culprit = *std::find_if(members().begin() + 1, members().end() - 1,
+                                    [&](int rank) { return !(called(rank) == called(first)); });
+  wait_.fail({FailureKind::mismatched, culprit}, fmt::format("collective {}", call.number),
+             fmt::format("rank {} called {}, rank {} called {}", first, Call::text(called(first)), culprit,
+                         Call::text(called(culprit))));
 }
 
 void ShmGroup::barrier(Timeout timeout) {
-  const Call call(*this, Op::barrier, 0, ElementType::u8, Reduction::sum, -1, timeout);
+  const Call call(++operations_, CollectiveOp::barrier, 0, ElementType::u8, Reduction::sum, -1, timeout);
   wait_.check("barrier");
+  sync_all(call);
+}
+
+void ShmGroup::sync_all(const Call& call) {
   begin(call);
   sync(call);
   compare(call);
 }
 
 void ShmGroup::all_reduce(std::byte* data, std::size_t count, ElementType type, Reduction reduction, Timeout timeout) {
-  const Call call(*this, Op::all_reduce, count, type, reduction, -1, timeout);
+  const Call call(++operations_, CollectiveOp::all_reduce, count, type, reduction, -1, timeout);
   wait_.check("all_reduce");
   reduce_all(call, data, count, true);
 }
@@ -119,7 +126,7 @@ void ShmGroup::reduce_all(const Call& call, std::byte* data, std::size_t count, 
 
 void ShmGroup::reduce(std::byte* data, std::size_t count, ElementType type, Reduction reduction, int root,
                       Timeout timeout) {
-  const Call call(*this, Op::reduce, count, type, reduction, root, timeout);
+  const Call call(++operations_, CollectiveOp::reduce, count, type, reduction, root, timeout);
   wait_.check("reduce");
   reduce_all(call, data, count, rank_ == root);
 }
@@ -130,36 +137,37 @@ void ShmGroup::reduce_one_shot(const Call& call, std::byte* data, std::size_t co
   sync(call);
   compare(call);
   if (count == 0 || !receives) return;
+  reduce_slots(call, 0, data, count);
+}
+
+// Of all members' slots, from `offset` bytes on.
+void ShmGroup::reduce_slots(const Call& call, std::size_t offset, std::byte* out, std::size_t count) {
   std::vector<const std::byte*> sources;
-  for (int r = 0; r < ranks_; ++r) sources.push_back(slot(r));
-  reduce_in_order(call.type(), call.reduction(), sources, data, count);
+  for (const int r : members()) sources.push_back(slot(r) + offset);
+  reduce_in_order(call.type(), call.reduction(), sources, out, count, static_cast<std::size_t>(ranks_));
 }
 
 void ShmGroup::reduce_sliced(const Call& call, std::byte* data, std::size_t count, bool receives) {
   const std::size_t width = size_of(call.type());
-  const auto slice_begin = [&](int r) {
-    return count * static_cast<std::size_t>(r) / static_cast<std::size_t>(ranks_);
-  };
+  const auto slice_begin = [&](std::size_t seat) { return count * seat / members().size(); };
   begin(call);
   std::memcpy(slot(rank_), data, count * width);
   sync(call);
   compare(call);
-  const std::size_t own_begin = slice_begin(rank_);
-  std::vector<const std::byte*> sources;
-  for (int r = 0; r < ranks_; ++r) sources.push_back(slot(r) + own_begin * width);
+  const std::size_t own_begin = slice_begin(seat(rank_));
   // In place: nobody else reads this slice of our slot before the second sync.
-  reduce_in_order(call.type(), call.reduction(), sources, slot(rank_) + own_begin * width,
-                  slice_begin(rank_ + 1) - own_begin);
+  reduce_slots(call, own_begin * width, slot(rank_) + own_begin * width, slice_begin(seat(rank_) + 1) - own_begin);
   sync(call);
-  for (int r = 0; r < ranks_ && receives; ++r) {
-    const std::size_t begin = slice_begin(r);
-    std::memcpy(data + begin * width, slot(r) + begin * width, (slice_begin(r + 1) - begin) * width);
+  if (!receives) return;
+  for (const int r : members()) {
+    const std::size_t begin = slice_begin(seat(r));
+    std::memcpy(data + begin * width, slot(r) + begin * width, (slice_begin(seat(r) + 1) - begin) * width);
   }
 }
 
 void ShmGroup::reduce_scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t count,
                               ElementType type, Reduction reduction, Timeout timeout) {
-  const Call call(*this, Op::reduce_scatter, count, type, reduction, -1, timeout);
+  const Call call(++operations_, CollectiveOp::reduce_scatter, count, type, reduction, -1, timeout);
   wait_.check("reduce_scatter");
   const std::size_t width = size_of(type);
   // A slot holds the step's elements for every rank, one part after another.
@@ -174,9 +182,7 @@ void ShmGroup::reduce_scatter(const std::vector<const std::byte*>& inputs, std::
     }
     sync(call);
     compare(call);
-    std::vector<const std::byte*> sources;
-    for (int r = 0; r < ranks_; ++r) sources.push_back(slot(r) + static_cast<std::size_t>(rank_) * n * width);
-    if (n > 0) reduce_in_order(type, reduction, sources, output + done * width, n);
+    if (n > 0) reduce_slots(call, static_cast<std::size_t>(rank_) * n * width, output + done * width, n);
     done += n;
   } while (done < count);
 }

@@ -16,7 +16,8 @@ constexpr std::chrono::milliseconds kTurn{1};
 
 P2pCore::Limits limits_of(const ShmSegment& segment) {
   P2pCore::Limits limits;
-  limits.whole_bytes = ShmRing(segment.pair(0, 0), segment.ring(0, 0), segment.ring_bytes()).whole_bytes();
+  const int one = segment.members().front();
+  limits.whole_bytes = ShmRing(segment.pair(one, one), segment.ring(one, one), segment.ring_bytes()).whole_bytes();
   limits.part_bytes = segment.ring_bytes() / 4;
   return limits;
 }
@@ -35,11 +36,15 @@ ShmP2p::ShmP2p(const ShmSegment& segment, const PeerWatch& watch, const ShmWait&
       watch_(watch),
       wait_(wait),
       rank_(rank),
-      ranks_(static_cast<int>(segment.header().ranks)),
       spin_(spin),
-      core_(ranks_, limits_of(segment)) {}
+      core_(static_cast<int>(segment.header().ranks), limits_of(segment)) {}
 
 ShmP2p::~ShmP2p() { end(); }
+
+int ShmP2p::some_other() const {
+  const std::vector<int>& members = segment_.members();
+  return members.front() == rank_ && members.size() > 1 ? members[1] : members.front();
+}
 
 ShmRing ShmP2p::ring(int from, int to) const {
   return {segment_.pair(from, to), segment_.ring(from, to), segment_.ring_bytes()};
@@ -73,7 +78,7 @@ void ShmP2p::post(Pending pending, const std::function<void(Id)>& tell_core) {
   } else {
     tell_core(id);
     bool more = false;
-    for (int r = 0; r < ranks_; ++r) more |= core_.has_next(r) && write_to(r) && core_.has_next(r);
+    for (const int r : segment_.members()) more |= core_.has_next(r) && write_to(r) && core_.has_next(r);
     collect();
     if (more) ring_bell(rank_);
   }

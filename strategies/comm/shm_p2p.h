@@ -100,13 +100,12 @@ class ShmP2p {
   std::exception_ptr failure_of(const Pending& pending) const;
 
   ShmRing ring(int from, int to) const;
-  int some_other() const { return rank_ == 0 ? 1 : 0; }
+  int some_other() const;
 
   const ShmSegment& segment_;
   const PeerWatch& watch_;
   const ShmWait& wait_;
   const int rank_;
-  const int ranks_;
   const std::chrono::microseconds spin_;
 
   std::mutex mutex_;  // guards all that follows

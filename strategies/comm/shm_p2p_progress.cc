@@ -112,7 +112,7 @@ void ShmP2p::ring_bell(int rank) {
 bool ShmP2p::move() {
   if (broken_) return false;
   bool moved = false;
-  for (int r = 0; r < ranks_; ++r) {
+  for (const int r : segment_.members()) {
     if (r == rank_) continue;
     moved |= take_from(r);
     moved |= write_to(r);
@@ -168,9 +168,6 @@ void ShmP2p::collect() {
     const std::string detail =
         fmt::format("rank {} sent {} with tag {}, rank {} expects {}", finished.peer, finished.misfit,
                     pending_.at(finished.id).call.label.tag, rank_, pending_.at(finished.id).call.label.text);
-    // For the others, whose calls fail with this one. Not all of the room: its last byte stays 0.
-    RankBlock& own = segment_.rank(rank_);
-    detail.copy(own.detail, sizeof(own.detail) - 1);
     return fail({FailureKind::mismatched, rank_}, finished.id, detail);
   }
 }
@@ -182,7 +179,7 @@ void ShmP2p::look_around() {
   // What a rank did last is looked at only after seeing that it can do no more.
   const std::vector<bool> ended = watch_.ended();
   std::vector<bool> left(ended.size());
-  for (int r = 0; r < ranks_; ++r) {
+  for (const int r : segment_.members()) {
     const auto at = static_cast<std::size_t>(r);
     left[at] = segment_.rank(r).left.load(std::memory_order_acquire) != 0;
     while (r != rank_ && (ended[at] || left[at]) && take_from(r)) {
@@ -195,7 +192,7 @@ void ShmP2p::look_around() {
 
 void ShmP2p::find_gone(const std::vector<bool>& ended, const std::vector<bool>& left) {
   bool alone = true;
-  for (int r = 0; r < ranks_; ++r) {
+  for (const int r : segment_.members()) {
     const auto at = static_cast<std::size_t>(r);
     if (r == rank_ || broken_) continue;
     if (!ended[at] && !left[at]) {
@@ -209,7 +206,7 @@ void ShmP2p::find_gone(const std::vector<bool>& ended, const std::vector<bool>& 
   }
   if (!alone || broken_) return;
   if (const auto id = core_.waits_for(P2pCore::kAny))
-    fail({FailureKind::peer_left, some_other()}, *id, ranks_ > 2 ? "and so did all others" : "");
+    fail({FailureKind::peer_left, some_other()}, *id, segment_.members().size() > 2 ? "and so did all others" : "");
 }
 
 void ShmP2p::find_late() {

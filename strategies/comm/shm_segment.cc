@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <numeric>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -33,16 +34,16 @@ std::size_t control_bytes(std::uint32_t ranks) { return round_up(sizeof(SegmentH
 // Enough to copy in at one end while the other copies out, and little enough to stay in a cache.
 std::size_t ring_bytes_for(std::uint32_t slot_bytes) { return std::max(kPage, round_up(slot_bytes / 4)); }
 
-std::size_t pairs_begin(std::uint32_t ranks, std::uint32_t slot_bytes) {
-  return round_up(control_bytes(ranks) + std::size_t{2} * ranks * slot_bytes);
+std::size_t pairs_begin(const SegmentHeader& h) {
+  return round_up(control_bytes(h.ranks) + std::size_t{2} * h.members * h.slot_bytes);
 }
 
-std::size_t rings_begin(std::uint32_t ranks, std::uint32_t slot_bytes) {
-  return pairs_begin(ranks, slot_bytes) + round_up(std::size_t{ranks} * ranks * sizeof(PairBlock));
+std::size_t rings_begin(const SegmentHeader& h) {
+  return pairs_begin(h) + round_up(std::size_t{h.members} * h.members * sizeof(PairBlock));
 }
 
-std::size_t segment_bytes(std::uint32_t ranks, std::uint32_t slot_bytes) {
-  return rings_begin(ranks, slot_bytes) + std::size_t{ranks} * ranks * ring_bytes_for(slot_bytes);
+std::size_t segment_bytes(const SegmentHeader& h) {
+  return rings_begin(h) + std::size_t{h.members} * h.members * ring_bytes_for(h.slot_bytes);
 }
 
 }  // namespace
@@ -50,12 +51,14 @@ std::size_t segment_bytes(std::uint32_t ranks, std::uint32_t slot_bytes) {
 ShmSegment::ShmSegment(ShmSegment&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       base_(std::exchange(other.base_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      members_(std::move(other.members_)) {}
 
 ShmSegment& ShmSegment::operator=(ShmSegment&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(base_, other.base_);
   std::swap(size_, other.size_);
+  std::swap(members_, other.members_);
   return *this;
 }
 
@@ -64,11 +67,20 @@ ShmSegment::~ShmSegment() {
   close_fd();
 }
 
-ShmSegment ShmSegment::create(std::uint32_t ranks, std::uint32_t slot_bytes, std::uint64_t token) {
+ShmSegment ShmSegment::create(std::uint32_t ranks, std::uint32_t slot_bytes, std::uint64_t token,
+                              std::vector<int> members) {
+  if (members.empty()) {
+    members.resize(ranks);
+    std::iota(members.begin(), members.end(), 0);
+  }
+  SegmentHeader plan;
+  plan.ranks = ranks;
+  plan.slot_bytes = slot_bytes;
+  plan.members = static_cast<std::uint32_t>(members.size());
   ShmSegment segment;
   segment.fd_ = ::memfd_create("dtrain-group", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (segment.fd_ < 0) throw_errno("memfd_create for the group's shared memory");
-  const std::size_t size = segment_bytes(ranks, slot_bytes);
+  const std::size_t size = segment_bytes(plan);
   if (::ftruncate(segment.fd_, static_cast<off_t>(size)) != 0)
     throw_errno(fmt::format("shared memory of {} bytes", size));
   // A peer that shrank the file would kill the others with SIGBUS.
@@ -78,8 +90,11 @@ ShmSegment ShmSegment::create(std::uint32_t ranks, std::uint32_t slot_bytes, std
   auto* header = new (segment.base_) SegmentHeader;
   header->ranks = ranks;
   header->slot_bytes = slot_bytes;
+  header->members = plan.members;
   header->token = token;
   for (std::uint32_t r = 0; r < ranks; ++r) new (&segment.rank(static_cast<int>(r))) RankBlock;
+  for (std::size_t i = 0; i < members.size(); ++i) segment.rank(members[i]).seat = static_cast<std::int32_t>(i);
+  segment.find_members();
   return segment;
 }
 
@@ -94,10 +109,17 @@ ShmSegment ShmSegment::open(int pid, int fd, std::uint64_t token) {
   if (size < kPage) throw std::runtime_error(fmt::format("{} is not the group's shared memory", path));
   segment.map(size);
   const SegmentHeader& header = segment.header();
-  if (header.token != token || segment_bytes(header.ranks, header.slot_bytes) != size) {
+  if (header.token != token || segment_bytes(header) != size) {
     throw std::runtime_error(fmt::format("{} is not the group's shared memory", path));
   }
+  segment.find_members();
   return segment;
+}
+
+void ShmSegment::find_members() {
+  for (std::uint32_t r = 0; r < header().ranks; ++r) {
+    if (rank(static_cast<int>(r)).seat >= 0) members_.push_back(static_cast<int>(r));
+  }
 }
 
 void ShmSegment::map(std::size_t size) {
@@ -119,21 +141,21 @@ RankBlock& ShmSegment::rank(int rank) const {
 }
 
 std::byte* ShmSegment::slot(int rank, std::uint32_t parity) const {
-  const std::size_t index = static_cast<std::size_t>(rank) * 2 + parity;
+  const std::size_t index = static_cast<std::size_t>(this->rank(rank).seat) * 2 + parity;
   return static_cast<std::byte*>(base_) + control_bytes(header().ranks) + index * header().slot_bytes;
 }
 
 std::size_t ShmSegment::pair_index(int from, int to) const {
-  return static_cast<std::size_t>(from) * header().ranks + static_cast<std::size_t>(to);
+  return static_cast<std::size_t>(rank(from).seat) * members_.size() + static_cast<std::size_t>(rank(to).seat);
 }
 
 PairBlock& ShmSegment::pair(int from, int to) const {
-  auto* begin = static_cast<std::byte*>(base_) + pairs_begin(header().ranks, header().slot_bytes);
+  auto* begin = static_cast<std::byte*>(base_) + pairs_begin(header());
   return reinterpret_cast<PairBlock*>(begin)[pair_index(from, to)];
 }
 
 std::byte* ShmSegment::ring(int from, int to) const {
-  auto* begin = static_cast<std::byte*>(base_) + rings_begin(header().ranks, header().slot_bytes);
+  auto* begin = static_cast<std::byte*>(base_) + rings_begin(header());
   return begin + pair_index(from, to) * ring_bytes();
 }
 

@@ -1,9 +1,10 @@
 #pragma once
-// The shared memory of one group on one host, and its layout. It is a memfd: it has no name, so whatever dies and
+// The shared memory of a group's ranks on one host, its members, and its layout. Where the group has ranks elsewhere
+// too, each has a block here and no more: who it is, for messages. It is a memfd: it has no name, so whatever dies and
 // however, the kernel frees it with the last process that maps it. Peers open it through /proc/<pid>/fd/<fd>, which
 // works for processes of one user in one PID namespace, needs no socket and no server, and leaves nothing behind.
 //
-//   | SegmentHeader | RankBlock 0 | RankBlock 1 | ... | slot 0a | slot 0b | slot 1a | slot 1b | ...
+//   | SegmentHeader | RankBlock 0 | RankBlock 1 | ... | slot 0a | slot 0b | slot 1a | slot 1b | ...   (of members)
 //   | PairBlock 0->0 | 0->1 | ... | 1->0 | ... | ring 0->0 | 0->1 | ... | 1->0 | ...          (shm_ring.h)
 //
 // A page costs memory once it is touched: the ring of two ranks that never talk costs none. Their PairBlocks are looked
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace dtrain {
 
@@ -21,8 +23,14 @@ struct alignas(kCacheLine) SegmentHeader {
   std::uint64_t token = 0;  // random; a peer that opened the wrong file does not find it
   std::uint32_t ranks = 0;
   std::uint32_t slot_bytes = 0;
+  std::uint32_t members = 0;  // ranks that share this memory
   // 0, or the first failure of the group (failure.h); set once, seen by every rank.
   alignas(kCacheLine) std::atomic<std::uint32_t> failure{0};
+  // What more is known of a failure, and of which: 0, then kBeingWritten, then that failure's word. Whoever makes it
+  // kBeingWritten writes the text, which ends with a 0, before it records the failure.
+  static constexpr std::uint32_t kBeingWritten = ~std::uint32_t{0};
+  std::atomic<std::uint32_t> told{0};
+  char detail[256] = {};
 };
 
 // What a rank is about to do, for the others to compare with.
@@ -43,13 +51,12 @@ struct RankBlock {
   alignas(kCacheLine) std::atomic<std::uint32_t> arrived{0};
   std::atomic<std::uint32_t> sleepers{0};                  // ranks asleep on `arrived`; written by those
   alignas(kCacheLine) std::atomic<std::uint32_t> left{0};  // 1 after the rank dropped the group
-  std::int32_t pid = 0;
-  OpDescriptor ops[2];  // of even and odd operations
+  std::int32_t pid = 0;                                    // on its host
+  std::int32_t seat = -1;  // how many members come before it; -1 for a rank of another host
+  OpDescriptor ops[2];     // of even and odd operations
   // Rung by the others when they wrote into one of its rings or made room; a futex word.
   alignas(kCacheLine) std::atomic<std::uint32_t> bell{0};
   std::atomic<std::uint32_t> asleep{0};  // 1 while the rank may be asleep on `bell`
-  // Of the failure that this rank caused, for all to tell; before the failure, and once. Ends with a 0.
-  char detail[256] = {};
 };
 
 // The ring of one rank's messages to another. In memory that nobody wrote to it is all zeros, as it begins.
@@ -71,8 +78,9 @@ class ShmSegment {
   ShmSegment& operator=(const ShmSegment&) = delete;
   ~ShmSegment();
 
-  // Make the segment of a group. Throws std::system_error.
-  static ShmSegment create(std::uint32_t ranks, std::uint32_t slot_bytes, std::uint64_t token);
+  // Make the segment of a group. `members`: in order; none: all ranks. Throws std::system_error.
+  static ShmSegment create(std::uint32_t ranks, std::uint32_t slot_bytes, std::uint64_t token,
+                           std::vector<int> members = {});
   // Map the one that process `pid` holds as descriptor `fd`. Throws std::system_error, or std::runtime_error where what
   // is there is not the segment with this token.
   static ShmSegment open(int pid, int fd, std::uint64_t token);
@@ -83,6 +91,8 @@ class ShmSegment {
 
   SegmentHeader& header() const;
   RankBlock& rank(int rank) const;
+  // In order. What follows is for them alone.
+  const std::vector<int>& members() const { return members_; }
   std::byte* slot(int rank, std::uint32_t parity) const;
   PairBlock& pair(int from, int to) const;
   std::byte* ring(int from, int to) const;
@@ -90,10 +100,12 @@ class ShmSegment {
 
  private:
   void map(std::size_t size);
+  void find_members();
   std::size_t pair_index(int from, int to) const;
   int fd_ = -1;
   void* base_ = nullptr;
   std::size_t size_ = 0;
+  std::vector<int> members_;
 };
 
 }  // namespace dtrain

@@ -43,7 +43,7 @@ PeerWatch::~PeerWatch() {
 void PeerWatch::watch(const std::vector<int>& pids, int own_rank) {
   pidfds_.assign(pids.size(), -1);
   for (std::size_t r = 0; r < pids.size(); ++r) {
-    if (static_cast<int>(r) == own_rank) continue;
+    if (static_cast<int>(r) == own_rank || pids[r] == 0) continue;
     pidfds_[r] = static_cast<int>(::syscall(SYS_pidfd_open, pids[r], 0));
     if (pidfds_[r] >= 0) continue;
     if (errno == ESRCH) throw describe({FailureKind::peer_died, static_cast<int>(r)}, pids[r], "forming the group", "");
@@ -63,11 +63,7 @@ std::vector<bool> PeerWatch::ended() const {
 }
 
 ShmWait::ShmWait(const ShmSegment& segment, const PeerWatch& watch, int own_rank, Options options)
-    : segment_(segment),
-      watch_(watch),
-      own_rank_(own_rank),
-      ranks_(static_cast<int>(segment.header().ranks)),
-      options_(options) {}
+    : segment_(segment), watch_(watch), own_rank_(own_rank), options_(options) {}
 
 ShmWait::Deadline ShmWait::after(std::chrono::milliseconds timeout) {
   return Clock::now() + std::min<std::chrono::milliseconds>(timeout, kLongestTimeout);
@@ -86,7 +82,7 @@ bool ShmWait::reached(int rank, std::uint32_t point) const {
 }
 
 void ShmWait::wait_all(std::uint32_t point, Deadline deadline, const Naming& during) {
-  for (int r = 0; r < ranks_; ++r) {
+  for (const int r : segment_.members()) {
     if (r != own_rank_ && !reached(r, point)) wait_one(r, point, deadline, during);
   }
 }
@@ -109,6 +105,7 @@ void ShmWait::wait_one(int rank, std::uint32_t point, Deadline deadline, const N
 void ShmWait::look_around(std::uint32_t point, Deadline deadline, const std::string& during) const {
   check(during);
   check_interrupt();
+  if (elsewhere_) elsewhere_(during);
   if (Clock::now() >= deadline) time_out(point, during);
   check_peers(point, during);
 }
@@ -126,19 +123,20 @@ void ShmWait::check(const std::string& during) const {
   if (stop_.load()) throw describe({FailureKind::aborted, own_rank_}, segment_.rank(own_rank_).pid, during, "");
   const std::uint32_t word = segment_.header().failure.load(std::memory_order_acquire);
   if (word == 0) return;
-  const Failure failure = decode_failure(word);
-  throw_first(failure, during);
+  const Told first = *told();
+  throw describe(first.failure, segment_.rank(first.failure.rank).pid, during, first.detail);
 }
 
-// Who caused it may have said more about it.
-void ShmWait::throw_first(const Failure& failure, const std::string& during) const {
-  const RankBlock& block = segment_.rank(failure.rank);
-  throw describe(failure, block.pid, during, failure.kind == FailureKind::mismatched ? block.detail : "");
+std::optional<ShmWait::Told> ShmWait::told() const {
+  const SegmentHeader& header = segment_.header();
+  const std::uint32_t word = header.failure.load(std::memory_order_acquire);
+  if (word == 0) return std::nullopt;
+  return Told{decode_failure(word), header.told.load(std::memory_order_acquire) == word ? header.detail : ""};
 }
 
 void ShmWait::check_peers(std::uint32_t point, const std::string& during) const {
   const std::vector<bool> ended = watch_.ended();
-  for (int r = 0; r < ranks_; ++r) {
+  for (const int r : segment_.members()) {
     // Look at what it did last only after seeing that it can do no more.
     const bool left = segment_.rank(r).left.load(std::memory_order_acquire) != 0;
     if (r == own_rank_ || (!left && !ended[static_cast<std::size_t>(r)]) || reached(r, point)) continue;
@@ -148,7 +146,7 @@ void ShmWait::check_peers(std::uint32_t point, const std::string& during) const 
 
 void ShmWait::time_out(std::uint32_t point, const std::string& during) const {
   std::vector<int> missing;
-  for (int r = 0; r < ranks_; ++r) {
+  for (const int r : segment_.members()) {
     if (r != own_rank_ && !reached(r, point)) missing.push_back(r);
   }
   if (missing.empty()) return;  // all came at the last moment
@@ -166,11 +164,18 @@ void ShmWait::record(const Failure& failure) const noexcept {
 }
 
 void ShmWait::fail(const Failure& failure, const std::string& during, const std::string& detail) const {
+  SegmentHeader& header = segment_.header();
+  std::uint32_t none = 0;
+  // Calls that do not fit are the others' business too; what is known of a late rank is about the call that waited.
+  const bool tells = failure.kind == FailureKind::mismatched && !detail.empty();
+  if (tells && header.told.compare_exchange_strong(none, SegmentHeader::kBeingWritten)) {
+    detail.copy(header.detail, sizeof(header.detail) - 1);  // its last byte stays 0
+    header.told.store(encode(failure), std::memory_order_release);
+  }
   record(failure);
-  const Failure first = decode_failure(segment_.header().failure.load(std::memory_order_acquire));
-  const bool ours = first.rank == failure.rank && first.kind == failure.kind;
-  if (!ours || detail.empty()) throw_first(first, during);
-  throw describe(first, segment_.rank(first.rank).pid, during, detail);
+  const Told first = *told();
+  const bool ours = first.failure.rank == failure.rank && first.failure.kind == failure.kind;
+  throw describe(first.failure, segment_.rank(first.failure.rank).pid, during, ours ? detail : first.detail);
 }
 
 }  // namespace dtrain

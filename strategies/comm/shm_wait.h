@@ -5,7 +5,9 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "strategies/comm/failure.h"
@@ -29,7 +31,8 @@ class PeerWatch {
   PeerWatch& operator=(const PeerWatch&) = delete;
   ~PeerWatch();
 
-  // Watch `pids`, indexed by rank; own_rank is left out. Throws CollectiveError where one is gone already.
+  // Watch `pids`, indexed by rank; own_rank and those that are 0 are left out. Throws CollectiveError where one is gone
+  // already.
   void watch(const std::vector<int>& pids, int own_rank);
   // Whether each rank's process has ended.
   std::vector<bool> ended() const;
@@ -63,6 +66,15 @@ class ShmWait {
   [[noreturn]] void fail(const Failure& failure, const std::string& during, const std::string& detail) const;
   // Record without throwing.
   void record(const Failure& failure) const noexcept;
+  // The group's failure and what is known of it; nothing while it has none.
+  struct Told {
+    Failure failure;
+    std::string detail;
+  };
+  std::optional<Told> told() const;
+  bool knows(int rank) const { return rank >= 0 && rank < static_cast<int>(segment_.header().ranks); }
+  // Called, while a wait lasts, each time that it looks around; may throw through fail(). Before the first wait.
+  void look_elsewhere(std::function<void(const std::string& during)> look) { elsewhere_ = std::move(look); }
   // Make a wait of this process end with FailureKind::aborted; the other ranks are not told.
   void request_stop() noexcept { stop_.store(true); }
 
@@ -72,14 +84,13 @@ class ShmWait {
   void look_around(std::uint32_t point, Deadline deadline, const std::string& during) const;
   void check_peers(std::uint32_t point, const std::string& during) const;
   void time_out(std::uint32_t point, const std::string& during) const;
-  [[noreturn]] void throw_first(const Failure& failure, const std::string& during) const;
   bool reached(int rank, std::uint32_t point) const;
 
   const ShmSegment& segment_;
   const PeerWatch& watch_;
   const int own_rank_;
-  const int ranks_;
   const Options options_;
+  std::function<void(const std::string&)> elsewhere_;
   std::atomic<bool> stop_{false};
 };
 

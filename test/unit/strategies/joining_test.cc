@@ -134,7 +134,7 @@ TEST_CASE("rank 0 ending before the others opened its memory is said to have end
       ShmGroup group(place, options(rank, 2));
       return "formed";
     }
-    { const ShmSegment segment = meet(board, 0, 2, 1U << 20, std::chrono::steady_clock::now() + kTimeout); }
+    { const Meeting met = meet(board, 0, 2, 1U << 20, std::chrono::steady_clock::now() + kTimeout); }
     board.put("gone", "yes");
     return "gone";
   });

@@ -31,10 +31,11 @@ TEST_CASE("ranks share memory only on one host and in one PID namespace, whateve
   container.pid_namespace = "pid:[2]";
   PeerFacts other_user = here;
   other_user.uid = 0;
-  CHECK(why_not_together({here, same}) == "");
-  CHECK_THAT(why_not_together({here, same, other_host}), Catch::Contains("rank 2 on host 'node1'"));
-  CHECK_THAT(why_not_together({here, container}), Catch::Contains("rank 1 run in different PID namespaces"));
-  CHECK_THAT(why_not_together({here, same, other_user}), Catch::Contains("user 1000 and rank 2 as user 0"));
+  using Hosts = std::vector<std::vector<int>>;
+  CHECK(by_host({here, same}) == Hosts{{0, 1}});
+  CHECK(by_host({here, same, other_host}) == Hosts{{0, 1}, {2}});
+  CHECK(by_host({here, other_host, same, container, other_host}) == Hosts{{0, 2}, {1, 4}, {3}});
+  CHECK(by_host({here, other_user}) == Hosts{{0}, {1}});
 }
 
 TEST_CASE("a segment opened with the wrong token is refused") {

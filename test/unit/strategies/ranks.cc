@@ -119,7 +119,7 @@ struct SharedBoard::Memory {
   int used;
   struct {
     char key[64];
-    char value[1024];
+    char value[4096];
   } entries[256];
 };
 
