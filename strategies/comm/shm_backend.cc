@@ -37,14 +37,14 @@ class StoreMeeting final : public MeetingPlace {
   c10::intrusive_ptr<c10d::Store> store_;
 };
 
-std::shared_ptr<ShmGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
+std::shared_ptr<CommGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
   if (size == 1) return nullptr;
   StoreMeeting place(store);
-  ShmGroup::Options options;
+  GroupOptions options;
   options.rank = rank;
   options.ranks = size;
   options.join_timeout = store->getTimeout();
-  return std::make_shared<ShmGroup>(place, options);
+  return form_group(place, options);
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ void ShmBackend::leave() {
 
 void ShmBackend::shutdown() {
   stop_threads();
-  std::shared_ptr<ShmGroup> group;
+  std::shared_ptr<CommGroup> group;
   {
     const std::lock_guard lock(mutex_);
     group.swap(group_);

@@ -13,7 +13,7 @@
 #include <mutex>
 #include <thread>
 
-#include "strategies/comm/shm_group.h"
+#include "strategies/comm/group.h"
 #include "strategies/torch/pch.h"
 
 namespace dtrain {
@@ -21,7 +21,7 @@ namespace dtrain {
 class ShmBackend : public c10d::Backend {
  public:
   // Collective: every rank of the group. `store` is used only here, and its timeout is what the ranks have to come.
-  // `timeout` is that of a collective whose options name none. Throws as ShmGroup does.
+  // `timeout` is that of a collective whose options name none. Throws as form_group() does.
   ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout);
   // As leave().
   ~ShmBackend() override;
@@ -94,7 +94,7 @@ class ShmBackend : public c10d::Backend {
 
   const int process_;
   const Timeout default_timeout_;
-  std::shared_ptr<ShmGroup> group_;  // none in a world of one rank
+  std::shared_ptr<CommGroup> group_;  // none in a world of one rank
 
   mutable std::mutex mutex_;
   struct Signals {

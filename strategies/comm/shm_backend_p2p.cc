@@ -66,12 +66,14 @@ ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, Tensors results, ShmP
     work->set_source(outcome.peer);
     work->complete(error, make_way);
   };
-  std::shared_ptr<ShmGroup> group;
+  std::shared_ptr<CommGroup> group;
   {
     const std::lock_guard lock(mutex_);
     group = stopping_ ? nullptr : group_;
   }
   TORCH_CHECK(group, "dtrain: a message after the session was shut down");
+  const std::string why_not = group->why_no_messages(call.peer);
+  TORCH_CHECK(why_not.empty(), "dtrain: ", why_not);
   post(group->p2p(), std::move(call));
   return work;
 }

@@ -2,7 +2,8 @@
 
     torch.distributed.init_process_group("dtrain")                  # or "cpu:dtrain,cuda:nccl"
 
-makes groups whose CPU tensors go through shared memory. See docs/strategies.md, "From Python".
+makes groups whose CPU tensors go through shared memory, and between hosts over TCP. See docs/strategies.md, "From
+Python".
 """
 import atexit
 import sys

@@ -1,0 +1,78 @@
+// Words about failures; see tcp_links.h.
+#include "strategies/comm/tcp_links.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace dtrain {
+namespace {
+
+constexpr std::uint32_t kWordMagic = 0x64747277;  // another one from a host of other byte order
+
+}  // namespace
+
+// Small enough to be taken by the kernel whole, whatever the other end does.
+struct TcpLinks::Word {
+  std::uint32_t magic = kWordMagic;
+  std::uint32_t failure = 0;  // 0: the rank leaves
+  char detail[248] = {};      // ends with a 0
+};
+
+TcpLinks::TcpLinks(MeetingPlace& place, int rank, const std::vector<int>& others, ShmWait& wait, Deadline deadline)
+    : rank_(rank), wait_(wait) {
+  for (auto& [peer, lanes] : connect_ranks(place, rank, others, deadline))
+    links_.emplace(peer, Link{std::move(lanes), State::here, {}});
+}
+
+void TcpLinks::heed(const std::string& during) {
+  for (auto& [peer, link] : links_) heed(peer, link, during);
+}
+
+void TcpLinks::heed(int peer, Link& link, const std::string& during) {
+  while (link.state == State::here) {
+    const std::size_t before = link.heard.size();
+    link.heard.resize(sizeof(Word));
+    const auto n = ::recv(link.lanes.control.fd(), link.heard.data() + before, sizeof(Word) - before, MSG_DONTWAIT);
+    link.heard.resize(before + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n <= 0) link.state = State::gone;
+    if (link.heard.size() == sizeof(Word)) understand(peer, link, during);
+  }
+}
+
+void TcpLinks::understand(int peer, Link& link, const std::string& during) {
+  Word word;
+  std::memcpy(&word, link.heard.data(), sizeof word);
+  link.heard.clear();
+  word.detail[sizeof word.detail - 1] = '\0';
+  if (word.magic != kWordMagic) {
+    link.state = State::gone;
+  } else if (word.failure == 0) {
+    link.state = State::left;
+  } else {
+    const Failure failure = decode_failure(word.failure);
+    const bool sound =
+        failure.kind <= FailureKind::aborted && failure.kind >= FailureKind::peer_died && wait_.knows(failure.rank);
+    wait_.fail(sound ? failure : Failure{FailureKind::aborted, peer}, during, word.detail);
+  }
+}
+
+void TcpLinks::tell(const Failure& failure, const std::string& detail) noexcept {
+  if (told_.exchange(true)) return;
+  Word word;
+  word.failure = encode(failure);
+  detail.copy(word.detail, sizeof word.detail - 1);
+  say(word);
+}
+
+void TcpLinks::leave() noexcept { say({}); }
+
+void TcpLinks::say(const Word& word) noexcept {
+  for (const auto& [peer, link] : links_)
+    ::send(link.lanes.control.fd(), &word, sizeof word, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+}  // namespace dtrain

@@ -1,0 +1,67 @@
+#pragma once
+// The connections of one rank to all ranks of other hosts, and what goes over them: the messages of collectives, each
+// with a header that says which call it belongs to, and words about failures. One thread at a time, except tell().
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "strategies/comm/call.h"
+#include "strategies/comm/tcp_door.h"
+
+namespace dtrain {
+
+class TcpLinks {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  // Collective; see connect_ranks(). `wait` is where failures are kept, for this rank and the others of its host.
+  TcpLinks(MeetingPlace& place, int rank, const std::vector<int>& others, ShmWait& wait, Deadline deadline);
+
+  struct Send {
+    int peer;
+    std::span<const std::byte> data;
+  };
+  struct Receive {
+    int peer;
+    std::span<std::byte> into;
+  };
+  // All of these at the same time; return when what is to be received is here, and what is to be sent is the kernel's.
+  // The peers must do the counterpart, within the same call and with the same sizes. Between two ranks messages keep
+  // their order. Throws CollectiveError: also where the peer's message is of another call.
+  void exchange(const Call& call, Deadline deadline, const std::vector<Send>& sends,
+                const std::vector<Receive>& receives);
+
+  // Look for words of the others. Throws the failure that one tells of.
+  void heed(const std::string& during);
+  // Tell all others of a failure, the first time. Any thread.
+  void tell(const Failure& failure, const std::string& detail) noexcept;
+  // Tell all others that this rank leaves: it will send no more.
+  void leave() noexcept;
+
+ private:
+  // What is known of the rank at the other end. One that left or is gone may have sent messages before.
+  enum class State { here, left, gone };
+  struct Word;
+  struct Link {
+    Lanes lanes;
+    State state = State::here;
+    std::vector<std::byte> heard;  // the beginning of a word
+  };
+  class Exchange;
+
+  void heed(int peer, Link& link, const std::string& during);
+  void understand(int peer, Link& link, const std::string& during);
+  void say(const Word& word) noexcept;
+
+  const int rank_;
+  ShmWait& wait_;
+  std::map<int, Link> links_;
+  std::atomic<bool> told_{false};
+};
+
+}  // namespace dtrain
