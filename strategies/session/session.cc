@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "strategies/comm/nccl.h"
-#include "strategies/comm/shm_backend.h"
+#include "strategies/session/group.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain {
@@ -12,13 +12,12 @@ namespace dtrain {
 struct Session::State {
   WorkerEnv env;
   c10::intrusive_ptr<c10d::Store> store;
-  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  FormedGroup world;
   torch::Device device{torch::kCPU};
-  c10::intrusive_ptr<ShmBackend> cpu;
 
   // A Ddp may hold the group longer; the others must know at once that this rank is gone.
   ~State() {
-    if (cpu) cpu->leave();
+    if (world.cpu) world.cpu->leave();
   }
 };
 
@@ -44,25 +43,6 @@ c10::intrusive_ptr<c10d::Store> connect_store(const WorkerEnv& env, const InitOp
   return c10::make_intrusive<c10d::PrefixStore>(fmt::format("dtrain/round_{}", env.restart_count), store);
 }
 
-void form_world(Session::State& state, const InitOptions& options) {
-  using Kind = c10d::ProcessGroup::BackendType;
-  const WorkerEnv& env = state.env;
-  const auto keys = c10::make_intrusive<c10d::PrefixStore>("world/shm", state.store);
-  state.cpu = c10::make_intrusive<ShmBackend>(keys, env.rank, env.world_size, options.collective_timeout);
-  state.group = c10::make_intrusive<c10d::ProcessGroup>(state.store, env.rank, env.world_size);
-  state.group->setBackend(c10::DeviceType::CPU, Kind::CUSTOM, state.cpu);
-  state.group->setDefaultBackend(Kind::CUSTOM);
-#ifdef DTRAIN_WITH_NCCL
-  if (nccl_available()) {
-    const auto nccl_keys = c10::make_intrusive<c10d::PrefixStore>("world/nccl", state.store);
-    state.group->setBackend(
-        c10::DeviceType::CUDA, Kind::NCCL,
-        make_nccl_backend(nccl_keys, env.rank, env.world_size, env.local_rank, options.collective_timeout));
-  }
-#endif
-  state.group->setGroupName("dtrain_world");
-}
-
 torch::Device device_for([[maybe_unused]] const WorkerEnv& env) {
 #ifdef DTRAIN_WITH_NCCL
   if (nccl_available()) return {torch::kCUDA, static_cast<c10::DeviceIndex>(env.local_rank)};
@@ -79,7 +59,8 @@ Session init(const WorkerEnv& env, const InitOptions& options) {
   state->env = env;
   state->store = connect_store(env, options);
   try {
-    form_world(*state, options);
+    const auto keys = c10::make_intrusive<c10d::PrefixStore>("world", state->store);
+    state->world = form_group(keys, env, "dtrain_world", options.collective_timeout);
   } catch (const CollectiveError&) {
     throw;
   } catch (const std::exception& error) {
@@ -99,8 +80,8 @@ const WorkerEnv& Session::env() const { return state_->env; }
 torch::Device Session::device() const { return state_->device; }
 
 const c10::intrusive_ptr<c10d::ProcessGroup>& Session::group() const {
-  TORCH_CHECK(state_->group, "dtrain: the session was shut down");
-  return state_->group;
+  TORCH_CHECK(state_->world.group, "dtrain: the session was shut down");
+  return state_->world.group;
 }
 
 const c10::intrusive_ptr<c10d::Store>& Session::store() const {
@@ -132,11 +113,8 @@ void Session::broadcast(torch::Tensor tensor, int root) {
 
 void Session::shutdown() {
   barrier();
-  state_->cpu->shutdown();
-#ifdef DTRAIN_WITH_NCCL
-  if (nccl_available()) group()->getBackend(c10::DeviceType::CUDA)->shutdown();
-#endif
-  state_->group.reset();
+  state_->world.shutdown();
+  state_->world.group.reset();
   state_->store.reset();
 }
 
