@@ -21,13 +21,11 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <utility>
 
+#include "dtrain/gradient_compression.h"
 #include "dtrain/output_tensors.h"
 #include "dtrain/session.h"
 
 namespace dtrain {
-
-// What the gradients of float parameters are while they are reduced; they are divided by the world size before that.
-enum class GradientCompression { none, fp16, bf16 };
 
 // Reduces one bucket instead of the all-reduce: the future's value is the tensor of the averaged gradients, of the size
 // and type of bucket.getBuffer(), which it may be. Called on the thread of backward, for the same buckets in the same
@@ -51,6 +49,7 @@ struct DdpOptions {
   // The same parameters take part in every forward, in the same way: which ones is learnt in the first backward. Allows
   // unused parameters, and several uses of one (checkpointing), at no further cost. The output as above.
   bool static_graph = false;
+  // Gradients are divided by the world size before that.
   GradientCompression compression = GradientCompression::none;
   BucketHook hook{};  // not together with a compression
   // Before every so many forwards that synchronise, verify_sync(). 0: never.

@@ -3,5 +3,6 @@
 #include "dtrain/batch_sampler.h"
 #include "dtrain/ddp.h"
 #include "dtrain/errors.h"
+#include "dtrain/horovod.h"
 #include "dtrain/session.h"
 #include "dtrain/worker_env.h"

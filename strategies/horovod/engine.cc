@@ -1,0 +1,246 @@
+// See engine.h.
+#include "strategies/horovod/engine.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "strategies/horovod/fusion_plan.h"
+#include "strategies/horovod/texts.h"
+#include "strategies/torch/compat.h"
+
+namespace dtrain::hvd {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A rank with nothing to reduce lets the others wait so long: they cannot reduce anything without it, and only news of
+// stalls, joins and ends are late.
+constexpr std::chrono::milliseconds kIdle{100};
+constexpr std::chrono::seconds kLastCycle{10};  // of all ranks, when one ends its context
+
+Settings of_rank_0(const c10::intrusive_ptr<c10d::ProcessGroup>& group, Settings settings) {
+  std::vector<at::Tensor> numbers{
+      at::tensor({settings.fusion_threshold, static_cast<std::int64_t>(settings.cycle_time.count()),
+                  settings.cache_capacity, static_cast<std::int64_t>(settings.stall_warning.count()),
+                  static_cast<std::int64_t>(settings.stall_failure.count())},
+                 at::kLong)};
+  group->broadcast(numbers)->wait();
+  const auto* number = numbers[0].const_data_ptr<std::int64_t>();
+  settings.fusion_threshold = number[0];
+  settings.cycle_time = std::chrono::microseconds{number[1]};
+  settings.cache_capacity = number[2];
+  settings.stall_warning = std::chrono::milliseconds{number[3]};
+  settings.stall_failure = std::chrono::milliseconds{number[4]};
+  return settings;
+}
+
+std::unique_ptr<Timeline> timeline_of(const Settings& settings, int rank) {
+  if (settings.timeline.empty() || rank != 0) return nullptr;
+  return std::make_unique<Timeline>(settings.timeline);
+}
+
+Negotiation::Limits limits_of(const Settings& settings) {
+  return {static_cast<std::size_t>(settings.cache_capacity), settings.stall_warning, settings.stall_failure};
+}
+
+// The same error, with the tensor that its caller waits for.
+std::exception_ptr naming(const std::string& tensor, const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CollectiveError& e) {
+    return std::make_exception_ptr(
+        CollectiveError(e.kind(), e.rank(), fmt::format("'{}' was not reduced: {}", tensor, e.what())));
+  } catch (const std::exception& e) {
+    return std::make_exception_ptr(
+        std::runtime_error(fmt::format("dtrain: '{}' was not reduced: {}", tensor, short_reason(e))));
+  }
+}
+
+}  // namespace
+
+void Handle::wait() const {
+  const auto& arrival = future_.get();
+  if (!arrival->copied_out) return;
+  const at::Device device = arrival->copied_out->device();
+  arrival->copied_out->block(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+}
+
+bool Handle::done() const { return future_.wait_for(std::chrono::seconds{0}) == std::future_status::ready; }
+
+Engine::Engine(const FormedGroup& group, const at::Device& device, Settings settings)
+    : process_(::getpid()),
+      group_(group),
+      device_(device),
+      settings_(of_rank_0(group.group, std::move(settings))),
+      timeline_(timeline_of(settings_, group.group->getRank())),
+      fusion_(group.group, timeline_.get()),
+      core_(group.group->getRank(), group.group->getSize(), limits_of(settings_)),
+      thread_([this] { loop(); }) {}
+
+Engine::~Engine() {
+  {
+    std::unique_lock lock(mutex_);
+    leaves_ = true;
+    core_.leave();
+    wake_.notify_all();
+    if (!changed_.wait_for(lock, kLastCycle, [this] { return ended_; })) {
+      lock.unlock();
+      group_.group->abort();
+    }
+  }
+  thread_.join();
+}
+
+bool Engine::in_forked_child() const { return ::getpid() != process_; }
+
+Handle Engine::submit(const at::Tensor& tensor, const std::string& name, const ReduceOptions& options,
+                      const std::string& group, std::int64_t members) {
+  TORCH_CHECK(!in_forked_child(), "dtrain: an hvd::Context in a process forked from rank ", rank());
+  auto reduction = make_reduction(tensor, name, options, ranks());
+  reduction->request.group = group;
+  reduction->request.members = members;
+  reduction->submitted = Clock::now();
+  const Handle handle(reduction->done.get_future().share());
+  const std::lock_guard lock(mutex_);
+  if (over_) std::rethrow_exception(naming(name, over_));
+  TORCH_CHECK(!joins_, "dtrain: '", name, "' is submitted while this rank joins");
+  TORCH_CHECK(!pending_.contains(name), "dtrain: '", name, "' is submitted while it is on its way already");
+  core_.submit(reduction->request, reduction->submitted);
+  pending_.emplace(name, std::move(reduction));
+  wake_.notify_all();
+  return handle;
+}
+
+int Engine::join() {
+  TORCH_CHECK(!in_forked_child(), "dtrain: an hvd::Context in a process forked from rank ", rank());
+  std::unique_lock lock(mutex_);
+  TORCH_CHECK(pending_.empty(), "dtrain: hvd::Context::join while '", pending_.begin()->first, "' is on its way");
+  TORCH_CHECK(!joins_, "dtrain: hvd::Context::join inside of hvd::Context::join");
+  joined_last_.reset();
+  joins_ = true;
+  core_.join();
+  wake_.notify_all();
+  changed_.wait(lock, [this] { return joined_last_ || over_; });
+  joins_ = false;
+  if (!joined_last_) std::rethrow_exception(over_);
+  return *joined_last_;
+}
+
+void Engine::loop() {
+  ::pthread_setname_np(::pthread_self(), "dtrain-hvd");
+  try {
+    while (cycle()) {
+    }
+    group_.group->barrier()->wait();  // nobody leaves while another reads what it said last
+    group_.shutdown();
+  } catch (...) {
+    group_.group->abort();
+    end(std::current_exception());
+  }
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  changed_.notify_all();
+}
+
+bool Engine::cycle() {
+  wait_for_work();
+  const Negotiation::Outcome outcome = negotiate();
+  finish(outcome);
+  if (outcome.failure || !outcome.left.empty()) return false;
+  reduce(outcome.ready);
+  return true;
+}
+
+void Engine::wait_for_work() {
+  std::unique_lock lock(mutex_);
+  wake_.wait_for(lock, kIdle, [this] { return leaves_ || joins_ || !core_.idle(); });
+  wake_.wait_until(lock, last_cycle_ + settings_.cycle_time, [this] { return leaves_; });
+  last_cycle_ = Clock::now();
+}
+
+Negotiation::Outcome Engine::negotiate() {
+  std::vector<std::uint64_t> words;
+  {
+    const std::lock_guard lock(mutex_);
+    words = core_.words(last_cycle_);
+  }
+  std::vector<at::Tensor> bits{at::from_blob(words.data(), {static_cast<std::int64_t>(words.size())}, at::kLong)};
+  group_.group->allreduce(bits, {c10d::ReduceOp::BAND})->wait();
+  std::unique_lock lock(mutex_);
+  if (core_.absorb_words(words)) {
+    const std::string own = serialize(core_.requests());
+    lock.unlock();
+    std::vector<std::vector<Asked>> asked;
+    for (const std::string& text : all_gather_texts(group_.group, own)) asked.push_back(parse_requests(text));
+    lock.lock();
+    core_.absorb_requests(asked);
+  }
+  if (const auto line = core_.stalled(); line && rank() == 0) fmt::print(stderr, "dtrain: hvd: {}\n", *line);
+  return core_.outcome();
+}
+
+void Engine::reduce(const std::vector<Request>& ready) {
+  const Negotiation::Moment agreed = Clock::now();
+  std::vector<std::unique_ptr<Reduction>> zeros;
+  std::vector<Reduction*> reductions;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Request& request : ready) {
+      const auto own = pending_.find(request.name);
+      if (own == pending_.end()) zeros.push_back(make_zeros(request, device_));
+      reductions.push_back(own == pending_.end() ? zeros.back().get() : own->second.get());
+      if (timeline_ && own != pending_.end()) timeline_->add(request.name, "NEGOTIATE", own->second->submitted, agreed);
+    }
+  }
+  for (const std::vector<std::size_t>& part : plan_fusion(ready, settings_.fusion_threshold)) {
+    std::vector<Reduction*> members;
+    for (const std::size_t i : part) members.push_back(reductions[i]);
+    if (timeline_) {
+      for (const Reduction* each : members) timeline_->add(each->request.name, "QUEUE", agreed, Clock::now());
+    }
+    arrive(members, fusion_.reduce(members));
+  }
+}
+
+// The name is free before anybody knows of the result.
+void Engine::arrive(const std::vector<Reduction*>& members, const std::shared_ptr<const Handle::Arrival>& arrival) {
+  for (const Reduction* each : members) {
+    std::unique_ptr<Reduction> own;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = pending_.find(each->request.name); found != pending_.end()) {
+        own = std::move(found->second);
+        pending_.erase(found);
+      }
+    }
+    if (own) own->done.set_value(arrival);
+  }
+}
+
+void Engine::finish(const Negotiation::Outcome& outcome) {
+  if (outcome.failure) return end(std::make_exception_ptr(*outcome.failure));
+  if (!outcome.left.empty()) {
+    const int rank = outcome.left.front();
+    return end(std::make_exception_ptr(
+        CollectiveError(FailureKind::peer_left, rank, fmt::format("rank {} ended its hvd::Context", rank))));
+  }
+  if (!outcome.all_joined) return;
+  const std::lock_guard lock(mutex_);
+  joined_last_ = outcome.all_joined;
+  changed_.notify_all();
+}
+
+// From now on every tensor fails.
+void Engine::end(const std::exception_ptr& error) {
+  std::map<std::string, std::unique_ptr<Reduction>> pending;
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = error;
+    pending.swap(pending_);
+    changed_.notify_all();
+  }
+  for (const auto& [name, reduction] : pending) reduction->done.set_exception(naming(name, error));
+}
+
+}  // namespace dtrain::hvd
