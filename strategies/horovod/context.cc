@@ -80,10 +80,13 @@ Handle Context::allreduce(const at::Tensor& tensor, const std::string& name, con
 
 std::vector<Handle> Context::grouped_allreduce(const std::vector<at::Tensor>& tensors, const std::string& name,
                                                const ReduceOptions& options) {
+  const auto name_of = [&](std::size_t i) { return fmt::format("{}.{}", name, i); };
+  // All or none: a part of a group would wait for ever.
+  for (std::size_t i = 0; i < tensors.size(); ++i) make_reduction(tensors[i], name_of(i), options, world_size());
   std::vector<Handle> handles;
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    handles.push_back(engine_->submit(tensors[i], fmt::format("{}.{}", name, i), options, name,
-                                      static_cast<std::int64_t>(tensors.size())));
+    handles.push_back(
+        engine_->submit(tensors[i], name_of(i), options, name, static_cast<std::int64_t>(tensors.size())));
   return handles;
 }
 

@@ -253,6 +253,7 @@ std::optional<std::string> Negotiation::stalled() {
   };
   std::map<std::vector<int>, std::vector<std::string>> names;
   std::vector<std::string> lines;
+  lines.reserve(table_.size() + held_.size());
   for (Entry& entry : table_) {
     if (is_due(entry)) names[missing(entry)].push_back(entry.request.name);
   }

@@ -147,11 +147,15 @@ TEST_CASE("hvd: what is not taken is refused at the call, and nothing is lost") 
                                at::Tensor x = at::ones({2});
                                const auto first = error_of([&] { context.allreduce(x, "x", {.op = hvd::Op::adasum}); });
                                const auto second = error_of([&] { context.allreduce(x.to(at::kLong), "x"); });
+                               const std::vector<at::Tensor> mixed{x, x.to(at::kBool)};
+                               const auto third = error_of([&] { context.grouped_allreduce(mixed, "g"); });
                                context.allreduce(x, "x").wait();
-                               return fmt::format("{}\n{}\n", first, second);
+                               context.allreduce(x, "g.0").wait();
+                               return fmt::format("{}\n{}\n{}\n", first, second, third);
                              }),
                    "dtrain: Op::adasum needs a world size that is a power of two, not 3\n"
-                   "dtrain: 'x' has type Long; floating types can be reduced, and integers with Op::sum\n");
+                   "dtrain: 'x' has type Long; floating types can be reduced, and integers with Op::sum\n"
+                   "dtrain: 'g.1' has type Bool; floating types can be reduced, and integers with Op::sum\n");
 }
 
 TEST_CASE("hvd: a tensor of another shape on one rank is an error on all that names it") {
