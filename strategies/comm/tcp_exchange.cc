@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <climits>
 
+#include "strategies/comm/interrupt.h"
 #include "strategies/comm/tcp_links.h"
 
 namespace dtrain {
@@ -196,6 +197,7 @@ class TcpLinks::Exchange {
   void look_around() {
     next_look_ = Clock::now() + kLookAround;
     links_.wait_.check(call_.name());
+    check_interrupt();
     if (Clock::now() < deadline_) return;
     const auto late = [this](const auto& is_late) {
       const auto found =
