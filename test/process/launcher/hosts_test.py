@@ -68,6 +68,8 @@ class Node:
 
     def expect(self, pattern):
         until(lambda: re.search(pattern, self.text) or self.process.poll() is not None, DEADLINE)
+        if self.process.poll() is not None:
+            self.reader.join(DEADLINE)  # what it said last may still have to be read
         if not re.search(pattern, self.text):
             raise AssertionError(f"no {pattern} in:\n{self.text}")
         return self
