@@ -18,14 +18,16 @@ from lab_case import new_token  # noqa: E402
 
 FAKE_DRIVER = os.environ.get("DTRAIN_FAKE_NVML", "")  # the folder of a made-up libnvidia-ml.so.1
 RUN = [DTRAIN, "run", "--quiet"]
-# Says what happens to it, and goes on until it is ended.
+# Says what happens to it, and goes on until it is ended. What is never written to is opened once: bash may fail to run
+# a trap in the middle of a <().
 WATCHFUL = """
+exec 4<> <(:)
 trap 'echo got USR1 at $RANK' USR1
 trap 'echo got TERM at $RANK; exit 9' TERM
 echo ready
-while :; do read -t 0.05 _ <> <(:); done
+while :; do read -t 0.05 _ <&4; done
 """
-UNWILLING = "trap '' TERM; echo ready; while :; do read -t 0.1 _ <> <(:); done"
+UNWILLING = "exec 4<> <(:); trap '' TERM; echo ready; while :; do read -t 0.1 _ <&4; done"
 
 
 @unittest.skipIf(missing(), f"not installed: {', '.join(missing())}")
@@ -302,7 +304,7 @@ class Ending(EndingTest):
         self.assertEqual(self.outcome(job), 128 + signal.SIGTERM, self.said)
 
     def test_a_worker_that_ends_well_on_usr1_ends_the_job_well(self):
-        job = self.start(script="trap 'exit 0' USR1; echo ready; while :; do read -t 0.1 _ <> <(:); done")
+        job = self.start(script="exec 4<> <(:); trap 'exit 0' USR1; echo ready; while :; do read -t 0.1 _ <&4; done")
         self.cluster.run("scancel", "--signal=USR1", *self.cluster.jobs())
         self.assertEqual(self.outcome(job), 0, self.said)
 
