@@ -43,6 +43,18 @@ c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
   return future_;
 }
 
+bool ShmWork::isCompleted() {
+  const std::lock_guard lock(future_mutex_);
+  return done_;
+}
+
+bool ShmWork::isSuccess() const { return !exception(); }
+
+std::exception_ptr ShmWork::exception() const {
+  const std::lock_guard lock(future_mutex_);
+  return error_;
+}
+
 bool ShmWork::wait(std::chrono::milliseconds timeout) {
   const auto check = interrupt_check();
   if (!check) return Work::wait(timeout);

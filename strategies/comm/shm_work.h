@@ -22,6 +22,10 @@ class ShmWork final : public c10d::Work {
   // Carries the results; the Reducer takes them from there. Made when first asked for.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   std::vector<at::Tensor> result() override { return results_; }
+  // As the future says, which may be a moment before wait() does.
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
   // Of a message, once complete; refused as by other Works where there is none.
   int sourceRank() const override { return source_ < 0 ? Work::sourceRank() : source_.load(); }
   void set_source(int rank) { source_ = rank; }
@@ -31,7 +35,7 @@ class ShmWork final : public c10d::Work {
   void settle(c10::ivalue::Future& future) const;
 
   const std::vector<at::Tensor> results_;
-  std::mutex future_mutex_;
+  mutable std::mutex future_mutex_;  // of what follows
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::atomic<int> source_{-1};
   bool done_ = false;

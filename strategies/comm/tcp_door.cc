@@ -180,7 +180,8 @@ class Door {
     while (unknown_.size() < kMaxUnknown) {
       Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (socket.fd() < 0) {
-        if (errno == EMFILE || errno == ENFILE) throw_errno("connecting to ranks of other hosts");
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+          throw_errno("connecting to ranks of other hosts");
         return;
       }
       tune(socket);

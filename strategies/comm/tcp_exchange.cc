@@ -186,7 +186,8 @@ class TcpLinks::Exchange {
     for (const auto& [peer, flow] : flows_) {
       const State state = flow.link->state;
       // Who left or is gone reads no more; what it sent is here before the end of its connection.
-      const bool gone = !flow.over() && state != State::here && (flow.closed || !flow.out.over());
+      const bool gone =
+          !flow.over() && state != State::here && (flow.closed || !flow.out.over() || state == State::unreachable);
       const bool silent = !flow.over() && flow.closed && Clock::now() >= *flow.closed + kLastWord;
       if (gone || silent)
         links_.wait_.fail({state == State::left ? FailureKind::peer_left : FailureKind::peer_died, peer}, call_.name(),

@@ -38,7 +38,7 @@ void TcpLinks::heed(int peer, Link& link, const std::string& during) {
     const auto n = ::recv(link.lanes.control.fd(), link.heard.data() + before, sizeof(Word) - before, MSG_DONTWAIT);
     link.heard.resize(before + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (n <= 0) link.state = State::gone;
+    if (n <= 0) link.state = n == 0 || errno == ECONNRESET ? State::gone : State::unreachable;
     if (link.heard.size() == sizeof(Word)) understand(peer, link, during);
   }
 }

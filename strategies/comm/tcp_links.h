@@ -45,7 +45,7 @@ class TcpLinks {
 
  private:
   // What is known of the rank at the other end. One that left or is gone may have sent messages before.
-  enum class State { here, left, gone };
+  enum class State { here, left, gone, unreachable };  // the last: nothing is on its way from it any more
   struct Word;
   struct Link {
     Lanes lanes;
