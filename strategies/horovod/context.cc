@@ -60,6 +60,13 @@ std::string first_difference(const std::string& own, const std::string& of_root,
   return here == there ? "" : fmt::format("{} here, but {} on rank {}", here, there, root);
 }
 
+at::Device device_of(const torch::optim::Optimizer& optimizer) {
+  for (const auto& group : optimizer.param_groups()) {
+    if (!group.params().empty()) return group.params().front().device();
+  }
+  return at::kCPU;
+}
+
 }  // namespace
 
 Context::Context(Session& session) : Context(session, parse_settings(process_env())) {}
@@ -80,14 +87,9 @@ Handle Context::allreduce(const at::Tensor& tensor, const std::string& name, con
 
 std::vector<Handle> Context::grouped_allreduce(const std::vector<at::Tensor>& tensors, const std::string& name,
                                                const ReduceOptions& options) {
-  const auto name_of = [&](std::size_t i) { return fmt::format("{}.{}", name, i); };
-  // All or none: a part of a group would wait for ever.
-  for (std::size_t i = 0; i < tensors.size(); ++i) make_reduction(tensors[i], name_of(i), options, world_size());
-  std::vector<Handle> handles;
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    handles.push_back(
-        engine_->submit(tensors[i], name_of(i), options, name, static_cast<std::int64_t>(tensors.size())));
-  return handles;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < tensors.size(); ++i) names.push_back(fmt::format("{}.{}", name, i));
+  return engine_->submit_group(tensors, names, options, name);
 }
 
 void broadcast_parameters(Session& session, const NamedTensors& tensors, int root) {
@@ -117,7 +119,7 @@ void broadcast_optimizer_state(Session& session, torch::optim::Optimizer& optimi
   if (session.rank() != root) {
     try {
       torch::serialize::InputArchive archive;
-      archive.load_from(received);
+      archive.load_from(received, device_of(optimizer));  // not where rank 0's were
       optimizer.state().clear();
       optimizer.load(archive);
     } catch (const std::exception& error) {

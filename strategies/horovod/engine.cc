@@ -96,20 +96,43 @@ bool Engine::in_forked_child() const { return ::getpid() != process_; }
 
 Handle Engine::submit(const at::Tensor& tensor, const std::string& name, const ReduceOptions& options,
                       const std::string& group, std::int64_t members) {
+  std::vector<std::unique_ptr<Reduction>> one;
+  one.push_back(make_reduction(tensor, name, options, ranks()));
+  one.front()->request.group = group;
+  one.front()->request.members = members;
+  return submit(std::move(one)).front();
+}
+
+std::vector<Handle> Engine::submit_group(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names,
+                                         const ReduceOptions& options, const std::string& group) {
+  std::vector<std::unique_ptr<Reduction>> all;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    all.push_back(make_reduction(tensors[i], names[i], options, ranks()));
+    all.back()->request.group = group;
+    all.back()->request.members = static_cast<std::int64_t>(tensors.size());
+  }
+  return submit(std::move(all));
+}
+
+std::vector<Handle> Engine::submit(std::vector<std::unique_ptr<Reduction>> reductions) {
   TORCH_CHECK(!in_forked_child(), "dtrain: an hvd::Context in a process forked from rank ", rank());
-  auto reduction = make_reduction(tensor, name, options, ranks());
-  reduction->request.group = group;
-  reduction->request.members = members;
-  reduction->submitted = Clock::now();
-  const Handle handle(reduction->done.get_future().share());
+  std::vector<Handle> handles;
   const std::lock_guard lock(mutex_);
-  if (over_) std::rethrow_exception(naming(name, over_));
-  TORCH_CHECK(!joins_, "dtrain: '", name, "' is submitted while this rank joins");
-  TORCH_CHECK(!pending_.contains(name), "dtrain: '", name, "' is submitted while it is on its way already");
-  core_.submit(reduction->request, reduction->submitted);
-  pending_.emplace(name, std::move(reduction));
+  for (const auto& reduction : reductions) {
+    const std::string& name = reduction->request.name;
+    if (over_) std::rethrow_exception(naming(name, over_));
+    TORCH_CHECK(!joins_, "dtrain: '", name, "' is submitted while this rank joins");
+    TORCH_CHECK(!pending_.contains(name), "dtrain: '", name, "' is submitted while it is on its way already");
+    handles.push_back(Handle(reduction->done.get_future().share()));
+  }
+  for (auto& reduction : reductions) {
+    reduction->submitted = Clock::now();
+    core_.submit(reduction->request, reduction->submitted);
+    const std::string name = reduction->request.name;
+    pending_.emplace(name, std::move(reduction));
+  }
   wake_.notify_all();
-  return handle;
+  return handles;
 }
 
 int Engine::join() {
@@ -236,7 +259,7 @@ void Engine::end(const std::exception_ptr& error) {
   std::map<std::string, std::unique_ptr<Reduction>> pending;
   {
     const std::lock_guard lock(mutex_);
-    over_ = error;
+    if (!over_) over_ = error;
     pending.swap(pending_);
     changed_.notify_all();
   }

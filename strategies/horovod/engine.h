@@ -23,6 +23,9 @@ class Engine {
 
   Handle submit(const at::Tensor& tensor, const std::string& name, const ReduceOptions& options,
                 const std::string& group = {}, std::int64_t members = 0);
+  // All or none: a part of a group would wait for ever.
+  std::vector<Handle> submit_group(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names,
+                                   const ReduceOptions& options, const std::string& group);
   int join();
 
   int rank() const { return group_.group->getRank(); }
@@ -32,6 +35,7 @@ class Engine {
   bool in_forked_child() const;
 
  private:
+  std::vector<Handle> submit(std::vector<std::unique_ptr<Reduction>> reductions);
   void loop();
   bool cycle();
   void wait_for_work();

@@ -100,17 +100,20 @@ std::vector<std::uint64_t> Negotiation::words(Moment now) {
 
 bool Negotiation::absorb_words(std::span<const std::uint64_t> agreed) {
   const Layout layout{static_cast<std::size_t>(ranks_), cache_.slots()};
-  absorb_ranks(agreed, layout);
+  const bool joined = absorb_ranks(agreed, layout);
   if (!outcome_.left.empty()) return false;
   if (!Layout::get(agreed, Layout::within_limit)) {
     fail_past_limit();
     return false;
   }
   if (!outcome_.all_joined) absorb_slots(agreed, layout);
+  // After the slots, which it may give to others.
+  if (joined && !outcome_.all_joined) finish_complete();
   return !Layout::get(agreed, Layout::no_requests);
 }
 
-void Negotiation::absorb_ranks(std::span<const std::uint64_t> agreed, const Layout& layout) {
+// True: some have joined.
+bool Negotiation::absorb_ranks(std::span<const std::uint64_t> agreed, const Layout& layout) {
   std::optional<int> last;
   for (std::size_t r = 0; r < layout.ranks; ++r) {
     if (!Layout::get(agreed, layout.stays(r))) outcome_.left.push_back(static_cast<int>(r));
@@ -118,14 +121,12 @@ void Negotiation::absorb_ranks(std::span<const std::uint64_t> agreed, const Layo
     joined_[r] = true;
     last = static_cast<int>(r);
   }
-  if (!last) return;
-  if (std::all_of(joined_.begin(), joined_.end(), [](bool joined) { return joined; })) {
+  if (last && std::all_of(joined_.begin(), joined_.end(), [](bool joined) { return joined; })) {
     outcome_.all_joined = last;
     joined_.assign(layout.ranks, false);
     joined_here_ = false;
-  } else {
-    finish_complete();
   }
+  return last.has_value();
 }
 
 void Negotiation::absorb_slots(std::span<const std::uint64_t> agreed, const Layout& layout) {

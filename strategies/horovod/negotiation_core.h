@@ -87,7 +87,7 @@ class Negotiation {
   bool reached(Moment since, Duration limit) const { return limit > Duration{0} && moment_ - since >= limit; }
   bool past_limit() const;
   std::vector<int> missing(const Entry& entry) const;
-  void absorb_ranks(std::span<const std::uint64_t> agreed, const Layout& layout);
+  bool absorb_ranks(std::span<const std::uint64_t> agreed, const Layout& layout);
   void absorb_slots(std::span<const std::uint64_t> agreed, const Layout& layout);
   void absorb_request(int rank, const Asked& asked);
   void finish_complete();

@@ -22,6 +22,14 @@ c10::Stream current_stream(const at::Device& device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
+// On a GPU: what the calling thread's stream has written so far is what is reduced.
+void note_written(Reduction& reduction) {
+  const at::Device device = reduction.tensor.device();
+  if (device.is_cpu()) return;
+  reduction.written.emplace(device.type());
+  reduction.written->record(current_stream(device));
+}
+
 std::string operation_text(const ReduceOptions& options, double before) {
   if (options.op == Op::adasum) return "adasum";
   if (options.op == Op::sum) return "sum";
@@ -60,10 +68,7 @@ std::unique_ptr<Reduction> make_reduction(const at::Tensor& tensor, const std::s
                    tensor.sizes().vec(),
                    bytes,
                    operation_text(options, made->before)};
-  if (!tensor.is_cpu()) {
-    made->written.emplace(tensor.device().type());
-    made->written->record(current_stream(tensor.device()));
-  }
+  note_written(*made);
   return made;
 }
 
@@ -76,6 +81,7 @@ std::unique_ptr<Reduction> make_zeros(const Request& request, const at::Device& 
   const at::Device place = request.device == "cpu" ? at::Device(at::kCPU) : device;
   made->tensor = at::zeros(request.shape, at::TensorOptions(place).dtype(made->wire));
   made->request = request;
+  note_written(*made);
   return made;
 }
 
@@ -89,6 +95,7 @@ std::shared_ptr<const Handle::Arrival> Fusion::reduce(const std::vector<Reductio
     guard.reset_stream(stream->second);
     for (const Reduction* each : part) {
       if (each->written) each->written->block(stream->second);
+      each->tensor.record_stream(stream->second);  // whoever drops it gives its memory to nobody before that is done
     }
   }
   Timeline::Moment since = Clock::now();

@@ -131,6 +131,21 @@ TEST_CASE("hvd: a rank that has joined is not waited for") {
   CHECK(ranks.same);
 }
 
+TEST_CASE("hvd: what a rank's joining completes may take the slot of what is reduced in the same cycle") {
+  Ranks ranks(3, {1, 0s, 0s});
+  ranks.submit_all(wants("a"));
+  CHECK(ranks.ready() == Names{"a"});
+  ranks.submit(0, wants("new"));
+  ranks.submit(1, wants("new"));
+  CHECK(ranks.ready().empty());
+  ranks.submit(0, wants("a"));
+  ranks.submit(1, wants("a"));
+  ranks[2].join();
+  CHECK(ranks.ready() == Names{"a", "new"});
+  CHECK(ranks.ready().empty());
+  CHECK(ranks.same);
+}
+
 TEST_CASE("hvd: adasum has no zeros of those who have joined") {
   Ranks ranks(2);
   ranks[1].join();
