@@ -9,12 +9,10 @@
 
 #include "strategies/ddp/bucket_hooks.h"
 #include "strategies/ddp/diverged.h"
-#include "strategies/torch/compat.h"
+#include "strategies/torch/collectives.h"
 
 namespace dtrain {
 namespace {
-
-constexpr std::size_t kBroadcastBytes = 250 * 1024 * 1024;  // at most so much is packed into one broadcast
 
 struct NamedParameters {
   std::vector<at::Tensor> tensors;  // those that need a gradient, each once
@@ -83,10 +81,7 @@ DdpCore::DdpCore(Session& session, torch::nn::Module& module, const DdpOptions& 
   c10d::verify_params_across_processes(state_->group, parameters.tensors, std::nullopt);
   std::vector<at::Tensor> shared = state_->parameters;
   shared.insert(shared.end(), state_->buffers.begin(), state_->buffers.end());
-  {
-    const torch::NoGradGuard no_grad;
-    c10d::broadcast_coalesced(state_->group, shared, kBroadcastBytes, 0);
-  }
+  broadcast_all(state_->group, shared, 0);
   state_->reducer = make_reducer(state_->group, parameters, options);
   state_->logger = std::make_shared<c10d::Logger>(state_->reducer);
   state_->logger->set_construction_data_and_log(module.name(), {}, -1, options.broadcast_buffers, false, false);
@@ -127,16 +122,14 @@ void DdpCore::before_forward() {
 // `active`: this rank still trains. While ranks join, rank 0 may have stopped.
 void DdpCore::sync_buffers(bool active) {
   if (!state_->options.broadcast_buffers || state_->buffers.empty()) return;
-  const torch::NoGradGuard no_grad;
-  c10d::broadcast_coalesced(state_->group, state_->buffers, kBroadcastBytes,
-                            state_->joining ? any_of_those(active) : 0);
+  broadcast_all(state_->group, state_->buffers, state_->joining ? any_of_those(active) : 0);
 }
 
 // Collective: a rank that says so.
 int DdpCore::any_of_those(bool me) {
-  std::vector<at::Tensor> rank{at::full({1}, me ? state_->group->getRank() : -1, at::kInt)};
-  state_->group->allreduce(rank, {c10d::ReduceOp::MAX})->wait();
-  return rank[0].item<int>();
+  const at::Tensor rank = at::full({1}, me ? state_->group->getRank() : -1, at::kInt);
+  all_reduce(state_->group, rank, c10d::ReduceOp::MAX);
+  return rank.item<int>();
 }
 
 void DdpCore::begin_join(bool average_over_active) {
@@ -151,19 +144,18 @@ void DdpCore::end_join() {
     last = false;
     shadow_step();
   }
-  const torch::NoGradGuard no_grad;
   std::vector<at::Tensor> shared = state_->parameters;
   shared.insert(shared.end(), state_->buffers.begin(), state_->buffers.end());
-  c10d::broadcast_coalesced(state_->group, shared, kBroadcastBytes, any_of_those(last));
+  broadcast_all(state_->group, shared, any_of_those(last));
   drop_join();
 }
 
 void DdpCore::drop_join() { state_->joining = false; }
 
 bool DdpCore::someone_trains() {
-  std::vector<at::Tensor> active{at::zeros({1}, at::kInt)};
-  state_->group->allreduce(active)->wait();
-  return active[0].item<int>() > 0;
+  const at::Tensor active = at::zeros({1}, at::kInt);
+  all_reduce(state_->group, active);
+  return active.item<int>() > 0;
 }
 
 // The collectives of a step of the others, with gradients of zero.

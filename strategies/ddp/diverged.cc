@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "dtrain/errors.h"
-#include "strategies/torch/compat.h"
+#include "strategies/torch/collectives.h"
 
 namespace dtrain {
 namespace {
@@ -33,7 +33,7 @@ void require_equal(const c10::intrusive_ptr<c10d::ProcessGroup>& group, const st
   at::Tensor own = at::empty({count}, at::kLong);
   for (std::int64_t i = 0; i < count; ++i) own[i] = fingerprint(parameters[static_cast<std::size_t>(i)].tensor);
   at::Tensor all = at::empty({group->getSize() * count}, at::kLong);
-  all_gather_single(*group, all, own)->wait();
+  all_gather(group, all, own);
   const at::Tensor table = all.view({group->getSize(), count});
   for (std::int64_t i = 0; i < count; ++i) {
     std::vector<int> ranks;

@@ -7,12 +7,11 @@
 #include "dtrain/horovod.h"
 #include "strategies/horovod/engine.h"
 #include "strategies/horovod/texts.h"
+#include "strategies/torch/collectives.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain::hvd {
 namespace {
-
-constexpr std::size_t kBroadcastBytes = 250 * 1024 * 1024;  // at most so much is packed into one broadcast
 
 FormedGroup own_group(Session& session, const Settings& settings) {
   // Counted in the store, and not here: a process may have had other sessions.
@@ -82,14 +81,14 @@ int Context::world_size() const { return engine_->ranks(); }
 int Context::join() { return engine_->join(); }
 
 Handle Context::allreduce(const at::Tensor& tensor, const std::string& name, const ReduceOptions& options) {
-  return engine_->submit(tensor, name, options);
+  return engine_->submit({tensor}, {name}, options).front();
 }
 
 std::vector<Handle> Context::grouped_allreduce(const std::vector<at::Tensor>& tensors, const std::string& name,
                                                const ReduceOptions& options) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < tensors.size(); ++i) names.push_back(fmt::format("{}.{}", name, i));
-  return engine_->submit_group(tensors, names, options, name);
+  return engine_->submit(tensors, names, options, name, static_cast<std::int64_t>(tensors.size()));
 }
 
 void broadcast_parameters(Session& session, const NamedTensors& tensors, int root) {
@@ -97,8 +96,7 @@ void broadcast_parameters(Session& session, const NamedTensors& tensors, int roo
   require_no_complaint(session, first_difference(own, broadcast_text(session, own, root), root));
   std::vector<at::Tensor> values;
   for (const auto& item : tensors) values.push_back(item.value().detach());
-  const at::NoGradGuard no_grad;
-  if (!values.empty()) c10d::broadcast_coalesced(session.group(), values, kBroadcastBytes, root);
+  if (!values.empty()) broadcast_all(session.group(), values, root);
 }
 
 void broadcast_parameters(Session& session, const torch::nn::Module& module, int root) {

@@ -7,6 +7,7 @@
 
 #include "strategies/horovod/fusion_plan.h"
 #include "strategies/horovod/texts.h"
+#include "strategies/torch/collectives.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain::hvd {
@@ -20,13 +21,13 @@ constexpr std::chrono::milliseconds kIdle{100};
 constexpr std::chrono::seconds kLastCycle{10};  // of all ranks, when one ends its context
 
 Settings of_rank_0(const c10::intrusive_ptr<c10d::ProcessGroup>& group, Settings settings) {
-  std::vector<at::Tensor> numbers{
+  const at::Tensor numbers =
       at::tensor({settings.fusion_threshold, static_cast<std::int64_t>(settings.cycle_time.count()),
                   settings.cache_capacity, static_cast<std::int64_t>(settings.stall_warning.count()),
                   static_cast<std::int64_t>(settings.stall_failure.count())},
-                 at::kLong)};
-  group->broadcast(numbers)->wait();
-  const auto* number = numbers[0].const_data_ptr<std::int64_t>();
+                 at::kLong);
+  broadcast(group, numbers, 0);
+  const auto* number = numbers.const_data_ptr<std::int64_t>();
   settings.fusion_threshold = number[0];
   settings.cycle_time = std::chrono::microseconds{number[1]};
   settings.cache_capacity = number[2];
@@ -94,28 +95,15 @@ Engine::~Engine() {
 
 bool Engine::in_forked_child() const { return ::getpid() != process_; }
 
-Handle Engine::submit(const at::Tensor& tensor, const std::string& name, const ReduceOptions& options,
-                      const std::string& group, std::int64_t members) {
-  std::vector<std::unique_ptr<Reduction>> one;
-  one.push_back(make_reduction(tensor, name, options, ranks()));
-  one.front()->request.group = group;
-  one.front()->request.members = members;
-  return submit(std::move(one)).front();
-}
-
-std::vector<Handle> Engine::submit_group(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names,
-                                         const ReduceOptions& options, const std::string& group) {
-  std::vector<std::unique_ptr<Reduction>> all;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    all.push_back(make_reduction(tensors[i], names[i], options, ranks()));
-    all.back()->request.group = group;
-    all.back()->request.members = static_cast<std::int64_t>(tensors.size());
-  }
-  return submit(std::move(all));
-}
-
-std::vector<Handle> Engine::submit(std::vector<std::unique_ptr<Reduction>> reductions) {
+std::vector<Handle> Engine::submit(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names,
+                                   const ReduceOptions& options, const std::string& group, std::int64_t members) {
   TORCH_CHECK(!in_forked_child(), "dtrain: an hvd::Context in a process forked from rank ", rank());
+  std::vector<std::unique_ptr<Reduction>> reductions;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    reductions.push_back(make_reduction(tensors[i], names[i], options, ranks()));
+    reductions.back()->request.group = group;
+    reductions.back()->request.members = members;
+  }
   std::vector<Handle> handles;
   const std::lock_guard lock(mutex_);
   for (const auto& reduction : reductions) {
@@ -155,7 +143,7 @@ void Engine::loop() {
   try {
     while (cycle()) {
     }
-    group_.group->barrier()->wait();  // nobody leaves while another reads what it said last
+    barrier(group_.group);  // nobody leaves while another reads what it said last
     group_.shutdown();
   } catch (...) {
     group_.group->abort();
@@ -188,8 +176,8 @@ Negotiation::Outcome Engine::negotiate() {
     const std::lock_guard lock(mutex_);
     words = core_.words(last_cycle_);
   }
-  std::vector<at::Tensor> bits{at::from_blob(words.data(), {static_cast<std::int64_t>(words.size())}, at::kLong)};
-  group_.group->allreduce(bits, {c10d::ReduceOp::BAND})->wait();
+  all_reduce(group_.group, at::from_blob(words.data(), {static_cast<std::int64_t>(words.size())}, at::kLong),
+             c10d::ReduceOp::BAND);
   std::unique_lock lock(mutex_);
   if (core_.absorb_words(words)) {
     const std::string own = serialize(core_.requests());

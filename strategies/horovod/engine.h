@@ -21,11 +21,10 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  Handle submit(const at::Tensor& tensor, const std::string& name, const ReduceOptions& options,
-                const std::string& group = {}, std::int64_t members = 0);
-  // All or none: a part of a group would wait for ever.
-  std::vector<Handle> submit_group(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names,
-                                   const ReduceOptions& options, const std::string& group);
+  // All or none, since a part of a group would wait for ever. `members`: how many the group has on each rank, here and
+  // in other calls.
+  std::vector<Handle> submit(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names,
+                             const ReduceOptions& options, const std::string& group = {}, std::int64_t members = 0);
   int join();
 
   int rank() const { return group_.group->getRank(); }
@@ -35,7 +34,6 @@ class Engine {
   bool in_forked_child() const;
 
  private:
-  std::vector<Handle> submit(std::vector<std::unique_ptr<Reduction>> reductions);
   void loop();
   bool cycle();
   void wait_for_work();

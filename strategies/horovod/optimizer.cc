@@ -113,7 +113,8 @@ struct DistributedOptimizer::State {
   void submit(Parameter& parameter) {
     at::Tensor& gradient = parameter.tensor.mutable_grad();
     if (!gradient.defined()) gradient = at::zeros_like(parameter.tensor);
-    parameter.handle = engine.submit(gradient, parameter.label, options.reduce, parameter.group, parameter.members);
+    parameter.handle =
+        engine.submit({gradient}, {parameter.label}, options.reduce, parameter.group, parameter.members).front();
   }
 
   const Parameter* on_its_way() const {

@@ -1,5 +1,5 @@
 #pragma once
-// The process groups that a session makes: CPU tensors through shared memory, CUDA tensors through NCCL.
+// The process groups that a session makes: CPU tensors through CommGroup, CUDA tensors through NCCL.
 #include "dtrain/worker_env.h"
 #include "strategies/comm/shm_backend.h"
 
@@ -13,7 +13,7 @@ struct FormedGroup {
   void shutdown();
 };
 
-// Collective, of all ranks. `keys` are the group's own keys in the store. Throws as ShmGroup does.
+// Collective, of all ranks. `keys` are the group's own keys in the store. Throws as CommGroup's form_group() does.
 FormedGroup form_group(const c10::intrusive_ptr<c10d::Store>& keys, const WorkerEnv& env, const std::string& name,
                        std::chrono::milliseconds timeout);
 

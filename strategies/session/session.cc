@@ -5,6 +5,7 @@
 
 #include "strategies/comm/nccl.h"
 #include "strategies/session/group.h"
+#include "strategies/torch/collectives.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain {
@@ -89,27 +90,13 @@ const c10::intrusive_ptr<c10d::Store>& Session::store() const {
   return state_->store;
 }
 
-void Session::barrier() {
-  c10d::BarrierOptions options;
-  options.asyncOp = false;
-  group()->barrier(options)->wait();
-}
+void Session::barrier() { dtrain::barrier(group()); }
 
 void Session::all_reduce(torch::Tensor tensor, c10d::ReduceOp op) {
-  std::vector<at::Tensor> tensors{std::move(tensor)};
-  c10d::AllreduceOptions options;
-  options.reduceOp = std::move(op);
-  options.asyncOp = false;
-  group()->allreduce(tensors, options)->wait();
+  dtrain::all_reduce(group(), tensor, std::move(op));
 }
 
-void Session::broadcast(torch::Tensor tensor, int root) {
-  std::vector<at::Tensor> tensors{std::move(tensor)};
-  c10d::BroadcastOptions options;
-  options.rootRank = root;
-  options.asyncOp = false;
-  group()->broadcast(tensors, options)->wait();
-}
+void Session::broadcast(torch::Tensor tensor, int root) { dtrain::broadcast(group(), tensor, root); }
 
 void Session::shutdown() {
   barrier();

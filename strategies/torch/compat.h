@@ -20,11 +20,12 @@ inline std::string short_reason(const std::exception& error) {
 
 // 2.15 renamed two collectives of ProcessGroup and deprecates the old names.
 template <class Group>
-c10::intrusive_ptr<c10d::Work> all_gather_single(Group& group, at::Tensor& output, at::Tensor& input) {
-  if constexpr (requires { group.all_gather_single(output, input); }) {
-    return group.all_gather_single(output, input);
+c10::intrusive_ptr<c10d::Work> all_gather_single(Group& group, at::Tensor& output, at::Tensor& input,
+                                                 const c10d::AllgatherOptions& options = {}) {
+  if constexpr (requires { group.all_gather_single(output, input, options); }) {
+    return group.all_gather_single(output, input, options);
   } else {
-    return group._allgather_base(output, input);
+    return group._allgather_base(output, input, options);
   }
 }
 

@@ -45,8 +45,8 @@ class Session {
   // Where this rank's model and data belong: cuda:<local rank> where dtrain was built with CUDA and the machine has
   // one, else the CPU.
   torch::Device device() const;
-  // The process group of all ranks, for torch's own collectives. CPU tensors go through dtrain's shared-memory backend,
-  // CUDA tensors through NCCL.
+  // The process group of all ranks, for torch's own collectives. CPU tensors go through dtrain's shared memory, and
+  // between hosts over TCP, CUDA tensors through NCCL.
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const;
   // The job's store, with keys of this round only. Nothing in a world of one rank is shared.
   const c10::intrusive_ptr<c10d::Store>& store() const;

@@ -1,0 +1,44 @@
+#include "strategies/torch/collectives.h"
+
+#include "strategies/torch/compat.h"
+
+namespace dtrain {
+namespace {
+
+constexpr std::size_t kBroadcastBytes = 250 * 1024 * 1024;  // at most so much is packed into one broadcast
+
+template <class Options>
+Options waiting() {
+  Options options;
+  options.asyncOp = false;
+  return options;
+}
+
+}  // namespace
+
+void barrier(const Group& group) { group->barrier(waiting<c10d::BarrierOptions>())->wait(); }
+
+void all_reduce(const Group& group, const at::Tensor& tensor, c10d::ReduceOp op) {
+  std::vector<at::Tensor> tensors{tensor};
+  auto options = waiting<c10d::AllreduceOptions>();
+  options.reduceOp = std::move(op);
+  group->allreduce(tensors, options)->wait();
+}
+
+void broadcast(const Group& group, const at::Tensor& tensor, int root) {
+  std::vector<at::Tensor> tensors{tensor};
+  auto options = waiting<c10d::BroadcastOptions>();
+  options.rootRank = root;
+  group->broadcast(tensors, options)->wait();
+}
+
+void broadcast_all(const Group& group, const std::vector<at::Tensor>& tensors, int root) {
+  const at::NoGradGuard no_grad;
+  c10d::broadcast_coalesced(group, tensors, kBroadcastBytes, root);
+}
+
+void all_gather(const Group& group, at::Tensor& output, at::Tensor& input) {
+  all_gather_single(*group, output, input, waiting<c10d::AllgatherOptions>())->wait();
+}
+
+}  // namespace dtrain

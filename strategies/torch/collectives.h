@@ -1,0 +1,19 @@
+#pragma once
+// Collectives that their caller waits for, of all ranks of a group. On CPU tensors they are carried out on the calling
+// thread where nothing is queued before them (see ShmBackend).
+#include "strategies/torch/pch.h"
+
+namespace dtrain {
+
+using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+void barrier(const Group& group);
+// In place.
+void all_reduce(const Group& group, const at::Tensor& tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM);
+void broadcast(const Group& group, const at::Tensor& tensor, int root);
+// In place, packed into few messages; parameters may be among them.
+void broadcast_all(const Group& group, const std::vector<at::Tensor>& tensors, int root);
+// `output` has room for `input` of each rank, in their order.
+void all_gather(const Group& group, at::Tensor& output, at::Tensor& input);
+
+}  // namespace dtrain
