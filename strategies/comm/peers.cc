@@ -11,10 +11,11 @@
 #include <climits>
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
+
+#include "strategies/comm/answer.h"
 
 namespace dtrain {
 namespace {
@@ -69,19 +70,6 @@ nlohmann::json await_answer(MeetingPlace& place, const std::string& key, int fro
   }
   if (answer.contains("error")) throw std::runtime_error(answer["error"].get<std::string>());
   return answer;
-}
-
-// Run `make` and put what it returns under this key, or its error, for whoever waits for it.
-template <class Make>
-auto answer_with(MeetingPlace& place, const std::string& key, Make make) {
-  try {
-    auto [result, answer] = make();
-    place.put(key, answer.dump());
-    return std::move(result);
-  } catch (const std::exception& error) {
-    place.put(key, nlohmann::json{{"error", error.what()}}.dump());
-    throw;
-  }
 }
 
 // By the first of `members`.
@@ -192,13 +180,6 @@ Meeting meet(MeetingPlace& place, int rank, int ranks, std::uint32_t slot_bytes,
   place.put(peer_key(rank), serialize(own_facts()));
   return rank == 0 ? gather_ranks(place, ranks, slot_bytes, deadline)
                    : come_to_rank_0(place, ranks, slot_bytes, deadline);
-}
-
-ShmSegment meet_on_one_host(MeetingPlace& place, int rank, int ranks, std::uint32_t slot_bytes,
-                            MeetingPlace::Deadline deadline) {
-  Meeting meeting = meet(place, rank, ranks, slot_bytes, deadline);
-  if (meeting.facts.empty()) return std::move(meeting.segment);
-  throw std::runtime_error("not all ranks run on one host, in one PID namespace and as one user");
 }
 
 ShmSegment meet_on_this_host(MeetingPlace& place, int rank, const std::vector<PeerFacts>& facts,

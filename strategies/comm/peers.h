@@ -51,9 +51,6 @@ struct Meeting {
 // on one rank alone where it cannot open the segment; the others then notice its end, or the deadline, when they wait
 // for it.
 Meeting meet(MeetingPlace& place, int rank, int ranks, std::uint32_t slot_bytes, MeetingPlace::Deadline deadline);
-// The same for ranks that must share memory: throws where they cannot.
-ShmSegment meet_on_one_host(MeetingPlace& place, int rank, int ranks, std::uint32_t slot_bytes,
-                            MeetingPlace::Deadline deadline);
 // After meet(), by the ranks of one host of several: their own segment.
 ShmSegment meet_on_this_host(MeetingPlace& place, int rank, const std::vector<PeerFacts>& facts,
                              const std::vector<int>& members, std::uint32_t slot_bytes,

@@ -24,11 +24,6 @@ std::chrono::microseconds spin_for(std::size_t ranks) {
 
 }  // namespace
 
-ShmGroup::ShmGroup(MeetingPlace& place, const Options& options)
-    : ShmGroup(meet_on_one_host(place, options.rank, options.ranks, options.slot_bytes,
-                                ShmWait::after(options.join_timeout)),
-               options.rank, ShmWait::after(options.join_timeout)) {}
-
 ShmGroup::ShmGroup(ShmSegment segment, int rank, Deadline deadline)
     : process_(::getpid()),
       rank_(rank),

@@ -19,14 +19,10 @@ namespace dtrain {
 
 class ShmGroup final : public CommGroup {
  public:
-  using Options = GroupOptions;
   using Deadline = ShmWait::Deadline;
 
-  // Collective. Throws std::runtime_error where the ranks cannot share memory, CollectiveError where one dies
-  // meanwhile.
-  ShmGroup(MeetingPlace& place, const Options& options);
-  // The same with memory that they share already: its members are the group, under the numbers that they have in the
-  // whole one. Averages divide by all its ranks.
+  // Collective, of the members of this memory: they are the group, under the numbers that they have in the whole one.
+  // Averages divide by all its ranks. Throws CollectiveError where one dies meanwhile.
   ShmGroup(ShmSegment segment, int rank, Deadline deadline);
   ~ShmGroup() override;
 

@@ -15,9 +15,9 @@
 #include <climits>
 #include <cstring>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "strategies/comm/answer.h"
 #include "strategies/comm/own_address.h"
 
 namespace dtrain {
@@ -109,9 +109,7 @@ class Door {
                                             : reinterpret_cast<sockaddr_in&>(own).sin_port);
   }
 
-  std::string sign() const {
-    return nlohmann::json{{"address", address_}, {"port", port_}, {"token", hex(token_)}}.dump();
-  }
+  nlohmann::json sign() const { return {{"address", address_}, {"port", port_}, {"token", hex(token_)}}; }
 
   // Return when all have come.
   void admit(std::map<int, Lanes>& lanes, Clock::time_point deadline) {
@@ -119,8 +117,7 @@ class Door {
       if (Clock::now() >= deadline)
         throw std::runtime_error(
             fmt::format("rank {} did not connect to {}:{}; hosts must reach each other's ports, and GLOO_SOCKET_IFNAME "
-                        "may name the "
-                        "interface between them",
+                        "may name the interface between them",
                         missing, address_, port_));
       wait(deadline);
       listen_to_unknown(lanes);
@@ -199,14 +196,11 @@ class Door {
 
 // With its sign in the store; or why there is none, for whoever waits for it.
 std::unique_ptr<Door> open_door(MeetingPlace& place, int rank, std::vector<int> expected) {
-  try {
+  return answer_with(place, door_key(rank), [&] {
     auto door = std::make_unique<Door>(std::move(expected));
-    place.put(door_key(rank), door->sign());
-    return door;
-  } catch (const std::exception& error) {
-    place.put(door_key(rank), nlohmann::json{{"error", error.what()}}.dump());
-    throw;
-  }
+    nlohmann::json sign = door->sign();
+    return std::pair(std::move(door), std::move(sign));
+  });
 }
 
 Socket knock(const addrinfo& at, Hello hello, Clock::time_point deadline) {

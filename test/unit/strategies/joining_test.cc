@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "strategies/comm/shm_group.h"
+#include "strategies/comm/group.h"
 #include "test/support/catch.h"
 #include "test/unit/strategies/ranks.h"
 
@@ -16,8 +16,8 @@ namespace {
 
 constexpr auto kTimeout = std::chrono::seconds{20};
 
-ShmGroup::Options options(int rank, int ranks) {
-  ShmGroup::Options o;
+GroupOptions options(int rank, int ranks) {
+  GroupOptions o;
   o.rank = rank;
   o.ranks = ranks;
   o.join_timeout = kTimeout;
@@ -58,9 +58,9 @@ class Interrupted : public MeetingPlace {
 TEST_CASE("the ranks that came wait for a missing one until the deadline and no longer") {
   SharedBoard board;
   const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
-    ShmGroup::Options hasty = options(rank, 3);
+    GroupOptions hasty = options(rank, 3);
     hasty.join_timeout = std::chrono::milliseconds{300};
-    ShmGroup group(board, hasty);
+    form_group(board, hasty);
     return "formed";
   });
   CHECK(outcomes[0].said.find("rank 2 did not come") == 0);
@@ -71,7 +71,7 @@ TEST_CASE("the ranks that came wait for a missing one until the deadline and no 
 TEST_CASE("a rank that was told another world size does not touch the group's memory") {
   SharedBoard board;
   const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
-    ShmGroup group(board, options(rank, rank == 0 ? 2 : 3));
+    form_group(board, options(rank, rank == 0 ? 2 : 3));
     return "formed";
   });
   CHECK_THAT(outcomes[1].said, Catch::Contains("group of 2 ranks") && Catch::Contains("was told 3"));
@@ -85,7 +85,7 @@ TEST_CASE("a rank that dies between coming and joining is named at once") {
     Interrupted place(board, [&] {
       if (rank == 2) ::_exit(3);
     });
-    ShmGroup group(place, options(rank, 3));
+    form_group(place, options(rank, 3));
     return "formed";
   });
   for (int r = 0; r < 2; ++r) {
@@ -105,7 +105,7 @@ TEST_CASE("a rank that cannot watch the others leaves, and does not keep them wa
     });
     std::string said = "formed";
     try {
-      ShmGroup group(place, options(rank, 2));
+      form_group(place, options(rank, 2));
     } catch (const std::exception& error) {
       limit_descriptors(256);  // UBSan opens some to look at what is thrown
       said = error.what();
@@ -131,7 +131,7 @@ TEST_CASE("rank 0 ending before the others opened its memory is said to have end
           return answer;
         }
       } place(board, [] {});
-      ShmGroup group(place, options(rank, 2));
+      form_group(place, options(rank, 2));
       return "formed";
     }
     { const Meeting met = meet(board, 0, 2, 1U << 20, std::chrono::steady_clock::now() + kTimeout); }
@@ -144,9 +144,10 @@ TEST_CASE("rank 0 ending before the others opened its memory is said to have end
 TEST_CASE("the longest timeouts there are do not overflow into the past") {
   SharedBoard board;
   const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
-    ShmGroup::Options patient = options(rank, 2);
+    GroupOptions patient = options(rank, 2);
     patient.join_timeout = std::chrono::milliseconds::max();
-    ShmGroup group(board, patient);
+    const auto formed = form_group(board, patient);
+    CommGroup& group = *formed;
     group.barrier(std::chrono::milliseconds::max());
     return "met";
   });
@@ -156,7 +157,7 @@ TEST_CASE("the longest timeouts there are do not overflow into the past") {
 TEST_CASE("a child forked from a rank is not the rank: it drops the group and the others hear of nothing") {
   SharedBoard board;
   const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
-    auto group = std::make_unique<ShmGroup>(board, options(rank, 2));
+    auto group = form_group(board, options(rank, 2));
     if (rank == 1) {
       const pid_t child = ::fork();
       if (child == 0) {
@@ -193,7 +194,8 @@ TEST_CASE("a group leaves no descriptor to a program that is executed") {
       return count;
     };
     const int before = inherited();
-    ShmGroup group(board, options(rank, 2));
+    const auto formed = form_group(board, options(rank, 2));
+    CommGroup& group = *formed;
     group.barrier(kTimeout);
     const std::string said = inherited() == before ? "none" : "some";
     group.barrier(kTimeout);

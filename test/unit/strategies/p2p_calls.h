@@ -3,7 +3,7 @@
 #include <future>
 #include <stdexcept>
 
-#include "strategies/comm/shm_group.h"
+#include "strategies/comm/group.h"
 
 namespace dtrain::test {
 
@@ -39,7 +39,7 @@ inline ShmP2p::Call call_of(const OperationPtr& operation, int peer, int tag, st
           }};
 }
 
-inline OperationPtr send(ShmGroup& group, std::vector<std::byte> data, int to, int tag = 0,
+inline OperationPtr send(CommGroup& group, std::vector<std::byte> data, int to, int tag = 0,
                          std::chrono::milliseconds timeout = kP2pTimeout) {
   auto operation = std::make_shared<Operation>();
   operation->data = std::move(data);
@@ -47,7 +47,7 @@ inline OperationPtr send(ShmGroup& group, std::vector<std::byte> data, int to, i
   return operation;
 }
 
-inline OperationPtr receive(ShmGroup& group, std::size_t bytes, int from, int tag = 0,
+inline OperationPtr receive(CommGroup& group, std::size_t bytes, int from, int tag = 0,
                             std::chrono::milliseconds timeout = kP2pTimeout) {
   auto operation = std::make_shared<Operation>();
   operation->data.resize(bytes);

@@ -21,16 +21,17 @@ namespace {
 
 constexpr auto kTimeout = test::kP2pTimeout;
 
-std::vector<test::RankOutcome> in_groups(int ranks, const std::function<std::string(ShmGroup&, int)>& body,
+std::vector<test::RankOutcome> in_groups(int ranks, const std::function<std::string(CommGroup&, int)>& body,
                                          std::chrono::seconds limit = std::chrono::seconds{30}) {
   SharedBoard board;
   return run_ranks(
       ranks,
       [&](int rank) {
-        ShmGroup::Options options;
+        GroupOptions options;
         options.rank = rank;
         options.ranks = ranks;
-        ShmGroup group(board, options);
+        const auto formed = form_group(board, options);
+        CommGroup& group = *formed;
         group.barrier(kTimeout);
         return body(group, rank);
       },
@@ -81,7 +82,7 @@ void check_starts(const test::RankOutcome& outcome, const std::string& start) {
 
 TEST_CASE("a message of another size breaks the group with a line that every rank sees") {
   const std::size_t sent = GENERATE(12, 100'000);
-  const auto outcomes = in_groups(3, [&](ShmGroup& group, int rank) {
+  const auto outcomes = in_groups(3, [&](CommGroup& group, int rank) {
     if (rank == 0) {
       send(group, message_of(sent, 0), 1, 5);
       return end_of(receive(group, 1, 2));  // broken with the rest
@@ -101,7 +102,7 @@ TEST_CASE("a rank that is killed in the middle of a large message is named by wh
   const int after = GENERATE(1, 2, 5, 40);
   CAPTURE(sender, after);
   const auto before = test::shared_memory_names();
-  const auto outcomes = in_groups(3, [&](ShmGroup& group, int rank) -> std::string {
+  const auto outcomes = in_groups(3, [&](CommGroup& group, int rank) -> std::string {
     constexpr std::size_t kLarge = 32U << 20;
     if (rank == 2) return end_of(receive(group, 1, 1, 9));
     if (rank == 1) {
@@ -129,7 +130,7 @@ TEST_CASE("a stopped rank is told as such, at the deadline of the message") {
   const bool sends = GENERATE(true, false);
   const auto outcomes = in_groups(
       2,
-      [&](ShmGroup& group, int rank) -> std::string {
+      [&](CommGroup& group, int rank) -> std::string {
         if (rank == 1) ::kill(::getpid(), SIGSTOP);
         const auto start = std::chrono::steady_clock::now();
         const std::chrono::milliseconds limit{700};
@@ -145,7 +146,7 @@ TEST_CASE("a stopped rank is told as such, at the deadline of the message") {
 
 TEST_CASE("nobody's message for any, and a message that nobody takes, end at their deadline") {
   const bool sends = GENERATE(true, false);
-  const auto outcomes = in_groups(3, [&](ShmGroup& group, int rank) {
+  const auto outcomes = in_groups(3, [&](CommGroup& group, int rank) {
     if (rank != 0) return end_of(receive(group, 1, 3 - rank));
     const std::chrono::milliseconds limit{300};
     return end_of(sends ? send(group, message_of(2'000'000, 1), 1, 0, limit)
@@ -158,7 +159,7 @@ TEST_CASE("nobody's message for any, and a message that nobody takes, end at the
 
 TEST_CASE("what a rank sent before it left is received, and nothing else is waited for") {
   const bool any = GENERATE(true, false);
-  const auto outcomes = in_groups(2, [&](ShmGroup& group, int rank) -> std::string {
+  const auto outcomes = in_groups(2, [&](CommGroup& group, int rank) -> std::string {
     if (rank == 1) {
       for (int i = 0; i < 20; ++i) send(group, message_of(3000, i), 0)->wait();
       send(group, message_of(300'000, 20), 0)->wait();
@@ -180,7 +181,7 @@ TEST_CASE("what a rank sent before it left is received, and nothing else is wait
 
 TEST_CASE("any rank's message is waited for while one that left is not the last, and not after a death") {
   const bool dies = GENERATE(true, false);
-  const auto outcomes = in_groups(3, [&](ShmGroup& group, int rank) -> std::string {
+  const auto outcomes = in_groups(3, [&](CommGroup& group, int rank) -> std::string {
     if (rank == 1) {
       send(group, own_pid(), 0, 2)->wait();
       receive(group, 1, 0, 3)->wait();  // what it has sent is there
@@ -206,7 +207,7 @@ TEST_CASE("any rank's message is waited for while one that left is not the last,
 
 TEST_CASE("an abort, and the failure of a collective, reach messages that are pending") {
   const bool aborts = GENERATE(true, false);
-  const auto outcomes = in_groups(2, [&](ShmGroup& group, int rank) {
+  const auto outcomes = in_groups(2, [&](CommGroup& group, int rank) {
     const auto pending = receive(group, 8, 1 - rank);
     if (rank == 1 && aborts) group.abort();
     if (!aborts) {
@@ -228,7 +229,7 @@ TEST_CASE("an abort, and the failure of a collective, reach messages that are pe
 }
 
 TEST_CASE("an end of the group on this rank ends what is pending, and the other rank hears of it") {
-  const auto outcomes = in_groups(2, [](ShmGroup& group, int rank) -> std::string {
+  const auto outcomes = in_groups(2, [](CommGroup& group, int rank) -> std::string {
     const auto small = receive(group, 8, 1 - rank);
     const auto large = send(group, message_of(5'000'000, 1), 1 - rank, 3);
     if (rank == 0) return end_of(small) + "\n" + end_of(large);

@@ -1,9 +1,8 @@
 // Collectives over shared memory, by real processes.
-#include "strategies/comm/shm_group.h"
-
 #include <cmath>
 #include <limits>
 
+#include "strategies/comm/group.h"
 #include "test/support/catch.h"
 #include "test/unit/strategies/collectives.h"
 
@@ -17,8 +16,8 @@ namespace {
 
 constexpr auto kTimeout = test::kTimeout;
 
-ShmGroup::Options options(int rank, int ranks, std::uint32_t slot_bytes = 1U << 20) {
-  ShmGroup::Options o;
+GroupOptions options(int rank, int ranks, std::uint32_t slot_bytes = 1U << 20) {
+  GroupOptions o;
   o.rank = rank;
   o.ranks = ranks;
   o.slot_bytes = slot_bytes;
@@ -26,7 +25,7 @@ ShmGroup::Options options(int rank, int ranks, std::uint32_t slot_bytes = 1U << 
 }
 
 std::unique_ptr<CommGroup> form(MeetingPlace& place, int rank, int ranks) {
-  return std::make_unique<ShmGroup>(place, options(rank, ranks));
+  return form_group(place, options(rank, ranks));
 }
 
 }  // namespace
@@ -38,7 +37,8 @@ TEST_CASE("all_reduce gives the reference's bits on every rank, for every type, 
   CAPTURE(ranks, slot_bytes);
   SharedBoard board;
   const auto outcomes = run_ranks(ranks, [&](int rank) {
-    ShmGroup group(board, options(rank, ranks, slot_bytes));
+    const auto formed = form_group(board, options(rank, ranks, slot_bytes));
+    CommGroup& group = *formed;
     std::string wrong = test::check_every_type(group, rank, test::one_host(ranks));
     group.barrier(kTimeout);
     return wrong;
@@ -50,7 +50,8 @@ TEST_CASE("all_reduce gives the reference's bits on every rank, for every type, 
 TEST_CASE("a NaN of any rank reaches all, through every reduction") {
   SharedBoard board;
   const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
-    ShmGroup group(board, options(rank, 2));
+    const auto formed = form_group(board, options(rank, 2));
+    CommGroup& group = *formed;
     std::string kept;
     for (int owner = 0; owner < 2; ++owner) {
       for (const Reduction reduction : {Reduction::sum, Reduction::product, Reduction::min, Reduction::max}) {
@@ -70,7 +71,8 @@ TEST_CASE("broadcast, all_gather and reduce_scatter move the right bytes") {
   const int ranks = GENERATE(2, 3);
   SharedBoard board;
   const auto outcomes = run_ranks(ranks, [&](int rank) -> std::string {
-    ShmGroup group(board, options(rank, ranks, 4096));
+    const auto formed = form_group(board, options(rank, ranks, 4096));
+    CommGroup& group = *formed;
     std::string wrong = test::check_moves(group, rank, test::one_host(ranks));
     group.barrier(kTimeout);
     return wrong;
@@ -83,7 +85,8 @@ TEST_CASE("reduce, gather and scatter give the root's result to the root, or tak
   const int ranks = GENERATE(2, 3);
   SharedBoard board;
   const auto outcomes = run_ranks(ranks, [&](int rank) -> std::string {
-    ShmGroup group(board, options(rank, ranks, 4096));
+    const auto formed = form_group(board, options(rank, ranks, 4096));
+    CommGroup& group = *formed;
     std::string wrong = test::check_rooted(group, rank, test::one_host(ranks));
     group.barrier(kTimeout);
     return wrong;
@@ -96,7 +99,8 @@ TEST_CASE("all_to_all moves parts of any sizes") {
   const int ranks = GENERATE(2, 3, 4);
   SharedBoard board;
   const auto outcomes = run_ranks(ranks, [&](int rank) -> std::string {
-    ShmGroup group(board, options(rank, ranks, 4096));
+    const auto formed = form_group(board, options(rank, ranks, 4096));
+    CommGroup& group = *formed;
     std::string wrong = test::check_all_to_all(group, rank, ranks);
     group.barrier(kTimeout);
     return wrong;
@@ -108,7 +112,8 @@ TEST_CASE("all_to_all moves parts of any sizes") {
 TEST_CASE("parts of all_to_all that do not fit are named on every rank") {
   SharedBoard board;
   const auto outcomes = run_ranks(3, [&](int rank) -> std::string {
-    ShmGroup group(board, options(rank, 3));
+    const auto formed = form_group(board, options(rank, 3));
+    CommGroup& group = *formed;
     std::vector<std::vector<std::byte>> has(3, std::vector<std::byte>(8)), gets = has;
     if (rank == 2) gets[1].resize(4);
     try {
@@ -130,7 +135,8 @@ TEST_CASE("more ranks than cores go on") {
   constexpr int kRanks = 8;
   SharedBoard board;
   const auto outcomes = run_ranks(kRanks, [&](int rank) -> std::string {
-    ShmGroup group(board, options(rank, kRanks));
+    const auto formed = form_group(board, options(rank, kRanks));
+    CommGroup& group = *formed;
     double sum = 0;
     for (int i = 0; i < 300; ++i) {
       double value = rank + i;

@@ -23,16 +23,17 @@ namespace {
 constexpr auto kTimeout = test::kP2pTimeout;
 
 // Runs body(group, rank) on `ranks` ranks; each says what it found wrong.
-void on_ranks(int ranks, std::uint32_t slot_bytes, const std::function<std::string(ShmGroup&, int)>& body) {
+void on_ranks(int ranks, std::uint32_t slot_bytes, const std::function<std::string(CommGroup&, int)>& body) {
   SharedBoard board;
   const auto outcomes = run_ranks(
       ranks,
       [&](int rank) {
-        ShmGroup::Options options;
+        GroupOptions options;
         options.rank = rank;
         options.ranks = ranks;
         options.slot_bytes = slot_bytes;
-        ShmGroup group(board, options);
+        const auto formed = form_group(board, options);
+        CommGroup& group = *formed;
         std::string wrong = body(group, rank);
         group.barrier(kTimeout);
         return wrong;
@@ -54,7 +55,7 @@ TEST_CASE("every rank sends to every other first and receives then, of any size"
   const int ranks = GENERATE(2, 3, 4);
   const std::uint32_t slot_bytes = GENERATE(4096U, 1U << 20);
   CAPTURE(ranks, slot_bytes);
-  on_ranks(ranks, slot_bytes, [&](ShmGroup& group, int rank) {
+  on_ranks(ranks, slot_bytes, [&](CommGroup& group, int rank) {
     const std::size_t sizes[] = {0, 1, 63, 1023, 1024, 1025, 4095, 4096, 4097, 100'001, 3'000'001};
     std::vector<OperationPtr> sends, receives;
     std::string wrong;
@@ -77,7 +78,7 @@ TEST_CASE("every rank sends to every other first and receives then, of any size"
 }
 
 TEST_CASE("messages are received by tag in another order than they were sent, more than are kept") {
-  on_ranks(2, 1U << 20, [](ShmGroup& group, int rank) {
+  on_ranks(2, 1U << 20, [](CommGroup& group, int rank) {
     constexpr int kTags = 1500;
     const auto size_of = [](int tag) { return static_cast<std::size_t>(tag * 37 % 6000); };
     std::vector<OperationPtr> operations;
@@ -96,7 +97,7 @@ TEST_CASE("messages are received by tag in another order than they were sent, mo
 
 TEST_CASE("a receive of any rank's message says whose it was") {
   const std::size_t size = GENERATE(1, 20'000);
-  on_ranks(4, 1U << 20, [&](ShmGroup& group, int rank) -> std::string {
+  on_ranks(4, 1U << 20, [&](CommGroup& group, int rank) -> std::string {
     constexpr int kEach = 50;
     if (rank != 0) {
       std::vector<OperationPtr> sends;
@@ -116,7 +117,7 @@ TEST_CASE("a receive of any rank's message says whose it was") {
 }
 
 TEST_CASE("a message that nobody receives holds up neither collectives nor other messages") {
-  on_ranks(3, 4096, [](ShmGroup& group, int rank) {
+  on_ranks(3, 4096, [](CommGroup& group, int rank) {
     std::string wrong;
     OperationPtr large;
     if (rank == 0) large = send(group, message_of(5'000'000, 1), 1, 1);
@@ -161,7 +162,7 @@ std::vector<Message> draw_messages(int ranks, std::uint32_t seed, int count) {
   return messages;
 }
 
-std::string exchange(ShmGroup& group, int rank, const std::vector<Message>& all, std::uint32_t seed) {
+std::string exchange(CommGroup& group, int rank, const std::vector<Message>& all, std::uint32_t seed) {
   // Sends keep their order among themselves, and so do receives; which comes first between them is drawn.
   std::mt19937 random(seed * 31 + static_cast<std::uint32_t>(rank));
   std::vector<OperationPtr> sends;
@@ -196,7 +197,7 @@ std::string exchange(ShmGroup& group, int rank, const std::vector<Message>& all,
 TEST_CASE("seeded messages of all pairs arrive while collectives run") {
   const std::uint32_t seed = GENERATE(1U, 2U, 3U, 4U);
   const int ranks = 2 + static_cast<int>(seed % 3);
-  on_ranks(ranks, seed % 2 == 0 ? 4096 : 1U << 20, [&](ShmGroup& group, int rank) {
+  on_ranks(ranks, seed % 2 == 0 ? 4096 : 1U << 20, [&](CommGroup& group, int rank) {
     std::string wrong;
     std::thread collectives([&] {
       try {
@@ -217,7 +218,7 @@ TEST_CASE("seeded messages of all pairs arrive while collectives run") {
 }
 
 TEST_CASE("threads of one rank send and receive at once, each with tags of its own") {
-  on_ranks(2, 4096, [](ShmGroup& group, int rank) {
+  on_ranks(2, 4096, [](CommGroup& group, int rank) {
     std::string wrong;
     std::mutex mutex;
     std::vector<std::thread> threads;
@@ -240,7 +241,7 @@ TEST_CASE("threads of one rank send and receive at once, each with tags of its o
 }
 
 TEST_CASE("what an end calls may send, receive and wait") {
-  on_ranks(2, 1U << 20, [](ShmGroup& group, int rank) -> std::string {
+  on_ranks(2, 1U << 20, [](CommGroup& group, int rank) -> std::string {
     constexpr int kCalls = 4;
     std::vector<std::byte> byte(1);
     std::vector<std::promise<std::string>> said(kCalls);
