@@ -3,10 +3,11 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <unistd.h>
 
+#include "strategies/comm/arena.h"
 #include "strategies/comm/interrupt.h"
 #include "strategies/comm/join_all.h"
+#include "strategies/comm/own_process.h"
 #include "strategies/comm/shm_work.h"
 #include "strategies/comm/tensors.h"
 #include "strategies/torch/compat.h"
@@ -51,13 +52,13 @@ std::shared_ptr<CommGroup> make_group(const c10::intrusive_ptr<c10d::Store>& sto
 
 struct ShmBackend::Task {
   c10::intrusive_ptr<ShmWork> work;
-  std::function<void(Timeout)> run;
+  Steps run;
   Timeout timeout;
 };
 
 ShmBackend::ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Timeout timeout)
     : Backend(rank, size),
-      process_(::getpid()),
+      process_(own_process()),
       default_timeout_(timeout),
       group_(make_group(store, rank, size)),
       signals_(std::make_unique<Signals>()) {
@@ -72,7 +73,7 @@ ShmBackend::~ShmBackend() {
   for (std::thread& thread : threads_) thread.detach();
 }
 
-bool ShmBackend::in_forked_child() const { return ::getpid() != process_; }
+bool ShmBackend::in_forked_child() const { return own_process() != process_; }
 
 void ShmBackend::leave() {
   if (in_forked_child()) return;
@@ -93,7 +94,52 @@ void ShmBackend::shutdown() {
   if (group) group->p2p().end();  // callbacks may ask for the mutex
 }
 
-ShmBackend::WorkPtr ShmBackend::enqueue(c10d::OpType type, Tensors results, How how, std::function<void(Timeout)> run) {
+template <class Some>
+std::exception_ptr ShmBackend::run(const Some& steps, Timeout timeout) {
+  const at::NoGradGuard no_grad;  // parameters are written in place
+  try {
+    if (group_) steps(timeout);
+    return nullptr;
+  } catch (...) {
+    // Whatever it was (no memory for a copy, say), this rank is now behind the others: its next collective would meet
+    // their present one.
+    group_->abort();
+    const std::lock_guard lock(mutex_);
+    failed_ = true;
+    return std::current_exception();
+  }
+}
+
+// Run `action` as the operation in progress, on this thread. There must be none.
+template <class Action>
+void ShmBackend::occupy(std::unique_lock<std::mutex>& lock, Action action) {
+  running_ = true;
+  lock.unlock();
+  {
+    const CarryingOut here;
+    action();
+  }
+  lock.lock();
+  running_ = false;
+  if (stopping_ || !queue_.empty()) signals_->work.notify_all();
+}
+
+template <class Some>
+void ShmBackend::carry_out_now(c10d::OpType type, const at::Tensor& tensor, const Some& steps) {
+  TORCH_CHECK(!in_forked_child(), "dtrain: a collective in a process forked from rank ", getRank());
+  std::unique_lock lock(mutex_);
+  if (stopping_ || running_ || !queue_.empty()) {
+    lock.unlock();
+    enqueue(type, {tensor}, {default_timeout_, false}, steps)->wait();
+    return;
+  }
+  ++enqueued_;
+  std::exception_ptr error;
+  occupy(lock, [&] { error = run(steps, default_timeout_); });
+  if (error) std::rethrow_exception(error);
+}
+
+ShmBackend::WorkPtr ShmBackend::enqueue(c10d::OpType type, Tensors results, How how, Steps run) {
   TORCH_CHECK(!in_forked_child(), "dtrain: a collective in a process forked from rank ", getRank());
   auto task = std::make_unique<Task>();
   task->work = c10::make_intrusive<ShmWork>(getRank(), type, share(results));
@@ -111,15 +157,7 @@ ShmBackend::WorkPtr ShmBackend::enqueue(c10d::OpType type, Tensors results, How 
     if (!running_) signals_->work.notify_one();
     return work;
   }
-  running_ = true;
-  lock.unlock();
-  {
-    const CarryingOut here;
-    carry_out(std::move(task));
-  }
-  lock.lock();
-  running_ = false;
-  if (stopping_ || !queue_.empty()) signals_->work.notify_all();
+  occupy(lock, [&] { carry_out(std::move(task)); });
   return work;
 }
 
@@ -151,7 +189,7 @@ void ShmBackend::progress_loop() {
 
 // True: another thread runs the operations now. Not where nobody can have asked for the task's future yet.
 bool ShmBackend::carry_out(std::unique_ptr<Task> task) {
-  const std::exception_ptr error = run(*task);
+  const std::exception_ptr error = run(task->run, task->timeout);
   task->run = nullptr;
   bool made_way = false;
   task->work->complete(error, [this, &made_way] { made_way = make_way(); });
@@ -167,21 +205,6 @@ bool ShmBackend::make_way() {
   return true;
 }
 
-std::exception_ptr ShmBackend::run(const Task& task) {
-  const at::NoGradGuard no_grad;  // parameters are written in place
-  try {
-    if (group_) task.run(task.timeout);
-    return nullptr;
-  } catch (...) {
-    // Whatever it was (no memory for a copy, say), this rank is now behind the others: its next collective would meet
-    // their present one.
-    group_->abort();
-    const std::lock_guard lock(mutex_);
-    failed_ = true;
-    return std::current_exception();
-  }
-}
-
 void ShmBackend::stop_threads() {
   std::unique_lock lock(mutex_);
   stopping_ = true;
@@ -190,15 +213,25 @@ void ShmBackend::stop_threads() {
   join_all(threads_, lock);
 }
 
-ShmBackend::WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const at::Tensor tensor = only_writable(tensors, "all_reduce");
+auto ShmBackend::all_reduce_steps(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   const ElementType type = element_type(tensor);
-  const Reduction reduction = reduction_of(options.reduceOp, tensor);
-  return enqueue(c10d::OpType::ALLREDUCE, tensors, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
+  const Reduction reduction = reduction_of(op, tensor);
+  return [=, this](Timeout timeout) {
     in_place(tensor, [&](const at::Tensor& t) {
       group_->all_reduce(bytes_of(t), static_cast<std::size_t>(t.numel()), type, reduction, timeout);
     });
-  });
+  };
+}
+
+ShmBackend::WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  const at::Tensor tensor = only_writable(tensors, "all_reduce");
+  return enqueue(c10d::OpType::ALLREDUCE, tensors, {options.timeout, options.asyncOp},
+                 all_reduce_steps(tensor, options.reduceOp));
+}
+
+void ShmBackend::all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  check_writable(tensor);
+  carry_out_now(c10d::OpType::ALLREDUCE, tensor, all_reduce_steps(tensor, op));
 }
 
 ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& inputs, const c10d::AllreduceCoalescedOptions& options) {
@@ -220,65 +253,22 @@ ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& inputs, const c10d:
                  });
 }
 
+auto ShmBackend::broadcast_steps(const at::Tensor& tensor, int root) {
+  root = root_of(root, "broadcast");
+  return [=, this](Timeout timeout) {
+    in_place(tensor, [&](const at::Tensor& t) { group_->broadcast(bytes_of(t), t.nbytes(), root, timeout); });
+  };
+}
+
 ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const at::Tensor tensor = only_writable(tensors, "broadcast");
-  const int root = root_of(options.rootRank, "broadcast");
-  return enqueue(c10d::OpType::BROADCAST, tensors, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
-    in_place(tensor, [&](const at::Tensor& t) { group_->broadcast(bytes_of(t), t.nbytes(), root, timeout); });
-  });
+  return enqueue(c10d::OpType::BROADCAST, tensors, {options.timeout, options.asyncOp},
+                 broadcast_steps(tensor, static_cast<int>(options.rootRank)));
 }
 
-ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                          const c10d::AllgatherOptions& options) {
-  const at::Tensor input = only(inputs, "all_gather");
-  TORCH_CHECK(outputs.size() == 1 && outputs[0].size() == static_cast<std::size_t>(getSize()),
-              "dtrain: all_gather needs one output tensor for each of the ", getSize(), " ranks");
-  const Tensors parts = share(outputs[0]);
-  for (const at::Tensor& part : parts) {
-    check_writable(part);
-    TORCH_CHECK(part.scalar_type() == input.scalar_type() && part.numel() == input.numel(),
-                "dtrain: all_gather needs outputs of the input's type and size");
-  }
-  if (getSize() == 1) copy_alone(parts[0], input);
-  return enqueue(c10d::OpType::ALLGATHER, parts, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
-    const at::Tensor source = input.contiguous();
-    into_places(parts, [&](const std::vector<std::byte*>& places) {
-      group_->all_gather(bytes_of(source), places, source.nbytes(), timeout);
-    });
-  });
-}
-
-ShmBackend::WorkPtr ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                                const c10d::AllgatherOptions& options) {
-  Tensors outputs{output};
-  Tensors inputs{input};
-  return allgather_into_tensor_coalesced(outputs, inputs, options);
-}
-
-ShmBackend::WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& into, Tensors& from,
-                                                                const c10d::AllgatherOptions& options) {
-  const Tensors outputs = share(into);
-  const Tensors inputs = share(from);
-  TORCH_CHECK(outputs.size() == inputs.size(), "dtrain: all_gather needs as many outputs as inputs");
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    check_dense_cpu(inputs[i]);
-    check_dense_cpu(outputs[i]);
-    TORCH_CHECK(outputs[i].is_contiguous() && outputs[i].scalar_type() == inputs[i].scalar_type() &&
-                    outputs[i].numel() == inputs[i].numel() * getSize(),
-                "dtrain: all_gather needs a contiguous output of ", getSize(), " times the input");
-    if (getSize() == 1) copy_alone(outputs[i].view(-1), inputs[i].reshape(-1));
-  }
-  return enqueue(c10d::OpType::_ALLGATHER_BASE, outputs, {options.timeout, options.asyncOp},
-                 [=, this](Timeout timeout) {
-                   for (std::size_t i = 0; i < inputs.size(); ++i) {
-                     const at::Tensor source = inputs[i].contiguous();
-                     std::vector<std::byte*> places;
-                     for (int r = 0; r < getSize(); ++r) {
-                       places.push_back(bytes_of(outputs[i]) + static_cast<std::size_t>(r) * source.nbytes());
-                     }
-                     group_->all_gather(bytes_of(source), places, source.nbytes(), timeout);
-                   }
-                 });
+void ShmBackend::broadcast_now(const at::Tensor& tensor, int root) {
+  check_writable(tensor);
+  carry_out_now(c10d::OpType::BROADCAST, tensor, broadcast_steps(tensor, root));
 }
 
 ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -340,6 +330,17 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& into, T
                      });
                    }
                  });
+}
+
+at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
+  TORCH_CHECK(size >= 0 && options.device().is_cpu(), "dtrain: ", size, " elements on ", options.device(),
+              " cannot be had from the CPU process group");
+  const auto bytes = static_cast<std::size_t>(size) * options.dtype().itemsize();
+  Arena* arena = getSize() > 1 ? Arena::own() : nullptr;
+  std::byte* const data = arena != nullptr ? arena->allocate(bytes) : nullptr;
+  if (data == nullptr) return at::empty({size}, options);
+  return at::from_blob(
+      data, {size}, [arena](void* memory) { arena->free(static_cast<std::byte*>(memory)); }, options);
 }
 
 ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {

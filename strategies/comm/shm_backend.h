@@ -49,12 +49,23 @@ class ShmBackend : public c10d::Backend {
                         std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
+  // allreduce and broadcast as their caller waits for them, without a Work and what that costs: nearly as fast as the
+  // group itself. They throw what the operation does. The backend's timeout.
+  void all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op);
+  void broadcast_now(const at::Tensor& tensor, int root);
+
   // Messages between two ranks: no collectives, at the same time as those and in any number. They match as P2pCore
   // says; a type or a size that does not fit breaks the group with a line that shows both. Each has the backend's
   // timeout from the call on. A Work of recv knows its sourceRank(). Many thousands may be pending (ShmP2p).
   WorkPtr send(Tensors& tensors, int to, int tag) override;
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  // Tensors in memory that the host's ranks share (arena.h): all_reduce of 8 KiB or more, all ranks' tensors
+  // being such, needs no copies. Reducer asks for its buckets' where DDP_DISABLE_COMM_MEM=0 is set.
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  // Not initialised; elsewhere where there is no room. It may outlive the backend.
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 
   const std::string getBackendName() const override { return "dtrain"; }
   c10d::ErrorType getError() override;
@@ -76,7 +87,14 @@ class ShmBackend : public c10d::Backend {
     Timeout timeout;
     bool async;  // else the caller waits for it
   };
-  WorkPtr enqueue(c10d::OpType type, Tensors results, How how, std::function<void(Timeout)> run);
+  using Steps = std::function<void(Timeout)>;
+  WorkPtr enqueue(c10d::OpType type, Tensors results, How how, Steps run);
+  template <class Some>
+  void carry_out_now(c10d::OpType type, const at::Tensor& tensor, const Some& steps);
+  template <class Action>
+  void occupy(std::unique_lock<std::mutex>& lock, Action action);
+  auto all_reduce_steps(const at::Tensor& tensor, const c10d::ReduceOp& op);
+  auto broadcast_steps(const at::Tensor& tensor, int root);
   WorkPtr receive(c10d::OpType type, const Tensors& tensors, int from, int tag);
   WorkPtr message(c10d::OpType type, Tensors results, ShmP2p::Call call, std::function<void()> finish,
                   const std::function<void(ShmP2p&, ShmP2p::Call)>& post);
@@ -85,7 +103,8 @@ class ShmBackend : public c10d::Backend {
   void progress_loop();
   bool make_way();
   bool carry_out(std::unique_ptr<Task> task);
-  std::exception_ptr run(const Task& task);
+  template <class Some>
+  std::exception_ptr run(const Some& steps, Timeout timeout);
   void stop_threads();
 
   bool in_forked_child() const;

@@ -1,4 +1,4 @@
-// Collectives with a root, and all-to-all; see shm_backend.h.
+// Collectives that only move data, and reduce; see shm_backend.h.
 #include <span>
 
 #include "strategies/comm/shm_backend.h"
@@ -62,6 +62,59 @@ std::vector<std::span<Byte>> cut(Byte* data, const std::vector<std::size_t>& siz
 }
 
 }  // namespace
+
+ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) {
+  const at::Tensor input = only(inputs, "all_gather");
+  TORCH_CHECK(outputs.size() == 1 && outputs[0].size() == static_cast<std::size_t>(getSize()),
+              "dtrain: all_gather needs one output tensor for each of the ", getSize(), " ranks");
+  const Tensors parts = share(outputs[0]);
+  for (const at::Tensor& part : parts) {
+    check_writable(part);
+    TORCH_CHECK(part.scalar_type() == input.scalar_type() && part.numel() == input.numel(),
+                "dtrain: all_gather needs outputs of the input's type and size");
+  }
+  if (getSize() == 1) copy_alone(parts[0], input);
+  return enqueue(c10d::OpType::ALLGATHER, parts, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
+    const at::Tensor source = input.contiguous();
+    into_places(parts, [&](const std::vector<std::byte*>& places) {
+      group_->all_gather(bytes_of(source), places, source.nbytes(), timeout);
+    });
+  });
+}
+
+ShmBackend::WorkPtr ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                const c10d::AllgatherOptions& options) {
+  Tensors outputs{output};
+  Tensors inputs{input};
+  return allgather_into_tensor_coalesced(outputs, inputs, options);
+}
+
+ShmBackend::WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& into, Tensors& from,
+                                                                const c10d::AllgatherOptions& options) {
+  const Tensors outputs = share(into);
+  const Tensors inputs = share(from);
+  TORCH_CHECK(outputs.size() == inputs.size(), "dtrain: all_gather needs as many outputs as inputs");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    check_dense_cpu(inputs[i]);
+    check_dense_cpu(outputs[i]);
+    TORCH_CHECK(outputs[i].is_contiguous() && outputs[i].scalar_type() == inputs[i].scalar_type() &&
+                    outputs[i].numel() == inputs[i].numel() * getSize(),
+                "dtrain: all_gather needs a contiguous output of ", getSize(), " times the input");
+    if (getSize() == 1) copy_alone(outputs[i].view(-1), inputs[i].reshape(-1));
+  }
+  return enqueue(c10d::OpType::_ALLGATHER_BASE, outputs, {options.timeout, options.asyncOp},
+                 [=, this](Timeout timeout) {
+                   for (std::size_t i = 0; i < inputs.size(); ++i) {
+                     const at::Tensor source = inputs[i].contiguous();
+                     std::vector<std::byte*> places;
+                     for (int r = 0; r < getSize(); ++r) {
+                       places.push_back(bytes_of(outputs[i]) + static_cast<std::size_t>(r) * source.nbytes());
+                     }
+                     group_->all_gather(bytes_of(source), places, source.nbytes(), timeout);
+                   }
+                 });
+}
 
 int ShmBackend::root_of(std::int64_t rank, const char* op) const {
   TORCH_CHECK(rank >= 0 && rank < getSize(), "dtrain: ", op, " with rank ", rank, " of ", getSize(), " as the root");

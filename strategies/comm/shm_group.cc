@@ -13,8 +13,6 @@
 namespace dtrain {
 namespace {
 
-constexpr std::size_t kOneShotBytes = 64 * 1024;
-
 // Spinning helps only while every rank has a core to itself.
 std::chrono::microseconds spin_for(std::size_t ranks) {
   cpu_set_t cores;
@@ -67,9 +65,10 @@ void ShmGroup::leave() noexcept {
 void ShmGroup::abort() noexcept { wait_.record({FailureKind::aborted, rank_}); }
 
 // Start a step: the other slot, and this rank's descriptor for the others to compare with.
-void ShmGroup::begin(const Call& call) {
+void ShmGroup::begin(const Call& call, std::uint64_t place) {
   parity_ ^= 1U;
   segment_.rank(rank_).ops[parity_] = call.descriptor;
+  segment_.rank(rank_).places[parity_] = place;
 }
 
 void ShmGroup::sync(const Call& call) {
@@ -106,15 +105,15 @@ void ShmGroup::sync_all(const Call& call) {
 void ShmGroup::all_reduce(std::byte* data, std::size_t count, ElementType type, Reduction reduction, Timeout timeout) {
   const Call call(++operations_, CollectiveOp::all_reduce, count, type, reduction, -1, timeout);
   wait_.check("all_reduce");
-  reduce_all(call, data, count, true);
+  reduce_all(call, data, count, true, meet_arenas(call, data, count));
 }
 
-void ShmGroup::reduce_all(const Call& call, std::byte* data, std::size_t count, bool receives) {
+// `done`: how many elements are reduced already.
+void ShmGroup::reduce_all(const Call& call, std::byte* data, std::size_t count, bool receives, std::size_t done) {
   const std::size_t width = size_of(call.type());
-  if (count * width <= std::min<std::size_t>(kOneShotBytes, slot_bytes_))
-    return reduce_one_shot(call, data, count, receives);
-  const std::size_t step = slot_bytes_ / width;
-  for (std::size_t done = 0; done < count; done += step) {
+  if (done == 0 && is_small(count * width)) return reduce_one_shot(call, data, count, receives);
+  const std::size_t step = step_of(width);
+  for (; done < count; done += step) {
     reduce_sliced(call, data + done * width, std::min(step, count - done), receives);
   }
 }
@@ -124,6 +123,12 @@ void ShmGroup::reduce(std::byte* data, std::size_t count, ElementType type, Redu
   const Call call(++operations_, CollectiveOp::reduce, count, type, reduction, root, timeout);
   wait_.check("reduce");
   reduce_all(call, data, count, rank_ == root);
+}
+
+bool ShmGroup::is_small(std::size_t bytes) const { return bytes <= std::min<std::size_t>(kOneShotBytes, slot_bytes_); }
+
+std::size_t ShmGroup::step_of(std::size_t width) const {
+  return std::min<std::size_t>(kPartBytes, slot_bytes_) / width;
 }
 
 void ShmGroup::reduce_one_shot(const Call& call, std::byte* data, std::size_t count, bool receives) {
@@ -137,27 +142,49 @@ void ShmGroup::reduce_one_shot(const Call& call, std::byte* data, std::size_t co
 
 // Of all members' slots, from `offset` bytes on.
 void ShmGroup::reduce_slots(const Call& call, std::size_t offset, std::byte* out, std::size_t count) {
-  std::vector<const std::byte*> sources;
-  for (const int r : members()) sources.push_back(slot(r) + offset);
-  reduce_in_order(call.type(), call.reduction(), sources, out, count, static_cast<std::size_t>(ranks_));
+  sources_.clear();
+  for (const int r : members()) sources_.push_back(slot(r) + offset);
+  reduce_sources(call, out, count);
+}
+
+void ShmGroup::reduce_sources(const Call& call, std::byte* out, std::size_t count) {
+  reduce_in_order(call.type(), call.reduction(), sources_, out, count, static_cast<std::size_t>(ranks_));
+}
+
+void ShmGroup::copy_in_slices(std::byte* data, std::size_t count, std::size_t width) {
+  for (const int r : members()) {
+    const Slice s = slice(r, count, width);
+    if (r != rank_) std::memcpy(slot(rank_) + s.at, data + s.at, s.bytes);
+  }
 }
 
 void ShmGroup::reduce_sliced(const Call& call, std::byte* data, std::size_t count, bool receives) {
-  const std::size_t width = size_of(call.type());
-  const auto slice_begin = [&](std::size_t seat) { return count * seat / members().size(); };
   begin(call);
-  std::memcpy(slot(rank_), data, count * width);
+  copy_in_slices(data, count, size_of(call.type()));
   sync(call);
   compare(call);
-  const std::size_t own_begin = slice_begin(seat(rank_));
-  // In place: nobody else reads this slice of our slot before the second sync.
-  reduce_slots(call, own_begin * width, slot(rank_) + own_begin * width, slice_begin(seat(rank_) + 1) - own_begin);
+  finish_sliced(call, data, count, receives);
+}
+
+// All slots are filled.
+void ShmGroup::finish_sliced(const Call& call, std::byte* data, std::size_t count, bool receives) {
+  const std::size_t width = size_of(call.type());
+  const Slice own = slice(rank_, count, width);
+  sources_.clear();
+  for (const int r : members()) sources_.push_back((r == rank_ ? data : slot(r)) + own.at);
+  reduce_sources(call, slot(rank_) + own.at, own.bytes / width);
   sync(call);
   if (!receives) return;
   for (const int r : members()) {
-    const std::size_t begin = slice_begin(seat(r));
-    std::memcpy(data + begin * width, slot(r) + begin * width, (slice_begin(seat(r) + 1) - begin) * width);
+    const Slice s = slice(r, count, width);
+    std::memcpy(data + s.at, slot(r) + s.at, s.bytes);
   }
+}
+
+// What `rank` reduces of `count` elements.
+ShmGroup::Slice ShmGroup::slice(int rank, std::size_t count, std::size_t width) const {
+  const std::size_t from = count * seat(rank) / members().size();
+  return {from * width, (count * (seat(rank) + 1) / members().size() - from) * width};
 }
 
 void ShmGroup::reduce_scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t count,

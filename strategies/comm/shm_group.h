@@ -7,11 +7,14 @@
 // needs no closing barrier.
 //
 //   all_reduce, count <= 64 KiB     copy in | sync | every rank reduces everything          1 sync, P+1 reads a byte
-//   all_reduce, larger, a chunk     copy in | sync | rank r reduces slice r | sync | copy out
-//   reduce                          the same, but only the root copies out
+//   all_reduce, larger, a part      copy in for the others | sync | rank r reduces slice r | sync | copy out
+//   all_reduce, from 8 KiB on, all in arenas (arena.h)
+//                                   sync | rank r reduces slice r where it lies, for all | sync
+//   reduce                          as all_reduce, but only the root copies out
 //   broadcast, all_gather, gather, scatter
 //                                   copy in | sync | copy out
 //   all_to_all                      sizes | sync | for each share of a slot: copy in | sync | copy out
+#include "strategies/comm/arena.h"
 #include "strategies/comm/call.h"
 #include "strategies/comm/group.h"
 
@@ -51,7 +54,7 @@ class ShmGroup final : public CommGroup {
   // What collectives are made of, among the members alone; `call` is what the program called. Lists are indexed by
   // rank; what is not a member's is left alone.
   void sync_all(const Call& call);
-  void reduce_all(const Call& call, std::byte* data, std::size_t count, bool receives);
+  void reduce_all(const Call& call, std::byte* data, std::size_t count, bool receives, std::size_t done = 0);
   void spread(const Call& call, std::byte* data, std::size_t bytes, int root);
   // `outputs` is empty where nothing is wanted.
   void collect(const Call& call, const std::byte* input, const std::vector<std::byte*>& outputs, std::size_t bytes);
@@ -63,18 +66,34 @@ class ShmGroup final : public CommGroup {
   ShmWait& waiting() { return wait_; }
 
  private:
+  static constexpr std::size_t kOneShotBytes = 64 * 1024;
+  static constexpr std::size_t kPartBytes = 512 * 1024;  // of a larger message: stays in a core's own cache meanwhile
+
   void join();
   void leave() noexcept;
-  void begin(const Call& call);
+  void begin(const Call& call, std::uint64_t place = 0);
   void sync(const Call& call);
   void compare(const Call& call);
   std::byte* slot(int rank) const { return segment_.slot(rank, parity_); }
   std::size_t seat(int rank) const { return static_cast<std::size_t>(segment_.rank(rank).seat); }
   const std::vector<int>& members() const { return segment_.members(); }
+  bool is_small(std::size_t bytes) const;
+  std::size_t step_of(std::size_t width) const;
   // `receives`: this rank gets the result.
   void reduce_one_shot(const Call& call, std::byte* data, std::size_t count, bool receives);
   void reduce_sliced(const Call& call, std::byte* data, std::size_t count, bool receives);
+  void copy_in_slices(std::byte* data, std::size_t count, std::size_t width);
+  void finish_sliced(const Call& call, std::byte* data, std::size_t count, bool receives);
+  std::uint64_t place_of(const std::byte* data, std::size_t bytes);
+  std::byte* in_arena_of(int rank, std::size_t bytes);
+  void reduce_in_arenas(const Call& call, std::byte* data, std::size_t count);
+  std::size_t meet_arenas(const Call& call, std::byte* data, std::size_t count);
   void reduce_slots(const Call& call, std::size_t offset, std::byte* out, std::size_t count);
+  void reduce_sources(const Call& call, std::byte* out, std::size_t count);
+  struct Slice {
+    std::size_t at, bytes;
+  };
+  Slice slice(int rank, std::size_t count, std::size_t width) const;
   std::size_t agree_on_parts(const Call& call, const std::vector<std::span<const std::byte>>& inputs,
                              const std::vector<std::span<std::byte>>& outputs);
 
@@ -87,9 +106,11 @@ class ShmGroup final : public CommGroup {
   PeerWatch watch_;
   ShmWait wait_;
   std::unique_ptr<ShmP2p> p2p_;
-  std::uint64_t operations_ = 0;  // what the user calls a collective
-  std::uint32_t point_ = 0;       // synchronisation points reached
-  std::uint32_t parity_ = 1;      // which of the two slots the current step uses
+  std::uint64_t operations_ = 0;           // what the user calls a collective
+  std::uint32_t point_ = 0;                // synchronisation points reached
+  std::uint32_t parity_ = 1;               // which of the two slots the current step uses
+  std::vector<const std::byte*> sources_;  // of a reduction
+  std::vector<ArenaMemory> arenas_;        // of the others, by rank; empty until met
 };
 
 }  // namespace dtrain

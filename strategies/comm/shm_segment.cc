@@ -52,12 +52,14 @@ ShmSegment::ShmSegment(ShmSegment&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       base_(std::exchange(other.base_, nullptr)),
       size_(std::exchange(other.size_, 0)),
+      slots_(std::exchange(other.slots_, nullptr)),
       members_(std::move(other.members_)) {}
 
 ShmSegment& ShmSegment::operator=(ShmSegment&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(base_, other.base_);
   std::swap(size_, other.size_);
+  std::swap(slots_, other.slots_);
   std::swap(members_, other.members_);
   return *this;
 }
@@ -94,7 +96,7 @@ ShmSegment ShmSegment::create(std::uint32_t ranks, std::uint32_t slot_bytes, std
   header->token = token;
   for (std::uint32_t r = 0; r < ranks; ++r) new (&segment.rank(static_cast<int>(r))) RankBlock;
   for (std::size_t i = 0; i < members.size(); ++i) segment.rank(members[i]).seat = static_cast<std::int32_t>(i);
-  segment.find_members();
+  segment.look_in();
   return segment;
 }
 
@@ -112,11 +114,12 @@ ShmSegment ShmSegment::open(int pid, int fd, std::uint64_t token) {
   if (header.token != token || segment_bytes(header) != size) {
     throw std::runtime_error(fmt::format("{} is not the group's shared memory", path));
   }
-  segment.find_members();
+  segment.look_in();
   return segment;
 }
 
-void ShmSegment::find_members() {
+void ShmSegment::look_in() {
+  slots_ = static_cast<std::byte*>(base_) + control_bytes(header().ranks);
   for (std::uint32_t r = 0; r < header().ranks; ++r) {
     if (rank(static_cast<int>(r)).seat >= 0) members_.push_back(static_cast<int>(r));
   }
@@ -131,18 +134,6 @@ void ShmSegment::map(std::size_t size) {
 
 void ShmSegment::close_fd() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
-
-SegmentHeader& ShmSegment::header() const { return *static_cast<SegmentHeader*>(base_); }
-
-RankBlock& ShmSegment::rank(int rank) const {
-  auto* blocks = reinterpret_cast<RankBlock*>(static_cast<std::byte*>(base_) + sizeof(SegmentHeader));
-  return blocks[rank];
-}
-
-std::byte* ShmSegment::slot(int rank, std::uint32_t parity) const {
-  const std::size_t index = static_cast<std::size_t>(this->rank(rank).seat) * 2 + parity;
-  return static_cast<std::byte*>(base_) + control_bytes(header().ranks) + index * header().slot_bytes;
 }
 
 std::size_t ShmSegment::pair_index(int from, int to) const {

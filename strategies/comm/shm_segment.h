@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "strategies/comm/arena_key.h"
+
 namespace dtrain {
 
 constexpr std::size_t kCacheLine = 64;
@@ -54,6 +56,9 @@ struct RankBlock {
   std::int32_t pid = 0;                                    // on its host
   std::int32_t seat = -1;  // how many members come before it; -1 for a rank of another host
   OpDescriptor ops[2];     // of even and odd operations
+  // Of the same: 0, or where in the rank's arena (arena.h) its tensor lies. Never 0 there.
+  std::uint64_t places[2] = {0, 0};
+  ArenaKey arena;  // written before the first of those places
   // Rung by the others when they wrote into one of its rings or made room; a futex word.
   alignas(kCacheLine) std::atomic<std::uint32_t> bell{0};
   std::atomic<std::uint32_t> asleep{0};  // 1 while the rank may be asleep on `bell`
@@ -89,22 +94,29 @@ class ShmSegment {
   int fd() const { return fd_; }
   void close_fd();
 
-  SegmentHeader& header() const;
-  RankBlock& rank(int rank) const;
+  SegmentHeader& header() const { return *static_cast<SegmentHeader*>(base_); }
+  RankBlock& rank(int rank) const { return blocks()[rank]; }
   // In order. What follows is for them alone.
   const std::vector<int>& members() const { return members_; }
-  std::byte* slot(int rank, std::uint32_t parity) const;
+  std::byte* slot(int rank, std::uint32_t parity) const {
+    const std::size_t index = static_cast<std::size_t>(this->rank(rank).seat) * 2 + parity;
+    return slots_ + index * header().slot_bytes;
+  }
   PairBlock& pair(int from, int to) const;
   std::byte* ring(int from, int to) const;
   std::size_t ring_bytes() const;
 
  private:
+  RankBlock* blocks() const {
+    return reinterpret_cast<RankBlock*>(static_cast<std::byte*>(base_) + sizeof(SegmentHeader));
+  }
   void map(std::size_t size);
-  void find_members();
+  void look_in();
   std::size_t pair_index(int from, int to) const;
   int fd_ = -1;
   void* base_ = nullptr;
   std::size_t size_ = 0;
+  std::byte* slots_ = nullptr;
   std::vector<int> members_;
 };
 

@@ -96,6 +96,11 @@ void Session::all_reduce(torch::Tensor tensor, c10d::ReduceOp op) {
   dtrain::all_reduce(group(), tensor, std::move(op));
 }
 
+torch::Tensor Session::empty_shared(torch::IntArrayRef sizes, torch::TensorOptions options) const {
+  if (!options.device().is_cpu()) return torch::empty(sizes, options);
+  return group()->getBackend(torch::kCPU)->allocateTensor(c10::multiply_integers(sizes), options).view(sizes);
+}
+
 void Session::broadcast(torch::Tensor tensor, int root) { dtrain::broadcast(group(), tensor, root); }
 
 void Session::shutdown() {

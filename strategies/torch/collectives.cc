@@ -1,5 +1,6 @@
 #include "strategies/torch/collectives.h"
 
+#include "strategies/comm/shm_backend.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain {
@@ -14,11 +15,17 @@ Options waiting() {
   return options;
 }
 
+// Ours, for a CPU tensor: what torch adds on the way there takes longer than a small operation.
+ShmBackend* own_backend(const Group& group, const at::Tensor& tensor) {
+  return tensor.is_cpu() ? dynamic_cast<ShmBackend*>(group->getBackend(at::kCPU).get()) : nullptr;
+}
+
 }  // namespace
 
 void barrier(const Group& group) { group->barrier(waiting<c10d::BarrierOptions>())->wait(); }
 
 void all_reduce(const Group& group, const at::Tensor& tensor, c10d::ReduceOp op) {
+  if (auto* backend = own_backend(group, tensor)) return backend->all_reduce_now(tensor, op);
   std::vector<at::Tensor> tensors{tensor};
   auto options = waiting<c10d::AllreduceOptions>();
   options.reduceOp = std::move(op);
@@ -26,6 +33,7 @@ void all_reduce(const Group& group, const at::Tensor& tensor, c10d::ReduceOp op)
 }
 
 void broadcast(const Group& group, const at::Tensor& tensor, int root) {
+  if (auto* backend = own_backend(group, tensor)) return backend->broadcast_now(tensor, root);
   std::vector<at::Tensor> tensors{tensor};
   auto options = waiting<c10d::BroadcastOptions>();
   options.rootRank = root;

@@ -58,6 +58,10 @@ class Session {
   // In place. SUM and PRODUCT of any number type or bool, but float8; AVG of floating and complex types; MIN and MAX of
   // all but complex ones; BAND, BOR and BXOR of integers and bool.
   void all_reduce(torch::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM);
+  // A tensor, not initialised, in memory that ranks of one host share: all_reduce needs no copies where it is of 8 KiB
+  // or more and every rank's is such a one. CUDA tensors, and all in a world of one rank, are ordinary ones. No
+  // collective. Memory is given back with the last reference, and pages cost nothing until they are written.
+  torch::Tensor empty_shared(torch::IntArrayRef sizes, torch::TensorOptions options = {}) const;
   // In place. Any type; the others receive the values of rank `root`.
   void broadcast(torch::Tensor tensor, int root = 0);
 

@@ -28,16 +28,14 @@ std::function<void()> operation(Session& session, const std::string& op, torch::
   torch::Tensor whole = torch::zeros({count / ranks * ranks}, type);
   torch::Tensor part = torch::zeros({count / ranks}, type);
   if (op == "all_reduce") {
-    return [=] {
-      std::vector<at::Tensor> tensors{whole};
-      group->allreduce(tensors)->wait();
-    };
+    return [=, &session] { session.all_reduce(whole); };
+  }
+  if (op == "all_reduce_shared") {
+    whole = session.empty_shared(whole.sizes(), type).zero_();
+    return [=, &session] { session.all_reduce(whole); };
   }
   if (op == "broadcast") {
-    return [=] {
-      std::vector<at::Tensor> tensors{whole};
-      group->broadcast(tensors)->wait();
-    };
+    return [=, &session] { session.broadcast(whole); };
   }
   if (op == "all_gather") {
     return [=]() mutable { backend->_allgather_base(whole, part)->wait(); };

@@ -1,6 +1,8 @@
 """collectives_worker.py BACKEND OP TYPE BYTES[,BYTES...], under a launcher: what torch.distributed's operations take.
 
-As plan.h says. OP `ddp`: a step of DistributedDataParallel with a model of BYTES bytes whose own work is small."""
+As plan.h says. OP `ddp`: a step of DistributedDataParallel with a model of BYTES bytes whose own work is small;
+`ddp_shared`: with its buckets in shared memory."""
+import os
 import statistics
 import sys
 import time
@@ -29,6 +31,10 @@ def measure(size, run, length=None):
 def operation(op, kind, size):
     rank, ranks = dist.get_rank(), dist.get_world_size()
     share = size // kind.itemsize // ranks
+    if op == "all_reduce_shared":
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        shared = backend.allocate_tensor(share * ranks, dtype=kind, device=torch.device("cpu")).zero_()
+        return lambda: dist.all_reduce(shared)
     whole, part = torch.zeros(share * ranks, dtype=kind), torch.zeros(share, dtype=kind)
     other = torch.zeros_like(whole)
 
@@ -66,7 +72,8 @@ def main():
         import dtrain  # noqa: F401
     dist.init_process_group(backend)
     for size in map(int, sizes.split(",")):
-        if op == "ddp":
+        if op.startswith("ddp"):
+            os.environ["DDP_DISABLE_COMM_MEM"] = "0" if op == "ddp_shared" else "1"
             us = measure(size, ddp_step(size), 10)
         else:
             us = measure(size, operation(op, getattr(torch, kind), size)) / (2 if op == "send_recv" else 1)

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Measure dtrain's collectives beside gloo (from Python) and OpenMPI (from C++), in turn and in one run.
 
-    run.py --build build [--only allreduce,others,ddp] [--ranks 2,4] [--runs 3] [--most BYTES] [--write PAGE]
+    run.py --build build [--only allreduce,others,ddp] [--ranks 2,4] [--runs 3] [--most BYTES] [--alone] [--write PAGE]
 
 allreduce   float32 and bfloat16, 1 KiB to 256 MiB. Bound: what P ranks must read and write at the least, 2 P S bytes,
-            at the rate at which all of them together copy memory here
+            at the rate at which all of them together copy memory here. `shared`: of tensors that need no copies
+            (docs/strategies.md). Nobody touches the tensors between the operations, so what fits into a core's cache
+            stays there, most of all where nothing is copied
 others      broadcast, all_gather, reduce_scatter, all_to_all, send and recv, float32
-ddp         a step of Python's DistributedDataParallel, a model of 50 MB with little work of its own
+ddp         a step of Python's DistributedDataParallel, a model of 50 MB with little work of its own; `shared`: with
+            DDP_DISABLE_COMM_MEM=0
 
 The same measure for all: the median of five rows of operations, and of --runs such medians taken in turn. A figure that
 falls short does not make the benchmark fail. Needs a build with -DDTRAIN_BENCH=ON and a Python with torch.
@@ -27,6 +30,7 @@ KIB, MIB = 1 << 10, 1 << 20
 SIZES = [KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 32 * MIB, 256 * MIB]
 OTHERS = ["broadcast", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]
 GLOO, PYTHON, CPP, MPI = "gloo, Python", "dtrain, Python", "dtrain, C++", "OpenMPI, C++"
+SHARED, CPP_SHARED = "shared, Python", "shared, C++"  # dtrain's, of shared tensors
 LIMIT = 600
 
 
@@ -45,11 +49,13 @@ class Peers:
                             "PYTHONPATH": os.path.join(args.build, "python")}
 
     def command(self, peer, ranks, op, kind, sizes):
+        if peer in (SHARED, CPP_SHARED):
+            op += "_shared"
         words = [op, kind, ",".join(map(str, sizes))]
         if peer == MPI:
             return ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), self.mpi,
                     *words]
-        if peer == CPP:
+        if peer in (CPP, CPP_SHARED):
             return [*self.launch, str(ranks), self.cpp, *words]
         return [*self.launch, str(ranks), str(WORKER), "gloo" if peer == GLOO else "dtrain", *words]
 
@@ -86,11 +92,11 @@ def compared(found, sizes, bound=None):
         if MPI in found:
             row.append(faster(CPP, MPI, size))
         if bound:
-            row.append(f"{100 * bound(size) / found[CPP][size]:.0f} %")
+            row += [f"{100 * bound(size) / found[peer][size]:.0f} %" for peer in (CPP, CPP_SHARED)]
         rows.append(row)
     header = ["size", *(f"{peer}, us" for peer in found), "gloo / dtrain"]
     header += ["OpenMPI / dtrain"] if MPI in found else []
-    return table(header + (["of the bound"] if bound else []), rows)
+    return table(header + (["of the bound", "shared"] if bound else []), rows)
 
 
 def worst(found, ours, peer, sizes):
@@ -110,16 +116,17 @@ def allreduce(peers, args):
     for ranks in args.ranks:
         rate = peers.measure(CPP, ranks, "memory", "-", [0])[0] * 1e3  # bytes a microsecond
         for kind in ("float32", "bfloat16"):
-            names = [GLOO, PYTHON, CPP] + ([MPI] if kind == "float32" else [])
+            names = [GLOO, PYTHON, SHARED, CPP, CPP_SHARED] + ([MPI] if kind == "float32" else [])
             found = peers.medians(names, args.runs, ranks, "all_reduce", kind, args.sizes)
             what = f"{ranks} ranks, {kind}"
             parts.append(f"{what}; {rate / 1e3:.1f} GB/s of memory:\n\n" +
                          compared(found, args.sizes, lambda size: 2 * ranks * size / rate))
             bars += bars_of(found, what, args.sizes)
-            for least, aim, which in ((20, "up to 1 MiB", [s for s in args.sizes if s <= MIB]),
-                                      (2.5, "32 MiB", [s for s in args.sizes if s == 32 * MIB])):
+            for least, aim, ours, which in ((20, "up to 1 MiB", PYTHON, [s for s in args.sizes if s <= MIB]),
+                                            (2.5, "32 MiB", PYTHON, [s for s in args.sizes if s == 32 * MIB]),
+                                            (5, "32 MiB, shared", SHARED, [s for s in args.sizes if s == 32 * MIB])):
                 if which:
-                    bars.append(page.judged(f"{what}: aim against gloo, {aim}", worst(found, PYTHON, GLOO, which), ">=",
+                    bars.append(page.judged(f"{what}: aim against gloo, {aim}", worst(found, ours, GLOO, which), ">=",
                                             least, "times"))
     return bars, parts
 
@@ -138,10 +145,13 @@ def others(peers, args):
 def ddp(peers, args):
     bars, parts, size = [], [], 50 * 10**6
     for ranks in args.ranks:
-        found = peers.medians([GLOO, PYTHON], args.runs, ranks, "ddp", "float32", [size])
-        ours, theirs = found[PYTHON][size] / 1e3, found[GLOO][size] / 1e3
-        parts.append(f"{ranks} ranks: a step takes {theirs:.1f} ms on gloo, {ours:.1f} ms on dtrain.")
+        found = peers.medians([GLOO, PYTHON, SHARED], args.runs, ranks, "ddp", "float32", [size])
+        ours, shared, theirs = (found[peer][size] / 1e3 for peer in (PYTHON, SHARED, GLOO))
+        parts.append(f"{ranks} ranks: a step takes {theirs:.1f} ms on gloo, {ours:.1f} ms on dtrain, {shared:.1f} ms "
+                     "with shared buckets.")
         bars.append(page.judged(f"{ranks} ranks: a step as fast as on gloo, at least", theirs / ours, ">=", 2, "times"))
+        bars.append(page.judged(f"{ranks} ranks, shared buckets: as fast as on gloo, at least", theirs / shared, ">=",
+                                2, "times"))
     return bars, parts
 
 
@@ -156,14 +166,17 @@ def main():
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--most", type=int, default=SIZES[-1], help="no larger sizes than this")
+    parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
     parser.add_argument("--python", default=".venv/bin/python", help="one with torch")
     parser.add_argument("--write", metavar="PAGE", help="replace the sections of the measured parts on this page")
     args = parser.parse_args()
     args.build, args.python = os.path.abspath(args.build), os.path.abspath(args.python)
     args.ranks = [int(ranks) for ranks in args.ranks.split(",")]
     args.sizes = [size for size in SIZES if size <= args.most]
+    if args.alone:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
     peers = Peers(args)
-    *facts, load = page.machine()
+    *facts, load = page.machine(args.alone)
     facts += [f"torch {page.first_line(args.python, '-c', 'import torch; print(torch.__version__)')}.",
               f"{page.first_line('mpirun', '--version')}.", load]
     for name in args.only.split(","):

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "dtrain/dtrain.h"
+#include "strategies/comm/arena.h"
 #include "strategies/torch/compat.h"
 #include "test/support/catch.h"
 #include "test/unit/strategies/free_port.h"
@@ -123,6 +124,38 @@ TEST_CASE("the sizes around which the way of an all_reduce changes, at odd addre
         wrong += unless((floats == 6).all().item<bool>(), std::to_string(border / 4 + extra) + " floats");
       }
     }
+    return wrong;
+  }));
+}
+
+TEST_CASE("shared tensors are reduced as others are, and hold the buckets of the Reducer") {
+  require_nothing_wrong(in_sessions(2, [](Session& session) {
+    ::setenv("DDP_DISABLE_COMM_MEM", "0", 1);
+    const auto kept = session.empty_shared({300, 100}, torch::kFloat64);
+    std::string wrong = unless(kept.is_contiguous() && kept.size(0) == 300, "shape");
+    kept.fill_(session.rank() + 1);
+    session.all_reduce(kept);
+    wrong += unless(torch::equal(kept, torch::full({300, 100}, 3, torch::kFloat64)), "sum");
+    auto columns = kept.t();  // not contiguous: staged elsewhere
+    session.all_reduce(columns, c10d::ReduceOp::AVG);
+    wrong += unless(torch::equal(kept, torch::full({300, 100}, 3, torch::kFloat64)), "average");
+
+    torch::manual_seed(1);
+    torch::nn::Linear plain(200, 200);
+    DdpOptions options;
+    options.gradient_as_bucket_view = true;
+    Ddp model(session, std::dynamic_pointer_cast<torch::nn::LinearImpl>(plain->clone()), options);
+    for (int step = 0; step < 3; ++step) {
+      model.zero_grad();
+      plain->zero_grad();
+      const auto x = torch::randn({4, 200});
+      model(x.slice(0, 2 * session.rank(), 2 * session.rank() + 2)).sum().backward();
+      (plain(x).sum() / 2).backward();
+      wrong += unless(torch::allclose(model->weight.grad(), plain->weight.grad()), "gradient");
+    }
+    const auto* arena = Arena::known();
+    wrong += unless(arena != nullptr && arena->holds(reinterpret_cast<std::byte*>(model->weight.grad().data_ptr()), 1),
+                    "the bucket is elsewhere");
     return wrong;
   }));
 }

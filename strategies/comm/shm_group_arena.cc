@@ -1,0 +1,105 @@
+// Reductions of what lies in arenas; see shm_group.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "strategies/comm/shm_group.h"
+
+namespace dtrain {
+namespace {
+
+constexpr std::size_t kLeastInArenas = 8 * 1024;  // smaller ones have one synchronisation, which is quicker
+constexpr std::size_t kBlockBytes = 32 * 1024;    // of results: still in the nearest cache when the others get theirs
+
+}  // namespace
+
+// 0 where it lies elsewhere.
+std::uint64_t ShmGroup::place_of(const std::byte* data, std::size_t bytes) {
+  const Arena* arena = Arena::known();
+  if (arena == nullptr || !arena->holds(data, bytes)) return 0;
+  segment_.rank(rank_).arena = arena->key();
+  return arena->place(data);
+}
+
+// The first step of an all_reduce of some size: ranks learn where each other's tensors lie. Where all are in arenas the
+// whole is done here; else this is the first part, and ranks that have theirs in an arena copy it now. Returns how many
+// elements are reduced.
+std::size_t ShmGroup::meet_arenas(const Call& call, std::byte* data, std::size_t count) {
+  const std::size_t width = size_of(call.type());
+  if (count * width < kLeastInArenas) return 0;
+  const bool small = is_small(count * width);
+  const std::size_t part = small ? count : std::min(step_of(width), count);
+  const auto copy_in = [&] {
+    if (small) {
+      std::memcpy(slot(rank_), data, count * width);
+    } else {
+      copy_in_slices(data, part, width);
+    }
+  };
+  const std::uint64_t own = place_of(data, count * width);
+  begin(call, own);
+  if (own == 0) copy_in();
+  sync(call);
+  compare(call);
+  const auto shared = [this](int rank) { return segment_.rank(rank).places[parity_] != 0; };
+  const auto sharing = std::count_if(members().begin(), members().end(), shared);
+  if (sharing == std::ssize(members())) {
+    reduce_in_arenas(call, data, count);
+    return count;
+  }
+  if (sharing > 0) {
+    if (own != 0) copy_in();
+    sync(call);
+  }
+  if (small) {
+    reduce_slots(call, 0, data, count);
+  } else {
+    finish_sliced(call, data, part, true);
+  }
+  return part;
+}
+
+std::byte* ShmGroup::in_arena_of(int rank, std::size_t bytes) {
+  const RankBlock& block = segment_.rank(rank);
+  arenas_.resize(static_cast<std::size_t>(ranks_));
+  ArenaMemory& arena = arenas_[static_cast<std::size_t>(rank)];
+  if (arena.base() == nullptr) {
+    try {
+      arena = ArenaMemory::open(block.arena);
+    } catch (const std::exception& error) {
+      throw std::runtime_error(
+          fmt::format("dtrain: cannot map the shared tensors of rank {} (pid {}): {}", rank, block.pid, error.what()));
+    }
+  }
+  const std::uint64_t place = block.places[parity_];
+  if (place > arena.key().bytes || arena.key().bytes - place < bytes)
+    throw std::runtime_error(fmt::format("dtrain: rank {} has no such tensor in its shared memory", rank));
+  return arena.base() + place;
+}
+
+void ShmGroup::reduce_in_arenas(const Call& call, std::byte* data, std::size_t count) {
+  const std::size_t width = size_of(call.type());
+  try {
+    std::vector<std::byte*> tensors;
+    for (const int r : members()) tensors.push_back(r == rank_ ? data : in_arena_of(r, count * width));
+    // Only this rank reads and writes this slice, of all tensors.
+    const Slice own = slice(rank_, count, width);
+    for (std::size_t done = 0; done < own.bytes; done += kBlockBytes) {
+      const std::size_t at = own.at + done, bytes = std::min(kBlockBytes, own.bytes - done);
+      sources_.clear();
+      for (const std::byte* tensor : tensors) sources_.push_back(tensor + at);
+      reduce_sources(call, data + at, bytes / width);
+      for (std::byte* tensor : tensors) {
+        if (tensor != data) std::memcpy(tensor + at, data + at, bytes);
+      }
+    }
+    sync(call);
+  } catch (...) {
+    Arena::known()->keep(data);  // a rank that is late may yet write there
+    throw;
+  }
+}
+
+}  // namespace dtrain
