@@ -145,6 +145,12 @@ bench-collectives: ## measure collectives beside gloo and OpenMPI, and DDP; writ
 	@$(call build,bench)
 	@python3 test/bench/collectives/run.py --build build --write docs/benchmarks.md $(BENCH_ARGS)
 
+.PHONY: bench-resnet
+bench-resnet: ## measure how the ResNet example scales, beside Python's DDP; writes docs/benchmarks.md
+	@scripts/setup.sh launcher train test bench
+	@$(call build,bench)
+	@python3 test/bench/resnet/run.py --build build --write docs/benchmarks.md --plot docs/resnet-scaling.svg $(BENCH_ARGS)
+
 .PHONY: test-gpu
 test-gpu: ## build with NCCL and train on every GPU (PY=python with a full CUDA torch)
 	@scripts/setup.sh launcher train test

@@ -10,8 +10,8 @@ from typing import Optional
 
 PAGE = """# Benchmarks
 
-Written by `make bench-launch`, `make bench-rendezvous` and `make bench-collectives`, a section at a time;
-`test/bench/launch/run.py --only NAME --write docs/benchmarks.md`, or run.py in test/bench/rendezvous or
+Written by `make bench-launch`, `make bench-rendezvous`, `make bench-collectives` and `make bench-resnet`, a section at
+a time; `test/bench/launch/run.py --only NAME --write docs/benchmarks.md`, or run.py in test/bench/rendezvous or
 test/bench/collectives in the same way, does one anew. A bar that is not met says so.
 
 """
