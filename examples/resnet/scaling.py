@@ -121,9 +121,10 @@ def draw(rows):
     ]
     for i, (name, kind) in enumerate((name, kind) for name in names for kind in KINDS):
         at, colour = HEIGHT - BOTTOM - 12 - 18 * i, COLOURS[names.index(name) % len(COLOURS)]
-        svg.append(f'<line x1="{LEFT + 8}" y1="{at - 4}" x2="{LEFT + 40}" y2="{at - 4}" stroke="{colour}" '
+        left = LEFT + width + GAP + 8
+        svg.append(f'<line x1="{left}" y1="{at - 4}" x2="{left + 32}" y2="{at - 4}" stroke="{colour}" '
                    f'stroke-width="1.5"{DASHES[kind]}/>')
-        svg.append(f'<text x="{LEFT + 46}" y="{at}" fill="{colour}">{escape(name)}, {kind}</text>')
+        svg.append(f'<text x="{left + 38}" y="{at}" fill="{colour}">{escape(name)}, {kind}</text>')
     return "\n".join([*svg, "</svg>", ""])
 
 

@@ -70,8 +70,9 @@ def main():
                                lambda line: print(line, flush=True))
     except scaling.Failed as failed:
         sys.exit(f"run.py: {failed}")
+    runs = "one run" if args.runs == 1 else f"median of {args.runs} runs"
     parts = [f"ResNet-{args.depth} of examples/resnet, synthetic images of 32 x 32 pixels, a core for each process, "
-             f"median of {args.runs} {'run' if args.runs == 1 else 'runs'}. Efficiency: images per second, divided by "
+             f"{runs}. Efficiency: images per second, divided by "
              "those of one process of the same program and by the number of processes.",
              f"Weak scaling, {BATCH} images per update of each process:", table(rows, "weak", ranks, list(programs)),
              f"Strong scaling, {BATCH} images per update of all together:",
