@@ -10,10 +10,13 @@ namespace dtrain {
 bool nccl_available() { return torch::cuda::is_available(); }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                                    int local_rank, std::chrono::milliseconds timeout) {
+                                                    int local_rank, std::chrono::milliseconds timeout,
+                                                    const RankNames& names) {
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(local_rank));
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = timeout;
+  options->group_name = names.group;
+  options->global_ranks_in_group.assign(names.ranks.begin(), names.ranks.end());
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
 }
 

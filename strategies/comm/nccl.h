@@ -1,13 +1,15 @@
 #pragma once
 // The NCCL process group for CUDA tensors, where dtrain was built with DTRAIN_CUDA.
+#include "strategies/comm/rank_names.h"
 #include "strategies/torch/pch.h"
 
 namespace dtrain {
 
 // Whether CUDA tensors can be used here: built with CUDA, and a device is present.
 bool nccl_available();
-// The backend of `rank` on cuda:<local_rank>; collective. Only where nccl_available().
+// The backend of `rank` on cuda:<local_rank>; collective. `names` are for NCCL's own log. Only where nccl_available().
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                                    int local_rank, std::chrono::milliseconds timeout);
+                                                    int local_rank, std::chrono::milliseconds timeout,
+                                                    const RankNames& names);
 
 }  // namespace dtrain

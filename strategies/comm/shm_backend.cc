@@ -38,14 +38,19 @@ class StoreMeeting final : public MeetingPlace {
   c10::intrusive_ptr<c10d::Store> store_;
 };
 
-std::shared_ptr<CommGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
+std::shared_ptr<CommGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                      const RankNames& names) {
   if (size == 1) return nullptr;
   StoreMeeting place(store);
   GroupOptions options;
   options.rank = rank;
   options.ranks = size;
   options.join_timeout = store->getTimeout();
-  return form_group(place, options);
+  try {
+    return form_group(place, options);
+  } catch (...) {
+    std::rethrow_exception(renamed(std::current_exception(), names));
+  }
 }
 
 }  // namespace
@@ -56,11 +61,13 @@ struct ShmBackend::Task {
   Timeout timeout;
 };
 
-ShmBackend::ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Timeout timeout)
+ShmBackend::ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Timeout timeout,
+                       RankNames names)
     : Backend(rank, size),
       process_(own_process()),
       default_timeout_(timeout),
-      group_(make_group(store, rank, size)),
+      names_(std::move(names)),
+      group_(make_group(store, rank, size, names_)),
       signals_(std::make_unique<Signals>()) {
   const std::lock_guard lock(mutex_);
   start_thread();
@@ -106,7 +113,7 @@ std::exception_ptr ShmBackend::run(const Some& steps, Timeout timeout) {
     group_->abort();
     const std::lock_guard lock(mutex_);
     failed_ = true;
-    return std::current_exception();
+    return renamed(std::current_exception(), names_);
   }
 }
 

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "strategies/comm/group.h"
+#include "strategies/comm/rank_names.h"
 #include "strategies/torch/pch.h"
 
 namespace dtrain {
@@ -21,8 +22,10 @@ namespace dtrain {
 class ShmBackend : public c10d::Backend {
  public:
   // Collective: every rank of the group. `store` is used only here, and its timeout is what the ranks have to come.
-  // `timeout` is that of a collective whose options name none. Throws as form_group() does.
-  ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout);
+  // `timeout` is that of a collective whose options name none; `names` are what errors call the ranks. Throws as
+  // form_group() does.
+  ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout,
+             RankNames names = {});
   // As leave().
   ~ShmBackend() override;
 
@@ -113,6 +116,7 @@ class ShmBackend : public c10d::Backend {
 
   const int process_;
   const Timeout default_timeout_;
+  const RankNames names_;
   std::shared_ptr<CommGroup> group_;  // none in a world of one rank
 
   mutable std::mutex mutex_;

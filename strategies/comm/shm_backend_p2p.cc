@@ -55,7 +55,7 @@ ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, Tensors results, ShmP
   TORCH_CHECK(!in_forked_child(), "dtrain: a message in a process forked from rank ", getRank());
   auto work = c10::make_intrusive<ShmWork>(getRank(), type, std::move(results));
   call.done = [this, work, finish = std::move(finish)](const ShmP2p::Outcome& outcome, const auto& make_way) {
-    std::exception_ptr error = outcome.error;
+    std::exception_ptr error = outcome.error ? renamed(outcome.error, names_) : nullptr;
     try {
       if (!error) finish();
     } catch (...) {
@@ -73,7 +73,7 @@ ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, Tensors results, ShmP
   }
   TORCH_CHECK(group, "dtrain: a message after the session was shut down");
   const std::string why_not = group->why_no_messages(call.peer);
-  TORCH_CHECK(why_not.empty(), "dtrain: ", why_not);
+  TORCH_CHECK(why_not.empty(), "dtrain: ", renamed(why_not, names_));
   post(group->p2p(), std::move(call));
   return work;
 }

@@ -1,13 +1,12 @@
 // See bucket_hooks.h.
 #include "strategies/ddp/bucket_hooks.h"
 
-#include "strategies/torch/compat.h"
+#include "strategies/torch/collectives.h"
 
 namespace dtrain {
 namespace {
 
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
-using GroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 class UserHook final : public c10d::CppCommHookInterface<BucketHook> {
  public:
@@ -41,15 +40,20 @@ class CompressingHook final : public c10d::CppCommHookInterface<GroupPtr> {
 
 }  // namespace
 
-std::unique_ptr<c10d::CommHookInterface> bucket_hook(const GroupPtr& group, const DdpOptions& options) {
+void check_reduction(const DdpOptions& options) {
+  if (options.hook && options.compression != GradientCompression::none)
+    throw ConfigError("dtrain: Ddp takes a hook or a compression, not both");
+}
+
+std::unique_ptr<c10d::CommHookInterface> bucket_hook(const Group& group, const DdpOptions& options) {
   if (options.hook) return std::make_unique<UserHook>(options.hook);
   switch (options.compression) {
     case GradientCompression::none:
       return nullptr;
     case GradientCompression::fp16:
-      return std::make_unique<CompressingHook>(group, at::kHalf);
+      return std::make_unique<CompressingHook>(group.process_group(), at::kHalf);
     case GradientCompression::bf16:
-      return std::make_unique<CompressingHook>(group, at::kBFloat16);
+      return std::make_unique<CompressingHook>(group.process_group(), at::kBFloat16);
   }
   return nullptr;
 }

@@ -3,11 +3,13 @@
 #include <memory>
 
 #include "dtrain/ddp.h"
+#include "strategies/torch/pch.h"
 
 namespace dtrain {
 
+// Throws ConfigError for options that make no sense.
+void check_reduction(const DdpOptions& options);
 // Null: nothing else.
-std::unique_ptr<c10d::CommHookInterface> bucket_hook(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-                                                     const DdpOptions& options);
+std::unique_ptr<c10d::CommHookInterface> bucket_hook(const Group& group, const DdpOptions& options);
 
 }  // namespace dtrain

@@ -51,7 +51,8 @@ std::shared_ptr<c10d::Reducer> make_reducer(const c10::intrusive_ptr<c10d::Proce
 }  // namespace
 
 struct DdpCore::State {
-  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  Group members;
+  c10::intrusive_ptr<c10d::ProcessGroup> group;  // theirs
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> buffers;
   std::shared_ptr<c10d::Reducer> reducer;
@@ -66,12 +67,12 @@ struct DdpCore::State {
   std::int64_t synchronised = 0;  // forwards
 };
 
-DdpCore::DdpCore(Session& session, torch::nn::Module& module, const DdpOptions& options)
+DdpCore::DdpCore(const Group& group, torch::nn::Module& module, const DdpOptions& options)
     : state_(std::make_unique<State>()) {
-  TORCH_CHECK(!options.hook || options.compression == GradientCompression::none,
-              "dtrain: Ddp takes a hook or a compression, not both");
+  check_reduction(options);
   const NamedParameters parameters = trainable(module);
-  state_->group = session.group();
+  state_->members = group;
+  state_->group = group.process_group();
   state_->parameters = module.parameters();
   state_->buffers = module.buffers();
   state_->options = options;
@@ -90,7 +91,7 @@ DdpCore::DdpCore(Session& session, torch::nn::Module& module, const DdpOptions& 
     state_->reducer->set_static_graph();
     state_->logger->set_static_graph();
   }
-  if (auto hook = bucket_hook(state_->group, options)) state_->reducer->register_comm_hook(std::move(hook));
+  if (auto hook = bucket_hook(group, options)) state_->reducer->register_comm_hook(std::move(hook));
 }
 
 DdpCore::~DdpCore() = default;
@@ -194,6 +195,6 @@ void DdpCore::learn_graph(const std::vector<at::Tensor>& outputs) {
   }
 }
 
-void DdpCore::verify_sync() { require_equal(state_->group, state_->named); }
+void DdpCore::verify_sync() { require_equal(state_->members, state_->named); }
 
 }  // namespace dtrain

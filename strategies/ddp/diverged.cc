@@ -28,24 +28,25 @@ std::int64_t fingerprint(const at::Tensor& tensor) {
 
 }  // namespace
 
-void require_equal(const c10::intrusive_ptr<c10d::ProcessGroup>& group, const std::vector<NamedParameter>& parameters) {
+void require_equal(const Group& group, const std::vector<NamedParameter>& parameters) {
   const auto count = static_cast<std::int64_t>(parameters.size());
   at::Tensor own = at::empty({count}, at::kLong);
   for (std::int64_t i = 0; i < count; ++i) own[i] = fingerprint(parameters[static_cast<std::size_t>(i)].tensor);
-  at::Tensor all = at::empty({group->getSize() * count}, at::kLong);
-  all_gather(group, all, own);
-  const at::Tensor table = all.view({group->getSize(), count});
+  at::Tensor all = at::empty({group.size() * count}, at::kLong);
+  group.all_gather(all, own);
+  const at::Tensor table = all.view({group.size(), count});
   for (std::int64_t i = 0; i < count; ++i) {
     std::vector<int> ranks;
-    for (int r = 1; r < group->getSize(); ++r) {
-      if (table[r][i].item<std::int64_t>() != table[0][i].item<std::int64_t>()) ranks.push_back(r);
+    for (int r = 1; r < group.size(); ++r) {
+      if (table[r][i].item<std::int64_t>() != table[0][i].item<std::int64_t>())
+        ranks.push_back(group.ranks()[static_cast<std::size_t>(r)]);
     }
     if (ranks.empty()) continue;
     const std::string& name = parameters[static_cast<std::size_t>(i)].name;
     throw DivergedError(name, ranks,
-                        fmt::format("parameter '{}' of rank {} is not that of rank 0: a rank changed its own, or its "
+                        fmt::format("parameter '{}' of rank {} is not that of rank {}: a rank changed its own, or its "
                                     "optimizer does other things than the others'",
-                                    name, fmt::join(ranks, ", ")));
+                                    name, fmt::join(ranks, ", "), group.ranks().front()));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "dtrain/group.h"
 #include "strategies/torch/pch.h"
 
 namespace dtrain {
@@ -12,7 +13,8 @@ struct NamedParameter {
   at::Tensor tensor;
 };
 
-// Collective: throws DivergedError on every rank where one of them, in their order, is not the same bits on all.
-void require_equal(const c10::intrusive_ptr<c10d::ProcessGroup>& group, const std::vector<NamedParameter>& parameters);
+// Collective of the group: throws DivergedError on every rank where one of them, in their order, is not the same bits
+// on all.
+void require_equal(const Group& group, const std::vector<NamedParameter>& parameters);
 
 }  // namespace dtrain

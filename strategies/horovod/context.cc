@@ -6,9 +6,9 @@
 
 #include "dtrain/horovod.h"
 #include "strategies/horovod/engine.h"
-#include "strategies/horovod/texts.h"
 #include "strategies/torch/collectives.h"
 #include "strategies/torch/compat.h"
+#include "strategies/torch/texts.h"
 
 namespace dtrain::hvd {
 namespace {
@@ -18,7 +18,9 @@ FormedGroup own_group(Session& session, const Settings& settings) {
   const auto count = session.store()->add(fmt::format("hvd/made_by_{}", session.rank()), 1);
   const std::string name = fmt::format("hvd_{}", count);
   const auto keys = c10::make_intrusive<c10d::PrefixStore>(name, session.store());
-  return form_group(keys, session.env(), "dtrain_" + name, settings.collective_timeout);
+  const WorkerEnv& env = session.env();
+  return form_group(keys, {env.rank, env.world_size, env.local_rank, {}, settings.collective_timeout},
+                    "dtrain_" + name);
 }
 
 // Collective: throws on every rank if some rank has something to say against going on.

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "strategies/horovod/fusion_plan.h"
-#include "strategies/horovod/texts.h"
 #include "strategies/torch/collectives.h"
 #include "strategies/torch/compat.h"
+#include "strategies/torch/texts.h"
 
 namespace dtrain::hvd {
 namespace {

@@ -4,23 +4,12 @@
 #include <fmt/format.h>
 
 #include "strategies/comm/nccl.h"
-#include "strategies/session/group.h"
-#include "strategies/torch/collectives.h"
+#include "strategies/session/group_plan.h"
+#include "strategies/session/session_state.h"
 #include "strategies/torch/compat.h"
+#include "strategies/torch/texts.h"
 
 namespace dtrain {
-
-struct Session::State {
-  WorkerEnv env;
-  c10::intrusive_ptr<c10d::Store> store;
-  FormedGroup world;
-  torch::Device device{torch::kCPU};
-
-  // A Ddp may hold the group longer; the others must know at once that this rank is gone.
-  ~State() {
-    if (world.cpu) world.cpu->leave();
-  }
-};
 
 namespace {
 
@@ -51,25 +40,47 @@ torch::Device device_for([[maybe_unused]] const WorkerEnv& env) {
   return {torch::kCPU};
 }
 
-}  // namespace
-
-Session init(const InitOptions& options) { return init(parse_worker_env(process_env()), options); }
-
-Session init(const WorkerEnv& env, const InitOptions& options) {
-  auto state = std::make_unique<Session::State>();
-  state->env = env;
-  state->store = connect_store(env, options);
+// Errors that are not the user's name the rank.
+template <class Form>
+Group joining(const WorkerEnv& env, const Form& form) {
   try {
-    const auto keys = c10::make_intrusive<c10d::PrefixStore>("world", state->store);
-    state->world = form_group(keys, env, "dtrain_world", options.collective_timeout);
+    return form();
   } catch (const CollectiveError&) {
     throw;
   } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("dtrain: rank {} of {} could not join the group: {}", env.rank, env.world_size,
                                          short_reason(error)));
   }
-  state->device = device_for(env);
-  return Session(std::move(state));
+}
+
+}  // namespace
+
+Session init(const InitOptions& options) { return init(parse_worker_env(process_env()), options); }
+
+Session init(const WorkerEnv& env, const InitOptions& options) {
+  auto groups = std::make_shared<GroupsOfSession>();
+  groups->env = env;
+  groups->store = connect_store(env, options);
+  groups->timeout = options.collective_timeout;
+  Group world = joining(env, [&] { return groups->form_world(); });
+  return Session(std::make_unique<Session::State>(std::move(groups), std::move(world), device_for(env)));
+}
+
+std::vector<std::string> agree(const Session::State& session, const std::string& call, const std::string& own) {
+  std::vector<std::string> calls = all_gather_texts(session.world.process_group(), call + '\n' + own);
+  std::vector<std::string> brought;
+  for (std::string& text : calls) {
+    const std::size_t end = text.find('\n');
+    brought.push_back(text.substr(end + 1));
+    text.resize(end);
+  }
+  const std::string complaint = disagreement(calls);
+  if (!complaint.empty()) throw ConfigError(complaint);
+  return brought;
+}
+
+Group form(Session::State& session, const std::vector<int>& ranks, const GroupSettings& settings) {
+  return joining(session.groups->env, [&] { return session.groups->form(ranks, settings); });
 }
 
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -77,23 +88,20 @@ Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
-const WorkerEnv& Session::env() const { return state_->env; }
+const WorkerEnv& Session::env() const { return state_->groups->env; }
 torch::Device Session::device() const { return state_->device; }
-
-const c10::intrusive_ptr<c10d::ProcessGroup>& Session::group() const {
-  TORCH_CHECK(state_->world.group, "dtrain: the session was shut down");
-  return state_->world.group;
-}
+const Group& Session::world() const { return state_->world; }
 
 const c10::intrusive_ptr<c10d::Store>& Session::store() const {
-  TORCH_CHECK(state_->store, "dtrain: the session was shut down");
-  return state_->store;
+  TORCH_CHECK(state_->groups->store, "dtrain: the session was shut down");
+  return state_->groups->store;
 }
 
-void Session::barrier() { dtrain::barrier(group()); }
-
-void Session::all_reduce(torch::Tensor tensor, c10d::ReduceOp op) {
-  dtrain::all_reduce(group(), tensor, std::move(op));
+Group Session::new_group(const std::vector<int>& ranks, const GroupSettings& settings) {
+  agree(*state_, call_of(ranks));
+  const std::string why_not = why_no_group(ranks, world_size());
+  if (!why_not.empty()) throw ConfigError(why_not);
+  return form(*state_, ranks, settings);
 }
 
 torch::Tensor Session::empty_shared(torch::IntArrayRef sizes, torch::TensorOptions options) const {
@@ -101,13 +109,17 @@ torch::Tensor Session::empty_shared(torch::IntArrayRef sizes, torch::TensorOptio
   return group()->getBackend(torch::kCPU)->allocateTensor(c10::multiply_integers(sizes), options).view(sizes);
 }
 
-void Session::broadcast(torch::Tensor tensor, int root) { dtrain::broadcast(group(), tensor, root); }
+Group Session::split(std::optional<int> colour, const GroupSettings& settings) {
+  return form(*state_, same_colour(agree(*state_, "split()", text_of(colour)), rank()), settings);
+}
+
+void Session::barrier() { world().barrier(); }
+void Session::all_reduce(torch::Tensor tensor, c10d::ReduceOp op) { world().all_reduce(tensor, std::move(op)); }
+void Session::broadcast(torch::Tensor tensor, int root) { world().broadcast(tensor, root); }
 
 void Session::shutdown() {
   barrier();
-  state_->world.shutdown();
-  state_->world.group.reset();
-  state_->store.reset();
+  state_->groups->shutdown();
 }
 
 }  // namespace dtrain

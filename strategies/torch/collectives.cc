@@ -16,15 +16,15 @@ Options waiting() {
 }
 
 // Ours, for a CPU tensor: what torch adds on the way there takes longer than a small operation.
-ShmBackend* own_backend(const Group& group, const at::Tensor& tensor) {
+ShmBackend* own_backend(const GroupPtr& group, const at::Tensor& tensor) {
   return tensor.is_cpu() ? dynamic_cast<ShmBackend*>(group->getBackend(at::kCPU).get()) : nullptr;
 }
 
 }  // namespace
 
-void barrier(const Group& group) { group->barrier(waiting<c10d::BarrierOptions>())->wait(); }
+void barrier(const GroupPtr& group) { group->barrier(waiting<c10d::BarrierOptions>())->wait(); }
 
-void all_reduce(const Group& group, const at::Tensor& tensor, c10d::ReduceOp op) {
+void all_reduce(const GroupPtr& group, const at::Tensor& tensor, c10d::ReduceOp op) {
   if (auto* backend = own_backend(group, tensor)) return backend->all_reduce_now(tensor, op);
   std::vector<at::Tensor> tensors{tensor};
   auto options = waiting<c10d::AllreduceOptions>();
@@ -32,7 +32,7 @@ void all_reduce(const Group& group, const at::Tensor& tensor, c10d::ReduceOp op)
   group->allreduce(tensors, options)->wait();
 }
 
-void broadcast(const Group& group, const at::Tensor& tensor, int root) {
+void broadcast(const GroupPtr& group, const at::Tensor& tensor, int root) {
   if (auto* backend = own_backend(group, tensor)) return backend->broadcast_now(tensor, root);
   std::vector<at::Tensor> tensors{tensor};
   auto options = waiting<c10d::BroadcastOptions>();
@@ -40,13 +40,19 @@ void broadcast(const Group& group, const at::Tensor& tensor, int root) {
   group->broadcast(tensors, options)->wait();
 }
 
-void broadcast_all(const Group& group, const std::vector<at::Tensor>& tensors, int root) {
+void broadcast_all(const GroupPtr& group, const std::vector<at::Tensor>& tensors, int root) {
   const at::NoGradGuard no_grad;
   c10d::broadcast_coalesced(group, tensors, kBroadcastBytes, root);
 }
 
-void all_gather(const Group& group, at::Tensor& output, at::Tensor& input) {
+void all_gather(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
   all_gather_single(*group, output, input, waiting<c10d::AllgatherOptions>())->wait();
+}
+
+void reduce_scatter(const GroupPtr& group, at::Tensor& output, at::Tensor& input, c10d::ReduceOp op) {
+  auto options = waiting<c10d::ReduceScatterOptions>();
+  options.reduceOp = std::move(op);
+  reduce_scatter_single(*group, output, input, options)->wait();
 }
 
 }  // namespace dtrain

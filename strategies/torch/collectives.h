@@ -5,15 +5,17 @@
 
 namespace dtrain {
 
-using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+using GroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
-void barrier(const Group& group);
+void barrier(const GroupPtr& group);
 // In place.
-void all_reduce(const Group& group, const at::Tensor& tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM);
-void broadcast(const Group& group, const at::Tensor& tensor, int root);
+void all_reduce(const GroupPtr& group, const at::Tensor& tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM);
+void broadcast(const GroupPtr& group, const at::Tensor& tensor, int root);
 // In place, packed into few messages; parameters may be among them.
-void broadcast_all(const Group& group, const std::vector<at::Tensor>& tensors, int root);
+void broadcast_all(const GroupPtr& group, const std::vector<at::Tensor>& tensors, int root);
 // `output` has room for `input` of each rank, in their order.
-void all_gather(const Group& group, at::Tensor& output, at::Tensor& input);
+void all_gather(const GroupPtr& group, at::Tensor& output, at::Tensor& input);
+// `output` receives this rank's part of the reduced `input`, which has one for each rank, in their order.
+void reduce_scatter(const GroupPtr& group, at::Tensor& output, at::Tensor& input, c10d::ReduceOp op);
 
 }  // namespace dtrain

@@ -30,11 +30,12 @@ c10::intrusive_ptr<c10d::Work> all_gather_single(Group& group, at::Tensor& outpu
 }
 
 template <class Group>
-c10::intrusive_ptr<c10d::Work> reduce_scatter_single(Group& group, at::Tensor& output, at::Tensor& input) {
-  if constexpr (requires { group.reduce_scatter_single(output, input); }) {
-    return group.reduce_scatter_single(output, input);
+c10::intrusive_ptr<c10d::Work> reduce_scatter_single(Group& group, at::Tensor& output, at::Tensor& input,
+                                                     const c10d::ReduceScatterOptions& options = {}) {
+  if constexpr (requires { group.reduce_scatter_single(output, input, options); }) {
+    return group.reduce_scatter_single(output, input, options);
   } else {
-    return group._reduce_scatter_base(output, input);
+    return group._reduce_scatter_base(output, input, options);
   }
 }
 

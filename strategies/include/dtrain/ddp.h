@@ -1,6 +1,6 @@
 #pragma once
-// Ddp: data parallel training of a module. Every rank has the whole model and a part of each batch; gradients are
-// averaged over the ranks while backward still runs, in buckets.
+// Ddp: data parallel training of a module. Every rank of the session, or of a group, has the whole model and a part of
+// each batch; gradients are averaged over those ranks while backward still runs, in buckets.
 //
 //   dtrain::Ddp model(session, Net());
 //   auto loss = loss_of(model(x), y);   // forward through the wrapper
@@ -49,9 +49,9 @@ struct DdpOptions {
   // The same parameters take part in every forward, in the same way: which ones is learnt in the first backward. Allows
   // unused parameters, and several uses of one (checkpointing), at no further cost. The output as above.
   bool static_graph = false;
-  // Gradients are divided by the world size before that.
+  // One of these two. With a compression, gradients are divided by the number of ranks before that.
   GradientCompression compression = GradientCompression::none;
-  BucketHook hook{};  // not together with a compression
+  BucketHook hook{};
   // Before every so many forwards that synchronise, verify_sync(). 0: never.
   std::int64_t verify_every = 0;
 };
@@ -59,8 +59,9 @@ struct DdpOptions {
 // Ddp without the module's type.
 class DdpCore {
  public:
-  // Collective: checks that all ranks have the same parameters and copies rank 0's values to all.
-  DdpCore(Session& session, torch::nn::Module& module, const DdpOptions& options);
+  // Collective of the group: checks that all ranks have the same parameters and copies those of its first one to all.
+  // Throws ConfigError for options that do not fit together.
+  DdpCore(const Group& group, torch::nn::Module& module, const DdpOptions& options);
   ~DdpCore();
   DdpCore(const DdpCore&) = delete;
   DdpCore& operator=(const DdpCore&) = delete;
@@ -88,11 +89,18 @@ class DdpCore {
 template <class Module>
 class Ddp {
  public:
+  // Over all ranks.
   Ddp(Session& session, std::shared_ptr<Module> module, const DdpOptions& options = {})
-      : module_(std::move(module)), core_(std::make_unique<DdpCore>(session, *module_, options)) {}
+      : Ddp(session.world(), std::move(module), options) {}
+  // Over a group, such as a mesh's dimension: where this page says rank 0, world size or all ranks, they are the
+  // group's.
+  Ddp(const Group& group, std::shared_ptr<Module> module, const DdpOptions& options = {})
+      : module_(std::move(module)), core_(std::make_unique<DdpCore>(group, *module_, options)) {}
   // For the holders that TORCH_MODULE makes.
   Ddp(Session& session, const torch::nn::ModuleHolder<Module>& holder, const DdpOptions& options = {})
-      : Ddp(session, holder.ptr(), options) {}
+      : Ddp(session.world(), holder.ptr(), options) {}
+  Ddp(const Group& group, const torch::nn::ModuleHolder<Module>& holder, const DdpOptions& options = {})
+      : Ddp(group, holder.ptr(), options) {}
 
   // The module's forward. Collective where gradients are enabled and no NoSync is alive: every rank must then call
   // backward on the result.

@@ -3,6 +3,8 @@
 #include "dtrain/batch_sampler.h"
 #include "dtrain/ddp.h"
 #include "dtrain/errors.h"
+#include "dtrain/group.h"
 #include "dtrain/horovod.h"
+#include "dtrain/mesh.h"
 #include "dtrain/session.h"
 #include "dtrain/worker_env.h"

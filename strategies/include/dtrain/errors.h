@@ -23,7 +23,7 @@ class CollectiveError : public std::runtime_error {
       : std::runtime_error(message), kind_(kind), rank_(rank) {}
 
   FailureKind kind() const { return kind_; }
-  // The rank that caused it; the same on every rank that reports it.
+  // The rank that caused it, as the session counts them in its groups too; the same on every rank that reports it.
   int rank() const { return rank_; }
 
  private:
@@ -40,7 +40,7 @@ class DivergedError : public std::runtime_error {
 
   // The first one that differs, by its name in the module.
   const std::string& parameter() const { return parameter_; }
-  // Those whose parameter is not that of rank 0, in order.
+  // Those whose parameter is not that of the first rank, in order, as the session counts them.
   const std::vector<int>& ranks() const { return ranks_; }
 
  private:

@@ -10,9 +10,12 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <vector>
 
 #include "dtrain/errors.h"
+#include "dtrain/group.h"
 #include "dtrain/worker_env.h"
 
 namespace dtrain {
@@ -47,9 +50,22 @@ class Session {
   torch::Device device() const;
   // The process group of all ranks, for torch's own collectives. CPU tensors go through dtrain's shared memory, and
   // between hosts over TCP, CUDA tensors through NCCL.
-  const c10::intrusive_ptr<c10d::ProcessGroup>& group() const;
+  const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return world().process_group(); }
+  // The same as a Group.
+  const Group& world() const;
   // The job's store, with keys of this round only. Nothing in a world of one rank is shared.
   const c10::intrusive_ptr<c10d::Store>& store() const;
+
+  // Collectives of the session: a group of some of its ranks. All ranks call them, in the same order, and those that
+  // are not in the group get one that is empty: so ranks that do not agree are found at once, and not when one waits
+  // for another until the timeout. They throw ConfigError on every rank, with nothing formed, where ranks called with
+  // different lists or something else, or where the list is empty, names a rank twice or one that does not exist; the
+  // session goes on working. Else as init().
+  //
+  // Rank i of the group is ranks[i].
+  Group new_group(const std::vector<int>& ranks, const GroupSettings& settings = {});
+  // This rank's group is that of all ranks with its colour, in their order; with none it is in no group.
+  Group split(std::optional<int> colour, const GroupSettings& settings = {});
 
   // Collectives that block until done; all ranks must call them in the same order. They throw CollectiveError, or
   // c10::Error at once for a tensor that is not taken. Tensors are dense, of any shape and strides, and of one size and
@@ -65,13 +81,15 @@ class Session {
   // In place. Any type; the others receive the values of rank `root`.
   void broadcast(torch::Tensor tensor, int root = 0);
 
-  // Collective: wait for all ranks, then end the session. Further use throws.
+  // Collective: wait for all ranks, then end the session and its groups, the last that was formed first. Further use
+  // throws.
   void shutdown();
 
   struct State;  // opaque
 
  private:
   explicit Session(std::unique_ptr<State> state);
+  friend class Mesh;
   friend Session init(const WorkerEnv& env, const InitOptions& options);
   std::unique_ptr<State> state_;
 };

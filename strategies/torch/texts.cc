@@ -1,12 +1,12 @@
 // See texts.h.
-#include "strategies/horovod/texts.h"
+#include "strategies/torch/texts.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "strategies/torch/collectives.h"
 
-namespace dtrain::hvd {
+namespace dtrain {
 
 std::vector<std::string> all_gather_texts(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                           const std::string& text) {
@@ -28,4 +28,4 @@ std::vector<std::string> all_gather_texts(const c10::intrusive_ptr<c10d::Process
   return texts;
 }
 
-}  // namespace dtrain::hvd
+}  // namespace dtrain

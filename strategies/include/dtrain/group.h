@@ -1,0 +1,72 @@
+#pragma once
+// Group: some of a session's ranks that do collectives among each other. Session::world() is that of all; new_group(),
+// split() and Mesh make others.
+#include <torch/torch.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <vector>
+
+#include "dtrain/errors.h"
+
+namespace dtrain {
+
+struct GroupSettings {
+  // What messages call the group; several may have one name. None: "group" and a number.
+  std::string name{};
+  // As InitOptions::collective_timeout. None: that of the session.
+  std::optional<std::chrono::milliseconds> collective_timeout{};
+};
+
+// A handle: copies are the same group, which lives until end() or the end of the session. Each group has memory, a
+// thread and, once they are used, connections of its own, so groups do not wait for each other, and their collectives
+// may come from different threads. Within one group the order is the same on all its ranks, as for Session.
+class Group {
+ public:
+  // No rank is in it.
+  Group() = default;
+
+  // Whether this rank is in it. If it is not, collectives and process_group() throw c10::Error.
+  explicit operator bool() const { return rank() >= 0; }
+  // This rank's number in the group, the place in ranks(); -1 if it is not in it.
+  int rank() const;
+  int size() const { return static_cast<int>(ranks().size()); }
+  // In the order of the group, as the session counts them.
+  const std::vector<int>& ranks() const;
+  const std::string& name() const;
+
+  // For torch's own collectives, where ranks are those of the group. It is registered for functional collectives under
+  // its getGroupName().
+  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
+
+  // Collectives of the group that block until done; tensors, reductions and errors as in session.h. `root` is a rank of
+  // the group. CollectiveErrors name the session's ranks.
+  void barrier() const;
+  void all_reduce(torch::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
+  void broadcast(torch::Tensor tensor, int root = 0) const;
+  // `output` is contiguous and has size() times the elements of `input`: those of each rank, in their order.
+  void all_gather(torch::Tensor output, torch::Tensor input) const;
+  // `input` is contiguous and has size() times the elements of `output`, which receives this rank's part of the
+  // reduction.
+  void reduce_scatter(torch::Tensor output, torch::Tensor input, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
+
+  // Collective of the group: another one of the same ranks, for code whose collectives must not meet these. Errors as
+  // in Session::new_group, but for those about the list.
+  Group again(const GroupSettings& settings = {}) const;
+  // Collective of the group: wait for its ranks, then end it. Further use throws. Not for Session::world().
+  void end() const;
+
+  struct State;  // opaque
+
+ private:
+  friend class Session;
+  friend struct GroupsOfSession;
+  explicit Group(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  State& inside() const;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace dtrain

@@ -1,0 +1,27 @@
+#pragma once
+// What is in a Session, for those that form groups of it.
+#include "dtrain/session.h"
+#include "strategies/session/group.h"
+
+namespace dtrain {
+
+struct Session::State {
+  State(std::shared_ptr<GroupsOfSession> all, Group of_all, torch::Device own)
+      : groups(std::move(all)), world(std::move(of_all)), device(own) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  // A session that was not shut down.
+  ~State() { groups->leave(); }
+
+  std::shared_ptr<GroupsOfSession> groups;
+  Group world;
+  torch::Device device;
+};
+
+// Collective of the session: all ranks must have called the same. Returns what each brings with it, by rank. Throws
+// ConfigError on every rank where one called something else.
+std::vector<std::string> agree(const Session::State& session, const std::string& call, const std::string& own = {});
+// Group of ranks that all have agreed on; errors name this rank.
+Group form(Session::State& session, const std::vector<int>& ranks, const GroupSettings& settings);
+
+}  // namespace dtrain
