@@ -1,6 +1,8 @@
 // See bucket_hooks.h.
 #include "strategies/ddp/bucket_hooks.h"
 
+#include "strategies/ddp/power_sgd.h"
+#include "strategies/ddp/power_sgd_plan.h"
 #include "strategies/torch/collectives.h"
 
 namespace dtrain {
@@ -41,11 +43,19 @@ class CompressingHook final : public c10d::CppCommHookInterface<GroupPtr> {
 }  // namespace
 
 void check_reduction(const DdpOptions& options) {
-  if (options.hook && options.compression != GradientCompression::none)
-    throw ConfigError("dtrain: Ddp takes a hook or a compression, not both");
+  const int chosen =
+      (options.hook ? 1 : 0) + (options.power_sgd ? 1 : 0) + (options.compression != GradientCompression::none ? 1 : 0);
+  if (chosen > 1) throw ConfigError("dtrain: Ddp takes one of hook, compression and power_sgd");
+  const std::string complaint = options.power_sgd ? why_not(*options.power_sgd) : "";
+  if (!complaint.empty()) throw ConfigError("dtrain: power_sgd: " + complaint);
 }
 
-std::unique_ptr<c10d::CommHookInterface> bucket_hook(const Group& group, const DdpOptions& options) {
+std::unique_ptr<c10d::CommHookInterface> bucket_hook(const Group& group, const std::vector<at::Tensor>& parameters,
+                                                     const DdpOptions& options) {
+  if (options.power_sgd) {
+    const Group own = group.again({group.name() + " (PowerSGD)"});
+    return power_sgd_hook(own.process_group(), parameters, *options.power_sgd);
+  }
   if (options.hook) return std::make_unique<UserHook>(options.hook);
   switch (options.compression) {
     case GradientCompression::none:

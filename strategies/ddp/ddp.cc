@@ -91,7 +91,7 @@ DdpCore::DdpCore(const Group& group, torch::nn::Module& module, const DdpOptions
     state_->reducer->set_static_graph();
     state_->logger->set_static_graph();
   }
-  if (auto hook = bucket_hook(group, options)) state_->reducer->register_comm_hook(std::move(hook));
+  if (auto hook = bucket_hook(group, parameters.tensors, options)) state_->reducer->register_comm_hook(std::move(hook));
 }
 
 DdpCore::~DdpCore() = default;

@@ -14,7 +14,7 @@
 //
 // The bucketing and its overlap with backward are those of Li et al., "PyTorch Distributed: Experiences on Accelerating
 // Data Parallel Training", VLDB 2020; a step sends and receives about 2 (P - 1) / P times the bytes of the gradients,
-// half of that with fp16 or bf16.
+// half of that with fp16 or bf16, and what power_sgd.h says with PowerSGD.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,6 +23,7 @@
 
 #include "dtrain/gradient_compression.h"
 #include "dtrain/output_tensors.h"
+#include "dtrain/power_sgd.h"
 #include "dtrain/session.h"
 
 namespace dtrain {
@@ -49,8 +50,9 @@ struct DdpOptions {
   // The same parameters take part in every forward, in the same way: which ones is learnt in the first backward. Allows
   // unused parameters, and several uses of one (checkpointing), at no further cost. The output as above.
   bool static_graph = false;
-  // One of these two. With a compression, gradients are divided by the number of ranks before that.
+  // One of these three. With a compression, gradients are divided by the number of ranks before that.
   GradientCompression compression = GradientCompression::none;
+  std::optional<PowerSgd> power_sgd{};  // in a group of its own, which is formed with the Ddp and lives on after it
   BucketHook hook{};
   // Before every so many forwards that synchronise, verify_sync(). 0: never.
   std::int64_t verify_every = 0;

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Ddp with PowerSGD makes the updates of torch's own PowerSGD hook: the same net, data and first Q, two ranks, in
+double precision, here over gloo and there over dtrain.
+
+The first Q comes from random numbers, of another generator in each; torch's hook is given ours. Everything else it
+computes itself.
+
+usage: power_sgd_parity.py POWER_SGD_STEPS
+"""
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+import torch
+import torch.distributed
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as theirs
+
+STEPS = 14
+RANKS = 2
+START = 2  # as in power_sgd_steps.cc
+# Rank of the matrices, error feedback, epsilon: torch adds that to lengths in the sum over ranks, and dtrain to those
+# in the average.
+OPTIONS = [(1, True, 0), (2, True, 0), (2, False, 0), (2, True, 1e-12)]
+TOLERANCE = 1e-10  # of weights around 0.1 to 1; sums are made in another order
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def on_ranks(command):
+    world = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+             "OMP_NUM_THREADS": "1"}
+    workers = [subprocess.Popen([str(word) for word in command], env=os.environ | world | {"RANK": str(rank)})
+               for rank in range(RANKS)]
+    codes = [worker.wait() for worker in workers]
+    assert codes == [0] * RANKS, f"{command[0]}: ranks ended with {codes}"
+
+
+def loaded(file):
+    return torch.load(file, weights_only=False)  # what LibTorch saved tells its types, which the other way refuses
+
+
+def given_first_q(saved, names):
+    """torch's hook, with our Q before its first compressed step."""
+
+    def hook(state, bucket):
+        if state.iter >= START and bucket.index() not in state.p_memory_dict:
+            qs, rows = [], 0
+            for parameter in bucket.parameters():
+                if parameter.dim() == 2:
+                    qs.append(saved["q " + names[parameter]].flatten())
+                    rows += parameter.size(0)
+            state.p_memory_dict[bucket.index()] = torch.empty(rows * state.matrix_approximation_rank,
+                                                              dtype=torch.float64)
+            state.q_memory_dict[bucket.index()] = torch.cat(qs)
+        return theirs.powerSGD_hook(state, bucket)
+
+    return hook
+
+
+def train(saved, matrix_rank, feedback, epsilon):
+    """One rank with torch's own; its weights."""
+    net = torch.nn.Sequential(torch.nn.Linear(30, 24), torch.nn.Tanh(), torch.nn.Linear(24, 20)).double()
+    net.load_state_dict({name: saved["before " + name] for name in net.state_dict()})
+    model = torch.nn.parallel.DistributedDataParallel(net)
+    state = theirs.PowerSGDState(None, matrix_approximation_rank=matrix_rank, start_powerSGD_iter=START,
+                                 use_error_feedback=feedback, orthogonalization_epsilon=epsilon)
+    names = {parameter: name for name, parameter in net.named_parameters()}
+    model.register_comm_hook(state, given_first_q(saved, names))
+    sgd = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    for step in range(STEPS):
+        sgd.zero_grad()
+        mine = saved["x"][step][torch.distributed.get_rank()]
+        (model(mine) - mine[:, :20].sin()).pow(2).sum(1).mean().backward()
+        sgd.step()
+    return net.state_dict()
+
+
+def train_all(folder):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo")
+    for number, options in enumerate(OPTIONS):
+        weights = train(loaded(folder / f"ours{number}"), *options)
+        if torch.distributed.get_rank() == 0:
+            torch.save(weights, folder / f"theirs{number}")
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def compare(ours, weights, options):
+    largest = max((ours["after " + name] - weights[name]).abs().max().item() for name in weights)
+    moved = max((ours["after " + name] - ours["before " + name]).abs().max().item() for name in weights)
+    print("rank {}, error feedback {}, epsilon {}:".format(*options), f"{largest:.2g} apart after {STEPS} steps")
+    assert largest <= TOLERANCE, f"{largest} is above {TOLERANCE}"
+    assert moved > 0.01, "nothing was learnt"
+
+
+def main():
+    signal.alarm(250)
+    if sys.argv[1] == "--rank":
+        return train_all(pathlib.Path(sys.argv[2]))
+    steps = pathlib.Path(sys.argv[1]).resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        for number, (matrix_rank, feedback, epsilon) in enumerate(OPTIONS):
+            on_ranks([steps, folder / f"ours{number}", STEPS, matrix_rank, int(feedback), epsilon])
+        on_ranks([sys.executable, "-W", "ignore", __file__, "--rank", folder])
+        ours = [loaded(folder / f"ours{number}") for number in range(len(OPTIONS))]
+        for number, options in enumerate(OPTIONS):
+            compare(ours[number], loaded(folder / f"theirs{number}"), options)
+    for one, other in [(0, 1), (1, 2)]:  # the options do something
+        assert (ours[one]["after 0.weight"] - ours[other]["after 0.weight"]).abs().max() > 1e-6
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
