@@ -50,6 +50,8 @@ WORDS = [
     ("sleep", lambda p: p.parts[0] in {"test", "launcher", "rendezvous", "cli", "strategies"} and p.suffix in CODE and
      p.parts[1] != "bench", re.compile(r"\b(u|nano)?slee[p](_for|_until)?\s*\("),
      "wait for the event itself, with a deadline"),
+    ("semicolon", lambda p: p.parts[0] == "test" and p.suffix == ".cc", re.compile(r'TEST_CASE\("[^"]*[;]'),
+     "CMake ends the test's name there, and runs none"),
     ("assert", lambda p: p.suffix in {".cc", ".h"} and p.parts[0] in {"launcher", "rendezvous", "cli"},
      re.compile(r"(^|[^_\w])asser[t]\("), "use DT_CHECK (rendezvous/base/check.h); it stays on in release builds"),
     ("shell", lambda p: p.suffix in {".cc", ".h"} and p.parts[0] != "test",

@@ -94,7 +94,7 @@ TEST_CASE("what cannot be") {
   CHECK(outcome({.conf = "store_type=file"}) == "--rdzv-conf: store_type is tcp here, nothing else");
 }
 
-TEST_CASE("MASTER_ADDR is real across hosts when asked for; as torchrun always") {
+TEST_CASE("MASTER_ADDR is real across hosts when asked for, and as torchrun always") {
   const auto real = [](const NodesTyped& typed) { return plan_nodes(typed).plan.real_master; };
   CHECK(real({.nnodes = "2", .backend = "c10d", .endpoint = "10.0.0.1", .master_addr = "real"}));
   CHECK(real({.nnodes = "2", .endpoint = "10.0.0.1", .master_addr = "real"}));

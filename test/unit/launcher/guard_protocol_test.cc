@@ -31,7 +31,7 @@ TEST_CASE("a packet is a message only if it has the size of one") {
   }
 }
 
-TEST_CASE("what a worker is to execute comes through a descriptor unchanged; anything else there is refused") {
+TEST_CASE("what a worker is to execute comes through a descriptor unchanged, and anything else there is refused") {
   const auto fd = write_exec_payload({"/bin/true", "", "a b"}, {"A=1"});
   REQUIRE(fd);
   ExecPayload payload;

@@ -45,7 +45,7 @@ void write_file(const std::string& path, const std::string& text, mode_t mode) {
 
 }  // namespace
 
-TEST_CASE("a token survives its text; two are never the same") {
+TEST_CASE("a token survives its text, and two are never the same") {
   auto first = JobSecret::generate(), second = JobSecret::generate();
   REQUIRE((first.ok() && second.ok()));
   CHECK(first->text().size() == 55);

@@ -105,7 +105,7 @@ TEST_CASE("a new node makes a new round where there is room, else it is a spare"
   CHECK(job.said == Words{"1: end 0", "3: end 0", "4: end 0"});
 }
 
-TEST_CASE("a node that the user stops leaves with its signal; without the host there is no job") {
+TEST_CASE("a node that the user stops leaves with its signal, and without the host there is no job") {
   Job job(settings(1, 2));
   job.join(1);
   job.join(2);

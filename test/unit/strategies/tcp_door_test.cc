@@ -54,7 +54,8 @@ std::string connect_as(MeetingPlace& board, int rank, const std::vector<int>& ot
 
 }  // namespace
 
-TEST_CASE("who does not show the token, or is nobody that is awaited, is closed without a word; the others come in") {
+TEST_CASE(
+    "who does not show the token, or is nobody that is awaited, is closed without a word, and the others come in") {
   SharedBoard board;
   const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
     if (rank == 0) return connect_as(board, 0, {1}, soon());
