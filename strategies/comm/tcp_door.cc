@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <stdexcept>
 
@@ -26,7 +27,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Token = std::array<unsigned char, 32>;
 
-// How long one that has connected may take to show the token, and how many may be about to.
+// How long one that has connected may take to show the token, and how many may be about to: when there are more the
+// oldest goes, since ranks say at once who they are.
 constexpr std::chrono::seconds kHelloTime{5};
 constexpr std::size_t kMaxUnknown = 256;
 
@@ -99,7 +101,7 @@ class Door {
     address_ = own_address();
     const auto at = resolve(address_, 0);
     listener_ = Socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const auto backlog = static_cast<int>(2 * expected_.size() + 64);
+    const auto backlog = static_cast<int>(2 * expected_.size() + kMaxUnknown);
     sockaddr_storage own{};
     socklen_t size = sizeof own;
     if (::bind(listener_.fd(), at->ai_addr, at->ai_addrlen) != 0 || ::listen(listener_.fd(), backlog) != 0 ||
@@ -121,7 +123,7 @@ class Door {
                         missing, address_, port_));
       wait(deadline);
       listen_to_unknown(lanes);
-      accept_all();
+      accept_some();
     }
   }
 
@@ -143,7 +145,7 @@ class Door {
 
   void wait(Clock::time_point deadline) const {
     std::vector<pollfd> polls;
-    polls.push_back({unknown_.size() < kMaxUnknown ? listener_.fd() : -1, POLLIN, 0});
+    polls.push_back({listener_.fd(), POLLIN, 0});
     for (const Unknown& one : unknown_) {
       polls.push_back({one.socket.fd(), POLLIN, 0});
       deadline = std::min(deadline, one.until);
@@ -173,8 +175,9 @@ class Door {
     if (place.fd() < 0) place = std::move(one.socket);
   }
 
-  void accept_all() {
-    while (unknown_.size() < kMaxUnknown) {
+  // Half of those that may be unknown, at most: each is listened to before it has to go.
+  void accept_some() {
+    for (std::size_t accepted = 0; accepted < kMaxUnknown / 2; ++accepted) {
       Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (socket.fd() < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
@@ -182,6 +185,7 @@ class Door {
         return;
       }
       tune(socket);
+      if (unknown_.size() == kMaxUnknown) unknown_.pop_front();
       unknown_.push_back({std::move(socket), Clock::now() + kHelloTime});
     }
   }
@@ -191,7 +195,7 @@ class Door {
   std::string address_;
   int port_ = 0;
   Socket listener_;
-  std::vector<Unknown> unknown_;
+  std::deque<Unknown> unknown_;
 };
 
 // With its sign in the store; or why there is none, for whoever waits for it.

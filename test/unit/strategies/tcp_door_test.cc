@@ -80,6 +80,18 @@ TEST_CASE(
   for (const auto& outcome : outcomes) CHECK(outcome.said == "connected");
 }
 
+TEST_CASE("many that are silent do not keep a rank out") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    if (rank == 0) return connect_as(board, 0, {1}, soon());
+    const int port = sign_of_rank_0(board).at("port").get<int>();
+    std::vector<Socket> silent;
+    for (int i = 0; i < 600; ++i) silent.push_back(dial(port));
+    return connect_as(board, 1, {0}, Clock::now() + std::chrono::seconds{4});  // less than they have for a token
+  });
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "connected");
+}
+
 TEST_CASE("the port is closed when all have come, and when not all did") {
   const bool comes = GENERATE(true, false);
   SharedBoard board;
