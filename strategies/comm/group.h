@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "strategies/comm/element.h"
+#include "strategies/comm/p2p.h"
 #include "strategies/comm/peers.h"
-#include "strategies/comm/shm_p2p.h"
 
 namespace dtrain {
 
@@ -22,7 +22,7 @@ struct GroupOptions {
   std::chrono::milliseconds join_timeout{300'000};  // for all ranks to come, meet and connect
 };
 
-// Collectives on plain bytes. One thread at a time, except abort(), stop(), p2p() and why_no_messages().
+// Collectives on plain bytes. One thread at a time, except abort(), stop() and p2p().
 class CommGroup {
  public:
   CommGroup() = default;
@@ -58,9 +58,7 @@ class CommGroup {
                               ElementType type, Reduction reduction, Timeout timeout) = 0;
 
   // Messages between two ranks, at the same time as collectives. Any thread. Not in a forked child.
-  virtual ShmP2p& p2p() = 0;
-  // Why p2p() cannot be called for this rank, or for P2pCore::kAny; empty where it can.
-  virtual std::string why_no_messages(int peer) const = 0;
+  virtual P2p& p2p() = 0;
 
   // Break the group for all ranks: running and later collectives throw FailureKind::aborted. Any thread.
   virtual void abort() noexcept = 0;

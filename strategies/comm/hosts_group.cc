@@ -15,6 +15,12 @@ namespace {
 // How much longer than the ranks of one host those of others wait for it, so that it can say who is missing.
 constexpr std::chrono::milliseconds kGrace{500};
 
+Call forming(ShmWait::Deadline deadline) {
+  Call call(0, CollectiveOp::barrier, 0, ElementType::u8, Reduction::sum, -1, {});
+  call.deadline = deadline;
+  return call;
+}
+
 std::size_t host_of(const std::vector<std::vector<int>>& hosts, int rank) {
   std::size_t host = 0;
   while (std::find(hosts[host].begin(), hosts[host].end(), rank) == hosts[host].end()) ++host;
@@ -38,23 +44,34 @@ HostsGroup::HostsGroup(MeetingPlace& place, const std::vector<PeerFacts>& facts,
       hosts_(by_host(facts)),
       here_(host_of(hosts_, rank)),
       layered_(hosts_.size() < facts.size()),
-      local_(std::make_unique<ShmGroup>(meet_on_this_host(place, rank, facts, members(), slot_bytes, deadline), rank,
-                                        deadline)),
+      local_(form_here(place, slot_bytes, deadline)),
       links_(std::make_unique<TcpLinks>(place, rank, others(), local_->waiting(), deadline)) {
   local_->waiting().look_elsewhere([this](const std::string& during) { links_->heed(during); });
-  Call forming(0, CollectiveOp::barrier, 0, ElementType::u8, Reduction::sum, -1, {});
-  forming.deadline = deadline;
+  const Call call = forming(deadline);
   Sends sends;
   Receives receives;
   for (const int other : others()) {
     sends.push_back({other, {}});
     receives.push_back({other, {}});
   }
-  run(forming, [&] { links_->exchange(forming, deadline, sends, receives); });
+  run(call, [&] { links_->exchange(call, deadline, sends, receives); });
+  p2p().reach_hosts(*links_, others());
+}
+
+std::unique_ptr<ShmGroup> HostsGroup::form_here(MeetingPlace& place, std::uint32_t slot_bytes,
+                                                TcpLinks::Deadline deadline) const {
+  ShmSegment segment = meet_on_this_host(place, rank_, facts_, members(), slot_bytes, deadline);
+  P2pBell::Pipe pipe = P2pBell::hang(segment, rank_);
+  auto group = std::make_unique<ShmGroup>(std::move(segment), rank_, deadline);
+  group->p2p().use_pipes(std::move(pipe), facts_);
+  group->sync_all(forming(deadline));  // all have opened all pipes: any may leave now
+  return group;
 }
 
 HostsGroup::~HostsGroup() {
-  if (::getpid() == process_) links_->leave();
+  if (::getpid() != process_) return;
+  links_->leave();
+  p2p().end();  // while the links are there
 }
 
 std::vector<int> HostsGroup::others() const {
@@ -65,35 +82,19 @@ std::vector<int> HostsGroup::others() const {
   return ranks;
 }
 
-std::string HostsGroup::why_no_messages(int peer) const {
-  constexpr const char* kInstead =
-      "this version has no send and recv between hosts; use broadcast, all_gather or all_to_all, or a gloo group for "
-      "these messages";
-  if (peer == P2pCore::kAny) return fmt::format("recv from any rank in a group of several hosts: {}", kInstead);
-  if (is_here(peer)) return "";
-  return fmt::format("rank {} runs on host '{}' and this rank on '{}': {}", peer,
-                     facts_[static_cast<std::size_t>(peer)].host, facts_[static_cast<std::size_t>(rank_)].host,
-                     kInstead);
-}
-
 void HostsGroup::run(const Call& call, const std::function<void()>& steps) {
   try {
     local_->waiting().check(call.name());
     steps();
   } catch (const CollectiveError&) {
-    tell_others();
+    links_->tell();
     throw;
   }
 }
 
-// Nothing where only this process was told to stop: it will leave.
-void HostsGroup::tell_others() noexcept {
-  if (const auto told = local_->waiting().told()) links_->tell(told->failure, told->detail);
-}
-
 void HostsGroup::abort() noexcept {
   local_->abort();
-  tell_others();
+  links_->tell();
 }
 
 // A later step of the same call.

@@ -52,9 +52,7 @@ class HostsGroup final : public CommGroup {
   void reduce_scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t count,
                       ElementType type, Reduction reduction, Timeout timeout) override;
 
-  // For the ranks of this host.
-  ShmP2p& p2p() override { return local_->p2p(); }
-  std::string why_no_messages(int peer) const override;
+  P2p& p2p() override { return local_->p2p(); }
 
   void abort() noexcept override;
   void stop() noexcept override { local_->stop(); }
@@ -71,13 +69,13 @@ class HostsGroup final : public CommGroup {
   static constexpr std::size_t kChunkBytes = 8U << 20;
 
   void run(const Call& call, const std::function<void()>& steps);
-  void tell_others() noexcept;
   Call again(Call call) const;
   void between(const Call& call, const Sends& sends, const Receives& receives);
 
   Speakers speakers(int root = -1) const;
   bool speaks(const Speakers& speakers) const { return speakers[here_] == rank_; }
   const std::vector<int>& members() const { return hosts_[here_]; }
+  std::unique_ptr<ShmGroup> form_here(MeetingPlace& place, std::uint32_t slot_bytes, TcpLinks::Deadline deadline) const;
   bool is_here(int rank) const { return local_->segment().rank(rank).seat >= 0; }
   std::vector<int> others() const;
   void hand_on(const Call& call, int speaker, const std::vector<std::byte*>& outputs, std::size_t bytes);

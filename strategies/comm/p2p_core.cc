@@ -84,6 +84,8 @@ void P2pCore::match(Id id, int from, const Frame& frame, std::span<const std::by
 }
 
 void P2pCore::take(int from, const Frame& frame, std::span<const std::byte> payload) {
+  at(from).regained = frame.returned;
+  if (frame.kind == Frame::Kind::credit) return;
   if (frame.kind == Frame::Kind::part) return take_part(from, frame, payload);
   if (frame.kind == Frame::Kind::grant) {
     at(from).streams.push_back({frame.send, frame.receive, 0});
@@ -106,11 +108,26 @@ void P2pCore::take_part(int from, const Frame& frame, std::span<const std::byte>
   receives_.erase(found);
 }
 
-bool P2pCore::has_next(int to) const { return !at(to).says.empty() || !at(to).streams.empty(); }
+bool P2pCore::has_next(int to) const {
+  const Peer& peer = at(to);
+  return !peer.says.empty() || !peer.streams.empty() || owes_credit(peer);
+}
 
-std::optional<P2pCore::Outgoing> P2pCore::next(int to, std::size_t room, std::uint64_t returned) {
+P2pCore::Outgoing P2pCore::seal(Peer& peer, Frame frame, std::span<const std::byte> payload) const {
+  frame.payload = payload.size();
+  frame.returned = peer.said = peer.returned;
+  return {frame, payload};
+}
+
+std::optional<P2pCore::Outgoing> P2pCore::next(int to, std::size_t room) {
   Peer& peer = at(to);
-  if (peer.says.empty()) return next_part(peer, room);
+  if (peer.says.empty()) {
+    auto part = next_part(peer, room);
+    if (part || !owes_credit(peer)) return part;
+    Frame credit;
+    credit.kind = Frame::Kind::credit;
+    return seal(peer, credit, {});
+  }
   const Saying saying = peer.says.front();
   Frame frame;
   frame.kind = saying.kind;
@@ -123,17 +140,17 @@ std::optional<P2pCore::Outgoing> P2pCore::next(int to, std::size_t room, std::ui
     frame.tag = send.label.tag;
     frame.bytes = send.data.size();
     send.label.text.copy(frame.text, sizeof(frame.text) - 1);
-    if (send.data.size() <= limits_.whole_bytes && peer.spent + cost(send.data.size()) - returned <= limits_.window) {
+    if (send.data.size() <= limits_.whole_bytes &&
+        peer.spent + cost(send.data.size()) - peer.regained <= limits_.window) {
       if (send.data.size() > room) return std::nullopt;
       frame.kind = Frame::Kind::whole;
       payload = send.data;
-      frame.payload = payload.size();
       peer.spent += cost(payload.size());
       finish_send(saying.send);
     }
   }
   peer.says.pop_front();
-  return Outgoing{frame, payload};
+  return seal(peer, frame, payload);
 }
 
 std::optional<P2pCore::Outgoing> P2pCore::next_part(Peer& peer, std::size_t room) {
@@ -145,13 +162,12 @@ std::optional<P2pCore::Outgoing> P2pCore::next_part(Peer& peer, std::size_t room
   Frame frame;
   frame.kind = Frame::Kind::part;
   frame.receive = stream.receive;
-  frame.payload = size;
   stream.done += size;
   if (size == rest.size()) {
     finish_send(stream.send);
     peer.streams.pop_front();
   }
-  return Outgoing{frame, rest.first(size)};
+  return seal(peer, frame, rest.first(size));
 }
 
 void P2pCore::finish_send(Id id) {

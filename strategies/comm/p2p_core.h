@@ -1,6 +1,6 @@
 #pragma once
-// Which message goes into which receive: one rank's side of point-to-point. Pure: no shared memory, threads or clock;
-// it copies bytes between the callers' memory and what it is given.
+// Which message goes into which receive: one rank's side of point-to-point. Pure: no shared memory, connections,
+// threads or clock; it copies bytes between the callers' memory and what it is given.
 //
 // A message belongs to the first receive called that takes its sender and tag; a receive gets the first message there
 // is for it, whichever rank it may take it from. Messages of one sender with one tag keep their order.
@@ -46,14 +46,12 @@ class P2pCore {
     std::span<const std::byte> payload;  // the sender's memory: copy it before finished()
   };
   bool has_next(int to) const;
-  // The next frame for `to`, with `room` bytes of payload at most; none if it needs more room. `returned` is what the
-  // core over there last said. A frame that was handed out counts as sent.
-  std::optional<Outgoing> next(int to, std::size_t room, std::uint64_t returned);
+  // The next frame for `to`, with `room` bytes of payload at most; none if it needs more room. A frame that was handed
+  // out counts as sent.
+  std::optional<Outgoing> next(int to, std::size_t room);
 
   // A frame came. In the order in which they were sent.
   void take(int from, const Frame& frame, std::span<const std::byte> payload);
-  // How much of the window `from` has used and may use again, in all.
-  std::uint64_t returned(int from) const { return at(from).returned; }
 
   struct Finished {
     Id id;
@@ -94,13 +92,17 @@ class P2pCore {
   struct Peer {
     std::deque<Saying> says;     // before any part, and in order: messages must not overtake each other
     std::deque<Stream> streams;  // granted messages, one after another
-    std::uint64_t spent = 0;     // of the peer's window, in all
-    std::uint64_t returned = 0;  // of ours
+    // Of the peer's window for us, in all: used, and known to be free again.
+    std::uint64_t spent = 0, regained = 0;
+    // Of ours for the peer: free again, and said to be.
+    std::uint64_t returned = 0, said = 0;
   };
   using Key = std::pair<int, int>;  // rank, or kAny, and tag
 
   Peer& at(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   const Peer& at(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+  Outgoing seal(Peer& peer, Frame frame, std::span<const std::byte> payload) const;
+  bool owes_credit(const Peer& peer) const { return peer.returned - peer.said > limits_.window / 4; }
   std::optional<Outgoing> next_part(Peer& peer, std::size_t room);
   std::optional<Id> receive_for(int from, int tag);
   std::optional<int> sender_for(int from, int tag) const;

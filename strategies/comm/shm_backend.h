@@ -59,7 +59,7 @@ class ShmBackend : public c10d::Backend {
 
   // Messages between two ranks: no collectives, at the same time as those and in any number. They match as P2pCore
   // says; a type or a size that does not fit breaks the group with a line that shows both. Each has the backend's
-  // timeout from the call on. A Work of recv knows its sourceRank(). Many thousands may be pending (ShmP2p).
+  // timeout from the call on. A Work of recv knows its sourceRank(). Many thousands may be pending (P2p).
   WorkPtr send(Tensors& tensors, int to, int tag) override;
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
@@ -99,8 +99,8 @@ class ShmBackend : public c10d::Backend {
   auto all_reduce_steps(const at::Tensor& tensor, const c10d::ReduceOp& op);
   auto broadcast_steps(const at::Tensor& tensor, int root);
   WorkPtr receive(c10d::OpType type, const Tensors& tensors, int from, int tag);
-  WorkPtr message(c10d::OpType type, Tensors results, ShmP2p::Call call, std::function<void()> finish,
-                  const std::function<void(ShmP2p&, ShmP2p::Call)>& post);
+  WorkPtr message(c10d::OpType type, Tensors results, P2p::Call call, std::function<void()> finish,
+                  const std::function<void(P2p&, P2p::Call)>& post);
   void note_failure();
   void start_thread();
   void progress_loop();

@@ -24,7 +24,7 @@ ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
   const std::span<const std::byte> data(bytes_of(source), source.nbytes());
   return message(
       c10d::OpType::SEND, {}, {other_rank(to, "send"), label, default_timeout_, {}}, [source] {},
-      [&](ShmP2p& p2p, ShmP2p::Call call) { p2p.send(data, std::move(call)); });
+      [&](P2p& p2p, P2p::Call call) { p2p.send(data, std::move(call)); });
 }
 
 ShmBackend::WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
@@ -45,16 +45,16 @@ ShmBackend::WorkPtr ShmBackend::receive(c10d::OpType type, const Tensors& tensor
     if (!tensor.is_contiguous()) at::Tensor(tensor).copy_(into);
   };
   return message(type, {tensor}, {from, label_of(tensor, tag), default_timeout_, {}}, unstage,
-                 [&](ShmP2p& p2p, ShmP2p::Call call) { p2p.receive(data, std::move(call)); });
+                 [&](P2p& p2p, P2p::Call call) { p2p.receive(data, std::move(call)); });
 }
 
 // `finish` holds the memory, and runs when the message is complete.
-ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, Tensors results, ShmP2p::Call call,
+ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, Tensors results, P2p::Call call,
                                         std::function<void()> finish,
-                                        const std::function<void(ShmP2p&, ShmP2p::Call)>& post) {
+                                        const std::function<void(P2p&, P2p::Call)>& post) {
   TORCH_CHECK(!in_forked_child(), "dtrain: a message in a process forked from rank ", getRank());
   auto work = c10::make_intrusive<ShmWork>(getRank(), type, std::move(results));
-  call.done = [this, work, finish = std::move(finish)](const ShmP2p::Outcome& outcome, const auto& make_way) {
+  call.done = [this, work, finish = std::move(finish)](const P2p::Outcome& outcome, const auto& make_way) {
     std::exception_ptr error = outcome.error ? renamed(outcome.error, names_) : nullptr;
     try {
       if (!error) finish();
@@ -72,8 +72,6 @@ ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, Tensors results, ShmP
     group = stopping_ ? nullptr : group_;
   }
   TORCH_CHECK(group, "dtrain: a message after the session was shut down");
-  const std::string why_not = group->why_no_messages(call.peer);
-  TORCH_CHECK(why_not.empty(), "dtrain: ", renamed(why_not, names_));
   post(group->p2p(), std::move(call));
   return work;
 }

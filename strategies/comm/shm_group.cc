@@ -30,7 +30,7 @@ ShmGroup::ShmGroup(ShmSegment segment, int rank, Deadline deadline)
       ranks_(static_cast<int>(segment_.header().ranks)),
       slot_bytes_(segment_.header().slot_bytes),
       wait_(segment_, watch_, rank, {spin_for(members().size())}),
-      p2p_(std::make_unique<ShmP2p>(segment_, watch_, wait_, rank, spin_for(members().size()))) {
+      p2p_(std::make_unique<P2p>(segment_, watch_, wait_, rank, spin_for(members().size()))) {
   try {
     join();
   } catch (...) {

@@ -45,8 +45,7 @@ class ShmGroup final : public CommGroup {
   void reduce_scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t count,
                       ElementType type, Reduction reduction, Timeout timeout) override;
 
-  ShmP2p& p2p() override { return *p2p_; }
-  std::string why_no_messages(int) const override { return ""; }
+  P2p& p2p() override { return *p2p_; }
   void abort() noexcept override;
   void stop() noexcept override { wait_.request_stop(); }
   std::uint64_t operations() const override { return operations_; }
@@ -105,7 +104,7 @@ class ShmGroup final : public CommGroup {
   const std::uint32_t slot_bytes_;
   PeerWatch watch_;
   ShmWait wait_;
-  std::unique_ptr<ShmP2p> p2p_;
+  std::unique_ptr<P2p> p2p_;
   std::uint64_t operations_ = 0;           // what the user calls a collective
   std::uint32_t point_ = 0;                // synchronisation points reached
   std::uint32_t parity_ = 1;               // which of the two slots the current step uses

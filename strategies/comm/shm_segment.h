@@ -59,9 +59,10 @@ struct RankBlock {
   // Of the same: 0, or where in the rank's arena (arena.h) its tensor lies. Never 0 there.
   std::uint64_t places[2] = {0, 0};
   ArenaKey arena;  // written before the first of those places
-  // Rung by the others when they wrote into one of its rings or made room; a futex word.
+  // Rung by the others when they wrote into one of its rings or made room (p2p_bell.h); a futex word.
   alignas(kCacheLine) std::atomic<std::uint32_t> bell{0};
-  std::atomic<std::uint32_t> asleep{0};  // 1 while the rank may be asleep on `bell`
+  std::atomic<std::uint32_t> asleep{0};  // 1 while the rank may be asleep on `bell`, or its pipe
+  std::int32_t pipe = -1;                // its descriptor for it, in a group over several hosts
 };
 
 // The ring of one rank's messages to another. In memory that nobody wrote to it is all zeros, as it begins.
@@ -71,7 +72,6 @@ struct PairBlock {
   // store to it, both sequentially consistent.
   std::atomic<std::uint32_t> wants_room;
   alignas(kCacheLine) std::atomic<std::uint64_t> read;  // of the receiver
-  std::atomic<std::uint64_t> returned;                  // of the window (p2p_core.h)
 };
 
 class ShmSegment {

@@ -62,6 +62,11 @@ std::vector<bool> PeerWatch::ended() const {
   return ended;
 }
 
+bool PeerWatch::has_ended(int rank) const {
+  pollfd entry{pidfds_[static_cast<std::size_t>(rank)], POLLIN, 0};
+  return ::poll(&entry, 1, 0) == 1 && (entry.revents & POLLIN) != 0;
+}
+
 ShmWait::ShmWait(const ShmSegment& segment, const PeerWatch& watch, int own_rank, Options options)
     : segment_(segment), watch_(watch), own_rank_(own_rank), options_(options) {}
 

@@ -36,6 +36,7 @@ class PeerWatch {
   void watch(const std::vector<int>& pids, int own_rank);
   // Whether each rank's process has ended.
   std::vector<bool> ended() const;
+  bool has_ended(int rank) const;
 
  private:
   std::vector<int> pidfds_;

@@ -1,5 +1,5 @@
 #pragma once
-// A socket, or none; closed when it goes.
+// A socket or the end of a pipe, or none; closed when it goes.
 #include <unistd.h>
 
 #include <utility>

@@ -36,7 +36,7 @@ constexpr std::size_t kMaxUnknown = 256;
 struct Hello {
   Token token;
   std::uint32_t rank;
-  std::uint32_t lane;  // 0: data, 1: control
+  std::uint32_t lane;  // of Lanes::all()
 };
 static_assert(sizeof(Hello) == 40);
 
@@ -101,7 +101,7 @@ class Door {
     address_ = own_address();
     const auto at = resolve(address_, 0);
     listener_ = Socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const auto backlog = static_cast<int>(2 * expected_.size() + kMaxUnknown);
+    const auto backlog = static_cast<int>(3 * expected_.size() + kMaxUnknown);
     sockaddr_storage own{};
     socklen_t size = sizeof own;
     if (::bind(listener_.fd(), at->ai_addr, at->ai_addrlen) != 0 || ::listen(listener_.fd(), backlog) != 0 ||
@@ -135,10 +135,12 @@ class Door {
     std::size_t read = 0;
   };
 
-  int first_missing(const std::map<int, Lanes>& lanes) const {
+  int first_missing(std::map<int, Lanes>& lanes) const {
     for (const int rank : expected_) {
       const auto found = lanes.find(rank);
-      if (found == lanes.end() || found->second.data.fd() < 0 || found->second.control.fd() < 0) return rank;
+      if (found == lanes.end()) return rank;
+      for (const Socket* lane : found->second.all())
+        if (lane->fd() < 0) return rank;
     }
     return -1;
   }
@@ -168,10 +170,10 @@ class Door {
 
   void recognise(Unknown& one, std::map<int, Lanes>& lanes) {
     const auto rank = static_cast<int>(one.hello.rank);
-    if (!equal(one.hello.token, token_) || one.hello.lane > 1 ||
+    if (!equal(one.hello.token, token_) || one.hello.lane >= std::tuple_size_v<decltype(Lanes().all())> ||
         std::find(expected_.begin(), expected_.end(), rank) == expected_.end())
       return;
-    Socket& place = one.hello.lane == 0 ? lanes[rank].data : lanes[rank].control;
+    Socket& place = *lanes[rank].all().at(one.hello.lane);
     if (place.fd() < 0) place = std::move(one.socket);
   }
 
@@ -238,13 +240,12 @@ Lanes visit(MeetingPlace& place, int rank, int other, MeetingPlace::Deadline dea
   const auto address = sign.at("address").get<std::string>();
   const int port = sign.at("port").get<int>();
   const auto at = resolve(address, port);
-  const Hello hello{from_hex(sign.at("token").get<std::string>()), static_cast<std::uint32_t>(rank), 0};
+  Hello hello{from_hex(sign.at("token").get<std::string>()), static_cast<std::uint32_t>(rank), 0};
   Lanes lanes;
-  for (Socket* socket : {&lanes.data, &lanes.control}) {
-    Hello own = hello;
-    own.lane = socket == &lanes.data ? 0 : 1;
-    *socket = knock(*at, own, deadline);
-    if (socket->fd() >= 0) continue;
+  for (Socket* lane : lanes.all()) {
+    *lane = knock(*at, hello, deadline);
+    ++hello.lane;
+    if (lane->fd() >= 0) continue;
     const bool refused = errno == ECONNREFUSED;
     throw_errno(fmt::format("cannot connect to rank {} at {}:{}{}", other, address, port,
                             refused ? ", which has ended or left" : " (GLOO_SOCKET_IFNAME may name its interface)"));

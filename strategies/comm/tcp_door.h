@@ -3,6 +3,7 @@
 // store where that is, with 256 random bits; of two ranks the higher one connects, and shows these bits and its rank
 // before anything else is read of it. A stranger is closed without a word. The port is closed when all have come, and
 // at the deadline. What follows on a connection is neither encrypted nor authenticated (docs/security.md).
+#include <array>
 #include <map>
 #include <vector>
 
@@ -11,10 +12,13 @@
 
 namespace dtrain {
 
-// To one rank: the bytes of collectives, and beside them words about failures, which must not wait for those.
+// To one rank: the bytes of collectives, and beside them words about failures and the program's messages, which must
+// not wait for those.
 struct Lanes {
-  Socket data;
-  Socket control;
+  Socket data, control, messages;
+
+  // In the order of their numbers.
+  std::array<Socket*, 3> all() { return {&data, &control, &messages}; }
 };
 
 // Collective among each rank and its `others`. Non-blocking sockets. Throws std::runtime_error where a rank does not

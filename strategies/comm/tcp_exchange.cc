@@ -17,9 +17,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What a rank says last comes on the other connection: how long that may be behind the end of this one.
-constexpr std::chrono::seconds kLastWord{1};
-
 constexpr std::uint32_t kMagic = 0x6474726d;
 
 // Before each message.
@@ -176,8 +173,7 @@ class TcpLinks::Exchange {
       const int events = (flow.in.over() ? 0 : POLLIN) | (flow.out.over() ? 0 : POLLOUT);
       polls.push_back({events == 0 || flow.closed ? -1 : flow.link->lanes.data.fd(), static_cast<short>(events), 0});
     }
-    for (const auto& [peer, link] : links_.links_)
-      polls.push_back({link.state == State::here ? link.lanes.control.fd() : -1, POLLIN, 0});
+    links_.watch_words(polls);
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(moment - Clock::now()).count();
     ::poll(polls.data(), polls.size(), static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX)));
   }

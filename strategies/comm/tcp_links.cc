@@ -23,11 +23,11 @@ struct TcpLinks::Word {
 
 TcpLinks::TcpLinks(MeetingPlace& place, int rank, const std::vector<int>& others, ShmWait& wait, Deadline deadline)
     : rank_(rank), wait_(wait) {
-  for (auto& [peer, lanes] : connect_ranks(place, rank, others, deadline))
-    links_.emplace(peer, Link{std::move(lanes), State::here, {}});
+  for (auto& [peer, lanes] : connect_ranks(place, rank, others, deadline)) links_[peer].lanes = std::move(lanes);
 }
 
 void TcpLinks::heed(const std::string& during) {
+  const std::lock_guard lock(heeding_);
   for (auto& [peer, link] : links_) heed(peer, link, during);
 }
 
@@ -60,11 +60,18 @@ void TcpLinks::understand(int peer, Link& link, const std::string& during) {
   }
 }
 
-void TcpLinks::tell(const Failure& failure, const std::string& detail) noexcept {
-  if (told_.exchange(true)) return;
+void TcpLinks::watch_words(std::vector<pollfd>& polls) const {
+  for (const auto& [peer, link] : links_)
+    polls.push_back({link.state == State::here ? link.lanes.control.fd() : -1, POLLIN, 0});
+}
+
+// Nothing where only this process was told to stop: it will leave.
+void TcpLinks::tell() noexcept {
+  const auto known = wait_.told();
+  if (!known || told_.exchange(true)) return;
   Word word;
-  word.failure = encode(failure);
-  detail.copy(word.detail, sizeof word.detail - 1);
+  word.failure = encode(known->failure);
+  known->detail.copy(word.detail, sizeof word.detail - 1);
   say(word);
 }
 

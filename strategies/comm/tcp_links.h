@@ -1,10 +1,14 @@
 #pragma once
 // The connections of one rank to all ranks of other hosts, and what goes over them: the messages of collectives, each
-// with a header that says which call it belongs to, and words about failures. One thread at a time, except tell().
+// with a header that says which call it belongs to, and words about failures. exchange() is for one thread at a time,
+// the rest for any. A third connection is for the messages that the program sends (p2p_tcp_link.h).
+#include <poll.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,18 +42,27 @@ class TcpLinks {
 
   // Look for words of the others. Throws the failure that one tells of.
   void heed(const std::string& during);
-  // Tell all others of a failure, the first time. Any thread.
-  void tell(const Failure& failure, const std::string& detail) noexcept;
+  // Add what to poll() for such words.
+  void watch_words(std::vector<pollfd>& polls) const;
+  // Tell all others of the group's failure, if it has one, the first time.
+  void tell() noexcept;
   // Tell all others that this rank leaves: it will send no more.
   void leave() noexcept;
 
- private:
   // What is known of the rank at the other end. One that left or is gone may have sent messages before.
   enum class State { here, left, gone, unreachable };  // the last: nothing is on its way from it any more
+  State state(int peer) const { return links_.at(peer).state; }
+  // What a rank says last comes on a connection of its own: how long that may be behind the end of another one.
+  static constexpr std::chrono::seconds kLastWord{1};
+
+  // Give away the connection for messages. Once.
+  Socket take_messages(int peer) { return std::move(links_.at(peer).lanes.messages); }
+
+ private:
   struct Word;
   struct Link {
     Lanes lanes;
-    State state = State::here;
+    std::atomic<State> state = State::here;
     std::vector<std::byte> heard;  // the beginning of a word
   };
   class Exchange;
@@ -61,6 +74,7 @@ class TcpLinks {
   const int rank_;
   ShmWait& wait_;
   std::map<int, Link> links_;
+  std::mutex heeding_;
   std::atomic<bool> told_{false};
 };
 

@@ -16,6 +16,7 @@
 
 #include "test/support/catch.h"
 #include "test/unit/strategies/collectives.h"
+#include "test/unit/strategies/fake_hosts.h"
 
 using namespace dtrain;
 using test::harmed;
@@ -27,26 +28,6 @@ using test::SharedBoard;
 
 namespace {
 
-const bool kOnLoopback = ::setenv("GLOO_SOCKET_IFNAME", "lo", 1) == 0;
-
-// A letter for each rank's host: "aab" is two ranks on one and one on another.
-class FakeHosts : public MeetingPlace {
- public:
-  FakeHosts(MeetingPlace& place, std::string letters) : place_(place), letters_(std::move(letters)) {}
-  void put(const std::string& key, const std::string& value) override {
-    if (key.find("peer/") != 0) return place_.put(key, value);
-    PeerFacts facts = parse_facts(value);
-    facts.host = letters_.at(std::stoul(key.substr(5)));
-    facts.boot_id = "boot of " + facts.host;
-    place_.put(key, serialize(facts));
-  }
-  std::string take(const std::string& key, Deadline deadline) override { return place_.take(key, deadline); }
-
- private:
-  MeetingPlace& place_;
-  const std::string letters_;
-};
-
 Layout layout(const std::string& letters) {
   std::vector<PeerFacts> facts(letters.size());
   for (std::size_t r = 0; r < letters.size(); ++r) facts[r].boot_id = letters[r];
@@ -55,8 +36,7 @@ Layout layout(const std::string& letters) {
 
 std::unique_ptr<CommGroup> form(MeetingPlace& place, const std::string& letters, int rank,
                                 std::chrono::milliseconds timeout = kTimeout) {
-  FakeHosts hosts(place, letters);
-  return form_group(hosts, {rank, static_cast<int>(letters.size()), 16'384, timeout});
+  return test::form_on(place, letters, rank, 16'384, timeout);
 }
 
 test::Forming forming(const std::string& letters) {
@@ -167,6 +147,18 @@ TEST_CASE("ranks of one host form a group that opens no port, those of several o
   });
 }
 
+TEST_CASE("over hosts ranks that leave as soon as their group is formed keep none from forming it") {
+  const std::string letters = GENERATE("aab", "aaab", "aabb");
+  for (int turn = 0; turn < 20; ++turn) {
+    SharedBoard board;
+    const auto outcomes = run_ranks(static_cast<int>(letters.size()), [&](int rank) -> std::string {
+      form(board, letters, rank);
+      return "";
+    });
+    require_all_returned(outcomes);
+  }
+}
+
 TEST_CASE("over hosts a rank that is killed is named by all others within a second") {
   const std::string letters = GENERATE("ab", "abc", "aab", "aabb", "abab");
   const int ranks = static_cast<int>(letters.size());
@@ -256,8 +248,9 @@ TEST_CASE("over hosts a collective that a rank left out is told by its number") 
     });
   });
   CAPTURE(outcomes[0].said, outcomes[1].said);
-  CHECK(outcomes[1].said.find("rank 0 called broadcast 8 bytes from rank 0, rank 1 called barrier") !=
-        std::string::npos);
+  // Either of them may see first what the other one sent.
+  CHECK_THAT(outcomes[1].said, Catch::Contains("rank 0 called broadcast 8 bytes from rank 0, rank 1 called barrier") ||
+                                   Catch::Contains("rank 0 called barrier, rank 1 called barrier as its collective 1"));
 }
 
 TEST_CASE("over hosts parts of all_to_all that do not fit are named") {
@@ -276,14 +269,4 @@ TEST_CASE("over hosts parts of all_to_all that do not fit are named") {
     CHECK(outcome.said.find("rank 2 (pid ") != std::string::npos);
     CHECK(outcome.said.find("rank 1 has 8 bytes for rank 2, which expects 4") != std::string::npos);
   }
-}
-
-TEST_CASE("messages to a rank of another host are refused at the call, which says what to use") {
-  require_right("aab", [](CommGroup& group, int rank) -> std::string {
-    const int other_host = rank == 2 ? 0 : 2;
-    const std::string why = group.why_no_messages(other_host);
-    if (why.find("no send and recv between hosts") == std::string::npos) return why;
-    if (group.why_no_messages(P2pCore::kAny).empty()) return "any rank is taken";
-    return rank == 2 ? "" : group.why_no_messages(1 - rank);
-  });
 }

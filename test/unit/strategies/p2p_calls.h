@@ -29,11 +29,11 @@ struct Operation {
 };
 using OperationPtr = std::shared_ptr<Operation>;
 
-inline ShmP2p::Call call_of(const OperationPtr& operation, int peer, int tag, std::chrono::milliseconds timeout) {
+inline P2p::Call call_of(const OperationPtr& operation, int peer, int tag, std::chrono::milliseconds timeout) {
   return {peer,
           {tag, 1, "bytes [" + std::to_string(operation->data.size()) + "]"},
           timeout,
-          [operation](const ShmP2p::Outcome& outcome, const ShmP2p::MakeWay&) {
+          [operation](const P2p::Outcome& outcome, const P2p::MakeWay&) {
             if (outcome.error) return operation->promise.set_exception(outcome.error);
             operation->promise.set_value(outcome.peer);
           }};

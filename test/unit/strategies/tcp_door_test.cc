@@ -68,7 +68,7 @@ TEST_CASE(
     std::string wrong_token = hello, another_rank = hello, another_lane = hello;
     wrong_token[31] = static_cast<char>(wrong_token[31] ^ 1);
     another_rank[32] = 2;
-    another_lane[36] = 2;
+    another_lane[36] = 3;
     for (const std::string& text : {wrong_token, another_rank, another_lane, std::string(40, '\0')}) {
       const Socket stranger = dial(port);
       ::send(stranger.fd(), text.data(), text.size(), MSG_NOSIGNAL);

@@ -1,12 +1,16 @@
-// Messages between ranks over shared memory, by real processes.
-#include "strategies/comm/shm_p2p.h"
+// Messages between ranks over shared memory and connections, by real processes.
+#include "strategies/comm/p2p.h"
+
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
 #include <random>
 #include <thread>
 
 #include "test/support/catch.h"
+#include "test/unit/strategies/fake_hosts.h"
 #include "test/unit/strategies/p2p_calls.h"
 #include "test/unit/strategies/ranks.h"
 
@@ -22,17 +26,15 @@ namespace {
 
 constexpr auto kTimeout = test::kP2pTimeout;
 
-// Runs body(group, rank) on `ranks` ranks; each says what it found wrong.
-void on_ranks(int ranks, std::uint32_t slot_bytes, const std::function<std::string(CommGroup&, int)>& body) {
+// Runs body(group, rank) on a rank for each letter, its host's (fake_hosts.h); each says what it found wrong.
+void on_ranks(const std::string& letters, std::uint32_t slot_bytes,
+              const std::function<std::string(CommGroup&, int)>& body) {
+  CAPTURE(letters, slot_bytes);
   SharedBoard board;
   const auto outcomes = run_ranks(
-      ranks,
+      static_cast<int>(letters.size()),
       [&](int rank) {
-        GroupOptions options;
-        options.rank = rank;
-        options.ranks = ranks;
-        options.slot_bytes = slot_bytes;
-        const auto formed = form_group(board, options);
+        const auto formed = test::form_on(board, letters, rank, slot_bytes, kTimeout);
         CommGroup& group = *formed;
         std::string wrong = body(group, rank);
         group.barrier(kTimeout);
@@ -52,10 +54,10 @@ std::string check(const OperationPtr& received, const std::vector<std::byte>& ex
 }  // namespace
 
 TEST_CASE("every rank sends to every other first and receives then, of any size") {
-  const int ranks = GENERATE(2, 3, 4);
+  const std::string letters = GENERATE("aa", "aaa", "aaaa", "ab", "aab", "abc", "abab");
   const std::uint32_t slot_bytes = GENERATE(4096U, 1U << 20);
-  CAPTURE(ranks, slot_bytes);
-  on_ranks(ranks, slot_bytes, [&](CommGroup& group, int rank) {
+  const int ranks = static_cast<int>(letters.size());
+  on_ranks(letters, slot_bytes, [&](CommGroup& group, int rank) {
     const std::size_t sizes[] = {0, 1, 63, 1023, 1024, 1025, 4095, 4096, 4097, 100'001, 3'000'001};
     std::vector<OperationPtr> sends, receives;
     std::string wrong;
@@ -78,7 +80,8 @@ TEST_CASE("every rank sends to every other first and receives then, of any size"
 }
 
 TEST_CASE("messages are received by tag in another order than they were sent, more than are kept") {
-  on_ranks(2, 1U << 20, [](CommGroup& group, int rank) {
+  const std::string letters = GENERATE("aa", "ab");
+  on_ranks(letters, 1U << 20, [](CommGroup& group, int rank) {
     constexpr int kTags = 1500;
     const auto size_of = [](int tag) { return static_cast<std::size_t>(tag * 37 % 6000); };
     std::vector<OperationPtr> operations;
@@ -97,7 +100,8 @@ TEST_CASE("messages are received by tag in another order than they were sent, mo
 
 TEST_CASE("a receive of any rank's message says whose it was") {
   const std::size_t size = GENERATE(1, 20'000);
-  on_ranks(4, 1U << 20, [&](CommGroup& group, int rank) -> std::string {
+  const std::string letters = GENERATE("aaaa", "aabb", "abcd");
+  on_ranks(letters, 1U << 20, [&](CommGroup& group, int rank) -> std::string {
     constexpr int kEach = 50;
     if (rank != 0) {
       std::vector<OperationPtr> sends;
@@ -117,7 +121,8 @@ TEST_CASE("a receive of any rank's message says whose it was") {
 }
 
 TEST_CASE("a message that nobody receives holds up neither collectives nor other messages") {
-  on_ranks(3, 4096, [](CommGroup& group, int rank) {
+  const std::string letters = GENERATE("aaa", "aab", "abc");
+  on_ranks(letters, 4096, [](CommGroup& group, int rank) {
     std::string wrong;
     OperationPtr large;
     if (rank == 0) large = send(group, message_of(5'000'000, 1), 1, 1);
@@ -195,9 +200,10 @@ std::string exchange(CommGroup& group, int rank, const std::vector<Message>& all
 }  // namespace
 
 TEST_CASE("seeded messages of all pairs arrive while collectives run") {
-  const std::uint32_t seed = GENERATE(1U, 2U, 3U, 4U);
-  const int ranks = 2 + static_cast<int>(seed % 3);
-  on_ranks(ranks, seed % 2 == 0 ? 4096 : 1U << 20, [&](CommGroup& group, int rank) {
+  const std::string letters = GENERATE("aa", "aaa", "aaaa", "ab", "aab", "abc", "aabb");
+  const std::uint32_t seed = GENERATE(1U, 2U);
+  const int ranks = static_cast<int>(letters.size());
+  on_ranks(letters, seed % 2 == 0 ? 4096 : 1U << 20, [&](CommGroup& group, int rank) {
     std::string wrong;
     std::thread collectives([&] {
       try {
@@ -218,7 +224,8 @@ TEST_CASE("seeded messages of all pairs arrive while collectives run") {
 }
 
 TEST_CASE("threads of one rank send and receive at once, each with tags of its own") {
-  on_ranks(2, 4096, [](CommGroup& group, int rank) {
+  const std::string letters = GENERATE("aa", "ab");
+  on_ranks(letters, 4096, [](CommGroup& group, int rank) {
     std::string wrong;
     std::mutex mutex;
     std::vector<std::thread> threads;
@@ -241,12 +248,13 @@ TEST_CASE("threads of one rank send and receive at once, each with tags of its o
 }
 
 TEST_CASE("what an end calls may send, receive and wait") {
-  on_ranks(2, 1U << 20, [](CommGroup& group, int rank) -> std::string {
+  const std::string letters = GENERATE("aa", "ab");
+  on_ranks(letters, 1U << 20, [](CommGroup& group, int rank) -> std::string {
     constexpr int kCalls = 4;
     std::vector<std::byte> byte(1);
     std::vector<std::promise<std::string>> said(kCalls);
     for (int i = 0; i < kCalls; ++i) {
-      const auto nested = [&, i](const ShmP2p::Outcome&, const ShmP2p::MakeWay& make_way) {
+      const auto nested = [&, i](const P2p::Outcome&, const P2p::MakeWay& make_way) {
         make_way();
         const auto sent = send(group, message_of(10'000, i), 1 - rank, 100 + i);
         said[static_cast<std::size_t>(i)].set_value(
@@ -261,4 +269,79 @@ TEST_CASE("what an end calls may send, receive and wait") {
     group.barrier(kTimeout);
     return wrong;
   });
+}
+
+TEST_CASE("huge messages go both ways at once, beside a large collective") {
+  const std::string letters = GENERATE("aa", "ab");
+  on_ranks(letters, 1U << 20, [](CommGroup& group, int rank) {
+    constexpr std::size_t kHuge = (128U << 20) + 5;
+    const auto sent = send(group, message_of(kHuge, rank), 1 - rank);
+    const auto received = receive(group, kHuge, 1 - rank);
+    std::vector<float> values(8U << 20, 1.0F);
+    group.all_reduce(reinterpret_cast<std::byte*>(values.data()), values.size(), ElementType::f32, Reduction::sum,
+                     kTimeout);
+    std::string wrong = values.front() == 2.0F && values.back() == 2.0F ? "" : "a sum; ";
+    wrong += check(received, message_of(kHuge, 1 - rank), 1 - rank);
+    sent->wait();
+    return wrong;
+  });
+}
+
+TEST_CASE("a rank sleeps while it waits for a message") {
+  const std::string letters = GENERATE("aa", "ab", "aab");
+  on_ranks(letters, 1U << 20, [](CommGroup& group, int rank) -> std::string {
+    using Clock = std::chrono::steady_clock;
+    const auto until = Clock::now() + std::chrono::milliseconds{600};
+    if (rank == 0) {
+      // Something came that nobody asks for, and another rank's thread is asleep when rank 1 rings.
+      const auto any = receive(group, 8, P2pCore::kAny, 1);
+      send(group, message_of(100, 0), 1, 5)->wait();
+      const auto never = receive(group, 8, 1, 9, std::chrono::seconds{60});
+      any->wait();
+      send(group, message_of(8, 0), 1, 9)->wait();
+      never->wait();
+      return "";
+    }
+    if (rank > 1) return "";
+    const auto asked = receive(group, 8, 0, 9);
+    rusage before{}, after{};
+    ::getrusage(RUSAGE_SELF, &before);
+    asked->ended.wait_until(until);
+    ::getrusage(RUSAGE_SELF, &after);
+    const auto used = [](const rusage& usage) {
+      return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + usage.ru_utime.tv_usec +
+             usage.ru_stime.tv_usec;
+    };
+    send(group, message_of(8, 1), 0, 1)->wait();
+    asked->wait();
+    send(group, message_of(8, 1), 0, 9)->wait();
+    receive(group, 100, 0, 5)->wait();
+    const auto microseconds = used(after) - used(before);
+    return microseconds < 100'000 ? "" : "used " + std::to_string(microseconds) + " us";
+  });
+}
+
+TEST_CASE("a group leaves no thread and no descriptor behind") {
+  const std::string letters = GENERATE("aa", "ab", "aab", "abb");
+  const auto count = [](const char* folder) {
+    const std::filesystem::directory_iterator begin(folder), end;
+    return std::distance(begin, end);
+  };
+  SharedBoard board;
+  const auto outcomes = run_ranks(static_cast<int>(letters.size()), [&](int rank) -> std::string {
+    const auto threads = count("/proc/self/task"), descriptors = count("/proc/self/fd");
+    {
+      const auto group = test::form_on(board, letters, rank, 1U << 20, kTimeout);
+      const int ranks = static_cast<int>(letters.size());
+      const auto sent = send(*group, message_of(100'000, rank), (rank + 1) % ranks);
+      const auto from = (rank + ranks - 1) % ranks;
+      const std::string wrong = check(receive(*group, 100'000, from), message_of(100'000, from), from);
+      if (!wrong.empty()) return wrong;
+      sent->wait();
+      group->barrier(kTimeout);
+    }
+    return count("/proc/self/task") == threads && count("/proc/self/fd") == descriptors ? "" : "something is left";
+  });
+  test::require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "");
 }

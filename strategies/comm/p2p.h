@@ -1,11 +1,11 @@
 #pragma once
-// Point-to-point messages among the ranks of a group, over rings in its shared memory: P2pCore decides what goes where,
-// this moves it. One ring for each ordered pair of ranks, which only their two processes touch.
+// Point-to-point messages among the ranks of a group: P2pCore decides what goes where, this moves it, over a link to
+// each rank (p2p_link.h): two rings in shared memory, or a connection to another host.
 //
-// A thread, started by the first call, moves bytes, waits for the others and notices what the collectives notice: a
-// rank that ended or left, a failure of the group, a deadline. Calls write what fits themselves, so that a small
-// message is on its way when send() returns. The thread always empties the rings, whatever was called for: no order of
-// calls makes two ranks wait for each other, but sends and receives that do not match.
+// A thread, there from the first call on or with the first connection, moves bytes, waits for the others and notices
+// what the collectives notice: a rank that ended or left, a failure of the group, a deadline. Calls write what fits
+// themselves, so that a small message is on its way when send() returns. The thread always empties the links, whatever
+// was called for: no order of calls makes two ranks wait for each other, but sends and receives that do not match.
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -16,21 +16,25 @@
 #include <mutex>
 #include <thread>
 
-#include "strategies/comm/p2p_core.h"
-#include "strategies/comm/shm_ring.h"
+#include "strategies/comm/p2p_bell.h"
+#include "strategies/comm/p2p_link.h"
 #include "strategies/comm/shm_wait.h"
+#include "strategies/comm/tcp_links.h"
 
 namespace dtrain {
 
-class ShmP2p {
+class P2p {
  public:
   // What it refers to lives longer. `spin`: before the thread sleeps.
-  ShmP2p(const ShmSegment& segment, const PeerWatch& watch, const ShmWait& wait, int rank,
-         std::chrono::microseconds spin);
+  P2p(const ShmSegment& segment, const PeerWatch& watch, const ShmWait& wait, int rank, std::chrono::microseconds spin);
   // As end().
-  ~ShmP2p();
-  ShmP2p(const ShmP2p&) = delete;
-  ShmP2p& operator=(const ShmP2p&) = delete;
+  ~P2p();
+  // In a group over several hosts, before the first call: sleep on a pipe (p2p_bell.h). Throws as P2pBell::use_pipes().
+  void use_pipes(P2pBell::Pipe own, const std::vector<PeerFacts>& facts) { bell_.use_pipes(std::move(own), facts); }
+  // And then, when all ranks of this host do: the ranks of others. `links` lives until end().
+  void reach_hosts(TcpLinks& links, const std::vector<int>& ranks);
+  P2p(const P2p&) = delete;
+  P2p& operator=(const P2p&) = delete;
 
   struct Outcome {
     std::exception_ptr error;  // a CollectiveError; the group is then broken for all ranks. Null: done
@@ -48,14 +52,14 @@ class ShmP2p {
   };
 
   // Any thread, no collectives. The memory stays in place until done() was called. A send is done when all of it is in
-  // shared memory or received. Throws std::runtime_error after end(), or where kMaxPending operations wait already and
-  // none of them ends in time.
+  // shared memory, the kernel's or received. Throws std::runtime_error after end(), or where kMaxPending operations
+  // wait already and none of them ends in time.
   static constexpr std::size_t kMaxPending = 1U << 16;
   void send(std::span<const std::byte> data, Call call);
   void receive(std::span<std::byte> into, Call call);
 
-  // Pending operations end with FailureKind::aborted, or the group's failure; returns when all callbacks have. Not from
-  // a callback.
+  // Pending operations end with FailureKind::aborted, or the group's failure; returns when all callbacks have, and what
+  // was sent has reached the other hosts, for which it waits no longer than two seconds. Not from a callback.
   void end();
 
  private:
@@ -84,29 +88,33 @@ class ShmP2p {
   bool hand_out(std::unique_lock<std::mutex>& lock);
   void make_way();
   void rest(std::unique_lock<std::mutex>& lock, std::uint32_t seen);
-  void ring_bell(int rank);
+  void ring_own() { bell_.ring(rank_); }
 
+  std::vector<pollfd> interests() const;
+  void look_at_connections();
   bool move();
-  bool take_from(int rank);
-  bool write_to(int rank);
   void collect();
   void look_around();
-  void find_gone(const std::vector<bool>& ended, const std::vector<bool>& left);
+  void heed();
+  void find_gone(const std::map<int, P2pLink::Fate>& fates);
   void find_late();
+  void take_leave();
 
   void finish(Id id, const Outcome& outcome);
   void fail(const Failure& failure, Id id, const std::string& detail);
   void fail_rest();
   std::exception_ptr failure_of(const Pending& pending) const;
 
-  ShmRing ring(int from, int to) const;
-  int some_other() const;
+  int some_other() const { return links_.begin()->first; }
 
   const ShmSegment& segment_;
-  const PeerWatch& watch_;
   const ShmWait& wait_;
   const int rank_;
   const std::chrono::microseconds spin_;
+  P2pBell bell_;
+  TcpLinks* elsewhere_ = nullptr;    // to other hosts, if there are any
+  std::vector<std::byte> incoming_;  // shared by connections
+  std::map<int, std::unique_ptr<P2pLink>> links_;
 
   std::mutex mutex_;  // guards all that follows
   struct Signals {

@@ -1,5 +1,5 @@
-// See shm_p2p.h.
-#include "strategies/comm/shm_p2p.h"
+// See p2p.h.
+#include "strategies/comm/p2p.h"
 
 #include <fmt/format.h>
 
@@ -7,12 +7,17 @@
 #include <stdexcept>
 
 #include "strategies/comm/join_all.h"
+#include "strategies/comm/p2p_ring_link.h"
+#include "strategies/comm/p2p_tcp_link.h"
 
 namespace dtrain {
 namespace {
 
 // How long the thread waits for callers to pass.
 constexpr std::chrono::milliseconds kTurn{1};
+// How long the end waits for what was sent to reach other hosts, and how often, in milliseconds, it asks.
+constexpr std::chrono::seconds kLastWords{2};
+constexpr int kAcknowledged = 5;
 
 P2pCore::Limits limits_of(const ShmSegment& segment) {
   P2pCore::Limits limits;
@@ -24,47 +29,52 @@ P2pCore::Limits limits_of(const ShmSegment& segment) {
 
 }  // namespace
 
-std::string ShmP2p::Pending::name() const {
+std::string P2p::Pending::name() const {
   const std::string peer = call.peer == P2pCore::kAny ? "any rank" : fmt::format("rank {}", call.peer);
   return fmt::format("{} of {} {} {} with tag {}", sends ? "send" : "recv", call.label.text, sends ? "to" : "from",
                      peer, call.label.tag);
 }
 
-ShmP2p::ShmP2p(const ShmSegment& segment, const PeerWatch& watch, const ShmWait& wait, int rank,
-               std::chrono::microseconds spin)
+P2p::P2p(const ShmSegment& segment, const PeerWatch& watch, const ShmWait& wait, int rank,
+         std::chrono::microseconds spin)
     : segment_(segment),
-      watch_(watch),
       wait_(wait),
       rank_(rank),
       spin_(spin),
-      core_(static_cast<int>(segment.header().ranks), limits_of(segment)) {}
-
-ShmP2p::~ShmP2p() { end(); }
-
-int ShmP2p::some_other() const {
-  const std::vector<int>& members = segment_.members();
-  return members.front() == rank_ && members.size() > 1 ? members[1] : members.front();
+      bell_(segment, rank),
+      core_(static_cast<int>(segment.header().ranks), limits_of(segment)) {
+  for (const int member : segment.members())
+    if (member != rank) links_.emplace(member, std::make_unique<P2pRingLink>(segment, watch, bell_, rank, member));
 }
 
-ShmRing ShmP2p::ring(int from, int to) const {
-  return {segment_.pair(from, to), segment_.ring(from, to), segment_.ring_bytes()};
+P2p::~P2p() { end(); }
+
+void P2p::reach_hosts(TcpLinks& links, const std::vector<int>& ranks) {
+  const P2pCore::Limits limits = limits_of(segment_);
+  incoming_.resize(P2pTcpLink::buffer_bytes(limits));
+  for (const int rank : ranks)
+    links_.emplace(rank, std::make_unique<P2pTcpLink>(links, wait_, limits, incoming_, rank));
+  elsewhere_ = &links;
+  // At once: what comes is read whether anything is called for or not, or a rank that leaves would wait for that.
+  const std::lock_guard lock(mutex_);
+  start_thread();
 }
 
-void ShmP2p::send(std::span<const std::byte> data, Call call) {
+void P2p::send(std::span<const std::byte> data, Call call) {
   const auto deadline = ShmWait::after(call.timeout);
   const int to = call.peer;
   const P2pCore::Label label = call.label;
   post({true, std::move(call), deadline}, [&](Id id) { core_.send(id, to, label, data); });
 }
 
-void ShmP2p::receive(std::span<std::byte> into, Call call) {
+void P2p::receive(std::span<std::byte> into, Call call) {
   const auto deadline = ShmWait::after(call.timeout);
   const int from = call.peer;
   const P2pCore::Label label = call.label;
   post({false, std::move(call), deadline}, [&](Id id) { core_.receive(id, from, label, into); });
 }
 
-void ShmP2p::post(Pending pending, const std::function<void(Id)>& tell_core) {
+void P2p::post(Pending pending, const std::function<void(Id)>& tell_core) {
   std::unique_lock lock = lock_as_caller();
   const auto deadline = pending.deadline;
   const bool room = signals_.room.wait_until(lock, deadline, [&] { return pending_.size() < kMaxPending || ended_; });
@@ -78,9 +88,10 @@ void ShmP2p::post(Pending pending, const std::function<void(Id)>& tell_core) {
   } else {
     tell_core(id);
     bool more = false;
-    for (const int r : segment_.members()) more |= core_.has_next(r) && write_to(r) && core_.has_next(r);
+    for (const auto& [rank, link] : links_)
+      more |= core_.has_next(rank) && link->send(core_) && (core_.has_next(rank) || !link->is_clear());
     collect();
-    if (more) ring_bell(rank_);
+    if (more) ring_own();
   }
   wake_for(deadline);
   if (ended_operations_.size() == 1 && ended_operations_.front().id == id) {
@@ -89,30 +100,30 @@ void ShmP2p::post(Pending pending, const std::function<void(Id)>& tell_core) {
     lock.unlock();
     own.done(own.outcome, [] {});  // nobody has seen the operation yet: nothing long hangs on it
   } else if (!ended_operations_.empty()) {
-    ring_bell(rank_);
+    ring_own();
   }
 }
 
 // Wake the thread where it sleeps longer than an operation with this deadline allows.
-void ShmP2p::wake_for(Clock::time_point deadline) {
+void P2p::wake_for(Clock::time_point deadline) {
   quiet_ = false;
   next_look_ = std::min(next_look_, deadline);
-  if (std::min(deadline, Clock::now() + kLookAround) < wakes_at_) ring_bell(rank_);
+  if (std::min(deadline, Clock::now() + kLookAround) < wakes_at_) ring_own();
 }
 
 // A mutex is not fair: a thread that moves a large message would take it again and again.
-std::unique_lock<std::mutex> ShmP2p::lock_as_caller() {
+std::unique_lock<std::mutex> P2p::lock_as_caller() {
   callers_.fetch_add(1);
   std::unique_lock lock(mutex_);
   if (callers_.fetch_sub(1) == 1) signals_.turn.notify_one();
   return lock;
 }
 
-void ShmP2p::let_callers_in(std::unique_lock<std::mutex>& lock) {
+void P2p::let_callers_in(std::unique_lock<std::mutex>& lock) {
   if (callers_.load() > 0) signals_.turn.wait_for(lock, kTurn, [this] { return callers_.load() == 0; });
 }
 
-void ShmP2p::end() {
+void P2p::end() {
   std::unique_lock lock(mutex_);
   ended_ = broken_ = true;
   while (!pending_.empty()) {
@@ -126,18 +137,30 @@ void ShmP2p::end() {
   }
   signals_.room.notify_all();
   signals_.role.notify_all();
-  ring_bell(rank_);
+  ring_own();
   join_all(threads_, lock);
+  if (elsewhere_ != nullptr && !wait_.told()) take_leave();
+  elsewhere_ = nullptr;
 }
 
-void ShmP2p::finish(Id id, const Outcome& outcome) {
+// What was sent is to arrive, although this process may end now.
+void P2p::take_leave() {
+  const auto deadline = Clock::now() + kLastWords;
+  const auto arrived = [](const auto& link) { return link.second->has_arrived(); };
+  while (!std::all_of(links_.begin(), links_.end(), arrived) && Clock::now() < deadline) {
+    std::vector<pollfd> polls = interests();
+    ::poll(polls.data(), polls.size(), kAcknowledged);
+  }
+}
+
+void P2p::finish(Id id, const Outcome& outcome) {
   const auto found = pending_.find(id);
   ended_operations_.push_back({id, std::move(found->second.call.done), outcome});
   pending_.erase(found);
   signals_.room.notify_one();
 }
 
-std::exception_ptr ShmP2p::failure_of(const Pending& pending) const {
+std::exception_ptr P2p::failure_of(const Pending& pending) const {
   try {
     wait_.check(pending.name());
     return nullptr;
@@ -146,7 +169,7 @@ std::exception_ptr ShmP2p::failure_of(const Pending& pending) const {
   }
 }
 
-void ShmP2p::fail(const Failure& failure, Id id, const std::string& detail) {
+void P2p::fail(const Failure& failure, Id id, const std::string& detail) {
   const Pending& pending = pending_.at(id);
   try {
     wait_.fail(failure, pending.name(), detail);
@@ -157,8 +180,9 @@ void ShmP2p::fail(const Failure& failure, Id id, const std::string& detail) {
 }
 
 // The group has failed: from now on nobody's memory is touched.
-void ShmP2p::fail_rest() {
+void P2p::fail_rest() {
   broken_ = true;
+  if (elsewhere_ != nullptr) elsewhere_->tell();
   while (!pending_.empty()) {
     const auto& [id, pending] = *pending_.begin();
     finish(id, {failure_of(pending), pending.call.peer});

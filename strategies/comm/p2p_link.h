@@ -1,0 +1,40 @@
+#pragma once
+// The way to another rank and back, for messages: frames in order. Used by one thread at a time.
+#include <poll.h>
+
+#include "strategies/comm/p2p_core.h"
+
+namespace dtrain {
+
+class P2pLink {
+ public:
+  P2pLink() = default;
+  P2pLink(const P2pLink&) = delete;
+  P2pLink& operator=(const P2pLink&) = delete;
+  virtual ~P2pLink() = default;
+
+  // Give the core some of what has come, and send some of what it has to say. True: there was some. take() is called by
+  // the group's thread alone.
+  virtual bool take(P2pCore& core) = 0;
+  virtual bool send(P2pCore& core) = 0;
+
+  // What is known of the rank. One that left or died will say no more, beyond what take() has yet to give.
+  enum class Fate { here, left, died };
+  virtual Fate fate() = 0;
+  // Why it may be late, or nothing.
+  virtual std::string why_late() const { return ""; }
+
+  // What to sleep on besides the bell, if anything; and what poll() then said of it.
+  virtual pollfd interest() const { return {-1, 0, 0}; }
+  virtual void notice(short) {}
+  // Whether all that send() took from the core has gone: it may be here still, for interest() to wait for room.
+  virtual bool is_clear() const { return true; }
+  // The end, after the last send(): whether all of it has reached the other host.
+  virtual bool has_arrived() { return true; }
+
+ protected:
+  // How much of one link comes before the next one's turn.
+  static constexpr int kBurst = 64;
+};
+
+}  // namespace dtrain

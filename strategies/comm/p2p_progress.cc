@@ -1,0 +1,201 @@
+// What the thread does; see p2p.h.
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "strategies/comm/p2p.h"
+
+namespace dtrain {
+namespace {
+
+// How long the thread sleeps where nothing is pending.
+constexpr std::chrono::minutes kIdle{1};
+
+}  // namespace
+
+void P2p::start_thread() {
+  threads_.emplace_back([this] { progress_loop(); });
+  ++idle_;
+}
+
+void P2p::progress_loop() {
+  ::pthread_setname_np(::pthread_self(), "dtrain-p2p");
+  std::unique_lock lock(mutex_);
+  const auto over = [this] { return ended_ && ended_operations_.empty(); };
+  while (true) {
+    signals_.role.wait(lock, [this] { return !running_; });
+    --idle_;
+    if (over()) return;
+    running_ = true;
+    bool kept = true;
+    while (kept && !over()) kept = step(lock);
+    ++idle_;
+    if (!kept) continue;
+    running_ = false;
+    signals_.role.notify_all();
+  }
+}
+
+// False: another thread took over meanwhile.
+bool P2p::step(std::unique_lock<std::mutex>& lock) {
+  let_callers_in(lock);
+  const std::uint32_t seen = bell_.rung();
+  bool moved = false;
+  try {
+    moved = move();
+    if (Clock::now() >= next_look_) look_around();
+  } catch (const std::exception&) {  // no memory for what arrived, or it is no message
+    wait_.record({FailureKind::aborted, rank_});
+    fail_rest();
+  }
+  if (!ended_operations_.empty()) return hand_out(lock);
+  if (moved) {
+    quiet_ = false;
+  } else if (!ended_) {
+    rest(lock, seen);
+  }
+  return true;
+}
+
+// One of them: what hangs on it may wait for the next.
+bool P2p::hand_out(std::unique_lock<std::mutex>& lock) {
+  bool kept = true;
+  {
+    const Ended operation = std::move(ended_operations_.front());
+    ended_operations_.pop_front();
+    lock.unlock();
+    operation.done(operation.outcome, [&] {
+      if (kept) make_way();
+      kept = false;
+    });
+  }
+  lock.lock();
+  return kept;
+}
+
+void P2p::make_way() {
+  const std::lock_guard lock(mutex_);
+  running_ = false;
+  if (idle_ == 0) start_thread();
+  signals_.role.notify_one();
+}
+
+void P2p::rest(std::unique_lock<std::mutex>& lock, std::uint32_t seen) {
+  const auto now = Clock::now();
+  const bool idle = pending_.empty() && quiet_;
+  wakes_at_ = idle ? now + kIdle : std::clamp(next_look_, now, now + kLookAround);
+  quiet_ = true;
+  const auto limit = wakes_at_ - now;
+  const auto spin = pending_.empty() ? std::chrono::microseconds{0} : spin_;
+  std::vector<pollfd> polls;
+  if (!broken_) polls = interests();
+  const auto links = static_cast<std::ptrdiff_t>(polls.size());
+  if (elsewhere_ != nullptr && !pending_.empty()) elsewhere_->watch_words(polls);
+  lock.unlock();
+  bell_.wait(seen, spin, limit, polls);
+  lock.lock();
+  wakes_at_ = Clock::time_point::min();
+  const auto spoke = [](const pollfd& entry) { return entry.revents != 0; };
+  if (std::any_of(polls.begin() + links, polls.end(), spoke)) next_look_ = Clock::now();
+}
+
+// Of all links, in their order; none on one host.
+std::vector<pollfd> P2p::interests() const {
+  std::vector<pollfd> polls;
+  if (elsewhere_ == nullptr) return polls;
+  for (const auto& [rank, link] : links_) polls.push_back(link->interest());
+  return polls;
+}
+
+void P2p::look_at_connections() {
+  std::vector<pollfd> polls = interests();
+  if (polls.empty() || ::poll(polls.data(), polls.size(), 0) <= 0) return;
+  auto entry = polls.begin();
+  for (const auto& [rank, link] : links_) link->notice((entry++)->revents);
+}
+
+bool P2p::move() {
+  if (broken_) return false;
+  look_at_connections();
+  bool moved = false;
+  for (const auto& [rank, link] : links_) {
+    moved |= link->take(core_);
+    moved |= link->send(core_);
+  }
+  collect();
+  return moved;
+}
+
+void P2p::collect() {
+  for (const P2pCore::Finished& finished : core_.finished()) {
+    if (finished.misfit.empty()) {
+      finish(finished.id, {nullptr, finished.peer});
+      continue;
+    }
+    const std::string detail =
+        fmt::format("rank {} sent {} with tag {}, rank {} expects {}", finished.peer, finished.misfit,
+                    pending_.at(finished.id).call.label.tag, rank_, pending_.at(finished.id).call.label.text);
+    return fail({FailureKind::mismatched, rank_}, finished.id, detail);
+  }
+}
+
+void P2p::look_around() {
+  next_look_ = Clock::now() + kLookAround;
+  if (pending_.empty()) return;
+  heed();
+  if (wait_.failed()) return fail_rest();
+  // What a rank did last is looked at only after seeing that it can do no more.
+  std::map<int, P2pLink::Fate> fates;
+  for (const auto& [rank, link] : links_) {
+    fates[rank] = link->fate();
+    while (fates[rank] != P2pLink::Fate::here && link->take(core_)) {
+    }
+  }
+  collect();
+  if (!broken_) find_gone(fates);
+  if (!broken_) find_late();
+}
+
+void P2p::heed() {
+  if (elsewhere_ == nullptr) return;
+  try {
+    elsewhere_->heed("");
+  } catch (const CollectiveError&) {  // the group's failure now
+  }
+}
+
+void P2p::find_gone(const std::map<int, P2pLink::Fate>& fates) {
+  bool alone = true;
+  for (const auto& [rank, fate] : fates) {
+    if (broken_) return;
+    if (fate == P2pLink::Fate::here) {
+      alone = false;
+      continue;
+    }
+    const bool left = fate == P2pLink::Fate::left;
+    auto id = core_.waits_for(rank);
+    // Who left has ended well: another rank may still send what any may.
+    if (!id && !left) id = core_.waits_for(P2pCore::kAny);
+    if (id) fail({left ? FailureKind::peer_left : FailureKind::peer_died, rank}, *id, "");
+  }
+  if (!alone || broken_) return;
+  if (const auto id = core_.waits_for(P2pCore::kAny))
+    fail({FailureKind::peer_left, some_other()}, *id, links_.size() > 1 ? "and so did all others" : "");
+}
+
+void P2p::find_late() {
+  const auto now = Clock::now();
+  for (const auto& [id, pending] : pending_) {
+    if (pending.deadline > now) {
+      next_look_ = std::min(next_look_, pending.deadline);
+      continue;
+    }
+    const bool any = pending.call.peer == P2pCore::kAny;
+    const int missed = any ? some_other() : pending.call.peer;
+    return fail({FailureKind::timed_out, missed}, id,
+                any ? "nor did any other rank's message" : links_.at(missed)->why_late());
+  }
+}
+
+}  // namespace dtrain

@@ -1,0 +1,39 @@
+#pragma once
+// Ranks of one machine that take each other to be on several hosts, by what they say of themselves. They connect over
+// the loopback.
+#include <cstdlib>
+
+#include "strategies/comm/group.h"
+
+namespace dtrain::test {
+
+inline const bool kOnLoopback = ::setenv("GLOO_SOCKET_IFNAME", "lo", 1) == 0;
+
+// What a rank puts into the store, where a letter for each rank is its host: "aab" is two ranks on one and one on
+// another.
+inline std::string put_on(const std::string& letters, const std::string& key, const std::string& value) {
+  if (key.find("peer/") != 0) return value;
+  PeerFacts facts = parse_facts(value);
+  facts.host = letters.at(std::stoul(key.substr(5)));
+  facts.boot_id = "boot of " + facts.host;
+  return serialize(facts);
+}
+
+class FakeHosts : public MeetingPlace {
+ public:
+  FakeHosts(MeetingPlace& place, std::string letters) : place_(place), letters_(std::move(letters)) {}
+  void put(const std::string& key, const std::string& value) override { place_.put(key, put_on(letters_, key, value)); }
+  std::string take(const std::string& key, Deadline deadline) override { return place_.take(key, deadline); }
+
+ private:
+  MeetingPlace& place_;
+  const std::string letters_;
+};
+
+inline std::unique_ptr<CommGroup> form_on(MeetingPlace& place, const std::string& letters, int rank,
+                                          std::uint32_t slot_bytes, std::chrono::milliseconds timeout) {
+  FakeHosts hosts(place, letters);
+  return form_group(hosts, {rank, static_cast<int>(letters.size()), slot_bytes, timeout});
+}
+
+}  // namespace dtrain::test
