@@ -37,7 +37,7 @@ class PythonAcrossHosts(LabCase):
         return [agent.returncode for agent in agents], "\n".join(said)
 
     def equal_to_gloo(self, ranks, *arguments):
-        codes, said = self.run_on_all(ranks, "oracle.py", "--hosts", *arguments)
+        codes, said = self.run_on_all(ranks, "oracle.py", *arguments)
         self.assertEqual(codes, [0, 0], said)
         self.assertEqual(len(re.findall(r"equal in \d+ cases", said)), 2 * ranks, said)
 
@@ -47,8 +47,8 @@ class PythonAcrossHosts(LabCase):
     def test_two_ranks_on_each_host_get_what_gloo_gives(self):
         self.equal_to_gloo(2)
 
-    def a_killed_rank_is_named(self, ranks, **options):
-        codes, said = self.run_on_all(ranks, "killed.py", os.path.join(self.folder, "moment"), **options)
+    def a_killed_rank_is_named(self, ranks, *arguments, **options):
+        codes, said = self.run_on_all(ranks, "killed.py", os.path.join(self.folder, "moment"), *arguments, **options)
         self.assertNotIn(0, codes, said)
         told = re.findall(r"^(?:\[\d\] )?after ([\d.]+) s: .*: rank 1 \(pid \d+\) died$", said, re.M)
         self.assertEqual(len(told), 2 * ranks - 1, said)
@@ -56,6 +56,9 @@ class PythonAcrossHosts(LabCase):
 
     def test_a_killed_rank_is_named_by_all_others(self):
         self.a_killed_rank_is_named(2)
+
+    def test_a_killed_rank_is_named_by_all_that_wait_for_its_messages(self):
+        self.a_killed_rank_is_named(2, "messages")
 
     def test_hosts_with_ipv6_alone(self):
         if not self.net.ipv6:

@@ -1,4 +1,5 @@
-"""Rank 1 is killed in the middle of collectives; the others say what they were told, and how soon."""
+"""Rank 1 is killed in the middle of collectives, or of messages to all others, which then say what they were told, and
+how soon."""
 import os
 import pathlib
 import signal
@@ -19,7 +20,14 @@ try:
         if rank == 1 and step == 200:
             moment.write_text(str(time.monotonic()))
             os.kill(os.getpid(), signal.SIGKILL)
-        dist.all_reduce(torch.ones(300_001))
+        if "messages" not in sys.argv:
+            dist.all_reduce(torch.ones(300_001))
+        elif rank != 1:
+            dist.recv(torch.zeros(3001), 1 if step % 2 == 0 else None)
+        else:
+            for other in range(dist.get_world_size()):
+                if other != rank:
+                    dist.send(torch.ones(3001), other)
 except RuntimeError as error:
     print(f"after {time.monotonic() - float(moment.read_text()):.3f} s: {error}", flush=True)
     sys.exit(1)

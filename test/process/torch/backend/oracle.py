@@ -1,8 +1,7 @@
 """One program on gloo and then on dtrain, in the same processes: every result must be equal, bit by bit.
 
 A case is a generator of results: tensors, or lists of them, or plain values. What gloo does not take (a type, an
-operation) is not compared. Values are small whole numbers, so that the order of additions makes no difference. With
---hosts half of the ranks are on another host.
+operation) is not compared. Values are small whole numbers, so that the order of additions makes no difference.
 """
 import datetime
 import faulthandler
@@ -177,23 +176,12 @@ def subgroups():
         assert maps == expected, f"{maps} groups' memory is mapped, not {expected}"
 
 
-def no_messages():
-    """Between hosts there are none: they are refused at the call. The ranks of a host are in a row."""
-    rank, world = dist.get_rank(), dist.get_world_size()
-    if dist.get_backend() == "dtrain":
-        other = (rank + world // 2) % world
-        for error in (after(lambda: dist.send(values(1), other)), after(lambda: dist.recv(values(1), other)),
-                      after(lambda: dist.recv(values(1)))):
-            assert "has no send and recv between hosts" in str(error), error
-    yield None
-
-
 CASES = {
     **{f"all_reduce {str(dtype).split('.')[1]}": all_reduce(dtype) for dtype in DTYPES},
     "broadcast": broadcast, "all_gather": all_gather, "reduce_scatter": reduce_scatter,
     "with a root": with_a_root, "all_to_all": all_to_all, "waiting": waiting,
     "coalesced": coalesced, "functional": functional_forms, "objects": objects, "subgroups": subgroups,
-    **({"no messages": no_messages} if "--hosts" in sys.argv else messages.CASES),
+    **messages.CASES,
 }
 if "--train" in sys.argv:
     import training
