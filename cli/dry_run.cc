@@ -32,7 +32,10 @@ launcher::Environment environment_of(const launcher::JobSpec& spec, int local_ra
   assignment.node_rank = std::max(0, spec.nodes.node_rank);
   assignment.nnodes = spec.nodes.max;
   launcher::WorkerPaths paths;
-  if (spec.log_dir != "/dev/null") paths.error_file = fmt::format("<log folder>/attempt_0/{}/error.json", local_rank);
+  if (spec.log_dir != "/dev/null") {
+    paths.round = "<log folder>/attempt_0";
+    paths.error_file = fmt::format("{}/{}/error.json", paths.round, local_rank);
+  }
   launcher::Environment env = launcher::worker_env(spec, assignment, local_rank, paths);
   for (auto& [name, value] : env)
     if (name == "MASTER_PORT" && value == "0") value = "<chosen at start>";

@@ -57,7 +57,7 @@ Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& ass
   const auto dollars = spec.collapse_double_dollar ? DoubleDollar::collapse : DoubleDollar::keep;
   std::vector<std::string> argv;
   for (const auto& arg : spec.argv) argv.push_back(substitute_local_rank(arg, local_rank, dollars));
-  const Environment contract = worker_env(spec, assignment, local_rank, {files->paths.error_file});
+  const Environment contract = worker_env(spec, assignment, local_rank, {files->paths.error_file, files->attempt});
   auto payload = write_exec_payload(argv, launcher::apply(parent_env, contract));
   if (!payload) return payload.error();
   UniqueFd in = stdin_for(spec.stdin_mode, local_rank);

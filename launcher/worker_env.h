@@ -29,6 +29,7 @@ struct Assignment {
 // The files of one worker; empty where there is none.
 struct WorkerPaths {
   std::string error_file;
+  std::string round{};  // the folder of this node's files of the round
 };
 
 using Environment = std::vector<std::pair<std::string, std::string>>;

@@ -33,7 +33,8 @@ TEST_CASE("the worker environment of one node is torchrun's") {
                         .role_world_size = 2,
                         .master_addr = "127.0.0.1",
                         .master_port = 29511};
-  Environment env = worker_env(two_workers(), assignment, 1, {"/logs/job-1_x/attempt_1/1/error.json"});
+  Environment env =
+      worker_env(two_workers(), assignment, 1, {"/logs/job-1_x/attempt_1/1/error.json", "/logs/job-1_x/attempt_1"});
   test::check_golden("env/one_node_rank1.txt", text_of(apply({}, env)));
 }
 
