@@ -15,6 +15,8 @@
 
 namespace dtrain {
 
+struct SegmentHeader;
+
 struct GroupOptions {
   int rank = 0;
   int ranks = 1;
@@ -64,6 +66,9 @@ class CommGroup {
   virtual void abort() noexcept = 0;
   // Make only this process's collectives throw. Any thread.
   virtual void stop() noexcept = 0;
+
+  // Of the memory that the ranks of this host share, with the group's failure.
+  virtual SegmentHeader& header() const = 0;
 
   // Collectives started so far.
   virtual std::uint64_t operations() const = 0;

@@ -56,6 +56,7 @@ class HostsGroup final : public CommGroup {
 
   void abort() noexcept override;
   void stop() noexcept override { local_->stop(); }
+  SegmentHeader& header() const override { return local_->header(); }
   std::uint64_t operations() const override { return operations_; }
 
  private:

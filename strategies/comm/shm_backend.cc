@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "strategies/comm/arena.h"
+#include "strategies/comm/flight_call.h"
 #include "strategies/comm/interrupt.h"
 #include "strategies/comm/join_all.h"
 #include "strategies/comm/own_process.h"
@@ -59,6 +60,7 @@ struct ShmBackend::Task {
   c10::intrusive_ptr<ShmWork> work;
   Steps run;
   Timeout timeout;
+  FlightRing::Ticket flight;
 };
 
 ShmBackend::ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Timeout timeout,
@@ -68,7 +70,9 @@ ShmBackend::ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
       default_timeout_(timeout),
       names_(std::move(names)),
       group_(make_group(store, rank, size, names_)),
+      flight_(flight_key(store, rank), rank, size),
       signals_(std::make_unique<Signals>()) {
+  flight_.watch(group_);
   const std::lock_guard lock(mutex_);
   start_thread();
 }
@@ -98,22 +102,24 @@ void ShmBackend::shutdown() {
     const std::lock_guard lock(mutex_);
     group.swap(group_);
   }
+  flight_.unwatch();
   if (group) group->p2p().end();  // callbacks may ask for the mutex
 }
 
 template <class Some>
-std::exception_ptr ShmBackend::run(const Some& steps, Timeout timeout) {
+std::exception_ptr ShmBackend::run(const Some& steps, Timeout timeout, const FlightRing::Ticket& flight) {
   const at::NoGradGuard no_grad;  // parameters are written in place
   try {
     if (group_) steps(timeout);
+    flight_.ended(flight, true);
     return nullptr;
   } catch (...) {
     // Whatever it was (no memory for a copy, say), this rank is now behind the others: its next collective would meet
     // their present one.
     group_->abort();
-    const std::lock_guard lock(mutex_);
-    failed_ = true;
-    return renamed(std::current_exception(), names_);
+    flight_.ended(flight, false);
+    note_failure();
+    return with_more(renamed(std::current_exception(), names_), flight_.settle());
   }
 }
 
@@ -132,17 +138,18 @@ void ShmBackend::occupy(std::unique_lock<std::mutex>& lock, Action action) {
 }
 
 template <class Some>
-void ShmBackend::carry_out_now(c10d::OpType type, const at::Tensor& tensor, const Some& steps) {
+void ShmBackend::carry_out_now(c10d::OpType type, const at::Tensor& tensor, const How& how, const Some& steps) {
   TORCH_CHECK(!in_forked_child(), "dtrain: a collective in a process forked from rank ", getRank());
   std::unique_lock lock(mutex_);
   if (stopping_ || running_ || !queue_.empty()) {
     lock.unlock();
-    enqueue(type, {tensor}, {default_timeout_, false}, steps)->wait();
+    enqueue(type, {tensor}, how, steps)->wait();
     return;
   }
   ++enqueued_;
+  const FlightRing::Ticket flight = note_call(type, tensor, how, true);
   std::exception_ptr error;
-  occupy(lock, [&] { error = run(steps, default_timeout_); });
+  occupy(lock, [&] { error = run(steps, how.timeout, flight); });
   if (error) std::rethrow_exception(error);
 }
 
@@ -159,7 +166,9 @@ ShmBackend::WorkPtr ShmBackend::enqueue(c10d::OpType type, Tensors results, How 
       signals_->room.wait_for(lock, task->timeout, [this] { return queue_.size() < kMaxQueued || stopping_; });
   TORCH_CHECK(room && !stopping_, "dtrain: ", kMaxQueued, " collectives are waiting already");
   ++enqueued_;
-  if (how.async || running_ || !queue_.empty()) {
+  const bool waits = how.async || running_ || !queue_.empty();
+  task->flight = note_call(type, results, how, !waits);
+  if (waits) {
     queue_.push_back(std::move(task));
     if (!running_) signals_->work.notify_one();
     return work;
@@ -185,6 +194,7 @@ void ShmBackend::progress_loop() {
     running_ = true;
     signals_->room.notify_all();
     lock.unlock();
+    flight_.started(task->flight);
     const bool made_way = carry_out(std::move(task));
     lock.lock();
     ++idle_;
@@ -196,7 +206,7 @@ void ShmBackend::progress_loop() {
 
 // True: another thread runs the operations now. Not where nobody can have asked for the task's future yet.
 bool ShmBackend::carry_out(std::unique_ptr<Task> task) {
-  const std::exception_ptr error = run(task->run, task->timeout);
+  const std::exception_ptr error = run(task->run, task->timeout, task->flight);
   task->run = nullptr;
   bool made_way = false;
   task->work->complete(error, [this, &made_way] { made_way = make_way(); });
@@ -232,13 +242,15 @@ auto ShmBackend::all_reduce_steps(const at::Tensor& tensor, const c10d::ReduceOp
 
 ShmBackend::WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const at::Tensor tensor = only_writable(tensors, "all_reduce");
-  return enqueue(c10d::OpType::ALLREDUCE, tensors, {options.timeout, options.asyncOp},
+  return enqueue(c10d::OpType::ALLREDUCE, tensors,
+                 {options.timeout, options.asyncOp, -1, flight_reduction(options.reduceOp, tensor)},
                  all_reduce_steps(tensor, options.reduceOp));
 }
 
 void ShmBackend::all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   check_writable(tensor);
-  carry_out_now(c10d::OpType::ALLREDUCE, tensor, all_reduce_steps(tensor, op));
+  carry_out_now(c10d::OpType::ALLREDUCE, tensor, {default_timeout_, false, -1, flight_reduction(op, tensor)},
+                all_reduce_steps(tensor, op));
 }
 
 ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& inputs, const c10d::AllreduceCoalescedOptions& options) {
@@ -249,8 +261,8 @@ ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& inputs, const c10d:
     reduction_of(options.reduceOp, tensor);
   }
   const c10d::ReduceOp op = options.reduceOp;
-  return enqueue(c10d::OpType::ALLREDUCE_COALESCED, tensors, {options.timeout, options.asyncOp},
-                 [=, this](Timeout timeout) {
+  return enqueue(c10d::OpType::ALLREDUCE_COALESCED, tensors,
+                 {options.timeout, options.asyncOp, -1, flight_reduction(op, tensors)}, [=, this](Timeout timeout) {
                    for (const at::Tensor& tensor : tensors) {
                      in_place(tensor, [&](const at::Tensor& t) {
                        group_->all_reduce(bytes_of(t), static_cast<std::size_t>(t.numel()), element_type(t),
@@ -269,13 +281,14 @@ auto ShmBackend::broadcast_steps(const at::Tensor& tensor, int root) {
 
 ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const at::Tensor tensor = only_writable(tensors, "broadcast");
-  return enqueue(c10d::OpType::BROADCAST, tensors, {options.timeout, options.asyncOp},
-                 broadcast_steps(tensor, static_cast<int>(options.rootRank)));
+  const int root = static_cast<int>(options.rootRank);
+  return enqueue(c10d::OpType::BROADCAST, tensors, {options.timeout, options.asyncOp, root},
+                 broadcast_steps(tensor, root));
 }
 
 void ShmBackend::broadcast_now(const at::Tensor& tensor, int root) {
   check_writable(tensor);
-  carry_out_now(c10d::OpType::BROADCAST, tensor, broadcast_steps(tensor, root));
+  carry_out_now(c10d::OpType::BROADCAST, tensor, {default_timeout_, false, root}, broadcast_steps(tensor, root));
 }
 
 ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -292,7 +305,8 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Ten
   const ElementType type = element_type(output);
   const Reduction reduction = reduction_of(options.reduceOp, output);
   if (getSize() == 1) copy_alone(output, parts[0]);
-  return enqueue(c10d::OpType::REDUCE_SCATTER, outputs, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
+  const How how{options.timeout, options.asyncOp, -1, name_of(reduction)};
+  return enqueue(c10d::OpType::REDUCE_SCATTER, outputs, how, [=, this](Timeout timeout) {
     from_places(parts, [&](const std::vector<const std::byte*>& places) {
       in_place(output, [&](const at::Tensor& t) {
         group_->reduce_scatter(places, bytes_of(t), static_cast<std::size_t>(t.numel()), type, reduction, timeout);
@@ -324,8 +338,8 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& into, T
     if (getSize() == 1) copy_alone(outputs[i], inputs[i].view(outputs[i].sizes()));
   }
   const c10d::ReduceOp op = options.reduceOp;
-  return enqueue(c10d::OpType::_REDUCE_SCATTER_BASE, outputs, {options.timeout, options.asyncOp},
-                 [=, this](Timeout timeout) {
+  return enqueue(c10d::OpType::_REDUCE_SCATTER_BASE, outputs,
+                 {options.timeout, options.asyncOp, -1, flight_reduction(op, outputs)}, [=, this](Timeout timeout) {
                    for (std::size_t i = 0; i < outputs.size(); ++i) {
                      in_place(outputs[i], [&](const at::Tensor& t) {
                        std::vector<const std::byte*> places;

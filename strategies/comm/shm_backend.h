@@ -13,6 +13,7 @@
 #include <mutex>
 #include <thread>
 
+#include "strategies/comm/flight.h"
 #include "strategies/comm/group.h"
 #include "strategies/comm/rank_names.h"
 #include "strategies/torch/pch.h"
@@ -89,25 +90,30 @@ class ShmBackend : public c10d::Backend {
   struct How {
     Timeout timeout;
     bool async;  // else the caller waits for it
+    // What the flight recorder is told besides.
+    int root = -1;
+    const char* reduction = nullptr;
   };
   using Steps = std::function<void(Timeout)>;
   WorkPtr enqueue(c10d::OpType type, Tensors results, How how, Steps run);
   template <class Some>
-  void carry_out_now(c10d::OpType type, const at::Tensor& tensor, const Some& steps);
+  void carry_out_now(c10d::OpType type, const at::Tensor& tensor, const How& how, const Some& steps);
   template <class Action>
   void occupy(std::unique_lock<std::mutex>& lock, Action action);
   auto all_reduce_steps(const at::Tensor& tensor, const c10d::ReduceOp& op);
   auto broadcast_steps(const at::Tensor& tensor, int root);
   WorkPtr receive(c10d::OpType type, const Tensors& tensors, int from, int tag);
-  WorkPtr message(c10d::OpType type, Tensors results, P2p::Call call, std::function<void()> finish,
+  WorkPtr message(c10d::OpType type, const at::Tensor& tensor, P2p::Call call, std::function<void()> finish,
                   const std::function<void(P2p&, P2p::Call)>& post);
+  void know_name();
   void note_failure();
   void start_thread();
   void progress_loop();
   bool make_way();
   bool carry_out(std::unique_ptr<Task> task);
   template <class Some>
-  std::exception_ptr run(const Some& steps, Timeout timeout);
+  std::exception_ptr run(const Some& steps, Timeout timeout, const FlightRing::Ticket& flight);
+  FlightRing::Ticket note_call(c10d::OpType type, at::TensorList tensors, const How& how, bool starts);
   void stop_threads();
 
   bool in_forked_child() const;
@@ -118,6 +124,7 @@ class ShmBackend : public c10d::Backend {
   const Timeout default_timeout_;
   const RankNames names_;
   std::shared_ptr<CommGroup> group_;  // none in a world of one rank
+  FlightLog flight_;
 
   mutable std::mutex mutex_;
   struct Signals {

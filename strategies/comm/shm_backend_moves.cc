@@ -126,7 +126,8 @@ ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptio
   const ElementType type = element_type(tensor);
   const Reduction reduction = reduction_of(options.reduceOp, tensor);
   const int root = root_of(options.rootRank, "reduce");
-  return enqueue(c10d::OpType::REDUCE, tensors, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
+  const How how{options.timeout, options.asyncOp, root, name_of(reduction)};
+  return enqueue(c10d::OpType::REDUCE, tensors, how, [=, this](Timeout timeout) {
     in_place(tensor, [&](const at::Tensor& t) {
       group_->reduce(bytes_of(t), static_cast<std::size_t>(t.numel()), type, reduction, root, timeout);
     });
@@ -141,7 +142,7 @@ ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& i
   if (getRank() == root) check_parts(parts, getSize(), input, "gather");
   for (const at::Tensor& part : parts) check_writable(part);
   if (getSize() == 1) copy_alone(parts[0], input);
-  return enqueue(c10d::OpType::GATHER, parts, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
+  return enqueue(c10d::OpType::GATHER, parts, {options.timeout, options.asyncOp, root}, [=, this](Timeout timeout) {
     const at::Tensor source = input.contiguous();
     into_places(parts, [&](const std::vector<std::byte*>& places) {
       group_->gather(bytes_of(source), places, source.nbytes(), root, timeout);
@@ -156,7 +157,7 @@ ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& 
   const Tensors parts = parts_at_root(inputs, getRank() == root, "scatter");
   if (getRank() == root) check_parts(parts, getSize(), output, "scatter");
   if (getSize() == 1) copy_alone(output, parts[0]);
-  return enqueue(c10d::OpType::SCATTER, outputs, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
+  return enqueue(c10d::OpType::SCATTER, outputs, {options.timeout, options.asyncOp, root}, [=, this](Timeout timeout) {
     from_places(parts, [&](const std::vector<const std::byte*>& places) {
       in_place(output, [&](const at::Tensor& t) { group_->scatter(places, bytes_of(t), t.nbytes(), root, timeout); });
     });

@@ -1,6 +1,7 @@
-// Messages between two ranks; see shm_backend.h.
+// Messages between two ranks, and what the flight recorder is told; see shm_backend.h.
 #include <sstream>
 
+#include "strategies/comm/flight_call.h"
 #include "strategies/comm/shm_backend.h"
 #include "strategies/comm/shm_work.h"
 #include "strategies/comm/tensors.h"
@@ -23,7 +24,7 @@ ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
   const at::Tensor source = tensor.contiguous();
   const std::span<const std::byte> data(bytes_of(source), source.nbytes());
   return message(
-      c10d::OpType::SEND, {}, {other_rank(to, "send"), label, default_timeout_, {}}, [source] {},
+      c10d::OpType::SEND, source, {other_rank(to, "send"), label, default_timeout_, {}}, [source] {},
       [&](P2p& p2p, P2p::Call call) { p2p.send(data, std::move(call)); });
 }
 
@@ -44,17 +45,23 @@ ShmBackend::WorkPtr ShmBackend::receive(c10d::OpType type, const Tensors& tensor
     const at::NoGradGuard no_grad;
     if (!tensor.is_contiguous()) at::Tensor(tensor).copy_(into);
   };
-  return message(type, {tensor}, {from, label_of(tensor, tag), default_timeout_, {}}, unstage,
+  return message(type, tensor, {from, label_of(tensor, tag), default_timeout_, {}}, unstage,
                  [&](P2p& p2p, P2p::Call call) { p2p.receive(data, std::move(call)); });
 }
 
 // `finish` holds the memory, and runs when the message is complete.
-ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, Tensors results, P2p::Call call,
+ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, const at::Tensor& tensor, P2p::Call call,
                                         std::function<void()> finish,
                                         const std::function<void(P2p&, P2p::Call)>& post) {
   TORCH_CHECK(!in_forked_child(), "dtrain: a message in a process forked from rank ", getRank());
-  auto work = c10::make_intrusive<ShmWork>(getRank(), type, std::move(results));
-  call.done = [this, work, finish = std::move(finish)](const P2p::Outcome& outcome, const auto& make_way) {
+  const bool receives = type != c10d::OpType::SEND;
+  auto work = c10::make_intrusive<ShmWork>(getRank(), type, receives ? Tensors{tensor} : Tensors{});
+  FlightCall called = flight_call(type, tensor);
+  called.message = true;
+  called.peer = call.peer == P2pCore::kAny ? -1 : call.peer;
+  called.tag = call.label.tag;
+  auto flight = std::make_shared<FlightRing::Ticket>();
+  call.done = [this, work, flight, finish = std::move(finish)](const P2p::Outcome& outcome, const auto& make_way) {
     std::exception_ptr error = outcome.error ? renamed(outcome.error, names_) : nullptr;
     try {
       if (!error) finish();
@@ -62,7 +69,11 @@ ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, Tensors results, P2p:
       error = std::current_exception();
       abort();  // the message is lost
     }
-    if (error) note_failure();
+    flight_.ended(*flight, !error);
+    if (error) {
+      note_failure();
+      error = with_more(error, flight_.settle());
+    }
     work->set_source(outcome.peer);
     work->complete(error, make_way);
   };
@@ -70,9 +81,16 @@ ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, Tensors results, P2p:
   {
     const std::lock_guard lock(mutex_);
     group = stopping_ ? nullptr : group_;
+    know_name();
   }
   TORCH_CHECK(group, "dtrain: a message after the session was shut down");
-  post(group->p2p(), std::move(call));
+  *flight = flight_.queued(called, true);
+  try {
+    post(group->p2p(), std::move(call));
+  } catch (...) {
+    flight_.ended(*flight, false);
+    throw;
+  }
   return work;
 }
 
@@ -85,6 +103,21 @@ int ShmBackend::other_rank(int rank, const char* op) const {
   TORCH_CHECK(rank >= 0 && rank < getSize(), "dtrain: ", op, " with rank ", rank, " of ", getSize());
   TORCH_CHECK(rank != getRank(), "dtrain: ", op, " with this rank itself (", rank, "); copy the tensor instead");
   return rank;
+}
+
+// For the flight recorder. With the lock held.
+FlightRing::Ticket ShmBackend::note_call(c10d::OpType type, at::TensorList tensors, const How& how, bool starts) {
+  if (!flight_.on()) return {};
+  know_name();
+  FlightCall call = flight_call(type, tensors);
+  call.root = how.root;
+  call.reduction = how.reduction;
+  return flight_.queued(call, starts);
+}
+
+// torch tells it after the construction.
+void ShmBackend::know_name() {
+  if (!flight_.has_name()) flight_.name(flight_name(*this));
 }
 
 }  // namespace dtrain

@@ -48,6 +48,7 @@ class ShmGroup final : public CommGroup {
   P2p& p2p() override { return *p2p_; }
   void abort() noexcept override;
   void stop() noexcept override { wait_.request_stop(); }
+  SegmentHeader& header() const override { return segment_.header(); }
   std::uint64_t operations() const override { return operations_; }
 
   // What collectives are made of, among the members alone; `call` is what the program called. Lists are indexed by

@@ -26,13 +26,15 @@ struct alignas(kCacheLine) SegmentHeader {
   std::uint32_t ranks = 0;
   std::uint32_t slot_bytes = 0;
   std::uint32_t members = 0;  // ranks that share this memory
-  // 0, or the first failure of the group (failure.h); set once, seen by every rank.
+  // 0, or the first failure of the group (failure.h); set once, seen by every rank. A futex word.
   alignas(kCacheLine) std::atomic<std::uint32_t> failure{0};
   // What more is known of a failure, and of which: 0, then kBeingWritten, then that failure's word. Whoever makes it
   // kBeingWritten writes the text, which ends with a 0, before it records the failure.
   static constexpr std::uint32_t kBeingWritten = ~std::uint32_t{0};
   std::atomic<std::uint32_t> told{0};
   char detail[256] = {};
+  // Members whose flight recorder (flight.h) has dealt with the failure; a futex word.
+  std::atomic<std::uint32_t> heeded{0};
 };
 
 // What a rank is about to do, for the others to compare with.

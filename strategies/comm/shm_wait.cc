@@ -165,7 +165,8 @@ void ShmWait::time_out(std::uint32_t point, const std::string& during) const {
 
 void ShmWait::record(const Failure& failure) const noexcept {
   std::uint32_t none = 0;
-  segment_.header().failure.compare_exchange_strong(none, encode(failure), std::memory_order_acq_rel);
+  auto& word = segment_.header().failure;
+  if (word.compare_exchange_strong(none, encode(failure), std::memory_order_acq_rel)) futex_wake_all(word);
 }
 
 void ShmWait::fail(const Failure& failure, const std::string& during, const std::string& detail) const {

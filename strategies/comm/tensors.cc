@@ -8,8 +8,8 @@
 
 namespace dtrain {
 
-ElementType element_type(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
+std::optional<ElementType> element_of(at::ScalarType type) {
+  switch (type) {
     case at::kDouble:
       return ElementType::f64;
     case at::kFloat:
@@ -41,8 +41,14 @@ ElementType element_type(const at::Tensor& tensor) {
     case at::kBool:
       return ElementType::boolean;
     default:
-      TORCH_CHECK(false, "dtrain: CPU reductions do not take ", tensor.scalar_type(), " tensors");
+      return std::nullopt;
   }
+}
+
+ElementType element_type(const at::Tensor& tensor) {
+  const auto type = element_of(tensor.scalar_type());
+  TORCH_CHECK(type, "dtrain: CPU reductions do not take ", tensor.scalar_type(), " tensors");
+  return *type;
 }
 
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 // What a collective checks of its tensors on the caller's thread, so that a mistake throws there and reaches no other
 // rank. All throw c10::Error with a line that says what is taken instead.
+#include <optional>
 #include <vector>
 
 #include "strategies/comm/element.h"
@@ -8,6 +9,8 @@
 
 namespace dtrain {
 
+// How our reductions take it, if they do.
+std::optional<ElementType> element_of(at::ScalarType type);
 // Of a tensor that is reduced.
 ElementType element_type(const at::Tensor& tensor);
 Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor);

@@ -7,7 +7,9 @@ namespace dtrain::test {
 
 // Compare `actual` with test/golden/<name>, and fail the running test case with both texts if they differ.
 void check_golden(const std::string& name, const std::string& actual);
-// The same with any file of the source tree.
+// What is in it.
+std::string read_golden(const std::string& name);
+// As check_golden, with any file of the source tree.
 void check_file(const std::string& path, const std::string& actual);
 
 }  // namespace dtrain::test

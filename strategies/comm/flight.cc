@@ -1,0 +1,297 @@
+// See flight.h.
+#include "strategies/comm/flight.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "strategies/comm/failure.h"
+#include "strategies/comm/flight_file.h"
+#include "strategies/comm/flight_wait.h"
+#include "strategies/comm/futex.h"
+#include "strategies/comm/shm_segment.h"
+
+namespace dtrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long a rank that throws waits for the files of the others: when it ends, the launcher ends them.
+constexpr std::chrono::milliseconds kForOthers{500};
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// All of it or nothing: a file with this name is whole. False: errno says why.
+bool write_whole(const std::string& path, const std::string& text) {
+  const std::string part = path + ".part";
+  const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  const bool written = ::close(fd) == 0 && done == text.size() && ::rename(part.c_str(), path.c_str()) == 0;
+  const int error = errno;
+  if (!written) ::unlink(part.c_str());
+  errno = error;
+  return written;
+}
+
+// Of a failure that tells nothing of the ranks' calls, none.
+FlightCause cause_of(const Failure& failure, std::uint32_t group) {
+  if (failure.kind == FailureKind::timed_out) return {"timed_out", group, failure.rank};
+  if (failure.kind == FailureKind::mismatched) return {"mismatched", group, failure.rank};
+  return {};
+}
+
+// Until all of this host's ranks have heeded the failure.
+void wait_for_others(SegmentHeader& header) {
+  const auto until = Clock::now() + kForOthers;
+  for (auto left = until - Clock::now(); left > Clock::duration::zero(); left = until - Clock::now()) {
+    const std::uint32_t seen = header.heeded.load();
+    if (seen >= header.members) return;
+    futex_wait(header.heeded, seen, left);
+  }
+}
+
+// One for each process; it is never destroyed, so that threads and signals may come at any time.
+class Recorder {
+ public:
+  static Recorder& instance() {
+    static auto* one = new Recorder(read_flight_settings(process_env()));
+    return *one;
+  }
+
+  bool on() const { return settings_.records > 0 && !in_forked_child(); }
+  bool in_forked_child() const { return ::getpid() != process_; }
+
+  FlightGroup& add(std::string key, int rank, int size) {
+    const std::lock_guard lock(mutex_);
+    if (settings_.rank < 0) settings_.rank = rank;
+    if (settings_.world_size < 0) settings_.world_size = size;
+    if (++logs_ == 1) start_thread();
+    return ring_.add_group(std::move(key), rank, size);
+  }
+
+  void remove(const FlightGroup& group) {
+    std::thread last;
+    {
+      const std::lock_guard lock(mutex_);
+      ring_.remove_group(group);
+      if (--logs_ > 0) return;
+      last = std::move(thread_);
+      ++generation_;
+      ring_flight_bell();
+    }
+    if (last.joinable()) last.join();
+  }
+
+  void watch(const FlightGroup& group, std::shared_ptr<CommGroup> comm) {
+    const std::lock_guard lock(mutex_);
+    watched_.push_back({&group, std::move(comm)});
+    ring_flight_bell();
+  }
+
+  void unwatch(const FlightGroup& group) {
+    std::shared_ptr<CommGroup> last;  // goes after the lock: that may take long
+    const std::lock_guard lock(mutex_);
+    const auto found = find(group);
+    if (found == watched_.end()) return;
+    last = std::move(found->comm);
+    watched_.erase(found);
+    ring_flight_bell();
+  }
+
+  template <class Action>
+  auto with_ring(Action action) {
+    const std::int64_t now = now_ns();
+    const std::lock_guard lock(mutex_);
+    return action(ring_, now);
+  }
+
+  // Once for each group, whoever comes first; the others wait until it is done. The group if its failure has a file.
+  std::shared_ptr<CommGroup> heed_failure(const FlightGroup& group) {
+    const std::lock_guard one_at_a_time(files_);
+    std::unique_lock lock(mutex_);
+    auto found = find(group);
+    if (found == watched_.end()) return nullptr;
+    const std::shared_ptr<CommGroup> comm = found->comm;
+    const std::uint32_t word = comm->header().failure.load();
+    if (word == 0 || found->heeded) return found->written ? comm : nullptr;
+    found->heeded = true;
+    const FlightCause cause = cause_of(decode_failure(word), group.id);
+    lock.unlock();
+    const bool wanted = !settings_.folder.empty() && !cause.kind.empty();
+    const std::string error = wanted ? write(cause) : "";
+    if (!error.empty()) say(error);
+    comm->header().heeded.fetch_add(1);
+    futex_wake_all(comm->header().heeded);
+    if (!wanted || !error.empty()) return nullptr;
+    lock.lock();
+    found = find(group);
+    if (found != watched_.end()) found->written = true;
+    return comm;
+  }
+
+  const std::string& folder() const { return settings_.folder; }
+
+ private:
+  struct Watched {
+    const FlightGroup* group;
+    std::shared_ptr<CommGroup> comm;
+    bool heeded = false;
+    bool written = false;
+  };
+
+  explicit Recorder(FlightSettings settings)
+      : settings_(std::move(settings)), ring_(std::max<std::size_t>(settings_.records, 1)) {}
+
+  static std::int64_t now_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+  }
+
+  std::vector<Watched>::iterator find(const FlightGroup& group) {
+    return std::find_if(watched_.begin(), watched_.end(), [&](const Watched& one) { return one.group == &group; });
+  }
+
+  // The program's signals are for its own threads.
+  void start_thread() {
+    if (settings_.signal != 0 && !settings_.folder.empty()) catch_flight_signal(settings_.signal);
+    static_cast<void>(flight_signal_came());  // nothing was there to write of
+    sigset_t all, before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this, mine = generation_] { run(mine); });
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void run(std::uint64_t mine) {
+    ::pthread_setname_np(::pthread_self(), "dtrain-flight");
+    while (true) {
+      const std::uint32_t seen = flight_bell().load();
+      std::vector<const std::atomic<std::uint32_t>*> words;
+      std::vector<const FlightGroup*> failed;
+      {
+        const std::lock_guard lock(mutex_);
+        if (generation_ != mine) return;
+        for (const Watched& one : watched_) {
+          if (one.heeded) continue;
+          const auto& word = one.comm->header().failure;
+          if (word.load() != 0) failed.push_back(one.group);
+          words.push_back(&word);
+        }
+      }
+      for (const FlightGroup* group : failed) heed_failure(*group);
+      if (flight_signal_came()) answer_signal();
+      if (failed.empty()) sleep_on_flight_words(seen, words);
+    }
+  }
+
+  void answer_signal() {
+    const std::lock_guard one_at_a_time(files_);
+    const std::string error = write({"signal"});
+    say(error.empty() ? fmt::format("wrote {}; dtrain flight {} compares the ranks", path(), settings_.folder) : error);
+  }
+
+  std::string path() const { return settings_.folder + "/" + flight_file_name(settings_.rank); }
+
+  // Empty, or what went wrong.
+  std::string write(const FlightCause& cause) {
+    FlightRing::Snapshot all;
+    const std::int64_t now = now_ns();
+    {
+      const std::lock_guard lock(mutex_);
+      all = ring_.snapshot();
+    }
+    if (settings_.make_folder) ::mkdir(settings_.folder.c_str(), 0700);
+    if (write_whole(path(), flight_file(all, settings_, {host_name(), process_}, cause, now))) return "";
+    return fmt::format("cannot write {}: {}", path(), std::strerror(errno));
+  }
+
+  void say(const std::string& line) const {
+    const std::string text = fmt::format("dtrain: rank {}: {}\n", settings_.rank, line);
+    [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
+  }
+
+  const int process_ = ::getpid();
+  std::mutex files_;  // held while a file is written; before mutex_
+  std::mutex mutex_;  // of all that follows
+  FlightSettings settings_;
+  FlightRing ring_;
+  std::vector<Watched> watched_;
+  int logs_ = 0;
+  std::uint64_t generation_ = 0;  // of the thread
+  std::thread thread_;
+};
+
+}  // namespace
+
+FlightLog::FlightLog(std::string key, int rank, int size) {
+  Recorder& recorder = Recorder::instance();
+  if (recorder.on()) group_ = &recorder.add(std::move(key), rank, size);
+}
+
+FlightLog::~FlightLog() {
+  Recorder& recorder = Recorder::instance();
+  if (group_ == nullptr || recorder.in_forked_child()) return;
+  recorder.unwatch(*group_);
+  recorder.remove(*group_);
+}
+
+void FlightLog::watch(std::shared_ptr<CommGroup> group) {
+  if (on() && group) Recorder::instance().watch(*group_, std::move(group));
+}
+
+void FlightLog::unwatch() {
+  if (on()) Recorder::instance().unwatch(*group_);
+}
+
+void FlightLog::name(std::string name) {
+  named_ = true;
+  if (!on()) return;
+  Recorder::instance().with_ring([&](FlightRing&, std::int64_t) { group_->name = std::move(name); });
+}
+
+FlightRing::Ticket FlightLog::queued(const FlightCall& call, bool starts) {
+  if (!on()) return {};
+  return Recorder::instance().with_ring(
+      [&](FlightRing& ring, std::int64_t now) { return ring.queued(*group_, call, starts, now); });
+}
+
+void FlightLog::started(const FlightRing::Ticket& ticket) {
+  if (!on()) return;
+  Recorder::instance().with_ring([&](FlightRing& ring, std::int64_t now) { ring.started(ticket, now); });
+}
+
+void FlightLog::ended(const FlightRing::Ticket& ticket, bool well) {
+  if (!on()) return;
+  Recorder::instance().with_ring([&](FlightRing& ring, std::int64_t now) { ring.ended(*group_, ticket, well, now); });
+}
+
+std::string FlightLog::settle() {
+  if (!on()) return "";
+  Recorder& recorder = Recorder::instance();
+  const std::shared_ptr<CommGroup> group = recorder.heed_failure(*group_);
+  if (!group) return "";
+  if (!settled_.exchange(true)) wait_for_others(group->header());
+  return fmt::format("dtrain flight {} says what each rank was doing", recorder.folder());
+}
+
+}  // namespace dtrain
