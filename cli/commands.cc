@@ -34,6 +34,8 @@ constexpr CommandFlag kStatusFlags[] = {
     {.name = "json", .help = "the same as JSON"},
 };
 
+constexpr CommandFlag kFlightFlags[] = {{.name = "json", .help = "the same as JSON"}};
+
 constexpr CommandFlag kRendezvousFlags[] = {
     {.name = "port", .value = "N", .help = "where it listens; 29400 if not given, 0: any free one"},
     {.name = "bind", .value = "ADDR", .help = "only at this address of this host; else at all"},
@@ -75,6 +77,16 @@ constexpr Command kCommands[] = {
                 "workers of this node, and the last decisions with their reasons. Only your own jobs answer. Exits "
                 "with 0 if there was one, 1 if not.",
      .flags = kStatusFlags},
+    {.id = CommandId::flight,
+     .name = "flight",
+     .arguments = "DIR|FILE... [--json]",
+     .help = "say which rank is missing in which collective",
+     .details =
+         "Compares what the ranks' flight recorders wrote when a collective failed or a signal asked for it "
+         "(docs/debugging.md): DIR is the folder that the error's line names, or what --log-dir was; of a job on "
+         "several nodes each node's. Exits with 0 if nothing stands still, 1 if something does, 2 if DIR or a "
+         "file is wrong.",
+     .flags = kFlightFlags},
     {.id = CommandId::rendezvous,
      .name = "rendezvous",
      .arguments = "serve [flags]",

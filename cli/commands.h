@@ -8,7 +8,7 @@
 
 namespace dtrain::cli {
 
-enum class CommandId { run, launch, logs, status, rendezvous, doctor, env, token, completion, version, help };
+enum class CommandId { run, launch, logs, status, flight, rendezvous, doctor, env, token, completion, version, help };
 
 // A flag of a command other than `run` (whose flags are in flags.h).
 struct CommandFlag {

@@ -98,8 +98,7 @@ std::string short_help(std::size_t width) {
                     paragraph("dtrain run [flags] PROGRAM [program's arguments]", width, 2) + "\nCommands:\n";
   for (const Command& row : commands()) out += entry(row.name, row.help, kNames, width);
   out += "\nExample:\n" + paragraph("dtrain run --nproc 2 ./train --lr=0.01", width, 2) + "\n";
-  return out +
-         paragraph("`dtrain run --help` shows the flags needed most, `dtrain help FLAG` tells more about one.", width);
+  return out + paragraph("`dtrain run --help` shows the common flags, `dtrain help FLAG` tells about one.", width);
 }
 
 std::string common_help(std::size_t width, CalledAs called) {

@@ -17,6 +17,7 @@
 #include "cli/dry_run.h"
 #include "cli/env_report.h"
 #include "cli/fail.h"
+#include "cli/flight.h"
 #include "cli/help.h"
 #include "cli/host.h"
 #include "cli/logs.h"
@@ -126,6 +127,7 @@ int carry_out(const Command& command, const Words& rest) {
   if (command.id == CommandId::logs) return show_logs(rest);
   if (command.id == CommandId::token) return token_command(rest);
   if (command.id == CommandId::status) return status_command(rest);
+  if (command.id == CommandId::flight) return flight_command(rest);
   if (command.id == CommandId::rendezvous) return rendezvous_command(rest);
   if (rest.size() > most_words(command))
     return fail(usage(fmt::format("dtrain {} takes {} ({})", command.name,
@@ -146,6 +148,7 @@ int carry_out(const Command& command, const Words& rest) {
     case CommandId::launch:
     case CommandId::logs:
     case CommandId::status:
+    case CommandId::flight:
     case CommandId::rendezvous:
     case CommandId::token:
       break;

@@ -57,6 +57,9 @@ complete -c dtrain -n 'test (__dtrain_place) = logs' -a '(__fish_complete_direct
 complete -c dtrain -n 'test (__dtrain_place) = command' -a status -d 'show what your jobs on this host are doing, and why'
 complete -c dtrain -n 'test (__dtrain_place) = status' -l job -x -d 'only this job, by its --rdzv-id'
 complete -c dtrain -n 'test (__dtrain_place) = status' -l json -d 'the same as JSON'
+complete -c dtrain -n 'test (__dtrain_place) = command' -a flight -d 'say which rank is missing in which collective'
+complete -c dtrain -n 'test (__dtrain_place) = flight' -l json -d 'the same as JSON'
+complete -c dtrain -n 'test (__dtrain_place) = flight' -a '(__fish_complete_directories (commandline -ct))'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a rendezvous -d 'serve the rendezvous of many jobs at one port'
 complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l port -x -d 'where it listens; 29400 if not given, 0: any free one'
 complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l bind -x -d 'only at this address of this host; else at all'
@@ -82,7 +85,7 @@ complete -c dtrain -n 'test (__dtrain_place) = command' -a completion -d 'print 
 complete -c dtrain -n 'test (__dtrain_place) = completion' -a 'bash zsh fish'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a version -d 'show version, compiler and build'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a help -d 'show this, or tell about one flag, command or topic'
-complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch logs status rendezvous doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
+complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch logs status flight rendezvous doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
 
 for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'

@@ -90,6 +90,7 @@ _dtrain() {
     'launch:the same as torch.distributed.launch\: adds --local-rank=N'
     'logs:print what workers have written to files'
     'status:show what your jobs on this host are doing, and why'
+    'flight:say which rank is missing in which collective'
     'rendezvous:serve the rendezvous of many jobs at one port'
     'doctor:check what this machine can do, and say what to mend'
     'env:describe this machine for a bug report, without secrets'
@@ -109,13 +110,14 @@ _dtrain() {
     launch) _dtrain_run ;;
     logs) _arguments --help'[tell about this command]' '--ranks=[only of these local ranks, e.g. 0,5-7]:RANKS: ' '--rank=[the same]:RANK: ' '-r[the same]:RANK: ' '--grep=[only lines that contain TEXT]:TEXT: ' '-g[only lines that contain TEXT]:TEXT: ' '--since=[only what was written since TIME: 10m, 13:00, 2026-11-21T13:00]:TIME: ' '--attempt=[the rounds after N restarts; else the last round]:N: ' '--stdout[only stdout]' '--stderr[only stderr]' '--follow[go on with what is written from now on, new rounds too]' '-f[go on with what is written from now on, new rounds too]' '1:folder:_files -/' ;;
     status) _arguments --help'[tell about this command]' '--job=[only this job, by its --rdzv-id]:ID: ' '--json[the same as JSON]' ;;
+    flight) _arguments --help'[tell about this command]' '--json[the same as JSON]' '1:folder:_files -/' ;;
     rendezvous) _arguments --help'[tell about this command]' '--port=[where it listens; 29400 if not given, 0: any free one]:N: ' '--bind=[only at this address of this host; else at all]:ADDR: ' '--token-file=[the token of the jobs that may come, as for run]:FILE: ' '--tls-ca=[certificates instead, with --tls-cert and --tls-key, as for run]:FILE: ' '--tls-cert=[the server'\''s certificate]:FILE: ' '--tls-key=[its private key]:FILE: ' '--max-jobs=[jobs at a time; 256 if not given]:N: ' '--max-nodes=[nodes of all jobs together; 16384 if not given]:N: ' '--max-store-mib=[memory of one job'\''s store; 1024 if not given]:N: ' '--max-store-keys=[keys of one job'\''s store; 1000000 if not given]:N: ' '--open-store=[also a store for torchrun agents; NO AUTHENTICATION]:ADDR\:PORT: ' '1:argument:(serve)' ;;
     doctor) _arguments --help'[tell about this command]' ;;
     env) _arguments --help'[tell about this command]' '--json[the same as JSON]' ;;
     token) _arguments --help'[tell about this command]' '--new[make a new one; a file that is there is never overwritten]' '--code[make one that can be typed: shows its code on the terminal]' '--join[make the one of a code: asks for it, or reads it from stdin]' '--file=[in this file instead of ~/.config/dtrain/token]:FILE: ' ;;
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run launch logs status rendezvous doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run launch logs status flight rendezvous doctor env token completion version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 

@@ -1,0 +1,113 @@
+#include "cli/flight.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+
+#include "cli/fail.h"
+#include "cli/flight_reading.h"
+#include "cli/flight_story.h"
+#include "cli/flight_text.h"
+#include "cli/text.h"
+#include "cli/usage.h"
+#include "launcher/exit_codes.h"
+#include "launcher/log_finder.h"
+#include "launcher/small_file.h"
+
+namespace dtrain::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kStuck = 1;
+
+struct Asked {
+  std::vector<std::string> paths;
+  bool json = false;
+};
+
+Result<Asked> parse(const std::vector<std::string>& words) {
+  Asked asked;
+  for (const std::string& word : words) {
+    if (word == "--json")
+      asked.json = true;
+    else if (word.starts_with("--"))
+      return usage(fmt::format("dtrain flight takes files, folders, --json and nothing else ({})", printable(word)));
+    else
+      asked.paths.push_back(word);
+  }
+  if (asked.paths.empty())
+    return usage(
+        "which files? dtrain flight DIR, where DIR is the folder that the error's line names, or what "
+        "--log-dir was");
+  return asked;
+}
+
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with("flight_rank") && name.ends_with(".json")) paths.push_back(it->path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// Of a folder its files, or those of the last round that has some in the newest job's logs.
+Result<std::vector<std::string>> files_at(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return std::vector{path};
+  std::vector<std::string> files = files_in(path);
+  auto logs = launcher::find_logs(path);
+  if (logs)
+    for (auto attempt = logs->attempts.rbegin(); files.empty() && attempt != logs->attempts.rend(); ++attempt)
+      files = files_in(attempt->path);
+  if (!files.empty()) return files;
+  return usage(
+      fmt::format("{} has no flight_rank*.json: no collective ran into its timeout or a call that did not "
+                  "fit, and no signal asked for them",
+                  printable(path, 400)));
+}
+
+Result<FlightReading> read(const std::string& path) {
+  auto text = launcher::read_regular_file(path, kFlightFileBytes);
+  if (!text) return usage(fmt::format("{} cannot be read: {}", printable(path, 400), text.error().message));
+  if (text->size() > kFlightFileBytes)
+    return usage(fmt::format("{} is no file of the flight recorder: it is too large", printable(path, 400)));
+  return read_flight(*text, path);
+}
+
+}  // namespace
+
+int flight_command(const std::vector<std::string>& words) {
+  auto asked = parse(words);
+  if (!asked) return fail(asked.error());
+  std::vector<FlightReading> readings;
+  int wrong = 0;
+  for (const std::string& path : asked->paths) {
+    auto files = files_at(path);
+    if (!files) wrong = fail(files.error());
+    if (!files) continue;
+    for (const std::string& file : *files) {
+      auto reading = read(file);
+      if (reading)
+        readings.push_back(std::move(*reading));
+      else
+        wrong = fail(reading.error());
+    }
+  }
+  if (readings.empty()) return wrong;
+  auto story = flight_story(std::move(readings));
+  if (!story) return fail(story.error());
+  const std::string text = asked->json ? flight_json(*story) : flight_text(*story);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    return fail(system_error("standard output", errno));
+  if (wrong != 0) return wrong;
+  return story->stuck() ? kStuck : 0;
+}
+
+}  // namespace dtrain::cli
