@@ -170,8 +170,9 @@ std::map<int, std::vector<FlightCycle::Step>> edges_of(const Groups& groups) {
   return edges;
 }
 
-// The first cycle, from the lowest rank on.
+// The first cycle that is found; it begins with its lowest rank.
 std::optional<FlightCycle> find_cycle(const std::map<int, std::vector<FlightCycle::Step>>& edges) {
+  const auto by_rank = [](const FlightCycle::Step& a, const FlightCycle::Step& b) { return a.rank < b.rank; };
   std::set<int> done;
   for (const auto& [start, ignored] : edges) {
     struct Visit {
@@ -194,6 +195,8 @@ std::optional<FlightCycle> find_cycle(const std::map<int, std::vector<FlightCycl
         FlightCycle cycle;
         for (auto at = begin; at != path.end(); ++at)
           cycle.steps.push_back({at->rank, edges.at(at->rank)[at->next - 1].wait});
+        std::rotate(cycle.steps.begin(), std::min_element(cycle.steps.begin(), cycle.steps.end(), by_rank),
+                    cycle.steps.end());
         return cycle;
       }
       if (!done.contains(to)) path.push_back({to});

@@ -146,6 +146,14 @@ TEST_CASE("ranks that wait for each other in two groups are a circle") {
   CHECK(story.cycle->steps[1].rank == 1);
   CHECK(story.cycle->steps[1].wait.group == "y");
   test::check_golden("flight/circle.txt", flight_text(story));
+  // Found from outside the circle.
+  const auto outside =
+      told({in_world(0).in(all_reduce(1)), File(1, 3).group("dtrain_world", 1, 3).in(all_reduce(1)).group("pair", 0, 2),
+            File(2, 3).group("dtrain_world", 2, 3).group("pair", 1, 2).in(message("recv", 0))});
+  REQUIRE(outside.cycle);
+  REQUIRE(outside.cycle->steps.size() == 2);
+  CHECK(outside.cycle->steps[0].rank == 1);
+  CHECK(outside.cycle->steps[1].rank == 2);
 }
 
 TEST_CASE("a collective and a message that wait for each other are a circle, two that meet are none") {
