@@ -26,7 +26,8 @@ FOLDERS = set(ARROWS) | {"test"}
 
 # Decisions are made in files that can be tested without a process, a socket or a clock.
 PURE = re.compile(r"(launcher|rendezvous|strategies)/(.*/)?(\w+_core|\w+_plan|\w+_wire|wire|line_splitter|prefix|"
-                  r"text_template|restart_policy|failure_report|exit_status|batch_sampler)\.(h|cc)$|"
+                  r"text_template|restart_policy|failure_report|exit_status|batch_sampler|flight_ring|flight_file|"
+                  r"flight_settings)\.(h|cc)$|"
                   r"launcher/(worker_env|engines/hostlist)\.(h|cc)$")
 IMPURE_INCLUDE = re.compile(r"boost/(asio|beast)|sys/|unistd\.h|fcntl\.h|poll\.h|spawn\.h|thread>|mutex>|"
                             r"condition_variable>|future>|fstream>|filesystem>|ctime>|chrono_io")
