@@ -31,13 +31,19 @@ std::atomic<Arena*> the_arena{nullptr};
   throw std::system_error(errno, std::generic_category(), what);
 }
 
+// Each of a host's ranks maps those of all others, once for each group.
+constexpr std::size_t kMost = std::size_t{64} << 30;
+
 // All of the machine's memory, or the largest file that this process may make.
 std::size_t arena_bytes() {
+  rlimit space{};
+  if (::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+    throw std::runtime_error("the address space is limited, see ulimit -v");
   const std::size_t memory =
       static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   rlimit limit{};
   const bool limited = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  return (limited ? std::min<std::size_t>(memory, limit.rlim_cur) : memory) / kPage * kPage;
+  return std::min({memory, kMost, limited ? static_cast<std::size_t>(limit.rlim_cur) : memory}) / kPage * kPage;
 }
 
 std::uint64_t random_token() {
@@ -108,7 +114,7 @@ ArenaMemory::~ArenaMemory() {
 }
 
 void ArenaMemory::forget(std::size_t at, std::size_t bytes) const noexcept {
-  ::fallocate(key_.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at), static_cast<off_t>(bytes));
+  ::madvise(base_ + at, bytes, MADV_REMOVE);
 }
 
 Arena::Arena(ArenaMemory memory)

@@ -1,8 +1,8 @@
 #pragma once
 // Memory that ranks of one host share beside a group's segment: what lies there is reduced where it lies, with no copy
 // in or out. Each process has one such arena, for all its groups; others map it when they first meet something of it in
-// a collective. A memfd as the segment (shm_segment.h), as large as the machine's memory: a page costs memory once it
-// is touched, and is given back when what lay there is freed.
+// a collective. A memfd as the segment (shm_segment.h), as large as the machine's memory, at most 64 GiB: a page costs
+// memory once it is touched, and is given back when what lay there is freed.
 #include <cstddef>
 #include <cstdint>
 #include <mutex>

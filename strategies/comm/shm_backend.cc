@@ -86,12 +86,15 @@ ShmBackend::~ShmBackend() {
 
 bool ShmBackend::in_forked_child() const { return own_process() != process_; }
 
+void ShmBackend::stop() {
+  if (in_forked_child()) return;
+  const std::lock_guard lock(mutex_);
+  if (group_) group_->stop();
+}
+
 void ShmBackend::leave() {
   if (in_forked_child()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    if (group_) group_->stop();
-  }
+  stop();
   shutdown();
 }
 
@@ -354,10 +357,12 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& into, T
 }
 
 at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
-  TORCH_CHECK(size >= 0 && options.device().is_cpu(), "dtrain: ", size, " elements on ", options.device(),
-              " cannot be had from the CPU process group");
+  constexpr long kMost = std::numeric_limits<long>::max() / 64;  // of any type: its bytes can be counted
+  const bool shared = getSize() > 1 && options.device().is_cpu() && size >= 0 && size <= kMost;
+  if (!shared) return at::empty({size}, options);
+  options = options.device(at::kCPU).requires_grad(false);
   const auto bytes = static_cast<std::size_t>(size) * options.dtype().itemsize();
-  Arena* arena = getSize() > 1 ? Arena::own() : nullptr;
+  Arena* arena = Arena::own();
   std::byte* const data = arena != nullptr ? arena->allocate(bytes) : nullptr;
   if (data == nullptr) return at::empty({size}, options);
   return at::from_blob(

@@ -67,7 +67,7 @@ class ShmBackend : public c10d::Backend {
 
   // Tensors in memory that the host's ranks share (arena.h): all_reduce of 8 KiB or more, all ranks' tensors
   // being such, needs no copies. Reducer asks for its buckets' where DDP_DISABLE_COMM_MEM=0 is set.
-  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  bool supportsTensorAlloc(c10::DeviceIndex index) override { return index < 0; }
   // Not initialised; elsewhere where there is no room. It may outlive the backend.
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 
@@ -81,7 +81,9 @@ class ShmBackend : public c10d::Backend {
   // Run the collectives that are queued, end messages that are pending, then stop. No collective: call it after a
   // barrier.
   void shutdown() override;
-  // Pending operations fail, and the others are told that this rank left. No collective.
+  // Pending operations fail. No collective.
+  void stop();
+  // The same, and the others are told that this rank left.
   void leave();
 
  private:

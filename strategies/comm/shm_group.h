@@ -85,7 +85,7 @@ class ShmGroup final : public CommGroup {
   void copy_in_slices(std::byte* data, std::size_t count, std::size_t width);
   void finish_sliced(const Call& call, std::byte* data, std::size_t count, bool receives);
   std::uint64_t place_of(const std::byte* data, std::size_t bytes);
-  std::byte* in_arena_of(int rank, std::size_t bytes);
+  std::byte* in_arena_of(const Call& call, int rank, std::size_t bytes);
   void reduce_in_arenas(const Call& call, std::byte* data, std::size_t count);
   std::size_t meet_arenas(const Call& call, std::byte* data, std::size_t count);
   void reduce_slots(const Call& call, std::size_t offset, std::byte* out, std::size_t count);

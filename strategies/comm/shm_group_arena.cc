@@ -41,7 +41,13 @@ std::size_t ShmGroup::meet_arenas(const Call& call, std::byte* data, std::size_t
   const std::uint64_t own = place_of(data, count * width);
   begin(call, own);
   if (own == 0) copy_in();
-  sync(call);
+  try {
+    sync(call);
+  } catch (...) {
+    // A rank that is late may yet find all there, and write.
+    if (own != 0) Arena::known()->keep(data);
+    throw;
+  }
   compare(call);
   const auto shared = [this](int rank) { return segment_.rank(rank).places[parity_] != 0; };
   const auto sharing = std::count_if(members().begin(), members().end(), shared);
@@ -61,7 +67,7 @@ std::size_t ShmGroup::meet_arenas(const Call& call, std::byte* data, std::size_t
   return part;
 }
 
-std::byte* ShmGroup::in_arena_of(int rank, std::size_t bytes) {
+std::byte* ShmGroup::in_arena_of(const Call& call, int rank, std::size_t bytes) {
   const RankBlock& block = segment_.rank(rank);
   arenas_.resize(static_cast<std::size_t>(ranks_));
   ArenaMemory& arena = arenas_[static_cast<std::size_t>(rank)];
@@ -69,6 +75,7 @@ std::byte* ShmGroup::in_arena_of(int rank, std::size_t bytes) {
     try {
       arena = ArenaMemory::open(block.arena);
     } catch (const std::exception& error) {
+      if (watch_.ended()[static_cast<std::size_t>(rank)]) wait_.fail({FailureKind::peer_died, rank}, call.name(), "");
       throw std::runtime_error(
           fmt::format("dtrain: cannot map the shared tensors of rank {} (pid {}): {}", rank, block.pid, error.what()));
     }
@@ -82,8 +89,9 @@ std::byte* ShmGroup::in_arena_of(int rank, std::size_t bytes) {
 void ShmGroup::reduce_in_arenas(const Call& call, std::byte* data, std::size_t count) {
   const std::size_t width = size_of(call.type());
   try {
+    wait_.check(call.name());
     std::vector<std::byte*> tensors;
-    for (const int r : members()) tensors.push_back(r == rank_ ? data : in_arena_of(r, count * width));
+    for (const int r : members()) tensors.push_back(r == rank_ ? data : in_arena_of(call, r, count * width));
     // Only this rank reads and writes this slice, of all tensors.
     const Slice own = slice(rank_, count, width);
     for (std::size_t done = 0; done < own.bytes; done += kBlockBytes) {

@@ -52,6 +52,11 @@ void check_reduction(const DdpOptions& options) {
 
 std::unique_ptr<c10d::CommHookInterface> bucket_hook(const Group& group, const std::vector<at::Tensor>& parameters,
                                                      const DdpOptions& options) {
+  for (const at::Tensor& parameter : parameters) {
+    const bool narrowed = options.power_sgd || options.compression != GradientCompression::none;
+    if (narrowed && parameter.is_complex())
+      throw ConfigError("dtrain: Ddp compresses gradients of real numbers; this module has complex parameters");
+  }
   if (options.power_sgd) {
     const Group own = group.again({group.name() + " (PowerSGD)"});
     return power_sgd_hook(own.process_group(), parameters, *options.power_sgd);

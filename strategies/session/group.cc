@@ -42,6 +42,10 @@ void FormedGroup::shutdown() {
 #endif
 }
 
+void FormedGroup::stop() {
+  if (cpu) cpu->stop();
+}
+
 void FormedGroup::leave() {
   if (cpu) cpu->leave();
 }
@@ -92,8 +96,10 @@ void GroupsOfSession::shutdown() {
 }
 
 void GroupsOfSession::leave() noexcept {
-  // A Ddp may hold them longer; the others must know at once that this rank is gone.
+  // A Ddp may hold them longer; the others must know at once that this rank is gone. All stop before one is waited for:
+  // its callbacks may wait for another.
   const std::lock_guard lock(mutex);
+  for (const Group& group : formed) group.state_->formed.stop();
   for (; !formed.empty(); formed.pop_back()) {
     formed.back().state_->formed.leave();
     c10d::unregister_process_group(formed.back().state_->c10d_name);

@@ -14,6 +14,8 @@ struct FormedGroup {
 
   // After a barrier.
   void shutdown();
+  // Operations under way end with an error here.
+  void stop();
   // No collective: the others are told that this rank is gone.
   void leave();
 };

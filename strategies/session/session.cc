@@ -70,7 +70,7 @@ std::vector<std::string> agree(const Session::State& session, const std::string&
   std::vector<std::string> calls = all_gather_texts(session.world.process_group(), call + '\n' + own);
   std::vector<std::string> brought;
   for (std::string& text : calls) {
-    const std::size_t end = text.find('\n');
+    const std::size_t end = text.rfind('\n');  // what ranks bring has none
     brought.push_back(text.substr(end + 1));
     text.resize(end);
   }
@@ -106,7 +106,13 @@ Group Session::new_group(const std::vector<int>& ranks, const GroupSettings& set
 
 torch::Tensor Session::empty_shared(torch::IntArrayRef sizes, torch::TensorOptions options) const {
   if (!options.device().is_cpu()) return torch::empty(sizes, options);
-  return group()->getBackend(torch::kCPU)->allocateTensor(c10::multiply_integers(sizes), options).view(sizes);
+  const auto plain = options.requires_grad(false);
+  const auto count = torch::empty(sizes, plain.device(torch::kMeta)).numel();  // refuses what is no shape
+  return group()
+      ->getBackend(torch::kCPU)
+      ->allocateTensor(count, plain)
+      .view(sizes)
+      .set_requires_grad(options.requires_grad());
 }
 
 Group Session::split(std::optional<int> colour, const GroupSettings& settings) {

@@ -140,6 +140,18 @@ TEST_CASE("shared tensors are reduced as others are, and hold the buckets of the
     session.all_reduce(columns, c10d::ReduceOp::AVG);
     wrong += unless(torch::equal(kept, torch::full({300, 100}, 3, torch::kFloat64)), "average");
 
+    const auto leaf = session.empty_shared({2, 3}, torch::requires_grad());
+    wrong += unless(leaf.is_leaf() && leaf.requires_grad(), "no leaf");
+    const auto backend = session.group()->getBackend(torch::kCPU);
+    wrong += unless(backend->allocateTensor(5, torch::dtype(torch::kInt).device("cpu:0")).numel() == 5, "cpu:0");
+    bool refused = false;
+    try {
+      backend->allocateTensor(long{1} << 61, torch::kFloat64);
+    } catch (const c10::Error&) {
+      refused = true;
+    }
+    wrong += unless(refused, "too large");
+
     torch::manual_seed(1);
     torch::nn::Linear plain(200, 200);
     DdpOptions options;
