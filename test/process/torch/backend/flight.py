@@ -29,8 +29,8 @@ if rank == 2 and story == "elsewhere":
     dist.recv(torch.zeros(6), src=1, group=pair)
 if rank == 2 and story == "stopped":
     os.kill(os.getpid(), signal.SIGSTOP)
-if rank == 2:
-    signal.pause()
+while rank == 2:
+    signal.pause()  # returns for each signal that is caught
 if story == "signal":
     print("waits", flush=True)
 dist.all_reduce(torch.ones(1024), op=dist.ReduceOp.MAX)
