@@ -67,13 +67,12 @@ const char* flight_reduction(const c10d::ReduceOp& op, at::TensorList tensors) {
   return tensors.empty() ? nullptr : name_of(reduction_of(op, tensors.front()));
 }
 
-std::string flight_key(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
-  if (rank != 0) return store->get_to_str("flight");
+void put_flight_key(const c10::intrusive_ptr<c10d::Store>& store) {
   std::random_device random;
-  const std::string key = fmt::format("{:08x}{:08x}", random(), random());
-  store->set("flight", key);
-  return key;
+  store->set("flight", fmt::format("{:08x}{:08x}", random(), random()));
 }
+
+std::string flight_key(const c10::intrusive_ptr<c10d::Store>& store) { return store->get_to_str("flight"); }
 
 std::string flight_name(const c10d::Backend& backend) {
   const std::string &name = backend.getGroupUid(), &about = backend.getGroupDesc();

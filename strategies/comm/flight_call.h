@@ -12,8 +12,10 @@ FlightCall flight_call(c10d::OpType type, at::TensorList tensors);
 // The reduction of several tensors, which are checked already; null where there are none.
 const char* flight_reduction(const c10d::ReduceOp& op, at::TensorList tensors);
 
-// A key for the group that forms in this store: the same on all its ranks, and no other group's. Collective.
-std::string flight_key(const c10::intrusive_ptr<c10d::Store>& store, int rank);
+// A key for the group that forms in this store: the same on all its ranks, and no other group's. Rank 0 puts it there
+// before the group forms, so that no rank waits for it once it has.
+void put_flight_key(const c10::intrusive_ptr<c10d::Store>& store);
+std::string flight_key(const c10::intrusive_ptr<c10d::Store>& store);
 
 // What people call the group: torch's description, where there is one, and its name.
 std::string flight_name(const c10d::Backend& backend);

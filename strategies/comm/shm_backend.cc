@@ -41,6 +41,7 @@ class StoreMeeting final : public MeetingPlace {
 
 std::shared_ptr<CommGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                       const RankNames& names) {
+  if (rank == 0) put_flight_key(store);
   if (size == 1) return nullptr;
   StoreMeeting place(store);
   GroupOptions options;
@@ -70,7 +71,7 @@ ShmBackend::ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
       default_timeout_(timeout),
       names_(std::move(names)),
       group_(make_group(store, rank, size, names_)),
-      flight_(flight_key(store, rank), rank, size),
+      flight_(flight_key(store), rank, size),
       signals_(std::make_unique<Signals>()) {
   flight_.watch(group_);
   const std::lock_guard lock(mutex_);
