@@ -27,7 +27,7 @@ void copy(std::span<std::byte> to, std::span<const std::byte> from) {
 }  // namespace
 
 void P2pCore::send(Id id, int to, const Label& label, std::span<const std::byte> data) {
-  sends_.emplace(id, Send{to, label, data});
+  sends_.emplace(id, Send{to, label, data, false});
   at(to).says.push_back({Frame::Kind::offer, id, 0});
 }
 
@@ -83,17 +83,26 @@ void P2pCore::match(Id id, int from, const Frame& frame, std::span<const std::by
   }
 }
 
-void P2pCore::take(int from, const Frame& frame, std::span<const std::byte> payload) {
+bool P2pCore::take(int from, const Frame& frame, std::span<const std::byte> payload) {
   at(from).regained = frame.returned;
-  if (frame.kind == Frame::Kind::credit) return;
-  if (frame.kind == Frame::Kind::part) return take_part(from, frame, payload);
-  if (frame.kind == Frame::Kind::grant) {
-    at(from).streams.push_back({frame.send, frame.receive, 0});
+  if (frame.kind == Frame::Kind::credit) return true;
+  if (frame.kind == Frame::Kind::grant) return take_grant(from, frame);
+  if (frame.kind == Frame::Kind::part) {
+    take_part(from, frame, payload);
   } else if (const auto id = receive_for(from, frame.tag)) {
     match(*id, from, frame, payload);
   } else {
     arrived_[{from, frame.tag}].push_back({arrivals_++, frame, {payload.begin(), payload.end()}});
   }
+  return true;
+}
+
+bool P2pCore::take_grant(int from, const Frame& frame) {
+  const auto found = sends_.find(frame.send);
+  if (found == sends_.end() || found->second.to != from || !found->second.offered) return false;
+  found->second.offered = false;
+  at(from).streams.push_back({frame.send, frame.receive, 0});
+  return true;
 }
 
 void P2pCore::take_part(int from, const Frame& frame, std::span<const std::byte> payload) {
@@ -135,7 +144,7 @@ std::optional<P2pCore::Outgoing> P2pCore::next(int to, std::size_t room) {
   frame.receive = saying.receive;
   std::span<const std::byte> payload;
   if (saying.kind == Frame::Kind::offer) {
-    const Send& send = sends_.at(saying.send);
+    Send& send = sends_.at(saying.send);
     frame.type = send.label.type;
     frame.tag = send.label.tag;
     frame.bytes = send.data.size();
@@ -147,6 +156,8 @@ std::optional<P2pCore::Outgoing> P2pCore::next(int to, std::size_t room) {
       payload = send.data;
       peer.spent += cost(payload.size());
       finish_send(saying.send);
+    } else {
+      send.offered = true;
     }
   }
   peer.says.pop_front();

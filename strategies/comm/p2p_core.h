@@ -50,8 +50,8 @@ class P2pCore {
   // out counts as sent.
   std::optional<Outgoing> next(int to, std::size_t room);
 
-  // A frame came. In the order in which they were sent.
-  void take(int from, const Frame& frame, std::span<const std::byte> payload);
+  // A frame came. In the order in which they were sent. False: it grants what was not offered, so it is none of ours.
+  [[nodiscard]] bool take(int from, const Frame& frame, std::span<const std::byte> payload);
 
   struct Finished {
     Id id;
@@ -69,6 +69,7 @@ class P2pCore {
     int to;
     Label label;
     std::span<const std::byte> data;
+    bool offered = false;  // and not granted yet
   };
   struct Receive {
     int from;  // kAny until it has a message
@@ -107,6 +108,7 @@ class P2pCore {
   std::optional<Id> receive_for(int from, int tag);
   std::optional<int> sender_for(int from, int tag) const;
   void match(Id id, int from, const Frame& frame, std::span<const std::byte> payload);
+  bool take_grant(int from, const Frame& frame);
   void take_part(int from, const Frame& frame, std::span<const std::byte> payload);
   void finish_send(Id id);
 

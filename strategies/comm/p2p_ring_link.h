@@ -24,10 +24,14 @@ class P2pRingLink final : public P2pLink {
     const auto asked = [this] { return in_block_.wants_room.load(std::memory_order_seq_cst) != 0; };
     const bool asked_before = asked();
     if (asked_before) in_block_.wants_room.store(0, std::memory_order_seq_cst);
-    const auto give = [&](const Frame& frame, std::span<const std::byte> payload) { core.take(peer_, frame, payload); };
+    bool sound = true;
+    const auto give = [&](const Frame& frame, std::span<const std::byte> payload) {
+      sound = sound && core.take(peer_, frame, payload);
+    };
     int taken = 0;
     while (taken < kBurst && in_.read(give)) ++taken;
     if (asked_before || asked()) bell_.ring(peer_);
+    if (!sound) throw std::runtime_error("a frame that is none");
     return taken > 0;
   }
 

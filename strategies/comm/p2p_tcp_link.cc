@@ -44,11 +44,11 @@ bool P2pTcpLink::take(P2pCore& core) {
   while (come.size() >= sizeof(Frame)) {
     Frame frame;
     std::memcpy(&frame, come.data(), sizeof frame);
-    if (!is_frame(frame))
+    const bool sound = is_frame(frame);
+    if (sound && come.size() < sizeof frame + frame.payload) break;
+    if (!sound || !core.take(peer_, frame, come.subspan(sizeof frame, frame.payload)))
       wait_.fail({FailureKind::mismatched, peer_}, "messages",
                  fmt::format("rank {} sent something else than a message", peer_));
-    if (come.size() < sizeof frame + frame.payload) break;
-    core.take(peer_, frame, come.subspan(sizeof frame, frame.payload));
     come = come.subspan(sizeof frame + frame.payload);
   }
   begun_.assign(come.begin(), come.end());

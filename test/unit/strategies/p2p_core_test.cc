@@ -184,7 +184,7 @@ class World {
       REQUIRE(kept - rank(to).freed[static_cast<std::size_t>(from)] <= limits_.window);
       rank(to).reference.arrived({from, sent.frame.tag, sent.frame.send});
     }
-    rank(to).core.take(from, sent.frame, sent.payload);
+    REQUIRE(rank(to).core.take(from, sent.frame, sent.payload));
     collect(to);
   }
 
@@ -249,7 +249,7 @@ TEST_CASE("what nobody receives stays at its sender beyond the window") {
     const auto next = sender.next(1, 256);
     REQUIRE(next);
     whole += next->frame.kind == Frame::Kind::whole ? 1 : 0;
-    receiver.take(0, next->frame, next->payload);
+    REQUIRE(receiver.take(0, next->frame, next->payload));
   }
   CHECK(whole == 6);  // of 328 bytes each
   CHECK(sender.finished().size() == 6);
@@ -267,12 +267,12 @@ TEST_CASE("what is received may be kept again, also where nothing else goes back
     const auto next = sender.next(1, 256);
     REQUIRE(next);
     REQUIRE(next->frame.kind == Frame::Kind::whole);
-    receiver.take(0, next->frame, next->payload);
+    REQUIRE(receiver.take(0, next->frame, next->payload));
     receiver.receive(id, 0, {0, 1, ""}, into);
     while (receiver.has_next(0)) {
       const auto back = receiver.next(0, 0);
       REQUIRE(back);
-      sender.take(1, back->frame, back->payload);
+      REQUIRE(sender.take(1, back->frame, back->payload));
       ++credits;
     }
   }
@@ -290,7 +290,7 @@ TEST_CASE("a message of another size or type is told to its receiver alone, and 
   frame.type = static_cast<std::uint8_t>(type);
   frame.bytes = frame.payload = bytes;
   std::memcpy(frame.text, "Float [4]", 10);
-  core.take(0, frame, std::span(data).first(bytes));
+  REQUIRE(core.take(0, frame, std::span(data).first(bytes)));
   const auto finished = core.finished();
   REQUIRE(finished.size() == 1);
   CHECK(finished[0].misfit == "Float [4]");
@@ -311,7 +311,35 @@ TEST_CASE("what an operation waits for") {
   offer.kind = Frame::Kind::offer;
   offer.type = 1;
   offer.bytes = 8;
-  core.take(2, offer, {});
+  REQUIRE(core.take(2, offer, {}));
   CHECK_FALSE(core.waits_for(P2pCore::kAny));
   CHECK(core.waits_for(2) == P2pCore::Id{1});
+}
+
+TEST_CASE("what grants a message that was not offered, or twice, is refused and changes nothing") {
+  const P2pCore::Limits limits{256, 512, 2000};
+  P2pCore core(3, limits);
+  const auto data = content(1, 800), small = content(2, 8);
+  core.send(1, 1, {0, 1, ""}, data);
+  Frame grant;
+  grant.kind = Frame::Kind::grant;
+  grant.send = 1;
+  grant.receive = 5;
+  CHECK_FALSE(core.take(1, grant, {}));  // the offer is not on its way yet
+  REQUIRE(core.next(1, 512)->frame.kind == Frame::Kind::offer);
+  CHECK_FALSE(core.take(2, grant, {}));  // it went to another rank
+  grant.send = 2;
+  CHECK_FALSE(core.take(1, grant, {}));  // there is none
+  core.send(2, 1, {0, 1, ""}, small);
+  REQUIRE(core.next(1, 512)->frame.kind == Frame::Kind::whole);
+  CHECK_FALSE(core.take(1, grant, {}));  // it went without being asked for
+  CHECK_FALSE(core.has_next(1));
+  grant.send = 1;
+  CHECK(core.take(1, grant, {}));
+  CHECK_FALSE(core.take(1, grant, {}));  // while it is sent
+  CHECK(core.next(1, 512)->payload.size() == 512);
+  CHECK(core.next(1, 512)->payload.size() == 288);
+  CHECK_FALSE(core.take(1, grant, {}));  // and after
+  CHECK_FALSE(core.has_next(1));
+  CHECK(core.finished().size() == 2);
 }
