@@ -91,7 +91,7 @@ void P2p::rest(std::unique_lock<std::mutex>& lock, std::uint32_t seen) {
   std::vector<pollfd> polls;
   if (!broken_) polls = interests();
   const auto links = static_cast<std::ptrdiff_t>(polls.size());
-  if (elsewhere_ != nullptr && !pending_.empty()) elsewhere_->watch_words(polls);
+  if (elsewhere_ != nullptr && !broken_) elsewhere_->watch_words(polls);
   lock.unlock();
   bell_.wait(seen, spin, limit, polls);
   lock.lock();
@@ -142,9 +142,9 @@ void P2p::collect() {
 
 void P2p::look_around() {
   next_look_ = Clock::now() + kLookAround;
-  if (pending_.empty()) return;
-  heed();
+  heed();  // also where nothing is pending: this rank may be the one that the others miss
   if (wait_.failed()) return fail_rest();
+  if (pending_.empty()) return;
   // What a rank did last is looked at only after seeing that it can do no more.
   std::map<int, P2pLink::Fate> fates;
   for (const auto& [rank, link] : links_) {

@@ -13,6 +13,7 @@
 #include "strategies/comm/flight.h"
 #include "test/support/catch.h"
 #include "test/support/temp_folder.h"
+#include "test/unit/strategies/fake_hosts.h"
 #include "test/unit/strategies/ranks.h"
 
 using namespace dtrain;
@@ -38,11 +39,12 @@ GroupOptions options(int rank, int ranks) {
 
 // A rank of one group, as ShmBackend has it.
 struct Rank {
-  Rank(SharedBoard& board, const std::string& folder, int rank, int ranks) {
+  Rank(SharedBoard& board, const std::string& folder, int rank, int ranks, const std::string& hosts = "") {
     ::setenv("DTRAIN_FLIGHT_DIR", folder.c_str(), 1);
     ::setenv("RANK", std::to_string(rank).c_str(), 1);
     ::setenv("WORLD_SIZE", std::to_string(ranks).c_str(), 1);
-    group = form_group(board, options(rank, ranks));
+    group =
+        hosts.empty() ? form_group(board, options(rank, ranks)) : test::form_on(board, hosts, rank, 4096, kPatience);
     log = std::make_unique<FlightLog>("key", rank, ranks);
     log->watch(group);
   }
@@ -131,6 +133,23 @@ TEST_CASE("the rank that others wait for writes its file too, and theirs are the
     CHECK(file["groups"][0]["finished"] == 1);
     CHECK(file["records"].size() == (rank == 2 ? 1 : 2));
   }
+}
+
+TEST_CASE("a rank that is alone on its host, and in no collective, writes its file too") {
+  const test::TempFolder folder;
+  SharedBoard board;
+  const auto outcomes = run_ranks(3, [&](int rank) -> std::string {
+    Rank one(board, folder.path().string(), rank, 3, "aab");
+    if (!one.barrier(kPatience).empty()) return "the first barrier failed";
+    if (rank != 2) return one.barrier(kShort) == "." ? "it has no file" : "";
+    const Arrivals arrivals(folder.path().string());
+    while (!std::filesystem::exists(folder.path() / "flight_rank2.json"))
+      if (!arrivals.wait()) return "no file";
+    return "";
+  });
+  require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "");
+  CHECK(file_of(folder, 2)["cause"]["kind"] == "timed_out");
 }
 
 TEST_CASE("a stopped rank does not hold up the error of the others") {
