@@ -167,11 +167,20 @@ std::map<int, std::vector<FlightCycle::Step>> edges_of(const Groups& groups) {
         for (const auto& [other, theirs] : group.seats)
           if (theirs.part->queued < op.number) add(seat, op, group, theirs.file->rank);
       }
+  // Of two ways from rank to rank the one that tells more.
+  for (auto& [rank, ways] : edges)
+    std::stable_partition(ways.begin(), ways.end(), [](const auto& step) { return step.wait.op.op != "recv"; });
   return edges;
 }
 
-// The first cycle that is found; it begins with its lowest rank.
-std::optional<FlightCycle> find_cycle(const std::map<int, std::vector<FlightCycle::Step>>& edges) {
+// A receive may be posted long before anybody waits for it.
+bool only_receives(const FlightCycle& cycle) {
+  return std::all_of(cycle.steps.begin(), cycle.steps.end(),
+                     [](const FlightCycle::Step& step) { return step.wait.op.op == "recv"; });
+}
+
+// The first cycle that is found, or that is not of receives alone; it begins with its lowest rank.
+std::optional<FlightCycle> find_cycle(const std::map<int, std::vector<FlightCycle::Step>>& edges, bool of_receives) {
   const auto by_rank = [](const FlightCycle::Step& a, const FlightCycle::Step& b) { return a.rank < b.rank; };
   std::set<int> done;
   for (const auto& [start, ignored] : edges) {
@@ -197,9 +206,10 @@ std::optional<FlightCycle> find_cycle(const std::map<int, std::vector<FlightCycl
           cycle.steps.push_back({at->rank, edges.at(at->rank)[at->next - 1].wait});
         std::rotate(cycle.steps.begin(), std::min_element(cycle.steps.begin(), cycle.steps.end(), by_rank),
                     cycle.steps.end());
-        return cycle;
+        if (of_receives || !only_receives(cycle)) return cycle;
+      } else if (!done.contains(to)) {
+        path.push_back({to});
       }
-      if (!done.contains(to)) path.push_back({to});
     }
   }
   return std::nullopt;
@@ -274,7 +284,11 @@ Result<FlightStory> flight_story(std::vector<FlightReading> files) {
     };
     return order(a) < order(b);
   });
-  story.cycle = find_cycle(edges_of(groups));
+  // Ranks that others keep waiting explain it.
+  const bool explained = std::any_of(story.groups.begin(), story.groups.end(), [](const FlightGroupStory& group) {
+    return !group.absent.empty() || (group.number != 0 && group.without_file > 0);
+  });
+  story.cycle = find_cycle(edges_of(groups), !explained);
   return story;
 }
 

@@ -170,6 +170,16 @@ TEST_CASE("a collective and a message that wait for each other are a circle, two
   CHECK(both.cycle);
 }
 
+TEST_CASE("receives that were posted ahead are no circle where others are missing, and do not hide one") {
+  const auto ahead = [](int rank) { return std::move(in_world(rank).in(message("recv", 1 - rank))); };
+  CHECK_FALSE(told({ahead(0).in(all_reduce(1)), ahead(1).in(all_reduce(1)), in_world(2)}).cycle);
+  CHECK_FALSE(told({ahead(0).in(all_reduce(1)), ahead(1).in(all_reduce(1))}).cycle);
+  const auto both = told({ahead(0).in(all_reduce(1)), ahead(1), in_world(2)});
+  REQUIRE(both.cycle);
+  CHECK(both.cycle->steps[0].wait.op.op == "all_reduce");
+  CHECK(told({ahead(0), ahead(1), in_world(2)}).cycle);
+}
+
 TEST_CASE("ranks without a file are said, and what is missing is theirs") {
   const auto story = told({in_world(0).done(all_reduce(7)).failed(all_reduce(8)).timed_out(1)});
   CHECK(story.without_file == std::vector<int>{1, 2});
