@@ -215,6 +215,19 @@ std::optional<FlightCycle> find_cycle(const std::map<int, std::vector<FlightCycl
   return std::nullopt;
 }
 
+// FlightStory::passing_ns; for how long a rank is in what is forgotten is not known.
+std::optional<std::int64_t> passing(const std::vector<FlightReading>& files, const FlightStory& story) {
+  constexpr std::int64_t kPassing = 1'000'000'000;
+  const auto by_signal = [](const FlightReading& file) { return file.cause == "signal"; };
+  if (!story.stuck() || !std::all_of(files.begin(), files.end(), by_signal)) return std::nullopt;
+  std::int64_t longest = 0;
+  for (const FlightGroupStory& group : story.groups)
+    for (const auto* waits : {&group.in, &group.waiting})
+      for (const FlightWait& wait : *waits)
+        longest = std::max(longest, wait.op.queued_ns == 0 ? kPassing : wait.for_ns);
+  return longest < kPassing ? std::optional(longest) : std::nullopt;
+}
+
 std::string cause_of(const FlightReading& file, const Groups& groups) {
   const FlightPart* part = file.part(file.cause_group);
   if (part == nullptr) return file.cause == "signal" ? "a signal asked for it" : file.cause;
@@ -253,7 +266,7 @@ Result<void> check_each_rank_once(const std::vector<FlightReading>& files) {
 
 bool FlightStory::stuck() const {
   const auto is_stuck = [](const FlightGroupStory& group) { return group.number != 0 || !group.waiting.empty(); };
-  return cycle.has_value() || std::any_of(groups.begin(), groups.end(), is_stuck);
+  return !passing_ns && (cycle.has_value() || std::any_of(groups.begin(), groups.end(), is_stuck));
 }
 
 Result<FlightStory> flight_story(std::vector<FlightReading> files) {
@@ -288,7 +301,8 @@ Result<FlightStory> flight_story(std::vector<FlightReading> files) {
   const bool explained = std::any_of(story.groups.begin(), story.groups.end(), [](const FlightGroupStory& group) {
     return !group.absent.empty() || (group.number != 0 && group.without_file > 0);
   });
-  story.cycle = find_cycle(edges_of(groups), !explained);
+  story.passing_ns = passing(files, story);
+  if (!story.passing_ns) story.cycle = find_cycle(edges_of(groups), !explained);
   return story;
 }
 

@@ -62,6 +62,9 @@ struct FlightStory {
   std::vector<std::string> causes;        // why files were written, without repetition
   std::vector<FlightGroupStory> groups;
   std::optional<FlightCycle> cycle;
+  // Signals asked for all files, and so long at most a rank had waited, less than a second: files of a job that goes on
+  // are of moments that differ a little, and a rank that is missing comes. None otherwise.
+  std::optional<std::int64_t> passing_ns;
 
   // Something stands still: ranks are missing, or differ, or wait for each other or for a message.
   bool stuck() const;

@@ -132,6 +132,7 @@ std::string cycle_lines(const FlightCycle& cycle) {
 
 // One line that says it all, where the eye is.
 std::string verdict(const FlightStory& story) {
+  if (story.passing_ns) return fmt::format("\nnothing has stood still for longer than {}\n", time(*story.passing_ns));
   if (!story.stuck()) return "\nno collective or message stands still\n";
   std::string out = "\n";
   for (const FlightGroupStory& group : story.groups) {

@@ -54,6 +54,11 @@ class File {
   }
   File& done(FlightOp op) { return add(std::move(op), FlightOp::State::done); }
   File& in(FlightOp op, std::int64_t seconds = 30) { return add(std::move(op), FlightOp::State::running, seconds); }
+  File& in_for_ms(FlightOp op, std::int64_t ms) {
+    add(std::move(op), FlightOp::State::running);
+    reading_.ops.back().queued_ns = reading_.ops.back().started_ns = kNow - ms * (kSecond / 1000);
+    return *this;
+  }
   File& failed(FlightOp op) { return add(std::move(op), FlightOp::State::failed); }
   File& timed_out(int rank) {
     reading_.cause = "timed_out";
@@ -193,6 +198,26 @@ TEST_CASE("where nothing stands still that is said") {
   CHECK_FALSE(story.stuck());
   CHECK_THAT(flight_text(story), Catch::Contains("no collective or message stands still"));
   CHECK(story.groups[0].last->number == 1);
+}
+
+TEST_CASE("of a job that goes on files on a signal differ by moments, and nothing stands still") {
+  const auto after = [](std::int64_t ms, int rank, bool by_signal) {
+    File other = in_world(rank).in_for_ms(message("recv", 1 - rank), 3).in_for_ms(all_reduce(1), ms);
+    if (!by_signal) other.timed_out(2);
+    return told({in_world(1 - rank).in_for_ms(message("recv", rank), 2), other, in_world(2)});
+  };
+  const auto story = after(999, 0, true);
+  CHECK(story.groups[0].absent.size() == 2);
+  CHECK_FALSE(story.stuck());
+  CHECK_FALSE(story.cycle);
+  CHECK_THAT(flight_text(story), Catch::EndsWith("\nnothing has stood still for longer than 999 ms\n"));
+  CHECK(after(1000, 0, true).stuck());
+  CHECK_THAT(flight_text(after(1000, 1, true)), Catch::Contains("missing in all_reduce #1"));
+  CHECK(after(5, 1, false).stuck());
+  CHECK_FALSE(told({in_world(0).done(all_reduce(1)), in_world(1), in_world(2)}).stuck());  // nobody waits
+  FlightReading forgotten = in_world(0).in(all_reduce(1));
+  forgotten.ops.clear();
+  CHECK(told({forgotten, in_world(1), in_world(2)}).stuck());
 }
 
 TEST_CASE("a rank that is through is not missing") {
