@@ -66,11 +66,26 @@ FlightWait wait_of(const FlightReading& file, const FlightOp& op, const Group& g
   return {file.rank, peer == group.seats.end() ? -1 : peer->second.file->rank, op, group.name, waited};
 }
 
-// Whether the rank is in it: it runs, or it is the collective in which the group failed.
+// Whether the rank is in it: it runs, or it is the collective in which the group failed, or a message that waited when
+// the group of the cause did. One that does not fit did not wait.
 bool is_in(const FlightReading& file, const FlightOp& op) {
   if (op.state == FlightOp::State::running) return true;
-  const FlightPart* part = file.part(op.group);
-  return op.state == FlightOp::State::failed && (op.message || op.number == part->finished + 1);
+  if (op.state != FlightOp::State::failed) return false;
+  const bool waited = op.group == file.cause_group && file.cause != "mismatched";
+  return op.message ? waited : op.number == file.part(op.group)->finished + 1;
+}
+
+// The receive whose message did not fit: of the rank that is to blame the first operation that failed.
+const FlightOp* misfit(const Seat& seat) {
+  const FlightReading& file = *seat.file;
+  if (file.cause != "mismatched" || file.cause_group != seat.part->id || file.cause_rank != seat.part->rank)
+    return nullptr;
+  const FlightOp* first = nullptr;
+  for (const FlightOp& op : file.ops)
+    if (op.group == seat.part->id && op.state == FlightOp::State::failed &&
+        (first == nullptr || op.ended_ns < first->ended_ns))
+      first = &op;
+  return first != nullptr && first->op == "recv" ? first : nullptr;
 }
 
 std::vector<FlightWait> doing(const FlightReading& file, const Groups& groups) {
@@ -131,6 +146,7 @@ FlightGroupStory tell(const Group& group, const Groups& groups) {
     for (const FlightOp& op : seat.file->ops)
       if (op.group == seat.part->id && op.message && is_in(*seat.file, op))
         story.waiting.push_back(wait_of(*seat.file, op, group));
+    if (const FlightOp* op = misfit(seat)) story.misfit = wait_of(*seat.file, *op, group);
   }
   std::sort(story.ranks.begin(), story.ranks.end());
   for (const auto& [rank, seat] : group.seats) {
@@ -265,7 +281,9 @@ Result<void> check_each_rank_once(const std::vector<FlightReading>& files) {
 }  // namespace
 
 bool FlightStory::stuck() const {
-  const auto is_stuck = [](const FlightGroupStory& group) { return group.number != 0 || !group.waiting.empty(); };
+  const auto is_stuck = [](const FlightGroupStory& group) {
+    return group.number != 0 || !group.waiting.empty() || group.misfit;
+  };
   return !passing_ns && (cycle.has_value() || std::any_of(groups.begin(), groups.end(), is_stuck));
 }
 
@@ -293,7 +311,7 @@ Result<FlightStory> flight_story(std::vector<FlightReading> files) {
   // The one that stands still first, then the larger ones; their keys are chance.
   std::stable_sort(story.groups.begin(), story.groups.end(), [](const auto& a, const auto& b) {
     const auto order = [](const FlightGroupStory& one) {
-      return std::tuple(one.number == 0 && one.waiting.empty(), -one.size, one.name);
+      return std::tuple(one.number == 0 && one.waiting.empty() && !one.misfit, -one.size, one.name);
     };
     return order(a) < order(b);
   });

@@ -39,8 +39,9 @@ struct FlightGroupStory {
   std::vector<FlightWait> in;    // ranks that are in it
   std::vector<int> past;         // that have finished it
   std::vector<FlightAbsent> absent;
-  bool differ = false;              // those in it did not call the same
-  std::vector<FlightWait> waiting;  // messages that are not over
+  bool differ = false;               // those in it did not call the same
+  std::vector<FlightWait> waiting;   // messages that are not over
+  std::optional<FlightWait> misfit;  // a receive whose message is of another type or size
 };
 
 // One rank waits for the next in the list, the last for the first.

@@ -117,6 +117,8 @@ std::string group_lines(const FlightGroupStory& group) {
   out += next_lines(group);
   for (const FlightWait& wait : group.waiting)
     out += fmt::format("  {}: rank {} waits, for {}\n", name_of(wait), wait.rank, time(wait.for_ns));
+  if (group.misfit)
+    out += fmt::format("  {}: what came does not fit, at rank {}\n", name_of(*group.misfit), group.misfit->rank);
   return out;
 }
 
@@ -136,6 +138,8 @@ std::string verdict(const FlightStory& story) {
   if (!story.stuck()) return "\nno collective or message stands still\n";
   std::string out = "\n";
   for (const FlightGroupStory& group : story.groups) {
+    if (group.misfit)
+      out += fmt::format("a message to rank {} does not fit its {}\n", group.misfit->rank, in_group(*group.misfit));
     if (group.number == 0) continue;
     const std::string what = fmt::format("{} #{} of group {}", group.in.empty() ? "collective" : group.in.front().op.op,
                                          group.number, group.name);
@@ -200,7 +204,8 @@ Json group_json(const FlightGroupStory& group) {
           {"past", group.past},
           {"absent", std::move(absent)},
           {"differ", group.differ},
-          {"messages", waits_json(group.waiting)}};
+          {"messages", waits_json(group.waiting)},
+          {"misfit", group.misfit ? wait_json(*group.misfit) : Json(nullptr)}};
 }
 
 }  // namespace

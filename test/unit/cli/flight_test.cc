@@ -60,8 +60,8 @@ class File {
     return *this;
   }
   File& failed(FlightOp op) { return add(std::move(op), FlightOp::State::failed); }
-  File& timed_out(int rank) {
-    reading_.cause = "timed_out";
+  File& caused(int rank, const char* cause = "timed_out") {
+    reading_.cause = cause;
     reading_.cause_group = reading_.parts.back().id;
     reading_.cause_rank = rank;
     return *this;
@@ -106,7 +106,7 @@ File in_world(int rank) { return std::move(File(rank, 3).group("dtrain_world", r
 
 TEST_CASE("a rank that has not called what the others wait in is named, with what it does") {
   FlightReading absent = in_world(2).done(all_reduce(40)).group("pipe", 0, 2).in(message("recv", 1), 29);
-  const auto story = told({absent, in_world(0).done(all_reduce(40)).failed(all_reduce(41)).timed_out(2),
+  const auto story = told({absent, in_world(0).done(all_reduce(40)).failed(all_reduce(41)).caused(2),
                            in_world(1).done(all_reduce(40)).in(all_reduce(41), 29)});
   CHECK(story.stuck());
   REQUIRE(story.groups.size() == 2);
@@ -185,8 +185,37 @@ TEST_CASE("receives that were posted ahead are no circle where others are missin
   CHECK(told({ahead(0), ahead(1), in_world(2)}).cycle);
 }
 
+TEST_CASE("a message that does not fit is told as such, and what failed with it waits for nothing") {
+  FlightOp sent = message("send", 0);
+  sent.elements = 6;
+  sent.shapes = {{6}};
+  FlightOp later = message("recv", 1);
+  later.tag = 7;
+  const auto story = told({File(0, 2).group("w", 0, 2).failed(message("recv", 1)).failed(later).caused(0, "mismatched"),
+                           File(1, 2).group("w", 1, 2).done(sent).caused(0, "mismatched")});
+  CHECK(story.stuck());
+  REQUIRE(story.groups[0].misfit);
+  CHECK(story.groups[0].misfit->rank == 0);
+  CHECK(story.groups[0].waiting.empty());
+  CHECK_THAT(flight_text(story),
+             Catch::EndsWith("\na message to rank 0 does not fit its recv from rank 1 (float32 [4]) of "
+                             "group w\n"));
+  // A collective that does not fit takes messages along, and those of another group have failed before.
+  const auto collective =
+      told({File(0, 2).group("w", 0, 2).failed(all_reduce(1)).failed(message("recv", 1)).caused(0, "mismatched"),
+            File(1, 2).group("w", 1, 2).failed(all_reduce(1, 7)).caused(0, "mismatched")});
+  CHECK_FALSE(collective.groups[0].misfit);
+  CHECK(collective.groups[0].waiting.empty());
+  const auto before = told({File(0, 2).group("v", 0, 2).failed(message("recv", 1)).group("w", 0, 2).caused(1),
+                            File(1, 2).group("v", 1, 2).group("w", 1, 2)});
+  CHECK_FALSE(before.stuck());
+  const auto waited =
+      told({File(0, 2).group("w", 0, 2).failed(message("recv", 1)).caused(1), File(1, 2).group("w", 1, 2)});
+  CHECK(waited.groups[0].waiting.size() == 1);
+}
+
 TEST_CASE("ranks without a file are said, and what is missing is theirs") {
-  const auto story = told({in_world(0).done(all_reduce(7)).failed(all_reduce(8)).timed_out(1)});
+  const auto story = told({in_world(0).done(all_reduce(7)).failed(all_reduce(8)).caused(1)});
   CHECK(story.without_file == std::vector<int>{1, 2});
   CHECK(story.groups[0].without_file == 2);
   test::check_golden("flight/alone.txt", flight_text(story));
@@ -203,7 +232,7 @@ TEST_CASE("where nothing stands still that is said") {
 TEST_CASE("of a job that goes on files on a signal differ by moments, and nothing stands still") {
   const auto after = [](std::int64_t ms, int rank, bool by_signal) {
     File other = in_world(rank).in_for_ms(message("recv", 1 - rank), 3).in_for_ms(all_reduce(1), ms);
-    if (!by_signal) other.timed_out(2);
+    if (!by_signal) other.caused(2);
     return told({in_world(1 - rank).in_for_ms(message("recv", rank), 2), other, in_world(2)});
   };
   const auto story = after(999, 0, true);
