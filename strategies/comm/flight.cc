@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -26,8 +27,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a rank that throws waits for the files of the others: when it ends, the launcher ends them.
-constexpr std::chrono::milliseconds kForOthers{500};
+// How long a rank that throws waits for its file and those of the others: when it ends, the launcher ends them. And how
+// long the last group waits for the thread. A file system that is stuck holds up neither for longer.
+constexpr std::chrono::seconds kPatience{1};
 
 std::string host_name() {
   char name[256] = {};
@@ -36,8 +38,7 @@ std::string host_name() {
 }
 
 // All of it or nothing: a file with this name is whole. False: errno says why.
-bool write_whole(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
+bool write_whole(const std::string& path, const std::string& part, const std::string& text) {
   const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return false;
   std::size_t done = 0;
@@ -54,16 +55,17 @@ bool write_whole(const std::string& path, const std::string& text) {
   return written;
 }
 
-// Of a failure that tells nothing of the ranks' calls, none.
-FlightCause cause_of(const Failure& failure, std::uint32_t group) {
+// Of a failure that tells nothing of the ranks' calls, or of none, there is no kind.
+FlightCause cause_of(std::uint32_t word, std::uint32_t group) {
+  if (word == 0) return {};
+  const Failure failure = decode_failure(word);
   if (failure.kind == FailureKind::timed_out) return {"timed_out", group, failure.rank};
   if (failure.kind == FailureKind::mismatched) return {"mismatched", group, failure.rank};
   return {};
 }
 
 // Until all of this host's ranks have heeded the failure.
-void wait_for_others(SegmentHeader& header) {
-  const auto until = Clock::now() + kForOthers;
+void wait_for_all(SegmentHeader& header, Clock::time_point until) {
   for (auto left = until - Clock::now(); left > Clock::duration::zero(); left = until - Clock::now()) {
     const std::uint32_t seen = header.heeded.load();
     if (seen >= header.members) return;
@@ -93,14 +95,16 @@ class Recorder {
   void remove(const FlightGroup& group) {
     std::thread last;
     {
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
       ring_.remove_group(group);
       if (--logs_ > 0) return;
       last = std::move(thread_);
       ++generation_;
       ring_flight_bell();
+      const auto over = [this, mine = generation_] { return ended_ >= mine; };
+      if (!thread_ended_.wait_for(lock, kPatience, over)) return last.detach();
     }
-    if (last.joinable()) last.join();
+    last.join();
   }
 
   void watch(const FlightGroup& group, std::shared_ptr<CommGroup> comm) {
@@ -126,28 +130,15 @@ class Recorder {
     return action(ring_, now);
   }
 
-  // Once for each group, whoever comes first; the others wait until it is done. The group if its failure has a file.
-  std::shared_ptr<CommGroup> heed_failure(const FlightGroup& group) {
-    const std::lock_guard one_at_a_time(files_);
-    std::unique_lock lock(mutex_);
-    auto found = find(group);
-    if (found == watched_.end()) return nullptr;
-    const std::shared_ptr<CommGroup> comm = found->comm;
-    const std::uint32_t word = comm->header().failure.load();
-    if (word == 0 || found->heeded) return found->written ? comm : nullptr;
-    found->heeded = true;
-    const FlightCause cause = cause_of(decode_failure(word), group.id);
-    lock.unlock();
-    const bool wanted = !settings_.folder.empty() && !cause.kind.empty();
-    const std::string error = wanted ? write(cause) : "";
-    if (!error.empty()) say(error);
-    comm->header().heeded.fetch_add(1);
-    futex_wake_all(comm->header().heeded);
-    if (!wanted || !error.empty()) return nullptr;
-    lock.lock();
-    found = find(group);
-    if (found != watched_.end()) found->written = true;
-    return comm;
+  struct Failed {
+    std::shared_ptr<CommGroup> comm;  // null: the group has not failed so that files are written
+    bool written = false;
+  };
+  Failed failed(const FlightGroup& group) {
+    const std::lock_guard lock(mutex_);
+    const auto found = find(group);
+    if (found == watched_.end() || !wanted(cause_of(*found))) return {};
+    return {found->comm, found->written};
   }
 
   const std::string& folder() const { return settings_.folder; }
@@ -159,6 +150,11 @@ class Recorder {
     bool heeded = false;
     bool written = false;
   };
+
+  static FlightCause cause_of(const Watched& one) {
+    return dtrain::cause_of(one.comm->header().failure.load(), one.group->id);
+  }
+  bool wanted(const FlightCause& cause) const { return !settings_.folder.empty() && !cause.kind.empty(); }
 
   explicit Recorder(FlightSettings settings)
       : settings_(std::move(settings)), ring_(std::max<std::size_t>(settings_.records, 1)) {}
@@ -190,7 +186,11 @@ class Recorder {
       std::vector<const FlightGroup*> failed;
       {
         const std::lock_guard lock(mutex_);
-        if (generation_ != mine) return;
+        if (generation_ != mine) {
+          ended_ = std::max(ended_, mine + 1);
+          thread_ended_.notify_all();
+          return;
+        }
         for (const Watched& one : watched_) {
           if (one.heeded) continue;
           const auto& word = one.comm->header().failure;
@@ -204,8 +204,25 @@ class Recorder {
     }
   }
 
+  void heed_failure(const FlightGroup& group) {
+    std::unique_lock lock(mutex_);
+    auto found = find(group);
+    if (found == watched_.end()) return;
+    found->heeded = true;
+    const std::shared_ptr<CommGroup> comm = found->comm;
+    const FlightCause cause = cause_of(*found);
+    lock.unlock();
+    const std::string error = wanted(cause) ? write(cause) : "";
+    if (!error.empty()) say(error);
+    lock.lock();
+    found = find(group);
+    if (found != watched_.end() && found->comm == comm) found->written = error.empty();
+    lock.unlock();
+    comm->header().heeded.fetch_add(1);
+    futex_wake_all(comm->header().heeded);
+  }
+
   void answer_signal() {
-    const std::lock_guard one_at_a_time(files_);
     const std::string error = write({"signal"});
     say(error.empty() ? fmt::format("wrote {}; dtrain flight {} compares the ranks", path(), settings_.folder) : error);
   }
@@ -214,6 +231,7 @@ class Recorder {
 
   // Empty, or what went wrong.
   std::string write(const FlightCause& cause) {
+    const std::lock_guard one_at_a_time(files_);
     FlightRing::Snapshot all;
     const std::int64_t now = now_ns();
     {
@@ -221,7 +239,8 @@ class Recorder {
       all = ring_.snapshot();
     }
     if (settings_.make_folder) ::mkdir(settings_.folder.c_str(), 0700);
-    if (write_whole(path(), flight_file(all, settings_, {host_name(), process_}, cause, now))) return "";
+    const std::string part = fmt::format("{}.{}.part", path(), process_);
+    if (write_whole(path(), part, flight_file(all, settings_, {host_name(), process_}, cause, now))) return "";
     return fmt::format("cannot write {}: {}", path(), std::strerror(errno));
   }
 
@@ -231,13 +250,15 @@ class Recorder {
   }
 
   const int process_ = ::getpid();
-  std::mutex files_;  // held while a file is written; before mutex_
+  std::mutex files_;  // held while a file is written, by a thread that is stuck too; before mutex_
   std::mutex mutex_;  // of all that follows
   FlightSettings settings_;
   FlightRing ring_;
   std::vector<Watched> watched_;
   int logs_ = 0;
   std::uint64_t generation_ = 0;  // of the thread
+  std::uint64_t ended_ = 0;       // threads of earlier ones have
+  std::condition_variable thread_ended_;
   std::thread thread_;
 };
 
@@ -288,9 +309,13 @@ void FlightLog::ended(const FlightRing::Ticket& ticket, bool well) {
 std::string FlightLog::settle() {
   if (!on()) return "";
   Recorder& recorder = Recorder::instance();
-  const std::shared_ptr<CommGroup> group = recorder.heed_failure(*group_);
+  const auto group = recorder.failed(*group_).comm;
   if (!group) return "";
-  if (!settled_.exchange(true)) wait_for_others(group->header());
+  Clock::rep unset = 0;
+  settled_by_.compare_exchange_strong(unset, (Clock::now() + kPatience).time_since_epoch().count());
+  ring_flight_bell();  // where the thread does not sleep on the failure
+  wait_for_all(group->header(), Clock::time_point(Clock::duration(settled_by_.load())));
+  if (!recorder.failed(*group_).written) return "";
   return fmt::format("dtrain flight {} says what each rank was doing", recorder.folder());
 }
 

@@ -6,6 +6,7 @@
 // One thread for each process that has groups sleeps on their failure words: so a rank that is not in the collective
 // that failed writes its file too, even where none of its threads ever comes back. Nothing is written otherwise.
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -37,8 +38,8 @@ class FlightLog {
   void started(const FlightRing::Ticket& ticket);
   void ended(const FlightRing::Ticket& ticket, bool well);
 
-  // For whoever is about to throw the group's failure: see to it that the file is there, and the first time wait for
-  // those of this host's other ranks, at most half a second. What the error's line should say of it; empty: nothing.
+  // For whoever is about to throw the group's failure: wait for the file, and for those of this host's other ranks,
+  // until a second after the first call at most. What the error's line should say of it; empty: nothing.
   std::string settle();
 
   bool on() const { return group_ != nullptr; }
@@ -46,7 +47,7 @@ class FlightLog {
  private:
   FlightGroup* group_ = nullptr;  // null: nothing is recorded
   bool named_ = false;
-  std::atomic<bool> settled_{false};
+  std::atomic<std::chrono::steady_clock::rep> settled_by_{0};
 };
 
 }  // namespace dtrain

@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -252,6 +253,32 @@ TEST_CASE("of more groups than the kernel waits for at once, any may fail") {
     const auto there = names_in(folder).size();
     over.put("over", "x");
     return there == 2 ? "" : "a file is missing";
+  });
+  require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "");
+}
+
+TEST_CASE("a folder that is stuck holds up neither the error nor the end") {
+  const test::TempFolder folder;
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    auto one = std::make_unique<Rank>(board, folder.path().string(), rank, 2);
+    if (rank == 1) {
+      board.take("over", ShmWait::after(kPatience));
+      return "";
+    }
+    const Arrivals arrivals(folder.path().string());
+    ::kill(::getpid(), SIGUSR2);  // the thread has begun then
+    if (!arrivals.wait()) return "no file";
+    const auto part = folder.path() / ("flight_rank0.json." + std::to_string(::getpid()) + ".part");
+    if (::mkfifo(part.c_str(), 0600) != 0) return "no pipe";  // that nobody ever reads
+    const auto before = std::chrono::steady_clock::now();
+    const std::string said = one->barrier(kShort), again = one->barrier(kShort);
+    one.reset();
+    const auto took = std::chrono::steady_clock::now() - before;
+    board.put("over", "x");
+    if (said != "." || again != ".") return "it says '" + said + "' and '" + again + "'";
+    return took < std::chrono::seconds{5} ? "" : "it took long";
   });
   require_all_returned(outcomes);
   for (const auto& outcome : outcomes) CHECK(outcome.said == "");
