@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
@@ -180,6 +181,7 @@ class Recorder {
 
   void run(std::uint64_t mine) {
     ::pthread_setname_np(::pthread_self(), "dtrain-flight");
+    if (mine == 0) remove_old();
     while (true) {
       const std::uint32_t seen = flight_bell().load();
       std::vector<const std::atomic<std::uint32_t>*> words;
@@ -220,6 +222,19 @@ class Recorder {
     lock.unlock();
     comm->header().heeded.fetch_add(1);
     futex_wake_all(comm->header().heeded);
+  }
+
+  // What an earlier job left in the user's own folder is not of this one. A round that failed before is.
+  void remove_old() const {
+    if (!settings_.make_folder || settings_.round > 0) return;
+    std::error_code error;
+    ::unlink(path().c_str());
+    for (std::filesystem::directory_iterator at(settings_.folder, error), end; !error && at != end;
+         at.increment(error)) {
+      const std::string name = at->path().filename().string();
+      if (name.starts_with(flight_file_name(settings_.rank) + ".") && name.ends_with(".part"))
+        ::unlink(at->path().c_str());
+    }
   }
 
   void answer_signal() {

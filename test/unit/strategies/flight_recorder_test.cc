@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "dtrain/errors.h"
@@ -282,6 +283,24 @@ TEST_CASE("a folder that is stuck holds up neither the error nor the end") {
   });
   require_all_returned(outcomes);
   for (const auto& outcome : outcomes) CHECK(outcome.said == "");
+}
+
+TEST_CASE("what an earlier job left is gone, but not what an earlier round did, nor anything else") {
+  const bool restarted = GENERATE(false, true);
+  CAPTURE(restarted);
+  const test::TempFolder folder;
+  for (const char* name : {"flight_rank0.json", "flight_rank0.json.77.part", "flight_rank00.json", "flight_rank5.json"})
+    std::ofstream(folder.path() / name) << "old";
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    if (restarted) ::setenv("DTRAIN_ROUND", "1", 1);
+    const Rank one(board, folder.path().string(), rank, 2);
+    return "";
+  });
+  require_all_returned(outcomes);
+  const std::vector<std::string> others{"flight_rank00.json", "flight_rank5.json"};
+  CHECK((names_in(folder) == others) != restarted);
+  CHECK(names_in(folder).size() == (restarted ? 4 : 2));
 }
 
 TEST_CASE("a folder that cannot be written to is said, and the error comes all the same") {
