@@ -152,7 +152,7 @@ class Listeners(Attack):
         self.speak_tls_alone(listeners[0] + listeners[1])
         self.take_nothing(listeners[0] + listeners[1])
         self.unharmed(nodes)
-        self.assertEqual(len(self.rounds(self.net.host(0))["nodes"]), 2)
+        until(lambda: len(self.rounds(self.net.host(0))["nodes"]) == 2, DEADLINE, "both nodes in what the host says")
 
     def test_a_standing_server(self):
         server = Node(self.net.host(0), ["rendezvous", "serve", "--port", PORT, "--token-file", self.token])
@@ -166,7 +166,7 @@ class Listeners(Attack):
         self.speak_tls_alone(listeners)
         self.take_nothing(listeners)
         self.unharmed(nodes)
-        self.assertEqual(len(self.rounds(self.net.host(1))["nodes"]), 2)
+        until(lambda: len(self.rounds(self.net.host(1))["nodes"]) == 2, DEADLINE, "both nodes in what the host says")
 
     @unittest.skipUnless(shutil.which("etcd"), "etcd is not installed")
     def test_a_job_with_an_etcd_of_its_own(self):
@@ -174,11 +174,14 @@ class Listeners(Attack):
         listeners = [outside(host) for host in self.net.hosts]
         self.assertEqual(listeners.pop(), [])
         for node, found in zip(nodes, listeners):
-            (own,) = set(found) - {(node.host.ipv4, PORT), (node.host.ipv4, PORT + 1)}  # what is left is no member's
-            self.assertEqual(own[0], node.host.ipv4)
-            if "this node hosts the job" not in node.text:  # nobody accepts there yet
-                self.assertRaises(TimeoutError, self.half_said, own, hello(), patience=0.2)
-                found.remove(own)
+            own = set(found) - {(node.host.ipv4, PORT), (node.host.ipv4, PORT + 1)}  # what is left is no member's
+            hosting = "this node hosts the job" in node.text
+            # One that found the job's host at once, for it came late, has opened none.
+            self.assertIn(len(own), [1] if hosting else [0, 1])
+            self.assertEqual({address for address, _ in own} - {node.host.ipv4}, set())
+            for port in own if not hosting else ():  # nobody accepts there yet
+                self.assertRaises(TimeoutError, self.half_said, port, hello(), patience=0.2)
+                found.remove(port)
         self.speak_tls_alone(sum(listeners, []))
         self.unharmed(nodes)
 
