@@ -33,7 +33,12 @@ class EtcdHosts:
                         env={**os.environ, "ETCDCTL_API": "3"})
 
     def leader(self):
-        """The host whose member leads."""
-        status = self.ctl(next(iter(self.hosts.values())), "endpoint", "status").stdout
-        line = next(line for line in status.splitlines() if line.split(", ")[4] == "true")
-        return self.hosts[line.split(", ")[0].removeprefix("https://").removeprefix("http://").split(":")[0]]
+        """The host whose member leads, once there is one and all members say what they are."""
+        return until(self._leader, DEADLINE, "a leader of etcd")
+
+    def _leader(self):
+        status = self.ctl(next(iter(self.hosts.values())), "endpoint", "status")
+        leaders = [line for line in status.stdout.splitlines() if line.split(", ")[4] == "true"]
+        if status.returncode != 0 or len(leaders) != 1:
+            return None
+        return self.hosts[leaders[0].split(", ")[0].removeprefix("https://").removeprefix("http://").split(":")[0]]

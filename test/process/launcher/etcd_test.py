@@ -48,7 +48,8 @@ class Etcd(HostsCase):
     def test_a_member_of_etcd_dies_and_nobody_notices(self):
         lab = self.lab(5)
         self.etcd([lab.host(i) for i in (2, 3, 4)])
-        nodes = [self.node(lab.host(i), nnodes="2") for i in (0, 1)]
+        # etcd chooses its next leader within 2 s, and needs as long again each time that its votes are split.
+        nodes = [self.node(lab.host(i), END, "--rdzv-conf", "lease_ttl=10", nnodes="2") for i in (0, 1)]
         for node in nodes:
             node.expect(r"met \d in 0\.")
         dead = self.cluster.leader()
