@@ -1,20 +1,14 @@
 // See arena.h.
 #include "strategies/comm/arena.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
 
 #include "strategies/comm/own_process.h"
@@ -26,10 +20,6 @@ namespace {
 constexpr std::size_t kPage = 4096;
 
 std::atomic<Arena*> the_arena{nullptr};
-
-[[noreturn]] void throw_errno(const std::string& what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
 
 // Each of a host's ranks maps those of all others, once for each group.
 constexpr std::size_t kMost = std::size_t{64} << 30;
@@ -46,75 +36,29 @@ std::size_t arena_bytes() {
   return std::min({memory, kMost, limited ? static_cast<std::size_t>(limit.rlim_cur) : memory}) / kPage * kPage;
 }
 
-std::uint64_t random_token() {
-  std::uint64_t token = 0;
-  if (::getrandom(&token, sizeof token, 0) != sizeof token) throw_errno("getrandom");
-  return token;
-}
-
 }  // namespace
 
-ArenaMemory ArenaMemory::create(std::uint64_t token) {
-  const std::size_t bytes = arena_bytes();
-  const int fd = ::memfd_create("dtrain-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) throw_errno("memfd_create");
-  ArenaMemory memory;
-  memory.own_ = true;
-  memory.key_ = {own_facts().proc_pid, fd, token, bytes};
-  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) throw_errno(fmt::format("{} bytes", bytes));
-  // A peer that shrank the file would kill the others with SIGBUS.
-  if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) throw_errno("sealing");
-  memory.base_ = memory.map(fd);
-  *reinterpret_cast<std::uint64_t*>(memory.base_) = token;
-  return memory;
+ArenaMemory ArenaMemory::create() {
+  ArenaMemory arena;
+  arena.memory_ = SharedMemory::create("dtrain-arena", arena_bytes());
+  arena.key_ = {own_facts().proc_pid, arena.memory_.fd(), random_token(), arena.memory_.bytes()};
+  *reinterpret_cast<std::uint64_t*>(arena.base()) = arena.key_.token;
+  return arena;
 }
 
 ArenaMemory ArenaMemory::open(const ArenaKey& key) {
-  const std::string path = fmt::format("/proc/{}/fd/{}", key.pid, key.fd);
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) throw_errno(path);
-  ArenaMemory memory;
-  memory.key_ = key;
-  try {
-    struct stat status {};
-    if (::fstat(fd, &status) != 0) throw_errno(path);
-    if (static_cast<std::uint64_t>(status.st_size) != key.bytes)
-      throw std::runtime_error(path + " is not the arena of that rank");
-    memory.base_ = memory.map(fd);
-    if (*reinterpret_cast<const std::uint64_t*>(memory.base_) != key.token)
-      throw std::runtime_error(path + " is not the arena of that rank");
-  } catch (...) {
-    ::close(fd);
-    throw;
-  }
-  ::close(fd);
-  return memory;
-}
-
-std::byte* ArenaMemory::map(int fd) {
-  void* base = ::mmap(nullptr, key_.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-  if (base == MAP_FAILED) throw_errno(fmt::format("mapping {} bytes", key_.bytes));
-  if (!own_) ::madvise(base, key_.bytes, MADV_DONTDUMP);  // its owner's core has it
-  return static_cast<std::byte*>(base);
-}
-
-ArenaMemory::ArenaMemory(ArenaMemory&& other) noexcept
-    : key_(std::exchange(other.key_, {})), base_(std::exchange(other.base_, nullptr)), own_(other.own_) {}
-
-ArenaMemory& ArenaMemory::operator=(ArenaMemory&& other) noexcept {
-  std::swap(key_, other.key_);
-  std::swap(base_, other.base_);
-  std::swap(own_, other.own_);
-  return *this;
-}
-
-ArenaMemory::~ArenaMemory() {
-  if (base_ != nullptr) ::munmap(base_, key_.bytes);
-  if (own_ && key_.fd >= 0) ::close(key_.fd);
+  ArenaMemory arena;
+  arena.memory_ = SharedMemory::open(key.pid, key.fd);
+  if (arena.memory_.bytes() != key.bytes || *reinterpret_cast<const std::uint64_t*>(arena.base()) != key.token)
+    throw std::runtime_error(SharedMemory::path(key.pid, key.fd) + " is not the arena of that rank");
+  arena.key_ = key;
+  arena.memory_.close_fd();
+  ::madvise(arena.base(), key.bytes, MADV_DONTDUMP);  // its owner's core has it
+  return arena;
 }
 
 void ArenaMemory::forget(std::size_t at, std::size_t bytes) const noexcept {
-  ::madvise(base_ + at, bytes, MADV_REMOVE);
+  ::madvise(base() + at, bytes, MADV_REMOVE);
 }
 
 Arena::Arena(ArenaMemory memory)
@@ -125,7 +69,7 @@ Arena::Arena(ArenaMemory memory)
 Arena* Arena::own() {
   static const bool made = [] {
     try {
-      the_arena = new Arena(ArenaMemory::create(random_token()));
+      the_arena = new Arena(ArenaMemory::create());
       return true;
     } catch (const std::exception& error) {
       std::fprintf(stderr, "dtrain: no memory to share with the other ranks (%s); tensors are copied instead\n",

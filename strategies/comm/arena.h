@@ -9,6 +9,7 @@
 
 #include "strategies/comm/arena_key.h"
 #include "strategies/comm/arena_plan.h"
+#include "strategies/comm/shared_memory.h"
 
 namespace dtrain {
 
@@ -16,25 +17,17 @@ namespace dtrain {
 class ArenaMemory {
  public:
   // Throw std::system_error, or std::runtime_error where there is no such arena.
-  static ArenaMemory create(std::uint64_t token);
+  static ArenaMemory create();
   static ArenaMemory open(const ArenaKey& key);
-  ArenaMemory() = default;
-  ArenaMemory(ArenaMemory&& other) noexcept;
-  ArenaMemory& operator=(ArenaMemory&& other) noexcept;
-  ArenaMemory(const ArenaMemory&) = delete;
-  ArenaMemory& operator=(const ArenaMemory&) = delete;
-  ~ArenaMemory();
 
-  std::byte* base() const { return base_; }
+  std::byte* base() const { return memory_.base(); }
   const ArenaKey& key() const { return key_; }
   // The pages of this range hold nothing any more.
   void forget(std::size_t at, std::size_t bytes) const noexcept;
 
  private:
-  std::byte* map(int fd);
   ArenaKey key_;
-  std::byte* base_ = nullptr;
-  bool own_ = false;
+  SharedMemory memory_;
 };
 
 // This process's. Any thread.

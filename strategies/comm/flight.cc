@@ -21,6 +21,7 @@
 #include "strategies/comm/flight_file.h"
 #include "strategies/comm/flight_wait.h"
 #include "strategies/comm/futex.h"
+#include "strategies/comm/own_process.h"
 #include "strategies/comm/shm_segment.h"
 
 namespace dtrain {
@@ -83,7 +84,7 @@ class Recorder {
   }
 
   bool on() const { return settings_.records > 0 && !in_forked_child(); }
-  bool in_forked_child() const { return ::getpid() != process_; }
+  bool in_forked_child() const { return own_process() != process_; }
 
   FlightGroup& add(std::string key, int rank, int size) {
     const std::lock_guard lock(mutex_);
@@ -264,7 +265,7 @@ class Recorder {
     [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
   }
 
-  const int process_ = ::getpid();
+  const int process_ = own_process();
   std::mutex files_;  // held while a file is written, by a thread that is stuck too; before mutex_
   std::mutex mutex_;  // of all that follows
   FlightSettings settings_;

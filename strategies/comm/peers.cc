@@ -3,7 +3,6 @@
 #include "strategies/comm/peers.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,12 +30,6 @@ std::string link_target(const char* path) {
   std::array<char, PATH_MAX> target{};
   const auto length = ::readlink(path, target.data(), target.size());
   return length > 0 ? std::string(target.data(), static_cast<std::size_t>(length)) : "";
-}
-
-std::uint64_t random_token() {
-  std::uint64_t token = 0;
-  if (::getrandom(&token, sizeof(token), 0) != sizeof(token)) throw std::runtime_error("getrandom failed");
-  return token;
 }
 
 std::string peer_key(int rank) { return fmt::format("peer/{}", rank); }

@@ -277,7 +277,6 @@ ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& inputs, const c10d:
 }
 
 auto ShmBackend::broadcast_steps(const at::Tensor& tensor, int root) {
-  root = root_of(root, "broadcast");
   return [=, this](Timeout timeout) {
     in_place(tensor, [&](const at::Tensor& t) { group_->broadcast(bytes_of(t), t.nbytes(), root, timeout); });
   };
@@ -285,13 +284,14 @@ auto ShmBackend::broadcast_steps(const at::Tensor& tensor, int root) {
 
 ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const at::Tensor tensor = only_writable(tensors, "broadcast");
-  const int root = static_cast<int>(options.rootRank);
+  const int root = root_of(options.rootRank, "broadcast");
   return enqueue(c10d::OpType::BROADCAST, tensors, {options.timeout, options.asyncOp, root},
                  broadcast_steps(tensor, root));
 }
 
 void ShmBackend::broadcast_now(const at::Tensor& tensor, int root) {
   check_writable(tensor);
+  root = root_of(root, "broadcast");
   carry_out_now(c10d::OpType::BROADCAST, tensor, {default_timeout_, false, root}, broadcast_steps(tensor, root));
 }
 

@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "strategies/comm/own_process.h"
 #include "strategies/comm/reduce.h"
 
 namespace dtrain {
@@ -23,7 +23,7 @@ std::chrono::microseconds spin_for(std::size_t ranks) {
 }  // namespace
 
 ShmGroup::ShmGroup(ShmSegment segment, int rank, Deadline deadline)
-    : process_(::getpid()),
+    : process_(own_process()),
       rank_(rank),
       join_deadline_(deadline),
       segment_(std::move(segment)),
@@ -50,7 +50,7 @@ void ShmGroup::join() {
 }
 
 ShmGroup::~ShmGroup() {
-  if (::getpid() == process_) {
+  if (own_process() == process_) {
     p2p_->end();  // what it said last comes before its leaving
     leave();
   } else {
@@ -59,7 +59,7 @@ ShmGroup::~ShmGroup() {
 }
 
 void ShmGroup::leave() noexcept {
-  if (::getpid() == process_) segment_.rank(rank_).left.store(1, std::memory_order_release);
+  if (own_process() == process_) segment_.rank(rank_).left.store(1, std::memory_order_release);
 }
 
 void ShmGroup::abort() noexcept { wait_.record({FailureKind::aborted, rank_}); }
@@ -111,11 +111,18 @@ void ShmGroup::all_reduce(std::byte* data, std::size_t count, ElementType type, 
 // `done`: how many elements are reduced already.
 void ShmGroup::reduce_all(const Call& call, std::byte* data, std::size_t count, bool receives, std::size_t done) {
   const std::size_t width = size_of(call.type());
-  if (done == 0 && is_small(count * width)) return reduce_one_shot(call, data, count, receives);
-  const std::size_t step = step_of(width);
-  for (; done < count; done += step) {
-    reduce_sliced(call, data + done * width, std::min(step, count - done), receives);
-  }
+  const bool small = is_small(count * width);
+  const std::size_t step = small ? count : step_of(width);
+  if (done > 0 && done == count) return;
+  do {
+    const std::size_t n = std::min(step, count - done);
+    begin(call);
+    copy_in(data + done * width, n, width, small);
+    sync(call);
+    compare(call);
+    finish(call, data + done * width, n, small, receives);
+    done += n;
+  } while (done < count);
 }
 
 void ShmGroup::reduce(std::byte* data, std::size_t count, ElementType type, Reduction reduction, int root,
@@ -131,15 +138,6 @@ std::size_t ShmGroup::step_of(std::size_t width) const {
   return std::min<std::size_t>(kPartBytes, slot_bytes_) / width;
 }
 
-void ShmGroup::reduce_one_shot(const Call& call, std::byte* data, std::size_t count, bool receives) {
-  begin(call);
-  if (count > 0) std::memcpy(slot(rank_), data, count * size_of(call.type()));
-  sync(call);
-  compare(call);
-  if (count == 0 || !receives) return;
-  reduce_slots(call, 0, data, count);
-}
-
 // Of all members' slots, from `offset` bytes on.
 void ShmGroup::reduce_slots(const Call& call, std::size_t offset, std::byte* out, std::size_t count) {
   sources_.clear();
@@ -151,23 +149,19 @@ void ShmGroup::reduce_sources(const Call& call, std::byte* out, std::size_t coun
   reduce_in_order(call.type(), call.reduction(), sources_, out, count, static_cast<std::size_t>(ranks_));
 }
 
-void ShmGroup::copy_in_slices(std::byte* data, std::size_t count, std::size_t width) {
+void ShmGroup::copy_in(const std::byte* data, std::size_t count, std::size_t width, bool small) {
+  if (small && count > 0) std::memcpy(slot(rank_), data, count * width);
   for (const int r : members()) {
     const Slice s = slice(r, count, width);
-    if (r != rank_) std::memcpy(slot(rank_) + s.at, data + s.at, s.bytes);
+    if (!small && r != rank_) std::memcpy(slot(rank_) + s.at, data + s.at, s.bytes);
   }
 }
 
-void ShmGroup::reduce_sliced(const Call& call, std::byte* data, std::size_t count, bool receives) {
-  begin(call);
-  copy_in_slices(data, count, size_of(call.type()));
-  sync(call);
-  compare(call);
-  finish_sliced(call, data, count, receives);
-}
-
-// All slots are filled.
-void ShmGroup::finish_sliced(const Call& call, std::byte* data, std::size_t count, bool receives) {
+void ShmGroup::finish(const Call& call, std::byte* data, std::size_t count, bool small, bool receives) {
+  if (small) {
+    if (count > 0 && receives) reduce_slots(call, 0, data, count);
+    return;
+  }
   const std::size_t width = size_of(call.type());
   const Slice own = slice(rank_, count, width);
   sources_.clear();

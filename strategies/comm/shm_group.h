@@ -79,11 +79,10 @@ class ShmGroup final : public CommGroup {
   const std::vector<int>& members() const { return segment_.members(); }
   bool is_small(std::size_t bytes) const;
   std::size_t step_of(std::size_t width) const;
-  // `receives`: this rank gets the result.
-  void reduce_one_shot(const Call& call, std::byte* data, std::size_t count, bool receives);
-  void reduce_sliced(const Call& call, std::byte* data, std::size_t count, bool receives);
-  void copy_in_slices(std::byte* data, std::size_t count, std::size_t width);
-  void finish_sliced(const Call& call, std::byte* data, std::size_t count, bool receives);
+  // A part of a reduction: into this rank's slot, and once all have done that, out of all slots. `small`: all ranks
+  // reduce the whole, with no further synchronisation. `receives`: this rank gets the result.
+  void copy_in(const std::byte* data, std::size_t count, std::size_t width, bool small);
+  void finish(const Call& call, std::byte* data, std::size_t count, bool small, bool receives);
   std::uint64_t place_of(const std::byte* data, std::size_t bytes);
   std::byte* in_arena_of(const Call& call, int rank, std::size_t bytes);
   void reduce_in_arenas(const Call& call, std::byte* data, std::size_t count);

@@ -31,16 +31,9 @@ std::size_t ShmGroup::meet_arenas(const Call& call, std::byte* data, std::size_t
   if (count * width < kLeastInArenas) return 0;
   const bool small = is_small(count * width);
   const std::size_t part = small ? count : std::min(step_of(width), count);
-  const auto copy_in = [&] {
-    if (small) {
-      std::memcpy(slot(rank_), data, count * width);
-    } else {
-      copy_in_slices(data, part, width);
-    }
-  };
   const std::uint64_t own = place_of(data, count * width);
   begin(call, own);
-  if (own == 0) copy_in();
+  if (own == 0) copy_in(data, part, width, small);
   try {
     sync(call);
   } catch (...) {
@@ -56,14 +49,10 @@ std::size_t ShmGroup::meet_arenas(const Call& call, std::byte* data, std::size_t
     return count;
   }
   if (sharing > 0) {
-    if (own != 0) copy_in();
+    if (own != 0) copy_in(data, part, width, small);
     sync(call);
   }
-  if (small) {
-    reduce_slots(call, 0, data, count);
-  } else {
-    finish_sliced(call, data, part, true);
-  }
+  finish(call, data, part, small, true);
   return part;
 }
 

@@ -1,8 +1,6 @@
 #pragma once
 // The shared memory of a group's ranks on one host, its members, and its layout. Where the group has ranks elsewhere
-// too, each has a block here and no more: who it is, for messages. It is a memfd: it has no name, so whatever dies and
-// however, the kernel frees it with the last process that maps it. Peers open it through /proc/<pid>/fd/<fd>, which
-// works for processes of one user in one PID namespace, needs no socket and no server, and leaves nothing behind.
+// too, each has a block here and no more: who it is, for messages. How the memory is shared: shared_memory.h.
 //
 //   | SegmentHeader | RankBlock 0 | RankBlock 1 | ... | slot 0a | slot 0b | slot 1a | slot 1b | ...   (of members)
 //   | PairBlock 0->0 | 0->1 | ... | 1->0 | ... | ring 0->0 | 0->1 | ... | 1->0 | ...          (shm_ring.h)
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "strategies/comm/arena_key.h"
+#include "strategies/comm/shared_memory.h"
 
 namespace dtrain {
 
@@ -49,13 +48,15 @@ struct OpDescriptor {
   friend bool operator==(const OpDescriptor&, const OpDescriptor&) = default;
 };
 
-// Written by its rank alone, read by all.
+// Written by its rank alone, but for `missed`, and read by all.
 struct RankBlock {
   // How many synchronisation points the rank has reached; a futex word. It wraps: compare by difference.
   alignas(kCacheLine) std::atomic<std::uint32_t> arrived{0};
   std::atomic<std::uint32_t> sleepers{0};                  // ranks asleep on `arrived`; written by those
   alignas(kCacheLine) std::atomic<std::uint32_t> left{0};  // 1 after the rank dropped the group
-  std::int32_t pid = 0;                                    // on its host
+  // How often others have asked where the rank is, and up to which of these it has answered (blame.h).
+  std::atomic<std::uint32_t> missed{0}, answered{0};
+  std::int32_t pid = 0;    // on its host
   std::int32_t seat = -1;  // how many members come before it; -1 for a rank of another host
   OpDescriptor ops[2];     // of even and odd operations
   // Of the same: 0, or where in the rank's arena (arena.h) its tensor lies. Never 0 there.
@@ -78,13 +79,6 @@ struct PairBlock {
 
 class ShmSegment {
  public:
-  ShmSegment() = default;
-  ShmSegment(ShmSegment&& other) noexcept;
-  ShmSegment& operator=(ShmSegment&& other) noexcept;
-  ShmSegment(const ShmSegment&) = delete;
-  ShmSegment& operator=(const ShmSegment&) = delete;
-  ~ShmSegment();
-
   // Make the segment of a group. `members`: in order; none: all ranks. Throws std::system_error.
   static ShmSegment create(std::uint32_t ranks, std::uint32_t slot_bytes, std::uint64_t token,
                            std::vector<int> members = {});
@@ -92,11 +86,11 @@ class ShmSegment {
   // is there is not the segment with this token.
   static ShmSegment open(int pid, int fd, std::uint64_t token);
 
-  // The descriptor for peers to open; -1 after close_fd. The mapping does not need it.
-  int fd() const { return fd_; }
-  void close_fd();
+  // As SharedMemory's.
+  int fd() const { return memory_.fd(); }
+  void close_fd() { memory_.close_fd(); }
 
-  SegmentHeader& header() const { return *static_cast<SegmentHeader*>(base_); }
+  SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(memory_.base()); }
   RankBlock& rank(int rank) const { return blocks()[rank]; }
   // In order. What follows is for them alone.
   const std::vector<int>& members() const { return members_; }
@@ -109,15 +103,10 @@ class ShmSegment {
   std::size_t ring_bytes() const;
 
  private:
-  RankBlock* blocks() const {
-    return reinterpret_cast<RankBlock*>(static_cast<std::byte*>(base_) + sizeof(SegmentHeader));
-  }
-  void map(std::size_t size);
+  RankBlock* blocks() const { return reinterpret_cast<RankBlock*>(memory_.base() + sizeof(SegmentHeader)); }
   void look_in();
   std::size_t pair_index(int from, int to) const;
-  int fd_ = -1;
-  void* base_ = nullptr;
-  std::size_t size_ = 0;
+  SharedMemory memory_;
   std::byte* slots_ = nullptr;
   std::vector<int> members_;
 };

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <unistd.h>
 
+#include "strategies/comm/own_process.h"
 #include "strategies/horovod/fusion_plan.h"
 #include "strategies/torch/collectives.h"
 #include "strategies/torch/compat.h"
@@ -70,7 +70,7 @@ void Handle::wait() const {
 bool Handle::done() const { return future_.wait_for(std::chrono::seconds{0}) == std::future_status::ready; }
 
 Engine::Engine(const FormedGroup& group, const at::Device& device, Settings settings)
-    : process_(::getpid()),
+    : process_(own_process()),
       group_(group),
       device_(device),
       settings_(of_rank_0(group.group, std::move(settings))),
@@ -93,7 +93,7 @@ Engine::~Engine() {
   thread_.join();
 }
 
-bool Engine::in_forked_child() const { return ::getpid() != process_; }
+bool Engine::in_forked_child() const { return own_process() != process_; }
 
 std::vector<Handle> Engine::submit(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names,
                                    const ReduceOptions& options, const std::string& group, std::int64_t members) {
