@@ -8,11 +8,9 @@
 #include "dtrain/dtrain.h"
 #include "test/parity/joined.h"
 #include "test/support/catch.h"
-#include "test/unit/strategies/free_port.h"
-#include "test/unit/strategies/ranks.h"
 
 using namespace dtrain;
-using test::by_hand, test::quick;
+using test::on_ranks;
 
 namespace {
 
@@ -73,21 +71,6 @@ double differs(Session& session, const DdpOptions& options, int steps, const Bra
     plain_sgd.step();
   }
   return largest;
-}
-
-std::vector<std::string> on_ranks(int ranks, const std::function<std::string(Session&)>& run) {
-  const std::uint16_t port = test::free_port();
-  const auto outcomes = test::run_ranks(ranks, [&](int rank) {
-    torch::set_num_threads(1);
-    Session session = init(by_hand(rank, ranks, port), quick());
-    std::string said = run(session);
-    session.shutdown();
-    return said;
-  });
-  test::require_all_returned(outcomes);
-  std::vector<std::string> said;
-  for (const auto& outcome : outcomes) said.push_back(outcome.said);
-  return said;
 }
 
 std::string below(double value, double bound) { return value < bound ? "equal" : fmt::format("{} apart", value); }

@@ -1,6 +1,12 @@
 #pragma once
 // Joining a job of ranks that a test has forked.
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "dtrain/dtrain.h"
+#include "test/unit/strategies/free_port.h"
+#include "test/unit/strategies/ranks.h"
 
 namespace dtrain::test {
 
@@ -18,6 +24,28 @@ inline InitOptions quick() {
   options.join_timeout = std::chrono::seconds{30};
   options.collective_timeout = std::chrono::seconds{30};
   return options;
+}
+
+// What each rank's `run` says. With `ends`, sessions are shut down after it. Nothing is required of the outcomes.
+inline std::vector<RankOutcome> outcomes_of(int ranks, const std::function<std::string(Session&)>& run,
+                                            bool ends = true) {
+  const std::uint16_t port = free_port();
+  return run_ranks(ranks, [&](int rank) {
+    torch::set_num_threads(1);
+    Session session = init(by_hand(rank, ranks, port), quick());
+    std::string said = run(session);
+    if (ends) session.shutdown();
+    return said;
+  });
+}
+
+// The same of ranks that all return.
+inline std::vector<std::string> on_ranks(int ranks, const std::function<std::string(Session&)>& run) {
+  const auto outcomes = outcomes_of(ranks, run);
+  require_all_returned(outcomes);
+  std::vector<std::string> said;
+  for (const RankOutcome& outcome : outcomes) said.push_back(outcome.said);
+  return said;
 }
 
 }  // namespace dtrain::test

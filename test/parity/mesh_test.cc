@@ -10,27 +10,17 @@
 #include "dtrain/dtrain.h"
 #include "test/parity/joined.h"
 #include "test/support/catch.h"
-#include "test/unit/strategies/free_port.h"
 #include "test/unit/strategies/ranks.h"
 
 using namespace dtrain;
-using test::by_hand, test::quick;
 using Strings = std::vector<std::string>;
 
 namespace {
 
 // What each rank's `run` says; with `ends`, after its session was shut down.
 Strings on_ranks(int ranks, const std::function<std::string(Session&)>& run, bool ends = true) {
-  const std::uint16_t port = test::free_port();
-  const auto outcomes = test::run_ranks(ranks, [&](int rank) {
-    torch::set_num_threads(1);
-    Session session = init(by_hand(rank, ranks, port), quick());
-    std::string said = run(session);
-    if (ends) session.shutdown();
-    return said;
-  });
   Strings said;
-  for (const auto& outcome : outcomes) {
+  for (const auto& outcome : test::outcomes_of(ranks, run, ends)) {
     INFO(outcome.said);
     CHECK(!outcome.threw);
     CHECK((outcome.exited || outcome.signal == SIGKILL));

@@ -11,11 +11,9 @@
 #include "strategies/ddp/power_sgd_plan.h"
 #include "test/parity/joined.h"
 #include "test/support/catch.h"
-#include "test/unit/strategies/free_port.h"
-#include "test/unit/strategies/ranks.h"
 
 using namespace dtrain;
-using test::by_hand, test::quick;
+using test::on_ranks;
 using Strings = std::vector<std::string>;
 
 namespace {
@@ -30,21 +28,6 @@ struct WideNetImpl : torch::nn::Module {
   torch::nn::Linear first{nullptr}, second{nullptr};
 };
 TORCH_MODULE(WideNet);
-
-Strings on_ranks(int ranks, const std::function<std::string(Session&)>& run) {
-  const std::uint16_t port = test::free_port();
-  const auto outcomes = test::run_ranks(ranks, [&](int rank) {
-    torch::set_num_threads(1);
-    Session session = init(by_hand(rank, ranks, port), quick());
-    std::string said = run(session);
-    session.shutdown();
-    return said;
-  });
-  test::require_all_returned(outcomes);
-  Strings said;
-  for (const auto& outcome : outcomes) said.push_back(outcome.said);
-  return said;
-}
 
 PowerSgd of_rank(int matrix_rank) {
   PowerSgd options;
@@ -271,15 +254,12 @@ TEST_CASE("options that do not fit are refused before anything is formed") {
 }
 
 TEST_CASE("a rank that dies while its gradients are on their way is named") {
-  const std::uint16_t port = test::free_port();
-  const auto outcomes = test::run_ranks(2, [&](int rank) -> std::string {
-    torch::set_num_threads(1);
-    Session session = init(by_hand(rank, 2, port), quick());
+  const auto run = [](Session& session) -> std::string {
     WideNet net;
     Ddp model(session, net, with(of_rank(1), 256));
     for (int step = 0; step < 5; ++step) {
-      const torch::Tensor loss = model(one_sample(step, rank)).pow(2).sum();
-      if (rank == 1 && step == 3) ::raise(SIGKILL);
+      const torch::Tensor loss = model(one_sample(step, session.rank())).pow(2).sum();
+      if (session.rank() == 1 && step == 3) ::raise(SIGKILL);
       try {
         loss.backward();
       } catch (const CollectiveError& error) {
@@ -287,7 +267,8 @@ TEST_CASE("a rank that dies while its gradients are on their way is named") {
       }
     }
     return "no error";
-  });
+  };
+  const auto outcomes = test::outcomes_of(2, run, /*ends=*/false);
   CHECK(outcomes[1].signal == SIGKILL);
   CHECK_THAT(outcomes[0].said, Catch::StartsWith("dtrain: group 'world (PowerSGD)' (ranks 0, 1): ") &&
                                    Catch::Contains("rank 1 (pid") && Catch::Contains("died"));
