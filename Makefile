@@ -113,6 +113,12 @@ soak-kills: ## torch DDP on four hosts of a lab through ROUNDS (50) random kills
 	@$(call build,check,dtrain hostile)
 	@DTRAIN_BIN_DIR=build/check/bin .venv/bin/python -B test/process/torch/kills_soak.py --rounds $${ROUNDS:-50}
 
+.PHONY: soak-harms
+soak-harms: ## kill and stop ranks inside collectives, SEEDS (1000) times; the right one must be named
+	@scripts/setup.sh launcher train test
+	@$(call build,release,harms_test)
+	@DTRAIN_SIM_COUNT=$${SEEDS:-1000} build/test/bin/harms_test
+
 .PHONY: soak-loss
 soak-loss: ## a job over a slow network that loses and stalls, for MINUTES (60); no node may be given up
 	@scripts/setup.sh launcher test

@@ -2,18 +2,15 @@
 #include "strategies/comm/hosts_group.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "strategies/comm/own_process.h"
 #include "strategies/comm/reduce.h"
 
 namespace dtrain {
 namespace {
-
-// How much longer than the ranks of one host those of others wait for it, so that it can say who is missing.
-constexpr std::chrono::milliseconds kGrace{500};
 
 Call forming(ShmWait::Deadline deadline) {
   Call call(0, CollectiveOp::barrier, 0, ElementType::u8, Reduction::sum, -1, {});
@@ -38,7 +35,7 @@ std::unique_ptr<CommGroup> form_group(MeetingPlace& place, const GroupOptions& o
 
 HostsGroup::HostsGroup(MeetingPlace& place, const std::vector<PeerFacts>& facts, int rank, std::uint32_t slot_bytes,
                        TcpLinks::Deadline deadline)
-    : process_(::getpid()),
+    : process_(own_process()),
       rank_(rank),
       facts_(facts),
       hosts_(by_host(facts)),
@@ -46,7 +43,8 @@ HostsGroup::HostsGroup(MeetingPlace& place, const std::vector<PeerFacts>& facts,
       layered_(hosts_.size() < facts.size()),
       local_(form_here(place, slot_bytes, deadline)),
       links_(std::make_unique<TcpLinks>(place, rank, others(), local_->waiting(), deadline)) {
-  local_->waiting().look_elsewhere([this](const std::string& during) { links_->heed(during); });
+  local_->waiting().look_elsewhere([this](const std::string& during) { links_->heed(during); },
+                                   [this] { links_->answer(); });
   const Call call = forming(deadline);
   Sends sends;
   Receives receives;
@@ -54,7 +52,7 @@ HostsGroup::HostsGroup(MeetingPlace& place, const std::vector<PeerFacts>& facts,
     sends.push_back({other, {}});
     receives.push_back({other, {}});
   }
-  run(call, [&] { links_->exchange(call, deadline, sends, receives); });
+  run(call, [&] { links_->exchange(call, sends, receives); });
   p2p().reach_hosts(*links_, others());
 }
 
@@ -69,7 +67,7 @@ std::unique_ptr<ShmGroup> HostsGroup::form_here(MeetingPlace& place, std::uint32
 }
 
 HostsGroup::~HostsGroup() {
-  if (::getpid() != process_) return;
+  if (own_process() != process_) return;
   links_->leave();
   p2p().end();  // while the links are there
 }
@@ -97,16 +95,6 @@ void HostsGroup::abort() noexcept {
   links_->tell();
 }
 
-// A later step of the same call.
-Call HostsGroup::again(Call call) const {
-  if (layered_) call.deadline += kGrace;
-  return call;
-}
-
-void HostsGroup::between(const Call& call, const Sends& sends, const Receives& receives) {
-  links_->exchange(call, again(call).deadline, sends, receives);
-}
-
 HostsGroup::Speakers HostsGroup::speakers(int root) const {
   Speakers ranks;
   for (const std::vector<int>& host : hosts_) {
@@ -123,7 +111,7 @@ void HostsGroup::all_reduce(std::byte* data, std::size_t count, ElementType type
     const Speakers ranks = speakers();
     if (layered_) local_->reduce_all(call, data, count, speaks(ranks));
     if (speaks(ranks)) reduce_between(call, ranks, data, count);
-    if (layered_) local_->spread(again(again(call)), data, count * size_of(type), ranks[here_]);
+    if (layered_) local_->spread(call, data, count * size_of(type), ranks[here_]);
   });
 }
 
@@ -166,7 +154,7 @@ void HostsGroup::reduce_between(const Call& call, const Speakers& speakers, std:
     receives.push_back({speaker, std::span(staging).subspan(receives.size() * bytes, bytes)});
     sends.push_back({speaker, {data, bytes}});
   }
-  between(call, sends, receives);
+  links_->exchange(call, sends, receives);
   reduce_rows(call, data, staging, data, count);
 }
 
@@ -190,9 +178,9 @@ void HostsGroup::reduce_slices(const Call& call, const Speakers& speakers, std::
       results.push_back({speakers[host], slice(host)});
       reduced.push_back({speakers[host], own});
     }
-    between(call, raw, parts);
+    links_->exchange(call, raw, parts);
     reduce_rows(call, own.data(), staging, own.data(), own.size() / width);
-    between(call, reduced, results);
+    links_->exchange(call, reduced, results);
   }
 }
 
@@ -204,7 +192,7 @@ void HostsGroup::reduce_to(const Call& call, const Speakers& speakers, int root,
     const std::size_t n = std::min(step, count - done);
     const std::span<std::byte> part(data + done * width, n * width);
     if (rank_ != root) {
-      between(call, {{root, part}}, {});
+      links_->exchange(call, {{root, part}}, {});
     } else {
       staging.resize(part.size() * (speakers.size() - 1));
       Receives receives;
@@ -212,7 +200,7 @@ void HostsGroup::reduce_to(const Call& call, const Speakers& speakers, int root,
         if (speaker != rank_)
           receives.push_back({speaker, std::span(staging).subspan(receives.size() * part.size(), part.size())});
       }
-      between(call, {}, receives);
+      links_->exchange(call, {}, receives);
       reduce_rows(call, part.data(), staging, part.data(), n);
     }
     done += n;
@@ -254,11 +242,11 @@ void HostsGroup::reduce_scatter(const std::vector<const std::byte*>& inputs, std
           receives.push_back({ranks[host], std::span(staging).subspan(receives.size() * own.size(), own.size())});
           sends.push_back({ranks[host], rows[host]});
         }
-        between(call, sends, receives);
+        links_->exchange(call, sends, receives);
         reduce_rows(call, own.data(), staging, own.data(), own.size() / width);
       }
       if (layered_) {
-        local_->deal(again(again(call)), places, output + done * width, part, ranks[here_]);
+        local_->deal(call, places, output + done * width, part, ranks[here_]);
       } else if (part > 0) {
         std::memcpy(output + done * width, own.data(), part);
       }

@@ -18,8 +18,8 @@
 // is divided on each host, so that a sum that is larger than the type's largest number does no harm.
 //
 // A failure is told to all other hosts as soon as a rank throws it. Two that happen at the same moment may be told
-// apart by ranks of different hosts. Where another host's rank is late, all wait a little longer, so that its own host
-// can say which it is.
+// apart by ranks of different hosts. Where a rank is late, all wait a little longer, to find out whether it waits
+// itself and for whom (blame.h).
 #include <functional>
 
 #include "strategies/comm/group.h"
@@ -70,8 +70,6 @@ class HostsGroup final : public CommGroup {
   static constexpr std::size_t kChunkBytes = 8U << 20;
 
   void run(const Call& call, const std::function<void()>& steps);
-  Call again(Call call) const;
-  void between(const Call& call, const Sends& sends, const Receives& receives);
 
   Speakers speakers(int root = -1) const;
   bool speaks(const Speakers& speakers) const { return speakers[here_] == rank_; }

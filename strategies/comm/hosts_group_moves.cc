@@ -27,9 +27,9 @@ void HostsGroup::barrier(Timeout timeout) {
         sends.push_back({speaker, {}});
         receives.push_back({speaker, {}});
       }
-      between(call, sends, receives);
+      links_->exchange(call, sends, receives);
     }
-    if (layered_) local_->sync_all(again(again(call)));
+    if (layered_) local_->sync_all(call);
   });
 }
 
@@ -38,7 +38,7 @@ void HostsGroup::broadcast(std::byte* data, std::size_t bytes, int root, Timeout
   run(call, [&] {
     const Speakers ranks = speakers(root);
     if (speaks(ranks)) spread_between(call, ranks, root, data, bytes);
-    if (layered_) local_->spread(again(again(call)), data, bytes, ranks[here_]);
+    if (layered_) local_->spread(call, data, bytes, ranks[here_]);
   });
 }
 
@@ -51,7 +51,7 @@ void HostsGroup::spread_between(const Call& call, const Speakers& speakers, int 
   for (const int speaker : speakers) {
     if (rank_ == root && speaker != root) sends.push_back({speaker, {data, bytes}});
   }
-  between(call, sends, receives);
+  links_->exchange(call, sends, receives);
 }
 
 // The root sends each byte once, and the others pass them on to each other.
@@ -69,14 +69,14 @@ void HostsGroup::spread_slices(const Call& call, Speakers speakers, int root, st
       if (rank_ == root) first.push_back({speakers[i], slice(i)});
       if (rank_ == speakers[i]) own.push_back({root, slice(i)});
     }
-    between(call, first, own);
+    links_->exchange(call, first, own);
     if (rank_ == root) continue;
     for (std::size_t i = 0; i < speakers.size(); ++i) {
       if (speakers[i] == rank_) continue;
       second.push_back({speakers[i], own.front().into});
       rest.push_back({speakers[i], slice(i)});
     }
-    between(call, second, rest);
+    links_->exchange(call, second, rest);
   }
 }
 
@@ -94,9 +94,9 @@ void HostsGroup::all_gather(const std::byte* input, const std::vector<std::byte*
         for (const int r : members()) sends.push_back({ranks[host], {outputs[at(r)], bytes}});
         for (const int r : hosts_[host]) receives.push_back({ranks[host], {outputs[at(r)], bytes}});
       }
-      between(call, sends, receives);
+      links_->exchange(call, sends, receives);
     }
-    if (layered_) hand_on(again(again(call)), ranks[here_], outputs, bytes);
+    if (layered_) hand_on(call, ranks[here_], outputs, bytes);
   });
 }
 
@@ -120,12 +120,12 @@ void HostsGroup::gather(const std::byte* input, const std::vector<std::byte*>& o
                         Timeout timeout) {
   const Call call(++operations_, CollectiveOp::gather, bytes, ElementType::u8, Reduction::sum, root, timeout);
   run(call, [&] {
-    if (!is_here(root)) return between(call, {{root, {input, bytes}}}, {});
+    if (!is_here(root)) return links_->exchange(call, {{root, {input, bytes}}}, {});
     local_->collect(call, input, outputs, bytes);
     if (rank_ != root) return;
     Receives receives;
     for (const int r : others()) receives.push_back({r, {outputs[at(r)], bytes}});
-    between(call, {}, receives);
+    links_->exchange(call, {}, receives);
   });
 }
 
@@ -133,12 +133,12 @@ void HostsGroup::scatter(const std::vector<const std::byte*>& inputs, std::byte*
                          Timeout timeout) {
   const Call call(++operations_, CollectiveOp::scatter, bytes, ElementType::u8, Reduction::sum, root, timeout);
   run(call, [&] {
-    if (!is_here(root)) return between(call, {}, {{root, {output, bytes}}});
+    if (!is_here(root)) return links_->exchange(call, {}, {{root, {output, bytes}}});
     local_->deal(call, inputs, output, bytes, root);
     if (rank_ != root) return;
     Sends sends;
     for (const int r : others()) sends.push_back({r, {inputs[at(r)], bytes}});
-    between(call, sends, {});
+    links_->exchange(call, sends, {});
   });
 }
 
@@ -153,7 +153,7 @@ void HostsGroup::all_to_all(const std::vector<std::span<const std::byte>>& input
       sends.push_back({r, inputs[at(r)]});
       receives.push_back({r, outputs[at(r)]});
     }
-    between(call, sends, receives);
+    links_->exchange(call, sends, receives);
   });
 }
 

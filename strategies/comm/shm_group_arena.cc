@@ -11,7 +11,8 @@ namespace dtrain {
 namespace {
 
 constexpr std::size_t kLeastInArenas = 8 * 1024;  // smaller ones have one synchronisation, which is quicker
-constexpr std::size_t kBlockBytes = 32 * 1024;    // of results: still in the nearest cache when the others get theirs
+constexpr std::chrono::milliseconds kEnding{1000};
+constexpr std::size_t kBlockBytes = 32 * 1024;  // of results: still in the nearest cache when the others get theirs
 
 }  // namespace
 
@@ -64,7 +65,8 @@ std::byte* ShmGroup::in_arena_of(const Call& call, int rank, std::size_t bytes) 
     try {
       arena = ArenaMemory::open(block.arena);
     } catch (const std::exception& error) {
-      if (watch_.ended()[static_cast<std::size_t>(rank)]) wait_.fail({FailureKind::peer_died, rank}, call.name(), "");
+      // Of a process that is killed the kernel closes the files first, and tells that it has ended later.
+      if (watch_.ends_within(rank, kEnding)) wait_.fail({FailureKind::peer_died, rank}, call.name(), "");
       throw std::runtime_error(
           fmt::format("dtrain: cannot map the shared tensors of rank {} (pid {}): {}", rank, block.pid, error.what()));
     }

@@ -46,7 +46,8 @@ void PeerWatch::watch(const std::vector<int>& pids, int own_rank) {
     if (static_cast<int>(r) == own_rank || pids[r] == 0) continue;
     pidfds_[r] = static_cast<int>(::syscall(SYS_pidfd_open, pids[r], 0));
     if (pidfds_[r] >= 0) continue;
-    if (errno == ESRCH) throw describe({FailureKind::peer_died, static_cast<int>(r)}, pids[r], "forming the group", "");
+    pidfds_[r] = kGone;
+    if (errno == ESRCH) continue;
     throw std::system_error(errno, std::generic_category(),
                             fmt::format("watching rank {} (pidfd_open {})", r, pids[r]));
   }
@@ -58,17 +59,17 @@ std::vector<bool> PeerWatch::ended() const {
   ::poll(polls.data(), polls.size(), 0);
   std::vector<bool> ended;
   ended.reserve(polls.size());
-  for (const pollfd& entry : polls) ended.push_back((entry.revents & POLLIN) != 0);
+  for (const pollfd& entry : polls) ended.push_back(entry.fd == kGone || (entry.revents & POLLIN) != 0);
   return ended;
 }
 
-bool PeerWatch::has_ended(int rank) const {
+bool PeerWatch::ends_within(int rank, std::chrono::milliseconds time) const {
   pollfd entry{pidfds_[static_cast<std::size_t>(rank)], POLLIN, 0};
-  return ::poll(&entry, 1, 0) == 1 && (entry.revents & POLLIN) != 0;
+  return entry.fd == kGone || (::poll(&entry, 1, static_cast<int>(time.count())) == 1 && (entry.revents & POLLIN) != 0);
 }
 
 ShmWait::ShmWait(const ShmSegment& segment, const PeerWatch& watch, int own_rank, Options options)
-    : segment_(segment), watch_(watch), own_rank_(own_rank), options_(options) {}
+    : segment_(segment), watch_(watch), own_rank_(own_rank), options_(options), asked_(segment.header().ranks) {}
 
 ShmWait::Deadline ShmWait::after(std::chrono::milliseconds timeout) {
   return Clock::now() + std::min<std::chrono::milliseconds>(timeout, kLongestTimeout);
@@ -87,32 +88,54 @@ bool ShmWait::reached(int rank, std::uint32_t point) const {
 }
 
 void ShmWait::wait_all(std::uint32_t point, Deadline deadline, const Naming& during) {
+  std::optional<Blame> blame;
   for (const int r : segment_.members()) {
-    if (r != own_rank_ && !reached(r, point)) wait_one(r, point, deadline, during);
+    if (r == own_rank_ || comes_soon(r, point)) continue;
+    if (!blame) {
+      blame.emplace(deadline, elsewhere_ != nullptr);
+      is_missed();
+    }
+    wait_one(r, point, *blame, during);
   }
 }
 
-void ShmWait::wait_one(int rank, std::uint32_t point, Deadline deadline, const Naming& during) {
+bool ShmWait::comes_soon(int rank, std::uint32_t point) const {
+  if (reached(rank, point)) return true;
   const auto spin_until = Clock::now() + options_.spin;
   do {
     for (int i = 0; i < 32; ++i) {
-      if (reached(rank, point)) return;
+      if (reached(rank, point)) return true;
       cpu_relax();
     }
   } while (Clock::now() < spin_until);
+  return false;
+}
+
+void ShmWait::wait_one(int rank, std::uint32_t point, Blame& blame, const Naming& during) {
   while (!reached(rank, point)) {
-    sleep_on(segment_.rank(rank), point, deadline);
+    sleep_on(segment_.rank(rank), point, blame.due());
     if (reached(rank, point)) return;
-    look_around(point, deadline, during());
+    look_around(point, blame, during());
   }
 }
 
-void ShmWait::look_around(std::uint32_t point, Deadline deadline, const std::string& during) const {
+void ShmWait::look_around(std::uint32_t point, Blame& blame, const std::string& during) {
   check(during);
   check_interrupt();
   if (elsewhere_) elsewhere_(during);
-  if (Clock::now() >= deadline) time_out(point, during);
+  const auto now = Clock::now();
+  if (is_missed()) blame.hurry(now);
+  if (now >= blame.due()) time_out(point, blame, during);
   check_peers(point, during);
+}
+
+bool ShmWait::is_missed() {
+  RankBlock& own = segment_.rank(own_rank_);
+  const std::uint32_t missed = own.missed.load();
+  if (missed == own.answered.load(std::memory_order_relaxed)) return false;
+  own.answered.store(missed);
+  if (answer_elsewhere_) answer_elsewhere_();
+  return true;
 }
 
 void ShmWait::sleep_on(RankBlock& block, std::uint32_t point, Deadline deadline) {
@@ -149,18 +172,26 @@ void ShmWait::check_peers(std::uint32_t point, const std::string& during) const 
   }
 }
 
-void ShmWait::time_out(std::uint32_t point, const std::string& during) const {
+void ShmWait::time_out(std::uint32_t point, Blame& blame, const std::string& during) {
   std::vector<int> missing;
   for (const int r : segment_.members()) {
     if (r != own_rank_ && !reached(r, point)) missing.push_back(r);
   }
   if (missing.empty()) return;  // all came at the last moment
-  const int first = missing.front();
-  const int pid = segment_.rank(first).pid;
+  const auto answered = [this](int r) {
+    const std::uint32_t asked = asked_[static_cast<std::size_t>(r)];
+    return static_cast<std::int32_t>(segment_.rank(r).answered.load() - asked) >= 0;
+  };
+  const auto late_one = blame.judge(missing, answered, Clock::now());
+  if (!late_one) {
+    for (const int r : missing) asked_[static_cast<std::size_t>(r)] = segment_.rank(r).missed.fetch_add(1) + 1;
+    return;
+  }
+  const int pid = segment_.rank(*late_one).pid;
   std::string detail = missing.size() > 1 ? fmt::format("{} ranks are missing", missing.size()) : "";
   const std::string late = why_late(pid);
   if (!late.empty()) detail += (detail.empty() ? "" : "; ") + late;
-  fail({FailureKind::timed_out, first}, during, detail);
+  fail({FailureKind::timed_out, *late_one}, during, detail);
 }
 
 void ShmWait::record(const Failure& failure) const noexcept {

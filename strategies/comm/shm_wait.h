@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "strategies/comm/blame.h"
 #include "strategies/comm/failure.h"
 #include "strategies/comm/shm_segment.h"
 
@@ -31,15 +32,17 @@ class PeerWatch {
   PeerWatch& operator=(const PeerWatch&) = delete;
   ~PeerWatch();
 
-  // Watch `pids`, indexed by rank; own_rank and those that are 0 are left out. Throws CollectiveError where one is gone
-  // already.
+  // Watch `pids`, indexed by rank; own_rank and those that are 0 are left out. One that is gone already has ended: the
+  // first wait tells, and so all ranks hear of it.
   void watch(const std::vector<int>& pids, int own_rank);
   // Whether each rank's process has ended.
   std::vector<bool> ended() const;
-  bool has_ended(int rank) const;
+  bool has_ended(int rank) const { return ends_within(rank, std::chrono::milliseconds{0}); }
+  bool ends_within(int rank, std::chrono::milliseconds time) const;
 
  private:
-  std::vector<int> pidfds_;
+  static constexpr int kGone = -2;
+  std::vector<int> pidfds_;  // -1: not watched
 };
 
 class ShmWait {
@@ -74,17 +77,27 @@ class ShmWait {
   };
   std::optional<Told> told() const;
   bool knows(int rank) const { return rank >= 0 && rank < static_cast<int>(segment_.header().ranks); }
-  // Called, while a wait lasts, each time that it looks around; may throw through fail(). Before the first wait.
-  void look_elsewhere(std::function<void(const std::string& during)> look) { elsewhere_ = std::move(look); }
+  // The group has ranks on other hosts. Before the first wait. `look` is called, while a wait lasts, each time that it
+  // looks around, and may throw through fail(); `answer` is to tell ranks elsewhere that have asked that this one
+  // waits.
+  void look_elsewhere(std::function<void(const std::string& during)> look, std::function<void()> answer) {
+    elsewhere_ = std::move(look);
+    answer_elsewhere_ = std::move(answer);
+  }
+  // A rank elsewhere asks for this one. Any thread.
+  void be_missed() noexcept { segment_.rank(own_rank_).missed.fetch_add(1); }
+  // In a wait, and once as it begins, for what was asked before: whether anybody has asked, who is answered now.
+  bool is_missed();
   // Make a wait of this process end with FailureKind::aborted; the other ranks are not told.
   void request_stop() noexcept { stop_.store(true); }
 
  private:
-  void wait_one(int rank, std::uint32_t point, Deadline deadline, const Naming& during);
+  bool comes_soon(int rank, std::uint32_t point) const;
+  void wait_one(int rank, std::uint32_t point, Blame& blame, const Naming& during);
   void sleep_on(RankBlock& block, std::uint32_t point, Deadline deadline);
-  void look_around(std::uint32_t point, Deadline deadline, const std::string& during) const;
+  void look_around(std::uint32_t point, Blame& blame, const std::string& during);
   void check_peers(std::uint32_t point, const std::string& during) const;
-  void time_out(std::uint32_t point, const std::string& during) const;
+  void time_out(std::uint32_t point, Blame& blame, const std::string& during);
   bool reached(int rank, std::uint32_t point) const;
 
   const ShmSegment& segment_;
@@ -92,6 +105,8 @@ class ShmWait {
   const int own_rank_;
   const Options options_;
   std::function<void(const std::string&)> elsewhere_;
+  std::function<void()> answer_elsewhere_;
+  std::vector<std::uint32_t> asked_;  // by rank: its `missed` when it was asked last
   std::atomic<bool> stop_{false};
 };
 

@@ -72,20 +72,20 @@ struct Row {
 
 class TcpLinks::Exchange {
  public:
-  Exchange(TcpLinks& links, const Call& call, Deadline deadline, const std::vector<Send>& sends,
-           const std::vector<Receive>& receives)
-      : links_(links), call_(call), deadline_(deadline) {
+  Exchange(TcpLinks& links, const Call& call, const std::vector<Send>& sends, const std::vector<Receive>& receives)
+      : links_(links), call_(call), blame_(call.deadline, true) {
     for (const Send& send : sends) flow(send.peer).out.messages.push_back({header(send.data.size()), send.data});
     for (const Receive& receive : receives) flow(receive.peer).in.messages.push_back({{}, receive.into});
   }
 
   void run() {
     next_look_ = Clock::now() + kLookAround;
+    links_.wait_.is_missed();
     while (!advance()) {
-      poll_until(std::min(next_look_, deadline_));
+      poll_until(std::min(next_look_, blame_.due()));
       links_.heed(call_.name());
       find_gone();
-      if (Clock::now() >= std::min(next_look_, deadline_)) look_around();
+      if (Clock::now() >= std::min(next_look_, blame_.due())) look_around();
     }
   }
 
@@ -192,29 +192,36 @@ class TcpLinks::Exchange {
   }
 
   void look_around() {
-    next_look_ = Clock::now() + kLookAround;
+    const auto now = Clock::now();
+    next_look_ = now + kLookAround;
     links_.wait_.check(call_.name());
     check_interrupt();
-    if (Clock::now() < deadline_) return;
-    const auto late = [this](const auto& is_late) {
-      const auto found =
-          std::find_if(flows_.begin(), flows_.end(), [&](const auto& one) { return is_late(one.second); });
-      if (found != flows_.end()) links_.wait_.fail({FailureKind::timed_out, found->first}, call_.name(), "");
-    };
-    late([](const Flow& flow) { return !flow.in.over(); });
-    late([](const Flow& flow) { return !flow.out.over(); });
+    if (links_.wait_.is_missed()) blame_.hurry(now);
+    if (now >= blame_.due()) time_out(now);
+  }
+
+  void time_out(Clock::time_point now) {
+    std::vector<int> missing;
+    for (const bool silent : {true, false}) {  // those first
+      for (const auto& [peer, flow] : flows_) {
+        if (!flow.over() && flow.in.over() != silent) missing.push_back(peer);
+      }
+    }
+    const auto answered = [this](int peer) { return links_.links_.at(peer).answered.load(); };
+    const auto late_one = blame_.judge(missing, answered, now);
+    if (late_one) links_.wait_.fail({FailureKind::timed_out, *late_one}, call_.name(), "");
+    links_.ask(missing);
   }
 
   TcpLinks& links_;
   const Call& call_;
-  const Deadline deadline_;
+  Blame blame_;
   std::map<int, Flow> flows_;
   Clock::time_point next_look_;
 };
 
-void TcpLinks::exchange(const Call& call, Deadline deadline, const std::vector<Send>& sends,
-                        const std::vector<Receive>& receives) {
-  Exchange(*this, call, deadline, sends, receives).run();
+void TcpLinks::exchange(const Call& call, const std::vector<Send>& sends, const std::vector<Receive>& receives) {
+  Exchange(*this, call, sends, receives).run();
 }
 
 }  // namespace dtrain

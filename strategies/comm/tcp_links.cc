@@ -16,9 +16,11 @@ constexpr std::uint32_t kWordMagic = 0x64747277;  // another one from a host of 
 
 // Small enough to be taken by the kernel whole, whatever the other end does.
 struct TcpLinks::Word {
+  enum Kind : std::uint32_t { leaves, fails, asks, answers };  // the last two: see blame.h
   std::uint32_t magic = kWordMagic;
-  std::uint32_t failure = 0;  // 0: the rank leaves
-  char detail[248] = {};      // ends with a 0
+  Kind kind = leaves;
+  std::uint32_t failure = 0;
+  char detail[244] = {};  // ends with a 0
 };
 
 TcpLinks::TcpLinks(MeetingPlace& place, int rank, const std::vector<int>& others, ShmWait& wait, Deadline deadline)
@@ -48,10 +50,15 @@ void TcpLinks::understand(int peer, Link& link, const std::string& during) {
   std::memcpy(&word, link.heard.data(), sizeof word);
   link.heard.clear();
   word.detail[sizeof word.detail - 1] = '\0';
-  if (word.magic != kWordMagic) {
+  if (word.magic != kWordMagic || word.kind > Word::answers) {
     link.state = State::gone;
-  } else if (word.failure == 0) {
+  } else if (word.kind == Word::leaves) {
     link.state = State::left;
+  } else if (word.kind == Word::asks) {
+    link.asks = true;
+    wait_.be_missed();
+  } else if (word.kind == Word::answers) {
+    link.answered = true;
   } else {
     const Failure failure = decode_failure(word.failure);
     const bool sound =
@@ -69,17 +76,32 @@ void TcpLinks::watch_words(std::vector<pollfd>& polls) const {
 void TcpLinks::tell() noexcept {
   const auto known = wait_.told();
   if (!known || told_.exchange(true)) return;
-  Word word;
+  Word word{.kind = Word::fails};
   word.failure = encode(known->failure);
   known->detail.copy(word.detail, sizeof word.detail - 1);
-  say(word);
+  for (const auto& [peer, link] : links_) say(link, word);
 }
 
-void TcpLinks::leave() noexcept { say({}); }
+void TcpLinks::leave() noexcept {
+  for (const auto& [peer, link] : links_) say(link, {});
+}
 
-void TcpLinks::say(const Word& word) noexcept {
-  for (const auto& [peer, link] : links_)
-    ::send(link.lanes.control.fd(), &word, sizeof word, MSG_NOSIGNAL | MSG_DONTWAIT);
+void TcpLinks::ask(const std::vector<int>& peers) noexcept {
+  for (const int peer : peers) {
+    Link& link = links_.at(peer);
+    link.answered = false;
+    say(link, {.kind = Word::asks});
+  }
+}
+
+void TcpLinks::answer() noexcept {
+  for (auto& [peer, link] : links_) {
+    if (link.asks.exchange(false)) say(link, {.kind = Word::answers});
+  }
+}
+
+void TcpLinks::say(const Link& link, const Word& word) noexcept {
+  ::send(link.lanes.control.fd(), &word, sizeof word, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 }  // namespace dtrain

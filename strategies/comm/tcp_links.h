@@ -37,11 +37,12 @@ class TcpLinks {
   // All of these at the same time; return when what is to be received is here, and what is to be sent is the kernel's.
   // The peers must do the counterpart, within the same call and with the same sizes. Between two ranks messages keep
   // their order. Throws CollectiveError: also where the peer's message is of another call.
-  void exchange(const Call& call, Deadline deadline, const std::vector<Send>& sends,
-                const std::vector<Receive>& receives);
+  void exchange(const Call& call, const std::vector<Send>& sends, const std::vector<Receive>& receives);
 
   // Look for words of the others. Throws the failure that one tells of.
   void heed(const std::string& during);
+  // Tell those that have asked for this rank that it waits.
+  void answer() noexcept;
   // Add what to poll() for such words.
   void watch_words(std::vector<pollfd>& polls) const;
   // Tell all others of the group's failure, if it has one, the first time.
@@ -63,13 +64,15 @@ class TcpLinks {
   struct Link {
     Lanes lanes;
     std::atomic<State> state = State::here;
-    std::vector<std::byte> heard;  // the beginning of a word
+    std::atomic<bool> asks{false}, answered{false};  // the peer, since it was answered; this rank's last question
+    std::vector<std::byte> heard;                    // the beginning of a word
   };
   class Exchange;
 
   void heed(int peer, Link& link, const std::string& during);
   void understand(int peer, Link& link, const std::string& during);
-  void say(const Word& word) noexcept;
+  void ask(const std::vector<int>& peers) noexcept;
+  void say(const Link& link, const Word& word) noexcept;
 
   const int rank_;
   ShmWait& wait_;

@@ -52,17 +52,19 @@ struct Child {
   RankOutcome outcome;
 };
 
-// Read until the child's end of the pipe closes. False at the deadline.
-bool drain(Child& child, Clock::time_point deadline) {
+bool is_stopped(const Child& child) {
+  siginfo_t info{};
+  // A child that was told of already is told of again: it is not reaped, and its state not taken note of.
+  return ::waitid(P_PID, static_cast<id_t>(child.pid), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == child.pid;
+}
+
+// False when the child's end of the pipe has closed.
+bool read_some(Child& child) {
   char buffer[4096];
-  while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    pollfd entry{child.fd, POLLIN, 0};
-    if (::poll(&entry, 1, static_cast<int>(std::max<long>(left, 0))) == 0) return false;
-    const auto n = ::read(child.fd, buffer, sizeof(buffer));
-    if (n <= 0) return true;
-    child.outcome.said.append(buffer, static_cast<std::size_t>(n));
-  }
+  const auto n = ::read(child.fd, buffer, sizeof(buffer));
+  if (n > 0) child.outcome.said.append(buffer, static_cast<std::size_t>(n));
+  return n > 0;
 }
 
 void reap(Child& child, Clock::time_point start) {
@@ -76,6 +78,34 @@ void reap(Child& child, Clock::time_point start) {
   child.outcome.exited = WIFEXITED(status) && WEXITSTATUS(status) == 0 && !said.empty();
   child.outcome.threw = !said.empty() && said[0] == '!';
   if (!said.empty()) said.erase(0, 1);
+}
+
+// Read until all have ended, or are stopped or late and killed.
+void drain(std::vector<Child>& children, Clock::time_point start, Clock::time_point deadline) {
+  constexpr int kLookAround = 20;  // milliseconds: nothing tells of a child that stops
+  std::vector<Child*> left;
+  for (Child& child : children) left.push_back(&child);
+  while (!left.empty()) {
+    std::vector<pollfd> entries;
+    for (const Child* child : left) entries.push_back({child->fd, POLLIN, 0});
+    ::poll(entries.data(), entries.size(), kLookAround);
+    std::vector<Child*> still;
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      if (entries[i].revents == 0 || read_some(*left[i])) {
+        still.push_back(left[i]);
+      } else {
+        reap(*left[i], start);
+      }
+    }
+    left = std::move(still);
+    const bool stopped = std::all_of(left.begin(), left.end(), [](const Child* child) { return is_stopped(*child); });
+    if (!stopped && Clock::now() < deadline) continue;
+    for (Child* child : left) {
+      ::kill(child->pid, SIGKILL);
+      reap(*child, start);
+    }
+    return;
+  }
 }
 
 }  // namespace
@@ -96,12 +126,9 @@ std::vector<RankOutcome> run_ranks(int ranks, const std::function<std::string(in
     children[static_cast<std::size_t>(r)].pid = pid;
     children[static_cast<std::size_t>(r)].fd = ends[0];
   }
+  drain(children, start, start + limit);
   std::vector<RankOutcome> outcomes;
-  for (Child& child : children) {
-    if (!drain(child, start + limit)) ::kill(child.pid, SIGKILL);
-    reap(child, start);
-    outcomes.push_back(child.outcome);
-  }
+  for (const Child& child : children) outcomes.push_back(child.outcome);
   return outcomes;
 }
 

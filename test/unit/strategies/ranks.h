@@ -19,7 +19,7 @@ struct RankOutcome {
 };
 
 // Fork `ranks` children; each runs body(rank) and reports the string it returns. Those that live on at the deadline are
-// killed (a stopped one too).
+// killed; before it, when all that are left are stopped (SIGSTOP).
 std::vector<RankOutcome> run_ranks(int ranks, const std::function<std::string(int rank)>& body,
                                    std::chrono::seconds deadline = std::chrono::seconds{30});
 
