@@ -8,7 +8,8 @@
 # What it makes:
 #   LibTorch::headers the headers (as system headers) with the definitions the wheel was built with, and no library
 #   LibTorch::torch   these, libtorch_cpu and libc10; programs of the build tree find them through their run path
-#   LibTorch::cuda    only with DTRAIN_CUDA: libtorch_cuda, libc10_cuda, and the headers of CUDA and NCCL
+#   LibTorch::cuda    libtorch_cuda, libc10_cuda, and the headers of CUDA and NCCL; where these are, and with DTRAIN_CUDA
+#                     they must be
 #   LibTorch_VERSION, LibTorch_PREFIX
 
 set(DTRAIN_TORCH_PYTHON "${CMAKE_SOURCE_DIR}/.venv/bin/python" CACHE FILEPATH "A Python that has the torch wheel")
@@ -74,18 +75,24 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
   endif()
 endif()
 
-if(LibTorch_FOUND AND DTRAIN_CUDA AND NOT TARGET LibTorch::cuda)
+if(LibTorch_FOUND AND NOT TARGET LibTorch::cuda)
   foreach(name torch torch_cuda c10_cuda)
     find_library(LibTorch_${name}_LIBRARY ${name} PATHS "${LibTorch_PREFIX}/lib" NO_DEFAULT_PATH NO_CACHE)
   endforeach()
   file(GLOB _torch_cuda_include "${_torch_site}/nvidia/cu[0-9]*/include")
   find_path(LibTorch_CUDA_INCLUDE cuda_runtime_api.h PATHS ${_torch_cuda_include} /usr/local/cuda/include NO_CACHE)
-  find_path(LibTorch_NCCL_INCLUDE nccl.h PATHS "${_torch_site}/nvidia/nccl/include" NO_CACHE)
+  find_path(LibTorch_NCCL_INCLUDE nccl.h PATHS "${_torch_site}/nvidia/nccl/include" /usr/local/cuda/include NO_CACHE)
   file(GLOB LibTorch_NCCL_LIBRARY "${_torch_site}/nvidia/nccl/lib/libnccl.so.2")
-  if(NOT LibTorch_torch_cuda_LIBRARY OR NOT LibTorch_CUDA_INCLUDE OR NOT LibTorch_NCCL_INCLUDE)
+  set(_cuda_found OFF)
+  if(LibTorch_torch_cuda_LIBRARY AND LibTorch_c10_cuda_LIBRARY AND LibTorch_CUDA_INCLUDE AND LibTorch_NCCL_INCLUDE)
+    set(_cuda_found ON)
+  elseif(DTRAIN_CUDA)
     message(FATAL_ERROR "DTRAIN_CUDA=ON needs a full CUDA install of the torch wheel (pip install torch, without --no-deps): "
       "libtorch_cuda: ${LibTorch_torch_cuda_LIBRARY}, CUDA headers: ${LibTorch_CUDA_INCLUDE}, NCCL headers: ${LibTorch_NCCL_INCLUDE}")
   endif()
+endif()
+
+if(_cuda_found AND NOT TARGET LibTorch::cuda)
   add_library(LibTorch::cuda INTERFACE IMPORTED GLOBAL)
   target_include_directories(LibTorch::cuda SYSTEM INTERFACE "${LibTorch_CUDA_INCLUDE}" "${LibTorch_NCCL_INCLUDE}")
   target_compile_definitions(LibTorch::cuda INTERFACE USE_C10D_NCCL USE_NVSHMEM)

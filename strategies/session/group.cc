@@ -21,14 +21,12 @@ FormedGroup form_group(const c10::intrusive_ptr<c10d::Store>& keys, const GroupP
   made.group = c10::make_intrusive<c10d::ProcessGroup>(keys, place.rank, place.ranks);
   made.group->setBackend(c10::DeviceType::CPU, Kind::CUSTOM, made.cpu);
   made.group->setDefaultBackend(Kind::CUSTOM);
-#ifdef DTRAIN_WITH_NCCL
   if (nccl_available()) {
     const auto nccl_keys = c10::make_intrusive<c10d::PrefixStore>("nccl", keys);
     made.group->setBackend(
         c10::DeviceType::CUDA, Kind::NCCL,
         make_nccl_backend(nccl_keys, place.rank, place.ranks, place.local_rank, place.timeout, place.names));
   }
-#endif
   made.group->setGroupName(name);
   c10d::unregister_process_group(name);  // of an earlier session
   c10d::register_process_group(name, made.group);
@@ -37,9 +35,7 @@ FormedGroup form_group(const c10::intrusive_ptr<c10d::Store>& keys, const GroupP
 
 void FormedGroup::shutdown() {
   cpu->shutdown();
-#ifdef DTRAIN_WITH_NCCL
   if (nccl_available()) group->getBackend(c10::DeviceType::CUDA)->shutdown();
-#endif
 }
 
 void FormedGroup::stop() {

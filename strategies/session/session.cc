@@ -34,9 +34,7 @@ c10::intrusive_ptr<c10d::Store> connect_store(const WorkerEnv& env, const InitOp
 }
 
 torch::Device device_for([[maybe_unused]] const WorkerEnv& env) {
-#ifdef DTRAIN_WITH_NCCL
   if (nccl_available()) return {torch::kCUDA, static_cast<c10::DeviceIndex>(env.local_rank)};
-#endif
   return {torch::kCPU};
 }
 

@@ -23,8 +23,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Random = std::mt19937_64;
 
-constexpr auto kPatience = std::chrono::milliseconds{10'000};  // for whoever is dead
-constexpr auto kDeadline = std::chrono::milliseconds{300};     // for whoever is stopped
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kSlower = 10;
+#else
+constexpr int kSlower = 1;
+#endif
+constexpr auto kPatience = std::chrono::milliseconds{30'000};         // for whoever is dead
+constexpr auto kDeadline = std::chrono::milliseconds{300} * kSlower;  // for whoever is stopped
 // What a machine that does other things besides may take until a rank that has heard of it says so.
 constexpr auto kSoon = std::chrono::milliseconds{3'000};
 
