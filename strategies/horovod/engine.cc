@@ -113,13 +113,14 @@ std::vector<Handle> Engine::submit(const std::vector<at::Tensor>& tensors, const
     TORCH_CHECK(!pending_.contains(name), "dtrain: '", name, "' is submitted while it is on its way already");
     handles.push_back(Handle(reduction->done.get_future().share()));
   }
+  const bool was_idle = core_.idle();
   for (auto& reduction : reductions) {
     reduction->submitted = Clock::now();
     core_.submit(reduction->request, reduction->submitted);
     const std::string name = reduction->request.name;
     pending_.emplace(name, std::move(reduction));
   }
-  wake_.notify_all();
+  if (was_idle) wake_.notify_all();  // else the thread knows that there is something to do
   return handles;
 }
 
@@ -214,19 +215,20 @@ void Engine::reduce(const std::vector<Request>& ready) {
   }
 }
 
-// The name is free before anybody knows of the result.
+// The name is free before anybody knows of the result. The last is told first: whoever waits for one after the other is
+// woken once.
 void Engine::arrive(const std::vector<Reduction*>& members, const std::shared_ptr<const Handle::Arrival>& arrival) {
-  for (const Reduction* each : members) {
-    std::unique_ptr<Reduction> own;
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto found = pending_.find(each->request.name); found != pending_.end()) {
-        own = std::move(found->second);
-        pending_.erase(found);
-      }
+  std::vector<std::unique_ptr<Reduction>> own;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Reduction* each : members) {
+      const auto found = pending_.find(each->request.name);
+      if (found == pending_.end()) continue;
+      own.push_back(std::move(found->second));
+      pending_.erase(found);
     }
-    if (own) own->done.set_value(arrival);
   }
+  for (auto each = own.rbegin(); each != own.rend(); ++each) (*each)->done.set_value(arrival);
 }
 
 void Engine::finish(const Negotiation::Outcome& outcome) {

@@ -5,7 +5,11 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "strategies/horovod/adasum.h"
+#include "strategies/torch/collectives.h"
 
 namespace dtrain::hvd {
 namespace {
@@ -40,6 +44,35 @@ bool in_place(const std::vector<Reduction*>& part) {
   const Reduction& first = *part.front();
   return part.size() == 1 && first.wire == first.tensor.scalar_type() && first.before == 1 &&
          first.tensor.is_contiguous();
+}
+
+// Plain memory, scaled by the same: then bytes are copied, and the buffer scaled as a whole. Of small tensors torch's
+// operations take many times as long as what they do.
+bool is_plain(const std::vector<Reduction*>& part) {
+  const Reduction& first = *part.front();
+  return std::all_of(part.begin(), part.end(), [&first](const Reduction* each) {
+    return each->tensor.is_cpu() && each->tensor.is_contiguous() && each->tensor.scalar_type() == each->wire &&
+           each->before == first.before && each->after == first.after;
+  });
+}
+
+void copy_in(const at::Tensor& flat, const std::vector<Reduction*>& part) {
+  auto* to = static_cast<std::byte*>(flat.data_ptr());
+  for (const Reduction* each : part) {
+    if (each->tensor.nbytes() > 0) std::memcpy(to, each->tensor.const_data_ptr(), each->tensor.nbytes());
+    to += each->tensor.nbytes();
+  }
+  if (part.front()->before != 1) flat.mul_(part.front()->before);
+}
+
+void copy_out(const at::Tensor& flat, const std::vector<Reduction*>& part) {
+  if (part.front()->after != 1) flat.mul_(part.front()->after);
+  const auto* from = static_cast<const std::byte*>(flat.const_data_ptr());
+  for (const Reduction* each : part) {
+    if (each->tensor.nbytes() > 0) std::memcpy(each->tensor.data_ptr(), from, each->tensor.nbytes());
+    from += each->tensor.nbytes();
+    each->tensor.unsafeGetTensorImpl()->bump_version();  // as each operation in place does
+  }
 }
 
 }  // namespace
@@ -100,6 +133,7 @@ std::shared_ptr<const Handle::Arrival> Fusion::reduce(const std::vector<Reductio
   }
   Timeline::Moment since = Clock::now();
   const bool copies = !in_place(part);
+  const bool plain = copies && is_plain(part);
   const at::Tensor flat = copies ? buffer_for(part) : part.front()->tensor.view(-1);
   const auto each_with_its_place = [&](const auto& visit) {
     std::int64_t at = 0;
@@ -108,7 +142,9 @@ std::shared_ptr<const Handle::Arrival> Fusion::reduce(const std::vector<Reductio
       at += each->tensor.numel();
     }
   };
-  if (copies) {
+  if (plain) {
+    copy_in(flat, part);
+  } else if (copies) {
     each_with_its_place([](const Reduction& each, const at::Tensor& place) {
       place.copy_(each.before == 1 ? each.tensor : each.tensor.mul(each.before));
     });
@@ -116,10 +152,14 @@ std::shared_ptr<const Handle::Arrival> Fusion::reduce(const std::vector<Reductio
   record(part, "MEMCPY_IN", since);
   collective(flat, part);
   record(part, "ALLREDUCE", since);
-  each_with_its_place([&](Reduction& each, const at::Tensor& place) {
-    if (copies) each.tensor.copy_(place);
-    if (each.after != 1) each.tensor.mul_(each.after);
-  });
+  if (plain) {
+    copy_out(flat, part);
+  } else {
+    each_with_its_place([&](Reduction& each, const at::Tensor& place) {
+      if (copies) each.tensor.copy_(place);
+      if (each.after != 1) each.tensor.mul_(each.after);
+    });
+  }
   const auto arrival = std::make_shared<Handle::Arrival>();
   if (!device.is_cpu()) {
     arrival->copied_out.emplace(device.type());
@@ -146,8 +186,7 @@ void Fusion::collective(const at::Tensor& flat, const std::vector<Reduction*>& p
     adasum(group_, flat, sizes);
     return;
   }
-  std::vector<at::Tensor> tensors{flat};
-  group_->allreduce(tensors)->wait();
+  all_reduce(group_, flat);
 }
 
 void Fusion::record(const std::vector<Reduction*>& part, const char* what, Timeline::Moment& since) const {

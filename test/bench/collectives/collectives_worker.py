@@ -1,7 +1,9 @@
 """collectives_worker.py BACKEND OP TYPE BYTES[,BYTES...], under a launcher: what torch.distributed's operations take.
 
 As plan.h says. OP `ddp`: a step of DistributedDataParallel with a model of BYTES bytes whose own work is small;
-`ddp_shared`: with its buckets in shared memory."""
+`ddp_shared`: with its buckets in shared memory; `ddp_alone`: without any reduction. OP `each`: 500 all_reduces of
+BYTES bytes in all, `each_async` all of them before the first is waited for."""
+import contextlib
 import os
 import statistics
 import sys
@@ -51,7 +53,7 @@ def operation(op, kind, size):
             "send_recv": send_recv}[op]
 
 
-def ddp_step(size):
+def ddp_step(size, reduces):
     """A row of square layers and two samples: the gradients weigh more than the work."""
     width = 1024
     layers = max(1, size // (4 * width * width))
@@ -60,8 +62,20 @@ def ddp_step(size):
     x = torch.randn(2, width)
 
     def step():
-        model.zero_grad()
-        model(x).sum().backward()
+        with contextlib.nullcontext() if reduces else model.no_sync():
+            model.zero_grad()
+            model(x).sum().backward()
+    return step
+
+
+def each(size, waits):
+    tensors = [torch.zeros(size // 4 // 500) for _ in range(500)]
+
+    def step():
+        works = [dist.all_reduce(tensor, async_op=not waits) for tensor in tensors]
+        if not waits:
+            for work in works:
+                work.wait()
     return step
 
 
@@ -74,7 +88,9 @@ def main():
     for size in map(int, sizes.split(",")):
         if op.startswith("ddp"):
             os.environ["DDP_DISABLE_COMM_MEM"] = "0" if op == "ddp_shared" else "1"
-            us = measure(size, ddp_step(size), 10)
+            us = measure(size, ddp_step(size, op != "ddp_alone"), 10)
+        elif op.startswith("each"):
+            us = measure(size, each(size, op == "each"), 10)
         else:
             us = measure(size, operation(op, getattr(torch, kind), size)) / (2 if op == "send_recv" else 1)
         if dist.get_rank() == 0:

@@ -31,9 +31,8 @@ inline int row_length(std::size_t bytes) {
 
 // Microseconds of one run(). `align` brings all ranks to the same point.
 template <class Align, class Run>
-double measure(std::size_t bytes, Align align, Run run) {
+double measure_rows(int length, Align align, Run run) {
   using Clock = std::chrono::steady_clock;
-  const int length = row_length(bytes);
   std::array<double, 5> rows{};
   run();
   for (double& row : rows) {
@@ -44,6 +43,11 @@ double measure(std::size_t bytes, Align align, Run run) {
   }
   std::sort(rows.begin(), rows.end());
   return rows[rows.size() / 2];
+}
+
+template <class Align, class Run>
+double measure(std::size_t bytes, Align align, Run run) {
+  return measure_rows(row_length(bytes), align, run);
 }
 
 }  // namespace dtrain::bench

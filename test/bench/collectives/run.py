@@ -8,8 +8,9 @@ allreduce   float32 and bfloat16, 1 KiB to 256 MiB. Bound: what P ranks must rea
             (docs/strategies.md). Nobody touches the tensors between the operations, so what fits into a core's cache
             stays there, most of all where nothing is copied
 others      broadcast, all_gather, reduce_scatter, all_to_all, send and recv, float32
+fusion      500 gradients of 4 KB: hvd::Context, which fuses them, beside a collective for each
 ddp         a step of Python's DistributedDataParallel, a model of 50 MB with little work of its own; `shared`: with
-            DDP_DISABLE_COMM_MEM=0
+            DDP_DISABLE_COMM_MEM=0. The same in C++; and both without any reduction, which shows what that adds
 
 The same measure for all: the median of five rows of operations, and of --runs such medians taken in turn. A figure that
 falls short does not make the benchmark fail. Needs a build with -DDTRAIN_BENCH=ON and a Python with torch.
@@ -29,6 +30,7 @@ WORKER = pathlib.Path(__file__).resolve().parent / "collectives_worker.py"
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = [KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 32 * MIB, 256 * MIB]
 OTHERS = ["broadcast", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]
+COLLECTIVES = ["memory", "all_reduce", "all_reduce_shared", *OTHERS]  # of collectives_bench
 GLOO, PYTHON, CPP, MPI = "gloo, Python", "dtrain, Python", "dtrain, C++", "OpenMPI, C++"
 SHARED, CPP_SHARED = "shared, Python", "shared, C++"  # dtrain's, of shared tensors
 LIMIT = 600
@@ -44,7 +46,7 @@ class Peers:
         self.python = args.python
         self.launch = [str(programs / "dtrain"), "run", "--nproc"]
         self.cpp = str(programs / "collectives_bench")
-        self.mpi = str(programs / "mpi_bench")
+        self.mpi, self.steps = str(programs / "mpi_bench"), str(programs / "steps_bench")
         self.environment = {**os.environ, "PYTHON_EXEC": self.python, "PYTHONWARNINGS": "ignore",
                             "PYTHONPATH": os.path.join(args.build, "python")}
 
@@ -56,7 +58,7 @@ class Peers:
             return ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), self.mpi,
                     *words]
         if peer in (CPP, CPP_SHARED):
-            return [*self.launch, str(ranks), self.cpp, *words]
+            return [*self.launch, str(ranks), self.cpp if op in COLLECTIVES else self.steps, *words]
         return [*self.launch, str(ranks), str(WORKER), "gloo" if peer == GLOO else "dtrain", *words]
 
     def measure(self, peer, ranks, op, kind, sizes):
@@ -145,18 +147,44 @@ def others(peers, args):
 def ddp(peers, args):
     bars, parts, size = [], [], 50 * 10**6
     for ranks in args.ranks:
-        found = peers.medians([GLOO, PYTHON, SHARED], args.runs, ranks, "ddp", "float32", [size])
-        ours, shared, theirs = (found[peer][size] / 1e3 for peer in (PYTHON, SHARED, GLOO))
+        found = peers.medians([GLOO, PYTHON, SHARED, CPP], args.runs, ranks, "ddp", "float32", [size])
+        alone = peers.medians([PYTHON, CPP], args.runs, ranks, "ddp_alone", "float32", [size])
+        ours, shared, theirs, cpp = (found[peer][size] / 1e3 for peer in (PYTHON, SHARED, GLOO, CPP))
+        python_alone, cpp_alone = (alone[peer][size] / 1e3 for peer in (PYTHON, CPP))
         parts.append(f"{ranks} ranks: a step takes {theirs:.1f} ms on gloo, {ours:.1f} ms on dtrain, {shared:.1f} ms "
-                     "with shared buckets.")
+                     f"with shared buckets, {cpp:.1f} ms in C++. Without any reduction it takes {python_alone:.1f} ms "
+                     f"in Python and {cpp_alone:.1f} ms in C++.")
+        bars.append(page.judged(f"{ranks} ranks: C++ as fast as Python, both on dtrain, at least", ours / cpp, ">=", 1,
+                                "times"))
         bars.append(page.judged(f"{ranks} ranks: a step as fast as on gloo, at least", theirs / ours, ">=", 2, "times"))
         bars.append(page.judged(f"{ranks} ranks, shared buckets: as fast as on gloo, at least", theirs / shared, ">=",
                                 2, "times"))
     return bars, parts
 
 
+def fusion(peers, args):
+    bars, parts, size = [], [], 500 * 4096
+    for ranks in args.ranks:
+        taken = {}
+        for text, peer, op in (("hvd::Context", CPP, "hvd"), ("hvd::Context, not fused", CPP, "hvd_unfused"),
+                               ("all_reduce of each, C++", CPP, "each"),
+                               ("asynchronous all_reduces, C++", CPP, "each_async"),
+                               ("all_reduce of each, dtrain, Python", PYTHON, "each"),
+                               ("asynchronous all_reduces, dtrain, Python", PYTHON, "each_async"),
+                               ("all_reduce of each, gloo, Python", GLOO, "each"),
+                               ("asynchronous all_reduces, gloo, Python", GLOO, "each_async")):
+            taken[text] = peers.medians([peer], args.runs, ranks, op, "float32", [size])[peer][size]
+        fused = taken["hvd::Context"]
+        parts.append(f"{ranks} ranks:\n\n" + table(["500 gradients of 4 KB", "us", "times hvd::Context"],
+                                                   [[text, f"{us:,.0f}", f"{us / fused:.1f}"]
+                                                    for text, us in taken.items()]))
+        for text in ("hvd::Context, not fused", "all_reduce of each, gloo, Python"):
+            bars.append(page.judged(f"{ranks} ranks: fusion against {text}", taken[text] / fused, ">=", 5, "times"))
+    return bars, parts
+
+
 PARTS = {"allreduce": ("All-reduce", allreduce), "others": ("The other collectives, and messages", others),
-         "ddp": ("Python's DDP", ddp)}
+         "ddp": ("Python's DDP", ddp), "fusion": ("Fusion", fusion)}
 
 
 def main():
