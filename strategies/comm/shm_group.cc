@@ -192,13 +192,16 @@ void ShmGroup::reduce_scatter(const std::vector<const std::byte*>& inputs, std::
   do {
     const std::size_t n = std::min(step, count - done);
     begin(call);
-    for (int r = 0; r < ranks_ && n > 0; ++r) {
-      std::memcpy(slot(rank_) + static_cast<std::size_t>(r) * n * width,
-                  inputs[static_cast<std::size_t>(r)] + done * width, n * width);
+    const auto place = [&](int owner, int part) { return slot(owner) + static_cast<std::size_t>(part) * n * width; };
+    const auto own = [&](int part) { return inputs[static_cast<std::size_t>(part)] + done * width; };
+    for (const int r : members()) {
+      if (r != rank_ && n > 0) std::memcpy(place(rank_, r), own(r), n * width);
     }
     sync(call);
     compare(call);
-    if (n > 0) reduce_slots(call, static_cast<std::size_t>(rank_) * n * width, output + done * width, n);
+    sources_.clear();
+    for (const int r : members()) sources_.push_back(r == rank_ ? own(r) : place(r, rank_));
+    reduce_sources(call, output + done * width, n);
     done += n;
   } while (done < count);
 }

@@ -4,7 +4,7 @@
 // Each rank has two slots, used in turn by successive operations (a large message is a row of operations). A rank
 // copies its input into its slot, arrives, waits for all, and reads the others' slots. It touches the same slot again
 // two operations later, after a synchronisation that nobody passes before being done with the first: so an operation
-// needs no closing barrier.
+// needs no closing barrier. What a rank has for itself goes from its input to its output.
 //
 //   all_reduce, count <= 64 KiB     copy in | sync | every rank reduces everything          1 sync, P+1 reads a byte
 //   all_reduce, larger, a part      copy in for the others | sync | rank r reduces slice r | sync | copy out
@@ -13,7 +13,7 @@
 //   reduce                          as all_reduce, but only the root copies out
 //   broadcast, all_gather, gather, scatter
 //                                   copy in | sync | copy out
-//   all_to_all                      sizes | sync | for each share of a slot: copy in | sync | copy out
+//   all_to_all                      sizes and a share of a slot for each: copy in | sync | copy out
 #include "strategies/comm/arena.h"
 #include "strategies/comm/call.h"
 #include "strategies/comm/group.h"
@@ -93,8 +93,7 @@ class ShmGroup final : public CommGroup {
     std::size_t at, bytes;
   };
   Slice slice(int rank, std::size_t count, std::size_t width) const;
-  std::size_t agree_on_parts(const Call& call, const std::vector<std::span<const std::byte>>& inputs,
-                             const std::vector<std::span<std::byte>>& outputs);
+  std::size_t agree_on_parts(const Call& call);
 
   const int process_;  // a forked child is not the rank
   const int rank_;

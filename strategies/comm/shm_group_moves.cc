@@ -1,11 +1,23 @@
 // The collectives that only move bytes; see shm_group.h.
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "strategies/comm/shm_group.h"
 
 namespace dtrain {
+namespace {
+
+// Of an all_to_all, about one other rank: the bytes that there are for it, and that are expected from it.
+struct Row {
+  std::uint64_t has, expects;
+};
+
+// An operation in place has its own part there already.
+void move(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
 
 void ShmGroup::broadcast(std::byte* data, std::size_t bytes, int root, Timeout timeout) {
   const Call call(++operations_, CollectiveOp::broadcast, bytes, ElementType::u8, Reduction::sum, root, timeout);
@@ -50,7 +62,7 @@ void ShmGroup::collect(const Call& call, const std::byte* input, const std::vect
     sync(call);
     compare(call);
     for (const int r : members()) {
-      if (n > 0 && !outputs.empty()) std::memcpy(outputs[static_cast<std::size_t>(r)] + done, slot(r), n);
+      if (!outputs.empty()) move(outputs[static_cast<std::size_t>(r)] + done, r == rank_ ? input + done : slot(r), n);
     }
     done += n;
   } while (done < bytes);
@@ -88,50 +100,45 @@ void ShmGroup::all_to_all(const std::vector<std::span<const std::byte>>& inputs,
   exchange(call, inputs, outputs);
 }
 
-// First a step in which every rank says how much it has for each and expects from each; then as many steps as the
-// largest part needs, in each of which a slot holds an equal share for every member.
+// As many steps as the largest part needs, in each of which a slot holds an equal share for every member. In the first
+// one it begins with a table of how much its rank has for each and expects from each.
 void ShmGroup::exchange(const Call& call, const std::vector<std::span<const std::byte>>& inputs,
                         const std::vector<std::span<std::byte>>& outputs) {
-  const std::size_t share = slot_bytes_ / members().size();
-  const std::size_t largest = agree_on_parts(call, inputs, outputs);
-  for (std::size_t done = 0; done < largest; done += share) {
+  const std::size_t table = members().size() * sizeof(Row), share = (slot_bytes_ - table) / members().size();
+  std::size_t done = 0, largest = 0;
+  do {
     const auto part = [&](std::size_t size) { return size > done ? std::min(share, size - done) : 0; };
+    const auto place = [&](int from, int to) { return slot(from) + table + seat(to) * share; };
     begin(call);
     for (const int r : members()) {
-      const auto& input = inputs[static_cast<std::size_t>(r)];
-      if (const std::size_t n = part(input.size()); n > 0)
-        std::memcpy(slot(rank_) + seat(r) * share, input.data() + done, n);
+      const auto at = static_cast<std::size_t>(r);
+      const Row row{inputs[at].size(), outputs[at].size()};
+      if (done == 0) std::memcpy(slot(rank_) + seat(r) * sizeof row, &row, sizeof row);
+      if (r != rank_) move(place(rank_, r), inputs[at].data() + done, part(row.has));
     }
     sync(call);
     compare(call);
+    if (done == 0) largest = agree_on_parts(call);
     for (const int r : members()) {
-      const auto& output = outputs[static_cast<std::size_t>(r)];
-      if (const std::size_t n = part(output.size()); n > 0)
-        std::memcpy(output.data() + done, slot(r) + seat(rank_) * share, n);
+      const auto at = static_cast<std::size_t>(r);
+      const std::byte* from = r == rank_ ? inputs[at].data() + done : place(r, rank_);
+      move(outputs[at].data() + done, from, part(outputs[at].size()));
     }
-  }
+    done += share;
+  } while (done < largest);
 }
 
 // The bytes of the largest part that any rank has for another. All ranks see the same table, and judge it alike.
-std::size_t ShmGroup::agree_on_parts(const Call& call, const std::vector<std::span<const std::byte>>& inputs,
-                                     const std::vector<std::span<std::byte>>& outputs) {
-  const auto said = [this](int rank, std::size_t at) {
-    std::uint64_t bytes = 0;
-    std::memcpy(&bytes, slot(rank) + at * sizeof bytes, sizeof bytes);
-    return bytes;
+std::size_t ShmGroup::agree_on_parts(const Call& call) {
+  const auto said = [this](int rank, int about) {
+    Row row;
+    std::memcpy(&row, slot(rank) + seat(about) * sizeof row, sizeof row);
+    return row;
   };
-  begin(call);
-  for (const int r : members()) {
-    const auto at = static_cast<std::size_t>(r);
-    const std::array<std::uint64_t, 2> row = {inputs[at].size(), outputs[at].size()};
-    std::memcpy(slot(rank_) + seat(r) * sizeof row, row.data(), sizeof row);
-  }
-  sync(call);
-  compare(call);
   std::uint64_t largest = 0;
   for (const int from : members()) {
     for (const int to : members()) {
-      const std::uint64_t has = said(from, 2 * seat(to)), expects = said(to, 2 * seat(from) + 1);
+      const std::uint64_t has = said(from, to).has, expects = said(to, from).expects;
       if (has != expects)
         wait_.fail({FailureKind::mismatched, to}, call.name(),
                    fmt::format("rank {} has {} bytes for rank {}, which expects {}", from, has, to, expects));
