@@ -110,8 +110,7 @@ void ShmBackend::shutdown() {
   if (group) group->p2p().end();  // callbacks may ask for the mutex
 }
 
-template <class Some>
-std::exception_ptr ShmBackend::run(const Some& steps, Timeout timeout, const FlightRing::Ticket& flight) {
+std::exception_ptr ShmBackend::run(StepsRef steps, Timeout timeout, const FlightRing::Ticket& flight) {
   const at::NoGradGuard no_grad;  // parameters are written in place
   try {
     if (group_) steps(timeout);
@@ -141,20 +140,23 @@ void ShmBackend::occupy(std::unique_lock<std::mutex>& lock, Action action) {
   if (stopping_ || !queue_.empty()) signals_->work.notify_all();
 }
 
-template <class Some>
-void ShmBackend::carry_out_now(c10d::OpType type, const at::Tensor& tensor, const How& how, const Some& steps) {
+// On this thread. False: others are before it, and nothing was done.
+bool ShmBackend::at_once(c10d::OpType type, at::TensorList results, const How& how, StepsRef steps) {
   TORCH_CHECK(!in_forked_child(), "dtrain: a collective in a process forked from rank ", getRank());
   std::unique_lock lock(mutex_);
-  if (stopping_ || running_ || !queue_.empty()) {
-    lock.unlock();
-    enqueue(type, {tensor}, how, steps)->wait();
-    return;
-  }
+  if (stopping_ || running_ || !queue_.empty()) return false;
   ++enqueued_;
-  const FlightRing::Ticket flight = note_call(type, tensor, how, true);
+  const FlightRing::Ticket flight = note_call(type, results, how, true);
   std::exception_ptr error;
   occupy(lock, [&] { error = run(steps, how.timeout, flight); });
   if (error) std::rethrow_exception(error);
+  return true;
+}
+
+ShmBackend::Steps ShmBackend::in_turn(std::vector<Steps> each) {
+  return [each = std::move(each)](Timeout timeout) {
+    for (const Steps& steps : each) steps(timeout);
+  };
 }
 
 ShmBackend::WorkPtr ShmBackend::enqueue(c10d::OpType type, Tensors results, How how, Steps run) {
@@ -259,21 +261,14 @@ void ShmBackend::all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& 
 
 ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& inputs, const c10d::AllreduceCoalescedOptions& options) {
   const Tensors tensors = share(inputs);
+  std::vector<Steps> each;
   for (const at::Tensor& tensor : tensors) {
     check_writable(tensor);
-    element_type(tensor);
-    reduction_of(options.reduceOp, tensor);
+    each.emplace_back(all_reduce_steps(tensor, options.reduceOp));
   }
-  const c10d::ReduceOp op = options.reduceOp;
   return enqueue(c10d::OpType::ALLREDUCE_COALESCED, tensors,
-                 {options.timeout, options.asyncOp, -1, flight_reduction(op, tensors)}, [=, this](Timeout timeout) {
-                   for (const at::Tensor& tensor : tensors) {
-                     in_place(tensor, [&](const at::Tensor& t) {
-                       group_->all_reduce(bytes_of(t), static_cast<std::size_t>(t.numel()), element_type(t),
-                                          reduction_of(op, t), timeout);
-                     });
-                   }
-                 });
+                 {options.timeout, options.asyncOp, -1, flight_reduction(options.reduceOp, tensors)},
+                 in_turn(std::move(each)));
 }
 
 auto ShmBackend::broadcast_steps(const at::Tensor& tensor, int root) {
@@ -295,68 +290,6 @@ void ShmBackend::broadcast_now(const at::Tensor& tensor, int root) {
   carry_out_now(c10d::OpType::BROADCAST, tensor, {default_timeout_, false, root}, broadcast_steps(tensor, root));
 }
 
-ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                               const c10d::ReduceScatterOptions& options) {
-  const at::Tensor output = only_writable(outputs, "reduce_scatter");
-  TORCH_CHECK(inputs.size() == 1 && inputs[0].size() == static_cast<std::size_t>(getSize()),
-              "dtrain: reduce_scatter needs one input tensor for each of the ", getSize(), " ranks");
-  const Tensors parts = share(inputs[0]);
-  for (const at::Tensor& part : parts) {
-    check_dense_cpu(part);
-    TORCH_CHECK(part.scalar_type() == output.scalar_type() && part.numel() == output.numel(),
-                "dtrain: reduce_scatter needs inputs of the output's type and size");
-  }
-  const ElementType type = element_type(output);
-  const Reduction reduction = reduction_of(options.reduceOp, output);
-  if (getSize() == 1) copy_alone(output, parts[0]);
-  const How how{options.timeout, options.asyncOp, -1, name_of(reduction)};
-  return enqueue(c10d::OpType::REDUCE_SCATTER, outputs, how, [=, this](Timeout timeout) {
-    from_places(parts, [&](const std::vector<const std::byte*>& places) {
-      in_place(output, [&](const at::Tensor& t) {
-        group_->reduce_scatter(places, bytes_of(t), static_cast<std::size_t>(t.numel()), type, reduction, timeout);
-      });
-    });
-  });
-}
-
-ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                                     const c10d::ReduceScatterOptions& options) {
-  Tensors outputs{output};
-  Tensors inputs{input};
-  return reduce_scatter_tensor_coalesced(outputs, inputs, options);
-}
-
-ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& into, Tensors& from,
-                                                                const c10d::ReduceScatterOptions& options) {
-  const Tensors outputs = share(into);
-  const Tensors inputs = share(from);
-  TORCH_CHECK(outputs.size() == inputs.size(), "dtrain: reduce_scatter needs as many outputs as inputs");
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    check_dense_cpu(inputs[i]);
-    check_writable(outputs[i]);
-    TORCH_CHECK(inputs[i].is_contiguous() && inputs[i].scalar_type() == outputs[i].scalar_type() &&
-                    inputs[i].numel() == outputs[i].numel() * getSize(),
-                "dtrain: reduce_scatter needs a contiguous input of ", getSize(), " times the output");
-    element_type(outputs[i]);
-    reduction_of(options.reduceOp, outputs[i]);
-    if (getSize() == 1) copy_alone(outputs[i], inputs[i].view(outputs[i].sizes()));
-  }
-  const c10d::ReduceOp op = options.reduceOp;
-  return enqueue(c10d::OpType::_REDUCE_SCATTER_BASE, outputs,
-                 {options.timeout, options.asyncOp, -1, flight_reduction(op, outputs)}, [=, this](Timeout timeout) {
-                   for (std::size_t i = 0; i < outputs.size(); ++i) {
-                     in_place(outputs[i], [&](const at::Tensor& t) {
-                       std::vector<const std::byte*> places;
-                       for (int r = 0; r < getSize(); ++r) {
-                         places.push_back(bytes_of(inputs[i]) + static_cast<std::size_t>(r) * t.nbytes());
-                       }
-                       group_->reduce_scatter(places, bytes_of(t), static_cast<std::size_t>(t.numel()), element_type(t),
-                                              reduction_of(op, t), timeout);
-                     });
-                   }
-                 });
-}
-
 at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
   constexpr long kMost = std::numeric_limits<long>::max() / 64;  // of any type: its bytes can be counted
   const bool shared = getSize() > 1 && options.device().is_cpu() && size >= 0 && size <= kMost;
@@ -370,10 +303,15 @@ at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
       data, {size}, [arena](void* memory) { arena->free(static_cast<std::byte*>(memory)); }, options);
 }
 
-ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
-  return enqueue(c10d::OpType::BARRIER, {}, {options.timeout, options.asyncOp},
-                 [this](Timeout timeout) { group_->barrier(timeout); });
+auto ShmBackend::barrier_steps() {
+  return [this](Timeout timeout) { group_->barrier(timeout); };
 }
+
+ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
+  return enqueue(c10d::OpType::BARRIER, {}, {options.timeout, options.asyncOp}, barrier_steps());
+}
+
+void ShmBackend::barrier_now() { carry_out_now(c10d::OpType::BARRIER, {}, {default_timeout_, false}, barrier_steps()); }
 
 c10d::ErrorType ShmBackend::getError() {
   const std::lock_guard lock(mutex_);

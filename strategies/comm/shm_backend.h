@@ -6,6 +6,8 @@
 // operations and wait for them: another progress thread goes on meanwhile. Tensors must be dense CPU tensors; others
 // are refused at the call. A forked child inherits the object and not the thread: there collectives are refused and
 // destruction does nothing.
+#include <c10/util/FunctionRef.h>
+
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -53,10 +55,15 @@ class ShmBackend : public c10d::Backend {
                         std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
-  // allreduce and broadcast as their caller waits for them, without a Work and what that costs: nearly as fast as the
-  // group itself. They throw what the operation does. The backend's timeout.
+  // allreduce, broadcast, _allgather_base, _reduce_scatter_base, alltoall_base with equal parts and barrier as their
+  // caller waits for them, without a Work and what that costs: nearly as fast as the group itself. They throw what the
+  // operation does. The backend's timeout.
   void all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op);
   void broadcast_now(const at::Tensor& tensor, int root);
+  void all_gather_now(const at::Tensor& output, const at::Tensor& input);
+  void reduce_scatter_now(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op);
+  void all_to_all_now(const at::Tensor& output, const at::Tensor& input);
+  void barrier_now();
 
   // Messages between two ranks: no collectives, at the same time as those and in any number. They match as P2pCore
   // says; a type or a size that does not fit breaks the group with a line that shows both. Each has the backend's
@@ -97,13 +104,24 @@ class ShmBackend : public c10d::Backend {
     const char* reduction = nullptr;
   };
   using Steps = std::function<void(Timeout)>;
+  using StepsRef = c10::function_ref<void(Timeout)>;
+  static Steps in_turn(std::vector<Steps> each);
   WorkPtr enqueue(c10d::OpType type, Tensors results, How how, Steps run);
   template <class Some>
-  void carry_out_now(c10d::OpType type, const at::Tensor& tensor, const How& how, const Some& steps);
+  void carry_out_now(c10d::OpType type, at::TensorList results, const How& how, const Some& steps) {
+    if (!at_once(type, results, how, steps)) enqueue(type, results.vec(), how, steps)->wait();
+  }
+  bool at_once(c10d::OpType type, at::TensorList results, const How& how, StepsRef steps);
   template <class Action>
   void occupy(std::unique_lock<std::mutex>& lock, Action action);
+  // What an operation does once it is its turn, and its checks before that.
   auto all_reduce_steps(const at::Tensor& tensor, const c10d::ReduceOp& op);
   auto broadcast_steps(const at::Tensor& tensor, int root);
+  auto all_gather_steps(const at::Tensor& output, const at::Tensor& input);
+  auto reduce_scatter_steps(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op);
+  auto all_to_all_steps(const at::Tensor& output, const at::Tensor& input, const std::vector<std::int64_t>& output_rows,
+                        const std::vector<std::int64_t>& input_rows);
+  auto barrier_steps();
   WorkPtr receive(c10d::OpType type, const Tensors& tensors, int from, int tag);
   WorkPtr message(c10d::OpType type, const at::Tensor& tensor, P2p::Call call, std::function<void()> finish,
                   const std::function<void(P2p&, P2p::Call)>& post);
@@ -113,8 +131,7 @@ class ShmBackend : public c10d::Backend {
   void progress_loop();
   bool make_way();
   bool carry_out(std::unique_ptr<Task> task);
-  template <class Some>
-  std::exception_ptr run(const Some& steps, Timeout timeout, const FlightRing::Ticket& flight);
+  std::exception_ptr run(StepsRef steps, Timeout timeout, const FlightRing::Ticket& flight);
   FlightRing::Ticket note_call(c10d::OpType type, at::TensorList tensors, const How& how, bool starts);
   void stop_threads();
 

@@ -1,6 +1,7 @@
 // Collectives that only move data, and reduce; see shm_backend.h.
 #include <span>
 
+#include "strategies/comm/flight_call.h"
 #include "strategies/comm/shm_backend.h"
 #include "strategies/comm/tensors.h"
 
@@ -25,40 +26,41 @@ std::vector<at::Tensor> parts_at_root(const std::vector<std::vector<at::Tensor>>
   return is_root ? share(lists[0]) : std::vector<at::Tensor>();
 }
 
-// How many bytes of `tensor` are each rank's: rows of its first dimension, as many as `splits` says, or equal parts.
-std::vector<std::size_t> bytes_of_parts(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int ranks,
-                                        const char* which) {
+// What of `tensor` is each rank's: rows of its first dimension, as many as `splits` says, or equal parts.
+template <class Byte>
+std::vector<std::span<Byte>> cut(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int ranks,
+                                 const char* which) {
   check_dense_cpu(tensor);
   TORCH_CHECK(tensor.is_contiguous() && tensor.dim() > 0, "dtrain: all_to_all needs a contiguous ", which,
               " with a dimension");
   const std::int64_t rows = tensor.size(0);
-  const std::size_t row_bytes = rows == 0 ? 0 : tensor.nbytes() / static_cast<std::size_t>(rows);
-  if (splits.empty()) {
-    TORCH_CHECK(rows % ranks == 0, "dtrain: all_to_all without split sizes needs an ", which, " whose ", rows,
-                " rows can be divided by the ", ranks, " ranks");
-    return std::vector<std::size_t>(static_cast<std::size_t>(ranks),
-                                    static_cast<std::size_t>(rows / ranks) * row_bytes);
-  }
+  TORCH_CHECK(!splits.empty() || rows % ranks == 0, "dtrain: all_to_all without split sizes needs an ", which,
+              " whose ", rows, " rows can be divided by the ", ranks, " ranks");
   std::int64_t sum = 0;
-  std::vector<std::size_t> bytes;
   for (const std::int64_t split : splits) {
     TORCH_CHECK(split >= 0, "dtrain: all_to_all: a split size of the ", which, " is ", split);
     sum += split;
-    bytes.push_back(static_cast<std::size_t>(split) * row_bytes);
   }
-  TORCH_CHECK(bytes.size() == static_cast<std::size_t>(ranks) && sum == rows, "dtrain: all_to_all: the ", which,
-              " has ", rows, " rows, and ", bytes.size(), " split sizes for ", ranks, " ranks that make ", sum);
-  return bytes;
-}
-
-template <class Byte>
-std::vector<std::span<Byte>> cut(Byte* data, const std::vector<std::size_t>& sizes) {
-  std::vector<std::span<Byte>> parts;
-  for (const std::size_t size : sizes) {
-    parts.emplace_back(data, size);
-    data += size;
+  TORCH_CHECK(splits.empty() || (splits.size() == static_cast<std::size_t>(ranks) && sum == rows),
+              "dtrain: all_to_all: the ", which, " has ", rows, " rows, and ", splits.size(), " split sizes for ",
+              ranks, " ranks that make ", sum);
+  const std::size_t row_bytes = rows == 0 ? 0 : tensor.nbytes() / static_cast<std::size_t>(rows);
+  std::vector<std::span<Byte>> parts(static_cast<std::size_t>(ranks));
+  Byte* data = bytes_of(tensor);
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    parts[r] = {data, static_cast<std::size_t>(splits.empty() ? rows / ranks : splits[r]) * row_bytes};
+    data += parts[r].size();
   }
   return parts;
+}
+
+// Where each rank's part of a contiguous tensor lies; all are equal.
+template <class Byte>
+std::vector<Byte*> places_in(const at::Tensor& tensor, int ranks) {
+  const std::size_t bytes = tensor.nbytes() / static_cast<std::size_t>(ranks);
+  std::vector<Byte*> places(static_cast<std::size_t>(ranks));
+  for (std::size_t r = 0; r < places.size(); ++r) places[r] = bytes_of(tensor) + r * bytes;
+  return places;
 }
 
 }  // namespace
@@ -83,11 +85,28 @@ ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors
   });
 }
 
+auto ShmBackend::all_gather_steps(const at::Tensor& output, const at::Tensor& input) {
+  check_dense_cpu(input);
+  check_dense_cpu(output);
+  TORCH_CHECK(output.is_contiguous() && output.scalar_type() == input.scalar_type() &&
+                  output.numel() == input.numel() * getSize(),
+              "dtrain: all_gather needs a contiguous output of ", getSize(), " times the input");
+  if (getSize() == 1) copy_alone(output.view(-1), input.reshape(-1));
+  return [=, this](Timeout timeout) {
+    const at::Tensor source = input.contiguous();
+    group_->all_gather(bytes_of(source), places_in<std::byte>(output, getSize()), source.nbytes(), timeout);
+  };
+}
+
 ShmBackend::WorkPtr ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                 const c10d::AllgatherOptions& options) {
-  Tensors outputs{output};
-  Tensors inputs{input};
-  return allgather_into_tensor_coalesced(outputs, inputs, options);
+  const at::Tensor into = share(output);
+  return enqueue(c10d::OpType::_ALLGATHER_BASE, {into}, {options.timeout, options.asyncOp},
+                 all_gather_steps(into, share(input)));
+}
+
+void ShmBackend::all_gather_now(const at::Tensor& output, const at::Tensor& input) {
+  carry_out_now(c10d::OpType::_ALLGATHER_BASE, output, {default_timeout_, false}, all_gather_steps(output, input));
 }
 
 ShmBackend::WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& into, Tensors& from,
@@ -95,25 +114,77 @@ ShmBackend::WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& into, T
   const Tensors outputs = share(into);
   const Tensors inputs = share(from);
   TORCH_CHECK(outputs.size() == inputs.size(), "dtrain: all_gather needs as many outputs as inputs");
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    check_dense_cpu(inputs[i]);
-    check_dense_cpu(outputs[i]);
-    TORCH_CHECK(outputs[i].is_contiguous() && outputs[i].scalar_type() == inputs[i].scalar_type() &&
-                    outputs[i].numel() == inputs[i].numel() * getSize(),
-                "dtrain: all_gather needs a contiguous output of ", getSize(), " times the input");
-    if (getSize() == 1) copy_alone(outputs[i].view(-1), inputs[i].reshape(-1));
+  std::vector<Steps> each;
+  for (std::size_t i = 0; i < inputs.size(); ++i) each.emplace_back(all_gather_steps(outputs[i], inputs[i]));
+  return enqueue(c10d::OpType::_ALLGATHER_BASE, outputs, {options.timeout, options.asyncOp}, in_turn(std::move(each)));
+}
+
+ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                               const c10d::ReduceScatterOptions& options) {
+  const at::Tensor output = only_writable(outputs, "reduce_scatter");
+  TORCH_CHECK(inputs.size() == 1 && inputs[0].size() == static_cast<std::size_t>(getSize()),
+              "dtrain: reduce_scatter needs one input tensor for each of the ", getSize(), " ranks");
+  const Tensors parts = share(inputs[0]);
+  for (const at::Tensor& part : parts) {
+    check_dense_cpu(part);
+    TORCH_CHECK(part.scalar_type() == output.scalar_type() && part.numel() == output.numel(),
+                "dtrain: reduce_scatter needs inputs of the output's type and size");
   }
-  return enqueue(c10d::OpType::_ALLGATHER_BASE, outputs, {options.timeout, options.asyncOp},
-                 [=, this](Timeout timeout) {
-                   for (std::size_t i = 0; i < inputs.size(); ++i) {
-                     const at::Tensor source = inputs[i].contiguous();
-                     std::vector<std::byte*> places;
-                     for (int r = 0; r < getSize(); ++r) {
-                       places.push_back(bytes_of(outputs[i]) + static_cast<std::size_t>(r) * source.nbytes());
-                     }
-                     group_->all_gather(bytes_of(source), places, source.nbytes(), timeout);
-                   }
-                 });
+  const ElementType type = element_type(output);
+  const Reduction reduction = reduction_of(options.reduceOp, output);
+  if (getSize() == 1) copy_alone(output, parts[0]);
+  const How how{options.timeout, options.asyncOp, -1, name_of(reduction)};
+  return enqueue(c10d::OpType::REDUCE_SCATTER, outputs, how, [=, this](Timeout timeout) {
+    from_places(parts, [&](const std::vector<const std::byte*>& places) {
+      in_place(output, [&](const at::Tensor& t) {
+        group_->reduce_scatter(places, bytes_of(t), static_cast<std::size_t>(t.numel()), type, reduction, timeout);
+      });
+    });
+  });
+}
+
+auto ShmBackend::reduce_scatter_steps(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) {
+  check_dense_cpu(input);
+  check_writable(output);
+  TORCH_CHECK(input.is_contiguous() && input.scalar_type() == output.scalar_type() &&
+                  input.numel() == output.numel() * getSize(),
+              "dtrain: reduce_scatter needs a contiguous input of ", getSize(), " times the output");
+  const ElementType type = element_type(output);
+  const Reduction reduction = reduction_of(op, output);
+  if (getSize() == 1) copy_alone(output, input.view(output.sizes()));
+  return [=, this](Timeout timeout) {
+    in_place(output, [&](const at::Tensor& t) {
+      group_->reduce_scatter(places_in<const std::byte>(input, getSize()), bytes_of(t),
+                             static_cast<std::size_t>(t.numel()), type, reduction, timeout);
+    });
+  };
+}
+
+ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                     const c10d::ReduceScatterOptions& options) {
+  const at::Tensor into = share(output);
+  const auto steps = reduce_scatter_steps(into, share(input), options.reduceOp);
+  return enqueue(c10d::OpType::_REDUCE_SCATTER_BASE, {into},
+                 {options.timeout, options.asyncOp, -1, flight_reduction(options.reduceOp, into)}, steps);
+}
+
+void ShmBackend::reduce_scatter_now(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) {
+  const auto steps = reduce_scatter_steps(output, input, op);
+  carry_out_now(c10d::OpType::_REDUCE_SCATTER_BASE, output, {default_timeout_, false, -1, flight_reduction(op, output)},
+                steps);
+}
+
+ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& into, Tensors& from,
+                                                                const c10d::ReduceScatterOptions& options) {
+  const Tensors outputs = share(into);
+  const Tensors inputs = share(from);
+  TORCH_CHECK(outputs.size() == inputs.size(), "dtrain: reduce_scatter needs as many outputs as inputs");
+  std::vector<Steps> each;
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    each.emplace_back(reduce_scatter_steps(outputs[i], inputs[i], options.reduceOp));
+  return enqueue(c10d::OpType::_REDUCE_SCATTER_BASE, outputs,
+                 {options.timeout, options.asyncOp, -1, flight_reduction(options.reduceOp, outputs)},
+                 in_turn(std::move(each)));
 }
 
 int ShmBackend::root_of(std::int64_t rank, const char* op) const {
@@ -188,18 +259,31 @@ ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& into, Tensors& from, const c10
   });
 }
 
+auto ShmBackend::all_to_all_steps(const at::Tensor& output, const at::Tensor& input,
+                                  const std::vector<std::int64_t>& output_rows,
+                                  const std::vector<std::int64_t>& input_rows) {
+  TORCH_CHECK(output.scalar_type() == input.scalar_type(), "dtrain: all_to_all needs an output of the input's type");
+  auto into = cut<std::byte>(output, output_rows, getSize(), "output");
+  auto from = cut<const std::byte>(input, input_rows, getSize(), "input");
+  if (getSize() == 1) copy_alone(output.view(-1), input.view(-1));
+  // The tensors keep that memory.
+  return [=, this, into = std::move(into), from = std::move(from), kept = std::pair(output, input)](Timeout timeout) {
+    group_->all_to_all(from, into, timeout);
+  };
+}
+
 ShmBackend::WorkPtr ShmBackend::alltoall_base(at::Tensor& into, at::Tensor& from,
                                               std::vector<std::int64_t>& output_splits,
                                               std::vector<std::int64_t>& input_splits,
                                               const c10d::AllToAllOptions& options) {
-  const at::Tensor output = share(into), input = share(from);
-  TORCH_CHECK(output.scalar_type() == input.scalar_type(), "dtrain: all_to_all needs an output of the input's type");
-  const auto gets = bytes_of_parts(output, output_splits, getSize(), "output");
-  const auto has = bytes_of_parts(input, input_splits, getSize(), "input");
-  if (getSize() == 1) copy_alone(output.view(-1), input.view(-1));
-  return enqueue(c10d::OpType::ALLTOALL_BASE, {output}, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
-    group_->all_to_all(cut<const std::byte>(bytes_of(input), has), cut<std::byte>(bytes_of(output), gets), timeout);
-  });
+  const at::Tensor output = share(into);
+  return enqueue(c10d::OpType::ALLTOALL_BASE, {output}, {options.timeout, options.asyncOp},
+                 all_to_all_steps(output, share(from), output_splits, input_splits));
+}
+
+void ShmBackend::all_to_all_now(const at::Tensor& output, const at::Tensor& input) {
+  carry_out_now(c10d::OpType::ALLTOALL_BASE, output, {default_timeout_, false},
+                all_to_all_steps(output, input, {}, {}));
 }
 
 }  // namespace dtrain

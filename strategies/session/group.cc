@@ -138,6 +138,10 @@ void Group::reduce_scatter(torch::Tensor output, torch::Tensor input, c10d::Redu
   dtrain::reduce_scatter(process_group(), output, input, std::move(op));
 }
 
+void Group::all_to_all(torch::Tensor output, torch::Tensor input) const {
+  dtrain::all_to_all(process_group(), output, input);
+}
+
 Group Group::again(const GroupSettings& settings) const {
   State& own = inside();
   const auto session = own.session.lock();

@@ -15,14 +15,18 @@ Options waiting() {
   return options;
 }
 
-// Ours, for a CPU tensor: what torch adds on the way there takes longer than a small operation.
+// Ours, for CPU tensors: what torch adds on the way there takes longer than a small operation.
+ShmBackend* own_backend(const GroupPtr& group) { return dynamic_cast<ShmBackend*>(group->getBackend(at::kCPU).get()); }
 ShmBackend* own_backend(const GroupPtr& group, const at::Tensor& tensor) {
-  return tensor.is_cpu() ? dynamic_cast<ShmBackend*>(group->getBackend(at::kCPU).get()) : nullptr;
+  return tensor.is_cpu() ? own_backend(group) : nullptr;
 }
 
 }  // namespace
 
-void barrier(const GroupPtr& group) { group->barrier(waiting<c10d::BarrierOptions>())->wait(); }
+void barrier(const GroupPtr& group) {
+  if (auto* backend = own_backend(group)) return backend->barrier_now();
+  group->barrier(waiting<c10d::BarrierOptions>())->wait();
+}
 
 void all_reduce(const GroupPtr& group, const at::Tensor& tensor, c10d::ReduceOp op) {
   if (auto* backend = own_backend(group, tensor)) return backend->all_reduce_now(tensor, op);
@@ -46,13 +50,20 @@ void broadcast_all(const GroupPtr& group, const std::vector<at::Tensor>& tensors
 }
 
 void all_gather(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
+  if (auto* backend = own_backend(group, output)) return backend->all_gather_now(output, input);
   all_gather_single(*group, output, input, waiting<c10d::AllgatherOptions>())->wait();
 }
 
 void reduce_scatter(const GroupPtr& group, at::Tensor& output, at::Tensor& input, c10d::ReduceOp op) {
+  if (auto* backend = own_backend(group, output)) return backend->reduce_scatter_now(output, input, op);
   auto options = waiting<c10d::ReduceScatterOptions>();
   options.reduceOp = std::move(op);
   reduce_scatter_single(*group, output, input, options)->wait();
+}
+
+void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
+  if (auto* backend = own_backend(group, output)) return backend->all_to_all_now(output, input);
+  all_to_all_single(*group, output, input, waiting<c10d::AllToAllOptions>())->wait();
 }
 
 }  // namespace dtrain

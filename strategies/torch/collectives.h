@@ -17,5 +17,7 @@ void broadcast_all(const GroupPtr& group, const std::vector<at::Tensor>& tensors
 void all_gather(const GroupPtr& group, at::Tensor& output, at::Tensor& input);
 // `output` receives this rank's part of the reduced `input`, which has one for each rank, in their order.
 void reduce_scatter(const GroupPtr& group, at::Tensor& output, at::Tensor& input, c10d::ReduceOp op);
+// Row by row in the first dimension: rank r's `output` receives part r of every rank's `input`, in their order.
+void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input);
 
 }  // namespace dtrain

@@ -18,7 +18,7 @@ inline std::string short_reason(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-// 2.15 renamed two collectives of ProcessGroup and deprecates the old names.
+// 2.15 renamed three collectives of ProcessGroup and deprecates the old names.
 template <class Group>
 c10::intrusive_ptr<c10d::Work> all_gather_single(Group& group, at::Tensor& output, at::Tensor& input,
                                                  const c10d::AllgatherOptions& options = {}) {
@@ -36,6 +36,18 @@ c10::intrusive_ptr<c10d::Work> reduce_scatter_single(Group& group, at::Tensor& o
     return group.reduce_scatter_single(output, input, options);
   } else {
     return group._reduce_scatter_base(output, input, options);
+  }
+}
+
+// Of equal parts.
+template <class Group>
+c10::intrusive_ptr<c10d::Work> all_to_all_single(Group& group, at::Tensor& output, at::Tensor& input,
+                                                 const c10d::AllToAllOptions& options = {}) {
+  std::vector<std::int64_t> equal;
+  if constexpr (requires { group.all_to_all_single(output, input, equal, equal, options); }) {
+    return group.all_to_all_single(output, input, equal, equal, options);
+  } else {
+    return group.alltoall_base(output, input, equal, equal, options);
   }
 }
 

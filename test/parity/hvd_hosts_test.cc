@@ -1,37 +1,15 @@
 // Adasum among ranks of several hosts, whose messages go over connections.
 #include "strategies/horovod/adasum.h"
-#include "strategies/session/group.h"
 #include "test/parity/hvd_cases.h"
-#include "test/unit/strategies/fake_hosts.h"
+#include "test/unit/strategies/hosts_store.h"
 
 using namespace dtrain;
 using namespace dtrain::test;
 
 namespace {
 
-// Its ranks take each other to be on the hosts of these letters.
-class HostsStore : public c10d::PrefixStore {
- public:
-  HostsStore(const c10::intrusive_ptr<c10d::Store>& store, std::string letters)
-      : PrefixStore(letters, store), letters_(std::move(letters)) {}
-  void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
-    const std::string group = "shm/", own = key.find(group) == 0 ? key.substr(group.size()) : key;
-    const std::string text = put_on(letters_, own, {value.begin(), value.end()});
-    PrefixStore::set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
-  }
-  using PrefixStore::set;
-
- private:
-  const std::string letters_;
-};
-
 at::Tensor adasum_on(Session& session, const std::string& letters, at::ScalarType type) {
-  auto keys = c10::make_intrusive<HostsStore>(session.store(), letters);
-  GroupPlace place;
-  place.rank = session.rank();
-  place.ranks = session.world_size();
-  place.timeout = std::chrono::seconds{20};
-  FormedGroup formed = form_group(keys, place, letters);
+  FormedGroup formed = form_on_hosts(session, letters);
   torch::manual_seed(session.rank());
   const std::vector<std::int64_t> sizes{1, 70'000, 0, 1000};
   const at::Tensor gradients = at::randn({71'001}, at::kDouble).to(type);

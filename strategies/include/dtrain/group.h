@@ -52,6 +52,9 @@ class Group {
   // `input` is contiguous and has size() times the elements of `output`, which receives this rank's part of the
   // reduction.
   void reduce_scatter(torch::Tensor output, torch::Tensor input, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
+  // Both are contiguous and of one type, and their first dimension can be divided by size(): `output` receives, of each
+  // rank in their order, the part of its `input` that is this rank's. All parts have one size.
+  void all_to_all(torch::Tensor output, torch::Tensor input) const;
 
   // Collective of the group: another one of the same ranks, for code whose collectives must not meet these. Errors as
   // in Session::new_group, but for those about the list.

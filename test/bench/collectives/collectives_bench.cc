@@ -22,7 +22,7 @@ torch::ScalarType type_of(const std::string& name) {
 
 std::function<void()> operation(Session& session, const std::string& op, torch::ScalarType type, std::size_t bytes) {
   const auto group = session.group();
-  const auto backend = group->getBackend(torch::kCPU);  // for what torch 2.15 calls otherwise than 2.11
+  const dtrain::Group world = session.world();
   const int ranks = session.world_size();
   const auto count = static_cast<std::int64_t>(bytes) / static_cast<std::int64_t>(torch::elementSize(type));
   torch::Tensor whole = torch::zeros({count / ranks * ranks}, type);
@@ -38,17 +38,13 @@ std::function<void()> operation(Session& session, const std::string& op, torch::
     return [=, &session] { session.broadcast(whole); };
   }
   if (op == "all_gather") {
-    return [=]() mutable { backend->_allgather_base(whole, part)->wait(); };
+    return [=] { world.all_gather(whole, part); };
   }
   if (op == "reduce_scatter") {
-    return [=]() mutable { backend->_reduce_scatter_base(part, whole)->wait(); };
+    return [=] { world.reduce_scatter(part, whole); };
   }
   if (op == "all_to_all") {
-    torch::Tensor from = torch::zeros_like(whole);
-    return [=]() mutable {
-      std::vector<std::int64_t> equal;
-      backend->alltoall_base(whole, from, equal, equal)->wait();
-    };
+    return [=, from = torch::zeros_like(whole)] { world.all_to_all(whole, from); };
   }
   if (op == "send_recv") {  // to the other of a pair and back; half of it is one way
     const int rank = session.rank(), other = rank ^ 1;

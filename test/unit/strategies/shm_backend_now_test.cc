@@ -1,0 +1,331 @@
+// The collectives of a Group, which its caller carries out at once, beside the same ones as torch calls them, and
+// beside what torch computes on one rank.
+#include <signal.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "strategies/torch/collectives.h"
+#include "strategies/torch/compat.h"
+#include "test/parity/joined.h"
+#include "test/support/catch.h"
+#include "test/support/temp_folder.h"
+#include "test/unit/strategies/hosts_store.h"
+
+using namespace dtrain;
+using Op = c10d::ReduceOp;
+
+namespace {
+
+// What each rank's `run` says. With `ends`, sessions are shut down after it; without, they may be killed.
+std::vector<std::string> on_ranks(int ranks, const std::function<std::string(Session&)>& run, bool ends = true) {
+  std::vector<std::string> said;
+  for (const auto& outcome : test::outcomes_of(ranks, run, ends)) {
+    INFO(outcome.said);
+    CHECK(!outcome.threw);
+    CHECK((outcome.exited || (!ends && outcome.signal == SIGKILL)));
+    said.push_back(outcome.said);
+  }
+  return said;
+}
+
+// How a call is made: as Group does it, or as torch does, whose operations are queued.
+enum class Way { now, queued };
+constexpr Way kBoth[] = {Way::now, Way::queued};
+
+c10d::Backend& backend(const GroupPtr& group) { return *group->getBackend(at::kCPU); }
+
+void all_gather(const GroupPtr& group, Way way, at::Tensor output, at::Tensor input) {
+  if (way == Way::now) return dtrain::all_gather(group, output, input);
+  backend(group)._allgather_base(output, input)->wait();
+}
+
+void reduce_scatter(const GroupPtr& group, Way way, at::Tensor output, at::Tensor input, const Op& op = Op::SUM) {
+  if (way == Way::now) return dtrain::reduce_scatter(group, output, input, op);
+  c10d::ReduceScatterOptions options;
+  options.reduceOp = op;
+  backend(group)._reduce_scatter_base(output, input, options)->wait();
+}
+
+void all_to_all(const GroupPtr& group, Way way, at::Tensor output, at::Tensor input) {
+  if (way == Way::now) return dtrain::all_to_all(group, output, input);
+  std::vector<std::int64_t> equal;
+  backend(group).alltoall_base(output, input, equal, equal)->wait();
+}
+
+void barrier(const GroupPtr& group, Way way) {
+  if (way == Way::now) return dtrain::barrier(group);
+  group->barrier()->wait();
+}
+
+void all_reduce(const GroupPtr& group, Way way, const at::Tensor& tensor) {
+  if (way == Way::now) return dtrain::all_reduce(group, tensor);
+  std::vector<at::Tensor> tensors{tensor};
+  group->allreduce(tensors)->wait();
+}
+
+// Small whole numbers, others on each rank, so that sums of any order are exact in every type.
+at::Tensor values(int rank, std::int64_t count, at::ScalarType type) {
+  return (torch::arange(count, torch::kLong) * 5 + rank * 3 + 1).remainder(7).to(type);
+}
+
+// Every collective of this size and type, both ways; what is wrong.
+std::string wrong_of(const GroupPtr& group, std::int64_t count, at::ScalarType type) {
+  const int rank = group->getRank(), ranks = group->getSize();
+  std::vector<at::Tensor> parts, wholes, shares;
+  for (int r = 0; r < ranks; ++r) {
+    parts.push_back(values(r, count, type));
+    wholes.push_back(values(r, count * ranks, type));
+    shares.push_back(wholes.back().narrow(0, rank * count, count));
+  }
+  const at::Tensor gathered = torch::cat(parts), dealt = torch::cat(shares);
+  const at::Tensor sum = torch::stack(shares).to(torch::kDouble).sum(0).to(type);
+  const at::Tensor least = std::get<0>(torch::stack(shares).to(torch::kDouble).min(0)).to(type);
+  std::string wrong;
+  for (const Way way : kBoth) {
+    const auto check = [&](const at::Tensor& found, const at::Tensor& expected, const char* what) {
+      if (!torch::equal(found, expected))
+        wrong += std::string(way == Way::now ? "now " : "queued ") + what + " of " + std::to_string(count) + " " +
+                 c10::toString(type) + "; ";
+    };
+    at::Tensor all = torch::zeros({count * ranks}, type), part = torch::zeros({count}, type);
+    all_gather(group, way, all, parts[static_cast<std::size_t>(rank)]);
+    check(all, gathered, "all_gather");
+    all_gather(group, way, all.zero_(), parts[static_cast<std::size_t>(rank)].repeat_interleave(2).slice(0, 0, {}, 2));
+    check(all, gathered, "all_gather of every second element");
+    all.zero_().narrow(0, rank * count, count).copy_(parts[static_cast<std::size_t>(rank)]);
+    all_gather(group, way, all, all.narrow(0, rank * count, count));
+    check(all, gathered, "all_gather in place");
+    all_to_all(group, way, all.zero_(), wholes[static_cast<std::size_t>(rank)]);
+    check(all, dealt, "all_to_all");
+    all_to_all(group, way, all.zero_().view({ranks, count}),
+               wholes[static_cast<std::size_t>(rank)].view({ranks, count}));
+    check(all, dealt, "all_to_all of rows");
+    barrier(group, way);
+    if (type == torch::kBool || type == torch::kFloat8_e4m3fn) continue;
+    reduce_scatter(group, way, part, wholes[static_cast<std::size_t>(rank)]);
+    check(part, sum, "reduce_scatter");
+    reduce_scatter(group, way, part, wholes[static_cast<std::size_t>(rank)], Op::MIN);
+    check(part, least, "least of reduce_scatter");
+    at::Tensor wide = torch::zeros({count, 2}, type);
+    reduce_scatter(group, way, wide.select(1, 1), wholes[static_cast<std::size_t>(rank)]);
+    check(wide, torch::stack({torch::zeros({count}, type), sum}, 1), "reduce_scatter into a column");
+    all.copy_(wholes[static_cast<std::size_t>(rank)]);
+    reduce_scatter(group, way, all.narrow(0, rank * count, count), all);
+    check(all.narrow(0, rank * count, count), sum, "reduce_scatter in place");
+  }
+  return wrong;
+}
+
+std::string message_of(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const std::exception& error) {
+    return short_reason(error);
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("what a caller carries out at once gives what is queued gives, and torch on one rank") {
+  const int ranks = GENERATE(1, 2, 3);
+  const auto said = on_ranks(ranks, [](Session& session) {
+    std::string wrong;
+    for (const auto type : {torch::kDouble, torch::kFloat, torch::kHalf, torch::kBFloat16, torch::kLong, torch::kInt,
+                            torch::kShort, torch::kChar, torch::kByte, torch::kBool, torch::kFloat8_e4m3fn}) {
+      for (const std::int64_t count : {0, 1, 3, 1001}) wrong += wrong_of(session.group(), count, type);
+    }
+    // Of more than a slot.
+    return wrong + wrong_of(session.group(), 300'001, torch::kDouble);
+  });
+  CHECK(said == std::vector<std::string>(static_cast<std::size_t>(ranks)));
+}
+
+TEST_CASE("and so it does between hosts") {
+  const std::string letters = GENERATE("ab", "aab");
+  const auto said = on_ranks(static_cast<int>(letters.size()), [&](Session& session) {
+    FormedGroup formed = test::form_on_hosts(session, letters);
+    std::string wrong;
+    for (const std::int64_t count : {0, 1, 1001}) wrong += wrong_of(formed.group, count, torch::kFloat);
+    session.barrier();
+    formed.shutdown();
+    return wrong;
+  });
+  CHECK(said == std::vector<std::string>(letters.size()));
+}
+
+TEST_CASE("it comes after what other threads have queued, in the order of the calls") {
+  const auto said = on_ranks(2, [](Session& session) -> std::string {
+    const GroupPtr group = session.group();
+    constexpr int kTurns = 100;
+    std::mutex mutex;
+    std::condition_variable changed;
+    int turn = 0;
+    // Their calls take turns; the operations of the other thread are under way, or wait, meanwhile.
+    const auto take_turn = [&](int own, const std::function<void()>& call) {
+      {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return turn == own; });
+      }
+      call();
+      const std::lock_guard lock(mutex);
+      ++turn;
+      changed.notify_all();
+    };
+    std::vector<at::Tensor> sums;
+    std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    std::thread other([&] {
+      for (int i = 0; i < kTurns; ++i) {
+        take_turn(2 * i, [&] {
+          for (const int each : {0, 1}) {
+            std::vector<at::Tensor> tensors{torch::full({50'000}, 2 * i + each + session.rank())};
+            works.push_back(group->allreduce(tensors));
+            sums.push_back(tensors[0]);
+          }
+        });
+      }
+    });
+    std::string wrong;
+    for (int i = 0; i < kTurns; ++i) {
+      take_turn(2 * i + 1, [&] {
+        wrong += wrong_of(group, i, torch::kFloat);
+        if (!works.back()->isCompleted()) wrong += "the later one was first; ";
+      });
+    }
+    other.join();
+    for (int i = 0; i < 2 * kTurns; ++i) {
+      works[static_cast<std::size_t>(i)]->wait();
+      if (!sums[static_cast<std::size_t>(i)].eq(2 * i + 1).all().item<bool>()) wrong += "a sum; ";
+    }
+    return wrong;
+  });
+  CHECK(said == std::vector<std::string>(2));
+}
+
+TEST_CASE("what is refused is refused with the same line, and breaks nothing") {
+  const int ranks = GENERATE(1, 2);
+  const auto said = on_ranks(ranks, [](Session& session) {
+    const GroupPtr group = session.group();
+    const std::int64_t two = 2 * group->getSize();
+    const auto floats = [](std::int64_t count) { return torch::zeros({count}); };
+    const std::vector<std::function<void(Way)>> calls{
+        [&](Way way) { all_gather(group, way, floats(two), floats(3)); },
+        [&](Way way) { all_gather(group, way, floats(two), torch::zeros({2}, torch::kInt)); },
+        [&](Way way) { all_gather(group, way, floats(2 * two).slice(0, 0, {}, 2), floats(2)); },
+        [&](Way way) { all_gather(group, way, floats(two), floats(2).to_sparse()); },
+        [&](Way way) { all_gather(group, way, floats(two), at::empty({2}, at::kMeta)); },
+        [&](Way way) { reduce_scatter(group, way, floats(3), floats(two)); },
+        [&](Way way) { reduce_scatter(group, way, floats(2), floats(2 * two).slice(0, 0, {}, 2)); },
+        [&](Way way) { reduce_scatter(group, way, floats(1).expand({2}), floats(two)); },
+        [&](Way way) { reduce_scatter(group, way, floats(2), floats(two), Op::BAND); },
+        [&](Way way) {
+          reduce_scatter(group, way, torch::zeros({2}, torch::kLong), torch::zeros({two}, torch::kLong), Op::AVG);
+        },
+        [&](Way way) {
+          const auto type = torch::kFloat8_e4m3fn;
+          reduce_scatter(group, way, torch::zeros({2}, type), torch::zeros({two}, type));
+        },
+        [&](Way way) { all_to_all(group, way, torch::zeros({two}, torch::kInt), floats(two)); },
+        [&](Way way) { all_to_all(group, way, torch::zeros({}), floats(two)); },
+        [&](Way way) { all_to_all(group, way, floats(2 * two).slice(0, 0, {}, 2), floats(two)); },
+        [&](Way way) { all_to_all(group, way, floats(two), floats(two).to_sparse()); },
+    };
+    std::string wrong;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      const std::string now = message_of([&] { calls[i](Way::now); });
+      const std::string queued = message_of([&] { calls[i](Way::queued); });
+      if (now != queued || now.find("dtrain: ") != 0) wrong += std::to_string(i) + ": " + now + " | " + queued + "\n";
+    }
+    return wrong + wrong_of(group, 3, torch::kFloat);
+  });
+  CHECK(said == std::vector<std::string>(static_cast<std::size_t>(ranks)));
+}
+
+TEST_CASE("rows of all_to_all that ranks cannot share are refused") {
+  const auto said = on_ranks(2, [](Session& session) {
+    std::string lines;
+    for (const Way way : kBoth)
+      lines += message_of([&] { all_to_all(session.group(), way, torch::zeros({3}), torch::zeros({3})); }) + "\n";
+    return lines;
+  });
+  const std::string line =
+      "dtrain: all_to_all without split sizes needs an output whose 3 rows can be divided by the 2 ranks\n";
+  CHECK(said == std::vector<std::string>(2, line + line));
+}
+
+TEST_CASE("calls that do not fit, a rank that is late and one that died are told with the same line") {
+  const auto said = on_ranks(
+      2,
+      [](Session& session) {
+        const std::vector<std::function<void(const GroupPtr&, Way)>> calls{
+            [](const GroupPtr& group, Way way) { all_gather(group, way, torch::zeros({20}), torch::zeros({10})); },
+            [](const GroupPtr& group, Way way) { reduce_scatter(group, way, torch::zeros({10}), torch::zeros({20})); },
+            [](const GroupPtr& group, Way way) { all_to_all(group, way, torch::zeros({20}), torch::zeros({20})); },
+            [](const GroupPtr& group, Way way) { barrier(group, way); },
+            [](const GroupPtr& group, Way way) { all_reduce(group, way, torch::zeros({20})); },
+        };
+        // A group of its own for each call and each way: it is broken then.
+        const std::size_t pairs = calls.size();
+        std::vector<Group> fits, late, dies;
+        for (std::size_t i = 0; i < 2 * pairs; ++i) {
+          fits.push_back(session.world().again({"one"}));
+          late.push_back(session.world().again({"one", std::chrono::milliseconds{200}}));
+          dies.push_back(session.world().again({"one"}));
+        }
+        std::string told;
+        const auto compare = [&](const char* what, const std::vector<Group>& groups, const auto& call) {
+          for (std::size_t i = 0; i < pairs; ++i) {
+            const std::string now = message_of([&] { call(groups[2 * i].process_group(), i, Way::now); });
+            const std::string queued = message_of([&] { call(groups[2 * i + 1].process_group(), i, Way::queued); });
+            if (now != queued || now.find("dtrain: group 'one' (ranks 0, 1): collective 1") != 0)
+              told += std::string(what) + ": " + now + " | " + queued + "\n";
+          }
+        };
+        const int rank = session.rank();
+        compare("does not fit", fits, [&](const GroupPtr& group, std::size_t i, Way way) {
+          calls[(i + static_cast<std::size_t>(rank)) % pairs](group, way);
+        });
+        const auto as_called = [&](const GroupPtr& group, std::size_t i, Way way) { calls[i](group, way); };
+        if (rank == 0) compare("late", late, as_called);
+        session.barrier();
+        if (rank == 1) ::raise(SIGKILL);
+        compare("died", dies, as_called);
+        return told;
+      },
+      /*ends=*/false);
+  CHECK(said == std::vector<std::string>(2));
+}
+
+TEST_CASE("the flight recorder is told the same of both") {
+  const test::TempFolder folder;
+  ::setenv("DTRAIN_FLIGHT_DIR", folder.path().c_str(), 1);
+  on_ranks(
+      2,
+      [&](Session& session) {
+        for (const Way way : kBoth) {
+          all_gather(session.group(), way, torch::zeros({2, 3}), torch::zeros({3}));
+          reduce_scatter(session.group(), way, torch::zeros({3}), torch::zeros({6}), Op::MAX);
+          all_to_all(session.group(), way, torch::zeros({4, 2}), torch::zeros({4, 2}));
+          barrier(session.group(), way);
+        }
+        return message_of([&] { session.all_reduce(torch::zeros({1 + session.rank()})); });  // now files are written
+      },
+      /*ends=*/false);
+  ::unsetenv("DTRAIN_FLIGHT_DIR");
+  const auto records = nlohmann::json::parse(folder.read("flight_rank1.json")).at("records");
+  const auto told = [&](std::size_t i) {
+    auto record = records.at(i);
+    for (const char* own : {"serial", "number", "queued_ns", "started_ns", "ended_ns"}) record.erase(own);
+    return record;
+  };
+  REQUIRE(records.size() == 9);
+  CHECK(told(0).at("op") == "all_gather_single");
+  for (std::size_t i = 0; i < 4; ++i) {
+    CAPTURE(i);
+    CHECK(told(i) == told(i + 4));
+    CHECK(told(i).at("state") == "done");
+  }
+}
