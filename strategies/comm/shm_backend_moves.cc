@@ -1,4 +1,5 @@
 // Collectives that only move data, and reduce; see shm_backend.h.
+#include <algorithm>
 #include <span>
 
 #include "strategies/comm/flight_call.h"
@@ -44,11 +45,12 @@ std::vector<std::span<Byte>> cut(const at::Tensor& tensor, const std::vector<std
   TORCH_CHECK(splits.empty() || (splits.size() == static_cast<std::size_t>(ranks) && sum == rows),
               "dtrain: all_to_all: the ", which, " has ", rows, " rows, and ", splits.size(), " split sizes for ",
               ranks, " ranks that make ", sum);
-  const std::size_t row_bytes = rows == 0 ? 0 : tensor.nbytes() / static_cast<std::size_t>(rows);
   std::vector<std::span<Byte>> parts(static_cast<std::size_t>(ranks));
+  const std::size_t each =
+      tensor.nbytes() / static_cast<std::size_t>(splits.empty() ? ranks : std::max<std::int64_t>(rows, 1));
   Byte* data = bytes_of(tensor);
   for (std::size_t r = 0; r < parts.size(); ++r) {
-    parts[r] = {data, static_cast<std::size_t>(splits.empty() ? rows / ranks : splits[r]) * row_bytes};
+    parts[r] = {data, splits.empty() ? each : static_cast<std::size_t>(splits[r]) * each};
     data += parts[r].size();
   }
   return parts;

@@ -13,8 +13,8 @@ struct Row {
 };
 
 // An operation in place has its own part there already.
-void move(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+void move(std::byte* to, std::span<const std::byte> from) {
+  if (!from.empty() && to != from.data()) std::memcpy(to, from.data(), from.size());
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ void ShmGroup::collect(const Call& call, const std::byte* input, const std::vect
     sync(call);
     compare(call);
     for (const int r : members()) {
-      if (!outputs.empty()) move(outputs[static_cast<std::size_t>(r)] + done, r == rank_ ? input + done : slot(r), n);
+      if (!outputs.empty()) move(outputs[static_cast<std::size_t>(r)] + done, {r == rank_ ? input + done : slot(r), n});
     }
     done += n;
   } while (done < bytes);
@@ -107,22 +107,25 @@ void ShmGroup::exchange(const Call& call, const std::vector<std::span<const std:
   const std::size_t table = members().size() * sizeof(Row), share = (slot_bytes_ - table) / members().size();
   std::size_t done = 0, largest = 0;
   do {
-    const auto part = [&](std::size_t size) { return size > done ? std::min(share, size - done) : 0; };
+    const auto part = [&](auto whole) {
+      const std::size_t at = std::min(done, whole.size());
+      return whole.subspan(at, std::min(share, whole.size() - at));
+    };
     const auto place = [&](int from, int to) { return slot(from) + table + seat(to) * share; };
     begin(call);
     for (const int r : members()) {
       const auto at = static_cast<std::size_t>(r);
       const Row row{inputs[at].size(), outputs[at].size()};
       if (done == 0) std::memcpy(slot(rank_) + seat(r) * sizeof row, &row, sizeof row);
-      if (r != rank_) move(place(rank_, r), inputs[at].data() + done, part(row.has));
+      if (r != rank_) move(place(rank_, r), part(inputs[at]));
     }
     sync(call);
     compare(call);
     if (done == 0) largest = agree_on_parts(call);
     for (const int r : members()) {
       const auto at = static_cast<std::size_t>(r);
-      const std::byte* from = r == rank_ ? inputs[at].data() + done : place(r, rank_);
-      move(outputs[at].data() + done, from, part(outputs[at].size()));
+      const std::span<std::byte> into = part(outputs[at]);
+      move(into.data(), r == rank_ ? part(inputs[at]) : std::span<const std::byte>(place(r, rank_), into.size()));
     }
     done += share;
   } while (done < largest);

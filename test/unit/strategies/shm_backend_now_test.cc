@@ -256,6 +256,34 @@ TEST_CASE("rows of all_to_all that ranks cannot share are refused") {
   CHECK(said == std::vector<std::string>(2, line + line));
 }
 
+TEST_CASE("all_to_all of as many rows as split sizes say, and sizes that make something else") {
+  using Sizes = std::vector<std::int64_t>;
+  const auto said = on_ranks(3, [](Session& session) {
+    const int rank = session.rank();
+    // Rows of two columns that a rank has for another.
+    const auto rows = [](int from, int to) { return std::int64_t{(from + 2 * to) % 3}; };
+    Sizes has, gets;
+    std::vector<at::Tensor> expected;
+    for (int other = 0; other < 3; ++other) {
+      has.push_back(rows(rank, other));
+      gets.push_back(rows(other, rank));
+      const std::int64_t before = rank == 0 ? 0 : rank == 1 ? rows(other, 0) : rows(other, 0) + rows(other, 1);
+      expected.push_back(values(other, 2 * 3, torch::kShort).view({3, 2}).narrow(0, before, gets.back()));
+    }
+    at::Tensor input = values(rank, 2 * 3, torch::kShort).view({3, 2}), output = torch::zeros({3, 2}, torch::kShort);
+    auto& group = backend(session.group());
+    group.alltoall_base(output, input, gets, has)->wait();
+    std::string found = torch::equal(output, torch::cat(expected)) ? "" : "the rows; ";
+    for (Sizes sizes : {Sizes{1, 1}, Sizes{1, 1, 2}, Sizes{-1, 2, 2}})
+      found += message_of([&] { group.alltoall_base(output, input, gets, sizes)->wait(); }) + "\n";
+    return found;
+  });
+  const std::string line = "dtrain: all_to_all: the input has 3 rows, and ";
+  CHECK(said == std::vector<std::string>(3, line + "2 split sizes for 3 ranks that make 2\n" + line +
+                                                "3 split sizes for 3 ranks that make 4\n"
+                                                "dtrain: all_to_all: a split size of the input is -1\n"));
+}
+
 TEST_CASE("calls that do not fit, a rank that is late and one that died are told with the same line") {
   const auto said = on_ranks(
       2,
