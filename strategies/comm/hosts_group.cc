@@ -61,7 +61,11 @@ std::unique_ptr<ShmGroup> HostsGroup::form_here(MeetingPlace& place, std::uint32
   ShmSegment segment = meet_on_this_host(place, rank_, facts_, members(), slot_bytes, deadline);
   P2pBell::Pipe pipe = P2pBell::hang(segment, rank_);
   auto group = std::make_unique<ShmGroup>(std::move(segment), rank_, deadline);
-  group->p2p().use_pipes(std::move(pipe), facts_);
+  try {
+    group->p2p().use_pipes(std::move(pipe), facts_);
+  } catch (const CollectiveError& error) {  // so that the others hear of it, and not that this rank left
+    group->waiting().fail({error.kind(), error.rank()}, "forming the group", "");
+  }
   group->sync_all(forming(deadline));  // all have opened all pipes: any may leave now
   return group;
 }

@@ -121,11 +121,10 @@ void ShmWait::wait_one(int rank, std::uint32_t point, Blame& blame, const Naming
 
 void ShmWait::look_around(std::uint32_t point, Blame& blame, const std::string& during) {
   check(during);
-  check_interrupt();
   if (elsewhere_) elsewhere_(during);
-  const auto now = Clock::now();
-  if (is_missed()) blame.hurry(now);
-  if (now >= blame.due()) time_out(point, blame, during);
+  if (is_missed()) blame.hurry(Clock::now());
+  check_interrupt();  // may take its time, as whoever holds Python's lock does
+  if (Clock::now() >= blame.due()) time_out(point, blame, during);
   check_peers(point, during);
 }
 
@@ -182,16 +181,17 @@ void ShmWait::time_out(std::uint32_t point, Blame& blame, const std::string& dur
     const std::uint32_t asked = asked_[static_cast<std::size_t>(r)];
     return static_cast<std::int32_t>(segment_.rank(r).answered.load() - asked) >= 0;
   };
-  const auto late_one = blame.judge(missing, answered, Clock::now());
-  if (!late_one) {
-    for (const int r : missing) asked_[static_cast<std::size_t>(r)] = segment_.rank(r).missed.fetch_add(1) + 1;
+  const auto [guilty, ask] = blame.judge(missing, answered, Clock::now());
+  if (!guilty) {
+    for (const int r : ask ? missing : std::vector<int>())
+      asked_[static_cast<std::size_t>(r)] = segment_.rank(r).missed.fetch_add(1) + 1;
     return;
   }
-  const int pid = segment_.rank(*late_one).pid;
+  const int pid = segment_.rank(*guilty).pid;
   std::string detail = missing.size() > 1 ? fmt::format("{} ranks are missing", missing.size()) : "";
   const std::string late = why_late(pid);
   if (!late.empty()) detail += (detail.empty() ? "" : "; ") + late;
-  fail({FailureKind::timed_out, *late_one}, during, detail);
+  fail({FailureKind::timed_out, *guilty}, during, detail);
 }
 
 void ShmWait::record(const Failure& failure) const noexcept {

@@ -195,12 +195,13 @@ class TcpLinks::Exchange {
     const auto now = Clock::now();
     next_look_ = now + kLookAround;
     links_.wait_.check(call_.name());
-    check_interrupt();
     if (links_.wait_.is_missed()) blame_.hurry(now);
-    if (now >= blame_.due()) time_out(now);
+    check_interrupt();
+    if (Clock::now() >= blame_.due()) time_out();
   }
 
-  void time_out(Clock::time_point now) {
+  void time_out() {
+    if (advance()) return;  // what has come meanwhile
     std::vector<int> missing;
     for (const bool silent : {true, false}) {  // those first
       for (const auto& [peer, flow] : flows_) {
@@ -208,9 +209,9 @@ class TcpLinks::Exchange {
       }
     }
     const auto answered = [this](int peer) { return links_.links_.at(peer).answered.load(); };
-    const auto late_one = blame_.judge(missing, answered, now);
-    if (late_one) links_.wait_.fail({FailureKind::timed_out, *late_one}, call_.name(), "");
-    links_.ask(missing);
+    const auto [guilty, ask] = blame_.judge(missing, answered, Clock::now());
+    if (guilty) links_.wait_.fail({FailureKind::timed_out, *guilty}, call_.name(), "");
+    if (ask) links_.ask(missing);
   }
 
   TcpLinks& links_;

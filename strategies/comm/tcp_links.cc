@@ -10,7 +10,8 @@
 namespace dtrain {
 namespace {
 
-constexpr std::uint32_t kWordMagic = 0x64747277;  // another one from a host of other byte order
+// Another one from a host of other byte order, or of a build before words asked.
+constexpr std::uint32_t kWordMagic = 0x64747278;
 
 }  // namespace
 

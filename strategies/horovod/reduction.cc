@@ -46,14 +46,17 @@ bool in_place(const std::vector<Reduction*>& part) {
          first.tensor.is_contiguous();
 }
 
-// Plain memory, scaled by the same: then bytes are copied, and the buffer scaled as a whole. Of small tensors torch's
-// operations take many times as long as what they do.
+// Small, in plain memory, and scaled by the same: then bytes are copied, and the buffer scaled as a whole. There
+// torch's operations take many times as long as what they do; large ones gain from its threads.
 bool is_plain(const std::vector<Reduction*>& part) {
+  constexpr std::int64_t kSmall = 256 * 1024;  // bytes, on average
   const Reduction& first = *part.front();
-  return std::all_of(part.begin(), part.end(), [&first](const Reduction* each) {
-    return each->tensor.is_cpu() && each->tensor.is_contiguous() && each->tensor.scalar_type() == each->wire &&
-           each->before == first.before && each->after == first.after;
-  });
+  std::int64_t bytes = 0;
+  for (const Reduction* each : part) bytes += each->request.bytes;
+  return bytes <= kSmall * std::ssize(part) && std::all_of(part.begin(), part.end(), [&first](const Reduction* each) {
+           return each->tensor.is_cpu() && each->tensor.is_contiguous() && each->tensor.scalar_type() == each->wire &&
+                  each->before == first.before && each->after == first.after;
+         });
 }
 
 void copy_in(const at::Tensor& flat, const std::vector<Reduction*>& part) {

@@ -21,11 +21,16 @@ ShmBackend* own_backend(const GroupPtr& group, const at::Tensor& tensor) {
   return tensor.is_cpu() ? own_backend(group) : nullptr;
 }
 
+// NCCL gives none where the caller's stream waits for it.
+void finish(const c10::intrusive_ptr<c10d::Work>& work) {
+  if (work) work->wait();
+}
+
 }  // namespace
 
 void barrier(const GroupPtr& group) {
   if (auto* backend = own_backend(group)) return backend->barrier_now();
-  group->barrier(waiting<c10d::BarrierOptions>())->wait();
+  finish(group->barrier(waiting<c10d::BarrierOptions>()));
 }
 
 void all_reduce(const GroupPtr& group, const at::Tensor& tensor, c10d::ReduceOp op) {
@@ -33,7 +38,7 @@ void all_reduce(const GroupPtr& group, const at::Tensor& tensor, c10d::ReduceOp 
   std::vector<at::Tensor> tensors{tensor};
   auto options = waiting<c10d::AllreduceOptions>();
   options.reduceOp = std::move(op);
-  group->allreduce(tensors, options)->wait();
+  finish(group->allreduce(tensors, options));
 }
 
 void broadcast(const GroupPtr& group, const at::Tensor& tensor, int root) {
@@ -41,7 +46,7 @@ void broadcast(const GroupPtr& group, const at::Tensor& tensor, int root) {
   std::vector<at::Tensor> tensors{tensor};
   auto options = waiting<c10d::BroadcastOptions>();
   options.rootRank = root;
-  group->broadcast(tensors, options)->wait();
+  finish(group->broadcast(tensors, options));
 }
 
 void broadcast_all(const GroupPtr& group, const std::vector<at::Tensor>& tensors, int root) {
@@ -51,19 +56,19 @@ void broadcast_all(const GroupPtr& group, const std::vector<at::Tensor>& tensors
 
 void all_gather(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
   if (auto* backend = own_backend(group, output)) return backend->all_gather_now(output, input);
-  all_gather_single(*group, output, input, waiting<c10d::AllgatherOptions>())->wait();
+  finish(all_gather_single(*group, output, input, waiting<c10d::AllgatherOptions>()));
 }
 
 void reduce_scatter(const GroupPtr& group, at::Tensor& output, at::Tensor& input, c10d::ReduceOp op) {
   if (auto* backend = own_backend(group, output)) return backend->reduce_scatter_now(output, input, op);
   auto options = waiting<c10d::ReduceScatterOptions>();
   options.reduceOp = std::move(op);
-  reduce_scatter_single(*group, output, input, options)->wait();
+  finish(reduce_scatter_single(*group, output, input, options));
 }
 
 void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
   if (auto* backend = own_backend(group, output)) return backend->all_to_all_now(output, input);
-  all_to_all_single(*group, output, input, waiting<c10d::AllToAllOptions>())->wait();
+  finish(all_to_all_single(*group, output, input, waiting<c10d::AllToAllOptions>()));
 }
 
 }  // namespace dtrain
