@@ -27,10 +27,8 @@ std::vector<at::Tensor> parts_at_root(const std::vector<std::vector<at::Tensor>>
   return is_root ? share(lists[0]) : std::vector<at::Tensor>();
 }
 
-// What of `tensor` is each rank's: rows of its first dimension, as many as `splits` says, or equal parts.
-template <class Byte>
-std::vector<std::span<Byte>> cut(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int ranks,
-                                 const char* which) {
+// That cut() can be called.
+void check_cut(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int ranks, const char* which) {
   check_dense_cpu(tensor);
   TORCH_CHECK(tensor.is_contiguous() && tensor.dim() > 0, "dtrain: all_to_all needs a contiguous ", which,
               " with a dimension");
@@ -45,9 +43,14 @@ std::vector<std::span<Byte>> cut(const at::Tensor& tensor, const std::vector<std
   TORCH_CHECK(splits.empty() || (splits.size() == static_cast<std::size_t>(ranks) && sum == rows),
               "dtrain: all_to_all: the ", which, " has ", rows, " rows, and ", splits.size(), " split sizes for ",
               ranks, " ranks that make ", sum);
+}
+
+// What of `tensor` is each rank's: rows of its first dimension, as many as `splits` says, or equal parts.
+template <class Byte>
+std::vector<std::span<Byte>> cut(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int ranks) {
   std::vector<std::span<Byte>> parts(static_cast<std::size_t>(ranks));
   const std::size_t each =
-      tensor.nbytes() / static_cast<std::size_t>(splits.empty() ? ranks : std::max<std::int64_t>(rows, 1));
+      tensor.nbytes() / static_cast<std::size_t>(splits.empty() ? ranks : std::max<std::int64_t>(tensor.size(0), 1));
   Byte* data = bytes_of(tensor);
   for (std::size_t r = 0; r < parts.size(); ++r) {
     parts[r] = {data, splits.empty() ? each : static_cast<std::size_t>(splits[r]) * each};
@@ -265,12 +268,15 @@ auto ShmBackend::all_to_all_steps(const at::Tensor& output, const at::Tensor& in
                                   const std::vector<std::int64_t>& output_rows,
                                   const std::vector<std::int64_t>& input_rows) {
   TORCH_CHECK(output.scalar_type() == input.scalar_type(), "dtrain: all_to_all needs an output of the input's type");
-  auto into = cut<std::byte>(output, output_rows, getSize(), "output");
-  auto from = cut<const std::byte>(input, input_rows, getSize(), "input");
+  check_cut(output, output_rows, getSize(), "output");
+  check_cut(input, input_rows, getSize(), "input");
+  // Between hosts a part may come before the one in its place has gone.
+  TORCH_CHECK(getSize() == 1 || at::get_overlap_status(output, input) == at::MemOverlapStatus::No,
+              "dtrain: all_to_all needs an output that does not overlap its input");
   if (getSize() == 1) copy_alone(output.view(-1), input.view(-1));
-  // The tensors keep that memory.
-  return [=, this, into = std::move(into), from = std::move(from), kept = std::pair(output, input)](Timeout timeout) {
-    group_->all_to_all(from, into, timeout);
+  return [=, this](Timeout timeout) {
+    group_->all_to_all(cut<const std::byte>(input, input_rows, getSize()),
+                       cut<std::byte>(output, output_rows, getSize()), timeout);
   };
 }
 

@@ -12,9 +12,10 @@ struct Row {
   std::uint64_t has, expects;
 };
 
-// An operation in place has its own part there already.
+// An operation in place has its own part there already, or somewhere in its output: that part is moved before others
+// come.
 void move(std::byte* to, std::span<const std::byte> from) {
-  if (!from.empty() && to != from.data()) std::memcpy(to, from.data(), from.size());
+  if (!from.empty() && to != from.data()) std::memmove(to, from.data(), from.size());
 }
 
 }  // namespace
@@ -61,8 +62,9 @@ void ShmGroup::collect(const Call& call, const std::byte* input, const std::vect
     if (n > 0) std::memcpy(slot(rank_), input + done, n);
     sync(call);
     compare(call);
+    if (!outputs.empty()) move(outputs[static_cast<std::size_t>(rank_)] + done, {input + done, n});
     for (const int r : members()) {
-      if (!outputs.empty()) move(outputs[static_cast<std::size_t>(r)] + done, {r == rank_ ? input + done : slot(r), n});
+      if (!outputs.empty() && r != rank_) move(outputs[static_cast<std::size_t>(r)] + done, {slot(r), n});
     }
     done += n;
   } while (done < bytes);
@@ -122,10 +124,11 @@ void ShmGroup::exchange(const Call& call, const std::vector<std::span<const std:
     sync(call);
     compare(call);
     if (done == 0) largest = agree_on_parts(call);
+    const auto own = static_cast<std::size_t>(rank_);
+    move(part(outputs[own]).data(), part(inputs[own]));
     for (const int r : members()) {
-      const auto at = static_cast<std::size_t>(r);
-      const std::span<std::byte> into = part(outputs[at]);
-      move(into.data(), r == rank_ ? part(inputs[at]) : std::span<const std::byte>(place(r, rank_), into.size()));
+      const std::span<std::byte> into = part(outputs[static_cast<std::size_t>(r)]);
+      if (r != rank_) move(into.data(), {place(r, rank_), into.size()});
     }
     done += share;
   } while (done < largest);

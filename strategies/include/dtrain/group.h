@@ -47,13 +47,15 @@ class Group {
   void barrier() const;
   void all_reduce(torch::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
   void broadcast(torch::Tensor tensor, int root = 0) const;
-  // `output` is contiguous and has size() times the elements of `input`: those of each rank, in their order.
+  // `output` is contiguous and has size() times the elements of `input`: those of each rank, in their order. `input`
+  // may be a part of it.
   void all_gather(torch::Tensor output, torch::Tensor input) const;
   // `input` is contiguous and has size() times the elements of `output`, which receives this rank's part of the
-  // reduction.
+  // reduction, and may be that part of `input`; no other overlap is looked for.
   void reduce_scatter(torch::Tensor output, torch::Tensor input, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
   // Both are contiguous and of one type, and their first dimension can be divided by size(): `output` receives, of each
-  // rank in their order, the part of its `input` that is this rank's. All parts have one size.
+  // rank in their order, the part of its `input` that is this rank's. All parts have one size. Throws c10::Error
+  // where they overlap.
   void all_to_all(torch::Tensor output, torch::Tensor input) const;
 
   // Collective of the group: another one of the same ranks, for code whose collectives must not meet these. Errors as
