@@ -94,6 +94,9 @@ Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
 void check_dense_cpu(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == at::kStrided,
               "dtrain: the CPU process group takes dense CPU tensors, not ", tensor.toString());
+  // Their memory holds something else than what they read.
+  TORCH_CHECK(!tensor.is_conj() && !tensor.is_neg(), "dtrain: a collective takes no ",
+              tensor.is_conj() ? "conjugated view; resolve_conj() it first" : "negated view; resolve_neg() it first");
 }
 
 // Several elements of an expanded tensor are one place in memory: nothing can be received into it.

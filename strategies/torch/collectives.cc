@@ -18,13 +18,7 @@ Options waiting() {
 // Ours, for CPU tensors: what torch adds on the way there takes longer than a small operation.
 ShmBackend* own_backend(const GroupPtr& group) { return dynamic_cast<ShmBackend*>(group->getBackend(at::kCPU).get()); }
 ShmBackend* own_backend(const GroupPtr& group, const at::Tensor& tensor) {
-  // torch makes others of tensors that are conjugated or negated when they are read.
-  const bool plain = tensor.is_cpu() && !tensor.is_conj() && !tensor.is_neg();
-  return plain ? own_backend(group) : nullptr;
-}
-
-ShmBackend* own_backend(const GroupPtr& group, const at::Tensor& output, const at::Tensor& input) {
-  return own_backend(group, output) != nullptr ? own_backend(group, input) : nullptr;
+  return tensor.is_cpu() ? own_backend(group) : nullptr;
 }
 
 // NCCL gives none where the caller's stream waits for it.
@@ -61,19 +55,19 @@ void broadcast_all(const GroupPtr& group, const std::vector<at::Tensor>& tensors
 }
 
 void all_gather(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
-  if (auto* backend = own_backend(group, output, input)) return backend->all_gather_now(output, input);
+  if (auto* backend = own_backend(group, output)) return backend->all_gather_now(output, input);
   finish(all_gather_single(*group, output, input, waiting<c10d::AllgatherOptions>()));
 }
 
 void reduce_scatter(const GroupPtr& group, at::Tensor& output, at::Tensor& input, c10d::ReduceOp op) {
-  if (auto* backend = own_backend(group, output, input)) return backend->reduce_scatter_now(output, input, op);
+  if (auto* backend = own_backend(group, output)) return backend->reduce_scatter_now(output, input, op);
   auto options = waiting<c10d::ReduceScatterOptions>();
   options.reduceOp = std::move(op);
   finish(reduce_scatter_single(*group, output, input, options));
 }
 
 void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
-  if (auto* backend = own_backend(group, output, input)) return backend->all_to_all_now(output, input);
+  if (auto* backend = own_backend(group, output)) return backend->all_to_all_now(output, input);
   finish(all_to_all_single(*group, output, input, waiting<c10d::AllToAllOptions>()));
 }
 

@@ -214,6 +214,7 @@ TEST_CASE("what is refused is refused with the same line, and breaks nothing") {
     const GroupPtr group = session.group();
     const std::int64_t two = 2 * group->getSize();
     const auto floats = [](std::int64_t count) { return torch::zeros({count}); };
+    const auto waves = [](std::int64_t count) { return torch::zeros({count}, torch::kComplexFloat); };
     std::vector<std::function<void(Way)>> calls{
         [&](Way way) { all_gather(group, way, floats(two), floats(3)); },
         [&](Way way) { all_gather(group, way, floats(two), torch::zeros({2}, torch::kInt)); },
@@ -235,6 +236,9 @@ TEST_CASE("what is refused is refused with the same line, and breaks nothing") {
         [&](Way way) { all_to_all(group, way, torch::zeros({}), floats(two)); },
         [&](Way way) { all_to_all(group, way, floats(2 * two).slice(0, 0, {}, 2), floats(two)); },
         [&](Way way) { all_to_all(group, way, floats(two), floats(two).to_sparse()); },
+        [&](Way way) { all_gather(group, way, waves(two), waves(2).conj()); },
+        [&](Way way) { reduce_scatter(group, way, waves(2), waves(two).conj()); },
+        [&](Way way) { all_to_all(group, way, waves(two), waves(two).conj()); },
     };
     const at::Tensor twice = floats(2 * two);
     if (group->getSize() > 1)
@@ -248,27 +252,6 @@ TEST_CASE("what is refused is refused with the same line, and breaks nothing") {
     return wrong + wrong_of(group, 3, torch::kFloat);
   });
   CHECK(said == std::vector<std::string>(static_cast<std::size_t>(ranks)));
-}
-
-TEST_CASE("tensors that are conjugated or negated when they are read are taken as they read") {
-  const auto said = on_ranks(2, [](Session& session) {
-    const GroupPtr group = session.group();
-    const at::Tensor mine = torch::complex(torch::ones({2}), torch::full({2}, 3.0 + session.rank()));
-    const at::Tensor both = torch::complex(torch::ones({4}), torch::tensor({-3.0F, -3.0F, -4.0F, -4.0F}));
-    std::string wrong;
-    for (const Way way : kBoth) {
-      at::Tensor all = torch::zeros_like(both), part = torch::zeros_like(mine);
-      all_gather(group, way, all, mine.conj());
-      if (!torch::equal(all, both)) wrong += "all_gather ";
-      reduce_scatter(group, way, part, both.conj());
-      if (!torch::equal(part, both.conj().narrow(0, 2 * session.rank(), 2).resolve_conj() * 2))
-        wrong += "reduce_scatter ";
-      all_to_all(group, way, all, torch::cat({mine, mine}).conj());
-      if (!torch::equal(all, both)) wrong += "all_to_all ";
-    }
-    return wrong;
-  });
-  CHECK(said == std::vector<std::string>(2));
 }
 
 TEST_CASE("rows of all_to_all that ranks cannot share are refused") {
