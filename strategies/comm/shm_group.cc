@@ -138,13 +138,6 @@ std::size_t ShmGroup::step_of(std::size_t width) const {
   return std::min<std::size_t>(kPartBytes, slot_bytes_) / width;
 }
 
-// Of all members' slots, from `offset` bytes on.
-void ShmGroup::reduce_slots(const Call& call, std::size_t offset, std::byte* out, std::size_t count) {
-  sources_.clear();
-  for (const int r : members()) sources_.push_back(slot(r) + offset);
-  reduce_sources(call, out, count);
-}
-
 void ShmGroup::reduce_sources(const Call& call, std::byte* out, std::size_t count) {
   reduce_in_order(call.type(), call.reduction(), sources_, out, count, static_cast<std::size_t>(ranks_));
 }
@@ -158,13 +151,14 @@ void ShmGroup::copy_in(const std::byte* data, std::size_t count, std::size_t wid
 }
 
 void ShmGroup::finish(const Call& call, std::byte* data, std::size_t count, bool small, bool receives) {
+  sources_.clear();
   if (small) {
-    if (count > 0 && receives) reduce_slots(call, 0, data, count);
-    return;
+    if (count == 0 || !receives) return;
+    for (const int r : members()) sources_.push_back(slot(r));
+    return reduce_sources(call, data, count);
   }
   const std::size_t width = size_of(call.type());
   const Slice own = slice(rank_, count, width);
-  sources_.clear();
   for (const int r : members()) sources_.push_back((r == rank_ ? data : slot(r)) + own.at);
   reduce_sources(call, slot(rank_) + own.at, own.bytes / width);
   sync(call);

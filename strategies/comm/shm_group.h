@@ -87,7 +87,6 @@ class ShmGroup final : public CommGroup {
   std::byte* in_arena_of(const Call& call, int rank, std::size_t bytes);
   void reduce_in_arenas(const Call& call, std::byte* data, std::size_t count);
   std::size_t meet_arenas(const Call& call, std::byte* data, std::size_t count);
-  void reduce_slots(const Call& call, std::size_t offset, std::byte* out, std::size_t count);
   void reduce_sources(const Call& call, std::byte* out, std::size_t count);
   struct Slice {
     std::size_t at, bytes;

@@ -182,11 +182,10 @@ void ShmWait::time_out(std::uint32_t point, Blame& blame, const std::string& dur
     return static_cast<std::int32_t>(segment_.rank(r).answered.load() - asked) >= 0;
   };
   const auto [guilty, ask] = blame.judge(missing, answered, Clock::now());
-  if (!guilty) {
-    for (const int r : ask ? missing : std::vector<int>())
-      asked_[static_cast<std::size_t>(r)] = segment_.rank(r).missed.fetch_add(1) + 1;
-    return;
+  if (ask) {
+    for (const int r : missing) asked_[static_cast<std::size_t>(r)] = segment_.rank(r).missed.fetch_add(1) + 1;
   }
+  if (!guilty) return;
   const int pid = segment_.rank(*guilty).pid;
   std::string detail = missing.size() > 1 ? fmt::format("{} ranks are missing", missing.size()) : "";
   const std::string late = why_late(pid);

@@ -1,6 +1,7 @@
 #pragma once
 // A small net in double precision and its batches, for the tests of hvd.
 #include "dtrain/dtrain.h"
+#include "test/parity/differences.h"
 #include "test/parity/joined.h"
 #include "test/support/catch.h"
 #include "test/unit/strategies/free_port.h"
@@ -44,15 +45,6 @@ inline torch::Tensor mean_error(SmallNet& net, const SmallBatch& batch) {
   return (net(batch.x) - batch.y).pow(2).mean();
 }
 
-inline double largest_difference(const torch::nn::Module& a, const torch::nn::Module& b) {
-  double largest = 0;
-  const auto left = a.parameters();
-  const auto right = b.parameters();
-  for (std::size_t i = 0; i < left.size(); ++i)
-    largest = std::max(largest, (left[i] - right[i]).abs().max().item<double>());
-  return largest;
-}
-
 // Settings of a test, whatever its environment.
 inline hvd::Settings brisk() {
   hvd::Settings settings;
@@ -64,17 +56,7 @@ inline hvd::Settings brisk() {
 
 // Each rank's text from `body`, which has the session and leaves it whole.
 inline std::vector<RankOutcome> hvd_ranks(int ranks, const std::function<std::string(Session&)>& body) {
-  const std::uint16_t port = free_port();
-  return run_ranks(
-      ranks,
-      [&](int rank) {
-        torch::set_num_threads(1);
-        Session session = init(by_hand(rank, ranks, port), quick());
-        const std::string said = body(session);
-        session.shutdown();
-        return said;
-      },
-      std::chrono::seconds{60});
+  return outcomes_of(ranks, body, /*ends=*/true, std::chrono::seconds{60});
 }
 
 inline void require_all_said(const std::vector<RankOutcome>& outcomes, const std::string& text) {

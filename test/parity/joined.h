@@ -28,15 +28,19 @@ inline InitOptions quick() {
 
 // What each rank's `run` says. With `ends`, sessions are shut down after it. Nothing is required of the outcomes.
 inline std::vector<RankOutcome> outcomes_of(int ranks, const std::function<std::string(Session&)>& run,
-                                            bool ends = true) {
+                                            bool ends = true,
+                                            std::chrono::seconds deadline = std::chrono::seconds{30}) {
   const std::uint16_t port = free_port();
-  return run_ranks(ranks, [&](int rank) {
-    torch::set_num_threads(1);
-    Session session = init(by_hand(rank, ranks, port), quick());
-    std::string said = run(session);
-    if (ends) session.shutdown();
-    return said;
-  });
+  return run_ranks(
+      ranks,
+      [&](int rank) {
+        torch::set_num_threads(1);
+        Session session = init(by_hand(rank, ranks, port), quick());
+        std::string said = run(session);
+        if (ends) session.shutdown();
+        return said;
+      },
+      deadline);
 }
 
 // The same of ranks that all return.

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "dtrain/dtrain.h"
+#include "test/parity/differences.h"
 
 namespace {
 
@@ -47,14 +48,6 @@ std::unique_ptr<torch::optim::Optimizer> sgd(const Net& net) {
   return std::make_unique<torch::optim::SGD>(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
 }
 
-double apart(const Net& a, const Net& b) {
-  double largest = 0;
-  const auto left = a->parameters(), right = b->parameters();
-  for (std::size_t i = 0; i < left.size(); ++i)
-    largest = std::max(largest, (left[i] - right[i]).abs().max().item<double>());
-  return largest;
-}
-
 struct Differences {
   double ddp = 0, hvd = 0;  // the largest of all steps
   double moved = 0;         // from the first weights to the last: else there was nothing to differ
@@ -89,10 +82,10 @@ Differences train(Session& session, const torch::TensorOptions& options) {
     alone_sgd->zero_grad();
     loss(alone->forward(all.x), all).backward();
     alone_sgd->step();
-    largest.ddp = std::max(largest.ddp, apart(by_ddp, alone));
-    largest.hvd = std::max(largest.hvd, apart(by_hvd, alone));
+    largest.ddp = std::max(largest.ddp, test::largest_difference(*by_ddp, *alone));
+    largest.hvd = std::max(largest.hvd, test::largest_difference(*by_hvd, *alone));
   }
-  largest.moved = apart(alone, first);
+  largest.moved = test::largest_difference(*alone, *first);
   return largest;
 }
 
