@@ -60,21 +60,21 @@ void P2p::reach_hosts(TcpLinks& links, const std::vector<int>& ranks) {
   start_thread();
 }
 
-void P2p::send(std::span<const std::byte> data, Call call) {
+P2p::Id P2p::send(std::span<const std::byte> data, Call call) {
   const auto deadline = ShmWait::after(call.timeout);
   const int to = call.peer;
   const P2pCore::Label label = call.label;
-  post({true, std::move(call), deadline}, [&](Id id) { core_.send(id, to, label, data); });
+  return post({true, std::move(call), deadline}, [&](Id id) { core_.send(id, to, label, data); });
 }
 
-void P2p::receive(std::span<std::byte> into, Call call) {
+P2p::Id P2p::receive(std::span<std::byte> into, Call call) {
   const auto deadline = ShmWait::after(call.timeout);
   const int from = call.peer;
   const P2pCore::Label label = call.label;
-  post({false, std::move(call), deadline}, [&](Id id) { core_.receive(id, from, label, into); });
+  return post({false, std::move(call), deadline}, [&](Id id) { core_.receive(id, from, label, into); });
 }
 
-void P2p::post(Pending pending, const std::function<void(Id)>& tell_core) {
+P2p::Id P2p::post(Pending pending, const std::function<void(Id)>& tell_core) {
   std::unique_lock lock = lock_as_caller();
   const auto deadline = pending.deadline;
   const bool room = signals_.room.wait_until(lock, deadline, [&] { return pending_.size() < kMaxPending || ended_; });
@@ -94,14 +94,24 @@ void P2p::post(Pending pending, const std::function<void(Id)>& tell_core) {
     if (more) ring_own();
   }
   wake_for(deadline);
-  if (ended_operations_.size() == 1 && ended_operations_.front().id == id) {
-    const Ended own = std::move(ended_operations_.front());
-    ended_operations_.pop_front();
+  const auto own = ended_operations_.size() == 1 ? take_ended(id) : std::nullopt;
+  if (own) {
     lock.unlock();
-    own.done(own.outcome, [] {});  // nobody has seen the operation yet: nothing long hangs on it
+    own->done(own->outcome, [] {});  // nobody has seen the operation yet: nothing long hangs on it
   } else if (!ended_operations_.empty()) {
     ring_own();
   }
+  return id;
+}
+
+// For this thread to call its done().
+std::optional<P2p::Ended> P2p::take_ended(Id id) {
+  const auto same = [id](const Ended& ended) { return ended.id == id; };
+  const auto found = std::find_if(ended_operations_.begin(), ended_operations_.end(), same);
+  if (found == ended_operations_.end()) return std::nullopt;
+  Ended own = std::move(*found);
+  ended_operations_.erase(found);
+  return own;
 }
 
 // Wake the thread where it sleeps longer than an operation with this deadline allows.

@@ -55,15 +55,20 @@ class P2p {
   // shared memory, the kernel's or received. Throws std::runtime_error after end(), or where kMaxPending operations
   // wait already and none of them ends in time.
   static constexpr std::size_t kMaxPending = 1U << 16;
-  void send(std::span<const std::byte> data, Call call);
-  void receive(std::span<std::byte> into, Call call);
+  using Id = P2pCore::Id;  // of an operation
+  Id send(std::span<const std::byte> data, Call call);
+  Id receive(std::span<std::byte> into, Call call);
+
+  // For who waits for a message to or from a rank of this host: move bytes on this thread, which spares a wake-up,
+  // until `over()`, or as long as the thread looks before it sleeps. done() may be called within. Any thread; one at a
+  // time does so, for others it returns at once.
+  void help(Id id, const std::function<bool()>& over);
 
   // Pending operations end with FailureKind::aborted, or the group's failure; returns when all callbacks have, and what
   // was sent has reached the other hosts, for which it waits no longer than two seconds. Not from a callback.
   void end();
 
  private:
-  using Id = P2pCore::Id;
   using Clock = std::chrono::steady_clock;
   struct Pending {
     bool sends;
@@ -77,7 +82,7 @@ class P2p {
     Outcome outcome;
   };
 
-  void post(Pending pending, const std::function<void(Id)>& tell_core);
+  Id post(Pending pending, const std::function<void(Id)>& tell_core);
   void wake_for(Clock::time_point deadline);
   std::unique_lock<std::mutex> lock_as_caller();
   void let_callers_in(std::unique_lock<std::mutex>& lock);
@@ -93,6 +98,10 @@ class P2p {
   std::vector<pollfd> interests() const;
   void look_at_connections();
   bool move();
+  bool move_or_fail();
+  bool is_helped(Id id);
+  void stop_helping(std::uint32_t seen, bool well);
+  std::optional<Ended> take_ended(Id id);
   void collect();
   void look_around();
   void heed();
@@ -121,7 +130,8 @@ class P2p {
     std::condition_variable role, room, turn;
   };
   Signals signals_;
-  std::atomic<int> callers_{0};  // that wait for the mutex
+  std::atomic<int> callers_{0};      // that wait for the mutex
+  std::atomic<bool> helped_{false};  // by a thread in help()
   P2pCore core_;
   std::map<Id, Pending> pending_;
   std::deque<Ended> ended_operations_;  // whose done() is to be called
@@ -131,6 +141,7 @@ class P2p {
   bool quiet_ = true;     // since the thread last slept
   bool running_ = false;  // a thread steps
   int idle_ = 0;          // threads that could be the next one to
+  Clock::time_point helped_until_ = Clock::time_point::min();
   Clock::time_point next_look_, wakes_at_;
   std::vector<std::thread> threads_;
 };

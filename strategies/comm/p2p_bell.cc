@@ -48,17 +48,26 @@ void P2pBell::use_pipes(Pipe own, const std::vector<PeerFacts>& facts) {
 void P2pBell::ring(int rank) const {
   RankBlock& block = segment_.rank(rank);
   block.bell.fetch_add(1, std::memory_order_seq_cst);
-  if (block.asleep.load(std::memory_order_seq_cst) == 0) return;
-  if (pipes_.empty()) return futex_wake_all(block.bell);
+  if (block.asleep.load(std::memory_order_seq_cst) != 0) wake(rank);
+}
+
+void P2pBell::wake(int rank) const {
+  if (pipes_.empty()) return futex_wake_all(segment_.rank(rank).bell);
   const char byte = 0;
   // Where the pipe is full it was rung often enough.
   [[maybe_unused]] const ssize_t n = ::write(pipes_.at(rank).fd(), &byte, 1);
 }
 
+// As if asleep: it may be. Either who rings sees that or we see the ring.
+void P2pBell::resume(std::uint32_t seen) const {
+  segment_.rank(rank_).asleep.store(1, std::memory_order_seq_cst);
+  if (rung() != seen) wake(rank_);
+}
+
 std::uint32_t P2pBell::rung() const { return segment_.rank(rank_).bell.load(std::memory_order_seq_cst); }
 
 void P2pBell::wait(std::uint32_t seen, std::chrono::nanoseconds spin, std::chrono::nanoseconds limit,
-                   std::vector<pollfd>& polls) const {
+                   std::vector<pollfd>& polls, bool wakes) const {
   using Clock = std::chrono::steady_clock;
   const auto spin_until = Clock::now() + std::min(spin, limit);
   while (rung() == seen && Clock::now() < spin_until) {
@@ -67,7 +76,7 @@ void P2pBell::wait(std::uint32_t seen, std::chrono::nanoseconds spin, std::chron
   }
   RankBlock& block = segment_.rank(rank_);
   // Sequentially consistent with ring()'s two steps: either we see its ring or it sees us asleep.
-  block.asleep.store(1, std::memory_order_seq_cst);
+  if (wakes) block.asleep.store(1, std::memory_order_seq_cst);
   if (rung() == seen) await(seen, limit, polls);
   block.asleep.store(0, std::memory_order_relaxed);
 }

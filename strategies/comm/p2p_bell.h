@@ -31,11 +31,18 @@ class P2pBell {
   void ring(int rank) const;
   // How often this rank's was rung.
   std::uint32_t rung() const;
+  // One thread of this rank at a time looks at rung() itself from here to resume(): until then the sleeper is not
+  // woken.
+  void relieve() const { segment_.rank(rank_).asleep.store(0, std::memory_order_seq_cst); }
+  // The sleeper is woken again, and now if it was rung since `seen`.
+  void resume(std::uint32_t seen) const;
   // Return when it was rung since `seen`, one of `polls` is ready (see revents), or the time is over; spin at first.
+  // Not `wakes`: who rings from then on wakes nobody.
   void wait(std::uint32_t seen, std::chrono::nanoseconds spin, std::chrono::nanoseconds limit,
-            std::vector<pollfd>& polls) const;
+            std::vector<pollfd>& polls, bool wakes) const;
 
  private:
+  void wake(int rank) const;
   void await(std::uint32_t seen, std::chrono::nanoseconds limit, std::vector<pollfd>& polls) const;
 
   const ShmSegment& segment_;

@@ -13,8 +13,7 @@ class P2pLink {
   P2pLink& operator=(const P2pLink&) = delete;
   virtual ~P2pLink() = default;
 
-  // Give the core some of what has come, and send some of what it has to say. True: there was some. take() is called by
-  // the group's thread alone.
+  // Give the core some of what has come, and send some of what it has to say. True: there was some.
   virtual bool take(P2pCore& core) = 0;
   virtual bool send(P2pCore& core) = 0;
 
@@ -23,6 +22,9 @@ class P2pLink {
   virtual Fate fate() = 0;
   // Why it may be late, or nothing.
   virtual std::string why_late() const { return ""; }
+
+  // Whether the rank is on this host.
+  virtual bool is_here() const { return false; }
 
   // What to sleep on besides the bell, if anything; and what poll() then said of it.
   virtual pollfd interest() const { return {-1, 0, 0}; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "strategies/comm/futex.h"
 #include "strategies/comm/p2p.h"
 
 namespace dtrain {
@@ -11,6 +12,8 @@ namespace {
 
 // How long the thread sleeps where nothing is pending.
 constexpr std::chrono::minutes kIdle{1};
+// For how long after a wait that did without the thread another one is expected to; see stop_helping().
+constexpr std::chrono::microseconds kLinger{200};
 
 }  // namespace
 
@@ -41,14 +44,7 @@ void P2p::progress_loop() {
 bool P2p::step(std::unique_lock<std::mutex>& lock) {
   let_callers_in(lock);
   const std::uint32_t seen = bell_.rung();
-  bool moved = false;
-  try {
-    moved = move();
-    if (Clock::now() >= next_look_) look_around();
-  } catch (const std::exception&) {  // no memory for what arrived, or it is no message
-    wait_.record({FailureKind::aborted, rank_});
-    fail_rest();
-  }
+  const bool moved = move_or_fail();
   if (!ended_operations_.empty()) return hand_out(lock);
   if (moved) {
     quiet_ = false;
@@ -56,6 +52,61 @@ bool P2p::step(std::unique_lock<std::mutex>& lock) {
     rest(lock, seen);
   }
   return true;
+}
+
+bool P2p::move_or_fail() {
+  try {
+    const bool moved = move();
+    if (Clock::now() >= next_look_) look_around();
+    return moved;
+  } catch (const std::exception&) {  // no memory for what arrived, or it is no message
+    wait_.record({FailureKind::aborted, rank_});
+    fail_rest();
+    return false;
+  }
+}
+
+bool P2p::is_helped(Id id) {
+  const std::unique_lock lock = lock_as_caller();
+  const auto found = pending_.find(id);
+  if (found == pending_.end()) return false;
+  const int peer = found->second.call.peer;
+  return peer == P2pCore::kAny || links_.at(peer)->is_here();
+}
+
+void P2p::help(Id id, const std::function<bool()>& over) {
+  if (spin_.count() == 0 || !is_helped(id) || helped_.exchange(true)) return;
+  const auto until = Clock::now() + spin_;
+  std::optional<Ended> own;
+  std::uint32_t seen = 0;
+  bell_.relieve();
+  for (bool moves = true, ends = false; !ends && !over() && Clock::now() < until;) {
+    if (!moves && bell_.rung() == seen) {
+      cpu_relax();
+      continue;
+    }
+    const std::unique_lock lock = lock_as_caller();
+    seen = bell_.rung();
+    moves = move_or_fail();
+    own = take_ended(id);
+    ends = own || !ended_operations_.empty();
+  }
+  stop_helping(seen, own || over());
+  helped_.store(false);
+  if (own) own->done(own->outcome, [] {});  // the thread goes on meanwhile
+}
+
+// After one message that came in time others are expected to. To wake the thread for each would cost more than all the
+// rest, so for a while it naps.
+void P2p::stop_helping(std::uint32_t seen, bool well) {
+  const std::unique_lock lock = lock_as_caller();
+  const bool lingers = well && ended_operations_.empty();
+  const auto now = Clock::now();
+  helped_until_ = lingers ? now + kLinger : Clock::time_point::min();
+  if (lingers && wakes_at_ <= now + kLinger) return;
+  // Who posted something meanwhile could not wake it.
+  const bool wakes = lingers || !ended_operations_.empty() || next_look_ < wakes_at_;
+  bell_.resume(wakes ? seen - 1 : seen);
 }
 
 // One of them: what hangs on it may wait for the next.
@@ -84,16 +135,18 @@ void P2p::make_way() {
 void P2p::rest(std::unique_lock<std::mutex>& lock, std::uint32_t seen) {
   const auto now = Clock::now();
   const bool idle = pending_.empty() && quiet_;
+  const bool naps = now < helped_until_;
   wakes_at_ = idle ? now + kIdle : std::clamp(next_look_, now, now + kLookAround);
+  if (naps) wakes_at_ = std::min(wakes_at_, now + kLinger);
   quiet_ = true;
   const auto limit = wakes_at_ - now;
-  const auto spin = pending_.empty() ? std::chrono::microseconds{0} : spin_;
+  const auto spin = pending_.empty() || naps ? std::chrono::microseconds{0} : spin_;
   std::vector<pollfd> polls;
   if (!broken_) polls = interests();
   const auto links = static_cast<std::ptrdiff_t>(polls.size());
   if (elsewhere_ != nullptr && !broken_) elsewhere_->watch_words(polls);
   lock.unlock();
-  bell_.wait(seen, spin, limit, polls);
+  bell_.wait(seen, spin, limit, polls, !naps);
   lock.lock();
   wakes_at_ = Clock::time_point::min();
   const auto spoke = [](const pollfd& entry) { return entry.revents != 0; };

@@ -61,6 +61,8 @@ class P2pRingLink final : public P2pLink {
     return ended ? Fate::died : Fate::here;
   }
 
+  bool is_here() const override { return true; }
+
   std::string why_late() const override { return dtrain::why_late(block_.pid); }
 
  private:

@@ -73,7 +73,7 @@ class ShmBackend : public c10d::Backend {
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
   // Tensors in memory that the host's ranks share (arena.h): all_reduce of 8 KiB or more, all ranks' tensors
-  // being such, needs no copies. Reducer asks for its buckets' where DDP_DISABLE_COMM_MEM=0 is set.
+  // being such, needs no copies. Reducer asks for its buckets' where DDP_DISABLE_COMM_MEM=0 (docs/adr/0610).
   bool supportsTensorAlloc(c10::DeviceIndex index) override { return index < 0; }
   // Not initialised; elsewhere where there is no room. It may outlive the backend.
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
@@ -124,7 +124,7 @@ class ShmBackend : public c10d::Backend {
   auto barrier_steps();
   WorkPtr receive(c10d::OpType type, const Tensors& tensors, int from, int tag);
   WorkPtr message(c10d::OpType type, const at::Tensor& tensor, P2p::Call call, std::function<void()> finish,
-                  const std::function<void(P2p&, P2p::Call)>& post);
+                  const std::function<P2p::Id(P2p&, P2p::Call)>& post);
   void know_name();
   void note_failure();
   void start_thread();

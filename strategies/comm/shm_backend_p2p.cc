@@ -1,5 +1,5 @@
 // Messages between two ranks, and what the flight recorder is told; see shm_backend.h.
-#include <sstream>
+#include <fmt/ranges.h>
 
 #include "strategies/comm/flight_call.h"
 #include "strategies/comm/shm_backend.h"
@@ -11,9 +11,8 @@ namespace {
 
 P2pCore::Label label_of(const at::Tensor& tensor, int tag) {
   TORCH_CHECK(tag >= 0, "dtrain: the tag ", tag, " is negative");
-  std::ostringstream text;
-  text << tensor.scalar_type() << ' ' << tensor.sizes();
-  return {tag, static_cast<std::uint8_t>(tensor.scalar_type()), text.str()};
+  return {tag, static_cast<std::uint8_t>(tensor.scalar_type()),
+          fmt::format("{} [{}]", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "))};
 }
 
 }  // namespace
@@ -25,7 +24,7 @@ ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
   const std::span<const std::byte> data(bytes_of(source), source.nbytes());
   return message(
       c10d::OpType::SEND, source, {other_rank(to, "send"), label, default_timeout_, {}}, [source] {},
-      [&](P2p& p2p, P2p::Call call) { p2p.send(data, std::move(call)); });
+      [&](P2p& p2p, P2p::Call call) { return p2p.send(data, std::move(call)); });
 }
 
 ShmBackend::WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
@@ -46,13 +45,13 @@ ShmBackend::WorkPtr ShmBackend::receive(c10d::OpType type, const Tensors& tensor
     if (!tensor.is_contiguous()) at::Tensor(tensor).copy_(into);
   };
   return message(type, tensor, {from, label_of(tensor, tag), default_timeout_, {}}, unstage,
-                 [&](P2p& p2p, P2p::Call call) { p2p.receive(data, std::move(call)); });
+                 [&](P2p& p2p, P2p::Call call) { return p2p.receive(data, std::move(call)); });
 }
 
 // `finish` holds the memory, and runs when the message is complete.
 ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, const at::Tensor& tensor, P2p::Call call,
                                         std::function<void()> finish,
-                                        const std::function<void(P2p&, P2p::Call)>& post) {
+                                        const std::function<P2p::Id(P2p&, P2p::Call)>& post) {
   TORCH_CHECK(!in_forked_child(), "dtrain: a message in a process forked from rank ", getRank());
   const bool receives = type != c10d::OpType::SEND;
   auto work = c10::make_intrusive<ShmWork>(getRank(), type, receives ? Tensors{tensor} : Tensors{});
@@ -86,7 +85,10 @@ ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, const at::Tensor& ten
   TORCH_CHECK(group, "dtrain: a message after the session was shut down");
   *flight = flight_.queued(called, true);
   try {
-    post(group->p2p(), std::move(call));
+    const P2p::Id id = post(group->p2p(), std::move(call));
+    work->set_help([id, waiter = work.get(), ends = std::weak_ptr(group)] {
+      if (const auto held = ends.lock()) held->p2p().help(id, [waiter] { return waiter->isCompleted(); });
+    });
   } catch (...) {
     flight_.ended(*flight, false);
     throw;

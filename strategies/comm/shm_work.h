@@ -17,6 +17,9 @@ class ShmWork final : public c10d::Work {
   // Once. If somebody has asked for the future, `before_callbacks` runs first: code may hang on it that takes long.
   void complete(const std::exception_ptr& error, const std::function<void()>& before_callbacks);
 
+  // Before others have the Work: what wait() does first, and at once, to bring the end nearer.
+  void set_help(std::function<void()> help) { help_ = std::move(help); }
+
   // As Work::wait, but what the interrupt check throws ends it.
   bool wait(std::chrono::milliseconds timeout) override;
   // Carries the results; the Reducer takes them from there. Made when first asked for.
@@ -35,6 +38,7 @@ class ShmWork final : public c10d::Work {
   void settle(c10::ivalue::Future& future) const;
 
   const std::vector<at::Tensor> results_;
+  std::function<void()> help_;
   mutable std::mutex future_mutex_;  // of what follows
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::atomic<int> source_{-1};

@@ -20,9 +20,13 @@ struct Operation {
   std::vector<std::byte> data;
   std::promise<int> promise;
   std::future<int> ended = promise.get_future();
+  P2p* p2p = nullptr;
+  P2p::Id id = 0;
 
-  // The other rank. Throws what the operation ended with, or after the deadline.
+  bool is_over() const { return ended.wait_for(std::chrono::seconds{0}) == std::future_status::ready; }
+  // The other rank. Throws what the operation ended with, or after the deadline. Every other operation's waiter helps.
   int wait() {
+    if (id % 2 == 1 && !is_over()) p2p->help(id, [this] { return is_over(); });
     if (ended.wait_for(kP2pTimeout * 2) != std::future_status::ready) throw std::runtime_error("never ended");
     return ended.get();
   }
@@ -43,7 +47,8 @@ inline OperationPtr send(CommGroup& group, std::vector<std::byte> data, int to, 
                          std::chrono::milliseconds timeout = kP2pTimeout) {
   auto operation = std::make_shared<Operation>();
   operation->data = std::move(data);
-  group.p2p().send(operation->data, call_of(operation, to, tag, timeout));
+  operation->p2p = &group.p2p();
+  operation->id = group.p2p().send(operation->data, call_of(operation, to, tag, timeout));
   return operation;
 }
 
@@ -51,7 +56,8 @@ inline OperationPtr receive(CommGroup& group, std::size_t bytes, int from, int t
                             std::chrono::milliseconds timeout = kP2pTimeout) {
   auto operation = std::make_shared<Operation>();
   operation->data.resize(bytes);
-  group.p2p().receive(operation->data, call_of(operation, from, tag, timeout));
+  operation->p2p = &group.p2p();
+  operation->id = group.p2p().receive(operation->data, call_of(operation, from, tag, timeout));
   return operation;
 }
 
