@@ -1,6 +1,7 @@
 // Joining the job; see include/dtrain/session.h.
 #include "dtrain/session.h"
 
+#include <c10/util/env.h>
 #include <fmt/format.h>
 
 #include "strategies/comm/nccl.h"
@@ -33,7 +34,7 @@ c10::intrusive_ptr<c10d::Store> connect_store(const WorkerEnv& env, const InitOp
   return c10::make_intrusive<c10d::PrefixStore>(fmt::format("dtrain/round_{}", env.restart_count), store);
 }
 
-torch::Device device_for([[maybe_unused]] const WorkerEnv& env) {
+torch::Device device_for(const WorkerEnv& env) {
   if (nccl_available()) return {torch::kCUDA, static_cast<c10::DeviceIndex>(env.local_rank)};
   return {torch::kCPU};
 }
@@ -60,6 +61,8 @@ Session init(const WorkerEnv& env, const InitOptions& options) {
   groups->env = env;
   groups->store = connect_store(env, options);
   groups->timeout = options.collective_timeout;
+  // Ddp's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
+  if (!torch::cuda::is_available()) c10::utils::set_env("DDP_DISABLE_COMM_MEM", "0", false);
   Group world = joining(env, [&] { return groups->form_world(); });
   return Session(std::make_unique<Session::State>(std::move(groups), std::move(world), device_for(env)));
 }

@@ -6,6 +6,7 @@ makes groups whose CPU tensors go through shared memory, and between hosts over 
 Python".
 """
 import atexit
+import os
 import sys
 
 
@@ -33,6 +34,10 @@ def _refuse_others():
 _refuse_others()
 
 from . import _C  # noqa: E402
+
+# DDP's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
+if torch.cuda.device_count() == 0:
+    os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
 
 torch.distributed.Backend.register_backend("dtrain", _C.create_backend, devices=["cpu"])
 atexit.register(_C.leave_all)
