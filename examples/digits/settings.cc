@@ -20,6 +20,7 @@ Settings parse_settings(int argc, char** argv) {
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
   app.add_option("--seed", settings.seed, "Seed of the first weights and of the order")->capture_default_str();
+  app.add_flag("--double", settings.in_double, "Compute in double precision");
   app.add_option("--loss-csv", settings.loss_csv, "Write the loss of every step to this file (plot_loss.py draws it)");
   try {
     app.parse(argc, argv);

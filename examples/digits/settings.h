@@ -11,6 +11,7 @@ struct Settings {
   int epochs = 20;
   std::int64_t batch_size = 32;  // over all ranks
   std::uint64_t seed = 1;
+  bool in_double = false;
   std::string loss_csv;  // empty: none
 };
 

@@ -33,6 +33,12 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
+Net make_net(bool in_double) {
+  Net net;
+  if (in_double) net->to(torch::kDouble);
+  return net;
+}
+
 // A network this small gains nothing from threads, and ranks that share a machine's cores only get in each other's way.
 void limit_threads() {
   if (std::getenv("OMP_NUM_THREADS") == nullptr) torch::set_num_threads(1);
@@ -66,7 +72,7 @@ class Trainer {
                   .rank = session.rank(),
                   .world_size = session.world_size(),
                   .seed = settings.seed}),
-        model_(session, Net()),
+        model_(session, make_net(settings.in_double)),
         optimizer_(model_->parameters(), torch::optim::SGDOptions(settings.lr).momentum(0.9)) {}
 
   // Returns the mean loss of the last epoch.
@@ -129,7 +135,11 @@ void run(const Settings& settings) {
   auto session = dtrain::init();
   limit_threads();
   torch::manual_seed(settings.seed);
-  const Split data = split(read_digits(settings.data));
+  Split data = split(read_digits(settings.data));
+  if (settings.in_double) {
+    data.train.images = data.train.images.to(torch::kDouble);
+    data.test.images = data.test.images.to(torch::kDouble);
+  }
   if (session.is_first()) {
     std::cout << "training on " << data.train.size() << " digits with " << session.world_size()
               << (session.world_size() == 1 ? " rank" : " ranks") << ", testing on " << data.test.size() << '\n'

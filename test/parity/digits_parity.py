@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The digits example on 1, 2 and 4 ranks makes the same updates: its losses agree within 1e-5 at every step, and the
-network reads at least 97 % of the test digits. Two ranks started by `dtrain run` and by our `torchrun` give, digit for
-digit, the losses of two started by hand.
+"""The digits example on 1, 2 and 4 ranks makes the same updates: in double precision its losses agree within 1e-8 at
+every step, and the network reads at least 97 % of the test digits. Two ranks started by `dtrain run` and by our
+`torchrun` give, digit for digit, the losses of two started by hand.
 
 usage: digits_parity.py BIN_DIR [--data digits.csv.gz]
 """
@@ -15,7 +15,9 @@ import subprocess
 import sys
 import tempfile
 
-TOLERANCE = 1e-5  # ranks add up a batch in another order than one process does
+# Ranks add up a batch in another order than one process does. In single precision that may put what goes into a ReLU on
+# the other side of 0 after some hundred steps, and then the weights part.
+TOLERANCE = 1e-8
 LEAST_ACCURACY = 97.0
 EPOCHS = 20
 
@@ -51,7 +53,7 @@ def by_launcher(*launcher):
 def losses(start, train, data, ranks, folder):
     """Train; return the loss of every step."""
     csv = folder / f"{ranks}.csv"
-    said = start([str(train), "--data", data, "--epochs", str(EPOCHS), "--loss-csv", str(csv)], ranks)
+    said = start([str(train), "--data", data, "--epochs", str(EPOCHS), "--double", "--loss-csv", str(csv)], ranks)
     accuracy = float(re.search(r"test accuracy ([\d.]+) %", said)[1])
     print(f"{ranks} ranks: test accuracy {accuracy} %")
     assert accuracy >= LEAST_ACCURACY, f"{accuracy} % is below {LEAST_ACCURACY} %"
