@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Measure dtrain's collectives beside gloo (from Python) and OpenMPI (from C++), in turn and in one run.
 
-    run.py --build build [--only allreduce,others,ddp] [--ranks 2,4] [--runs 3] [--most BYTES] [--alone] [--write PAGE]
+    run.py --build build [--only PART,...] [--ranks 2,4] [--runs 3] [--most BYTES] [--alone] [--write PAGE]
 
 allreduce   float32 and bfloat16, 1 KiB to 256 MiB. Bound: what P ranks must read and write at the least, 2 P S bytes,
             at the rate at which all of them together copy memory here. `shared`: of tensors that need no copies
             (docs/strategies.md). Nobody touches the tensors between the operations, so what fits into a core's cache
             stays there, most of all where nothing is copied
 others      broadcast, all_gather, reduce_scatter, all_to_all, send and recv, float32
+hosts       the same between two hosts in a lab of network namespaces, half of the ranks on each; gloo and dtrain
 fusion      500 gradients of 4 KB: hvd::Context, which fuses them, beside a collective for each
-ddp         a step of Python's DistributedDataParallel, a model of 50 MB with little work of its own; `shared`: with
-            DDP_DISABLE_COMM_MEM=0. The same in C++; and both without any reduction, which shows what that adds
+ddp         a step of Python's DistributedDataParallel, a model of 50 MB with little work of its own, whose buckets are
+            shared, and with DDP_DISABLE_COMM_MEM=1. In C++ too; and both without any reduction, which shows what that
+            adds
 
 The same measure for all: the median of five rows of operations, and of --runs such medians taken in turn. A figure that
 falls short does not make the benchmark fail. Needs a build with -DDTRAIN_BENCH=ON and a Python with torch.
@@ -21,9 +23,13 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+TEST = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(TEST / "bench"), str(TEST / "support")]
 
+import lab_case  # noqa: E402
+import netlab  # noqa: E402
 import page  # noqa: E402
 
 WORKER = pathlib.Path(__file__).resolve().parent / "collectives_worker.py"
@@ -33,6 +39,12 @@ OTHERS = ["broadcast", "all_gather", "reduce_scatter", "all_to_all", "send_recv"
 COLLECTIVES = ["memory", "all_reduce", "all_reduce_shared", *OTHERS]  # of collectives_bench
 GLOO, PYTHON, CPP, MPI = "gloo, Python", "dtrain, Python", "dtrain, C++", "OpenMPI, C++"
 SHARED, CPP_SHARED = "shared, Python", "shared, C++"  # dtrain's, of shared tensors
+WAYS = [("hvd::Context", CPP, "hvd"), ("hvd::Context, not fused", CPP, "hvd_unfused"),
+        ("all_reduce of each, C++", CPP, "each"), ("asynchronous all_reduces, C++", CPP, "each_async"),
+        ("all_reduce of each, dtrain, Python", PYTHON, "each"),
+        ("asynchronous all_reduces, dtrain, Python", PYTHON, "each_async"),
+        ("all_reduce of each, gloo, Python", GLOO, "each"),
+        ("asynchronous all_reduces, gloo, Python", GLOO, "each_async")]  # to reduce many gradients
 LIMIT = 600
 
 
@@ -47,8 +59,10 @@ class Peers:
         self.launch = [str(programs / "dtrain"), "run", "--nproc"]
         self.cpp = str(programs / "collectives_bench")
         self.mpi, self.steps = str(programs / "mpi_bench"), str(programs / "steps_bench")
-        self.environment = {**os.environ, "PYTHON_EXEC": self.python, "PYTHONWARNINGS": "ignore",
-                            "PYTHONPATH": os.path.join(args.build, "python")}
+        environment = {**os.environ, "PYTHON_EXEC": self.python, "PYTHONWARNINGS": "ignore",
+                       "PYTHONPATH": os.path.join(args.build, "python")}
+        self.started = {"env": environment, "text": True, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+                        "stderr": subprocess.PIPE}
 
     def command(self, peer, ranks, op, kind, sizes):
         if peer in (SHARED, CPP_SHARED):
@@ -63,12 +77,20 @@ class Peers:
 
     def measure(self, peer, ranks, op, kind, sizes):
         """Microseconds for each size."""
-        done = subprocess.run(self.command(peer, ranks, op, kind, sizes), env=self.environment, text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT)
-        if done.returncode != 0:
-            raise SystemExit(f"{peer}: {op} ended with {done.returncode}\n{done.stderr}")
-        rows = [line.removeprefix("[0] ").split() for line in done.stdout.splitlines()]
+        rows = [line.removeprefix("[0] ").split() for line in self.run(self.command(peer, ranks, op, kind, sizes))]
         return {int(size): float(us) for size, us in rows}
+
+    def run(self, command):
+        """The lines that it prints."""
+        return self.ended([subprocess.Popen(command, **self.started)])
+
+    @staticmethod
+    def ended(programs):
+        said = [program.communicate(timeout=LIMIT) for program in programs]
+        for program, (_, errors) in zip(programs, said):
+            if program.returncode != 0:
+                raise SystemExit(f"{program.args} ended with {program.returncode}\n{errors}")
+        return [line for lines, _ in said for line in lines.splitlines()]
 
     def medians(self, peers, runs, *what):
         """For each peer the medians of `runs` measurements, which take turns."""
@@ -78,6 +100,25 @@ class Peers:
                 rows.append(self.measure(peer, *what))
         return {peer: {size: statistics.median(row[size] for row in rows) for size in rows[0]}
                 for peer, rows in taken.items()}
+
+
+class PeersBetweenHosts(Peers):
+    """Each host of a lab has an equal share of the ranks."""
+
+    def __init__(self, args, lab, folder):
+        super().__init__(args)
+        os.mkdir(os.path.join(folder, "dtrain"))
+        lab_case.new_token(self.launch[0], os.path.join(folder, "dtrain"))
+        self.started["env"]["XDG_CONFIG_HOME"] = folder
+        self.hosts = lab.hosts
+        self.launch[2:] = ["--nnodes", str(len(self.hosts)), "--rdzv-backend", "c10d", "--rdzv-endpoint",
+                           "host1:29400", "--rdzv-id", "bench", "--nproc"]
+
+    def command(self, peer, ranks, *what):
+        return super().command(peer, ranks // len(self.hosts), *what)
+
+    def run(self, command):
+        return self.ended([host.popen(command, **self.started) for host in self.hosts])
 
 
 def table(header, rows):
@@ -144,36 +185,45 @@ def others(peers, args):
     return bars, parts
 
 
+def hosts(_, args):
+    bars, parts = [], []
+    with tempfile.TemporaryDirectory() as folder, netlab.Lab(2) as lab:
+        peers = PeersBetweenHosts(args, lab, folder)
+        for ranks in args.ranks:
+            for op in ["all_reduce", *OTHERS]:
+                found = peers.medians([GLOO, PYTHON, CPP], args.runs, ranks, op, "float32", args.sizes)
+                what = f"{op}, {ranks} ranks on 2 hosts"
+                parts.append(f"{what}:\n\n" + compared(found, args.sizes))
+                bars += bars_of(found, what, args.sizes)
+    return bars, parts
+
+
 def ddp(peers, args):
     bars, parts, size = [], [], 50 * 10**6
     for ranks in args.ranks:
         found = peers.medians([GLOO, PYTHON, SHARED, CPP], args.runs, ranks, "ddp", "float32", [size])
         alone = peers.medians([PYTHON, CPP], args.runs, ranks, "ddp_alone", "float32", [size])
-        ours, shared, theirs, cpp = (found[peer][size] / 1e3 for peer in (PYTHON, SHARED, GLOO, CPP))
+        plain, shared, theirs, cpp = (found[peer][size] / 1e3 for peer in (PYTHON, SHARED, GLOO, CPP))
         python_alone, cpp_alone = (alone[peer][size] / 1e3 for peer in (PYTHON, CPP))
-        parts.append(f"{ranks} ranks: a step takes {theirs:.1f} ms on gloo, {ours:.1f} ms on dtrain, {shared:.1f} ms "
-                     f"with shared buckets, {cpp:.1f} ms in C++. Without any reduction it takes {python_alone:.1f} ms "
-                     f"in Python and {cpp_alone:.1f} ms in C++.")
-        bars.append(page.judged(f"{ranks} ranks: C++ as fast as Python, both on dtrain, at least", ours / cpp, ">=", 1,
+        parts.append(f"{ranks} ranks: a step takes {theirs:.1f} ms on gloo, {shared:.1f} ms on dtrain, {plain:.1f} ms "
+                     f"without shared buckets, {cpp:.1f} ms in C++. Without any reduction it takes {python_alone:.1f} "
+                     f"ms in Python and {cpp_alone:.1f} ms in C++: what the reduction adds is "
+                     f"{(theirs - python_alone) / (shared - python_alone):.1f} times as long on gloo.")
+        bars.append(page.judged(f"{ranks} ranks: a step as fast as on gloo, at least", theirs / shared, ">=", 2,
                                 "times"))
-        bars.append(page.judged(f"{ranks} ranks: a step as fast as on gloo, at least", theirs / ours, ">=", 2, "times"))
-        bars.append(page.judged(f"{ranks} ranks, shared buckets: as fast as on gloo, at least", theirs / shared, ">=",
-                                2, "times"))
+        bars.append(page.judged(f"{ranks} ranks: C++ as fast as Python, both on dtrain, at least", shared / cpp, ">=",
+                                1, "times"))
     return bars, parts
 
 
 def fusion(peers, args):
     bars, parts, size = [], [], 500 * 4096
     for ranks in args.ranks:
-        taken = {}
-        for text, peer, op in (("hvd::Context", CPP, "hvd"), ("hvd::Context, not fused", CPP, "hvd_unfused"),
-                               ("all_reduce of each, C++", CPP, "each"),
-                               ("asynchronous all_reduces, C++", CPP, "each_async"),
-                               ("all_reduce of each, dtrain, Python", PYTHON, "each"),
-                               ("asynchronous all_reduces, dtrain, Python", PYTHON, "each_async"),
-                               ("all_reduce of each, gloo, Python", GLOO, "each"),
-                               ("asynchronous all_reduces, gloo, Python", GLOO, "each_async")):
-            taken[text] = peers.medians([peer], args.runs, ranks, op, "float32", [size])[peer][size]
+        taken = {way: [] for way in WAYS}
+        for _ in range(args.runs):
+            for (_, peer, op), times in taken.items():
+                times.append(peers.measure(peer, ranks, op, "float32", [size])[size])
+        taken = {text: statistics.median(times) for (text, _, _), times in taken.items()}
         fused = taken["hvd::Context"]
         parts.append(f"{ranks} ranks:\n\n" + table(["500 gradients of 4 KB", "us", "times hvd::Context"],
                                                    [[text, f"{us:,.0f}", f"{us / fused:.1f}"]
@@ -184,7 +234,7 @@ def fusion(peers, args):
 
 
 PARTS = {"allreduce": ("All-reduce", allreduce), "others": ("The other collectives, and messages", others),
-         "ddp": ("Python's DDP", ddp), "fusion": ("Fusion", fusion)}
+         "hosts": ("Between two hosts", hosts), "ddp": ("Python's DDP", ddp), "fusion": ("Fusion", fusion)}
 
 
 def main():
@@ -201,6 +251,7 @@ def main():
     args.build, args.python = os.path.abspath(args.build), os.path.abspath(args.python)
     args.ranks = [int(ranks) for ranks in args.ranks.split(",")]
     args.sizes = [size for size in SIZES if size <= args.most]
+    netlab.become_able()
     if args.alone:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
     peers = Peers(args)
