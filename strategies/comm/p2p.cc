@@ -149,6 +149,7 @@ void P2p::end() {
   signals_.role.notify_all();
   ring_own();
   join_all(threads_, lock);
+  signals_.role.wait(lock, [this] { return helpers_ == 0; });
   if (elsewhere_ != nullptr && !wait_.told()) take_leave();
   elsewhere_ = nullptr;
 }

@@ -99,8 +99,9 @@ class P2p {
   void look_at_connections();
   bool move();
   bool move_or_fail();
-  bool is_helped(Id id);
-  void stop_helping(std::uint32_t seen, bool well);
+  bool may_help(Id id) const;
+  std::optional<Ended> help_along(std::unique_lock<std::mutex>& lock, Id id, const std::function<bool()>& over);
+  void stop_helping(std::uint32_t seen, bool alone, bool moves);
   std::optional<Ended> take_ended(Id id);
   void collect();
   void look_around();
@@ -130,8 +131,7 @@ class P2p {
     std::condition_variable role, room, turn;
   };
   Signals signals_;
-  std::atomic<int> callers_{0};      // that wait for the mutex
-  std::atomic<bool> helped_{false};  // by a thread in help()
+  std::atomic<int> callers_{0};  // that wait for the mutex
   P2pCore core_;
   std::map<Id, Pending> pending_;
   std::deque<Ended> ended_operations_;  // whose done() is to be called
@@ -141,6 +141,8 @@ class P2p {
   bool quiet_ = true;     // since the thread last slept
   bool running_ = false;  // a thread steps
   int idle_ = 0;          // threads that could be the next one to
+  int helpers_ = 0;       // threads in help(), one of which moves bytes while helped_
+  bool helped_ = false;
   Clock::time_point helped_until_ = Clock::time_point::min();
   Clock::time_point next_look_, wakes_at_;
   std::vector<std::thread> threads_;

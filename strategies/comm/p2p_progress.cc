@@ -66,46 +66,61 @@ bool P2p::move_or_fail() {
   }
 }
 
-bool P2p::is_helped(Id id) {
-  const std::unique_lock lock = lock_as_caller();
+void P2p::help(Id id, const std::function<bool()>& over) {
+  std::unique_lock lock = lock_as_caller();
+  std::optional<Ended> own = take_ended(id);
+  if (!own && !may_help(id)) return;
+  ++helpers_;
+  if (!own) own = help_along(lock, id, over);
+  lock.unlock();
+  if (own) own->done(own->outcome, [] {});  // the thread goes on meanwhile
+  lock.lock();
+  --helpers_;
+  signals_.role.notify_all();  // for end()
+}
+
+bool P2p::may_help(Id id) const {
+  if (spin_.count() == 0 || helped_) return false;
   const auto found = pending_.find(id);
   if (found == pending_.end()) return false;
   const int peer = found->second.call.peer;
   return peer == P2pCore::kAny || links_.at(peer)->is_here();
 }
 
-void P2p::help(Id id, const std::function<bool()>& over) {
-  if (spin_.count() == 0 || !is_helped(id) || helped_.exchange(true)) return;
+// The operation, if it has ended: its done() is to be called.
+std::optional<P2p::Ended> P2p::help_along(std::unique_lock<std::mutex>& lock, Id id,
+                                          const std::function<bool()>& over) {
   const auto until = Clock::now() + spin_;
   std::optional<Ended> own;
   std::uint32_t seen = 0;
+  bool moves = true;
+  helped_ = true;
   bell_.relieve();
-  for (bool moves = true, ends = false; !ends && !over() && Clock::now() < until;) {
-    if (!moves && bell_.rung() == seen) {
-      cpu_relax();
-      continue;
+  while (!own && ended_operations_.empty() && !over() && Clock::now() < until) {
+    if (moves || bell_.rung() != seen) {
+      seen = bell_.rung();
+      moves = move_or_fail();
+      own = take_ended(id);
+    } else {
+      lock.unlock();
+      while (bell_.rung() == seen && !over() && Clock::now() < until) cpu_relax();
+      lock = lock_as_caller();
     }
-    const std::unique_lock lock = lock_as_caller();
-    seen = bell_.rung();
-    moves = move_or_fail();
-    own = take_ended(id);
-    ends = own || !ended_operations_.empty();
   }
-  stop_helping(seen, own || over());
-  helped_.store(false);
-  if (own) own->done(own->outcome, [] {});  // the thread goes on meanwhile
+  helped_ = false;
+  stop_helping(seen, own && pending_.empty(), moves);
+  return own;
 }
 
 // After one message that came in time others are expected to. To wake the thread for each would cost more than all the
-// rest, so for a while it naps.
-void P2p::stop_helping(std::uint32_t seen, bool well) {
-  const std::unique_lock lock = lock_as_caller();
-  const bool lingers = well && ended_operations_.empty();
+// rest, so for a while it naps, unless it has something else to wait for.
+void P2p::stop_helping(std::uint32_t seen, bool alone, bool moves) {
+  const bool lingers = alone && ended_operations_.empty() && elsewhere_ == nullptr;
   const auto now = Clock::now();
   helped_until_ = lingers ? now + kLinger : Clock::time_point::min();
   if (lingers && wakes_at_ <= now + kLinger) return;
-  // Who posted something meanwhile could not wake it.
-  const bool wakes = lingers || !ended_operations_.empty() || next_look_ < wakes_at_;
+  // Those who posted something meanwhile, or changed what it must sleep on, could not wake it.
+  const bool wakes = lingers || moves || !ended_operations_.empty() || next_look_ < wakes_at_ || elsewhere_ != nullptr;
   bell_.resume(wakes ? seen - 1 : seen);
 }
 
@@ -140,7 +155,7 @@ void P2p::rest(std::unique_lock<std::mutex>& lock, std::uint32_t seen) {
   if (naps) wakes_at_ = std::min(wakes_at_, now + kLinger);
   quiet_ = true;
   const auto limit = wakes_at_ - now;
-  const auto spin = pending_.empty() || naps ? std::chrono::microseconds{0} : spin_;
+  const auto spin = pending_.empty() || naps || helped_ ? std::chrono::microseconds{0} : spin_;
   std::vector<pollfd> polls;
   if (!broken_) polls = interests();
   const auto links = static_cast<std::ptrdiff_t>(polls.size());

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "strategies/comm/flight_call.h"
+#include "strategies/comm/own_process.h"
 #include "strategies/comm/shm_backend.h"
 #include "strategies/comm/shm_work.h"
 #include "strategies/comm/tensors.h"
@@ -86,8 +87,9 @@ ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, const at::Tensor& ten
   *flight = flight_.queued(called, true);
   try {
     const P2p::Id id = post(group->p2p(), std::move(call));
-    work->set_help([id, waiter = work.get(), ends = std::weak_ptr(group)] {
-      if (const auto held = ends.lock()) held->p2p().help(id, [waiter] { return waiter->isCompleted(); });
+    work->set_help([id, waiter = work.get(), ends = std::weak_ptr(group), process = process_] {
+      const auto held = process == own_process() ? ends.lock() : nullptr;
+      if (held) held->p2p().help(id, [waiter] { return waiter->isCompleted(); });
     });
   } catch (...) {
     flight_.ended(*flight, false);

@@ -35,9 +35,13 @@ _refuse_others()
 
 from . import _C  # noqa: E402
 
-# DDP's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
-if torch.cuda.device_count() == 0:
-    os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
 
-torch.distributed.Backend.register_backend("dtrain", _C.create_backend, devices=["cpu"])
+def _create(*place):
+    # DDP's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
+    if torch.cuda.device_count() == 0:
+        os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
+    return _C.create_backend(*place)
+
+
+torch.distributed.Backend.register_backend("dtrain", _create, devices=["cpu"])
 atexit.register(_C.leave_all)
