@@ -33,6 +33,7 @@ Settings parse_settings(int argc, char** argv) {
   app.add_option("--strategy", strategy, "What averages gradients: ddp, or horovod's optimizer")
       ->check(CLI::IsMember({"ddp", "horovod"}))
       ->capture_default_str();
+  app.add_flag("--double", settings.in_double, "Compute in double precision");
   app.add_option("--threads", settings.threads, "Threads of each process; else OMP_NUM_THREADS, or its share of cores")
       ->check(CLI::Range(1, 1024));
   app.add_option("--init", settings.init, "Begin with the weights in this file");

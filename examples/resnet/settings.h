@@ -16,6 +16,7 @@ struct Settings {
   int epochs = 15;
   double lr = 2e-4;
   std::uint64_t seed = 1;
+  bool in_double = false;
   bool horovod = false;  // the optimizer averages gradients, not Ddp
   int threads = 0;       // of each process; 0: OMP_NUM_THREADS, or the cores shared out among the host's processes
   std::string init;      // weights to begin with; empty: drawn from the seed

@@ -41,6 +41,8 @@ std::int64_t global_batch(const Settings& settings, const dtrain::Session& sessi
   return settings.batch;
 }
 
+torch::ScalarType precision(const Settings& settings) { return settings.in_double ? torch::kDouble : torch::kFloat; }
+
 // Of the images that a process has looked at, then of all processes.
 struct Score {
   torch::Tensor sums = torch::zeros({2}, torch::kDouble);  // of the losses, and right answers
@@ -122,7 +124,8 @@ class Trainer {
 
  private:
   std::pair<torch::Tensor, torch::Tensor> inputs(const Samples& samples) const {
-    return {as_input(samples.pixels, settings_.image_size, session_.device()), samples.labels.to(session_.device())};
+    return {as_input(samples.pixels, settings_.image_size, session_.device()).to(precision(settings_)),
+            samples.labels.to(session_.device())};
   }
 
   // One update on global batch `batch`; returns the sums over all of it, the same on every rank.
@@ -154,7 +157,7 @@ void run(const Settings& settings) {
                          : cifar_images(settings.files, settings.classes);
   ResNet network(settings.depth, settings.classes);
   if (!settings.init.empty()) load_weights(*network, settings.init);
-  network->to(session.device());
+  network->to(session.device(), precision(settings));
   {
     const auto replica = (settings.horovod ? horovod_replica : ddp_replica)(session, network, settings.lr);
     Trainer trainer(session, settings, data, *replica);

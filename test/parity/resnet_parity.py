@@ -22,6 +22,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples/resnet"
 PEER = ROOT / "test/bench/resnet/resnet_peer.py"
 TOLERANCE = 1e-5
+# Of the same steps in double precision. In single, Adam makes a step of a gradient's noise where that is nearly 0.
+STEPS_TOLERANCE = 1e-8
 LEAST_ACCURACY = 0.9
 
 
@@ -52,13 +54,13 @@ def compare(ours, theirs, what):
     assert len(ours) == len(theirs) > 0, f"{what}: {len(ours)} steps and {len(theirs)}"
     largest = max(abs(a - b) for a, b in zip(ours, theirs))
     print(f"{what}: largest difference of {len(ours)} losses {largest:.2g}", flush=True)
-    assert largest <= TOLERANCE, f"{what}: {largest} is above {TOLERANCE}"
+    assert largest <= STEPS_TOLERANCE, f"{what}: {largest} is above {STEPS_TOLERANCE}"
 
 
 def same_as_python(runs, images):
     """Three steps of 2 x 16 images each, of two epochs, with the weights that come out."""
     weights, theirs = runs.folder / "ours.pt", runs.folder / "theirs.pt"
-    flags = ["--files", images, "--depth", 18, "--batch", 16, "--epochs", 2]
+    flags = ["--files", images, "--depth", 18, "--batch", 16, "--epochs", 2, "--double"]
     ddp = runs.losses(runs.resnet, *flags, "--save", weights)
     compare(ddp, runs.losses(PEER, *flags, "--save", theirs), "Ddp and Python's DDP")
     compare(ddp, runs.losses(runs.resnet, *flags, "--strategy", "horovod"), "Ddp and Horovod's optimizer")
@@ -67,7 +69,7 @@ def same_as_python(runs, images):
     largest = max((ours[name].double() - tensor.double()).abs().max().item() for name, tensor in theirs.items()
                   if "running" not in name)
     print(f"weights after them: largest difference {largest:.2g}")
-    assert largest <= TOLERANCE
+    assert largest <= STEPS_TOLERANCE
 
 
 def test_of_any_number_of_ranks(runs, images):

@@ -113,6 +113,7 @@ def parse():
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--lr", type=float, default=2e-4)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--double", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--loss-csv", type=pathlib.Path)
@@ -129,7 +130,8 @@ def main():
     dist.init_process_group(args.backend)
     rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(args.seed)
-    network = ResNet(args.depth, args.classes)
+    precision = torch.float64 if args.double else torch.float32
+    network = ResNet(args.depth, args.classes).to(precision)
     if args.files:
         pixels, labels = read_files(args.files)
     else:
@@ -148,7 +150,7 @@ def main():
             x = pixels[mine].float()
             if x.size(3) != args.image_size:
                 x = F.interpolate(x, (args.image_size, args.image_size), mode="bilinear", align_corners=False)
-            logits = model((x - 127.5) / 64)
+            logits = model(((x - 127.5) / 64).to(precision))
             loss = F.cross_entropy(logits, labels[mine], reduction="sum")
             adam.zero_grad()
             (loss * (ranks / batch)).backward()
