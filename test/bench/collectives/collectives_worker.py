@@ -1,8 +1,9 @@
 """collectives_worker.py BACKEND OP TYPE BYTES[,BYTES...], under a launcher: what torch.distributed's operations take.
 
 As plan.h says. OP `ddp`: a step of DistributedDataParallel with a model of BYTES bytes whose own work is small;
-`ddp_shared`: with its buckets in shared memory; `ddp_alone`: without any reduction. OP `each`: 500 all_reduces of
-BYTES bytes in all, `each_async` all of them before the first is waited for."""
+`ddp_shared`: with its buckets in shared memory; `ddp_views`: its gradients are views of those; `ddp_alone`: without any
+reduction. OP `each`: 500 all_reduces of BYTES bytes in all, `each_async` all of them before the first is waited
+for."""
 import contextlib
 import os
 import statistics
@@ -53,12 +54,13 @@ def operation(op, kind, size):
             "send_recv": send_recv}[op]
 
 
-def ddp_step(size, reduces):
+def ddp_step(size, reduces, views):
     """A row of square layers and two samples: the gradients weigh more than the work."""
     width = 1024
     layers = max(1, size // (4 * width * width))
     model = torch.nn.parallel.DistributedDataParallel(
-        torch.nn.Sequential(*(torch.nn.Linear(width, width, bias=False) for _ in range(layers))))
+        torch.nn.Sequential(*(torch.nn.Linear(width, width, bias=False) for _ in range(layers))),
+        gradient_as_bucket_view=views)
     x = torch.randn(2, width)
 
     def step():
@@ -87,8 +89,8 @@ def main():
     dist.init_process_group(backend)
     for size in map(int, sizes.split(",")):
         if op.startswith("ddp"):
-            os.environ["DDP_DISABLE_COMM_MEM"] = "0" if op == "ddp_shared" else "1"
-            us = measure(size, ddp_step(size, op != "ddp_alone"), 10)
+            os.environ["DDP_DISABLE_COMM_MEM"] = "0" if op in ("ddp_shared", "ddp_views") else "1"
+            us = measure(size, ddp_step(size, op != "ddp_alone", op == "ddp_views"), 10)
         elif op.startswith("each"):
             us = measure(size, each(size, op == "each"), 10)
         else:
