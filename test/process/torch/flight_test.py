@@ -55,7 +55,7 @@ class Flight(unittest.TestCase):
         self.assertIn("ranks 0-2 of 3\n", text)
         self.assertIn("written because: rank 2 did not arrive in time in group default_pg (0)\n", text)
         self.assertRegex(text, r"finished by all: 3 collectives, the last all_reduce #3 \(sum, float32 \[4,8\]\)")
-        self.assertRegex(text, r"all_reduce #4 \(max, float32 \[1024\]\): ranks 0,1 are in it, for \d+\.\d s")
+        self.assertRegex(text, r"all_reduce #4 \(max, float32 \[1024\]\): ranks 0,1 are in it, for [4-9]\.\d s")
         self.assertRegex(text, r"rank 2 has not called it: its last there is all_reduce #3 .*, done \d.* before")
         self.assertRegex(text, r"it is in recv from rank 1 \(float32 \[6\]\) of group pair \(\S+\), for")
         # Rank 1 waits for rank 2, and that for a message of rank 1.
