@@ -33,9 +33,11 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-Net make_net(bool in_double) {
+torch::ScalarType precision(const Settings& settings) { return settings.in_double ? torch::kDouble : torch::kFloat; }
+
+Net make_net(const Settings& settings) {
   Net net;
-  if (in_double) net->to(torch::kDouble);
+  net->to(precision(settings));
   return net;
 }
 
@@ -72,7 +74,7 @@ class Trainer {
                   .rank = session.rank(),
                   .world_size = session.world_size(),
                   .seed = settings.seed}),
-        model_(session, make_net(settings.in_double)),
+        model_(session, make_net(settings)),
         optimizer_(model_->parameters(), torch::optim::SGDOptions(settings.lr).momentum(0.9)) {}
 
   // Returns the mean loss of the last epoch.
@@ -135,11 +137,9 @@ void run(const Settings& settings) {
   auto session = dtrain::init();
   limit_threads();
   torch::manual_seed(settings.seed);
-  Split data = split(read_digits(settings.data));
-  if (settings.in_double) {
-    data.train.images = data.train.images.to(torch::kDouble);
-    data.test.images = data.test.images.to(torch::kDouble);
-  }
+  Samples digits = read_digits(settings.data);
+  digits.images = digits.images.to(precision(settings));
+  const Split data = split(digits);
   if (session.is_first()) {
     std::cout << "training on " << data.train.size() << " digits with " << session.world_size()
               << (session.world_size() == 1 ? " rank" : " ranks") << ", testing on " << data.test.size() << '\n'

@@ -4,7 +4,6 @@
 #include "test/parity/differences.h"
 #include "test/parity/joined.h"
 #include "test/support/catch.h"
-#include "test/unit/strategies/free_port.h"
 #include "test/unit/strategies/ranks.h"
 
 namespace dtrain::test {

@@ -14,6 +14,7 @@
 
 #include "test/parity/hvd_cases.h"
 #include "test/support/temp_folder.h"
+#include "test/unit/strategies/free_port.h"
 
 using namespace dtrain;
 using namespace dtrain::test;
