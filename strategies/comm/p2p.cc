@@ -50,10 +50,10 @@ P2p::P2p(const ShmSegment& segment, const PeerWatch& watch, const ShmWait& wait,
 P2p::~P2p() { end(); }
 
 void P2p::reach_hosts(TcpLinks& links, const std::vector<int>& ranks) {
-  const P2pCore::Limits limits = limits_of(segment_);
-  incoming_.resize(P2pTcpLink::buffer_bytes(limits));
-  for (const int rank : ranks)
-    links_.emplace(rank, std::make_unique<P2pTcpLink>(links, wait_, limits, incoming_, rank));
+  for (const int rank : ranks) {
+    core_.set_limits(rank, kLimitsBetweenHosts);
+    links_.emplace(rank, std::make_unique<P2pTcpLink>(links, wait_, rank));
+  }
   elsewhere_ = &links;
   // At once: what comes is read whether anything is called for or not, or a rank that leaves would wait for that.
   const std::lock_guard lock(mutex_);
@@ -62,20 +62,52 @@ void P2p::reach_hosts(TcpLinks& links, const std::vector<int>& ranks) {
 
 P2p::Id P2p::send(std::span<const std::byte> data, Call call) {
   const auto deadline = ShmWait::after(call.timeout);
-  const int to = call.peer;
-  const P2pCore::Label label = call.label;
-  return post({true, std::move(call), deadline}, [&](Id id) { core_.send(id, to, label, data); });
+  return post({true, std::move(call), deadline, data, {}});
 }
 
 P2p::Id P2p::receive(std::span<std::byte> into, Call call) {
   const auto deadline = ShmWait::after(call.timeout);
-  const int from = call.peer;
-  const P2pCore::Label label = call.label;
-  return post({false, std::move(call), deadline}, [&](Id id) { core_.receive(id, from, label, into); });
+  return post({false, std::move(call), deadline, {}, into});
 }
 
-P2p::Id P2p::post(Pending pending, const std::function<void(Id)>& tell_core) {
+P2p::Outcome P2p::send_now(std::span<const std::byte> data, const Call& call) {
+  return carry_out({true, call, ShmWait::after(call.timeout), data, {}});
+}
+
+P2p::Outcome P2p::receive_now(std::span<std::byte> into, const Call& call) {
+  return carry_out({false, call, ShmWait::after(call.timeout), {}, into});
+}
+
+P2p::Id P2p::post(Pending pending) {
   std::unique_lock lock = lock_as_caller();
+  const Id id = add(lock, std::move(pending));
+  const auto own = ended_operations_.size() == 1 ? take_ended(id) : std::nullopt;
+  if (own) {
+    lock.unlock();
+    own->done(own->outcome, [] {});  // nobody has seen the operation yet: nothing long hangs on it
+  } else if (!ended_operations_.empty()) {
+    ring_own();
+  }
+  return id;
+}
+
+P2p::Outcome P2p::carry_out(Pending pending) {
+  Awaited awaited;
+  pending.awaited = &awaited;
+  const auto over = [&awaited] { return awaited.over.load(); };
+  std::unique_lock lock = lock_as_caller();
+  const Id id = add(lock, std::move(pending));
+  if (!ended_operations_.empty()) ring_own();
+  if (over()) return awaited.outcome;
+  ++helpers_;
+  if (may_help(id)) help_along(lock, id, over);
+  signals_.over.wait(lock, over);  // the thread sees to the deadline
+  --helpers_;
+  signals_.role.notify_all();  // for end()
+  return awaited.outcome;
+}
+
+P2p::Id P2p::add(std::unique_lock<std::mutex>& lock, Pending pending) {
   const auto deadline = pending.deadline;
   const bool room = signals_.room.wait_until(lock, deadline, [&] { return pending_.size() < kMaxPending || ended_; });
   if (ended_) throw std::runtime_error("dtrain: " + pending.name() + " after the group was shut down");
@@ -86,7 +118,10 @@ P2p::Id P2p::post(Pending pending, const std::function<void(Id)>& tell_core) {
   if (wait_.failed()) {
     finish(id, {failure_of(known), known.call.peer});
   } else {
-    tell_core(id);
+    if (known.sends)
+      core_.send(id, known.call.peer, known.call.label, known.data);
+    else
+      core_.receive(id, known.call.peer, known.call.label, known.into);
     bool more = false;
     for (const auto& [rank, link] : links_)
       more |= core_.has_next(rank) && link->send(core_) && (core_.has_next(rank) || !link->is_clear());
@@ -94,13 +129,6 @@ P2p::Id P2p::post(Pending pending, const std::function<void(Id)>& tell_core) {
     if (more) ring_own();
   }
   wake_for(deadline);
-  const auto own = ended_operations_.size() == 1 ? take_ended(id) : std::nullopt;
-  if (own) {
-    lock.unlock();
-    own->done(own->outcome, [] {});  // nobody has seen the operation yet: nothing long hangs on it
-  } else if (!ended_operations_.empty()) {
-    ring_own();
-  }
   return id;
 }
 
@@ -118,6 +146,7 @@ std::optional<P2p::Ended> P2p::take_ended(Id id) {
 void P2p::wake_for(Clock::time_point deadline) {
   quiet_ = false;
   next_look_ = std::min(next_look_, deadline);
+  if (wakes_at_ == Clock::time_point::min()) return;
   if (std::min(deadline, Clock::now() + kLookAround) < wakes_at_) ring_own();
 }
 
@@ -145,6 +174,7 @@ void P2p::end() {
     }
     finish(id, {error, pending.call.peer});
   }
+  for (const auto& [rank, link] : links_) link->cease();
   signals_.room.notify_all();
   signals_.role.notify_all();
   ring_own();
@@ -166,7 +196,13 @@ void P2p::take_leave() {
 
 void P2p::finish(Id id, const Outcome& outcome) {
   const auto found = pending_.find(id);
-  ended_operations_.push_back({id, std::move(found->second.call.done), outcome});
+  if (Awaited* awaited = found->second.awaited) {
+    awaited->outcome = outcome;
+    awaited->over = true;
+    signals_.over.notify_all();
+  } else {
+    ended_operations_.push_back({id, std::move(found->second.call.done), outcome});
+  }
   pending_.erase(found);
   signals_.room.notify_one();
 }
@@ -193,6 +229,7 @@ void P2p::fail(const Failure& failure, Id id, const std::string& detail) {
 // The group has failed: from now on nobody's memory is touched.
 void P2p::fail_rest() {
   broken_ = true;
+  for (const auto& [rank, link] : links_) link->cease();
   if (elsewhere_ != nullptr) elsewhere_->tell();
   while (!pending_.empty()) {
     const auto& [id, pending] = *pending_.begin();

@@ -59,9 +59,13 @@ class P2p {
   Id send(std::span<const std::byte> data, Call call);
   Id receive(std::span<std::byte> into, Call call);
 
-  // For who waits for a message to or from a rank of this host: move bytes on this thread, which spares a wake-up,
-  // until `over()`, or as long as the thread looks before it sleeps. done() may be called within. Any thread; one at a
-  // time does so, for others it returns at once.
+  // The same, and wait for the end on this thread; call.done is not used.
+  Outcome send_now(std::span<const std::byte> data, const Call& call);
+  Outcome receive_now(std::span<std::byte> into, const Call& call);
+
+  // For who waits for the message: move bytes on this thread, which spares a wake-up, until `over()`, or as long as the
+  // thread looks before it sleeps. done() may be called within. Any thread; one at a time does so, for others it
+  // returns at once.
   void help(Id id, const std::function<bool()>& over);
 
   // Pending operations end with FailureKind::aborted, or the group's failure; returns when all callbacks have, and what
@@ -70,10 +74,18 @@ class P2p {
 
  private:
   using Clock = std::chrono::steady_clock;
+  // Of a call that waits for its own operation.
+  struct Awaited {
+    Outcome outcome;
+    std::atomic<bool> over{false};
+  };
   struct Pending {
     bool sends;
     Call call;
     Clock::time_point deadline;
+    std::span<const std::byte> data;  // of a send
+    std::span<std::byte> into;        // of a receive
+    Awaited* awaited = nullptr;       // then there is no done()
     std::string name() const;
   };
   struct Ended {
@@ -82,7 +94,9 @@ class P2p {
     Outcome outcome;
   };
 
-  Id post(Pending pending, const std::function<void(Id)>& tell_core);
+  Id post(Pending pending);
+  Outcome carry_out(Pending pending);
+  Id add(std::unique_lock<std::mutex>& lock, Pending pending);
   void wake_for(Clock::time_point deadline);
   std::unique_lock<std::mutex> lock_as_caller();
   void let_callers_in(std::unique_lock<std::mutex>& lock);
@@ -101,7 +115,7 @@ class P2p {
   bool move_or_fail();
   bool may_help(Id id) const;
   std::optional<Ended> help_along(std::unique_lock<std::mutex>& lock, Id id, const std::function<bool()>& over);
-  void stop_helping(std::uint32_t seen, bool alone, bool moves);
+  void stop_helping(std::uint32_t seen, bool moves);
   std::optional<Ended> take_ended(Id id);
   void collect();
   void look_around();
@@ -122,13 +136,12 @@ class P2p {
   const int rank_;
   const std::chrono::microseconds spin_;
   P2pBell bell_;
-  TcpLinks* elsewhere_ = nullptr;    // to other hosts, if there are any
-  std::vector<std::byte> incoming_;  // shared by connections
+  TcpLinks* elsewhere_ = nullptr;  // to other hosts, if there are any
   std::map<int, std::unique_ptr<P2pLink>> links_;
 
   std::mutex mutex_;  // guards all that follows
   struct Signals {
-    std::condition_variable role, room, turn;
+    std::condition_variable role, room, turn, over;
   };
   Signals signals_;
   std::atomic<int> callers_{0};  // that wait for the mutex
@@ -141,7 +154,7 @@ class P2p {
   bool quiet_ = true;     // since the thread last slept
   bool running_ = false;  // a thread steps
   int idle_ = 0;          // threads that could be the next one to
-  int helpers_ = 0;       // threads in help(), one of which moves bytes while helped_
+  int helpers_ = 0;       // threads in help() or that wait for their operation, one of which moves bytes while helped_
   bool helped_ = false;
   Clock::time_point helped_until_ = Clock::time_point::min();
   Clock::time_point next_look_, wakes_at_;

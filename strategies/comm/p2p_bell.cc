@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <stdexcept>
 
@@ -16,6 +15,12 @@
 #include "strategies/comm/futex.h"
 
 namespace dtrain {
+namespace {
+
+// To look at the clock, or at connections, takes longer than to look at a word in memory.
+constexpr int kLooks = 16;
+
+}  // namespace
 
 P2pBell::Pipe P2pBell::hang(const ShmSegment& segment, int rank) {
   std::array<int, 2> ends{};
@@ -66,14 +71,22 @@ void P2pBell::resume(std::uint32_t seen) const {
 
 std::uint32_t P2pBell::rung() const { return segment_.rank(rank_).bell.load(std::memory_order_seq_cst); }
 
-void P2pBell::wait(std::uint32_t seen, std::chrono::nanoseconds spin, std::chrono::nanoseconds limit,
-                   std::vector<pollfd>& polls, bool wakes) const {
-  using Clock = std::chrono::steady_clock;
-  const auto spin_until = Clock::now() + std::min(spin, limit);
-  while (rung() == seen && Clock::now() < spin_until) {
-    if (own_.fd() >= 0 && ::poll(polls.data(), polls.size(), 0) > 0) return;
-    cpu_relax();
+bool P2pBell::spin(std::uint32_t seen, std::chrono::steady_clock::time_point until, std::vector<pollfd>& polls,
+                   const std::function<bool()>& over) const {
+  while (std::chrono::steady_clock::now() < until && !over()) {
+    for (int i = 0; i < kLooks; ++i) {
+      if (rung() != seen) return true;
+      cpu_relax();
+    }
+    if (!polls.empty() && ::poll(polls.data(), polls.size(), 0) > 0) return true;
   }
+  return false;
+}
+
+void P2pBell::wait(std::uint32_t seen, std::chrono::nanoseconds spins, std::chrono::nanoseconds limit,
+                   std::vector<pollfd>& polls, bool wakes) const {
+  const auto spin_until = std::chrono::steady_clock::now() + std::min(spins, limit);
+  if (spin(seen, spin_until, polls, [] { return false; })) return;
   RankBlock& block = segment_.rank(rank_);
   // Sequentially consistent with ring()'s two steps: either we see its ring or it sees us asleep.
   if (wakes) block.asleep.store(1, std::memory_order_seq_cst);
@@ -84,8 +97,10 @@ void P2pBell::wait(std::uint32_t seen, std::chrono::nanoseconds spin, std::chron
 void P2pBell::await(std::uint32_t seen, std::chrono::nanoseconds limit, std::vector<pollfd>& polls) const {
   if (own_.fd() < 0) return futex_wait(segment_.rank(rank_).bell, seen, limit);
   polls.push_back({own_.fd(), POLLIN, 0});
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit).count();
-  ::poll(polls.data(), polls.size(), static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX)));
+  const auto left = std::max(limit, std::chrono::nanoseconds{0});
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
+  const timespec time{seconds.count(), (left - seconds).count()};
+  ::ppoll(polls.data(), polls.size(), &time, nullptr);
   std::array<char, 64> bytes{};
   while (polls.back().revents != 0 && ::read(own_.fd(), bytes.data(), bytes.size()) > 0) {
   }

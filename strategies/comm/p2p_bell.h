@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -36,6 +37,10 @@ class P2pBell {
   void relieve() const { segment_.rank(rank_).asleep.store(0, std::memory_order_seq_cst); }
   // The sleeper is woken again, and now if it was rung since `seen`.
   void resume(std::uint32_t seen) const;
+  // Look until it was rung since `seen`, one of `polls` is ready, or `over()`. True: one of the first two. False also
+  // where the time has come.
+  bool spin(std::uint32_t seen, std::chrono::steady_clock::time_point until, std::vector<pollfd>& polls,
+            const std::function<bool()>& over) const;
   // Return when it was rung since `seen`, one of `polls` is ready (see revents), or the time is over; spin at first.
   // Not `wakes`: who rings from then on wakes nobody.
   void wait(std::uint32_t seen, std::chrono::nanoseconds spin, std::chrono::nanoseconds limit,

@@ -21,7 +21,7 @@ auto pop(Map& map, typename Map::iterator at) {
 }
 
 void copy(std::span<std::byte> to, std::span<const std::byte> from) {
-  if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
+  if (!from.empty() && to.data() != from.data()) std::memcpy(to.data(), from.data(), from.size());
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ void P2pCore::receive(Id id, int from, const Label& label, std::span<std::byte> 
   receives_.emplace(id, Receive{from, label, into});
   const auto sender = sender_for(from, label.tag);
   if (!sender) {
-    posted_[{from, label.tag}].push_back(id);
+    posted_.insert({{from, label.tag}, id});
     return;
   }
   const Arrived message = pop(arrived_, arrived_.find({*sender, label.tag}));
@@ -59,11 +59,15 @@ std::optional<int> P2pCore::sender_for(int from, int tag) const {
 
 // The first of the receives that may take such a message, no longer waiting.
 std::optional<P2pCore::Id> P2pCore::receive_for(int from, int tag) {
-  const auto named = posted_.find({from, tag}), any = posted_.find({kAny, tag});
-  if (named == posted_.end() && any == posted_.end()) return std::nullopt;
-  const bool takes_any =
-      named == posted_.end() || (any != posted_.end() && any->second.front() < named->second.front());
-  return pop(posted_, takes_any ? any : named);
+  const auto first_of = [this](const Key& key) {
+    const auto found = posted_.lower_bound({key, 0});
+    return found != posted_.end() && found->first == key ? found : posted_.end();
+  };
+  auto first = first_of({from, tag});
+  const auto any = first_of({kAny, tag});
+  if (any != posted_.end() && (first == posted_.end() || any->second < first->second)) first = any;
+  if (first == posted_.end()) return std::nullopt;
+  return posted_.extract(first).value().second;
 }
 
 void P2pCore::match(Id id, int from, const Frame& frame, std::span<const std::byte> payload) {
@@ -71,7 +75,7 @@ void P2pCore::match(Id id, int from, const Frame& frame, std::span<const std::by
   const bool whole = frame.kind == Frame::Kind::whole;
   if (whole) at(from).returned += cost(payload.size());
   receive.from = from;
-  if (frame.bytes != receive.into.size() || frame.type != receive.label.type) {
+  if (!fits(receive, frame)) {
     finished_.push_back({id, from, std::string(frame.text)});
     receives_.erase(id);
   } else if (whole) {
@@ -79,22 +83,53 @@ void P2pCore::match(Id id, int from, const Frame& frame, std::span<const std::by
     finished_.push_back({id, from, ""});
     receives_.erase(id);
   } else {
+    receive.granted = true;
     at(from).says.push_back({Frame::Kind::grant, frame.send, id});
   }
 }
 
 bool P2pCore::take(int from, const Frame& frame, std::span<const std::byte> payload) {
-  at(from).regained = frame.returned;
-  if (frame.kind == Frame::Kind::credit) return true;
-  if (frame.kind == Frame::Kind::grant) return take_grant(from, frame);
-  if (frame.kind == Frame::Kind::part) {
-    take_part(from, frame, payload);
-  } else if (const auto id = receive_for(from, frame.tag)) {
-    match(*id, from, frame, payload);
-  } else {
-    arrived_[{from, frame.tag}].push_back({arrivals_++, frame, {payload.begin(), payload.end()}});
-  }
+  const auto into = begin(from, frame);
+  if (!into) return false;
+  copy(*into, payload);
+  took(from);
   return true;
+}
+
+std::optional<std::span<std::byte>> P2pCore::begin(int from, const Frame& frame) {
+  Peer& peer = at(from);
+  peer.regained = frame.returned;
+  Coming& coming = peer.coming;
+  coming.frame = frame;
+  coming.receive.reset();
+  if (frame.kind == Frame::Kind::part) return place_of_part(from, frame);
+  if (frame.kind == Frame::Kind::grant && !take_grant(from, frame)) return std::nullopt;
+  if (frame.kind != Frame::Kind::whole) return std::span<std::byte>();
+  coming.receive = receive_for(from, frame.tag);
+  if (coming.receive) {
+    Receive& receive = receives_.at(*coming.receive);
+    receive.from = from;
+    if (fits(receive, frame)) return receive.into;
+  }
+  coming.kept.resize(frame.payload);
+  return coming.kept;
+}
+
+void P2pCore::took(int from) {
+  Coming& coming = at(from).coming;
+  const Frame& frame = coming.frame;
+  if (frame.kind == Frame::Kind::part) return take_part(from, frame);
+  if (frame.kind != Frame::Kind::whole && frame.kind != Frame::Kind::offer) return;
+  // One may have been called for it since it began.
+  const auto id = coming.receive ? coming.receive : receive_for(from, frame.tag);
+  if (!id) {
+    arrived_[{from, frame.tag}].push_back({arrivals_++, frame, std::move(coming.kept)});
+    coming.kept = {};
+    return;
+  }
+  const Receive& receive = receives_.at(*id);
+  const bool in_place = coming.receive && fits(receive, frame);
+  match(*id, from, frame, in_place ? std::span<const std::byte>(receive.into) : coming.kept);
 }
 
 bool P2pCore::take_grant(int from, const Frame& frame) {
@@ -105,13 +140,18 @@ bool P2pCore::take_grant(int from, const Frame& frame) {
   return true;
 }
 
-void P2pCore::take_part(int from, const Frame& frame, std::span<const std::byte> payload) {
+std::optional<std::span<std::byte>> P2pCore::place_of_part(int from, const Frame& frame) {
   const auto found = receives_.find(frame.receive);
-  if (found == receives_.end()) return;
+  if (found == receives_.end() || found->second.from != from || !found->second.granted) return std::nullopt;
+  const Receive& receive = found->second;
+  if (frame.payload > receive.into.size() - receive.got) return std::nullopt;
+  return receive.into.subspan(receive.got, frame.payload);
+}
+
+void P2pCore::take_part(int from, const Frame& frame) {
+  const auto found = receives_.find(frame.receive);
   Receive& receive = found->second;
-  const auto part = payload.first(std::min(payload.size(), receive.into.size() - receive.got));
-  copy(receive.into.subspan(receive.got), part);
-  receive.got += part.size();
+  receive.got += frame.payload;
   if (receive.got < receive.into.size()) return;
   finished_.push_back({found->first, from, ""});
   receives_.erase(found);
@@ -122,10 +162,10 @@ bool P2pCore::has_next(int to) const {
   return !peer.says.empty() || !peer.streams.empty() || owes_credit(peer);
 }
 
-P2pCore::Outgoing P2pCore::seal(Peer& peer, Frame frame, std::span<const std::byte> payload) const {
+P2pCore::Outgoing P2pCore::seal(Peer& peer, Frame frame, std::span<const std::byte> payload, Id last_of) {
   frame.payload = payload.size();
   frame.returned = peer.said = peer.returned;
-  return {frame, payload};
+  return {frame, payload, last_of};
 }
 
 std::optional<P2pCore::Outgoing> P2pCore::next(int to, std::size_t room) {
@@ -143,47 +183,48 @@ std::optional<P2pCore::Outgoing> P2pCore::next(int to, std::size_t room) {
   frame.send = saying.send;
   frame.receive = saying.receive;
   std::span<const std::byte> payload;
+  Id last_of = 0;
   if (saying.kind == Frame::Kind::offer) {
     Send& send = sends_.at(saying.send);
     frame.type = send.label.type;
     frame.tag = send.label.tag;
     frame.bytes = send.data.size();
     send.label.text.copy(frame.text, sizeof(frame.text) - 1);
-    if (send.data.size() <= limits_.whole_bytes &&
-        peer.spent + cost(send.data.size()) - peer.regained <= limits_.window) {
+    if (send.data.size() <= peer.limits.whole_bytes &&
+        peer.spent + cost(send.data.size()) - peer.regained <= peer.limits.window) {
       if (send.data.size() > room) return std::nullopt;
       frame.kind = Frame::Kind::whole;
       payload = send.data;
       peer.spent += cost(payload.size());
-      finish_send(saying.send);
+      last_of = saying.send;
     } else {
       send.offered = true;
     }
   }
   peer.says.pop_front();
-  return seal(peer, frame, payload);
+  return seal(peer, frame, payload, last_of);
 }
 
 std::optional<P2pCore::Outgoing> P2pCore::next_part(Peer& peer, std::size_t room) {
   if (peer.streams.empty()) return std::nullopt;
   Stream& stream = peer.streams.front();
   const auto rest = sends_.at(stream.send).data.subspan(stream.done);
-  const std::size_t size = std::min({rest.size(), room, limits_.part_bytes});
-  if (size < std::min(rest.size(), limits_.whole_bytes)) return std::nullopt;  // not worth a frame yet
+  const std::size_t size = std::min({rest.size(), room, peer.limits.part_bytes});
+  if (size < std::min(rest.size(), peer.limits.whole_bytes)) return std::nullopt;  // not worth a frame yet
   Frame frame;
   frame.kind = Frame::Kind::part;
   frame.receive = stream.receive;
   stream.done += size;
-  if (size == rest.size()) {
-    finish_send(stream.send);
-    peer.streams.pop_front();
-  }
-  return seal(peer, frame, rest.first(size));
+  const Id last_of = size == rest.size() ? stream.send : 0;
+  if (last_of != 0) peer.streams.pop_front();
+  return seal(peer, frame, rest.first(size), last_of);
 }
 
-void P2pCore::finish_send(Id id) {
-  finished_.push_back({id, sends_.at(id).to, ""});
-  sends_.erase(id);
+void P2pCore::gone(const Outgoing& sent) {
+  if (sent.last_of == 0) return;
+  const auto found = sends_.find(sent.last_of);
+  finished_.push_back({found->first, found->second.to, ""});
+  sends_.erase(found);
 }
 
 std::optional<P2pCore::Id> P2pCore::waits_for(int peer) const {

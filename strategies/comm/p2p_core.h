@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -35,7 +36,9 @@ class P2pCore {
   using Id = std::uint64_t;  // of an operation: later ones have larger numbers
   static constexpr int kAny = -1;
 
-  P2pCore(int ranks, const Limits& limits) : limits_(limits), peers_(static_cast<std::size_t>(ranks)) {}
+  P2pCore(int ranks, const Limits& limits) : peers_(static_cast<std::size_t>(ranks), Peer(limits)) {}
+  // Others for one rank, which sets the same for this one; before the first message.
+  void set_limits(int peer, const Limits& limits) { at(peer).limits = limits; }
 
   // The memory stays the caller's and in place until the operation is finished.
   void send(Id id, int to, const Label& label, std::span<const std::byte> data);
@@ -43,14 +46,20 @@ class P2pCore {
 
   struct Outgoing {
     Frame frame;
-    std::span<const std::byte> payload;  // the sender's memory: copy it before finished()
+    std::span<const std::byte> payload;  // the sender's memory
+    Id last_of = 0;                      // the send that is done when this has gone(); 0: none
   };
   bool has_next(int to) const;
   // The next frame for `to`, with `room` bytes of payload at most; none if it needs more room. A frame that was handed
-  // out counts as sent.
+  // out is to be sent, and gone() called when its payload is no longer needed.
   std::optional<Outgoing> next(int to, std::size_t room);
+  void gone(const Outgoing& sent);
 
-  // A frame came. In the order in which they were sent. False: it grants what was not offered, so it is none of ours.
+  // A frame came, in the order in which they were sent. Where its payload goes: a receive's memory or the core's, and
+  // there until took(), which is to be called when all of it has come. None: nobody asked for such a frame.
+  [[nodiscard]] std::optional<std::span<std::byte>> begin(int from, const Frame& frame);
+  void took(int from);
+  // Both at once. False: nobody asked for such a frame.
   [[nodiscard]] bool take(int from, const Frame& frame, std::span<const std::byte> payload);
 
   struct Finished {
@@ -76,6 +85,7 @@ class P2pCore {
     Label label;
     std::span<std::byte> into;
     std::size_t got = 0;
+    bool granted = false;
   };
   struct Arrived {
     std::uint64_t order;
@@ -90,7 +100,16 @@ class P2pCore {
     Id send, receive;
     std::size_t done;
   };
+  // A frame that has begun.
+  struct Coming {
+    Frame frame;
+    std::optional<Id> receive;    // the one that it is for
+    std::vector<std::byte> kept;  // its payload, where that goes nowhere else
+  };
   struct Peer {
+    explicit Peer(const Limits& those) : limits(those) {}
+    Limits limits;
+    Coming coming;
     std::deque<Saying> says;     // before any part, and in order: messages must not overtake each other
     std::deque<Stream> streams;  // granted messages, one after another
     // Of the peer's window for us, in all: used, and known to be free again.
@@ -102,21 +121,23 @@ class P2pCore {
 
   Peer& at(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   const Peer& at(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
-  Outgoing seal(Peer& peer, Frame frame, std::span<const std::byte> payload) const;
-  bool owes_credit(const Peer& peer) const { return peer.returned - peer.said > limits_.window / 4; }
+  static Outgoing seal(Peer& peer, Frame frame, std::span<const std::byte> payload, Id last_of = 0);
+  static bool owes_credit(const Peer& peer) { return peer.returned - peer.said > peer.limits.window / 4; }
   std::optional<Outgoing> next_part(Peer& peer, std::size_t room);
   std::optional<Id> receive_for(int from, int tag);
   std::optional<int> sender_for(int from, int tag) const;
+  static bool fits(const Receive& receive, const Frame& frame) {
+    return frame.bytes == receive.into.size() && frame.type == receive.label.type;
+  }
   void match(Id id, int from, const Frame& frame, std::span<const std::byte> payload);
   bool take_grant(int from, const Frame& frame);
-  void take_part(int from, const Frame& frame, std::span<const std::byte> payload);
-  void finish_send(Id id);
+  std::optional<std::span<std::byte>> place_of_part(int from, const Frame& frame);
+  void take_part(int from, const Frame& frame);
 
-  const Limits limits_;
   std::vector<Peer> peers_;
   std::map<Id, Send> sends_;
   std::map<Id, Receive> receives_;
-  std::map<Key, std::deque<Id>> posted_;        // receives without a message
+  std::set<std::pair<Key, Id>> posted_;         // receives without a message
   std::map<Key, std::deque<Arrived>> arrived_;  // messages without a receive
   std::uint64_t arrivals_ = 0;
   std::vector<Finished> finished_;

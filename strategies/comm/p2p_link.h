@@ -23,15 +23,14 @@ class P2pLink {
   // Why it may be late, or nothing.
   virtual std::string why_late() const { return ""; }
 
-  // Whether the rank is on this host.
-  virtual bool is_here() const { return false; }
-
   // What to sleep on besides the bell, if anything; and what poll() then said of it.
   virtual pollfd interest() const { return {-1, 0, 0}; }
   virtual void notice(short) {}
   // Whether all that send() took from the core has gone: it may be here still, for interest() to wait for room.
   virtual bool is_clear() const { return true; }
-  // The end, after the last send(): whether all of it has reached the other host.
+  // From now on nothing is sent, and no caller's memory is touched.
+  virtual void cease() {}
+  // The end, after that: whether all that was sent has reached the other host.
   virtual bool has_arrived() { return true; }
 
  protected:

@@ -81,10 +81,7 @@ void P2p::help(Id id, const std::function<bool()>& over) {
 
 bool P2p::may_help(Id id) const {
   if (spin_.count() == 0 || helped_) return false;
-  const auto found = pending_.find(id);
-  if (found == pending_.end()) return false;
-  const int peer = found->second.call.peer;
-  return peer == P2pCore::kAny || links_.at(peer)->is_here();
+  return pending_.contains(id);
 }
 
 // The operation, if it has ended: its done() is to be called.
@@ -102,20 +99,21 @@ std::optional<P2p::Ended> P2p::help_along(std::unique_lock<std::mutex>& lock, Id
       moves = move_or_fail();
       own = take_ended(id);
     } else {
+      std::vector<pollfd> polls = interests();
       lock.unlock();
-      while (bell_.rung() == seen && !over() && Clock::now() < until) cpu_relax();
+      moves = bell_.spin(seen, until, polls, over);
       lock = lock_as_caller();
     }
   }
   helped_ = false;
-  stop_helping(seen, own && pending_.empty(), moves);
+  stop_helping(seen, moves);
   return own;
 }
 
 // After one message that came in time others are expected to. To wake the thread for each would cost more than all the
 // rest, so for a while it naps, unless it has something else to wait for.
-void P2p::stop_helping(std::uint32_t seen, bool alone, bool moves) {
-  const bool lingers = alone && ended_operations_.empty() && elsewhere_ == nullptr;
+void P2p::stop_helping(std::uint32_t seen, bool moves) {
+  const bool lingers = pending_.empty() && ended_operations_.empty();
   const auto now = Clock::now();
   helped_until_ = lingers ? now + kLinger : Clock::time_point::min();
   if (lingers && wakes_at_ <= now + kLinger) return;
@@ -157,9 +155,9 @@ void P2p::rest(std::unique_lock<std::mutex>& lock, std::uint32_t seen) {
   const auto limit = wakes_at_ - now;
   const auto spin = pending_.empty() || naps || helped_ ? std::chrono::microseconds{0} : spin_;
   std::vector<pollfd> polls;
-  if (!broken_) polls = interests();
+  if (!broken_ && !naps) polls = interests();
   const auto links = static_cast<std::ptrdiff_t>(polls.size());
-  if (elsewhere_ != nullptr && !broken_) elsewhere_->watch_words(polls);
+  if (elsewhere_ != nullptr && !broken_ && !naps) elsewhere_->watch_words(polls);
   lock.unlock();
   bell_.wait(seen, spin, limit, polls, !naps);
   lock.lock();

@@ -42,6 +42,7 @@ class P2pRingLink final : public P2pLink {
       const auto next = room ? core.next(peer_, *room) : std::nullopt;
       if (next) {
         out_.write(next->frame, next->payload);
+        core.gone(*next);
         bell_.ring(peer_);
         ++written;
         asked = false;
@@ -60,8 +61,6 @@ class P2pRingLink final : public P2pLink {
     if (block_.left.load(std::memory_order_acquire) != 0) return Fate::left;
     return ended ? Fate::died : Fate::here;
   }
-
-  bool is_here() const override { return true; }
 
   std::string why_late() const override { return dtrain::why_late(block_.pid); }
 

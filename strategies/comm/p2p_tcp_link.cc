@@ -15,102 +15,84 @@
 namespace dtrain {
 namespace {
 
+// One receive may take as much as what is missing of a large message; frames behind it, and what a short one carries,
+// come by way of a buffer. After so many the next link has its turn.
+constexpr std::size_t kAhead = 8 * 1024;
+constexpr int kReceives = 8;
+
 bool later() { return errno == EAGAIN || errno == EINTR; }
 
 }  // namespace
 
-P2pTcpLink::P2pTcpLink(TcpLinks& links, const ShmWait& wait, const P2pCore::Limits& limits, Buffer& buffer, int peer)
-    : links_(links), wait_(wait), limits_(limits), buffer_(buffer), peer_(peer), socket_(links.take_messages(peer)) {}
-
 // A process that was forked from this one may keep the connection open.
 P2pTcpLink::~P2pTcpLink() { ::shutdown(socket_.fd(), SHUT_WR); }
-
-// A frame that has begun, and some more.
-std::size_t P2pTcpLink::buffer_bytes(const P2pCore::Limits& limits) {
-  return 4 * (sizeof(Frame) + std::max(limits.part_bytes, limits.whole_bytes));
-}
 
 bool P2pTcpLink::take(P2pCore& core) {
   if (!readable_ || closed_) return false;
   readable_ = false;
-  std::copy(begun_.begin(), begun_.end(), buffer_.begin());
-  const ssize_t n = ::recv(socket_.fd(), buffer_.data() + begun_.size(), buffer_.size() - begun_.size(), MSG_DONTWAIT);
-  if (n < 0 && later()) return false;
-  if (n <= 0) {
-    closed_ = Clock::now();
-    return false;
-  }
-  std::span<const std::byte> come(buffer_.data(), begun_.size() + static_cast<std::size_t>(n));
-  while (come.size() >= sizeof(Frame)) {
-    Frame frame;
-    std::memcpy(&frame, come.data(), sizeof frame);
-    const bool sound = is_frame(frame);
-    if (sound && come.size() < sizeof frame + frame.payload) break;
-    if (!sound || !core.take(peer_, frame, come.subspan(sizeof frame, frame.payload)))
+  bool took = false;
+  std::array<std::byte, kAhead> ahead;
+  for (int i = 0; i < kReceives; ++i) {
+    const std::span<std::byte> missing = inbox_.missing();
+    std::array<iovec, 2> parts{iovec{missing.data(), missing.size()}, iovec{ahead.data(), ahead.size()}};
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    const ssize_t n = ::recvmsg(socket_.fd(), &message, MSG_DONTWAIT);
+    if (n < 0 && later()) break;
+    if (n <= 0) {
+      closed_ = Clock::now();
+      break;
+    }
+    took = true;
+    const auto come = static_cast<std::size_t>(n);
+    const std::size_t placed = std::min(come, missing.size());
+    if (!inbox_.take(core, placed, std::span(ahead).first(come - placed)))
       wait_.fail({FailureKind::mismatched, peer_}, "messages",
                  fmt::format("rank {} sent something else than a message", peer_));
-    come = come.subspan(sizeof frame + frame.payload);
+    if (come < missing.size() + ahead.size()) break;
   }
-  begun_.assign(come.begin(), come.end());
-  return true;
-}
-
-// Sizes that the core relies on: between hosts nothing else vouches for them.
-bool P2pTcpLink::is_frame(const Frame& frame) const {
-  if (frame.magic != Frame::kMagic || frame.text[sizeof frame.text - 1] != '\0') return false;
-  switch (frame.kind) {
-    case Frame::Kind::whole:
-      return frame.payload == frame.bytes && frame.payload <= limits_.whole_bytes;
-    case Frame::Kind::part:
-      return frame.payload <= limits_.part_bytes;
-    case Frame::Kind::offer:
-    case Frame::Kind::grant:
-    case Frame::Kind::credit:
-      return frame.payload == 0;
-    case Frame::Kind::skip:
-      break;
-  }
-  return false;
+  return took;
 }
 
 bool P2pTcpLink::send(P2pCore& core) {
   // What is sent to a connection that is closed resets it, and with it what was on its way from there.
   deaf_ = deaf_ || links_.state(peer_) == TcpLinks::State::left;
-  bool wrote = write_rest();
-  for (int i = 0; i < kBurst && rest_.empty() && !deaf_; ++i) {
-    const auto next = core.next(peer_, limits_.part_bytes);
-    if (!next) break;
-    write(*next);
-    wrote = true;
+  bool moved = false;
+  for (int i = 0; i < kBurst && !deaf_ && !ceased_; ++i) {
+    if (!under_way_) {
+      under_way_ = core.next(peer_, kLimitsBetweenHosts.part_bytes);
+      pushed_ = 0;
+      moved = moved || under_way_;
+    }
+    if (!under_way_ || !push()) break;
+    moved = true;
+    if (pushed_ < sizeof(Frame) + under_way_->payload.size()) break;
+    core.gone(*under_way_);
+    under_way_.reset();
   }
-  return wrote;
+  return moved;
 }
 
-void P2pTcpLink::write(const P2pCore::Outgoing& next) {
-  std::array<iovec, 2> parts{iovec{const_cast<Frame*>(&next.frame), sizeof next.frame},
-                             iovec{const_cast<std::byte*>(next.payload.data()), next.payload.size()}};
+// Some of what is under way. False: the kernel took nothing.
+bool P2pTcpLink::push() {
+  const auto frame = std::as_bytes(std::span(&under_way_->frame, 1)).subspan(std::min(pushed_, sizeof(Frame)));
+  const auto payload = under_way_->payload.subspan(std::max(pushed_, sizeof(Frame)) - sizeof(Frame));
+  std::array<iovec, 2> parts{iovec{const_cast<std::byte*>(frame.data()), frame.size()},
+                             iovec{const_cast<std::byte*>(payload.data()), payload.size()}};
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
   const ssize_t n = ::sendmsg(socket_.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (n < 0 && !later()) deaf_ = true;
-  const auto gone = static_cast<std::size_t>(std::max<ssize_t>(n, 0));
-  if (gone == sizeof next.frame + next.payload.size()) return;
-  // The sender's memory is the caller's again.
-  const auto frame = std::as_bytes(std::span(&next.frame, 1));
-  rest_.assign(frame.begin(), frame.end());
-  rest_.insert(rest_.end(), next.payload.begin(), next.payload.end());
-  gone_ = gone;
+  if (n <= 0) return false;
+  pushed_ += static_cast<std::size_t>(n);
+  return true;
 }
 
-bool P2pTcpLink::write_rest() {
-  if (is_clear()) return false;
-  const ssize_t n = ::send(socket_.fd(), rest_.data() + gone_, rest_.size() - gone_, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (n < 0 && !later()) deaf_ = true;
-  if (n <= 0) return false;
-  gone_ += static_cast<std::size_t>(n);
-  if (gone_ == rest_.size()) rest_.clear();
-  return true;
+void P2pTcpLink::cease() {
+  ceased_ = true;
+  under_way_.reset();
 }
 
 pollfd P2pTcpLink::interest() const {
@@ -129,11 +111,11 @@ P2pLink::Fate P2pTcpLink::fate() {
 // A connection that is closed while something unread lies at this end is reset, and what is not over there by then is
 // lost. So it is read on, and closed when the other kernel has everything.
 bool P2pTcpLink::has_arrived() {
-  write_rest();
-  const ssize_t n = closed_ ? 0 : ::recv(socket_.fd(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+  std::array<std::byte, kAhead> unread;
+  const ssize_t n = closed_ ? 0 : ::recv(socket_.fd(), unread.data(), unread.size(), MSG_DONTWAIT);
   if (!closed_ && (n == 0 || (n < 0 && !later()))) closed_ = Clock::now();
-  int under_way = 0;
-  return deaf_ || (rest_.empty() && (::ioctl(socket_.fd(), SIOCOUTQ, &under_way) != 0 || under_way == 0));
+  int unacknowledged = 0;
+  return deaf_ || ::ioctl(socket_.fd(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0;
 }
 
 }  // namespace dtrain

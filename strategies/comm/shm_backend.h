@@ -71,6 +71,10 @@ class ShmBackend : public c10d::Backend {
   WorkPtr send(Tensors& tensors, int to, int tag) override;
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  // The same as their caller waits for them, without a Work. Those that receive return the rank whose message it was.
+  void send_now(const at::Tensor& tensor, int to, int tag);
+  int recv_now(const at::Tensor& tensor, int from, int tag);
+  int recv_any_now(const at::Tensor& tensor, int tag);
 
   // Tensors in memory that the host's ranks share (arena.h): all_reduce of 8 KiB or more, all ranks' tensors
   // being such, needs no copies. Reducer asks for its buckets' where DDP_DISABLE_COMM_MEM=0 (docs/adr/0610).
@@ -123,8 +127,14 @@ class ShmBackend : public c10d::Backend {
                         const std::vector<std::int64_t>& input_rows);
   auto barrier_steps();
   WorkPtr receive(c10d::OpType type, const Tensors& tensors, int from, int tag);
+  int receive_now(c10d::OpType type, const at::Tensor& tensor, int from, int tag);
   WorkPtr message(c10d::OpType type, const at::Tensor& tensor, P2p::Call call, std::function<void()> finish,
                   const std::function<P2p::Id(P2p&, P2p::Call)>& post);
+  template <class Carry>
+  int message_now(c10d::OpType type, const at::Tensor& tensor, const P2p::Call& call, const Carry& carry);
+  std::shared_ptr<CommGroup> group_for_message();
+  FlightRing::Ticket note_message(c10d::OpType type, const at::Tensor& tensor, const P2p::Call& call);
+  std::exception_ptr end_message(const FlightRing::Ticket& flight, std::exception_ptr error);
   void know_name();
   void note_failure();
   void start_thread();

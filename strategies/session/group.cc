@@ -142,6 +142,12 @@ void Group::all_to_all(torch::Tensor output, torch::Tensor input) const {
   dtrain::all_to_all(process_group(), output, input);
 }
 
+void Group::send(torch::Tensor tensor, int to, int tag) const { dtrain::send(process_group(), tensor, to, tag); }
+
+void Group::recv(torch::Tensor tensor, int from, int tag) const { dtrain::recv(process_group(), tensor, from, tag); }
+
+int Group::recv_any(torch::Tensor tensor, int tag) const { return dtrain::recv_any(process_group(), tensor, tag); }
+
 Group Group::again(const GroupSettings& settings) const {
   State& own = inside();
   const auto session = own.session.lock();

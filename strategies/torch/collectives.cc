@@ -71,4 +71,24 @@ void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
   finish(all_to_all_single(*group, output, input, waiting<c10d::AllToAllOptions>()));
 }
 
+void send(const GroupPtr& group, const at::Tensor& tensor, int to, int tag) {
+  if (auto* backend = own_backend(group, tensor)) return backend->send_now(tensor, to, tag);
+  std::vector<at::Tensor> tensors{tensor};
+  finish(group->send(tensors, to, tag));
+}
+
+void recv(const GroupPtr& group, const at::Tensor& tensor, int from, int tag) {
+  if (auto* backend = own_backend(group, tensor)) return static_cast<void>(backend->recv_now(tensor, from, tag));
+  std::vector<at::Tensor> tensors{tensor};
+  finish(group->recv(tensors, from, tag));
+}
+
+int recv_any(const GroupPtr& group, const at::Tensor& tensor, int tag) {
+  if (auto* backend = own_backend(group, tensor)) return backend->recv_any_now(tensor, tag);
+  std::vector<at::Tensor> tensors{tensor};
+  const auto work = group->recvAnysource(tensors, tag);
+  work->wait();
+  return work->sourceRank();
+}
+
 }  // namespace dtrain

@@ -1,6 +1,6 @@
 #pragma once
-// Collectives that their caller waits for, of all ranks of a group. On CPU tensors they are carried out on the calling
-// thread where nothing is queued before them (see ShmBackend).
+// Collectives and messages that their caller waits for. Collectives are of all ranks of a group. On CPU tensors they
+// are carried out on the calling thread where nothing is queued before them (see ShmBackend).
 #include "strategies/torch/pch.h"
 
 namespace dtrain {
@@ -19,5 +19,11 @@ void all_gather(const GroupPtr& group, at::Tensor& output, at::Tensor& input);
 void reduce_scatter(const GroupPtr& group, at::Tensor& output, at::Tensor& input, c10d::ReduceOp op);
 // Row by row in the first dimension: rank r's `output` receives part r of every rank's `input`, in their order.
 void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input);
+
+// Messages between two ranks, on CPU tensors without a Work.
+void send(const GroupPtr& group, const at::Tensor& tensor, int to, int tag);
+void recv(const GroupPtr& group, const at::Tensor& tensor, int from, int tag);
+// From any rank; which it was.
+int recv_any(const GroupPtr& group, const at::Tensor& tensor, int tag);
 
 }  // namespace dtrain

@@ -58,6 +58,16 @@ class Group {
   // where they overlap.
   void all_to_all(torch::Tensor output, torch::Tensor input) const;
 
+  // Messages to and from another rank of the group, which are no collectives: from any thread, and beside whatever
+  // else the group does. They block: send() until the tensor may be changed, which for small ones is before anybody has
+  // received it, the others until the message is there. Both sides' tensors have one type and number of elements.
+  // Messages from one rank with one tag, 0 or more, come in their order. Two ranks that both send first may wait for
+  // each other until the timeout; use process_group()'s asynchronous send for that. Errors as those of collectives.
+  // recv_any() takes a message from any rank, and returns which; NCCL has none.
+  void send(torch::Tensor tensor, int to, int tag = 0) const;
+  void recv(torch::Tensor tensor, int from, int tag = 0) const;
+  int recv_any(torch::Tensor tensor, int tag = 0) const;
+
   // Collective of the group: another one of the same ranks, for code whose collectives must not meet these. Errors as
   // in Session::new_group, but for those about the list.
   Group again(const GroupSettings& settings = {}) const;

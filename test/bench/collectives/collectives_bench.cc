@@ -21,7 +21,6 @@ torch::ScalarType type_of(const std::string& name) {
 }
 
 std::function<void()> operation(Session& session, const std::string& op, torch::ScalarType type, std::size_t bytes) {
-  const auto group = session.group();
   const dtrain::Group world = session.world();
   const int ranks = session.world_size();
   const auto count = static_cast<std::int64_t>(bytes) / static_cast<std::int64_t>(torch::elementSize(type));
@@ -49,10 +48,9 @@ std::function<void()> operation(Session& session, const std::string& op, torch::
   if (op == "send_recv") {  // to the other of a pair and back; half of it is one way
     const int rank = session.rank(), other = rank ^ 1;
     return [=] {
-      std::vector<at::Tensor> tensors{whole};
       if (other >= ranks) return;
-      const auto out = [&] { group->send(tensors, other, 0)->wait(); };
-      const auto in = [&] { group->recv(tensors, other, 0)->wait(); };
+      const auto out = [&] { world.send(whole, other); };
+      const auto in = [&] { world.recv(whole, other); };
       rank < other ? (out(), in()) : (in(), out());
     };
   }

@@ -61,4 +61,24 @@ inline OperationPtr receive(CommGroup& group, std::size_t bytes, int from, int t
   return operation;
 }
 
+// On this thread; the other rank. They throw what the operation ended with.
+inline int source_of(const P2p::Outcome& outcome) {
+  if (outcome.error) std::rethrow_exception(outcome.error);
+  return outcome.peer;
+}
+
+inline P2p::Call waited_call(std::size_t bytes, int peer, int tag, std::chrono::milliseconds timeout) {
+  return {peer, {tag, 1, "bytes [" + std::to_string(bytes) + "]"}, timeout, {}};
+}
+
+inline int send_now(CommGroup& group, const std::vector<std::byte>& data, int to, int tag = 0,
+                    std::chrono::milliseconds timeout = kP2pTimeout) {
+  return source_of(group.p2p().send_now(data, waited_call(data.size(), to, tag, timeout)));
+}
+
+inline int receive_now(CommGroup& group, std::span<std::byte> into, int from, int tag = 0,
+                       std::chrono::milliseconds timeout = kP2pTimeout) {
+  return source_of(group.p2p().receive_now(into, waited_call(into.size(), from, tag, timeout)));
+}
+
 }  // namespace dtrain::test

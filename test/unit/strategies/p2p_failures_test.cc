@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
+#include <latch>
+#include <thread>
 
 #include "test/support/catch.h"
 #include "test/unit/strategies/fake_hosts.h"
@@ -43,14 +46,31 @@ std::vector<test::RankOutcome> in_groups(const std::string& letters,
       limit);
 }
 
-// How the operation ended: "kind rank | line".
-std::string end_of(const test::OperationPtr& operation) {
+// How what returns the other rank ended: "kind rank | line".
+std::string end_of(const std::function<int()>& call) {
   try {
-    return "from " + std::to_string(operation->wait());
+    return "from " + std::to_string(call());
   } catch (const CollectiveError& error) {
     return std::to_string(static_cast<int>(error.kind())) + " rank " + std::to_string(error.rank()) + " | " +
            error.what();
   }
+}
+
+std::string end_of(const test::OperationPtr& operation) {
+  return end_of([&] { return operation->wait(); });
+}
+
+// Ways of waiting: for an operation that was begun, or on the calling thread from the start.
+std::string end_of_send(CommGroup& group, bool now, std::size_t bytes, int to, std::chrono::milliseconds limit) {
+  const auto data = message_of(bytes, 1);
+  if (!now) return end_of(send(group, data, to, 0, limit));
+  return end_of([&] { return test::send_now(group, data, to, 0, limit); });
+}
+
+std::string end_of_receive(CommGroup& group, bool now, std::size_t bytes, int from, std::chrono::milliseconds limit) {
+  if (!now) return end_of(receive(group, bytes, from, 0, limit));
+  std::vector<std::byte> into(bytes);
+  return end_of([&] { return test::receive_now(group, into, from, 0, limit); });
 }
 
 std::string start_of(FailureKind kind, int rank) {
@@ -135,15 +155,15 @@ TEST_CASE("a rank that is killed in the middle of a large message is named by wh
 
 TEST_CASE("a stopped rank is told as such, at the deadline of the message") {
   const std::string letters = GENERATE("aa", "ab");
-  const bool sends = GENERATE(true, false);
+  const bool sends = GENERATE(true, false), now = GENERATE(true, false);
   const auto outcomes = in_groups(
       letters,
       [&](CommGroup& group, int rank) -> std::string {
         if (rank == 1) ::kill(::getpid(), SIGSTOP);
         const auto start = std::chrono::steady_clock::now();
         const std::chrono::milliseconds limit{700};
-        const auto one = sends ? send(group, message_of(2'000'000, 1), 1, 0, limit) : receive(group, 8, 1, 0, limit);
-        const std::string said = end_of(one);
+        const std::string said =
+            sends ? end_of_send(group, now, 2'000'000, 1, limit) : end_of_receive(group, now, 8, 1, limit);
         const auto took = std::chrono::steady_clock::now() - start;
         return said + (took >= limit && took < limit + std::chrono::seconds{1} ? " in time" : " at another time");
       },
@@ -156,12 +176,11 @@ TEST_CASE("a stopped rank is told as such, at the deadline of the message") {
 
 TEST_CASE("nobody's message for any, and a message that nobody takes, end at their deadline") {
   const std::string letters = GENERATE("aaa", "abc", "aab");
-  const bool sends = GENERATE(true, false);
+  const bool sends = GENERATE(true, false), now = GENERATE(true, false);
   const auto outcomes = in_groups(letters, [&](CommGroup& group, int rank) {
-    if (rank != 0) return end_of(receive(group, 1, 3 - rank));
+    if (rank != 0) return end_of_receive(group, now, 1, 3 - rank, kTimeout);
     const std::chrono::milliseconds limit{300};
-    return end_of(sends ? send(group, message_of(2'000'000, 1), 1, 0, limit)
-                        : receive(group, 8, P2pCore::kAny, 0, limit));
+    return sends ? end_of_send(group, now, 2'000'000, 1, limit) : end_of_receive(group, now, 8, P2pCore::kAny, limit);
   });
   for (const auto& outcome : outcomes) check_starts(outcome, start_of(FailureKind::timed_out, 1));
   CHECK_THAT(outcomes[0].said, Catch::Contains(sends ? "send of bytes [2000000] to rank 1 with tag 0: rank 1 (pid "
@@ -286,6 +305,39 @@ TEST_CASE("an end of the group on this rank ends what is pending, and the other 
   CHECK_THAT(outcomes[0].said, Catch::Contains("\n" + start_of(FailureKind::peer_left, 1)));
   CHECK_THAT(outcomes[1].said, Catch::Contains("\n" + start_of(FailureKind::aborted, 1)) &&
                                    Catch::Contains("was shut down with this pending") && Catch::EndsWith("refused"));
+}
+
+TEST_CASE("an end of the group on this rank ends what its threads wait for") {
+  const std::string letters = GENERATE("aa", "ab");
+  const auto outcomes = in_groups(letters, [](CommGroup& group, int rank) -> std::string {
+    if (rank == 0) return end_of_receive(group, true, 8, 1, kTimeout);
+    std::vector<std::string> said(3);
+    std::vector<std::thread> threads;
+    std::latch begun(3);
+    for (std::size_t t = 0; t < said.size(); ++t) {
+      threads.emplace_back([&, t] {
+        begun.count_down();
+        try {
+          said[t] =
+              t == 0 ? end_of_send(group, true, 5'000'000, 0, kTimeout) : end_of_receive(group, true, 8, 0, kTimeout);
+        } catch (const std::runtime_error& error) {  // it was late
+          said[t] = error.what();
+        }
+      });
+    }
+    begun.wait();
+    group.p2p().end();
+    for (auto& thread : threads) thread.join();
+    const auto ended = [](const std::string& line) {
+      return line.find(start_of(FailureKind::aborted, 1)) == 0 ||
+             line.find("after the group was shut down") < line.size();
+    };
+    for (const std::string& line : said)
+      if (!ended(line)) return line;
+    return "all ended";
+  });
+  check_starts(outcomes[0], start_of(FailureKind::peer_left, 1));
+  CHECK(outcomes[1].said == "all ended");
 }
 
 namespace {

@@ -66,6 +66,23 @@ void all_reduce(const GroupPtr& group, Way way, const at::Tensor& tensor) {
   group->allreduce(tensors)->wait();
 }
 
+void send(const GroupPtr& group, Way way, const at::Tensor& tensor, int to, int tag = 0) {
+  if (way == Way::now) return dtrain::send(group, tensor, to, tag);
+  std::vector<at::Tensor> tensors{tensor};
+  backend(group).send(tensors, to, tag)->wait();
+}
+
+// Whose message it was. From any rank: -1.
+int recv(const GroupPtr& group, Way way, const at::Tensor& tensor, int from, int tag = 0) {
+  if (way == Way::now && from < 0) return dtrain::recv_any(group, tensor, tag);
+  if (way == Way::now) dtrain::recv(group, tensor, from, tag);
+  if (way == Way::now) return from;
+  std::vector<at::Tensor> tensors{tensor};
+  const auto work = from < 0 ? backend(group).recvAnysource(tensors, tag) : backend(group).recv(tensors, from, tag);
+  work->wait();
+  return work->sourceRank();
+}
+
 // Small whole numbers, others on each rank, so that sums of any order are exact in every type.
 at::Tensor values(int rank, std::int64_t count, at::ScalarType type) {
   return (torch::arange(count, torch::kLong) * 5 + rank * 3 + 1).remainder(7).to(type);
@@ -122,6 +139,34 @@ std::string wrong_of(const GroupPtr& group, std::int64_t count, at::ScalarType t
   return wrong;
 }
 
+// A message around the ring of ranks, and back to whom it came from; what is wrong.
+std::string wrong_messages_of(const GroupPtr& group, std::int64_t count, at::ScalarType type) {
+  const int rank = group->getRank(), ranks = group->getSize();
+  const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+  std::string wrong;
+  for (const Way way : kBoth) {
+    const at::Tensor own = values(rank, count, type), wide = torch::zeros({count, 2}, type);
+    const auto check = [&](bool right, const char* what) {
+      if (!right)
+        wrong += std::string(way == Way::now ? "now " : "queued ") + what + " of " + std::to_string(count) + " " +
+                 c10::toString(type) + "; ";
+    };
+    const auto out = [&] { send(group, way, own.repeat_interleave(2).slice(0, 0, {}, 2), next, 3); };
+    if (rank == 0) out();
+    check(recv(group, way, wide.select(1, 1), before, 3) == before, "source");
+    if (rank != 0) out();
+    check(torch::equal(wide.select(1, 1), values(before, count, type)), "message");
+    check(wide.select(1, 0).to(torch::kInt).count_nonzero().item<int>() == 0, "column beside a message");
+    const at::Tensor back = torch::zeros({count}, type);
+    if (rank == 0) send(group, way, wide.select(1, 1), before);
+    check(recv(group, way, back, -1) == next, "source of any rank's");
+    if (rank != 0) send(group, way, wide.select(1, 1), before);
+    check(torch::equal(back, own), "message that came back");
+    barrier(group, way);
+  }
+  return wrong;
+}
+
 std::string message_of(const std::function<void()>& run) {
   try {
     run();
@@ -147,12 +192,25 @@ TEST_CASE("what a caller carries out at once gives what is queued gives, and tor
   CHECK(said == std::vector<std::string>(static_cast<std::size_t>(ranks)));
 }
 
+TEST_CASE("messages that their caller waits for are what those of a Work are") {
+  const int ranks = GENERATE(2, 3);
+  const auto said = on_ranks(ranks, [](Session& session) {
+    std::string wrong;
+    for (const auto type : {torch::kDouble, torch::kHalf, torch::kLong, torch::kBool, torch::kFloat8_e4m3fn})
+      for (const std::int64_t count : {0, 1, 1001, 300'001}) wrong += wrong_messages_of(session.group(), count, type);
+    return wrong;
+  });
+  CHECK(said == std::vector<std::string>(static_cast<std::size_t>(ranks)));
+}
+
 TEST_CASE("and so it does between hosts") {
   const std::string letters = GENERATE("ab", "aab");
   const auto said = on_ranks(static_cast<int>(letters.size()), [&](Session& session) {
     FormedGroup formed = test::form_on_hosts(session, letters);
     std::string wrong;
     for (const std::int64_t count : {0, 1, 1001}) wrong += wrong_of(formed.group, count, torch::kFloat);
+    for (const std::int64_t count : {0, 1, 1001, 300'001})
+      wrong += wrong_messages_of(formed.group, count, torch::kFloat);
     session.barrier();
     formed.shutdown();
     return wrong;
@@ -239,7 +297,13 @@ TEST_CASE("what is refused is refused with the same line, and breaks nothing") {
         [&](Way way) { all_gather(group, way, waves(two), waves(2).conj()); },
         [&](Way way) { reduce_scatter(group, way, waves(2), waves(two).conj()); },
         [&](Way way) { all_to_all(group, way, waves(two), waves(two).conj()); },
+        [&](Way way) { send(group, way, floats(2), group->getRank()); },
+        [&](Way way) { recv(group, way, floats(2), group->getSize()); },
+        [&](Way way) { send(group, way, floats(2).to_sparse(), group->getSize() - 1 - group->getRank()); },
+        [&](Way way) { recv(group, way, floats(1).expand({2}), group->getSize() - 1 - group->getRank()); },
+        [&](Way way) { recv(group, way, floats(2), group->getSize() - 1 - group->getRank(), -1); },
     };
+    if (group->getSize() == 1) calls.emplace_back([&](Way way) { recv(group, way, floats(2), -1); });
     const at::Tensor twice = floats(2 * two);
     if (group->getSize() > 1)
       calls.emplace_back([&](Way way) { all_to_all(group, way, twice.narrow(0, 1, two), twice.narrow(0, 0, two)); });
@@ -337,6 +401,39 @@ TEST_CASE("calls that do not fit, a rank that is late and one that died are told
   CHECK(said == std::vector<std::string>(2));
 }
 
+TEST_CASE("messages that do not fit, or do not come, are told with the same line") {
+  const auto said = on_ranks(
+      2,
+      [](Session& session) {
+        std::vector<Group> fits, late, dies;
+        for (std::size_t i = 0; i < 2; ++i) {
+          fits.push_back(session.world().again({"one"}));
+          late.push_back(session.world().again({"one", std::chrono::milliseconds{200}}));
+          dies.push_back(session.world().again({"one"}));
+        }
+        const int rank = session.rank(), other = 1 - rank;
+        std::string told;
+        const auto compare = [&](const std::vector<Group>& groups, const char* line, const auto& call) {
+          const std::string now = message_of([&] { call(groups[0].process_group(), Way::now); });
+          const std::string queued = message_of([&] { call(groups[1].process_group(), Way::queued); });
+          if (now != queued || now.find(line) == std::string::npos) told += now + " | " + queued + "\n";
+        };
+        const auto receives = [&](const GroupPtr& group, Way way) { recv(group, way, torch::zeros({2}), other, 7); };
+        const auto sends = [&](const GroupPtr& group, Way way) { send(group, way, torch::zeros({30'000}), other, 7); };
+        const auto first = [&](const auto& run, const auto& otherwise) {
+          return [&](const GroupPtr& group, Way way) { rank == 0 ? run(group, way) : otherwise(group, way); };
+        };
+        compare(fits, "Float [30000] with tag 7", first(sends, receives));
+        if (rank == 0) compare(late, "recv of Float [2] from rank 1 with tag 7", receives);
+        session.barrier();
+        if (rank == 1) ::raise(SIGKILL);
+        compare(dies, "send of Float [30000] to rank 1 with tag 7", sends);
+        return told;
+      },
+      /*ends=*/false);
+  CHECK(said == std::vector<std::string>(2));
+}
+
 TEST_CASE("the flight recorder is told the same of both") {
   const test::TempFolder folder;
   ::setenv("DTRAIN_FLIGHT_DIR", folder.path().c_str(), 1);
@@ -348,6 +445,10 @@ TEST_CASE("the flight recorder is told the same of both") {
           reduce_scatter(session.group(), way, torch::zeros({3}), torch::zeros({6}), Op::MAX);
           all_to_all(session.group(), way, torch::zeros({4, 2}), torch::zeros({4, 2}));
           barrier(session.group(), way);
+          const int other = 1 - session.rank();
+          if (session.rank() == 0) send(session.group(), way, torch::zeros({5}), other, 7);
+          recv(session.group(), way, torch::zeros({5}), other, 7);
+          if (session.rank() == 1) send(session.group(), way, torch::zeros({5}), other, 7);
         }
         return message_of([&] { session.all_reduce(torch::zeros({1 + session.rank()})); });  // now files are written
       },
@@ -359,11 +460,12 @@ TEST_CASE("the flight recorder is told the same of both") {
     for (const char* own : {"serial", "number", "queued_ns", "started_ns", "ended_ns"}) record.erase(own);
     return record;
   };
-  REQUIRE(records.size() == 9);
+  REQUIRE(records.size() == 13);
   CHECK(told(0).at("op") == "all_gather_single");
-  for (std::size_t i = 0; i < 4; ++i) {
+  CHECK(told(4).at("op") == "recv");
+  for (std::size_t i = 0; i < 6; ++i) {
     CAPTURE(i);
-    CHECK(told(i) == told(i + 4));
+    CHECK(told(i) == told(i + 6));
     CHECK(told(i).at("state") == "done");
   }
 }
