@@ -43,10 +43,18 @@ void ShmGroup::join() {
   std::vector<int> pids(static_cast<std::size_t>(ranks_));
   for (const int r : members()) pids[static_cast<std::size_t>(r)] = segment_.rank(r).pid;
   watch_.watch(pids, rank_);
-  ++point_;
-  wait_.arrive(point_);
-  wait_.wait_all(point_, join_deadline_, [] { return std::string("forming the group"); });
+  const auto meet = [this] {
+    ++point_;
+    wait_.arrive(point_);
+    wait_.wait_all(point_, join_deadline_, [] { return std::string("forming the group"); });
+  };
+  probe_ = segment_.header().token;
+  segment_.rank(rank_).probe = reinterpret_cast<std::uint64_t>(&probe_);
+  meet();
   segment_.close_fd();  // all ranks have it mapped
+  segment_.rank(rank_).least_direct = least_direct(spin_for(members().size()).count() > 0);
+  meet();
+  for (const int r : members()) least_direct_ = std::max(least_direct_, segment_.rank(r).least_direct);
 }
 
 ShmGroup::~ShmGroup() {

@@ -14,6 +14,8 @@
 //   broadcast, all_gather, gather, scatter
 //                                   copy in | sync | copy out
 //   all_to_all                      sizes and a share of a slot for each: copy in | sync | copy out
+//   these five, from 32 KiB on, where ranks may read each other's memory (process_vm_readv; docs/adr/0612)
+//                                   where it lies | sync | read | sync
 #include "strategies/comm/arena.h"
 #include "strategies/comm/call.h"
 #include "strategies/comm/group.h"
@@ -92,7 +94,19 @@ class ShmGroup final : public CommGroup {
     std::size_t at, bytes;
   };
   Slice slice(int rank, std::size_t count, std::size_t width) const;
-  std::size_t agree_on_parts(const Call& call);
+  // Of an all_to_all: the largest part that goes through slots, and where the others' for this rank are to be read.
+  struct Parts {
+    std::size_t largest = 0;
+    std::vector<std::uint64_t> places;  // by rank; 0: in its slot
+    bool any_direct = false;
+  };
+  Parts agree_on_parts(const Call& call);
+  std::uint64_t least_direct(bool has_cores) const;
+  bool is_direct(std::size_t bytes) const { return bytes >= least_direct_; }
+  // Of another member's own memory. Throws as a wait does, and std::runtime_error.
+  void read(const Call& call, int rank, std::uint64_t from, std::span<std::byte> into);
+  static std::uint64_t place(const std::byte* data) { return reinterpret_cast<std::uint64_t>(data); }
+  std::uint64_t place_at(int rank) const { return segment_.rank(rank).places[parity_]; }
 
   const int process_;  // a forked child is not the rank
   const int rank_;
@@ -103,6 +117,8 @@ class ShmGroup final : public CommGroup {
   PeerWatch watch_;
   ShmWait wait_;
   std::unique_ptr<P2p> p2p_;
+  std::uint64_t probe_ = 0;                // for the others to try to read
+  std::uint64_t least_direct_ = 0;         // so many bytes are read where they lie
   std::uint64_t operations_ = 0;           // what the user calls a collective
   std::uint32_t point_ = 0;                // synchronisation points reached
   std::uint32_t parity_ = 1;               // which of the two slots the current step uses

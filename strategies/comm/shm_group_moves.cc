@@ -1,21 +1,39 @@
 // The collectives that only move bytes; see shm_group.h.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "strategies/comm/shm_group.h"
 
 namespace dtrain {
 namespace {
 
-// Of an all_to_all, about one other rank: the bytes that there are for it, and that are expected from it.
+// A larger broadcast goes through slots: of each step the root copies the next part while the others copy this one, and
+// where they only read, it has nothing to do.
+constexpr std::size_t kMostDirectBroadcast = 512 * 1024;
+
+// Of an all_to_all, about one other rank: the bytes that there are for it, and that are expected from it. And where the
+// first lie in the rank's own memory; 0: in its slot.
 struct Row {
-  std::uint64_t has, expects;
+  std::uint64_t has, expects, place;
 };
 
 // An operation in place has its own part there already, or somewhere in its output: that part is moved before others
 // come.
 void move(std::byte* to, std::span<const std::byte> from) {
   if (!from.empty() && to != from.data()) std::memmove(to, from.data(), from.size());
+}
+
+bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
+  const std::less<const std::byte*> before;
+  return before(a.data(), b.data() + b.size()) && before(b.data(), a.data() + a.size());
+}
+
+bool any_overlap(const std::vector<std::span<const std::byte>>& inputs,
+                 const std::vector<std::span<std::byte>>& outputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [&](auto& in) {
+    return std::any_of(outputs.begin(), outputs.end(), [&](auto& out) { return overlap(in, out); });
+  });
 }
 
 }  // namespace
@@ -27,6 +45,13 @@ void ShmGroup::broadcast(std::byte* data, std::size_t bytes, int root, Timeout t
 }
 
 void ShmGroup::spread(const Call& call, std::byte* data, std::size_t bytes, int root) {
+  if (is_direct(bytes) && bytes <= kMostDirectBroadcast) {
+    begin(call, rank_ == root ? place(data) : 0);
+    sync(call);
+    compare(call);
+    if (rank_ != root) read(call, root, place_at(root), {data, bytes});
+    return sync(call);
+  }
   std::size_t done = 0;
   do {
     const std::size_t n = std::min<std::size_t>(slot_bytes_, bytes - done);
@@ -55,6 +80,22 @@ void ShmGroup::gather(const std::byte* input, const std::vector<std::byte*>& out
 
 void ShmGroup::collect(const Call& call, const std::byte* input, const std::vector<std::byte*>& outputs,
                        std::size_t bytes) {
+  if (is_direct(bytes)) {
+    const auto output = [&](int r) { return std::span(outputs[static_cast<std::size_t>(r)], bytes); };
+    // An input that lies where another rank's part is to come is moved before that one comes.
+    const auto is_in_way = [&](int r) {
+      return r != rank_ && !outputs.empty() && overlap(std::span(input, bytes), output(r));
+    };
+    const bool moves = std::any_of(members().begin(), members().end(), is_in_way);
+    if (moves) move(output(rank_).data(), {input, bytes});
+    begin(call, place(moves ? output(rank_).data() : input));
+    sync(call);
+    compare(call);
+    if (!outputs.empty() && !moves) move(output(rank_).data(), {input, bytes});
+    for (const int r : members())
+      if (!outputs.empty() && r != rank_) read(call, r, place_at(r), output(r));
+    return sync(call);
+  }
   std::size_t done = 0;
   do {
     const std::size_t n = std::min<std::size_t>(slot_bytes_, bytes - done);
@@ -79,6 +120,23 @@ void ShmGroup::scatter(const std::vector<const std::byte*>& inputs, std::byte* o
 
 void ShmGroup::deal(const Call& call, const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t bytes,
                     int root) {
+  if (is_direct(bytes)) {
+    // The root's slot holds where each member's part lies.
+    const auto entry = [&](int r) { return slot(root) + seat(r) * sizeof(std::uint64_t); };
+    begin(call);
+    for (const int r : members()) {
+      const std::uint64_t at = rank_ == root ? place(inputs[static_cast<std::size_t>(r)]) : 0;
+      if (rank_ == root) std::memcpy(entry(r), &at, sizeof at);
+    }
+    sync(call);
+    compare(call);
+    std::uint64_t at = 0;
+    std::memcpy(&at, entry(rank_), sizeof at);
+    if (rank_ != root) read(call, root, at, {output, bytes});
+    sync(call);
+    if (rank_ == root) move(output, {inputs[static_cast<std::size_t>(rank_)], bytes});
+    return;
+  }
   // The root's slot holds the step's bytes for every member, one part after another.
   const std::size_t step = std::max<std::size_t>(1, slot_bytes_ / members().size());
   std::size_t done = 0;
@@ -103,55 +161,72 @@ void ShmGroup::all_to_all(const std::vector<std::span<const std::byte>>& inputs,
 }
 
 // As many steps as the largest part needs, in each of which a slot holds an equal share for every member. In the first
-// one it begins with a table of how much its rank has for each and expects from each.
+// one it begins with a table of how much its rank has for each and expects from each. What lies apart from where
+// others' parts come may be read where it is instead, at the end.
 void ShmGroup::exchange(const Call& call, const std::vector<std::span<const std::byte>>& inputs,
                         const std::vector<std::span<std::byte>>& outputs) {
   const std::size_t table = members().size() * sizeof(Row), share = (slot_bytes_ - table) / members().size();
-  std::size_t done = 0, largest = 0;
+  const auto own = static_cast<std::size_t>(rank_);
+  const auto most =
+      std::max_element(inputs.begin(), inputs.end(), [](auto& a, auto& b) { return a.size() < b.size(); });
+  const bool direct = is_direct(most->size()) && !any_overlap(inputs, outputs);
+  std::size_t done = 0;
+  Parts parts;
   do {
     const auto part = [&](auto whole) {
       const std::size_t at = std::min(done, whole.size());
       return whole.subspan(at, std::min(share, whole.size() - at));
     };
-    const auto place = [&](int from, int to) { return slot(from) + table + seat(to) * share; };
+    const auto place_in_slot = [&](int from, int to) { return slot(from) + table + seat(to) * share; };
     begin(call);
     for (const int r : members()) {
       const auto at = static_cast<std::size_t>(r);
-      const Row row{inputs[at].size(), outputs[at].size()};
+      const Row row{inputs[at].size(), outputs[at].size(), direct ? place(inputs[at].data()) : 0};
       if (done == 0) std::memcpy(slot(rank_) + seat(r) * sizeof row, &row, sizeof row);
-      if (r != rank_) move(place(rank_, r), part(inputs[at]));
+      if (!direct && r != rank_) move(place_in_slot(rank_, r), part(inputs[at]));
     }
     sync(call);
     compare(call);
-    if (done == 0) largest = agree_on_parts(call);
-    const auto own = static_cast<std::size_t>(rank_);
-    move(part(outputs[own]).data(), part(inputs[own]));
+    if (done == 0) parts = agree_on_parts(call);
+    if (!direct) move(part(outputs[own]).data(), part(inputs[own]));
     for (const int r : members()) {
-      const std::span<std::byte> into = part(outputs[static_cast<std::size_t>(r)]);
-      if (r != rank_) move(into.data(), {place(r, rank_), into.size()});
+      const auto at = static_cast<std::size_t>(r);
+      const std::span<std::byte> into = part(outputs[at]);
+      if (r != rank_ && parts.places[at] == 0) move(into.data(), {place_in_slot(r, rank_), into.size()});
     }
     done += share;
-  } while (done < largest);
+  } while (done < parts.largest);
+  if (!parts.any_direct) return;
+  if (direct) move(outputs[own].data(), inputs[own]);
+  for (const int r : members()) {
+    const auto at = static_cast<std::size_t>(r);
+    if (r != rank_ && parts.places[at] != 0) read(call, r, parts.places[at], outputs[at]);
+  }
+  sync(call);
 }
 
-// The bytes of the largest part that any rank has for another. All ranks see the same table, and judge it alike.
-std::size_t ShmGroup::agree_on_parts(const Call& call) {
+// All ranks see the same table, and judge it alike.
+ShmGroup::Parts ShmGroup::agree_on_parts(const Call& call) {
   const auto said = [this](int rank, int about) {
     Row row;
     std::memcpy(&row, slot(rank) + seat(about) * sizeof row, sizeof row);
     return row;
   };
-  std::uint64_t largest = 0;
+  Parts parts;
+  parts.places.resize(static_cast<std::size_t>(ranks_));
   for (const int from : members()) {
     for (const int to : members()) {
-      const std::uint64_t has = said(from, to).has, expects = said(to, from).expects;
-      if (has != expects)
+      const Row row = said(from, to);
+      const std::uint64_t expects = said(to, from).expects;
+      if (row.has != expects)
         wait_.fail({FailureKind::mismatched, to}, call.name(),
-                   fmt::format("rank {} has {} bytes for rank {}, which expects {}", from, has, to, expects));
-      largest = std::max(largest, has);
+                   fmt::format("rank {} has {} bytes for rank {}, which expects {}", from, row.has, to, expects));
+      if (row.place == 0) parts.largest = std::max(parts.largest, static_cast<std::size_t>(row.has));
+      parts.any_direct = parts.any_direct || row.place != 0;
     }
+    parts.places[static_cast<std::size_t>(from)] = said(from, rank_).place;
   }
-  return static_cast<std::size_t>(largest);
+  return parts;
 }
 
 }  // namespace dtrain

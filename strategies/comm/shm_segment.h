@@ -59,9 +59,13 @@ struct RankBlock {
   std::int32_t pid = 0;    // on its host
   std::int32_t seat = -1;  // how many members come before it; -1 for a rank of another host
   OpDescriptor ops[2];     // of even and odd operations
-  // Of the same: 0, or where in the rank's arena (arena.h) its tensor lies. Never 0 there.
+  // Of the same: 0, or where its tensor lies, in the rank's arena (arena.h; never 0 there) or in its own memory.
   std::uint64_t places[2] = {0, 0};
   ArenaKey arena;  // written before the first of those places
+  // In the rank's own memory there is the token, for the others to try to read; and from how many bytes on it would
+  // read theirs.
+  std::uint64_t probe = 0;
+  std::uint64_t least_direct = 0;
   // Rung by the others when they wrote into one of its rings or made room (p2p_bell.h); a futex word.
   alignas(kCacheLine) std::atomic<std::uint32_t> bell{0};
   std::atomic<std::uint32_t> asleep{0};  // 1 while the rank may be asleep on `bell`, or its pipe

@@ -1,0 +1,186 @@
+// What ranks of one host read in each other's memory, beside what goes through slots, by real processes.
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+
+#include "strategies/comm/group.h"
+#include "test/support/catch.h"
+#include "test/unit/strategies/ranks.h"
+
+using namespace dtrain;
+using test::run_ranks;
+using test::SharedBoard;
+using Bytes = std::vector<std::byte>;
+
+namespace {
+
+constexpr std::chrono::seconds kTimeout{20};
+
+GroupOptions options(int rank, int ranks) {
+  GroupOptions o;
+  o.rank = rank;
+  o.ranks = ranks;
+  o.slot_bytes = 64 * 1024;
+  return o;
+}
+
+// As seccomp profiles of containers do.
+void forbid_reading() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{static_cast<unsigned short>(std::size(program)), program};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+    throw std::runtime_error("no seccomp");
+}
+
+// Yama lets only root read processes that it did not start.
+bool siblings_may_read() {
+  std::ifstream file("/proc/sys/kernel/yama/ptrace_scope");
+  char scope = '0';
+  file >> scope;
+  return scope == '0' || (scope < '3' && ::geteuid() == 0);
+}
+
+Bytes content(int from, int about, std::size_t bytes) {
+  Bytes data(bytes);
+  for (std::size_t i = 0; i < bytes; ++i)
+    data[i] = static_cast<std::byte>((i * 7 + i / 253 + static_cast<std::size_t>(from * 31 + about * 101)) & 0xFF);
+  return data;
+}
+
+// Every collective that moves bytes, of this size; what is wrong.
+std::string wrong_moves(CommGroup& group, int rank, int ranks, std::size_t bytes) {
+  std::string wrong;
+  const auto check = [&](bool right, const std::string& what) {
+    if (!right) wrong += what + " of " + std::to_string(bytes) + "; ";
+  };
+  const auto places_in = [&](Bytes& all) {
+    std::vector<std::byte*> places;
+    for (int r = 0; r < ranks; ++r) places.push_back(all.data() + static_cast<std::size_t>(r) * bytes);
+    return places;
+  };
+  Bytes expected;
+  for (int r = 0; r < ranks; ++r) {
+    const Bytes one = content(r, 0, bytes);
+    expected.insert(expected.end(), one.begin(), one.end());
+  }
+  const Bytes own = content(rank, 0, bytes);
+  for (int root = 0; root < ranks; ++root) {
+    Bytes data = rank == root ? content(root, 5, bytes) : Bytes(bytes);
+    group.broadcast(data.data(), bytes, root, kTimeout);
+    check(data == content(root, 5, bytes), "broadcast");
+    Bytes all(rank == root ? expected.size() : 0);
+    group.gather(own.data(), rank == root ? places_in(all) : std::vector<std::byte*>(), bytes, root, kTimeout);
+    check(rank != root || all == expected, "gather");
+    all = expected;
+    std::vector<const std::byte*> parts;
+    for (std::byte* place : places_in(all)) parts.push_back(place);
+    Bytes part(bytes);
+    group.scatter(rank == root ? parts : std::vector<const std::byte*>(), part.data(), bytes, root, kTimeout);
+    check(part == own, "scatter");
+  }
+  // The input elsewhere, in its place, and in another rank's.
+  for (const int place : {-1, rank, (rank + 1) % ranks}) {
+    Bytes all(expected.size());
+    const auto places = places_in(all);
+    std::byte* input = place < 0 ? nullptr : places[static_cast<std::size_t>(place)];
+    if (input != nullptr) std::copy(own.begin(), own.end(), input);
+    group.all_gather(input == nullptr ? own.data() : input, places, bytes, kTimeout);
+    check(all == expected, "all_gather from place " + std::to_string(place));
+  }
+  // Rank 0 has much for each, the others have little for it and for each other.
+  const auto size_of = [&](int from, int to) { return from == 0 ? bytes + static_cast<std::size_t>(to) : to + 3U; };
+  std::vector<Bytes> inputs, outputs;
+  for (int r = 0; r < ranks; ++r) {
+    inputs.push_back(content(rank, r, size_of(rank, r)));
+    outputs.emplace_back(size_of(r, rank));
+  }
+  group.all_to_all({inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}, kTimeout);
+  for (int r = 0; r < ranks; ++r)
+    check(outputs[static_cast<std::size_t>(r)] == content(r, rank, size_of(r, rank)), "all_to_all");
+  // In place, on the last rank alone.
+  inputs.clear();
+  for (int r = 0; r < ranks; ++r) inputs.push_back(content(rank, r, bytes));
+  outputs.assign(static_cast<std::size_t>(ranks), Bytes(bytes));
+  auto& into = rank == ranks - 1 ? inputs : outputs;
+  group.all_to_all({inputs.begin(), inputs.end()}, {into.begin(), into.end()}, kTimeout);
+  for (int r = 0; r < ranks; ++r)
+    check(into[static_cast<std::size_t>(r)] == content(r, rank, bytes), "all_to_all in place on one rank");
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("what ranks read in each other's memory is what goes through slots") {
+  const int ranks = GENERATE(1, 2, 3);
+  const std::string way = GENERATE("direct", "refused by a setting", "forbidden to one rank");
+  CAPTURE(ranks, way);
+  SharedBoard board;
+  const auto outcomes = run_ranks(
+      ranks,
+      [&](int rank) {
+        if (way == "refused by a setting") ::setenv("DTRAIN_DIRECT_READS", "0", 1);
+        if (way == "forbidden to one rank" && rank == ranks - 1) forbid_reading();
+        const auto group = form_group(board, options(rank, ranks));
+        std::string wrong;
+        for (const std::size_t bytes : {32'767U, 32'768U, 100'001U, 1'500'001U})
+          wrong += wrong_moves(*group, rank, ranks, bytes);
+        group->barrier(kTimeout);
+        return wrong;
+      },
+      std::chrono::seconds{60});
+  test::require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "");
+}
+
+TEST_CASE("a rank that may no longer read another's memory says so, and nobody waits for it") {
+  if (!siblings_may_read()) {
+    WARN("ranks may not read each other's memory here (kernel.yama.ptrace_scope)");
+    return;
+  }
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    auto group = form_group(board, options(rank, 2));
+    if (rank == 1) forbid_reading();
+    constexpr std::size_t kBytes = 2'000'000;
+    const Bytes own(kBytes);
+    Bytes all(2 * kBytes);
+    try {
+      group->all_gather(own.data(), {all.data(), all.data() + kBytes}, kBytes, kTimeout);
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return "no error";
+  });
+  test::require_all_returned(outcomes);
+  CHECK(outcomes[1].said.find("dtrain: cannot read the tensor of rank 0 (pid ") == 0);
+  CHECK_THAT(outcomes[1].said, Catch::EndsWith("Operation not permitted"));
+  CHECK_THAT(outcomes[0].said, Catch::Contains("rank 1 (pid "));  // it left
+}
+
+TEST_CASE("a setting that makes no sense is an error where the group forms") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    if (rank == 1) ::setenv("DTRAIN_DIRECT_READS", "no", 1);
+    try {
+      form_group(board, options(rank, 2));
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "no error";
+  });
+  test::require_all_returned(outcomes);
+  CHECK(outcomes[1].said == "dtrain: DTRAIN_DIRECT_READS is 'no'; it is 1 (default) or 0");
+  CHECK_THAT(outcomes[0].said, Catch::Contains("rank 1 (pid "));
+}
