@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "strategies/comm/interrupt.h"
 #include "strategies/comm/join_all.h"
 #include "strategies/comm/p2p_ring_link.h"
 #include "strategies/comm/p2p_tcp_link.h"
@@ -101,9 +102,22 @@ P2p::Outcome P2p::carry_out(Pending pending) {
   if (over()) return awaited.outcome;
   ++helpers_;
   if (may_help(id)) help_along(lock, id, over);
-  signals_.over.wait(lock, over);  // the thread sees to the deadline
+  std::exception_ptr interrupted;
+  while (!signals_.over.wait_for(lock, kLookAround, over)) {  // the thread sees to the deadline
+    lock.unlock();
+    try {
+      check_interrupt();
+    } catch (...) {
+      interrupted = std::current_exception();
+    }
+    lock.lock();
+    if (!interrupted) continue;
+    wait_.record({FailureKind::aborted, rank_});
+    fail_rest();
+  }
   --helpers_;
   signals_.role.notify_all();  // for end()
+  if (interrupted) std::rethrow_exception(interrupted);
   return awaited.outcome;
 }
 

@@ -59,7 +59,8 @@ class P2p {
   Id send(std::span<const std::byte> data, Call call);
   Id receive(std::span<std::byte> into, Call call);
 
-  // The same, and wait for the end on this thread; call.done is not used.
+  // The same, and wait for the end on this thread; call.done is not used. What the interrupt check (interrupt.h) throws
+  // ends the group.
   Outcome send_now(std::span<const std::byte> data, const Call& call);
   Outcome receive_now(std::span<std::byte> into, const Call& call);
 

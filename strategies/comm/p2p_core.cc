@@ -98,13 +98,17 @@ bool P2pCore::take(int from, const Frame& frame, std::span<const std::byte> payl
 
 std::optional<std::span<std::byte>> P2pCore::begin(int from, const Frame& frame) {
   Peer& peer = at(from);
+  if (frame.returned < peer.regained || frame.returned > peer.spent) return std::nullopt;
   peer.regained = frame.returned;
   Coming& coming = peer.coming;
   coming.frame = frame;
   coming.receive.reset();
+  coming.kept.clear();
   if (frame.kind == Frame::Kind::part) return place_of_part(from, frame);
   if (frame.kind == Frame::Kind::grant && !take_grant(from, frame)) return std::nullopt;
   if (frame.kind != Frame::Kind::whole) return std::span<std::byte>();
+  peer.used += cost(frame.payload);
+  if (peer.used - peer.said > peer.limits.window) return std::nullopt;
   coming.receive = receive_for(from, frame.tag);
   if (coming.receive) {
     Receive& receive = receives_.at(*coming.receive);

@@ -114,8 +114,8 @@ class P2pCore {
     std::deque<Stream> streams;  // granted messages, one after another
     // Of the peer's window for us, in all: used, and known to be free again.
     std::uint64_t spent = 0, regained = 0;
-    // Of ours for the peer: free again, and said to be.
-    std::uint64_t returned = 0, said = 0;
+    // Of ours for the peer: used, free again, and said to be.
+    std::uint64_t used = 0, returned = 0, said = 0;
   };
   using Key = std::pair<int, int>;  // rank, or kAny, and tag
 

@@ -16,9 +16,10 @@ namespace dtrain {
 namespace {
 
 // One receive may take as much as what is missing of a large message; frames behind it, and what a short one carries,
-// come by way of a buffer. After so many the next link has its turn.
+// come by way of a buffer.
 constexpr std::size_t kAhead = 8 * 1024;
-constexpr int kReceives = 8;
+// After so many bytes the next link has its turn, and callers have theirs.
+constexpr std::size_t kTurn = 2 * 1024 * 1024;
 
 bool later() { return errno == EAGAIN || errno == EINTR; }
 
@@ -28,11 +29,12 @@ bool later() { return errno == EAGAIN || errno == EINTR; }
 P2pTcpLink::~P2pTcpLink() { ::shutdown(socket_.fd(), SHUT_WR); }
 
 bool P2pTcpLink::take(P2pCore& core) {
-  if (!readable_ || closed_) return false;
+  if (!readable_ || closed_ || ceased_) return false;
   readable_ = false;
   bool took = false;
   std::array<std::byte, kAhead> ahead;
-  for (int i = 0; i < kReceives; ++i) {
+  std::size_t all = 0;
+  while (all < kTurn) {
     const std::span<std::byte> missing = inbox_.missing();
     std::array<iovec, 2> parts{iovec{missing.data(), missing.size()}, iovec{ahead.data(), ahead.size()}};
     msghdr message{};
@@ -46,6 +48,7 @@ bool P2pTcpLink::take(P2pCore& core) {
     }
     took = true;
     const auto come = static_cast<std::size_t>(n);
+    all += come;
     const std::size_t placed = std::min(come, missing.size());
     if (!inbox_.take(core, placed, std::span(ahead).first(come - placed)))
       wait_.fail({FailureKind::mismatched, peer_}, "messages",
@@ -59,7 +62,8 @@ bool P2pTcpLink::send(P2pCore& core) {
   // What is sent to a connection that is closed resets it, and with it what was on its way from there.
   deaf_ = deaf_ || links_.state(peer_) == TcpLinks::State::left;
   bool moved = false;
-  for (int i = 0; i < kBurst && !deaf_ && !ceased_; ++i) {
+  std::size_t all = 0;
+  for (int i = 0; i < kBurst && all < kTurn && !deaf_ && !ceased_; ++i) {
     if (!under_way_) {
       under_way_ = core.next(peer_, kLimitsBetweenHosts.part_bytes);
       pushed_ = 0;
@@ -68,6 +72,7 @@ bool P2pTcpLink::send(P2pCore& core) {
     if (!under_way_ || !push()) break;
     moved = true;
     if (pushed_ < sizeof(Frame) + under_way_->payload.size()) break;
+    all += pushed_;
     core.gone(*under_way_);
     under_way_.reset();
   }

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "strategies/comm/flight_call.h"
+#include "strategies/comm/interrupt.h"
 #include "strategies/comm/own_process.h"
 #include "strategies/comm/shm_backend.h"
 #include "strategies/comm/shm_work.h"
@@ -124,6 +125,7 @@ int ShmBackend::message_now(c10d::OpType type, const at::Tensor& tensor, const P
   const std::shared_ptr<CommGroup> group = group_for_message();
   const FlightRing::Ticket flight = note_message(type, tensor, call);
   P2p::Outcome outcome;
+  const CarryingOut here;
   try {
     outcome = carry(group->p2p(), call);
   } catch (...) {

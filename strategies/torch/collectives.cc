@@ -15,10 +15,16 @@ Options waiting() {
   return options;
 }
 
-// Ours, for CPU tensors: what torch adds on the way there takes longer than a small operation.
-ShmBackend* own_backend(const GroupPtr& group) { return dynamic_cast<ShmBackend*>(group->getBackend(at::kCPU).get()); }
-ShmBackend* own_backend(const GroupPtr& group, const at::Tensor& tensor) {
-  return tensor.is_cpu() ? own_backend(group) : nullptr;
+// Ours, for CPU tensors: what torch adds on the way there takes longer than a small operation. Held meanwhile: another
+// thread may end the group.
+using OwnBackend = c10::intrusive_ptr<ShmBackend>;
+OwnBackend own_backend(const GroupPtr& group) {
+  const auto backend = group->getBackend(at::kCPU);
+  auto* own = dynamic_cast<ShmBackend*>(backend.get());
+  return own == nullptr ? OwnBackend() : OwnBackend::reclaim_copy(own);
+}
+OwnBackend own_backend(const GroupPtr& group, const at::Tensor& tensor) {
+  return tensor.is_cpu() ? own_backend(group) : OwnBackend();
 }
 
 // NCCL gives none where the caller's stream waits for it.
@@ -29,12 +35,12 @@ void finish(const c10::intrusive_ptr<c10d::Work>& work) {
 }  // namespace
 
 void barrier(const GroupPtr& group) {
-  if (auto* backend = own_backend(group)) return backend->barrier_now();
+  if (const OwnBackend backend = own_backend(group)) return backend->barrier_now();
   finish(group->barrier(waiting<c10d::BarrierOptions>()));
 }
 
 void all_reduce(const GroupPtr& group, const at::Tensor& tensor, c10d::ReduceOp op) {
-  if (auto* backend = own_backend(group, tensor)) return backend->all_reduce_now(tensor, op);
+  if (const OwnBackend backend = own_backend(group, tensor)) return backend->all_reduce_now(tensor, op);
   std::vector<at::Tensor> tensors{tensor};
   auto options = waiting<c10d::AllreduceOptions>();
   options.reduceOp = std::move(op);
@@ -42,7 +48,7 @@ void all_reduce(const GroupPtr& group, const at::Tensor& tensor, c10d::ReduceOp 
 }
 
 void broadcast(const GroupPtr& group, const at::Tensor& tensor, int root) {
-  if (auto* backend = own_backend(group, tensor)) return backend->broadcast_now(tensor, root);
+  if (const OwnBackend backend = own_backend(group, tensor)) return backend->broadcast_now(tensor, root);
   std::vector<at::Tensor> tensors{tensor};
   auto options = waiting<c10d::BroadcastOptions>();
   options.rootRank = root;
@@ -55,36 +61,37 @@ void broadcast_all(const GroupPtr& group, const std::vector<at::Tensor>& tensors
 }
 
 void all_gather(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
-  if (auto* backend = own_backend(group, output)) return backend->all_gather_now(output, input);
+  if (const OwnBackend backend = own_backend(group, output)) return backend->all_gather_now(output, input);
   finish(all_gather_single(*group, output, input, waiting<c10d::AllgatherOptions>()));
 }
 
 void reduce_scatter(const GroupPtr& group, at::Tensor& output, at::Tensor& input, c10d::ReduceOp op) {
-  if (auto* backend = own_backend(group, output)) return backend->reduce_scatter_now(output, input, op);
+  if (const OwnBackend backend = own_backend(group, output)) return backend->reduce_scatter_now(output, input, op);
   auto options = waiting<c10d::ReduceScatterOptions>();
   options.reduceOp = std::move(op);
   finish(reduce_scatter_single(*group, output, input, options));
 }
 
 void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
-  if (auto* backend = own_backend(group, output)) return backend->all_to_all_now(output, input);
+  if (const OwnBackend backend = own_backend(group, output)) return backend->all_to_all_now(output, input);
   finish(all_to_all_single(*group, output, input, waiting<c10d::AllToAllOptions>()));
 }
 
 void send(const GroupPtr& group, const at::Tensor& tensor, int to, int tag) {
-  if (auto* backend = own_backend(group, tensor)) return backend->send_now(tensor, to, tag);
+  if (const OwnBackend backend = own_backend(group, tensor)) return backend->send_now(tensor, to, tag);
   std::vector<at::Tensor> tensors{tensor};
   finish(group->send(tensors, to, tag));
 }
 
 void recv(const GroupPtr& group, const at::Tensor& tensor, int from, int tag) {
-  if (auto* backend = own_backend(group, tensor)) return static_cast<void>(backend->recv_now(tensor, from, tag));
+  if (const OwnBackend backend = own_backend(group, tensor))
+    return static_cast<void>(backend->recv_now(tensor, from, tag));
   std::vector<at::Tensor> tensors{tensor};
   finish(group->recv(tensors, from, tag));
 }
 
 int recv_any(const GroupPtr& group, const at::Tensor& tensor, int tag) {
-  if (auto* backend = own_backend(group, tensor)) return backend->recv_any_now(tensor, tag);
+  if (const OwnBackend backend = own_backend(group, tensor)) return backend->recv_any_now(tensor, tag);
   std::vector<at::Tensor> tensors{tensor};
   const auto work = group->recvAnysource(tensors, tag);
   work->wait();

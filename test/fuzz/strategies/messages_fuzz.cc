@@ -38,13 +38,12 @@ class Input {
 class Reader {
  public:
   void send(P2pCore::Id id, std::size_t bytes) {
-    calls_[id].assign(bytes, 'x');
-    core_.send(id, kPeer, {static_cast<int>(bytes % 3), 1, ""}, std::as_bytes(std::span(calls_[id])));
+    calls_[id].assign(bytes, std::byte{'x'});
+    core_.send(id, kPeer, {static_cast<int>(bytes % 3), 1, ""}, calls_[id]);
   }
   void receive(P2pCore::Id id, bool any, std::size_t bytes) {
-    calls_[id].assign(bytes, '-');
-    core_.receive(id, any ? P2pCore::kAny : kPeer, {static_cast<int>(bytes % 3), 1, ""},
-                  std::as_writable_bytes(std::span(calls_[id])));
+    calls_[id].assign(bytes, std::byte{'-'});
+    core_.receive(id, any ? P2pCore::kAny : kPeer, {static_cast<int>(bytes % 3), 1, ""}, calls_[id]);
   }
   // What there is to say goes out, so that there is something to grant.
   void talk() {
@@ -53,13 +52,12 @@ class Reader {
   }
   // False: refused.
   bool come(std::string_view bytes, bool in_place) {
-    while (sound_ && !bytes.empty()) {
+    if (sound_ && !bytes.empty()) {
       const auto missing = inbox_.missing();
       const std::size_t placed = in_place ? std::min(bytes.size(), missing.size()) : 0;
       if (placed > 0) std::memcpy(missing.data(), bytes.data(), placed);
-      const std::size_t rest = in_place && placed > 0 ? 0 : bytes.size();
-      sound_ = inbox_.take(core_, placed, std::as_bytes(std::span(bytes)).first(rest));
-      bytes.remove_prefix(std::max(placed, rest));
+      // As a connection does: the end of a payload and what follows come at once.
+      sound_ = inbox_.take(core_, placed, std::as_bytes(std::span(bytes)).subspan(placed));
     }
     collect();
     return sound_;
@@ -69,14 +67,16 @@ class Reader {
 
  private:
   void collect() {
-    for (const auto& finished : core_.finished())
-      story_ += std::to_string(finished.id) + ":" + std::to_string(finished.peer) + finished.misfit +
-                calls_.at(finished.id) + "\n";
+    for (const auto& finished : core_.finished()) {
+      const auto& bytes = calls_.at(finished.id);
+      story_ += std::to_string(finished.id) + ":" + std::to_string(finished.peer) + finished.misfit;
+      story_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size()) += '\n';
+    }
   }
 
   P2pCore core_{2, {64, 128, 1024}};
   P2pInbox inbox_{kPeer};
-  std::map<P2pCore::Id, std::string> calls_;
+  std::map<P2pCore::Id, std::vector<std::byte>> calls_;
   bool sound_ = true;
   std::string story_;
 };
@@ -93,7 +93,7 @@ std::string frame_of(Input& input) {
   frame.payload = payload.size();
   frame.send = input.byte() % 16;
   frame.receive = input.byte() % 16;
-  frame.returned = input.byte();
+  frame.returned = input.byte() < 16 ? input.byte() : 0;
   std::string bytes(reinterpret_cast<const char*>(&frame), sizeof frame);
   return bytes.append(payload);
 }

@@ -6,9 +6,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <fstream>
 #include <functional>
-#include <latch>
 #include <thread>
 
 #include "test/support/catch.h"
@@ -307,37 +309,46 @@ TEST_CASE("an end of the group on this rank ends what is pending, and the other 
                                    Catch::Contains("was shut down with this pending") && Catch::EndsWith("refused"));
 }
 
+namespace {
+
+// Until every thread of this process in the list sleeps.
+void await_sleep(const std::vector<std::atomic<pid_t>>& threads) {
+  const auto sleeps = [](const std::atomic<pid_t>& tid) {
+    std::ifstream file("/proc/self/task/" + std::to_string(tid.load()) + "/stat");
+    std::string pid, name, state;
+    return tid.load() != 0 && file >> pid >> name >> state && state == "S";
+  };
+  const auto until = std::chrono::steady_clock::now() + kTimeout;
+  while (!std::all_of(threads.begin(), threads.end(), sleeps) && std::chrono::steady_clock::now() < until)
+    std::this_thread::yield();
+}
+
+}  // namespace
+
 TEST_CASE("an end of the group on this rank ends what its threads wait for") {
   const std::string letters = GENERATE("aa", "ab");
   const auto outcomes = in_groups(letters, [](CommGroup& group, int rank) -> std::string {
     if (rank == 0) return end_of_receive(group, true, 8, 1, kTimeout);
+    const auto large = message_of(5'000'000, 1);
     std::vector<std::string> said(3);
+    std::vector<std::atomic<pid_t>> tids(said.size());
     std::vector<std::thread> threads;
-    std::latch begun(3);
     for (std::size_t t = 0; t < said.size(); ++t) {
       threads.emplace_back([&, t] {
-        begun.count_down();
-        try {
-          said[t] =
-              t == 0 ? end_of_send(group, true, 5'000'000, 0, kTimeout) : end_of_receive(group, true, 8, 0, kTimeout);
-        } catch (const std::runtime_error& error) {  // it was late
-          said[t] = error.what();
-        }
+        tids[t] = static_cast<pid_t>(::syscall(SYS_gettid));
+        said[t] = t == 0 ? end_of([&] { return test::send_now(group, large, 0, 3); })
+                         : end_of_receive(group, true, 8, 0, kTimeout);
       });
     }
-    begun.wait();
+    await_sleep(tids);
     group.p2p().end();
     for (auto& thread : threads) thread.join();
-    const auto ended = [](const std::string& line) {
-      return line.find(start_of(FailureKind::aborted, 1)) == 0 ||
-             line.find("after the group was shut down") < line.size();
-    };
-    for (const std::string& line : said)
-      if (!ended(line)) return line;
-    return "all ended";
+    return said[0] + "\n" + said[1] + "\n" + said[2];
   });
   check_starts(outcomes[0], start_of(FailureKind::peer_left, 1));
-  CHECK(outcomes[1].said == "all ended");
+  check_starts(outcomes[1], start_of(FailureKind::aborted, 1));
+  CHECK_THAT(outcomes[1].said,
+             Catch::Contains("\n" + start_of(FailureKind::aborted, 1)) && !Catch::Contains("\nfrom "));
 }
 
 namespace {
