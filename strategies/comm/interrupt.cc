@@ -1,6 +1,7 @@
 #include "strategies/comm/interrupt.h"
 
 #include <atomic>
+#include <utility>
 
 namespace dtrain {
 namespace {
@@ -14,8 +15,8 @@ void set_interrupt_check(void (*check)()) { the_check = check; }
 
 void (*interrupt_check())() { return the_check; }
 
-CarryingOut::CarryingOut() { carrying_out = true; }
-CarryingOut::~CarryingOut() { carrying_out = false; }
+CarryingOut::CarryingOut() : before_(std::exchange(carrying_out, true)) {}
+CarryingOut::~CarryingOut() { carrying_out = before_; }
 
 void check_interrupt() {
   if (!carrying_out) return;

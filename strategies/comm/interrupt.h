@@ -16,6 +16,9 @@ class CarryingOut {
   ~CarryingOut();
   CarryingOut(const CarryingOut&) = delete;
   CarryingOut& operator=(const CarryingOut&) = delete;
+
+ private:
+  const bool before_;  // they nest
 };
 // The check, if this thread does that.
 void check_interrupt();

@@ -111,7 +111,7 @@ P2p::Outcome P2p::carry_out(Pending pending) {
       interrupted = std::current_exception();
     }
     lock.lock();
-    if (!interrupted) continue;
+    if (!interrupted || over()) continue;
     wait_.record({FailureKind::aborted, rank_});
     fail_rest();
   }

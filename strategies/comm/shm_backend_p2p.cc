@@ -130,6 +130,7 @@ int ShmBackend::message_now(c10d::OpType type, const at::Tensor& tensor, const P
     outcome = carry(group->p2p(), call);
   } catch (...) {
     flight_.ended(flight, false);
+    if (group->header().failure.load() != 0) note_failure();
     throw;
   }
   const std::exception_ptr error = end_message(flight, outcome.error);

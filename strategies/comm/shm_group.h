@@ -14,7 +14,7 @@
 //   broadcast, all_gather, gather, scatter
 //                                   copy in | sync | copy out
 //   all_to_all                      sizes and a share of a slot for each: copy in | sync | copy out
-//   these five, from 32 KiB on, where ranks may read each other's memory (process_vm_readv; docs/adr/0612)
+//   these five, from 32 KiB on (broadcast: up to 512 KiB), where ranks may read each other's memory (docs/adr/0612)
 //                                   where it lies | sync | read | sync
 #include "strategies/comm/arena.h"
 #include "strategies/comm/call.h"
@@ -65,6 +65,8 @@ class ShmGroup final : public CommGroup {
   void exchange(const Call& call, const std::vector<std::span<const std::byte>>& inputs,
                 const std::vector<std::span<std::byte>>& outputs);
   const ShmSegment& segment() const { return segment_; }
+  // From so many bytes on members read each other's memory; the largest number: never.
+  std::uint64_t reads_from() const { return least_direct_; }
   ShmWait& waiting() { return wait_; }
 
  private:
@@ -94,17 +96,24 @@ class ShmGroup final : public CommGroup {
     std::size_t at, bytes;
   };
   Slice slice(int rank, std::size_t count, std::size_t width) const;
-  // Of an all_to_all: the largest part that goes through slots, and where the others' for this rank are to be read.
+  // Of an all_to_all: the largest parts that go through slots and that do not, and where the others' for this rank are
+  // to be read.
   struct Parts {
-    std::size_t largest = 0;
+    std::size_t largest = 0, largest_direct = 0;
     std::vector<std::uint64_t> places;  // by rank; 0: in its slot
     bool any_direct = false;
   };
   Parts agree_on_parts(const Call& call);
   std::uint64_t least_direct(bool has_cores) const;
   bool is_direct(std::size_t bytes) const { return bytes >= least_direct_; }
-  // Of another member's own memory. Throws as a wait does, and std::runtime_error.
-  void read(const Call& call, int rank, std::uint64_t from, std::span<std::byte> into);
+  // Of another member's own memory. Both throw as a wait does.
+  bool read(const Call& call, int rank, std::uint64_t from, std::span<std::byte> into);
+  bool all_have_read(const Call& call, bool well);
+  bool spread_direct(const Call& call, std::byte* data, std::size_t bytes, int root);
+  bool collect_direct(const Call& call, const std::byte*& input, const std::vector<std::byte*>& outputs,
+                      std::size_t bytes);
+  bool deal_direct(const Call& call, const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t bytes,
+                   int root);
   static std::uint64_t place(const std::byte* data) { return reinterpret_cast<std::uint64_t>(data); }
   std::uint64_t place_at(int rank) const { return segment_.rank(rank).places[parity_]; }
 

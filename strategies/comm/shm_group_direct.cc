@@ -29,7 +29,7 @@ ssize_t read_some(std::int32_t pid, std::uint64_t from, std::span<std::byte> int
   return ::process_vm_readv(pid, &own, 1, &theirs, 1, 0);
 }
 
-bool wanted() {
+bool wanted() {  // throws ConfigError
   const char* value = std::getenv("DTRAIN_DIRECT_READS");
   const std::string_view text = value == nullptr ? "" : value;
   if (text.empty() || text == "1") return true;
@@ -51,21 +51,38 @@ std::uint64_t ShmGroup::least_direct(bool has_cores) const {
   return has_cores ? kLeast : kLeastWithoutCores;
 }
 
-void ShmGroup::read(const Call& call, int rank, std::uint64_t from, std::span<std::byte> into) {
+// False: it may not be read, or not in this way, as memory that a driver maps.
+bool ShmGroup::read(const Call& call, int rank, std::uint64_t from, std::span<std::byte> into) {
   while (!into.empty()) {
     wait_.check(call.name());
     const ssize_t n = read_some(segment_.rank(rank).pid, from, into.first(std::min(into.size(), kPiece)));
     if (n <= 0) {
-      const std::string why = std::strerror(errno);
-      // Its memory goes first, and that it has ended is told later.
-      if (watch_.ends_within(rank, kEnding)) wait_.fail({FailureKind::peer_died, rank}, call.name(), "");
-      wait_.check(call.name());
-      throw std::runtime_error(
-          fmt::format("dtrain: cannot read the tensor of rank {} (pid {}): {}", rank, segment_.rank(rank).pid, why));
+      // The memory of a process that ends goes first, and that it has ended is told later.
+      const bool ends = errno != EPERM && watch_.ends_within(rank, kEnding);
+      if (ends) wait_.fail({FailureKind::peer_died, rank}, call.name(), "");
+      return false;
     }
     into = into.subspan(static_cast<std::size_t>(n));
     from += static_cast<std::uint64_t>(n);
   }
+  return true;
+}
+
+// The second meeting. Whether all have read all; else all go through slots, now and from now on.
+bool ShmGroup::all_have_read(const Call& call, bool well) {
+  segment_.rank(rank_).unread[parity_] = well ? 0 : 1;
+  try {
+    sync(call);
+  } catch (...) {
+    // At once: one that is late must not take for the tensor what its caller writes there next.
+    wait_.record({FailureKind::aborted, rank_});
+    throw;
+  }
+  wait_.check(call.name());
+  if (std::all_of(members().begin(), members().end(), [this](int r) { return segment_.rank(r).unread[parity_] == 0; }))
+    return true;
+  least_direct_ = kNever;
+  return false;
 }
 
 }  // namespace dtrain

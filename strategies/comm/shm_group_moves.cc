@@ -45,13 +45,7 @@ void ShmGroup::broadcast(std::byte* data, std::size_t bytes, int root, Timeout t
 }
 
 void ShmGroup::spread(const Call& call, std::byte* data, std::size_t bytes, int root) {
-  if (is_direct(bytes) && bytes <= kMostDirectBroadcast) {
-    begin(call, rank_ == root ? place(data) : 0);
-    sync(call);
-    compare(call);
-    if (rank_ != root) read(call, root, place_at(root), {data, bytes});
-    return sync(call);
-  }
+  if (is_direct(bytes) && bytes <= kMostDirectBroadcast && spread_direct(call, data, bytes, root)) return;
   std::size_t done = 0;
   do {
     const std::size_t n = std::min<std::size_t>(slot_bytes_, bytes - done);
@@ -78,24 +72,16 @@ void ShmGroup::gather(const std::byte* input, const std::vector<std::byte*>& out
   collect(call, input, outputs, bytes);
 }
 
+bool ShmGroup::spread_direct(const Call& call, std::byte* data, std::size_t bytes, int root) {
+  begin(call, rank_ == root ? place(data) : 0);
+  sync(call);
+  compare(call);
+  return all_have_read(call, rank_ == root || read(call, root, place_at(root), {data, bytes}));
+}
+
 void ShmGroup::collect(const Call& call, const std::byte* input, const std::vector<std::byte*>& outputs,
                        std::size_t bytes) {
-  if (is_direct(bytes)) {
-    const auto output = [&](int r) { return std::span(outputs[static_cast<std::size_t>(r)], bytes); };
-    // An input that lies where another rank's part is to come is moved before that one comes.
-    const auto is_in_way = [&](int r) {
-      return r != rank_ && !outputs.empty() && overlap(std::span(input, bytes), output(r));
-    };
-    const bool moves = std::any_of(members().begin(), members().end(), is_in_way);
-    if (moves) move(output(rank_).data(), {input, bytes});
-    begin(call, place(moves ? output(rank_).data() : input));
-    sync(call);
-    compare(call);
-    if (!outputs.empty() && !moves) move(output(rank_).data(), {input, bytes});
-    for (const int r : members())
-      if (!outputs.empty() && r != rank_) read(call, r, place_at(r), output(r));
-    return sync(call);
-  }
+  if (is_direct(bytes) && collect_direct(call, input, outputs, bytes)) return;
   std::size_t done = 0;
   do {
     const std::size_t n = std::min<std::size_t>(slot_bytes_, bytes - done);
@@ -111,6 +97,30 @@ void ShmGroup::collect(const Call& call, const std::byte* input, const std::vect
   } while (done < bytes);
 }
 
+// `input` is where it lies after that.
+bool ShmGroup::collect_direct(const Call& call, const std::byte*& input, const std::vector<std::byte*>& outputs,
+                              std::size_t bytes) {
+  const auto output = [&](int r) { return std::span(outputs[static_cast<std::size_t>(r)], bytes); };
+  // What lies where something else is to come is moved first.
+  const auto is_in_way = [&](int r) {
+    const bool in_place = r == rank_ && !outputs.empty() && input == output(r).data();
+    return !outputs.empty() && !in_place && overlap(std::span(input, bytes), output(r));
+  };
+  const bool moves = std::any_of(members().begin(), members().end(), is_in_way);
+  if (moves) {
+    move(output(rank_).data(), {input, bytes});
+    input = output(rank_).data();
+  }
+  begin(call, place(input));
+  sync(call);
+  compare(call);
+  if (!outputs.empty()) move(output(rank_).data(), {input, bytes});
+  bool well = true;
+  for (const int r : members())
+    if (!outputs.empty() && r != rank_) well = well && read(call, r, place_at(r), output(r));
+  return all_have_read(call, well);
+}
+
 void ShmGroup::scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t bytes, int root,
                        Timeout timeout) {
   const Call call(++operations_, CollectiveOp::scatter, bytes, ElementType::u8, Reduction::sum, root, timeout);
@@ -120,23 +130,7 @@ void ShmGroup::scatter(const std::vector<const std::byte*>& inputs, std::byte* o
 
 void ShmGroup::deal(const Call& call, const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t bytes,
                     int root) {
-  if (is_direct(bytes)) {
-    // The root's slot holds where each member's part lies.
-    const auto entry = [&](int r) { return slot(root) + seat(r) * sizeof(std::uint64_t); };
-    begin(call);
-    for (const int r : members()) {
-      const std::uint64_t at = rank_ == root ? place(inputs[static_cast<std::size_t>(r)]) : 0;
-      if (rank_ == root) std::memcpy(entry(r), &at, sizeof at);
-    }
-    sync(call);
-    compare(call);
-    std::uint64_t at = 0;
-    std::memcpy(&at, entry(rank_), sizeof at);
-    if (rank_ != root) read(call, root, at, {output, bytes});
-    sync(call);
-    if (rank_ == root) move(output, {inputs[static_cast<std::size_t>(rank_)], bytes});
-    return;
-  }
+  if (is_direct(bytes) && deal_direct(call, inputs, output, bytes, root)) return;
   // The root's slot holds the step's bytes for every member, one part after another.
   const std::size_t step = std::max<std::size_t>(1, slot_bytes_ / members().size());
   std::size_t done = 0;
@@ -151,6 +145,24 @@ void ShmGroup::deal(const Call& call, const std::vector<const std::byte*>& input
     if (n > 0) std::memcpy(output + done, slot(root) + seat(rank_) * n, n);
     done += n;
   } while (done < bytes);
+}
+
+// The root's slot holds where each member's part lies.
+bool ShmGroup::deal_direct(const Call& call, const std::vector<const std::byte*>& inputs, std::byte* output,
+                           std::size_t bytes, int root) {
+  const auto entry = [&](int r) { return slot(root) + seat(r) * sizeof(std::uint64_t); };
+  begin(call);
+  for (const int r : members()) {
+    const std::uint64_t at = rank_ == root ? place(inputs[static_cast<std::size_t>(r)]) : 0;
+    if (rank_ == root) std::memcpy(entry(r), &at, sizeof at);
+  }
+  sync(call);
+  compare(call);
+  std::uint64_t at = 0;
+  std::memcpy(&at, entry(rank_), sizeof at);
+  const bool all = all_have_read(call, rank_ == root || read(call, root, at, {output, bytes}));
+  if (all && rank_ == root) move(output, {inputs[static_cast<std::size_t>(rank_)], bytes});
+  return all;
 }
 
 void ShmGroup::all_to_all(const std::vector<std::span<const std::byte>>& inputs,
@@ -171,38 +183,53 @@ void ShmGroup::exchange(const Call& call, const std::vector<std::span<const std:
       std::max_element(inputs.begin(), inputs.end(), [](auto& a, auto& b) { return a.size() < b.size(); });
   const bool direct = is_direct(most->size()) && !any_overlap(inputs, outputs);
   std::size_t done = 0;
+  const auto part = [&](auto whole) {
+    const std::size_t at = std::min(done, whole.size());
+    return whole.subspan(at, std::min(share, whole.size() - at));
+  };
+  const auto place_in_slot = [&](int from, int to) { return slot(from) + table + seat(to) * share; };
+  const auto put = [&] {
+    for (const int r : members())
+      if (r != rank_) move(place_in_slot(rank_, r), part(inputs[static_cast<std::size_t>(r)]));
+  };
+  const auto take_of = [&](const auto& these) {
+    for (const int r : members()) {
+      const std::span<std::byte> into = part(outputs[static_cast<std::size_t>(r)]);
+      if (r != rank_ && these(r)) move(into.data(), {place_in_slot(r, rank_), into.size()});
+    }
+  };
   Parts parts;
+  const auto is_read = [&](int r) { return parts.places[static_cast<std::size_t>(r)] != 0; };
   do {
-    const auto part = [&](auto whole) {
-      const std::size_t at = std::min(done, whole.size());
-      return whole.subspan(at, std::min(share, whole.size() - at));
-    };
-    const auto place_in_slot = [&](int from, int to) { return slot(from) + table + seat(to) * share; };
     begin(call);
     for (const int r : members()) {
       const auto at = static_cast<std::size_t>(r);
       const Row row{inputs[at].size(), outputs[at].size(), direct ? place(inputs[at].data()) : 0};
       if (done == 0) std::memcpy(slot(rank_) + seat(r) * sizeof row, &row, sizeof row);
-      if (!direct && r != rank_) move(place_in_slot(rank_, r), part(inputs[at]));
     }
+    if (!direct) put();
     sync(call);
     compare(call);
     if (done == 0) parts = agree_on_parts(call);
     if (!direct) move(part(outputs[own]).data(), part(inputs[own]));
-    for (const int r : members()) {
-      const auto at = static_cast<std::size_t>(r);
-      const std::span<std::byte> into = part(outputs[at]);
-      if (r != rank_ && parts.places[at] == 0) move(into.data(), {place_in_slot(r, rank_), into.size()});
-    }
+    take_of([&](int r) { return !is_read(r); });
     done += share;
   } while (done < parts.largest);
   if (!parts.any_direct) return;
-  if (direct) move(outputs[own].data(), inputs[own]);
+  bool well = true;
   for (const int r : members()) {
     const auto at = static_cast<std::size_t>(r);
-    if (r != rank_ && parts.places[at] != 0) read(call, r, parts.places[at], outputs[at]);
+    if (r != rank_ && is_read(r)) well = well && read(call, r, parts.places[at], outputs[at]);
   }
-  sync(call);
+  const bool all = all_have_read(call, well);
+  if (direct) move(outputs[own].data(), inputs[own]);
+  for (done = 0; !all && done < parts.largest_direct; done += share) {
+    begin(call);
+    if (direct) put();
+    sync(call);
+    compare(call);
+    take_of(is_read);
+  }
 }
 
 // All ranks see the same table, and judge it alike.
@@ -221,7 +248,8 @@ ShmGroup::Parts ShmGroup::agree_on_parts(const Call& call) {
       if (row.has != expects)
         wait_.fail({FailureKind::mismatched, to}, call.name(),
                    fmt::format("rank {} has {} bytes for rank {}, which expects {}", from, row.has, to, expects));
-      if (row.place == 0) parts.largest = std::max(parts.largest, static_cast<std::size_t>(row.has));
+      std::size_t& largest = row.place == 0 ? parts.largest : parts.largest_direct;
+      largest = std::max(largest, static_cast<std::size_t>(row.has));
       parts.any_direct = parts.any_direct || row.place != 0;
     }
     parts.places[static_cast<std::size_t>(from)] = said(from, rank_).place;

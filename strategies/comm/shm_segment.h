@@ -66,6 +66,7 @@ struct RankBlock {
   // read theirs.
   std::uint64_t probe = 0;
   std::uint64_t least_direct = 0;
+  std::uint32_t unread[2] = {0, 0};  // of even and odd operations: 1 where it could not
   // Rung by the others when they wrote into one of its rings or made room (p2p_bell.h); a futex word.
   alignas(kCacheLine) std::atomic<std::uint32_t> bell{0};
   std::atomic<std::uint32_t> asleep{0};  // 1 while the rank may be asleep on `bell`, or its pipe
