@@ -113,24 +113,13 @@ void ShmGroup::sync_all(const Call& call) {
 void ShmGroup::all_reduce(std::byte* data, std::size_t count, ElementType type, Reduction reduction, Timeout timeout) {
   const Call call(++operations_, CollectiveOp::all_reduce, count, type, reduction, -1, timeout);
   wait_.check("all_reduce");
-  reduce_all(call, data, count, true, meet_arenas(call, data, count));
+  reduce_all(call, data, count, true, place_of(data, count * size_of(type)));
 }
 
-// `done`: how many elements are reduced already.
-void ShmGroup::reduce_all(const Call& call, std::byte* data, std::size_t count, bool receives, std::size_t done) {
-  const std::size_t width = size_of(call.type());
-  const bool small = is_small(count * width);
-  const std::size_t step = small ? count : step_of(width);
-  if (done > 0 && done == count) return;
-  do {
-    const std::size_t n = std::min(step, count - done);
-    begin(call);
-    copy_in(data + done * width, n, width, small);
-    sync(call);
-    compare(call);
-    finish(call, data + done * width, n, small, receives);
-    done += n;
-  } while (done < count);
+void ShmGroup::reduce_all(const Call& call, std::byte* data, std::size_t count, bool receives, std::uint64_t place) {
+  if (meet(call, data, count, place)) return reduce_in_arenas(call, data, count);
+  if (!is_small(count * size_of(call.type()))) return reduce_parts(call, data, count, receives);
+  if (receives) reduce_small(call, data, count);
 }
 
 void ShmGroup::reduce(std::byte* data, std::size_t count, ElementType type, Reduction reduction, int root,
@@ -143,37 +132,60 @@ void ShmGroup::reduce(std::byte* data, std::size_t count, ElementType type, Redu
 bool ShmGroup::is_small(std::size_t bytes) const { return bytes <= std::min<std::size_t>(kOneShotBytes, slot_bytes_); }
 
 std::size_t ShmGroup::step_of(std::size_t width) const {
-  return std::min<std::size_t>(kPartBytes, slot_bytes_) / width;
+  return std::min<std::size_t>(kPartBytes, slot_bytes_ / 2) / width;
 }
 
 void ShmGroup::reduce_sources(const Call& call, std::byte* out, std::size_t count) {
   reduce_in_order(call.type(), call.reduction(), sources_, out, count, static_cast<std::size_t>(ranks_));
 }
 
-void ShmGroup::copy_in(const std::byte* data, std::size_t count, std::size_t width, bool small) {
-  if (small && count > 0) std::memcpy(slot(rank_), data, count * width);
+void ShmGroup::copy_in(const std::byte* data, std::size_t count, std::size_t width, bool whole) {
+  if (whole && count > 0) std::memcpy(slot(rank_), data, count * width);
   for (const int r : members()) {
     const Slice s = slice(r, count, width);
-    if (!small && r != rank_) std::memcpy(slot(rank_) + s.at, data + s.at, s.bytes);
+    if (!whole && r != rank_) std::memcpy(slot(rank_) + s.at, data + s.at, s.bytes);
   }
 }
 
-void ShmGroup::finish(const Call& call, std::byte* data, std::size_t count, bool small, bool receives) {
+void ShmGroup::reduce_small(const Call& call, std::byte* data, std::size_t count) {
+  if (count == 0) return;
   sources_.clear();
-  if (small) {
-    if (count == 0 || !receives) return;
-    for (const int r : members()) sources_.push_back(slot(r));
-    return reduce_sources(call, data, count);
+  for (const int r : members()) sources_.push_back(slot(r));
+  reduce_sources(call, data, count);
+}
+
+// A synchronisation a part: all have reduced this one, and have the next one in their slots.
+void ShmGroup::reduce_parts(const Call& call, std::byte* data, std::size_t count, bool receives) {
+  const std::size_t width = size_of(call.type()), step = step_of(width);
+  for (std::size_t done = 0, next = 0; done < count; done = next) {
+    const std::size_t n = std::min(step, count - done);
+    next = done + n;
+    reduce_slice(call, data + done * width, n, receives);
+    const std::uint32_t parity = parity_;
+    if (next < count) {
+      begin(call);
+      copy_in(data + next * width, std::min(step, count - next), width, false);
+    }
+    sync(call);
+    if (next < count) compare(call);
+    for (const int r : members()) {
+      const Slice s = slice(r, n, width);
+      if (receives && r != rank_) std::memcpy(data + done * width + s.at, results(r, parity), s.bytes);
+    }
   }
+}
+
+// This rank's slice of a part, for all. By blocks, which are still in the nearest cache when they go into its own data.
+void ShmGroup::reduce_slice(const Call& call, std::byte* data, std::size_t count, bool receives) {
   const std::size_t width = size_of(call.type());
   const Slice own = slice(rank_, count, width);
-  for (const int r : members()) sources_.push_back((r == rank_ ? data : slot(r)) + own.at);
-  reduce_sources(call, slot(rank_) + own.at, own.bytes / width);
-  sync(call);
-  if (!receives) return;
-  for (const int r : members()) {
-    const Slice s = slice(r, count, width);
-    std::memcpy(data + s.at, slot(r) + s.at, s.bytes);
+  for (std::size_t done = 0; done < own.bytes; done += kBlockBytes) {
+    const std::size_t at = own.at + done, bytes = std::min(kBlockBytes, own.bytes - done);
+    sources_.clear();
+    for (const int r : members()) sources_.push_back((r == rank_ ? data : slot(r)) + at);
+    std::byte* const result = results(rank_, parity_) + done;
+    reduce_sources(call, result, bytes / width);
+    if (receives) std::memcpy(data + at, result, bytes);
   }
 }
 

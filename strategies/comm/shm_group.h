@@ -4,10 +4,12 @@
 // Each rank has two slots, used in turn by successive operations (a large message is a row of operations). A rank
 // copies its input into its slot, arrives, waits for all, and reads the others' slots. It touches the same slot again
 // two operations later, after a synchronisation that nobody passes before being done with the first: so an operation
-// needs no closing barrier. What a rank has for itself goes from its input to its output.
+// needs no closing barrier. What a rank has for itself goes from its input to its output. A slot's second half is for
+// results: the others may still copy those out while the rank copies a later part into the first half.
 //
 //   all_reduce, count <= 64 KiB     copy in | sync | every rank reduces everything          1 sync, P+1 reads a byte
-//   all_reduce, larger, a part      copy in for the others | sync | rank r reduces slice r | sync | copy out
+//   all_reduce, larger, by parts    copy in for the others | sync | rank r reduces slice r; next part: copy in | sync |
+//                                   copy out, rank r reduces slice r of the next part; ...
 //   all_reduce, from 8 KiB on, all in arenas (arena.h)
 //                                   sync | rank r reduces slice r where it lies, for all | sync
 //   reduce                          as all_reduce, but only the root copies out
@@ -56,7 +58,8 @@ class ShmGroup final : public CommGroup {
   // What collectives are made of, among the members alone; `call` is what the program called. Lists are indexed by
   // rank; what is not a member's is left alone.
   void sync_all(const Call& call);
-  void reduce_all(const Call& call, std::byte* data, std::size_t count, bool receives, std::size_t done = 0);
+  // `receives`: this rank gets the result. `place`: of `data` in this rank's arena, or 0.
+  void reduce_all(const Call& call, std::byte* data, std::size_t count, bool receives, std::uint64_t place = 0);
   void spread(const Call& call, std::byte* data, std::size_t bytes, int root);
   // `outputs` is empty where nothing is wanted.
   void collect(const Call& call, const std::byte* input, const std::vector<std::byte*>& outputs, std::size_t bytes);
@@ -72,6 +75,7 @@ class ShmGroup final : public CommGroup {
  private:
   static constexpr std::size_t kOneShotBytes = 64 * 1024;
   static constexpr std::size_t kPartBytes = 512 * 1024;  // of a larger message: stays in a core's own cache meanwhile
+  static constexpr std::size_t kBlockBytes = 32 * 1024;  // of results: still in the nearest cache when they are copied
 
   void join();
   void leave() noexcept;
@@ -83,14 +87,16 @@ class ShmGroup final : public CommGroup {
   const std::vector<int>& members() const { return segment_.members(); }
   bool is_small(std::size_t bytes) const;
   std::size_t step_of(std::size_t width) const;
-  // A part of a reduction: into this rank's slot, and once all have done that, out of all slots. `small`: all ranks
-  // reduce the whole, with no further synchronisation. `receives`: this rank gets the result.
-  void copy_in(const std::byte* data, std::size_t count, std::size_t width, bool small);
-  void finish(const Call& call, std::byte* data, std::size_t count, bool small, bool receives);
+  // Of a reduction. meet() ends with the first part in all slots, or returns that all have theirs in arenas.
+  bool meet(const Call& call, std::byte* data, std::size_t count, std::uint64_t place);
+  void copy_in(const std::byte* data, std::size_t count, std::size_t width, bool whole);
+  void reduce_small(const Call& call, std::byte* data, std::size_t count);
+  void reduce_parts(const Call& call, std::byte* data, std::size_t count, bool receives);
+  void reduce_slice(const Call& call, std::byte* data, std::size_t count, bool receives);
+  std::byte* results(int rank, std::uint32_t parity) const { return segment_.slot(rank, parity) + slot_bytes_ / 2; }
   std::uint64_t place_of(const std::byte* data, std::size_t bytes);
   std::byte* in_arena_of(const Call& call, int rank, std::size_t bytes);
   void reduce_in_arenas(const Call& call, std::byte* data, std::size_t count);
-  std::size_t meet_arenas(const Call& call, std::byte* data, std::size_t count);
   void reduce_sources(const Call& call, std::byte* out, std::size_t count);
   struct Slice {
     std::size_t at, bytes;

@@ -12,49 +12,39 @@ namespace {
 
 constexpr std::size_t kLeastInArenas = 8 * 1024;  // smaller ones have one synchronisation, which is quicker
 constexpr std::chrono::milliseconds kEnding{1000};
-constexpr std::size_t kBlockBytes = 32 * 1024;  // of results: still in the nearest cache when the others get theirs
 
 }  // namespace
 
-// 0 where it lies elsewhere.
+// 0 where it lies elsewhere, or is small.
 std::uint64_t ShmGroup::place_of(const std::byte* data, std::size_t bytes) {
-  const Arena* arena = Arena::known();
+  const Arena* arena = bytes < kLeastInArenas ? nullptr : Arena::known();
   if (arena == nullptr || !arena->holds(data, bytes)) return 0;
   segment_.rank(rank_).arena = arena->key();
   return arena->place(data);
 }
 
-// The first step of an all_reduce of some size: ranks learn where each other's tensors lie. Where all are in arenas the
-// whole is done here; else this is the first part, and ranks that have theirs in an arena copy it now. Returns how many
-// elements are reduced.
-std::size_t ShmGroup::meet_arenas(const Call& call, std::byte* data, std::size_t count) {
+// The first step of a reduction: ranks learn where each other's tensors lie. Those whose are in arenas copy theirs into
+// slots only if not all are.
+bool ShmGroup::meet(const Call& call, std::byte* data, std::size_t count, std::uint64_t place) {
   const std::size_t width = size_of(call.type());
-  if (count * width < kLeastInArenas) return 0;
   const bool small = is_small(count * width);
-  const std::size_t part = small ? count : std::min(step_of(width), count);
-  const std::uint64_t own = place_of(data, count * width);
-  begin(call, own);
-  if (own == 0) copy_in(data, part, width, small);
+  const auto put = [&] { copy_in(data, small ? count : std::min(step_of(width), count), width, small); };
+  begin(call, place);
+  if (place == 0) put();
   try {
     sync(call);
   } catch (...) {
     // A rank that is late may yet find all there, and write.
-    if (own != 0) Arena::known()->keep(data);
+    if (place != 0) Arena::known()->keep(data);
     throw;
   }
   compare(call);
   const auto shared = [this](int rank) { return segment_.rank(rank).places[parity_] != 0; };
   const auto sharing = std::count_if(members().begin(), members().end(), shared);
-  if (sharing == std::ssize(members())) {
-    reduce_in_arenas(call, data, count);
-    return count;
-  }
-  if (sharing > 0) {
-    if (own != 0) copy_in(data, part, width, small);
-    sync(call);
-  }
-  finish(call, data, part, small, true);
-  return part;
+  if (sharing == 0 || sharing == std::ssize(members())) return sharing > 0;
+  if (place != 0) put();
+  sync(call);
+  return false;
 }
 
 std::byte* ShmGroup::in_arena_of(const Call& call, int rank, std::size_t bytes) {
