@@ -133,6 +133,13 @@ test-torchrun: ## beside torchrun 2.15 and 2.11: the command lines, Lightning, A
 	@DTRAIN_RESTARTS=50 $(call test,release) -R '^torchrun'
 	@DTRAIN_BIN_DIR=build/bin python3 test/process/torchrun/compare_test.py .venv-torch2.11/bin/python
 
+.PHONY: test-oldest-torch
+test-oldest-torch: ## build with the oldest torch that is supported, and run the tests that use torch
+	@scripts/setup.sh launcher train test
+	@TORCH=2.11 scripts/setup.sh train
+	@$(call build,oldest-torch)
+	@$(call test,oldest-torch) -L '^torch$$' -E '^torchrun'
+
 .PHONY: bench-launch
 bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmarks.md
 	@scripts/setup.sh launcher train test bench
