@@ -2,8 +2,8 @@
 
 As plan.h says. OP `ddp`: a step of DistributedDataParallel with a model of BYTES bytes whose own work is small;
 `ddp_shared`: with its buckets in shared memory; `ddp_views`: its gradients are views of those; `ddp_alone`: without any
-reduction. OP `each`: 500 all_reduces of BYTES bytes in all, `each_async` all of them before the first is waited
-for."""
+reduction; `ddp_host`: of layers so small that a step's time is what the host takes to call. OP `each`: 500 all_reduces
+of BYTES bytes in all, `each_async` all of them before the first is waited for."""
 import contextlib
 import os
 import statistics
@@ -54,9 +54,8 @@ def operation(op, kind, size):
             "send_recv": send_recv}[op]
 
 
-def ddp_step(size, reduces, views):
+def ddp_step(size, width, reduces, views):
     """A row of square layers and two samples: the gradients weigh more than the work."""
-    width = 1024
     layers = max(1, size // (4 * width * width))
     model = torch.nn.parallel.DistributedDataParallel(
         torch.nn.Sequential(*(torch.nn.Linear(width, width, bias=False) for _ in range(layers))),
@@ -89,8 +88,9 @@ def main():
     dist.init_process_group(backend)
     for size in map(int, sizes.split(",")):
         if op.startswith("ddp"):
-            os.environ["DDP_DISABLE_COMM_MEM"] = "0" if op in ("ddp_shared", "ddp_views") else "1"
-            us = measure(size, ddp_step(size, op != "ddp_alone", op == "ddp_views"), 10)
+            os.environ["DDP_DISABLE_COMM_MEM"] = "0" if op in ("ddp_shared", "ddp_views", "ddp_host") else "1"
+            width = 32 if op == "ddp_host" else 1024
+            us = measure(size, ddp_step(size, width, op != "ddp_alone", op == "ddp_views"), 10)
         elif op.startswith("each"):
             us = measure(size, each(size, op == "each"), 10)
         else:

@@ -1,6 +1,7 @@
 // steps_bench OP TYPE BYTES (plan.h), under a launcher: steps of training with gradients of BYTES bytes, in float32.
 //   ddp             forward and backward of Ddp, a model as collectives_worker.py's
 //   ddp_alone       the same without any reduction
+//   ddp_host        of layers so small that a step's time is what the host takes to call, not to calculate or move
 //   hvd             500 gradients through one hvd::Context, which fuses them
 //   hvd_unfused     with HOROVOD_FUSION_THRESHOLD=0: a collective for each
 //   each            500 times Session::all_reduce
@@ -18,12 +19,11 @@ constexpr std::int64_t kGradients = 500;
 constexpr int kRow = 10;
 
 struct RowImpl : torch::nn::Module {
-  explicit RowImpl(std::size_t bytes) {
-    constexpr std::int64_t kWidth = 1024;
-    const auto layers = std::max<std::size_t>(1, bytes / (4 * kWidth * kWidth));
+  RowImpl(std::size_t bytes, std::int64_t width) {
+    const auto layers = std::max<std::size_t>(1, bytes / static_cast<std::size_t>(4 * width * width));
     for (std::size_t i = 0; i < layers; ++i)
       row.push_back(
-          register_module(std::to_string(i), torch::nn::Linear(torch::nn::LinearOptions(kWidth, kWidth).bias(false))));
+          register_module(std::to_string(i), torch::nn::Linear(torch::nn::LinearOptions(width, width).bias(false))));
   }
   torch::Tensor forward(torch::Tensor x) {
     for (auto& layer : row) x = layer(x);
@@ -33,10 +33,10 @@ struct RowImpl : torch::nn::Module {
 };
 TORCH_MODULE(Row);
 
-double ddp(Session& session, std::size_t bytes, bool reduces) {
-  Row net(bytes);
+double ddp(Session& session, std::size_t bytes, std::int64_t width, bool reduces) {
+  Row net(bytes, width);
   dtrain::Ddp model(session, net);
-  const torch::Tensor x = torch::randn({2, 1024});
+  const torch::Tensor x = torch::randn({2, width});
   const auto step = [&] {
     model.zero_grad();
     model(x).sum().backward();
@@ -95,7 +95,8 @@ int main(int argc, char** argv) {
   const std::string op = argv[1];
   Session session = dtrain::init();
   for (const std::size_t bytes : dtrain::bench::sizes_of(argv[3])) {
-    const double us = op.rfind("ddp", 0) == 0 ? ddp(session, bytes, op == "ddp") : gradients(session, bytes, op);
+    const double us = op.rfind("ddp", 0) == 0 ? ddp(session, bytes, op == "ddp_host" ? 32 : 1024, op != "ddp_alone")
+                                              : gradients(session, bytes, op);
     if (session.is_first()) std::printf("%zu %.3f\n", bytes, us);
   }
   session.shutdown();
