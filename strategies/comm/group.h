@@ -62,6 +62,8 @@ class CommGroup {
   // Messages between two ranks, at the same time as collectives. Any thread. Not in a forked child.
   virtual P2p& p2p() = 0;
 
+  // Throw this failure on this rank, and for all others, running and later collectives too, if the group has none yet.
+  [[noreturn]] virtual void fail(const Failure& failure, const std::string& during, const std::string& detail) = 0;
   // Break the group for all ranks: running and later collectives throw FailureKind::aborted. Any thread.
   virtual void abort() noexcept = 0;
   // Make only this process's collectives throw. Any thread.

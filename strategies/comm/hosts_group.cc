@@ -94,6 +94,15 @@ void HostsGroup::run(const Call& call, const std::function<void()>& steps) {
   }
 }
 
+void HostsGroup::fail(const Failure& failure, const std::string& during, const std::string& detail) {
+  try {
+    local_->fail(failure, during, detail);
+  } catch (const CollectiveError&) {
+    links_->tell();
+    throw;
+  }
+}
+
 void HostsGroup::abort() noexcept {
   local_->abort();
   links_->tell();

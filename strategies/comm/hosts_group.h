@@ -54,6 +54,7 @@ class HostsGroup final : public CommGroup {
 
   P2p& p2p() override { return local_->p2p(); }
 
+  [[noreturn]] void fail(const Failure& failure, const std::string& during, const std::string& detail) override;
   void abort() noexcept override;
   void stop() noexcept override { local_->stop(); }
   SegmentHeader& header() const override { return local_->header(); }

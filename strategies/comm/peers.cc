@@ -153,7 +153,9 @@ PeerFacts parse_facts(const std::string& text) {
 }
 
 bool can_share_memory(const PeerFacts& one, const PeerFacts& other) {
-  return one.boot_id == other.boot_id && one.pid_namespace == other.pid_namespace && one.uid == other.uid;
+  // What could not be read is nobody else's.
+  const bool known = !one.boot_id.empty() && !one.pid_namespace.empty();
+  return known && one.boot_id == other.boot_id && one.pid_namespace == other.pid_namespace && one.uid == other.uid;
 }
 
 std::vector<std::vector<int>> by_host(const std::vector<PeerFacts>& facts) {

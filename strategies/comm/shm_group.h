@@ -50,6 +50,9 @@ class ShmGroup final : public CommGroup {
                       ElementType type, Reduction reduction, Timeout timeout) override;
 
   P2p& p2p() override { return *p2p_; }
+  [[noreturn]] void fail(const Failure& failure, const std::string& during, const std::string& detail) override {
+    wait_.fail(failure, during, detail);
+  }
   void abort() noexcept override;
   void stop() noexcept override { wait_.request_stop(); }
   SegmentHeader& header() const override { return segment_.header(); }
@@ -116,7 +119,9 @@ class ShmGroup final : public CommGroup {
   bool read(const Call& call, int rank, std::uint64_t from, std::span<std::byte> into);
   bool all_have_read(const Call& call, bool well);
   bool spread_direct(const Call& call, std::byte* data, std::size_t bytes, int root);
-  bool collect_direct(const Call& call, const std::byte*& input, const std::vector<std::byte*>& outputs,
+  const std::byte* out_of_the_way(const std::byte* input, const std::vector<std::byte*>& outputs,
+                                  std::size_t bytes) const;
+  bool collect_direct(const Call& call, const std::byte* input, const std::vector<std::byte*>& outputs,
                       std::size_t bytes);
   bool deal_direct(const Call& call, const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t bytes,
                    int root);

@@ -79,8 +79,19 @@ bool ShmGroup::spread_direct(const Call& call, std::byte* data, std::size_t byte
   return all_have_read(call, rank_ == root || read(call, root, place_at(root), {data, bytes}));
 }
 
+// An input that lies where a part of the output comes is moved to its own place first. Where it lies then.
+const std::byte* ShmGroup::out_of_the_way(const std::byte* input, const std::vector<std::byte*>& outputs,
+                                          std::size_t bytes) const {
+  std::byte* const own = outputs.empty() ? nullptr : outputs[static_cast<std::size_t>(rank_)];
+  const auto is_in_way = [&](int r) { return overlap({input, bytes}, {outputs[static_cast<std::size_t>(r)], bytes}); };
+  if (outputs.empty() || input == own || std::none_of(members().begin(), members().end(), is_in_way)) return input;
+  move(own, {input, bytes});
+  return own;
+}
+
 void ShmGroup::collect(const Call& call, const std::byte* input, const std::vector<std::byte*>& outputs,
                        std::size_t bytes) {
+  input = out_of_the_way(input, outputs, bytes);
   if (is_direct(bytes) && collect_direct(call, input, outputs, bytes)) return;
   std::size_t done = 0;
   do {
@@ -97,20 +108,9 @@ void ShmGroup::collect(const Call& call, const std::byte* input, const std::vect
   } while (done < bytes);
 }
 
-// `input` is where it lies after that.
-bool ShmGroup::collect_direct(const Call& call, const std::byte*& input, const std::vector<std::byte*>& outputs,
+bool ShmGroup::collect_direct(const Call& call, const std::byte* input, const std::vector<std::byte*>& outputs,
                               std::size_t bytes) {
   const auto output = [&](int r) { return std::span(outputs[static_cast<std::size_t>(r)], bytes); };
-  // What lies where something else is to come is moved first.
-  const auto is_in_way = [&](int r) {
-    const bool in_place = r == rank_ && !outputs.empty() && input == output(r).data();
-    return !outputs.empty() && !in_place && overlap(std::span(input, bytes), output(r));
-  };
-  const bool moves = std::any_of(members().begin(), members().end(), is_in_way);
-  if (moves) {
-    move(output(rank_).data(), {input, bytes});
-    input = output(rank_).data();
-  }
   begin(call, place(input));
   sync(call);
   compare(call);

@@ -61,7 +61,8 @@ struct DdpCore::State {
   DdpOptions options;
   bool sync = true;
   bool forward_will_sync = false;
-  bool learns_graph = false;  // static_graph, and no backward has begun
+  // static_graph, and no backward has begun. The graph's hooks share it: they may outlive the Ddp.
+  std::shared_ptr<bool> learns_graph = std::make_shared<bool>(false);
   bool joining = false;
   bool average_over_active = false;
   std::int64_t synchronised = 0;  // forwards
@@ -76,7 +77,7 @@ DdpCore::DdpCore(const Group& group, torch::nn::Module& module, const DdpOptions
   state_->parameters = module.parameters();
   state_->buffers = module.buffers();
   state_->options = options;
-  state_->learns_graph = options.static_graph;
+  *state_->learns_graph = options.static_graph;
   for (std::size_t i = 0; i < parameters.tensors.size(); ++i)
     state_->named.push_back({parameters.names.at(i), parameters.tensors[i]});
   c10d::verify_params_across_processes(state_->group, parameters.tensors, std::nullopt);
@@ -135,6 +136,10 @@ int DdpCore::any_of_those(bool me) {
 
 void DdpCore::begin_join(bool average_over_active) {
   TORCH_CHECK(!state_->joining, "dtrain: Ddp::join inside of Ddp::join");
+  const bool hooked = state_->options.compression != GradientCompression::none || state_->options.power_sgd;
+  if (average_over_active && hooked)
+    throw ConfigError(
+        "dtrain: Ddp::join over the ranks that still train: compression and power_sgd divide by all ranks");
   state_->joining = true;
   state_->average_over_active = average_over_active;
 }
@@ -143,6 +148,9 @@ void DdpCore::end_join() {
   bool last = true;
   while (someone_trains()) {
     last = false;
+    TORCH_CHECK(
+        !*state_->learns_graph,
+        "dtrain: Ddp::join with static_graph: this rank has taken no step yet, in which it would learn the graph");
     shadow_step();
   }
   std::vector<at::Tensor> shared = state_->parameters;
@@ -167,7 +175,7 @@ void DdpCore::shadow_step() {
   std::vector<c10d::GradBucket> buckets = state_->reducer->get_grad_buckets();
   for (c10d::GradBucket& bucket : buckets) reduced.push_back(state_->reducer->run_comm_hook(bucket));
   for (const auto& each : reduced) each->waitAndThrow();
-  if (state_->options.find_unused_parameters) {
+  if (state_->options.find_unused_parameters && !state_->options.static_graph) {
     std::vector<at::Tensor> used{state_->reducer->get_local_used_map_on_device()};
     state_->group->allreduce(used)->wait();
   }
@@ -177,19 +185,19 @@ void DdpCore::shadow_step() {
 void DdpCore::after_forward(const std::optional<std::vector<at::Tensor>>& outputs) {
   if (!state_->forward_will_sync) return;
   const bool walks = state_->options.find_unused_parameters && !state_->options.static_graph;
-  TORCH_CHECK(outputs || (!walks && !state_->learns_graph),
+  TORCH_CHECK(outputs || (!walks && !*state_->learns_graph),
               "dtrain: Ddp cannot look into what forward returned; write collect_tensors for its type "
               "(dtrain/output_tensors.h)");
   state_->reducer->prepare_for_backward(walks ? *outputs : std::vector<at::Tensor>{});
-  if (state_->learns_graph) learn_graph(*outputs);
+  if (*state_->learns_graph) learn_graph(*outputs);
 }
 
 // The first backward of a static graph counts how often each gradient comes, and reduces only when all of it is done.
 void DdpCore::learn_graph(const std::vector<at::Tensor>& outputs) {
   for (const at::Tensor& output : outputs) {
     if (!output.requires_grad()) continue;
-    output.register_hook([state = state_.get(), reducer = state_->reducer](const at::Tensor&) {
-      if (!std::exchange(state->learns_graph, false)) return;
+    output.register_hook([learns = state_->learns_graph, reducer = state_->reducer](const at::Tensor&) {
+      if (!std::exchange(*learns, false)) return;
       torch::autograd::Engine::get_default_engine().queue_callback([reducer] { reducer->delay_all_reduce(); });
     });
   }

@@ -268,6 +268,55 @@ TEST_CASE("ranks that have fewer batches join the others, and all end with the s
   CHECK(said == std::vector<std::string>(static_cast<std::size_t>(ranks), "equal"));
 }
 
+TEST_CASE("ranks join with a static graph, and who has not learnt it says so") {
+  const bool find = GENERATE(false, true);
+  const int least = GENERATE(0, 1);
+  const auto run = [&](Session& session) -> std::string {
+    DdpOptions options;
+    options.static_graph = true;
+    options.find_unused_parameters = find;
+    torch::nn::Linear layer(2, 1);
+    Ddp model(session, layer, options);
+    const int steps = session.rank() == 0 ? 4 : least;
+    try {
+      model.join([&] {
+        for (int step = 0; step < steps; ++step) model(torch::ones({1, 2})).sum().backward();
+      });
+    } catch (const c10::Error& error) {
+      return error.what_without_backtrace();
+    } catch (const CollectiveError&) {
+      return "without the other";
+    }
+    model.verify_sync();
+    return "together";
+  };
+  std::vector<std::string> said;
+  for (const auto& outcome : test::outcomes_of(2, run, least == 1)) said.push_back(outcome.said);
+  if (least == 1) {
+    CHECK(said == std::vector<std::string>{"together", "together"});
+  } else {
+    CHECK(said[0] == "without the other");
+    CHECK_THAT(said[1], Catch::Contains("Ddp::join with static_graph: this rank has taken no step yet"));
+  }
+}
+
+TEST_CASE("joining over the ranks that still train is refused where a compression divides by all") {
+  const auto said = on_ranks(1, [](Session& session) -> std::string {
+    DdpOptions options;
+    options.compression = GradientCompression::fp16;
+    torch::nn::Linear layer(2, 1);
+    Ddp model(session, layer, options);
+    try {
+      model.join([] {}, true);
+    } catch (const ConfigError& error) {
+      model.join([] {});
+      return error.what();
+    }
+    return "nothing";
+  });
+  CHECK_THAT(said.at(0), Catch::Contains("compression and power_sgd divide by all ranks"));
+}
+
 TEST_CASE("what a rank throws while others join comes out of join") {
   const auto said = on_ranks(1, [](Session& session) -> std::string {
     torch::nn::Linear layer(2, 1);

@@ -120,9 +120,10 @@ class Ddp {
 
   // Collective: run `train`, in which ranks may take different numbers of steps, none too. A rank that is done takes
   // part in the others' steps with gradients of zero until all are done; then all get the parameters and buffers of one
-  // that was done last. Gradients are divided by the world size, or by the number of ranks that still train. There are
-  // no other collectives in `train` but those of this Ddp, and verify_every does nothing. If `train` throws, the others
-  // wait for this rank until it leaves.
+  // that was done last. Gradients are divided by the world size, or by the number of ranks that still train (not with
+  // compression or power_sgd: ConfigError). With static_graph a rank that has never taken a step throws where others
+  // take one. There are no other collectives in `train` but those of this Ddp, and verify_every does nothing. If a rank
+  // throws, the others wait for it until it leaves.
   template <class Train>
   void join(Train train, bool average_over_active = false) {
     core_->begin_join(average_over_active);

@@ -36,6 +36,9 @@ TEST_CASE("ranks share memory only on one host and in one PID namespace, whateve
   CHECK(by_host({here, same, other_host}) == Hosts{{0, 1}, {2}});
   CHECK(by_host({here, other_host, same, container, other_host}) == Hosts{{0, 2}, {1, 4}, {3}});
   CHECK(by_host({here, other_user}) == Hosts{{0}, {1}});
+  PeerFacts masked = here;
+  masked.boot_id = "";
+  CHECK(by_host({masked, here, masked, same}) == Hosts{{0}, {1, 3}, {2}});
 }
 
 TEST_CASE("a segment opened with the wrong token is refused") {

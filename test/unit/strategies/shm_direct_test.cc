@@ -185,6 +185,29 @@ TEST_CASE("an input that overlaps its own place, and a rank that may no longer r
   for (const auto& outcome : outcomes) CHECK(outcome.said == "");
 }
 
+TEST_CASE("an all_gather's input may be any part of its output") {
+  const bool reads = GENERATE(true, false);
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    ::setenv("DTRAIN_DIRECT_READS", reads ? "1" : "0", 1);
+    const auto group = form_group(board, options(rank, 2));
+    Bytes expected = content(0, 0, kBytes), second = content(1, 0, kBytes);
+    expected.insert(expected.end(), second.begin(), second.end());
+    std::string wrong;
+    for (const std::size_t at : {std::size_t{0}, std::size_t{8}, kBytes / 2, kBytes - 8, kBytes}) {
+      Bytes all(2 * kBytes);
+      const Bytes mine = content(rank, 0, kBytes);
+      std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(at));
+      group->all_gather(all.data() + at, {all.data(), all.data() + kBytes}, kBytes, kTimeout);
+      if (all != expected) wrong += "from " + std::to_string(at) + "; ";
+    }
+    group->barrier(kTimeout);
+    return wrong;
+  });
+  test::require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "");
+}
+
 TEST_CASE("a setting that makes no sense is an error where the group forms") {
   SharedBoard board;
   const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
