@@ -2,6 +2,7 @@
 #include "strategies/comm/flight_call.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <random>
 
@@ -61,6 +62,16 @@ FlightCall flight_call(c10d::OpType type, at::TensorList tensors) {
   }
   for (const at::Tensor& tensor : tensors) call.add({tensor.sizes().data(), tensor.sizes().size()});
   return call;
+}
+
+std::string call_text(c10d::OpType type, at::TensorList tensors, const char* reduction, int root) {
+  std::string text = name_of(type);
+  if (reduction != nullptr) text += fmt::format(" {}", reduction);
+  for (const at::Tensor& tensor : tensors)
+    text += fmt::format("{} {} [{}]", &tensor == tensors.begin() ? " of" : ",", c10::toString(tensor.scalar_type()),
+                        fmt::join(tensor.sizes(), ", "));
+  if (root >= 0) text += fmt::format(", root rank {}", root);
+  return text;
 }
 
 const char* flight_reduction(const c10d::ReduceOp& op, at::TensorList tensors) {

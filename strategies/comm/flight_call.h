@@ -9,6 +9,9 @@ namespace dtrain {
 
 FlightCall flight_call(c10d::OpType type, at::TensorList tensors);
 
+// The same for people, whole: "all_reduce sum of Float [2, 3]". `reduction` may be null, `root` -1.
+std::string call_text(c10d::OpType type, at::TensorList tensors, const char* reduction, int root);
+
 // The reduction of several tensors, which are checked already; null where there are none.
 const char* flight_reduction(const c10d::ReduceOp& op, at::TensorList tensors);
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "strategies/comm/arena.h"
+#include "strategies/comm/call_check.h"
 #include "strategies/comm/flight_call.h"
 #include "strategies/comm/interrupt.h"
 #include "strategies/comm/join_all.h"
@@ -62,6 +63,7 @@ struct ShmBackend::Task {
   Steps run;
   Timeout timeout;
   FlightRing::Ticket flight;
+  std::string to_check;
 };
 
 ShmBackend::ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Timeout timeout,
@@ -70,6 +72,7 @@ ShmBackend::ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
       process_(own_process()),
       default_timeout_(timeout),
       names_(std::move(names)),
+      checks_calls_(checks_calls()),
       group_(make_group(store, rank, size, names_)),
       flight_(flight_key(store), rank, size),
       signals_(std::make_unique<Signals>()) {
@@ -110,9 +113,11 @@ void ShmBackend::shutdown() {
   if (group) group->p2p().end();  // callbacks may ask for the mutex
 }
 
-std::exception_ptr ShmBackend::run(StepsRef steps, Timeout timeout, const FlightRing::Ticket& flight) {
+std::exception_ptr ShmBackend::run(StepsRef steps, Timeout timeout, const FlightRing::Ticket& flight,
+                                   const std::string& to_check) {
   const at::NoGradGuard no_grad;  // parameters are written in place
   try {
+    if (group_ && checks_calls_) require_same_calls(*group_, getRank(), getSize(), to_check, timeout);
     if (group_) steps(timeout);
     flight_.ended(flight, true);
     return nullptr;
@@ -124,6 +129,13 @@ std::exception_ptr ShmBackend::run(StepsRef steps, Timeout timeout, const Flight
     note_failure();
     return with_more(renamed(std::current_exception(), names_), flight_.settle());
   }
+}
+
+std::string ShmBackend::text_to_check(c10d::OpType type, at::TensorList results, const How& how) const {
+  if (!checks_calls_) return "";
+  const at::TensorList tensors = how.alike.empty() ? results : how.alike;
+  if (!how.any_shape) return call_text(type, tensors, how.reduction, how.root);
+  return fmt::format("{} of {}", call_text(type, {}, nullptr, -1), c10::toString(tensors.front().scalar_type()));
 }
 
 // Run `action` as the operation in progress, on this thread. There must be none.
@@ -148,7 +160,7 @@ bool ShmBackend::at_once(c10d::OpType type, at::TensorList results, const How& h
   ++enqueued_;
   const FlightRing::Ticket flight = note_call(type, results, how, true);
   std::exception_ptr error;
-  occupy(lock, [&] { error = run(steps, how.timeout, flight); });
+  occupy(lock, [&] { error = run(steps, how.timeout, flight, text_to_check(type, results, how)); });
   if (error) std::rethrow_exception(error);
   return true;
 }
@@ -165,6 +177,7 @@ ShmBackend::WorkPtr ShmBackend::enqueue(c10d::OpType type, Tensors results, How 
   task->work = c10::make_intrusive<ShmWork>(getRank(), type, share(results));
   task->run = std::move(run);
   task->timeout = std::min<Timeout>(how.timeout > Timeout::zero() ? how.timeout : default_timeout_, kLongestTimeout);
+  task->to_check = text_to_check(type, results, how);
   WorkPtr work = task->work;
   std::unique_lock lock(mutex_);
   TORCH_CHECK(!stopping_, "dtrain: a collective after the session was shut down");
@@ -212,7 +225,7 @@ void ShmBackend::progress_loop() {
 
 // True: another thread runs the operations now. Not where nobody can have asked for the task's future yet.
 bool ShmBackend::carry_out(std::unique_ptr<Task> task) {
-  const std::exception_ptr error = run(task->run, task->timeout, task->flight);
+  const std::exception_ptr error = run(task->run, task->timeout, task->flight, task->to_check);
   task->run = nullptr;
   bool made_way = false;
   task->work->complete(error, [this, &made_way] { made_way = make_way(); });

@@ -106,6 +106,9 @@ class ShmBackend : public c10d::Backend {
     // What the flight recorder is told besides.
     int root = -1;
     const char* reduction = nullptr;
+    // What is the same on all ranks, where the results are not: of these the types and shapes, or the types alone.
+    at::TensorList alike{};
+    bool any_shape = false;
   };
   using Steps = std::function<void(Timeout)>;
   using StepsRef = c10::function_ref<void(Timeout)>;
@@ -116,6 +119,7 @@ class ShmBackend : public c10d::Backend {
     if (!at_once(type, results, how, steps)) enqueue(type, results.vec(), how, steps)->wait();
   }
   bool at_once(c10d::OpType type, at::TensorList results, const How& how, StepsRef steps);
+  std::string text_to_check(c10d::OpType type, at::TensorList results, const How& how) const;
   template <class Action>
   void occupy(std::unique_lock<std::mutex>& lock, Action action);
   // What an operation does once it is its turn, and its checks before that.
@@ -141,7 +145,8 @@ class ShmBackend : public c10d::Backend {
   void progress_loop();
   bool make_way();
   bool carry_out(std::unique_ptr<Task> task);
-  std::exception_ptr run(StepsRef steps, Timeout timeout, const FlightRing::Ticket& flight);
+  std::exception_ptr run(StepsRef steps, Timeout timeout, const FlightRing::Ticket& flight,
+                         const std::string& to_check);
   FlightRing::Ticket note_call(c10d::OpType type, at::TensorList tensors, const How& how, bool starts);
   void stop_threads();
 
@@ -152,6 +157,7 @@ class ShmBackend : public c10d::Backend {
   const int process_;
   const Timeout default_timeout_;
   const RankNames names_;
+  const bool checks_calls_;
   std::shared_ptr<CommGroup> group_;  // none in a world of one rank
   FlightLog flight_;
 

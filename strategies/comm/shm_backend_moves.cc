@@ -45,6 +45,13 @@ void check_cut(const at::Tensor& tensor, const std::vector<std::int64_t>& splits
               ranks, " ranks that make ", sum);
 }
 
+// Between hosts a part may come before the one in its place has gone.
+void check_apart(const at::Tensor& output, const std::vector<at::Tensor>& inputs) {
+  for (const at::Tensor& input : inputs)
+    TORCH_CHECK(at::get_overlap_status(output, input) == at::MemOverlapStatus::No,
+                "dtrain: all_to_all needs an output that does not overlap its input");
+}
+
 // What of `tensor` is each rank's: rows of its first dimension, as many as `splits` says, or equal parts.
 template <class Byte>
 std::vector<std::span<Byte>> cut(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int ranks) {
@@ -218,7 +225,8 @@ ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& i
   if (getRank() == root) check_parts(parts, getSize(), input, "gather");
   for (const at::Tensor& part : parts) check_writable(part);
   if (getSize() == 1) copy_alone(parts[0], input);
-  return enqueue(c10d::OpType::GATHER, parts, {options.timeout, options.asyncOp, root}, [=, this](Timeout timeout) {
+  const How how{options.timeout, options.asyncOp, root, nullptr, input};
+  return enqueue(c10d::OpType::GATHER, parts, how, [=, this](Timeout timeout) {
     const at::Tensor source = input.contiguous();
     into_places(parts, [&](const std::vector<std::byte*>& places) {
       group_->gather(bytes_of(source), places, source.nbytes(), root, timeout);
@@ -247,9 +255,13 @@ ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& into, Tensors& from, const c10
   TORCH_CHECK(outputs.size() == ranks && inputs.size() == ranks, "dtrain: all_to_all needs ", ranks,
               " inputs and outputs, one for each rank, not ", inputs.size(), " and ", outputs.size());
   for (const at::Tensor& input : inputs) check_dense_cpu(input);
-  for (const at::Tensor& output : outputs) check_writable(output);
+  for (const at::Tensor& output : outputs) {
+    check_writable(output);
+    if (ranks > 1) check_apart(output, inputs);
+  }
   if (ranks == 1) copy_alone(outputs[0], inputs[0]);
-  return enqueue(c10d::OpType::ALLTOALL, outputs, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
+  const How how{options.timeout, options.asyncOp, -1, nullptr, inputs, true};
+  return enqueue(c10d::OpType::ALLTOALL, outputs, how, [=, this](Timeout timeout) {
     from_places(inputs, [&](const std::vector<const std::byte*>& staged) {
       into_places(outputs, [&](const std::vector<std::byte*>& places) {
         std::vector<std::span<const std::byte>> sources;
@@ -270,9 +282,7 @@ auto ShmBackend::all_to_all_steps(const at::Tensor& output, const at::Tensor& in
   TORCH_CHECK(output.scalar_type() == input.scalar_type(), "dtrain: all_to_all needs an output of the input's type");
   check_cut(output, output_rows, getSize(), "output");
   check_cut(input, input_rows, getSize(), "input");
-  // Between hosts a part may come before the one in its place has gone.
-  TORCH_CHECK(getSize() == 1 || at::get_overlap_status(output, input) == at::MemOverlapStatus::No,
-              "dtrain: all_to_all needs an output that does not overlap its input");
+  if (getSize() > 1) check_apart(output, {input});
   if (getSize() == 1) copy_alone(output.view(-1), input.view(-1));
   return [=, this](Timeout timeout) {
     group_->all_to_all(cut<const std::byte>(input, input_rows, getSize()),
@@ -285,12 +295,12 @@ ShmBackend::WorkPtr ShmBackend::alltoall_base(at::Tensor& into, at::Tensor& from
                                               std::vector<std::int64_t>& input_splits,
                                               const c10d::AllToAllOptions& options) {
   const at::Tensor output = share(into);
-  return enqueue(c10d::OpType::ALLTOALL_BASE, {output}, {options.timeout, options.asyncOp},
+  return enqueue(c10d::OpType::ALLTOALL_BASE, {output}, {options.timeout, options.asyncOp, -1, nullptr, from, true},
                  all_to_all_steps(output, share(from), output_splits, input_splits));
 }
 
 void ShmBackend::all_to_all_now(const at::Tensor& output, const at::Tensor& input) {
-  carry_out_now(c10d::OpType::ALLTOALL_BASE, output, {default_timeout_, false},
+  carry_out_now(c10d::OpType::ALLTOALL_BASE, output, {default_timeout_, false, -1, nullptr, input, true},
                 all_to_all_steps(output, input, {}, {}));
 }
 

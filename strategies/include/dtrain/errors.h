@@ -11,7 +11,8 @@ enum class FailureKind {
   peer_died,   // the process of `rank` ended
   peer_left,   // `rank` shut its session down, or dropped it after an error
   timed_out,   // `rank` did not arrive in time: stopped, hung, or in another part of the program
-  mismatched,  // `rank` called another collective, or with another size, type or root than the others
+  mismatched,  // `rank` called another collective, or with another size or root, or type of a reduction;
+               // with DTRAIN_CHECK_CALLS=1 any other type or shape
   aborted,     // `rank` aborted the group
 };
 
