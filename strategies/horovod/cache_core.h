@@ -18,6 +18,7 @@ class ResponseCache {
 
   // Slots are numbered below this; some may be empty.
   std::size_t slots() const { return slots_.size(); }
+  std::size_t tensors() const { return by_name_.size(); }
   const std::optional<Request>& at(std::size_t slot) const { return slots_[slot].request; }
   std::optional<std::size_t> find(const std::string& name) const;
 

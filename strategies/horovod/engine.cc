@@ -120,7 +120,7 @@ std::vector<Handle> Engine::submit(const std::vector<at::Tensor>& tensors, const
     const std::string name = reduction->request.name;
     pending_.emplace(name, std::move(reduction));
   }
-  if (was_idle) wake_.notify_all();  // else the thread knows that there is something to do
+  if (was_idle || core_.all_here()) wake_.notify_all();  // else the thread knows that there is something to do
   return handles;
 }
 
@@ -167,7 +167,7 @@ bool Engine::cycle() {
 void Engine::wait_for_work() {
   std::unique_lock lock(mutex_);
   wake_.wait_for(lock, kIdle, [this] { return leaves_ || joins_ || !core_.idle(); });
-  wake_.wait_until(lock, last_cycle_ + settings_.cycle_time, [this] { return leaves_; });
+  wake_.wait_until(lock, last_cycle_ + settings_.cycle_time, [this] { return leaves_ || core_.all_here(); });
   last_cycle_ = Clock::now();
 }
 

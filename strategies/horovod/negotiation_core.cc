@@ -62,7 +62,21 @@ Negotiation::Negotiation(int rank, int ranks, const Limits& limits)
       cache_(limits.cache_capacity),
       joined_(static_cast<std::size_t>(ranks), false) {}
 
-void Negotiation::submit(const Request& request, Moment now) { pending_[request.name] = {request, now, submitted_++}; }
+void Negotiation::submit(const Request& request, Moment now) {
+  pending_[request.name] = {request, now, submitted_++};
+  if (const auto slot = cache_.find(request.name)) note_pass(*slot);
+}
+
+void Negotiation::note_pass(std::size_t slot) {
+  pass_of_.resize(cache_.slots());
+  if (pass_of_[slot] == pass_) {
+    ++pass_;
+    of_pass_ = 0;
+  }
+  pass_of_[slot] = pass_;
+  ++of_pass_;
+  is_new_ = true;
+}
 
 // A tensor that waits for long is taken out of the cache and goes by requests, so that all know who has it.
 Negotiation::Way Negotiation::way_of(const Pending& pending) const {
@@ -82,6 +96,7 @@ bool Negotiation::past_limit() const {
 
 std::vector<std::uint64_t> Negotiation::words(Moment now) {
   moment_ = now;
+  is_new_ = false;
   const auto rank = static_cast<std::size_t>(rank_);
   const Layout layout{static_cast<std::size_t>(ranks_), cache_.slots()};
   std::vector<std::uint64_t> words(layout.words(), ~std::uint64_t{0});
@@ -104,7 +119,7 @@ bool Negotiation::absorb_words(std::span<const std::uint64_t> agreed) {
   if (!outcome_.left.empty()) return false;
   if (!Layout::get(agreed, Layout::within_limit)) {
     fail_past_limit();
-    return false;
+    if (outcome_.failure) return false;
   }
   if (!outcome_.all_joined) absorb_slots(agreed, layout);
   // After the slots, which it may give to others.
@@ -231,17 +246,16 @@ Negotiation::Outcome Negotiation::outcome() { return std::exchange(outcome_, {})
 
 void Negotiation::fail_past_limit() {
   const std::string time = seconds(limits_.stall_failure);
-  if (!table_.empty()) {
-    const Entry& oldest = table_.front();
-    const std::vector<int> ranks = missing(oldest);
+  // What waited for ranks that have joined just now is ready.
+  const auto oldest = std::find_if(table_.begin(), table_.end(), [this](auto& each) { return !missing(each).empty(); });
+  if (oldest != table_.end()) {
+    const std::vector<int> ranks = missing(*oldest);
     fail(FailureKind::timed_out, ranks.front(),
-         fmt::format("tensor '{}' was not submitted by {} for {}", oldest.request.name, ranks_text(ranks), time));
+         fmt::format("tensor '{}' was not submitted by {} for {}", oldest->request.name, ranks_text(ranks), time));
   } else if (!held_.empty()) {
     const auto& [name, group] = *held_.begin();
     fail(FailureKind::timed_out, 0,
          fmt::format("group '{}' waits for {} of its tensors for {}", name, group.missing(), time));
-  } else {
-    fail(FailureKind::timed_out, 0, fmt::format("a tensor was not submitted by all ranks for {}", time));
   }
 }
 

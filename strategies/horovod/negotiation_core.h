@@ -38,6 +38,9 @@ class Negotiation {
   void join() { joined_here_ = true; }
   // This rank ends, and all with it.
   void leave() { leaves_ = true; }
+  // Since the last cycle this rank has submitted the last of all tensors that were reduced before: no more is expected,
+  // as at the end of a step.
+  bool all_here() const { return is_new_ && of_pass_ >= cache_.tensors(); }
   // Nothing that this rank submitted is on its way.
   bool idle() const { return pending_.empty() && held_.empty(); }
 
@@ -86,6 +89,7 @@ class Negotiation {
   Way way_of(const Pending& pending) const;
   bool reached(Moment since, Duration limit) const { return limit > Duration{0} && moment_ - since >= limit; }
   bool past_limit() const;
+  void note_pass(std::size_t slot);
   std::vector<int> missing(const Entry& entry) const;
   bool absorb_ranks(std::span<const std::uint64_t> agreed, const Layout& layout);
   void absorb_slots(std::span<const std::uint64_t> agreed, const Layout& layout);
@@ -102,6 +106,11 @@ class Negotiation {
   bool leaves_ = false;
   std::map<std::string, Pending> pending_;  // of this rank
   std::uint64_t submitted_ = 0;
+  // This rank goes through its tensors in passes: one that comes again begins the next.
+  std::vector<std::uint64_t> pass_of_;  // of each slot's last submission
+  std::uint64_t pass_ = 1;
+  std::size_t of_pass_ = 0;  // so many of the cache were submitted in it
+  bool is_new_ = false;      // since the last cycle
 
   // The same on every rank, but for the moments.
   ResponseCache cache_;

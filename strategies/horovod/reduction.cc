@@ -178,7 +178,7 @@ at::Tensor Fusion::buffer_for(const std::vector<Reduction*>& part) {
   for (const Reduction* each : part) needed += each->tensor.numel();
   at::Tensor& buffer = buffers_[{first.wire, first.tensor.device().type()}];
   if (!buffer.defined() || buffer.numel() < needed)
-    buffer = at::empty({needed}, first.tensor.options().dtype(first.wire));
+    buffer = empty_shared(group_, needed, first.tensor.options().dtype(first.wire));
   return buffer.narrow(0, 0, needed);
 }
 

@@ -7,6 +7,7 @@
 #include "strategies/comm/nccl.h"
 #include "strategies/session/group_plan.h"
 #include "strategies/session/session_state.h"
+#include "strategies/torch/collectives.h"
 #include "strategies/torch/compat.h"
 #include "strategies/torch/texts.h"
 
@@ -109,11 +110,7 @@ torch::Tensor Session::empty_shared(torch::IntArrayRef sizes, torch::TensorOptio
   if (!options.device().is_cpu()) return torch::empty(sizes, options);
   const auto plain = options.requires_grad(false);
   const auto count = torch::empty(sizes, plain.device(torch::kMeta)).numel();  // refuses what is no shape
-  return group()
-      ->getBackend(torch::kCPU)
-      ->allocateTensor(count, plain)
-      .view(sizes)
-      .set_requires_grad(options.requires_grad());
+  return dtrain::empty_shared(group(), count, plain).view(sizes).set_requires_grad(options.requires_grad());
 }
 
 Group Session::split(std::optional<int> colour, const GroupSettings& settings) {

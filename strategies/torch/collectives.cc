@@ -77,6 +77,11 @@ void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
   finish(all_to_all_single(*group, output, input, waiting<c10d::AllToAllOptions>()));
 }
 
+at::Tensor empty_shared(const GroupPtr& group, std::int64_t count, const at::TensorOptions& options) {
+  if (!options.device().is_cpu()) return at::empty({count}, options);
+  return group->getBackend(at::kCPU)->allocateTensor(count, options);
+}
+
 void send(const GroupPtr& group, const at::Tensor& tensor, int to, int tag) {
   if (const OwnBackend backend = own_backend(group, tensor)) return backend->send_now(tensor, to, tag);
   std::vector<at::Tensor> tensors{tensor};

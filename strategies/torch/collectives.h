@@ -20,6 +20,10 @@ void reduce_scatter(const GroupPtr& group, at::Tensor& output, at::Tensor& input
 // Row by row in the first dimension: rank r's `output` receives part r of every rank's `input`, in their order.
 void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input);
 
+// A row of `count` elements that the group reduces without copies where the memory for it is shared (ShmBackend). Not
+// initialised. No collective.
+at::Tensor empty_shared(const GroupPtr& group, std::int64_t count, const at::TensorOptions& options);
+
 // Messages between two ranks, on CPU tensors without a Work.
 void send(const GroupPtr& group, const at::Tensor& tensor, int to, int tag);
 void recv(const GroupPtr& group, const at::Tensor& tensor, int from, int tag);

@@ -146,6 +146,18 @@ TEST_CASE("hvd: what a rank's joining completes may take the slot of what is red
   CHECK(ranks.same);
 }
 
+TEST_CASE("hvd: what is past the limit and completed by a rank's joining is reduced") {
+  Ranks ranks(2, {1024, 60s, 10s});
+  ranks.submit(0, wants("a"));
+  ranks.cycle();
+  ranks.now += 10s;
+  ranks[1].join();
+  const auto outcomes = ranks.cycle();
+  CHECK_FALSE(outcomes[0].failure);
+  CHECK(names(outcomes[0].ready) == Names{"a"});
+  CHECK(ranks.same);
+}
+
 TEST_CASE("hvd: adasum has no zeros of those who have joined") {
   Ranks ranks(2);
   ranks[1].join();
@@ -329,4 +341,29 @@ TEST_CASE("hvd: in thousands of jobs every tensor is reduced once a step, and al
     if (job.capacity >= job.tensors.size() && ranks.exchanges != exchanges_in_first_step)
       FAIL("seed " << seed << ": requests after the first step");
   }
+}
+
+TEST_CASE("hvd: the last tensor of a step is known, so that nobody waits for more") {
+  Ranks ranks(2);
+  const auto here = [&] { return std::array{ranks[0].all_here(), ranks[1].all_here()}; };
+  const std::array neither{false, false};
+  for (const char* name : {"a", "b", "c"}) ranks.submit_all(wants(name));
+  CHECK(here() == neither);  // none was reduced before
+  CHECK(ranks.ready() == Names{"a", "b", "c"});
+  for (int step = 0; step < 3; ++step) {
+    ranks.submit_all(wants("b"));
+    CHECK(here() == neither);
+    CHECK(ranks.ready() == Names{"b"});
+    ranks.submit_all(wants("a"));
+    ranks.submit(0, wants("c"));
+    CHECK(here() == std::array{true, false});
+    ranks.submit(1, wants("c"));
+    CHECK(here() == std::array{true, true});
+    CHECK(ranks.ready() == Names{"a", "c"});
+    CHECK(here() == neither);  // or cycles would follow each other without a pause
+  }
+  ranks.submit_all(wants("once"));
+  ranks.ready();
+  for (const char* name : {"a", "b", "c"}) ranks.submit_all(wants(name));
+  CHECK(here() == neither);
 }
