@@ -20,11 +20,19 @@ constexpr std::size_t kShown = 8;
 
 std::string with_group(const std::string& text, const RankNames& names) {
   const std::size_t skip = text.starts_with(kOurs) ? std::strlen(kOurs) : 0;
-  return fmt::format("{}group '{}' (ranks {}): {}", text.substr(0, skip), names.group, text_of(names.ranks),
-                     renamed(text.substr(skip), names));
+  return text.substr(0, skip) + names.prefix() + renamed(text.substr(skip), names);
 }
 
 }  // namespace
+
+int RankNames::of(int rank) const {
+  const auto place = static_cast<std::size_t>(rank);
+  return place < ranks.size() ? ranks[place] : rank;
+}
+
+std::string RankNames::prefix() const {
+  return ranks.empty() ? "" : fmt::format("group '{}' (ranks {}): ", group, text_of(ranks));
+}
 
 std::string text_of(const std::vector<int>& ranks) {
   const auto shown = std::span(ranks).first(std::min(ranks.size(), kShown));
@@ -52,9 +60,8 @@ std::exception_ptr renamed(const std::exception_ptr& error, const RankNames& nam
   try {
     std::rethrow_exception(error);
   } catch (const CollectiveError& failure) {
-    const auto rank = static_cast<std::size_t>(failure.rank());
-    const int known = rank < names.ranks.size() ? names.ranks[rank] : failure.rank();
-    return std::make_exception_ptr(CollectiveError(failure.kind(), known, with_group(failure.what(), names)));
+    return std::make_exception_ptr(
+        CollectiveError(failure.kind(), names.of(failure.rank()), with_group(failure.what(), names)));
   } catch (const std::runtime_error& failure) {
     return std::make_exception_ptr(std::runtime_error(with_group(failure.what(), names)));
   } catch (...) {

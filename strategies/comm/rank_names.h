@@ -10,6 +10,11 @@ namespace dtrain {
 struct RankNames {
   std::string group;       // its name
   std::vector<int> ranks;  // of the job, by rank in the group; none: they are the same, and the group needs no name
+
+  // The job's number of a rank of the group.
+  int of(int rank) const;
+  // What a line about the group begins with: "group 'shard' (ranks 2, 3): ", or nothing where it needs no name.
+  std::string prefix() const;
 };
 
 // "2, 3", or of many the first ones and how many there are.

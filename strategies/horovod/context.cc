@@ -13,30 +13,22 @@
 namespace dtrain::hvd {
 namespace {
 
-FormedGroup own_group(Session& session, const Settings& settings) {
-  // Counted in the store, and not here: a process may have had other sessions.
-  const auto count = session.store()->add(fmt::format("hvd/made_by_{}", session.rank()), 1);
-  const std::string name = fmt::format("hvd_{}", count);
-  const auto keys = c10::make_intrusive<c10d::PrefixStore>(name, session.store());
-  const WorkerEnv& env = session.env();
-  return form_group(keys, {env.rank, env.world_size, env.local_rank, {}, settings.collective_timeout},
-                    "dtrain_" + name);
-}
+int in_session(const Group& group, int rank) { return group.ranks().at(static_cast<std::size_t>(rank)); }
 
 // Collective: throws on every rank if some rank has something to say against going on.
-void require_no_complaint(Session& session, const std::string& complaint) {
-  const std::vector<std::string> texts = all_gather_texts(session.group(), complaint);
+void require_no_complaint(const Group& group, const std::string& complaint) {
+  const std::vector<std::string> texts = all_gather_texts(group.process_group(), complaint);
   for (std::size_t r = 0; r < texts.size(); ++r) {
-    if (!texts[r].empty()) throw std::runtime_error(fmt::format("dtrain: rank {}: {}", r, texts[r]));
+    if (!texts[r].empty()) throw std::runtime_error(fmt::format("dtrain: rank {}: {}", group.ranks()[r], texts[r]));
   }
 }
 
-std::string broadcast_text(Session& session, const std::string& text, int root) {
+std::string broadcast_text(const Group& group, const std::string& text, int root) {
   at::Tensor size = at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong);
-  session.broadcast(size, root);
+  group.broadcast(size, root);
   at::Tensor bytes = at::empty({size.item<std::int64_t>()}, at::kByte);
-  if (session.rank() == root) std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
-  session.broadcast(bytes, root);
+  if (group.rank() == root) std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
+  group.broadcast(bytes, root);
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<std::size_t>(bytes.numel())};
 }
 
@@ -70,9 +62,10 @@ at::Device device_of(const torch::optim::Optimizer& optimizer) {
 
 }  // namespace
 
-Context::Context(Session& session) : Context(session, parse_settings(process_env())) {}
-Context::Context(Session& session, const Settings& settings)
-    : engine_(std::make_unique<Engine>(own_group(session, settings), session.device(), settings)) {}
+Context::Context(const Group& group) : Context(group, parse_settings(process_env())) {}
+Context::Context(const Group& group, const Settings& settings)
+    : engine_(
+          std::make_unique<Engine>(GroupsOfSession::form_apart(group, "hvd", settings.collective_timeout), settings)) {}
 
 Context::~Context() {
   if (engine_->in_forked_child()) engine_.release();  // its thread is not here, and cannot be waited for
@@ -93,40 +86,42 @@ std::vector<Handle> Context::grouped_allreduce(const std::vector<at::Tensor>& te
   return engine_->submit(tensors, names, options, name, static_cast<std::int64_t>(tensors.size()));
 }
 
-void broadcast_parameters(Session& session, const NamedTensors& tensors, int root) {
+void broadcast_parameters(const Group& group, const NamedTensors& tensors, int root) {
   const std::string own = layout_of(tensors);
-  require_no_complaint(session, first_difference(own, broadcast_text(session, own, root), root));
+  const std::string of_root = broadcast_text(group, own, root);
+  require_no_complaint(group, first_difference(own, of_root, in_session(group, root)));
   std::vector<at::Tensor> values;
   for (const auto& item : tensors) values.push_back(item.value().detach());
-  if (!values.empty()) broadcast_all(session.group(), values, root);
+  if (!values.empty()) broadcast_all(group.process_group(), values, root);
 }
 
-void broadcast_parameters(Session& session, const torch::nn::Module& module, int root) {
+void broadcast_parameters(const Group& group, const torch::nn::Module& module, int root) {
   NamedTensors all = module.named_parameters();
   for (const auto& item : module.named_buffers()) all.insert("buffer " + item.key(), item.value());
-  broadcast_parameters(session, all, root);
+  broadcast_parameters(group, all, root);
 }
 
-void broadcast_optimizer_state(Session& session, torch::optim::Optimizer& optimizer, int root) {
+void broadcast_optimizer_state(const Group& group, torch::optim::Optimizer& optimizer, int root) {
   std::ostringstream saved;
-  if (session.rank() == root) {
+  if (group.rank() == root) {
     torch::serialize::OutputArchive archive;
     optimizer.save(archive);
     archive.save_to(saved);
   }
-  std::istringstream received(broadcast_text(session, saved.str(), root));
+  std::istringstream received(broadcast_text(group, saved.str(), root));
   std::string complaint;
-  if (session.rank() != root) {
+  if (group.rank() != root) {
     try {
       torch::serialize::InputArchive archive;
-      archive.load_from(received, device_of(optimizer));  // not where rank 0's were
+      archive.load_from(received, device_of(optimizer));  // not where the root's were
       optimizer.state().clear();
       optimizer.load(archive);
     } catch (const std::exception& error) {
-      complaint = fmt::format("the optimizer's state of rank {} does not fit: {}", root, short_reason(error));
+      complaint = fmt::format("the optimizer's state of rank {} does not fit: {}", in_session(group, root),
+                              short_reason(error));
     }
   }
-  require_no_complaint(session, complaint);
+  require_no_complaint(group, complaint);
 }
 
 }  // namespace dtrain::hvd

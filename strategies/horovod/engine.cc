@@ -36,9 +36,11 @@ Settings of_rank_0(const c10::intrusive_ptr<c10d::ProcessGroup>& group, Settings
   return settings;
 }
 
-std::unique_ptr<Timeline> timeline_of(const Settings& settings, int rank) {
-  if (settings.timeline.empty() || rank != 0) return nullptr;
-  return std::make_unique<Timeline>(settings.timeline);
+// A rank may be the first one of several groups, and a host have those of several.
+std::unique_ptr<Timeline> timeline_of(const Settings& settings, const FormedGroup& group) {
+  if (settings.timeline.empty() || group.group->getRank() != 0) return nullptr;
+  const bool of_all = group.names.ranks.empty();
+  return std::make_unique<Timeline>(of_all ? settings.timeline : settings.timeline + '.' + group.group->getGroupName());
 }
 
 Negotiation::Limits limits_of(const Settings& settings) {
@@ -69,14 +71,13 @@ void Handle::wait() const {
 
 bool Handle::done() const { return future_.wait_for(std::chrono::seconds{0}) == std::future_status::ready; }
 
-Engine::Engine(const FormedGroup& group, const at::Device& device, Settings settings)
+Engine::Engine(const FormedGroup& group, Settings settings)
     : process_(own_process()),
       group_(group),
-      device_(device),
       settings_(of_rank_0(group.group, std::move(settings))),
-      timeline_(timeline_of(settings_, group.group->getRank())),
+      timeline_(timeline_of(settings_, group)),
       fusion_(group.group, timeline_.get()),
-      core_(group.group->getRank(), group.group->getSize(), limits_of(settings_)),
+      core_(group.group->getRank(), group.group->getSize(), limits_of(settings_), group.names),
       thread_([this] { loop(); }) {}
 
 Engine::~Engine() {
@@ -97,7 +98,7 @@ bool Engine::in_forked_child() const { return own_process() != process_; }
 
 std::vector<Handle> Engine::submit(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names,
                                    const ReduceOptions& options, const std::string& group, std::int64_t members) {
-  TORCH_CHECK(!in_forked_child(), "dtrain: an hvd::Context in a process forked from rank ", rank());
+  TORCH_CHECK(!in_forked_child(), "dtrain: an hvd::Context in a process forked from rank ", group_.names.of(rank()));
   std::vector<std::unique_ptr<Reduction>> reductions;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     reductions.push_back(make_reduction(tensors[i], names[i], options, ranks()));
@@ -125,7 +126,7 @@ std::vector<Handle> Engine::submit(const std::vector<at::Tensor>& tensors, const
 }
 
 int Engine::join() {
-  TORCH_CHECK(!in_forked_child(), "dtrain: an hvd::Context in a process forked from rank ", rank());
+  TORCH_CHECK(!in_forked_child(), "dtrain: an hvd::Context in a process forked from rank ", group_.names.of(rank()));
   std::unique_lock lock(mutex_);
   TORCH_CHECK(pending_.empty(), "dtrain: hvd::Context::join while '", pending_.begin()->first, "' is on its way");
   TORCH_CHECK(!joins_, "dtrain: hvd::Context::join inside of hvd::Context::join");
@@ -200,7 +201,7 @@ void Engine::reduce(const std::vector<Request>& ready) {
     const std::lock_guard lock(mutex_);
     for (const Request& request : ready) {
       const auto own = pending_.find(request.name);
-      if (own == pending_.end()) zeros.push_back(make_zeros(request, device_));
+      if (own == pending_.end()) zeros.push_back(make_zeros(request, group_.device));
       reductions.push_back(own == pending_.end() ? zeros.back().get() : own->second.get());
       if (timeline_ && own != pending_.end()) timeline_->add(request.name, "NEGOTIATE", own->second->submitted, agreed);
     }
@@ -234,9 +235,9 @@ void Engine::arrive(const std::vector<Reduction*>& members, const std::shared_pt
 void Engine::finish(const Negotiation::Outcome& outcome) {
   if (outcome.failure) return end(std::make_exception_ptr(*outcome.failure));
   if (!outcome.left.empty()) {
-    const int rank = outcome.left.front();
-    return end(std::make_exception_ptr(
-        CollectiveError(FailureKind::peer_left, rank, fmt::format("rank {} ended its hvd::Context", rank))));
+    const int rank = group_.names.of(outcome.left.front());
+    return end(std::make_exception_ptr(CollectiveError(
+        FailureKind::peer_left, rank, fmt::format("{}rank {} ended its hvd::Context", group_.names.prefix(), rank))));
   }
   if (!outcome.all_joined) return;
   const std::lock_guard lock(mutex_);

@@ -15,7 +15,7 @@ namespace dtrain::hvd {
 class Engine {
  public:
   // Collective. `settings` are those of rank 0 afterwards.
-  Engine(const FormedGroup& group, const at::Device& device, Settings settings);
+  Engine(const FormedGroup& group, Settings settings);
   // Ends all ranks' engines.
   ~Engine();
   Engine(const Engine&) = delete;
@@ -45,7 +45,6 @@ class Engine {
 
   const int process_;
   FormedGroup group_;
-  const at::Device device_;
   const Settings settings_;
   std::unique_ptr<Timeline> timeline_;
   Fusion fusion_;

@@ -24,10 +24,6 @@ std::string some_of(const std::vector<std::string>& names) {
   return text;
 }
 
-std::string ranks_text(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
-}
-
 }  // namespace
 
 // Bits: two of the rank, then for each rank that it stays and that it has not joined, then for each slot that this rank
@@ -55,10 +51,11 @@ struct Negotiation::Layout {
   }
 };
 
-Negotiation::Negotiation(int rank, int ranks, const Limits& limits)
+Negotiation::Negotiation(int rank, int ranks, const Limits& limits, RankNames names)
     : rank_(rank),
       ranks_(ranks),
       limits_(limits),
+      names_(std::move(names)),
       cache_(limits.cache_capacity),
       joined_(static_cast<std::size_t>(ranks), false) {}
 
@@ -191,7 +188,7 @@ void Negotiation::absorb_request(int rank, const Asked& asked) {
     }
     fail(FailureKind::mismatched, rank,
          fmt::format("tensor '{}' is not the same on all ranks: {} on {}, but {} on rank {}", request.name,
-                     describe(entry.request), ranks_text(others), describe(request), rank));
+                     describe(entry.request), ranks_text(others), describe(request), names_.of(rank)));
   }
   entry.has[static_cast<std::size_t>(rank)] = true;
 }
@@ -223,7 +220,7 @@ void Negotiation::agree(const Request& request) {
   if (request.op == "adasum" && joined != joined_.end()) {
     const auto rank = static_cast<int>(joined - joined_.begin());
     fail(FailureKind::mismatched, rank,
-         fmt::format("tensor '{}': adasum cannot go on after rank {} has joined", request.name, rank));
+         fmt::format("tensor '{}': adasum cannot go on after rank {} has joined", request.name, names_.of(rank)));
   }
   pending_.erase(request.name);
   if (request.group.empty()) {
@@ -239,7 +236,12 @@ void Negotiation::agree(const Request& request) {
 }
 
 void Negotiation::fail(FailureKind kind, int rank, const std::string& text) {
-  if (!outcome_.failure) outcome_.failure = CollectiveError(kind, rank, text);
+  if (!outcome_.failure) outcome_.failure = CollectiveError(kind, names_.of(rank), names_.prefix() + text);
+}
+
+std::string Negotiation::ranks_text(std::vector<int> ranks) const {
+  for (int& rank : ranks) rank = names_.of(rank);
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
 Negotiation::Outcome Negotiation::outcome() { return std::exchange(outcome_, {}); }
@@ -280,7 +282,7 @@ std::optional<std::string> Negotiation::stalled() {
     lines.push_back(fmt::format("group '{}' waits for {} of its tensors", name, group.missing()));
   }
   if (lines.empty()) return std::nullopt;
-  return fmt::format("for {} or more, {}", seconds(limits_.stall_warning), fmt::join(lines, "; "));
+  return fmt::format("{}for {} or more, {}", names_.prefix(), seconds(limits_.stall_warning), fmt::join(lines, "; "));
 }
 
 }  // namespace dtrain::hvd

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "dtrain/errors.h"
+#include "strategies/comm/rank_names.h"
 #include "strategies/horovod/cache_core.h"
 
 namespace dtrain::hvd {
@@ -29,7 +30,8 @@ class Negotiation {
     Duration stall_failure{0};
   };
 
-  Negotiation(int rank, int ranks, const Limits& limits);
+  // Ranks are the group's, but in failures and lines, which say `names`.
+  Negotiation(int rank, int ranks, const Limits& limits, RankNames names = {});
 
   // This rank has a tensor; none of that name may be on its way.
   void submit(const Request& request, Moment now);
@@ -96,12 +98,14 @@ class Negotiation {
   void absorb_request(int rank, const Asked& asked);
   void finish_complete();
   void agree(const Request& request);
+  std::string ranks_text(std::vector<int> ranks) const;
   void fail(FailureKind kind, int rank, const std::string& text);
   void fail_past_limit();
 
   const int rank_;
   const int ranks_;
   const Limits limits_;
+  const RankNames names_;
   bool joined_here_ = false;
   bool leaves_ = false;
   std::map<std::string, Pending> pending_;  // of this rank

@@ -13,9 +13,16 @@
 
 namespace dtrain {
 
+at::Device device_for(int local_rank) {
+  if (nccl_available()) return {at::kCUDA, static_cast<c10::DeviceIndex>(local_rank)};
+  return at::kCPU;
+}
+
 FormedGroup form_group(const c10::intrusive_ptr<c10d::Store>& keys, const GroupPlace& place, const std::string& name) {
   using Kind = c10d::ProcessGroup::BackendType;
   FormedGroup made;
+  made.names = place.names;
+  made.device = device_for(place.local_rank);
   const auto cpu_keys = c10::make_intrusive<c10d::PrefixStore>("shm", keys);
   made.cpu = c10::make_intrusive<ShmBackend>(cpu_keys, place.rank, place.ranks, place.timeout, place.names);
   made.group = c10::make_intrusive<c10d::ProcessGroup>(keys, place.rank, place.ranks);
@@ -77,6 +84,17 @@ Group GroupsOfSession::add(Group::State state, const c10::intrusive_ptr<c10d::St
   const std::lock_guard lock(mutex);
   formed.push_back(group);
   return group;
+}
+
+FormedGroup GroupsOfSession::form_apart(const Group& group, const std::string& purpose,
+                                        std::chrono::milliseconds timeout) {
+  Group::State& own = group.inside();
+  const auto session = own.session.lock();
+  TORCH_CHECK(session, "dtrain: the session has ended");
+  const std::string name = fmt::format("{}_{}", purpose, ++own.apart);
+  return form_group(c10::make_intrusive<c10d::PrefixStore>(name, own.keys),
+                    {own.rank, group.size(), session->env.local_rank, own.formed.names, timeout},
+                    fmt::format("{}_{}", own.c10d_name, name));
 }
 
 void GroupsOfSession::shutdown() {

@@ -11,6 +11,8 @@ namespace dtrain {
 struct FormedGroup {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   c10::intrusive_ptr<ShmBackend> cpu;
+  RankNames names{};             // of its ranks, in messages
+  at::Device device = at::kCPU;  // where this rank's tensors belong
 
   // After a barrier.
   void shutdown();
@@ -28,6 +30,9 @@ struct GroupPlace {
   RankNames names{};
   std::chrono::milliseconds timeout{};
 };
+
+// Of the rank with this number on its host.
+at::Device device_for(int local_rank);
 
 // Collective, of its ranks. `keys` are the group's own keys in the store, `name` is c10d's. Throws as CommGroup's
 // form_group() does.
@@ -48,6 +53,9 @@ struct GroupsOfSession : std::enable_shared_from_this<GroupsOfSession> {
   // By all ranks of the session, in one order, of lists that are known to fit; ranks outside of it get an empty one.
   Group form(const std::vector<int>& ranks, const GroupSettings& settings);
   Group add(Group::State state, const c10::intrusive_ptr<c10d::Store>& keys, const GroupPlace& place);
+  // Collective of `group`: another one of its ranks, by the same names, which is the caller's to end and no part of the
+  // session. `purpose` is a part of its c10d name. Errors as in Group::again.
+  static FormedGroup form_apart(const Group& group, const std::string& purpose, std::chrono::milliseconds timeout);
   // After a barrier of all ranks: the last one that was formed first.
   void shutdown();
   void leave() noexcept;
@@ -62,6 +70,7 @@ struct Group::State {
   c10::intrusive_ptr<c10d::Store> keys{};  // its own
   FormedGroup formed{};                    // none outside of it, and after its end
   int copies = 0;                          // made by again()
+  int apart = 0;                           // made by form_apart()
   std::weak_ptr<GroupsOfSession> session{};
 };
 

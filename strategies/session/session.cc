@@ -4,7 +4,6 @@
 #include <c10/util/env.h>
 #include <fmt/format.h>
 
-#include "strategies/comm/nccl.h"
 #include "strategies/session/group_plan.h"
 #include "strategies/session/session_state.h"
 #include "strategies/torch/collectives.h"
@@ -35,11 +34,6 @@ c10::intrusive_ptr<c10d::Store> connect_store(const WorkerEnv& env, const InitOp
   return c10::make_intrusive<c10d::PrefixStore>(fmt::format("dtrain/round_{}", env.restart_count), store);
 }
 
-torch::Device device_for(const WorkerEnv& env) {
-  if (nccl_available()) return {torch::kCUDA, static_cast<c10::DeviceIndex>(env.local_rank)};
-  return {torch::kCPU};
-}
-
 // Errors that are not the user's name the rank.
 template <class Form>
 Group joining(const WorkerEnv& env, const Form& form) {
@@ -65,7 +59,7 @@ Session init(const WorkerEnv& env, const InitOptions& options) {
   // Ddp's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
   if (!torch::cuda::is_available()) c10::utils::set_env("DDP_DISABLE_COMM_MEM", "0", false);
   Group world = joining(env, [&] { return groups->form_world(); });
-  return Session(std::make_unique<Session::State>(std::move(groups), std::move(world), device_for(env)));
+  return Session(std::make_unique<Session::State>(std::move(groups), std::move(world), device_for(env.local_rank)));
 }
 
 std::vector<std::string> agree(const Session::State& session, const std::string& call, const std::string& own) {

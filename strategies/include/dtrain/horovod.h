@@ -63,19 +63,25 @@ class Handle {
 class Engine;  // opaque
 
 // The background thread that reduces tensors, and a process group of its own: nothing here gets in the way of the
-// session's collectives. One is enough for many optimizers.
+// session's collectives. One is enough for many optimizers. It is over all ranks, or over a group, such as a mesh's
+// dimension (Horovod's process sets): where this page says rank 0, world size or all ranks, they are the group's then,
+// and its members alone make the calls. Errors name the session's ranks, and the group.
 class Context {
  public:
   // Collective: every rank makes its contexts in the same order. With the HOROVOD_* variables, or the settings, of rank
-  // 0. Throws ConfigError, std::runtime_error where the timeline cannot be written, and as init().
-  explicit Context(Session& session);
-  Context(Session& session, const Settings& settings);
+  // 0. Throws ConfigError, std::runtime_error where the timeline cannot be written, c10::Error on a rank that is not in
+  // the group, and as init().
+  explicit Context(Session& session) : Context(session.world()) {}
+  Context(Session& session, const Settings& settings) : Context(session.world(), settings) {}
+  explicit Context(const Group& group);
+  Context(const Group& group, const Settings& settings);
   // The context is over on all ranks: what is pending fails, and so does what comes later. Takes a tenth of a second,
   // or ten where another rank does not answer. In a process forked from this one it does nothing.
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
+  // In the group.
   int rank() const;
   int world_size() const;
 
@@ -93,7 +99,7 @@ class Context {
 
   // Collective, for ranks with different numbers of steps: this rank has no more tensors, and takes part in the others'
   // reductions with zeros, until all ranks have joined. Averages are still over the world size. Op::adasum cannot be
-  // used meanwhile. Returns the rank that joined last. Wait for this rank's handles first.
+  // used meanwhile. Returns the rank, as rank() counts, that joined last. Wait for this rank's handles first.
   int join();
 
  private:
@@ -153,13 +159,24 @@ class DistributedOptimizer {
   std::unique_ptr<State> state_;
 };
 
-// Collectives of the session: all ranks get the values of `root`. They throw CollectiveError, and std::runtime_error on
-// every rank where one has other names, types or shapes.
-void broadcast_parameters(Session& session, const NamedTensors& tensors, int root = 0);
+// Collectives of the group, or of the session: all its ranks get the values of `root`, a rank of the group. They throw
+// CollectiveError, and std::runtime_error on every rank where one has other names, types or shapes, with the session's
+// ranks.
+void broadcast_parameters(const Group& group, const NamedTensors& tensors, int root = 0);
 // Parameters and buffers.
-void broadcast_parameters(Session& session, const torch::nn::Module& module, int root = 0);
+void broadcast_parameters(const Group& group, const torch::nn::Module& module, int root = 0);
 // State and options (momentum buffers, step counts, learning rates), of optimizers of one kind over the same
 // parameters. The others need not have made a step; what they have is replaced.
-void broadcast_optimizer_state(Session& session, torch::optim::Optimizer& optimizer, int root = 0);
+void broadcast_optimizer_state(const Group& group, torch::optim::Optimizer& optimizer, int root = 0);
+
+inline void broadcast_parameters(Session& session, const NamedTensors& tensors, int root = 0) {
+  broadcast_parameters(session.world(), tensors, root);
+}
+inline void broadcast_parameters(Session& session, const torch::nn::Module& module, int root = 0) {
+  broadcast_parameters(session.world(), module, root);
+}
+inline void broadcast_optimizer_state(Session& session, torch::optim::Optimizer& optimizer, int root = 0) {
+  broadcast_optimizer_state(session.world(), optimizer, root);
+}
 
 }  // namespace dtrain::hvd

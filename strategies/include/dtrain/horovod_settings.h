@@ -16,7 +16,8 @@ struct Settings {
   std::chrono::microseconds cycle_time{1000};
   // HOROVOD_CACHE_CAPACITY: tensors that are known by a bit after their first reduction.
   std::int64_t cache_capacity = 1024;
-  // HOROVOD_TIMELINE: rank 0 writes a trace of each tensor there, for chrome://tracing. Empty: none.
+  // HOROVOD_TIMELINE: rank 0 writes a trace of each tensor there, for chrome://tracing; that of a group beside it, with
+  // the name of the context's process group after the file's. Empty: none.
   std::string timeline;
   // HOROVOD_STALL_CHECK_TIME_SECONDS, HOROVOD_STALL_CHECK_DISABLE: rank 0 says on standard error which ranks have not
   // submitted a tensor that others have, after so long. 0: never.

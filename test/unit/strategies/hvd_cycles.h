@@ -31,8 +31,8 @@ inline std::vector<std::string> names(const std::vector<Request>& requests) {
 using Outcome = Negotiation::Outcome;
 
 struct Ranks {
-  explicit Ranks(int count, const Negotiation::Limits& limits = {}) {
-    for (int r = 0; r < count; ++r) all.emplace_back(r, count, limits);
+  explicit Ranks(int count, const Negotiation::Limits& limits = {}, const RankNames& known = {}) {
+    for (int r = 0; r < count; ++r) all.emplace_back(r, count, limits, known);
   }
 
   Negotiation& operator[](int rank) { return all[static_cast<std::size_t>(rank)]; }

@@ -215,6 +215,31 @@ TEST_CASE("hvd: a tensor that stalls is said with the ranks that miss it, cached
   CHECK(ranks.same);
 }
 
+TEST_CASE("hvd: a group's ranks are called what the session calls them, whatever names tensors have") {
+  const RankNames pair{"pair", {7, 4}};
+  Ranks differ(2, {}, pair);
+  differ.submit(0, wants("rank 0", {2}));
+  differ.submit(1, wants("rank 0", {3}));
+  const auto failure = differ.cycle()[0].failure;
+  REQUIRE(failure);
+  CHECK(failure->rank() == 4);
+  CHECK(std::string(failure->what()) ==
+        "group 'pair' (ranks 7, 4): tensor 'rank 0' is not the same on all ranks: Float [2] on cpu, average on rank 7, "
+        "but Float [3] on cpu, average on rank 4");
+
+  Ranks stalls(2, {.stall_warning = 1s, .stall_failure = 5s}, pair);
+  stalls.submit(1, wants("a"));
+  stalls.cycle();
+  stalls.now += 2s;
+  stalls.cycle();
+  CHECK(stalls[0].stalled() == "group 'pair' (ranks 7, 4): for 1 s or more, rank 7 has not submitted 'a'");
+  stalls.now += 4s;
+  const auto limit = stalls.cycle()[1].failure;
+  REQUIRE(limit);
+  CHECK(limit->rank() == 7);
+  CHECK(std::string(limit->what()) == "group 'pair' (ranks 7, 4): tensor 'a' was not submitted by rank 7 for 5 s");
+}
+
 TEST_CASE("hvd: many stalled tensors are one line") {
   Ranks ranks(2, {0, 1s, 0s});
   for (int i = 0; i < 9; ++i) ranks.submit(0, wants("t" + std::to_string(i)));
