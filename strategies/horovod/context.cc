@@ -62,7 +62,10 @@ at::Device device_of(const torch::optim::Optimizer& optimizer) {
 
 }  // namespace
 
-Context::Context(const Group& group) : Context(group, parse_settings(process_env())) {}
+Context::Context(const Group& group) : Context(group, parse_settings(process_env())) {
+  const auto line = without_effect(process_env());
+  if (line && in_session(group, group.rank()) == 0) fmt::print(stderr, "dtrain: hvd: {}\n", *line);
+}
 Context::Context(const Group& group, const Settings& settings)
     : engine_(
           std::make_unique<Engine>(GroupsOfSession::form_apart(group, "hvd", settings.collective_timeout), settings)) {}

@@ -1,9 +1,12 @@
 // Reads the HOROVOD_* variables; see include/dtrain/horovod_settings.h.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "dtrain/horovod_settings.h"
 
@@ -12,6 +15,37 @@ namespace {
 
 constexpr double kMost = 1e12;        // bytes, tensors, milliseconds: far from what overflows
 constexpr double kMostSeconds = 1e9;  // which are counted in nanoseconds
+
+// What Horovod reads beside them while it runs, but for what its launcher sets.
+constexpr std::array kOthers{
+    "HOROVOD_MPI_THREADS_DISABLE",
+    "HOROVOD_TIMELINE_MARK_CYCLES",
+    "HOROVOD_AUTOTUNE",
+    "HOROVOD_AUTOTUNE_LOG",
+    "HOROVOD_AUTOTUNE_WARMUP_SAMPLES",
+    "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE",
+    "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES",
+    "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE",
+    "HOROVOD_HIERARCHICAL_ALLREDUCE",
+    "HOROVOD_HIERARCHICAL_ALLGATHER",
+    "HOROVOD_BATCH_D2D_MEMCOPIES",
+    "HOROVOD_NUM_NCCL_STREAMS",
+    "HOROVOD_CPU_OPERATIONS",
+    "HOROVOD_CONTROLLER",
+    "HOROVOD_CCL_CACHE",
+    "HOROVOD_CCL_BGT_AFFINITY",
+    "HOROVOD_GLOO_IFACE",
+    "HOROVOD_GLOO_TIMEOUT_SECONDS",
+    "HOROVOD_ADASUM_MPI_CHUNK_SIZE",
+    "HOROVOD_THREAD_AFFINITY",
+    "HOROVOD_DISABLE_GROUP_FUSION",
+    "HOROVOD_DISABLE_NVTX_RANGES",
+    "HOROVOD_ENABLE_ASYNC_COMPLETION",
+    "HOROVOD_DYNAMIC_PROCESS_SETS",
+    "HOROVOD_ENABLE_XLA_OPS",
+    "HOROVOD_LOG_LEVEL",
+    "HOROVOD_LOG_HIDE_TIME",
+};
 
 std::optional<double> read_number(const EnvLookup& lookup, const char* name, double least, bool whole,
                                   double most = kMost) {
@@ -47,6 +81,15 @@ Settings parse_settings(const EnvLookup& lookup) {
   if (read_number(lookup, "HOROVOD_STALL_CHECK_DISABLE", 0, true).value_or(0) != 0)
     settings.stall_warning = settings.stall_failure = std::chrono::milliseconds{0};
   return settings;
+}
+
+std::optional<std::string> without_effect(const EnvLookup& lookup) {
+  std::vector<std::string> set;
+  for (const char* name : kOthers) {
+    if (!lookup(name).value_or("").empty()) set.emplace_back(name);
+  }
+  if (set.empty()) return std::nullopt;
+  return fmt::format("{} {} no effect here", fmt::join(set, ", "), set.size() == 1 ? "has" : "have");
 }
 
 }  // namespace dtrain::hvd

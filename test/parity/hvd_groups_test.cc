@@ -217,6 +217,7 @@ TEST_CASE("hvd: each group's first rank says what is late, and has a timeline of
   const std::string path = folder / "trace.json";
   const auto said = on_four([&](Session& session) {
     ::setenv("HOROVOD_TIMELINE", path.c_str(), 1);
+    ::setenv("HOROVOD_AUTOTUNE", "1", 1);
     const std::string errors = folder / fmt::format("stderr{}", session.rank());
     ::dup2(::open(errors.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
     hvd::Settings settings = hvd::parse_settings(process_env());
@@ -234,6 +235,7 @@ TEST_CASE("hvd: each group's first rank says what is late, and has a timeline of
   });
   CHECK_THAT(said[1], Catch::Contains("dtrain: hvd: group 'half' (ranks 1, 3): for 0.2 s or more, rank 3 has not "
                                       "submitted 'late'"));
+  CHECK(said[0] == "dtrain: hvd: HOROVOD_AUTOTUNE has no effect here\n");
   CHECK(said[3] == "");
   Strings traces;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {

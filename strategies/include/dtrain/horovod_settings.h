@@ -2,6 +2,7 @@
 // How hvd::Context (horovod.h) works: Horovod's environment variables. Pure, no torch.
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "dtrain/worker_env.h"
@@ -32,5 +33,8 @@ struct Settings {
 
 // An empty variable counts as unset. Throws ConfigError.
 Settings parse_settings(const EnvLookup& lookup);
+
+// A line that names those of Horovod's other variables that are set: they do nothing here. None: none is.
+std::optional<std::string> without_effect(const EnvLookup& lookup);
 
 }  // namespace dtrain::hvd

@@ -14,6 +14,19 @@ using namespace dtrain::hvd;
 using namespace dtrain::hvd::test;
 using namespace std::chrono_literals;
 
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+EnvLookup lookup_in(const Variables& variables) {
+  return [&variables](const char* name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
+  };
+}
+
+}  // namespace
+
 TEST_CASE("hvd: the cache gives up what was used longest ago, and fills holes first") {
   ResponseCache cache(3);
   for (const char* name : {"a", "b", "c"}) cache.put(wants(name));
@@ -62,12 +75,7 @@ TEST_CASE("hvd: requests survive the wire, whatever bytes a name has") {
 }
 
 TEST_CASE("hvd: the HOROVOD_* variables") {
-  const auto parse = [](const std::map<std::string, std::string>& variables) {
-    return parse_settings([&](const char* name) -> std::optional<std::string> {
-      const auto found = variables.find(name);
-      return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
-    });
-  };
+  const auto parse = [](const Variables& variables) { return parse_settings(lookup_in(variables)); };
   const Settings usual = parse({{"HOROVOD_CYCLE_TIME", ""}});
   CHECK(usual.fusion_threshold == 134217728);
   CHECK(usual.cycle_time == 1ms);
@@ -95,6 +103,26 @@ TEST_CASE("hvd: the HOROVOD_* variables") {
   CHECK_THROWS_AS(parse({{"HOROVOD_CYCLE_TIME", "-1"}}), ConfigError);
   CHECK_THROWS_AS(parse({{"HOROVOD_CACHE_CAPACITY", "many"}}), ConfigError);
   CHECK_THROWS_AS(parse({{"HOROVOD_CYCLE_TIME", "nan"}}), ConfigError);
+}
+
+TEST_CASE("hvd: variables of Horovod's without effect are named") {
+  const auto line = [](const Variables& variables) { return without_effect(lookup_in(variables)); };
+  CHECK_FALSE(line({}));
+  CHECK_FALSE(line({{"HOROVOD_FUSION_THRESHOLD", "1"},
+                    {"HOROVOD_CYCLE_TIME", "1"},
+                    {"HOROVOD_CACHE_CAPACITY", "1"},
+                    {"HOROVOD_TIMELINE", "t"},
+                    {"HOROVOD_STALL_CHECK_TIME_SECONDS", "1"},
+                    {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "1"},
+                    {"HOROVOD_STALL_CHECK_DISABLE", "1"},
+                    {"HOROVOD_AUTOTUNE", ""}}));
+  CHECK(line({{"HOROVOD_AUTOTUNE", "1"}}) == "HOROVOD_AUTOTUNE has no effect here");
+  CHECK(line({{"HOROVOD_LOG_LEVEL", "debug"},
+              {"HOROVOD_HIERARCHICAL_ALLREDUCE", "0"},
+              {"HOROVOD_TIMELINE_MARK_CYCLES", "1"},
+              {"HOROVOD_DISABLE_GROUP_FUSION", "1"}}) ==
+        "HOROVOD_TIMELINE_MARK_CYCLES, HOROVOD_HIERARCHICAL_ALLREDUCE, HOROVOD_DISABLE_GROUP_FUSION, HOROVOD_LOG_LEVEL "
+        "have no effect here");
 }
 
 TEST_CASE("hvd: the timeline is JSON with a row for each tensor") {
