@@ -44,6 +44,22 @@ class Group {
 
   // Collectives of the group that block until done; tensors, reductions and errors as in session.h. `root` is a rank of
   // the group. CollectiveErrors name the session's ranks.
+  //
+  // What they move, of CPU tensors, for P ranks on H hosts, as many on each; S: bytes of a rank's larger tensor. On one
+  // host a rank reads so much of the others', in shared memory; on several a host sends so much, and receives as much,
+  // through one of its ranks but for all_to_all. Each part goes directly to where it belongs (pairwise exchange: Thakur
+  // et al., "Optimization of Collective Communication Operations in MPICH", IJHPCA 2005).
+  //                   read by a rank    sent by a host
+  //   all_reduce      2 (P - 1) / P S   2 (H - 1) / H S   reduce-scatter, then all-gather; no all-reduce sends less
+  //                                     (Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of
+  //                                     Workstations", JPDC 2009)
+  //     to 64 KiB     (P - 1) S         (H - 1) S         each rank, and each host, reduces all
+  //   broadcast       S                 S by the root's, (H - 2) / (H - 1) S by others: scatter, then all-gather
+  //     to 64 KiB     S                 (H - 1) S by the root's
+  //   all_gather, reduce_scatter
+  //                   (P - 1) / P S     (H - 1) / H S
+  //   all_to_all      (P - 1) / P S     (H - 1) / H S by each rank
+  // A broadcast's root receives nothing, and the other hosts S. Of CUDA tensors: what NCCL chooses.
   void barrier() const;
   void all_reduce(torch::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
   void broadcast(torch::Tensor tensor, int root = 0) const;

@@ -161,12 +161,14 @@ class DistributedOptimizer {
 
 // Collectives of the group, or of the session: all its ranks get the values of `root`, a rank of the group. They throw
 // CollectiveError, and std::runtime_error on every rank where one has other names, types or shapes, with the session's
-// ranks.
+// ranks. Bytes and algorithm are those of Group::broadcast: of the root's names, types and shapes as text, and then of
+// the tensors, those of one type packed into messages of up to 250 MiB.
 void broadcast_parameters(const Group& group, const NamedTensors& tensors, int root = 0);
 // Parameters and buffers.
 void broadcast_parameters(const Group& group, const torch::nn::Module& module, int root = 0);
 // State and options (momentum buffers, step counts, learning rates), of optimizers of one kind over the same
-// parameters. The others need not have made a step; what they have is replaced.
+// parameters. The others need not have made a step; what they have is replaced. One Group::broadcast of what torch's
+// serialization writes, from CPU memory.
 void broadcast_optimizer_state(const Group& group, torch::optim::Optimizer& optimizer, int root = 0);
 
 inline void broadcast_parameters(Session& session, const NamedTensors& tensors, int root = 0) {

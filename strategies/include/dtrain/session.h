@@ -60,7 +60,7 @@ class Session {
   // are not in the group get one that is empty: so ranks that do not agree are found at once, and not when one waits
   // for another until the timeout. They throw ConfigError on every rank, with nothing formed, where ranks called with
   // different lists or something else, or where the list is empty, names a rank twice or one that does not exist; the
-  // session goes on working. Else as init().
+  // session goes on working. Else as init(). Before a group forms, what each rank called goes to all, as text.
   //
   // Rank i of the group is ranks[i].
   Group new_group(const std::vector<int>& ranks, const GroupSettings& settings = {});
@@ -69,7 +69,7 @@ class Session {
 
   // Collectives that block until done; all ranks must call them in the same order. They throw CollectiveError, or
   // c10::Error at once for a tensor that is not taken. Tensors are dense, of any shape and strides, and of one size and
-  // type on all ranks.
+  // type on all ranks. Algorithms, and how many bytes they move: group.h.
   void barrier();
   // In place. SUM and PRODUCT of any number type or bool, but float8; AVG of floating and complex types; MIN and MAX of
   // all but complex ones; BAND, BOR and BXOR of integers and bool.
