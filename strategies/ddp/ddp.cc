@@ -14,19 +14,29 @@
 namespace dtrain {
 namespace {
 
+// Each once.
+std::vector<NamedParameter> parameters_of(const torch::nn::Module& module) {
+  std::vector<NamedParameter> found;
+  for (const auto& item : module.named_parameters()) {
+    const bool seen = std::any_of(found.begin(), found.end(),
+                                  [&](const NamedParameter& known) { return known.tensor.is_same(item.value()); });
+    if (!seen) found.push_back({item.key(), item.value()});
+  }
+  return found;
+}
+
+// What the Reducer has to do with.
 struct NamedParameters {
-  std::vector<at::Tensor> tensors;  // those that need a gradient, each once
+  std::vector<at::Tensor> tensors;
   std::unordered_map<std::size_t, std::string> names;
 };
 
-NamedParameters trainable(const torch::nn::Module& module) {
+NamedParameters trainable(const std::vector<NamedParameter>& all) {
   NamedParameters found;
-  for (const auto& item : module.named_parameters()) {
-    const bool seen = std::any_of(found.tensors.begin(), found.tensors.end(),
-                                  [&](const at::Tensor& t) { return t.is_same(item.value()); });
-    if (seen || !item.value().requires_grad()) continue;
-    found.names.emplace(found.tensors.size(), item.key());
-    found.tensors.push_back(item.value());
+  for (const NamedParameter& one : all) {
+    if (!one.tensor.requires_grad()) continue;
+    found.names.emplace(found.tensors.size(), one.name);
+    found.tensors.push_back(one.tensor);
   }
   TORCH_CHECK(!found.tensors.empty(), "dtrain: Ddp needs a module with a parameter that requires a gradient");
   return found;
@@ -57,7 +67,7 @@ struct DdpCore::State {
   std::vector<at::Tensor> buffers;
   std::shared_ptr<c10d::Reducer> reducer;
   std::shared_ptr<c10d::Logger> logger;
-  std::vector<NamedParameter> named;  // those that need a gradient
+  std::vector<NamedParameter> named;  // also those that need no gradient
   DdpOptions options;
   bool sync = true;
   bool forward_will_sync = false;
@@ -71,15 +81,14 @@ struct DdpCore::State {
 DdpCore::DdpCore(const Group& group, torch::nn::Module& module, const DdpOptions& options)
     : state_(std::make_unique<State>()) {
   check_reduction(options);
-  const NamedParameters parameters = trainable(module);
+  state_->named = parameters_of(module);
+  const NamedParameters parameters = trainable(state_->named);
   state_->members = group;
   state_->group = group.process_group();
   state_->parameters = module.parameters();
   state_->buffers = module.buffers();
   state_->options = options;
   *state_->learns_graph = options.static_graph;
-  for (std::size_t i = 0; i < parameters.tensors.size(); ++i)
-    state_->named.push_back({parameters.names.at(i), parameters.tensors[i]});
   c10d::verify_params_across_processes(state_->group, parameters.tensors, std::nullopt);
   std::vector<at::Tensor> shared = state_->parameters;
   shared.insert(shared.end(), state_->buffers.begin(), state_->buffers.end());

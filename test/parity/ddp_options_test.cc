@@ -369,3 +369,20 @@ TEST_CASE("ranks whose parameters differ in one bit are named on every rank, and
   });
   for (const std::string& one : said) CHECK(one == "4 1.weight 2; ");
 }
+
+TEST_CASE("a frozen parameter that differs is found too") {
+  const auto said = on_ranks(2, [](Session& session) -> std::string {
+    torch::nn::Sequential net(torch::nn::Linear(5, 7), torch::nn::Linear(7, 3));
+    net->parameters()[0].set_requires_grad(false);
+    Ddp model(session, std::shared_ptr<torch::nn::SequentialImpl>(net.ptr()));
+    model.verify_sync();  // the first rank's have come to all, frozen ones too
+    if (session.rank() == 1) net->parameters()[0].view(-1)[3].add_(1);
+    try {
+      model.verify_sync();
+    } catch (const DivergedError& error) {
+      return fmt::format("{} {}", error.parameter(), fmt::join(error.ranks(), ","));
+    }
+    return "the same";
+  });
+  CHECK(said == std::vector<std::string>{"0.weight 1", "0.weight 1"});
+}

@@ -114,8 +114,8 @@ class Ddp {
     return output;
   }
 
-  // Collective: throws DivergedError on every rank if a parameter differs from rank 0's by one bit, and names the first
-  // one. Reads all parameters once; 8 bytes for each go to all ranks.
+  // Collective: throws DivergedError on every rank if a parameter, frozen or not, differs from rank 0's by one bit, and
+  // names the first one. Reads all parameters once; 8 bytes for each go to all ranks.
   void verify_sync() { core_->verify_sync(); }
 
   // Collective: run `train`, in which ranks may take different numbers of steps, none too. A rank that is done takes
