@@ -1,4 +1,4 @@
-// Ddp with PowerSGD against plain averages. That it does what torch's own does is in power_sgd_parity.py.
+// Ddp with PowerSGD against plain averages. That it does what torch's own does is in ddp_parity.py.
 #include "strategies/ddp/power_sgd.h"
 
 #include <fmt/format.h>

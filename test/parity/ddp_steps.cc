@@ -1,7 +1,8 @@
-// One rank of the training that power_sgd_parity.py repeats with torch's own PowerSGD. Saves for it, where this is rank
-// 0: the weights before and after, the inputs of all ranks, and the first Q of each matrix.
+// One rank of the training that ddp_parity.py repeats with torch's own DDP. Saves for it, where this is rank 0: the
+// weights before and after, the inputs of all ranks, the sums of their losses, and with PowerSGD the first Q of each
+// matrix. Without it MATRIX_RANK is 0.
 //
-// usage: power_sgd_steps FILE STEPS MATRIX_RANK ERROR_FEEDBACK EPSILON
+// usage: ddp_steps FILE STEPS MATRIX_RANK ERROR_FEEDBACK EPSILON
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -49,17 +50,19 @@ void keep_first_qs(Saved& saved, const Net& net, const dtrain::PowerSgd& options
 
 int main(int count, char** arguments) {
   if (count != 6) {
-    std::cerr << "usage: power_sgd_steps FILE STEPS MATRIX_RANK ERROR_FEEDBACK EPSILON\n";
+    std::cerr << "usage: ddp_steps FILE STEPS MATRIX_RANK ERROR_FEEDBACK EPSILON\n";
     return 2;
   }
   torch::set_num_threads(1);
   const int steps = std::atoi(arguments[2]);
   dtrain::DdpOptions options;
-  options.power_sgd.emplace();
-  options.power_sgd->matrix_rank = std::atoi(arguments[3]);
-  options.power_sgd->start_step = kStartStep;
-  options.power_sgd->error_feedback = std::atoi(arguments[4]) != 0;
-  options.power_sgd->orthogonalization_epsilon = std::atof(arguments[5]);
+  if (const int matrix_rank = std::atoi(arguments[3]); matrix_rank > 0) {
+    options.power_sgd.emplace();
+    options.power_sgd->matrix_rank = matrix_rank;
+    options.power_sgd->start_step = kStartStep;
+    options.power_sgd->error_feedback = std::atoi(arguments[4]) != 0;
+    options.power_sgd->orthogonalization_epsilon = std::atof(arguments[5]);
+  }
 
   auto session = dtrain::init();
   torch::manual_seed(1);
@@ -68,15 +71,20 @@ int main(int count, char** arguments) {
   Saved saved;
   saved.insert("x", x);
   keep(saved, "before ", net);
-  keep_first_qs(saved, net, *options.power_sgd);
+  if (options.power_sgd) keep_first_qs(saved, net, *options.power_sgd);
   dtrain::Ddp model(session, net, options);
   torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  const torch::Tensor losses = torch::zeros(steps, torch::kDouble);
   for (int step = 0; step < steps; ++step) {
     model.zero_grad();
     const torch::Tensor mine = x[step][session.rank()];
-    (model(mine) - mine.narrow(1, 0, 20).sin()).pow(2).sum(1).mean().backward();
+    const torch::Tensor loss = (model(mine) - mine.narrow(1, 0, 20).sin()).pow(2).sum(1).mean();
+    losses[step] = loss.detach();
+    loss.backward();
     sgd.step();
   }
+  session.all_reduce(losses);
+  saved.insert("losses", losses);
   keep(saved, "after ", net);
   if (session.is_first()) {
     const std::vector<char> bytes = torch::pickle_save(saved);

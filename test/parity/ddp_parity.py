@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Ddp with PowerSGD makes the updates of torch's own PowerSGD hook: the same net, data and first Q, two ranks, in
-double precision, here over gloo and there over dtrain.
+"""Ddp makes the updates of torch's own DDP, and with PowerSGD those of torch's own hook: the same net, data and first
+Q, two ranks, in double precision, here over gloo and there over dtrain.
 
 The first Q comes from random numbers, of another generator in each; torch's hook is given ours. Everything else it
 computes itself.
 
-usage: power_sgd_parity.py POWER_SGD_STEPS
+usage: ddp_parity.py DDP_STEPS
 """
 import os
 import pathlib
@@ -19,13 +19,13 @@ import torch
 import torch.distributed
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as theirs
 
-STEPS = 14
 RANKS = 2
-START = 2  # as in power_sgd_steps.cc
-# Rank of the matrices, error feedback, epsilon: torch adds that to lengths in the sum over ranks, and dtrain to those
-# in the average.
-OPTIONS = [(1, True, 0), (2, True, 0), (2, False, 0), (2, True, 1e-12)]
+START = 2  # as in ddp_steps.cc
+# Steps, rank of the matrices, error feedback, epsilon: torch adds that to lengths in the sum over ranks, and dtrain to
+# those in the average. The last is without PowerSGD.
+OPTIONS = [(14, 1, True, 0), (14, 2, True, 0), (14, 2, False, 0), (14, 2, True, 1e-12), (50, 0, False, 0)]
 TOLERANCE = 1e-10  # of weights around 0.1 to 1; sums are made in another order
+LOSS_TOLERANCE = 1e-9  # of losses around 1 to 20
 
 
 def free_port():
@@ -65,31 +65,36 @@ def given_first_q(saved, names):
     return hook
 
 
-def train(saved, matrix_rank, feedback, epsilon):
-    """One rank with torch's own; its weights."""
+def train(saved, steps, matrix_rank, feedback, epsilon):
+    """One rank with torch's own; its weights, and the sums of all ranks' losses."""
     net = torch.nn.Sequential(torch.nn.Linear(30, 24), torch.nn.Tanh(), torch.nn.Linear(24, 20)).double()
     net.load_state_dict({name: saved["before " + name] for name in net.state_dict()})
     model = torch.nn.parallel.DistributedDataParallel(net)
-    state = theirs.PowerSGDState(None, matrix_approximation_rank=matrix_rank, start_powerSGD_iter=START,
-                                 use_error_feedback=feedback, orthogonalization_epsilon=epsilon)
-    names = {parameter: name for name, parameter in net.named_parameters()}
-    model.register_comm_hook(state, given_first_q(saved, names))
+    if matrix_rank > 0:
+        state = theirs.PowerSGDState(None, matrix_approximation_rank=matrix_rank, start_powerSGD_iter=START,
+                                     use_error_feedback=feedback, orthogonalization_epsilon=epsilon)
+        names = {parameter: name for name, parameter in net.named_parameters()}
+        model.register_comm_hook(state, given_first_q(saved, names))
     sgd = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
-    for step in range(STEPS):
+    losses = torch.zeros(steps, dtype=torch.float64)
+    for step in range(steps):
         sgd.zero_grad()
         mine = saved["x"][step][torch.distributed.get_rank()]
-        (model(mine) - mine[:, :20].sin()).pow(2).sum(1).mean().backward()
+        loss = (model(mine) - mine[:, :20].sin()).pow(2).sum(1).mean()
+        losses[step] = loss.detach()
+        loss.backward()
         sgd.step()
-    return net.state_dict()
+    torch.distributed.all_reduce(losses)
+    return net.state_dict(), losses
 
 
 def train_all(folder):
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
     for number, options in enumerate(OPTIONS):
-        weights = train(loaded(folder / f"ours{number}"), *options)
+        trained = train(loaded(folder / f"ours{number}"), *options)
         if torch.distributed.get_rank() == 0:
-            torch.save(weights, folder / f"theirs{number}")
+            torch.save(trained, folder / f"theirs{number}")
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
     # Not through the interpreter's end: threads of gloo may still drop the hook's callbacks, for which they need the
@@ -97,23 +102,27 @@ def train_all(folder):
     os._exit(0)
 
 
-def compare(ours, weights, options):
+def compare(ours, trained, options):
+    weights, losses = trained
     largest = max((ours["after " + name] - weights[name]).abs().max().item() for name in weights)
     moved = max((ours["after " + name] - ours["before " + name]).abs().max().item() for name in weights)
-    print("rank {}, error feedback {}, epsilon {}:".format(*options), f"{largest:.2g} apart after {STEPS} steps")
+    of_losses = (ours["losses"] - losses).abs().max().item()
+    print("{} steps, rank {}, error feedback {}, epsilon {}:".format(*options),
+          f"weights {largest:.2g} apart, losses {of_losses:.2g}")
     assert largest <= TOLERANCE, f"{largest} is above {TOLERANCE}"
-    assert moved > 0.01, "nothing was learnt"
+    assert of_losses <= LOSS_TOLERANCE, f"{of_losses} is above {LOSS_TOLERANCE}"
+    assert moved > 0.01 and losses[-1] < losses[0], "nothing was learnt"
 
 
 def main():
     signal.alarm(250)
     if sys.argv[1] == "--rank":
         return train_all(pathlib.Path(sys.argv[2]))
-    steps = pathlib.Path(sys.argv[1]).resolve()
+    program = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        for number, (matrix_rank, feedback, epsilon) in enumerate(OPTIONS):
-            on_ranks([steps, folder / f"ours{number}", STEPS, matrix_rank, int(feedback), epsilon])
+        for number, (steps, matrix_rank, feedback, epsilon) in enumerate(OPTIONS):
+            on_ranks([program, folder / f"ours{number}", steps, matrix_rank, int(feedback), epsilon])
         on_ranks([sys.executable, "-W", "ignore", __file__, "--rank", folder])
         ours = [loaded(folder / f"ours{number}") for number in range(len(OPTIONS))]
         for number, options in enumerate(OPTIONS):
