@@ -9,6 +9,7 @@
 #include <complex>
 #include <cstring>
 #include <functional>
+#include <type_traits>
 
 #include "strategies/comm/group.h"
 #include "test/unit/strategies/ranks.h"
@@ -16,6 +17,8 @@
 namespace dtrain::test {
 
 constexpr auto kTimeout = std::chrono::seconds{20};
+constexpr Reduction kReductions[] = {Reduction::sum, Reduction::avg,  Reduction::product, Reduction::min,
+                                     Reduction::max, Reduction::band, Reduction::bor,     Reduction::bxor};
 
 template <class T>
 constexpr bool kComplex = requires(T t) {
@@ -127,8 +130,7 @@ std::string check_all_reduce(CommGroup& group, int rank, const Layout& hosts, El
 template <class T>
 std::string check_type(CommGroup& group, int rank, const Layout& hosts, ElementType type) {
   std::string wrong;
-  for (const Reduction reduction : {Reduction::sum, Reduction::avg, Reduction::product, Reduction::min, Reduction::max,
-                                    Reduction::band, Reduction::bor, Reduction::bxor}) {
+  for (const Reduction reduction : kReductions) {
     if (!is_defined(reduction, type)) continue;
     if (kComplex<T> && reduction == Reduction::product) continue;  // reduce_test's: std multiplies in its own way
     for (const std::size_t count : {0UL, 1UL, 2UL, 3UL, 1023UL, 1025UL, 9001UL, 70001UL}) {
@@ -163,6 +165,74 @@ inline std::vector<std::byte> pattern(std::size_t bytes, int seed) {
   return data;
 }
 
+// What is reduced, of a type or another.
+struct Reduced {
+  ElementType type;
+  Reduction reduction;
+  std::size_t count;
+};
+
+inline std::string wrong_in(const char* op, const Reduced& what) {
+  return std::string(op) + " " + name_of(what.type) + " " + name_of(what.reduction) + " of " +
+         std::to_string(what.count) + "; ";
+}
+
+template <class T, class Value>
+std::vector<std::byte> bytes_of_each(std::size_t count, Value value) {
+  std::vector<std::byte> data(count * sizeof(T));
+  for (std::size_t i = 0; i < count; ++i) {
+    const T one = value(i);
+    std::memcpy(data.data() + i * sizeof(T), &one, sizeof(T));
+  }
+  return data;
+}
+
+// A type of each way of adding, with every reduction: what the type decides beyond that is check_every_type's.
+template <class Check>
+std::string for_reduced_types(Check check) {
+  std::string wrong;
+  const auto each = [&]<class T>(std::type_identity<T> type, ElementType named) {
+    for (const Reduction reduction : kReductions) {
+      if (!is_defined(reduction, named)) continue;
+      for (const std::size_t count : {0UL, 1UL, 777UL, reduction == Reduction::sum ? 30'001UL : 3001UL})
+        wrong += check(type, Reduced{named, reduction, count});
+    }
+  };
+  each(std::type_identity<double>{}, ElementType::f64);
+  each(std::type_identity<float>{}, ElementType::f32);
+  each(std::type_identity<c10::BFloat16>{}, ElementType::bf16);
+  each(std::type_identity<std::int64_t>{}, ElementType::i64);
+  each(std::type_identity<std::uint8_t>{}, ElementType::u8);
+  each(std::type_identity<bool>{}, ElementType::boolean);
+  return wrong;
+}
+
+template <class T>
+std::string check_reduce_scatter(CommGroup& group, int rank, const Layout& hosts, const Reduced& what) {
+  const auto first = [](int to) { return 1000 * static_cast<std::size_t>(to); };
+  std::vector<std::vector<std::byte>> parts;
+  for (int to = 0; to < ranks_of(hosts); ++to)
+    parts.push_back(bytes_of_each<T>(what.count, [&](std::size_t i) { return input<T>(rank, i + first(to)); }));
+  std::vector<const std::byte*> places;
+  for (const auto& part : parts) places.push_back(part.data());
+  std::vector<std::byte> output(what.count * sizeof(T));
+  group.reduce_scatter(places, output.data(), what.count, what.type, what.reduction, kTimeout);
+  const auto right =
+      bytes_of_each<T>(what.count, [&](std::size_t i) { return expected<T>(what.reduction, hosts, i + first(rank)); });
+  return output == right ? "" : wrong_in("reduce_scatter", what);
+}
+
+// Elsewhere than at the root nothing changes.
+template <class T>
+std::string check_reduce(CommGroup& group, int rank, const Layout& hosts, const Reduced& what, int root) {
+  auto data = bytes_of_each<T>(what.count, [&](std::size_t i) { return input<T>(rank, i); });
+  const auto right =
+      rank != root ? data
+                   : bytes_of_each<T>(what.count, [&](std::size_t i) { return expected<T>(what.reduction, hosts, i); });
+  group.reduce(data.data(), what.count, what.type, what.reduction, root, kTimeout);
+  return data == right ? "" : wrong_in("reduce", what);
+}
+
 // broadcast, all_gather and reduce_scatter.
 inline std::string check_moves(CommGroup& group, int rank, const Layout& hosts) {
   const int ranks = ranks_of(hosts);
@@ -182,24 +252,9 @@ inline std::string check_moves(CommGroup& group, int rank, const Layout& hosts) 
         wrong += "all_gather of " + std::to_string(bytes) + "; ";
     }
   }
-  for (const std::size_t count : {0UL, 1UL, 777UL, 10'001UL}) {
-    std::vector<std::vector<float>> inputs(static_cast<std::size_t>(ranks), std::vector<float>(count));
-    std::vector<const std::byte*> places;
-    for (std::size_t to = 0; to < inputs.size(); ++to) {
-      for (std::size_t i = 0; i < count; ++i) inputs[to][i] = input<float>(rank, i + 1000 * to);
-      places.push_back(reinterpret_cast<const std::byte*>(inputs[to].data()));
-    }
-    std::vector<float> output(count);
-    group.reduce_scatter(places, reinterpret_cast<std::byte*>(output.data()), count, ElementType::f32, Reduction::sum,
-                         kTimeout);
-    for (std::size_t i = 0; i < count; ++i) {
-      if (output[i] != expected<float>(Reduction::sum, hosts, i + 1000 * static_cast<std::size_t>(rank))) {
-        wrong += "reduce_scatter of " + std::to_string(count) + "; ";
-        break;
-      }
-    }
-  }
-  return wrong;
+  return wrong + for_reduced_types([&]<class T>(std::type_identity<T>, const Reduced& what) {
+           return check_reduce_scatter<T>(group, rank, hosts, what);
+         });
 }
 
 // reduce, gather and scatter.
@@ -207,14 +262,9 @@ inline std::string check_rooted(CommGroup& group, int rank, const Layout& hosts)
   const int ranks = ranks_of(hosts);
   std::string wrong;
   for (int root = 0; root < ranks; ++root) {
-    for (const std::size_t count : {0UL, 1UL, 777UL, 30'001UL}) {
-      std::vector<float> data(count), before;
-      for (std::size_t i = 0; i < count; ++i) data[i] = input<float>(rank, i);
-      before = data;
-      group.reduce(reinterpret_cast<std::byte*>(data.data()), count, ElementType::f32, Reduction::sum, root, kTimeout);
-      for (std::size_t i = 0; i < count && rank == root; ++i) before[i] = expected<float>(Reduction::sum, hosts, i);
-      if (data != before) wrong += "reduce of " + std::to_string(count) + "; ";
-    }
+    wrong += for_reduced_types([&]<class T>(std::type_identity<T>, const Reduced& what) {
+      return check_reduce<T>(group, rank, hosts, what, root);
+    });
     for (const std::size_t bytes : {0UL, 1UL, 4096UL, 100'001UL}) {
       const std::size_t everywhere = rank == root ? static_cast<std::size_t>(ranks) : 0;
       std::vector<std::vector<std::byte>> all(everywhere, std::vector<std::byte>(bytes));
