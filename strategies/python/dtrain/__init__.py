@@ -1,9 +1,9 @@
-"""dtrain's CPU collectives for torch.distributed: after `import dtrain`,
+"""dtrain's CPU collectives for torch.distributed:
 
     torch.distributed.init_process_group("dtrain")                  # or "cpu:dtrain,cuda:nccl"
 
-makes groups whose CPU tensors go through shared memory, and between hosts over TCP. See docs/strategies.md, "From
-Python".
+makes groups whose CPU tensors go through shared memory, and between hosts over TCP. `import torch` loads this package.
+See docs/strategies.md, "From Python".
 """
 import atexit
 import os

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,13 @@ class PythonBackend(unittest.TestCase):
     def test_four_ranks_get_what_gloo_gives(self):
         self.ok(run(4, "oracle.py"), r"equal in \d+ cases")
 
+    def test_a_program_that_does_not_import_dtrain(self):
+        for name in ("dtrain", "cpu:dtrain"):
+            with self.subTest(name):
+                done = run(2, "unmodified.py", name)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertEqual(sorted(done.stdout.splitlines()), ["[0] dtrain: [3.0]", "[1] dtrain: [3.0]"])
+
     def test_processes_end_as_they_should(self):
         with tempfile.TemporaryDirectory() as folder:
             pipe = os.path.join(folder, "pipe")
@@ -51,9 +59,13 @@ class PythonBackend(unittest.TestCase):
             source = pathlib.Path(PACKAGE, "dtrain")
             (package / "__init__.py").write_text((source / "__init__.py").read_text())
             (package / "_built.py").write_text((source / "_built.py").read_text().replace("TORCH = ", 'TORCH = "0." '))
-            done = subprocess.run([sys.executable, "-c", "import dtrain"], env={**os.environ, "PYTHONPATH": folder},
-                                  capture_output=True, text=True, timeout=DEADLINE)
-        self.assertRegex(done.stderr, r"ImportError: dtrain was built for torch 0\.\S+ and this is torch 2\.")
+            for entry in pathlib.Path(PACKAGE).glob("dtrain-*.dist-info"):
+                shutil.copytree(entry, pathlib.Path(folder, entry.name))
+            for name in ("dtrain", "torch"):
+                done = subprocess.run([sys.executable, "-c", f"import {name}"], capture_output=True, text=True,
+                                      env={**os.environ, "PYTHONPATH": folder}, timeout=DEADLINE)
+                self.assertNotEqual(done.returncode, 0, name)
+                self.assertRegex(done.stderr, r"ImportError: dtrain was built for torch 0\.\S+ and this is torch 2\.")
 
 
 if __name__ == "__main__":
