@@ -24,6 +24,8 @@ const char* name_of(c10d::OpType type) {
       return "reduce";
     case c10d::OpType::ALLGATHER:
       return "all_gather";
+    case c10d::OpType::ALLGATHER_COALESCED:
+      return "all_gather_coalesced";
     case c10d::OpType::_ALLGATHER_BASE:
       return "all_gather_single";
     case c10d::OpType::GATHER:

@@ -176,7 +176,8 @@ ShmBackend::WorkPtr ShmBackend::enqueue(c10d::OpType type, Tensors results, How 
   auto task = std::make_unique<Task>();
   task->work = c10::make_intrusive<ShmWork>(getRank(), type, share(results));
   task->run = std::move(run);
-  task->timeout = std::min<Timeout>(how.timeout > Timeout::zero() ? how.timeout : default_timeout_, kLongestTimeout);
+  task->timeout =
+      std::min<Timeout>(how.timeout > Timeout::zero() ? how.timeout : default_timeout_.load(), kLongestTimeout);
   task->to_check = text_to_check(type, results, how);
   WorkPtr work = task->work;
   std::unique_lock lock(mutex_);
@@ -325,6 +326,11 @@ ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
 }
 
 void ShmBackend::barrier_now() { carry_out_now(c10d::OpType::BARRIER, {}, {default_timeout_, false}, barrier_steps()); }
+
+void ShmBackend::setTimeout(Timeout timeout) {
+  TORCH_CHECK(timeout > Timeout::zero(), "dtrain: a timeout of ", timeout.count(), " ms");
+  default_timeout_ = timeout;
+}
 
 c10d::ErrorType ShmBackend::getError() {
   const std::lock_guard lock(mutex_);

@@ -8,6 +8,7 @@
 // destruction does nothing.
 #include <c10/util/FunctionRef.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -40,6 +41,8 @@ class ShmBackend : public c10d::Backend {
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
   WorkPtr allgather_into_tensor_coalesced(Tensors& into, Tensors& from, const c10d::AllgatherOptions& options) override;
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override;
@@ -81,6 +84,9 @@ class ShmBackend : public c10d::Backend {
   bool supportsTensorAlloc(c10::DeviceIndex index) override { return index < 0; }
   // Not initialised; elsewhere where there is no room. It may outlive the backend.
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+
+  // Of what is called from now on, where its options name none. Refused where it is not positive.
+  void setTimeout(std::chrono::milliseconds timeout) override;
 
   const std::string getBackendName() const override { return "dtrain"; }
   c10d::ErrorType getError() override;
@@ -125,6 +131,7 @@ class ShmBackend : public c10d::Backend {
   // What an operation does once it is its turn, and its checks before that.
   auto all_reduce_steps(const at::Tensor& tensor, const c10d::ReduceOp& op);
   auto broadcast_steps(const at::Tensor& tensor, int root);
+  Steps gather_steps(const Tensors& parts, const at::Tensor& input);
   auto all_gather_steps(const at::Tensor& output, const at::Tensor& input);
   auto reduce_scatter_steps(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op);
   auto all_to_all_steps(const at::Tensor& output, const at::Tensor& input, const std::vector<std::int64_t>& output_rows,
@@ -155,7 +162,7 @@ class ShmBackend : public c10d::Backend {
   int other_rank(int rank, const char* op) const;
 
   const int process_;
-  const Timeout default_timeout_;
+  std::atomic<Timeout> default_timeout_;
   const RankNames names_;
   const bool checks_calls_;
   std::shared_ptr<CommGroup> group_;  // none in a world of one rank

@@ -77,24 +77,52 @@ std::vector<Byte*> places_in(const at::Tensor& tensor, int ranks) {
 
 }  // namespace
 
-ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                          const c10d::AllgatherOptions& options) {
-  const at::Tensor input = only(inputs, "all_gather");
-  TORCH_CHECK(outputs.size() == 1 && outputs[0].size() == static_cast<std::size_t>(getSize()),
-              "dtrain: all_gather needs one output tensor for each of the ", getSize(), " ranks");
-  const Tensors parts = share(outputs[0]);
+// One of `parts` is each rank's.
+ShmBackend::Steps ShmBackend::gather_steps(const Tensors& parts, const at::Tensor& input) {
+  check_dense_cpu(input);
   for (const at::Tensor& part : parts) {
     check_writable(part);
     TORCH_CHECK(part.scalar_type() == input.scalar_type() && part.numel() == input.numel(),
                 "dtrain: all_gather needs outputs of the input's type and size");
   }
   if (getSize() == 1) copy_alone(parts[0], input);
-  return enqueue(c10d::OpType::ALLGATHER, parts, {options.timeout, options.asyncOp}, [=, this](Timeout timeout) {
+  return [=, this](Timeout timeout) {
     const at::Tensor source = input.contiguous();
     into_places(parts, [&](const std::vector<std::byte*>& places) {
       group_->all_gather(bytes_of(source), places, source.nbytes(), timeout);
     });
-  });
+  };
+}
+
+ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) {
+  const at::Tensor input = only(inputs, "all_gather");
+  TORCH_CHECK(outputs.size() == 1 && outputs[0].size() == static_cast<std::size_t>(getSize()),
+              "dtrain: all_gather needs one output tensor for each of the ", getSize(), " ranks");
+  const Tensors parts = share(outputs[0]);
+  return enqueue(c10d::OpType::ALLGATHER, parts, {options.timeout, options.asyncOp}, gather_steps(parts, input));
+}
+
+// Each of `outputs` is one rank's, with a tensor for each of `inputs`.
+ShmBackend::WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                    const c10d::AllgatherOptions& options) {
+  const Tensors sources = share(inputs);
+  TORCH_CHECK(outputs.size() == static_cast<std::size_t>(getSize()), "dtrain: all_gather needs a list of outputs for ",
+              "each of the ", getSize(), " ranks, not ", outputs.size());
+  std::vector<Tensors> lists;
+  Tensors all;
+  for (const Tensors& list : outputs) {
+    TORCH_CHECK(list.size() == sources.size(), "dtrain: all_gather needs as many outputs of each rank as inputs");
+    lists.push_back(share(list));
+    all.insert(all.end(), lists.back().begin(), lists.back().end());
+  }
+  std::vector<Steps> each;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    Tensors parts;
+    for (const Tensors& list : lists) parts.push_back(list[i]);
+    each.push_back(gather_steps(parts, sources[i]));
+  }
+  return enqueue(c10d::OpType::ALLGATHER_COALESCED, all, {options.timeout, options.asyncOp}, in_turn(std::move(each)));
 }
 
 auto ShmBackend::all_gather_steps(const at::Tensor& output, const at::Tensor& input) {
