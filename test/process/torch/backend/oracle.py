@@ -5,9 +5,11 @@ operation) is not compared. Values are small whole numbers, so that the order of
 """
 import datetime
 import faulthandler
+import functools
 import os
 import pathlib
 import sys
+import time
 import traceback
 
 import torch
@@ -18,15 +20,19 @@ import dtrain  # noqa: F401
 import messages
 
 SIZES = (0, 1, 1000, 300_001)
+FEW_SIZES = (1, 10_001)  # where there are many cases
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
-          torch.int8, torch.uint8, torch.bool)
+          torch.int8, torch.uint8, torch.bool, torch.complex128, torch.complex64)
+NOT_IN_GLOO = (torch.int16, torch.uint16, torch.uint32, torch.uint64)  # their sums are computed here
+REDUCED = (torch.float64, torch.float32, torch.bfloat16, torch.complex64, torch.int64, torch.uint8, torch.bool)
 MAPS = pathlib.Path("/proc/self/maps")
 OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
 
 
 def values(size, dtype=torch.float32, rank=None):
     rank = dist.get_rank() if rank is None else rank
-    return ((torch.arange(size) + 3 * rank) % 4 + 1).to(dtype)
+    numbers = (torch.arange(size) + 3 * rank) % 4 + 1
+    return torch.complex(numbers.double(), 2 - numbers.double()).to(dtype) if dtype.is_complex else numbers.to(dtype)
 
 
 def after(call, *tensors):
@@ -45,6 +51,23 @@ def all_reduce(dtype):
                 tensor = values(size, dtype)
                 yield after(lambda: dist.all_reduce(tensor, op=getattr(dist.ReduceOp, op)), tensor)
     return case
+
+
+def computed(op, size):
+    parts = torch.stack([values(size, torch.int64, rank) for rank in range(dist.get_world_size())])
+    whole = {"SUM": torch.sum, "PRODUCT": torch.prod, "MIN": torch.amin, "MAX": torch.amax}
+    bits = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
+    return whole[op](parts, 0) if op in whole else functools.reduce(bits[op], parts)
+
+
+def all_reduce_without_gloo():
+    for dtype in NOT_IN_GLOO if dist.get_backend() == "dtrain" else ():
+        for op in OPS:
+            for size in FEW_SIZES if op != "AVG" else ():
+                tensor = values(size, dtype)
+                dist.all_reduce(tensor, op=getattr(dist.ReduceOp, op))
+                assert torch.equal(tensor.to(torch.int64), computed(op, size)), (dtype, op, size)
+    yield None
 
 
 def broadcast():
@@ -67,22 +90,31 @@ def all_gather():
 
 def reduce_scatter():
     world = dist.get_world_size()
-    for op in ("SUM", "MAX"):
-        for size in SIZES:
-            part, list_part = torch.zeros(size), torch.zeros(size)
-            dist.reduce_scatter_tensor(part, values(size * world), op=getattr(dist.ReduceOp, op))
-            dist.reduce_scatter(list_part, list(values(size * world).chunk(world)) if size else [part] * world,
-                                op=getattr(dist.ReduceOp, op))
-            yield [part, list_part]
+    for dtype in REDUCED:
+        for op in OPS:
+            for size in SIZES if dtype == torch.float32 and op == "SUM" else FEW_SIZES:
+                given = values(size * world, dtype)
+                part, list_part = torch.zeros(size, dtype=dtype), torch.zeros(size, dtype=dtype)
+                parts = list(given.chunk(world)) if size else [part] * world
+                yield after(lambda: dist.reduce_scatter_tensor(part, given, op=getattr(dist.ReduceOp, op)), part)
+                yield after(lambda: dist.reduce_scatter(list_part, parts, op=getattr(dist.ReduceOp, op)), list_part)
+
+
+def reduce():
+    for dtype in REDUCED:
+        for op in OPS:
+            for size in SIZES if dtype == torch.float32 and op == "SUM" else FEW_SIZES:
+                root = size % dist.get_world_size()
+                tensor = values(size, dtype)
+                result = after(lambda: dist.reduce(tensor, dst=root, op=getattr(dist.ReduceOp, op)), tensor)
+                # Elsewhere gloo uses the tensor as its scratch.
+                yield result if dist.get_rank() == root or isinstance(result, Exception) else None
 
 
 def with_a_root():
     rank, world = dist.get_rank(), dist.get_world_size()
     for root in range(world):
         for size in SIZES:
-            tensor = values(size)
-            dist.reduce(tensor, dst=root)
-            yield tensor if rank == root else None  # gloo uses the others' as its scratch
             parts = [torch.zeros(size) for _ in range(world)]
             dist.gather(values(size), parts if rank == root else None, dst=root)
             own = torch.zeros(size)
@@ -142,6 +174,13 @@ def coalesced():
         for part in parts:
             dist.reduce_scatter_tensor(part, values(part.numel() * world))
     yield parts
+    inputs = [values(1), values(3000).view(2, 1500), values(7)]
+    lists = [[torch.zeros_like(tensor) for tensor in inputs] for _ in range(world)]
+    dist.all_gather_coalesced(lists, inputs)
+    yield lists
+    work = dist.all_gather_coalesced(lists, [tensor + 1 for tensor in inputs], async_op=True)
+    work.wait()
+    yield lists
 
 
 def functional_forms():
@@ -176,16 +215,36 @@ def subgroups():
         assert maps == expected, f"{maps} groups' memory is mapped, not {expected}"
 
 
+def set_timeout():
+    """A shorter one than the group was made with, for what is called then."""
+    group = dist.new_group()
+    store = dist.PrefixStore(dist.get_backend(), dist.distributed_c10d._get_default_store())
+    short = datetime.timedelta(seconds=1)
+    if hasattr(dist, "set_timeout"):
+        dist.set_timeout(short, group)
+    else:  # before torch 2.15
+        group._get_backend(torch.device("cpu"))._set_default_timeout(short)
+    if dist.get_rank() != 0:
+        store.wait(["over"], datetime.timedelta(seconds=20))
+        return
+    began = time.monotonic()
+    error = after(lambda: dist.all_reduce(torch.ones(1), group=group))
+    store.set("over", "")
+    yield [isinstance(error, RuntimeError), 0.9 < time.monotonic() - began < 10]
+
+
 CASES = {
     **{f"all_reduce {str(dtype).split('.')[1]}": all_reduce(dtype) for dtype in DTYPES},
     "broadcast": broadcast, "all_gather": all_gather, "reduce_scatter": reduce_scatter,
+    "all_reduce of types that gloo has not": all_reduce_without_gloo, "reduce": reduce,
     "with a root": with_a_root, "all_to_all": all_to_all, "waiting": waiting,
     "coalesced": coalesced, "functional": functional_forms, "objects": objects, "subgroups": subgroups,
+    "set_timeout": set_timeout,
     **messages.CASES,
 }
 if "--train" in sys.argv:
     import training
-    CASES.update(training.CASES)
+    CASES.update(training.CASES if os.environ["WORLD_SIZE"] == "2" else training.ON_FOUR_RANKS)
 
 
 def same(one, other):
@@ -225,7 +284,7 @@ def main():
 
 
 # Ends without finalizing Python, for gloo: see ../ddp_worker.py.
-faulthandler.dump_traceback_later(60, exit=True)
+faulthandler.dump_traceback_later(80, exit=True)
 try:
     code = main()
 except Exception:

@@ -1,5 +1,5 @@
-"""Cases of the oracle that train a small model: torch's own DDP and FSDP2, unmodified. For two ranks: the sums of more
-have an order, and gloo's is another one than ours.
+"""Cases of the oracle that train a small model: torch's own DDP and FSDP2, unmodified. No sum is of more than two
+ranks: those of more have an order, and gloo's is another one than ours.
 """
 import torch
 import torch.distributed as dist
@@ -88,11 +88,23 @@ def fsdp():
     yield from train(model)
 
 
+def hsdp():
+    """Sharded along one dimension of the mesh and replicated along the other."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(3)])
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    for block in model:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    yield from train(model)
+
+
 def power_sgd(model):
     state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
     model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
 
 
+ON_FOUR_RANKS = {"FSDP2 on a mesh of two dimensions": hsdp}
 CASES = {
     "DDP": ddp(),
     "DDP, buckets are the gradients": ddp(gradient_as_bucket_view=True),
