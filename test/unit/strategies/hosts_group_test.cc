@@ -30,7 +30,7 @@ namespace {
 
 Layout layout(const std::string& letters) {
   std::vector<PeerFacts> facts(letters.size());
-  for (std::size_t r = 0; r < letters.size(); ++r) facts[r].boot_id = letters[r];
+  for (std::size_t r = 0; r < letters.size(); ++r) facts[r] = {"", std::string(1, letters[r]), "pid:[1]", 0, 0, 0};
   return by_host(facts);
 }
 
