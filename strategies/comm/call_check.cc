@@ -5,39 +5,26 @@
 #include <strings.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <string_view>
+#include <functional>
 
-#include "dtrain/worker_env.h"
+#include "strategies/comm/env_flag.h"
 
 namespace dtrain {
 namespace {
 
-constexpr std::size_t kHash = sizeof(std::uint64_t);
-
-// FNV-1a.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
+constexpr std::size_t kHash = sizeof(std::size_t);
 
 }  // namespace
 
 bool checks_calls() {
-  const char* value = std::getenv("DTRAIN_CHECK_CALLS");
-  const std::string_view text = value == nullptr ? "" : value;
-  if (text == "1") return true;
-  if (!text.empty() && text != "0")
-    throw ConfigError(fmt::format("dtrain: DTRAIN_CHECK_CALLS is '{}'; it is 1 or 0 (default)", text));
-  const char* torch = std::getenv("TORCH_DISTRIBUTED_DEBUG");
-  return text.empty() && torch != nullptr && ::strcasecmp(torch, "DETAIL") == 0;
+  const auto set = env_flag("DTRAIN_CHECK_CALLS", "1 or 0 (default)");
+  return set ? *set : ::strcasecmp(process_env()("TORCH_DISTRIBUTED_DEBUG").value_or("").c_str(), "DETAIL") == 0;
 }
 
 CallRecord record_of(const std::string& text) {
   CallRecord record{};
-  const std::uint64_t hash = hash_of(text);
+  const std::size_t hash = std::hash<std::string>{}(text);  // all ranks are one build of one program
   std::memcpy(record.data(), &hash, kHash);
   text.copy(record.data() + kHash, record.size() - kHash - 1);
   return record;

@@ -2,7 +2,6 @@
 #include "strategies/comm/flight_call.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <random>
 
@@ -70,8 +69,7 @@ std::string call_text(c10d::OpType type, at::TensorList tensors, const char* red
   std::string text = name_of(type);
   if (reduction != nullptr) text += fmt::format(" {}", reduction);
   for (const at::Tensor& tensor : tensors)
-    text += fmt::format("{} {} [{}]", &tensor == tensors.begin() ? " of" : ",", c10::toString(tensor.scalar_type()),
-                        fmt::join(tensor.sizes(), ", "));
+    text += (&tensor == tensors.begin() ? " of " : ", ") + type_and_shape(tensor);
   if (root >= 0) text += fmt::format(", root rank {}", root);
   return text;
 }

@@ -46,7 +46,7 @@ void check_cut(const at::Tensor& tensor, const std::vector<std::int64_t>& splits
 }
 
 // Between hosts a part may come before the one in its place has gone.
-void check_apart(const at::Tensor& output, const std::vector<at::Tensor>& inputs) {
+void check_apart(const at::Tensor& output, at::TensorList inputs) {
   for (const at::Tensor& input : inputs)
     TORCH_CHECK(at::get_overlap_status(output, input) == at::MemOverlapStatus::No,
                 "dtrain: all_to_all needs an output that does not overlap its input");
@@ -310,7 +310,7 @@ auto ShmBackend::all_to_all_steps(const at::Tensor& output, const at::Tensor& in
   TORCH_CHECK(output.scalar_type() == input.scalar_type(), "dtrain: all_to_all needs an output of the input's type");
   check_cut(output, output_rows, getSize(), "output");
   check_cut(input, input_rows, getSize(), "input");
-  if (getSize() > 1) check_apart(output, {input});
+  if (getSize() > 1) check_apart(output, input);
   if (getSize() == 1) copy_alone(output.view(-1), input.view(-1));
   return [=, this](Timeout timeout) {
     group_->all_to_all(cut<const std::byte>(input, input_rows, getSize()),

@@ -1,6 +1,4 @@
 // Messages between two ranks, and what the flight recorder is told; see shm_backend.h.
-#include <fmt/format.h>
-
 #include "strategies/comm/flight_call.h"
 #include "strategies/comm/interrupt.h"
 #include "strategies/comm/own_process.h"
@@ -13,15 +11,7 @@ namespace {
 
 P2pCore::Label label_of(const at::Tensor& tensor, int tag) {
   TORCH_CHECK(tag >= 0, "dtrain: the tag ", tag, " is negative");
-  // By hand: format() takes half as long as a whole message.
-  std::string text = c10::toString(tensor.scalar_type());
-  text += " [";
-  for (const std::int64_t size : tensor.sizes()) {
-    if (text.back() != '[') text += ", ";
-    text += fmt::format_int(size).c_str();
-  }
-  text += ']';
-  return {tag, static_cast<std::uint8_t>(tensor.scalar_type()), std::move(text)};
+  return {tag, static_cast<std::uint8_t>(tensor.scalar_type()), type_and_shape(tensor)};
 }
 
 void check_anybody(int size) { TORCH_CHECK(size > 1, "dtrain: recv in a world of one rank: nobody can send"); }

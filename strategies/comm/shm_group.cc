@@ -140,10 +140,14 @@ void ShmGroup::reduce_sources(const Call& call, std::byte* out, std::size_t coun
 }
 
 void ShmGroup::copy_in(const std::byte* data, std::size_t count, std::size_t width, bool whole) {
-  if (whole && count > 0) std::memcpy(slot(rank_), data, count * width);
+  if (count == 0) return;
+  if (whole) {
+    std::memcpy(slot(rank_), data, count * width);
+    return;
+  }
   for (const int r : members()) {
     const Slice s = slice(r, count, width);
-    if (!whole && r != rank_) std::memcpy(slot(rank_) + s.at, data + s.at, s.bytes);
+    if (r != rank_) std::memcpy(slot(rank_) + s.at, data + s.at, s.bytes);
   }
 }
 

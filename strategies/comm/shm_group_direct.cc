@@ -1,15 +1,12 @@
 // Reading what another rank has in its own memory; see shm_group.h.
-#include <fmt/format.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
-#include <string_view>
 
-#include "dtrain/worker_env.h"
+#include "strategies/comm/env_flag.h"
 #include "strategies/comm/shm_group.h"
 
 namespace dtrain {
@@ -30,11 +27,7 @@ ssize_t read_some(std::int32_t pid, std::uint64_t from, std::span<std::byte> int
 }
 
 bool wanted() {  // throws ConfigError
-  const char* value = std::getenv("DTRAIN_DIRECT_READS");
-  const std::string_view text = value == nullptr ? "" : value;
-  if (text.empty() || text == "1") return true;
-  if (text == "0") return false;
-  throw ConfigError(fmt::format("dtrain: DTRAIN_DIRECT_READS is '{}'; it is 1 (default) or 0", text));
+  return env_flag("DTRAIN_DIRECT_READS", "1 (default) or 0").value_or(true);
 }
 
 }  // namespace

@@ -91,6 +91,17 @@ Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
   TORCH_CHECK(false, "dtrain: ", name, " of a ", tensor.scalar_type(), " tensor is not defined; it needs ", needs);
 }
 
+std::string type_and_shape(const at::Tensor& tensor) {
+  std::string text = c10::toString(tensor.scalar_type());
+  text += " [";
+  for (const std::int64_t size : tensor.sizes()) {
+    if (text.back() != '[') text += ", ";
+    text += std::to_string(size);
+  }
+  text += ']';
+  return text;
+}
+
 void check_dense_cpu(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == at::kStrided,
               "dtrain: the CPU process group takes dense CPU tensors, not ", tensor.toString());

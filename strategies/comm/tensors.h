@@ -2,6 +2,7 @@
 // What a collective checks of its tensors on the caller's thread, so that a mistake throws there and reaches no other
 // rank. All throw c10::Error with a line that says what is taken instead.
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "strategies/comm/element.h"
@@ -14,6 +15,9 @@ std::optional<ElementType> element_of(at::ScalarType type);
 // Of a tensor that is reduced.
 ElementType element_type(const at::Tensor& tensor);
 Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor);
+
+// For people: "Float [2, 3]". By hand: format() takes half as long as a whole message.
+std::string type_and_shape(const at::Tensor& tensor);
 
 void check_dense_cpu(const at::Tensor& tensor);
 // Dense, and no two of its elements share memory.

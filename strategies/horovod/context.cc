@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "dtrain/horovod.h"
+#include "strategies/comm/tensors.h"
 #include "strategies/horovod/engine.h"
 #include "strategies/torch/collectives.h"
 #include "strategies/torch/compat.h"
@@ -34,9 +35,7 @@ std::string broadcast_text(const Group& group, const std::string& text, int root
 
 std::string layout_of(const NamedTensors& tensors) {
   std::string text;
-  for (const auto& item : tensors)
-    text += fmt::format("'{}' {} [{}]\n", item.key(), c10::toString(item.value().scalar_type()),
-                        fmt::join(item.value().sizes().vec(), ", "));
+  for (const auto& item : tensors) text += fmt::format("'{}' {}\n", item.key(), type_and_shape(item.value()));
   return text;
 }
 

@@ -290,8 +290,7 @@ TEST_CASE("ranks join with a static graph, and who has not learnt it says so") {
     model.verify_sync();
     return "together";
   };
-  std::vector<std::string> said;
-  for (const auto& outcome : test::outcomes_of(2, run, least == 1)) said.push_back(outcome.said);
+  const auto said = test::said_by(test::outcomes_of(2, run, least == 1));
   if (least == 1) {
     CHECK(said == std::vector<std::string>{"together", "together"});
   } else {

@@ -20,28 +20,11 @@ using Strings = std::vector<std::string>;
 
 namespace {
 
-Strings said_by(const std::vector<RankOutcome>& outcomes) {
-  Strings said;
-  for (const RankOutcome& outcome : outcomes) said.push_back(outcome.said);
-  return said;
-}
-
 // What each rank says; all return.
 Strings on_four(const std::function<std::string(Session&)>& body) {
   const auto outcomes = hvd_ranks(4, body);
   require_all_returned(outcomes);
   return said_by(outcomes);
-}
-
-template <class Error>
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find('\n'));
-  }
-  return "no error";
 }
 
 std::string failure_of(const std::function<void()>& call) {

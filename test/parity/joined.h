@@ -43,13 +43,29 @@ inline std::vector<RankOutcome> outcomes_of(int ranks, const std::function<std::
       deadline);
 }
 
-// The same of ranks that all return.
-inline std::vector<std::string> on_ranks(int ranks, const std::function<std::string(Session&)>& run) {
-  const auto outcomes = outcomes_of(ranks, run);
-  require_all_returned(outcomes);
+inline std::vector<std::string> said_by(const std::vector<RankOutcome>& outcomes) {
   std::vector<std::string> said;
   for (const RankOutcome& outcome : outcomes) said.push_back(outcome.said);
   return said;
+}
+
+// The first line of what `run` throws.
+template <class Error>
+std::string message_of(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    return text.substr(0, text.find('\n'));
+  }
+  return "no error";
+}
+
+// What each rank says; all return.
+inline std::vector<std::string> on_ranks(int ranks, const std::function<std::string(Session&)>& run) {
+  const auto outcomes = outcomes_of(ranks, run);
+  require_all_returned(outcomes);
+  return said_by(outcomes);
 }
 
 }  // namespace dtrain::test

@@ -13,6 +13,7 @@
 #include "test/unit/strategies/ranks.h"
 
 using namespace dtrain;
+using dtrain::test::message_of;
 using Strings = std::vector<std::string>;
 
 namespace {
@@ -27,17 +28,6 @@ Strings on_ranks(int ranks, const std::function<std::string(Session&)>& run, boo
     said.push_back(outcome.said);
   }
   return said;
-}
-
-template <class Error>
-std::string message_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find('\n'));
-  }
-  return "no error";
 }
 
 // Another one for each rank, the same on all of them.

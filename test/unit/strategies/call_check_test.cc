@@ -21,7 +21,6 @@ using Step = std::function<void(Session&, bool other)>;
 
 // What each of two ranks is told where rank 1 makes the other call.
 std::vector<std::string> told(const Step& call) {
-  std::vector<std::string> said;
   const auto run = [&](Session& session) -> std::string {
     try {
       call(session, session.rank() == 1);
@@ -30,8 +29,7 @@ std::vector<std::string> told(const Step& call) {
     }
     return "nothing";
   };
-  for (const auto& outcome : test::outcomes_of(2, run, false)) said.push_back(outcome.said);
-  return said;
+  return test::said_by(test::outcomes_of(2, run, false));
 }
 
 void require_told(const Step& call, const std::string& line) {
