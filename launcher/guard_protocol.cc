@@ -13,6 +13,8 @@
 namespace dtrain::launcher {
 
 namespace {
+
+constexpr unsigned kNoExec = 0x0008;  // MFD_NOEXEC_SEAL, which glibc 2.36 has not
 struct PayloadHeader {
   uint32_t argc;
   uint32_t envc;
@@ -99,7 +101,9 @@ Result<UniqueFd> write_exec_payload(const std::vector<std::string>& argv, const 
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
   append(bytes, argv);
   append(bytes, env);
-  UniqueFd fd(::memfd_create("dtrain-exec", MFD_CLOEXEC));
+  // Where vm.memfd_noexec is 2 no other is allowed; Linux knows the flag since 6.3.
+  UniqueFd fd(::memfd_create("dtrain-exec", MFD_CLOEXEC | kNoExec));
+  if (!fd && errno == EINVAL) fd = UniqueFd(::memfd_create("dtrain-exec", MFD_CLOEXEC));
   if (!fd) return system_error("cannot make room for a worker's arguments (memfd_create)", errno);
   if (!write_all(fd.get(), bytes.data(), bytes.size())) {
     return system_error("cannot write a worker's arguments", errno);
