@@ -10,6 +10,7 @@
 #include "strategies/ddp/bucket_hooks.h"
 #include "strategies/ddp/diverged.h"
 #include "strategies/torch/collectives.h"
+#include "strategies/torch/compat.h"
 
 namespace dtrain {
 namespace {
@@ -56,6 +57,32 @@ std::shared_ptr<c10d::Reducer> make_reducer(const c10::intrusive_ptr<c10d::Proce
       options.bucket_bytes, options.find_unused_parameters, options.gradient_as_bucket_view, parameters.names,
       options.first_bucket_bytes,
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<std::int64_t>{});
+}
+
+// Stands between the graph and all outputs of a forward. A backward that comes from some of them comes through here to
+// the others too, with undefined gradients: the Reducer hears of all parameters that it found behind the outputs.
+class OutputsTogether final : public torch::autograd::Node {
+ public:
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    return std::move(gradients);
+  }
+};
+
+// The outputs themselves are changed, as an operation in place would: the caller's structure has them already.
+void join_outputs(const std::vector<at::Tensor>& outputs) {
+  const auto node = make_node<OutputsTogether>();
+  std::vector<at::Tensor> joined;
+  for (const at::Tensor& output : outputs) {
+    const bool seen =
+        std::any_of(joined.begin(), joined.end(), [&](const auto& known) { return known.is_same(output); });
+    // A leaf's own gradient stays its own.
+    if (!seen && output.defined() && output.grad_fn() != nullptr) joined.push_back(output);
+  }
+  for (const at::Tensor& output : joined) {
+    node->add_next_edge(torch::autograd::impl::gradient_edge(output));
+    const std::uint32_t place = node->add_input_metadata(output);
+    torch::autograd::impl::set_gradient_edge(output, torch::autograd::Edge(node, place));
+  }
 }
 
 }  // namespace
@@ -198,6 +225,7 @@ void DdpCore::after_forward(const std::optional<std::vector<at::Tensor>>& output
               "dtrain: Ddp cannot look into what forward returned; write collect_tensors for its type "
               "(dtrain/output_tensors.h)");
   state_->reducer->prepare_for_backward(walks ? *outputs : std::vector<at::Tensor>{});
+  if (walks) join_outputs(*outputs);
   if (*state_->learns_graph) learn_graph(*outputs);
 }
 

@@ -51,4 +51,14 @@ c10::intrusive_ptr<c10d::Work> all_to_all_single(Group& group, at::Tensor& outpu
   }
 }
 
+// 2.11 shares the nodes of the autograd graph by std::shared_ptr, 2.15 by an intrusive one.
+template <class Node>
+auto make_node() {
+  if constexpr (std::is_constructible_v<torch::autograd::Edge, std::shared_ptr<Node>, std::uint32_t>) {
+    return std::make_shared<Node>();
+  } else {
+    return c10::make_intrusive<Node>();
+  }
+}
+
 }  // namespace dtrain

@@ -39,6 +39,17 @@ torch::Tensor squares(const std::map<std::string, std::vector<torch::Tensor>>& o
   return sum;
 }
 
+// Between the gradients of two of them.
+double difference(const Branches& one, const Branches& other) {
+  const auto or_zero = [](const torch::Tensor& p) { return p.grad().defined() ? p.grad() : torch::zeros_like(p); };
+  double largest = 0;
+  const auto ours = one->parameters();
+  const auto theirs = other->parameters();
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    largest = std::max(largest, (or_zero(ours[i]) - or_zero(theirs[i])).abs().max().item<double>());
+  return largest;
+}
+
 // The largest difference over `steps` updates between a Ddp model on this rank's samples and a plain one on those of
 // all ranks. branches(step, rank): which branches that rank takes.
 using Branching = std::function<std::pair<bool, bool>(int step, int rank)>;
@@ -61,12 +72,7 @@ double differs(Session& session, const DdpOptions& options, int steps, const Bra
       (squares(plain->forward(x, left, right)) / session.world_size()).backward();
       if (rank == session.rank()) squares(model(x, left, right)).backward();
     }
-    const auto ours = shared->parameters();
-    const auto theirs = plain->parameters();
-    for (std::size_t i = 0; i < ours.size(); ++i) {
-      const auto or_zero = [](const torch::Tensor& p) { return p.grad().defined() ? p.grad() : torch::zeros_like(p); };
-      largest = std::max(largest, (or_zero(ours[i]) - or_zero(theirs[i])).abs().max().item<double>());
-    }
+    largest = std::max(largest, difference(shared, plain));
     shared_sgd.step();
     plain_sgd.step();
   }
@@ -106,6 +112,40 @@ TEST_CASE("parameters that some forwards or some ranks leave out") {
     const double largest = differs(session, options, 8, [](int step, int rank) {
       return std::pair{(step + rank) % 2 == 0, (step + rank) % 3 == 0 || (step + rank) % 2 == 1};
     });
+    return below(largest, 1e-9);
+  });
+  CHECK(said == std::vector<std::string>(static_cast<std::size_t>(ranks), "equal"));
+}
+
+TEST_CASE("outputs that the loss leaves out") {
+  const int ranks = GENERATE(1, 2, 3);
+  CAPTURE(ranks);
+  const auto said = on_ranks(ranks, [](Session& session) {
+    DdpOptions options;
+    options.find_unused_parameters = true;
+    options.bucket_bytes = 256;
+    options.first_bucket_bytes = 64;
+    torch::manual_seed(1);
+    Branches shared;
+    Ddp model(session, shared, options);
+    torch::manual_seed(1);
+    Branches plain;
+    double largest = 0;
+    for (int step = 0; step < 6; ++step) {
+      model.zero_grad();
+      plain->zero_grad();
+      for (int rank = 0; rank < session.world_size(); ++rank) {
+        torch::manual_seed(100 * step + rank);
+        const torch::Tensor x = torch::randn({4, 6}, torch::kDouble);
+        const auto loss = [&](std::map<std::string, std::vector<torch::Tensor>> out) {
+          torch::Tensor& used = out[(step + rank) % 2 == 0 ? "left" : "right"].at(0);
+          return used.mul_(2).pow(2).sum();  // in place too
+        };
+        (loss(plain->forward(x, true, true)) / session.world_size()).backward();
+        if (rank == session.rank()) loss(model(x, true, true)).backward();
+      }
+      largest = std::max(largest, difference(shared, plain));
+    }
     return below(largest, 1e-9);
   });
   CHECK(said == std::vector<std::string>(static_cast<std::size_t>(ranks), "equal"));

@@ -44,8 +44,8 @@ struct DdpOptions {
   // Copy rank 0's buffers (running means of batch norm) to all ranks before each forward that synchronises.
   bool broadcast_buffers = true;
   // Some parameters take no part in some forwards. Each forward walks the graph of its output, and each backward has
-  // one more collective; a parameter that no rank has used keeps the gradient it had. The output must be of a kind that
-  // output_tensors.h knows.
+  // one more collective; a parameter that no rank has used keeps the gradient it had. The loss may leave outputs out.
+  // The output must be of a kind that output_tensors.h knows.
   bool find_unused_parameters = false;
   // The same parameters take part in every forward, in the same way: which ones is learnt in the first backward. Allows
   // unused parameters, and several uses of one (checkpointing), at no further cost. The output as above.
