@@ -168,8 +168,13 @@ bench-resnet: ## measure how the ResNet example scales, beside Python's DDP; wri
 test-gpu: ## build with NCCL and train on every GPU (PY=python with a full CUDA torch)
 	@scripts/setup.sh launcher train test
 	@cmake --preset cuda -Wno-dev --log-level=WARNING $(if $(PY),-DDTRAIN_TORCH_PYTHON=$(PY)) >/dev/null
-	@cmake --build --preset cuda --target dtrain train three_ways
+	@cmake --build --preset cuda --target dtrain train three_ways dtrain_python
 	@cd build/cuda/bin && ./dtrain run --nproc gpu ./train --lr=0.01 && ./dtrain run --nproc gpu ../test/bin/three_ways
+	@# NCCL takes several ranks on one GPU where it believes them to be on several hosts.
+	@cd build/cuda/bin && CUDA_VISIBLE_DEVICES=0 ./dtrain run --nproc 2 \
+	  sh -c 'NCCL_HOSTID=rank$$RANK exec ../test/bin/three_ways'
+	@cd build/cuda/bin && PYTHON_EXEC=$(or $(PY),../../../.venv/bin/python) PYTHONPATH=../python \
+	  ./dtrain run --nproc gpu ../../../test/process/torch/backend/devices.py cuda
 
 ##  Keep
 

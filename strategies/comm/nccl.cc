@@ -10,9 +10,9 @@ namespace dtrain {
 bool nccl_available() { return torch::cuda::is_available(); }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                                    int local_rank, std::chrono::milliseconds timeout,
+                                                    at::Device device, std::chrono::milliseconds timeout,
                                                     const RankNames& names) {
-  c10::cuda::set_device(static_cast<c10::DeviceIndex>(local_rank));
+  c10::cuda::set_device(device.index());
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = timeout;
   options->group_name = names.group;

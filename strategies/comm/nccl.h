@@ -7,9 +7,9 @@ namespace dtrain {
 
 // Whether CUDA tensors can be used here: built with CUDA, and a device is present.
 bool nccl_available();
-// The backend of `rank` on cuda:<local_rank>; collective. `names` are for NCCL's own log. Only where nccl_available().
+// The backend of `rank` on `device`; collective. `names` are for NCCL's own log. Only where nccl_available().
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                                    int local_rank, std::chrono::milliseconds timeout,
+                                                    at::Device device, std::chrono::milliseconds timeout,
                                                     const RankNames& names);
 
 }  // namespace dtrain

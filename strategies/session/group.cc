@@ -8,14 +8,16 @@
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
 #include "strategies/comm/nccl.h"
+#include "strategies/session/group_plan.h"
 #include "strategies/torch/collectives.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain {
 
 at::Device device_for(int local_rank) {
-  if (nccl_available()) return {at::kCUDA, static_cast<c10::DeviceIndex>(local_rank)};
-  return at::kCPU;
+  if (!nccl_available()) return at::kCPU;
+  const int gpus = static_cast<int>(torch::cuda::device_count());
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(gpu_for(local_rank, gpus))};
 }
 
 FormedGroup form_group(const c10::intrusive_ptr<c10d::Store>& keys, const GroupPlace& place, const std::string& name) {
@@ -32,7 +34,7 @@ FormedGroup form_group(const c10::intrusive_ptr<c10d::Store>& keys, const GroupP
     const auto nccl_keys = c10::make_intrusive<c10d::PrefixStore>("nccl", keys);
     made.group->setBackend(
         c10::DeviceType::CUDA, Kind::NCCL,
-        make_nccl_backend(nccl_keys, place.rank, place.ranks, place.local_rank, place.timeout, place.names));
+        make_nccl_backend(nccl_keys, place.rank, place.ranks, made.device, place.timeout, place.names));
   }
   made.group->setGroupName(name);
   c10d::unregister_process_group(name);  // of an earlier session

@@ -31,7 +31,7 @@ struct GroupPlace {
   std::chrono::milliseconds timeout{};
 };
 
-// Of the rank with this number on its host.
+// Of the rank with this number on its host. Throws ConfigError where it has no GPU for itself.
 at::Device device_for(int local_rank);
 
 // Collective, of its ranks. `keys` are the group's own keys in the store, `name` is c10d's. Throws as CommGroup's

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "dtrain/worker_env.h"
+
 namespace dtrain {
 
 std::string disagreement(const std::vector<std::string>& calls) {
@@ -39,6 +41,15 @@ std::vector<int> same_colour(const std::vector<std::string>& colours, int rank) 
     if (!own.empty() && colours[r] == own) ranks.push_back(static_cast<int>(r));
   }
   return ranks;
+}
+
+int gpu_for(int local_rank, int gpus) {
+  if (gpus == 1) return 0;
+  if (local_rank < gpus) return local_rank;
+  throw ConfigError(fmt::format(
+      "dtrain: LOCAL_RANK is {} and this process sees {} GPUs: start as many ranks as there are GPUs (--nproc gpu), or "
+      "let each see one (CUDA_VISIBLE_DEVICES); ranks that share one each need an NCCL_HOSTID of their own",
+      local_rank, gpus));
 }
 
 }  // namespace dtrain

@@ -19,4 +19,7 @@ std::string text_of(const std::optional<int>& colour);
 // The ranks whose colour is that of `rank`, in order; none where it has none.
 std::vector<int> same_colour(const std::vector<std::string>& colours, int rank);
 
+// The GPU of a rank that sees this many, at least one. A single one is for whoever sees it. Throws ConfigError.
+int gpu_for(int local_rank, int gpus);
+
 }  // namespace dtrain

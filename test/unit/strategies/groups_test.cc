@@ -111,3 +111,10 @@ TEST_CASE("errors of a group name the job's ranks and the group") {
   CHECK(renamed(same, {}) == same);
   CHECK(text_of(Ranks{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) == "0, 1, 2, 3, 4, 5, 6, 7, ... (10 ranks)");
 }
+
+TEST_CASE("a rank has the GPU of its number, or the only one") {
+  CHECK(gpu_for(0, 4) == 0);
+  CHECK(gpu_for(3, 4) == 3);
+  CHECK(gpu_for(3, 1) == 0);
+  CHECK_THROWS_WITH(gpu_for(4, 4), Catch::Contains("LOCAL_RANK is 4 and this process sees 4 GPUs"));
+}
