@@ -28,9 +28,11 @@ std::size_t host_of(const std::vector<std::vector<int>>& hosts, int rank) {
 
 std::unique_ptr<CommGroup> form_group(MeetingPlace& place, const GroupOptions& options) {
   const auto deadline = ShmWait::after(options.join_timeout);
-  Meeting meeting = meet(place, options.rank, options.ranks, options.slot_bytes, deadline);
-  if (meeting.facts.empty()) return std::make_unique<ShmGroup>(std::move(meeting.segment), options.rank, deadline);
-  return std::make_unique<HostsGroup>(place, meeting.facts, options.rank, options.slot_bytes, deadline);
+  const std::vector<PeerFacts> facts = meet(place, options.rank, options.ranks, deadline);
+  const auto hosts = by_host(facts);
+  if (hosts.size() > 1) return std::make_unique<HostsGroup>(place, facts, options.rank, options.slot_bytes, deadline);
+  ShmSegment segment = meet_on_this_host(place, options.rank, facts, hosts.front(), options.slot_bytes, deadline);
+  return std::make_unique<ShmGroup>(std::move(segment), options.rank, deadline);
 }
 
 HostsGroup::HostsGroup(MeetingPlace& place, const std::vector<PeerFacts>& facts, int rank, std::uint32_t slot_bytes,

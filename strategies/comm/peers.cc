@@ -1,17 +1,22 @@
-// See peers.h. "peer/<rank>" holds a rank's facts; "segment" rank 0's answer to all: its segment, or everybody's facts.
-// In that case "segment/<rank>" is the segment of the host whose first rank that is.
+// See peers.h. "peer/<rank>" holds a rank's facts, "peers" rank 0's answer to all: everybody's, "segment/<rank>" the
+// segment of the host whose first rank that is; "probe/<host>" is memory of the first of its ranks that came, for the
+// others to try.
 #include "strategies/comm/peers.h"
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <stdexcept>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "strategies/comm/answer.h"
@@ -33,17 +38,82 @@ std::string link_target(const char* path) {
 }
 
 std::string peer_key(int rank) { return fmt::format("peer/{}", rank); }
-constexpr const char* kSegmentKey = "segment";
+constexpr const char* kPeersKey = "peers";
+
+// "CapPrm:\t<hexadecimal>".
+std::string own_capabilities() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("CapPrm:", 0) == 0) return line.substr(line.find_last_of("\t ") + 1);
+  }
+  return "";
+}
 
 nlohmann::json to_json(const PeerFacts& facts) {
-  return {{"host", facts.host}, {"boot_id", facts.boot_id}, {"pid_namespace", facts.pid_namespace},
-          {"pid", facts.pid},   {"uid", facts.uid},         {"proc_pid", facts.proc_pid}};
+  return {{"host", facts.host},
+          {"boot_id", facts.boot_id},
+          {"pid_namespace", facts.pid_namespace},
+          {"pid", facts.pid},
+          {"uid", facts.uid},
+          {"proc_pid", facts.proc_pid},
+          {"user_namespace", facts.user_namespace},
+          {"capabilities", facts.capabilities},
+          {"apart", facts.apart}};
 }
 
 PeerFacts from_json(const nlohmann::json& json) {
-  return {json.value("host", ""), json.value("boot_id", ""), json.value("pid_namespace", ""),
-          json.value("pid", 0),   json.value("uid", -1),     json.value("proc_pid", 0)};
+  return {json.value("host", ""),
+          json.value("boot_id", ""),
+          json.value("pid_namespace", ""),
+          json.value("pid", 0),
+          json.value("uid", -1),
+          json.value("proc_pid", 0),
+          json.value("user_namespace", ""),
+          json.value("capabilities", ""),
+          json.value("apart", false)};
 }
+
+// Where another process finds memory of this one, and what stands at its beginning.
+nlohmann::json where_is(int fd, int proc_pid, std::uint64_t token) {
+  return {{"pid", proc_pid}, {"fd", fd}, {"token", token}};
+}
+
+// Memory that others try to open.
+class Probe {
+ public:
+  Probe() : memory_(SharedMemory::create("dtrain-probe", sizeof(token_))) {
+    std::memcpy(memory_.base(), &token_, sizeof(token_));
+  }
+
+  // Why this process cannot share memory; empty where it can, as far as one can tell.
+  std::string why_apart(MeetingPlace& place, const PeerFacts& own) const {
+    if (::prctl(PR_GET_DUMPABLE) != 1)
+      return "it is not dumpable (setuid, file capabilities or prctl), so others may not open its memory";
+    const auto host =
+        fmt::format("{} {} {} {} {}", own.boot_id, own.pid_namespace, own.user_namespace, own.uid, own.capabilities);
+    const nlohmann::json mine = where_is(memory_.fd(), own.proc_pid, token_);
+    const auto first =
+        nlohmann::json::parse(place.first(fmt::format("probe/{:x}", std::hash<std::string>{}(host)), mine.dump()));
+    return first == mine ? "" : why_closed(first);
+  }
+
+ private:
+  static std::string why_closed(const nlohmann::json& other) {
+    const int pid = other.at("pid").get<int>();
+    try {
+      const SharedMemory memory = SharedMemory::open(pid, other.at("fd").get<int>());
+      std::uint64_t token = 0;
+      if (memory.bytes() == sizeof(token)) std::memcpy(&token, memory.base(), sizeof(token));
+      return token == other.at("token").get<std::uint64_t>() ? "" : fmt::format("/proc shows another pid {}", pid);
+    } catch (const std::system_error& error) {
+      // It has ended: who waits for it will say so.
+      return error.code() == std::errc::no_such_file_or_directory ? "" : error.what();
+    }
+  }
+
+  std::uint64_t token_ = random_token();
+  SharedMemory memory_;
+};
 
 PeerFacts await_facts(MeetingPlace& place, int rank, MeetingPlace::Deadline deadline) {
   try {
@@ -72,7 +142,7 @@ std::pair<ShmSegment, nlohmann::json> create_segment(const std::vector<PeerFacts
   ShmSegment segment = ShmSegment::create(static_cast<std::uint32_t>(facts.size()), slot_bytes, token, members);
   for (std::size_t r = 0; r < facts.size(); ++r) segment.rank(static_cast<int>(r)).pid = facts[r].pid;
   const int proc_pid = facts[static_cast<std::size_t>(members.front())].proc_pid;
-  nlohmann::json answer{{"pid", proc_pid}, {"fd", segment.fd()}, {"token", token}};
+  nlohmann::json answer = where_is(segment.fd(), proc_pid, token);
   return {std::move(segment), std::move(answer)};
 }
 
@@ -101,31 +171,23 @@ void check_shape(const ShmSegment& segment, int from, int ranks, std::uint32_t s
       from, header.ranks, header.slot_bytes, ranks, slot_bytes));
 }
 
-Meeting gather_ranks(MeetingPlace& place, int ranks, std::uint32_t slot_bytes, MeetingPlace::Deadline deadline) {
-  return answer_with(place, kSegmentKey, [&]() -> std::pair<Meeting, nlohmann::json> {
+std::vector<PeerFacts> gather_ranks(MeetingPlace& place, int ranks, MeetingPlace::Deadline deadline) {
+  return answer_with(place, kPeersKey, [&]() -> std::pair<std::vector<PeerFacts>, nlohmann::json> {
     std::vector<PeerFacts> facts;
-    for (int r = 0; r < ranks; ++r) facts.push_back(await_facts(place, r, deadline));
-    const auto hosts = by_host(facts);
-    if (hosts.size() == 1) {
-      auto [segment, answer] = create_segment(facts, hosts.front(), slot_bytes);
-      return {Meeting{std::move(segment), {}}, std::move(answer)};
-    }
     nlohmann::json all = nlohmann::json::array();
-    for (const PeerFacts& one : facts) all.push_back(to_json(one));
-    return {Meeting{{}, std::move(facts)}, nlohmann::json{{"facts", std::move(all)}}};
+    for (int r = 0; r < ranks; ++r) {
+      facts.push_back(await_facts(place, r, deadline));
+      all.push_back(to_json(facts.back()));
+    }
+    return {std::move(facts), nlohmann::json{{"facts", std::move(all)}}};
   });
 }
 
-Meeting come_to_rank_0(MeetingPlace& place, int ranks, std::uint32_t slot_bytes, MeetingPlace::Deadline deadline) {
-  const nlohmann::json answer = await_answer(place, kSegmentKey, 0, deadline);
-  if (!answer.contains("facts")) {
-    ShmSegment segment = open_segment(answer, 0);
-    check_shape(segment, 0, ranks, slot_bytes);
-    return {std::move(segment), {}};
-  }
+std::vector<PeerFacts> come_to_rank_0(MeetingPlace& place, int ranks, MeetingPlace::Deadline deadline) {
+  const nlohmann::json answer = await_answer(place, kPeersKey, 0, deadline);
   std::vector<PeerFacts> facts;
-  for (const nlohmann::json& one : answer["facts"]) facts.push_back(from_json(one));
-  if (facts.size() == static_cast<std::size_t>(ranks)) return {{}, std::move(facts)};
+  for (const nlohmann::json& one : answer.at("facts")) facts.push_back(from_json(one));
+  if (facts.size() == static_cast<std::size_t>(ranks)) return facts;
   throw std::runtime_error(
       fmt::format("rank 0 made a group of {} ranks, this rank was told {}; WORLD_SIZE must be the same on every rank",
                   facts.size(), ranks));
@@ -141,7 +203,9 @@ PeerFacts own_facts() {
           link_target("/proc/self/ns/pid"),
           ::getpid(),
           static_cast<int>(::geteuid()),
-          std::atoi(link_target("/proc/self").c_str())};
+          std::atoi(link_target("/proc/self").c_str()),
+          link_target("/proc/self/ns/user"),
+          own_capabilities()};
 }
 
 std::string serialize(const PeerFacts& facts) { return to_json(facts).dump(); }
@@ -153,9 +217,12 @@ PeerFacts parse_facts(const std::string& text) {
 }
 
 bool can_share_memory(const PeerFacts& one, const PeerFacts& other) {
+  const auto place = [](const PeerFacts& f) {
+    return std::tie(f.boot_id, f.pid_namespace, f.user_namespace, f.uid, f.capabilities);
+  };
   // What could not be read is nobody else's.
   const bool known = !one.boot_id.empty() && !one.pid_namespace.empty();
-  return known && one.boot_id == other.boot_id && one.pid_namespace == other.pid_namespace && one.uid == other.uid;
+  return known && place(one) == place(other) && !one.apart && !other.apart;
 }
 
 std::vector<std::vector<int>> by_host(const std::vector<PeerFacts>& facts) {
@@ -171,17 +238,24 @@ std::vector<std::vector<int>> by_host(const std::vector<PeerFacts>& facts) {
   return hosts;
 }
 
-Meeting meet(MeetingPlace& place, int rank, int ranks, std::uint32_t slot_bytes, MeetingPlace::Deadline deadline) {
-  place.put(peer_key(rank), serialize(own_facts()));
-  return rank == 0 ? gather_ranks(place, ranks, slot_bytes, deadline)
-                   : come_to_rank_0(place, ranks, slot_bytes, deadline);
+std::vector<PeerFacts> meet(MeetingPlace& place, int rank, int ranks, MeetingPlace::Deadline deadline) {
+  const Probe probe;  // all have tried it when rank 0 has the facts of all
+  PeerFacts own = own_facts();
+  const std::string why = probe.why_apart(place, own);
+  own.apart = !why.empty();
+  if (own.apart) {
+    std::fprintf(stderr, "dtrain: pid %d on %s cannot share memory with other ranks, and talks to them over TCP: %s\n",
+                 own.pid, own.host.c_str(), why.c_str());
+  }
+  place.put(peer_key(rank), serialize(own));
+  return rank == 0 ? gather_ranks(place, ranks, deadline) : come_to_rank_0(place, ranks, deadline);
 }
 
 ShmSegment meet_on_this_host(MeetingPlace& place, int rank, const std::vector<PeerFacts>& facts,
                              const std::vector<int>& members, std::uint32_t slot_bytes,
                              MeetingPlace::Deadline deadline) {
   const int first = members.front();
-  const std::string key = fmt::format("{}/{}", kSegmentKey, first);
+  const std::string key = fmt::format("segment/{}", first);
   if (rank == first) return answer_with(place, key, [&] { return create_segment(facts, members, slot_bytes); });
   ShmSegment segment = open_segment(await_answer(place, key, first, deadline), first);
   check_shape(segment, first, static_cast<int>(facts.size()), slot_bytes);

@@ -18,6 +18,8 @@ class MeetingPlace {
   using Deadline = std::chrono::steady_clock::time_point;
   // Wait for the key. Throws std::runtime_error with a short reason at the deadline.
   virtual std::string take(const std::string& key, Deadline deadline) = 0;
+  // What the key holds: `value`, if it held nothing before.
+  virtual std::string first(const std::string& key, const std::string& value) = 0;
 };
 
 // Where a process runs, in terms of what it can share with others.
@@ -28,6 +30,10 @@ struct PeerFacts {
   int pid = 0;
   int uid = -1;      // effective user: only processes of one user may open each other's descriptors
   int proc_pid = 0;  // its number in /proc, another one where a PID namespace was entered without mounting its /proc
+  // A process may not open what one of another user namespace or with more capabilities (CapPrm) has.
+  std::string user_namespace{};
+  std::string capabilities{};
+  bool apart = false;  // it has found that it cannot share memory all the same
 };
 
 PeerFacts own_facts();
@@ -35,23 +41,17 @@ std::string serialize(const PeerFacts& facts);
 // Throws std::runtime_error where the text is malformed.
 PeerFacts parse_facts(const std::string& text);
 
-// Whether the two processes run on one host, in one PID namespace and as one user.
+// Whether the two processes run on one host, in the same namespaces and with the same rights, and neither is apart.
 bool can_share_memory(const PeerFacts& one, const PeerFacts& other);
 // The ranks that share memory with each other: in order, by their first ranks.
 std::vector<std::vector<int>> by_host(const std::vector<PeerFacts>& facts);
 
-// Where the ranks of a group are: together, with their memory, or not, with the facts of all.
-struct Meeting {
-  ShmSegment segment;
-  std::vector<PeerFacts> facts;  // none: together
-};
-
-// Collective: rank 0 learns who they are; if they can share memory it creates the segment, and the others open it. On
-// return every rank's pid is in its block. Throws std::runtime_error: the same on every rank where one did not come, or
-// on one rank alone where it cannot open the segment; the others then notice its end, or the deadline, when they wait
-// for it.
-Meeting meet(MeetingPlace& place, int rank, int ranks, std::uint32_t slot_bytes, MeetingPlace::Deadline deadline);
-// After meet(), by the ranks of one host of several: their own segment.
+// Collective: the facts of all ranks. A rank that cannot open what another of its host has says so on stderr, and is
+// apart. Throws std::runtime_error, the same on every rank, where one did not come.
+std::vector<PeerFacts> meet(MeetingPlace& place, int rank, int ranks, MeetingPlace::Deadline deadline);
+// After meet(), by the ranks of one host: the first of them creates the segment, and the others open it. On return
+// every rank's pid is in its block. Throws std::runtime_error, on one rank alone where it cannot open the segment; the
+// others then notice its end, or the deadline, when they wait for it.
 ShmSegment meet_on_this_host(MeetingPlace& place, int rank, const std::vector<PeerFacts>& facts,
                              const std::vector<int>& members, std::uint32_t slot_bytes,
                              MeetingPlace::Deadline deadline);

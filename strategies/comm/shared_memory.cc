@@ -15,6 +15,8 @@
 namespace dtrain {
 namespace {
 
+constexpr unsigned kNoExec = 0x0008;  // MFD_NOEXEC_SEAL, which glibc 2.36 has not
+
 [[noreturn]] void throw_errno(const std::string& what) {
   throw std::system_error(errno, std::generic_category(), what);
 }
@@ -40,7 +42,10 @@ SharedMemory::~SharedMemory() {
 
 SharedMemory SharedMemory::create(const char* name, std::size_t bytes) {
   SharedMemory memory;
-  memory.fd_ = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  // Where vm.memfd_noexec is 2 no other is allowed; Linux knows the flag since 6.3.
+  memory.fd_ = ::memfd_create(name, kFlags | kNoExec);
+  if (memory.fd_ < 0 && errno == EINVAL) memory.fd_ = ::memfd_create(name, kFlags);
   if (memory.fd_ < 0) throw_errno("memfd_create for shared memory");
   if (::ftruncate(memory.fd_, static_cast<off_t>(bytes)) != 0)
     throw_errno(fmt::format("shared memory of {} bytes", bytes));

@@ -11,6 +11,7 @@
 #include "strategies/comm/join_all.h"
 #include "strategies/comm/own_process.h"
 #include "strategies/comm/shm_work.h"
+#include "strategies/comm/store_meeting.h"
 #include "strategies/comm/tensors.h"
 #include "strategies/torch/compat.h"
 
@@ -19,26 +20,6 @@ namespace {
 
 // Operations that may wait their turn; the Reducer has a handful. A caller beyond it waits.
 constexpr std::size_t kMaxQueued = 4096;
-
-// The c10d store as a group's meeting place.
-class StoreMeeting final : public MeetingPlace {
- public:
-  explicit StoreMeeting(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
-  void put(const std::string& key, const std::string& value) override { store_->set(key, value); }
-  std::string take(const std::string& key, Deadline deadline) override {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    try {
-      store_->wait({key}, std::max(left, std::chrono::milliseconds{1}));
-      return store_->get_to_str(key);
-    } catch (const c10::Error& error) {
-      throw std::runtime_error(short_reason(error));
-    }
-  }
-
- private:
-  c10::intrusive_ptr<c10d::Store> store_;
-};
 
 std::shared_ptr<CommGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                       const RankNames& names) {

@@ -8,6 +8,7 @@
 
 #include "strategies/comm/interrupt.h"
 #include "strategies/comm/shm_backend.h"
+#include "strategies/comm/store_meeting.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain {
@@ -36,10 +37,9 @@ std::vector<c10::weak_intrusive_ptr<PythonBackend>>& backends() {
 
 BackendPtr join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout) {
   try {
-    // The same prefix comes again where a program destroys its groups and forms new ones.
-    const auto time = store->add(fmt::format("times/{}", rank), 1);
-    const auto keys = c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}", time), store);
-    return c10::make_intrusive<PythonBackend>(keys, rank, size, timeout);
+    // The same prefix comes again where a program destroys its groups and forms new ones, and in the next round of a
+    // launcher whose store outlives a round.
+    return c10::make_intrusive<PythonBackend>(fresh_keys(store, rank, size), rank, size, timeout);
   } catch (const CollectiveError&) {
     throw;
   } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 #include <c10/util/env.h>
 #include <fmt/format.h>
 
+#include "strategies/comm/store_meeting.h"
 #include "strategies/session/group_plan.h"
 #include "strategies/session/session_state.h"
 #include "strategies/torch/collectives.h"
@@ -30,13 +31,12 @@ c10::intrusive_ptr<c10d::Store> connect_store(const WorkerEnv& env, const InitOp
                                          env.rank, settings.isServer ? "open" : "reach", env.master_addr,
                                          env.master_port, short_reason(error)));
   }
-  // A store may outlive a round: its keys must not meet those of the next.
-  return c10::make_intrusive<c10d::PrefixStore>(fmt::format("dtrain/round_{}", env.restart_count), store);
+  return c10::make_intrusive<c10d::PrefixStore>("dtrain", store);
 }
 
 // Errors that are not the user's name the rank.
 template <class Form>
-Group joining(const WorkerEnv& env, const Form& form) {
+auto joining(const WorkerEnv& env, const Form& form) {
   try {
     return form();
   } catch (const CollectiveError&) {
@@ -54,7 +54,9 @@ Session init(const InitOptions& options) { return init(parse_worker_env(process_
 Session init(const WorkerEnv& env, const InitOptions& options) {
   auto groups = std::make_shared<GroupsOfSession>();
   groups->env = env;
-  groups->store = connect_store(env, options);
+  const auto store = connect_store(env, options);
+  // It may outlive a round, and a session: their keys must not meet those of the next.
+  groups->store = joining(env, [&] { return fresh_keys(store, env.rank, env.world_size); });
   groups->timeout = options.collective_timeout;
   // Ddp's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
   if (!torch::cuda::is_available()) c10::utils::set_env("DDP_DISABLE_COMM_MEM", "0", false);

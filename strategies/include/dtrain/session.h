@@ -53,7 +53,7 @@ class Session {
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return world().process_group(); }
   // The same as a Group.
   const Group& world() const;
-  // The job's store, with keys of this round only. Nothing in a world of one rank is shared.
+  // The job's store, with keys of this session only. Nothing in a world of one rank is shared.
   const c10::intrusive_ptr<c10d::Store>& store() const;
 
   // Collectives of the session: a group of some of its ranks. All ranks call them, in the same order, and those that

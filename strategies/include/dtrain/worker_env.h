@@ -24,7 +24,7 @@ struct WorkerEnv {
   std::string master_addr;        // MASTER_ADDR: host of the store; empty without a launcher
   std::uint16_t master_port = 0;  // MASTER_PORT
   bool agent_store = false;       // TORCHELASTIC_USE_AGENT_STORE=True: the store is up already, no worker hosts it
-  int restart_count = 0;          // TORCHELASTIC_RESTART_COUNT: keeps the keys of two rounds apart
+  int restart_count = 0;          // TORCHELASTIC_RESTART_COUNT
   std::string run_id;             // TORCHELASTIC_RUN_ID
   StrategyKind strategy = StrategyKind::ddp;  // DTRAIN_STRATEGY: {"type": "ddp"} or "ddp"
   bool launched = false;                      // false: no launcher, this process is the whole job

@@ -8,8 +8,11 @@ import sys
 import tempfile
 import unittest
 
+import torch.distributed
+
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
 PACKAGE = os.path.join(os.path.dirname(os.environ["DTRAIN_BIN_DIR"]), "python")
+THREE_WAYS = os.path.join(os.path.dirname(os.environ["DTRAIN_BIN_DIR"]), "test", "bin", "three_ways")
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "backend"
 DEADLINE = 90
 
@@ -38,6 +41,10 @@ class PythonBackend(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                 self.assertEqual(sorted(done.stdout.splitlines()), ["[0] dtrain: [3.0]", "[1] dtrain: [3.0]"])
 
+    def test_ddp_and_fsdp2_equal_one_process(self):
+        """What `make test-gpu` runs on CUDA."""
+        self.ok(run(2, "devices.py", "cpu"), r"FSDP2 on cpu: ")
+
     def test_processes_end_as_they_should(self):
         with tempfile.TemporaryDirectory() as folder:
             pipe = os.path.join(folder, "pipe")
@@ -51,6 +58,35 @@ class PythonBackend(unittest.TestCase):
         said = re.findall(r"^\[(\d)\] after ([\d.]+) s: .*: rank 1 \(pid \d+\) died$", done.stdout, re.M)
         self.assertEqual(sorted(rank for rank, _ in said), ["0", "2"], done.stdout)
         self.assertLess(max(float(seconds) for _, seconds in said), 1)
+
+    def test_rounds_on_one_store_do_not_meet_each_others_keys(self):
+        """As under torchrun, where nodes come and go: other ranks for the same processes, and the same restart count."""
+        store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        environment = {**os.environ, "PYTHONPATH": PACKAGE, "PYTHONWARNINGS": "ignore", "MASTER_ADDR": "127.0.0.1",
+                       "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True",
+                       "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_RUN_ID": "rounds"}
+
+        def begin(program, rank, ranks):
+            own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
+            return subprocess.Popen(program, env={**environment, **own}, stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+        for program in ([sys.executable, PROGRAMS / "round.py"], [THREE_WAYS]):
+            for ranks in (3, 2, 3):
+                with self.subTest(program=program, ranks=ranks):
+                    workers = [begin(program, rank, ranks) for rank in range(ranks)]
+                    for worker in workers:
+                        self.addCleanup(worker.kill)
+                    said = [worker.communicate(timeout=DEADLINE)[0] for worker in workers]
+                    self.assertEqual([worker.returncode for worker in workers], [0] * ranks, said)
+
+    def test_where_the_kernel_wants_memory_that_cannot_be_executed(self):
+        job = f"echo 2 >/proc/sys/vm/memfd_noexec && exec {DTRAIN} run --nproc 2 {THREE_WAYS}"
+        done = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", job],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE)
+        if "memfd_noexec" in done.stderr or "unshare:" in done.stderr:
+            self.skipTest("no PID namespace with vm.memfd_noexec: " + done.stderr.strip())
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_another_torch_or_python_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:

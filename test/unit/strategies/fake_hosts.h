@@ -24,6 +24,7 @@ class FakeHosts : public MeetingPlace {
   FakeHosts(MeetingPlace& place, std::string letters) : place_(place), letters_(std::move(letters)) {}
   void put(const std::string& key, const std::string& value) override { place_.put(key, put_on(letters_, key, value)); }
   std::string take(const std::string& key, Deadline deadline) override { return place_.take(key, deadline); }
+  std::string first(const std::string& key, const std::string& value) override { return place_.first(key, value); }
 
  private:
   MeetingPlace& place_;

@@ -1,11 +1,17 @@
 // How a group of processes forms, and what the others see where one of them cannot join.
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "strategies/comm/group.h"
+#include "strategies/comm/hosts_group.h"
 #include "test/support/catch.h"
+#include "test/unit/strategies/fake_hosts.h"
 #include "test/unit/strategies/ranks.h"
 
 using namespace dtrain;
@@ -47,6 +53,7 @@ class Interrupted : public MeetingPlace {
     at_();
     return place_.take(key, deadline);
   }
+  std::string first(const std::string& key, const std::string& value) override { return place_.first(key, value); }
 
  private:
   MeetingPlace& place_;
@@ -136,11 +143,42 @@ TEST_CASE("rank 0 ending before the others opened its memory is said to have end
       form_group(place, options(rank, 2));
       return "formed";
     }
-    { const Meeting met = meet(board, 0, 2, 1U << 20, std::chrono::steady_clock::now() + kTimeout); }
+    const auto deadline = std::chrono::steady_clock::now() + kTimeout;
+    const auto facts = meet(board, 0, 2, deadline);
+    { const ShmSegment segment = meet_on_this_host(board, 0, facts, {0, 1}, 1U << 20, deadline); }
     board.put("gone", "yes");
     return "gone";
   });
   CHECK_THAT(outcomes[1].said, Catch::Contains("rank 0 (pid") && Catch::Contains("left while the group formed"));
+}
+
+TEST_CASE("ranks of one host that cannot open each other's memory talk over TCP, and one line says why") {
+  enum class Why { undumpable, other_memory, user_namespace };
+  const Why why = GENERATE(Why::undumpable, Why::other_memory, Why::user_namespace);
+  CAPTURE(static_cast<int>(why));
+  // What was there first is not what rank 1 finds.
+  struct Wrong : Interrupted {
+    using Interrupted::Interrupted;
+    std::string first(const std::string&, const std::string&) override {
+      return nlohmann::json{{"pid", ::getpid()}, {"fd", other.fd()}, {"token", 1}}.dump();
+    }
+    SharedMemory other = SharedMemory::create("other", 8);
+  };
+  SharedBoard board;
+  const auto outcomes = run_ranks(3, [&](int rank) -> std::string {
+    Wrong wrong(board, [] {});
+    if (rank == 1 && why == Why::undumpable) ::prctl(PR_SET_DUMPABLE, 0);
+    if (rank == 1 && why == Why::user_namespace && ::unshare(CLONE_NEWUSER) != 0) return "cannot unshare";
+    MeetingPlace& place = rank == 1 && why == Why::other_memory ? static_cast<MeetingPlace&>(wrong) : board;
+    const auto group = form_group(place, options(rank, 3));
+    float value = static_cast<float>(rank + 1);
+    group->all_reduce(reinterpret_cast<std::byte*>(&value), 1, ElementType::f32, Reduction::sum, kTimeout);
+    const bool together = dynamic_cast<HostsGroup*>(group.get()) == nullptr;
+    group->barrier(kTimeout);
+    return (together ? "together " : "apart ") + std::to_string(value);
+  });
+  test::require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "apart 6.000000");
 }
 
 TEST_CASE("the longest timeouts there are do not overflow into the past") {

@@ -17,6 +17,13 @@ TEST_CASE("facts survive the store") {
   CHECK(read.pid == own.pid);
   CHECK(read.uid == own.uid);
   CHECK(read.proc_pid == own.proc_pid);
+  CHECK(read.user_namespace == own.user_namespace);
+  CHECK(read.capabilities == own.capabilities);
+  CHECK(own.user_namespace.find("user:[") == 0);
+  CHECK(own.capabilities.size() == 16);
+  PeerFacts apart = own;
+  apart.apart = true;
+  CHECK(parse_facts(serialize(apart)).apart);
   CHECK(own.boot_id.size() == 36);
   CHECK_THROWS(parse_facts("nonsense"));
 }
@@ -36,6 +43,14 @@ TEST_CASE("ranks share memory only on one host and in one PID namespace, whateve
   CHECK(by_host({here, same, other_host}) == Hosts{{0, 1}, {2}});
   CHECK(by_host({here, other_host, same, container, other_host}) == Hosts{{0, 2}, {1, 4}, {3}});
   CHECK(by_host({here, other_user}) == Hosts{{0}, {1}});
+  PeerFacts nested = here;
+  nested.user_namespace = "user:[2]";
+  PeerFacts capable = here;
+  capable.capabilities = "00000000000000ff";
+  CHECK(by_host({here, nested, same, nested, capable}) == Hosts{{0, 2}, {1, 3}, {4}});
+  PeerFacts apart = here;
+  apart.apart = true;
+  CHECK(by_host({here, apart, same, apart}) == Hosts{{0, 2}, {1}, {3}});
   PeerFacts masked = here;
   masked.boot_id = "";
   CHECK(by_host({masked, here, masked, same}) == Hosts{{0}, {1, 3}, {2}});

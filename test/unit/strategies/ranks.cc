@@ -167,31 +167,51 @@ SharedBoard::SharedBoard() {
 
 SharedBoard::~SharedBoard() { ::munmap(memory_, sizeof(Memory)); }
 
-void SharedBoard::put(const std::string& key, const std::string& value) {
-  ::pthread_mutex_lock(&memory_->mutex);
+void SharedBoard::add(const std::string& key, const std::string& value) {
+  if (memory_->used == static_cast<int>(std::size(memory_->entries)) || key.size() >= sizeof(memory_->entries[0].key) ||
+      value.size() >= sizeof(memory_->entries[0].value)) {
+    std::fprintf(stderr, "SharedBoard is too small for %s\n", key.c_str());
+    std::abort();
+  }
   auto& entry = memory_->entries[memory_->used++];
   std::snprintf(entry.key, sizeof(entry.key), "%s", key.c_str());
   std::snprintf(entry.value, sizeof(entry.value), "%s", value.c_str());
   ::pthread_cond_broadcast(&memory_->changed);
+}
+
+const char* SharedBoard::find(const std::string& key) const {
+  for (int i = memory_->used; i-- > 0;) {  // the last that was put
+    if (key == memory_->entries[i].key) return memory_->entries[i].value;
+  }
+  return nullptr;
+}
+
+void SharedBoard::put(const std::string& key, const std::string& value) {
+  ::pthread_mutex_lock(&memory_->mutex);
+  add(key, value);
   ::pthread_mutex_unlock(&memory_->mutex);
+}
+
+std::string SharedBoard::first(const std::string& key, const std::string& value) {
+  ::pthread_mutex_lock(&memory_->mutex);
+  if (find(key) == nullptr) add(key, value);
+  std::string held = find(key);
+  ::pthread_mutex_unlock(&memory_->mutex);
+  return held;
 }
 
 std::string SharedBoard::take(const std::string& key, Deadline deadline) {
   ::pthread_mutex_lock(&memory_->mutex);
   const auto nanoseconds = std::chrono::nanoseconds(deadline.time_since_epoch()).count();
   const timespec until{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
-  while (true) {
-    for (int i = 0; i < memory_->used; ++i) {
-      if (key != memory_->entries[i].key) continue;
-      std::string value = memory_->entries[i].value;
-      ::pthread_mutex_unlock(&memory_->mutex);
-      return value;
-    }
-    if (::pthread_cond_timedwait(&memory_->changed, &memory_->mutex, &until) != 0) {
-      ::pthread_mutex_unlock(&memory_->mutex);
-      throw std::runtime_error("nobody put " + key);
-    }
-  }
+  const char* value = nullptr;
+  int waited = 0;
+  while ((value = find(key)) == nullptr && waited == 0)
+    waited = ::pthread_cond_timedwait(&memory_->changed, &memory_->mutex, &until);
+  std::string held = value == nullptr ? "" : value;
+  ::pthread_mutex_unlock(&memory_->mutex);
+  if (value == nullptr) throw std::runtime_error("nobody put " + key);
+  return held;
 }
 
 std::vector<std::string> shared_memory_names() {

@@ -35,9 +35,12 @@ class SharedBoard : public MeetingPlace {
   SharedBoard& operator=(const SharedBoard&) = delete;
   void put(const std::string& key, const std::string& value) override;
   std::string take(const std::string& key, Deadline deadline) override;
+  std::string first(const std::string& key, const std::string& value) override;
 
  private:
   struct Memory;
+  const char* find(const std::string& key) const;  // null: nothing; with the lock held
+  void add(const std::string& key, const std::string& value);
   Memory* memory_;
 };
 

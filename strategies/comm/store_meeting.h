@@ -1,0 +1,22 @@
+#pragma once
+// The c10d store as a group's meeting place.
+#include "strategies/comm/attempt.h"
+#include "strategies/torch/pch.h"
+
+namespace dtrain {
+
+class StoreMeeting final : public MeetingPlace {
+ public:
+  explicit StoreMeeting(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
+  void put(const std::string& key, const std::string& value) override;
+  std::string take(const std::string& key, Deadline deadline) override;
+  std::string first(const std::string& key, const std::string& value) override;
+
+ private:
+  c10::intrusive_ptr<c10d::Store> store_;
+};
+
+// Collective: new_attempt(), for as long as the store waits, and the store with the keys under its name.
+c10::intrusive_ptr<c10d::Store> fresh_keys(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks);
+
+}  // namespace dtrain
