@@ -60,7 +60,7 @@ class PythonBackend(unittest.TestCase):
         self.assertLess(max(float(seconds) for _, seconds in said), 1)
 
     def test_rounds_on_one_store_do_not_meet_each_others_keys(self):
-        """As under torchrun, where nodes come and go: other ranks for the same processes, and the same restart count."""
+        """As under torchrun, where nodes come and go: other ranks for the same processes, one restart count."""
         store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         environment = {**os.environ, "PYTHONPATH": PACKAGE, "PYTHONWARNINGS": "ignore", "MASTER_ADDR": "127.0.0.1",
                        "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True",
