@@ -29,7 +29,8 @@ packages_of() {
                    libssl-dev libhwloc-dev ;;
     train) echo g++ binutils python3 python3-dev python3-venv ca-certificates zlib1g-dev ;;
     test) echo catch2 librapidcheck-dev python3 procps strace iproute2 zsh fish groff-base gdb lldb \
-                 munge slurmctld slurmd slurm-client etcd-server etcd-client openssl tshark ;;
+                 munge slurmctld slurmd slurm-client etcd-server etcd-client openssl tshark \
+                 g++-aarch64-linux-gnu qemu-user ;;
     lint) echo clang-format python3 git ;;
     tidy) echo clang-tidy git ;;
     fuzz) echo clang libfuzzer-14-dev openssl ;;

@@ -71,19 +71,20 @@ inline Halves truncate(Word word) {
 inline F32::V widen(Halves halves) { return _mm256_cvtph_ps(reinterpret_cast<__m128i>(halves)); }
 inline Halves narrow(F32::V v) { return reinterpret_cast<Halves>(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
 
-#else
+#elif defined(__aarch64__)
 
-inline Word extend(Halves halves) { return __builtin_convertvector(halves, Word); }
+// gcc 12 makes lane by lane of a __builtin_convertvector of what it has just loaded.
+inline Word extend(Halves halves) { return reinterpret_cast<Word>(vmovl_u16(reinterpret_cast<uint16x4_t>(halves))); }
 inline Halves truncate(Word word) { return __builtin_convertvector(word, Halves); }
-
-#ifdef __aarch64__
-
 inline F32::V widen(Halves halves) {
   return reinterpret_cast<F32::V>(vcvt_f32_f16(reinterpret_cast<float16x4_t>(halves)));
 }
 inline Halves narrow(F32::V v) { return reinterpret_cast<Halves>(vcvt_f16_f32(reinterpret_cast<float32x4_t>(v))); }
 
 #else
+
+inline Word extend(Halves halves) { return __builtin_convertvector(halves, Word); }
+inline Halves truncate(Word word) { return __builtin_convertvector(word, Halves); }
 
 // By hand. No result hangs on a subnormal float32, so that a thread that flushes them gets the same bits.
 inline F32::V widen(Halves halves) {
@@ -111,7 +112,6 @@ inline Halves narrow(F32::V v) {
   return truncate((magnitude > 0x7F800000 ? nan : finite) | (bits >> 16 & 0x8000));
 }
 
-#endif
 #endif
 
 struct F16 {
