@@ -1,4 +1,4 @@
-# dtrain_add_test(NAME SOURCES ... [LINK ...] [LABELS ...] [TIMEOUT seconds]): a Catch2 test executable whose
+# dtrain_add_test(NAME SOURCES ... [LINK ...] [LABELS ...] [TIMEOUT seconds] [RUN_SERIAL]): a Catch2 test executable whose
 # cases become ctest tests. Its main() lives in dtrain_test_main, compiled once. The target LABEL_tests builds all
 # of a label.
 find_package(Catch2 REQUIRED)
@@ -8,7 +8,7 @@ add_library(dtrain_test_main STATIC ${CMAKE_SOURCE_DIR}/test/support/catch_main.
 target_link_libraries(dtrain_test_main PUBLIC dtrain_compile Catch2::Catch2)
 
 function(dtrain_add_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "RUN_SERIAL" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE dtrain_test_main ${ARG_LINK})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test/bin)
@@ -23,6 +23,6 @@ function(dtrain_add_test name)
   endif()
   add_dependencies(${ARG_LABELS}_tests ${name})
   catch_discover_tests(${name} TEST_PREFIX "${name}: "
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_RUN_SERIAL}
     ENVIRONMENT "DTRAIN_SOURCE_DIR=${CMAKE_SOURCE_DIR};DTRAIN_BIN_DIR=${CMAKE_BINARY_DIR}/bin")
 endfunction()

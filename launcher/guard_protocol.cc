@@ -15,6 +15,7 @@ namespace dtrain::launcher {
 namespace {
 
 constexpr unsigned kNoExec = 0x0008;  // MFD_NOEXEC_SEAL, which glibc 2.36 has not
+
 struct PayloadHeader {
   uint32_t argc;
   uint32_t envc;

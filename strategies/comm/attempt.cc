@@ -5,10 +5,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <vector>
+
+#include "strategies/comm/answer.h"
 
 namespace dtrain {
 namespace {
@@ -22,32 +23,28 @@ std::string came_key(const std::string& attempt, int rank) { return fmt::format(
 std::string all_key(const std::string& attempt) { return attempt + "/all"; }
 std::string next_key(const std::string& attempt) { return attempt + "/next"; }
 constexpr const char* kLatest = "latest";
+// To find, in a store that is far away, those that came beside one that did not.
+constexpr std::chrono::seconds kForOthers{2};
 
-Came await_rank(MeetingPlace& place, const std::string& attempt, int rank, MeetingPlace::Deadline deadline) {
-  try {
-    const auto json = nlohmann::json::parse(place.take(came_key(attempt, rank), deadline));
-    return {json.at("number").get<std::uint64_t>(), json.at("ranks").get<int>()};
-  } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("rank {} did not come ({})", rank, error.what()));
-  }
+// The name of an attempt, which is rank 0's to choose.
+std::string take_name(MeetingPlace& place, const std::string& key, MeetingPlace::Deadline deadline) {
+  return take_from(place, key, 0, "answer", deadline).get<std::string>();
 }
 
-std::string await_rank_0(MeetingPlace& place, const std::string& key, MeetingPlace::Deadline deadline) {
-  try {
-    return place.take(key, deadline);
-  } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("rank 0 did not answer ({})", error.what()));
-  }
+Came await_rank(MeetingPlace& place, const std::string& attempt, int rank, MeetingPlace::Deadline deadline) {
+  const auto json = take_from(place, came_key(attempt, rank), rank, "come", deadline);
+  return {json.at("number").get<std::uint64_t>(), json.at("ranks").get<int>()};
 }
 
 std::string begin_attempt(MeetingPlace& place) {
-  std::string attempt = fmt::format("attempt/{:016x}", random_token());
-  const std::string before = place.first(kLatest, attempt);
-  if (before == attempt) return attempt;
-  place.put(kLatest, attempt);
-  // Ranks of this attempt may wait there already.
-  place.put(next_key(before), attempt);
-  place.put(all_key(before), nlohmann::json{{"over", true}}.dump());
+  const nlohmann::json attempt = fmt::format("attempt/{:016x}", random_token());
+  const auto before = nlohmann::json::parse(place.first(kLatest, attempt.dump()));
+  place.put(kLatest, attempt.dump());  // first() may have woken nobody
+  if (before != attempt) {
+    // Ranks of this attempt may wait there already.
+    place.put(next_key(before), attempt.dump());
+    place.put(all_key(before), nlohmann::json{{"over", true}}.dump());
+  }
   return attempt;
 }
 
@@ -64,8 +61,10 @@ std::string lead(MeetingPlace& place, int ranks, MeetingPlace::Deadline deadline
           fmt::format("rank 0 was told that the group has {} ranks, and rank {} that it has {}; WORLD_SIZE must be the "
                       "same on every rank",
                       ranks, rank, came.ranks));
-    } catch (const std::runtime_error& fault) {
-      if (error.empty()) error = fault.what();
+    } catch (const std::exception& fault) {
+      if (!error.empty()) continue;
+      error = fault.what();
+      deadline = std::max(deadline, std::chrono::steady_clock::now() + kForOthers);
     }
   }
   place.put(all_key(attempt), nlohmann::json{{"numbers", numbers}, {"error", error}}.dump());
@@ -76,17 +75,25 @@ std::string lead(MeetingPlace& place, int ranks, MeetingPlace::Deadline deadline
 std::string follow(MeetingPlace& place, int rank, int ranks, MeetingPlace::Deadline deadline) {
   const std::uint64_t number = random_token();
   const auto own = static_cast<std::size_t>(rank);
-  std::string attempt = await_rank_0(place, kLatest, deadline);
+  std::string attempt = take_name(place, kLatest, deadline);
   while (true) {
     place.put(came_key(attempt, rank), nlohmann::json{{"number", number}, {"ranks", ranks}}.dump());
-    const auto answer = nlohmann::json::parse(await_rank_0(place, all_key(attempt), deadline));
+    // Rank 0 speaks at its own deadline, and then has to look for the others.
+    const auto answer = take_from(place, all_key(attempt), 0, "answer", deadline + 2 * kForOthers);
     const auto numbers = answer.value("numbers", std::vector<std::uint64_t>{});
     if (own < numbers.size() && numbers[own] == number) {
       const auto error = answer.at("error").get<std::string>();
       if (error.empty()) return attempt;
       throw std::runtime_error(error);
     }
-    attempt = await_rank_0(place, next_key(attempt), deadline);
+    try {
+      attempt = take_name(place, next_key(attempt), deadline);
+    } catch (const std::runtime_error&) {
+      if (own < numbers.size() || numbers.empty()) throw;
+      throw std::runtime_error(
+          fmt::format("rank 0 did not answer; its last group had {} ranks, and rank {} was told of {} (WORLD_SIZE)",
+                      numbers.size(), rank, ranks));
+    }
   }
 }
 

@@ -9,7 +9,8 @@
 namespace dtrain {
 
 // Collective: a name for what these ranks do now, which no earlier attempt of theirs has had. All keys under it are
-// fresh. Throws std::runtime_error, the same on every rank that came, where one did not.
+// fresh. Throws std::runtime_error where a rank did not come by rank 0's deadline, the same on all others, which wait a
+// few seconds longer than their own for it; or where ranks were told different numbers of ranks.
 std::string new_attempt(MeetingPlace& place, int rank, int ranks, MeetingPlace::Deadline deadline);
 
 }  // namespace dtrain

@@ -9,14 +9,16 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
-#include <tuple>
 #include <utility>
 
 #include "strategies/comm/answer.h"
@@ -40,13 +42,16 @@ std::string link_target(const char* path) {
 std::string peer_key(int rank) { return fmt::format("peer/{}", rank); }
 constexpr const char* kPeersKey = "peers";
 
-// "CapPrm:\t<hexadecimal>".
-std::string own_capabilities() {
+// What the kernel compares besides the effective user: "<Gid> <CapPrm> <CapEff>".
+std::string own_rights() {
   std::ifstream status("/proc/self/status");
+  std::string rights;
   for (std::string line; std::getline(status, line);) {
-    if (line.rfind("CapPrm:", 0) == 0) return line.substr(line.find_last_of("\t ") + 1);
+    for (const char* name : {"Gid:", "CapPrm:", "CapEff:"}) {
+      if (line.rfind(name, 0) == 0) rights += line.substr(line.find('\t'));
+    }
   }
-  return "";
+  return rights;
 }
 
 nlohmann::json to_json(const PeerFacts& facts) {
@@ -57,20 +62,15 @@ nlohmann::json to_json(const PeerFacts& facts) {
           {"uid", facts.uid},
           {"proc_pid", facts.proc_pid},
           {"user_namespace", facts.user_namespace},
-          {"capabilities", facts.capabilities},
+          {"rights", facts.rights},
           {"apart", facts.apart}};
 }
 
 PeerFacts from_json(const nlohmann::json& json) {
-  return {json.value("host", ""),
-          json.value("boot_id", ""),
-          json.value("pid_namespace", ""),
-          json.value("pid", 0),
-          json.value("uid", -1),
-          json.value("proc_pid", 0),
-          json.value("user_namespace", ""),
-          json.value("capabilities", ""),
-          json.value("apart", false)};
+  return {
+      json.value("host", ""),    json.value("boot_id", ""), json.value("pid_namespace", ""),  json.value("pid", 0),
+      json.value("uid", -1),     json.value("proc_pid", 0), json.value("user_namespace", ""), json.value("rights", ""),
+      json.value("apart", false)};
 }
 
 // Where another process finds memory of this one, and what stands at its beginning.
@@ -78,24 +78,37 @@ nlohmann::json where_is(int fd, int proc_pid, std::uint64_t token) {
   return {{"pid", proc_pid}, {"fd", fd}, {"token", token}};
 }
 
-// Memory that others try to open.
+// Where a process is and what it may do; none where that could not be read, as nobody else is there.
+std::optional<std::string> spot_of(const PeerFacts& facts) {
+  if (facts.boot_id.empty() || facts.pid_namespace.empty()) return std::nullopt;
+  return fmt::format("{} {} {} {} {}", facts.boot_id, facts.pid_namespace, facts.user_namespace, facts.uid,
+                     facts.rights);
+}
+
+// Why it cannot share memory that it may share by its facts; empty where it can, as far as one can tell.
 class Probe {
  public:
-  Probe() : memory_(SharedMemory::create("dtrain-probe", sizeof(token_))) {
-    std::memcpy(memory_.base(), &token_, sizeof(token_));
+  Probe(MeetingPlace& place, const PeerFacts& own) {
+    if (::prctl(PR_GET_DUMPABLE) != 1) {
+      why_apart_ = "it is not dumpable (setuid, file capabilities or prctl), so others may not open its memory";
+      return;
+    }
+    const auto spot = spot_of(own);
+    if (!spot) return;
+    try {
+      const std::uint64_t token = random_token();
+      memory_ = SharedMemory::create("dtrain-probe", sizeof(token));
+      std::memcpy(memory_.base(), &token, sizeof(token));
+      const nlohmann::json mine = where_is(memory_.fd(), own.proc_pid, token);
+      const auto key = fmt::format("probe/{:x}", std::hash<std::string>{}(*spot));
+      const auto first = nlohmann::json::parse(place.first(key, mine.dump()));
+      if (first != mine) why_apart_ = why_closed(first);
+    } catch (const std::system_error&) {
+      // No memory or descriptors: sharing will fail, and then the others hear of it.
+    }
   }
 
-  // Why this process cannot share memory; empty where it can, as far as one can tell.
-  std::string why_apart(MeetingPlace& place, const PeerFacts& own) const {
-    if (::prctl(PR_GET_DUMPABLE) != 1)
-      return "it is not dumpable (setuid, file capabilities or prctl), so others may not open its memory";
-    const auto host =
-        fmt::format("{} {} {} {} {}", own.boot_id, own.pid_namespace, own.user_namespace, own.uid, own.capabilities);
-    const nlohmann::json mine = where_is(memory_.fd(), own.proc_pid, token_);
-    const auto first =
-        nlohmann::json::parse(place.first(fmt::format("probe/{:x}", std::hash<std::string>{}(host)), mine.dump()));
-    return first == mine ? "" : why_closed(first);
-  }
+  const std::string& why_apart() const { return why_apart_; }
 
  private:
   static std::string why_closed(const nlohmann::json& other) {
@@ -106,31 +119,27 @@ class Probe {
       if (memory.bytes() == sizeof(token)) std::memcpy(&token, memory.base(), sizeof(token));
       return token == other.at("token").get<std::uint64_t>() ? "" : fmt::format("/proc shows another pid {}", pid);
     } catch (const std::system_error& error) {
-      // It has ended: who waits for it will say so.
-      return error.code() == std::errc::no_such_file_or_directory ? "" : error.what();
+      const bool denied =
+          error.code() == std::errc::permission_denied || error.code() == std::errc::operation_not_permitted;
+      return denied ? error.what() : "";  // else it has ended, or there is no memory, as above
     }
   }
 
-  std::uint64_t token_ = random_token();
-  SharedMemory memory_;
+  SharedMemory memory_;  // what others try to open
+  std::string why_apart_;
 };
 
-PeerFacts await_facts(MeetingPlace& place, int rank, MeetingPlace::Deadline deadline) {
-  try {
-    return parse_facts(place.take(peer_key(rank), deadline));
-  } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("rank {} did not come ({})", rank, error.what()));
-  }
+void say_apart(const std::vector<PeerFacts>& facts, const PeerFacts& own, const std::string& why) {
+  static std::atomic<bool> said{false};
+  const auto beside = [&](const PeerFacts& other) { return other.pid != own.pid && spot_of(other) == spot_of(own); };
+  if (std::none_of(facts.begin(), facts.end(), beside) || said.exchange(true)) return;
+  std::fprintf(stderr, "dtrain: pid %d on %s cannot share memory with other ranks, and talks to them over TCP: %s\n",
+               own.pid, own.host.c_str(), why.c_str());
 }
 
 // What rank `from` says under this key.
 nlohmann::json await_answer(MeetingPlace& place, const std::string& key, int from, MeetingPlace::Deadline deadline) {
-  nlohmann::json answer;
-  try {
-    answer = nlohmann::json::parse(place.take(key, deadline));
-  } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("rank {} did not answer ({})", from, error.what()));
-  }
+  nlohmann::json answer = take_from(place, key, from, "answer", deadline);
   if (answer.contains("error")) throw std::runtime_error(answer["error"].get<std::string>());
   return answer;
 }
@@ -162,13 +171,12 @@ ShmSegment open_segment(const nlohmann::json& answer, int from) {
   }
 }
 
-void check_shape(const ShmSegment& segment, int from, int ranks, std::uint32_t slot_bytes) {
-  const SegmentHeader& header = segment.header();
-  if (header.ranks == static_cast<std::uint32_t>(ranks) && header.slot_bytes == slot_bytes) return;
-  throw std::runtime_error(fmt::format(
-      "rank {} made a group of {} ranks and slots of {} bytes, this rank was told {} and {}; WORLD_SIZE and "
-      "the build of dtrain must be the same on every rank",
-      from, header.ranks, header.slot_bytes, ranks, slot_bytes));
+void check_slots(const ShmSegment& segment, int from, std::uint32_t slot_bytes) {
+  const std::uint32_t theirs = segment.header().slot_bytes;
+  if (theirs == slot_bytes) return;
+  throw std::runtime_error(
+      fmt::format("rank {} has slots of {} bytes, this rank has {}; the build of dtrain must be the same on every rank",
+                  from, theirs, slot_bytes));
 }
 
 std::vector<PeerFacts> gather_ranks(MeetingPlace& place, int ranks, MeetingPlace::Deadline deadline) {
@@ -176,8 +184,8 @@ std::vector<PeerFacts> gather_ranks(MeetingPlace& place, int ranks, MeetingPlace
     std::vector<PeerFacts> facts;
     nlohmann::json all = nlohmann::json::array();
     for (int r = 0; r < ranks; ++r) {
-      facts.push_back(await_facts(place, r, deadline));
-      all.push_back(to_json(facts.back()));
+      all.push_back(take_from(place, peer_key(r), r, "come", deadline));
+      facts.push_back(from_json(all.back()));
     }
     return {std::move(facts), nlohmann::json{{"facts", std::move(all)}}};
   });
@@ -205,7 +213,7 @@ PeerFacts own_facts() {
           static_cast<int>(::geteuid()),
           std::atoi(link_target("/proc/self").c_str()),
           link_target("/proc/self/ns/user"),
-          own_capabilities()};
+          own_rights()};
 }
 
 std::string serialize(const PeerFacts& facts) { return to_json(facts).dump(); }
@@ -217,12 +225,8 @@ PeerFacts parse_facts(const std::string& text) {
 }
 
 bool can_share_memory(const PeerFacts& one, const PeerFacts& other) {
-  const auto place = [](const PeerFacts& f) {
-    return std::tie(f.boot_id, f.pid_namespace, f.user_namespace, f.uid, f.capabilities);
-  };
-  // What could not be read is nobody else's.
-  const bool known = !one.boot_id.empty() && !one.pid_namespace.empty();
-  return known && place(one) == place(other) && !one.apart && !other.apart;
+  const auto spot = spot_of(one);
+  return spot && spot == spot_of(other) && !one.apart && !other.apart;
 }
 
 std::vector<std::vector<int>> by_host(const std::vector<PeerFacts>& facts) {
@@ -239,16 +243,14 @@ std::vector<std::vector<int>> by_host(const std::vector<PeerFacts>& facts) {
 }
 
 std::vector<PeerFacts> meet(MeetingPlace& place, int rank, int ranks, MeetingPlace::Deadline deadline) {
-  const Probe probe;  // all have tried it when rank 0 has the facts of all
   PeerFacts own = own_facts();
-  const std::string why = probe.why_apart(place, own);
-  own.apart = !why.empty();
-  if (own.apart) {
-    std::fprintf(stderr, "dtrain: pid %d on %s cannot share memory with other ranks, and talks to them over TCP: %s\n",
-                 own.pid, own.host.c_str(), why.c_str());
-  }
+  const Probe probe(place, own);  // all have tried it when rank 0 has the facts of all
+  own.apart = !probe.why_apart().empty();
   place.put(peer_key(rank), serialize(own));
-  return rank == 0 ? gather_ranks(place, ranks, deadline) : come_to_rank_0(place, ranks, deadline);
+  std::vector<PeerFacts> facts =
+      rank == 0 ? gather_ranks(place, ranks, deadline) : come_to_rank_0(place, ranks, deadline);
+  if (own.apart) say_apart(facts, own, probe.why_apart());
+  return facts;
 }
 
 ShmSegment meet_on_this_host(MeetingPlace& place, int rank, const std::vector<PeerFacts>& facts,
@@ -258,7 +260,7 @@ ShmSegment meet_on_this_host(MeetingPlace& place, int rank, const std::vector<Pe
   const std::string key = fmt::format("segment/{}", first);
   if (rank == first) return answer_with(place, key, [&] { return create_segment(facts, members, slot_bytes); });
   ShmSegment segment = open_segment(await_answer(place, key, first, deadline), first);
-  check_shape(segment, first, static_cast<int>(facts.size()), slot_bytes);
+  check_slots(segment, first, slot_bytes);
   return segment;
 }
 

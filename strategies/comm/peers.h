@@ -18,7 +18,7 @@ class MeetingPlace {
   using Deadline = std::chrono::steady_clock::time_point;
   // Wait for the key. Throws std::runtime_error with a short reason at the deadline.
   virtual std::string take(const std::string& key, Deadline deadline) = 0;
-  // What the key holds: `value`, if it held nothing before.
+  // What the key holds: `value`, if it held nothing before. May wake nobody who waits for it.
   virtual std::string first(const std::string& key, const std::string& value) = 0;
 };
 
@@ -30,10 +30,11 @@ struct PeerFacts {
   int pid = 0;
   int uid = -1;      // effective user: only processes of one user may open each other's descriptors
   int proc_pid = 0;  // its number in /proc, another one where a PID namespace was entered without mounting its /proc
-  // A process may not open what one of another user namespace or with more capabilities (CapPrm) has.
+  // What the kernel looks at besides (ptrace_may_access): a process may not open what one of another user namespace or
+  // group, or with more capabilities, has.
   std::string user_namespace{};
-  std::string capabilities{};
-  bool apart = false;  // it has found that it cannot share memory all the same
+  std::string rights{};  // groups and capabilities
+  bool apart = false;    // it has found that it cannot share memory all the same
 };
 
 PeerFacts own_facts();
@@ -46,8 +47,8 @@ bool can_share_memory(const PeerFacts& one, const PeerFacts& other);
 // The ranks that share memory with each other: in order, by their first ranks.
 std::vector<std::vector<int>> by_host(const std::vector<PeerFacts>& facts);
 
-// Collective: the facts of all ranks. A rank that cannot open what another of its host has says so on stderr, and is
-// apart. Throws std::runtime_error, the same on every rank, where one did not come.
+// Collective: the facts of all ranks. A rank that cannot open what the first of its host to come has is apart, and says
+// so on stderr, once in a process. Throws std::runtime_error, the same on every rank, where one did not come.
 std::vector<PeerFacts> meet(MeetingPlace& place, int rank, int ranks, MeetingPlace::Deadline deadline);
 // After meet(), by the ranks of one host: the first of them creates the segment, and the others open it. On return
 // every rank's pid is in its block. Throws std::runtime_error, on one rank alone where it cannot open the segment; the

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "strategies/comm/attempt.h"
 #include "strategies/comm/shm_wait.h"
 #include "strategies/torch/compat.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 // The c10d store as a group's meeting place.
-#include "strategies/comm/attempt.h"
+#include "strategies/comm/peers.h"
 #include "strategies/torch/pch.h"
 
 namespace dtrain {

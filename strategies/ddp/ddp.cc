@@ -68,20 +68,21 @@ class OutputsTogether final : public torch::autograd::Node {
   }
 };
 
-// The outputs themselves are changed, as an operation in place would: the caller's structure has them already.
-void join_outputs(const std::vector<at::Tensor>& outputs) {
-  const auto node = make_node<OutputsTogether>();
-  std::vector<at::Tensor> joined;
-  for (const at::Tensor& output : outputs) {
-    const bool seen =
-        std::any_of(joined.begin(), joined.end(), [&](const auto& known) { return known.is_same(output); });
+// Each becomes another tensor on the same memory: what the graph has saved of it must not lead back to the node.
+void join_outputs(const std::vector<at::Tensor*>& outputs) {
+  std::vector<at::Tensor*> joined;
+  for (at::Tensor* output : outputs) {
     // A leaf's own gradient stays its own.
-    if (!seen && output.defined() && output.grad_fn() != nullptr) joined.push_back(output);
+    if (output->defined() && output->grad_fn() != nullptr) joined.push_back(output);
   }
-  for (const at::Tensor& output : joined) {
-    node->add_next_edge(torch::autograd::impl::gradient_edge(output));
-    const std::uint32_t place = node->add_input_metadata(output);
-    torch::autograd::impl::set_gradient_edge(output, torch::autograd::Edge(node, place));
+  if (joined.size() < 2) return;
+  const auto node = make_node<OutputsTogether>();
+  for (at::Tensor* output : joined) {
+    at::Tensor same = output->detach();
+    node->add_next_edge(torch::autograd::impl::gradient_edge(*output));
+    const std::uint32_t place = node->add_input_metadata(same);
+    torch::autograd::impl::set_gradient_edge(same, torch::autograd::Edge(node, place));
+    *output = std::move(same);
   }
 }
 
@@ -218,22 +219,26 @@ void DdpCore::shadow_step() {
   state_->reducer->push_rebuilt_params_for_all_indices();
 }
 
-void DdpCore::after_forward(const std::optional<std::vector<at::Tensor>>& outputs) {
+void DdpCore::after_forward(const std::optional<std::vector<at::Tensor*>>& outputs) {
   if (!state_->forward_will_sync) return;
   const bool walks = state_->options.find_unused_parameters && !state_->options.static_graph;
   TORCH_CHECK(outputs || (!walks && !*state_->learns_graph),
               "dtrain: Ddp cannot look into what forward returned; write collect_tensors for its type "
               "(dtrain/output_tensors.h)");
-  state_->reducer->prepare_for_backward(walks ? *outputs : std::vector<at::Tensor>{});
+  std::vector<at::Tensor> roots;
+  if (walks) {
+    for (const at::Tensor* output : *outputs) roots.push_back(*output);
+  }
+  state_->reducer->prepare_for_backward(roots);
   if (walks) join_outputs(*outputs);
   if (*state_->learns_graph) learn_graph(*outputs);
 }
 
 // The first backward of a static graph counts how often each gradient comes, and reduces only when all of it is done.
-void DdpCore::learn_graph(const std::vector<at::Tensor>& outputs) {
-  for (const at::Tensor& output : outputs) {
-    if (!output.requires_grad()) continue;
-    output.register_hook([learns = state_->learns_graph, reducer = state_->reducer](const at::Tensor&) {
+void DdpCore::learn_graph(const std::vector<at::Tensor*>& outputs) {
+  for (const at::Tensor* output : outputs) {
+    if (!output->requires_grad()) continue;
+    output->register_hook([learns = state_->learns_graph, reducer = state_->reducer](const at::Tensor&) {
       if (!std::exchange(*learns, false)) return;
       torch::autograd::Engine::get_default_engine().queue_callback([reducer] { reducer->delay_all_reduce(); });
     });

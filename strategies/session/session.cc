@@ -52,6 +52,7 @@ auto joining(const WorkerEnv& env, const Form& form) {
 Session init(const InitOptions& options) { return init(parse_worker_env(process_env()), options); }
 
 Session init(const WorkerEnv& env, const InitOptions& options) {
+  const at::Device device = device_for(env.local_rank);  // who has none says so before others count on it
   auto groups = std::make_shared<GroupsOfSession>();
   groups->env = env;
   const auto store = connect_store(env, options);
@@ -61,7 +62,7 @@ Session init(const WorkerEnv& env, const InitOptions& options) {
   // Ddp's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
   if (!torch::cuda::is_available()) c10::utils::set_env("DDP_DISABLE_COMM_MEM", "0", false);
   Group world = joining(env, [&] { return groups->form_world(); });
-  return Session(std::make_unique<Session::State>(std::move(groups), std::move(world), device_for(env.local_rank)));
+  return Session(std::make_unique<Session::State>(std::move(groups), std::move(world), device));
 }
 
 std::vector<std::string> agree(const Session::State& session, const std::string& call, const std::string& own) {

@@ -151,6 +151,27 @@ TEST_CASE("outputs that the loss leaves out") {
   CHECK(said == std::vector<std::string>(static_cast<std::size_t>(ranks), "equal"));
 }
 
+TEST_CASE("outputs of which one is made of another are forgotten without a backward") {
+  struct FeaturesImpl : torch::nn::Module {
+    FeaturesImpl() { last = register_module("last", torch::nn::Linear(6, 6)); }
+    std::pair<torch::Tensor, torch::Tensor> forward(const torch::Tensor& x) {
+      const torch::Tensor features = torch::tanh(last(x));
+      kept = features.getIntrusivePtr();
+      return {features, last(features)};
+    }
+    torch::nn::Linear last{nullptr};
+    c10::weak_intrusive_ptr<c10::TensorImpl> kept{c10::intrusive_ptr<c10::TensorImpl>()};
+  };
+  const auto said = on_ranks(1, [](Session& session) -> std::string {
+    DdpOptions options;
+    options.find_unused_parameters = true;
+    Ddp model(session, std::make_shared<FeaturesImpl>(), options);
+    { const auto outputs = model(torch::ones({2, 6})); }
+    return model->kept.expired() ? "forgotten" : "kept";
+  });
+  CHECK(said.at(0) == "forgotten");
+}
+
 TEST_CASE("a static graph learns once what is used, and how often") {
   const int ranks = GENERATE(1, 2, 3);
   const bool find = GENERATE(false, true);

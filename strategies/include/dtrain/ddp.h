@@ -44,8 +44,10 @@ struct DdpOptions {
   // Copy rank 0's buffers (running means of batch norm) to all ranks before each forward that synchronises.
   bool broadcast_buffers = true;
   // Some parameters take no part in some forwards. Each forward walks the graph of its output, and each backward has
-  // one more collective; a parameter that no rank has used keeps the gradient it had. The loss may leave outputs out.
-  // The output must be of a kind that output_tensors.h knows.
+  // one more collective; a parameter that no rank has used keeps the gradient it had. The output must be of a kind that
+  // output_tensors.h knows. The loss may leave outputs out: where there are several, one backward goes through all of
+  // them, so it must come from one loss, and hooks and retained gradients of an output see only its uses outside of the
+  // module.
   bool find_unused_parameters = false;
   // The same parameters take part in every forward, in the same way: which ones is learnt in the first backward. Allows
   // unused parameters, and several uses of one (checkpointing), at no further cost. The output as above.
@@ -69,8 +71,8 @@ class DdpCore {
   DdpCore& operator=(const DdpCore&) = delete;
 
   void before_forward();
-  // `outputs`: the tensors that forward returned, none if they are not known.
-  void after_forward(const std::optional<std::vector<at::Tensor>>& outputs);
+  // `outputs`: the tensors that forward returned, which may become others; none if they are not known.
+  void after_forward(const std::optional<std::vector<at::Tensor*>>& outputs);
   void verify_sync();
   void begin_join(bool average_over_active);
   void end_join();
@@ -80,7 +82,7 @@ class DdpCore {
 
  private:
   struct State;
-  void learn_graph(const std::vector<at::Tensor>& outputs);
+  void learn_graph(const std::vector<at::Tensor*>& outputs);
   void sync_buffers(bool active);
   int any_of_those(bool me);
   bool someone_trains();

@@ -1,8 +1,9 @@
 #pragma once
-// The tensors in what a module's forward returns, for Ddp to look where the gradients will come from. Tensors, and
-// vectors, pairs, tuples, optionals and maps of what can be looked into, are known; for a type of your own write
+// The tensors in what a module's forward returns, for Ddp to look where the gradients will come from, and to put others
+// of the same values in their places. Tensors, and vectors, pairs, tuples, optionals and maps of what can be looked
+// into, are known; for a type of your own write
 //
-//   void collect_tensors(const MyOutput& output, std::vector<at::Tensor>& found);   // in the namespace of MyOutput
+//   void collect_tensors(MyOutput& output, std::vector<at::Tensor*>& found);   // in the namespace of MyOutput
 #include <torch/types.h>
 
 #include <optional>
@@ -13,19 +14,19 @@
 
 namespace dtrain {
 
-inline void collect_tensors(const at::Tensor& output, std::vector<at::Tensor>& found) { found.push_back(output); }
+inline void collect_tensors(at::Tensor& output, std::vector<at::Tensor*>& found) { found.push_back(&output); }
 
 namespace detail {
 
 template <class T>
 concept Optional = std::is_same_v<T, std::optional<typename T::value_type>>;
 template <class T>
-concept Map = requires(const T& t) {
+concept Map = requires(T& t) {
   typename T::mapped_type;
   t.begin()->second;
 };
 template <class T>
-concept Range = requires(const T& t) {
+concept Range = requires(T& t) {
   typename T::value_type;
   t.begin() != t.end();
 };
@@ -36,7 +37,7 @@ concept Tuple = requires {
 
 // False where T cannot be looked into.
 template <class T>
-bool look_into(const T& output, std::vector<at::Tensor>& found) {
+bool look_into(T& output, std::vector<at::Tensor*>& found) {
   if constexpr (requires { collect_tensors(output, found); }) {
     collect_tensors(output, found);
     return true;
@@ -44,13 +45,13 @@ bool look_into(const T& output, std::vector<at::Tensor>& found) {
     return !output || look_into(*output, found);
   } else if constexpr (Map<T>) {
     bool all = true;
-    for (const auto& each : output) all &= look_into(each.second, found);
+    for (auto& each : output) all &= look_into(each.second, found);
     return all;
   } else if constexpr (Tuple<T>) {
-    return std::apply([&](const auto&... each) { return (look_into(each, found) & ... & true); }, output);
+    return std::apply([&](auto&... each) { return (look_into(each, found) & ... & true); }, output);
   } else if constexpr (Range<T>) {
     bool all = true;
-    for (const auto& each : output) all &= look_into(each, found);
+    for (auto&& each : output) all &= look_into(each, found);
     return all;
   } else {
     return std::is_arithmetic_v<T>;
@@ -59,10 +60,10 @@ bool look_into(const T& output, std::vector<at::Tensor>& found) {
 
 }  // namespace detail
 
-// None where the type is not known.
+// None where the type is not known. They are in `output`.
 template <class Output>
-std::optional<std::vector<at::Tensor>> output_tensors(const Output& output) {
-  std::vector<at::Tensor> found;
+std::optional<std::vector<at::Tensor*>> output_tensors(Output& output) {
+  std::vector<at::Tensor*> found;
   if (!detail::look_into(output, found)) return std::nullopt;
   return found;
 }

@@ -45,8 +45,8 @@ class Session {
   bool is_first() const { return rank() == 0; }
   const WorkerEnv& env() const;
 
-  // Where this rank's model and data belong: cuda:<local rank> where dtrain was built with CUDA and the machine has
-  // one, else the CPU.
+  // Where this rank's model and data belong. Where dtrain was built with CUDA and this process sees GPUs: the one with
+  // the local rank's number, or the only one. Else the CPU.
   torch::Device device() const;
   // The process group of all ranks, for torch's own collectives. CPU tensors go through dtrain's shared memory, and
   // between hosts over TCP, CUDA tensors through NCCL.

@@ -82,7 +82,7 @@ class PythonBackend(unittest.TestCase):
 
     def test_where_the_kernel_wants_memory_that_cannot_be_executed(self):
         job = f"echo 2 >/proc/sys/vm/memfd_noexec && exec {DTRAIN} run --nproc 2 {THREE_WAYS}"
-        done = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", job],
+        done = subprocess.run(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", job],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE)
         if "memfd_noexec" in done.stderr or "unshare:" in done.stderr:
             self.skipTest("no PID namespace with vm.memfd_noexec: " + done.stderr.strip())

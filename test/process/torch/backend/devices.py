@@ -38,7 +38,7 @@ def trained(net, ranks):
     return [p.full_tensor() if isinstance(p, DTensor) else p.detach() for p in net.parameters()]
 
 
-for place in {torch.device("cpu"), device}:
+for place in [torch.device("cpu"), device]:
     tensor = torch.full((1000,), rank + 1.0, device=place)
     dist.all_reduce(tensor)
     assert tensor.unique().tolist() == [world * (world + 1) / 2], (place, tensor)
