@@ -28,6 +28,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Than without sanitizers.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kSlower = 4;
+#else
+constexpr int kSlower = 1;
+#endif
+
 void write_all(int fd, const std::string& text) {
   for (std::size_t done = 0; done < text.size();) {
     const auto n = ::write(fd, text.data() + done, text.size() - done);
@@ -126,7 +133,7 @@ std::vector<RankOutcome> run_ranks(int ranks, const std::function<std::string(in
     children[static_cast<std::size_t>(r)].pid = pid;
     children[static_cast<std::size_t>(r)].fd = ends[0];
   }
-  drain(children, start, start + limit);
+  drain(children, start, start + kSlower * limit);
   std::vector<RankOutcome> outcomes;
   for (const Child& child : children) outcomes.push_back(child.outcome);
   return outcomes;
