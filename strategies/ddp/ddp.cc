@@ -227,7 +227,9 @@ void DdpCore::after_forward(const std::optional<std::vector<at::Tensor*>>& outpu
               "(dtrain/output_tensors.h)");
   std::vector<at::Tensor> roots;
   if (walks) {
-    for (const at::Tensor* output : *outputs) roots.push_back(*output);
+    for (const at::Tensor* output : *outputs) {
+      if (output->defined()) roots.push_back(*output);
+    }
   }
   state_->reducer->prepare_for_backward(roots);
   if (walks) join_outputs(*outputs);

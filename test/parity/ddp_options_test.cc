@@ -154,10 +154,10 @@ TEST_CASE("outputs that the loss leaves out") {
 TEST_CASE("outputs of which one is made of another are forgotten without a backward") {
   struct FeaturesImpl : torch::nn::Module {
     FeaturesImpl() { last = register_module("last", torch::nn::Linear(6, 6)); }
-    std::pair<torch::Tensor, torch::Tensor> forward(const torch::Tensor& x) {
+    std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> forward(const torch::Tensor& x) {
       const torch::Tensor features = torch::tanh(last(x));
       kept = features.getIntrusivePtr();
-      return {features, last(features)};
+      return {features, last(features), {}};  // and none, as MultiheadAttention's weights may be
     }
     torch::nn::Linear last{nullptr};
     c10::weak_intrusive_ptr<c10::TensorImpl> kept{c10::intrusive_ptr<c10::TensorImpl>()};
