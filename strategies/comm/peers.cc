@@ -67,6 +67,7 @@ nlohmann::json to_json(const PeerFacts& facts) {
 }
 
 PeerFacts from_json(const nlohmann::json& json) {
+  if (!json.is_object()) throw std::runtime_error("a rank's facts in the store are malformed: " + json.dump());
   return {
       json.value("host", ""),    json.value("boot_id", ""), json.value("pid_namespace", ""),  json.value("pid", 0),
       json.value("uid", -1),     json.value("proc_pid", 0), json.value("user_namespace", ""), json.value("rights", ""),
@@ -218,11 +219,7 @@ PeerFacts own_facts() {
 
 std::string serialize(const PeerFacts& facts) { return to_json(facts).dump(); }
 
-PeerFacts parse_facts(const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object()) throw std::runtime_error("a rank's facts in the store are malformed: " + text);
-  return from_json(json);
-}
+PeerFacts parse_facts(const std::string& text) { return from_json(nlohmann::json::parse(text, nullptr, false)); }
 
 bool can_share_memory(const PeerFacts& one, const PeerFacts& other) {
   const auto spot = spot_of(one);

@@ -56,14 +56,11 @@ TEST_CASE("ranks that came before rank 0 began anew follow it") {
   SharedBoard board;
   name_of_all(board, 2);
   // Rank 1 reads the answer of the attempt before, and then the next name; it waits there while rank 0 begins.
-  struct Told : MeetingPlace {
-    SharedBoard& board;
-    explicit Told(SharedBoard& all) : board(all) {}
-    void put(const std::string& key, const std::string& value) override { board.put(key, value); }
-    std::string first(const std::string& key, const std::string& value) override { return board.first(key, value); }
+  struct Told : test::PassedOn {
+    using PassedOn::PassedOn;
     std::string take(const std::string& key, Deadline deadline) override {
-      if (key.find("/next") != std::string::npos) board.put("waits", "yes");
-      return board.take(key, deadline);
+      if (key.find("/next") != std::string::npos) put("waits", "yes");
+      return PassedOn::take(key, deadline);
     }
   };
   const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
@@ -86,13 +83,10 @@ TEST_CASE("ranks that were told of different world sizes are all told so, and of
     CHECK_THAT(outcome.said, Catch::Contains("rank 0 was told that the group has 3 ranks, and rank 1 that it has 4"));
   }
   // Rank 0 gives up waiting for rank 2 at once, and not for those that come.
-  struct Hasty : MeetingPlace {
-    SharedBoard& board;
-    explicit Hasty(SharedBoard& all) : board(all) {}
-    void put(const std::string& key, const std::string& value) override { board.put(key, value); }
-    std::string first(const std::string& key, const std::string& value) override { return board.first(key, value); }
+  struct Hasty : test::PassedOn {
+    using PassedOn::PassedOn;
     std::string take(const std::string& key, Deadline deadline) override {
-      return board.take(key, key.find("/came/2") == std::string::npos ? deadline : at_once());
+      return PassedOn::take(key, key.find("/came/2") == std::string::npos ? deadline : at_once());
     }
   };
   const auto missing = run_ranks(4, [&](int rank) -> std::string {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "strategies/comm/group.h"
+#include "test/unit/strategies/ranks.h"
 
 namespace dtrain::test {
 
@@ -19,15 +20,14 @@ inline std::string put_on(const std::string& letters, const std::string& key, co
   return serialize(facts);
 }
 
-class FakeHosts : public MeetingPlace {
+class FakeHosts : public PassedOn {
  public:
-  FakeHosts(MeetingPlace& place, std::string letters) : place_(place), letters_(std::move(letters)) {}
-  void put(const std::string& key, const std::string& value) override { place_.put(key, put_on(letters_, key, value)); }
-  std::string take(const std::string& key, Deadline deadline) override { return place_.take(key, deadline); }
-  std::string first(const std::string& key, const std::string& value) override { return place_.first(key, value); }
+  FakeHosts(MeetingPlace& place, std::string letters) : PassedOn(place), letters_(std::move(letters)) {}
+  void put(const std::string& key, const std::string& value) override {
+    PassedOn::put(key, put_on(letters_, key, value));
+  }
 
  private:
-  MeetingPlace& place_;
   const std::string letters_;
 };
 

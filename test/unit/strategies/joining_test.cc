@@ -50,18 +50,15 @@ void allow_one_more_descriptor() {
 }
 
 // Runs `at` when the rank is between telling its facts and reading rank 0's answer.
-class Interrupted : public MeetingPlace {
+class Interrupted : public test::PassedOn {
  public:
-  Interrupted(MeetingPlace& place, std::function<void()> at) : place_(place), at_(std::move(at)) {}
-  void put(const std::string& key, const std::string& value) override { place_.put(key, value); }
+  Interrupted(MeetingPlace& place, std::function<void()> at) : PassedOn(place), at_(std::move(at)) {}
   std::string take(const std::string& key, Deadline deadline) override {
     at_();
-    return place_.take(key, deadline);
+    return PassedOn::take(key, deadline);
   }
-  std::string first(const std::string& key, const std::string& value) override { return place_.first(key, value); }
 
  private:
-  MeetingPlace& place_;
   std::function<void()> at_;
 };
 
@@ -137,14 +134,14 @@ TEST_CASE("rank 0 ending before the others opened its memory is said to have end
   SharedBoard board;
   const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
     if (rank == 1) {
-      struct Late : Interrupted {
-        using Interrupted::Interrupted;
+      struct Late : test::PassedOn {
+        using PassedOn::PassedOn;
         std::string take(const std::string& key, Deadline deadline) override {
-          std::string answer = Interrupted::take(key, deadline);
-          Interrupted::take("gone", deadline);
+          std::string answer = PassedOn::take(key, deadline);
+          PassedOn::take("gone", deadline);
           return answer;
         }
-      } place(board, [] {});
+      } place(board);
       form_group(place, options(rank, 2));
       return "formed";
     }
@@ -174,9 +171,9 @@ bool enter_user_namespace() {
 }
 
 // For those that come after the first: its memory is not what it says.
-class OtherMemory : public Interrupted {
+class OtherMemory : public test::PassedOn {
  public:
-  explicit OtherMemory(MeetingPlace& place) : Interrupted(place, [] {}) {}
+  using PassedOn::PassedOn;
   std::string first(const std::string&, const std::string&) override {
     return nlohmann::json{{"pid", ::getpid()}, {"fd", other_.fd()}, {"token", 1}}.dump();
   }

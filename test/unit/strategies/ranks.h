@@ -44,6 +44,18 @@ class SharedBoard : public MeetingPlace {
   Memory* memory_;
 };
 
+// Another meeting place, for tests that change a part of what a rank says or hears.
+class PassedOn : public MeetingPlace {
+ public:
+  explicit PassedOn(MeetingPlace& place) : place_(place) {}
+  void put(const std::string& key, const std::string& value) override { place_.put(key, value); }
+  std::string take(const std::string& key, Deadline deadline) override { return place_.take(key, deadline); }
+  std::string first(const std::string& key, const std::string& value) override { return place_.first(key, value); }
+
+ private:
+  MeetingPlace& place_;
+};
+
 // The names in /dev/shm: where a group would leave something behind if it did.
 std::vector<std::string> shared_memory_names();
 

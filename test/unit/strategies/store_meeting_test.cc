@@ -11,18 +11,15 @@ using namespace dtrain;
 namespace {
 
 // Tells the board when its rank is about to wait.
-class Telling : public MeetingPlace {
+class Telling : public test::PassedOn {
  public:
-  Telling(StoreMeeting& place, test::SharedBoard& board) : place_(place), board_(board) {}
-  void put(const std::string& key, const std::string& value) override { place_.put(key, value); }
-  std::string first(const std::string& key, const std::string& value) override { return place_.first(key, value); }
+  Telling(StoreMeeting& place, test::SharedBoard& board) : PassedOn(place), board_(board) {}
   std::string take(const std::string& key, Deadline deadline) override {
     board_.put("waits", "yes");
-    return place_.take(key, deadline);
+    return PassedOn::take(key, deadline);
   }
 
  private:
-  StoreMeeting& place_;
   test::SharedBoard& board_;
 };
 
