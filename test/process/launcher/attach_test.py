@@ -204,6 +204,7 @@ class Debugger(ProcessTest):
     def test_suspended_and_killed(self):
         for before in (b"", b"bg\n"):
             with self.subTest(before=before), Terminal() as t:
+                t.type(b"set -b\n").expect(PROMPT)  # says at once what has ended
                 t.type(f"dtrain run --nproc 2 --attach 0 {t.write('steps.py', STEPS)}\n".encode()).expect(ARROWS)
                 front = t.named("dtrain")
                 t.type(b"\x1a").expect(b"Stopped")
@@ -213,7 +214,7 @@ class Debugger(ProcessTest):
                     until(lambda: stat_of(front)[0] == "T", DEADLINE, "dtrain stopped again")
                 t.type(b"kill %1\n").expect(b"SIGTERM: passing it to the workers")
                 until(lambda: not t.processes(), DEADLINE, "the end of all processes")
-                t.type(b"\n").expect(b"Exit 143")
+                t.expect(b"Exit 143")
                 t.is_clean()
 
     def test_killed_while_it_is_put_into_the_background(self):
