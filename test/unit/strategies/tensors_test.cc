@@ -64,6 +64,6 @@ TEST_CASE("each reduction that torch names is one of ours, or refused with what 
         "dtrain: MAX of a ComplexFloat tensor is not defined; it needs a tensor of real numbers");
   CHECK(refused(Op::BXOR, at::kFloat) ==
         "dtrain: BXOR of a Float tensor is not defined; it needs an integer or bool tensor");
-  CHECK(refused(c10d::makePreMulSum(2.0), at::kFloat) ==
+  CHECK(refused(Op(Op::PREMUL_SUM, c10::make_intrusive<c10d::_SupplementBase>()), at::kFloat) ==
         "dtrain: PREMUL_SUM is not done on CPU tensors; multiply the tensor, then take SUM");
 }
