@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "strategies/comm/failure.h"
+#include "strategies/comm/flight_clock.h"
 #include "strategies/comm/flight_file.h"
 #include "strategies/comm/flight_wait.h"
 #include "strategies/comm/futex.h"
@@ -127,7 +128,7 @@ class Recorder {
 
   template <class Action>
   auto with_ring(Action action) {
-    const std::int64_t now = now_ns();
+    const std::int64_t now = clock_.ticks();
     const std::lock_guard lock(mutex_);
     return action(ring_, now);
   }
@@ -160,10 +161,6 @@ class Recorder {
 
   explicit Recorder(FlightSettings settings)
       : settings_(std::move(settings)), ring_(std::max<std::size_t>(settings_.records, 1)) {}
-
-  static std::int64_t now_ns() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-  }
 
   std::vector<Watched>::iterator find(const FlightGroup& group) {
     return std::find_if(watched_.begin(), watched_.end(), [&](const Watched& one) { return one.group == &group; });
@@ -249,14 +246,18 @@ class Recorder {
   std::string write(const FlightCause& cause) {
     const std::lock_guard one_at_a_time(files_);
     FlightRing::Snapshot all;
-    const std::int64_t now = now_ns();
     {
       const std::lock_guard lock(mutex_);
       all = ring_.snapshot();
     }
+    const ClockPoint now = clock_.now();
+    for (FlightRecord& record : all.records) {
+      for (std::int64_t* at : {&record.queued_at, &record.started_at, &record.ended_at})
+        if (*at != 0) *at = clock_.to_ns(*at, now);
+    }
     if (settings_.make_folder) ::mkdir(settings_.folder.c_str(), 0700);
     const std::string part = fmt::format("{}.{}.part", path(), process_);
-    if (write_whole(path(), part, flight_file(all, settings_, {host_name(), process_}, cause, now))) return "";
+    if (write_whole(path(), part, flight_file(all, settings_, {host_name(), process_}, cause, now.ns))) return "";
     return fmt::format("cannot write {}: {}", path(), std::strerror(errno));
   }
 
@@ -266,6 +267,7 @@ class Recorder {
   }
 
   const int process_ = own_process();
+  const FlightClock clock_;
   std::mutex files_;  // held while a file is written, by a thread that is stuck too; before mutex_
   std::mutex mutex_;  // of all that follows
   FlightSettings settings_;

@@ -66,9 +66,9 @@ Json record_json(const FlightRecord& record) {
   json["elements"] = call.elements;
   json["shapes"] = shapes_of(call);
   json["state"] = name_of(record.state);
-  json["queued_ns"] = record.queued_ns;
-  if (record.started_ns != 0) json["started_ns"] = record.started_ns;
-  if (record.ended_ns != 0) json["ended_ns"] = record.ended_ns;
+  json["queued_ns"] = record.queued_at;
+  if (record.started_at != 0) json["started_ns"] = record.started_at;
+  if (record.ended_at != 0) json["ended_ns"] = record.ended_at;
   return json;
 }
 

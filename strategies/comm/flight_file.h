@@ -21,6 +21,7 @@ struct FlightHost {
   int pid = 0;
 };
 
+// All times in nanoseconds of the rank's own clock.
 std::string flight_file(const FlightRing::Snapshot& all, const FlightSettings& settings, const FlightHost& host,
                         const FlightCause& cause, std::int64_t now_ns);
 

@@ -41,7 +41,7 @@ void FlightRing::remove_group(const FlightGroup& group) {
   groups_.remove_if([id](const FlightGroup& one) { return one.id == id; });
 }
 
-FlightRing::Ticket FlightRing::queued(FlightGroup& group, const FlightCall& call, bool starts, std::int64_t now_ns) {
+FlightRing::Ticket FlightRing::queued(FlightGroup& group, const FlightCall& call, bool starts, std::int64_t now) {
   const auto step = [this] { next_ = next_ + 1 == records_.size() ? 0 : next_ + 1; };
   for (int passed = 0; passed < kPassedBy && !is_over(records_[next_]); ++passed) step();
   FlightRecord& record = records_[next_];
@@ -52,9 +52,9 @@ FlightRing::Ticket FlightRing::queued(FlightGroup& group, const FlightCall& call
   record.number = call.message ? ++group.messages : ++group.queued;
   record.group = group.id;
   record.state = starts ? FlightState::running : FlightState::queued;
-  record.queued_ns = now_ns;
-  record.started_ns = starts ? now_ns : 0;
-  record.ended_ns = 0;
+  record.queued_at = now;
+  record.started_at = starts ? now : 0;
+  record.ended_at = 0;
   return ticket;
 }
 
@@ -63,19 +63,19 @@ FlightRecord* FlightRing::of(const Ticket& ticket) {
   return record.serial == ticket.serial ? &record : nullptr;
 }
 
-void FlightRing::started(const Ticket& ticket, std::int64_t now_ns) {
+void FlightRing::started(const Ticket& ticket, std::int64_t now) {
   FlightRecord* record = of(ticket);
   if (record == nullptr) return;
   record->state = FlightState::running;
-  record->started_ns = now_ns;
+  record->started_at = now;
 }
 
-void FlightRing::ended(FlightGroup& group, const Ticket& ticket, bool well, std::int64_t now_ns) {
+void FlightRing::ended(FlightGroup& group, const Ticket& ticket, bool well, std::int64_t now) {
   if (well) ++(ticket.message ? group.messages_finished : group.finished);
   FlightRecord* record = of(ticket);
   if (record == nullptr) return;
   record->state = well ? FlightState::done : FlightState::failed;
-  record->ended_ns = now_ns;
+  record->ended_at = now;
 }
 
 FlightRing::Snapshot FlightRing::snapshot() const {

@@ -1,6 +1,6 @@
 #pragma once
 // What this process's groups did last, for the flight recorder (flight.h): a bounded ring of operations, and for each
-// group how many there were. Pure: no clock, no lock; times are nanoseconds of the caller's clock.
+// group how many there were. Pure: no clock, no lock; times are what the caller's clock says.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -57,7 +57,7 @@ struct FlightRecord {
   std::uint64_t number = 0;  // of its group's collectives, or of its messages
   std::uint32_t group = 0;
   FlightState state = FlightState::queued;
-  std::int64_t queued_ns = 0, started_ns = 0, ended_ns = 0;  // 0: not yet
+  std::int64_t queued_at = 0, started_at = 0, ended_at = 0;  // 0: not yet
 };
 
 class FlightRing {
@@ -75,9 +75,9 @@ class FlightRing {
     bool message = false;
   };
   // `starts`: it is running at once. What is not over is kept as long as other records can be given up.
-  Ticket queued(FlightGroup& group, const FlightCall& call, bool starts, std::int64_t now_ns);
-  void started(const Ticket& ticket, std::int64_t now_ns);
-  void ended(FlightGroup& group, const Ticket& ticket, bool well, std::int64_t now_ns);
+  Ticket queued(FlightGroup& group, const FlightCall& call, bool starts, std::int64_t now);
+  void started(const Ticket& ticket, std::int64_t now);
+  void ended(FlightGroup& group, const Ticket& ticket, bool well, std::int64_t now);
 
   struct Snapshot {
     std::vector<FlightGroup> groups;    // in the order of their forming

@@ -1,6 +1,7 @@
 #pragma once
 // Sleeping on words that processes share, hence no FUTEX_PRIVATE_FLAG.
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,6 +19,18 @@ inline void cpu_relax() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+// Before one sleeps: ask `looks` times. Where ranks outnumber cores, `yields`: once, and then the core is for others.
+template <class Ask>
+bool look(int looks, bool yields, Ask ask) {
+  if (yields) looks = 1;
+  for (; looks > 0; --looks) {
+    if (ask()) return true;
+    cpu_relax();
+  }
+  if (yields) ::sched_yield();
+  return false;
 }
 
 inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds limit) {

@@ -14,7 +14,7 @@ namespace {
 
 Call forming(ShmWait::Deadline deadline) {
   Call call(0, CollectiveOp::barrier, 0, ElementType::u8, Reduction::sum, -1, {});
-  call.deadline = deadline;
+  call.limit = ShmWait::Limit(deadline);
   return call;
 }
 

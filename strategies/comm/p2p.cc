@@ -42,7 +42,7 @@ P2p::P2p(const ShmSegment& segment, const PeerWatch& watch, const ShmWait& wait,
       wait_(wait),
       rank_(rank),
       spin_(spin),
-      bell_(segment, rank),
+      bell_(segment, rank, spin.count() == 0),
       core_(static_cast<int>(segment.header().ranks), limits_of(segment)) {
   for (const int member : segment.members())
     if (member != rank) links_.emplace(member, std::make_unique<P2pRingLink>(segment, watch, bell_, rank, member));

@@ -25,7 +25,8 @@ namespace dtrain {
 
 class P2p {
  public:
-  // What it refers to lives longer. `spin`: before the thread sleeps.
+  // What it refers to lives longer. `spin`: before the thread sleeps, or 0 where ranks outnumber cores: then who waits
+  // for a message yields meanwhile (kYielding).
   P2p(const ShmSegment& segment, const PeerWatch& watch, const ShmWait& wait, int rank, std::chrono::microseconds spin);
   // As end().
   ~P2p();

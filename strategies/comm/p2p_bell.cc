@@ -74,10 +74,7 @@ std::uint32_t P2pBell::rung() const { return segment_.rank(rank_).bell.load(std:
 bool P2pBell::spin(std::uint32_t seen, std::chrono::steady_clock::time_point until, std::vector<pollfd>& polls,
                    const std::function<bool()>& over) const {
   while (std::chrono::steady_clock::now() < until && !over()) {
-    for (int i = 0; i < kLooks; ++i) {
-      if (rung() != seen) return true;
-      cpu_relax();
-    }
+    if (look(kLooks, yields_, [&] { return rung() != seen; })) return true;
     if (!polls.empty() && ::poll(polls.data(), polls.size(), 0) > 0) return true;
   }
   return false;

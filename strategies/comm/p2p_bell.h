@@ -17,7 +17,8 @@ namespace dtrain {
 
 class P2pBell {
  public:
-  P2pBell(const ShmSegment& segment, int rank) : segment_(segment), rank_(rank) {}
+  // `yields`: between looks it leaves its core to others, as where ranks outnumber cores.
+  P2pBell(const ShmSegment& segment, int rank, bool yields) : segment_(segment), rank_(rank), yields_(yields) {}
 
   struct Pipe {
     Socket reads, writes;
@@ -52,6 +53,7 @@ class P2pBell {
 
   const ShmSegment& segment_;
   const int rank_;
+  const bool yields_;
   Socket own_;                   // to read from; none: the words alone are used
   std::map<int, Socket> pipes_;  // to write to, of each rank of the host
 };

@@ -79,15 +79,12 @@ void P2p::help(Id id, const std::function<bool()>& over) {
   signals_.role.notify_all();  // for end()
 }
 
-bool P2p::may_help(Id id) const {
-  if (spin_.count() == 0 || helped_) return false;
-  return pending_.contains(id);
-}
+bool P2p::may_help(Id id) const { return !helped_ && pending_.contains(id); }
 
 // The operation, if it has ended: its done() is to be called.
 std::optional<P2p::Ended> P2p::help_along(std::unique_lock<std::mutex>& lock, Id id,
                                           const std::function<bool()>& over) {
-  const auto until = Clock::now() + spin_;
+  const auto until = Clock::now() + (spin_.count() > 0 ? spin_ : kYielding);
   std::optional<Ended> own;
   std::uint32_t seen = 0;
   bool moves = true;

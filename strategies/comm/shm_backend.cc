@@ -231,7 +231,8 @@ void ShmBackend::stop_threads() {
   join_all(threads_, lock);
 }
 
-auto ShmBackend::all_reduce_steps(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+template <class Held>
+auto ShmBackend::all_reduce_steps(Held tensor, const c10d::ReduceOp& op) {
   const ElementType type = element_type(tensor);
   const Reduction reduction = reduction_of(op, tensor);
   return [=, this](Timeout timeout) {
@@ -251,7 +252,7 @@ ShmBackend::WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::Allreduc
 void ShmBackend::all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   check_writable(tensor);
   carry_out_now(c10d::OpType::ALLREDUCE, tensor, {default_timeout_, false, -1, flight_reduction(op, tensor)},
-                all_reduce_steps(tensor, op));
+                all_reduce_steps(std::cref(tensor), op));
 }
 
 ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& inputs, const c10d::AllreduceCoalescedOptions& options) {

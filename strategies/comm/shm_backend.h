@@ -129,7 +129,8 @@ class ShmBackend : public c10d::Backend {
   template <class Action>
   void occupy(std::unique_lock<std::mutex>& lock, Action action);
   // What an operation does once it is its turn, and its checks before that.
-  auto all_reduce_steps(const at::Tensor& tensor, const c10d::ReduceOp& op);
+  template <class Held>  // a tensor, or a reference to one that its caller keeps
+  auto all_reduce_steps(Held tensor, const c10d::ReduceOp& op);
   auto broadcast_steps(const at::Tensor& tensor, int root);
   Steps gather_steps(const Tensors& parts, const at::Tensor& input);
   auto all_gather_steps(const at::Tensor& output, const at::Tensor& input);

@@ -13,7 +13,7 @@
 namespace dtrain {
 namespace {
 
-// Spinning helps only while every rank has a core to itself.
+// Spinning helps only while every rank has a core to itself. 0: yield (kYielding).
 std::chrono::microseconds spin_for(std::size_t ranks) {
   cpu_set_t cores;
   const bool known = ::sched_getaffinity(0, sizeof(cores), &cores) == 0;
@@ -46,15 +46,12 @@ void ShmGroup::join() {
   const auto meet = [this] {
     ++point_;
     wait_.arrive(point_);
-    wait_.wait_all(point_, join_deadline_, [] { return std::string("forming the group"); });
+    wait_.wait_all(point_, ShmWait::Limit(join_deadline_), [] { return std::string("forming the group"); });
   };
-  probe_ = segment_.header().token;
-  segment_.rank(rank_).probe = reinterpret_cast<std::uint64_t>(&probe_);
+  std::vector<std::byte> sample = offer_sample();
   meet();
   segment_.close_fd();  // all ranks have it mapped
-  segment_.rank(rank_).least_direct = least_direct(spin_for(members().size()).count() > 0);
-  meet();
-  for (const int r : members()) least_direct_ = std::max(least_direct_, segment_.rank(r).least_direct);
+  agree_on_reads(sample, meet);
 }
 
 ShmGroup::~ShmGroup() {
@@ -82,7 +79,7 @@ void ShmGroup::begin(const Call& call, std::uint64_t place) {
 void ShmGroup::sync(const Call& call) {
   ++point_;
   wait_.arrive(point_);
-  wait_.wait_all(point_, call.deadline, [&call] { return call.name(); });
+  wait_.wait_all(point_, call.limit, [&call] { return call.name(); });
 }
 
 void ShmGroup::compare(const Call& call) {

@@ -113,7 +113,12 @@ class ShmGroup final : public CommGroup {
     bool any_direct = false;
   };
   Parts agree_on_parts(const Call& call);
-  std::uint64_t least_direct(bool has_cores) const;
+  // While the group forms, each of all members. `sample`: what the others read.
+  std::vector<std::byte> offer_sample() const;
+  void agree_on_reads(std::vector<std::byte>& sample, const std::function<void()>& meet);
+  bool may_read_all() const;
+  bool reading_pays(std::vector<std::byte>& sample, const std::function<void()>& meet) const;
+  std::uint64_t largest_bound() const;
   bool is_direct(std::size_t bytes) const { return bytes >= least_direct_; }
   // Of another member's own memory. Both throw as a wait does.
   bool read(const Call& call, int rank, std::uint64_t from, std::span<std::byte> into);
@@ -137,7 +142,6 @@ class ShmGroup final : public CommGroup {
   PeerWatch watch_;
   ShmWait wait_;
   std::unique_ptr<P2p> p2p_;
-  std::uint64_t probe_ = 0;                // for the others to try to read
   std::uint64_t least_direct_ = 0;         // so many bytes are read where they lie
   std::uint64_t operations_ = 0;           // what the user calls a collective
   std::uint32_t point_ = 0;                // synchronisation points reached

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 
@@ -18,6 +19,8 @@ constexpr std::uint64_t kLeastWithoutCores = 1024 * 1024;
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
 constexpr std::size_t kPiece = 8 << 20;  // between looks at whether the group has failed
 constexpr std::chrono::milliseconds kEnding{1000};
+constexpr std::size_t kSample = 128 * 1024;
+constexpr int kTrials = 4;  // the first finds pages and caches that nobody has used
 
 // As many bytes as could be read at once; 0 or less: none.
 ssize_t read_some(std::int32_t pid, std::uint64_t from, std::span<std::byte> into) {
@@ -26,22 +29,72 @@ ssize_t read_some(std::int32_t pid, std::uint64_t from, std::span<std::byte> int
   return ::process_vm_readv(pid, &own, 1, &theirs, 1, 0);
 }
 
-bool wanted() {  // throws ConfigError
-  return env_flag("DTRAIN_DIRECT_READS", "1 (default) or 0").value_or(true);
+// The time that `what` takes where nothing comes in between is the least of some.
+template <class Action>
+void keep_least(std::chrono::nanoseconds& least, Action what) {
+  const auto started = std::chrono::steady_clock::now();
+  what();
+  least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - started);
 }
 
 }  // namespace
 
-// The kernel may forbid it (Yama's ptrace_scope, seccomp), and to some ranks alone. After all have joined.
-std::uint64_t ShmGroup::least_direct(bool has_cores) const {
-  const auto reads = [this](int r) {
+std::vector<std::byte> ShmGroup::offer_sample() const {
+  std::vector<std::byte> sample(std::min<std::size_t>(kSample, slot_bytes_));
+  std::memcpy(sample.data(), &segment_.header().token, sizeof(std::uint64_t));
+  segment_.rank(rank_).probe = place(sample.data());
+  return sample;
+}
+
+// After all have joined: the largest of their bounds, for what one may not, or has no gain of, none does.
+void ShmGroup::agree_on_reads(std::vector<std::byte>& sample, const std::function<void()>& meet) {
+  const std::optional<bool> wanted =
+      env_flag("DTRAIN_DIRECT_READS", "1 (wherever it is allowed) or 0 (never); unset, ranks measure what is faster");
+  std::uint64_t& own = segment_.rank(rank_).least_direct;
+  own = !wanted.value_or(true) || !may_read_all() ? kNever : wait_.has_cores() ? kLeast : kLeastWithoutCores;
+  meet();
+  least_direct_ = largest_bound();
+  if (least_direct_ == kNever || members().size() == 1) return;
+  if (!reading_pays(sample, meet) && !wanted) own = kNever;
+  meet();
+  least_direct_ = largest_bound();
+}
+
+std::uint64_t ShmGroup::largest_bound() const {
+  std::uint64_t largest = 0;
+  for (const int r : members()) largest = std::max(largest, segment_.rank(r).least_direct);
+  return largest;
+}
+
+// The kernel may forbid it (Yama's ptrace_scope, seccomp), and to some ranks alone.
+bool ShmGroup::may_read_all() const {
+  return std::all_of(members().begin(), members().end(), [this](int r) {
     std::uint64_t found = 0;
     const auto bytes = std::as_writable_bytes(std::span(&found, 1));
     const RankBlock& block = segment_.rank(r);
     return read_some(block.pid, block.probe, bytes) == std::ssize(bytes) && found == segment_.header().token;
-  };
-  if (!wanted() || !std::all_of(members().begin(), members().end(), reads)) return kNever;
-  return has_cores ? kLeast : kLeastWithoutCores;
+  });
+}
+
+// Whether bytes that the next rank has just written come faster when they are read where they lie than through its
+// slot. It depends on what the processor and the kernel need for a page, and either may be three times the other.
+// Meetings do not count: kLeast and kLeastWithoutCores are for those.
+bool ShmGroup::reading_pays(std::vector<std::byte>& sample, const std::function<void()>& meet) const {
+  const int next = members()[(seat(rank_) + 1) % members().size()];
+  std::vector<std::byte> into(sample.size());
+  std::chrono::nanoseconds in = kEnding, out = kEnding, reading = kEnding;
+  bool well = true;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    std::fill(sample.begin(), sample.end(), static_cast<std::byte>(trial));
+    keep_least(in, [&] { std::memcpy(segment_.slot(rank_, 0), sample.data(), sample.size()); });
+    meet();
+    keep_least(out, [&] { std::memcpy(into.data(), segment_.slot(next, 0), into.size()); });
+    keep_least(reading, [&] {
+      well = read_some(segment_.rank(next).pid, segment_.rank(next).probe, into) == std::ssize(into) && well;
+    });
+    meet();
+  }
+  return well && reading < in + out;
 }
 
 // False: it may not be read, or not in this way, as memory that a driver maps.

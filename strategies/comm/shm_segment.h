@@ -62,8 +62,8 @@ struct RankBlock {
   // Of the same: 0, or where its tensor lies, in the rank's arena (arena.h; never 0 there) or in its own memory.
   std::uint64_t places[2] = {0, 0};
   ArenaKey arena;  // written before the first of those places
-  // In the rank's own memory there is the token, for the others to try to read; and from how many bytes on it would
-  // read theirs.
+  // While the group forms: where in the rank's own memory the others find the token first, and then bytes to read; and
+  // from how many bytes on it would read theirs.
   std::uint64_t probe = 0;
   std::uint64_t least_direct = 0;
   std::uint32_t unread[2] = {0, 0};  // of even and odd operations: 1 where it could not

@@ -87,12 +87,12 @@ bool ShmWait::reached(int rank, std::uint32_t point) const {
   return static_cast<std::int32_t>(arrived - point) >= 0;
 }
 
-void ShmWait::wait_all(std::uint32_t point, Deadline deadline, const Naming& during) {
+void ShmWait::wait_all(std::uint32_t point, const Limit& limit, const Naming& during) {
   std::optional<Blame> blame;
   for (const int r : segment_.members()) {
     if (r == own_rank_ || comes_soon(r, point)) continue;
     if (!blame) {
-      blame.emplace(deadline, elsewhere_ != nullptr);
+      blame.emplace(limit.deadline(), elsewhere_ != nullptr);
       is_missed();
     }
     wait_one(r, point, *blame, during);
@@ -100,14 +100,11 @@ void ShmWait::wait_all(std::uint32_t point, Deadline deadline, const Naming& dur
 }
 
 bool ShmWait::comes_soon(int rank, std::uint32_t point) const {
-  if (reached(rank, point)) return true;
-  const auto spin_until = Clock::now() + options_.spin;
+  std::optional<Clock::time_point> until;  // to read the clock takes as long as many a rank's coming
   do {
-    for (int i = 0; i < 32; ++i) {
-      if (reached(rank, point)) return true;
-      cpu_relax();
-    }
-  } while (Clock::now() < spin_until);
+    if (look(32, !has_cores(), [&] { return reached(rank, point); })) return true;
+    if (!until) until = Clock::now() + (has_cores() ? options_.spin : kYielding);
+  } while (Clock::now() < *until);
   return false;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// Waiting for the other ranks: spin briefly, then sleep on the peer's word, with a deadline, and notice within a tenth
-// of a second when a peer died, left, or some rank reported a failure. Arriving and waiting is for one thread at a
-// time, the rest for any.
+// Waiting for the other ranks: spin or yield briefly, then sleep on the peer's word, with a deadline, and notice within
+// a tenth of a second when a peer died, left, or some rank reported a failure. Arriving and waiting is for one thread
+// at a time, the rest for any.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -20,6 +20,10 @@ namespace dtrain {
 constexpr std::chrono::hours kLongestTimeout{24 * 365};
 // The longest a sleeper goes without looking for dead peers.
 constexpr std::chrono::milliseconds kLookAround{100};
+
+// Where ranks outnumber cores: who waits first leaves its core to the others for so long, again and again. One of them
+// may be who it waits for, and to sleep and be woken takes as long as a small operation.
+constexpr std::chrono::microseconds kYielding{100};
 
 // What can be said of a process that did not come in time: that it is stopped, or nothing.
 std::string why_late(int pid);
@@ -48,20 +52,39 @@ class PeerWatch {
 class ShmWait {
  public:
   struct Options {
-    std::chrono::microseconds spin{50};  // before sleeping; 0 where ranks outnumber cores
+    std::chrono::microseconds spin{50};  // before sleeping; 0 where ranks outnumber cores: kYielding
   };
 
   ShmWait(const ShmSegment& segment, const PeerWatch& watch, int own_rank, Options options);
+
+  // Whether each rank has a core of its own.
+  bool has_cores() const { return options_.spin.count() > 0; }
 
   using Deadline = std::chrono::steady_clock::time_point;
   // At most kLongestTimeout from now.
   static Deadline after(std::chrono::milliseconds timeout);
 
+  // A timeout that begins with the first wait that is not over at once: to read the clock takes as long as a small
+  // collective's data. For one thread.
+  class Limit {
+   public:
+    explicit Limit(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+    explicit Limit(Deadline deadline) : deadline_(deadline) {}
+    Deadline deadline() const {
+      if (!deadline_) deadline_ = after(timeout_);
+      return *deadline_;
+    }
+
+   private:
+    std::chrono::milliseconds timeout_{};
+    mutable std::optional<Deadline> deadline_;
+  };
+
   // Tell the others that this rank reached synchronisation point `point`.
   void arrive(std::uint32_t point);
   // Return when every rank has reached it. Throws CollectiveError; during() names the collective, asked only then.
   using Naming = std::function<std::string()>;
-  void wait_all(std::uint32_t point, Deadline deadline, const Naming& during);
+  void wait_all(std::uint32_t point, const Limit& limit, const Naming& during);
 
   bool failed() const { return stop_.load() || segment_.header().failure.load(std::memory_order_acquire) != 0; }
   // Throws the group's failure if it has one.

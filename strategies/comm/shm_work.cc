@@ -58,7 +58,7 @@ std::exception_ptr ShmWork::exception() const {
 bool ShmWork::wait(std::chrono::milliseconds timeout) {
   if (help_ && !isCompleted()) help_();
   const auto check = interrupt_check();
-  if (!check) return Work::wait(timeout);
+  if (!check || isCompleted()) return Work::wait(timeout);
   const bool limited = timeout != kNoTimeout;
   const auto deadline = ShmWait::after(limited ? timeout : kLongestTimeout);
   while (!completed_until(std::min(deadline, ShmWait::after(kInterruptCheck)))) {

@@ -73,7 +73,7 @@ struct Row {
 class TcpLinks::Exchange {
  public:
   Exchange(TcpLinks& links, const Call& call, const std::vector<Send>& sends, const std::vector<Receive>& receives)
-      : links_(links), call_(call), blame_(call.deadline, true) {
+      : links_(links), call_(call), blame_(call.limit.deadline(), true) {
     for (const Send& send : sends) flow(send.peer).out.messages.push_back({header(send.data.size()), send.data});
     for (const Receive& receive : receives) flow(receive.peer).in.messages.push_back({{}, receive.into});
   }

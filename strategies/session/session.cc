@@ -115,8 +115,10 @@ Group Session::split(std::optional<int> colour, const GroupSettings& settings) {
 }
 
 void Session::barrier() { world().barrier(); }
-void Session::all_reduce(torch::Tensor tensor, c10d::ReduceOp op) { world().all_reduce(tensor, std::move(op)); }
-void Session::broadcast(torch::Tensor tensor, int root) { world().broadcast(tensor, root); }
+void Session::all_reduce(torch::Tensor tensor, c10d::ReduceOp op) {
+  world().all_reduce(std::move(tensor), std::move(op));
+}
+void Session::broadcast(torch::Tensor tensor, int root) { world().broadcast(std::move(tensor), root); }
 
 void Session::shutdown() {
   barrier();

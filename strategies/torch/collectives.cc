@@ -1,5 +1,7 @@
 #include "strategies/torch/collectives.h"
 
+#include <typeinfo>
+
 #include "strategies/comm/shm_backend.h"
 #include "strategies/torch/compat.h"
 
@@ -19,9 +21,10 @@ Options waiting() {
 // thread may end the group.
 using OwnBackend = c10::intrusive_ptr<ShmBackend>;
 OwnBackend own_backend(const GroupPtr& group) {
-  const auto backend = group->getBackend(at::kCPU);
-  auto* own = dynamic_cast<ShmBackend*>(backend.get());
-  return own == nullptr ? OwnBackend() : OwnBackend::reclaim_copy(own);
+  auto backend = group->getBackend(at::kCPU);
+  const c10d::Backend& its = *backend;
+  if (typeid(its) != typeid(ShmBackend)) return {};
+  return OwnBackend::reclaim(static_cast<ShmBackend*>(backend.release()));
 }
 OwnBackend own_backend(const GroupPtr& group, const at::Tensor& tensor) {
   return tensor.is_cpu() ? own_backend(group) : OwnBackend();

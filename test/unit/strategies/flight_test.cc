@@ -1,7 +1,10 @@
 // The flight recorder's ring, settings and file. The file of the last test is also read by test/unit/cli.
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <map>
 
+#include "strategies/comm/flight_clock.h"
 #include "strategies/comm/flight_file.h"
 #include "test/support/catch.h"
 #include "test/support/golden.h"
@@ -39,6 +42,34 @@ EnvLookup environment(std::map<std::string, std::string> values) {
 
 }  // namespace
 
+TEST_CASE("the recorder's ticks are nanoseconds of the system's clock afterwards") {
+  const auto system_ns = [] {
+    return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
+  const FlightClock clock;
+  const auto apart = [&] { return std::pair(system_ns(), clock.ticks()); };
+  const auto first = apart();
+  const auto later = std::chrono::steady_clock::now() + std::chrono::milliseconds{20};
+  auto second = apart();
+  while (std::chrono::steady_clock::now() < later) second = apart();
+  const ClockPoint now = clock.now();
+  // A reading may be cut in two by other work, and the ends of the time that is measured too.
+  for (const auto& [ns, ticks] : {first, second}) CHECK(std::abs(clock.to_ns(ticks, now) - ns) < 10'000'000);
+  CHECK(clock.to_ns(second.second, now) - clock.to_ns(first.second, now) > 15'000'000);
+  CHECK(clock.to_ns(now.ticks, now) == now.ns);
+}
+
+TEST_CASE("a moment between two others") {
+  const ClockPoint first{1000, 50}, second{3000, 1050};
+  CHECK(ns_between(first, second, 1000) == 50);
+  CHECK(ns_between(first, second, 2000) == 550);
+  CHECK(ns_between(first, second, 2998) == 1049);
+  CHECK(ns_between(first, second, 3002) == 1051);
+  CHECK(ns_between(first, first, 1000) == 50);
+  const std::int64_t year = 31'536'000'000'000'000;
+  CHECK(ns_between({0, 0}, {year * 3, year}, year * 3 - 3) == year - 1);
+}
+
 TEST_CASE("collectives are numbered in their group, and messages apart from them") {
   FlightRing ring(8);
   FlightGroup& a = ring.add_group("a", 0, 2);
@@ -57,10 +88,10 @@ TEST_CASE("collectives are numbered in their group, and messages apart from them
   CHECK(all.records[2].number == 1);
   CHECK(all.records[3].number == 2);
   CHECK(all.records[0].state == FlightState::done);
-  CHECK(all.records[0].started_ns == 20);
-  CHECK(all.records[0].ended_ns == 30);
+  CHECK(all.records[0].started_at == 20);
+  CHECK(all.records[0].ended_at == 30);
   CHECK(all.records[1].state == FlightState::running);
-  CHECK(all.records[1].started_ns == 11);
+  CHECK(all.records[1].started_at == 11);
   CHECK(all.records[2].state == FlightState::failed);
   CHECK(all.records[3].state == FlightState::queued);
   CHECK(all.groups[0].queued == 2);

@@ -145,7 +145,7 @@ TEST_CASE("what ranks read in each other's memory is what goes through slots") {
   const auto outcomes = run_ranks(
       ranks,
       [&](int rank) {
-        if (way == "refused by a setting") ::setenv("DTRAIN_DIRECT_READS", "0", 1);
+        ::setenv("DTRAIN_DIRECT_READS", way == "refused by a setting" ? "0" : "1", 1);
         if (way == "forbidden to one rank" && rank == ranks - 1) forbid_reading();
         const auto group = form_group(board, options(rank, ranks));
         std::string wrong;
@@ -160,10 +160,30 @@ TEST_CASE("what ranks read in each other's memory is what goes through slots") {
   for (const auto& outcome : outcomes) CHECK(outcome.said == "");
 }
 
+TEST_CASE("what ranks measure decides for all of them whether they read") {
+  const int ranks = GENERATE(2, 3);
+  // One that wants to read whatever it costs does not decide for the others, who measure.
+  const int wants = GENERATE(-1, 1);
+  SharedBoard board;
+  const auto outcomes = run_ranks(ranks, [&](int rank) {
+    if (rank == wants) ::setenv("DTRAIN_DIRECT_READS", "1", 1);
+    const auto group = form_group(board, options(rank, ranks));
+    const std::string wrong = wrong_moves(*group, rank, ranks, 1'500'001);
+    group->barrier(kTimeout);
+    return wrong.empty() ? std::to_string(reads_from(*group)) : wrong;
+  });
+  test::require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == outcomes[0].said);
+  const std::string said = outcomes[0].said;
+  const bool known = said == "32768" || said == "1048576" || said == std::to_string(~std::uint64_t{0});
+  CHECK(known);
+}
+
 TEST_CASE("an input that overlaps its own place, and a rank that may no longer read: all go through slots") {
   SharedBoard board;
   const int late = GENERATE(0, 1);
   const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    ::setenv("DTRAIN_DIRECT_READS", "1", 1);
     const auto group = form_group(board, options(rank, 2));
     const bool could = reads_from(*group) < kBytes;
     Bytes own(kBytes + 8), other(kBytes);
@@ -220,6 +240,8 @@ TEST_CASE("a setting that makes no sense is an error where the group forms") {
     return "no error";
   });
   test::require_all_returned(outcomes);
-  CHECK(outcomes[1].said == "dtrain: DTRAIN_DIRECT_READS is 'no'; it is 1 (default) or 0");
+  CHECK(outcomes[1].said ==
+        "dtrain: DTRAIN_DIRECT_READS is 'no'; it is 1 (wherever it is allowed) or 0 (never); unset, "
+        "ranks measure what is faster");
   CHECK_THAT(outcomes[0].said, Catch::Contains("rank 1 (pid "));
 }
