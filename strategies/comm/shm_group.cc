@@ -48,7 +48,7 @@ void ShmGroup::join() {
     wait_.arrive(point_);
     wait_.wait_all(point_, ShmWait::Limit(join_deadline_), [] { return std::string("forming the group"); });
   };
-  std::vector<std::byte> sample = offer_sample();
+  std::vector<CacheLine> sample = offer_sample();
   meet();
   segment_.close_fd();  // all ranks have it mapped
   agree_on_reads(sample, meet);
@@ -202,12 +202,14 @@ void ShmGroup::reduce_scatter(const std::vector<const std::byte*>& inputs, std::
   wait_.check("reduce_scatter");
   const std::size_t width = size_of(type);
   // A slot holds the step's elements for every rank, one part after another.
-  const std::size_t step = std::max<std::size_t>(1, slot_bytes_ / width / static_cast<std::size_t>(ranks_));
+  const std::size_t share = lines_in(slot_bytes_ / static_cast<std::size_t>(ranks_));
+  const std::size_t step = std::max<std::size_t>(1, share / width);
   std::size_t done = 0;
   do {
     const std::size_t n = std::min(step, count - done);
     begin(call);
-    const auto place = [&](int owner, int part) { return slot(owner) + static_cast<std::size_t>(part) * n * width; };
+    const std::size_t stride = lines_for(n * width);
+    const auto place = [&](int owner, int part) { return slot(owner) + static_cast<std::size_t>(part) * stride; };
     const auto own = [&](int part) { return inputs[static_cast<std::size_t>(part)] + done * width; };
     for (const int r : members()) {
       if (r != rank_ && n > 0) std::memcpy(place(rank_, r), own(r), n * width);

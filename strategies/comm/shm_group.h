@@ -19,6 +19,7 @@
 //   these five, from 32 KiB on (broadcast: up to 512 KiB), where ranks may read each other's memory (docs/adr/0612)
 //                                   where it lies | sync | read | sync
 #include "strategies/comm/arena.h"
+#include "strategies/comm/cache_line.h"
 #include "strategies/comm/call.h"
 #include "strategies/comm/group.h"
 
@@ -114,10 +115,10 @@ class ShmGroup final : public CommGroup {
   };
   Parts agree_on_parts(const Call& call);
   // While the group forms, each of all members. `sample`: what the others read.
-  std::vector<std::byte> offer_sample() const;
-  void agree_on_reads(std::vector<std::byte>& sample, const std::function<void()>& meet);
+  std::vector<CacheLine> offer_sample() const;
+  void agree_on_reads(std::vector<CacheLine>& sample, const std::function<void()>& meet);
   bool may_read_all() const;
-  bool reading_pays(std::vector<std::byte>& sample, const std::function<void()>& meet) const;
+  bool reading_pays(std::vector<CacheLine>& sample, const std::function<void()>& meet) const;
   std::uint64_t largest_bound() const;
   bool is_direct(std::size_t bytes) const { return bytes >= least_direct_; }
   // Of another member's own memory. Both throw as a wait does.

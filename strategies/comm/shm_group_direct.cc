@@ -7,6 +7,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "strategies/comm/cache_line.h"
 #include "strategies/comm/env_flag.h"
 #include "strategies/comm/shm_group.h"
 
@@ -39,15 +40,15 @@ void keep_least(std::chrono::nanoseconds& least, Action what) {
 
 }  // namespace
 
-std::vector<std::byte> ShmGroup::offer_sample() const {
-  std::vector<std::byte> sample(std::min<std::size_t>(kSample, slot_bytes_));
+std::vector<CacheLine> ShmGroup::offer_sample() const {
+  std::vector<CacheLine> sample(std::min<std::size_t>(kSample, slot_bytes_) / kCacheLine);
   std::memcpy(sample.data(), &segment_.header().token, sizeof(std::uint64_t));
-  segment_.rank(rank_).probe = place(sample.data());
+  segment_.rank(rank_).probe = place(std::as_bytes(std::span(sample)).data());
   return sample;
 }
 
 // After all have joined: the largest of their bounds, for what one may not, or has no gain of, none does.
-void ShmGroup::agree_on_reads(std::vector<std::byte>& sample, const std::function<void()>& meet) {
+void ShmGroup::agree_on_reads(std::vector<CacheLine>& sample, const std::function<void()>& meet) {
   const std::optional<bool> wanted =
       env_flag("DTRAIN_DIRECT_READS", "1 (wherever it is allowed) or 0 (never); unset, ranks measure what is faster");
   std::uint64_t& own = segment_.rank(rank_).least_direct;
@@ -79,9 +80,10 @@ bool ShmGroup::may_read_all() const {
 // Whether bytes that the next rank has just written come faster when they are read where they lie than through its
 // slot. It depends on what the processor and the kernel need for a page, and either may be three times the other.
 // Meetings do not count: kLeast and kLeastWithoutCores are for those.
-bool ShmGroup::reading_pays(std::vector<std::byte>& sample, const std::function<void()>& meet) const {
+bool ShmGroup::reading_pays(std::vector<CacheLine>& memory, const std::function<void()>& meet) const {
   const int next = members()[(seat(rank_) + 1) % members().size()];
-  std::vector<std::byte> into(sample.size());
+  std::vector<CacheLine> copy(memory.size());
+  const auto sample = std::as_writable_bytes(std::span(memory)), into = std::as_writable_bytes(std::span(copy));
   std::chrono::nanoseconds in = kEnding, out = kEnding, reading = kEnding;
   bool well = true;
   for (int trial = 0; trial < kTrials; ++trial) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <functional>
 
+#include "strategies/comm/cache_line.h"
 #include "strategies/comm/shm_group.h"
 
 namespace dtrain {
@@ -132,17 +133,18 @@ void ShmGroup::deal(const Call& call, const std::vector<const std::byte*>& input
                     int root) {
   if (is_direct(bytes) && deal_direct(call, inputs, output, bytes, root)) return;
   // The root's slot holds the step's bytes for every member, one part after another.
-  const std::size_t step = std::max<std::size_t>(1, slot_bytes_ / members().size());
+  const std::size_t step = std::max<std::size_t>(1, lines_in(slot_bytes_ / members().size()));
   std::size_t done = 0;
   do {
     const std::size_t n = std::min(step, bytes - done);
     begin(call);
     for (const int r : members()) {
-      if (n > 0 && rank_ == root) std::memcpy(slot(rank_) + seat(r) * n, inputs[static_cast<std::size_t>(r)] + done, n);
+      const std::byte* const from = rank_ == root ? inputs[static_cast<std::size_t>(r)] + done : nullptr;
+      if (n > 0 && rank_ == root) std::memcpy(slot(rank_) + seat(r) * lines_for(n), from, n);
     }
     sync(call);
     compare(call);
-    if (n > 0) std::memcpy(output + done, slot(root) + seat(rank_) * n, n);
+    if (n > 0) std::memcpy(output + done, slot(root) + seat(rank_) * lines_for(n), n);
     done += n;
   } while (done < bytes);
 }
@@ -177,7 +179,8 @@ void ShmGroup::all_to_all(const std::vector<std::span<const std::byte>>& inputs,
 // others' parts come may be read where it is instead, at the end.
 void ShmGroup::exchange(const Call& call, const std::vector<std::span<const std::byte>>& inputs,
                         const std::vector<std::span<std::byte>>& outputs) {
-  const std::size_t table = members().size() * sizeof(Row), share = (slot_bytes_ - table) / members().size();
+  const std::size_t table = lines_for(members().size() * sizeof(Row));
+  const std::size_t share = lines_in((slot_bytes_ - table) / members().size());
   const auto own = static_cast<std::size_t>(rank_);
   const auto most =
       std::max_element(inputs.begin(), inputs.end(), [](auto& a, auto& b) { return a.size() < b.size(); });

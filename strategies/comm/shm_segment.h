@@ -14,11 +14,10 @@
 #include <vector>
 
 #include "strategies/comm/arena_key.h"
+#include "strategies/comm/cache_line.h"
 #include "strategies/comm/shared_memory.h"
 
 namespace dtrain {
-
-constexpr std::size_t kCacheLine = 64;
 
 struct alignas(kCacheLine) SegmentHeader {
   std::uint64_t token = 0;  // random; a peer that opened the wrong file does not find it
