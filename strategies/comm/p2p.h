@@ -109,7 +109,7 @@ class P2p {
   bool hand_out(std::unique_lock<std::mutex>& lock);
   void make_way();
   void rest(std::unique_lock<std::mutex>& lock, std::uint32_t seen);
-  void ring_own() { bell_.ring(rank_); }
+  void ring_own();
 
   std::vector<pollfd> interests() const;
   void look_at_connections();
@@ -158,6 +158,7 @@ class P2p {
   int idle_ = 0;          // threads that could be the next one to
   int helpers_ = 0;       // threads in help() or that wait for their operation, one of which moves bytes while helped_
   bool helped_ = false;
+  bool naps_ = false;  // the thread, and what comes from other ranks does not wake it
   Clock::time_point helped_until_ = Clock::time_point::min();
   Clock::time_point next_look_, wakes_at_;
   std::vector<std::thread> threads_;

@@ -12,8 +12,9 @@ namespace {
 
 // How long the thread sleeps where nothing is pending.
 constexpr std::chrono::minutes kIdle{1};
-// For how long after a wait that did without the thread another one is expected to; see stop_helping().
-constexpr std::chrono::microseconds kLinger{200};
+// For how long after a wait that did without the thread another one is expected to; see stop_helping(). So often the
+// thread looks by itself, and each time it may take a core from who moves a message, in this rank or the other.
+constexpr std::chrono::microseconds kLinger{1000};
 
 }  // namespace
 
@@ -116,7 +117,14 @@ void P2p::stop_helping(std::uint32_t seen, bool moves) {
   if (lingers && wakes_at_ <= now + kLinger) return;
   // Those who posted something meanwhile, or changed what it must sleep on, could not wake it.
   const bool wakes = lingers || moves || !ended_operations_.empty() || next_look_ < wakes_at_ || elsewhere_ != nullptr;
-  bell_.resume(wakes ? seen - 1 : seen);
+  bell_.resume(seen);
+  if (wakes) ring_own();
+}
+
+// It does not heed the others in a nap, but its own rank.
+void P2p::ring_own() {
+  if (naps_) bell_.resume(bell_.rung());
+  bell_.ring(rank_);
 }
 
 // One of them: what hangs on it may wait for the next.
@@ -145,19 +153,21 @@ void P2p::make_way() {
 void P2p::rest(std::unique_lock<std::mutex>& lock, std::uint32_t seen) {
   const auto now = Clock::now();
   const bool idle = pending_.empty() && quiet_;
-  const bool naps = now < helped_until_;
+  naps_ = now < helped_until_ && (pending_.empty() || helped_);
   wakes_at_ = idle ? now + kIdle : std::clamp(next_look_, now, now + kLookAround);
-  if (naps) wakes_at_ = std::min(wakes_at_, now + kLinger);
+  if (naps_) wakes_at_ = std::min(wakes_at_, now + kLinger);
   quiet_ = true;
   const auto limit = wakes_at_ - now;
-  const auto spin = pending_.empty() || naps || helped_ ? std::chrono::microseconds{0} : spin_;
+  const auto spin = pending_.empty() || naps_ || helped_ ? std::chrono::microseconds{0} : spin_;
   std::vector<pollfd> polls;
-  if (!broken_ && !naps) polls = interests();
+  const bool heeds = !broken_ && !naps_, wakes = !naps_;
+  if (heeds) polls = interests();
   const auto links = static_cast<std::ptrdiff_t>(polls.size());
-  if (elsewhere_ != nullptr && !broken_ && !naps) elsewhere_->watch_words(polls);
+  if (elsewhere_ != nullptr && heeds) elsewhere_->watch_words(polls);
   lock.unlock();
-  bell_.wait(seen, spin, limit, polls, !naps);
+  bell_.wait(seen, spin, limit, polls, wakes);
   lock.lock();
+  naps_ = false;
   wakes_at_ = Clock::time_point::min();
   const auto spoke = [](const pollfd& entry) { return entry.revents != 0; };
   if (std::any_of(polls.begin() + links, polls.end(), spoke)) next_look_ = Clock::now();
