@@ -12,12 +12,14 @@ hosts       the same between two hosts in a lab of network namespaces, half of t
 fusion      500 gradients of 4 KB: hvd::Context, which fuses them, beside a collective for each
 ddp         a step of Python's DistributedDataParallel, a model of 50 MB with little work of its own, whose buckets are
             shared, and with DDP_DISABLE_COMM_MEM=1. In C++ too; and both without any reduction, which shows what that
-            adds. And a step of 50 small layers, whose time is what the host takes to call them
+            adds. Then where malloc keeps what is freed, for all alike, and a step of 50 small layers, whose time is
+            what the host takes to call them
 
 The same measure for all: the median of five rows of operations, and of --runs such medians taken in turn. A figure that
 falls short does not make the benchmark fail. Needs a build with -DDTRAIN_BENCH=ON and a Python with torch.
 """
 import argparse
+import copy
 import os
 import pathlib
 import statistics
@@ -45,6 +47,9 @@ WAYS = [("hvd::Context", CPP, "hvd"), ("hvd::Context, not fused", CPP, "hvd_unfu
         ("asynchronous all_reduces, dtrain, Python", PYTHON, "each_async"),
         ("all_reduce of each, gloo, Python", GLOO, "each"),
         ("asynchronous all_reduces, gloo, Python", GLOO, "each_async")]  # to reduce many gradients
+# Else glibc gives the gradients' pages back with each step and the kernel clears new ones, more often in a program that
+# has freed nothing large before than in one that has, as Python with torch.
+KEEPING = {"MALLOC_TRIM_THRESHOLD_": str(10**9), "MALLOC_MMAP_THRESHOLD_": str(10**9)}
 LIMIT = 600
 
 
@@ -63,6 +68,12 @@ class Peers:
                        "PYTHONPATH": os.path.join(args.build, "python")}
         self.started = {"env": environment, "text": True, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
                         "stderr": subprocess.PIPE}
+
+    def within(self, environment):
+        """The same, with these variables set."""
+        other = copy.copy(self)
+        other.started = {**self.started, "env": {**self.started["env"], **environment}}
+        return other
 
     def command(self, peer, ranks, op, kind, sizes):
         if peer in (SHARED, CPP_SHARED):
@@ -204,6 +215,8 @@ def ddp(peers, args):
         found = peers.medians([GLOO, PYTHON, SHARED, CPP], args.runs, ranks, "ddp", "float32", [size])
         views = peers.medians([GLOO, PYTHON], args.runs, ranks, "ddp_views", "float32", [size])
         alone = peers.medians([PYTHON, CPP], args.runs, ranks, "ddp_alone", "float32", [size])
+        kept = {peer: us[size] / 1e3 for peer, us in peers.within(KEEPING).medians(
+            [GLOO, SHARED, CPP], args.runs, ranks, "ddp", "float32", [size]).items()}
         host_size = 50 * 4096
         host = {peer: found[host_size] for peer, found in peers.medians(
             [GLOO, PYTHON, CPP], args.runs, ranks, "ddp_host", "float32", [host_size]).items()}
@@ -214,15 +227,21 @@ def ddp(peers, args):
                      f"ms in Python and {cpp_alone:.1f} ms in C++: what the reduction adds is "
                      f"{(theirs - python_alone) / (shared - python_alone):.1f} times as long on gloo. With "
                      f"gradient_as_bucket_view a step takes {views[GLOO][size] / 1e3:.1f} ms on gloo and "
-                     f"{views[PYTHON][size] / 1e3:.1f} ms on dtrain. A step of 50 layers of 4 KB, whose time is what "
-                     f"the host takes to call, takes {host[GLOO]:,.0f} us on gloo, {host[PYTHON]:,.0f} us on "
-                     f"dtrain and {host[CPP]:,.0f} us in C++.")
+                     f"{views[PYTHON][size] / 1e3:.1f} ms on dtrain. Where malloc keeps what is freed ("
+                     f"{' '.join(f'{name}={value}' for name, value in KEEPING.items())}), a step takes "
+                     f"{kept[GLOO]:.1f} ms on gloo, {kept[SHARED]:.1f} ms on dtrain and {kept[CPP]:.1f} ms in C++. A "
+                     f"step of 50 layers of 4 KB, whose time is what the host takes to call, takes {host[GLOO]:,.0f} "
+                     f"us on gloo, {host[PYTHON]:,.0f} us on dtrain and {host[CPP]:,.0f} us in C++.")
         bars.append(page.judged(f"{ranks} ranks: a step as fast as on gloo, at least", theirs / shared, ">=", 2,
                                 "times"))
         bars.append(page.judged(f"{ranks} ranks, gradient_as_bucket_view: as fast as on gloo, at least",
                                 views[GLOO][size] / views[PYTHON][size], ">=", 2, "times"))
         bars.append(page.judged(f"{ranks} ranks: C++ as fast as Python, both on dtrain, at least", shared / cpp, ">=",
                                 1, "times"))
+        bars.append(page.judged(f"{ranks} ranks, malloc keeps: a step as fast as on gloo, at least",
+                                kept[GLOO] / kept[SHARED], ">=", 2, "times"))
+        bars.append(page.judged(f"{ranks} ranks, malloc keeps: C++ as fast as Python, both on dtrain, at least",
+                                kept[SHARED] / kept[CPP], ">=", 1, "times"))
         bars.append(page.judged(f"{ranks} ranks: host time of a step, C++ as fast as Python, both on dtrain, at least",
                                 host[PYTHON] / host[CPP], ">=", 1, "times"))
     return bars, parts
