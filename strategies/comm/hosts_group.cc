@@ -32,7 +32,7 @@ std::unique_ptr<CommGroup> form_group(MeetingPlace& place, const GroupOptions& o
   const auto hosts = by_host(facts);
   if (hosts.size() > 1) return std::make_unique<HostsGroup>(place, facts, options.rank, options.slot_bytes, deadline);
   ShmSegment segment = meet_on_this_host(place, options.rank, facts, hosts.front(), options.slot_bytes, deadline);
-  return std::make_unique<ShmGroup>(std::move(segment), options.rank, deadline);
+  return std::make_unique<ShmGroup>(std::move(segment), options.rank, have_cores(facts, options.rank), deadline);
 }
 
 HostsGroup::HostsGroup(MeetingPlace& place, const std::vector<PeerFacts>& facts, int rank, std::uint32_t slot_bytes,
@@ -62,7 +62,7 @@ std::unique_ptr<ShmGroup> HostsGroup::form_here(MeetingPlace& place, std::uint32
                                                 TcpLinks::Deadline deadline) const {
   ShmSegment segment = meet_on_this_host(place, rank_, facts_, members(), slot_bytes, deadline);
   P2pBell::Pipe pipe = P2pBell::hang(segment, rank_);
-  auto group = std::make_unique<ShmGroup>(std::move(segment), rank_, deadline);
+  auto group = std::make_unique<ShmGroup>(std::move(segment), rank_, have_cores(facts_, rank_), deadline);
   try {
     group->p2p().use_pipes(std::move(pipe), facts_);
   } catch (const CollectiveError& error) {  // so that the others hear of it, and not that this rank left

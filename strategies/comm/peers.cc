@@ -10,14 +10,18 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
+#include <charconv>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -54,6 +58,26 @@ std::string own_rights() {
   return rights;
 }
 
+// Of this thread, which need not have those of its process.
+std::string own_cores() {
+  constexpr std::string_view kName = "Cpus_allowed:\t";
+  std::ifstream status("/proc/thread-self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(kName, 0) == 0) return line.substr(kName.size());
+  }
+  return "";
+}
+
+// Four cores each, from the first on.
+std::vector<unsigned> digits_of(const std::string& cores) {
+  std::vector<unsigned> digits;
+  for (auto place = cores.rbegin(); place != cores.rend(); ++place) {
+    unsigned digit = 0;
+    if (std::from_chars(&*place, &*place + 1, digit, 16).ec == std::errc()) digits.push_back(digit);
+  }
+  return digits;
+}
+
 nlohmann::json to_json(const PeerFacts& facts) {
   return {{"host", facts.host},
           {"boot_id", facts.boot_id},
@@ -63,15 +87,16 @@ nlohmann::json to_json(const PeerFacts& facts) {
           {"proc_pid", facts.proc_pid},
           {"user_namespace", facts.user_namespace},
           {"rights", facts.rights},
-          {"apart", facts.apart}};
+          {"apart", facts.apart},
+          {"cores", facts.cores}};
 }
 
 PeerFacts from_json(const nlohmann::json& json) {
   if (!json.is_object()) throw std::runtime_error("a rank's facts in the store are malformed: " + json.dump());
   return {
-      json.value("host", ""),    json.value("boot_id", ""), json.value("pid_namespace", ""),  json.value("pid", 0),
-      json.value("uid", -1),     json.value("proc_pid", 0), json.value("user_namespace", ""), json.value("rights", ""),
-      json.value("apart", false)};
+      json.value("host", ""),     json.value("boot_id", ""), json.value("pid_namespace", ""),  json.value("pid", 0),
+      json.value("uid", -1),      json.value("proc_pid", 0), json.value("user_namespace", ""), json.value("rights", ""),
+      json.value("apart", false), json.value("cores", "")};
 }
 
 // Where another process finds memory of this one, and what stands at its beginning.
@@ -214,7 +239,9 @@ PeerFacts own_facts() {
           static_cast<int>(::geteuid()),
           std::atoi(link_target("/proc/self").c_str()),
           link_target("/proc/self/ns/user"),
-          own_rights()};
+          own_rights(),
+          false,
+          own_cores()};
 }
 
 std::string serialize(const PeerFacts& facts) { return to_json(facts).dump(); }
@@ -224,6 +251,27 @@ PeerFacts parse_facts(const std::string& text) { return from_json(nlohmann::json
 bool can_share_memory(const PeerFacts& one, const PeerFacts& other) {
   const auto spot = spot_of(one);
   return spot && spot == spot_of(other) && !one.apart && !other.apart;
+}
+
+bool have_cores(const std::vector<PeerFacts>& facts, int rank) {
+  const PeerFacts& own = facts[static_cast<std::size_t>(rank)];
+  const std::vector<unsigned> mine = digits_of(own.cores);
+  std::vector<unsigned> all = mine;
+  std::size_t ranks = 1;
+  for (const PeerFacts& other : facts) {
+    if (&other == &own || own.boot_id.empty() || other.boot_id != own.boot_id) continue;
+    const std::vector<unsigned> theirs = digits_of(other.cores);
+    bool meets = theirs.empty();
+    for (std::size_t i = 0; i < std::min(mine.size(), theirs.size()); ++i) meets = meets || (mine[i] & theirs[i]) != 0;
+    if (!meets) continue;
+    ++ranks;
+    all.resize(std::max(all.size(), theirs.size()));
+    for (std::size_t i = 0; i < theirs.size(); ++i) all[i] |= theirs[i];
+  }
+  const auto plus = [](std::size_t sum, unsigned digit) {
+    return sum + static_cast<std::size_t>(std::popcount(digit));
+  };
+  return ranks <= std::accumulate(all.begin(), all.end(), std::size_t{0}, plus);
 }
 
 std::vector<std::vector<int>> by_host(const std::vector<PeerFacts>& facts) {

@@ -35,6 +35,7 @@ struct PeerFacts {
   std::string user_namespace{};
   std::string rights{};  // groups and capabilities
   bool apart = false;    // it has found that it cannot share memory all the same
+  std::string cores{};   // that it may run on: a mask, as the kernel writes it ("ff,ffffffff"); empty: unknown
 };
 
 PeerFacts own_facts();
@@ -46,6 +47,9 @@ PeerFacts parse_facts(const std::string& text);
 bool can_share_memory(const PeerFacts& one, const PeerFacts& other);
 // The ranks that share memory with each other: in order, by their first ranks.
 std::vector<std::vector<int>> by_host(const std::vector<PeerFacts>& facts);
+
+// Whether `rank` and all that may take a core from it, in other containers of its kernel too, have one for each.
+bool have_cores(const std::vector<PeerFacts>& facts, int rank);
 
 // Collective: the facts of all ranks. A rank that cannot open what the first of its host to come has is apart, and says
 // so on stderr, once in a process. Throws std::runtime_error, the same on every rank, where one did not come.

@@ -2,7 +2,6 @@
 #include "strategies/comm/shm_group.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,24 +12,20 @@
 namespace dtrain {
 namespace {
 
-// Spinning helps only while every rank has a core to itself. 0: yield (kYielding).
-std::chrono::microseconds spin_for(std::size_t ranks) {
-  cpu_set_t cores;
-  const bool known = ::sched_getaffinity(0, sizeof(cores), &cores) == 0;
-  return std::chrono::microseconds{known && ranks <= static_cast<std::size_t>(CPU_COUNT(&cores)) ? 50 : 0};
-}
+// Before one sleeps. Spinning helps only while every rank has a core to itself; 0: yield (kYielding).
+std::chrono::microseconds spin_for(bool has_cores) { return std::chrono::microseconds{has_cores ? 50 : 0}; }
 
 }  // namespace
 
-ShmGroup::ShmGroup(ShmSegment segment, int rank, Deadline deadline)
+ShmGroup::ShmGroup(ShmSegment segment, int rank, bool has_cores, Deadline deadline)
     : process_(own_process()),
       rank_(rank),
       join_deadline_(deadline),
       segment_(std::move(segment)),
       ranks_(static_cast<int>(segment_.header().ranks)),
       slot_bytes_(segment_.header().slot_bytes),
-      wait_(segment_, watch_, rank, {spin_for(members().size())}),
-      p2p_(std::make_unique<P2p>(segment_, watch_, wait_, rank, spin_for(members().size()))) {
+      wait_(segment_, watch_, rank, {spin_for(has_cores)}),
+      p2p_(std::make_unique<P2p>(segment_, watch_, wait_, rank, spin_for(has_cores))) {
   try {
     join();
   } catch (...) {

@@ -30,8 +30,8 @@ class ShmGroup final : public CommGroup {
   using Deadline = ShmWait::Deadline;
 
   // Collective, of the members of this memory: they are the group, under the numbers that they have in the whole one.
-  // Averages divide by all its ranks. Throws CollectiveError where one dies meanwhile.
-  ShmGroup(ShmSegment segment, int rank, Deadline deadline);
+  // Averages divide by all its ranks. `has_cores`: see peers.h. Throws CollectiveError where one dies meanwhile.
+  ShmGroup(ShmSegment segment, int rank, bool has_cores, Deadline deadline);
   ~ShmGroup() override;
 
   void barrier(Timeout timeout) override;

@@ -19,6 +19,8 @@ TEST_CASE("facts survive the store") {
   CHECK(read.proc_pid == own.proc_pid);
   CHECK(read.user_namespace == own.user_namespace);
   CHECK(read.rights == own.rights);
+  CHECK(read.cores == own.cores);
+  CHECK(have_cores({own}, 0));
   CHECK(own.user_namespace.find("user:[") == 0);
   CHECK(own.rights.size() > 40);
   PeerFacts apart = own;
@@ -54,6 +56,30 @@ TEST_CASE("ranks share memory only on one host and in one PID namespace, whateve
   PeerFacts masked = here;
   masked.boot_id = "";
   CHECK(by_host({masked, here, masked, same}) == Hosts{{0}, {1, 3}, {2}});
+}
+
+TEST_CASE("ranks have cores where each that may run there has one to itself, in whatever container") {
+  const auto on = [](const std::string& cores) {
+    return PeerFacts{"node1", "boot-a", "pid:[1]", 10, 1000, 10, "user:[1]", "", false, cores};
+  };
+  CHECK(have_cores({on("3"), on("3")}, 0));
+  CHECK_FALSE(have_cores({on("3"), on("3"), on("3")}, 2));
+  PeerFacts container = on("3");
+  container.pid_namespace = "pid:[2]";
+  CHECK_FALSE(have_cores({on("3"), container, on("3")}, 0));
+  PeerFacts other_host = on("3");
+  other_host.boot_id = "boot-b";
+  CHECK(have_cores({on("3"), other_host, on("3")}, 0));
+  CHECK(have_cores({on("1"), on("2"), on("4"), on("8")}, 3));
+  CHECK_FALSE(have_cores({on("1"), on("2"), on("1")}, 0));
+  CHECK(have_cores({on("1"), on("2"), on("1")}, 1));
+  CHECK(have_cores({on("f0000000,00000000"), on("00000000,0000000f"), on("ff000000,00000000")}, 2));
+  CHECK_FALSE(have_cores({on("10,00000000"), on("1,00000000"), on("30,00000000"), on("20,00000000")}, 2));
+  CHECK_FALSE(have_cores({on("")}, 0));
+  CHECK_FALSE(have_cores({on("1"), on("")}, 0));
+  PeerFacts masked = on("1");
+  masked.boot_id = "";
+  CHECK(have_cores({masked, masked}, 0));
 }
 
 TEST_CASE("a segment opened with the wrong token is refused") {
