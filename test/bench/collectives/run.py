@@ -8,7 +8,7 @@ allreduce   float32 and bfloat16, 1 KiB to 256 MiB. Bound: what P ranks must rea
             (docs/strategies.md). Nobody touches the tensors between the operations, so what fits into a core's cache
             stays there, most of all where nothing is copied
 others      broadcast, all_gather, reduce_scatter, all_to_all, send and recv, float32
-hosts       the same between two hosts in a lab of network namespaces, half of the ranks on each; gloo and dtrain
+hosts       the same between two hosts in a lab of network namespaces, half of the ranks and cores on each; gloo and dtrain
 fusion      500 gradients of 4 KB: hvd::Context, which fuses them, beside a collective for each
 ddp         a step of Python's DistributedDataParallel, a model of 50 MB with little work of its own, whose buckets are
             shared, and with DDP_DISABLE_COMM_MEM=1. In C++ too; and both without any reduction, which shows what that
@@ -114,7 +114,7 @@ class Peers:
 
 
 class PeersBetweenHosts(Peers):
-    """Each host of a lab has an equal share of the ranks."""
+    """Each host of a lab has an equal share of the ranks, and of the cores: those of one would count the other's too."""
 
     def __init__(self, args, lab, folder):
         super().__init__(args)
@@ -122,6 +122,9 @@ class PeersBetweenHosts(Peers):
         lab_case.new_token(self.launch[0], os.path.join(folder, "dtrain"))
         self.started["env"]["XDG_CONFIG_HOME"] = folder
         self.hosts = lab.hosts
+        cores = sorted(os.sched_getaffinity(0))
+        share = max(1, len(cores) // len(self.hosts))
+        self.cores = [cores[share * i % len(cores):][:share] for i in range(len(self.hosts))]
         self.launch[2:] = ["--nnodes", str(len(self.hosts)), "--rdzv-backend", "c10d", "--rdzv-endpoint",
                            "host1:29400", "--rdzv-id", "bench", "--nproc"]
 
@@ -129,7 +132,8 @@ class PeersBetweenHosts(Peers):
         return super().command(peer, ranks // len(self.hosts), *what)
 
     def run(self, command):
-        return self.ended([host.popen(command, **self.started) for host in self.hosts])
+        return self.ended([host.popen(["taskset", "-c", ",".join(map(str, cores)), *command], **self.started)
+                           for host, cores in zip(self.hosts, self.cores)])
 
 
 def table(header, rows):
