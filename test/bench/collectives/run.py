@@ -8,8 +8,8 @@ allreduce   float32 and bfloat16, 1 KiB to 256 MiB. Bound: what P ranks must rea
             (docs/strategies.md). Nobody touches the tensors between the operations, so what fits into a core's cache
             stays there, most of all where nothing is copied
 others      broadcast, all_gather, reduce_scatter, all_to_all, send and recv, float32
-hosts       the same between two hosts in a lab of network namespaces, with half of the ranks and of the cores each; gloo
-            and dtrain
+hosts       the same between two hosts in a lab of network namespaces, with half of the ranks and of the cores each;
+            gloo and dtrain
 fusion      500 gradients of 4 KB: hvd::Context, which fuses them, beside a collective for each
 ddp         a step of Python's DistributedDataParallel, a model of 50 MB with little work of its own, whose buckets are
             shared, and with DDP_DISABLE_COMM_MEM=1. In C++ too; and both without any reduction, which shows what that
