@@ -21,11 +21,11 @@
 #include <numeric>
 #include <optional>
 #include <stdexcept>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "strategies/comm/answer.h"
+#include "strategies/comm/own_cores.h"
 
 namespace dtrain {
 namespace {
@@ -58,16 +58,6 @@ std::string own_rights() {
   return rights;
 }
 
-// Of this thread, which need not have those of its process.
-std::string own_cores() {
-  constexpr std::string_view kName = "Cpus_allowed:\t";
-  std::ifstream status("/proc/thread-self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.rfind(kName, 0) == 0) return line.substr(kName.size());
-  }
-  return "";
-}
-
 // Four cores each, from the first on.
 std::vector<unsigned> digits_of(const std::string& cores) {
   std::vector<unsigned> digits;
@@ -88,7 +78,8 @@ nlohmann::json to_json(const PeerFacts& facts) {
           {"user_namespace", facts.user_namespace},
           {"rights", facts.rights},
           {"apart", facts.apart},
-          {"cores", facts.cores}};
+          {"cores", facts.cores},
+          {"core_quota", facts.core_quota}};
 }
 
 PeerFacts from_json(const nlohmann::json& json) {
@@ -96,7 +87,7 @@ PeerFacts from_json(const nlohmann::json& json) {
   return {
       json.value("host", ""),     json.value("boot_id", ""), json.value("pid_namespace", ""),  json.value("pid", 0),
       json.value("uid", -1),      json.value("proc_pid", 0), json.value("user_namespace", ""), json.value("rights", ""),
-      json.value("apart", false), json.value("cores", "")};
+      json.value("apart", false), json.value("cores", ""),   json.value("core_quota", 0)};
 }
 
 // Where another process finds memory of this one, and what stands at its beginning.
@@ -241,7 +232,8 @@ PeerFacts own_facts() {
           link_target("/proc/self/ns/user"),
           own_rights(),
           false,
-          own_cores()};
+          own_cores(),
+          core_quota(text_of_file)};
 }
 
 std::string serialize(const PeerFacts& facts) { return to_json(facts).dump(); }
@@ -257,21 +249,21 @@ bool have_cores(const std::vector<PeerFacts>& facts, int rank) {
   const PeerFacts& own = facts[static_cast<std::size_t>(rank)];
   const std::vector<unsigned> mine = digits_of(own.cores);
   std::vector<unsigned> all = mine;
-  std::size_t ranks = 1;
+  int meeting = 1, beside = 1;  // ranks on the same cores; under the same quota
   for (const PeerFacts& other : facts) {
     if (&other == &own || own.boot_id.empty() || other.boot_id != own.boot_id) continue;
+    if (other.pid_namespace == own.pid_namespace) ++beside;
     const std::vector<unsigned> theirs = digits_of(other.cores);
     bool meets = theirs.empty();
     for (std::size_t i = 0; i < std::min(mine.size(), theirs.size()); ++i) meets = meets || (mine[i] & theirs[i]) != 0;
     if (!meets) continue;
-    ++ranks;
+    ++meeting;
     all.resize(std::max(all.size(), theirs.size()));
     for (std::size_t i = 0; i < theirs.size(); ++i) all[i] |= theirs[i];
   }
-  const auto plus = [](std::size_t sum, unsigned digit) {
-    return sum + static_cast<std::size_t>(std::popcount(digit));
-  };
-  return ranks <= std::accumulate(all.begin(), all.end(), std::size_t{0}, plus);
+  const auto plus = [](int sum, unsigned digit) { return sum + std::popcount(digit); };
+  const bool within_quota = own.core_quota == 0 || beside <= own.core_quota;
+  return within_quota && meeting <= std::accumulate(all.begin(), all.end(), 0, plus);
 }
 
 std::vector<std::vector<int>> by_host(const std::vector<PeerFacts>& facts) {

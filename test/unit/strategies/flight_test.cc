@@ -2,14 +2,15 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <map>
 
 #include "strategies/comm/flight_clock.h"
 #include "strategies/comm/flight_file.h"
 #include "test/support/catch.h"
 #include "test/support/golden.h"
+#include "test/unit/strategies/variables.h"
 
 using namespace dtrain;
+using dtrain::test::lookup_in;
 
 namespace {
 
@@ -31,13 +32,6 @@ FlightCall recv_from(int peer) {
   call.tag = 7;
   call.add(std::array<std::int64_t, 2>{3, 4});
   return call;
-}
-
-EnvLookup environment(std::map<std::string, std::string> values) {
-  return [values = std::move(values)](const char* name) -> std::optional<std::string> {
-    const auto found = values.find(name);
-    return found == values.end() ? std::nullopt : std::optional(found->second);
-  };
 }
 
 }  // namespace
@@ -157,34 +151,34 @@ TEST_CASE("shapes are kept as far as there is room, and all elements counted") {
 }
 
 TEST_CASE("the environment says where files go, and what asks for them") {
-  const auto bare = read_flight_settings(environment({}));
+  const auto bare = read_flight_settings(lookup_in({}));
   CHECK(bare.folder.empty());
   CHECK(bare.records == 1024);
   CHECK(bare.signal == SIGUSR2);
   CHECK(bare.rank == -1);
-  const auto launched = read_flight_settings(environment({{"DTRAIN_ROUND_DIR", "/logs/attempt_0"},
-                                                          {"RANK", "3"},
-                                                          {"WORLD_SIZE", "4"},
-                                                          {"DTRAIN_ROUND", "2"},
-                                                          {"TORCHELASTIC_RUN_ID", "job"}}));
+  const auto launched = read_flight_settings(lookup_in({{"DTRAIN_ROUND_DIR", "/logs/attempt_0"},
+                                                        {"RANK", "3"},
+                                                        {"WORLD_SIZE", "4"},
+                                                        {"DTRAIN_ROUND", "2"},
+                                                        {"TORCHELASTIC_RUN_ID", "job"}}));
   CHECK(launched.folder == "/logs/attempt_0");
   CHECK_FALSE(launched.make_folder);
   CHECK(launched.rank == 3);
   CHECK(launched.round == 2);
   CHECK(launched.job == "job");
-  const auto own = read_flight_settings(environment({{"DTRAIN_ROUND_DIR", "/logs/attempt_0"},
-                                                     {"DTRAIN_FLIGHT_DIR", "/mine"},
-                                                     {"DTRAIN_FLIGHT_SIGNAL", "SIGUSR1"},
-                                                     {"DTRAIN_FLIGHT_RECORDS", "0"}}));
+  const auto own = read_flight_settings(lookup_in({{"DTRAIN_ROUND_DIR", "/logs/attempt_0"},
+                                                   {"DTRAIN_FLIGHT_DIR", "/mine"},
+                                                   {"DTRAIN_FLIGHT_SIGNAL", "SIGUSR1"},
+                                                   {"DTRAIN_FLIGHT_RECORDS", "0"}}));
   CHECK(own.folder == "/mine");
   CHECK(own.make_folder);
   CHECK(own.signal == SIGUSR1);
   CHECK(own.records == 0);
-  CHECK(read_flight_settings(environment({{"DTRAIN_FLIGHT_SIGNAL", "none"}})).signal == 0);
-  CHECK_THROWS_WITH(read_flight_settings(environment({{"DTRAIN_FLIGHT_SIGNAL", "KILL"}})),
+  CHECK(read_flight_settings(lookup_in({{"DTRAIN_FLIGHT_SIGNAL", "none"}})).signal == 0);
+  CHECK_THROWS_WITH(read_flight_settings(lookup_in({{"DTRAIN_FLIGHT_SIGNAL", "KILL"}})),
                     "DTRAIN_FLIGHT_SIGNAL='KILL' is not USR1, USR2 or none");
   for (const char* wrong : {"-1", "1k", "2000000000", " 5"})
-    CHECK_THROWS_WITH(read_flight_settings(environment({{"DTRAIN_FLIGHT_RECORDS", wrong}})),
+    CHECK_THROWS_WITH(read_flight_settings(lookup_in({{"DTRAIN_FLIGHT_RECORDS", wrong}})),
                       Catch::Contains("is not a whole number from 0 to 1048576"));
 }
 

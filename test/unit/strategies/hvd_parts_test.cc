@@ -1,6 +1,5 @@
 // The cache's slots, what is fused, what the environment says, what goes over the wire, and the trace.
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "dtrain/horovod_settings.h"
@@ -8,24 +7,14 @@
 #include "test/support/catch.h"
 #include "test/support/temp_folder.h"
 #include "test/unit/strategies/hvd_cycles.h"
+#include "test/unit/strategies/variables.h"
 
 using namespace dtrain;
 using namespace dtrain::hvd;
 using namespace dtrain::hvd::test;
+using dtrain::test::lookup_in;
+using dtrain::test::Variables;
 using namespace std::chrono_literals;
-
-namespace {
-
-using Variables = std::map<std::string, std::string>;
-
-EnvLookup lookup_in(const Variables& variables) {
-  return [&variables](const char* name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
-  };
-}
-
-}  // namespace
 
 TEST_CASE("hvd: the cache gives up what was used longest ago, and fills holes first") {
   ResponseCache cache(3);

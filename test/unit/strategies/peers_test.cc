@@ -82,6 +82,17 @@ TEST_CASE("ranks have cores where each that may run there has one to itself, in 
   CHECK(have_cores({masked, masked}, 0));
 }
 
+TEST_CASE("ranks have no cores of their own where they have less time than that together") {
+  const auto in = [](const std::string& container, int quota) {
+    return PeerFacts{"node1", "boot-a", container, 10, 1000, 10, "user:[1]", "", false, "ff", quota};
+  };
+  CHECK(have_cores({in("pid:[1]", 2), in("pid:[1]", 2)}, 0));
+  CHECK_FALSE(have_cores({in("pid:[1]", 2), in("pid:[1]", 2), in("pid:[1]", 2)}, 0));
+  CHECK(have_cores({in("pid:[1]", 2), in("pid:[2]", 2), in("pid:[1]", 2), in("pid:[2]", 2)}, 0));
+  CHECK(have_cores({in("pid:[1]", 0), in("pid:[2]", 1), in("pid:[1]", 0)}, 0));
+  CHECK(parse_facts(serialize(in("pid:[1]", 3))).core_quota == 3);
+}
+
 TEST_CASE("a segment opened with the wrong token is refused") {
   const ShmSegment segment = ShmSegment::create(2, 4096, 42);
   CHECK_NOTHROW(ShmSegment::open(::getpid(), segment.fd(), 42));

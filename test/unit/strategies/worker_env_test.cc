@@ -1,22 +1,15 @@
 // What a worker reads from its environment, and the one clear line where it makes no sense.
 #include "dtrain/worker_env.h"
 
-#include <map>
-
 #include "test/support/catch.h"
+#include "test/unit/strategies/variables.h"
 
 using namespace dtrain;
+using namespace dtrain::test;
 
 namespace {
 
-using Variables = std::map<std::string, std::string>;
-
-WorkerEnv parse(const Variables& variables) {
-  return parse_worker_env([&](const char* name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
-  });
-}
+WorkerEnv parse(const Variables& variables) { return parse_worker_env(lookup_in(variables)); }
 
 std::string refusal(const Variables& variables) {
   try {

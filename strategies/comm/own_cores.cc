@@ -1,0 +1,60 @@
+// See own_cores.h.
+#include "strategies/comm/own_cores.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string_view>
+
+namespace dtrain {
+namespace {
+
+// Cores' time; 0: no limit. `text`: "QUOTA PERIOD", in microseconds, where QUOTA may be "max" or -1.
+double parse_quota(const std::string& text) {
+  std::istringstream words(text);
+  double quota = 0, period = 0;
+  return words >> quota >> period && quota > 0 && period > 0 ? quota / period : 0;
+}
+
+bool names_cpu(const std::string& controllers) { return ("," + controllers + ",").find(",cpu,") != std::string::npos; }
+
+}  // namespace
+
+std::string own_cores() {
+  constexpr std::string_view kName = "Cpus_allowed:\t";
+  std::ifstream status("/proc/thread-self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(kName, 0) == 0) return line.substr(kName.size());
+  }
+  return "";
+}
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+int core_quota(const ReadFile& read) {
+  double least = 0;
+  const auto take = [&](const std::string& text) {
+    const double quota = parse_quota(text);
+    if (quota > 0 && (least == 0 || quota < least)) least = quota;
+  };
+  std::istringstream cgroups(read("/proc/self/cgroup"));  // lines of NUMBER:CONTROLLERS:PATH
+  std::string number, controllers, path;
+  while (std::getline(cgroups, number, ':') && std::getline(cgroups, controllers, ':') && std::getline(cgroups, path)) {
+    const bool unified = controllers.empty();
+    if (!unified && !names_cpu(controllers)) continue;
+    // In a container the path may be one of outside, which is not there; its own group is at the top then.
+    for (std::string level = path == "/" ? "" : path;; level.resize(level.rfind('/'))) {
+      const std::string folder = (unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu") + level;
+      take(unified ? read(folder + "/cpu.max")
+                   : read(folder + "/cpu.cfs_quota_us") + read(folder + "/cpu.cfs_period_us"));
+      if (level.rfind('/') == std::string::npos) break;
+    }
+  }
+  return least == 0 ? 0 : std::max(1, static_cast<int>(least));
+}
+
+}  // namespace dtrain
