@@ -18,7 +18,7 @@ constexpr std::size_t kHash = sizeof(std::size_t);
 }  // namespace
 
 bool checks_calls() {
-  const auto set = env_flag("DTRAIN_CHECK_CALLS", "1 or 0 (default)");
+  const auto set = env_flag(process_env(), "DTRAIN_CHECK_CALLS", "1 or 0 (default)");
   return set ? *set : ::strcasecmp(process_env()("TORCH_DISTRIBUTED_DEBUG").value_or("").c_str(), "DETAIL") == 0;
 }
 

@@ -50,7 +50,8 @@ std::vector<CacheLine> ShmGroup::offer_sample() const {
 // After all have joined: the largest of their bounds, for what one may not, or has no gain of, none does.
 void ShmGroup::agree_on_reads(std::vector<CacheLine>& sample, const std::function<void()>& meet) {
   const std::optional<bool> wanted =
-      env_flag("DTRAIN_DIRECT_READS", "1 (wherever it is allowed) or 0 (never); unset, ranks measure what is faster");
+      env_flag(process_env(), "DTRAIN_DIRECT_READS",
+               "1 (wherever it is allowed) or 0 (never); unset, ranks measure what is faster");
   std::uint64_t& own = segment_.rank(rank_).least_direct;
   own = !wanted.value_or(true) || !may_read_all() ? kNever : wait_.has_cores() ? kLeast : kLeastWithoutCores;
   meet();

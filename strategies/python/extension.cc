@@ -7,6 +7,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "strategies/comm/interrupt.h"
+#include "strategies/comm/kept_memory.h"
 #include "strategies/comm/shm_backend.h"
 #include "strategies/comm/store_meeting.h"
 #include "strategies/torch/compat.h"
@@ -84,5 +85,6 @@ void check_signals() {
 PYBIND11_MODULE(_C, m) {
   m.def("create_backend", &dtrain::create_backend);
   m.def("leave_all", &dtrain::leave_all);
+  m.def("keep_freed_memory", &dtrain::keep_freed_memory);
   dtrain::set_interrupt_check(&dtrain::check_signals);
 }

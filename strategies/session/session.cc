@@ -4,6 +4,7 @@
 #include <c10/util/env.h>
 #include <fmt/format.h>
 
+#include "strategies/comm/kept_memory.h"
 #include "strategies/comm/store_meeting.h"
 #include "strategies/session/group_plan.h"
 #include "strategies/session/session_state.h"
@@ -59,8 +60,11 @@ Session init(const WorkerEnv& env, const InitOptions& options) {
   // It may outlive a round, and a session: their keys must not meet those of the next.
   groups->store = joining(env, [&] { return fresh_keys(store, env.rank, env.world_size); });
   groups->timeout = options.collective_timeout;
-  // Ddp's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
-  if (!torch::cuda::is_available()) c10::utils::set_env("DDP_DISABLE_COMM_MEM", "0", false);
+  if (!torch::cuda::is_available()) {
+    keep_freed_memory();
+    // Ddp's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
+    c10::utils::set_env("DDP_DISABLE_COMM_MEM", "0", false);
+  }
   Group world = joining(env, [&] { return groups->form_world(); });
   return Session(std::make_unique<Session::State>(std::move(groups), std::move(world), device));
 }

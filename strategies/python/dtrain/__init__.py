@@ -37,8 +37,9 @@ from . import _C  # noqa: E402
 
 
 def _create(*place):
-    # DDP's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
     if torch.cuda.device_count() == 0:
+        _C.keep_freed_memory()
+        # DDP's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
         os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
     return _C.create_backend(*place)
 

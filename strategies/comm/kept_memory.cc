@@ -1,0 +1,40 @@
+// See kept_memory.h.
+#include "strategies/comm/kept_memory.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "strategies/comm/env_flag.h"
+
+namespace dtrain {
+
+bool keeps_memory(const EnvLookup& env) {
+  const auto flag = env_flag(env, "DTRAIN_KEEP_MEMORY", "1 (what a step frees is kept; default) or 0");
+  if (flag) return *flag;
+  struct Names {
+    const char *variable, *tunable;
+  };
+  constexpr std::array kOfMalloc{Names{"MALLOC_TRIM_THRESHOLD_", "glibc.malloc.trim_threshold="},
+                                 Names{"MALLOC_MMAP_THRESHOLD_", "glibc.malloc.mmap_threshold="},
+                                 Names{"MALLOC_MMAP_MAX_", "glibc.malloc.mmap_max="},
+                                 Names{"MALLOC_TOP_PAD_", "glibc.malloc.top_pad="}};
+  const std::string tunables = env("GLIBC_TUNABLES").value_or("");
+  return std::none_of(kOfMalloc.begin(), kOfMalloc.end(), [&](const Names& names) {
+    return !env(names.variable).value_or("").empty() || tunables.find(names.tunable) != std::string::npos;
+  });
+}
+
+void keep_freed_memory() {
+  static const bool keeps = keeps_memory(process_env());
+  if (!keeps) return;
+#ifdef __GLIBC__
+  static const bool told =
+      ::mallopt(M_TRIM_THRESHOLD, int{kKeptMemory}) == 1 && ::mallopt(M_MMAP_THRESHOLD, int{kKeptMemory}) == 1;
+  static_cast<void>(told);
+#endif
+}
+
+}  // namespace dtrain
