@@ -25,6 +25,10 @@ struct GroupOptions {
 };
 
 // Collectives on plain bytes. One thread at a time, except abort(), stop() and p2p().
+// What each rank has for each other, and where what it gets from each goes, by rank.
+using Inputs = std::span<const std::span<const std::byte>>;
+using Outputs = std::span<const std::span<std::byte>>;
+
 class CommGroup {
  public:
   CommGroup() = default;
@@ -53,8 +57,7 @@ class CommGroup {
   virtual void scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t bytes, int root,
                        Timeout timeout) = 0;
   // inputs[r] goes to rank r's outputs[this rank], which has the same size; sizes may all differ.
-  virtual void all_to_all(const std::vector<std::span<const std::byte>>& inputs,
-                          const std::vector<std::span<std::byte>>& outputs, Timeout timeout) = 0;
+  virtual void all_to_all(Inputs inputs, Outputs outputs, Timeout timeout) = 0;
   // inputs[r] holds `count` elements for rank r; output receives this rank's reduced.
   virtual void reduce_scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t count,
                               ElementType type, Reduction reduction, Timeout timeout) = 0;

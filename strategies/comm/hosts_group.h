@@ -47,8 +47,7 @@ class HostsGroup final : public CommGroup {
               Timeout timeout) override;
   void scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t bytes, int root,
                Timeout timeout) override;
-  void all_to_all(const std::vector<std::span<const std::byte>>& inputs,
-                  const std::vector<std::span<std::byte>>& outputs, Timeout timeout) override;
+  void all_to_all(Inputs inputs, Outputs outputs, Timeout timeout) override;
   void reduce_scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t count,
                       ElementType type, Reduction reduction, Timeout timeout) override;
 

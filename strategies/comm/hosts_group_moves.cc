@@ -142,8 +142,7 @@ void HostsGroup::scatter(const std::vector<const std::byte*>& inputs, std::byte*
   });
 }
 
-void HostsGroup::all_to_all(const std::vector<std::span<const std::byte>>& inputs,
-                            const std::vector<std::span<std::byte>>& outputs, Timeout timeout) {
+void HostsGroup::all_to_all(Inputs inputs, Outputs outputs, Timeout timeout) {
   const Call call(++operations_, CollectiveOp::all_to_all, 0, ElementType::u8, Reduction::sum, -1, timeout);
   run(call, [&] {
     local_->exchange(call, inputs, outputs);

@@ -54,8 +54,8 @@ void check_apart(const at::Tensor& output, at::TensorList inputs) {
 
 // What of `tensor` is each rank's: rows of its first dimension, as many as `splits` says, or equal parts.
 template <class Byte>
-std::vector<std::span<Byte>> cut(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int ranks) {
-  std::vector<std::span<Byte>> parts(static_cast<std::size_t>(ranks));
+auto cut(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int ranks) {
+  c10::SmallVector<std::span<Byte>, 8> parts(static_cast<std::size_t>(ranks));  // to allocate takes a while
   const std::size_t each =
       tensor.nbytes() / static_cast<std::size_t>(splits.empty() ? ranks : std::max<std::int64_t>(tensor.size(0), 1));
   Byte* data = bytes_of(tensor);
@@ -313,8 +313,9 @@ auto ShmBackend::all_to_all_steps(const at::Tensor& output, const at::Tensor& in
   if (getSize() > 1) check_apart(output, input);
   if (getSize() == 1) copy_alone(output.view(-1), input.view(-1));
   return [=, this](Timeout timeout) {
-    group_->all_to_all(cut<const std::byte>(input, input_rows, getSize()),
-                       cut<std::byte>(output, output_rows, getSize()), timeout);
+    const auto inputs = cut<const std::byte>(input, input_rows, getSize());
+    const auto outputs = cut<std::byte>(output, output_rows, getSize());
+    group_->all_to_all({inputs.data(), inputs.size()}, {outputs.data(), outputs.size()}, timeout);
   };
 }
 

@@ -14,10 +14,13 @@
 //                                   sync | rank r reduces slice r where it lies, for all | sync
 //   reduce                          as all_reduce, but only the root copies out
 //   broadcast, all_gather, gather, scatter
-//                                   copy in | sync | copy out
+//                                   copy in | sync | copy out; who only gives does not wait for the others before its
+//                                   next operation begins, and hears only then of one that called something else
 //   all_to_all                      sizes and a share of a slot for each: copy in | sync | copy out
 //   these five, from 32 KiB on (broadcast: up to 512 KiB), where ranks may read each other's memory (docs/adr/0612)
 //                                   where it lies | sync | read | sync
+#include <optional>
+
 #include "strategies/comm/arena.h"
 #include "strategies/comm/cache_line.h"
 #include "strategies/comm/call.h"
@@ -45,8 +48,7 @@ class ShmGroup final : public CommGroup {
               Timeout timeout) override;
   void scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t bytes, int root,
                Timeout timeout) override;
-  void all_to_all(const std::vector<std::span<const std::byte>>& inputs,
-                  const std::vector<std::span<std::byte>>& outputs, Timeout timeout) override;
+  void all_to_all(Inputs inputs, Outputs outputs, Timeout timeout) override;
   void reduce_scatter(const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t count,
                       ElementType type, Reduction reduction, Timeout timeout) override;
 
@@ -69,8 +71,7 @@ class ShmGroup final : public CommGroup {
   void collect(const Call& call, const std::byte* input, const std::vector<std::byte*>& outputs, std::size_t bytes);
   void deal(const Call& call, const std::vector<const std::byte*>& inputs, std::byte* output, std::size_t bytes,
             int root);
-  void exchange(const Call& call, const std::vector<std::span<const std::byte>>& inputs,
-                const std::vector<std::span<std::byte>>& outputs);
+  void exchange(const Call& call, Inputs inputs, Outputs outputs);
   const ShmSegment& segment() const { return segment_; }
   // From so many bytes on members read each other's memory; the largest number: never.
   std::uint64_t reads_from() const { return least_direct_; }
@@ -85,6 +86,7 @@ class ShmGroup final : public CommGroup {
   void leave() noexcept;
   void begin(const Call& call, std::uint64_t place = 0);
   void sync(const Call& call);
+  void go_ahead(const Call& call);
   void compare(const Call& call);
   std::byte* slot(int rank) const { return segment_.slot(rank, parity_); }
   std::size_t seat(int rank) const { return static_cast<std::size_t>(segment_.rank(rank).seat); }
@@ -110,7 +112,7 @@ class ShmGroup final : public CommGroup {
   // to be read.
   struct Parts {
     std::size_t largest = 0, largest_direct = 0;
-    std::vector<std::uint64_t> places;  // by rank; 0: in its slot
+    std::vector<std::uint64_t> places;  // by rank; 0: in its slot. Empty: all are
     bool any_direct = false;
   };
   Parts agree_on_parts(const Call& call);
@@ -147,6 +149,7 @@ class ShmGroup final : public CommGroup {
   std::uint64_t operations_ = 0;           // what the user calls a collective
   std::uint32_t point_ = 0;                // synchronisation points reached
   std::uint32_t parity_ = 1;               // which of the two slots the current step uses
+  std::optional<Call> ahead_of_;           // the last step, where this rank has not waited for the others
   std::vector<const std::byte*> sources_;  // of a reduction
   std::vector<ArenaMemory> arenas_;        // of the others, by rank; empty until met
 };

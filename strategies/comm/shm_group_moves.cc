@@ -30,8 +30,7 @@ bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
   return before(a.data(), b.data() + b.size()) && before(b.data(), a.data() + a.size());
 }
 
-bool any_overlap(const std::vector<std::span<const std::byte>>& inputs,
-                 const std::vector<std::span<std::byte>>& outputs) {
+bool any_overlap(Inputs inputs, Outputs outputs) {
   return std::any_of(inputs.begin(), inputs.end(), [&](auto& in) {
     return std::any_of(outputs.begin(), outputs.end(), [&](auto& out) { return overlap(in, out); });
   });
@@ -51,10 +50,14 @@ void ShmGroup::spread(const Call& call, std::byte* data, std::size_t bytes, int 
   do {
     const std::size_t n = std::min<std::size_t>(slot_bytes_, bytes - done);
     begin(call);
-    if (rank_ == root && n > 0) std::memcpy(slot(rank_), data + done, n);
-    sync(call);
-    compare(call);
-    if (rank_ != root && n > 0) std::memcpy(data + done, slot(root), n);
+    if (rank_ == root) {
+      if (n > 0) std::memcpy(slot(rank_), data + done, n);
+      go_ahead(call);
+    } else {
+      sync(call);
+      compare(call);
+      if (n > 0) std::memcpy(data + done, slot(root), n);
+    }
     done += n;
   } while (done < bytes);
 }
@@ -99,11 +102,14 @@ void ShmGroup::collect(const Call& call, const std::byte* input, const std::vect
     const std::size_t n = std::min<std::size_t>(slot_bytes_, bytes - done);
     begin(call);
     if (n > 0) std::memcpy(slot(rank_), input + done, n);
-    sync(call);
-    compare(call);
-    if (!outputs.empty()) move(outputs[static_cast<std::size_t>(rank_)] + done, {input + done, n});
-    for (const int r : members()) {
-      if (!outputs.empty() && r != rank_) move(outputs[static_cast<std::size_t>(r)] + done, {slot(r), n});
+    if (outputs.empty()) {
+      go_ahead(call);
+    } else {
+      sync(call);
+      compare(call);
+      move(outputs[static_cast<std::size_t>(rank_)] + done, {input + done, n});
+      for (const int r : members())
+        if (r != rank_) move(outputs[static_cast<std::size_t>(r)] + done, {slot(r), n});
     }
     done += n;
   } while (done < bytes);
@@ -142,8 +148,12 @@ void ShmGroup::deal(const Call& call, const std::vector<const std::byte*>& input
       const std::byte* const from = rank_ == root ? inputs[static_cast<std::size_t>(r)] + done : nullptr;
       if (n > 0 && rank_ == root) std::memcpy(slot(rank_) + seat(r) * lines_for(n), from, n);
     }
-    sync(call);
-    compare(call);
+    if (rank_ == root) {
+      go_ahead(call);
+    } else {
+      sync(call);
+      compare(call);
+    }
     if (n > 0) std::memcpy(output + done, slot(root) + seat(rank_) * lines_for(n), n);
     done += n;
   } while (done < bytes);
@@ -167,24 +177,27 @@ bool ShmGroup::deal_direct(const Call& call, const std::vector<const std::byte*>
   return all;
 }
 
-void ShmGroup::all_to_all(const std::vector<std::span<const std::byte>>& inputs,
-                          const std::vector<std::span<std::byte>>& outputs, Timeout timeout) {
+void ShmGroup::all_to_all(Inputs inputs, Outputs outputs, Timeout timeout) {
   const Call call(++operations_, CollectiveOp::all_to_all, 0, ElementType::u8, Reduction::sum, -1, timeout);
   wait_.check("all_to_all");
   exchange(call, inputs, outputs);
 }
 
 // As many steps as the largest part needs, in each of which a slot holds an equal share for every member. In the first
-// one it begins with a table of how much its rank has for each and expects from each. What lies apart from where
-// others' parts come may be read where it is instead, at the end.
-void ShmGroup::exchange(const Call& call, const std::vector<std::span<const std::byte>>& inputs,
-                        const std::vector<std::span<std::byte>>& outputs) {
+// one it begins with a table of how much its rank has for each and expects from each; where that is the same for all,
+// the rank says that beside what it calls instead. What lies apart from where others' parts come may be read where it
+// is, at the end.
+void ShmGroup::exchange(const Call& call, Inputs inputs, Outputs outputs) {
   const std::size_t table = lines_for(members().size() * sizeof(Row));
   const std::size_t share = lines_in((slot_bytes_ - table) / members().size());
   const auto own = static_cast<std::size_t>(rank_);
   const auto most =
       std::max_element(inputs.begin(), inputs.end(), [](auto& a, auto& b) { return a.size() < b.size(); });
   const bool direct = is_direct(most->size()) && !any_overlap(inputs, outputs);
+  const bool equal = !direct && std::all_of(members().begin(), members().end(), [&](int r) {
+    const auto at = static_cast<std::size_t>(r);
+    return inputs[at].size() == most->size() && outputs[at].size() == most->size();
+  });
   std::size_t done = 0;
   const auto part = [&](auto whole) {
     const std::size_t at = std::min(done, whole.size());
@@ -202,13 +215,13 @@ void ShmGroup::exchange(const Call& call, const std::vector<std::span<const std:
     }
   };
   Parts parts;
-  const auto is_read = [&](int r) { return parts.places[static_cast<std::size_t>(r)] != 0; };
+  const auto is_read = [&](int r) { return parts.any_direct && parts.places[static_cast<std::size_t>(r)] != 0; };
   do {
-    begin(call);
+    begin(call, equal ? most->size() + 1 : 0);
     for (const int r : members()) {
       const auto at = static_cast<std::size_t>(r);
       const Row row{inputs[at].size(), outputs[at].size(), direct ? place(inputs[at].data()) : 0};
-      if (done == 0) std::memcpy(slot(rank_) + seat(r) * sizeof row, &row, sizeof row);
+      if (done == 0 && !equal) std::memcpy(slot(rank_) + seat(r) * sizeof row, &row, sizeof row);
     }
     if (!direct) put();
     sync(call);
@@ -238,12 +251,11 @@ void ShmGroup::exchange(const Call& call, const std::vector<std::span<const std:
 // All ranks see the same table, and judge it alike.
 ShmGroup::Parts ShmGroup::agree_on_parts(const Call& call) {
   const auto said = [this](int rank, int about) {
-    Row row;
-    std::memcpy(&row, slot(rank) + seat(about) * sizeof row, sizeof row);
+    Row row{place_at(rank) - 1, place_at(rank) - 1, 0};
+    if (place_at(rank) == 0) std::memcpy(&row, slot(rank) + seat(about) * sizeof row, sizeof row);
     return row;
   };
   Parts parts;
-  parts.places.resize(static_cast<std::size_t>(ranks_));
   for (const int from : members()) {
     for (const int to : members()) {
       const Row row = said(from, to);
@@ -255,8 +267,10 @@ ShmGroup::Parts ShmGroup::agree_on_parts(const Call& call) {
       largest = std::max(largest, static_cast<std::size_t>(row.has));
       parts.any_direct = parts.any_direct || row.place != 0;
     }
-    parts.places[static_cast<std::size_t>(from)] = said(from, rank_).place;
   }
+  if (!parts.any_direct) return parts;
+  parts.places.resize(static_cast<std::size_t>(ranks_));
+  for (const int from : members()) parts.places[static_cast<std::size_t>(from)] = said(from, rank_).place;
   return parts;
 }
 

@@ -58,7 +58,8 @@ struct RankBlock {
   std::int32_t pid = 0;    // on its host
   std::int32_t seat = -1;  // how many members come before it; -1 for a rank of another host
   OpDescriptor ops[2];     // of even and odd operations
-  // Of the same: 0, or where its tensor lies, in the rank's arena (arena.h; never 0 there) or in its own memory.
+  // Of the same: 0, or where its tensor lies, in the rank's arena (arena.h; never 0 there) or in its own memory; of an
+  // all_to_all whose parts are equal their size and 1.
   std::uint64_t places[2] = {0, 0};
   ArenaKey arena;  // written before the first of those places
   // While the group forms: where in the rank's own memory the others find the token first, and then bytes to read; and

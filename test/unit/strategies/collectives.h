@@ -158,6 +158,24 @@ inline std::string check_every_type(CommGroup& group, int rank, const Layout& ho
          check_type<bool>(group, rank, hosts, ElementType::boolean);
 }
 
+// Of a rank that throws something, what that is.
+inline std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+using Parts = std::vector<std::vector<std::byte>>;
+
+inline std::vector<std::byte*> places_of(Parts& parts) {
+  std::vector<std::byte*> places;
+  for (auto& part : parts) places.push_back(part.data());
+  return places;
+}
+
 inline std::vector<std::byte> pattern(std::size_t bytes, int seed) {
   std::vector<std::byte> data(bytes);
   for (std::size_t i = 0; i < bytes; ++i)
@@ -244,9 +262,7 @@ inline std::string check_moves(CommGroup& group, int rank, const Layout& hosts) 
       if (data != pattern(bytes, root)) wrong += "broadcast of " + std::to_string(bytes) + "; ";
     }
     std::vector<std::vector<std::byte>> outputs(static_cast<std::size_t>(ranks), std::vector<std::byte>(bytes));
-    std::vector<std::byte*> places;
-    for (auto& output : outputs) places.push_back(output.data());
-    group.all_gather(pattern(bytes, rank).data(), places, bytes, kTimeout);
+    group.all_gather(pattern(bytes, rank).data(), places_of(outputs), bytes, kTimeout);
     for (int r = 0; r < ranks; ++r) {
       if (outputs[static_cast<std::size_t>(r)] != pattern(bytes, r))
         wrong += "all_gather of " + std::to_string(bytes) + "; ";
@@ -268,8 +284,7 @@ inline std::string check_rooted(CommGroup& group, int rank, const Layout& hosts)
     for (const std::size_t bytes : {0UL, 1UL, 4096UL, 100'001UL}) {
       const std::size_t everywhere = rank == root ? static_cast<std::size_t>(ranks) : 0;
       std::vector<std::vector<std::byte>> all(everywhere, std::vector<std::byte>(bytes));
-      std::vector<std::byte*> places;
-      for (auto& one : all) places.push_back(one.data());
+      const std::vector<std::byte*> places = places_of(all);
       group.gather(pattern(bytes, rank).data(), places, bytes, root, kTimeout);
       for (std::size_t r = 0; r < all.size(); ++r)
         if (all[r] != pattern(bytes, static_cast<int>(r))) wrong += "gather of " + std::to_string(bytes) + "; ";
@@ -282,6 +297,12 @@ inline std::string check_rooted(CommGroup& group, int rank, const Layout& hosts)
   return wrong;
 }
 
+inline void exchange(CommGroup& group, const Parts& has, Parts& gets, std::chrono::milliseconds timeout) {
+  const std::vector<std::span<const std::byte>> inputs(has.begin(), has.end());
+  const std::vector<std::span<std::byte>> outputs(gets.begin(), gets.end());
+  group.all_to_all(inputs, outputs, timeout);
+}
+
 // What `from` has for `to`: of another size for each pair, nothing for some, more than a slot for others.
 inline std::vector<std::byte> part_of(int from, int to) {
   const std::size_t sizes[] = {0, 1, 5000, 300, 20'000};
@@ -289,13 +310,13 @@ inline std::vector<std::byte> part_of(int from, int to) {
 }
 
 inline std::string check_all_to_all(CommGroup& group, int rank, int ranks) {
-  std::vector<std::vector<std::byte>> has, gets;
+  Parts has, gets;
   for (int r = 0; r < ranks; ++r) {
     has.push_back(part_of(rank, r));
     gets.emplace_back(part_of(r, rank).size());
   }
   for (int again = 0; again < 3; ++again) {
-    group.all_to_all({has.begin(), has.end()}, {gets.begin(), gets.end()}, kTimeout);
+    exchange(group, has, gets, kTimeout);
     for (int r = 0; r < ranks; ++r) {
       auto& got = gets[static_cast<std::size_t>(r)];
       if (got != part_of(r, rank)) return "from rank " + std::to_string(r);

@@ -19,6 +19,7 @@
 #include "test/unit/strategies/fake_hosts.h"
 
 using namespace dtrain;
+using test::error_of;
 using test::harmed;
 using test::kTimeout;
 using test::Layout;
@@ -58,16 +59,6 @@ void require_right(const std::string& letters, const std::function<std::string(C
       std::chrono::seconds{120});
   require_all_returned(outcomes);
   for (const auto& outcome : outcomes) CHECK(outcome.said == "");
-}
-
-// Of a rank that throws something, what that is.
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 std::vector<int> listening_ports() {
@@ -260,7 +251,7 @@ TEST_CASE("over hosts parts of all_to_all that do not fit are named") {
     std::vector<std::vector<std::byte>> has(3, std::vector<std::byte>(8)), gets = has;
     if (rank == 2) gets[1].resize(4);
     return error_of([&] {
-      group->all_to_all({has.begin(), has.end()}, {gets.begin(), gets.end()}, kTimeout);
+      test::exchange(*group, has, gets, kTimeout);
       group->barrier(kTimeout);
     });
   });

@@ -12,7 +12,7 @@
 
 #include "strategies/comm/shm_group.h"
 #include "test/support/catch.h"
-#include "test/unit/strategies/ranks.h"
+#include "test/unit/strategies/collectives.h"
 
 using namespace dtrain;
 using test::run_ranks;
@@ -120,7 +120,7 @@ std::string wrong_moves(CommGroup& group, int rank, int ranks, std::size_t bytes
     inputs.push_back(content(rank, r, size_of(rank, r)));
     outputs.emplace_back(size_of(r, rank));
   }
-  group.all_to_all({inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}, kTimeout);
+  test::exchange(group, inputs, outputs, kTimeout);
   for (int r = 0; r < ranks; ++r)
     check(outputs[static_cast<std::size_t>(r)] == content(r, rank, size_of(r, rank)), "all_to_all");
   // In place, on the last rank alone.
@@ -128,7 +128,7 @@ std::string wrong_moves(CommGroup& group, int rank, int ranks, std::size_t bytes
   for (int r = 0; r < ranks; ++r) inputs.push_back(content(rank, r, bytes));
   outputs.assign(static_cast<std::size_t>(ranks), Bytes(bytes));
   auto& into = rank == ranks - 1 ? inputs : outputs;
-  group.all_to_all({inputs.begin(), inputs.end()}, {into.begin(), into.end()}, kTimeout);
+  test::exchange(group, inputs, into, kTimeout);
   for (int r = 0; r < ranks; ++r)
     check(into[static_cast<std::size_t>(r)] == content(r, rank, bytes), "all_to_all in place on one rank");
   return wrong;

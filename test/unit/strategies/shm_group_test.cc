@@ -7,6 +7,7 @@
 #include "test/unit/strategies/collectives.h"
 
 using namespace dtrain;
+using test::error_of;
 using test::harmed;
 using test::require_all_returned;
 using test::run_ranks;
@@ -109,15 +110,92 @@ TEST_CASE("all_to_all moves parts of any sizes") {
   for (const auto& outcome : outcomes) CHECK(outcome.said == "");
 }
 
+TEST_CASE("all_to_all of a rank whose parts are equal beside one whose parts are not") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    const auto group = form_group(board, options(rank, 2, 4096));
+    std::string wrong;
+    for (const std::size_t bytes : {0U, 8U, 5000U}) {
+      // What rank 1 has for itself is of another size.
+      const auto size_of = [&](int from, int to) { return bytes + static_cast<std::size_t>(from * to); };
+      test::Parts has, gets;
+      for (int r = 0; r < 2; ++r) {
+        has.push_back(test::pattern(size_of(rank, r), rank * 10 + r));
+        gets.emplace_back(size_of(r, rank));
+      }
+      test::exchange(*group, has, gets, kTimeout);
+      for (int r = 0; r < 2; ++r)
+        if (gets[static_cast<std::size_t>(r)] != test::pattern(size_of(r, rank), r * 10 + rank))
+          wrong += std::to_string(bytes) + " bytes from rank " + std::to_string(r) + "; ";
+    }
+    group->barrier(kTimeout);
+    return wrong;
+  });
+  require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "");
+}
+
+TEST_CASE("who only gives goes ahead of the others by one operation") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    const auto group = form_group(board, options(rank, 2, 4096));
+    constexpr std::size_t kBytes = 3000;
+    if (rank == 0) {  // it is done before the other has begun
+      std::vector<std::byte> data = test::pattern(kBytes, 1);
+      group->broadcast(data.data(), kBytes, 0, kTimeout);
+      board.put("gone ahead", "");
+      std::fill(data.begin(), data.end(), std::byte{});  // its own again
+    } else {
+      board.take("gone ahead", std::chrono::steady_clock::now() + kTimeout);
+      std::vector<std::byte> data(kBytes);
+      group->broadcast(data.data(), kBytes, 0, kTimeout);
+      if (data != test::pattern(kBytes, 1)) return "broadcast";
+    }
+    // The rows that follow use both slots again and again, and each rank goes ahead in turn.
+    for (int i = 0; i < 1000; ++i) {
+      const int root = i / 3 % 2;
+      const std::size_t bytes = i % 7 == 0 ? 9000 : 100;
+      std::vector<std::byte> data = rank == root ? test::pattern(bytes, i) : std::vector<std::byte>(bytes);
+      group->broadcast(data.data(), bytes, root, kTimeout);
+      if (data != test::pattern(bytes, i)) return "broadcast " + std::to_string(i);
+      const auto own = test::pattern(bytes, i + rank);
+      test::Parts all(rank == root ? 2 : 0, std::vector<std::byte>(bytes));
+      group->gather(own.data(), test::places_of(all), bytes, root, kTimeout);
+      for (std::size_t r = 0; r < all.size(); ++r)
+        if (all[r] != test::pattern(bytes, i + static_cast<int>(r))) return "gather " + std::to_string(i);
+    }
+    group->barrier(kTimeout);
+    return "";
+  });
+  require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "");
+}
+
+TEST_CASE("who has gone ahead is told with its next operation of one that called something else") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) {
+    const auto group = form_group(board, options(rank, 2));
+    std::byte data{};
+    return error_of([&] {
+      if (rank == 0) group->broadcast(&data, 1, 0, kTimeout);
+      group->barrier(kTimeout);
+    });
+  });
+  for (const auto& outcome : outcomes) {
+    CAPTURE(outcome.said);
+    CHECK(outcome.said.find("rank 0 called broadcast 1 bytes from rank 0, rank 1 called barrier") != std::string::npos);
+  }
+}
+
 TEST_CASE("parts of all_to_all that do not fit are named on every rank") {
   SharedBoard board;
   const auto outcomes = run_ranks(3, [&](int rank) -> std::string {
     const auto formed = form_group(board, options(rank, 3));
     CommGroup& group = *formed;
-    std::vector<std::vector<std::byte>> has(3, std::vector<std::byte>(8)), gets = has;
+    test::Parts has(3, std::vector<std::byte>(8)), gets = has;
     if (rank == 2) gets[1].resize(4);
     try {
-      group.all_to_all({has.begin(), has.end()}, {gets.begin(), gets.end()}, kTimeout);
+      test::exchange(group, has, gets, kTimeout);
     } catch (const CollectiveError& error) {
       return error.what();
     }
