@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstdint>
 #include <ctime>
+#include <optional>
 
 namespace dtrain {
 
@@ -30,6 +31,30 @@ bool look(int looks, bool yields, Ask ask) {
     cpu_relax();
   }
   if (yields) ::sched_yield();
+  return false;
+}
+
+// A time that begins when it is asked about first: to read the clock takes as long as many a message.
+class Patience {
+ public:
+  explicit Patience(std::chrono::nanoseconds time) : time_(time) {}
+  bool is_over() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!until_) until_ = now + time_;
+    return now >= *until_;
+  }
+
+ private:
+  std::chrono::nanoseconds time_;
+  std::optional<std::chrono::steady_clock::time_point> until_;
+};
+
+// For as long as patience lasts.
+template <class Ask>
+bool look_for(Patience& patience, int looks, bool yields, Ask ask) {
+  do {
+    if (look(looks, yields, ask)) return true;
+  } while (!patience.is_over());
   return false;
 }
 

@@ -97,7 +97,11 @@ class P2p {
   };
 
   Id post(Pending pending);
-  Outcome carry_out(Pending pending);
+  P2pLink* link_for_one_step(int peer);
+  bool send_at_once(std::span<const std::byte> data, const Call& call);
+  enum class Soon { came, in_vain, not_tried };
+  Soon receive_soon(std::span<std::byte> into, const Call& call);
+  Outcome carry_out(Pending pending, bool helps);
   Id add(std::unique_lock<std::mutex>& lock, Pending pending);
   void wake_for(Clock::time_point deadline);
   std::unique_lock<std::mutex> lock_as_caller();
@@ -114,10 +118,15 @@ class P2p {
   std::vector<pollfd> interests() const;
   void look_at_connections();
   bool move();
-  bool move_or_fail();
+  bool move(P2pLink& link);
+  template <class Action>
+  bool or_fail(Action action);
   bool may_help(Id id) const;
   std::optional<Ended> help_along(std::unique_lock<std::mutex>& lock, Id id, const std::function<bool()>& over);
-  void stop_helping(std::uint32_t seen, bool moves);
+  void look_at(P2pLink& link, std::unique_lock<std::mutex>& lock);
+  Patience patience_of_caller() const { return Patience(spin_.count() > 0 ? spin_ : kYielding); }
+  // `seen`: how often the bell was rung when this thread looked last; none: it has not looked.
+  void stop_helping(std::optional<std::uint32_t> seen, bool moves);
   std::optional<Ended> take_ended(Id id);
   void collect();
   void look_around();
@@ -158,8 +167,9 @@ class P2p {
   int idle_ = 0;          // threads that could be the next one to
   int helpers_ = 0;       // threads in help() or that wait for their operation, one of which moves bytes while helped_
   bool helped_ = false;
-  bool naps_ = false;  // the thread, and what comes from other ranks does not wake it
-  Clock::time_point helped_until_ = Clock::time_point::min();
+  bool lingers_ = false;              // a wait has ended well since the thread last went to sleep
+  bool naps_ = false;                 // the thread, and what comes from other ranks does not wake it
+  std::atomic<bool> settled_{false};  // what a caller expects: P2pCore::is_settled()
   Clock::time_point next_look_, wakes_at_;
   std::vector<std::thread> threads_;
 };

@@ -12,13 +12,12 @@
 #include <stdexcept>
 
 #include "strategies/comm/failure.h"
-#include "strategies/comm/futex.h"
 
 namespace dtrain {
 namespace {
 
 // To look at the clock, or at connections, takes longer than to look at a word in memory.
-constexpr int kLooks = 16;
+constexpr int kLooks = 64, kLooksBetweenPolls = 16;
 
 }  // namespace
 
@@ -71,19 +70,19 @@ void P2pBell::resume(std::uint32_t seen) const {
 
 std::uint32_t P2pBell::rung() const { return segment_.rank(rank_).bell.load(std::memory_order_seq_cst); }
 
-bool P2pBell::spin(std::uint32_t seen, std::chrono::steady_clock::time_point until, std::vector<pollfd>& polls,
+bool P2pBell::spin(std::uint32_t seen, Patience& patience, std::vector<pollfd>& polls,
                    const std::function<bool()>& over) const {
-  while (std::chrono::steady_clock::now() < until && !over()) {
-    if (look(kLooks, yields_, [&] { return rung() != seen; })) return true;
+  do {
+    if (look(polls.empty() ? kLooks : kLooksBetweenPolls, yields_, [&] { return rung() != seen; })) return true;
     if (!polls.empty() && ::poll(polls.data(), polls.size(), 0) > 0) return true;
-  }
+  } while (!over() && !patience.is_over());
   return false;
 }
 
 void P2pBell::wait(std::uint32_t seen, std::chrono::nanoseconds spins, std::chrono::nanoseconds limit,
                    std::vector<pollfd>& polls, bool wakes) const {
-  const auto spin_until = std::chrono::steady_clock::now() + std::min(spins, limit);
-  if (spin(seen, spin_until, polls, [] { return false; })) return;
+  Patience patience(std::min(spins, limit));
+  if (spins.count() > 0 && spin(seen, patience, polls, [] { return false; })) return;
   RankBlock& block = segment_.rank(rank_);
   // Sequentially consistent with ring()'s two steps: either we see its ring or it sees us asleep.
   if (wakes) block.asleep.store(1, std::memory_order_seq_cst);

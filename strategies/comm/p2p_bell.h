@@ -9,6 +9,7 @@
 #include <map>
 #include <vector>
 
+#include "strategies/comm/futex.h"
 #include "strategies/comm/peers.h"
 #include "strategies/comm/shm_segment.h"
 #include "strategies/comm/socket.h"
@@ -39,8 +40,8 @@ class P2pBell {
   // The sleeper is woken again, and now if it was rung since `seen`.
   void resume(std::uint32_t seen) const;
   // Look until it was rung since `seen`, one of `polls` is ready, or `over()`. True: one of the first two. False also
-  // where the time has come.
-  bool spin(std::uint32_t seen, std::chrono::steady_clock::time_point until, std::vector<pollfd>& polls,
+  // where patience is over.
+  bool spin(std::uint32_t seen, Patience& patience, std::vector<pollfd>& polls,
             const std::function<bool()>& over) const;
   // Return when it was rung since `seen`, one of `polls` is ready (see revents), or the time is over; spin at first.
   // Not `wakes`: who rings from then on wakes nobody.

@@ -42,6 +42,36 @@ void P2pCore::receive(Id id, int from, const Label& label, std::span<std::byte> 
   match(id, *sender, message.frame, message.payload);
 }
 
+std::optional<P2pCore::Outgoing> P2pCore::whole(Id id, int to, const Label& label, std::span<const std::byte> data,
+                                                std::size_t room) {
+  Peer& peer = at(to);
+  if (!peer.says.empty() || data.size() > room || !goes_whole(peer, data.size())) return std::nullopt;
+  peer.spent += cost(data.size());
+  Frame frame = frame_of(Frame::Kind::whole, label, data.size());
+  frame.send = id;
+  return seal(peer, frame, data);
+}
+
+void P2pCore::expect(int from, const Label& label, std::span<std::byte> into) {
+  expected_ = Expected{from, &label, into};
+}
+
+bool P2pCore::stop_expecting() { return std::exchange(expected_, std::nullopt)->has_come; }
+
+bool P2pCore::is_settled() const {
+  return expected_ && (expected_->has_come || arrived_.contains({expected_->from, expected_->label->tag}));
+}
+
+bool P2pCore::is_expected(int from, const Frame& frame) const {
+  if (!expected_ || frame.kind != Frame::Kind::whole || from != expected_->from || is_settled()) return false;
+  const Label& label = *expected_->label;
+  const auto is_posted = [&](int rank) {
+    const auto found = posted_.lower_bound({{rank, label.tag}, 0});
+    return found != posted_.end() && found->first == Key(rank, label.tag);
+  };
+  return frame.tag == label.tag && fits(expected_->into, label, frame) && !is_posted(from) && !is_posted(kAny);
+}
+
 // Whose message is the first of those that such a receive may take.
 std::optional<int> P2pCore::sender_for(int from, int tag) const {
   std::optional<int> sender;
@@ -89,7 +119,14 @@ void P2pCore::match(Id id, int from, const Frame& frame, std::span<const std::by
 }
 
 bool P2pCore::take(int from, const Frame& frame, std::span<const std::byte> payload) {
-  const auto into = begin(from, frame);
+  if (!admit(at(from), frame)) return false;
+  if (is_expected(from, frame)) {
+    copy(expected_->into, payload);
+    expected_->has_come = true;
+    at(from).returned += cost(payload.size());
+    return true;
+  }
+  const auto into = place(from, frame);
   if (!into) return false;
   copy(*into, payload);
   took(from);
@@ -97,18 +134,26 @@ bool P2pCore::take(int from, const Frame& frame, std::span<const std::byte> payl
 }
 
 std::optional<std::span<std::byte>> P2pCore::begin(int from, const Frame& frame) {
-  Peer& peer = at(from);
-  if (frame.returned < peer.regained || frame.returned > peer.spent) return std::nullopt;
+  return admit(at(from), frame) ? place(from, frame) : std::nullopt;
+}
+
+// Both windows, the peer's for us and ours for the peer. False: it has said or used what it could not.
+bool P2pCore::admit(Peer& peer, const Frame& frame) {
+  if (frame.returned < peer.regained || frame.returned > peer.spent) return false;
   peer.regained = frame.returned;
-  Coming& coming = peer.coming;
+  if (frame.kind != Frame::Kind::whole) return true;
+  peer.used += cost(frame.payload);
+  return peer.used - peer.said <= peer.limits.window;
+}
+
+std::optional<std::span<std::byte>> P2pCore::place(int from, const Frame& frame) {
+  Coming& coming = at(from).coming;
   coming.frame = frame;
   coming.receive.reset();
   coming.kept.clear();
   if (frame.kind == Frame::Kind::part) return place_of_part(from, frame);
   if (frame.kind == Frame::Kind::grant && !take_grant(from, frame)) return std::nullopt;
   if (frame.kind != Frame::Kind::whole) return std::span<std::byte>();
-  peer.used += cost(frame.payload);
-  if (peer.used - peer.said > peer.limits.window) return std::nullopt;
   coming.receive = receive_for(from, frame.tag);
   if (coming.receive) {
     Receive& receive = receives_.at(*coming.receive);
@@ -161,6 +206,20 @@ void P2pCore::take_part(int from, const Frame& frame) {
   receives_.erase(found);
 }
 
+bool P2pCore::goes_whole(const Peer& peer, std::size_t bytes) {
+  return bytes <= peer.limits.whole_bytes && peer.spent + cost(bytes) - peer.regained <= peer.limits.window;
+}
+
+Frame P2pCore::frame_of(Frame::Kind kind, const Label& label, std::size_t bytes) {
+  Frame frame;
+  frame.kind = kind;
+  frame.type = label.type;
+  frame.tag = label.tag;
+  frame.bytes = bytes;
+  label.text.copy(frame.text, sizeof(frame.text) - 1);
+  return frame;
+}
+
 bool P2pCore::has_next(int to) const {
   const Peer& peer = at(to);
   return !peer.says.empty() || !peer.streams.empty() || owes_credit(peer);
@@ -184,18 +243,12 @@ std::optional<P2pCore::Outgoing> P2pCore::next(int to, std::size_t room) {
   const Saying saying = peer.says.front();
   Frame frame;
   frame.kind = saying.kind;
-  frame.send = saying.send;
-  frame.receive = saying.receive;
   std::span<const std::byte> payload;
   Id last_of = 0;
   if (saying.kind == Frame::Kind::offer) {
     Send& send = sends_.at(saying.send);
-    frame.type = send.label.type;
-    frame.tag = send.label.tag;
-    frame.bytes = send.data.size();
-    send.label.text.copy(frame.text, sizeof(frame.text) - 1);
-    if (send.data.size() <= peer.limits.whole_bytes &&
-        peer.spent + cost(send.data.size()) - peer.regained <= peer.limits.window) {
+    frame = frame_of(Frame::Kind::offer, send.label, send.data.size());
+    if (goes_whole(peer, send.data.size())) {
       if (send.data.size() > room) return std::nullopt;
       frame.kind = Frame::Kind::whole;
       payload = send.data;
@@ -205,6 +258,8 @@ std::optional<P2pCore::Outgoing> P2pCore::next(int to, std::size_t room) {
       send.offered = true;
     }
   }
+  frame.send = saying.send;
+  frame.receive = saying.receive;
   peer.says.pop_front();
   return seal(peer, frame, payload, last_of);
 }

@@ -49,6 +49,16 @@ class P2pCore {
     std::span<const std::byte> payload;  // the sender's memory
     Id last_of = 0;                      // the send that is done when this has gone(); 0: none
   };
+  // In place of send(), for a small message that nothing is before: its frame, with which it is done. None: there is
+  // something, or less than that `room`.
+  std::optional<Outgoing> whole(Id id, int to, const Label& label, std::span<const std::byte> data, std::size_t room);
+
+  // In place of receive(), for a small message whose receiver looks itself for what comes: one at a time, and all
+  // receives that the message may belong to go before it. Until stop_expecting(): whether it has come.
+  void expect(int from, const Label& label, std::span<std::byte> into);
+  bool stop_expecting();
+  // Whether there is something to be done: it has come, or in a way that takes a receive().
+  bool is_settled() const;
   bool has_next(int to) const;
   // The next frame for `to`, with `room` bytes of payload at most; none if it needs more room. A frame that was handed
   // out is to be sent, and gone() called when its payload is no longer needed.
@@ -106,6 +116,12 @@ class P2pCore {
     std::optional<Id> receive;    // the one that it is for
     std::vector<std::byte> kept;  // its payload, where that goes nowhere else
   };
+  struct Expected {
+    int from;
+    const Label* label;
+    std::span<std::byte> into;
+    bool has_come = false;
+  };
   struct Peer {
     explicit Peer(const Limits& those) : limits(those) {}
     Limits limits;
@@ -123,12 +139,19 @@ class P2pCore {
   const Peer& at(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
   static Outgoing seal(Peer& peer, Frame frame, std::span<const std::byte> payload, Id last_of = 0);
   static bool owes_credit(const Peer& peer) { return peer.returned - peer.said > peer.limits.window / 4; }
+  // Of a message and a peer: whether it can go without being asked for.
+  static bool goes_whole(const Peer& peer, std::size_t bytes);
+  static Frame frame_of(Frame::Kind kind, const Label& label, std::size_t bytes);
   std::optional<Outgoing> next_part(Peer& peer, std::size_t room);
+  bool admit(Peer& peer, const Frame& frame);
+  std::optional<std::span<std::byte>> place(int from, const Frame& frame);
+  bool is_expected(int from, const Frame& frame) const;
   std::optional<Id> receive_for(int from, int tag);
   std::optional<int> sender_for(int from, int tag) const;
-  static bool fits(const Receive& receive, const Frame& frame) {
-    return frame.bytes == receive.into.size() && frame.type == receive.label.type;
+  static bool fits(std::span<std::byte> into, const Label& label, const Frame& frame) {
+    return frame.bytes == into.size() && frame.type == label.type;
   }
+  static bool fits(const Receive& receive, const Frame& frame) { return fits(receive.into, receive.label, frame); }
   void match(Id id, int from, const Frame& frame, std::span<const std::byte> payload);
   bool take_grant(int from, const Frame& frame);
   std::optional<std::span<std::byte>> place_of_part(int from, const Frame& frame);
@@ -141,6 +164,7 @@ class P2pCore {
   std::map<Key, std::deque<Arrived>> arrived_;  // messages without a receive
   std::uint64_t arrivals_ = 0;
   std::vector<Finished> finished_;
+  std::optional<Expected> expected_;
 };
 
 }  // namespace dtrain

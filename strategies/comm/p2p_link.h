@@ -16,6 +16,12 @@ class P2pLink {
   // Give the core some of what has come, and send some of what it has to say. True: there was some.
   virtual bool take(P2pCore& core) = 0;
   virtual bool send(P2pCore& core) = 0;
+  // P2pCore::whole(), sent. False: nothing was done.
+  virtual bool send_whole(P2pCore&, P2pCore::Id, const P2pCore::Label&, std::span<const std::byte>) { return false; }
+  // Whether a message of that size may come with one take(), so that P2pCore::expect() is of use.
+  virtual bool comes_at_once(std::size_t) const { return false; }
+  // Whether take() would give some; of a link that comes_at_once(). Any thread.
+  virtual bool has_some() const { return false; }
 
   // What is known of the rank. One that left or died will say no more, beyond what take() has yet to give.
   enum class Fate { here, left, died };

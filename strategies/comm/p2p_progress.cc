@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "strategies/comm/futex.h"
 #include "strategies/comm/p2p.h"
@@ -15,6 +16,10 @@ constexpr std::chrono::minutes kIdle{1};
 // For how long after a wait that did without the thread another one is expected to; see stop_helping(). So often the
 // thread looks by itself, and each time it may take a core from who moves a message, in this rank or the other.
 constexpr std::chrono::microseconds kLinger{1000};
+// How often who helps moves something before it looks at the clock.
+constexpr int kStepsBetweenClocks = 16;
+// And how often who expects a message looks before that.
+constexpr int kLooks = 64;
 
 }  // namespace
 
@@ -45,7 +50,11 @@ void P2p::progress_loop() {
 bool P2p::step(std::unique_lock<std::mutex>& lock) {
   let_callers_in(lock);
   const std::uint32_t seen = bell_.rung();
-  const bool moved = move_or_fail();
+  const bool moved = or_fail([this] {
+    const bool some = move();
+    if (Clock::now() >= next_look_) look_around();
+    return some;
+  });
   if (!ended_operations_.empty()) return hand_out(lock);
   if (moved) {
     quiet_ = false;
@@ -55,11 +64,10 @@ bool P2p::step(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-bool P2p::move_or_fail() {
+template <class Action>
+bool P2p::or_fail(Action action) {
   try {
-    const bool moved = move();
-    if (Clock::now() >= next_look_) look_around();
-    return moved;
+    return action();
   } catch (const std::exception&) {  // no memory for what arrived, or it is no message
     wait_.record({FailureKind::aborted, rank_});
     fail_rest();
@@ -85,22 +93,25 @@ bool P2p::may_help(Id id) const { return !helped_ && pending_.contains(id); }
 // The operation, if it has ended: its done() is to be called.
 std::optional<P2p::Ended> P2p::help_along(std::unique_lock<std::mutex>& lock, Id id,
                                           const std::function<bool()>& over) {
-  const auto until = Clock::now() + (spin_.count() > 0 ? spin_ : kYielding);
+  Patience patience = patience_of_caller();
   std::optional<Ended> own;
   std::uint32_t seen = 0;
   bool moves = true;
+  int steps = 0;
   helped_ = true;
   bell_.relieve();
-  while (!own && ended_operations_.empty() && !over() && Clock::now() < until) {
+  while (!own && ended_operations_.empty() && !over()) {
     if (moves || bell_.rung() != seen) {
       seen = bell_.rung();
-      moves = move_or_fail();
+      moves = or_fail([this] { return move(); });
       own = take_ended(id);
+      if (++steps % kStepsBetweenClocks == 0 && patience.is_over()) break;
     } else {
       std::vector<pollfd> polls = interests();
       lock.unlock();
-      moves = bell_.spin(seen, until, polls, over);
+      moves = bell_.spin(seen, patience, polls, over);
       lock = lock_as_caller();
+      if (!moves && bell_.rung() == seen) break;
     }
   }
   helped_ = false;
@@ -108,16 +119,30 @@ std::optional<P2p::Ended> P2p::help_along(std::unique_lock<std::mutex>& lock, Id
   return own;
 }
 
+// Until what is expected of this link is settled, or as long as in help_along().
+void P2p::look_at(P2pLink& link, std::unique_lock<std::mutex>& lock) {
+  Patience patience = patience_of_caller();
+  helped_ = true;
+  if (!naps_) bell_.relieve();
+  bool some = true;
+  while (some && !settled_ && !broken_) {
+    if (or_fail([&] { return move(link); })) continue;
+    lock.unlock();
+    some = look_for(patience, kLooks, spin_.count() == 0, [&link] { return link.has_some(); });
+    lock = lock_as_caller();
+  }
+  helped_ = false;
+  stop_helping({}, false);
+}
+
 // After one message that came in time others are expected to. To wake the thread for each would cost more than all the
 // rest, so for a while it naps, unless it has something else to wait for.
-void P2p::stop_helping(std::uint32_t seen, bool moves) {
-  const bool lingers = pending_.empty() && ended_operations_.empty();
-  const auto now = Clock::now();
-  helped_until_ = lingers ? now + kLinger : Clock::time_point::min();
-  if (lingers && wakes_at_ <= now + kLinger) return;
+void P2p::stop_helping(std::optional<std::uint32_t> seen, bool moves) {
+  lingers_ = pending_.empty() && ended_operations_.empty();
+  if (lingers_ && naps_) return;
   // Those who posted something meanwhile, or changed what it must sleep on, could not wake it.
-  const bool wakes = lingers || moves || !ended_operations_.empty() || next_look_ < wakes_at_ || elsewhere_ != nullptr;
-  bell_.resume(seen);
+  const bool wakes = lingers_ || moves || !ended_operations_.empty() || next_look_ < wakes_at_ || elsewhere_ != nullptr;
+  bell_.resume(seen.value_or(bell_.rung() - 1));
   if (wakes) ring_own();
 }
 
@@ -153,7 +178,7 @@ void P2p::make_way() {
 void P2p::rest(std::unique_lock<std::mutex>& lock, std::uint32_t seen) {
   const auto now = Clock::now();
   const bool idle = pending_.empty() && quiet_;
-  naps_ = now < helped_until_ && (pending_.empty() || helped_);
+  naps_ = std::exchange(lingers_, false) && (pending_.empty() || helped_);
   wakes_at_ = idle ? now + kIdle : std::clamp(next_look_, now, now + kLookAround);
   if (naps_) wakes_at_ = std::min(wakes_at_, now + kLinger);
   quiet_ = true;
@@ -200,7 +225,16 @@ bool P2p::move() {
   return moved;
 }
 
+bool P2p::move(P2pLink& link) {
+  if (broken_) return false;
+  const bool took = link.take(core_);
+  const bool sent = link.send(core_);
+  collect();
+  return took || sent;
+}
+
 void P2p::collect() {
+  if (core_.is_settled()) settled_ = true;
   for (const P2pCore::Finished& finished : core_.finished()) {
     if (finished.misfit.empty()) {
       finish(finished.id, {nullptr, finished.peer});

@@ -56,6 +56,19 @@ class P2pRingLink final : public P2pLink {
     return written > 0;
   }
 
+  bool send_whole(P2pCore& core, P2pCore::Id id, const P2pCore::Label& label,
+                  std::span<const std::byte> data) override {
+    const auto room = out_.room();
+    const auto frame = room ? core.whole(id, peer_, label, data, *room) : std::nullopt;
+    if (!frame) return false;
+    out_.write(frame->frame, data);
+    bell_.ring(peer_);
+    return true;
+  }
+
+  bool comes_at_once(std::size_t bytes) const override { return bytes <= in_.whole_bytes(); }
+  bool has_some() const override { return in_.has_some(); }
+
   Fate fate() override {
     const bool ended = watch_.has_ended(peer_);  // first: what it did last is looked at after that
     if (block_.left.load(std::memory_order_acquire) != 0) return Fate::left;

@@ -18,7 +18,7 @@ class ShmRing {
   ShmRing(PairBlock& block, std::byte* bytes, std::size_t size) : block_(&block), bytes_(bytes), size_(size) {}
 
   // What every frame finds in one piece, sooner or later.
-  std::size_t whole_bytes() const { return std::min<std::size_t>(4096, size_ / 4); }
+  std::size_t whole_bytes() const { return size_ / 4; }
 
   // Of the writer: how much payload a frame may have now; none: there is no room for a frame.
   std::optional<std::size_t> room() const {
@@ -41,6 +41,11 @@ class ShmRing {
     if (!payload.empty()) std::memcpy(to + sizeof(frame), payload.data(), payload.size());
     const std::uint64_t written = block_->written.load(std::memory_order_relaxed);
     block_->written.store(written + skip + taken_by(payload.size()), std::memory_order_release);
+  }
+
+  // Of the reader: whether read() would find a frame.
+  bool has_some() const {
+    return block_->written.load(std::memory_order_acquire) != block_->read.load(std::memory_order_relaxed);
   }
 
   // Of the reader: take(frame, payload) for the next one, if there is one.

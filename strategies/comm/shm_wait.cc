@@ -100,12 +100,8 @@ void ShmWait::wait_all(std::uint32_t point, const Limit& limit, const Naming& du
 }
 
 bool ShmWait::comes_soon(int rank, std::uint32_t point) const {
-  std::optional<Clock::time_point> until;  // to read the clock takes as long as many a rank's coming
-  do {
-    if (look(32, !has_cores(), [&] { return reached(rank, point); })) return true;
-    if (!until) until = Clock::now() + (has_cores() ? options_.spin : kYielding);
-  } while (Clock::now() < *until);
-  return false;
+  Patience patience(has_cores() ? options_.spin : kYielding);
+  return look_for(patience, 32, !has_cores(), [&] { return reached(rank, point); });
 }
 
 void ShmWait::wait_one(int rank, std::uint32_t point, Blame& blame, const Naming& during) {

@@ -33,16 +33,29 @@ struct Reference {
   };
   std::vector<Message> messages;
   std::vector<std::pair<P2pCore::Id, Message>> matched;
-  std::vector<Call> receives;  // without data
+  std::vector<Call> receives;    // without data
+  std::optional<Call> expected;  // likewise
+  bool came = false;
 
   static bool fits(const Call& receive, const Message& message) {
     return receive.tag == message.tag && (receive.peer == P2pCore::kAny || receive.peer == message.from);
   }
-  void arrived(const Message& message) {
+  // `at_once`: so that one that expects it gets it, if nobody else does.
+  void arrived(const Message& message, bool at_once) {
     const auto found = std::find_if(receives.begin(), receives.end(), [&](auto& r) { return fits(r, message); });
-    if (found == receives.end()) return messages.push_back(message);
-    matched.emplace_back(found->id, message);
-    receives.erase(found);
+    if (found != receives.end()) {
+      matched.emplace_back(found->id, message);
+      receives.erase(found);
+    } else if (at_once && expected && fits(*expected, message) && !is_settled()) {
+      matched.emplace_back(expected->id, message);
+      came = true;
+    } else {
+      messages.push_back(message);
+    }
+  }
+  bool is_settled() const {
+    const auto is_its = [&](auto& message) { return fits(*expected, message); };
+    return expected && (came || std::any_of(messages.begin(), messages.end(), is_its));
   }
   bool awaits(const Message& message) const {
     return std::any_of(receives.begin(), receives.end(), [&](auto& r) { return fits(r, message); });
@@ -83,6 +96,7 @@ struct Rank {
   std::vector<std::deque<Sent>> to;                     // on the way to each rank
   std::vector<std::optional<P2pCore::Outgoing>> going;  // to each rank
   std::vector<Coming> coming;                           // of each rank
+  P2pCore::Label label;                                 // of what it expects
   P2pCore::Id last = 0;
 };
 
@@ -104,7 +118,38 @@ class World {
     call.data =
         content(call.id * 7 + static_cast<std::uint64_t>(from), size_of(tag, from, to, sent_[{from, to, tag}]++));
     auto& kept = rank(from).sends.emplace(call.id, std::move(call)).first->second;
-    rank(from).core.send(kept.id, to, {tag, 1, "x"}, kept.data);
+    const P2pCore::Label label{tag, 1, "x"};
+    const bool may_go = draw(2) == 0 && !going(from, to) && link(from, to).size() < 4;
+    if (const auto whole = may_go ? rank(from).core.whole(kept.id, to, label, kept.data, draw(600)) : std::nullopt) {
+      note(from, to, whole->frame);
+      put(from, to, *whole);
+      end_send(kept, to);
+    } else {
+      rank(from).core.send(kept.id, to, label, kept.data);
+    }
+  }
+
+  // A small message of this rank, as long as nothing ends the expectation.
+  void expect(int at, int from, int tag) {
+    Call call{++rank(at).last, from, tag, std::vector<std::byte>(size_of(tag, from, at, 0)), -2};
+    rank(at).reference.expected = Call{call.id, from, tag, {}, -2};
+    rank(at).reference.came = false;
+    auto& kept = rank(at).receives.emplace(call.id, std::move(call)).first->second;
+    rank(at).label = {tag, 1, "x"};
+    rank(at).core.expect(from, rank(at).label, kept.data);
+    REQUIRE(rank(at).core.is_settled() == rank(at).reference.is_settled());
+  }
+
+  // What has not come is received as any other.
+  void stop_expecting(int at) {
+    Reference& reference = rank(at).reference;
+    REQUIRE(rank(at).core.is_settled() == reference.is_settled());
+    const Call expected = *std::exchange(reference.expected, std::nullopt);
+    Call& call = rank(at).receives.at(expected.id);
+    REQUIRE(rank(at).core.stop_expecting() == reference.came);
+    if (reference.came) return end_receive(at, call, call.peer);
+    rank(at).receives.erase(expected.id);
+    receive(at, expected.peer, expected.tag);
   }
 
   void receive(int at, int from, int tag) {
@@ -141,11 +186,15 @@ class World {
     const int b = (a + 1 + static_cast<int>(draw(ranks_.size() - 1))) % size();
     const int tag = static_cast<int>(draw(4));
     if (draw(2) == 0) return send(a, b, tag);
+    const bool expects = rank(a).reference.expected.has_value();
+    if (draw(4) == 0) return expects ? stop_expecting(a) : expect(a, b, tag % 2);
     receive(a, tag < 2 || (tag == 3 && draw(2) == 0) ? P2pCore::kAny : b, tag);
   }
 
   // Call what is missing, until every message is received and every receive has one.
   void settle() {
+    for (int r = 0; r < size(); ++r)
+      if (rank(r).reference.expected) stop_expecting(r);
     while (true) {
       while (advance()) {
       }
@@ -185,20 +234,28 @@ class World {
       if (!next) return;
       REQUIRE(next->payload.size() <= room);
       REQUIRE(next->frame.payload == next->payload.size());
-      auto& freed = rank(from).freed[static_cast<std::size_t>(to)];
-      REQUIRE(next->frame.returned >= freed);
-      REQUIRE(next->frame.returned <= rank(from).kept[static_cast<std::size_t>(to)]);
-      freed = next->frame.returned;
+      note(from, to, next->frame);
       if (draw(3) == 0) return;  // a connection has room for a part of it
     }
-    link(from, to).push_back({next->frame, {next->payload.begin(), next->payload.end()}});
+    put(from, to, *next);
     rank(from).core.gone(*next);
     next.reset();
     collect(from);
   }
 
-  // Whole, or in two steps with anything between them: a message that a receive waits for is that one's from the first
-  // step on, any other is there after the second.
+  void note(int from, int to, const Frame& frame) {
+    auto& freed = rank(from).freed[static_cast<std::size_t>(to)];
+    REQUIRE(frame.returned >= freed);
+    REQUIRE(frame.returned <= rank(from).kept[static_cast<std::size_t>(to)]);
+    freed = frame.returned;
+  }
+
+  void put(int from, int to, const P2pCore::Outgoing& next) {
+    link(from, to).push_back({next.frame, {next.payload.begin(), next.payload.end()}});
+  }
+
+  // At once, or in two steps with anything between them: a message that a receive waits for is that one's from the
+  // first step on, any other is there after the second.
   void read(int from, int to) {
     Coming& coming = rank(to).coming[static_cast<std::size_t>(from)];
     const Sent& sent = link(from, to).front();
@@ -210,8 +267,14 @@ class World {
         if (sent.frame.kind == Frame::Kind::whole) kept += sizeof(Frame) + sent.payload.size();
         REQUIRE(kept - rank(to).freed[static_cast<std::size_t>(from)] <= limits_.window);
       }
+      if (draw(3) == 0) {
+        if (says) rank(to).reference.arrived(message, sent.frame.kind == Frame::Kind::whole);
+        REQUIRE(rank(to).core.take(from, sent.frame, sent.payload));
+        link(from, to).pop_front();
+        return collect(to);
+      }
       coming.told = rank(to).reference.awaits(message);
-      if (says && coming.told) rank(to).reference.arrived(message);
+      if (says && coming.told) rank(to).reference.arrived(message, false);
       const auto into = rank(to).core.begin(from, sent.frame);
       REQUIRE(into);
       REQUIRE(into->size() == sent.payload.size());
@@ -220,7 +283,7 @@ class World {
       if (!sent.payload.empty() && draw(2) == 0) return;
     }
     std::copy(sent.payload.begin(), sent.payload.end(), coming.into.begin());
-    if (says && !coming.told) rank(to).reference.arrived(message);
+    if (says && !coming.told) rank(to).reference.arrived(message, false);
     coming.begun = false;
     rank(to).core.took(from);
     link(from, to).pop_front();
@@ -232,21 +295,25 @@ class World {
       REQUIRE(finished.misfit.empty());
       const auto sent = rank(at).sends.find(finished.id);
       Call& call = sent != rank(at).sends.end() ? sent->second : rank(at).receives.at(finished.id);
-      REQUIRE(call.ended_with == -2);
-      call.ended_with = finished.peer;
-      if (sent != rank(at).sends.end()) {
-        std::fill(call.data.begin(), call.data.end(), std::byte{0xEE});  // it is the caller's again
-      } else {
-        ++messages_;
-        const auto& matched = rank(at).reference.matched;
-        const auto found = std::find_if(matched.begin(), matched.end(), [&](auto& m) { return m.first == call.id; });
-        REQUIRE(found != matched.end());
-        REQUIRE(found->second.from == finished.peer);
-        const auto expected =
-            content(found->second.send * 7 + static_cast<std::uint64_t>(finished.peer), call.data.size());
-        REQUIRE(call.data == expected);
-      }
+      sent != rank(at).sends.end() ? end_send(call, finished.peer) : end_receive(at, call, finished.peer);
     }
+  }
+
+  static void end_send(Call& call, int peer) {
+    REQUIRE(call.ended_with == -2);
+    call.ended_with = peer;
+    std::fill(call.data.begin(), call.data.end(), std::byte{0xEE});  // it is the caller's again
+  }
+
+  void end_receive(int at, Call& call, int peer) {
+    REQUIRE(call.ended_with == -2);
+    call.ended_with = peer;
+    ++messages_;
+    const auto& matched = rank(at).reference.matched;
+    const auto found = std::find_if(matched.begin(), matched.end(), [&](auto& m) { return m.first == call.id; });
+    REQUIRE(found != matched.end());
+    REQUIRE(found->second.from == peer);
+    REQUIRE(call.data == content(found->second.send * 7 + static_cast<std::uint64_t>(peer), call.data.size()));
   }
 
   const P2pCore::Limits limits_{256, 512, 2000};
@@ -276,6 +343,66 @@ TEST_CASE("each message goes where a plain list says, in any order of events") {
       for (int peer = P2pCore::kAny; peer < world.size(); ++peer) REQUIRE_FALSE(world.rank(r).core.waits_for(peer));
     }
   }
+}
+
+TEST_CASE("what is expected comes into place, and is taken for nothing else") {
+  P2pCore sender(2, {}), receiver(2, {});
+  const P2pCore::Label label{7, 1, "Float [2]"};
+  const auto data = content(1, 8);
+  std::vector<std::byte> into(8);
+  P2pCore::Id id = 0;
+  const auto send = [&](int tag, std::size_t bytes) {
+    const auto whole = sender.whole(++id, 1, {tag, 1, "x"}, content(1, bytes), 4096);
+    REQUIRE(whole);
+    const auto sent = content(1, bytes);
+    REQUIRE(receiver.take(0, whole->frame, sent));
+  };
+  receiver.expect(0, label, into);
+  send(6, 8);
+  CHECK_FALSE(receiver.is_settled());
+  send(7, 8);
+  CHECK(receiver.is_settled());
+  CHECK(into == data);
+  send(7, 8);  // the next one is kept
+  CHECK(receiver.stop_expecting());
+  CHECK(receiver.finished().empty());
+  receiver.expect(0, label, into);
+  CHECK(receiver.is_settled());
+  CHECK_FALSE(receiver.stop_expecting());
+  receiver.receive(++id, 0, label, into);
+  REQUIRE(receiver.finished().size() == 1);
+  // Of another size it is not its: a receive says so.
+  receiver.expect(0, label, into);
+  send(7, 4);
+  CHECK(receiver.is_settled());
+  send(7, 8);
+  CHECK_FALSE(receiver.stop_expecting());
+  receiver.receive(++id, 0, label, into);
+  CHECK(receiver.finished().front().misfit == "x");
+  // A receive goes before it, also one that was called later.
+  receiver.receive(++id, 0, label, into);
+  receiver.finished();
+  std::vector<std::byte> other(8);
+  receiver.expect(0, label, into);
+  receiver.receive(++id, P2pCore::kAny, label, other);
+  send(7, 8);
+  CHECK_FALSE(receiver.stop_expecting());
+  CHECK(receiver.finished().size() == 1);
+}
+
+TEST_CASE("a message goes at once only where nothing is before it and there is room") {
+  const P2pCore::Limits limits{256, 512, 700};
+  P2pCore sender(2, limits);
+  const auto data = content(1, 200), large = content(1, 257);
+  const P2pCore::Label label{0, 1, ""};
+  CHECK_FALSE(sender.whole(1, 1, label, data, 199));
+  CHECK_FALSE(sender.whole(1, 1, label, large, 4096));
+  CHECK(sender.whole(1, 1, label, data, 200));
+  sender.send(2, 1, label, data);
+  CHECK_FALSE(sender.whole(3, 1, label, data, 4096));
+  REQUIRE(sender.next(1, 512)->frame.kind == Frame::Kind::whole);
+  CHECK_FALSE(sender.whole(3, 1, label, data, 4096));  // the window is used up
+  CHECK_FALSE(sender.has_next(1));
 }
 
 TEST_CASE("what nobody receives stays at its sender beyond the window") {
