@@ -24,12 +24,13 @@ enum class CollectiveOp : std::uint8_t {
 
 struct Call {
   OpDescriptor descriptor;
+  std::chrono::milliseconds timeout;
   ShmWait::Limit limit;
   std::uint64_t number;  // of the group's collectives, from 1; 0 while it forms
 
   Call(std::uint64_t nth, CollectiveOp op, std::size_t count, ElementType type, Reduction reduction, int root,
-       std::chrono::milliseconds timeout)
-      : limit(timeout), number(nth) {
+       std::chrono::milliseconds time)
+      : timeout(time), limit(time), number(nth) {
     descriptor.op = static_cast<std::uint8_t>(op);
     descriptor.type = static_cast<std::uint8_t>(type);
     descriptor.reduction = static_cast<std::uint8_t>(reduction);

@@ -24,11 +24,11 @@ struct GroupOptions {
   std::chrono::milliseconds join_timeout{300'000};  // for all ranks to come, meet and connect
 };
 
-// Collectives on plain bytes. One thread at a time, except abort(), stop() and p2p().
-// What each rank has for each other, and where what it gets from each goes, by rank.
+// What a rank has for each rank, and where what it gets from each goes.
 using Inputs = std::span<const std::span<const std::byte>>;
 using Outputs = std::span<const std::span<std::byte>>;
 
+// Collectives on plain bytes. One thread at a time, except abort(), stop() and p2p().
 class CommGroup {
  public:
   CommGroup() = default;

@@ -31,8 +31,10 @@ void keep_freed_memory() {
   static const bool keeps = keeps_memory(process_env());
   if (!keeps) return;
 #ifdef __GLIBC__
-  static const bool told =
-      ::mallopt(M_TRIM_THRESHOLD, int{kKeptMemory}) == 1 && ::mallopt(M_MMAP_THRESHOLD, int{kKeptMemory}) == 1;
+  // Before 2.35 no more than 32 MiB are taken. The second call alone would freeze the limit of the first where it is.
+  const auto from_heap = [](std::size_t bytes) { return ::mallopt(M_MMAP_THRESHOLD, static_cast<int>(bytes)) == 1; };
+  static const bool told = (from_heap(kKeptMemory) || from_heap(std::size_t{32} << 20)) &&
+                           ::mallopt(M_TRIM_THRESHOLD, int{kKeptMemory}) == 1;
   static_cast<void>(told);
 #endif
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string_view>
 
@@ -31,15 +30,20 @@ std::string own_cores() {
 }
 
 std::string text_of_file(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  const std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
-int core_quota(const ReadFile& read) {
+CoreQuota core_quota(const ReadFile& read) {
   double least = 0;
-  const auto take = [&](const std::string& text) {
+  std::string whose;
+  const auto take = [&](const std::string& cgroup, const std::string& text) {
     const double quota = parse_quota(text);
-    if (quota > 0 && (least == 0 || quota < least)) least = quota;
+    if (quota <= 0 || (least > 0 && quota >= least)) return;
+    least = quota;
+    whose = cgroup;
   };
   std::istringstream cgroups(read("/proc/self/cgroup"));  // lines of NUMBER:CONTROLLERS:PATH
   std::string number, controllers, path;
@@ -49,12 +53,13 @@ int core_quota(const ReadFile& read) {
     // In a container the path may be one of outside, which is not there; its own group is at the top then.
     for (std::string level = path == "/" ? "" : path;; level.resize(level.rfind('/'))) {
       const std::string folder = (unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu") + level;
-      take(unified ? read(folder + "/cpu.max")
-                   : read(folder + "/cpu.cfs_quota_us") + read(folder + "/cpu.cfs_period_us"));
+      const auto in_folder = [&](const char* name) { return read(folder + name); };
+      take(folder, unified ? in_folder("/cpu.max") : in_folder("/cpu.cfs_quota_us") + in_folder("/cpu.cfs_period_us"));
       if (level.rfind('/') == std::string::npos) break;
     }
   }
-  return least == 0 ? 0 : std::max(1, static_cast<int>(least));
+  constexpr double kMost = 1 << 20;
+  return {least == 0 ? 0 : static_cast<int>(std::clamp(least, 1.0, kMost)), whose};
 }
 
 }  // namespace dtrain

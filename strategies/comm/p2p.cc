@@ -24,7 +24,7 @@ P2pCore::Limits limits_of(const ShmSegment& segment) {
   P2pCore::Limits limits;
   const int one = segment.members().front();
   limits.whole_bytes = ShmRing(segment.pair(one, one), segment.ring(one, one), segment.ring_bytes()).whole_bytes();
-  limits.part_bytes = segment.ring_bytes() / 4;
+  limits.part_bytes = segment.ring_bytes() / 4 - sizeof(Frame);  // four of them fill it
   return limits;
 }
 
@@ -72,14 +72,18 @@ P2p::Id P2p::receive(std::span<std::byte> into, Call call) {
 }
 
 P2p::Outcome P2p::send_now(std::span<const std::byte> data, const Call& call) {
+  std::unique_lock lock = lock_as_caller();
   if (send_at_once(data, call)) return {nullptr, call.peer};
-  return carry_out({true, call, ShmWait::after(call.timeout), data, {}}, true);
+  return carry_out(lock, {true, call, ShmWait::after(call.timeout), data, {}}, true);
 }
 
 P2p::Outcome P2p::receive_now(std::span<std::byte> into, const Call& call) {
-  const Soon soon = receive_soon(into, call);
+  std::unique_lock lock = lock_as_caller();
+  const Soon soon = receive_soon(lock, into, call);
   if (soon == Soon::came) return {nullptr, call.peer};
-  return carry_out({false, call, ShmWait::after(call.timeout), {}, into}, soon == Soon::not_tried);
+  Pending pending{false, call, ShmWait::after(call.timeout), {}, into};
+  if (soon != Soon::not_tried && ended_) return {end_of(pending), call.peer};
+  return carry_out(lock, std::move(pending), soon != Soon::in_vain);
 }
 
 P2p::Id P2p::post(Pending pending) {
@@ -103,14 +107,12 @@ P2pLink* P2p::link_for_one_step(int peer) {
 }
 
 bool P2p::send_at_once(std::span<const std::byte> data, const Call& call) {
-  const std::unique_lock lock = lock_as_caller();
   P2pLink* const link = link_for_one_step(call.peer);
   return link != nullptr && link->send_whole(core_, ++last_, call.label, data);
 }
 
 // Nobody looks at the bells: that would take the line on which they are from one core to the other and back.
-P2p::Soon P2p::receive_soon(std::span<std::byte> into, const Call& call) {
-  std::unique_lock lock = lock_as_caller();
+P2p::Soon P2p::receive_soon(std::unique_lock<std::mutex>& lock, std::span<std::byte> into, const Call& call) {
   P2pLink* const link = link_for_one_step(call.peer);
   const bool alone = pending_.empty() && !helped_ && ended_operations_.empty();
   if (link == nullptr || !alone || !link->comes_at_once(into.size())) return Soon::not_tried;
@@ -119,16 +121,15 @@ P2p::Soon P2p::receive_soon(std::span<std::byte> into, const Call& call) {
   ++helpers_;
   look_at(*link, lock);
   --helpers_;
-  signals_.role.notify_all();  // for end()
+  if (ended_) signals_.role.notify_all();
   if (core_.stop_expecting()) return Soon::came;
-  return settled_ ? Soon::not_tried : Soon::in_vain;
+  return settled_ ? Soon::has_to_be_asked_for : Soon::in_vain;
 }
 
-P2p::Outcome P2p::carry_out(Pending pending, bool helps) {
+P2p::Outcome P2p::carry_out(std::unique_lock<std::mutex>& lock, Pending pending, bool helps) {
   Awaited awaited;
   pending.awaited = &awaited;
   const auto over = [&awaited] { return awaited.over.load(); };
-  std::unique_lock lock = lock_as_caller();
   const Id id = add(lock, std::move(pending));
   if (!ended_operations_.empty()) ring_own();
   if (over()) return awaited.outcome;
@@ -194,7 +195,9 @@ void P2p::wake_for(Clock::time_point deadline) {
   quiet_ = false;
   next_look_ = std::min(next_look_, deadline);
   if (wakes_at_ == Clock::time_point::min()) return;
-  if (std::min(deadline, Clock::now() + kLookAround) < wakes_at_) ring_own();
+  if (std::min(deadline, Clock::now() + kLookAround) >= wakes_at_) return;
+  if (helped_) bell_.resume(bell_.rung());  // who helps may not do so until then
+  ring_own();
 }
 
 // A mutex is not fair: a thread that moves a large message would take it again and again.
@@ -214,12 +217,7 @@ void P2p::end() {
   ended_ = broken_ = true;
   while (!pending_.empty()) {
     const auto& [id, pending] = *pending_.begin();
-    auto error = failure_of(pending);
-    if (!error) {
-      error = std::make_exception_ptr(describe({FailureKind::aborted, rank_}, segment_.rank(rank_).pid, pending.name(),
-                                               "the group was shut down with this pending"));
-    }
-    finish(id, {error, pending.call.peer});
+    finish(id, {end_of(pending), pending.call.peer});
   }
   for (const auto& [rank, link] : links_) link->cease();
   signals_.room.notify_all();
@@ -271,6 +269,13 @@ void P2p::fail(const Failure& failure, Id id, const std::string& detail) {
     finish(id, {std::current_exception(), pending.call.peer});
   }
   fail_rest();
+}
+
+// What it ends with where the group does.
+std::exception_ptr P2p::end_of(const Pending& pending) const {
+  if (auto failure = failure_of(pending)) return failure;
+  return std::make_exception_ptr(describe({FailureKind::aborted, rank_}, segment_.rank(rank_).pid, pending.name(),
+                                          "the group was shut down with this pending"));
 }
 
 // The group has failed: from now on nobody's memory is touched.

@@ -99,9 +99,9 @@ class P2p {
   Id post(Pending pending);
   P2pLink* link_for_one_step(int peer);
   bool send_at_once(std::span<const std::byte> data, const Call& call);
-  enum class Soon { came, in_vain, not_tried };
-  Soon receive_soon(std::span<std::byte> into, const Call& call);
-  Outcome carry_out(Pending pending, bool helps);
+  enum class Soon { came, in_vain, has_to_be_asked_for, not_tried };
+  Soon receive_soon(std::unique_lock<std::mutex>& lock, std::span<std::byte> into, const Call& call);
+  Outcome carry_out(std::unique_lock<std::mutex>& lock, Pending pending, bool helps);
   Id add(std::unique_lock<std::mutex>& lock, Pending pending);
   void wake_for(Clock::time_point deadline);
   std::unique_lock<std::mutex> lock_as_caller();
@@ -139,6 +139,7 @@ class P2p {
   void fail(const Failure& failure, Id id, const std::string& detail);
   void fail_rest();
   std::exception_ptr failure_of(const Pending& pending) const;
+  std::exception_ptr end_of(const Pending& pending) const;
 
   int some_other() const { return links_.begin()->first; }
 

@@ -85,7 +85,7 @@ void P2pBell::wait(std::uint32_t seen, std::chrono::nanoseconds spins, std::chro
   if (spins.count() > 0 && spin(seen, patience, polls, [] { return false; })) return;
   RankBlock& block = segment_.rank(rank_);
   // Sequentially consistent with ring()'s two steps: either we see its ring or it sees us asleep.
-  if (wakes) block.asleep.store(1, std::memory_order_seq_cst);
+  block.asleep.store(wakes ? 1 : 0, std::memory_order_seq_cst);
   if (rung() == seen) await(seen, limit, polls);
   block.asleep.store(0, std::memory_order_relaxed);
 }

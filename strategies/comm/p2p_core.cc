@@ -8,6 +8,9 @@
 namespace dtrain {
 namespace {
 
+// Of a part, where there is more to come than that.
+constexpr std::size_t kWorthAFrame = 4096;
+
 // What a kept message takes of the window: an empty one is not for free.
 std::uint64_t cost(std::size_t bytes) { return sizeof(Frame) + bytes; }
 
@@ -269,7 +272,7 @@ std::optional<P2pCore::Outgoing> P2pCore::next_part(Peer& peer, std::size_t room
   Stream& stream = peer.streams.front();
   const auto rest = sends_.at(stream.send).data.subspan(stream.done);
   const std::size_t size = std::min({rest.size(), room, peer.limits.part_bytes});
-  if (size < std::min(rest.size(), peer.limits.whole_bytes)) return std::nullopt;  // not worth a frame yet
+  if (size < std::min({rest.size(), peer.limits.part_bytes, kWorthAFrame})) return std::nullopt;
   Frame frame;
   frame.kind = Frame::Kind::part;
   frame.receive = stream.receive;

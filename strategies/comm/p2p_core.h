@@ -2,8 +2,9 @@
 // Which message goes into which receive: one rank's side of point-to-point. Pure: no shared memory, connections,
 // threads or clock; it copies bytes between the callers' memory and what it is given.
 //
-// A message belongs to the first receive called that takes its sender and tag; a receive gets the first message there
-// is for it, whichever rank it may take it from. Messages of one sender with one tag keep their order.
+// A message belongs to the first receive called that takes its sender and tag, and if there is none to expect(); a
+// receive gets the first message there is for it, whichever rank it may take it from. Messages of one sender with one
+// tag keep their order.
 //
 // The receiver keeps small messages that nobody asked for yet, `window` bytes of each sender at most; what is beyond it
 // waits at its sender. Of other messages it keeps the offer, as many as the senders have operations pending.

@@ -119,16 +119,21 @@ std::optional<P2p::Ended> P2p::help_along(std::unique_lock<std::mutex>& lock, Id
   return own;
 }
 
-// Until what is expected of this link is settled, or as long as in help_along().
+// Until what is expected of this link is settled, or as long as in help_along(), and no longer than this rank has
+// nothing else to do.
 void P2p::look_at(P2pLink& link, std::unique_lock<std::mutex>& lock) {
   Patience patience = patience_of_caller();
+  const auto is_alone = [this] { return pending_.empty() && ended_operations_.empty() && !broken_; };
+  int steps = 0;
   helped_ = true;
   if (!naps_) bell_.relieve();
-  bool some = true;
-  while (some && !settled_ && !broken_) {
-    if (or_fail([&] { return move(link); })) continue;
+  for (bool some = true; some && !settled_ && is_alone();) {
+    if (or_fail([&] { return move(link); })) {
+      some = ++steps % kStepsBetweenClocks != 0 || !patience.is_over();
+      continue;
+    }
     lock.unlock();
-    some = look_for(patience, kLooks, spin_.count() == 0, [&link] { return link.has_some(); });
+    some = look_for(patience, kLooks, spin_.count() == 0, [&] { return settled_ || link.has_some(); });
     lock = lock_as_caller();
   }
   helped_ = false;

@@ -25,7 +25,6 @@
 #include <utility>
 
 #include "strategies/comm/answer.h"
-#include "strategies/comm/own_cores.h"
 
 namespace dtrain {
 namespace {
@@ -79,15 +78,23 @@ nlohmann::json to_json(const PeerFacts& facts) {
           {"rights", facts.rights},
           {"apart", facts.apart},
           {"cores", facts.cores},
-          {"core_quota", facts.core_quota}};
+          {"quota_cores", facts.quota.cores},
+          {"quota_cgroup", facts.quota.cgroup}};
 }
 
 PeerFacts from_json(const nlohmann::json& json) {
   if (!json.is_object()) throw std::runtime_error("a rank's facts in the store are malformed: " + json.dump());
-  return {
-      json.value("host", ""),     json.value("boot_id", ""), json.value("pid_namespace", ""),  json.value("pid", 0),
-      json.value("uid", -1),      json.value("proc_pid", 0), json.value("user_namespace", ""), json.value("rights", ""),
-      json.value("apart", false), json.value("cores", ""),   json.value("core_quota", 0)};
+  return {json.value("host", ""),
+          json.value("boot_id", ""),
+          json.value("pid_namespace", ""),
+          json.value("pid", 0),
+          json.value("uid", -1),
+          json.value("proc_pid", 0),
+          json.value("user_namespace", ""),
+          json.value("rights", ""),
+          json.value("apart", false),
+          json.value("cores", ""),
+          {json.value("quota_cores", 0), json.value("quota_cgroup", "")}};
 }
 
 // Where another process finds memory of this one, and what stands at its beginning.
@@ -252,7 +259,8 @@ bool have_cores(const std::vector<PeerFacts>& facts, int rank) {
   int meeting = 1, beside = 1;  // ranks on the same cores; under the same quota
   for (const PeerFacts& other : facts) {
     if (&other == &own || own.boot_id.empty() || other.boot_id != own.boot_id) continue;
-    if (other.pid_namespace == own.pid_namespace) ++beside;
+    const bool shares = other.pid_namespace == own.pid_namespace && other.quota.cgroup == own.quota.cgroup;
+    if (shares) ++beside;
     const std::vector<unsigned> theirs = digits_of(other.cores);
     bool meets = theirs.empty();
     for (std::size_t i = 0; i < std::min(mine.size(), theirs.size()); ++i) meets = meets || (mine[i] & theirs[i]) != 0;
@@ -262,7 +270,7 @@ bool have_cores(const std::vector<PeerFacts>& facts, int rank) {
     for (std::size_t i = 0; i < theirs.size(); ++i) all[i] |= theirs[i];
   }
   const auto plus = [](int sum, unsigned digit) { return sum + std::popcount(digit); };
-  const bool within_quota = own.core_quota == 0 || beside <= own.core_quota;
+  const bool within_quota = own.quota.cores == 0 || beside <= own.quota.cores;
   return within_quota && meeting <= std::accumulate(all.begin(), all.end(), 0, plus);
 }
 

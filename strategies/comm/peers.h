@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "strategies/comm/own_cores.h"
 #include "strategies/comm/shm_segment.h"
 
 namespace dtrain {
@@ -36,7 +37,7 @@ struct PeerFacts {
   std::string rights{};  // groups and capabilities
   bool apart = false;    // it has found that it cannot share memory all the same
   std::string cores{};   // that it may run on, as own_cores() says
-  int core_quota = 0;    // as core_quota() says
+  CoreQuota quota{};     // as core_quota() says
 };
 
 PeerFacts own_facts();
@@ -50,7 +51,7 @@ bool can_share_memory(const PeerFacts& one, const PeerFacts& other);
 std::vector<std::vector<int>> by_host(const std::vector<PeerFacts>& facts);
 
 // Whether `rank` and all that may take a core from it, in other containers of its kernel too, have one for each, and
-// the ranks of its container no less time than that.
+// those that share its quota no less time than that.
 bool have_cores(const std::vector<PeerFacts>& facts, int rank);
 
 // Collective: the facts of all ranks. A rank that cannot open what the first of its host to come has is apart, and says

@@ -69,7 +69,8 @@ void ShmGroup::abort() noexcept { wait_.record({FailureKind::aborted, rank_}); }
 void ShmGroup::begin(const Call& call, std::uint64_t place) {
   if (ahead_of_) {
     const Call last = *std::exchange(ahead_of_, std::nullopt);
-    wait_.wait_all(point_, call.limit, [&last] { return last.name(); });
+    // In its own time, which this operation's is not counted in.
+    wait_.wait_all(point_, ShmWait::Limit(last.timeout), [&last] { return last.name(); });
     compare(last);
   }
   parity_ ^= 1U;

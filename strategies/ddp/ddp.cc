@@ -121,6 +121,7 @@ DdpCore::DdpCore(const Group& group, torch::nn::Module& module, const DdpOptions
   std::vector<at::Tensor> shared = state_->parameters;
   shared.insert(shared.end(), state_->buffers.begin(), state_->buffers.end());
   broadcast_all(state_->group, shared, 0);
+  barrier(state_->group);  // rank 0 only gave: it is to hear here of one that has another model
   state_->reducer = make_reducer(state_->group, parameters, options);
   state_->logger = std::make_shared<c10d::Logger>(state_->reducer);
   state_->logger->set_construction_data_and_log(module.name(), {}, -1, options.broadcast_buffers, false, false);

@@ -43,7 +43,8 @@ class Group {
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
 
   // Collectives of the group that block until done; tensors, reductions and errors as in session.h. `root` is a rank of
-  // the group. CollectiveErrors name the session's ranks.
+  // the group. CollectiveErrors name the session's ranks. For the root of a broadcast done is that its tensor may be
+  // changed: of a rank that fails in it the root is told with its next collective.
   //
   // What they move, of CPU tensors, for P ranks on H hosts, as many on each; S: bytes of a rank's larger tensor. On one
   // host a rank reads so much of the others', in shared memory; on several a host sends so much, and receives as much,

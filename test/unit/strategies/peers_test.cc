@@ -83,14 +83,17 @@ TEST_CASE("ranks have cores where each that may run there has one to itself, in 
 }
 
 TEST_CASE("ranks have no cores of their own where they have less time than that together") {
-  const auto in = [](const std::string& container, int quota) {
-    return PeerFacts{"node1", "boot-a", container, 10, 1000, 10, "user:[1]", "", false, "ff", quota};
+  const auto in = [](const std::string& container, int quota, const std::string& cgroup = "/job") {
+    return PeerFacts{"node1", "boot-a", container, 10, 1000, 10, "user:[1]", "", false, "ff", {quota, cgroup}};
   };
   CHECK(have_cores({in("pid:[1]", 2), in("pid:[1]", 2)}, 0));
   CHECK_FALSE(have_cores({in("pid:[1]", 2), in("pid:[1]", 2), in("pid:[1]", 2)}, 0));
   CHECK(have_cores({in("pid:[1]", 2), in("pid:[2]", 2), in("pid:[1]", 2), in("pid:[2]", 2)}, 0));
   CHECK(have_cores({in("pid:[1]", 0), in("pid:[2]", 1), in("pid:[1]", 0)}, 0));
-  CHECK(parse_facts(serialize(in("pid:[1]", 3))).core_quota == 3);
+  CHECK(have_cores({in("pid:[1]", 1, "/one"), in("pid:[1]", 1, "/two")}, 0));
+  const CoreQuota read = parse_facts(serialize(in("pid:[1]", 3))).quota;
+  CHECK(read.cores == 3);
+  CHECK(read.cgroup == "/job");
 }
 
 TEST_CASE("a segment opened with the wrong token is refused") {
