@@ -3,6 +3,9 @@
 # checked out, or over all of them.
 #
 # usage: scripts/clang_tidy.sh BUILD_DIR [--all]    BUILD_DIR holds compile_commands.json
+#
+# A source that was clean is not looked at again before something in it or in what it includes has changed, or the
+# checks have. That it was is known from an empty file in ~/.cache/dtrain-tidy, until nobody has asked for a month.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,5 +27,19 @@ for file in $list; do # only what is built
 done
 echo "clang-tidy: ${#files[@]} files"
 [[ ${#files[@]} -eq 0 ]] && exit 0
-printf '%s\0' "${files[@]}" |
-  xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p "$build" --warnings-as-errors='*' 2>/dev/null
+
+all_known=${XDG_CACHE_HOME:-$HOME/.cache}/dtrain-tidy
+known=$all_known/$({ clang-tidy --version; cat .clang-tidy; } | sha256sum | cut -c 1-16)
+mkdir -p "$known"
+find "$all_known" -type f -mtime +30 -delete
+check() { # SOURCE KEY
+  if [[ -f $known/$2 ]]; then
+    touch "$known/$2"
+  else
+    clang-tidy --quiet -p "$build" --warnings-as-errors='*' "$1" 2>/dev/null || exit
+    [[ $2 == none ]] || touch "$known/$2"
+  fi
+}
+export -f check
+export build known
+scripts/source_keys.py "$build" "${files[@]}" | xargs -L 1 -P "$(nproc)" bash -c 'check "$@"' check
