@@ -13,7 +13,7 @@ hosts       the same between two hosts in a lab of network namespaces, with half
 fusion      500 gradients of 4 KB: hvd::Context, which fuses them, beside a collective for each
 ddp         a step of Python's DistributedDataParallel, a model of 50 MB with little work of its own, whose buckets are
             shared, and with DDP_DISABLE_COMM_MEM=1. In C++ too; and both without any reduction, which shows what that
-            adds. Then where malloc keeps what is freed, for all alike, and a step of 50 small layers, whose time is
+            adds. Then where malloc keeps what is freed, for gloo too, and a step of 50 small layers, whose time is
             what the host takes to call them
 
 The same measure for all: the median of five rows of operations, and of --runs such medians taken in turn. A figure that
@@ -48,8 +48,8 @@ WAYS = [("hvd::Context", CPP, "hvd"), ("hvd::Context, not fused", CPP, "hvd_unfu
         ("asynchronous all_reduces, dtrain, Python", PYTHON, "each_async"),
         ("all_reduce of each, gloo, Python", GLOO, "each"),
         ("asynchronous all_reduces, gloo, Python", GLOO, "each_async")]  # to reduce many gradients
-# Else glibc gives the gradients' pages back with each step and the kernel clears new ones, more often in a program that
-# has freed nothing large before than in one that has, as Python with torch.
+# What dtrain does itself where there is no GPU (docs/adr/0614), for gloo too. Without it glibc gives the gradients'
+# pages back with each step and the kernel clears new ones.
 KEEPING = {"MALLOC_TRIM_THRESHOLD_": str(10**9), "MALLOC_MMAP_THRESHOLD_": str(10**9)}
 LIMIT = 600
 
@@ -218,7 +218,7 @@ def ddp(peers, args):
     bars, parts, size = [], [], 50 * 10**6
     for ranks in args.ranks:
         found = peers.medians([GLOO, PYTHON, SHARED, CPP], args.runs, ranks, "ddp", "float32", [size])
-        views = peers.medians([GLOO, PYTHON], args.runs, ranks, "ddp_views", "float32", [size])
+        views = peers.medians([GLOO, PYTHON, CPP], args.runs, ranks, "ddp_views", "float32", [size])
         alone = peers.medians([PYTHON, CPP], args.runs, ranks, "ddp_alone", "float32", [size])
         kept = {peer: us[size] / 1e3 for peer, us in peers.within(KEEPING).medians(
             [GLOO, SHARED, CPP], args.runs, ranks, "ddp", "float32", [size]).items()}
@@ -231,8 +231,9 @@ def ddp(peers, args):
                      f"without shared buckets, {cpp:.1f} ms in C++. Without any reduction it takes {python_alone:.1f} "
                      f"ms in Python and {cpp_alone:.1f} ms in C++: what the reduction adds is "
                      f"{(theirs - python_alone) / (shared - python_alone):.1f} times as long on gloo. With "
-                     f"gradient_as_bucket_view a step takes {views[GLOO][size] / 1e3:.1f} ms on gloo and "
-                     f"{views[PYTHON][size] / 1e3:.1f} ms on dtrain. Where malloc keeps what is freed ("
+                     f"gradient_as_bucket_view a step takes {views[GLOO][size] / 1e3:.1f} ms on gloo, "
+                     f"{views[PYTHON][size] / 1e3:.1f} ms on dtrain and {views[CPP][size] / 1e3:.1f} ms in C++. Where "
+                     f"malloc keeps what is freed for gloo too ("
                      f"{' '.join(f'{name}={value}' for name, value in KEEPING.items())}), a step takes "
                      f"{kept[GLOO]:.1f} ms on gloo, {kept[SHARED]:.1f} ms on dtrain and {kept[CPP]:.1f} ms in C++. A "
                      f"step of 50 layers of 4 KB, whose time is what the host takes to call, takes {host[GLOO]:,.0f} "
@@ -241,6 +242,8 @@ def ddp(peers, args):
                                 "times"))
         bars.append(page.judged(f"{ranks} ranks, gradient_as_bucket_view: as fast as on gloo, at least",
                                 views[GLOO][size] / views[PYTHON][size], ">=", 2, "times"))
+        bars.append(page.judged(f"{ranks} ranks, gradient_as_bucket_view: C++ as fast as Python, at least",
+                                views[PYTHON][size] / views[CPP][size], ">=", 1, "times"))
         bars.append(page.judged(f"{ranks} ranks: C++ as fast as Python, both on dtrain, at least", shared / cpp, ">=",
                                 1, "times"))
         bars.append(page.judged(f"{ranks} ranks, malloc keeps: a step as fast as on gloo, at least",

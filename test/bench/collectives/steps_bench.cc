@@ -1,5 +1,6 @@
 // steps_bench OP TYPE BYTES (plan.h), under a launcher: steps of training with gradients of BYTES bytes, in float32.
 //   ddp             forward and backward of Ddp, a model as collectives_worker.py's
+//   ddp_views       with gradient_as_bucket_view
 //   ddp_alone       the same without any reduction
 //   ddp_host        of layers so small that a step's time is what the host takes to call, not to calculate or move
 //   hvd             500 gradients through one hvd::Context, which fuses them
@@ -33,9 +34,13 @@ struct RowImpl : torch::nn::Module {
 };
 TORCH_MODULE(Row);
 
-double ddp(Session& session, std::size_t bytes, std::int64_t width, bool reduces) {
+double ddp(Session& session, std::size_t bytes, const std::string& op) {
+  const std::int64_t width = op == "ddp_host" ? 32 : 1024;
+  const bool reduces = op != "ddp_alone";
+  dtrain::DdpOptions options;
+  options.gradient_as_bucket_view = op == "ddp_views";
   Row net(bytes, width);
-  dtrain::Ddp model(session, net);
+  dtrain::Ddp model(session, net, options);
   const torch::Tensor x = torch::randn({2, width});
   const auto step = [&] {
     model.zero_grad();
@@ -95,8 +100,7 @@ int main(int argc, char** argv) {
   const std::string op = argv[1];
   Session session = dtrain::init();
   for (const std::size_t bytes : dtrain::bench::sizes_of(argv[3])) {
-    const double us = op.rfind("ddp", 0) == 0 ? ddp(session, bytes, op == "ddp_host" ? 32 : 1024, op != "ddp_alone")
-                                              : gradients(session, bytes, op);
+    const double us = op.rfind("ddp", 0) == 0 ? ddp(session, bytes, op) : gradients(session, bytes, op);
     if (session.is_first()) std::printf("%zu %.3f\n", bytes, us);
   }
   session.shutdown();
