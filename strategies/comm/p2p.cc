@@ -24,7 +24,7 @@ P2pCore::Limits limits_of(const ShmSegment& segment) {
   P2pCore::Limits limits;
   const int one = segment.members().front();
   limits.whole_bytes = ShmRing(segment.pair(one, one), segment.ring(one, one), segment.ring_bytes()).whole_bytes();
-  limits.part_bytes = segment.ring_bytes() / 4 - sizeof(Frame);  // four of them fill it
+  limits.part_bytes = segment.ring_bytes() / 4;
   return limits;
 }
 

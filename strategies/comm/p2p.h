@@ -168,7 +168,8 @@ class P2p {
   int idle_ = 0;          // threads that could be the next one to
   int helpers_ = 0;       // threads in help() or that wait for their operation, one of which moves bytes while helped_
   bool helped_ = false;
-  bool lingers_ = false;              // a wait has ended well since the thread last went to sleep
+  bool lingers_ = false;  // a wait has ended well since the thread last went to sleep
+  Clock::time_point helped_until_ = Clock::time_point::min();
   bool naps_ = false;                 // the thread, and what comes from other ranks does not wake it
   std::atomic<bool> settled_{false};  // what a caller expects: P2pCore::is_settled()
   Clock::time_point next_look_, wakes_at_;

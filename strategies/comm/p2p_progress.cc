@@ -144,6 +144,7 @@ void P2p::look_at(P2pLink& link, std::unique_lock<std::mutex>& lock) {
 // rest, so for a while it naps, unless it has something else to wait for.
 void P2p::stop_helping(std::optional<std::uint32_t> seen, bool moves) {
   lingers_ = pending_.empty() && ended_operations_.empty();
+  if (seen) helped_until_ = lingers_ ? Clock::now() + kLinger : Clock::time_point::min();
   if (lingers_ && naps_) return;
   // Those who posted something meanwhile, or changed what it must sleep on, could not wake it.
   const bool wakes = lingers_ || moves || !ended_operations_.empty() || next_look_ < wakes_at_ || elsewhere_ != nullptr;
@@ -183,7 +184,8 @@ void P2p::make_way() {
 void P2p::rest(std::unique_lock<std::mutex>& lock, std::uint32_t seen) {
   const auto now = Clock::now();
   const bool idle = pending_.empty() && quiet_;
-  naps_ = std::exchange(lingers_, false) && (pending_.empty() || helped_);
+  const bool lingers = std::exchange(lingers_, false) || now < helped_until_;
+  naps_ = lingers && (pending_.empty() || helped_);
   wakes_at_ = idle ? now + kIdle : std::clamp(next_look_, now, now + kLookAround);
   if (naps_) wakes_at_ = std::min(wakes_at_, now + kLinger);
   quiet_ = true;

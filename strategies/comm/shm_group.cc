@@ -16,6 +16,8 @@ namespace {
 // Before one sleeps. Spinning helps only while every rank has a core to itself; 0: yield (kYielding).
 std::chrono::microseconds spin_for(bool has_cores) { return std::chrono::microseconds{has_cores ? 50 : 0}; }
 
+constexpr std::size_t kAheadBytes = 4096;
+
 }  // namespace
 
 ShmGroup::ShmGroup(ShmSegment segment, int rank, bool has_cores, Deadline deadline)
@@ -84,8 +86,13 @@ void ShmGroup::sync(const Call& call) {
   wait_.wait_all(point_, call.limit, [&call] { return call.name(); });
 }
 
-// In place of sync() and compare(), where this rank needs nothing of the others: begin() makes up for it.
-void ShmGroup::go_ahead(const Call& call) {
+// With larger ones it gains nothing, and where one of two is held up once, they would wait for each other in turn for
+// longer than they spin.
+void ShmGroup::go_ahead_or_meet(const Call& call, std::size_t bytes) {
+  if (bytes > kAheadBytes) {
+    sync(call);
+    return compare(call);
+  }
   wait_.arrive(++point_);
   ahead_of_ = call;
 }

@@ -14,8 +14,9 @@
 //                                   sync | rank r reduces slice r where it lies, for all | sync
 //   reduce                          as all_reduce, but only the root copies out
 //   broadcast, all_gather, gather, scatter
-//                                   copy in | sync | copy out; who only gives does not wait for the others before its
-//                                   next operation begins, and hears only then of one that called something else
+//                                   copy in | sync | copy out; who only gives, 4 KiB or less, does not wait for the
+//                                   others before its next operation begins, and hears only then of one that called
+//                                   something else
 //   all_to_all                      sizes and a share of a slot for each: copy in | sync | copy out
 //   these five, from 32 KiB on (broadcast: up to 512 KiB), where ranks may read each other's memory (docs/adr/0612)
 //                                   where it lies | sync | read | sync
@@ -86,7 +87,8 @@ class ShmGroup final : public CommGroup {
   void leave() noexcept;
   void begin(const Call& call, std::uint64_t place = 0);
   void sync(const Call& call);
-  void go_ahead(const Call& call);
+  // In place of sync() and compare(), where this rank needs nothing of the others and what it gives is small.
+  void go_ahead_or_meet(const Call& call, std::size_t bytes);
   void compare(const Call& call);
   std::byte* slot(int rank) const { return segment_.slot(rank, parity_); }
   std::size_t seat(int rank) const { return static_cast<std::size_t>(segment_.rank(rank).seat); }

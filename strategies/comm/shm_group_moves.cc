@@ -52,7 +52,7 @@ void ShmGroup::spread(const Call& call, std::byte* data, std::size_t bytes, int 
     begin(call);
     if (rank_ == root) {
       if (n > 0) std::memcpy(slot(rank_), data + done, n);
-      go_ahead(call);
+      go_ahead_or_meet(call, bytes);
     } else {
       sync(call);
       compare(call);
@@ -103,7 +103,7 @@ void ShmGroup::collect(const Call& call, const std::byte* input, const std::vect
     begin(call);
     if (n > 0) std::memcpy(slot(rank_), input + done, n);
     if (outputs.empty()) {
-      go_ahead(call);
+      go_ahead_or_meet(call, bytes);
     } else {
       sync(call);
       compare(call);
@@ -149,7 +149,7 @@ void ShmGroup::deal(const Call& call, const std::vector<const std::byte*>& input
       if (n > 0 && rank_ == root) std::memcpy(slot(rank_) + seat(r) * lines_for(n), from, n);
     }
     if (rank_ == root) {
-      go_ahead(call);
+      go_ahead_or_meet(call, bytes);
     } else {
       sync(call);
       compare(call);

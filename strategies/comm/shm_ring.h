@@ -18,7 +18,7 @@ class ShmRing {
   ShmRing(PairBlock& block, std::byte* bytes, std::size_t size) : block_(&block), bytes_(bytes), size_(size) {}
 
   // What every frame finds in one piece, sooner or later.
-  std::size_t whole_bytes() const { return size_ / 4; }
+  std::size_t whole_bytes() const { return std::min<std::size_t>(16 * 1024, size_ / 4); }
 
   // Of the writer: how much payload a frame may have now; none: there is no room for a frame.
   std::optional<std::size_t> room() const {
