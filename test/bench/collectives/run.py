@@ -16,8 +16,9 @@ ddp         a step of Python's DistributedDataParallel, a model of 50 MB with li
             adds. Then where malloc keeps what is freed, for gloo too, and a step of 50 small layers, whose time is
             what the host takes to call them
 
-The same measure for all: the median of five rows of operations, and of --runs such medians taken in turn. A figure that
-falls short does not make the benchmark fail. Needs a build with -DDTRAIN_BENCH=ON and a Python with torch.
+The same measure for all: the median of five rows of operations, and of --runs such medians taken in turn, each at a time
+when the machine's cores were as near to each other as they can be (cores.py). A figure that falls short does not make the
+benchmark fail. Needs a build with -DDTRAIN_BENCH=ON and a Python with torch.
 """
 import argparse
 import copy
@@ -34,6 +35,7 @@ sys.path[:0] = [str(TEST / "bench"), str(TEST / "support")]
 import lab_case  # noqa: E402
 import netlab  # noqa: E402
 import page  # noqa: E402
+from cores import Cores  # noqa: E402
 
 WORKER = pathlib.Path(__file__).resolve().parent / "collectives_worker.py"
 KIB, MIB = 1 << 10, 1 << 20
@@ -61,7 +63,7 @@ def size_text(size):
 class Peers:
     def __init__(self, args):
         programs = pathlib.Path(args.build, "bin")
-        self.python = args.python
+        self.python, self.cores = args.python, args.cores
         self.launch = [str(programs / "dtrain"), "run", "--nproc"]
         self.cpp = str(programs / "collectives_bench")
         self.mpi, self.steps = str(programs / "mpi_bench"), str(programs / "steps_bench")
@@ -90,14 +92,16 @@ class Peers:
     def measure(self, peer, ranks, op, kind, sizes):
         """Microseconds for each size."""
         command = self.command(peer, ranks, op, kind, sizes)
-        try:
-            lines = self.run(command)
-        except SystemExit as error:
-            if peer != GLOO:
-                raise
-            print(f"once more: {error}", file=sys.stderr)  # some of its processes abort when they end
-            lines = self.run(command)
-        rows = [line.removeprefix("[0] ").split() for line in lines]
+
+        def once():
+            try:
+                return self.run(command)
+            except SystemExit as error:
+                if peer != GLOO:
+                    raise
+                print(f"once more: {error}", file=sys.stderr)  # some of its processes abort when they end
+                return self.run(command)
+        rows = [line.removeprefix("[0] ").split() for line in self.cores.near(once)]
         return {int(size): float(us) for size, us in rows}
 
     def run(self, command):
@@ -133,7 +137,7 @@ class PeersBetweenHosts(Peers):
         self.hosts = lab.hosts
         cores = sorted(os.sched_getaffinity(0))
         share = max(1, len(cores) // len(self.hosts))
-        self.cores = [cores[share * i % len(cores):][:share] for i in range(len(self.hosts))]
+        self.shares = [cores[share * i % len(cores):][:share] for i in range(len(self.hosts))]
         self.launch[2:] = ["--nnodes", str(len(self.hosts)), "--rdzv-backend", "c10d", "--rdzv-endpoint",
                            "host1:29400", "--rdzv-id", "bench", "--nproc"]
 
@@ -141,8 +145,8 @@ class PeersBetweenHosts(Peers):
         return super().command(peer, ranks // len(self.hosts), *what)
 
     def run(self, command):
-        return self.ended([host.popen(["taskset", "-c", ",".join(map(str, cores)), *command], **self.started)
-                           for host, cores in zip(self.hosts, self.cores)])
+        return self.ended([host.popen(["taskset", "-c", ",".join(map(str, share)), *command], **self.started)
+                           for host, share in zip(self.hosts, self.shares)])
 
 
 def table(header, rows):
@@ -301,6 +305,7 @@ def main():
     netlab.become_able()
     if args.alone:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
+    args.cores = Cores(os.path.join(args.build, "bin", "cores_bench"))
     peers = Peers(args)
     *facts, load = page.machine(args.alone)
     facts += [f"torch {page.first_line(args.python, '-c', 'import torch; print(torch.__version__)')}.",
@@ -312,7 +317,8 @@ def main():
         text = "\n\n".join([page.bars_table(bars), *parts])
         print(text, flush=True)
         if args.write:
-            page.write_section(args.write, "bench-collectives", name, f"## {title}\n\n{text}\n\n{' '.join(facts)}")
+            page.write_section(args.write, "bench-collectives", name, f"## {title}\n\n{text}\n\n"
+                               f"{' '.join([*facts, args.cores.text()])}")
 
 
 if __name__ == "__main__":
