@@ -43,5 +43,5 @@ class Cores:
         return found
 
     def text(self):
-        return (f"A cache line takes {self.least:.0f} ns from core to core; {self.again} of {self.measured} measurements "
-                "were taken again, since it took more than twice as long at their end.")
+        return (f"A cache line takes {self.least:.0f} ns from core to core; measurements were taken again {self.again} "
+                f"times, for {self.measured}, since it took more than twice as long when they ended.")

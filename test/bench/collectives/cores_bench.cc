@@ -40,7 +40,8 @@ double handover_ns(int one, int other) {
   std::thread echo([&] {
     stay_on(other);
     for (int i = 1; i < 2 * kRows * kTurns; i += 2) {
-      while (turn.load(std::memory_order_acquire) != i) {}
+      while (turn.load(std::memory_order_acquire) != i) {
+      }
       turn.store(i + 1, std::memory_order_release);
     }
   });
@@ -50,7 +51,8 @@ double handover_ns(int one, int other) {
     const auto begin = Clock::now();
     for (const int end = i + 2 * kTurns; i < end; i += 2) {
       turn.store(i + 1, std::memory_order_release);
-      while (turn.load(std::memory_order_acquire) != i + 2) {}
+      while (turn.load(std::memory_order_acquire) != i + 2) {
+      }
     }
     row = std::chrono::duration<double, std::nano>(Clock::now() - begin).count() / (2 * kTurns);
   }

@@ -16,9 +16,9 @@ ddp         a step of Python's DistributedDataParallel, a model of 50 MB with li
             adds. Then where malloc keeps what is freed, for gloo too, and a step of 50 small layers, whose time is
             what the host takes to call them
 
-The same measure for all: the median of five rows of operations, and of --runs such medians taken in turn, each at a time
-when the machine's cores were as near to each other as they can be (cores.py). A figure that falls short does not make the
-benchmark fail. Needs a build with -DDTRAIN_BENCH=ON and a Python with torch.
+The same measure for all: the median of five rows of operations, and of --runs such medians taken in turn, each at a
+time when the machine's cores were as near to each other as they can be (cores.py). A figure that falls short does not
+make the benchmark fail. Needs a build with -DDTRAIN_BENCH=ON and a Python with torch.
 """
 import argparse
 import copy
