@@ -11,18 +11,15 @@ class Cores:
     PATIENCE, TRIES, FAR = 30, 4, 2  # seconds, measurements, times the least time that a line took
 
     def __init__(self, program, settle=5):
-        self.program, self.measured, self.again = program, 0, 0
-        self.least = self.handover_ns()
+        self.program, self.least = program, float("inf")
+        self.measured = self.again = self.far = 0  # since the last text()
         deadline = time.monotonic() + settle  # what this machine can do, if it's far apart just now
         while time.monotonic() < deadline:
-            self.least = min(self.least, self.handover_ns())
+            self.are_near()
             time.sleep(.2)
 
-    def handover_ns(self):
-        return float(subprocess.run([self.program], check=True, capture_output=True, text=True, timeout=60).stdout)
-
     def are_near(self):
-        ns = self.handover_ns()
+        ns = float(subprocess.run([self.program], check=True, capture_output=True, text=True, timeout=60).stdout)
         self.least = min(self.least, ns)
         return ns <= self.FAR * self.least
 
@@ -34,14 +31,20 @@ class Cores:
     def near(self, measure):
         """What measure() returns, of a time at whose ends the cores were near; after some tries of any time."""
         self.measured += 1
-        for _ in range(self.TRIES):
+        for tries in range(self.TRIES):
+            self.again += tries > 0
             self.wait()
             found = measure()
             if self.are_near():
-                break
-            self.again += 1
+                return found
+        self.far += 1
         return found
 
     def text(self):
-        return (f"A cache line takes {self.least:.0f} ns from core to core; measurements were taken again {self.again} "
-                f"times, for {self.measured}, since it took more than twice as long when they ended.")
+        """How it went since it was asked last."""
+        runs = self.measured + self.again
+        said = (f"A cache line takes {self.least:.0f} ns from core to core; {self.again} of {runs} measurements were "
+                "replaced, since it took more than twice as long when they ended")
+        said += f", and {self.far} were not, all the same." if self.far else "."
+        self.measured = self.again = self.far = 0
+        return said

@@ -10,7 +10,8 @@
 #include <cstdio>
 #include <stdexcept>
 #include <thread>
-#include <vector>
+
+#include "launcher/cpu_set.h"
 
 namespace {
 
@@ -19,16 +20,6 @@ void stay_on(int core) {
   CPU_ZERO(&one);
   CPU_SET(core, &one);
   if (pthread_setaffinity_np(pthread_self(), sizeof(one), &one) != 0) throw std::runtime_error("a core is gone");
-}
-
-std::vector<int> first_cores(std::size_t most) {
-  cpu_set_t may;
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof(may), &may) != 0) throw std::runtime_error("sched_getaffinity failed");
-  for (int core = 0; core < CPU_SETSIZE && cores.size() < most; ++core) {
-    if (CPU_ISSET(core, &may)) cores.push_back(core);
-  }
-  return cores;
 }
 
 // The median of five rows, so that one in which another program ran on a core does not count.
@@ -64,7 +55,8 @@ double handover_ns(int one, int other) {
 }  // namespace
 
 int main() {
-  const std::vector<int> cores = first_cores(8);
+  auto cores = dtrain::launcher::allowed_cpus();
+  cores.resize(std::min<std::size_t>(cores.size(), 8));
   double most = 0;
   for (std::size_t i = 0; i < cores.size(); ++i) {
     for (std::size_t j = i + 1; j < cores.size(); ++j) most = std::max(most, handover_ns(cores[i], cores[j]));
