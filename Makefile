@@ -4,13 +4,15 @@ SHELL := /bin/bash
 JOBS ?= $(shell scripts/jobs.sh)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 PREFIX ?= /usr/local
+# Tests wait for processes, sockets and deadlines for a third of their time.
+TEST_JOBS ?= $(shell expr $(JOBS) + \( $(JOBS) + 1 \) / 2)
 # Extra arguments of ctest, e.g. CTEST_ARGS='-R store', and of the benchmarks, e.g. BENCH_ARGS=--help.
 CTEST_ARGS ?=
 BENCH_ARGS ?=
 
 # $(call build,PRESET,TARGETS): configure (about a second if nothing changed) and build.
 build = cmake --preset $(1) -Wno-dev --log-level=WARNING >/dev/null && cmake --build --preset $(1) $(if $(2),--target $(2))
-test = ctest --preset $(1) -j $(JOBS) $(CTEST_ARGS)
+test = ctest --preset $(1) -j $(TEST_JOBS) $(CTEST_ARGS)
 
 .PHONY: help
 help: ## list the targets
@@ -69,8 +71,8 @@ format: ## write the sources as clang-format wants them
 tidy: ## the project's own rules, then clang-tidy over rendezvous, launcher and cli
 	@scripts/setup.sh launcher test tidy
 	@scripts/tidy.py
-	@cmake --preset check -Wno-dev --log-level=WARNING
-	@scripts/clang_tidy.sh build/check --all
+	@cmake --preset tidy -Wno-dev --log-level=WARNING >/dev/null
+	@scripts/clang_tidy.sh build/tidy --all
 
 .PHONY: asan
 asan: ## all tests under AddressSanitizer and UBSan
@@ -107,11 +109,24 @@ soak: ## start and end CYCLES (2000) jobs, one host and two, in every way; nothi
 	@$(call build,check,dtrain hostile)
 	@DTRAIN_BIN_DIR=build/check/bin python3 -B test/process/netlab/cycles_soak.py --cycles $${CYCLES:-2000}
 
+.PHONY: soak-syscalls
+soak-syscalls: ## let each system call of dtrain's fail once, on each level of containment; nothing may be left
+	@scripts/setup.sh launcher test
+	@$(call build,check,dtrain hostile fail_call)
+	@DTRAIN_BIN_DIR=build/check/bin python3 -B test/process/launcher/soak_syscalls.py --jobs $(JOBS)
+
 .PHONY: soak-kills
 soak-kills: ## torch DDP on four hosts of a lab through ROUNDS (50) random kills; no step may be missing
 	@scripts/setup.sh launcher train test
 	@$(call build,check,dtrain hostile)
 	@DTRAIN_BIN_DIR=build/check/bin .venv/bin/python -B test/process/torch/kills_soak.py --rounds $${ROUNDS:-50}
+
+.PHONY: soak-headline
+soak-headline: ## one rank fails in every way, TRIALS (200) times, on one host and three; the report must name it
+	@scripts/setup.sh launcher train test
+	@$(call build,release,dtrain dtrain_python headline_worker)
+	@DTRAIN_BIN_DIR=build/bin .venv/bin/python -B test/process/torch/headline_soak.py --trials $${TRIALS:-200}
+	@DTRAIN_BIN_DIR=build/bin .venv/bin/python -B test/process/torch/headline_soak.py --trials $${TRIALS:-200} --hosts 3
 
 .PHONY: soak-harms
 soak-harms: ## kill and stop ranks inside collectives, SEEDS (1000) times; the right one must be named
@@ -141,28 +156,28 @@ test-oldest-torch: ## build with the oldest torch that is supported, and run the
 	@$(call test,oldest-torch) -L '^torch$$' -E '^torchrun'
 
 .PHONY: bench-launch
-bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmarks.md
+bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench
 	@$(call build,bench)
-	@python3 test/bench/launch/run.py --write docs/benchmarks.md $(BENCH_ARGS)
+	@python3 test/bench/launch/run.py --write docs/benchmarks $(BENCH_ARGS)
 
 .PHONY: bench-rendezvous
-bench-rendezvous: ## measure nodes lost, rounds of thousands, links, the store across nodes; writes docs/benchmarks.md
+bench-rendezvous: ## measure nodes lost, rounds of thousands, links, the store across nodes; writes docs/benchmarks
 	@scripts/setup.sh launcher test bench
 	@$(call build,bench)
-	@python3 test/bench/rendezvous/run.py --build build --write docs/benchmarks.md $(BENCH_ARGS)
+	@python3 test/bench/rendezvous/run.py --build build --write docs/benchmarks $(BENCH_ARGS)
 
 .PHONY: bench-collectives
-bench-collectives: ## measure collectives beside gloo and OpenMPI, and DDP; writes docs/benchmarks.md
+bench-collectives: ## measure collectives beside gloo and OpenMPI, and DDP; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench
 	@$(call build,bench)
-	@python3 test/bench/collectives/run.py --build build --write docs/benchmarks.md $(BENCH_ARGS)
+	@python3 test/bench/collectives/run.py --build build --write docs/benchmarks $(BENCH_ARGS)
 
 .PHONY: bench-resnet
-bench-resnet: ## measure how the ResNet example scales, beside Python's DDP; writes docs/benchmarks.md
+bench-resnet: ## measure how the ResNet example scales, beside Python's DDP; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench
 	@$(call build,bench)
-	@python3 test/bench/resnet/run.py --build build --write docs/benchmarks.md --plot docs/resnet-scaling.svg $(BENCH_ARGS)
+	@python3 test/bench/resnet/run.py --build build --write docs/benchmarks --plot docs/resnet-scaling.svg $(BENCH_ARGS)
 
 .PHONY: test-gpu
 test-gpu: ## build with NCCL and train on every GPU (PY=python with a full CUDA torch)

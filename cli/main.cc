@@ -3,90 +3,45 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <csignal>
 #include <cstdio>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/await_host.h"
-#include "cli/commands.h"
-#include "cli/completion.h"
-#include "cli/doctor.h"
-#include "cli/dry_run.h"
-#include "cli/env_report.h"
-#include "cli/fail.h"
-#include "cli/flight.h"
-#include "cli/help.h"
-#include "cli/host.h"
-#include "cli/logs.h"
-#include "cli/man.h"
-#include "cli/parse.h"
-#include "cli/resolve.h"
-#include "cli/serve.h"
-#include "cli/settings_text.h"
-#include "cli/status.h"
-#include "cli/terminal.h"
-#include "cli/text.h"
-#include "cli/token.h"
-#include "cli/usage.h"
-#include "cli/version.h"
-#include "launcher/exit_codes.h"
-#include "launcher/run_job.h"
+#include "cli/base/fail.h"
+#include "cli/base/print.h"
+#include "cli/base/terminal.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
+#include "cli/base/version.h"
+#include "cli/commands/run.h"
+#include "cli/commands/serve.h"
+#include "cli/commands/status.h"
+#include "cli/commands/token.h"
+#include "cli/doctor/doctor.h"
+#include "cli/doctor/env_report.h"
+#include "cli/flight/flight.h"
+#include "cli/help/completion.h"
+#include "cli/help/help.h"
+#include "cli/help/man.h"
+#include "cli/logs/logs.h"
+#include "cli/parse/command_words.h"
+#include "cli/table/command_table.h"
+#include "launcher/base/last_words.h"
+#include "launcher/job/exit_codes.h"
+#include "rendezvous/base/printable.h"
 
 namespace dtrain::cli {
 namespace {
 
 using Words = std::vector<std::string>;
 
-// A help text that did not reach its reader is a failure: `dtrain help > /dev/full`.
-int print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return 0;
-  return fail(system_error("standard output", errno));
-}
-
-int completion(const std::string& shell) {
-  if (shell.empty()) return fail(usage("completions for which shell? dtrain completion bash, zsh or fish"));
-  auto script = completion_script(shell);
-  return script ? print(*script) : fail(script.error());
-}
-
-int run(const Words& words, CalledAs called) {
-  auto raw = parse(words, called);
-  if (!raw) return fail(raw.error());
-  if (auto& asked = (*raw)[FlagId::help])
-    return print((asked->text == "all" ? run_help : common_help)(output_width(), called));
-  if ((*raw)[FlagId::version]) return print(version_line());
-  if (auto& shell = (*raw)[FlagId::print_completion]) return completion(shell->text);
-  const Host host = this_host();
-  auto plan = resolve(*raw, host);
-  if (!plan) return fail(plan.error());
-  if (plan->print_config == Plan::PrintConfig::json) return print(settings_json(plan->settings));
-  if (plan->print_config == Plan::PrintConfig::text) return print(settings_table(plan->settings));
-  if (plan->dry_run) {
-    if (!plan->awaited_host.empty())
-      std::fprintf(stderr, "dtrain: there is no host %s yet; the job would wait for it\n", plan->awaited_host.c_str());
-    return print(describe(*plan, host.env));
-  }
-  for (const auto since = std::chrono::steady_clock::now(); !plan->awaited_host.empty();) {
-    if (!await_host(*plan, since)) return launcher::kExitTimeLimit;
-    plan = resolve(*raw, host);
-    if (!plan) return fail(plan.error());
-  }
-  std::signal(SIGPIPE, SIG_IGN);  // a reader of ours that leaves must not take the job with it
-  for (const std::string& warning : plan->warnings) std::fprintf(stderr, "dtrain: %s\n", warning.c_str());
-  if (!plan->spec.quiet)
-    for (const std::string& note : plan->notes) std::fprintf(stderr, "dtrain: %s\n", note.c_str());
-  return launcher::run_job(plan->spec);
-}
-
 int help(const Words& words) {
   if (words.empty()) return print(short_help(output_width()));
   if (words[0] == "--markdown") return print(markdown_help());
   if (words[0] == "--man") return print(man_page());
-  auto text = help_on(words[0], output_width());
-  return text ? print(*text) : fail(text.error());
+  return print(help_on(words[0], output_width()));
 }
 
 int doctor() {
@@ -96,10 +51,9 @@ int doctor() {
 }
 
 int env(const Words& words) {
-  if (words.empty()) return print(env_text(env_facts()));
-  if (words == Words{"--json"}) return print(env_json(env_facts()));
-  return fail(
-      {ErrorKind::usage, fmt::format("dtrain env takes --json and nothing else ({})", printable(words.back()))});
+  auto flags = command_words(CommandId::env, words, Unknown::repeated);
+  if (!flags) return fail(flags.error());
+  return print(flags->contains("json") ? env_json(env_facts()) : env_text(env_facts()));
 }
 
 int no_command() {
@@ -107,71 +61,92 @@ int no_command() {
   return launcher::kExitUsage;
 }
 
-int unknown_command(const std::string& word) {
-  std::vector<std::string> names;
-  for (const Command& row : commands()) names.emplace_back(row.name);
-  std::string near = closest(word, names);
-  std::string hint = near.empty() ? "to start a program: dtrain run " + shell_quoted(printable(word))
-                                  : "did you mean dtrain " + near + "?";
-  return fail({ErrorKind::usage, fmt::format("unknown command {}; {}", printable(word), hint)});
+// What was typed after `dtrain`, as it could be typed after `dtrain run`.
+std::string as_run(const Words& words) {
+  std::string line = "dtrain run";
+  for (const std::string& word : words) line += " " + shell_quoted(printable(word));
+  return line;
 }
 
-// How many words it can use, besides those of the commands that count them.
-std::size_t most_words(const Command& command) { return command.arguments.empty() ? 0 : 1; }
+int unknown_command(const Words& words) {
+  const std::string& word = words[0];
+  std::vector<std::string> names;
+  for (const Command& row : commands()) names.emplace_back(row.name);
+  if (word == "-V" || word == "-v")
+    return fail(usage_error(fmt::format("unknown flag {}; did you mean --version?", word)));
+  const bool is_flag = word.starts_with('-');
+  const std::string near = is_flag ? "" : closest(word, names);
+  const std::string hint =
+      near.empty() ? "to start a program: " + as_run(words) : fmt::format("did you mean dtrain {}?", near);
+  return fail(usage_error(fmt::format("unknown {} {}; {}", is_flag ? "flag" : "command", printable(word), hint)));
+}
 
-int carry_out(const Command& command, const Words& rest) {
-  if (command.id == CommandId::run) return run(rest, CalledAs::dtrain);
-  if (command.id == CommandId::launch) return run(rest, CalledAs::launch);
+// How one command is carried out.
+struct Handler {
+  CommandId id;
+  bool judges_words;  // it says itself which words it takes; else the table of commands does
+  int (*carry_out)(const Words& words);
+};
+
+constexpr Handler kHandlers[] = {
+    {CommandId::run, true, [](const Words& words) { return run_command(words, CalledAs::dtrain); }},
+    {CommandId::launch, true, [](const Words& words) { return run_command(words, CalledAs::launch); }},
+    {CommandId::logs, true, show_logs},
+    {CommandId::status, true, status_command},
+    {CommandId::flight, true, flight_command},
+    {CommandId::rendezvous, true, rendezvous_command},
+    {CommandId::doctor, false, [](const Words&) { return doctor(); }},
+    {CommandId::env, true, env},
+    {CommandId::token, true, token_command},
+    {CommandId::completion, false,
+     [](const Words& words) { return print(completion_script(words.empty() ? "" : words[0])); }},
+    {CommandId::version, false, [](const Words&) { return print(version_text()); }},
+    {CommandId::help, false, help},
+};
+static_assert(
+    [] {
+      for (std::size_t i = 0; i < std::size(kHandlers); ++i)
+        if (kHandlers[i].id != CommandId(i)) return false;
+      return std::size(kHandlers) == std::size_t(CommandId::help) + 1;
+    }(),
+    "each command has its handler, in the order of CommandId");
+
+// The error about more words than the table of commands allows.
+std::optional<Error> too_many_words(const Command& command, const Words& words) {
+  const std::size_t most = command.arguments.empty() ? 0 : 1;
+  if (words.size() <= most) return std::nullopt;
+  if (words[0].starts_with('-')) return unknown_flag(command, words[0]);
+  return usage_error(fmt::format("dtrain {} takes {} ({})", command.name, most == 0 ? "no arguments" : "one argument",
+                                 printable(words[most])));
+}
+
+int carry_out(const Command& command, const Words& words) {
   const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
-  if (std::any_of(rest.begin(), rest.end(), asks)) return help({std::string(command.name)});
-  if (command.id == CommandId::logs) return show_logs(rest);
-  if (command.id == CommandId::token) return token_command(rest);
-  if (command.id == CommandId::status) return status_command(rest);
-  if (command.id == CommandId::flight) return flight_command(rest);
-  if (command.id == CommandId::rendezvous) return rendezvous_command(rest);
-  if (rest.size() > most_words(command))
-    return fail(usage(fmt::format("dtrain {} takes {} ({})", command.name,
-                                  command.arguments.empty() ? "no arguments" : "one argument",
-                                  printable(rest[most_words(command)]))));
-  switch (command.id) {
-    case CommandId::doctor:
-      return doctor();
-    case CommandId::env:
-      return env(rest);
-    case CommandId::completion:
-      return completion(rest.empty() ? "" : rest[0]);
-    case CommandId::version:
-      return print(version_text());
-    case CommandId::help:
-      return help(rest);
-    case CommandId::run:
-    case CommandId::launch:
-    case CommandId::logs:
-    case CommandId::status:
-    case CommandId::flight:
-    case CommandId::rendezvous:
-    case CommandId::token:
-      break;
-  }
-  return launcher::kExitOwnFailure;
+  // A job's program may have a --help of its own.
+  if (!starts_job(command) && std::any_of(words.begin(), words.end(), asks)) return help({std::string(command.name)});
+  const Handler& handler = kHandlers[std::size_t(command.id)];
+  if (!handler.judges_words)
+    if (const auto error = too_many_words(command, words)) return fail(*error);
+  return handler.carry_out(words);
 }
 
 int dispatch(const std::string& called_as, const Words& words) {
   const std::string name = called_as.substr(called_as.rfind('/') + 1);
-  if (name == "torchrun") return run(words, CalledAs::torchrun);
-  if (name == "launch") return run(words, CalledAs::launch);
+  if (name == "torchrun") return run_command(words, CalledAs::torchrun);
+  if (name == "launch") return run_command(words, CalledAs::launch);
   if (words.empty()) return no_command();
   Words rest(words.begin() + 1, words.end());
   if (words[0] == "--help" || words[0] == "-h") return help(rest);
   if (words[0] == "--version") return print(version_line());
   const Command* command = find_command(words[0]);
-  return command != nullptr ? carry_out(*command, rest) : unknown_command(words[0]);
+  return command != nullptr ? carry_out(*command, rest) : unknown_command(words);
 }
 
 }  // namespace
 }  // namespace dtrain::cli
 
 int main(int argc, char** argv) {
+  dtrain::launcher::tell_of_uncaught_exceptions();
   std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   return dtrain::cli::dispatch(argc > 0 ? argv[0] : "dtrain", words);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # clang-tidy over the sources of rendezvous, launcher and cli that differ from main's last common commit with what is
-# checked out, or over all of them.
+# checked out, or over everything that BUILD_DIR compiles of these folders: with the preset tidy a room at a time, which
+# takes a fifth of the time, since most of the time goes into the headers of Asio, fmt and the standard library.
 #
 # usage: scripts/clang_tidy.sh BUILD_DIR [--all]    BUILD_DIR holds compile_commands.json
 #
@@ -18,14 +19,15 @@ changed() { # a changed header brings the source of the same name
   { git diff --name-only "$base" -- "${folders[@]}"; git ls-files --others --exclude-standard -- "${folders[@]}"; } |
     sed -n 's/\.\(cc\|h\)$/.cc/p' | sort -u
 }
-all() { git ls-files --cached --others --exclude-standard -- "${folders[@]}" | grep '\.cc$'; }
+compiled() { sed -n "s|^ *\"file\": \"$PWD/\(.*\)\".*|\1|p" "$build/compile_commands.json"; }
+ours() { grep -E "^($build/)?($(IFS='|'; echo "${folders[*]}"))/"; }
 
-if [[ ${2:-} == --all ]]; then list=$(all); else list=$(changed); fi
-files=()
-for file in $list; do # only what is built
-  [[ -f $file ]] && grep -q "\"file\": \".*/$file\"" "$build/compile_commands.json" && files+=("$file")
-done
-echo "clang-tidy: ${#files[@]} files"
+if [[ ${2:-} == --all ]]; then
+  mapfile -t files < <(compiled | ours)
+else
+  mapfile -t files < <(comm -12 <(changed) <(compiled | sort -u))
+fi
+echo "clang-tidy: ${#files[@]} files of $build"
 [[ ${#files[@]} -eq 0 ]] && exit 0
 
 all_known=${XDG_CACHE_HOME:-$HOME/.cache}/dtrain-tidy

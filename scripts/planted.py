@@ -18,16 +18,23 @@ import tempfile
 
 CXX = os.environ.get("CXX", "g++")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CORES = ["rendezvous/round_core.cc", "rendezvous/round_core_join.cc", "rendezvous/round_facts.cc",
-         "rendezvous/round_order.cc", "rendezvous/voter_id.cc", "rendezvous/host_lease.cc",
-         "rendezvous/succession_core.cc", "rendezvous/etcd_election_core.cc", "launcher/group_core.cc",
-         "launcher/exit_status.cc", "rendezvous/base/check.cc"]
+CORES = ["rendezvous/rounds/round_core.cc", "rendezvous/rounds/round_core_join.cc", "rendezvous/rounds/round_facts.cc",
+         "rendezvous/rounds/round_members.cc",
+         "rendezvous/rounds/round_order.cc", "rendezvous/rounds/voter_id.cc", "rendezvous/election/host_lease.cc",
+         "rendezvous/election/succession_core.cc", "rendezvous/election/etcd_election_core.cc",
+         "rendezvous/rounds/round_core_cause.cc", "launcher/job/group_core.cc", "launcher/job/group_core_failure.cc",
+         "launcher/hosting/join_core.cc", "launcher/job/root_cause.cc", "launcher/job/exit_status.cc",
+         "rendezvous/base/check.cc"]
 # A simulator of more than cores needs what it runs.
 NEEDS = {"store": ["rendezvous/" + name + ".cc" for name in [
-    "base/check", "base/printable", "base/result", "connect", "hkdf", "job_secret", "link_credential", "link_name",
-    "link_socket", "listen", "openssl", "peer_uid", "private_file", "secret_memory", "store_accept", "store_core",
-    "store_link", "store_link_wire", "store_links", "store_local", "store_loop", "store_relay", "store_service",
-    "store_waits", "store_wire", "tls_alerts", "tls_context", "tls_handshake", "tls_session"]]}
+    "base/check", "base/printable", "base/private_file", "base/result", "credentials/job_secret",
+    "credentials/link_credential", "credentials/link_name", "credentials/tls_context", "crypto/hkdf",
+    "crypto/openssl", "crypto/secret_memory", "net/acceptor", "net/connect", "net/listen", "net/overflow_uid",
+    "net/peer_uid", "net/proc_sockets", "store/store_core", "store/store_waits", "store/store_wire",
+    "store_relay/store_link", "store_relay/store_link_wire",
+    "store_relay/store_links", "store_relay/store_relay", "store_server/store_clients", "store_server/store_local",
+    "store_server/store_service", "tls/link_socket", "tls/link_stream", "tls/tls_alerts", "tls/tls_bio",
+    "tls/tls_handshake", "tls/tls_session"]]}
 # A patch named succession-..., pulse-..., election-... or store-... is for another than the first.
 SIMS = {"job": ["job_world.cc", "job_link.cc", "job_host.cc", "job_node.cc", "job_sim_main.cc"],
         "succession": ["succession_world.cc", "succession_node.cc", "succession_sim_main.cc"],

@@ -16,8 +16,8 @@ import sys
 
 def key_of(entry):
     words = shlex.split(entry["command"])
-    if os.path.basename(words[0]) == "ccache":
-        words.pop(0)
+    compiler = next((i + 1 for i, word in enumerate(words) if os.path.basename(word) == "ccache"), 0)
+    words = words[compiler:]
     words[words.index("-o") + 1] = "-"
     made = subprocess.run([*words, "-E", "-P", "-C"], cwd=entry["directory"], stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL)

@@ -11,6 +11,8 @@ import re
 import subprocess
 import sys
 
+import rooms
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # The arrows of docs/architecture.md: a folder's sources may include headers of these folders, and of their own.
@@ -24,12 +26,12 @@ ARROWS = {
 }
 FOLDERS = set(ARROWS) | {"test"}
 
-# Decisions are made in files that can be tested without a process, a socket or a clock.
-PURE = re.compile(r"(launcher|rendezvous|strategies)/(.*/)?(\w+_core|\w+_plan|\w+_wire|wire|line_splitter|prefix|"
-                  r"text_template|restart_policy|failure_report|exit_status|batch_sampler|flight_ring|flight_file|"
-                  r"flight_settings)\.(h|cc)$|"
-                  r"launcher/(worker_env|engines/hostlist)\.(h|cc)$")
-IMPURE_INCLUDE = re.compile(r"boost/(asio|beast)|sys/|unistd\.h|fcntl\.h|poll\.h|spawn\.h|thread>|mutex>|"
+# Decisions are made in files that can be tested without a process, a socket or a clock: those of PURE_ROOMS, those with
+# one of these names, and those whose header says "Pure." in its first comment.
+PURE_NAME = re.compile(r"\w+_(core|plan|wire)\.(h|cc)$")
+SAYS_PURE = re.compile(r"\bPure[.:;,]")
+TESTED_BY = re.compile(r"Tested by ([\w/.-]+\w)")
+IMPURE_INCLUDE = re.compile(r"boost/(asio|beast)|sys/(?!types\.h)|unistd\.h|fcntl\.h|poll\.h|spawn\.h|thread>|mutex>|"
                             r"condition_variable>|future>|fstream>|filesystem>|ctime>|chrono_io")
 IMPURE_CALL = re.compile(r"\b(\w*[Cc]lock\w*::now|clock_gettime|gettimeofday|time\((nullptr|NULL|0)\)|SteadyClock|"
                          r"getpid\(|std::getenv|getenv\(|std::random_device)")
@@ -96,8 +98,84 @@ def check_arrows(path, lines, report):
             report.add(path, number, f"{folder}/ may include {allowed}, not {target}/ (docs/architecture.md)")
 
 
+def room_of(path):
+    return path.parent.as_posix()
+
+
+def read_room_table(report):
+    try:
+        return rooms.table()
+    except ValueError as error:
+        report.add("scripts/rooms.py", 1, f"{error}; move that room up, or the code that needs it down")
+        return {}
+
+
+def check_room(path, lines, table, report):
+    """The file lies in a room, and includes what its room may."""
+    folder, name = path.parts[0], path.as_posix()
+    if folder not in rooms.ROOMS or path.name == "CMakeLists.txt":
+        return
+    room = room_of(path)
+    if room not in table and name not in rooms.WITHOUT_ROOM:
+        report.add(path, 1, f"{room}/ is no room; move the file into one of scripts/rooms.py, or add a row there and "
+                            "in docs/architecture.md")
+        return
+    for number, bracket, included in includes(lines):
+        target = room_of(pathlib.PurePosixPath(included))
+        if bracket != '"' or target.split("/")[0] not in rooms.ROOMS:
+            continue
+        if target.split("/")[0] == folder:
+            check_step(path, number, room, target, table, report)
+        else:
+            check_face(path, number, folder, target, report)
+
+
+def check_step(path, number, room, target, table, report):
+    if target in table.get(room, table):  # a file without a room may include all of its folder
+        return
+    allowed = ", ".join(sorted(table[room] - {room})) or "nothing else"
+    report.add(path, number, f"{room}/ may include {allowed}, not {target}/; move what it needs into a room below "
+                             "both, or take it as an argument")
+
+
+def check_face(path, number, folder, target, report):
+    lower, _, room = target.partition("/")
+    face = rooms.FACES.get(folder, {}).get(lower)  # None: check_arrows() has told
+    if face is not None and room not in face.split():
+        report.add(path, number, f"{folder}/ does not see {target}/, only {face}; ask one of those for it, or let it "
+                                 "be told what it needs")
+
+
+def check_room_sizes(paths, table, report):
+    for room in sorted(table):
+        count = sum(1 for path in paths if room_of(path) == room and path.name != "CMakeLists.txt")
+        if count > rooms.ROOM_FILES_MAX:
+            report.add(room, 1, f"{count} files, {rooms.ROOM_FILES_MAX} are allowed; split it by what it is about")
+
+
+def first_comment(text):
+    """The lines of comment that a file starts with."""
+    body = [line for line in text.split("\n") if line.strip() != "#pragma once"]
+    count = next((at for at, line in enumerate(body) if not line.startswith("//")), len(body))
+    return "\n".join(body[:count])
+
+
+def says(path, pattern):
+    """A match of the pattern in what the file, or its header, says first."""
+    for source in [ROOT / path, (ROOT / path).with_suffix(".h")]:
+        if source.is_file() and (match := pattern.search(first_comment(source.read_text(errors="replace")))):
+            return match
+    return None
+
+
+def is_pure(path):
+    if path.suffix not in {".h", ".cc"} or path.parts[0] not in rooms.ROOMS:
+        return False
+    return room_of(path) in rooms.PURE_ROOMS or bool(PURE_NAME.fullmatch(path.name)) or bool(says(path, SAYS_PURE))
+
+
 def check_purity(path, lines, report):
-    if not PURE.match(path.as_posix()):
+    if not is_pure(path):
         return
     for number, bracket, included in includes(lines):
         if bracket == "<" and IMPURE_INCLUDE.search(included + ">"):
@@ -105,6 +183,31 @@ def check_purity(path, lines, report):
     for number, line in enumerate(lines, 1):
         if match := IMPURE_CALL.search(line.split("//")[0]):
             report.add(path, number, f"{match[0]} in a file that only decides; take it as an argument")
+
+
+def check_tested(path, report):
+    """Each source of a room that decides has a test where its own place is mirrored, or says which test it has."""
+    if path.suffix != ".cc" or room_of(path) not in rooms.PURE_ROOMS:
+        return
+    test = pathlib.PurePosixPath("test/unit", room_of(path), f"{path.stem}_test.cc")
+    if (ROOT / test).is_file():
+        return
+    told = says(path, TESTED_BY)
+    if told is None:
+        report.add(path, 1, f"no test: write {test}, or say 'Tested by PATH' in the first comment")
+    elif not (ROOT / told[1]).exists():
+        report.add(path, 1, f"tested by {told[1]}, which does not exist; name the test that there is")
+
+
+def check_listed(path, report):
+    """A test that no CMakeLists.txt names is run by nobody."""
+    match = re.fullmatch(r"(\w+)_test\.(cc|py)", path.name)
+    if path.parts[0] != "test" or not match:
+        return
+    lists = (ROOT / folder / "CMakeLists.txt" for folder in path.parents)
+    listed = next((file.read_text() for file in lists if file.exists()), "")
+    if not re.search(rf"\b{match[1]}(_test)?\b", listed):
+        report.add(path, 1, "no CMakeLists.txt names this test; add it to the nearest one above")
 
 
 def check_shape(path, text, lines, report):
@@ -149,7 +252,7 @@ def check_links(path, lines, report):
                 report.add(path, number, f"{target} does not exist; correct the link or write the page")
 
 
-def check_file(path, report):
+def check_file(path, table, report):
     data = (ROOT / path).read_bytes()
     if len(data) > BYTES_MAX:
         report.add(path, 1, f"{len(data)} bytes; the repository holds nothing above {BYTES_MAX}")
@@ -159,7 +262,10 @@ def check_file(path, report):
     text = data.decode("utf-8", errors="replace")
     lines = text.split("\n")[:-1] if text.endswith("\n") else text.split("\n")
     check_arrows(path, lines, report)
+    check_room(path, lines, table, report)
     check_purity(path, lines, report)
+    check_tested(path, report)
+    check_listed(path, report)
     check_shape(path, text, lines, report)
     check_words(path, lines, report)
     check_links(path, lines, report)
@@ -168,9 +274,12 @@ def check_file(path, report):
 def main(arguments):
     paths = [pathlib.Path(argument).resolve().relative_to(ROOT) for argument in arguments] or all_files()
     report = Report()
+    table = read_room_table(report)
     for path in paths:
         if (ROOT / path).is_file() and not (ROOT / path).is_symlink():
-            check_file(path, report)
+            check_file(path, table, report)
+    if not arguments:
+        check_room_sizes(paths, table, report)
     for breach in report.breaches:
         print(breach)
     print(f"tidy: {len(paths)} files, {len(report.breaches)} breaches")

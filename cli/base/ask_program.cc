@@ -1,5 +1,5 @@
 // Starts the program in a process group of its own and reads its answer.
-#include "cli/ask_program.h"
+#include "cli/base/ask_program.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

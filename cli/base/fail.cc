@@ -1,14 +1,14 @@
-#include "cli/fail.h"
+#include "cli/base/fail.h"
 
 #include <cstdio>
 
-#include "launcher/exit_codes.h"
+#include "launcher/job/exit_codes.h"
 #include "rendezvous/base/printable.h"
 
 namespace dtrain::cli {
 namespace {
 
-constexpr std::size_t kLongest = 8192;  // two paths and what is wrong with them
+constexpr std::size_t kLongestMessage = 8192;  // two paths and what is wrong with them
 
 int exit_code_of(ErrorKind kind) {
   switch (kind) {
@@ -27,7 +27,7 @@ int exit_code_of(ErrorKind kind) {
 }  // namespace
 
 int fail(const Error& error) {
-  std::fprintf(stderr, "dtrain: %s\n", printable(error.message, kLongest).c_str());
+  std::fprintf(stderr, "dtrain: %s\n", printable(error.message, kLongestMessage).c_str());
   return exit_code_of(error.kind);
 }
 

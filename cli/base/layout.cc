@@ -1,13 +1,13 @@
 // Breaks help into lines.
-#include "cli/layout.h"
+#include "cli/base/layout.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "cli/text.h"
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
+#include "cli/base/text.h"
 
 namespace dtrain::cli {
 

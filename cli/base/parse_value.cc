@@ -1,5 +1,5 @@
 // Parsers of flag values.
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,8 @@
 #include <cstring>
 #include <optional>
 
-#include "cli/text.h"
-#include "cli/usage.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
 
 namespace dtrain::cli {
 namespace {
@@ -38,7 +38,7 @@ std::vector<std::string> signal_names() {
 Result<int> parse_signal(const std::string& text) {
   if (all_digits(text)) {
     auto number = parse_number(text, 1, SIGRTMAX);
-    if (!number) return usage(fmt::format("there is no signal {}", printable(text)));
+    if (!number) return usage_error(fmt::format("there is no signal {}", printable(text)));
     return number;
   }
   std::string plain = without_sig(text);
@@ -47,13 +47,13 @@ Result<int> parse_signal(const std::string& text) {
     if (name != nullptr && plain == name) return n;
   }
   std::string near = closest(plain, signal_names());
-  if (!near.empty()) return usage(fmt::format("there is no signal {}; did you mean {}?", printable(text), near));
-  return usage(fmt::format("there is no signal '{}'; `kill -l` lists them", printable(text)));
+  if (!near.empty()) return usage_error(fmt::format("there is no signal {}; did you mean {}?", printable(text), near));
+  return usage_error(fmt::format("there is no signal '{}'; `kill -l` lists them", printable(text)));
 }
 
 Result<launcher::Streams> parse_stream(std::string_view text) {
   if (text.size() == 1 && text[0] >= '0' && text[0] <= '3') return static_cast<launcher::Streams>(text[0] - '0');
-  return usage("expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or RANK:0..3 separated by commas");
+  return usage_error("expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or RANK:0..3 separated by commas");
 }
 
 struct RankRange {
@@ -90,8 +90,8 @@ std::optional<PythonInt> python_int(std::string_view text) {
 }
 
 Error no_such_rank(const char* kind, int rank, int highest) {
-  if (highest == 0) return usage(fmt::format("there is no {} {}, only 0", kind, rank));
-  return usage(fmt::format("there is no {} {}: they go from 0 to {}", kind, rank, highest));
+  if (highest == 0) return usage_error(fmt::format("there is no {} {}, only 0", kind, rank));
+  return usage_error(fmt::format("there is no {} {}: they go from 0 to {}", kind, rank, highest));
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ Result<int> parse_number(std::string_view text, int lowest, int highest) {
     if (error == std::errc() && end == text.data() + text.size() && number >= lowest && number <= highest)
       return number;
   }
-  return usage(fmt::format("expected a whole number from {} to {}", lowest, highest));
+  return usage_error(fmt::format("expected a whole number from {} to {}", lowest, highest));
 }
 
 Result<double> parse_python_float(std::string_view text) {
@@ -114,10 +114,10 @@ Result<double> parse_python_float(std::string_view text) {
     if (number[i] == '_' && digit(number[i - 1]) && digit(number[i + 1])) number.erase(i, 1);
   // strtod takes more: names and hexadecimal digits. (std::from_chars brings in libm, which slows each start.)
   if (number.empty() || number.find_first_not_of("0123456789.eE+-") != std::string::npos)
-    return usage("expected a number");
+    return usage_error("expected a number");
   char* stop = nullptr;
   const double value = std::strtod(number.c_str(), &stop);
-  if (stop != number.c_str() + number.size() || std::isinf(value)) return usage("expected a number");
+  if (stop != number.c_str() + number.size() || std::isinf(value)) return usage_error("expected a number");
   return value;
 }
 
@@ -134,7 +134,7 @@ Result<std::chrono::milliseconds> parse_seconds(std::string_view text) {
   std::size_t dot = text.find('.');
   auto whole = parse_number(text.substr(0, dot), 0, kYear);
   std::string fraction = dot == std::string_view::npos ? "0" : std::string(text.substr(dot + 1));
-  if (!whole || !all_digits(fraction)) return usage(fmt::format("expected seconds from 0 to {}", kYear));
+  if (!whole || !all_digits(fraction)) return usage_error(fmt::format("expected seconds from 0 to {}", kYear));
   fraction.resize(3, '0');
   return std::chrono::seconds(*whole) + std::chrono::milliseconds(*parse_number(fraction, 0, 999));
 }
@@ -145,7 +145,7 @@ Result<bool> parse_switch(std::string_view text) {
   for (std::string_view no : {"false", "no", "off"})
     if (text == no) return false;
   auto number = parse_python_int(text, 0, 1000000);
-  if (!number) return usage("expected 0 or 1");
+  if (!number) return usage_error("expected 0 or 1");
   return *number != 0;
 }
 
@@ -153,7 +153,7 @@ Result<launcher::RankSet> parse_ranks(std::string_view text, int highest) {
   launcher::RankSet ranks;
   for (const std::string& part : split(text, ',')) {
     auto range = parse_range(trimmed(part));
-    if (!range) return usage("expected ranks and ranges of ranks such as 0,5-7");
+    if (!range) return usage_error("expected ranks and ranges of ranks such as 0,5-7");
     if (range->last > highest) return no_such_rank("rank", std::max(range->first, highest + 1), highest);
     ranks.add(range->first, range->last);
   }
@@ -178,7 +178,7 @@ Result<launcher::StreamMap> parse_streams(std::string_view text, int workers, Od
       return no_such_rank("local rank", std::max(range->first, workers), workers - 1);
     for (int rank = range->first; rank <= std::min(range->last, workers - 1); ++rank) {
       bool fresh = map.by_local_rank.insert_or_assign(rank, *streams).second;
-      if (refused && !fresh) return usage(fmt::format("local rank {} is named twice", rank));
+      if (refused && !fresh) return usage_error(fmt::format("local rank {} is named twice", rank));
     }
   }
   return map;
@@ -205,7 +205,7 @@ Result<std::vector<int>> parse_signals(std::string_view text) {
   for (const std::string& part : split(text, ',')) {
     auto signal = parse_signal(trimmed(part));
     if (!signal) return signal.error();
-    if (reserved(*signal)) return usage(fmt::format("SIG{} cannot be chosen", sigabbrev_np(*signal)));
+    if (reserved(*signal)) return usage_error(fmt::format("SIG{} cannot be chosen", sigabbrev_np(*signal)));
     if (std::find(signals.begin(), signals.end(), *signal) == signals.end()) signals.push_back(*signal);
   }
   return signals;

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/job_spec.h"
+#include "launcher/job/job_spec.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {

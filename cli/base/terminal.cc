@@ -1,11 +1,11 @@
 // Asks the terminal for its width.
-#include "cli/terminal.h"
+#include "cli/base/terminal.h"
 
 #include <sys/ioctl.h>
 
 #include <cstdlib>
 
-#include "cli/layout.h"
+#include "cli/base/layout.h"
 
 namespace dtrain::cli {
 

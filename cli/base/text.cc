@@ -1,5 +1,5 @@
 // Helpers for messages.
-#include "cli/text.h"
+#include "cli/base/text.h"
 
 #include <fmt/format.h>
 
@@ -47,6 +47,20 @@ std::string closest(std::string_view typed, const std::vector<std::string>& name
   return best;
 }
 
+std::string only_with_word(std::string_view typed, const std::vector<std::string>& names) {
+  constexpr std::size_t kShortest = 3;
+  if (typed.size() < kShortest) return "";
+  std::string found;
+  for (const std::string& name : names) {
+    const std::vector<std::string> words = split(name, '-');
+    if (std::none_of(words.begin(), words.end(), [&](const std::string& word) { return word.starts_with(typed); }))
+      continue;
+    if (!found.empty()) return "";
+    found = name;
+  }
+  return found;
+}
+
 Result<void> one_of(std::string_view typed, const std::vector<std::string>& names) {
   std::string list;
   for (const std::string& name : names) {
@@ -85,6 +99,10 @@ std::string lower(std::string_view text) {
   std::string out;
   for (char c : text) out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return out;
+}
+
+std::string sentence(std::string_view text) {
+  return upper(text.substr(0, 1)) + std::string(text.empty() ? text : text.substr(1)) + ".";
 }
 
 bool all_digits(std::string_view text) {

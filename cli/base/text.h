@@ -12,6 +12,10 @@ namespace dtrain::cli {
 // The name nearest to `typed` by edits and swaps ('_' equals '-'), if near enough to be a slip; else empty.
 std::string closest(std::string_view typed, const std::vector<std::string>& names);
 
+// The only name with a word (between '-') that begins with `typed`, of three letters or more: "restarts" means
+// "max-restarts". Else empty.
+std::string only_with_word(std::string_view typed, const std::vector<std::string>& names);
+
 // Fine if `typed` is one of `names`; else an error that lists them, with a guess at which was meant.
 Result<void> one_of(std::string_view typed, const std::vector<std::string>& names);
 
@@ -24,6 +28,9 @@ std::string trimmed(std::string_view text);
 // With the letters a to z made upper, or A to Z lower; all else as it is.
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
+
+// "a sentence" -> "A sentence."
+std::string sentence(std::string_view text);
 
 // Whether it is digits 0 to 9 only, and at least one.
 bool all_digits(std::string_view text);

@@ -7,6 +7,6 @@
 
 namespace dtrain::cli {
 
-inline Error usage(std::string message) { return {ErrorKind::usage, std::move(message)}; }
+inline Error usage_error(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 
 }  // namespace dtrain::cli

@@ -1,5 +1,5 @@
 // The three definitions come from cli/CMakeLists.txt.
-#include "cli/version.h"
+#include "cli/base/version.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "cli/ask_secretly.h"
+#include "cli/commands/ask_secretly.h"
 
 #include <termios.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "cli/usage.h"
+#include "cli/base/usage_error.h"
 
 namespace dtrain::cli {
 namespace {
@@ -45,11 +45,11 @@ Result<void> read_line(std::string& line) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return system_error("stdin", errno);
     if (got == 0 || c == '\n') break;
-    if (c == kInterrupt) return usage("given up");
-    if (line.size() == kLongest) return usage("the line is too long");
+    if (c == kInterrupt) return usage_error("given up");
+    if (line.size() == kLongest) return usage_error("the line is too long");
     line += c;
   }
-  return line.empty() ? Result<void>(usage("nothing was typed")) : Result<void>();
+  return line.empty() ? Result<void>(usage_error("nothing was typed")) : Result<void>();
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ Result<void> ask_secretly(const std::string& prompt, std::string& line) {
   Result<void> done;
   {
     const Unseen unseen(STDIN_FILENO);
-    if (!unseen.changed()) return usage("this terminal cannot hide what is typed: pipe the code into stdin");
+    if (!unseen.changed()) return usage_error("this terminal cannot hide what is typed: pipe the code into stdin");
     std::fputs(prompt.c_str(), stderr);
     done = read_line(line);
   }

@@ -1,4 +1,4 @@
-#include "cli/await_host.h"
+#include "cli/commands/await_host.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "rendezvous/host_names.h"
+#include "rendezvous/net/host_names.h"
 
 namespace dtrain::cli {
 

@@ -2,7 +2,7 @@
 // A job whose nodes meet at a host that is not known by its name yet: a pod or a machine that is still starting.
 #include <chrono>
 
-#include "cli/resolve.h"
+#include "cli/resolve/resolve.h"
 
 namespace dtrain::cli {
 

@@ -1,14 +1,14 @@
 // Prints a plan.
-#include "cli/dry_run.h"
+#include "cli/commands/dry_run.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
-#include "cli/settings_text.h"
-#include "cli/text.h"
-#include "launcher/worker_env.h"
+#include "cli/base/text.h"
+#include "cli/commands/settings_text.h"
+#include "launcher/job/worker_env.h"
 
 namespace dtrain::cli {
 namespace {

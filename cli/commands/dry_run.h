@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "cli/resolve.h"
+#include "cli/resolve/resolve.h"
 
 namespace dtrain::cli {
 

@@ -1,18 +1,18 @@
-#include "cli/serve.h"
+#include "cli/commands/serve.h"
 
 #include <fmt/format.h>
 
 #include <optional>
 
-#include "cli/command_words.h"
-#include "cli/fail.h"
-#include "cli/host.h"
-#include "cli/nodes.h"
-#include "cli/site_certificates.h"
-#include "cli/token.h"
-#include "cli/usage.h"
-#include "cli/values.h"
-#include "launcher/job_service.h"
+#include "cli/base/fail.h"
+#include "cli/base/parse_value.h"
+#include "cli/base/usage_error.h"
+#include "cli/machine/host.h"
+#include "cli/machine/site_certificates.h"
+#include "cli/machine/user_token.h"
+#include "cli/nodes/nodes.h"
+#include "cli/parse/command_words.h"
+#include "launcher/service/job_service.h"
 
 namespace dtrain::cli {
 namespace {
@@ -41,7 +41,7 @@ Result<std::optional<launcher::OpenStore>> open_store(const Flags& flags, const 
   if (typed.empty()) return std::optional<launcher::OpenStore>();
   const auto endpoint = parse_endpoint(typed);
   if (!endpoint) return endpoint.error().in("--open-store");
-  if (endpoint->host.empty() || !endpoint->port) return usage("--open-store wants ADDR:PORT");
+  if (endpoint->host.empty() || !endpoint->port) return usage_error("--open-store wants ADDR:PORT");
   auto address = listening_address(endpoint->host, host);
   if (!address) return address.error().in("--open-store");
   return std::optional(launcher::OpenStore{*address, static_cast<std::uint16_t>(*endpoint->port)});
@@ -83,7 +83,7 @@ Result<LinkCredential> credential(const Flags& flags, const Host& host) {
 }
 
 Result<launcher::ServiceSpec> resolve(const std::vector<std::string>& words, const Host& host) {
-  if (words.empty() || words[0] != "serve") return usage("dtrain rendezvous serve starts a server; see --help");
+  if (words.empty() || words[0] != "serve") return usage_error("dtrain rendezvous serve starts a server; see --help");
   auto flags = command_words(CommandId::rendezvous, {words.begin() + 1, words.end()});
   if (!flags) return flags.error();
   const auto port = number(*flags, "port", launcher::ServiceSpec::kUsualPort, 0, 65535);

@@ -1,5 +1,5 @@
 #pragma once
-// `dtrain rendezvous serve`: the words become a server (launcher/job_service.h).
+// `dtrain rendezvous serve`: the words become a server (launcher/service/job_service.h).
 #include <string>
 #include <vector>
 

@@ -1,12 +1,12 @@
 // Prints settings.
-#include "cli/settings_text.h"
+#include "cli/commands/settings_text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/text.h"
+#include "cli/base/text.h"
 
 namespace dtrain::cli {
 

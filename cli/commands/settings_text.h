@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/resolve.h"
+#include "cli/resolve/resolve.h"
 
 namespace dtrain::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/status.h"
+#include "cli/commands/status.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -12,12 +12,12 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "cli/command_words.h"
-#include "cli/fail.h"
-#include "cli/status_text.h"
-#include "cli/text.h"
-#include "launcher/status_folder.h"
-#include "launcher/status_report.h"
+#include "cli/base/fail.h"
+#include "cli/base/text.h"
+#include "cli/commands/status_text.h"
+#include "cli/parse/command_words.h"
+#include "launcher/status/status_folder.h"
+#include "launcher/status/status_report.h"
 
 namespace dtrain::cli {
 namespace {
@@ -28,15 +28,15 @@ using Json = nlohmann::ordered_json;
 constexpr auto kAnswers = std::chrono::seconds(2);  // an agent that is stopped does not
 constexpr int kNothingThere = 1;
 
-struct Asked {
+struct StatusAsked {
   std::string job;  // empty: all
   bool json = false;
 };
 
-Result<Asked> parse(const std::vector<std::string>& words) {
+Result<StatusAsked> parse_status(const std::vector<std::string>& words) {
   auto flags = command_words(CommandId::status, words, Unknown::repeated);
   if (!flags) return flags.error();
-  return Asked{(*flags)["job"], flags->contains("json")};
+  return StatusAsked{(*flags)["job"], flags->contains("json")};
 }
 
 // All that comes until the end of the connection.
@@ -108,7 +108,7 @@ void collect(const std::string& folder, const std::string& job, std::vector<Json
 }  // namespace
 
 int status_command(const std::vector<std::string>& words) {
-  auto asked = parse(words);
+  auto asked = parse_status(words);
   if (!asked) return fail(asked.error());
   std::vector<Json> answers;
   for (const std::string& folder : launcher::status_folders()) collect(folder, asked->job, answers);

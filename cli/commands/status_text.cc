@@ -1,4 +1,4 @@
-#include "cli/status_text.h"
+#include "cli/commands/status_text.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "cli/text.h"
-#include "launcher/human.h"
+#include "cli/base/text.h"
+#include "launcher/base/readable.h"
 
 namespace dtrain::cli {
 namespace {
@@ -26,7 +26,7 @@ int number(const Json& from, const char* name, int otherwise = 0) {
 
 std::string bytes(const Json& from, const char* name) {
   const auto at = from.find(name);
-  return launcher::human_bytes(at != from.end() && at->is_number_unsigned() ? at->get<std::uint64_t>() : 0);
+  return launcher::readable_bytes(at != from.end() && at->is_number_unsigned() ? at->get<std::uint64_t>() : 0);
 }
 
 const Json& list(const Json& from, const char* name) {
@@ -39,7 +39,7 @@ std::string time(const Json& from, const char* name) {
   const auto at = from.find(name);
   const double seconds = at != from.end() && at->is_number() ? at->get<double>() : 0;
   const auto ms = static_cast<std::int64_t>(std::clamp(seconds, 0.0, 1e9) * 1000);
-  return launcher::human_duration(std::chrono::milliseconds(ms));
+  return launcher::readable_duration(std::chrono::milliseconds(ms));
 }
 
 std::string restarts(const Json& answer) {

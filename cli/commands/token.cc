@@ -1,4 +1,4 @@
-#include "cli/token.h"
+#include "cli/commands/token.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,34 +9,37 @@
 #include <cstdio>
 #include <utility>
 
-#include "cli/ask_secretly.h"
-#include "cli/command_words.h"
-#include "cli/fail.h"
-#include "cli/text.h"
-#include "cli/usage.h"
-#include "launcher/exit_codes.h"
+#include "cli/base/fail.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
+#include "cli/commands/ask_secretly.h"
+#include "cli/machine/host.h"
+#include "cli/machine/user_token.h"
+#include "cli/parse/command_words.h"
+#include "launcher/job/exit_codes.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/join_code.h"
+#include "rendezvous/credentials/job_secret.h"
+#include "rendezvous/credentials/join_code.h"
 
 namespace dtrain::cli {
 namespace {
 
-struct Asked {
+struct TokenAsked {
   bool make = false;
   bool show_code = false;  // of what is made
   bool join = false;       // make it of a code that the user types
   std::string file;        // empty: not said
 };
 
-Result<Asked> parse(const std::vector<std::string>& words) {
+Result<TokenAsked> parse_token(const std::vector<std::string>& words) {
   auto flags = command_words(CommandId::token, words);
   if (!flags) return flags.error();
-  Asked asked;
+  TokenAsked asked;
   asked.show_code = flags->contains("code");
   asked.join = flags->contains("join");
   asked.make = flags->contains("new") || asked.show_code || asked.join;
   asked.file = (*flags)["file"];
-  if (asked.show_code && asked.join) return usage("--code makes a code, --join asks for one: say one of the two");
+  if (asked.show_code && asked.join) return usage_error("--code makes a code, --join asks for one: say one of the two");
   return asked;
 }
 
@@ -49,13 +52,14 @@ struct WipedCode {
 // To the terminal alone: what a program prints may end up in a log.
 Result<void> show(const std::string& code) {
   const UniqueFd terminal(::open("/dev/tty", O_WRONLY | O_CLOEXEC | O_NOCTTY));
-  if (!terminal) return usage("a join code is shown on a terminal, and there is none: use --new, and copy the file");
+  if (!terminal)
+    return usage_error("a join code is shown on a terminal, and there is none: use --new, and copy the file");
   WipedCode line{fmt::format("join code: {}\n", code)};
   if (::write(terminal.get(), line.text.data(), line.text.size()) == static_cast<ssize_t>(line.text.size())) return {};
   return system_error("cannot write to the terminal", errno);
 }
 
-Result<JobSecret> secret_for(const Asked& asked, WipedCode& code) {
+Result<JobSecret> secret_for(const TokenAsked& asked, WipedCode& code) {
   if (asked.join) {
     if (auto typed = ask_secretly("join code: ", code.text); !typed) return typed.error();
     return secret_of_join_code(code.text);
@@ -80,9 +84,9 @@ Result<void> make_folders(const std::string& file) {
   return {};
 }
 
-Result<std::string> made(const Asked& asked, const Host& host) {
+Result<std::string> made(const TokenAsked& asked, const Host& host) {
   const std::string file = asked.file.empty() ? usual_token_file(host) : asked.file;
-  if (file.empty()) return usage("HOME is not set: say --file FILE");
+  if (file.empty()) return usage_error("HOME is not set: say --file FILE");
   if (asked.file.empty())
     if (auto done = make_folders(file); !done) return done.error();
   WipedCode code;
@@ -103,7 +107,7 @@ Result<std::string> made(const Asked& asked, const Host& host) {
                      *fingerprint, use);
 }
 
-Result<std::string> shown(const Asked& asked, const Host& host) {
+Result<std::string> shown(const TokenAsked& asked, const Host& host) {
   std::string where;
   auto secret = find_token(host, asked.file, &where);
   if (!secret) return secret.error();
@@ -114,31 +118,8 @@ Result<std::string> shown(const Asked& asked, const Host& host) {
 
 }  // namespace
 
-std::string usual_token_file(const Host& host) {
-  // As the rule of those folders is: a relative path does not count.
-  if (std::string config = host.variable("XDG_CONFIG_HOME"); config.starts_with('/')) return config + "/dtrain/token";
-  if (std::string home = host.variable("HOME"); home.starts_with('/')) return home + "/.config/dtrain/token";
-  return "";
-}
-
-Result<JobSecret> find_token(const Host& host, std::string file, std::string* where) {
-  const bool in_variable = file.empty() && host.token;
-  if (file.empty() && !in_variable) file = host.variable("DTRAIN_TOKEN_FILE");
-  if (file.empty() && !in_variable && host.probe(usual_token_file(host)).kind != FileFacts::Kind::missing)
-    file = usual_token_file(host);
-  if (where != nullptr) *where = in_variable ? "DTRAIN_TOKEN" : file;
-  if (in_variable) return host.token->ok() ? *host.token : Result<JobSecret>(host.token->error().in("DTRAIN_TOKEN"));
-  if (file.empty()) return usage("no token: `dtrain token --new` makes one");
-  if (JobSecret::parse(file)) return token_as_file();
-  return JobSecret::read(file);
-}
-
-Error token_as_file() {
-  return usage("--token-file takes the name of a file, not the token itself, which others can see now: make a new one");
-}
-
 int token_command(const std::vector<std::string>& words) {
-  auto asked = parse(words);
+  auto asked = parse_token(words);
   const Host host = this_host();
   Result<std::string> text = !asked        ? Result<std::string>(asked.error())
                              : asked->make ? made(*asked, host)

@@ -1,5 +1,5 @@
 // Runs the checks of `dtrain doctor` within bounds, and prints what they found.
-#include "cli/doctor.h"
+#include "cli/doctor/doctor.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/text.h"
+#include "cli/base/text.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
@@ -152,6 +152,7 @@ std::vector<Check> all_checks() {
           {"core dumps", check_core_dumps},
           {"clock", check_clock},
           {"loopback", check_loopback},
+          {"owners of connections", check_owners},
           {"ports", check_ports},
           {"GPUs", check_gpus},
           {"SLURM", check_slurm},

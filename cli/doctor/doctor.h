@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/layout.h"
-#include "cli/python_facts.h"
+#include "cli/base/layout.h"
+#include "cli/program/python_facts.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {
@@ -55,6 +55,7 @@ Findings check_shared_memory();
 Findings check_core_dumps();
 Findings check_clock();
 Findings check_loopback();
+Findings check_owners();  // of connections
 Findings check_ports();
 Findings check_gpus();
 Findings check_slurm();  // none outside SLURM

@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <ctime>
 
-#include "cli/doctor.h"
-#include "cli/host.h"
-#include "cli/machine_facts.h"
-#include "cli/text.h"
-#include "launcher/containment.h"
-#include "launcher/doctor_probe.h"
-#include "launcher/small_file.h"
+#include "cli/base/text.h"
+#include "cli/doctor/doctor.h"
+#include "cli/machine/host.h"
+#include "cli/machine/machine_facts.h"
+#include "launcher/base/small_file.h"
+#include "launcher/guard/doctor_probe.h"
+#include "launcher/process/containment.h"
 
 namespace dtrain::cli {
 namespace {

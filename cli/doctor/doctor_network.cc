@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 
-#include "cli/doctor.h"
-#include "cli/machine_facts.h"
+#include "cli/doctor/doctor.h"
+#include "cli/machine/machine_facts.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/overflow_uid.h"
+#include "rendezvous/net/peer_uid.h"
 
 namespace dtrain::cli {
 namespace {
@@ -44,6 +47,23 @@ Findings check_loopback() {
   if (works) return {{Level::ok, "loopback", "127.0.0.1 accepts connections", ""}};
   return {{Level::fail, "loopback", system_error("127.0.0.1", errno).message,
            "workers reach the agent's store there: ip link set lo up"}};
+}
+
+// The store lets in this user's processes alone, so it has to know whose a connection is.
+Findings check_owners() {
+  constexpr const char* kWhat = "owners of connections";
+  const auto peer_uid = PeerUid::open();
+  if (!peer_uid)
+    return {
+        {Level::fail, kWhat, peer_uid.error().message,
+         "allow sockets of NETLINK_SOCK_DIAG in the sandbox (of a container: its seccomp profile), or mount /proc"}};
+  if (uid_of_anybody() == ::geteuid())
+    return {{Level::warn, kWhat, fmt::format("user {} may be anybody in this user namespace", ::geteuid()),
+             "each connection is looked up in /proc, which takes longer; give the namespace a map of your user"}};
+  if (!peer_uid->quick())
+    return {{Level::warn, kWhat, "from /proc/net/tcp: there is no NETLINK_SOCK_DIAG",
+             "jobs run; where thousands of connections are made at once, allow such sockets in the sandbox"}};
+  return {{Level::ok, kWhat, "by NETLINK_SOCK_DIAG", ""}};
 }
 
 Findings check_ports() {

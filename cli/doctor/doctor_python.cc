@@ -3,11 +3,11 @@
 
 #include <charconv>
 
-#include "cli/doctor.h"
-#include "cli/gpus.h"
-#include "cli/host.h"
-#include "cli/machine_facts.h"
-#include "cli/text.h"
+#include "cli/base/text.h"
+#include "cli/doctor/doctor.h"
+#include "cli/gpus/gpus.h"
+#include "cli/machine/host.h"
+#include "cli/machine/machine_facts.h"
 
 namespace dtrain::cli {
 namespace {

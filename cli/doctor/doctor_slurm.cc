@@ -1,14 +1,13 @@
 // `dtrain doctor`: the SLURM step or allocation that it runs in, if any.
 #include <fmt/format.h>
 
-#include "cli/doctor.h"
-#include "cli/host.h"
-#include "cli/slurm.h"
-#include "cli/text.h"
-#include "cli/token.h"
+#include "cli/base/text.h"
+#include "cli/doctor/doctor.h"
+#include "cli/machine/host.h"
+#include "cli/machine/user_token.h"
 #include "launcher/engines/slurm_plan.h"
-#include "rendezvous/listen.h"
-#include "rendezvous/munge_secret.h"
+#include "rendezvous/munge/munge_secret.h"
+#include "rendezvous/net/listen.h"
 
 namespace dtrain::cli {
 namespace {
@@ -27,10 +26,10 @@ Result<void> try_munge(const Host& host) {
   return {};
 }
 
-std::string step_text(const launcher::SlurmStep& step) {
+std::string step_text(const launcher::SlurmStep& step, const Host& host) {
   if (step.nodes == 1) return fmt::format("step {} of one node", step.id);
   return fmt::format("step {}, node {} of {}, meeting at {}", step.id, step.node_rank, step.nodes,
-                     address_text(slurm_address(step.host), step.port));
+                     address_text(host.slurm_address(step.host), step.port));
 }
 
 // What counts in a step, without flags (resolve_secret.cc).
@@ -75,7 +74,7 @@ Findings check_slurm() {
   auto step = launcher::slurm_step(host.env);
   if (!step) return {{Level::fail, "SLURM", step.error().message, ""}};
   const auto munge = try_munge(host);
-  return judge_slurm(host.env, *step ? step_text(**step) : "", token_source(host, munge.ok()), munge);
+  return judge_slurm(host.env, *step ? step_text(**step, host) : "", token_source(host, munge.ok()), munge);
 }
 
 }  // namespace dtrain::cli

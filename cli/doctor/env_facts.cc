@@ -5,16 +5,16 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "cli/env_report.h"
-#include "cli/gpus.h"
-#include "cli/host.h"
-#include "cli/machine_facts.h"
-#include "cli/python_facts.h"
-#include "cli/text.h"
-#include "cli/version.h"
-#include "launcher/containment.h"
-#include "launcher/doctor_probe.h"
-#include "launcher/small_file.h"
+#include "cli/base/text.h"
+#include "cli/base/version.h"
+#include "cli/doctor/env_report.h"
+#include "cli/gpus/gpus.h"
+#include "cli/machine/host.h"
+#include "cli/machine/machine_facts.h"
+#include "cli/program/python_facts.h"
+#include "launcher/base/small_file.h"
+#include "launcher/guard/doctor_probe.h"
+#include "launcher/process/containment.h"
 
 namespace dtrain::cli {
 namespace {

@@ -1,13 +1,13 @@
 // Chooses variables and lays the facts out.
-#include "cli/env_report.h"
+#include "cli/doctor/env_report.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/redact.h"
-#include "cli/text.h"
+#include "cli/base/text.h"
+#include "cli/doctor/redact.h"
 
 namespace dtrain::cli {
 namespace {

@@ -21,7 +21,7 @@ std::vector<FactGroup> env_facts();
 std::string env_text(const std::vector<FactGroup>& groups);
 std::string env_json(const std::vector<FactGroup>& groups);
 
-// The variables that matter to a job, in order of their names, without secrets (cli/redact.h).
+// The variables that matter to a job, in order of their names, without secrets (cli/doctor/redact.h).
 std::vector<Fact> shown_variables(const std::map<std::string, std::string>& env);
 
 }  // namespace dtrain::cli

@@ -1,12 +1,12 @@
 // Each search marks the bytes to hide in the value as it was given, so that no search spoils another's.
-#include "cli/redact.h"
+#include "cli/doctor/redact.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
 
-#include "cli/text.h"
+#include "cli/base/text.h"
 
 namespace dtrain::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/flight.h"
+#include "cli/flight/flight.h"
 
 #include <fmt/format.h>
 
@@ -7,15 +7,16 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "cli/fail.h"
-#include "cli/flight_reading.h"
-#include "cli/flight_story.h"
-#include "cli/flight_text.h"
-#include "cli/text.h"
-#include "cli/usage.h"
-#include "launcher/exit_codes.h"
-#include "launcher/log_finder.h"
-#include "launcher/small_file.h"
+#include "cli/base/fail.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
+#include "cli/flight/flight_reading.h"
+#include "cli/flight/flight_story.h"
+#include "cli/flight/flight_text.h"
+#include "cli/table/command_table.h"
+#include "launcher/base/small_file.h"
+#include "launcher/job/exit_codes.h"
+#include "launcher/logs/log_finder.h"
 
 namespace dtrain::cli {
 namespace {
@@ -34,13 +35,13 @@ Result<Asked> parse(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     if (word == "--json")
       asked.json = true;
-    else if (word.starts_with("--"))
-      return usage(fmt::format("dtrain flight takes files, folders, --json and nothing else ({})", printable(word)));
+    else if (word.starts_with('-'))
+      return unknown_flag(*find_command("flight"), word);
     else
       asked.paths.push_back(word);
   }
   if (asked.paths.empty())
-    return usage(
+    return usage_error(
         "which files? dtrain flight DIR, where DIR is the folder that the error's line names, or what "
         "--log-dir was");
   return asked;
@@ -57,27 +58,27 @@ std::vector<std::string> files_in(const std::string& folder) {
   return paths;
 }
 
-// Of a folder its files, or those of the last round that has some in the newest job's logs.
+// A folder's files, or those of the last round that has some in the newest job's logs.
 Result<std::vector<std::string>> files_at(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return std::vector{path};
   std::vector<std::string> files = files_in(path);
   auto logs = launcher::find_logs(path);
   if (logs)
     for (auto attempt = logs->attempts.rbegin(); files.empty() && attempt != logs->attempts.rend(); ++attempt)
       files = files_in(attempt->path);
   if (!files.empty()) return files;
-  return usage(
+  return usage_error(
       fmt::format("{} has no flight_rank*.json: no collective ran into its timeout or a call that did not "
                   "fit, and no signal asked for them",
                   printable(path, 400)));
 }
 
-Result<FlightReading> read(const std::string& path) {
-  auto text = launcher::read_regular_file(path, kFlightFileBytes);
-  if (!text) return usage(fmt::format("{} cannot be read: {}", printable(path, 400), text.error().message));
+// A link that the user names is followed. One that lies in his folder may be laid by somebody else.
+Result<FlightReading> read(const std::string& path, bool named) {
+  auto text =
+      named ? launcher::read_regular_file(path, kFlightFileBytes) : launcher::read_found_file(path, kFlightFileBytes);
+  if (!text) return usage_error(fmt::format("{} cannot be read: {}", printable(path, 400), text.error().message));
   if (text->size() > kFlightFileBytes)
-    return usage(fmt::format("{} is no file of the flight recorder: it is too large", printable(path, 400)));
+    return usage_error(fmt::format("{} is no file of the flight recorder: it is too large", printable(path, 400)));
   return read_flight(*text, path);
 }
 
@@ -89,11 +90,13 @@ int flight_command(const std::vector<std::string>& words) {
   std::vector<FlightReading> readings;
   int wrong = 0;
   for (const std::string& path : asked->paths) {
-    auto files = files_at(path);
+    std::error_code error;
+    const bool named = !fs::is_directory(path, error);
+    auto files = named ? std::vector{path} : files_at(path);
     if (!files) wrong = fail(files.error());
     if (!files) continue;
     for (const std::string& file : *files) {
-      auto reading = read(file);
+      auto reading = read(file, named);
       if (reading)
         readings.push_back(std::move(*reading));
       else

@@ -1,4 +1,4 @@
-#include "cli/flight_reading.h"
+#include "cli/flight/flight_reading.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "cli/text.h"
-#include "cli/usage.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
 
 namespace dtrain::cli {
 namespace {
@@ -159,7 +159,7 @@ Result<FlightReading> read_flight(std::string_view text, std::string path) {
     return reading;
   } catch (const Wrong& wrong) {
     const std::string what = json.is_discarded() ? "it is not JSON, or not all of it" : wrong.what();
-    return usage(
+    return usage_error(
         fmt::format("{} is no file of the flight recorder{}{}", printable(path, 400), what.empty() ? "" : ": ", what));
   }
 }

@@ -1,5 +1,5 @@
 #pragma once
-// One rank's file of the flight recorder (strategies/comm/flight_file.h), taken apart. Pure.
+// One rank's file of the flight recorder (strategies/comm/flight/flight_file.h), taken apart. Pure.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "cli/flight_story.h"
+#include "cli/flight/flight_story.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "cli/text.h"
-#include "cli/usage.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
 
 namespace dtrain::cli {
 namespace {
@@ -261,9 +261,9 @@ std::string cause_of(const FlightReading& file, const Groups& groups) {
 Result<void> check_one_job(const std::vector<FlightReading>& files) {
   for (const FlightReading& file : files)
     if (file.job != files.front().job)
-      return usage(fmt::format("{} is of job {}, and {} of job {}: name the files of one job",
-                               printable(file.path, 400), file.job, printable(files.front().path, 400),
-                               files.front().job));
+      return usage_error(fmt::format("{} is of job {}, and {} of job {}: name the files of one job",
+                                     printable(file.path, 400), file.job, printable(files.front().path, 400),
+                                     files.front().job));
   return {};
 }
 
@@ -272,8 +272,8 @@ Result<void> check_each_rank_once(const std::vector<FlightReading>& files) {
   for (const FlightReading& file : files) {
     const auto [at, fresh] = seen.emplace(file.rank, &file);
     if (!fresh)
-      return usage(fmt::format("{} and {} are both of rank {}", printable(at->second->path, 400),
-                               printable(file.path, 400), file.rank));
+      return usage_error(fmt::format("{} and {} are both of rank {}", printable(at->second->path, 400),
+                                     printable(file.path, 400), file.rank));
   }
   return {};
 }

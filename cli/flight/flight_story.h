@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/flight_reading.h"
+#include "cli/flight/flight_reading.h"
 
 namespace dtrain::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/flight_text.h"
+#include "cli/flight/flight_text.h"
 
 #include <fmt/format.h>
 
@@ -6,15 +6,15 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "launcher/human.h"
+#include "launcher/base/readable.h"
 
 namespace dtrain::cli {
 namespace {
 
 using launcher::fold_ranks;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-std::string time(std::int64_t ns) { return launcher::human_duration(std::chrono::nanoseconds(ns)); }
+std::string time(std::int64_t ns) { return launcher::readable_duration(std::chrono::nanoseconds(ns)); }
 
 std::string verb(std::size_t count, const char* one, const char* several) { return count == 1 ? one : several; }
 
@@ -158,8 +158,8 @@ std::string verdict(const FlightStory& story) {
   return out;
 }
 
-Json op_json(const FlightOp& op) {
-  Json json{{"op", op.op}, {"number", op.number}};
+OrderedJson op_json(const FlightOp& op) {
+  OrderedJson json{{"op", op.op}, {"number", op.number}};
   if (op.message) json["peer"] = op.peer;
   if (op.message) json["tag"] = op.tag;
   if (op.root >= 0) json["root"] = op.root;
@@ -173,24 +173,25 @@ Json op_json(const FlightOp& op) {
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns / 1'000'000) / 1000; }
 
-Json wait_json(const FlightWait& wait) {
-  Json json{{"rank", wait.rank}, {"group", wait.group}, {"call", op_json(wait.op)}, {"for_s", seconds(wait.for_ns)}};
+OrderedJson wait_json(const FlightWait& wait) {
+  OrderedJson json{
+      {"rank", wait.rank}, {"group", wait.group}, {"call", op_json(wait.op)}, {"for_s", seconds(wait.for_ns)}};
   if (wait.peer >= 0) json["peer"] = wait.peer;
   return json;
 }
 
-Json waits_json(const std::vector<FlightWait>& waits) {
-  Json all = Json::array();
+OrderedJson waits_json(const std::vector<FlightWait>& waits) {
+  OrderedJson all = OrderedJson::array();
   for (const FlightWait& wait : waits) all.push_back(wait_json(wait));
   return all;
 }
 
-Json group_json(const FlightGroupStory& group) {
-  Json absent = Json::array();
+OrderedJson group_json(const FlightGroupStory& group) {
+  OrderedJson absent = OrderedJson::array();
   for (const FlightAbsent& one : group.absent)
     absent.push_back({{"rank", one.rank},
                       {"called", one.called},
-                      {"last", one.last ? op_json(*one.last) : Json(nullptr)},
+                      {"last", one.last ? op_json(*one.last) : OrderedJson(nullptr)},
                       {"ago_s", seconds(one.ago_ns)},
                       {"doing", waits_json(one.doing)}});
   return {{"name", group.name},
@@ -198,14 +199,14 @@ Json group_json(const FlightGroupStory& group) {
           {"ranks", group.ranks},
           {"without_file", group.without_file},
           {"finished", group.finished},
-          {"last", group.last ? op_json(*group.last) : Json(nullptr)},
-          {"number", group.number == 0 ? Json(nullptr) : Json(group.number)},
+          {"last", group.last ? op_json(*group.last) : OrderedJson(nullptr)},
+          {"number", group.number == 0 ? OrderedJson(nullptr) : OrderedJson(group.number)},
           {"in", waits_json(group.in)},
           {"past", group.past},
           {"absent", std::move(absent)},
           {"differ", group.differ},
           {"messages", waits_json(group.waiting)},
-          {"misfit", group.misfit ? wait_json(*group.misfit) : Json(nullptr)}};
+          {"misfit", group.misfit ? wait_json(*group.misfit) : OrderedJson(nullptr)}};
 }
 
 }  // namespace
@@ -226,23 +227,23 @@ std::string flight_text(const FlightStory& story) {
 }
 
 std::string flight_json(const FlightStory& story) {
-  Json json{{"schema", 1},
-            {"job", story.job},
-            {"round", story.round},
-            {"world_size", story.world_size},
-            {"ranks", story.ranks},
-            {"without_file", story.without_file},
-            {"left_out", story.other_rounds},
-            {"causes", story.causes},
-            {"stuck", story.stuck()}};
-  json["groups"] = Json::array();
+  OrderedJson json{{"schema", 1},
+                   {"job", story.job},
+                   {"round", story.round},
+                   {"world_size", story.world_size},
+                   {"ranks", story.ranks},
+                   {"without_file", story.without_file},
+                   {"left_out", story.other_rounds},
+                   {"causes", story.causes},
+                   {"stuck", story.stuck()}};
+  json["groups"] = OrderedJson::array();
   for (const FlightGroupStory& group : story.groups) json["groups"].push_back(group_json(group));
   json["cycle"] = nullptr;
   if (story.cycle) {
-    json["cycle"] = Json::array();
+    json["cycle"] = OrderedJson::array();
     for (const FlightCycle::Step& step : story.cycle->steps) json["cycle"].push_back(wait_json(step.wait));
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace dtrain::cli

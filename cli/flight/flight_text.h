@@ -2,7 +2,7 @@
 // The story of a job's flight recorder, for people and as JSON. Pure.
 #include <string>
 
-#include "cli/flight_story.h"
+#include "cli/flight/flight_story.h"
 
 namespace dtrain::cli {
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "cli/gpu_sources.h"
-#include "cli/text.h"
-#include "launcher/small_file.h"
+#include "cli/base/text.h"
+#include "cli/gpus/gpu_sources.h"
+#include "launcher/base/small_file.h"
 
 namespace dtrain::cli {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "cli/gpu_sources.h"
-#include "cli/text.h"
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
+#include "cli/base/text.h"
+#include "cli/gpus/gpu_sources.h"
 
 namespace dtrain::cli {
 namespace {

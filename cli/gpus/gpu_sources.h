@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/gpus.h"
+#include "cli/gpus/gpus.h"
 
 namespace dtrain::cli {
 

@@ -1,5 +1,5 @@
 // Asks the drivers: NVML in a child process, the folders of /proc and /sys directly.
-#include "cli/gpus.h"
+#include "cli/gpus/gpus.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cli/gpu_sources.h"
+#include "cli/gpus/gpu_sources.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {

@@ -3,8 +3,8 @@
 #include <cctype>
 #include <optional>
 
-#include "cli/gpus.h"
-#include "cli/text.h"
+#include "cli/base/text.h"
+#include "cli/gpus/gpus.h"
 
 namespace dtrain::cli {
 namespace {

@@ -1,13 +1,16 @@
 // What the scripts for the shells have in common.
-#include "cli/completion.h"
+// Tested by test/unit/cli/help/help_test.cc.
+#include "cli/help/completion.h"
 
 #include <fmt/format.h>
 
-#include "cli/text.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
 
 namespace dtrain::cli {
 
 Result<std::string> completion_script(std::string_view shell) {
+  if (shell.empty()) return usage_error("completions for which shell? dtrain completion bash, zsh or fish");
   if (shell == "bash") return bash_completion();
   if (shell == "zsh") return zsh_completion();
   if (shell == "fish") return fish_completion();

@@ -5,12 +5,12 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/flags.h"
+#include "cli/table/flags.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {
 
-// The script for `bash`, `zsh` or `fish`, for both names of the program; else a usage error.
+// The script for `bash`, `zsh` or `fish`, for both names of the program; else a usage error, of its own for no name.
 Result<std::string> completion_script(std::string_view shell);
 
 std::string bash_completion();

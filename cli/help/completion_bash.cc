@@ -1,14 +1,16 @@
 // The script for bash. It needs nothing of the package bash-completion.
+// Tested by test/unit/cli/help/help_test.cc.
 #include <fmt/format.h>
 
-#include "cli/commands.h"
-#include "cli/completion.h"
-#include "cli/text.h"
+#include "cli/base/text.h"
+#include "cli/help/completion.h"
+#include "cli/table/command_table.h"
 
 namespace dtrain::cli {
 namespace {
 
-constexpr std::string_view kHead = R"(# Completions of dtrain and torchrun for bash, made by `dtrain completion bash`.
+constexpr std::string_view kBashHead =
+    R"(# Completions of dtrain and torchrun for bash, made by `dtrain completion bash`.
 
 # Offer those of the words in $1 that begin with what was typed.
 _dtrain_offer() {
@@ -25,7 +27,7 @@ _dtrain_offer_list() {
 
 )";
 
-constexpr std::string_view kRun = R"(
+constexpr std::string_view kBashRun = R"(
 # The line's words as the shell will see them: bash also splits COMP_WORDS at ':' and '=', as in host:29400.
 _dtrain_split() {
   local line=$COMP_LINE blanks word i
@@ -102,13 +104,13 @@ _dtrain() {
   case ${_dtrain_words[1]} in
 )";
 
-constexpr std::string_view kTail = R"(  esac
+constexpr std::string_view kBashTail = R"(  esac
 }
 
 complete -F _dtrain dtrain torchrun
 )";
 
-std::string values_of(const Flag& row) {
+std::string bash_values(const Flag& row) {
   switch (kind_of(row)) {
     case ValueKind::words:
       return fmt::format("_dtrain_offer '{}'", joined(split(row.choices, ','), " "));
@@ -131,7 +133,7 @@ std::string tables(const std::string& command_names) {
     names += (names.empty() ? "" : " ") + joined(names_of(*row), " ");
     if (row->is_switch()) continue;
     with_value += " " + joined(names_of(*row), " ");
-    std::string values = values_of(*row);
+    std::string values = bash_values(*row);
     if (!values.empty()) cases += fmt::format("    {}) {} ;;\n", joined(names_of(*row), " | "), values);
   }
   return fmt::format(
@@ -149,7 +151,7 @@ std::string flags_of(const Command& command) {
   return out + "--help";
 }
 
-std::string command_case(const Command& command) {
+std::string bash_case(const Command& command) {
   if (starts_job(command)) return fmt::format("    {}) _dtrain_run 2 ;;\n", command.name);
   std::string words =
       command.id == CommandId::help ? joined(help_words(), " ") : joined(split(command.choices, ','), " ");
@@ -165,9 +167,10 @@ std::string bash_completion() {
   std::string names, cases;
   for (const Command& command : commands()) {
     names += fmt::format("{} ", command.name);
-    cases += command_case(command);
+    cases += bash_case(command);
   }
-  return std::string(kHead) + tables(names + "--help --version") + std::string(kRun) + cases + std::string(kTail);
+  return std::string(kBashHead) + tables(names + "--help --version") + std::string(kBashRun) + cases +
+         std::string(kBashTail);
 }
 
 }  // namespace dtrain::cli

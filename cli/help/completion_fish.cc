@@ -1,9 +1,10 @@
 // The script for fish.
+// Tested by test/unit/cli/help/help_test.cc.
 #include <fmt/format.h>
 
-#include "cli/commands.h"
-#include "cli/completion.h"
-#include "cli/text.h"
+#include "cli/base/text.h"
+#include "cli/help/completion.h"
+#include "cli/table/command_table.h"
 
 namespace dtrain::cli {
 namespace {
@@ -56,7 +57,7 @@ std::string quoted(std::string_view text) {
   return out + "'";
 }
 
-std::string values_of(const Flag& row) {
+std::string fish_values(const Flag& row) {
   switch (kind_of(row)) {
     case ValueKind::none:
       return "";
@@ -74,12 +75,12 @@ std::string values_of(const Flag& row) {
   return " -x";
 }
 
-std::string flag_lines(const Flag& row) {
+std::string fish_flag(const Flag& row) {
   std::string out;
   for (const std::string& name : names_of(row)) {
     bool is_long = name.starts_with("--");
     out += fmt::format("    complete -c $name -n 'test (__dtrain_place) = run' {} {}{} -d {}\n", is_long ? "-l" : "-s",
-                       name.substr(is_long ? 2 : 1), values_of(row), quoted(row.help));
+                       name.substr(is_long ? 2 : 1), fish_values(row), quoted(row.help));
   }
   return out;
 }
@@ -105,7 +106,7 @@ std::string fish_completion() {
   std::string with_value, lines, others;
   for (const Flag* row : offered_flags()) {
     if (!row->is_switch()) with_value += " " + joined(names_of(*row), " ");
-    lines += flag_lines(*row);
+    lines += fish_flag(*row);
   }
   for (const Command& command : commands()) others += command_lines(command);
   return fmt::format(

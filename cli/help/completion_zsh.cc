@@ -1,14 +1,15 @@
 // The script for zsh: a function for its completion system, to be found as _dtrain in $fpath.
+// Tested by test/unit/cli/help/help_test.cc.
 #include <fmt/format.h>
 
-#include "cli/commands.h"
-#include "cli/completion.h"
-#include "cli/text.h"
+#include "cli/base/text.h"
+#include "cli/help/completion.h"
+#include "cli/table/command_table.h"
 
 namespace dtrain::cli {
 namespace {
 
-constexpr std::string_view kHead = R"(#compdef dtrain torchrun
+constexpr std::string_view kZshHead = R"(#compdef dtrain torchrun
 # Completions of dtrain and torchrun for zsh, made by `dtrain completion zsh`.
 
 _dtrain_program() {
@@ -17,7 +18,7 @@ _dtrain_program() {
 
 )";
 
-constexpr std::string_view kTail = R"(
+constexpr std::string_view kZshTail = R"(
 if [[ $funcstack[1] == _dtrain ]]; then
   _dtrain "$@"
 else
@@ -35,7 +36,7 @@ std::string escaped(std::string_view text, std::string_view special) {
   return out;
 }
 
-std::string values_of(const Flag& row) {
+std::string zsh_values(const Flag& row) {
   switch (kind_of(row)) {
     case ValueKind::words:
       return fmt::format("({})", joined(split(row.choices, ','), " "));
@@ -53,13 +54,13 @@ std::string values_of(const Flag& row) {
 }
 
 // One line for each name; a name excludes the flag's other names.
-std::string flag_lines(const Flag& row) {
+std::string zsh_flag(const Flag& row) {
   std::string out;
   for (const std::string& name : names_of(row)) {
     std::string spec = fmt::format("({}){}", joined(names_of(row), " "), name);
     if (!row.is_switch()) spec += name.starts_with("--") ? "=" : "+";
     spec += fmt::format("[{}]", escaped(row.help, "[]\\"));
-    if (!row.is_switch()) spec += fmt::format(":{}:{}", escaped(row.value, ":"), values_of(row));
+    if (!row.is_switch()) spec += fmt::format(":{}:{}", escaped(row.value, ":"), zsh_values(row));
     out += fmt::format("    {} \\\n", shell_quoted(spec));
   }
   return out;
@@ -75,11 +76,11 @@ std::string run_function() {
       "  done\n"
       "  _arguments -S -s -A '-*' "
       "\\\n";
-  for (const Flag* row : offered_flags()) out += flag_lines(*row);
+  for (const Flag* row : offered_flags()) out += zsh_flag(*row);
   return out + "    '1:program:_dtrain_program' '*:argument:_default'\n}\n";
 }
 
-std::string command_case(const Command& command) {
+std::string zsh_case(const Command& command) {
   if (starts_job(command)) return fmt::format("    {}) _dtrain_run ;;\n", command.name);
   std::string out = fmt::format("    {}) _arguments --help'[tell about this command]'", command.name);
   for (const CommandFlag& flag : command.flags) {
@@ -101,7 +102,7 @@ std::string commands_function() {
   std::string names, cases;
   for (const Command& command : commands()) {
     names += fmt::format("    {}\n", shell_quoted(fmt::format("{}:{}", command.name, escaped(command.help, ":"))));
-    cases += command_case(command);
+    cases += zsh_case(command);
   }
   return fmt::format(
       "\n_dtrain() {{\n"
@@ -114,6 +115,8 @@ std::string commands_function() {
 
 }  // namespace
 
-std::string zsh_completion() { return std::string(kHead) + run_function() + commands_function() + std::string(kTail); }
+std::string zsh_completion() {
+  return std::string(kZshHead) + run_function() + commands_function() + std::string(kZshTail);
+}
 
 }  // namespace dtrain::cli

@@ -1,18 +1,16 @@
 // Lays out the tables as help: one screen, all flags, or a page on one thing.
-#include "cli/help.h"
+#include "cli/help/help.h"
 
 #include <fmt/format.h>
 
 #include <array>
 
-#include "cli/commands.h"
-#include "cli/flags.h"
-#include "cli/text.h"
+#include "cli/base/text.h"
+#include "cli/table/command_table.h"
+#include "cli/table/flags.h"
 
 namespace dtrain::cli {
 namespace {
-
-constexpr std::size_t kFlagColumn = 27;  // where the one-line help of a flag begins
 
 // The flags of `dtrain run --help`, if this version does them in full.
 constexpr std::array kCommon = {FlagId::nproc,  FlagId::nnodes, FlagId::rdzv_endpoint, FlagId::max_restarts,
@@ -25,24 +23,18 @@ std::string flag_lines(const Flag& row, std::size_t width) {
   return entry(synopsis(row), text, kFlagColumn, width);
 }
 
-std::string usage_of_run(CalledAs called, std::size_t width) {
-  std::string out = paragraph(fmt::format("Usage: {} {}", typed_for(called), find_command("run")->arguments), width);
-  if (called == CalledAs::launch) out += "\n" + paragraph(find_command("launch")->details, width);
-  return out + "\n";
+std::string usage_of_run(std::size_t width) {
+  return paragraph(fmt::format("Usage: dtrain run {}", find_command("run")->arguments), width) + "\n";
 }
 
-// "show versions" -> "Show versions."
-std::string sentence(std::string_view text) { return upper(text.substr(0, 1)) + std::string(text.substr(1)) + "."; }
-
-std::string usage(const Command& row, std::size_t width) {
+std::string usage_error(const Command& row, std::size_t width) {
   return paragraph(fmt::format("Usage: dtrain {} {}", row.name, row.arguments), width);
 }
 
-std::string partial_flags(CalledAs called) {
+std::string partial_flags() {
   std::string names;
   for (const Flag& row : flags())
-    if (row.compat != Compat::none && !(row.id == FlagId::use_env && called == CalledAs::launch))
-      names += (names.empty() ? "" : ", ") + spelled(row);
+    if (row.compat != Compat::none) names += (names.empty() ? "" : ", ") + spelled(row);
   return names;
 }
 
@@ -66,8 +58,8 @@ std::string page(const Flag& row, std::size_t width) {
 
 std::string page(const Command& row, std::size_t width) {
   if (row.id == CommandId::run) return run_help(width);
-  std::string out =
-      usage(row, width) + "\n" + paragraph(row.details.empty() ? sentence(row.help) : std::string(row.details), width);
+  std::string out = usage_error(row, width) + "\n" +
+                    paragraph(row.details.empty() ? sentence(row.help) : std::string(row.details), width);
   if (!row.flags.empty()) out += "\nFlags:\n";
   for (const CommandFlag& flag : row.flags) out += entry(synopsis(flag), flag.help, kFlagColumn, width);
   return out;
@@ -101,31 +93,31 @@ std::string short_help(std::size_t width) {
   return out + paragraph("`dtrain run --help` shows the common flags, `dtrain help FLAG` tells about one.", width);
 }
 
-std::string common_help(std::size_t width, CalledAs called) {
-  std::string out = usage_of_run(called, width);
+std::string common_help(std::size_t width) {
+  std::string out = usage_of_run(width);
   for (FlagId id : kCommon)
     if (flag(id).compat == Compat::none) out += flag_lines(flag(id), width);
   out += "\n" + paragraph("Everything after PROGRAM belongs to it.", width);
-  return out + paragraph(fmt::format("`{} --help=all` shows all flags, `dtrain help FLAG` tells about one. There is "
-                                     "help on exit-codes, environment and workers as well.",
-                                     typed_for(called)),
-                         width);
+  return out + paragraph(
+                   "`dtrain run --help=all` shows all flags, `dtrain help FLAG` tells about one. There is help on "
+                   "exit-codes, environment and workers as well.",
+                   width);
 }
 
-std::string run_help(std::size_t width, CalledAs called) {
-  std::string out = usage_of_run(called, width) +
-                    paragraph(
-                        "Everything after PROGRAM belongs to it. A flag may be written with - or _, as --flag "
-                        "VALUE or --flag=VALUE, and shortened while it stays unambiguous; the last occurrence "
-                        "counts. Most can be set in the environment: `dtrain help FLAG`.",
-                        width);
+std::string run_help(std::size_t width) {
+  std::string out =
+      usage_of_run(width) + paragraph(
+                                "Everything after PROGRAM belongs to it. A flag may be written with - or _, as --flag "
+                                "VALUE or --flag=VALUE, and shortened while it stays unambiguous; the last occurrence "
+                                "counts. Most can be set in the environment: `dtrain help FLAG`.",
+                                width);
   for (Group group : kGroups) {
     auto rows = supported(group);
     if (!rows.empty()) out += fmt::format("\n{}:\n", title(group));
     for (const Flag* row : rows) out += flag_lines(*row, width);
   }
-  out += "\n" + paragraph("Known from torchrun, and without effect:", width) +
-         paragraph(partial_flags(called), width, 2) + "\n";
+  out +=
+      "\n" + paragraph("Known from torchrun, and without effect:", width) + paragraph(partial_flags(), width, 2) + "\n";
   return out + paragraph(
                    "Exit code: the first failing worker's own, 128+n if signal n ended it; 2 usage, 125 "
                    "dtrain's own failure, 126 cannot be executed, 127 not found.",
@@ -140,6 +132,7 @@ Result<std::string> help_on(std::string_view word, std::size_t width) {
   if (const Flag* row = flag_called(name)) return page(*row, width);
   while (name.starts_with('-')) name.erase(0, 1);
   std::string near = closest(name, help_words());
+  if (near.empty()) near = only_with_word(name, help_words());
   std::string hint = near.empty() ? "`dtrain run --help=all` lists the flags, `dtrain help` the commands"
                                   : "did you mean " + near + "?";
   return Error{ErrorKind::usage, fmt::format("no help on '{}'; {}", printable(word), hint)};

@@ -1,19 +1,14 @@
 // The tables as docs/cli.md.
+// Tested by test/unit/cli/help/help_test.cc.
 #include <fmt/format.h>
 
-#include "cli/commands.h"
-#include "cli/flags.h"
-#include "cli/help.h"
+#include "cli/base/text.h"
+#include "cli/help/help.h"
+#include "cli/table/command_table.h"
+#include "cli/table/flags.h"
 
 namespace dtrain::cli {
 namespace {
-
-// "a sentence" -> "A sentence."
-std::string sentence(std::string_view text) {
-  std::string out(text);
-  if (!out.empty() && out[0] >= 'a' && out[0] <= 'z') out[0] = static_cast<char>(out[0] - 'a' + 'A');
-  return out + ".";
-}
 
 std::string markdown(const Flag& row) {
   std::string out = fmt::format("### `{}`\n\n", synopsis(row)) + sentence(row.help);
@@ -49,7 +44,7 @@ std::string other_commands() {
 std::string markdown_help() {
   std::string out =
       "# Command line\n\n"
-      "<!-- Made by `dtrain help --markdown` from cli/flag_table/ and cli/commands.cc; a test compares them. -->\n\n"
+      "<!-- Made by `dtrain help --markdown` from the tables in cli/table/; a test compares them. -->\n\n"
       "`dtrain run [flags] PROGRAM [program's arguments]` starts PROGRAM as several workers.\n\n"
       "- Everything after PROGRAM belongs to it, verbatim; `--` before PROGRAM is allowed.\n"
       "- `--flag VALUE` and `--flag=VALUE` are the same, and so are `-` and `_` inside names. A name may be shortened "

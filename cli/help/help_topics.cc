@@ -1,5 +1,6 @@
 // What `dtrain help exit-codes` and its like say; the man page prints the same.
-#include "cli/commands.h"
+// Tested by test/unit/cli/help/help_test.cc.
+#include "cli/table/command_table.h"
 
 namespace dtrain::cli {
 namespace {
@@ -13,7 +14,9 @@ Topic exit_codes() {
            {"128+n",
             "the first failing worker was ended by signal n: 139 by SIGSEGV, 137 by SIGKILL; or the job was "
             "stopped by it: 130 by Ctrl-C, 143 by SIGTERM"},
-           {"2", "the command line or a variable makes no sense; nothing was started"},
+           {"2",
+            "the command line or a variable makes no sense, or names a folder or file that cannot be had; nothing was "
+            "started"},
            {"125", "dtrain itself failed: the system refused something it needs"},
            {"126", "the program exists but cannot be executed"},
            {"127", "the program was not found"}}};

@@ -1,12 +1,13 @@
 // Writes the tables as a manual page.
-#include "cli/man.h"
+// Tested by test/unit/cli/help/help_test.cc.
+#include "cli/help/man.h"
 
 #include <fmt/format.h>
 
-#include "cli/commands.h"
-#include "cli/flags.h"
-#include "cli/text.h"
-#include "cli/version.h"
+#include "cli/base/text.h"
+#include "cli/base/version.h"
+#include "cli/table/command_table.h"
+#include "cli/table/flags.h"
 
 namespace dtrain::cli {
 namespace {
@@ -29,7 +30,7 @@ std::string roff(std::string_view text) {
   return out.starts_with('.') ? "\\&" + out : out;
 }
 
-std::string sentence(std::string_view text) {
+std::string with_full_stop(std::string_view text) {
   return text.empty() || text.ends_with('.') ? std::string(text) : std::string(text) + ".";
 }
 
@@ -38,7 +39,7 @@ std::string item(std::string_view term, std::string_view text) {
 }
 
 std::string item(const Flag& row) {
-  std::string text = sentence(row.help);
+  std::string text = with_full_stop(row.help);
   if (!row.details.empty()) text += fmt::format(" {}", row.details);
   if (!row.alias.empty()) text += fmt::format(" Also --{}.", row.alias);
   if (!row.choices.empty() && !row.is_switch()) text += fmt::format(" Values: {}.", in_words(row.choices));
@@ -58,10 +59,11 @@ std::string commands_section() {
   std::string out = ".SH COMMANDS\n";
   for (const Command& row : commands()) {
     std::string usage = fmt::format("dtrain {}{}{}", row.name, row.arguments.empty() ? "" : " ", row.arguments);
-    std::string text = sentence(row.help);
+    std::string text = with_full_stop(row.help);
     if (!row.details.empty()) text += fmt::format(" {}", row.details);
     out += item(usage, text);
-    for (const CommandFlag& flag : row.flags) out += ".RS\n" + item(synopsis(flag), sentence(flag.help)) + ".RE\n";
+    for (const CommandFlag& flag : row.flags)
+      out += ".RS\n" + item(synopsis(flag), with_full_stop(flag.help)) + ".RE\n";
   }
   return out;
 }
@@ -79,7 +81,7 @@ std::string flags_section() {
   }
   out += fmt::format(".SS {}\n", title(Group::torchrun));
   for (const Flag& row : flags())
-    if (row.compat != Compat::none) out += item(synopsis(row), sentence(row.help));
+    if (row.compat != Compat::none) out += item(synopsis(row), with_full_stop(row.help));
   return out;
 }
 

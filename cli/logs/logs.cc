@@ -1,5 +1,5 @@
 // `dtrain logs`: finds the files, prints their lines, and with --follow waits for more.
-#include "cli/logs.h"
+#include "cli/logs/logs.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -13,12 +13,13 @@
 #include <memory>
 #include <utility>
 
-#include "cli/logs_options.h"
-#include "cli/logs_reader.h"
-#include "cli/logs_watch.h"
-#include "cli/text.h"
-#include "launcher/exit_codes.h"
-#include "launcher/log_finder.h"
+#include "cli/base/fail.h"
+#include "cli/base/text.h"
+#include "cli/logs/logs_options.h"
+#include "cli/logs/logs_reader.h"
+#include "cli/logs/logs_watch.h"
+#include "launcher/job/exit_codes.h"
+#include "launcher/logs/log_finder.h"
 
 namespace dtrain::cli {
 namespace {
@@ -47,8 +48,9 @@ class Logs {
   void show(const LogReader& reader, const LogPiece& piece);
   void put(std::string_view text);
   bool flush();
-  void say(const std::string& text) const { std::fprintf(stderr, "dtrain: %s\n", text.c_str()); }
+  void say(const std::string& text) const { std::fprintf(stderr, "dtrain: %s\n", printable(text, 1000).c_str()); }
   void say_what_since_means();
+  void say_why_nothing(const JobLogs& logs) const;
   int follow(const std::string& job);
   // Show unfinished lines; or, if there are none, nothing.
   void quiet();
@@ -135,6 +137,20 @@ void Logs::say_what_since_means() {
                     timed == 1 ? "1 file" : fmt::format("{} files", timed), whole));
 }
 
+void Logs::say_why_nothing(const JobLogs& logs) const {
+  const auto is_wanted = [this](const LogAttempt& attempt) { return wanted(attempt); };
+  if (std::none_of(logs.attempts.begin(), logs.attempts.end(), is_wanted))
+    return say(options_.attempt
+                   ? fmt::format("no round after {} restarts; the last one came after {}", *options_.attempt,
+                                 logs.attempts.empty() ? 0 : logs.attempts.back().restart_count)
+                   : "no round has begun");
+  if (std::none_of(readers_.begin(), readers_.end(),
+                   [](const auto& one) { return one.second && !one.second->empty(); }))
+    return options_.since_unix ? void() : say("nothing was written to the files that were asked for");
+  say(options_.text.empty() ? "nothing that was asked for was written"
+                            : fmt::format("no line has '{}'", printable(options_.text)));
+}
+
 // Everything that is there now: by time if all files carry times, else file by file.
 void Logs::show_all(const JobLogs& logs) {
   std::vector<std::vector<LogReader*>> rounds;
@@ -216,6 +232,7 @@ int Logs::run() {
     say(system_error("standard output", errno).message);
     return launcher::kExitOwnFailure;
   }
+  if (!printed_) say_why_nothing(*logs);
   return printed_ ? 0 : 1;
 }
 
@@ -227,9 +244,7 @@ int show_logs(const std::vector<std::string>& words) {
   files.rlim_cur = files.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &files);
   auto options = parse_logs(words, std::time(nullptr));
-  if (options) return Logs(*options).run();
-  std::fprintf(stderr, "dtrain: logs: %s\n", options.error().message.c_str());
-  return launcher::kExitUsage;
+  return options ? Logs(*options).run() : fail(options.error());
 }
 
 }  // namespace dtrain::cli

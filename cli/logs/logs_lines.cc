@@ -1,5 +1,5 @@
 // Times at the beginning of lines.
-#include "cli/logs_lines.h"
+#include "cli/logs/logs_lines.h"
 
 #include <ctime>
 

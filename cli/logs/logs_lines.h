@@ -1,5 +1,6 @@
 #pragma once
-// Cuts a log file into lines, and picks those that `dtrain logs` is to show. Pure.
+// Cuts a log file into lines, and picks those that `dtrain logs` is to show. Pure but for the
+// time zone.
 //
 // A line's time is what it begins with, as --timestamps writes it or Python's logging: 2026-11-21T13:22:03.123+01:00,
 // 2026-11-21 13:22:03,123 (local), with a Z, or without fractions. A line without one has that of the line before it.
@@ -9,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "launcher/line_splitter.h"
+#include "launcher/output/line_splitter.h"
 
 namespace dtrain::cli {
 

@@ -1,15 +1,15 @@
 // Parses the words of `dtrain logs`.
-#include "cli/logs_options.h"
+#include "cli/logs/logs_options.h"
 
 #include <fmt/format.h>
 
 #include <cstring>
 #include <ctime>
 
-#include "cli/commands.h"
-#include "cli/text.h"
-#include "cli/usage.h"
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
+#include "cli/table/command_table.h"
 
 namespace dtrain::cli {
 namespace {
@@ -19,14 +19,6 @@ const CommandFlag* find(const std::string& name) {
   for (const CommandFlag& row : logs->flags)
     if (row.name == name || (name.size() == 1 && row.letter == name[0])) return &row;
   return nullptr;
-}
-
-Error unknown(const std::string& word) {
-  std::vector<std::string> names;
-  for (const CommandFlag& row : find_command("logs")->flags) names.push_back(fmt::format("--{}", row.name));
-  const std::string near = closest(word, names);
-  return usage(fmt::format("unknown flag {}{}", printable(word),
-                           near.empty() ? "; `dtrain help logs` lists them" : "; did you mean " + near + "?"));
 }
 
 Result<void> take(LogsOptions& options, std::string_view name, const std::string& value, int64_t now) {
@@ -76,7 +68,7 @@ Result<int64_t> parse_since(std::string_view text, int64_t now) {
     parts.tm_isdst = -1;
     return static_cast<int64_t>(::mktime(&parts));
   }
-  return usage("expected 30s, 10m, 2h, 1d, 13:00, 2026-11-21 or 2026-11-21T13:00:00");
+  return usage_error("expected 30s, 10m, 2h, 1d, 13:00, 2026-11-21 or 2026-11-21T13:00:00");
 }
 
 Result<LogsOptions> parse_logs(const std::vector<std::string>& words, int64_t now) {
@@ -84,28 +76,28 @@ Result<LogsOptions> parse_logs(const std::vector<std::string>& words, int64_t no
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (!word.starts_with('-') || word == "-") {
-      if (!options.folder.empty()) return usage("one folder at a time: " + printable(word));
+      if (!options.folder.empty()) return usage_error("one folder at a time: " + printable(word));
       options.folder = word;
       continue;
     }
     const size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
     const std::string typed = word.substr(0, equals);
     const CommandFlag* row = find(typed.substr(typed.starts_with("--") ? 2 : 1));
-    if (row == nullptr) return unknown(typed);
+    if (row == nullptr) return unknown_flag(*find_command("logs"), typed);
     std::string value;
     if (row->value.empty()) {
-      if (equals != std::string::npos) return usage(typed + " takes no value");
+      if (equals != std::string::npos) return usage_error(typed + " takes no value");
     } else if (equals != std::string::npos) {
       value = word.substr(equals + 1);
     } else if (++i < words.size()) {
       value = words[i];
     } else {
-      return usage(fmt::format("{} needs a value: {}", typed, row->value));
+      return usage_error(fmt::format("{} needs a value: {}", typed, row->value));
     }
     if (auto taken = take(options, row->name, value, now); !taken)
       return taken.error().in(fmt::format("{} '{}'", typed, printable(value)));
   }
-  if (options.folder.empty()) return usage("which logs? dtrain logs DIR, where DIR is what --log-dir was");
+  if (options.folder.empty()) return usage_error("which logs? dtrain logs DIR, where DIR is what --log-dir was");
   return options;
 }
 

@@ -1,12 +1,12 @@
 #pragma once
-// What was typed after `dtrain logs`. Pure.
+// What was typed after `dtrain logs`. Pure but for the time zone.
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "launcher/job_spec.h"
+#include "launcher/job/job_spec.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {

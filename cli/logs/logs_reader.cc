@@ -1,7 +1,8 @@
-#include "cli/logs_reader.h"
+#include "cli/logs/logs_reader.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -45,7 +46,12 @@ struct Source {
 }  // namespace
 
 Result<LogReader> LogReader::open(const launcher::LogFile& file, LineFilter filter) {
-  UniqueFd fd(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC));
+  // The folder may be another user's: no link of his leads us elsewhere, and no pipe of his holds us up.
+  UniqueFd fd(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  struct stat facts {};
+  if (fd && ::fstat(fd.get(), &facts) == 0 && !S_ISREG(facts.st_mode))
+    return Error{ErrorKind::system, file.path + " is not a regular file"};
+  if (!fd && errno == ELOOP) return Error{ErrorKind::system, file.path + " is a link: not followed"};
   if (!fd) return system_error("cannot read " + file.path, errno);
   const ssize_t n = ::pread(fd.get(), g_chunk, kChunk, 0);
   const std::string_view beginning(g_chunk, n > 0 ? static_cast<std::size_t>(n) : 0);

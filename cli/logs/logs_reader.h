@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/logs_lines.h"
-#include "launcher/log_finder.h"
+#include "cli/logs/logs_lines.h"
+#include "launcher/logs/log_finder.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 

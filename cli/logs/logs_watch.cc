@@ -1,5 +1,5 @@
 // inotify for `dtrain logs --follow`.
-#include "cli/logs_watch.h"
+#include "cli/logs/logs_watch.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -36,7 +36,8 @@ void LogsWatch::add_tree(const std::string& attempt) {
   add(attempt);
   std::error_code error;
   for (std::filesystem::directory_iterator it(attempt, error), end; !error && it != end; it.increment(error))
-    if (std::error_code ignored; it->is_directory(ignored)) add(it->path().string());
+    if (std::error_code ignored; it->symlink_status(ignored).type() == std::filesystem::file_type::directory)
+      add(it->path().string());
 }
 
 std::string LogsWatch::trouble() { return std::exchange(trouble_, {}); }

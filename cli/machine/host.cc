@@ -1,11 +1,9 @@
 // Reads the facts of the machine.
-#include "cli/host.h"
+#include "cli/machine/host.h"
 
 #include <dirent.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,12 +12,11 @@
 #include <cstring>
 #include <optional>
 
-#include "cli/own_address.h"
-#include "cli/slurm.h"
-#include "cli/topology.h"
-#include "launcher/cpu_set.h"
-#include "rendezvous/base/unique_fd.h"
-#include "rendezvous/munge_secret.h"
+#include "cli/machine/own_address.h"
+#include "cli/machine/slurm_address.h"
+#include "cli/machine/topology.h"
+#include "launcher/base/cpu_set.h"
+#include "rendezvous/munge/munge_secret.h"
 
 namespace dtrain::cli {
 namespace {
@@ -52,29 +49,6 @@ std::uint16_t own_machine() {
 #else
   return 0;
 #endif
-}
-
-std::string read_head(const std::string& path) {
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  std::string head(4096, '\0');
-  ssize_t size = fd ? read(fd.get(), head.data(), head.size()) : 0;
-  head.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
-  return head;
-}
-
-FileFacts probe(const std::string& path) {
-  FileFacts facts;
-  struct stat status = {};
-  if (stat(path.c_str(), &status) != 0) return facts;
-  facts.kind = S_ISREG(status.st_mode)   ? FileFacts::Kind::file
-               : S_ISDIR(status.st_mode) ? FileFacts::Kind::folder
-                                         : FileFacts::Kind::other;
-  facts.readable = eaccess(path.c_str(), R_OK) == 0;
-  facts.writable = eaccess(path.c_str(), W_OK) == 0;
-  facts.executable = eaccess(path.c_str(), X_OK) == 0;
-  facts.execute_bit = (status.st_mode & 0111) != 0;
-  if (facts.kind == FileFacts::Kind::file && facts.readable) facts.head = read_head(path);
-  return facts;
 }
 
 std::vector<std::string> list(const std::string& folder) {
@@ -118,15 +92,17 @@ Host this_host() {
   host.machine = own_machine();
   host.foreign_programs = knows_foreign_programs();
   host.fresh_id = random_digits();
-  host.stdin_use = launcher::standard_input_use();
+  host.stdin_use = launcher::standard_input_use(::getpgrp());
   host.gpus = [] { return driver_gpus(); };
   host.listed_gpus = listed_gpus;
   host.topology = read_usable_topology;
   host.numa_node_of_pci = numa_node_of_pci;
   host.own_address = own_address;
-  host.slurm_address = slurm_address;
-  host.meeting_place = meeting_place;
-  host.probe = probe;
+  host.slurm_address = [path = host.search_path()](const std::string& node) {
+    return slurm_address(node, find_in_path("scontrol", path, file_facts));
+  };
+  host.meeting_address = meeting_address;
+  host.probe = file_facts;
   host.list = list;
   return host;
 }

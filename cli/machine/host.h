@@ -8,25 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "cli/gpus.h"
-#include "cli/numa.h"
-#include "cli/own_address.h"
-#include "launcher/attached_terminal.h"
+#include "cli/gpus/gpus.h"
+#include "cli/machine/file_facts.h"
+#include "cli/machine/numa.h"
+#include "cli/machine/own_address.h"
+#include "launcher/process/attached_terminal.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/job_secret.h"
-#include "rendezvous/site_certificates.h"
+#include "rendezvous/credentials/job_secret.h"
+#include "rendezvous/credentials/site_certificates.h"
 
 namespace dtrain::cli {
-
-// What is known of one path, links followed.
-struct FileFacts {
-  enum class Kind { missing, file, folder, other } kind = Kind::missing;
-  bool readable = false;
-  bool writable = false;
-  bool executable = false;   // this process may execute it
-  bool execute_bit = false;  // some x bit is set, whether or not it helps this process
-  std::string head = {};     // a file's first 4096 bytes, if readable
-};
 
 struct Host {
   std::map<std::string, std::string> env;  // without DTRAIN_TOKEN
@@ -49,16 +40,16 @@ struct Host {
   // For --numa-binding: the CPUs that this process may use, and the node of a PCI device (topology.h).
   std::function<Result<std::vector<CpuFacts>>()> topology = [] { return std::vector<CpuFacts>{}; };
   std::function<int(const std::string& bus_id)> numa_node_of_pci = [](const std::string&) { return 0; };
-  std::function<FileFacts(const std::string& path)> probe = [](const std::string&) { return FileFacts{}; };
+  Probe probe = [](const std::string&) { return FileFacts{}; };
   // The numeric address of this host that a name means, or why it has none (own_address.h).
   std::function<Result<std::string>(const std::string& name)> own_address = [](const std::string& name) {
     return Result<std::string>(name);
   };
-  // What the network calls a node of SLURM's (slurm.h). May be slow.
+  // What the network calls a node of SLURM's (slurm_address.h). May be slow.
   std::function<std::string(const std::string& node)> slurm_address = [](const std::string& node) { return node; };
   // Whether another name is this host's too, and what leads there.
-  std::function<Result<MeetingPlace>(const std::string& name)> meeting_place = [](const std::string& name) {
-    return Result<MeetingPlace>(judge_place({name}, {}));
+  std::function<Result<MeetingAddress>(const std::string& name)> meeting_address = [](const std::string& name) {
+    return Result<MeetingAddress>(judge_meeting_address({name}, {}));
   };
   // Names in a folder, for suggestions; empty if it cannot be read.
   std::function<std::vector<std::string>(const std::string& folder)> list = [](const std::string&) {
@@ -70,7 +61,16 @@ struct Host {
     auto it = env.find(name);
     return it == env.end() ? "" : it->second;
   }
+  // PATH, or what a shell takes where it is unset.
+  std::string search_path() const {
+    auto it = env.find("PATH");
+    return it == env.end() ? "/usr/bin:/bin" : it->second;
+  }
 };
+
+inline std::string find_in_path(const std::string& name, const Host& host) {
+  return find_in_path(name, host.search_path(), host.probe);
+}
 
 // The machine this process runs on. Call from the main thread before any other exists (counting GPUs forks). Takes
 // DTRAIN_TOKEN out of this process's environment, so that no child inherits it and /proc does not show it.

@@ -1,5 +1,5 @@
 // Reads and parses texts of the kernel.
-#include "cli/machine_facts.h"
+#include "cli/machine/machine_facts.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "cli/gpu_sources.h"
-#include "cli/text.h"
-#include "launcher/cgroup.h"
-#include "launcher/small_file.h"
+#include "cli/base/text.h"
+#include "cli/gpus/gpu_sources.h"
+#include "launcher/base/small_file.h"
+#include "launcher/process/cgroup.h"
 
 namespace dtrain::cli {
 namespace {

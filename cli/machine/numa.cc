@@ -1,4 +1,4 @@
-#include "cli/numa.h"
+#include "cli/machine/numa.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "cli/usage.h"
+#include "cli/base/usage_error.h"
 
 namespace dtrain::cli {
 namespace {
@@ -51,8 +51,8 @@ Result<CpuSet> exclusive(const std::vector<CpuFacts>& cpus, int node, std::size_
   const auto cores = groups(cpus, node, &CpuFacts::core);
   const std::size_t each = cores.size() / devices, extra = cores.size() % devices;
   if (each == 0)
-    return usage(fmt::format("NUMA node {} has {} physical core{} for {} workers or GPUs; use node or socket", node,
-                             cores.size(), cores.size() == 1 ? "" : "s", devices));
+    return usage_error(fmt::format("NUMA node {} has {} physical core{} for {} workers or GPUs; use node or socket",
+                                   node, cores.size(), cores.size() == 1 ? "" : "s", devices));
   const auto first = std::next(cores.begin(), std::ptrdiff_t(index * each + std::min(index, extra)));
   const auto last = std::next(first, std::ptrdiff_t(each + (index < extra ? 1 : 0)));
   CpuSet out;
@@ -77,7 +77,7 @@ Result<std::vector<CpuSet>> bind_workers(const std::vector<CpuFacts>& cpus, cons
   for (std::size_t i = 0; i < static_cast<std::size_t>(workers); ++i) {
     const int node = node_of_device.at(i);
     if (of_node(cpus, node).empty())
-      return usage(
+      return usage_error(
           fmt::format("local rank {} belongs to NUMA node {}, none of whose cores this process may use", i, node));
     const auto here = node_of_device.begin() + static_cast<std::ptrdiff_t>(i);
     const auto before = static_cast<std::size_t>(std::count(node_of_device.begin(), here, node));

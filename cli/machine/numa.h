@@ -7,7 +7,7 @@
 //  - core-complex:  the CPUs that share one last-level cache in that node; the GPUs there take turns, largest first
 #include <vector>
 
-#include "launcher/cpu_set.h"
+#include "launcher/base/cpu_set.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {

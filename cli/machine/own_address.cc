@@ -1,4 +1,4 @@
-#include "cli/own_address.h"
+#include "cli/machine/own_address.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "cli/usage.h"
+#include "cli/base/usage_error.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/host_names.h"
+#include "rendezvous/net/host_names.h"
 
 namespace dtrain::cli {
 namespace {
@@ -77,11 +77,12 @@ Result<std::string> own_address(const std::string& name) {
         std::any_of(all.begin(), all.end(), [&](const InterfaceAddress& i) { return i.address == address; }))
       return address;
   }
-  return usage(fmt::format("{} is not an address of this host", addresses->empty() ? name : addresses->front()));
+  return usage_error(fmt::format("{} is not an address of this host", addresses->empty() ? name : addresses->front()));
 }
 
-MeetingPlace judge_place(const std::vector<std::string>& addresses, const std::vector<InterfaceAddress>& all) {
-  MeetingPlace place;
+MeetingAddress judge_meeting_address(const std::vector<std::string>& addresses,
+                                     const std::vector<InterfaceAddress>& all) {
+  MeetingAddress place;
   place.addresses = addresses;
   for (const InterfaceAddress& i : all)
     if (!is_loopback(i.address)) place.of_this_host.push_back(i);
@@ -104,15 +105,15 @@ MeetingPlace judge_place(const std::vector<std::string>& addresses, const std::v
   return place;
 }
 
-Result<MeetingPlace> meeting_place(const std::string& name) {
+Result<MeetingAddress> meeting_address(const std::string& name) {
   auto addresses = addresses_of_host(name);
   if (!addresses) return addresses.error();
   for (const std::string& address : *addresses) {
     if (address == "0.0.0.0" || address == "::")
-      return usage(fmt::format("{} is no address that other nodes could connect to: name the host", address));
+      return usage_error(fmt::format("{} is no address that other nodes could connect to: name the host", address));
   }
   const auto all = interfaces();
-  MeetingPlace place = judge_place(*addresses, all);
+  MeetingAddress place = judge_meeting_address(*addresses, all);
   for (const std::string& address : place.addresses) {
     if (place.own.empty() && place.interface.empty()) place.interface = interface_of(source_address(address), all);
   }

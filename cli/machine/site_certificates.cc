@@ -1,11 +1,11 @@
-#include "cli/site_certificates.h"
+#include "cli/machine/site_certificates.h"
 
 #include <fmt/format.h>
 
 #include <vector>
 
-#include "cli/text.h"
-#include "cli/usage.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
 
 namespace dtrain::cli {
 
@@ -17,11 +17,11 @@ Result<std::optional<SiteCertificates>> find_certificates(const Host& host, cons
   (files.key.empty() ? missing : there).emplace_back("--tls-key");
   if (there.empty()) return std::optional<SiteCertificates>();
   if (!missing.empty())
-    return usage(fmt::format("{} without {}: certificates want all three files", fmt::join(there, " and "),
-                             fmt::join(missing, " and ")));
+    return usage_error(fmt::format("{} without {}: certificates want all three files", fmt::join(there, " and "),
+                                   fmt::join(missing, " and ")));
   if (!rival.empty())
-    return usage(fmt::format("{} and {}: the nodes know each other by certificates or otherwise; say one of the two",
-                             there.front(), rival));
+    return usage_error(fmt::format(
+        "{} and {}: the nodes know each other by certificates or otherwise; say one of the two", there.front(), rival));
   auto loaded = host.read_certificates(files);
   if (!loaded) return loaded.error();
   return std::optional(*loaded);

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/host.h"
+#include "cli/machine/host.h"
 
 namespace dtrain::cli {
 

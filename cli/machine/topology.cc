@@ -1,4 +1,4 @@
-#include "cli/topology.h"
+#include "cli/machine/topology.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "launcher/small_file.h"
+#include "launcher/base/small_file.h"
 
 namespace dtrain::cli {
 namespace {

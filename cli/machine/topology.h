@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/numa.h"
+#include "cli/machine/numa.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/job_spec.h"
+#include "launcher/job/job_spec.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {

@@ -1,14 +1,14 @@
-#include "cli/nodes.h"
+#include "cli/nodes/nodes.h"
 
 #include <fmt/format.h>
 
 #include <utility>
 
-#include "cli/own_address.h"
-#include "cli/rdzv_conf.h"
-#include "cli/text.h"
-#include "cli/usage.h"
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
+#include "cli/machine/own_address.h"
+#include "cli/nodes/rdzv_conf.h"
 
 namespace dtrain::cli {
 namespace {
@@ -21,6 +21,23 @@ constexpr int kMasterPort = 29500;   // torchrun's, static
 std::string without_brackets(const std::string& address) {
   const bool brackets = address.size() > 2 && address.front() == '[' && address.back() == ']';
   return brackets ? address.substr(1, address.size() - 2) : address;
+}
+
+struct Range {
+  int min = 1, max = 1;
+};
+
+// "N" or "MIN:MAX".
+Result<Range> parse_nnodes(std::string_view text) {
+  const auto colon = text.find(':');
+  const bool bounds = colon != std::string_view::npos;
+  const auto number = [](std::string_view part) { return parse_python_int(part, 0, kMostNodes); };
+  const auto least = number(text.substr(0, colon));
+  const auto most = bounds ? number(text.substr(colon + 1)) : least;
+  if (!least || !most) return usage_error("expected N or MIN:MAX");
+  if (*least < 1 || *most < 1) return usage_error(bounds ? "MIN and MAX are at least 1" : "a job has at least 1 node");
+  if (*least > *most) return usage_error("MIN is above MAX");
+  return Range{*least, *most};
 }
 
 class Planner {
@@ -44,13 +61,10 @@ class Planner {
   }
 
   bool count() {
-    const std::string_view text = typed_.nnodes;
-    const auto colon = text.find(':');
-    const auto least = parse_python_int(text.substr(0, colon), 1, kMostNodes);
-    const auto most = colon == std::string_view::npos ? least : parse_python_int(text.substr(colon + 1), 1, kMostNodes);
-    if (!least || !most || *least > *most) return fail(FlagId::nnodes, "expected N or MIN:MAX");
-    plan_.min = *least;
-    plan_.max = *most;
+    const auto nodes = parse_nnodes(typed_.nnodes);
+    if (!nodes) return fail(FlagId::nnodes, nodes.error().message);
+    plan_.min = nodes->min;
+    plan_.max = nodes->max;
     return true;
   }
 
@@ -261,10 +275,19 @@ class Planner {
 
 }  // namespace
 
+bool as_they_come(const NodesTyped& typed) {
+  const bool numbered = typed.node_rank || typed.master_port || (typed.master_addr && *typed.master_addr != "real");
+  if (typed.as_torchrun || typed.backend || typed.standalone || typed.ha || numbered) return false;
+  const auto nodes = parse_nnodes(typed.nnodes);
+  return nodes && nodes->max > 1 && (typed.endpoint || nodes->min < nodes->max);
+}
+
 NodesVerdict plan_nodes(const NodesTyped& typed) { return Planner(typed).run(); }
 
 Result<Endpoint> parse_endpoint(std::string_view text) {
-  const Error bad = usage("expected HOST, HOST:PORT or [IPV6]:PORT");
+  const Error bad = usage_error("expected HOST, HOST:PORT or [IPV6]:PORT");
+  if (const auto scheme = text.find("://"); scheme != std::string_view::npos)
+    return usage_error("leave out " + std::string(text.substr(0, scheme)) + "://");
   Endpoint endpoint;
   std::string_view port;
   if (text.starts_with('[')) {
@@ -278,7 +301,7 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
   } else {
     const auto colon = text.rfind(':');
     endpoint.host = text.substr(0, colon);
-    if (endpoint.host.find(':') != std::string::npos) return usage("an IPv6 address wants brackets: [::1]:29400");
+    if (endpoint.host.find(':') != std::string::npos) return usage_error("an IPv6 address wants brackets: [::1]:29400");
     if (colon != std::string_view::npos) {
       port = text.substr(colon + 1);
       if (port.empty()) return bad;
@@ -287,7 +310,7 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
   if (endpoint.host.empty() || endpoint.host.find(' ') != std::string::npos) return bad;
   if (port.empty()) return endpoint;
   const auto number = parse_number(port, 0, 65535);
-  if (!number) return usage("port: " + number.error().message);
+  if (!number) return usage_error("port: " + number.error().message);
   endpoint.port = *number;
   return endpoint;
 }

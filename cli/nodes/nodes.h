@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/etcd_place.h"
-#include "cli/flags.h"
+#include "cli/nodes/etcd_place.h"
+#include "cli/table/flags.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/link_pulse.h"
+#include "rendezvous/rounds/link_pulse.h"
 
 namespace dtrain::cli {
 
@@ -64,6 +64,10 @@ struct NodesVerdict {
 };
 
 NodesVerdict plan_nodes(const NodesTyped& typed);
+
+// By the name dtrain, with no --rdzv-backend: several nodes that are named a place, or a MIN and a MAX, and none of
+// which has a number, are numbered as they come (c10d). By the name torchrun they are static, as ever.
+bool as_they_come(const NodesTyped& typed);
 
 // "HOST", "HOST:PORT", "[::1]:PORT".
 struct Endpoint {

@@ -1,5 +1,5 @@
 // The keys of --rdzv-conf.
-#include "cli/rdzv_conf.h"
+#include "cli/nodes/rdzv_conf.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <limits>
 #include <utility>
 
-#include "cli/text.h"
-#include "cli/usage.h"
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
 
 namespace dtrain::cli {
 namespace {
@@ -106,7 +106,7 @@ class Reader {
     }
     if (c10d_ || key->meeting == Meeting::fixed) {
       const std::string wrong = flaw(key->kind, value);
-      if (!wrong.empty()) return usage(fmt::format("{} {}", name, wrong));
+      if (!wrong.empty()) return usage_error(fmt::format("{} {}", name, wrong));
     }
     if (key->field != nullptr) {
       conf.*(key->field) = *parse_seconds(value);
@@ -135,7 +135,7 @@ class Reader {
 
   Result<void> store_type(const std::string& value) const {
     if (!c10d_ || value == "tcp") return {};
-    return usage("store_type is tcp here, nothing else");
+    return usage_error("store_type is tcp here, nothing else");
   }
 
   bool c10d_;
@@ -153,8 +153,8 @@ Result<RdzvConf> read_rdzv_conf(std::string_view text, Meeting meeting, bool sev
     const auto equals = part.find('=');
     const std::string key = trimmed(part.substr(0, equals));
     const std::string value = equals == std::string::npos ? "" : trimmed(part.substr(equals + 1));
-    if (key.empty()) return usage("expected KEY=VALUE,...");
-    if (value.empty()) return usage(printable(key) + " has no value");
+    if (key.empty()) return usage_error("expected KEY=VALUE,...");
+    if (value.empty()) return usage_error(printable(key) + " has no value");
     if (auto taken = reader.take(key, value); !taken) return taken.error();
   }
   return std::move(reader.conf);

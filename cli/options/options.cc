@@ -1,9 +1,10 @@
 // Merges flags, environment and defaults.
-#include "cli/options.h"
+// Tested by test/unit/cli/resolve/resolve_test.cc.
+#include "cli/options/options.h"
 
 #include <fmt/format.h>
 
-#include "cli/text.h"
+#include "cli/base/text.h"
 
 namespace dtrain::cli {
 namespace {

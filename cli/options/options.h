@@ -2,9 +2,9 @@
 // Every flag's value in effect: what was typed, else the environment, else the table's default. Pure.
 #include <string>
 
-#include "cli/host.h"
-#include "cli/parse.h"
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
+#include "cli/machine/host.h"
+#include "cli/parse/parse.h"
 
 namespace dtrain::cli {
 

@@ -1,10 +1,11 @@
 // Takes the values of flags.
-#include "cli/take.h"
+// Tested by test/unit/cli/resolve/resolve_test.cc.
+#include "cli/options/take_value.h"
 
 #include <fmt/format.h>
 
-#include "cli/text.h"
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
+#include "cli/base/text.h"
 
 namespace dtrain::cli {
 
@@ -35,7 +36,7 @@ Result<void> check_folder(const Options& options, const Host& host, FlagId id) {
     FileFacts facts = host.probe(path);
     if (facts.kind == FileFacts::Kind::folder) {
       if (facts.writable && facts.executable) return {};
-      return options.blame(id, {ErrorKind::system, fmt::format("{} is not writable", printable(path))});
+      return options.blame(id, {ErrorKind::usage, fmt::format("{} is not writable", printable(path))});
     }
     if (facts.kind != FileFacts::Kind::missing)
       return options.blame(id, {ErrorKind::usage, fmt::format("{} is not a folder", printable(path))});

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/host.h"
-#include "cli/options.h"
-#include "cli/text.h"
+#include "cli/base/text.h"
+#include "cli/machine/host.h"
+#include "cli/options/options.h"
 
 namespace dtrain::cli {
 

@@ -1,11 +1,11 @@
-#include "cli/command_words.h"
+#include "cli/parse/command_words.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "cli/text.h"
-#include "cli/usage.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
 
 namespace dtrain::cli {
 namespace {
@@ -20,7 +20,7 @@ std::string takes(const Command& command) {
 
 Error wants_value(const CommandFlag& flag) {
   const std::string what = flag.wants.empty() ? fmt::format("a value: {}", flag.value) : std::string(flag.wants);
-  return usage(fmt::format("--{} wants {}", flag.name, what));
+  return usage_error(fmt::format("--{} wants {}", flag.name, what));
 }
 
 }  // namespace
@@ -33,12 +33,14 @@ Result<std::map<std::string, std::string>> command_words(CommandId id, const std
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string name = words[i].substr(0, words[i].find('='));
     const bool attached = name.size() < words[i].size();
-    const auto row = std::find_if(command.flags.begin(), command.flags.end(), [&](const CommandFlag& flag) {
-      return name == fmt::format("--{}", flag.name) && !(attached && flag.value.empty());
-    });
-    if (row == command.flags.end()) {
-      const std::string which = unknown == Unknown::repeated ? fmt::format(" ({})", printable(words[i])) : "";
-      return usage(fmt::format("dtrain {} takes {} and nothing else{}", command.name, takes(command), which));
+    const auto row = std::find_if(command.flags.begin(), command.flags.end(),
+                                  [&](const CommandFlag& flag) { return name == fmt::format("--{}", flag.name); });
+    if (row == command.flags.end() || (attached && row->value.empty())) {
+      const bool secret = unknown == Unknown::hidden;
+      if (!secret && row != command.flags.end()) return usage_error(fmt::format("{} takes no value", name));
+      if (!secret && name.starts_with('-')) return unknown_flag(command, words[i]);
+      const std::string which = secret ? "" : fmt::format(" ({})", printable(words[i]));
+      return usage_error(fmt::format("dtrain {} takes {} and nothing else{}", command.name, takes(command), which));
     }
     if (row->value.empty()) {
       values[std::string(row->name)] = "1";

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands.h"
+#include "cli/table/command_table.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {

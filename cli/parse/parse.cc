@@ -1,6 +1,6 @@
 // CLI11 over the flag table: it takes the values, counts them, and knows where the program begins. This is the only
 // file that includes it.
-#include "cli/parse.h"
+#include "cli/parse/parse.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <array>
 
-#include "cli/spelling.h"
-#include "cli/text.h"
+#include "cli/base/text.h"
+#include "cli/parse/spelling.h"
 
 namespace dtrain::cli {
 namespace {
@@ -43,11 +43,18 @@ class Grammar {
     return flag(id).is_switch() ? "1" : options_[static_cast<std::size_t>(id)]->reduced_results().front();
   }
 
+  // Whether a `--` ended the flags.
+  bool ended() const {
+    const std::vector<std::string> left = app_.remaining();
+    return !left.empty() && left[0] == "--";
+  }
+
   std::vector<std::string> command(CalledAs called) const {
     std::vector<std::string> left = app_.remaining();
-    bool ended = !left.empty() && left[0] == "--";
-    if (ended) left.erase(left.begin());
-    if (called != CalledAs::dtrain && !ended && left.size() > 1 && left[1] == "--") left.erase(left.begin() + 1);
+    if (ended())
+      left.erase(left.begin());
+    else if (called != CalledAs::dtrain && left.size() > 1 && left[1] == "--")
+      left.erase(left.begin() + 1);
     return left;
   }
 
@@ -86,6 +93,7 @@ Result<RawOptions> parse(std::span<const std::string> words, CalledAs called) {
     out[typed.id] = RawValue{typed.chosen.empty() ? grammar.value(typed.id) : std::move(typed.chosen), Origin::flag,
                              std::move(typed.typed)};
   out.command = grammar.command(called);
+  out.ended = grammar.ended();
   out.as_torchrun = called != CalledAs::dtrain;
   out.as_launch = called == CalledAs::launch;
   return out;

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/flags.h"
+#include "cli/table/flags.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {
@@ -29,6 +29,7 @@ struct RawValue {
 struct RawOptions {
   std::array<std::optional<RawValue>, kFlagCount> typed;
   std::vector<std::string> command;  // the program and its arguments; empty if none was given
+  bool ended = false;                // by a `--` before the program
   bool as_torchrun = false;          // called by the name of torchrun or launch: torchrun's defaults count
   bool as_launch = false;            // called by the name of torch.distributed.launch
 

@@ -1,12 +1,12 @@
 // Looks every flag up in the table and says what it could have meant.
-#include "cli/spelling.h"
+#include "cli/parse/spelling.h"
 
 #include <fmt/format.h>
 
 #include <optional>
 
-#include "cli/text.h"
-#include "cli/usage.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
 
 namespace dtrain::cli {
 namespace {
@@ -41,7 +41,18 @@ std::string closest_flag(const std::string& name) {
     names.emplace_back(row.name);
     if (!row.alias.empty()) names.emplace_back(row.alias);
   }
-  return closest(name, names);
+  const std::string near = closest(name, names);
+  return near.empty() ? only_with_word(name, names) : near;
+}
+
+// What other launchers call the number of workers: -n 4, -n4, -np 4 (mpirun, srun).
+bool counts_workers(std::string_view word) {
+  const std::string_view rest = word.substr(word.starts_with("-np") ? 3 : 2);
+  return word.starts_with("-n") && (rest.empty() || all_digits(rest));
+}
+
+std::string lists_flags(CalledAs called) {
+  return fmt::format("{} {}", typed_for(called), called == CalledAs::dtrain ? "--help=all" : "--help");
 }
 
 Result<const Flag*> look_up(const std::string& name, const std::string& word, CalledAs called) {
@@ -49,11 +60,11 @@ Result<const Flag*> look_up(const std::string& name, const std::string& word, Ca
   auto found = name.empty() ? std::vector<const Flag*>{} : flags_with_prefix(name, called);
   if (found.size() == 1) return found[0];
   if (found.size() > 1)
-    return usage(fmt::format("{} could mean {}; write more of its name", printable(word), join_names(found)));
+    return usage_error(fmt::format("{} could mean {}; write more of its name", printable(word), join_names(found)));
   std::string near = closest_flag(name);
-  if (!near.empty()) return usage(fmt::format("unknown flag {}; did you mean --{}?", printable(word), near));
-  return usage(fmt::format("unknown flag {}; `{} --help=all` lists them (flags of the program go after its name)",
-                           printable(word), typed_for(called)));
+  if (!near.empty()) return usage_error(fmt::format("unknown flag {}; did you mean --{}?", printable(word), near));
+  return usage_error(fmt::format("unknown flag {}; `{}` lists them (flags of the program go after its name)",
+                                 printable(word), lists_flags(called)));
 }
 
 class Speller {
@@ -89,7 +100,7 @@ class Speller {
   // --help=all: a switch that may say more.
   Result<void> spell_choice(const Flag& row, std::string value, const std::string& word) {
     TypedFlag& flag = out_.flags.back();
-    if (row.choices.empty()) return usage(fmt::format("{} takes no value ({})", flag.typed, printable(word)));
+    if (row.choices.empty()) return usage_error(fmt::format("{} takes no value ({})", flag.typed, printable(word)));
     if (auto fine = one_of(value, split(row.choices, ',')); !fine)
       return fine.error().in(fmt::format("{} '{}'", flag.typed, printable(value)));
     flag.chosen = std::move(value);
@@ -100,8 +111,7 @@ class Speller {
   Result<void> spell_letters(const std::string& word) {
     for (std::size_t i = 1; i < word.size(); ++i) {
       const Flag* row = find_letter(word[i]);
-      if (row == nullptr)
-        return usage(fmt::format("unknown flag {}; `{} --help=all` lists them", printable(word), typed_for(called_)));
+      if (row == nullptr) return unknown_letter(word);
       out_.flags.push_back({row->id, {'-', word[i]}});
       if (row->is_switch()) continue;
       out_.words.push_back(word.substr(0, i + 1));
@@ -114,6 +124,12 @@ class Speller {
     }
     out_.words.push_back(word);
     return {};
+  }
+
+  Error unknown_letter(const std::string& word) const {
+    if (counts_workers(word))
+      return usage_error(fmt::format("unknown flag {}; did you mean --nproc?", printable(word)));
+    return usage_error(fmt::format("unknown flag {}; `{}` lists them", printable(word), lists_flags(called_)));
   }
 
   // The value of the flag that was just written: the one in its word, else the next word.

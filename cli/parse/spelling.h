@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/flags.h"
+#include "cli/table/flags.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {

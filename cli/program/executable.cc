@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cli/program.h"
-#include "cli/text.h"
+#include "cli/base/text.h"
+#include "cli/program/program.h"
 
 namespace dtrain::cli {
 namespace {

@@ -1,10 +1,10 @@
 // Python or not, and the errors of a program that cannot start.
-#include "cli/program.h"
+#include "cli/program/program.h"
 
 #include <elf.h>
 #include <fmt/format.h>
 
-#include "cli/text.h"
+#include "cli/base/text.h"
 
 namespace dtrain::cli {
 namespace {
@@ -45,6 +45,9 @@ Result<Program> python_program(const ProgramRequest& request, const Host& host) 
   Program program{{*python, "-u"}, request.command[0], *python};
   if (request.module) program.argv.emplace_back("-m");
   program.argv.insert(program.argv.end(), request.command.begin(), request.command.end());
+  // To Python a script's name that begins with a dash would be an option.
+  const bool dashed = !request.module && program.name.starts_with('-') && program.name != "-";
+  if (dashed) program.argv[2] = "./" + program.name;
   return program;
 }
 
@@ -121,6 +124,9 @@ Error missing_program(const std::string& name, const Host& host) {
   if (here.kind == Kind::missing && (has_slash(name) || has_python_ending(name)))
     return not_found(fmt::format("{}: no such file{}", shown, suggestion(name, host)));
   if (here.kind == Kind::folder) return not_found(fmt::format("{}: not in PATH; ./{} is a folder", shown, shown));
+  if (here.kind != Kind::missing && !here.execute_bit)
+    return not_found(
+        fmt::format("{}: not in PATH; ./{} is here, but is no program: it has no execute permission", shown, shown));
   if (here.kind != Kind::missing)
     return not_found(fmt::format("{}: not in PATH; ./{} exists here: did you mean ./{}?", shown, shown, shown));
   return not_found(fmt::format("{}: not in PATH, and there is no ./{}{}", shown, shown, suggestion(name, host)));
@@ -193,18 +199,6 @@ Result<std::string> find_python(const Host& host) {
     if (!file.empty()) return file;
   }
   return not_found("no Python: neither python3 nor python is in PATH; activate an environment or set PYTHON_EXEC");
-}
-
-std::string find_in_path(const std::string& name, const Host& host) {
-  if (has_slash(name)) return name;
-  if (name.empty()) return "";
-  auto path = host.env.find("PATH");
-  for (const std::string& folder : split(path == host.env.end() ? "/usr/bin:/bin" : path->second, ':')) {
-    std::string file = (folder.empty() ? "." : folder) + "/" + name;
-    FileFacts facts = host.probe(file);
-    if (facts.kind == Kind::file && facts.executable) return file;
-  }
-  return "";
 }
 
 Result<Program> build_program(const ProgramRequest& request, const Host& host) {

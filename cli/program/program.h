@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/host.h"
+#include "cli/machine/host.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {
@@ -30,9 +30,6 @@ Result<Program> build_program(const ProgramRequest& request, const Host& host);
 
 // The user's Python: $PYTHON_EXEC, else $VIRTUAL_ENV/bin/python, else python3 or python in PATH.
 Result<std::string> find_python(const Host& host);
-
-// The first executable file of this name in PATH, or an empty string. A name with a slash is its own answer.
-std::string find_in_path(const std::string& name, const Host& host);
 
 // Why the kernel would refuse this executable file (no interpreter, other machine, no format), as an error that says
 // what to do; ok if nothing speaks against it.

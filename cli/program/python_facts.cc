@@ -1,11 +1,11 @@
 // Asks Python about itself and about torch.
-#include "cli/python_facts.h"
+#include "cli/program/python_facts.h"
 
 #include <chrono>
 
-#include "cli/ask_program.h"
-#include "cli/program.h"
-#include "cli/text.h"
+#include "cli/base/ask_program.h"
+#include "cli/base/text.h"
+#include "cli/program/program.h"
 
 namespace dtrain::cli {
 namespace {

@@ -2,7 +2,7 @@
 // The user's Python and the torch that it would import, asked without importing torch.
 #include <string>
 
-#include "cli/host.h"
+#include "cli/machine/host.h"
 
 namespace dtrain::cli {
 

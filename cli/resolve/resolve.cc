@@ -1,10 +1,11 @@
 // Runs the parts and lists the settings.
-#include "cli/resolve.h"
+#include "cli/resolve/resolve.h"
 
-#include "cli/resolve_parts.h"
-#include "cli/slurm.h"
-#include "cli/take.h"
-#include "cli/torchrun.h"
+#include "cli/options/take_value.h"
+#include "cli/resolve/backend.h"
+#include "cli/resolve/resolve_parts.h"
+#include "cli/resolve/slurm.h"
+#include "cli/resolve/torchrun.h"
 
 namespace dtrain::cli {
 namespace {
@@ -40,6 +41,7 @@ Result<Plan::PrintConfig> print_config(const Options& options) {
 Result<Plan> resolve(const RawOptions& raw, const Host& host) {
   Options options(raw, host);
   if (auto done = take_from_slurm(raw, host, options); !done) return done.error();
+  choose_backend(raw, options);
   const Given given{raw, host, options};
   Plan plan;
   auto config = print_config(options);

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/host.h"
-#include "cli/parse.h"
-#include "launcher/job_spec.h"
+#include "cli/machine/host.h"
+#include "cli/parse/parse.h"
+#include "launcher/job/job_spec.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {

@@ -1,9 +1,9 @@
 // --attach: the terminal for one worker.
 #include <fmt/format.h>
 
-#include "cli/resolve_parts.h"
-#include "cli/usage.h"
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
+#include "cli/base/usage_error.h"
+#include "cli/resolve/resolve_parts.h"
 
 namespace dtrain::cli {
 namespace {
@@ -17,12 +17,13 @@ Result<void> check_terminal(TerminalUse use) {
     case TerminalUse::foreground:
       return {};
     case TerminalUse::none:
-      return usage(
+      return usage_error(
           "--attach needs a terminal, and standard input is none: run dtrain from one, without < or | before it");
     case TerminalUse::foreign:
-      return usage("--attach: the terminal on standard input is another session's; run dtrain from a shell in it");
+      return usage_error(
+          "--attach: the terminal on standard input is another session's; run dtrain from a shell in it");
     case TerminalUse::background:
-      return usage("--attach: dtrain is in the background, and another job has the terminal; start it without &");
+      return usage_error("--attach: dtrain is in the background, and another job has the terminal; start it without &");
   }
   return {};
 }
@@ -42,9 +43,10 @@ Result<void> resolve_attach(const Given& given, Plan& plan) {
   int workers = spec.nproc_per_node;
   auto rank = parse_number(given.options.text(FlagId::attach), 0, workers - 1);
   if (!rank)
-    return given.options.blame(FlagId::attach, usage(fmt::format("expected a local rank from 0 to {}", workers - 1)));
+    return given.options.blame(FlagId::attach,
+                               usage_error(fmt::format("expected a local rank from 0 to {}", workers - 1)));
   if (given.options.given(FlagId::stdin_mode))
-    return usage("--attach gives standard input to one worker: leave out --stdin");
+    return usage_error("--attach gives standard input to one worker: leave out --stdin");
   auto dry_run = given.options.on(FlagId::dry_run);
   if (!dry_run) return dry_run.error();
   if (!*dry_run)

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "cli/resolve_parts.h"
-#include "cli/take.h"
-#include "cli/text.h"
-#include "cli/usage.h"
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
+#include "cli/options/take_value.h"
+#include "cli/resolve/resolve_parts.h"
 
 namespace dtrain::cli {
 namespace {
@@ -46,14 +46,14 @@ Result<int> count_workers(const Given& given, int most, Plan& plan) {
     auto gpus = count_gpus(given, *one_each, plan);
     if (!gpus || *gpus > 0) return gpus;
     if (text == "auto") return given.host.cpus;
-    return given.options.blame(FlagId::nproc, usage("no GPU is visible here (CUDA_VISIBLE_DEVICES, NVIDIA or AMD "
-                                                    "driver; dtrain doctor looks); use auto or a number"));
+    return given.options.blame(FlagId::nproc, usage_error("no GPU is visible here (CUDA_VISIBLE_DEVICES, NVIDIA or AMD "
+                                                          "driver; dtrain doctor looks); use auto or a number"));
   }
   if (other_accelerator(text))
     return given.options.blame(FlagId::nproc,
-                               usage("dtrain counts NVIDIA and AMD GPUs (gpu) and cores (cpu); give the number"));
+                               usage_error("dtrain counts NVIDIA and AMD GPUs (gpu) and cores (cpu); give the number"));
   auto count = parse_python_int(text, 1, most);
-  if (!count) return given.options.blame(FlagId::nproc, usage(count.error().message + ", or auto, cpu, gpu"));
+  if (!count) return given.options.blame(FlagId::nproc, usage_error(count.error().message + ", or auto, cpu, gpu"));
   say_if_shared(given, *count, plan);
   return *count;
 }
@@ -71,8 +71,8 @@ Result<void> resolve_own_device(const Given& given, Plan& plan) {
     devices = split(list->second, ',');
     for (std::string& device : devices) device = trimmed(device);
     if (devices.size() < static_cast<std::size_t>(workers))
-      return usage(fmt::format("--virtual-local-rank: {} workers, but {}={} has fewer entries", workers, name,
-                               printable(list->second)));
+      return usage_error(fmt::format("--virtual-local-rank: {} workers, but {}={} has fewer entries", workers, name,
+                                     printable(list->second)));
   } else {
     for (int rank = 0; rank < workers; ++rank) devices.push_back(std::to_string(rank));
   }

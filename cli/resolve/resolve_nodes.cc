@@ -1,14 +1,16 @@
 // Which nodes form the job, and where they meet: the rules are in nodes.h, here they meet this host's addresses.
+// Tested by test/unit/cli/resolve/resolve_test.cc.
 #include <fmt/format.h>
 
 #include <cerrno>
 
-#include "cli/nodes.h"
-#include "cli/program.h"
-#include "cli/resolve_parts.h"
-#include "cli/take.h"
-#include "cli/text.h"
-#include "cli/usage.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
+#include "cli/nodes/nodes.h"
+#include "cli/options/take_value.h"
+#include "cli/program/program.h"
+#include "cli/resolve/backend.h"
+#include "cli/resolve/resolve_parts.h"
 #include "launcher/engines/slurm_plan.h"
 
 namespace dtrain::cli {
@@ -75,7 +77,7 @@ Result<void> find_etcd(const Given& given, launcher::EtcdPlace etcd, Plan& plan)
       known = true;
       continue;
     }
-    auto place = given.host.meeting_place(member.name);
+    auto place = given.host.meeting_address(member.name);
     if (!place) {
       unknown = place.error();
       if (!may_come(*unknown)) return given.options.blame(FlagId::rdzv_endpoint, *unknown);
@@ -96,14 +98,14 @@ Result<void> find_etcd(const Given& given, launcher::EtcdPlace etcd, Plan& plan)
 }
 
 // Where the others reach the agent of this node: by the way that leads to the other members.
-std::string address_to(const std::string& interface, const MeetingPlace& own) {
+std::string address_to(const std::string& interface, const MeetingAddress& own) {
   if (own.own != "::") return own.own;
   for (const InterfaceAddress& i : own.of_this_host)
     if (i.interface == interface) return i.address;
   return "";
 }
 
-Result<void> start_member(const Given& given, launcher::EtcdPlace& etcd, const MeetingPlace& place, Plan& plan) {
+Result<void> start_member(const Given& given, launcher::EtcdPlace& etcd, const MeetingAddress& place, Plan& plan) {
   auto& own = *etcd.own;
   const auto& member = etcd.members[static_cast<std::size_t>(own.self)];
   own.address = place.own;
@@ -124,10 +126,10 @@ Result<void> start_member(const Given& given, launcher::EtcdPlace& etcd, const M
 // of this host.
 Result<void> find_own_etcd(const Given& given, launcher::EtcdPlace etcd, Plan& plan) {
   std::string interface, unknown;
-  std::optional<MeetingPlace> here;
+  std::optional<MeetingAddress> here;
   for (std::size_t i = 0; i < etcd.members.size(); ++i) {
     auto& member = etcd.members[i];
-    auto place = given.host.meeting_place(member.name);
+    auto place = given.host.meeting_address(member.name);
     if (!place && !may_come(place.error())) return given.options.blame(FlagId::rdzv_endpoint, place.error());
     if (!place) {
       unknown = member.name;
@@ -136,7 +138,7 @@ Result<void> find_own_etcd(const Given& given, launcher::EtcdPlace etcd, Plan& p
     member.addresses = place->addresses;
     if (interface.empty() || !place->own.empty()) interface = place->interface;
     if (place->own.empty()) continue;
-    if (here) return given.options.blame(FlagId::rdzv_endpoint, usage("it names this host twice"));
+    if (here) return given.options.blame(FlagId::rdzv_endpoint, usage_error("it names this host twice"));
     etcd.own->self = static_cast<int>(i);
     here = *place;
   }
@@ -173,10 +175,10 @@ std::vector<std::string> node_names(const Given& given) {
 }
 
 // What this name adds to a place; an error if one of both is an address of this host, and the other is not.
-Result<void> add_place(const std::string& name, const MeetingPlace& more, const std::string& first,
-                       MeetingPlace& place) {
+Result<void> add_place(const std::string& name, const MeetingAddress& more, const std::string& first,
+                       MeetingAddress& place) {
   if (more.own.empty() != place.own.empty())
-    return usage(fmt::format(
+    return usage_error(fmt::format(
         "{} is an address of this host, {} is not: a list names one host in several ways (for several hosts: "
         "--ha)",
         printable(place.own.empty() ? name : first), printable(place.own.empty() ? first : name)));
@@ -187,14 +189,14 @@ Result<void> add_place(const std::string& name, const MeetingPlace& more, const 
 }
 
 // One host by all of its names and addresses that were typed, and are known.
-Result<MeetingPlace> place_of(const Given& given, const NodesPlan& nodes, Plan& plan) {
+Result<MeetingAddress> place_of(const Given& given, const NodesPlan& nodes, Plan& plan) {
   std::vector<std::string> names{nodes.host};
   names.insert(names.end(), nodes.more_hosts.begin(), nodes.more_hosts.end());
-  std::optional<MeetingPlace> place;
+  std::optional<MeetingAddress> place;
   std::string first;
   std::vector<std::string> unknown;
   for (const std::string& name : names) {
-    auto found = given.host.meeting_place(name);
+    auto found = given.host.meeting_address(name);
     if (!found && !may_come(found.error())) return found;
     if (!found) {
       unknown.push_back(name);
@@ -207,7 +209,7 @@ Result<MeetingPlace> place_of(const Given& given, const NodesPlan& nodes, Plan& 
   }
   if (!place) {
     plan.awaited_host = unknown.front();
-    return MeetingPlace{};
+    return MeetingAddress{};
   }
   for (const std::string& name : unknown)
     plan.warnings.push_back(fmt::format("--rdzv-endpoint: {} is not known, and is left out", printable(name)));
@@ -219,8 +221,11 @@ Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan&
   if (!place) return given.options.blame(nodes.host_flag, place.error());
   if (nodes.node_rank == 0 && place->own.empty() && plan.awaited_host.empty())
     return given.options.blame(
-        nodes.host_flag, usage(fmt::format("not an address of this host, and node 0 hosts the job; this host has {}",
-                                           listed(place->of_this_host))));
+        nodes.host_flag,
+        usage_error(fmt::format("not an address of this host, and node 0 hosts the job; this host has {}; {}",
+                                listed(place->of_this_host),
+                                given.options.given(FlagId::node_rank) ? "is this node really --node-rank 0?"
+                                                                       : "without --node-rank a node is node 0")));
   auto& spec = plan.spec.nodes;
   spec.across_hosts = true;
   spec.addresses = place->addresses;
@@ -244,11 +249,19 @@ Result<void> take_topology(const Options& options, std::string& name) {
   constexpr std::size_t kLongest = 128;
   name = options.text(FlagId::topology);
   if (name.size() <= kLongest && !has_control_bytes(name)) return {};
-  return options.blame(FlagId::topology,
-                       usage(fmt::format("a place has at most {} characters, and no control characters", kLongest)));
+  return options.blame(
+      FlagId::topology,
+      usage_error(fmt::format("a place has at most {} characters, and no control characters", kLongest)));
 }
 
 }  // namespace
+
+void choose_backend(const RawOptions& raw, Options& options) {
+  const auto flags = typed(options, raw.as_torchrun);  // an error is told by resolve_nodes()
+  if (flags && as_they_come(*flags))
+    options.suggest(FlagId::rdzv_backend, "c10d",
+                    spelled(flag(flags->endpoint ? FlagId::rdzv_endpoint : FlagId::nnodes)));
+}
 
 Result<void> resolve_nodes(const Given& given, Plan& plan) {
   auto flags = typed(given.options, given.raw.as_torchrun);

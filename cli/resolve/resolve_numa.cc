@@ -1,9 +1,10 @@
 // --numa-binding: which CPUs each worker is bound to.
+// Tested by test/unit/cli/resolve/resolve_test.cc.
 #include <fmt/format.h>
 
-#include "cli/resolve_parts.h"
-#include "cli/take.h"
-#include "cli/usage.h"
+#include "cli/base/usage_error.h"
+#include "cli/options/take_value.h"
+#include "cli/resolve/resolve_parts.h"
 
 namespace dtrain::cli {
 namespace {
@@ -15,16 +16,17 @@ Result<std::vector<int>> nodes_of_devices(const Given& given, const std::vector<
   auto gpus = visible_gpus(given.host.listed_gpus(), given.host.env);
   if (gpus.empty()) gpus = visible_gpus(given.host.gpus(), given.host.env);
   if (gpus.empty()) {
-    if (given.raw.as_torchrun) return usage("no GPU is visible to bind workers to (dtrain run binds without GPUs too)");
+    if (given.raw.as_torchrun)
+      return usage_error("no GPU is visible to bind workers to (dtrain run binds without GPUs too)");
     plan.notes.push_back("--numa-binding: no GPU is visible; the workers take the NUMA nodes in turn");
     return nodes_in_turn(cpus, workers);
   }
   if (gpus.size() < static_cast<std::size_t>(workers))
-    return usage(fmt::format("{} workers, but {} GPU{} visible: each worker is bound to the place of its own", workers,
-                             gpus.size(), gpus.size() == 1 ? " is" : "s are"));
+    return usage_error(fmt::format("{} workers, but {} GPU{} visible: each worker is bound to the place of its own",
+                                   workers, gpus.size(), gpus.size() == 1 ? " is" : "s are"));
   std::vector<int> nodes;
   for (const Gpu& gpu : gpus) {
-    if (gpu.pci_bus_id.empty()) return usage("the driver does not say where on the PCI bus the GPUs are");
+    if (gpu.pci_bus_id.empty()) return usage_error("the driver does not say where on the PCI bus the GPUs are");
     nodes.push_back(given.host.numa_node_of_pci(gpu.pci_bus_id));
   }
   return nodes;

@@ -1,13 +1,14 @@
 // Where output goes, how it looks, and where the report goes.
+// Tested by test/unit/cli/resolve/resolve_test.cc.
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "cli/resolve_parts.h"
-#include "cli/take.h"
-#include "cli/torchrun.h"
-#include "cli/usage.h"
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
+#include "cli/base/usage_error.h"
+#include "cli/options/take_value.h"
+#include "cli/resolve/resolve_parts.h"
+#include "cli/resolve/torchrun.h"
 
 namespace dtrain::cli {
 namespace {
@@ -107,17 +108,16 @@ Result<void> report(const Given& given, Plan& plan) {
   if (path.empty()) return {};
   FileFacts facts = given.host.probe(path);
   if (facts.kind == FileFacts::Kind::folder)
-    return given.options.blame(FlagId::report, usage("is a folder, not a file"));
+    return given.options.blame(FlagId::report, usage_error("is a folder, not a file"));
   if (facts.kind != FileFacts::Kind::missing)
-    return facts.writable ? Result<void>()
-                          : given.options.blame(FlagId::report, {ErrorKind::system, "is not writable"});
+    return facts.writable ? Result<void>() : given.options.blame(FlagId::report, usage_error("is not writable"));
   std::size_t slash = path.rfind('/');
   std::string folder = slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
   FileFacts parent = given.host.probe(folder);
   if (parent.kind == FileFacts::Kind::folder && parent.writable) return {};
   const char* why =
       parent.kind == FileFacts::Kind::missing ? "its folder does not exist" : "its folder is not writable";
-  return given.options.blame(FlagId::report, {ErrorKind::system, why});
+  return given.options.blame(FlagId::report, usage_error(why));
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #pragma once
 // The parts of resolve(), one file each. Each judges some flags and fills its part of the plan. Pure.
-#include "cli/host.h"
-#include "cli/options.h"
-#include "cli/resolve.h"
+#include "cli/machine/host.h"
+#include "cli/options/options.h"
+#include "cli/resolve/resolve.h"
 
 namespace dtrain::cli {
 

@@ -1,10 +1,12 @@
 // What the workers execute, and who reads standard input.
+// Tested by test/unit/cli/resolve/resolve_test.cc.
 #include <fmt/format.h>
 
-#include "cli/program.h"
-#include "cli/resolve_parts.h"
-#include "cli/usage.h"
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
+#include "cli/program/program.h"
+#include "cli/resolve/resolve_parts.h"
 
 namespace dtrain::cli {
 namespace {
@@ -14,7 +16,8 @@ Result<void> add_local_rank(const Given& given, bool no_python, Plan& plan, std:
   auto use_env = given.options.on(FlagId::use_env);
   if (!use_env) return use_env.error();
   if (!given.raw.as_launch || *use_env) return {};
-  if (no_python) return usage("--no-python needs --use-env here: launch passes --local-rank to Python scripts only");
+  if (no_python)
+    return usage_error("--no-python needs --use-env here: launch passes --local-rank to Python scripts only");
   command.insert(command.begin() + 1, "--local-rank=${local_rank}");
   plan.notes.emplace_back(
       "launch passes --local-rank to the program, as torch.distributed.launch did; new programs read LOCAL_RANK from "
@@ -22,10 +25,34 @@ Result<void> add_local_rank(const Given& given, bool no_python, Plan& plan, std:
   return {};
 }
 
+// Flags of dtrain that stand after the program, where they are its own. Who has given the flag before it too, or ended
+// dtrain's flags with --, knows that.
+std::vector<std::string> flags_after_program(const Given& given) {
+  std::vector<std::string> found;
+  const std::vector<std::string>& command = given.raw.command;
+  for (std::size_t i = 1; i < command.size() && command[i] != "--"; ++i) {
+    const std::string name = command[i].substr(0, command[i].find('='));
+    const Flag* row = name.starts_with("--") ? find_flag(name.substr(2)) : nullptr;
+    const bool everybodys = row != nullptr && (row->id == FlagId::help || row->id == FlagId::version);
+    if (row != nullptr && !everybodys && row->compat == Compat::none && !given.options.given(row->id))
+      found.push_back(name);
+  }
+  return found;
+}
+
+void note_flags_after_program(const Given& given, Plan& plan) {
+  if (given.raw.as_torchrun || given.raw.ended) return;
+  const std::vector<std::string> found = flags_after_program(given);
+  if (found.empty()) return;
+  plan.notes.push_back(fmt::format("{} {} to {}: flags of dtrain stand before it (or put -- there)",
+                                   fmt::join(found, ", "), found.size() == 1 ? "goes" : "go",
+                                   printable(given.raw.command[0])));
+}
+
 Result<void> program(const Given& given, Plan& plan) {
   if (given.raw.command.empty())
-    return usage(fmt::format("no program given: {0} [flags] PROGRAM [program's arguments]; try {0} --help",
-                             typed_for(given.raw.called())));
+    return usage_error(fmt::format("no program given: {0} [flags] PROGRAM [program's arguments]; try {0} --help",
+                                   typed_for(given.raw.called())));
   auto module = given.options.on(FlagId::module);
   if (!module) return module.error();
   auto no_python = given.options.on(FlagId::no_python);
@@ -40,6 +67,7 @@ Result<void> program(const Given& given, Plan& plan) {
   plan.spec.program = program->name;
   plan.executed_file = program->file;
   if (!program->note.empty()) plan.notes.push_back(program->note);
+  note_flags_after_program(given, plan);
   return {};
 }
 
@@ -52,8 +80,9 @@ Result<void> standard_input(const Given& given, Plan& plan) {
   }
   auto rank = parse_number(text, 0, plan.spec.nproc_per_node - 1);
   if (!rank)
-    return given.options.blame(FlagId::stdin_mode, usage(fmt::format("expected all, none or a local rank from 0 to {}",
-                                                                     plan.spec.nproc_per_node - 1)));
+    return given.options.blame(
+        FlagId::stdin_mode,
+        usage_error(fmt::format("expected all, none or a local rank from 0 to {}", plan.spec.nproc_per_node - 1)));
   plan.spec.stdin_mode = {Mode::Kind::rank, *rank};
   return {};
 }

@@ -1,12 +1,12 @@
 // What the agents of a job across hosts know each other by. A job on one host needs none, and none is looked for.
 #include <fmt/format.h>
 
-#include "cli/resolve_parts.h"
-#include "cli/site_certificates.h"
-#include "cli/slurm.h"
-#include "cli/take.h"
-#include "cli/token.h"
-#include "cli/usage.h"
+#include "cli/base/usage_error.h"
+#include "cli/machine/site_certificates.h"
+#include "cli/machine/user_token.h"
+#include "cli/options/take_value.h"
+#include "cli/resolve/resolve_parts.h"
+#include "cli/resolve/slurm.h"
 
 namespace dtrain::cli {
 namespace {
@@ -29,11 +29,11 @@ Error none_found(const Given& given) {
   const std::string usual = usual_token_file(given.host);
   if (slurm_has_said(given))
     if (const auto munge = given.host.munge(); !munge)
-      return usage(
+      return usage_error(
           fmt::format("a step over several hosts needs MUNGE or a token that all its nodes share. {}. For a "
                       "token: `dtrain token --new`, and --token-file",
                       munge.error().message));
-  return usage(fmt::format(
+  return usage_error(fmt::format(
       "a job across hosts needs a token that all its nodes share: `dtrain token --new` makes {}; copy it to every "
       "node, "
       "or name a file with --token-file (--insecure goes without, for networks where everybody may run your job)",
@@ -86,13 +86,15 @@ Result<void> resolve_secret(const Given& given, Plan& plan) {
     return {};
   }
   if (!given.host.variable("DTRAIN_INSECURE").empty())
-    return usage("DTRAIN_INSECURE: that a job goes without a token is not taken from the environment; type --insecure");
+    return usage_error(
+        "DTRAIN_INSECURE: that a job goes without a token is not taken from the environment; type --insecure");
   const bool own_etcd = nodes.etcd && nodes.etcd->own;
   if (own_etcd) nodes.etcd->https = !nodes.insecure;
   auto certificates = site_certificates(given, nodes.insecure);
   if (!certificates) return certificates.error();
   if (*certificates && own_etcd)
-    return usage("--ha makes its certificates of the job's token: with --tls-ca it does not go, use an etcd of yours");
+    return usage_error(
+        "--ha makes its certificates of the job's token: with --tls-ca it does not go, use an etcd of yours");
   if (*certificates) {
     nodes.credential = **certificates;
     return {};

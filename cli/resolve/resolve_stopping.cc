@@ -1,13 +1,14 @@
 // How the workers are stopped and held together.
+// Tested by test/unit/cli/resolve/resolve_test.cc.
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "cli/resolve_parts.h"
-#include "cli/take.h"
-#include "cli/text.h"
-#include "cli/usage.h"
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
+#include "cli/options/take_value.h"
+#include "cli/resolve/resolve_parts.h"
 
 namespace dtrain::cli {
 namespace {
@@ -45,7 +46,7 @@ Result<void> signals(const Given& given, Plan& plan) {
     if (both == passed->end()) continue;
     if (given.options.given(FlagId::pass_signals))
       return given.options.blame(FlagId::pass_signals,
-                                 usage(fmt::format("signal {} is in --signals-to-handle as well", signal)));
+                                 usage_error(fmt::format("signal {} is in --signals-to-handle as well", signal)));
     passed->erase(both);
   }
   plan.spec.stop_signals = *stop;

@@ -1,16 +1,12 @@
-// Fills flags from SLURM's variables; asks scontrol where a name is not enough.
-#include "cli/slurm.h"
+// Fills flags from SLURM's variables.
+#include "cli/resolve/slurm.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
+#include <string>
 
-#include "cli/ask_program.h"
-#include "cli/program.h"
-#include "cli/text.h"
 #include "launcher/engines/slurm_plan.h"
 
 namespace dtrain::cli {
@@ -28,15 +24,6 @@ bool user_decides(const Options& options) {
   if (std::any_of(kPlaces.begin(), kPlaces.end(), [&](FlagId id) { return options.given(id); })) return true;
   const std::string& nnodes = options.text(FlagId::nnodes);
   return options.given(FlagId::nnodes) && (nnodes == "1" || nnodes == "1:1");
-}
-
-bool resolves(const std::string& name) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return false;
-  ::freeaddrinfo(found);
-  return true;
 }
 
 }  // namespace
@@ -67,21 +54,6 @@ Result<void> take_from_slurm(const RawOptions& raw, const Host& host, Options& o
   options.suggest(FlagId::rdzv_endpoint, endpoint, kSlurmNodes);
   options.suggest(FlagId::run_id, step.id, "SLURM_STEP_ID");
   return {};
-}
-
-std::string slurm_address(const std::string& node) {
-  if (resolves(node)) return node;
-  const std::string scontrol = find_in_path("scontrol", this_host());
-  if (scontrol.empty() || node.starts_with('-')) return node;
-  auto answer = ask_program({scontrol, "show", "node", node, "--oneliner"}, std::chrono::seconds(10));
-  const std::string address = answer ? node_address(*answer) : "";
-  return address.empty() ? node : address;
-}
-
-std::string node_address(const std::string& scontrol_says) {
-  for (const std::string& word : split(scontrol_says.substr(0, scontrol_says.find('\n')), ' '))
-    if (constexpr std::string_view key = "NodeAddr="; word.starts_with(key)) return word.substr(key.size());
-  return "";
 }
 
 }  // namespace dtrain::cli

@@ -1,22 +1,22 @@
 // Judges the flags that only torchrun needs.
-#include "cli/torchrun.h"
+#include "cli/resolve/torchrun.h"
 
 #include <fmt/format.h>
 
 #include <initializer_list>
 
-#include "cli/usage.h"
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
+#include "cli/base/usage_error.h"
 
 namespace dtrain::cli {
 namespace {
 
-Error not_here(const std::string& why) { return usage(why + ": not in this version of dtrain"); }
+Error not_here(const std::string& why) { return usage_error(why + ": not in this version of dtrain"); }
 
 // What torchrun looks up among the entry points of installed Python packages.
 Error python_plugin(const std::string& known, const std::string& instead) {
-  return usage(fmt::format("expected {}: other names are plugins written in Python, which dtrain does not load; {}",
-                           known, instead));
+  return usage_error(fmt::format(
+      "expected {}: other names are plugins written in Python, which dtrain does not load; {}", known, instead));
 }
 
 // argparse checks choices on the command line only; a variable's value goes unread where it has no use.
@@ -25,13 +25,13 @@ Result<void> start_method(const Options& options, bool as_torchrun) {
   if (as_torchrun && value.origin == Origin::environment) return {};
   for (const char* known : {"spawn", "fork", "forkserver"})
     if (value.text == known) return {};
-  return options.blame(FlagId::start_method, usage("expected spawn, fork or forkserver"));
+  return options.blame(FlagId::start_method, usage_error("expected spawn, fork or forkserver"));
 }
 
 Result<void> monitor_interval(const Options& options) {
   const auto seconds = parse_python_float(options.text(FlagId::monitor_interval));
   if (seconds && *seconds > 0) return {};
-  return options.blame(FlagId::monitor_interval, usage("expected seconds above 0"));
+  return options.blame(FlagId::monitor_interval, usage_error("expected seconds above 0"));
 }
 
 Result<void> logs_specs(const Options& options) {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {

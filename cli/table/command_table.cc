@@ -1,9 +1,12 @@
 // The commands.
-#include "cli/commands.h"
+// Tested by test/unit/cli/help/help_test.cc.
+#include "cli/table/command_table.h"
 
 #include <fmt/format.h>
 
-#include "cli/flags.h"
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
+#include "cli/table/flags.h"
 
 namespace dtrain::cli {
 namespace {
@@ -74,8 +77,8 @@ constexpr Command kCommands[] = {
      .arguments = "[--job ID] [--json]",
      .help = "show what your jobs on this host are doing, and why",
      .details = "For each job with an agent on this host: its round, its nodes on all hosts and who is missing, the "
-                "workers of this node, and the last decisions with their reasons. Only your own jobs answer. Exits "
-                "with 0 if there was one, 1 if not.",
+                "workers of this node and whether one is stopped, waits for a disk or is idle, and the last decisions "
+                "with their reasons. Only your own jobs answer. Exits with 0 if there was one, 1 if not.",
      .flags = kStatusFlags},
     {.id = CommandId::flight,
      .name = "flight",
@@ -147,6 +150,17 @@ const Command* find_command(std::string_view name) {
 std::string synopsis(const CommandFlag& row) {
   std::string out = row.letter != 0 ? fmt::format("-{}, --{}", row.letter, row.name) : fmt::format("--{}", row.name);
   return row.value.empty() ? out : fmt::format("{} {}", out, row.value);
+}
+
+Error unknown_flag(const Command& command, const std::string& word) {
+  const std::string typed = printable(word.substr(0, word.find('=')));
+  if (command.flags.empty())
+    return usage_error(fmt::format("unknown flag {}; dtrain {} takes none", typed, command.name));
+  std::vector<std::string> names;
+  for (const CommandFlag& row : command.flags) names.push_back(fmt::format("--{}", row.name));
+  const std::string near = closest(word.substr(0, word.find('=')), names);
+  return usage_error(near.empty() ? fmt::format("unknown flag {}; `dtrain help {}` lists them", typed, command.name)
+                                  : fmt::format("unknown flag {}; did you mean {}?", typed, near));
 }
 
 std::vector<std::string> help_words() {

@@ -1,10 +1,12 @@
 #pragma once
 // The one table of dtrain's commands. main.cc runs them; help, did-you-mean, completions and the man page read them.
-// Adding a command means adding a row here and a case in main.cc's dispatch().
+// A new command is a row here and a handler in main.cc's table.
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "rendezvous/base/result.h"
 
 namespace dtrain::cli {
 
@@ -39,6 +41,9 @@ std::span<const Command> commands();
 const Command* find_command(std::string_view name);
 // "-r, --rank RANK"
 std::string synopsis(const CommandFlag& flag);
+
+// The error about a word that looks like a flag and is none of this command.
+Error unknown_flag(const Command& command, const std::string& word);
 
 // What `dtrain help` knows besides commands and flags.
 struct TopicEntry {

@@ -1,15 +1,16 @@
-// Joins the rows of flag_table/ into one table. Order: that of FlagId, which is that of the help.
+// Joins the rows of ..._flags.h into one table. Order: that of FlagId, which is that of the help.
+// Tested by test/unit/cli/table/flags_test.cc.
 #include <algorithm>
 #include <array>
 
-#include "cli/flag_table/general.h"
-#include "cli/flag_table/nodes.h"
-#include "cli/flag_table/output.h"
-#include "cli/flag_table/program.h"
-#include "cli/flag_table/stopping.h"
-#include "cli/flag_table/torchrun.h"
-#include "cli/flag_table/workers.h"
-#include "cli/flags.h"
+#include "cli/table/flags.h"
+#include "cli/table/general_flags.h"
+#include "cli/table/node_flags.h"
+#include "cli/table/output_flags.h"
+#include "cli/table/program_flags.h"
+#include "cli/table/stopping_flags.h"
+#include "cli/table/torchrun_flags.h"
+#include "cli/table/worker_flags.h"
 
 namespace dtrain::cli {
 namespace {

@@ -1,12 +1,12 @@
-// Look-ups in the table (flag_table/).
-#include "cli/flags.h"
+// Look-ups in the table (flag_table.cc).
+#include "cli/table/flags.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
 
-#include "cli/text.h"
+#include "cli/base/text.h"
 
 namespace dtrain::cli {
 namespace {

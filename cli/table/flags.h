@@ -1,6 +1,6 @@
 #pragma once
 // The one table of dtrain's flags. Parser, help, docs/cli.md and the settings that --dry-run prints all read it; adding
-// a flag means adding a row in flag_table/ and a use in resolve.cc.
+// a flag means adding a row in ..._flags.h and a use in cli/resolve.
 #include <optional>
 #include <span>
 #include <string>

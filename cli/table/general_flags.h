@@ -1,6 +1,6 @@
 #pragma once
 // Flags: what is done instead of a job.
-#include "cli/flags.h"
+#include "cli/table/flags.h"
 
 namespace dtrain::cli {
 

@@ -1,6 +1,6 @@
 #pragma once
 // Flags: nodes and how they find each other.
-#include "cli/flags.h"
+#include "cli/table/flags.h"
 
 namespace dtrain::cli {
 
@@ -40,7 +40,9 @@ inline constexpr Flag kNodesFlags[] = {
      .help = "static, c10d or etcd: how the nodes find each other",
      .details = "static: node 0 is at --master-addr and --master-port. c10d: the first node whose host --rdzv-endpoint "
                 "names hosts the job. etcd (or etcd-v2, which means the same): any node hosts the job, and another one "
-                "goes on if it is lost; --rdzv-endpoint names the members of your etcd, version 3.4 or later."},
+                "goes on if it is lost; --rdzv-endpoint names the members of your etcd, version 3.4 or later. Left "
+                "out, it is c10d where an endpoint or MIN:MAX is given and no number or address of node 0 (not by the "
+                "name torchrun)."},
     {.id = FlagId::rdzv_endpoint,
      .group = Group::nodes,
      .name = "rdzv-endpoint",

@@ -1,6 +1,6 @@
 #pragma once
 // Flags: the console, files, reports.
-#include "cli/flags.h"
+#include "cli/table/flags.h"
 
 namespace dtrain::cli {
 
@@ -11,8 +11,8 @@ inline constexpr Flag kOutputFlags[] = {
      .value = "DIR",
      .pet = "LOG_DIR",
      .help = "base folder of the workers' log files",
-     .details = "Each job makes a folder of its own in it. Without it a folder is made in $TMPDIR when it is needed. "
-                "/dev/null: no files at all."},
+     .details = "Each job makes a folder of its own in it. Without it a folder is made in $TMPDIR when it is needed, "
+                "else in /tmp, /var/tmp or the working folder. /dev/null: no files at all."},
     {.id = FlagId::tee,
      .group = Group::output,
      .name = "tee",

@@ -1,6 +1,6 @@
 #pragma once
 // Flags: the program and its standard input.
-#include "cli/flags.h"
+#include "cli/table/flags.h"
 
 namespace dtrain::cli {
 
@@ -35,7 +35,7 @@ inline constexpr Flag kProgramFlags[] = {
      .fallback = "all",
      .help = "which workers read dtrain's standard input",
      .details = "`all`: every worker inherits it, as under torchrun. A number: the worker of this local rank has it. "
-                "`none`: nobody. The others read /dev/null."},
+                "`none`: nobody. The others read /dev/null, and so do all while another job has the terminal (&)."},
     {.id = FlagId::attach,
      .group = Group::program,
      .name = "attach",

@@ -1,6 +1,6 @@
 #pragma once
 // Flags: signals, deadlines and containment.
-#include "cli/flags.h"
+#include "cli/table/flags.h"
 
 namespace dtrain::cli {
 

@@ -1,6 +1,6 @@
 #pragma once
 // Flags: those of torchrun that have no work to do here.
-#include "cli/flags.h"
+#include "cli/table/flags.h"
 
 namespace dtrain::cli {
 

@@ -1,6 +1,6 @@
 #pragma once
 // Flags: how many workers, and what they are.
-#include "cli/flags.h"
+#include "cli/table/flags.h"
 
 namespace dtrain::cli {
 

@@ -1,4 +1,4 @@
-#include "launcher/agent.h"
+#include "launcher/agent/agent.h"
 
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -12,19 +12,22 @@
 #include <exception>
 #include <optional>
 
-#include "launcher/agent_setup.h"
-#include "launcher/agent_status.h"
-#include "launcher/exit_codes.h"
-#include "launcher/front_link.h"
-#include "launcher/group_core.h"
-#include "launcher/guard_link.h"
-#include "launcher/job_record.h"
-#include "launcher/last_words.h"
-#include "launcher/node_rounds.h"
-#include "launcher/proc_info.h"
-#include "launcher/round_start.h"
-#include "launcher/sweep.h"
-#include "launcher/worker_output.h"
+#include "launcher/agent/agent_setup.h"
+#include "launcher/agent/agent_status.h"
+#include "launcher/agent/round_start.h"
+#include "launcher/base/last_words.h"
+#include "launcher/front/front_channel.h"
+#include "launcher/guard/guard_channel.h"
+#include "launcher/hosting/node_rounds.h"
+#include "launcher/job/exit_codes.h"
+#include "launcher/job/group_core.h"
+#include "launcher/output/worker_output.h"
+#include "launcher/process/left_behind.h"
+#include "launcher/process/proc_info.h"
+#include "launcher/process/sweep.h"
+#include "launcher/report/job_record.h"
+#include "rendezvous/base/printable.h"
+#include "rendezvous/base/say.h"
 
 namespace dtrain::launcher {
 
@@ -34,7 +37,7 @@ namespace {
 
 constexpr auto kDrainOutput = std::chrono::seconds(5);  // at the end, for a console that takes its time
 constexpr auto kStoppedGuardLease = std::chrono::seconds(3);
-constexpr auto kGuardEnds = std::chrono::seconds(2);  // an idle guard ends at once; this bounds the wait
+constexpr std::size_t kLongestLine = 4000;
 
 GroupSettings group_settings(const JobSpec& spec) {
   return {spec.nproc_per_node, spec.max_restarts,    spec.failure_grace,  spec.shutdown_timeout,
@@ -64,18 +67,18 @@ class Agent {
             io_, std::move(parts.guard.socket), [this](ReceivedGuardMessage& m) { on_guard(m); },
             [this] { on_guard_lost(); }),
         record_(spec, containment_.cgroup.folder(), [this](const std::string& text) { output_.note(text); }),
-        rounds_(io_, spec,
-                {[this](const GroupEvent& e) { feed(e); }, [this](const std::string& text) { say(text); },
-                 [this](const std::string& text) { output_.note("dtrain: " + text); },
+        say_([this](const std::string& text) { say(text); }),
+        rounds_(io_, spec, say_,
+                {[this](const GroupEvent& e) { feed(e); }, [this](const std::string& text) { show(text); },
                  [this](std::optional<MonoTime> at) { notes_.fence.set(at, clock_.now()); }}),
         round_start_({spec, terminal_, logs_, rounds_, guard_, output_, record_}),
-        status_(io_, {spec, core_, record_, rounds_, notes_}) {}
+        status_(io_, {spec, core_, record_.workers(), rounds_, notes_}) {}
 
   int run();
 
  private:
   // events in
-  FrontLink::Callbacks front_callbacks();
+  FrontChannel::Callbacks front_callbacks();
   void on_front_lost();
   void on_guard(ReceivedGuardMessage& received);
   void on_guard_lost();
@@ -86,10 +89,14 @@ class Agent {
   // actions out
   void perform(const GroupAction& action);
   void start_round(const action::StartRound& round);
+  void tell_rest(bool too_late);
   void kill_containment();
   void finish(const Outcome& outcome);
 
   void say(const std::string& text);
+  void say_notes_of_logs();
+  void say_who_reads();
+  void show(const std::string& text);
   int close_down();
 
   const JobSpec& spec_;
@@ -99,31 +106,38 @@ class Agent {
   SteadyClock clock_;
   asio::io_context io_{1};
   GroupCore core_;
-  FrontLink front_;
+  FrontChannel front_;
   FrontNotes& notes_;
   const AttachedTerminal* terminal_;  // null: no worker is attached
   asio::steady_timer core_timer_;
   asio::steady_timer guard_lease_;
   WorkerOutput output_;
-  GuardLink guard_;
+  GuardChannel guard_;
   JobRecord record_;
+  const Say say_;  // say(), for the parts of the agent
   NodeRounds rounds_;
   RoundStart round_start_;
   AgentStatus status_;
   std::optional<Outcome> outcome_;
   uint64_t timer_armed_ = 0;  // number of the core's present timer
   bool guard_alive_ = true;
+  bool guard_reaped_ = false;  // its number may be another's
+  std::optional<std::string> guard_failure_;
+  bool said_kept_back_ = false;
+  bool said_shared_ = false;
 };
 
 int Agent::run() {
   front_.watch();
-  status_.open();
+  const std::string about_status = status_.open();
   if (!spec_.quiet) {
     say(fmt::format(
         "{} worker{} of {}, containment {}{}{}", spec_.nproc_per_node, spec_.nproc_per_node == 1 ? "" : "s",
         spec_.program, to_string(containment_.level), containment_.reason.empty() ? "" : ": " + containment_.reason,
         logs_.path().empty() || !(spec_.tee.any() || spec_.redirects.any()) ? "" : ", logs in " + logs_.path()));
+    if (!about_status.empty()) say(about_status);
   }
+  say_notes_of_logs();
   if (const auto open = rounds_.open(); !open) {
     say(open.error().message);
     return close_down();
@@ -135,13 +149,18 @@ int Agent::run() {
 
 // ---- events in ------------------------------------------------------------------------------------------------------
 
-FrontLink::Callbacks Agent::front_callbacks() {
+FrontChannel::Callbacks Agent::front_callbacks() {
   return {[this](int signal) { feed(event::StopSignal{signal}); },
           [this](int signal) { feed(event::PassedSignal{signal}); },
-          [this](int signal) {
-            guard_.send({GuardOp::signal_containment, -1, signal});
+          [this](int number) {
+            guard_.send({GuardOp::suspend, -1, number});
           },
-          [this] { on_child_of_ours(); }, [this] { on_front_lost(); }};
+          [this] {
+            guard_.send({GuardOp::resume});
+            say_who_reads();
+          },
+          [this] { on_child_of_ours(); },
+          [this] { on_front_lost(); }};
 }
 
 // The front was killed: nobody waits for this job any more. Closing down ends the guard, which kills everything.
@@ -162,20 +181,30 @@ void Agent::on_guard(ReceivedGuardMessage& received) {
     case GuardOp::exited: {
       front_.read_signals();  // a stop that was sent to all processes, as SLURM may, comes before the deaths it causes
       const ExitStatus status = exit_status_of(m);
-      record_.ended(m.local_rank, status, m.after_stop != 0, now);
+      if (!status.success()) output_.drain();  // its last words tell why
+      const Testimony told = record_.ended(m.local_rank, status, m.after_stop != 0, now);
       if (terminal_ != nullptr && m.local_rank == spec_.attach) terminal_->take_back(m.pid);
       if (m.op == GuardOp::exited)
-        feed(event::WorkerExited{m.local_rank, status});
+        feed(event::WorkerExited{m.local_rank, status, told});
       else
         feed(event::WorkerNotStarted{m.local_rank, status});
       break;
     }
+    case GuardOp::suspended:
+      front_.suspended(m.a);
+      break;
     case GuardOp::stopped:
-      front_.attached_stopped(record_.pid(m.local_rank), m.a);
+      front_.attached_stopped(record_.workers().row(m.local_rank).pid, m.a);
       break;
     // Before the deaths that it has caused. What has become of the host is found out by those who wait for it.
     case GuardOp::fenced:
       feed(event::HostLost{"this agent did not run for so long that the others may have gone on", Duration{}});
+      break;
+    case GuardOp::rest_left:
+      feed(event::RestLeft{});
+      break;
+    case GuardOp::failed:
+      guard_failure_ = describe_failure(m);
       break;
     case GuardOp::empty:
       if (terminal_ != nullptr) terminal_->take_back();
@@ -189,7 +218,8 @@ void Agent::on_guard(ReceivedGuardMessage& received) {
 
 void Agent::on_guard_lost() {
   guard_alive_ = false;
-  if (!outcome_) feed(event::GuardLost{fmt::format("the guard (pid {}) is gone", guard_pid_)});
+  const std::string why = guard_failure_.value_or(fmt::format("the guard (pid {}) is gone", guard_pid_));
+  if (!outcome_) feed(event::GuardLost{why});
 }
 
 // The guard is the only child until it is gone; then, as a subreaper, we inherit what it left.
@@ -201,8 +231,12 @@ void Agent::on_child_of_ours() {
       return;
     }
     if (info.si_pid == 0) break;
-    if (info.si_pid == guard_pid_ && info.si_code == CLD_STOPPED) guard_stopped();
-    if (info.si_pid == guard_pid_ && info.si_code == CLD_CONTINUED) guard_lease_.cancel();
+    if (info.si_pid != guard_pid_ || guard_reaped_) continue;
+    if (info.si_code != CLD_STOPPED && info.si_code != CLD_CONTINUED) guard_reaped_ = true;
+    if (info.si_code == CLD_STOPPED)
+      guard_stopped();
+    else
+      guard_lease_.cancel();
   }
   if (!guard_alive_) kill_descendants(::getpid());
 }
@@ -211,7 +245,7 @@ void Agent::on_child_of_ours() {
 void Agent::guard_stopped() {
   guard_lease_.expires_after(kStoppedGuardLease);
   guard_lease_.async_wait([this](const boost::system::error_code& ec) {
-    if (!ec && guard_alive_) ::kill(guard_pid_, SIGKILL);
+    if (!ec && !guard_reaped_) ::kill(guard_pid_, SIGKILL);
   });
 }
 
@@ -225,10 +259,14 @@ void Agent::feed(const GroupEvent& event) {
 void Agent::perform(const GroupAction& action) {
   if (const auto* a = std::get_if<action::StartRound>(&action)) {
     start_round(*a);
-  } else if (const auto* signal_all = std::get_if<action::SignalContainment>(&action)) {
-    guard_.send({GuardOp::signal_containment, -1, signal_all->signal});
+  } else if (const auto* groups = std::get_if<action::SignalGroups>(&action)) {
+    guard_.send({GuardOp::stop_groups, -1, groups->signal});
+  } else if (const auto* rest = std::get_if<action::SignalRest>(&action)) {
+    guard_.send({GuardOp::stop_rest, -1, rest->signal});
   } else if (const auto* signal_workers = std::get_if<action::SignalWorkers>(&action)) {
     guard_.send({GuardOp::signal_workers, -1, signal_workers->signal});
+  } else if (const auto* tell = std::get_if<action::TellRest>(&action)) {
+    tell_rest(tell->too_late);
   } else if (std::holds_alternative<action::KillContainment>(action)) {
     kill_containment();
   } else if (const auto* timer = std::get_if<action::ArmTimer>(&action)) {
@@ -250,11 +288,21 @@ void Agent::perform(const GroupAction& action) {
 }
 
 void Agent::start_round(const action::StartRound& round) {
-  if (const auto failed = round_start_.begin(round)) say(failed->message);
+  const auto failed = round_start_.begin(round);
+  say_notes_of_logs();
+  say_who_reads();
+  if (failed) say(failed->message);
   status_.decided(fmt::format("round {} begins with {} worker{} on this node", round.round, spec_.nproc_per_node,
                               spec_.nproc_per_node == 1 ? "" : "s"));
   // Without a single pipe there is none whose end would tell.
   if (output_.all_closed()) asio::post(io_, [this] { feed(event::OutputClosed{}); });
+}
+
+// What ends in this moment is not worth a word.
+void Agent::tell_rest(bool too_late) {
+  const auto left = left_below(guard_alive_ ? guard_pid_ : ::getpid());
+  const std::string text = too_late ? too_late_text(left) : left_text(left);
+  if (!text.empty()) say(text);
 }
 
 void Agent::kill_containment() {
@@ -270,11 +318,28 @@ void Agent::kill_containment() {
 
 void Agent::say(const std::string& text) {
   status_.decided(text);
-  output_.note("dtrain: " + text);
+  show(text);
+}
+
+// Many lines have words of others in them: reasons, names of hosts, paths.
+void Agent::show(const std::string& text) { output_.note("dtrain: " + printable(text, kLongestLine)); }
+
+void Agent::say_notes_of_logs() {
+  for (const std::string& note : logs_.take_notes()) say(note);
+}
+
+// Workers are in sessions of their own, so the kernel does not stop those of a background job that read the terminal.
+void Agent::say_who_reads() {
+  if (spec_.quiet) return;
+  if (round_start_.keeps_terminal_back() && !std::exchange(said_kept_back_, true))
+    say("another job has the terminal: workers read /dev/null");
+  if (round_start_.shares_terminal() && !std::exchange(said_shared_, true))
+    say("another job has the terminal, but workers may still read what is typed there (--stdin none)");
 }
 
 void Agent::finish(const Outcome& outcome) {
   outcome_ = outcome;
+  if (outcome.processes_left && !can_find_processes()) say("processes are left, and /proc does not show which");
   if (outcome.processes_left) {
     for (const pid_t pid : descendants(guard_alive_ ? guard_pid_ : ::getpid())) say(describe_stuck_process(pid));
   }
@@ -287,12 +352,9 @@ int Agent::close_down() {
   rounds_.close(outcome_);
   const int code = record_.conclude(outcome_, logs_);
   notes_.interrupted = code == 128 + SIGINT && outcome_->cause == StopCause::stop_signal;
+  end_guard(guard_reaped_ ? 0 : guard_pid_, containment_.cgroup, outcome_ && outcome_->processes_left);
   output_.finish(clock_.now() + kDrainOutput);
   for (const Loss& loss : output_.losses()) say_unless_stuck(describe(loss));
-  if (guard_alive_) {
-    if (outcome_ && outcome_->processes_left) ::kill(guard_pid_, SIGKILL);
-    wait_for_exit(guard_pid_, kGuardEnds);
-  }
   if (terminal_ != nullptr) terminal_->take_back();  // should the front be gone
   containment_.cgroup.remove();
   logs_.remove_if_empty();
@@ -302,8 +364,8 @@ int Agent::close_down() {
 namespace {
 
 int refuse(const Error& error) {
-  std::fprintf(stderr, "dtrain: %s\n", error.message.c_str());
-  return kExitOwnFailure;
+  std::fprintf(stderr, "dtrain: %s\n", printable(error.message, kLongestLine).c_str());
+  return error.kind == ErrorKind::usage ? kExitUsage : kExitOwnFailure;
 }
 
 }  // namespace
@@ -315,9 +377,11 @@ int run_agent(const JobSpec& spec, FrontSide front) {
     return Agent(spec, std::move(front), *parts).run();
   } catch (const std::exception& e) {  // how Asio and the library say that descriptors, threads or memory ran out
     parts->guard.socket.reset();
-    wait_for_exit(parts->guard.pid, kGuardEnds);
+    end_guard(parts->guard.pid, parts->containment.cgroup, false);
+    parts->containment.cgroup.remove();
     parts->logs.remove_if_empty();
-    return refuse({ErrorKind::system, fmt::format("the agent failed: {} (see `ulimit -n` and `ulimit -u`)", e.what())});
+    return refuse(
+        {ErrorKind::system, fmt::format("the agent failed: {} (see `ulimit -n` and `ulimit -u`)", reason_of(e))});
   }
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 // The agent: one node's event loop. It decides nothing itself: GroupCore decides, the guard starts and kills, the
 // OutputRouter writes, the store serves the workers; the agent carries messages between them. Idle, it does not wake
-// up.
-#include "launcher/front.h"
-#include "launcher/job_spec.h"
+// up. Tested by test/process/launcher/rounds_test.py.
+#include "launcher/front/front.h"
+#include "launcher/job/job_spec.h"
 
 namespace dtrain::launcher {
 

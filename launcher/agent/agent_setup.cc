@@ -1,27 +1,35 @@
-#include "launcher/agent_setup.h"
+#include "launcher/agent/agent_setup.h"
 
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 
-#include "launcher/proc_info.h"
+#include "launcher/process/proc_info.h"
+#include "launcher/process/sweep.h"
 
 namespace dtrain::launcher {
 
 namespace {
 
+constexpr auto kGuardEnds = std::chrono::seconds(2);     // an idle guard ends at once; this bounds the wait
+constexpr auto kLeftoversEnd = std::chrono::seconds(5);  // for processes that SIGKILL does not end (state D)
+
 // Returns the limit of open files that the user had.
-rlimit become_agent() {
+Result<rlimit> become_agent() {
   ::prctl(PR_SET_NAME, "dtrain-agent");
   // A group of its own: what the terminal or a shell sends to the job's group comes through the front, once.
   ::setpgid(0, 0);
   ::signal(SIGTTOU, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  ::prctl(PR_SET_PDEATHSIG, SIGCONT);  // should the front die while we are stopped
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that reaches `ulimit -f` counts as one on a full disk
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return system_error("cannot be a subreaper", errno);
+  // Should the front die while we are stopped.
+  if (::prctl(PR_SET_PDEATHSIG, SIGCONT) != 0) return system_error("cannot be told of the front's death", errno);
   rlimit user_limit{};
   ::getrlimit(RLIMIT_NOFILE, &user_limit);
   const rlimit raised{user_limit.rlim_max, user_limit.rlim_max};
@@ -32,7 +40,8 @@ rlimit become_agent() {
 }  // namespace
 
 Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes, const AttachedTerminal* terminal) {
-  const rlimit user_limit = become_agent();
+  const auto user_limit = become_agent();
+  if (!user_limit) return user_limit.error();
   auto logs = LogTree::create(spec);
   if (!logs) return logs.error();
   std::snprintf(notes.temporary_folder, sizeof notes.temporary_folder, "%s", logs->temporary_base().c_str());
@@ -43,7 +52,7 @@ Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes, const At
   }
   JobCgroup& cgroup = containment->cgroup;
   std::snprintf(notes.cgroup_folder, sizeof notes.cgroup_folder, "%s", cgroup.folder().c_str());
-  GuardSettings settings{containment->level, cgroup.folder(), cgroup.procs_fd(), user_limit, terminal, spec.cpus};
+  GuardSettings settings{containment->level, cgroup.folder(), cgroup.procs_fd(), *user_limit, terminal, spec.cpus};
   if (spec.nodes.across_hosts) {
     settings.fence = &notes.fence;
     settings.fence_every = std::chrono::ceil<std::chrono::milliseconds>(spec.nodes.pulse.ping_every());
@@ -56,6 +65,14 @@ Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes, const At
   }
   notes.guard = guard->pid;
   return AgentParts{std::move(*logs), std::move(*containment), std::move(*guard)};
+}
+
+void end_guard(pid_t guard, const JobCgroup& cgroup, bool stuck) {
+  if (guard > 0 && stuck) ::kill(guard, SIGKILL);
+  if (guard > 0 && !wait_for_exit(guard, kGuardEnds)) return;  // it is still at work, and goes on without us
+  if (stuck || no_children()) return;
+  cgroup.kill();
+  end_descendants(kLeftoversEnd);
 }
 
 }  // namespace dtrain::launcher

@@ -1,15 +1,18 @@
 #pragma once
-// What the agent remembers for `dtrain status`, and its answer. On the agent's event loop.
+// What the agent remembers for `dtrain status`, and the answer that it gives. On the agent's event loop.
+// Tested by test/process/launcher/status_test.py.
 #include <boost/asio/io_context.hpp>
+#include <map>
 #include <memory>
 #include <string>
 
-#include "launcher/front.h"
-#include "launcher/group_core.h"
-#include "launcher/job_record.h"
-#include "launcher/node_rounds.h"
-#include "launcher/status_report.h"
-#include "launcher/status_socket.h"
+#include "launcher/evidence/worker_table.h"
+#include "launcher/front/front.h"
+#include "launcher/hosting/node_rounds.h"
+#include "launcher/job/group_core.h"
+#include "launcher/status/status_report.h"
+#include "launcher/status/status_socket.h"
+#include "launcher/status/worker_activity.h"
 
 namespace dtrain::launcher {
 
@@ -18,14 +21,14 @@ class AgentStatus {
   struct Parts {
     const JobSpec& spec;
     const GroupCore& core;
-    const JobRecord& record;
+    const WorkerTable& workers;
     NodeRounds& rounds;
     FrontNotes& notes;
   };
   AgentStatus(boost::asio::io_context& io, Parts parts) : io_(io), parts_(parts) {}
 
-  // From now on it can be asked.
-  void open();
+  // From now on the agent can be asked. Returns what the user should know of the socket; empty: nothing.
+  std::string open();
   void close() { socket_.reset(); }
   // A decision and its reason.
   void decided(const std::string& text) { decisions_.add(text, clock_.now()); }
@@ -33,7 +36,8 @@ class AgentStatus {
   void stepped();
 
  private:
-  AgentFacts facts() const;
+  AgentFacts facts();
+  void look_at(WorkerNow& worker);
 
   boost::asio::io_context& io_;
   const Parts parts_;
@@ -42,7 +46,8 @@ class AgentStatus {
   DecisionLog decisions_;
   GroupState state_ = GroupState::starting;
   const MonoTime begun_ = clock_.now();
-  MonoTime since_ = begun_;  // when it came into this state
+  MonoTime since_ = begun_;                     // when the core came into this state
+  std::map<pid_t, WorkerActivity> activities_;  // of the workers of this round
 };
 
 }  // namespace dtrain::launcher

@@ -1,13 +1,13 @@
-#include "launcher/prepare_worker.h"
+#include "launcher/agent/prepare_worker.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 
-#include "launcher/guard_protocol.h"
-
-extern char** environ;
+#include "launcher/base/inherited.h"
+#include "launcher/evidence/blame_file.h"
+#include "launcher/guard/guard_protocol.h"
 
 namespace dtrain::launcher {
 
@@ -17,8 +17,7 @@ UniqueFd stdin_for(const StdinMode& mode, int local_rank) {
   using Kind = StdinMode::Kind;
   const bool ours = mode.kind == Kind::all || (mode.kind == Kind::rank && mode.local_rank == local_rank);
   UniqueFd fd(ours ? ::fcntl(0, F_DUPFD_CLOEXEC, 3) : -1);
-  if (!fd) fd.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  return fd;
+  return fd ? std::move(fd) : empty_input();
 }
 
 StreamSpec stream_spec(const JobSpec& spec, Streams which, int rank, int local_rank, const Prefix& prefix,
@@ -49,10 +48,12 @@ StreamSpec stream_spec(const JobSpec& spec, Streams which, int rank, int local_r
 }  // namespace
 
 Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& assignment, int local_rank,
-                                      const std::vector<std::string>& parent_env, LogTree& logs) {
+                                      const StdinMode& input, const std::vector<std::string>& parent_env,
+                                      LogTree& logs) {
   const auto to_files = Streams(unsigned(spec.redirects.of(local_rank)) | unsigned(spec.tee.of(local_rank)));
   auto files = logs.open_worker(assignment.restart_count, local_rank, to_files);
   if (!files) return files.error();
+  files->paths.blame = blame_path(files->attempt, assignment.base_rank + local_rank);
 
   const auto dollars = spec.collapse_double_dollar ? DoubleDollar::collapse : DoubleDollar::keep;
   std::vector<std::string> argv;
@@ -60,12 +61,12 @@ Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& ass
   const Environment contract = worker_env(spec, assignment, local_rank, {files->paths.error_file, files->attempt});
   auto payload = write_exec_payload(argv, launcher::apply(parent_env, contract));
   if (!payload) return payload.error();
-  UniqueFd in = stdin_for(spec.stdin_mode, local_rank);
-  if (!in) return system_error("cannot open /dev/null for a worker's stdin", errno);
+  UniqueFd in = stdin_for(input, local_rank);
+  if (!in) return system_error("cannot make an empty standard input for a worker", errno);
   return PreparedWorker{std::move(*payload), std::move(in), std::move(*files)};
 }
 
-std::vector<UniqueFd> descriptors_for_guard(PreparedWorker worker, WorkerPipes::WriteEnds ends) {
+std::vector<UniqueFd> descriptors_for_guard(PreparedWorker worker, StreamEnds ends) {
   std::vector<UniqueFd> fds;
   fds.push_back(std::move(worker.exec_payload));
   fds.push_back(std::move(worker.stdin_fd));
@@ -79,12 +80,6 @@ Result<WorkerStreams> worker_streams(const JobSpec& spec, int rank, int local_ra
   if (auto opened = shared.open(spec, files.attempt); !opened) return opened.error();
   auto stream = [&](Streams which) { return stream_spec(spec, which, rank, local_rank, prefix, files, shared); };
   return WorkerStreams{stream(Streams::out), stream(Streams::err)};
-}
-
-std::vector<std::string> own_environment() {
-  std::vector<std::string> all;
-  for (char** e = environ; *e != nullptr; ++e) all.emplace_back(*e);
-  return all;
 }
 
 }  // namespace dtrain::launcher

@@ -1,15 +1,16 @@
 #pragma once
 // Everything that one worker is started with, made ready by the agent for the guard.
+// Tested by test/process/launcher/rounds_test.py.
 #include <string>
 #include <vector>
 
-#include "launcher/job_spec.h"
-#include "launcher/log_tree.h"
-#include "launcher/output_router.h"
-#include "launcher/prefix.h"
-#include "launcher/round_files.h"
-#include "launcher/worker_env.h"
-#include "launcher/worker_pipes.h"
+#include "launcher/job/job_spec.h"
+#include "launcher/job/prefix.h"
+#include "launcher/job/worker_env.h"
+#include "launcher/logs/log_tree.h"
+#include "launcher/logs/round_files.h"
+#include "launcher/output/output_router.h"
+#include "launcher/process/stream_ends.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -21,12 +22,14 @@ struct PreparedWorker {
   WorkerFiles files;
 };
 
-// `parent_env`: the environment that dtrain itself was given, as "NAME=value". Errors: log files or descriptors.
+// `input`: who reads standard input in this round. `parent_env`: the environment that dtrain itself was given, as
+// "NAME=value". Errors: log files or descriptors.
 Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& assignment, int local_rank,
-                                      const std::vector<std::string>& parent_env, LogTree& logs);
+                                      const StdinMode& input, const std::vector<std::string>& parent_env,
+                                      LogTree& logs);
 
 // What the guard gets beside GuardOp::spawn.
-std::vector<UniqueFd> descriptors_for_guard(PreparedWorker worker, WorkerPipes::WriteEnds ends);
+std::vector<UniqueFd> descriptors_for_guard(PreparedWorker worker, StreamEnds ends);
 
 // What becomes of its two streams. Takes the log files out of `files`; with the first worker of a round it opens what
 // the round's workers share. Errors: the disk or the limit of open files.
@@ -36,8 +39,5 @@ struct WorkerStreams {
 };
 Result<WorkerStreams> worker_streams(const JobSpec& spec, int rank, int local_rank, const Prefix& prefix,
                                      WorkerFiles& files, RoundFiles& shared);
-
-// The environment of this process as "NAME=value".
-std::vector<std::string> own_environment();
 
 }  // namespace dtrain::launcher

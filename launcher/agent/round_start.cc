@@ -1,8 +1,19 @@
-#include "launcher/round_start.h"
+#include "launcher/agent/round_start.h"
+
+#include <unistd.h>
 
 #include <utility>
 
+#include "launcher/base/host_name.h"
+#include "launcher/report/wants_color.h"
+
 namespace dtrain::launcher {
+
+RoundStart::RoundStart(const Parts& parts)
+    : parts_(parts),
+      host_(short_hostname()),
+      color_(wants_color(parts.spec.color, STDOUT_FILENO)),
+      jobs_group_(::getpgid(::getppid())) {}
 
 std::optional<Error> RoundStart::begin(const action::StartRound& round) {
   const int workers = parts_.spec.nproc_per_node;
@@ -10,6 +21,7 @@ std::optional<Error> RoundStart::begin(const action::StartRound& round) {
   const auto assignment = parts_.rounds.begin(round);
   std::optional<Error> failed;
   if (!assignment) failed = assignment.error();
+  at_start_ = use_of_terminal();
   parts_.record.begin_round(assignment ? *assignment : Assignment{});
   for (int i = 0; i < workers; ++i) {
     if (!failed) failed = start_worker(*assignment, i);
@@ -19,13 +31,25 @@ std::optional<Error> RoundStart::begin(const action::StartRound& round) {
   return failed;
 }
 
+// An attached worker is a job of its own to the terminal: the kernel stops it when it must not read.
+TerminalUse RoundStart::use_of_terminal() const {
+  const bool nobody_reads = parts_.spec.attach || parts_.spec.stdin_mode.kind == StdinMode::Kind::none;
+  return nobody_reads ? TerminalUse::none : standard_input_use(jobs_group_);
+}
+
+Prefix RoundStart::prefix_of(int local_rank, int rank) const {
+  const std::string text = render_prefix(parts_.spec.prefix_template, {parts_.spec.role, local_rank, rank, host_});
+  return {text, color_ ? color_prefix(text, rank) : text};
+}
+
 std::optional<Error> RoundStart::start_worker(const Assignment& assignment, int local_rank) {
   const JobSpec& spec = parts_.spec;
-  auto worker = prepare_worker(spec, assignment, local_rank, parent_env_, parts_.logs);
+  const StdinMode input = keeps_terminal_back() ? StdinMode{StdinMode::Kind::none} : spec.stdin_mode;
+  auto worker = prepare_worker(spec, assignment, local_rank, input, parent_env_, parts_.logs);
   if (!worker) return worker.error();
   parts_.record.files(local_rank, worker->files.paths);
   const int rank = assignment.base_rank + local_rank;
-  const Prefix prefix = parts_.record.prefix(local_rank, rank);
+  const Prefix prefix = prefix_of(local_rank, rank);
   auto streams = worker_streams(spec, rank, local_rank, prefix, worker->files, files_);
   if (!streams) return streams.error();
   const bool attached = spec.attach == local_rank;

@@ -1,20 +1,25 @@
-#include "launcher/run_job.h"
+#include "launcher/agent/run_job.h"
+
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <utility>
 
-#include "launcher/agent.h"
-#include "launcher/exit_codes.h"
-#include "launcher/front.h"
-#include "launcher/inherited.h"
-#include "launcher/private_folder.h"
+#include "launcher/agent/agent.h"
+#include "launcher/base/inherited.h"
+#include "launcher/base/private_folder.h"
+#include "launcher/front/front.h"
+#include "launcher/job/exit_codes.h"
+#include "rendezvous/base/printable.h"
 
 namespace dtrain::launcher {
 
 int run_job(const JobSpec& spec) {
   fill_standard_descriptors();
+  // Neither workers nor other processes of this user are to read the token out of memory (docs/security.md).
+  if (spec.nodes.across_hosts) ::prctl(PR_SET_DUMPABLE, 0);
   JobSpec effective = spec;
   effective.stop_signals = not_ignored(spec.stop_signals);
   effective.passed_signals = not_ignored(spec.passed_signals);
@@ -30,7 +35,7 @@ int run_job(const JobSpec& spec) {
   if (auto& etcd = effective.nodes.etcd; etcd && etcd->own && etcd->own->self >= 0) {
     auto made = PrivateFolder::make("etcd");
     if (!made) {
-      std::fprintf(stderr, "dtrain: %s\n", made.error().message.c_str());
+      std::fprintf(stderr, "dtrain: %s\n", printable(made.error().message, 1000).c_str());
       return kExitOwnFailure;
     }
     etcd->own->folder = made->path();

@@ -1,6 +1,6 @@
 #pragma once
-// The way into the launcher: a JobSpec goes in, an exit code comes out.
-#include "launcher/job_spec.h"
+// The way into the launcher: a JobSpec goes in, an exit code comes out. Tested by test/process/launcher/rounds_test.py.
+#include "launcher/job/job_spec.h"
 
 namespace dtrain::launcher {
 

@@ -1,4 +1,4 @@
-#include "launcher/cpu_set.h"
+#include "launcher/base/cpu_set.h"
 
 #include <fmt/core.h>
 #include <sched.h>

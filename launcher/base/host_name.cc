@@ -1,4 +1,4 @@
-#include "launcher/host_name.h"
+#include "launcher/base/host_name.h"
 
 #include <unistd.h>
 
@@ -6,7 +6,7 @@
 #include <sstream>
 #include <vector>
 
-#include "launcher/small_file.h"
+#include "launcher/base/small_file.h"
 
 namespace dtrain::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/private_folder.h"
+#include "launcher/base/private_folder.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -6,21 +6,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/crc.hpp>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
+
+#include "launcher/base/folders.h"
 
 namespace dtrain::launcher {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-UniqueFd open_folder(const std::string& path) {
-  return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-}
 
 bool is_ours(int folder) {
   struct stat facts {};
@@ -49,13 +49,13 @@ void sweep(const std::string& base, const std::string& prefix) {
   }
 }
 
-}  // namespace
+struct LockedFolder {
+  std::string path;
+  UniqueFd lock;
+};
 
-Result<PrivateFolder> PrivateFolder::make(const std::string& kind, const std::string& host) {
+Result<LockedFolder> make_in(const std::string& base, const std::string& prefix) {
   constexpr int kAttempts = 3;  // somebody may sweep it before it is locked
-  const char* tmp = std::getenv("TMPDIR");
-  const std::string base = tmp != nullptr && tmp[0] == '/' ? tmp : "/tmp";
-  const std::string prefix = fmt::format("dtrain-{}-{}-{:08x}-", kind, ::geteuid(), number_of(host));
   sweep(base, prefix);
   for (int attempt = 1;; ++attempt) {
     std::string path = base + "/" + prefix + "XXXXXX";
@@ -63,11 +63,37 @@ Result<PrivateFolder> PrivateFolder::make(const std::string& kind, const std::st
     UniqueFd lock = open_folder(path);
     struct stat facts {};
     if (lock && ::flock(lock.get(), LOCK_SH) == 0 && ::fstat(lock.get(), &facts) == 0 && facts.st_nlink > 0)
-      return PrivateFolder(path, std::move(lock));
+      return LockedFolder{path, std::move(lock)};
     const int error = errno;
     ::rmdir(path.c_str());
     if (attempt == kAttempts) return system_error("cannot use the folder " + path, error);
   }
+}
+
+}  // namespace
+
+std::vector<std::string> temporary_folders() {
+  std::error_code no_folder;  // the working folder may be gone
+  const fs::path here = fs::current_path(no_folder);
+  const char* tmp = std::getenv("TMPDIR");
+  std::vector<std::string> places;
+  for (const fs::path& place : {fs::path(tmp != nullptr ? tmp : ""), fs::path("/tmp"), fs::path("/var/tmp"), here}) {
+    if (place.empty() || (place.is_relative() && here.empty())) continue;
+    std::string path = (here / place).string();
+    if (std::find(places.begin(), places.end(), path) == places.end()) places.push_back(std::move(path));
+  }
+  return places;
+}
+
+Result<PrivateFolder> PrivateFolder::make(const std::string& kind, const std::string& host) {
+  const std::string prefix = fmt::format("dtrain-{}-{}-{:08x}-", kind, ::geteuid(), number_of(host));
+  std::optional<Error> first;
+  for (const std::string& base : temporary_folders()) {
+    auto made = make_in(base, prefix);
+    if (made) return PrivateFolder(std::move(made->path), std::move(made->lock));
+    if (!first) first = made.error();
+  }
+  return *first;
 }
 
 void PrivateFolder::remove() const { remove_all(path_); }

@@ -1,4 +1,4 @@
-#include "launcher/human.h"
+#include "launcher/base/readable.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 
 namespace dtrain::launcher {
 
-std::string human_bytes(uint64_t bytes) {
+std::string readable_bytes(uint64_t bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   auto value = static_cast<double>(bytes);
   size_t unit = 0;
@@ -18,7 +18,7 @@ std::string human_bytes(uint64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
-std::string human_duration(std::chrono::nanoseconds duration) {
+std::string readable_duration(std::chrono::nanoseconds duration) {
   auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
   auto seconds = ms / 1000;
   if (seconds < 1) return fmt::format("{} ms", ms);

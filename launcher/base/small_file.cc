@@ -1,4 +1,4 @@
-#include "launcher/small_file.h"
+#include "launcher/base/small_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,6 +12,8 @@
 
 namespace dtrain::launcher {
 namespace {
+
+constexpr int kReading = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 // Empties `text` and reads at most `most` bytes into it. False with errno set if that fails.
 bool read_up_to(const UniqueFd& fd, size_t most, std::string& text) {
@@ -28,6 +30,16 @@ bool read_up_to(const UniqueFd& fd, size_t most, std::string& text) {
   return true;
 }
 
+Result<std::string> read_regular(const UniqueFd& fd, size_t limit) {
+  const auto failed = [] { return Error{ErrorKind::system, std::strerror(errno), errno}; };
+  struct stat status {};
+  if (!fd || ::fstat(fd.get(), &status) != 0) return failed();
+  if (!S_ISREG(status.st_mode)) return Error{ErrorKind::system, "it is not a regular file"};
+  std::string text;
+  if (!read_up_to(fd, limit + 1, text)) return failed();
+  return text;
+}
+
 }  // namespace
 
 std::string read_small_file(const std::string& path) {
@@ -39,14 +51,13 @@ std::string read_small_file(const std::string& path) {
 }
 
 Result<std::string> read_regular_file(const std::string& path, size_t limit) {
-  const auto failed = [] { return Error{ErrorKind::system, std::strerror(errno), errno}; };
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status {};
-  if (!fd || ::fstat(fd.get(), &status) != 0) return failed();
-  if (!S_ISREG(status.st_mode)) return Error{ErrorKind::system, "it is not a regular file"};
-  std::string text;
-  if (!read_up_to(fd, limit + 1, text)) return failed();
-  return text;
+  return read_regular(UniqueFd(::open(path.c_str(), kReading)), limit);
+}
+
+Result<std::string> read_found_file(const std::string& path, size_t limit) {
+  const UniqueFd fd(::open(path.c_str(), kReading | O_NOFOLLOW));
+  if (!fd && errno == ELOOP) return Error{ErrorKind::system, "it is a link, which is not followed", ELOOP};
+  return read_regular(fd, limit);
 }
 
 }  // namespace dtrain::launcher

@@ -14,4 +14,7 @@ std::string read_small_file(const std::string& path);
 // where a FIFO lies instead. Errors: their reason alone; errno_value is ENOENT where there is nothing.
 Result<std::string> read_regular_file(const std::string& path, size_t limit);
 
+// The same of a file that was found in a folder where others may have laid a link, which is refused.
+Result<std::string> read_found_file(const std::string& path, size_t limit);
+
 }  // namespace dtrain::launcher

@@ -33,9 +33,10 @@ class TailBuffer {
 
   bool empty() const { return kept_.empty(); }
 
-  // The last lines, at most kLines and kBytes, without their ends. Of a line with "\r" in it (a progress bar) only its
-  // last state. What does not fit is left out at the front, line by line.
-  std::vector<std::string> lines() const;
+  // The last lines, at most `most` and kBytes, without their ends. Of a line with "\r" in it (a progress bar) only its
+  // last state; of C++ frames and registered kernels, which torch lists after an error's message, only how many lines
+  // they were. What does not fit is left out at the front, line by line.
+  std::vector<std::string> lines(size_t most = kLines) const;
 
  private:
   std::string kept_;

@@ -16,7 +16,7 @@ constexpr std::uint16_t kFirstPort = 20000;              // below the ports that
 constexpr std::uint16_t kPorts = 9000;                   // and below torchrun's defaults
 constexpr std::uint64_t kPortsApart = 31;                // jobs in a row leave room for steps in a row
 
-std::string variable(const Environment& env, const char* name) {
+std::string variable(const Variables& env, const char* name) {
   const auto found = env.find(name);
   return found == env.end() ? "" : found->second;
 }
@@ -27,7 +27,7 @@ std::optional<std::uint32_t> number(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-std::optional<std::uint32_t> number(const Environment& env, const char* name) { return number(variable(env, name)); }
+std::optional<std::uint32_t> number(const Variables& env, const char* name) { return number(variable(env, name)); }
 
 Error misled(const std::string& what) {
   return {ErrorKind::usage,
@@ -36,7 +36,7 @@ Error misled(const std::string& what) {
                       what)};
 }
 
-Result<void> one_task_a_node(const Environment& env, const std::string& id) {
+Result<void> one_task_a_node(const Variables& env, const std::string& id) {
   const auto most = most_tasks_a_node(variable(env, "SLURM_STEP_TASKS_PER_NODE"));
   if (!most) return misled(fmt::format("SLURM step {}: SLURM_STEP_TASKS_PER_NODE is not a list of numbers", id));
   if (*most == 1) return {};
@@ -48,7 +48,7 @@ Result<void> one_task_a_node(const Environment& env, const std::string& id) {
 }
 
 // Where this task is among the step's nodes.
-Result<void> place(const Environment& env, SlurmStep& step) {
+Result<void> place(const Variables& env, SlurmStep& step) {
   auto hosts = expand_hostlist(variable(env, "SLURM_STEP_NODELIST"));
   if (!hosts) return misled(fmt::format("SLURM step {}: SLURM_STEP_NODELIST is {}", step.id, hosts.error().message));
   const auto rank = number(env, "SLURM_NODEID");
@@ -84,7 +84,7 @@ std::optional<int> most_tasks_a_node(std::string_view text) {
   }
 }
 
-Result<std::optional<SlurmStep>> slurm_step(const Environment& env) {
+Result<std::optional<SlurmStep>> slurm_step(const Variables& env) {
   const auto job = number(env, "SLURM_JOB_ID");
   const auto id = number(env, "SLURM_STEP_ID");
   const auto nodes = number(env, "SLURM_STEP_NUM_NODES");

@@ -12,7 +12,7 @@
 
 namespace dtrain::launcher {
 
-using Environment = std::map<std::string, std::string>;
+using Variables = std::map<std::string, std::string>;
 
 // A job step that `srun` has started, as one of its tasks sees it.
 struct SlurmStep {
@@ -27,7 +27,7 @@ struct SlurmStep {
 // Nothing: not in a step; or in an allocation's own script or shell, which are one process however many nodes there
 // are; or in a worker, whose variables are those of the job that it belongs to. Error: several tasks on one node, or
 // variables that contradict each other.
-Result<std::optional<SlurmStep>> slurm_step(const Environment& env);
+Result<std::optional<SlurmStep>> slurm_step(const Variables& env);
 
 // "2(x3),1": the greatest number of tasks on a node; nothing if the text has another form.
 std::optional<int> most_tasks_a_node(std::string_view text);

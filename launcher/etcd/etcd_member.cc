@@ -1,4 +1,4 @@
-#include "launcher/etcd_member.h"
+#include "launcher/etcd/etcd_member.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "rendezvous/base/printable.h"
-#include "rendezvous/listen.h"
+#include "rendezvous/net/listen.h"
 
 namespace dtrain::launcher {
 

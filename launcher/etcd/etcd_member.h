@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job_spec.h"
-#include "rendezvous/etcd_wire.h"
+#include "launcher/job/job_spec.h"
+#include "rendezvous/etcd/etcd_wire.h"
 
 namespace dtrain::launcher {
 

@@ -1,4 +1,4 @@
-#include "launcher/private_etcd.h"
+#include "launcher/etcd/private_etcd.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,9 +14,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "launcher/prepare_worker.h"
-#include "launcher/spawn.h"
-#include "rendezvous/listen.h"
+#include "launcher/base/inherited.h"
+#include "launcher/process/spawn.h"
+#include "rendezvous/net/listen.h"
 
 namespace dtrain::launcher {
 
@@ -54,8 +54,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 
 }  // namespace
 
-PrivateEtcd::PrivateEtcd(boost::asio::io_context& io, const JobSpec& spec, std::function<void(const std::string&)> say)
-    : io_(io), spec_(spec), say_(std::move(say)), timer_(io), output_(io) {}
+PrivateEtcd::PrivateEtcd(boost::asio::io_context& io, const JobSpec& spec, const Say& say)
+    : io_(io), spec_(spec), say_(say), timer_(io), output_(io) {}
 
 PrivateEtcd::~PrivateEtcd() { close(); }
 

@@ -13,18 +13,19 @@
 #include <string>
 #include <vector>
 
-#include "launcher/etcd_member.h"
-#include "launcher/job_spec.h"
-#include "launcher/tail_buffer.h"
-#include "rendezvous/etcd_client.h"
-#include "rendezvous/job_certificates.h"
+#include "launcher/base/tail_buffer.h"
+#include "launcher/etcd/etcd_member.h"
+#include "launcher/job/job_spec.h"
+#include "rendezvous/base/say.h"
+#include "rendezvous/credentials/job_certificates.h"
+#include "rendezvous/etcd/etcd_client.h"
 
 namespace dtrain::launcher {
 
 class PrivateEtcd {
  public:
-  // `say`: one line for the user. `spec` outlives this, and says where: nodes.etcd->own.
-  PrivateEtcd(boost::asio::io_context& io, const JobSpec& spec, std::function<void(const std::string&)> say);
+  // `spec` and `say` outlive this. `spec.nodes.etcd->own` says where the member runs.
+  PrivateEtcd(boost::asio::io_context& io, const JobSpec& spec, const Say& say);
   ~PrivateEtcd();
   PrivateEtcd(const PrivateEtcd&) = delete;
   PrivateEtcd& operator=(const PrivateEtcd&) = delete;
@@ -58,7 +59,7 @@ class PrivateEtcd {
 
   boost::asio::io_context& io_;
   const JobSpec& spec_;
-  const std::function<void(const std::string&)> say_;
+  const Say& say_;
   std::vector<std::unique_ptr<EtcdClient>> others_;  // one for each, so that it is known which of them answers
   std::unique_ptr<EtcdClient> own_;
   EtcdClient* answers_ = nullptr;  // one of them

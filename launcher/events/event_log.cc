@@ -1,6 +1,8 @@
-#include "launcher/event_log.h"
+#include "launcher/events/event_log.h"
 
 #include <nlohmann/json.hpp>
+
+#include "launcher/evidence/json_text.h"
 
 namespace dtrain::launcher {
 namespace {
@@ -19,11 +21,9 @@ std::string text_of(const json& value) {
   return value.is_object() ? "{" + text + "}" : "[" + text + "]";
 }
 
-json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
-
 json number_or_null(const std::optional<int>& number) { return number ? json(*number) : json(nullptr); }
 
-// A JSON text within the JSON, as torchrun has it; each number of a worker is a list of one there.
+// torchrun puts a JSON text into the JSON; each number of a worker is a list of one there.
 std::string inner_metadata(const EventSource& source, const Event& event) {
   json inner;
   inner["group_world_size"] = event.assignment ? json(event.assignment->nnodes) : json(nullptr);

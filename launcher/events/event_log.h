@@ -1,15 +1,15 @@
 #pragma once
 // The events that --event-log-handler console writes to stderr: one line of JSON each, with torchrun's names and keys.
-// Pure: facts in, text out; JobRecord knows when.
+// Pure: facts in, text out; job_events.h knows which event comes when.
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include "launcher/worker_env.h"
+#include "launcher/job/worker_env.h"
 
 namespace dtrain::launcher {
 
-// What is the same in every event of a job.
+// The fields that are the same in every event of a job.
 struct EventSource {
   std::string run_id;
   std::string role;
@@ -18,7 +18,7 @@ struct EventSource {
   std::string entry_point;  // the base name of what the workers execute
 };
 
-// One worker, as an event about it shows it.
+// The worker that an event is about.
 struct EventWorker {
   int local_rank = 0;
   int pid = 0;

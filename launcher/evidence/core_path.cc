@@ -1,11 +1,11 @@
-#include "launcher/core_path.h"
+#include "launcher/evidence/core_path.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
 
-#include "launcher/small_file.h"
+#include "launcher/base/small_file.h"
 
 namespace dtrain::launcher {
 namespace {

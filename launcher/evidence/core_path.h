@@ -18,7 +18,7 @@ struct DeadProcess {
 // %-codes that cannot be known afterwards (%t, %u, ...) become "*". uses_pid: /proc/sys/kernel/core_uses_pid.
 std::string expand_core_pattern(std::string_view pattern, bool uses_pid, const DeadProcess& process);
 
-// The same with the machine's own pattern. If the path has no "*", only if the file is there.
+// The same with the machine's own pattern. A path without "*" is returned only if the file exists.
 std::string find_core(const DeadProcess& process);
 
 }  // namespace dtrain::launcher

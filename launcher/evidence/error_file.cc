@@ -1,4 +1,4 @@
-#include "launcher/error_file.h"
+#include "launcher/evidence/error_file.h"
 
 #include <fmt/core.h>
 
@@ -6,12 +6,12 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "launcher/small_file.h"
+#include "launcher/base/small_file.h"
 
 namespace dtrain::launcher {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 ErrorFile not_understood(std::string why) {
   ErrorFile file;
@@ -19,13 +19,13 @@ ErrorFile not_understood(std::string why) {
   return file;
 }
 
-const json* member(const json& object, const char* key) {
+const Json* member(const Json& object, const char* key) {
   if (!object.is_object()) return nullptr;
   auto it = object.find(key);
   return it == object.end() ? nullptr : &*it;
 }
 
-std::string text_of(const json* value) { return value && value->is_string() ? value->get<std::string>() : ""; }
+std::string text_of(const Json* value) { return value && value->is_string() ? value->get<std::string>() : ""; }
 
 // Whether arrays and objects lie in each other deeper than any error needs: the library that reads them needs some
 // stack for each level when it writes them again.
@@ -45,7 +45,7 @@ bool too_deep(std::string_view text) {
 }
 
 // torch writes the timestamp as a string or as a number.
-std::optional<int64_t> seconds_of(const json* value) {
+std::optional<int64_t> seconds_of(const Json* value) {
   if (value == nullptr) return std::nullopt;
   if (value->is_number_integer()) return value->get<int64_t>();
   std::string text = text_of(value);
@@ -60,9 +60,9 @@ std::optional<int64_t> seconds_of(const json* value) {
 ErrorFile parse_error_file(std::string_view text) {
   if (text.size() > kErrorFileLimit) return not_understood("the error file is larger than 1 MiB");
   if (too_deep(text)) return not_understood("the error file has values in more than 100 levels");
-  json root = json::parse(text, nullptr, false);
+  Json root = Json::parse(text, nullptr, false);
   if (root.is_discarded()) return not_understood("the error file is not valid JSON");
-  const json* message = member(root, "message");
+  const Json* message = member(root, "message");
   if (message == nullptr) return not_understood("the error file has no \"message\"");
 
   ErrorFile file;
@@ -71,10 +71,10 @@ ErrorFile parse_error_file(std::string_view text) {
     file.timestamp = seconds_of(member(root, "timestamp"));
     return file;
   }
-  const json* inner = member(*message, "message");
+  const Json* inner = member(*message, "message");
   if (inner == nullptr || !inner->is_string()) return not_understood("the error file's \"message\" is no text");
   file.message = text_of(inner);
-  if (const json* extra = member(*message, "extraInfo")) {
+  if (const Json* extra = member(*message, "extraInfo")) {
     file.traceback = text_of(member(*extra, "py_callstack"));
     file.timestamp = seconds_of(member(*extra, "timestamp"));
   }
@@ -94,22 +94,22 @@ std::string error_file_json(const std::optional<ErrorFile>& file) {
     message["extraInfo"]["py_callstack"] = file->traceback;
     message["extraInfo"]["timestamp"] = std::to_string(file->timestamp.value_or(0));
   }
-  return root.dump(-1, ' ', false, json::error_handler_t::replace);
+  return root.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string error_file_for_parent(const std::string& own, const std::string& status, int64_t unix_s, int exit_code) {
   const bool large = own.size() > kErrorFileLimit;
   if (large && own.size() <= kErrorFileCopyLimit) return own;
-  json root = large || too_deep(own) ? json() : json::parse(own, nullptr, false);
-  const json* message = root.is_discarded() ? nullptr : member(root, "message");
+  Json root = large || too_deep(own) ? Json() : Json::parse(own, nullptr, false);
+  const Json* message = root.is_discarded() ? nullptr : member(root, "message");
   if (message == nullptr || !message->is_object()) {
     const std::string text = message != nullptr && message->is_string() ? text_of(message) : status;
-    root = json::object();
+    root = Json::object();
     root["message"]["message"] = text;
     root["message"]["extraInfo"]["timestamp"] = std::to_string(unix_s);
   }
   root["message"]["errorCode"] = exit_code;
-  return root.dump(-1, ' ', false, json::error_handler_t::replace);
+  return root.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::optional<ErrorFile> read_error_file(const std::string& path) {
@@ -118,6 +118,14 @@ std::optional<ErrorFile> read_error_file(const std::string& path) {
   if (text) return parse_error_file(*text);
   if (text.error().errno_value == ENOENT) return std::nullopt;
   return not_understood("the error file cannot be read: " + text.error().message);
+}
+
+MonoTime time_of_cause(MonoTime ended, int64_t ended_unix, const ErrorFile& error) {
+  constexpr int64_t kDay = 24 * 3600;  // more is a wrong clock
+  if (!error.timestamp) return ended;
+  const int64_t time = *error.timestamp;  // any number that the file has
+  if (time <= ended_unix - kDay || time >= ended_unix) return ended;
+  return ended - std::chrono::seconds(ended_unix - 1 - time);
 }
 
 }  // namespace dtrain::launcher

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "rendezvous/base/clock.h"
+
 namespace dtrain::launcher {
 
 struct ErrorFile {
@@ -32,7 +34,12 @@ std::string error_file_json(const std::optional<ErrorFile>& file);
 // one made of the other facts. errorCode is Python's exit code (-n for signal n). Pure.
 std::string error_file_for_parent(const std::string& own, const std::string& status, int64_t unix_s, int exit_code);
 
-// Read and parse it; nothing if there is no such file or the path is empty.
+// When the cause of a worker's end was: the time of its exception, where the error file proves that the exception was
+// earlier than the end; else the end. The file has whole seconds, so an exception counts as late as its second allows.
+// `ended` and `ended_unix` are the same moment.
+MonoTime time_of_cause(MonoTime ended, int64_t ended_unix, const ErrorFile& error);
+
+// Read and parse the file; nothing if there is no such file or the path is empty.
 std::optional<ErrorFile> read_error_file(const std::string& path);
 
 }  // namespace dtrain::launcher

@@ -1,4 +1,4 @@
-#include "launcher/report_lines.h"
+#include "launcher/evidence/report_lines.h"
 
 #include <fmt/core.h>
 
@@ -10,6 +10,7 @@ namespace dtrain::launcher {
 namespace {
 
 constexpr size_t kLineLimit = 400;  // bytes shown of one line of a worker
+constexpr size_t kLongestText = 4000;
 
 }  // namespace
 
@@ -19,6 +20,9 @@ std::string report_line(std::string_view line) {
   if (shown.size() < line.size()) text += fmt::format(" ... ({} more bytes)", line.size() - shown.size());
   return text;
 }
+
+std::string plain_line(std::string_view text) { return printable(text, kLongestText); }
+std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;

@@ -10,6 +10,11 @@ namespace dtrain::launcher {
 // then how many more.
 std::string report_line(std::string_view line);
 
+// A text on one line, harmless for a terminal: reasons from other nodes, names of hosts, paths.
+std::string plain_line(std::string_view text);
+// The first line of a text, without its end.
+std::string first_line(std::string_view text);
+
 // The lines of a text, without their ends.
 std::vector<std::string> lines_of(const std::string& text);
 

@@ -1,13 +1,36 @@
-#include "launcher/endpoint_finder.h"
+#include "launcher/finding/endpoint_finder.h"
+
+#include <fmt/format.h>
 
 #include <cerrno>
 #include <utility>
 
-#include "launcher/etcd_finder.h"
-#include "launcher/succession_finder.h"
-#include "rendezvous/listen.h"
+#include "rendezvous/net/listen.h"
 
 namespace dtrain::launcher {
+
+namespace {
+
+constexpr const char* kReally = "; is this node really --node-rank 0?";
+
+// A second node 0 is told about the first: another port would not help it.
+Error judged(const Error& error, const NodesSpec& nodes) {
+  if (nodes.node_rank != 0 || error.errno_value != EADDRINUSE) return error;
+  const std::string holder = port_holder(nodes.port);
+  // Across hosts an agent lets nobody look whose port it is.
+  if (holder.empty() && nodes.across_hosts) return {error.kind, error.message + kReally, error.errno_value};
+  if (!holder.starts_with("dtrain")) return error;
+  return {error.kind,
+          fmt::format("{} hosts a job at {} already{} (another job: choose another port)", holder,
+                      address_text(nodes.address, nodes.port), kReally),
+          error.errno_value};
+}
+
+}  // namespace
+
+std::string only_here(const NodesSpec& nodes) {
+  return nodes.across_hosts ? "" : fmt::format("; {} is only this host", nodes.master_addr);
+}
 
 Result<void> EndpointFinder::open() { return spec_.nodes.node_rank == 0 ? listen() : Result<void>(); }
 
@@ -15,12 +38,12 @@ Result<void> EndpointFinder::listen() {
   const auto& nodes = spec_.nodes;
   const bool anyone = nodes.node_rank < 0;  // may be the host
   auto listener = (anyone ? try_listen_at : listen_at)(nodes.address, nodes.port);
-  if (!listener) return listener.error();
+  if (!listener) return judged(listener.error(), nodes);
   const auto port = port_of_socket(listener->get());
   if (!port) return port.error();
   port_ = *port;
   listener_ = std::move(*listener);
-  if (!spec_.quiet && nodes.port == 0) callbacks_.say("nodes meet at " + address_text(nodes.address, port_));
+  if (!spec_.quiet && nodes.port == 0) say_("nodes meet at " + address_text(nodes.address, port_));
   return {};
 }
 
@@ -28,23 +51,15 @@ void EndpointFinder::find() {
   const auto& nodes = spec_.nodes;
   if (nodes.node_rank < 0 && !nodes.address.empty()) {
     const auto tried = listen();
-    if (!tried && tried.error().errno_value != EADDRINUSE) return callbacks_.failed(tried.error());
+    if (!tried && tried.error().errno_value != EADDRINUSE) return answers_.failed(tried.error());
   }
-  if (listener_) return callbacks_.host_here({std::move(listener_), nodes.master_addr});
-  callbacks_.at({nodes.across_hosts ? nodes.addresses : std::vector<std::string>{nodes.address}, nodes.port, 0});
+  if (listener_) return answers_.here({std::move(listener_), nodes.master_addr});
+  answers_.there({nodes.across_hosts ? nodes.addresses : std::vector<std::string>{nodes.address}, nodes.port, 0});
 }
 
 std::string EndpointFinder::endpoint() const {
   const auto& nodes = spec_.nodes;
   return address_text(nodes.across_hosts ? nodes.master_addr : nodes.address, port_ != 0 ? port_ : nodes.port);
-}
-
-std::unique_ptr<HostFinder> make_host_finder(boost::asio::io_context& io, const JobSpec& spec,
-                                             const std::string& agent_id, HostFinder::Callbacks callbacks) {
-  if (spec.nodes.etcd) return std::make_unique<EtcdFinder>(io, spec, agent_id, std::move(callbacks));
-  if (SuccessionFinder::wanted(spec.nodes))
-    return std::make_unique<SuccessionFinder>(io, spec, agent_id, std::move(callbacks));
-  return std::make_unique<EndpointFinder>(spec, std::move(callbacks));
 }
 
 }  // namespace dtrain::launcher

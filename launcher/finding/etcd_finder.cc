@@ -1,4 +1,4 @@
-#include "launcher/etcd_finder.h"
+#include "launcher/finding/etcd_finder.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -8,14 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "launcher/small_file.h"
+#include "launcher/base/small_file.h"
 #include "rendezvous/base/printable.h"
-#include "rendezvous/listen.h"
+#include "rendezvous/net/deadline.h"
+#include "rendezvous/net/listen.h"
 
 namespace dtrain::launcher {
 
-namespace act = election_action;
-namespace ev = election_event;
 namespace asio = boost::asio;
 using Json = nlohmann::json;
 
@@ -23,7 +22,7 @@ namespace {
 
 constexpr auto kCall = std::chrono::seconds(2);
 constexpr std::chrono::milliseconds kShortestTry{500};
-constexpr auto kFarewell = std::chrono::milliseconds(500);
+constexpr auto kEtcdFarewell = std::chrono::milliseconds(500);
 constexpr std::size_t kLongestPassword = 4096;
 
 ElectionSettings election_settings(const JobSpec& spec) {
@@ -33,7 +32,7 @@ ElectionSettings election_settings(const JobSpec& spec) {
   return settings;
 }
 
-// Its first line; others must not be able to read it.
+// The password is the file's first line. No other user may be able to read the file.
 Result<std::string> read_password(const std::string& path) {
   struct stat facts {};
   if (::stat(path.c_str(), &facts) == 0 && (facts.st_mode & 077) != 0)
@@ -53,11 +52,14 @@ std::optional<ElectedHost> host_in(const EtcdReply& reply, const std::string& ke
 
 }  // namespace
 
-EtcdFinder::EtcdFinder(asio::io_context& io, const JobSpec& spec, std::string agent_id, Callbacks callbacks)
+EtcdFinder::EtcdFinder(asio::io_context& io, const JobSpec& spec, std::string agent_id, Answers answers,
+                       Callbacks callbacks, const Say& say)
     : io_(io),
       spec_(spec),
       agent_id_(std::move(agent_id)),
+      answers_(std::move(answers)),
       callbacks_(std::move(callbacks)),
+      say_(say),
       host_key_(fmt::format("{}/{}/host", spec.nodes.etcd->prefix, spec.run_id)),
       record_key_(fmt::format("{}/{}/record", spec.nodes.etcd->prefix, spec.run_id)),
       core_(election_settings(spec)),
@@ -75,7 +77,7 @@ Result<void> EtcdFinder::open() {
   if (!settings) return settings.error();
   client_ = std::make_unique<EtcdClient>(io_, *settings);
   if (!spec_.nodes.etcd->own || spec_.nodes.etcd->own->self < 0) return {};
-  member_ = std::make_unique<PrivateEtcd>(io_, spec_, callbacks_.say);
+  member_ = std::make_unique<PrivateEtcd>(io_, spec_, say_);
   return member_->open(*settings);
 }
 
@@ -104,8 +106,10 @@ Result<EtcdSettings> EtcdFinder::client_settings() const {
   return settings;
 }
 
-void EtcdFinder::opened(const msg::Open&) {
-  feed(ev::Opened{});
+void EtcdFinder::hear(const HostNews& news) {
+  if (const auto* lost = std::get_if<host_news::Lost>(&news)) return feed(election_event::Lost{lost->term});
+  if (!std::holds_alternative<host_news::Opened>(news)) return;
+  feed(election_event::Opened{});
   if (member_ && core_.leads()) member_->leave_leading();
 }
 
@@ -117,46 +121,42 @@ void EtcdFinder::feed(const ElectionEvent& event) {
 }
 
 void EtcdFinder::arm() {
-  const auto at = core_.deadline();
-  if (!at) return timer_.cancel(), void();
-  timer_.expires_at(*at);
-  timer_.async_wait([this](const boost::system::error_code& ec) {
-    if (!ec) feed(ev::Tick{});
-  });
+  call_at(timer_, core_.deadline(), [this] { feed(election_event::Tick{}); });
 }
 
 void EtcdFinder::perform(const ElectionAction& action) {
   const auto ignored = [](const Result<EtcdReply>&) {};
-  if (std::holds_alternative<act::Look>(action)) return look();
-  if (std::holds_alternative<act::Grant>(action)) return grant();
-  if (const auto* a = std::get_if<act::Campaign>(&action)) return campaign(*a);
-  if (const auto* a = std::get_if<act::Keep>(&action)) return keep(*a);
-  if (const auto* a = std::get_if<act::KeepRecord>(&action))
+  if (std::holds_alternative<election_action::Look>(action)) return look();
+  if (std::holds_alternative<election_action::Grant>(action)) return grant();
+  if (const auto* a = std::get_if<election_action::Campaign>(&action)) return campaign(*a);
+  if (const auto* a = std::get_if<election_action::Keep>(&action)) return keep(*a);
+  if (const auto* a = std::get_if<election_action::KeepRecord>(&action))
     return client_->call(etcd_keepalive(a->lease), kCall, ignored);
-  if (const auto* a = std::get_if<act::Revoke>(&action)) return client_->call(etcd_revoke(a->lease), kCall, ignored);
-  if (std::holds_alternative<act::Watch>(action)) return watch();
-  if (std::holds_alternative<act::StopWatching>(action)) return client_->stop_watching();
-  if (const auto* a = std::get_if<act::Here>(&action)) return here(*a);
-  if (const auto* a = std::get_if<act::There>(&action)) return there(a->host);
-  if (const auto* a = std::get_if<act::Nobody>(&action)) return callbacks_.nobody(a->why);
-  if (std::holds_alternative<act::Doubt>(action))
-    return callbacks_.say("etcd does not answer; without it this node hosts the job no longer than its nodes wait");
-  if (std::holds_alternative<act::Sure>(action)) return callbacks_.say("etcd answers again");
-  if (const auto* a = std::get_if<act::Deposed>(&action)) return callbacks_.deposed(a->why);
+  if (const auto* a = std::get_if<election_action::Revoke>(&action))
+    return client_->call(etcd_revoke(a->lease), kCall, ignored);
+  if (std::holds_alternative<election_action::Watch>(action)) return watch();
+  if (std::holds_alternative<election_action::StopWatching>(action)) return client_->stop_watching();
+  if (const auto* a = std::get_if<election_action::Here>(&action)) return here(*a);
+  if (const auto* a = std::get_if<election_action::There>(&action)) return there(a->host);
+  if (const auto* a = std::get_if<election_action::Nobody>(&action)) return answers_.nobody(a->why);
+  if (std::holds_alternative<election_action::Doubt>(action))
+    return say_("etcd does not answer; without it this node hosts the job no longer than its nodes wait");
+  if (std::holds_alternative<election_action::Sure>(action)) return say_("etcd answers again");
+  if (const auto* a = std::get_if<election_action::Deposed>(&action)) return callbacks_.deposed(a->why);
 }
 
 // ---- calls ----------------------------------------------------------------------------------------------------------
 
-void EtcdFinder::failed(const Error& error) { feed(ev::Failed{error.message}); }
+void EtcdFinder::failed(const Error& error) { feed(election_event::Failed{error.message}); }
 
 void EtcdFinder::look() {
   client_->call(etcd_range(host_key_), kCall, [this](Result<EtcdReply> reply) {
     if (!reply) return failed(reply.error());
-    feed(ev::Looked{host_in(*reply, host_key_)});
+    feed(election_event::Looked{host_in(*reply, host_key_)});
   });
 }
 
-// Two leases: the record's is to outlive this agent, so that who follows knows that there was a host.
+// Asks for two leases: the record's outlives this agent, so that the next host knows that there was one before.
 void EtcdFinder::grant() {
   client_->call(etcd_grant(kRecordLease.count()), kCall, [this](Result<EtcdReply> record) {
     if (!record) return failed(record.error());
@@ -164,13 +164,13 @@ void EtcdFinder::grant() {
     client_->call(etcd_grant(spec_.nodes.etcd->lease_ttl), kCall,
                   [this, sent, record_lease = record->lease](Result<EtcdReply> reply) {
                     if (!reply) return failed(reply.error());
-                    feed(ev::Granted{reply->lease, record_lease, std::chrono::seconds(reply->ttl), sent});
+                    feed(election_event::Granted{reply->lease, record_lease, std::chrono::seconds(reply->ttl), sent});
                   });
   });
 }
 
-void EtcdFinder::campaign(const act::Campaign& action) {
-  if (auto listening = listen(); !listening) return callbacks_.failed(listening.error());
+void EtcdFinder::campaign(const election_action::Campaign& action) {
+  if (auto listening = listen(); !listening) return answers_.failed(listening.error());
   EtcdTxn txn;
   txn.compare_key = host_key_;
   txn.first_reads = {record_key_};
@@ -178,30 +178,31 @@ void EtcdFinder::campaign(const act::Campaign& action) {
   txn.reads = txn.or_reads = {host_key_};
   client_->call(etcd_txn(txn), kCall, [this](Result<EtcdReply> reply) {
     if (!reply) return failed(reply.error());
-    feed(ev::Campaigned{reply->succeeded, host_in(*reply, record_key_).has_value(), host_in(*reply, host_key_)});
+    feed(election_event::Campaigned{reply->succeeded, host_in(*reply, record_key_).has_value(),
+                                    host_in(*reply, host_key_)});
   });
 }
 
-void EtcdFinder::keep(const act::Keep& action) {
+void EtcdFinder::keep(const election_action::Keep& action) {
   client_->call(etcd_keepalive(action.lease), action.limit,
                 [this, lease = action.lease, sent = clock_.now()](Result<EtcdReply> reply) {
-                  if (lease != core_.lease()) return;  // of a time as host that is over
+                  if (lease != core_.lease()) return;  // this agent is the host no more, or anew
                   if (reply)
-                    feed(ev::Kept{reply->ttl > 0, sent});
+                    feed(election_event::Kept{reply->ttl > 0, sent});
                   else
-                    feed(ev::NotKept{});
+                    feed(election_event::NotKept{});
                 });
 }
 
 void EtcdFinder::watch() {
-  const auto changed = [this] { feed(ev::Changed{}); };
-  // What happened before it began is seen by looking.
+  const auto changed = [this] { feed(election_event::Changed{}); };
+  // A look sees what has happened before the watch began.
   client_->watch(etcd_watch(host_key_, 0), kCall, {changed, changed, [this](const Error&) {
-                                                     if (!closed_) feed(ev::Changed{true});
+                                                     if (!closed_) feed(election_event::Changed{true});
                                                    }});
 }
 
-// Epoch and record in one: a host that has been followed opens nothing.
+// One transaction checks the term and writes the record: a host that another has followed opens nothing.
 void EtcdFinder::before_round(int round, int restarts, int nodes, std::function<void()> go) {
   EtcdTxn txn;
   txn.compare_key = host_key_;
@@ -209,9 +210,9 @@ void EtcdFinder::before_round(int round, int restarts, int nodes, std::function<
   txn.puts = {{record_key_, record(core_.term(), round, restarts, nodes), core_.record_lease()}};
   client_->call(etcd_txn(txn), kCall, [this, term = core_.term(), go = std::move(go)](Result<EtcdReply> reply) {
     if (closed_ || !core_.leads() || core_.term() != term) return;
-    // Without an answer it is deposed soon, or this was too late for it anyway.
+    // Without an answer this host is deposed soon, or the call came too late for it anyway.
     if (reply && reply->succeeded) return go();
-    feed(ev::Overtaken{});
+    feed(election_event::Overtaken{});
   });
 }
 
@@ -237,33 +238,33 @@ std::string EtcdFinder::record(std::uint64_t term, int round, int restarts, int 
   return Json{{"term", term}, {"round", round}, {"restarts", restarts}, {"nodes", nodes}}.dump();
 }
 
-void EtcdFinder::here(const act::Here& here) {
-  if (!spec_.quiet) callbacks_.say(fmt::format("this node hosts the job, at {}", address_text(address_, port_)));
-  callbacks_.host_here({std::move(listener_),
-                        address_,
-                        here.term,
-                        here.not_before,
-                        [this] { return core_.sure(clock_.now()); },
-                        [this](int round, int restarts, int nodes, const VoterSet&, std::function<void()> go) {
-                          before_round(round, restarts, nodes, std::move(go));
-                        },
-                        {}});
+void EtcdFinder::here(const election_action::Here& here) {
+  if (!spec_.quiet) say_(fmt::format("this node hosts the job, at {}", address_text(address_, port_)));
+  answers_.here({std::move(listener_),
+                 address_,
+                 here.term,
+                 here.not_before,
+                 [this] { return core_.sure(clock_.now()); },
+                 [this](int round, int restarts, int nodes, const VoterSet&, std::function<void()> go) {
+                   before_round(round, restarts, nodes, std::move(go));
+                 },
+                 {}});
 }
 
 void EtcdFinder::there(const ElectedHost& host) {
   const Json json = Json::parse(host.value, nullptr, false);
-  There there;
+  HostPlace there;
   there.term = host.term;
   try {
     there.addresses = json.at("addresses").get<std::vector<std::string>>();
     there.port = json.at("port").get<std::uint16_t>();
   } catch (const Json::exception&) {
-    return callbacks_.failed({ErrorKind::system, fmt::format("{}: {} is not this version's", endpoint(), host_key_)});
+    return answers_.failed({ErrorKind::system, fmt::format("{}: {} is not this version's", endpoint(), host_key_)});
   }
-  callbacks_.at(there);
+  answers_.there(there);
 }
 
-// The key goes at once, so that others need not wait for the lease.
+// Takes the key away at once, so that others need not wait for the lease.
 void EtcdFinder::close(bool as_killed) {
   if (std::exchange(closed_, true) || !client_) return;
   timer_.cancel();
@@ -272,8 +273,8 @@ void EtcdFinder::close(bool as_killed) {
   if (core_.leads() && !spec_.nodes.etcd->own && !as_killed) {
     bool done = false;
     client_->cancel();
-    client_->call(etcd_revoke(core_.lease()), kFarewell, [&](const Result<EtcdReply>&) { done = true; });
-    const MonoTime end = clock_.now() + 2 * kFarewell;
+    client_->call(etcd_revoke(core_.lease()), kEtcdFarewell, [&](const Result<EtcdReply>&) { done = true; });
+    const MonoTime end = clock_.now() + 2 * kEtcdFarewell;
     io_.restart();
     while (!done && io_.run_one_until(end) > 0) {
     }

@@ -1,10 +1,10 @@
 #pragma once
-// The host of a job is the agent that has made the job's key in etcd (rendezvous/etcd_election_core.h). Any agent may
-// be it: it listens at the address of its own that leads to etcd, and says so in the key. Only the host talks to etcd
-// while a job runs.
+// The host of a job is the agent that has made the job's key in etcd (rendezvous/election/etcd_election_core.h). Any
+// agent may become the host: it listens at its own address that leads to etcd, and says so in the key. Only the host
+// talks to etcd while a job runs.
 //
-//   /dtrain/<run id>/host    who hosts the job: its addresses, port and agent; goes with a lease
-//   /dtrain/<run id>/record  the last round: its term, number, restarts and nodes; goes a minute after the last host
+//   /dtrain/<run id>/host    the host's addresses, port and agent; the key goes with a lease
+//   /dtrain/<run id>/record  the last round's term, number, restarts and nodes; it goes a minute after the last host
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
@@ -12,25 +12,30 @@
 #include <optional>
 #include <string>
 
-#include "launcher/host_finder.h"
-#include "launcher/private_etcd.h"
-#include "rendezvous/etcd_client.h"
-#include "rendezvous/etcd_election_core.h"
+#include "launcher/etcd/private_etcd.h"
+#include "launcher/finding/host_finder.h"
+#include "rendezvous/election/etcd_election_core.h"
+#include "rendezvous/etcd/etcd_client.h"
 
 namespace dtrain::launcher {
 
-class EtcdFinder : public HostFinder {
+class EtcdFinder : public HostFinder, public HostFollower {
  public:
-  EtcdFinder(boost::asio::io_context& io, const JobSpec& spec, std::string agent_id, Callbacks callbacks);
+  // `spec` and `say` outlive this.
+  EtcdFinder(boost::asio::io_context& io, const JobSpec& spec, std::string agent_id, Answers answers,
+             Callbacks callbacks, const Say& say);
   ~EtcdFinder() override { timer_.cancel(); }
 
   Result<void> open() override;
   void find() override { feed(election_event::Find{}); }
-  void lost(std::uint64_t term, MonoTime) override { feed(election_event::Lost{term}); }
-  void opened(const msg::Open& open) override;
-  bool survives_host() const override { return true; }
-  std::optional<MonoTime> fenced_at() const override { return core_.fenced_at(); }
   std::string endpoint() const override;
+  HostFollower* follower() override { return this; }
+
+  void hear(const HostNews& news) override;
+  void complete(const std::string&, NodeInfo&) override {}  // its listener is said in the key
+  bool survives_host() const override { return true; }
+  std::string missing() const override { return ""; }
+  std::optional<MonoTime> fenced_at() const override { return core_.fenced_at(); }
   void close(bool as_killed) override;
 
  private:
@@ -48,14 +53,15 @@ class EtcdFinder : public HostFinder {
   Result<void> listen();
   std::string own_value() const;
   std::string record(std::uint64_t term, int round, int restarts, int nodes) const;
-  // Of a call that fails in a way that the next one would too: the end.
   void failed(const Error& error);
   void arm();
 
   boost::asio::io_context& io_;
   const JobSpec& spec_;
   const std::string agent_id_;
+  const Answers answers_;
   const Callbacks callbacks_;
+  const Say& say_;
   const std::string host_key_, record_key_;
   SteadyClock clock_;
   ElectionCore core_;

@@ -1,4 +1,4 @@
-#include "launcher/succession_finder.h"
+#include "launcher/finding/succession_finder.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -7,7 +7,8 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
-#include "rendezvous/listen.h"
+#include "rendezvous/net/deadline.h"
+#include "rendezvous/net/listen.h"
 
 namespace dtrain::launcher {
 
@@ -21,49 +22,55 @@ UniqueFd another_descriptor(const UniqueFd& fd) { return UniqueFd(::fcntl(fd.get
 
 }  // namespace
 
-// With all nodes needed the loss of one ends the job; of two, one cannot know what the other does, which it says.
+// Where all nodes are needed, the loss of one ends the job. Of two nodes, one cannot know what the other does: it says
+// so when the host is lost.
 bool SuccessionFinder::wanted(const NodesSpec& nodes) {
   return nodes.succession && nodes.across_hosts && nodes.node_rank < 0 && !nodes.etcd && nodes.rejoin &&
          !nodes.munge_socket && nodes.min < nodes.max;
 }
 
 SuccessionFinder::SuccessionFinder(asio::io_context& io, const JobSpec& spec, const std::string& agent_id,
-                                   Callbacks callbacks)
+                                   Answers answers, Callbacks callbacks, const Say& say)
     : io_(io),
       spec_(spec),
+      answers_(std::move(answers)),
       callbacks_(std::move(callbacks)),
+      say_(say),
       self_(voter_id(agent_id)),
-      endpoint_(spec, endpoint_callbacks()),
+      endpoint_(spec, endpoint_answers(), say),
       core_({spec.nodes.pulse, self_}),
       timer_(io) {}
 
-HostFinder::Callbacks SuccessionFinder::endpoint_callbacks() {
-  Callbacks callbacks = callbacks_;
-  callbacks.host_here = [this](Here here) { first_host(std::move(here)); };
-  return callbacks;
+HostFinder::Answers SuccessionFinder::endpoint_answers() {
+  Answers answers = answers_;
+  answers.here = [this](Here here) { first_host(std::move(here)); };
+  return answers;
 }
 
 void SuccessionFinder::find() {
   if (core_.phase() != SuccessionCore::Phase::seeking) return endpoint_.find();
   if (nobody_left()) {
     const Error gone{ErrorKind::system, "none of the nodes that could host it next is there any more"};
-    return callbacks_.failed(gone);
+    return answers_.failed(gone);
   }
   feed(ev::Find{});
 }
 
-// All agents that could be chosen have ended; if this one could be, nobody else can choose it.
+// All agents that could be chosen have ended. If this one can be chosen, nobody is left to choose it.
 bool SuccessionFinder::nobody_left() const {
   const bool others = core_.may_stand() && core_.voters() > kMostCandidates;
   return !others && !links_.empty() &&
          std::all_of(links_.begin(), links_.end(), [](const auto& link) { return link.second->refused(); });
 }
 
-void SuccessionFinder::lost(std::uint64_t term, MonoTime stamped) { feed(ev::Lost{term, stamped}); }
-
-void SuccessionFinder::joined(const There& host) { feed(ev::Following{{host.addresses, host.port, host.term}}); }
-
-void SuccessionFinder::opened(const msg::Open& open) { feed(ev::Opened{open.term, open.place.round, open.electorate}); }
+void SuccessionFinder::hear(const HostNews& news) {
+  if (const auto* joined = std::get_if<host_news::Joined>(&news)) return feed(ev::Following{joined->host});
+  if (const auto* opened = std::get_if<host_news::Opened>(&news))
+    return feed(ev::Opened{opened->open.term, opened->open.place.round, opened->open.electorate});
+  if (const auto* settled = std::get_if<host_news::Settled>(&news)) return feed(ev::Settled{settled->round});
+  if (const auto* lost = std::get_if<host_news::Lost>(&news)) return feed(ev::Lost{lost->term, lost->stamped});
+  feed(ev::Leaves{});
+}
 
 void SuccessionFinder::complete(const std::string& own_address, NodeInfo& node) {
   if (!own_address.empty()) listen(own_address);
@@ -90,7 +97,7 @@ void SuccessionFinder::feed(const SuccessionEvent& event) {
   if (!alive.expired()) arm();
 }
 
-// Of a connection that may end by what comes of it.
+// For events of a connection, since what follows from the event may end that connection.
 void SuccessionFinder::feed_soon(const SuccessionEvent& event) {
   asio::post(io_, [this, alive = std::weak_ptr(lives_), event] {
     if (!alive.expired()) feed(event);
@@ -98,19 +105,13 @@ void SuccessionFinder::feed_soon(const SuccessionEvent& event) {
 }
 
 void SuccessionFinder::arm() {
-  const auto at = core_.deadline();
-  if (!at) return timer_.cancel(), void();
-  timer_.expires_at(*at);
-  timer_.async_wait([this](const boost::system::error_code& ec) {
-    if (!ec) feed(ev::Tick{});
-  });
+  call_at(timer_, core_.deadline(), [this] { feed(ev::Tick{}); });
 }
 
 void SuccessionFinder::perform(const SuccessionAction& action) {
-  if (const auto* a = std::get_if<act::There>(&action))
-    return callbacks_.at({a->host.addresses, std::uint16_t(a->host.port), a->host.term});
+  if (const auto* a = std::get_if<act::There>(&action)) return answers_.there(a->host);
   if (const auto* a = std::get_if<act::Here>(&action)) return here(*a);
-  if (const auto* a = std::get_if<act::Nobody>(&action)) return callbacks_.nobody(a->why);
+  if (const auto* a = std::get_if<act::Nobody>(&action)) return answers_.nobody(a->why);
   if (std::holds_alternative<act::Withdraw>(action)) return callbacks_.withdraw();
   if (const auto* a = std::get_if<act::Seek>(&action)) return seek(a->candidates);
   if (std::holds_alternative<act::StopSeeking>(action)) {
@@ -130,8 +131,8 @@ void SuccessionFinder::perform(const SuccessionAction& action) {
     return;
   }
   if (std::holds_alternative<act::Doubt>(action))
-    return callbacks_.say("too few nodes are heard; without them this node hosts the job no longer than they wait");
-  if (std::holds_alternative<act::Sure>(action)) return callbacks_.say("enough nodes are heard again");
+    return say_("too few nodes are heard; without them this node hosts the job no longer than they wait");
+  if (std::holds_alternative<act::Sure>(action)) return say_("enough nodes are heard again");
   if (const auto* a = std::get_if<act::Deposed>(&action)) {
     go_ = nullptr;
     serve_seekers();
@@ -165,7 +166,7 @@ void SuccessionFinder::seek(const std::vector<Candidate>& candidates) {
 
 // ---- where it listens -----------------------------------------------------------------------------------------------
 
-// The endpoint's port if it is free: where firewalls let it through for one host, they may do so for all.
+// Takes the endpoint's port if it is free: firewalls that let it through for one host may let it through for all.
 void SuccessionFinder::listen(const std::string& address) {
   if (listener_) return;
   auto listener = try_listen_at(address, spec_.nodes.port);
@@ -214,20 +215,19 @@ void SuccessionFinder::first_host(Here here) {
   address_ = spec_.nodes.address;
   if (address_ == "::") port_ = 0;  // no address that leads here from everywhere
   succeed(here);
-  callbacks_.host_here(std::move(here));
+  answers_.here(std::move(here));
 }
 
 void SuccessionFinder::here(const act::Here& chosen) {
   desk_->send(0, *host_at());
-  // They are told before the connections end.
+  // The seekers are told before their connections end.
   outer_.reset();
   desk_.reset();
   if (!spec_.quiet)
-    callbacks_.say(
-        fmt::format("the other nodes have chosen this one: it hosts the job, at {}", address_text(address_, port_)));
+    say_(fmt::format("the other nodes have chosen this one: it hosts the job, at {}", address_text(address_, port_)));
   Here here{another_descriptor(listener_), address_, chosen.term, chosen.not_before};
   succeed(here);
-  callbacks_.host_here(std::move(here));
+  answers_.here(std::move(here));
 }
 
 void SuccessionFinder::succeed(Here& here) {
@@ -243,7 +243,7 @@ void SuccessionFinder::succeed(Here& here) {
   succession.earlier = [this] { return core_.earlier(); };
   succession.seeker = [this](const msg::Seek& seek) {
     auto at = host_at();
-    // It is no seeker of this candidate's, but may have something to say.
+    // The node does not seek this candidate's votes, but may know of a later round.
     feed(ev::Seeker{seek, true});
     feed(ev::Seeker{seek, false});
     return at;

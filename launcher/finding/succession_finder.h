@@ -1,7 +1,7 @@
 #pragma once
-// The host of a job is where its endpoint says, until it is lost; then a majority of the last round's nodes choose
-// another (rendezvous/succession_core.h). For that each agent listens at the address of its own that leads to the host,
-// and says so when it joins.
+// The endpoint names the first host of a job. When a host is lost, a majority of the last round's nodes chooses another
+// (rendezvous/election/succession_core.h). For that each agent listens at its own address that leads to the host, and
+// says so when it joins.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
@@ -9,37 +9,37 @@
 #include <memory>
 #include <string>
 
-#include "launcher/endpoint_finder.h"
-#include "rendezvous/outer_listener.h"
-#include "rendezvous/seek_link.h"
-#include "rendezvous/succession_core.h"
+#include "launcher/finding/endpoint_finder.h"
+#include "rendezvous/agent_link/outer_listener.h"
+#include "rendezvous/agent_link/seek_link.h"
+#include "rendezvous/election/succession_core.h"
 
 namespace dtrain::launcher {
 
-class SuccessionFinder : public HostFinder {
+class SuccessionFinder : public HostFinder, public HostFollower {
  public:
   // Whether the job's nodes may choose another host.
   static bool wanted(const NodesSpec& nodes);
 
-  SuccessionFinder(boost::asio::io_context& io, const JobSpec& spec, const std::string& agent_id, Callbacks callbacks);
+  // `spec` and `say` outlive this.
+  SuccessionFinder(boost::asio::io_context& io, const JobSpec& spec, const std::string& agent_id, Answers answers,
+                   Callbacks callbacks, const Say& say);
   ~SuccessionFinder() override { close(true); }
 
   Result<void> open() override { return endpoint_.open(); }
   void find() override;
-  void lost(std::uint64_t term, MonoTime stamped) override;
-  void joined(const There& host) override;
-  void settled(int round) override { feed(succession_event::Settled{round}); }
-  void opened(const msg::Open& open) override;
-  void leaves() override { feed(succession_event::Leaves{}); }
+  std::string endpoint() const override { return endpoint_.endpoint(); }
+  HostFollower* follower() override { return this; }
+
+  void hear(const HostNews& news) override;
   void complete(const std::string& own_address, NodeInfo& node) override;
   bool survives_host() const override { return core_.can_follow(); }
-  std::optional<MonoTime> fenced_at() const override { return core_.fenced_at(); }
   std::string missing() const override { return core_.missing(); }
-  std::string endpoint() const override { return endpoint_.endpoint(); }
+  std::optional<MonoTime> fenced_at() const override { return core_.fenced_at(); }
   void close(bool as_killed) override;
 
  private:
-  Callbacks endpoint_callbacks();
+  Answers endpoint_answers();
   void first_host(Here here);
   void feed(const SuccessionEvent& event);
   void feed_soon(const SuccessionEvent& event);
@@ -55,13 +55,15 @@ class SuccessionFinder : public HostFinder {
 
   boost::asio::io_context& io_;
   const JobSpec& spec_;
+  const Answers answers_;
   const Callbacks callbacks_;
+  const Say& say_;
   const VoterId self_;
   EndpointFinder endpoint_;
   SteadyClock clock_;
   SuccessionCore core_;
   boost::asio::steady_timer timer_;
-  UniqueFd listener_;  // kept: whoever is the host has another descriptor of it
+  UniqueFd listener_;  // kept: as the host, this agent has another descriptor of the same socket
   std::string address_;
   std::uint16_t port_ = 0;
   std::unique_ptr<SeekDesk> desk_;  // while this agent is not the host

@@ -1,34 +1,38 @@
 #pragma once
-// What the agent is asked to do from outside, on its event loop: the front's messages and the signals that were sent to
-// the agent itself. Each request is told once, whichever way it came.
+// The agent's end of the front's socket, on the agent's event loop: what the agent is asked to do from outside, by the
+// front's messages and by signals that were sent to the agent itself. Each request is told once, whichever way it came.
 #include <sys/types.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <functional>
 
-#include "launcher/front.h"
-#include "launcher/job_spec.h"
+#include "launcher/front/front_message.h"
+#include "launcher/job/job_spec.h"
+#include "launcher/job/stop_requests.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
 
-class FrontLink {
+class FrontChannel {
  public:
   struct Callbacks {
-    std::function<void(int signal)> stop;           // the job is to end
-    std::function<void(int signal)> pass;           // for the workers
-    std::function<void(int signal)> to_everything;  // SIGSTOP, SIGCONT: for all that runs
-    std::function<void()> child_changed;            // SIGCHLD: a child of the agent's ended or stopped
-    std::function<void()> lost;                     // the front is gone; nothing comes any more
+    std::function<void(int signal)> stop;     // the job is to end; once more: at once
+    std::function<void(int signal)> pass;     // for the workers
+    std::function<void(int number)> suspend;  // stop all processes of the round, then call suspended()
+    std::function<void()> resume;             // continue them
+    std::function<void()> child_changed;      // SIGCHLD: a child of the agent's ended or stopped
+    std::function<void()> lost;               // the front is gone; nothing comes any more
   };
 
-  FrontLink(boost::asio::io_context& io, UniqueFd socket, const JobSpec& spec, Callbacks callbacks);
+  FrontChannel(boost::asio::io_context& io, UniqueFd socket, const JobSpec& spec, Callbacks callbacks);
 
   // From now on. Throws boost::system::system_error when no descriptor is left.
   void watch();
   // Tell now of the signals that have come; otherwise the event loop does.
   void read_signals();
+  // All processes of the round have been told to stop, for the suspension of this number.
+  void suspended(int number);
   // The attached worker was stopped by this signal of the terminal.
   void attached_stopped(pid_t pid, int signal);
 
@@ -43,7 +47,7 @@ class FrontLink {
   Callbacks callbacks_;
   boost::asio::posix::stream_descriptor front_;
   boost::asio::posix::stream_descriptor signals_;
-  int direct_stop_ = 0;  // a stop signal that was sent to the agent itself; -1: such a one counts no more
+  StopRequests requests_;
 };
 
 }  // namespace dtrain::launcher

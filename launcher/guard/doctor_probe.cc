@@ -1,4 +1,4 @@
-#include "launcher/doctor_probe.h"
+#include "launcher/guard/doctor_probe.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,10 +11,10 @@
 #include <chrono>
 #include <csignal>
 
-#include "launcher/containment.h"
-#include "launcher/guard.h"
-#include "launcher/guard_protocol.h"
-#include "launcher/proc_info.h"
+#include "launcher/guard/guard_protocol.h"
+#include "launcher/guard/start_guard.h"
+#include "launcher/process/containment.h"
+#include "launcher/process/proc_info.h"
 
 namespace dtrain::launcher {
 
@@ -23,7 +23,7 @@ namespace {
 using std::chrono::steady_clock;
 constexpr int kPatienceMs = 3000;
 
-// sh is everywhere: leave the session, ignore what can be ignored, say that we are there, stay.
+// sh is on every machine. This process leaves the session, ignores what can be ignored, says that it runs, and stays.
 const std::vector<std::string> kEscapee = {
     "/bin/sh", "-c", "trap '' TERM HUP INT; (setsid sh -c \"trap '' TERM HUP INT; echo x; exec sleep 60\" &) ; exit 0"};
 
@@ -59,7 +59,7 @@ ContainmentProof let_loose(Containment level, const GuardHandle& guard) {
   }
   const auto start = steady_clock::now();
   send_guard_message(guard.socket.get(), {GuardOp::kill});
-  // Only a newline and end-of-file can still come.
+  // After the kill only a newline and end-of-file can come.
   while (readable_in_time(out.read_end.get())) {
     if (::read(out.read_end.get(), &byte, 1) > 0) continue;
     const std::chrono::duration<double, std::milli> took = steady_clock::now() - start;

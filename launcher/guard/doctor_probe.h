@@ -1,10 +1,10 @@
 #pragma once
-// Proof of the containment levels for `dtrain doctor`: each is set up, a child that double-forks, opens a session of
-// its own and ignores SIGTERM is let loose in it, and the level passes only if that process is dead after the kill.
+// Proof of the containment levels for `dtrain doctor`. Each level is set up, and a child runs in it that double-forks,
+// opens a session of its own and ignores SIGTERM. The level passes only if that process is dead after the kill.
 #include <string>
 #include <vector>
 
-#include "launcher/job_spec.h"
+#include "launcher/job/job_spec.h"
 
 namespace dtrain::launcher {
 

@@ -1,8 +1,8 @@
 #pragma once
-// Until when this node may have workers: from then on the others may go on without it. The agent stops them in time and
-// puts the time off as long as it hears of the job's host. It stands in memory that agent and guard share, so that the
-// guard keeps it where the agent does not run: on a dead file system, without memory, in a debugger. By a clock that
-// goes on while the machine is suspended.
+// The fence: the time from which on this node may have no workers, since the others may go on without it. The agent
+// puts the fence off as long as it hears of the job's host, and stops the workers in time. The fence is in memory that
+// agent and guard share: the guard keeps it where the agent does not run (on a dead file system, without memory, in a
+// debugger). Its clock goes on while the machine is suspended.
 #include <time.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace dtrain::launcher {
 
 class Fence {
  public:
-  // None: nobody goes on without this node. `now` and `at` are of one clock.
+  // Without a time nobody goes on without this node. `now` and `at` are of one clock.
   void set(std::optional<MonoTime> at, MonoTime now) {
     at_.store(at ? std::max<std::int64_t>(1, (here() + (*at - now)).count()) : 0);
   }

@@ -1,4 +1,4 @@
-#include "launcher/guard_link.h"
+#include "launcher/guard/guard_channel.h"
 
 #include <boost/asio/post.hpp>
 #include <cerrno>
@@ -9,18 +9,18 @@ namespace dtrain::launcher {
 namespace asio = boost::asio;
 using Wait = asio::posix::stream_descriptor::wait_type;
 
-GuardLink::GuardLink(asio::io_context& io, UniqueFd socket, OnMessage on_message, OnLost on_lost)
+GuardChannel::GuardChannel(asio::io_context& io, UniqueFd socket, OnMessage on_message, OnLost on_lost)
     : socket_(io, socket.release()), retry_(io), on_message_(std::move(on_message)), on_lost_(std::move(on_lost)) {
   receive();
 }
 
-void GuardLink::send(const GuardMessage& message, std::vector<UniqueFd> fds) {
+void GuardChannel::send(const GuardMessage& message, std::vector<UniqueFd> fds) {
   if (!socket_.is_open()) return;
   outgoing_.push_back({message, std::move(fds)});
   if (!waiting_to_send_) flush();
 }
 
-void GuardLink::flush() {
+void GuardChannel::flush() {
   while (!outgoing_.empty()) {
     const Outgoing& next = outgoing_.front();
     int fds[kMaxPassedFds];
@@ -39,9 +39,10 @@ void GuardLink::flush() {
       return;
     }
     if (error != 0) {
-      // The guard cannot be told what to do: without it the job is over, and it kills everything when we hang up.
+      // Without the guard the job is over. The guard kills everything when the agent hangs up, and it may have said why
+      // it cannot go on.
       boost::asio::post(socket_.get_executor(), [this] {
-        if (socket_.is_open()) lost();
+        if (socket_.is_open() && read()) lost();
       });
       return;
     }
@@ -49,8 +50,8 @@ void GuardLink::flush() {
   }
 }
 
-// The kernel has too much under way (descriptors in flight, buffers); the guard is working it off.
-void GuardLink::retry_soon() {
+// The kernel has too much under way (descriptors in flight, buffers) and the guard is reading it.
+void GuardChannel::retry_soon() {
   constexpr auto kRetry = std::chrono::milliseconds(5);
   waiting_to_send_ = true;
   retry_.expires_after(kRetry);
@@ -60,32 +61,35 @@ void GuardLink::retry_soon() {
   });
 }
 
-void GuardLink::receive() {
+void GuardChannel::receive() {
   socket_.async_wait(Wait::wait_read, [this](const boost::system::error_code& ec) {
-    if (ec) return;
-    ReceivedGuardMessage received;
-    for (;;) {
-      switch (receive_guard_message(socket_.native_handle(), received)) {
-        case Receive::again:
-          receive();
-          return;
-        case Receive::closed:
-          lost();
-          return;
-        case Receive::message:
-          on_message_(received);
-      }
-      if (!socket_.is_open()) return;
-    }
+    if (!ec && read()) receive();
   });
 }
 
-void GuardLink::lost() {
+// Hand out all messages that have come. False: no more can come.
+bool GuardChannel::read() {
+  ReceivedGuardMessage received;
+  while (socket_.is_open()) {
+    switch (receive_guard_message(socket_.native_handle(), received)) {
+      case Receive::again:
+        return true;
+      case Receive::closed:
+        lost();
+        return false;
+      case Receive::message:
+        on_message_(received);
+    }
+  }
+  return false;
+}
+
+void GuardChannel::lost() {
   close();
   on_lost_();
 }
 
-void GuardLink::close() {
+void GuardChannel::close() {
   outgoing_.clear();
   boost::system::error_code ignored;
   socket_.close(ignored);

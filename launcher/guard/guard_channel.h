@@ -1,6 +1,6 @@
 #pragma once
-// The agent's end of the guard's socket on the agent's event loop: messages go out in order, however many; each answer
-// comes as a callback.
+// The agent's end of the guard's socket, on the agent's event loop: messages go out in order, however many there are,
+// and each answer comes as a callback.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -8,19 +8,19 @@
 #include <functional>
 #include <vector>
 
-#include "launcher/guard_protocol.h"
+#include "launcher/guard/guard_protocol.h"
 
 namespace dtrain::launcher {
 
-class GuardLink {
+class GuardChannel {
  public:
   using OnMessage = std::function<void(ReceivedGuardMessage&)>;
   using OnLost = std::function<void()>;
 
-  // on_lost is called once, when the guard is gone. Neither callback is called from within send().
-  GuardLink(boost::asio::io_context& io, UniqueFd socket, OnMessage on_message, OnLost on_lost);
+  // `on_lost` is called once, when the guard is gone. send() calls neither callback itself.
+  GuardChannel(boost::asio::io_context& io, UniqueFd socket, OnMessage on_message, OnLost on_lost);
 
-  // Queue a message; descriptors are kept until it is sent. The queue is bounded by what one round asks for.
+  // Queue a message and keep its descriptors until it is sent. The queue is bounded by what one round asks for.
   void send(const GuardMessage& message, std::vector<UniqueFd> fds = {});
   // Hang up: the guard then kills what is left and ends.
   void close();
@@ -32,6 +32,7 @@ class GuardLink {
   };
 
   void receive();
+  bool read();
   void flush();
   void retry_soon();
   void lost();

@@ -1,4 +1,4 @@
-#include "launcher/guard_protocol.h"
+#include "launcher/guard/guard_protocol.h"
 
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -14,7 +14,7 @@ namespace dtrain::launcher {
 
 namespace {
 
-constexpr unsigned kNoExec = 0x0008;  // MFD_NOEXEC_SEAL, which glibc 2.36 has not
+constexpr unsigned kNoExec = 0x0008;  // MFD_NOEXEC_SEAL, which glibc 2.36 does not define
 
 struct PayloadHeader {
   uint32_t argc;
@@ -45,6 +45,25 @@ ExitStatus exit_status_of(const GuardMessage& m) {
   if (m.op == GuardOp::not_started) return ExitStatus::not_started(SpawnStep(m.a), m.b);
   if (m.a == CLD_EXITED) return ExitStatus::exited(m.b);
   return ExitStatus::signaled(m.b, m.a == CLD_DUMPED);
+}
+
+std::string describe_failure(const GuardMessage& m) {
+  const auto what = [&] {
+    switch (GuardNeed(m.a)) {
+      case GuardNeed::subreaper:
+        return "become the parent of what workers leave behind (PR_SET_CHILD_SUBREAPER)";
+      case GuardNeed::death_signal:
+        return "be told of the agent's death (PR_SET_PDEATHSIG)";
+      case GuardNeed::signals:
+        return "be told of the death of workers (signalfd)";
+      case GuardNeed::events:
+        return "watch the agent and the workers (epoll)";
+      case GuardNeed::waiting:
+        return "wait for news of the workers (epoll_wait)";
+    }
+    return "go on";
+  };
+  return std::string("the guard cannot ") + what() + ": " + std::strerror(m.b);
 }
 
 int send_guard_message(int socket, const GuardMessage& message, const int* fds, size_t fd_count) {
@@ -79,9 +98,10 @@ Receive receive_guard_message(int socket, ReceivedGuardMessage& out) {
   header.msg_control = control.bytes;
   header.msg_controllen = sizeof control.bytes;
   ssize_t n;
+  // ECONNRESET says, once, that the other side has closed without reading all. What it has sent can still be read.
   do {
     n = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  } while (n < 0 && errno == EINTR);
+  } while (n < 0 && (errno == EINTR || errno == ECONNRESET));
   if (n < 0 && errno == EAGAIN) return Receive::again;
   if (n != ssize_t(sizeof out.message) || (header.msg_flags & MSG_TRUNC) != 0) return Receive::closed;
   for (auto& fd : out.fds) fd.reset();
@@ -102,12 +122,14 @@ Result<UniqueFd> write_exec_payload(const std::vector<std::string>& argv, const 
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
   append(bytes, argv);
   append(bytes, env);
-  // Where vm.memfd_noexec is 2 no other is allowed; Linux knows the flag since 6.3.
+  // Where vm.memfd_noexec is 2, the kernel allows no memfd without this flag. Linux knows the flag since 6.3.
   UniqueFd fd(::memfd_create("dtrain-exec", MFD_CLOEXEC | kNoExec));
   if (!fd && errno == EINVAL) fd = UniqueFd(::memfd_create("dtrain-exec", MFD_CLOEXEC));
   if (!fd) return system_error("cannot make room for a worker's arguments (memfd_create)", errno);
   if (!write_all(fd.get(), bytes.data(), bytes.size())) {
-    return system_error("cannot write a worker's arguments", errno);
+    return system_error(
+        errno == EFBIG ? "cannot write a worker's arguments (see `ulimit -f`)" : "cannot write a worker's arguments",
+        errno);
   }
   return fd;
 }

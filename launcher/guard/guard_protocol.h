@@ -1,6 +1,6 @@
 #pragma once
-// What agent and guard say to each other over a SOCK_SEQPACKET pair: one fixed-size message a packet, descriptors
-// beside it. Both ends are forks of one binary, so there is no version and no byte order to care about.
+// What agent and guard say to each other over a SOCK_SEQPACKET pair: one fixed-size message a packet, with descriptors
+// beside it. Both ends are forks of one binary, so there is no version and no byte order.
 #include <sys/types.h>
 
 #include <array>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/exit_status.h"
+#include "launcher/job/exit_status.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -17,24 +17,29 @@ namespace dtrain::launcher {
 
 enum class GuardOp : int32_t {
   // agent -> guard
-  begin_round,         // a: number of spawns that follow
-  spawn,               // local_rank, a: Session; fds: payload (argv and environment), stdin, stdout, stderr
-  signal_workers,      // a: signal, to the worker processes alone
-  signal_containment,  // a: signal, to every process of the round
-  kill,                // SIGKILL to every process of the round
+  begin_round,     // a: number of spawns that follow
+  spawn,           // local_rank, a: Session (spawn.h); fds: payload (argv and environment), stdin, stdout, stderr
+  signal_workers,  // a: signal, to the worker processes alone
+  suspend,         // SIGSTOP to every process of the round; a: the number of the suspension
+  resume,          // SIGCONT to every process of the round
+  stop_groups,     // a: signal, to every worker and its process group (stop_turns.h)
+  stop_rest,       // a: signal, to what else is left of the round
+  kill,            // SIGKILL to every process of the round
   // guard -> agent
   ready,        // level pidns only: the namespace is set up
   started,      // local_rank, pid (0: read it from the pidfd passed beside: the guard lives in another pid namespace)
   not_started,  // local_rank, a: SpawnStep, b: errno
   exited,       // local_rank, a: si_code, b: si_status, after_stop
+  suspended,    // a: the number; all processes of the round are stopped, or do not stop
   stopped,      // local_rank: the worker that has the terminal was stopped from there; a: by which signal
+  rest_left,    // the workers are gone, something else of the round is left, and its turn to end has come
   empty,        // no process of the round is left
+  failed,       // a: GuardNeed, b: errno; the guard ends, and with it the job
   fenced,       // the agent has let the fence pass (fence.h): every process of the round is being killed
 };
 
-// Where a worker lives: in a session of its own, or in the user's, for a worker that has the terminal. `foreground`: it
-// begins as the group that the terminal listens to; `background`: another job has the terminal at the moment.
-enum class Session : int32_t { own, foreground, background };
+// What a guard cannot do without.
+enum class GuardNeed : int32_t { subreaper, death_signal, signals, events, waiting };
 
 struct GuardMessage {
   GuardOp op{};
@@ -42,16 +47,18 @@ struct GuardMessage {
   int32_t a = 0;
   int32_t b = 0;
   pid_t pid = 0;
-  int32_t after_stop = 0;  // it ended after the guard had told the workers to end
+  int32_t after_stop = 0;  // the worker ended after the guard had told the workers to end
 };
 
 // How the worker ended, from an `exited` or `not_started`.
 ExitStatus exit_status_of(const GuardMessage& message);
 
+// "the guard cannot ...: Too many open files", from a `failed`.
+std::string describe_failure(const GuardMessage& message);
+
 inline constexpr size_t kMaxPassedFds = 4;
 
-// Send one message with up to kMaxPassedFds descriptors. errno on failure (EAGAIN on a full non-blocking socket), else
-// 0.
+// Send one message with up to kMaxPassedFds descriptors. Returns 0, or errno (EAGAIN on a full non-blocking socket).
 int send_guard_message(int socket, const GuardMessage& message, const int* fds = nullptr, size_t fd_count = 0);
 
 struct ReceivedGuardMessage {
@@ -59,12 +66,12 @@ struct ReceivedGuardMessage {
   std::array<UniqueFd, kMaxPassedFds> fds;
 };
 
-// Receive one message, without waiting. `closed`: the other side is gone. `again`: nothing there.
+// Receive one message, without waiting. `closed`: the other side is gone. `again`: no message is there.
 enum class Receive { message, again, closed };
 Receive receive_guard_message(int socket, ReceivedGuardMessage& out);
 
-// argv and environment of one worker in a sealed-by-convention memfd, so that their size does not depend on socket
-// buffers. The reader gets pointers into its mapping; it must outlive them.
+// argv and environment of one worker in a memfd, which nobody changes after it is written, so that their size does not
+// depend on socket buffers. The reader gets pointers into its own mapping, which must outlive them.
 Result<UniqueFd> write_exec_payload(const std::vector<std::string>& argv, const std::vector<std::string>& env);
 
 class ExecPayload {

@@ -1,24 +1,22 @@
-#include "launcher/node_rounds.h"
+#include "launcher/hosting/node_rounds.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <utility>
 
-#include "launcher/exit_codes.h"
+#include "launcher/finding/endpoint_finder.h"
+#include "launcher/job/exit_codes.h"
 #include "rendezvous/base/printable.h"
-#include "rendezvous/listen.h"
+#include "rendezvous/net/listen.h"
+#include "rendezvous/net/overflow_uid.h"
 
 namespace dtrain::launcher {
 
 namespace asio = boost::asio;
 
 namespace {
-
-constexpr auto kProgress = std::chrono::seconds(10);
-constexpr auto kAnswer = std::chrono::milliseconds(500);
 
 std::string describe(const msg::Waiting& w) {
   if (w.spare && !w.reason.empty()) return "the others go on without this node for a while: " + printable(w.reason);
@@ -32,22 +30,28 @@ std::string describe(const msg::Waiting& w) {
 
 }  // namespace
 
-NodeRounds::NodeRounds(asio::io_context& io, const JobSpec& spec, Callbacks callbacks)
-    : spec_(spec), callbacks_(std::move(callbacks)), io_(io), progress_(io), ask_until_(io), fence_(io) {}
+NodeRounds::NodeRounds(asio::io_context& io, const JobSpec& spec, const Say& say, Callbacks callbacks)
+    : spec_(spec),
+      say_(say),
+      callbacks_(std::move(callbacks)),
+      io_(io),
+      waiting_(io, spec.quiet ? Say([](const std::string&) {}) : callbacks_.progress),
+      question_(io),
+      fence_(io) {}
 
 Result<void> NodeRounds::open() {
+  if (!spec_.quiet && uid_of_anybody() == ::geteuid())
+    say_(
+        fmt::format("user {} may be anybody in this user namespace: connections are let in by the processes that hold "
+                    "them",
+                    ::geteuid()));
   if (!spec_.nodes.several()) return spec_.nodes.port == 0 ? Result<void>() : serve_alone();
   joining_ = std::make_unique<RoundJoining>(
-      io_, spec_,
+      io_, spec_, say_,
       RoundJoining::Callbacks{[this](const RoundMessage& m) { received(m); },
-                              [this](const std::string& text, MonoTime until) { show(text, until); },
-                              [this](const Verdict& verdict, std::optional<Duration> grace) {
-                                if (std::exchange(over_, true)) return;
-                                progress_.cancel();
-                                callbacks_.feed(event::JobEnded{verdict, grace});
-                              },
-                              [this](const std::string& reason, Duration grace) { host_lost(reason, grace); },
-                              callbacks_.say});
+                              [this](const std::string& text, MonoTime until) { waiting_.set(text, until); },
+                              [this](const Verdict& verdict, std::optional<Duration> grace) { over(verdict, grace); },
+                              [this](const std::string& reason, Duration grace) { host_lost(reason, grace); }});
   return joining_->open();
 }
 
@@ -58,7 +62,7 @@ Result<void> NodeRounds::serve_alone() {
   return start_store(std::move(options));
 }
 
-// For the workers of this user.
+// The store serves the workers of this user.
 Result<void> NodeRounds::start_store(StoreHost::Options options) {
   options.allowed_uid = ::geteuid();
   auto store = StoreHost::start(std::move(options));
@@ -72,36 +76,41 @@ Result<void> NodeRounds::start_store(StoreHost::Options options) {
 void NodeRounds::received(const RoundMessage& message) {
   if (over_) return;
   heard_ = true;
-  if (const auto* facts = std::get_if<msg::Facts>(&message)) return answer(facts->job);
+  if (const auto* facts = std::get_if<msg::Facts>(&message)) return question_.answer(facts->job);
   if (const auto* waiting = std::get_if<msg::Waiting>(&message)) {
     show_waiting(*waiting);
   } else if (const auto* open = std::get_if<msg::Open>(&message)) {
-    progress_.cancel();
-    waiting_text_.clear();
+    waiting_.clear();
     place_ = open->place;
     in_round_ = true;
     keep_fence();
-    callbacks_.feed(event::RoundOpened{place_.round, place_.restart_count});
+    callbacks_.feed(event::RoundOpened{place_.round, place_.restart_count, place_.base_rank});
   } else if (const auto* stop = std::get_if<msg::Stop>(&message)) {
-    callbacks_.feed(event::RoundStopped{stop->signal, stop->reason});
+    callbacks_.feed(
+        event::RoundStopped{stop->signal, stop->reason, {stop->because_of, true, printable(stop->because)}});
   } else if (const auto* end = std::get_if<msg::End>(&message)) {
-    over_ = true;
-    progress_.cancel();
     drop_fence();  // nobody goes on
-    callbacks_.feed(event::JobEnded{end->verdict});
+    over(end->verdict, {});
   }
 }
 
-// The store of the round is the old host's, and an edge of it goes with the workers.
+void NodeRounds::over(const Verdict& verdict, std::optional<Duration> grace) {
+  if (std::exchange(over_, true)) return;
+  waiting_.stop();
+  callbacks_.feed(event::JobEnded{verdict, grace});
+}
+
+// The old host has the store of the round. An edge of that store goes with the workers.
 void NodeRounds::host_lost(const std::string& reason, Duration grace) {
   if (over_) return;
   callbacks_.feed(event::HostLost{reason, grace});
   if (over_ || in_round_) return;
-  store_.reset();  // should it be an edge of the old host's
+  store_.reset();  // it may be an edge of the old host's store
   joining_->join_again();
 }
 
-// More often than the host is pinged. When the host is lost the last time stands, until there are no workers any more.
+// Renews the fence more often than the node pings its host. When the host is lost the last time stands, until there are
+// no workers any more.
 void NodeRounds::keep_fence() {
   if (!spec_.nodes.across_hosts) return;
   const auto at = joining_->fenced_at();
@@ -120,27 +129,7 @@ void NodeRounds::drop_fence() {
 void NodeRounds::show_waiting(const msg::Waiting& waiting) {
   std::optional<MonoTime> until;
   if (waiting.left_ms >= 0) until = clock_.now() + std::chrono::milliseconds(waiting.left_ms);
-  show(describe(waiting), until);
-}
-
-void NodeRounds::show(const std::string& text, std::optional<MonoTime> until) {
-  waiting_until_ = until;
-  if (text == waiting_text_) return;
-  waiting_text_ = text;
-  repeat_waiting();
-}
-
-void NodeRounds::repeat_waiting() {
-  const auto left = waiting_until_ ? std::max(Duration{}, Duration(*waiting_until_ - clock_.now())) : Duration{};
-  if (!spec_.quiet)
-    callbacks_.progress(
-        fmt::format("waiting: {}{}", waiting_text_,
-                    waiting_until_ ? fmt::format(", {:.0f} s left", std::chrono::duration<double>(left).count()) : ""));
-  if (!waiting_until_) return progress_.cancel(), void();
-  progress_.expires_after(kProgress);
-  progress_.async_wait([this](const boost::system::error_code& ec) {
-    if (!ec && !over_ && !waiting_text_.empty()) repeat_waiting();
-  });
+  waiting_.set(describe(waiting) + only_here(spec_.nodes), until);
 }
 
 Result<Assignment> NodeRounds::begin(const action::StartRound& round) {
@@ -173,13 +162,13 @@ Result<Assignment> NodeRounds::begin_with_others(Assignment assignment) {
   if (!spec_.nodes.across_hosts) return assignment;
   assignment.rank0_addr = place_.master_addr;
   if (spec_.nodes.real_master && !joining_->at_server()) {
-    // By the way that this agent has come, so that it is asked who they are.
+    // The workers go to the address that this agent is connected to: the host asks this agent who they are.
     if (joining_->hosting() == nullptr) assignment.master_addr = joining_->host_address();
     return assignment;
   }
   // The workers meet at the store through the agent of their own host.
   assignment.master_addr = "127.0.0.1";
-  if (RoundHosting* hosting = joining_->hosting()) {
+  if (HostedJob* hosting = joining_->hosting()) {
     assignment.master_port = hosting->store().port();
     return assignment;
   }
@@ -189,7 +178,7 @@ Result<Assignment> NodeRounds::begin_with_others(Assignment assignment) {
   return assignment;
 }
 
-// The store that this node's workers see: the host's, over a link of each round.
+// Serves the host's store to this node's workers, over a link of each round.
 Result<void> NodeRounds::start_edge() {
   if (store_) return {};
   StoreHost::Options options;
@@ -202,7 +191,7 @@ Result<void> NodeRounds::start_edge() {
     };
   options.remote->lost = [this](std::uint64_t, const std::string& reason) {
     asio::post(io_, [this, reason] {
-      if (!over_) callbacks_.say(reason);
+      if (!over_) say_(reason);
     });
   };
   return start_store(std::move(options));
@@ -211,10 +200,13 @@ Result<void> NodeRounds::start_edge() {
 void NodeRounds::report(const GroupAction& action) {
   if (!joining_) return;
   if (const auto* failed = std::get_if<action::ReportFailure>(&action)) {
+    const Blame& blame = failed->blame;
+    const std::string because = blame.rank >= 0 ? fmt::format(", because of rank {}", blame.rank) : "";
     joining_->send(msg::Failed{failed->round, failed->local_rank,
-                               fmt::format("rank {} (local rank {}): {}", place_.base_rank + failed->local_rank,
-                                           failed->local_rank, describe(failed->status)),
-                               exit_code_of(failed->status), failed->status.kind == ExitStatus::Kind::not_started});
+                               fmt::format("rank {} (local rank {}): {}{}", place_.base_rank + failed->local_rank,
+                                           failed->local_rank, failed->what, because),
+                               exit_code_of(failed->status), failed->status.kind == ExitStatus::Kind::not_started,
+                               blame.rank, blame.what});
   } else if (const auto* over = std::get_if<action::ReportOver>(&action)) {
     // Nobody is left here who could miss the store; the host may go on to the next round.
     if (store_) store_->renew();
@@ -230,20 +222,9 @@ void NodeRounds::report(const GroupAction& action) {
 
 // ---- for `dtrain status` --------------------------------------------------------------------------------------------
 
-void NodeRounds::ask(FactsTaker taker) {
+void NodeRounds::ask(FactsQuestion::Taker taker) {
   if (!joining_ || !heard_ || over_) return taker(std::nullopt);
-  askers_.push_back(std::move(taker));
-  if (askers_.size() > 1) return;  // the answer is on its way
-  joining_->send(msg::Ask{});
-  ask_until_.expires_after(kAnswer);
-  ask_until_.async_wait([this](const boost::system::error_code& ec) {
-    if (!ec) answer(std::nullopt);
-  });
-}
-
-void NodeRounds::answer(const std::optional<JobFacts>& facts) {
-  ask_until_.cancel();
-  for (const FactsTaker& taker : std::exchange(askers_, {})) taker(facts);
+  if (question_.ask(std::move(taker))) joining_->send(msg::Ask{});
 }
 
 void NodeRounds::fill(AgentFacts& facts) const {
@@ -252,14 +233,14 @@ void NodeRounds::fill(AgentFacts& facts) const {
   if (!joining_) return;
   facts.hosts = joining_->hosting() != nullptr;
   facts.endpoint = joining_->endpoint();
-  facts.waiting = waiting_text_;
+  facts.waiting = waiting_.text();
 }
 
 void NodeRounds::close(const std::optional<Outcome>& outcome) {
   over_ = true;
-  progress_.cancel();
+  waiting_.stop();
   fence_.cancel();
-  answer(std::nullopt);
+  question_.answer(std::nullopt);
   if (joining_) {
     const std::string why = outcome ? outcome->reason : "it was given up";
     const bool stopped = outcome && outcome->stop_signal != 0;

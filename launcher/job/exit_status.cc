@@ -1,4 +1,4 @@
-#include "launcher/exit_status.h"
+#include "launcher/job/exit_status.h"
 
 #include <fmt/core.h>
 
@@ -71,6 +71,8 @@ const char* step_name(SpawnStep step) {
       return "working directory";
     case SpawnStep::exec:
       return "exec";
+    case SpawnStep::watch:
+      return "watch";
   }
   return "unknown";
 }

@@ -4,8 +4,8 @@
 
 namespace dtrain::launcher {
 
-// The step of starting a worker that failed; reported by the child itself, with errno.
-enum class SpawnStep { none, clone, session, cgroup, death_signal, affinity, stdio, working_directory, exec };
+// The step of starting a worker that failed, with errno. The child itself reports those up to `exec`.
+enum class SpawnStep { none, clone, session, cgroup, death_signal, affinity, stdio, working_directory, exec, watch };
 
 struct ExitStatus {
   enum class Kind { exited, signaled, not_started } kind = Kind::exited;

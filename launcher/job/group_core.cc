@@ -1,4 +1,4 @@
-#include "launcher/group_core.h"
+#include "launcher/job/group_core.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,16 @@ struct Overloaded : F... {
 template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
 
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+// To a hundredth, for people.
+double seconds(Duration d) { return double(d / std::chrono::milliseconds(10)) / 100; }
+
+// Whether the event ends the wait for the worker to blame.
+bool ends_patience(const GroupEvent& event) {
+  const auto* stopped = std::get_if<event::RoundStopped>(&event);
+  return std::holds_alternative<event::TimerFired>(event) || std::holds_alternative<event::GuardLost>(event) ||
+         std::holds_alternative<event::HostLost>(event) || std::holds_alternative<event::JobEnded>(event) ||
+         (stopped != nullptr && stopped->signal != 0);
+}
 }  // namespace
 
 const char* to_string(GroupState state) {
@@ -39,15 +48,16 @@ const char* to_string(GroupState state) {
 }
 
 const char* to_string(const GroupEvent& event) {
-  static constexpr const char* kNames[] = {"worker started", "worker not started", "worker exited", "containment empty",
-                                           "output closed",  "stop signal",        "passed signal", "timer fired",
-                                           "guard lost",     "round opened",       "round stopped", "host lost",
-                                           "job ended"};
+  static constexpr const char* kNames[] = {"worker started",    "worker not started", "worker exited", "rest left",
+                                           "containment empty", "output closed",      "stop signal",   "passed signal",
+                                           "timer fired",       "guard lost",         "round opened",  "round stopped",
+                                           "host lost",         "job ended"};
   static_assert(std::size(kNames) == std::variant_size_v<GroupEvent>);
   return kNames[event.index()];
 }
 
-GroupCore::GroupCore(GroupSettings settings) : settings_(settings), workers_(settings.workers) {
+GroupCore::GroupCore(GroupSettings settings)
+    : settings_(settings), workers_(settings.workers), fates_(settings.workers) {
   DT_CHECK(settings.workers >= 1, "a group has at least one worker");
   DT_CHECK(settings.max_restarts >= 0, "the budget is a count");
 }
@@ -69,6 +79,10 @@ void GroupCore::open_round(Actions& out) {
   std::fill(workers_.begin(), workers_.end(), Worker::pending);
   cause_ = StopCause::success;
   first_failure_.reset();
+  accused_ = {};
+  awaits_cause_ = false;
+  reported_ = -1;
+  for (int i = 0; i < settings_.workers; ++i) fates_[std::size_t(i)] = {base_rank_ + i, std::nullopt};
   empty_ = output_closed_ = false;
   out.push_back(action::StartRound{round_, restarts_});
 }
@@ -77,6 +91,9 @@ std::vector<GroupAction> GroupCore::step(const GroupEvent& event, MonoTime now) 
   Actions out;
   if (state_ == GroupState::finished) return out;
   if (settles_at_ && now >= *settles_at_) settle_failure(out);
+  // A stop signal is handed to the workers in place of that for the failure: each gets one.
+  if (awaits_cause_ && std::holds_alternative<event::StopSignal>(event)) begin_failure(now, out);
+  if (awaits_cause_ && ends_patience(event)) stop_for_failure(now, out);
   std::visit(Overloaded{
                  [&](const event::WorkerStarted& e) {
                    if (workers_.at(e.local_rank) == Worker::pending) workers_[e.local_rank] = Worker::alive;
@@ -84,9 +101,10 @@ std::vector<GroupAction> GroupCore::step(const GroupEvent& event, MonoTime now) 
                  },
                  [&](const event::WorkerNotStarted& e) {
                    never_started_ = true;
-                   worker_ended(e.local_rank, e.status, now, out);
+                   worker_ended(e.local_rank, e.status, {}, now, out);
                  },
-                 [&](const event::WorkerExited& e) { worker_ended(e.local_rank, e.status, now, out); },
+                 [&](const event::WorkerExited& e) { worker_ended(e.local_rank, e.status, e.told, now, out); },
+                 [&](const event::RestLeft&) { rest_left(out); },
                  [&](const event::ContainmentEmpty&) {
                    // While workers are still to come or to be reported, an empty moment means nothing.
                    empty_ = count(Worker::done) == settings_.workers;
@@ -109,53 +127,31 @@ std::vector<GroupAction> GroupCore::step(const GroupEvent& event, MonoTime now) 
   return out;
 }
 
-void GroupCore::worker_ended(int local_rank, const ExitStatus& status, MonoTime now, Actions& out) {
+void GroupCore::worker_ended(int local_rank, const ExitStatus& status, Testimony told, MonoTime now, Actions& out) {
   if (workers_.at(local_rank) == Worker::done) return;
   workers_[local_rank] = Worker::done;
-  if (!status.success() && !first_failure_ && active()) return first_failure(local_rank, status, now, out);
+  if (told.since == MonoTime{}) told.since = now;
+  fates_[std::size_t(local_rank)].status = status;
+  fates_[std::size_t(local_rank)].told = std::move(told);
+  if (awaits_cause_ || (!status.success() && !first_failure_ && active())) return failed(now, out);
   if (active() && count(Worker::done) == settings_.workers) {
     reason_ = fmt::format("all {} workers ended with exit code 0", settings_.workers);
-    begin_stop(StopCause::success, settings_.failure_grace, now, out);
-    out.push_back(action::SignalContainment{SIGTERM});
-  } else if (state_ == GroupState::stopping && count(Worker::done) == settings_.workers) {
-    // Nobody is left to wait for what the workers left behind: a process that was being forked while the first signal
-    // went out never got it.
-    out.push_back(action::SignalContainment{SIGTERM});
-    arm(std::min(deadline_, now + settings_.failure_grace), out);
+    begin_stop(StopCause::success, settings_.failure_grace, now, out);  // for what they have left behind
   }
   maybe_round_over(now, out);
 }
 
-void GroupCore::first_failure(int local_rank, const ExitStatus& status, MonoTime now, Actions& out) {
-  first_failure_ = local_rank;
-  first_status_ = status;
-  reason_ = fmt::format("local rank {}: {}", local_rank, launcher::describe(status));
-  if (settings_.failure_settles > Duration::zero() && !never_started_)
-    settles_at_ = now + settings_.failure_settles;
-  else
-    settle_failure(out);
-  begin_stop(StopCause::failure, settings_.failure_grace, now, out);
-  out.push_back(action::SignalContainment{SIGTERM});
-}
-
-void GroupCore::settle_failure(Actions& out) {
-  settles_at_.reset();
-  if (settings_.agreed && !verdict_) out.push_back(action::ReportFailure{round_, *first_failure_, first_status_});
-}
-
-// The failure was the first that was seen of a stop signal. False: there was none, or it counts already.
-bool GroupCore::withdraw_failure() {
-  if (!settles_at_) return false;
-  settles_at_.reset();
-  first_failure_.reset();
-  return true;
+void GroupCore::rest_left(Actions& out) {
+  if (state_ != GroupState::stopping) return;
+  out.push_back(action::TellRest{false});
+  out.push_back(action::SignalRest{SIGTERM});
 }
 
 void GroupCore::begin_stop(StopCause cause, Duration grace, MonoTime now, Actions& out) {
   if (active()) stop_began_ = now;
   state_ = GroupState::stopping;
   cause_ = cause;
-  // A stop on top of another adds no time: the other nodes wait no longer than this one has said that it may need.
+  // A stop on top of another adds no time: the other nodes wait no longer than this node has said to need.
   arm(std::min(now + grace, stop_began_ + std::max(settings_.shutdown_timeout, settings_.failure_grace)), out);
 }
 
@@ -164,10 +160,10 @@ void GroupCore::arm(MonoTime at, Actions& out) {
   out.push_back(action::ArmTimer{settles_at_ ? std::min(at, *settles_at_) : at});
 }
 
-void GroupCore::begin_kill(const std::string& why, MonoTime now, Actions& out) {
+void GroupCore::begin_kill(GroupAction why, MonoTime now, Actions& out) {
   state_ = GroupState::killing;
   if (settles_at_) settle_failure(out);
-  out.push_back(action::Say{why});
+  out.push_back(std::move(why));
   out.push_back(action::KillContainment{});
   arm(now + settings_.kill_timeout, out);
 }
@@ -179,34 +175,36 @@ void GroupCore::stop_signal(int signal, MonoTime now, Actions& out) {
     return;
   }
   if (stop_signal_ != 0) {
-    begin_kill(fmt::format("{} again: killing the workers now", signal_name(signal)), now, out);
+    begin_kill(action::Say{fmt::format("{} again: killing the workers now", signal_name(signal))}, now, out);
     return;
   }
   stop_signal_ = signal;
   const bool ended_well = !active() && cause_ == StopCause::success;
-  // Such a node leaves without harm to the others, so they hear of its good end first.
+  // A node that ended well leaves without harm to the other nodes, so they hear of its good end first.
   if (settings_.agreed && !ended_well) report_leaving(out);
   if (ended_well) {
-    begin_kill(fmt::format("{}: killing what the workers left behind", signal_name(signal)), now, out);
+    begin_kill(action::Say{fmt::format("{}: killing what the workers left behind", signal_name(signal))}, now, out);
     return;
   }
   const bool was_active = withdraw_failure() || active();
   if (was_active) reason_ = fmt::format("stopped by {}", signal_name(signal));
-  // A failure that came first stays the headline; the stop only cancels the restart and lengthens the grace.
+  // A failure that came first stays the headline; the stop signal only cancels the restart and lengthens the grace.
   begin_stop(was_active ? StopCause::stop_signal : cause_, settings_.shutdown_timeout, now, out);
   out.push_back(action::Say{fmt::format("{}: passing it to the workers, SIGKILL in {:g} s (send it again to kill now)",
-                                        signal_name(signal), seconds(settings_.shutdown_timeout))});
-  out.push_back(action::SignalContainment{signal});
+                                        signal_name(signal), seconds(deadline_ - now))});
+  out.push_back(action::SignalGroups{signal});
   maybe_round_over(now, out);  // only the failure had to settle
 }
 
 void GroupCore::timer_fired(MonoTime now, Actions& out) {
-  if (state_ == GroupState::stopping && now < deadline_) {  // it was for the failure to settle
+  if (state_ == GroupState::stopping && now < deadline_) {  // the timer was for the failure to settle
     arm(deadline_, out);
     maybe_round_over(now, out);
   } else if (state_ == GroupState::stopping) {
-    begin_kill(fmt::format("{} of {} workers and what they started did not end in time: killing them",
-                           settings_.workers - count(Worker::done), settings_.workers),
+    const int left = settings_.workers - count(Worker::done);
+    if (left == 0) return begin_kill(action::TellRest{true}, now, out);
+    begin_kill(action::Say{fmt::format("{} of {} workers and what they started did not end in time: killing them", left,
+                                       settings_.workers)},
                now, out);
   } else if (state_ == GroupState::killing) {
     finish(!empty_, out);
@@ -216,21 +214,23 @@ void GroupCore::timer_fired(MonoTime now, Actions& out) {
 }
 
 void GroupCore::guard_lost(const std::string& reason, MonoTime now, Actions& out) {
-  // A worker that failed before is still the reason that people need to see.
+  // People need to see the worker that failed before.
   reason_ = first_failure_ ? reason_ + "; then " + reason : reason;
   guard_lost_ = true;
   if (!first_failure_) cause_ = StopCause::guard_lost;
   std::fill(workers_.begin(), workers_.end(), Worker::done);
-  begin_kill(reason, now, out);
+  begin_kill(action::Say{reason}, now, out);
 }
 
 void GroupCore::maybe_round_over(MonoTime now, Actions& out) {
   const bool ending = state_ == GroupState::stopping || state_ == GroupState::killing;
   if (!ending || settles_at_ || !empty_ || !output_closed_ || count(Worker::done) != settings_.workers) return;
-  const bool alone = guard_lost_ || (hostless_ && stop_signal_ != 0);  // and has no answer to wait for
+  if (cause_ == StopCause::failure && !guard_lost_) find_cause();      // now from the ends of all
+  const bool alone = guard_lost_ || (hostless_ && stop_signal_ != 0);  // no host answers
   if (settings_.agreed && !verdict_ && !alone) {
     state_ = GroupState::waiting;
     out.push_back(action::CancelTimer{});
+    if (cause_ == StopCause::failure && first_failure_ && *first_failure_ != reported_) report_failure(out);
     out.push_back(action::ReportOver{round_, cause_ == StopCause::success});
     if (stop_signal_ != 0 && !leaving_told_) report_leaving(out);
     if (!hostless_ && (cause_ != StopCause::success || stop_signal_ != 0)) wait_for_answer(now, out);
@@ -256,19 +256,20 @@ void GroupCore::finish(bool processes_left, Actions& out) {
   if (verdict_) settle_with_others();
   out.push_back(action::CancelTimer{});
   out.push_back(action::Finish{
-      {cause_, stop_signal_, restarts_, processes_left, first_failure_, first_status_, reason_, verdict_}});
+      {cause_, stop_signal_, restarts_, processes_left, first_failure_, first_status_, accused_, reason_, verdict_}});
 }
 
 // ---- with other nodes -----------------------------------------------------------------------------------------------
 
 void GroupCore::round_opened(const event::RoundOpened& e, Actions& out) {
   if (state_ != GroupState::waiting) return;
-  if (stop_signal_ != 0) {  // it was opened before the others knew that we leave
+  if (stop_signal_ != 0) {  // the round was opened before the other nodes knew that this node leaves
     out.push_back(action::ReportOver{e.round, false});
     return;
   }
   round_ = e.round;
   restarts_ = e.restart_count;
+  base_rank_ = e.base_rank;
   had_round_ = true;
   hostless_ = false;
   out.push_back(action::CancelTimer{});
@@ -276,12 +277,17 @@ void GroupCore::round_opened(const event::RoundOpened& e, Actions& out) {
 }
 
 void GroupCore::round_stopped(const event::RoundStopped& e, MonoTime now, Actions& out) {
-  if (!active()) return;
+  const int accused_here = e.accused.rank - base_rank_;
+  if (accused_here >= 0 && accused_here < settings_.workers) {
+    accused_ = e.accused;
+    if (active() && !awaits_cause_) return failed(now, out);
+  }
+  if (!active() || awaits_cause_) return;
   reason_ = e.reason;
   out.push_back(action::Say{e.reason + ": stopping the workers of this node"});
-  // The user stopped another node: the workers here get the same signal, and the same time to write what they have.
+  // If the user stopped another node, the workers here get the same signal, and the same time to save their work.
   begin_stop(StopCause::other_node, e.signal != 0 ? settings_.shutdown_timeout : settings_.failure_grace, now, out);
-  out.push_back(action::SignalContainment{e.signal != 0 ? e.signal : SIGTERM});
+  out.push_back(action::SignalGroups{e.signal != 0 ? e.signal : SIGTERM});
 }
 
 void GroupCore::job_ended(const event::JobEnded& e, MonoTime now, Actions& out) {
@@ -291,14 +297,14 @@ void GroupCore::job_ended(const event::JobEnded& e, MonoTime now, Actions& out) 
   if (active() || e.grace) stop_for_others(e.verdict.reason, e.grace.value_or(settings_.failure_grace), now, out);
 }
 
-// The workers end for what happened elsewhere, at the latest after `grace`.
+// Stops the workers for what happened on another node, at the latest after `grace`.
 void GroupCore::stop_for_others(const std::string& why, Duration grace, MonoTime now, Actions& out) {
   grace = std::min(grace, settings_.failure_grace);
   if (active()) {
     reason_ = why;
     out.push_back(action::Say{why + ": stopping the workers of this node"});
     begin_stop(StopCause::other_node, grace, now, out);
-    out.push_back(action::SignalContainment{SIGTERM});
+    out.push_back(action::SignalGroups{SIGTERM});
   } else if (state_ == GroupState::stopping && now + grace < deadline_) {
     arm(now + grace, out);
   }
@@ -315,7 +321,7 @@ void GroupCore::host_lost(const event::HostLost& e, MonoTime now, Actions& out) 
   finish(false, out);
 }
 
-// What the nodes agreed on decides, but for what happened here alone.
+// The verdict of all nodes decides, unless the cause concerns this node alone.
 void GroupCore::settle_with_others() {
   const bool alone = guard_lost_ || (first_failure_ && cause_ == StopCause::failure && verdict_->how == JobEnd::lost);
   if (alone) {
@@ -356,7 +362,7 @@ void GroupCore::wait_for_answer(MonoTime now, Actions& out) {
   arm(now + stop + settings_.answer_margin, out);
 }
 
-// The agent that hosts the rounds hangs: what happened here decides.
+// The agent that hosts the rounds hangs: the outcome is this node's own.
 void GroupCore::unanswered(Actions& out) {
   out.push_back(action::Say{"the agent that hosts the job does not answer: leaving it"});
   if (stop_signal_ != 0 && cause_ != StopCause::failure) cause_ = StopCause::stop_signal;

@@ -1,6 +1,7 @@
 #pragma once
 // The life of one node's worker group, as a pure machine: step(event, now) -> actions. No process, clock or descriptor
-// is touched here; the agent carries the actions out and feeds back what happened. test/sim runs it by the thousand.
+// is touched here; the agent carries the actions out and feeds back what happened. group_core_test.cc has the table of
+// states and events; test/sim runs the machine through thousands of orders of events.
 //
 //   starting --all started--> running --all exited 0--> stopping --empty--> finished (success)
 //      |                         |                          |
@@ -10,40 +11,51 @@
 //                                                 v
 //                                              killing --empty--> as from stopping; --kill deadline--> finished
 //
-// A job of several nodes (`agreed`) begins in `waiting`, and comes back to it when a round is over: the agent that
-// hosts the job's rounds then opens the next one or ends the job, and what happens to the workers of one node is
-// reported.
+// A job of several nodes (`agreed`) begins in `waiting` and returns to `waiting` when a round is over. The core reports
+// what happens to the workers of its node; the agent that hosts the job's rounds opens the next round or ends the job.
 //
 //   waiting --round opened--> starting ... stopping, killing --empty--> waiting --job ended--> finished
 //                                                                        waiting --no answer--> finished
 //
-// Where the host is lost but not the job, the workers stop, and it waits for the next round of whoever hosts it then.
-// After success it waits as long as the others run; else the host owes an answer, and does not get forever.
+// When the host is lost, the workers stop, and the core waits for the next round of whoever hosts the job then. After a
+// success the core waits as long as other nodes run. After anything else the host owes an answer, and has a deadline.
+//
+// Stopping is one request in two turns: the workers and their process groups get the signal at once; processes that
+// the workers started outside of their groups get SIGTERM when the workers have ended. The deadline is set when the
+// stop begins: no worker that ends brings the deadline nearer (docs/adr/0005-a-stop-is-one-request.md).
 //
 // "empty" means: no process of the round is left (the guard says so) and its output has been read to the end.
+//
+// Who is to blame, as root_cause() says from the ends that are known by then, is provisional while workers still end:
+// a worker that ends later may have failed earlier. The core asks again when the round is over, and corrects what it
+// has reported to other nodes. The failure report asks the same function about the same testimony.
 #include <chrono>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "launcher/exit_status.h"
+#include "launcher/job/exit_status.h"
+#include "launcher/job/root_cause.h"
 #include "rendezvous/base/clock.h"
-#include "rendezvous/round_messages.h"
+#include "rendezvous/rounds/round_messages.h"
 
 namespace dtrain::launcher {
 
 struct GroupSettings {
-  int workers = 1;                                       // >= 1
-  int max_restarts = 0;                                  // failures that open another round; >= 0
-  Duration failure_grace = std::chrono::seconds(5);      // TERM to KILL after a failure
+  int workers = 1;       // >= 1
+  int max_restarts = 0;  // failures that open another round; >= 0
+  // SIGTERM to SIGKILL after a failure. The worker to blame gets the same time before the SIGTERM to end by itself, if
+  // it is about to.
+  Duration failure_grace = std::chrono::seconds(5);
   Duration shutdown_timeout = std::chrono::seconds(30);  // stop signal to KILL
   Duration kill_timeout = std::chrono::seconds(8);       // KILL to giving up
-  // Where a stop signal goes to every process of the job by itself, a worker may die of it before the agent has it. So
-  // long the first failure of a round is kept back, and a stop signal that comes takes its place. 0: not at all.
+  // Some senders (Ctrl-C, SLURM) signal every process of the job, so a worker may die before the agent hears of the
+  // signal. Hold the first failure of a round back for this long; a stop signal that arrives meanwhile is the cause
+  // instead. 0: report at once.
   Duration failure_settles{0};
   bool agreed = false;  // other nodes have a say in when a round begins and ends
-  // For the agent that hosts the rounds to answer, after the time that stopping all workers may take.
+  // How long the agent that hosts the rounds may take to answer, on top of the time that stopping all workers may take.
   Duration answer_margin = std::chrono::seconds(30);
 };
 
@@ -63,7 +75,9 @@ struct WorkerNotStarted {
 struct WorkerExited {
   int local_rank;
   ExitStatus status;
+  Testimony told{};
 };
+struct RestLeft {};          // the workers and their process groups are gone, processes that they started are left
 struct ContainmentEmpty {};  // the guard has no process of this round left
 struct OutputClosed {};      // every pipe of this round was read to its end
 struct StopSignal {
@@ -80,31 +94,33 @@ struct GuardLost {
 struct RoundOpened {
   int round;
   int restart_count;
+  int base_rank = 0;  // of local rank 0
 };
 struct RoundStopped {
   int signal;  // for the workers, the user's own; 0: the usual
   std::string reason;
-};  // what happened on another node ends the round here as well
-// The agent that hosts the rounds is gone, or this node is cut off from it; there may be another one, or the same
-// later.
+  Blame accused{};  // whom the workers that failed there blame
+};                  // the round ends here too, for what happened on another node
+// The agent that hosts the rounds is gone, or this node is cut off from that agent. Another agent may host the rounds
+// later, or the same one again.
 struct HostLost {
   std::string reason;
-  Duration grace;  // for the workers to end: the others may soon go on without this node
+  Duration grace;  // for the workers to end: the other nodes may soon go on without this one
 };
 struct JobEnded {
   Verdict verdict;
-  // For the workers to end, if less than usual: the others may soon go on without this node.
+  // For the workers to end, if less than usual: the other nodes may soon go on without this one.
   std::optional<Duration> grace{};
 };
 }  // namespace event
-using GroupEvent =
-    std::variant<event::WorkerStarted, event::WorkerNotStarted, event::WorkerExited, event::ContainmentEmpty,
-                 event::OutputClosed, event::StopSignal, event::PassedSignal, event::TimerFired, event::GuardLost,
-                 event::RoundOpened, event::RoundStopped, event::HostLost, event::JobEnded>;
+using GroupEvent = std::variant<event::WorkerStarted, event::WorkerNotStarted, event::WorkerExited, event::RestLeft,
+                                event::ContainmentEmpty, event::OutputClosed, event::StopSignal, event::PassedSignal,
+                                event::TimerFired, event::GuardLost, event::RoundOpened, event::RoundStopped,
+                                event::HostLost, event::JobEnded>;
 const char* to_string(const GroupEvent& event);
 
 // ---- what to do ----------------------------------------------------------------------------------------------------
-// other_node: what happened elsewhere, see Outcome::verdict.
+// other_node: the cause was on another node, see Outcome::verdict.
 enum class StopCause { success, failure, stop_signal, guard_lost, other_node };
 
 struct Outcome {
@@ -112,11 +128,13 @@ struct Outcome {
   int stop_signal = 0;          // cause stop_signal
   int restarts = 0;             // rounds opened after failures
   bool processes_left = false;  // some process survived SIGKILL until kill_timeout
-  // First failing worker of the last round, if any failed.
+  // The local rank to blame for the end of the last round, if any is, and the failure that gives the exit code.
+  // Provisional: if the guard was lost, or a process survived SIGKILL, not every end was known.
   std::optional<int> first_failure;
   ExitStatus first_status;
+  Blame accused;       // by workers of other nodes
   std::string reason;  // one line: why the job ended
-  // Of the whole job, where several nodes agreed on it.
+  // On the whole job, if several nodes agreed on its end.
   std::optional<Verdict> verdict;
 };
 
@@ -125,12 +143,18 @@ struct StartRound {
   int round;
   int restart_count;
 };  // fresh store, then spawn every worker
-struct SignalContainment {
+struct SignalGroups {
   int signal;
-};  // to every process of the round
+};  // a request to end: to every worker and its process group
+struct SignalRest {
+  int signal;
+};  // the same request: to processes that are left when the groups have ended, and have not had the signal
 struct SignalWorkers {
   int signal;
-};                          // to the worker processes alone
+};  // to the worker processes alone
+struct TellRest {
+  bool too_late;            // the processes have had their time; else they are asked to end now
+};                          // name the processes to the user that the workers have left behind
 struct KillContainment {};  // SIGKILL to every process of the round
 struct ArmTimer {
   MonoTime at;
@@ -143,10 +167,13 @@ struct Say {
   std::string text;
 };  // the reason of a decision, for the user
 // To the agent that hosts the rounds, in a job of several nodes.
+// Provisional: a later ReportFailure of the same round, before its ReportOver, takes the place of this one.
 struct ReportFailure {
   int round;
   int local_rank;
-  ExitStatus status;
+  ExitStatus status;   // of the failure that gives the exit code; a success: the failure of another node gives it
+  std::string what{};  // how the worker ended
+  Blame blame{};       // the rank of another node that it blames
 };
 struct ReportOver {
   int round;
@@ -157,9 +184,10 @@ struct ReportLeaving {
   bool running;  // until now: the workers
 };               // the user stops this node
 }  // namespace action
-using GroupAction = std::variant<action::StartRound, action::SignalContainment, action::SignalWorkers,
-                                 action::KillContainment, action::ArmTimer, action::CancelTimer, action::Finish,
-                                 action::Say, action::ReportFailure, action::ReportOver, action::ReportLeaving>;
+using GroupAction =
+    std::variant<action::StartRound, action::SignalGroups, action::SignalRest, action::SignalWorkers, action::TellRest,
+                 action::KillContainment, action::ArmTimer, action::CancelTimer, action::Finish, action::Say,
+                 action::ReportFailure, action::ReportOver, action::ReportLeaving>;
 
 class GroupCore {
  public:
@@ -173,7 +201,7 @@ class GroupCore {
   GroupState state() const { return state_; }
   int round() const { return round_; }
   int restarts() const { return restarts_; }
-  // Workers dtrain told to stop because another failed; their signals are consequences, not causes.
+  // Whether the workers are told to stop because one failed: how they end then is a consequence, not a cause.
   bool stopping_since_failure() const { return cause_ == StopCause::failure; }
   // One line for people: state, round, workers alive.
   std::string describe() const;
@@ -183,12 +211,18 @@ class GroupCore {
   enum class Worker { pending, alive, done };
 
   void open_round(Actions& out);
-  void worker_ended(int local_rank, const ExitStatus& status, MonoTime now, Actions& out);
+  void worker_ended(int local_rank, const ExitStatus& status, Testimony told, MonoTime now, Actions& out);
   void begin_stop(StopCause cause, Duration grace, MonoTime now, Actions& out);
   void arm(MonoTime at, Actions& out);
-  void begin_kill(const std::string& why, MonoTime now, Actions& out);
-  void first_failure(int local_rank, const ExitStatus& status, MonoTime now, Actions& out);
+  void begin_kill(GroupAction why, MonoTime now, Actions& out);
+  void rest_left(Actions& out);
+  void failed(MonoTime now, Actions& out);
+  bool cause_is_to_come() const;
+  void find_cause();
+  void stop_for_failure(MonoTime now, Actions& out);
+  void begin_failure(MonoTime now, Actions& out);
   void settle_failure(Actions& out);
+  void report_failure(Actions& out);
   bool withdraw_failure();
   void stop_signal(int signal, MonoTime now, Actions& out);
   void timer_fired(MonoTime now, Actions& out);
@@ -212,20 +246,25 @@ class GroupCore {
   GroupState state_ = GroupState::starting;
   int round_ = 0;
   int restarts_ = 0;
+  int base_rank_ = 0;  // of local rank 0, in this round
   std::vector<Worker> workers_;
+  std::vector<Fate> fates_;  // of this round, by local rank
+  Blame accused_;
   StopCause cause_ = StopCause::success;
   int stop_signal_ = 0;
   bool leaving_told_ = false;
   bool never_started_ = false;
   bool guard_lost_ = false;
-  MonoTime deadline_{};    // of the armed timer
-  MonoTime stop_began_{};  // of the present round
-  std::optional<int> first_failure_;
+  MonoTime deadline_{};               // of the armed timer
+  MonoTime stop_began_{};             // of the present round
+  std::optional<int> first_failure_;  // provisional until the round is over
   ExitStatus first_status_;
-  std::optional<MonoTime> settles_at_;  // the first failure counts from then on
+  int reported_ = -1;                   // the local rank that the last ReportFailure named; -1: none
+  bool awaits_cause_ = false;           // a worker has failed, and the worker that it blames is about to end
+  std::optional<MonoTime> settles_at_;  // until then a stop signal takes the place of the first failure
   std::string reason_;
   std::optional<Verdict> verdict_;
-  bool had_round_ = false;  // of the host that there is
+  bool had_round_ = false;  // opened by the present host
   bool hostless_ = false;   // since the last round was opened
   bool empty_ = false;
   bool output_closed_ = false;

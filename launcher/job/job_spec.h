@@ -1,6 +1,6 @@
 #pragma once
-// JobSpec: what the user asked for, resolved against this machine and immutable from then on. cli/resolve makes it,
-// the agent carries it out. Every default is named here and nowhere else.
+// JobSpec: what the user asked for, resolved against this machine and immutable from then on. cli/resolve/resolve makes
+// it, the agent carries it out. Every default is named here and nowhere else.
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/cpu_set.h"
-#include "launcher/rank_set.h"
-#include "rendezvous/link_credential.h"
-#include "rendezvous/link_pulse.h"
+#include "launcher/base/cpu_set.h"
+#include "launcher/job/rank_set.h"
+#include "rendezvous/credentials/link_credential.h"
+#include "rendezvous/rounds/link_pulse.h"
 
 namespace dtrain::launcher {
 
@@ -181,7 +181,7 @@ struct JobSpec {
   } own_devices;
   // Where the JSON failure report goes besides the log folder; empty: only there.
   std::string report_path;
-  // Events as lines of JSON on stderr (launcher/event_log.h), and the name of the rendezvous in them.
+  // Events as lines of JSON on stderr (launcher/events/event_log.h), and the name of the rendezvous in them.
   bool event_log = false;
   std::string rdzv_backend = "c10d";
   // Called by the name of torchrun: the report has torchrun's layout, and a failed worker's exit code becomes 1.

@@ -1,10 +1,10 @@
-#include "launcher/prefix.h"
+#include "launcher/job/prefix.h"
 
 #include <fmt/core.h>
 
 #include <array>
 
-#include "launcher/text_template.h"
+#include "launcher/job/text_template.h"
 
 namespace dtrain::launcher {
 

@@ -1,10 +1,10 @@
-#include "launcher/worker_env.h"
+#include "launcher/job/worker_env.h"
 
 #include <algorithm>
 #include <set>
 
-#include "launcher/exit_status.h"
-#include "launcher/text_template.h"
+#include "launcher/job/exit_status.h"
+#include "launcher/job/text_template.h"
 
 namespace dtrain::launcher {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/job_spec.h"
-#include "launcher/text_template.h"
+#include "launcher/job/job_spec.h"
+#include "launcher/job/text_template.h"
 
 namespace dtrain::launcher {
 

@@ -1,4 +1,4 @@
-#include "launcher/log_finder.h"
+#include "launcher/logs/log_finder.h"
 
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -24,7 +24,8 @@ std::vector<std::string> folders_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    if (std::error_code ignored; it->is_directory(ignored)) names.push_back(it->path().filename().string());
+    if (std::error_code ignored; it->symlink_status(ignored).type() == fs::file_type::directory)
+      names.push_back(it->path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -33,7 +34,7 @@ void add_file(LogAttempt& attempt, int local_rank, Streams which) {
   const char* name = which == Streams::out ? "stdout.log" : "stderr.log";
   const std::string path = fmt::format("{}/{}/{}", attempt.path, local_rank, name);
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode))
+  if (::lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode))
     attempt.files.push_back({path, local_rank, which, status.st_mtim.tv_sec});
 }
 

@@ -1,13 +1,18 @@
-#include "launcher/log_tree.h"
+#include "launcher/logs/log_tree.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <utility>
+
+#include "launcher/base/folders.h"
+#include "launcher/base/private_folder.h"
+#include "launcher/logs/temporary_folders.h"
 
 namespace dtrain::launcher {
 namespace {
@@ -15,7 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kNameLimit = 200;  // of a run id within a file name; most file systems allow 255 in all
-constexpr int kNameTries = 100;
 
 // The run id as one path component.
 std::string as_file_name(std::string run_id) {
@@ -23,20 +27,6 @@ std::string as_file_name(std::string run_id) {
     if (c == '/' || c == '\0') c = '_';
   }
   return run_id.substr(0, kNameLimit);
-}
-
-std::string random8() {
-  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz012345";
-  unsigned char bytes[8] = {};
-  // 40 bits of chance; on failure the name is still tried for being free.
-  [[maybe_unused]] ssize_t n = ::getrandom(bytes, sizeof bytes, 0);
-  std::string name;
-  for (unsigned char byte : bytes) name += kLetters[byte % kLetters.size()];
-  return name;
-}
-
-Error no_folder(const std::string& path, int error) {
-  return system_error(fmt::format("cannot make the log folder {} (choose another with --log-dir)", path), error);
 }
 
 // Make the folder and its missing parents.
@@ -54,14 +44,13 @@ Result<void> make_folders(const std::string& path) {
   return {};
 }
 
-// Make a folder of a name that was free: `stem` and eight random characters.
-Result<std::string> make_fresh_folder(const std::string& stem) {
-  for (int attempt = 0; attempt < kNameTries; ++attempt) {
-    std::string path = stem + random8();
-    if (::mkdir(path.c_str(), 0700) == 0) return path;
-    if (errno != EEXIST) return no_folder(path, errno);
-  }
-  return no_folder(stem + "*", EEXIST);
+// The job's folder in the one that the user named.
+Result<std::string> make_named(const std::string& log_dir, const std::string& run_id) {
+  std::error_code error;  // without a working folder a relative name leads nowhere
+  const std::string base = fs::absolute(log_dir, error).string();
+  if (error) return no_folder(log_dir, error.value());
+  if (auto made = make_folders(base); !made) return made.error();
+  return make_fresh_folder(base + "/" + as_file_name(run_id) + "_");
 }
 
 // Make a folder for this worker that no earlier round has used. attempt: the suffix, from where the search begins.
@@ -87,26 +76,54 @@ Result<UniqueFd> create_log_file(const std::string& path) {
 Result<LogTree> LogTree::create(const JobSpec& spec) {
   LogTree tree;
   if (spec.log_dir == "/dev/null") return tree;
-  std::string base = spec.log_dir;
-  if (base.empty()) {
-    const char* tmp = std::getenv("TMPDIR");
-    auto fresh = make_fresh_folder((tmp && *tmp ? std::string(tmp) : "/tmp") + "/dtrain_");
-    if (!fresh) return fresh.error();
-    base = tree.temporary_base_ = *fresh;
-  } else {
-    std::error_code error;
-    base = fs::absolute(base, error).string();
-    if (auto made = make_folders(base); !made) return made.error();
+  if (!spec.log_dir.empty()) {
+    auto job = make_named(spec.log_dir, spec.run_id);
+    if (!job) return Error{ErrorKind::usage, job.error().message, job.error().errno_value};
+    tree.path_ = *job;
+    return tree;
   }
-  auto job = make_fresh_folder(base + "/" + as_file_name(spec.run_id) + "_");
-  if (!job) return job.error();
-  tree.path_ = *job;
+  const std::string refused = tree.make_temporary(spec.run_id);
+  const bool asked = spec.tee.any() || spec.redirects.any();
+  if (tree.path_.empty() && asked)
+    return Error{ErrorKind::system, fmt::format("no place for log files: {}; name one with --log-dir", refused)};
+  if (tree.path_.empty())
+    tree.notes_.push_back(fmt::format("no place for temporary files: {}; workers have no error file", refused));
+  else if (!refused.empty())
+    tree.notes_.push_back(fmt::format("no place for temporary files: {}; using {}", refused,
+                                      fs::path(tree.temporary_base_).parent_path().string()));
   return tree;
 }
 
+// In the first place that takes the folders. Returns those that did not, and why.
+std::string LogTree::make_temporary(const std::string& run_id) {
+  std::string refused;
+  for (const std::string& place : temporary_folders()) {
+    auto fresh = make_temporary_folder(place);
+    auto job =
+        fresh ? make_fresh_folder(fresh->path + "/" + as_file_name(run_id) + "_") : Result<std::string>(fresh.error());
+    if (job) {
+      temporary_base_ = fresh->path;
+      held_ = std::move(fresh->held);
+      path_ = *job;
+      break;
+    }
+    if (fresh) ::rmdir(fresh->path.c_str());
+    refused += fmt::format("{}{} ({})", refused.empty() ? "" : ", ", place, std::strerror(job.error().errno_value));
+  }
+  return refused;
+}
+
 Result<WorkerFiles> LogTree::open_worker(int restart_count, int local_rank, Streams streams) {
+  if (path_.empty()) return WorkerFiles{};
+  auto files = make_worker(restart_count, local_rank, streams);
+  if (files || streams != Streams::none) return files;
+  if (!std::exchange(said_no_error_file_, true))
+    notes_.push_back("workers have no error file: " + files.error().message);
+  return WorkerFiles{};
+}
+
+Result<WorkerFiles> LogTree::make_worker(int restart_count, int local_rank, Streams streams) {
   WorkerFiles files;
-  if (path_.empty()) return files;
   if (restart_count != last_.restart_count) last_ = {restart_count, 1};
   auto folder = make_worker_folder(path_, restart_count, local_rank, last_.attempt);
   if (!folder) return folder.error();
@@ -127,17 +144,8 @@ Result<WorkerFiles> LogTree::open_worker(int restart_count, int local_rank, Stre
   return files;
 }
 
-bool remove_empty_folders(const std::string& folder) {
-  bool empty = true;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    bool is_folder = it->symlink_status(error).type() == fs::file_type::directory;
-    if (!is_folder || !remove_empty_folders(it->path().string())) empty = false;
-  }
-  return empty && ::rmdir(folder.c_str()) == 0;
-}
-
-void LogTree::remove_if_empty() const {
+void LogTree::remove_if_empty() {
+  held_.reset();
   if (!temporary_base_.empty()) remove_empty_folders(temporary_base_);
 }
 

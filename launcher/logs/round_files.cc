@@ -1,6 +1,6 @@
-#include "launcher/round_files.h"
+#include "launcher/logs/round_files.h"
 
-#include "launcher/log_tree.h"
+#include "launcher/logs/log_tree.h"
 
 namespace dtrain::launcher {
 namespace {
@@ -9,7 +9,7 @@ Result<std::shared_ptr<LineCopy>> open_copy(const std::string& path, const std::
   if (texts.empty()) return std::shared_ptr<LineCopy>();
   auto file = create_log_file(path);
   if (!file) return file.error();
-  return std::make_shared<LineCopy>(LineCopy{std::move(*file), path, texts});
+  return std::make_shared<LineCopy>(LineCopy{std::move(*file), path, std::make_shared<const TextSearch>(texts)});
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
 #pragma once
 // The files that the workers of one round share, in the folder of their attempt: filtered_stdout.log and
 // filtered_stderr.log, the tee'd lines that contain what --duplicate-std*-filters names.
+// Tested by test/process/launcher/console_test.py.
 #include <memory>
 #include <string>
 
-#include "launcher/job_spec.h"
-#include "launcher/output_router.h"
+#include "launcher/job/job_spec.h"
+#include "launcher/output/output_router.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::launcher {

@@ -6,8 +6,8 @@
 // may be cut, with a "\n" of ours, and go on later behind a new prefix; a progress bar's "\r" leaves the console free.
 #include <string_view>
 
-#include "launcher/line_splitter.h"
-#include "launcher/output_block.h"
+#include "launcher/output/line_splitter.h"
+#include "launcher/output/output_block.h"
 
 namespace dtrain::launcher {
 

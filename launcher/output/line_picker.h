@@ -3,18 +3,18 @@
 //
 // What a carriage return ends counts as a line. One longer than LineSplitter::kHoldLimit is judged, and passed on, in
 // pieces as they come, so that a line of any length costs bounded memory.
-#include <string>
+#include <memory>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "launcher/line_splitter.h"
+#include "launcher/output/line_splitter.h"
+#include "launcher/output/text_search.h"
 
 namespace dtrain::launcher {
 
 class LinePicker {
  public:
-  explicit LinePicker(std::vector<std::string> texts) : texts_(std::move(texts)) {}
+  explicit LinePicker(std::shared_ptr<const TextSearch> texts) : texts_(std::move(texts)) {}
 
   // Take the next bytes and call emit(std::string_view) for each line that was found, with its line end if it has one.
   template <class Emit>
@@ -30,14 +30,10 @@ class LinePicker {
  private:
   template <class Emit>
   void judge(const Piece& piece, Emit& emit) {
-    for (const std::string& text : texts_) {
-      if (piece.bytes.find(text) == std::string_view::npos) continue;
-      emit(piece.bytes);
-      return;
-    }
+    if (texts_->found_in(piece.bytes)) emit(piece.bytes);
   }
 
-  std::vector<std::string> texts_;
+  std::shared_ptr<const TextSearch> texts_;  // many streams have the same
   LineSplitter splitter_;
 };
 

@@ -1,17 +1,15 @@
 #pragma once
-// OutputRouter brings the bytes of all workers to log files and the console.
+// OutputRouter brings the bytes of all workers to log files and the console, and counts what does not arrive there.
 //
 //   worker pipe --feed()--> OutputRouter --raw bytes----------> log file        (one writer thread for all files)
-//                               \------prefixed whole lines---> console         (one writer thread, two when stdout and
+//                               \------prefixed whole lines---> Console         (one writer thread, two when stdout and
 //                                                                                stderr are different files)
 //
 // All functions are for the agent's thread; none blocks but finish(). When a sink's queue is full, wants_pause() tells
 // the agent to stop reading that pipe: back-pressure, nothing is lost. A sink that takes nothing for `patience` while
-// full is stuck: from then on its text is dropped, console text by whole lines, and every byte is counted. It never
-// stops the job.
-#include <chrono>
+// full is stuck: from then on its text is dropped, console text by whole lines, and every byte is counted. A stuck
+// sink never stops the job.
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,13 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/job_spec.h"
-#include "launcher/line_folder.h"
-#include "launcher/line_picker.h"
-#include "launcher/line_splitter.h"
-#include "launcher/output_console.h"
-#include "launcher/output_writer.h"
-#include "launcher/stall_watch.h"
+#include "launcher/job/job_spec.h"
+#include "launcher/output/console.h"
+#include "launcher/output/line_picker.h"
+#include "launcher/output/output_writer.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -37,9 +32,9 @@ namespace dtrain::launcher {
 struct LineCopy {
   UniqueFd file;
   std::string path;
-  std::vector<std::string> texts;  // a line that contains one of them is picked
-  int target = -1;                 // the router's
-  int streams = 0;                 // that are open
+  std::shared_ptr<const TextSearch> texts;  // a line that contains one of them is picked
+  int target = -1;                          // the router's
+  int streams = 0;                          // that are open
 };
 
 // One output stream of one worker. Put together by the agent when it starts the worker.
@@ -47,13 +42,13 @@ struct StreamSpec {
   int rank = 0;
   Streams which = Streams::out;  // out or err: which console it goes to, and its name in losses
   bool to_console = true;
-  bool direct = false;  // the worker has the console itself; nothing of this stream comes here
+  bool direct = false;  // the worker has the console itself; no byte of this stream comes here
   std::string prefix;   // rendered and coloured; put before each line on the console
-  // Pass unfinished lines on at once: for a worker whose prompts the user answers. Others may cut such a line.
+  // Pass unfinished lines on at once: for a worker whose prompts the user answers. Other streams may cut such a line.
   bool eager = false;
-  UniqueFd file;  // where its bytes go unchanged; none: to no file
+  UniqueFd file;  // where the stream's bytes go unchanged; none: to no file
   std::string file_path;
-  std::shared_ptr<LineCopy> copy;  // where picked lines go as well; null: nowhere
+  std::shared_ptr<LineCopy> copy;  // where picked lines go too; null: nowhere
   std::string copy_prefix;
 };
 
@@ -67,7 +62,7 @@ struct Loss {
   std::string reason;
 };
 
-// Of lines that stand for several ranks at once; counted as they are shown, prefix included.
+// The rank of lines that stand for several ranks at once; counted as they are shown, prefix included.
 inline constexpr int kFoldedLines = -2;
 
 // "rank 3: 120 bytes (2 lines) of stderr were not written to stdout: Broken pipe"
@@ -75,40 +70,25 @@ std::string describe(const Loss& loss);
 
 class OutputRouter {
  public:
-  struct Options {
-    int out_fd = 1;
-    int err_fd = 2;
-    size_t queue_bytes = 16u << 20;            // of each writer; memory is bounded by about twice this
-    std::chrono::milliseconds patience{2000};  // see above
-    // How long a line that is too long to be held may stand still before other streams may cut it.
-    std::chrono::milliseconds line_patience{1000};
-    // A paused stream may go on: ask wants_pause() again. Called by a writer thread, or from within feed() and the
-    // like; it may only wake the agent (asio::post).
-    std::function<void()> on_room = [] {};
-    // What comes before the prefix of each line, asked for when it is laid out; empty: nothing.
-    std::function<std::string()> stamp = {};
-    // Show identical lines of several workers once (line_folder.h), as "[0-7] ×8 text".
-    bool fold = false;
-    std::string fold_sign = "×";
-  };
+  using Options = OutputOptions;
 
   explicit OutputRouter(Options options);
   ~OutputRouter();
 
-  // A rank's stream in a later round gets the number that it had, so that restarts cost no memory.
+  // A rank's stream of a later round gets the number of the round before, so that restarts cost no memory.
   StreamId open_stream(StreamSpec spec);
   // Take the next bytes of a stream, at most 16 MiB at once.
   void feed(StreamId stream, std::string_view bytes, MonoTime now);
-  // The stream ended: its last line is passed on and its file is closed.
+  // The stream ended: the router passes the last line on and closes the stream's file.
   void end(StreamId stream, MonoTime now);
 
   // The agent should not read this stream now. Ask after each feed(), on_room and on_time().
   bool wants_pause(StreamId stream);
-  // When to call on_time(), if at all: only while something is stuck, or a line waits to be folded.
+  // When to call on_time(), if at all: only while a sink is stuck, or a line waits.
   std::optional<MonoTime> deadline() const;
   void on_time(MonoTime now);
 
-  // Put dtrain's own text on the error console, in order and between lines. Never dropped for a stuck console until its
+  // Put dtrain's own text on the error console, in order and between lines. A stuck console drops no notes until its
   // queue is twice full. A missing last "\n" is added.
   void note(std::string_view text);
 
@@ -118,56 +98,22 @@ class OutputRouter {
   std::vector<Loss> losses() const;
 
  private:
-  // A writer and what is known of its health.
-  struct Sink {
-    OutputWriter writer;
-    StallWatch watch;
-    Sink(size_t queue_bytes, const std::function<void()>& on_room, Duration patience)
-        : writer(queue_bytes, on_room), watch(patience) {}
-    void look(MonoTime now) { watch.look(writer.full(), writer.has_room(), writer.progress(), now); }
-    bool pauses() { return writer.full() && !watch.dropping(); }
-  };
-
-  struct Console {
-    Sink sink;
-    std::string name;
-    ConsoleText text;
-    Block block;                         // being filled by the current feed
-    std::vector<StreamId> waiting;       // streams that wait for the owner of a line, in order
-    MonoTime line_moved{};               // when the owner last wrote
-    std::unique_ptr<LineFolder> folder;  // made with the first stream that is folded
-    StreamId folded = -1;                // the stream of the lines that it shows
-    Console(const Options& options, std::string n, int fd);
-  };
-
   struct Stream {
     StreamSpec spec;
-    LineSplitter splitter;
     Console* console = nullptr;  // null: not shown
     int file_target = -1;
-    std::unique_ptr<LinePicker> picker;           // null: no line is copied
-    std::unique_ptr<LineSplitter> fold_splitter;  // null: lines are not folded
-    std::string waiting;                          // bytes that wait for the console
+    std::unique_ptr<LinePicker> picker;  // null: no line is copied
     bool ended = false;
-    bool dropping = false;  // the rest of the current line is dropped
   };
 
   using LossKey = std::tuple<std::string, StreamId, std::string>;
 
+  void open_console(int fd, const std::string& name);
+  Console& console_of(Streams which) { return *(which == Streams::err ? consoles_.back() : consoles_.front()); }
   StreamId number_of(const StreamSpec& spec);
   bool is_over(StreamId id) const;
   void to_file(StreamId id, std::string_view bytes, MonoTime now);
   void copy_lines(StreamId id, std::string_view bytes, MonoTime now);
-  void to_console(StreamId id, std::string_view bytes);
-  void lay_out(StreamId id, std::string_view bytes);
-  void open_folding(Stream& stream, StreamId id);
-  void fold(StreamId id, std::string_view bytes, MonoTime now);
-  void unfold(Console& console);
-  LineFolder::Show show_on(Console& console);
-  std::string folded_prefix(const std::vector<int>& members) const;
-  void put(StreamId id, const Piece& piece);
-  void release(Console& console);
-  void submit(Console& console);
   void lose(const std::string& sink, StreamId id, std::string_view bytes, const std::string& reason);
   Loss& loss(const std::string& sink, StreamId id, const std::string& reason);
   void collect(const OutputWriter& writer);
@@ -175,14 +121,10 @@ class OutputRouter {
   Options options_;
   std::vector<std::unique_ptr<Stream>> streams_;         // [0]: dtrain's notes
   std::map<std::pair<int, Streams>, StreamId> numbers_;  // of the last stream of each rank and kind
-  std::unique_ptr<Console> out_;
-  std::unique_ptr<Console> err_;  // null when it is the same file as out_
-  Sink files_;
+  std::vector<std::unique_ptr<Console>> consoles_;       // stdout, and stderr unless that is the same file
+  WatchedWriter files_;
   Block file_block_;
-  std::string stamp_;    // of the lines that are being laid out
-  bool stamps_ = false;  // whether they get one
   std::map<LossKey, Loss> losses_;
-  bool releasing_ = false;  // within release()
 };
 
 }  // namespace dtrain::launcher

@@ -1,4 +1,4 @@
-#include "launcher/output_writer.h"
+#include "launcher/output/output_writer.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -28,23 +28,6 @@ constexpr size_t kSmallestSlice = 4 * 1024;
 constexpr std::chrono::milliseconds kSlowWrite{20};
 constexpr int kPollMs = 100;
 
-struct Target {
-  std::string name;
-  UniqueFd owned;
-  int fd = -1;
-  bool regular_file = false;
-  bool given_up = false;
-  MonoTime retry_at{};
-  int error = 0;  // of the last failing write
-  size_t slice = kLargestSlice;
-};
-
-struct Job {
-  int target = 0;
-  Block block;
-  bool close = false;  // no bytes: close the target
-};
-
 // The reader is gone for good, as opposed to a disk that may get room again.
 bool is_final(int error, int fd) {
   if (error == EIO) return ::isatty(fd) == 1;
@@ -54,6 +37,23 @@ bool is_final(int error, int fd) {
 }  // namespace
 
 struct OutputWriter::State {
+  struct Target {
+    std::string name;
+    UniqueFd owned;
+    int fd = -1;
+    bool regular_file = false;
+    bool given_up = false;
+    MonoTime retry_at{};
+    int error = 0;  // of the last failing write
+    size_t slice = kLargestSlice;
+  };
+
+  struct Job {
+    int target = 0;
+    Block block;
+    bool close = false;  // no bytes: close the target
+  };
+
   const size_t queue_bytes;
   const std::function<void()> on_room;
 
@@ -97,7 +97,7 @@ int OutputWriter::add_target(UniqueFd fd, std::string name) {
 }
 
 int OutputWriter::add_borrowed_target(int fd, std::string name) {
-  auto target = std::make_unique<Target>();
+  auto target = std::make_unique<State::Target>();
   struct stat status {};
   target->name = std::move(name);
   target->fd = fd;
@@ -119,7 +119,7 @@ void OutputWriter::submit(int target, Block& block) {
   State& state = *state_;
   std::unique_lock lock(state.mutex);
   state.queued += block.cost();
-  Job* tail = state.queue.empty() ? nullptr : &state.queue.back();
+  State::Job* tail = state.queue.empty() ? nullptr : &state.queue.back();
   if (tail && !tail->close && tail->target == target && tail->block.size() + block.size() <= kJoinBytes) {
     tail->block.append(block);
     block.clear();
@@ -184,7 +184,7 @@ void OutputWriter::finish(MonoTime deadline) {
     state.abandoned = true;
     const std::string reason = "not written before dtrain ended";
     if (state.busy) state.count_lost(state.current, state.written, reason);
-    for (const Job& job : state.queue) state.count_lost(job, 0, reason);
+    for (const State::Job& job : state.queue) state.count_lost(job, 0, reason);
     state.queue.clear();
     state.queued = 0;
   }

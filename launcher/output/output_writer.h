@@ -5,6 +5,7 @@
 //
 // What cannot be written is counted per target and stream. A target whose reader is gone (EPIPE, a hung-up terminal) is
 // given up; with any other error (a full disk) its blocks are dropped and writing is tried again after kRetryAfter.
+// Tested by test/process/launcher/output_test.py.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -13,7 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/output_block.h"
+#include "launcher/output/output_block.h"
+#include "launcher/output/stall_watch.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -73,6 +75,18 @@ class OutputWriter {
 
   // Shared with the thread, which outlives the writer when a write() never returns.
   std::shared_ptr<State> state_;
+};
+
+// A writer with a watch on its health.
+struct WatchedWriter {
+  OutputWriter writer;
+  StallWatch watch;
+
+  WatchedWriter(size_t queue_bytes, const std::function<void()>& on_room, Duration patience)
+      : writer(queue_bytes, on_room), watch(patience) {}
+  void look(MonoTime now) { watch.look(writer.full(), writer.has_room(), writer.progress(), now); }
+  // Whether those that fill the queue should wait.
+  bool pauses() { return writer.full() && !watch.dropping(); }
 };
 
 }  // namespace dtrain::launcher

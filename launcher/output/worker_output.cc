@@ -1,4 +1,4 @@
-#include "launcher/worker_output.h"
+#include "launcher/output/worker_output.h"
 
 #include <fcntl.h>
 
@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <chrono>
 
-#include "launcher/wall_time.h"
+#include "launcher/base/wall_time.h"
 
 namespace dtrain::launcher {
 
@@ -35,7 +35,7 @@ WorkerPipes::Callbacks WorkerOutput::pipe_callbacks() {
           [this] { asio::post(io_, [this] { callbacks_.all_ended(); }); }};
 }
 
-Result<WorkerPipes::WriteEnds> WorkerOutput::open(int local_rank, StreamSpec out, StreamSpec err) {
+Result<StreamEnds> WorkerOutput::open(int local_rank, StreamSpec out, StreamSpec err) {
   const Streams piped = Streams((out.direct ? 0U : 1U) | (err.direct ? 0U : 2U));
   auto ends = pipes_.open(local_rank, piped);
   if (!ends) return ends;

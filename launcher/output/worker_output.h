@@ -1,6 +1,7 @@
 #pragma once
 // The way of the workers' output on the agent's event loop: pipes -> OutputRouter -> console and files, with the pauses
 // that a full sink asks for. A timer runs only while a sink is stuck or a line waits to be folded.
+// Tested by test/process/launcher/output_test.py.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
@@ -9,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/output_router.h"
-#include "launcher/worker_pipes.h"
+#include "launcher/output/output_router.h"
+#include "launcher/output/worker_pipes.h"
 #include "rendezvous/base/clock.h"
 
 namespace dtrain::launcher {
@@ -28,7 +29,7 @@ class WorkerOutput {
 
   // Make the pipes of one worker of a new round; returns the ends that the worker writes to. A stream that is `direct`
   // gets dtrain's own descriptor instead.
-  Result<WorkerPipes::WriteEnds> open(int local_rank, StreamSpec out, StreamSpec err);
+  Result<StreamEnds> open(int local_rank, StreamSpec out, StreamSpec err);
   bool all_closed() const { return pipes_.all_closed(); }
   // dtrain's own words, on the error console, in order with the workers' lines.
   void note(const std::string& text);

@@ -1,4 +1,4 @@
-#include "launcher/worker_pipes.h"
+#include "launcher/output/worker_pipes.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -22,8 +22,8 @@ constexpr int kReadsInARow = 4;
 WorkerPipes::WorkerPipes(asio::io_context& io, int workers, Callbacks callbacks)
     : io_(io), callbacks_(std::move(callbacks)), pipes_(size_t(workers) * 2) {}
 
-Result<WorkerPipes::WriteEnds> WorkerPipes::open(int local_rank, Streams streams) {
-  WriteEnds ends;
+Result<StreamEnds> WorkerPipes::open(int local_rank, Streams streams) {
+  StreamEnds ends;
   if (has(streams, Streams::out)) {
     auto out = open_stream(2 * local_rank);
     if (!out) return out.error();

@@ -1,6 +1,6 @@
 #pragma once
 // The read ends of every worker's stdout and stderr on the agent's event loop. A pipe stays open until its last writer
-// is gone, a grandchild's too, so nothing that was written is lost.
+// is gone, a grandchild's too, so nothing that was written is lost. Tested by test/process/launcher/output_test.py.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <functional>
@@ -8,7 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/job_spec.h"
+#include "launcher/job/job_spec.h"
+#include "launcher/process/stream_ends.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -26,13 +27,9 @@ class WorkerPipes {
 
   WorkerPipes(boost::asio::io_context& io, int workers, Callbacks callbacks);
 
-  struct WriteEnds {
-    UniqueFd out;
-    UniqueFd err;
-  };
   // Make the pipes of one worker and start reading them; a stream not in `streams` gets none. Error: no descriptors
   // left.
-  Result<WriteEnds> open(int local_rank, Streams streams);
+  Result<StreamEnds> open(int local_rank, Streams streams);
   // Read on after `data` returned false.
   void resume(int stream);
   // No writer is left: read every pipe to its end now, paused or not. At most what the pipes hold.

@@ -1,4 +1,4 @@
-#include "launcher/attached_terminal.h"
+#include "launcher/process/attached_terminal.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@ namespace dtrain::launcher {
 
 namespace {
 
-constexpr int kTerminal = 0;
+constexpr int kTerminal = AttachedTerminal::kDescriptor;
 
 // A process in the background may change the terminal only while it does not listen to SIGTTOU.
 class WithoutTtou {
@@ -40,11 +40,11 @@ Result<UniqueFd> open_for_writing() {
 
 }  // namespace
 
-TerminalUse standard_input_use() {
+TerminalUse standard_input_use(pid_t group) {
   if (::isatty(kTerminal) == 0) return TerminalUse::none;
-  const pid_t group = ::tcgetpgrp(kTerminal);
-  if (group < 0) return TerminalUse::foreign;
-  return group == ::getpgrp() ? TerminalUse::foreground : TerminalUse::background;
+  const pid_t foreground = ::tcgetpgrp(kTerminal);
+  if (foreground < 0) return TerminalUse::foreign;
+  return foreground == group ? TerminalUse::foreground : TerminalUse::background;
 }
 
 AttachedTerminal::AttachedTerminal() : owner_(::getpgrp()), first_modes_(modes()) {}
@@ -77,12 +77,12 @@ void AttachedTerminal::set_modes(const termios& modes) const {
   ::tcsetattr(kTerminal, TCSANOW, &modes);
 }
 
-Result<WorkerPipes::WriteEnds> AttachedTerminal::ends_for_worker() const {
+Result<StreamEnds> AttachedTerminal::ends_for_worker() const {
   auto out = open_for_writing();
   if (!out) return out.error();
   auto err = open_for_writing();
   if (!err) return err.error();
-  return WorkerPipes::WriteEnds{std::move(*out), std::move(*err)};
+  return StreamEnds{std::move(*out), std::move(*err)};
 }
 
 }  // namespace dtrain::launcher

@@ -5,27 +5,29 @@
 #include <sys/types.h>
 #include <termios.h>
 
-#include "launcher/guard_protocol.h"
-#include "launcher/worker_pipes.h"
+#include "launcher/process/spawn.h"
+#include "launcher/process/stream_ends.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::launcher {
 
-// What standard input is to this process.
+// What standard input is to a process group of this session.
 enum class TerminalUse {
   none,        // no terminal
   foreign,     // one that this session does not control
-  background,  // our session's, but another job has it
-  foreground,  // ours to lend
+  background,  // the session's, but another job has it
+  foreground,  // the group has it
 };
-TerminalUse standard_input_use();
+TerminalUse standard_input_use(pid_t group);
 
 class AttachedTerminal {
  public:
-  // The terminal at descriptor 0, with its present modes; its owner is the caller's process group.
+  static constexpr int kDescriptor = 0;
+
+  // The terminal at that descriptor, with its present modes; its owner is the caller's process group.
   AttachedTerminal();
 
-  // The group in its foreground, -1 without one.
+  // The group in its foreground; -1: there is none.
   pid_t foreground() const;
   bool with_owner() const { return foreground() == owner_; }
 
@@ -34,8 +36,8 @@ class AttachedTerminal {
 
   // Put a group of this session in the foreground. False if there is no such group any more.
   bool lend(pid_t group) const;
-  // Back to the owner, with the first modes, unless another living group than `from` has it: a shell, say, that has put
-  // the job into the background. True if the owner has it now.
+  // Give the terminal back to its owner, with the first modes, unless another living group than `from` has it: a shell,
+  // say, that has put the job into the background. True: the owner has it now.
   bool take_back(pid_t from = 0) const;
 
   termios modes() const;
@@ -43,7 +45,7 @@ class AttachedTerminal {
   void restore_modes() const { set_modes(first_modes_); }
 
   // Descriptors for standard output and error of the worker. Error: the terminal cannot be opened for writing.
-  Result<WorkerPipes::WriteEnds> ends_for_worker() const;
+  Result<StreamEnds> ends_for_worker() const;
 
  private:
   pid_t owner_;

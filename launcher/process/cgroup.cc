@@ -1,4 +1,4 @@
-#include "launcher/cgroup.h"
+#include "launcher/process/cgroup.h"
 
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -9,13 +9,12 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <sstream>
 #include <vector>
 
-#include "launcher/small_file.h"
+#include "launcher/base/folders.h"
+#include "launcher/base/small_file.h"
 
 namespace dtrain::launcher {
 
@@ -88,17 +87,17 @@ std::string pid_namespace() {
 }
 
 // When front, agent and guard of a job are all killed at once, nobody is left to empty and remove its cgroup: the next
-// job of the same PID namespace does. dtrain-<name>-<namespace>-<pid of the agent>
+// job does. Agent and guard hold the folder, so a folder that can be taken is a dead job's. What is not of this PID
+// namespace is removed only if it is empty: it is a container's, or somebody else has given it that name.
 void remove_leftovers(const std::string& own) {
-  const std::string here = "-" + pid_namespace() + "-";
+  const std::string of_this_namespace = "-" + pid_namespace() + "-";
   std::error_code error;
   for (std::filesystem::directory_iterator it(own, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename();
-    const auto at = name.rfind(here);
-    if (name.rfind("dtrain-", 0) != 0 || at == std::string::npos) continue;
-    const pid_t agent = pid_t(std::strtol(name.c_str() + at + here.size(), nullptr, 10));
-    if (agent <= 0 || ::kill(agent, 0) == 0 || errno != ESRCH) continue;
-    kill_cgroup(it->path());
+    if (!name.starts_with("dtrain-")) continue;
+    const UniqueFd taken = take_left_folder(it->path());
+    if (!taken) continue;
+    if (name.find(of_this_namespace) != std::string::npos) kill_cgroup(it->path());
     remove_cgroup(it->path());  // refused while something in it is still dying; then the job after this one does it
   }
 }
@@ -110,14 +109,9 @@ Result<JobCgroup> JobCgroup::create(const std::string& name) {
   if (!own) return Error{ErrorKind::system, "no cgroup v2 is mounted here"};
   JobCgroup cgroup;
   remove_leftovers(*own);
-  const std::string folder = *own + "/dtrain-" + name + "-" + pid_namespace() + "-" + std::to_string(::getpid());
-  bool made = ::mkdir(folder.c_str(), 0755) == 0;
-  if (!made && errno == EEXIST) {  // a job's that has left no one, and whose agent had this process's number
-    kill_cgroup(folder);
-    remove_cgroup(folder);
-    made = ::mkdir(folder.c_str(), 0755) == 0;
-  }
-  if (!made) return system_error("cannot make the cgroup " + folder, errno);
+  std::string folder = *own + "/dtrain-" + name + "-" + pid_namespace() + "-" + std::to_string(::getpid());
+  cgroup.held_ = make_held_folder(folder, 0755);
+  if (!cgroup.held_) return system_error("cannot make the cgroup " + folder, errno);
   cgroup.folder_ = folder;
   cgroup.procs_.reset(::open((folder + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
   if (!cgroup.procs_ || ::access((folder + "/cgroup.kill").c_str(), W_OK) != 0) {

@@ -1,4 +1,8 @@
-#include "launcher/containment.h"
+#include "launcher/process/containment.h"
+
+#include <fmt/format.h>
+
+#include "launcher/process/sweep.h"
 
 namespace dtrain::launcher {
 
@@ -18,6 +22,10 @@ const char* to_string(Containment level) {
 
 Result<ChosenContainment> choose_containment(Containment wanted, const std::string& name) {
   ChosenContainment chosen;
+  constexpr const char* kBlind = "/proc does not show the processes here, so what workers detach cannot be found";
+  if (wanted == Containment::subreaper && !can_find_processes())
+    return Error{ErrorKind::system,
+                 fmt::format("--contain subreaper is not possible here: {}; use --contain pidns", kBlind)};
   if (wanted == Containment::subreaper || wanted == Containment::pidns) {
     chosen.level = wanted;
     return chosen;
@@ -34,6 +42,7 @@ Result<ChosenContainment> choose_containment(Containment wanted, const std::stri
                      "; use --contain auto, or run inside `systemd-run --user --scope -p Delegate=yes`"};
   }
   chosen.reason = cgroup.error().message;
+  if (!can_find_processes()) chosen.reason = fmt::format("{} (--contain pidns holds it)", kBlind);
   return chosen;
 }
 

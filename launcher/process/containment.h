@@ -2,8 +2,8 @@
 // Which containment this machine can give, chosen once at the start of a job (docs/supervision.md).
 #include <string>
 
-#include "launcher/cgroup.h"
-#include "launcher/job_spec.h"
+#include "launcher/job/job_spec.h"
+#include "launcher/process/cgroup.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::launcher {

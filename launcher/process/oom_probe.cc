@@ -1,13 +1,13 @@
-#include "launcher/oom_probe.h"
+#include "launcher/process/oom_probe.h"
 
 #include <fmt/core.h>
 
 #include <charconv>
 #include <csignal>
 
-#include "launcher/cgroup.h"
-#include "launcher/human.h"
-#include "launcher/small_file.h"
+#include "launcher/base/readable.h"
+#include "launcher/base/small_file.h"
+#include "launcher/process/cgroup.h"
 
 namespace dtrain::launcher {
 namespace {
@@ -73,8 +73,8 @@ OomVerdict judge_oom(const ExitStatus& status, bool signaled_by_us, const OomCou
   if (auto kills = grown(before.cgroup, after.cgroup); kills.value_or(0) > 0) {
     std::string text = fmt::format("the kernel's out-of-memory killer ended {} process{} in the job's cgroup", *kills,
                                    *kills == 1 ? "" : "es");
-    if (after.limit_bytes) text += fmt::format(", limit {}", human_bytes(*after.limit_bytes));
-    if (after.peak_bytes) text += fmt::format(", peak {}", human_bytes(*after.peak_bytes));
+    if (after.limit_bytes) text += fmt::format(", limit {}", readable_bytes(*after.limit_bytes));
+    if (after.peak_bytes) text += fmt::format(", peak {}", readable_bytes(*after.peak_bytes));
     return {true, text};
   }
   // A global out-of-memory kill is counted in the victim's cgroup too, so a known cgroup count that stood still says

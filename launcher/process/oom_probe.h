@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/exit_status.h"
+#include "launcher/job/exit_status.h"
 
 namespace dtrain::launcher {
 

@@ -1,4 +1,4 @@
-#include "launcher/proc_info.h"
+#include "launcher/process/proc_info.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 #include <cctype>
 #include <cstdlib>
 
-#include "launcher/small_file.h"
+#include "launcher/base/small_file.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
@@ -30,6 +30,22 @@ std::string field(const std::string& text, const std::string& name) {
 pid_t pid_of_pidfd(int pidfd) {
   const std::string value = field(read_small_file(fmt::format("/proc/self/fdinfo/{}", pidfd)), "Pid");
   return std::max(0, pid_t(std::strtol(value.c_str(), nullptr, 10)));  // the kernel says -1 when it is gone
+}
+
+std::optional<ProcessLook> look_at_process(pid_t pid) {
+  const std::string text = read_small_file(fmt::format("/proc/{}/stat", pid));
+  const auto name_ends = text.rfind(") ");  // a name may hold anything
+  if (name_ends == std::string::npos) return std::nullopt;
+  ProcessLook look;
+  look.state = text[name_ends + 2];
+  const char* at = text.c_str() + name_ends + 3;
+  char* rest = nullptr;
+  constexpr int kFieldsBetween = 10;  // from the state to utime, see proc(5)
+  for (int i = 0; i < kFieldsBetween; ++i, at = rest) std::strtoll(at, &rest, 10);
+  const long long user = std::strtoll(at, &rest, 10);
+  const long long system = std::strtoll(rest, &rest, 10);
+  look.cpu = std::chrono::milliseconds((user + system) * 1000 / ::sysconf(_SC_CLK_TCK));
+  return look;
 }
 
 std::string describe_stuck_process(pid_t pid) {

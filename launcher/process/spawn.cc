@@ -1,4 +1,4 @@
-#include "launcher/spawn.h"
+#include "launcher/process/spawn.h"
 
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -15,7 +15,7 @@
 #include <cstring>
 #include <new>
 
-#include "launcher/cgroup.h"
+#include "launcher/process/cgroup.h"
 
 namespace dtrain::launcher {
 

@@ -4,12 +4,17 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-#include "launcher/cpu_set.h"
-#include "launcher/exit_status.h"
-#include "launcher/guard_protocol.h"
+#include <cstdint>
+
+#include "launcher/base/cpu_set.h"
+#include "launcher/job/exit_status.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
+
+// Where a worker lives: in a session of its own, or in the user's, for a worker that has the terminal. `foreground`: it
+// begins as the group that the terminal listens to; `background`: another job has the terminal at the moment.
+enum class Session : int32_t { own, foreground, background };
 
 struct SpawnRequest {
   char** argv = nullptr;  // argv[0] with a slash is a path; else it is looked up in envp's PATH

@@ -3,13 +3,40 @@
 // and however it daemonises, stays a descendant of the nearest living subreaper above it.
 #include <sys/types.h>
 
+#include <chrono>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 namespace dtrain::launcher {
 
+// Whether /proc shows the processes of the caller's PID namespace. Where it does not (none is mounted, or another
+// namespace's), nothing below finds a process.
+bool can_find_processes();
+
 // Pids of all living descendants of `root` (not root itself), without the processes in `spare` and their descendants.
 // Zombies are left out. A snapshot: processes may appear and vanish meanwhile.
 std::vector<pid_t> descendants(pid_t root, const std::vector<pid_t>& spare = {});
+
+struct Descendant {
+  pid_t pid;
+  pid_t parent;
+  pid_t group;
+  pid_t session;
+  std::uint64_t start;  // in clock ticks since boot: with the pid, who it is
+  std::string name;     // as it calls itself: bytes of any kind, up to 15 of them
+};
+
+// The living descendants of `root`, each after its parent.
+std::vector<Descendant> look_below(pid_t root);
+
+// Signal one of them, unless its number has been given to another process meanwhile. Whether it was sent.
+bool signal_descendant(const Descendant& target, int signal);
+
+// Whether no descendant of `root` runs: each of its threads is stopped, by a signal or by a debugger, or is dead. A
+// signal that stops acts only when its thread has its turn of a core, and not while the kernel is busy for it (state
+// D).
+bool all_stopped(pid_t root);
 
 // Whether the caller has no child at all, dead or alive. For a subreaper: nothing is left below it.
 bool no_children();
@@ -22,5 +49,9 @@ int signal_descendants(pid_t root, int signal, const std::vector<pid_t>& skip_gr
 // with SIGKILL pending cannot fork any more, so then nothing can appear. Returns the number of processes killed.
 // `max_scans` bounds the race against a fork bomb that outruns the scans.
 int kill_descendants(pid_t root, const std::vector<pid_t>& spare = {}, int max_scans = 2000);
+
+// Kill every descendant of the caller, a subreaper, and reap it, until nothing is left or `limit` is over. SIGCHLD must
+// be blocked. Returns whether nothing is left.
+bool end_descendants(std::chrono::milliseconds limit);
 
 }  // namespace dtrain::launcher

@@ -1,4 +1,4 @@
-#include "launcher/failure_report.h"
+#include "launcher/report/failure_report.h"
 
 #include <fmt/core.h>
 
@@ -6,18 +6,24 @@
 #include <csignal>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
-#include "launcher/human.h"
-#include "launcher/report_lines.h"
+#include "launcher/base/readable.h"
+#include "launcher/evidence/json_text.h"
+#include "launcher/evidence/report_lines.h"
 
 namespace dtrain::launcher {
 namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr size_t kTracebackLines = 30;  // the last of them: the exception is at the end
+constexpr size_t kTracebackLines = 30;  // the last lines are shown: the exception is at the end
 
-bool failed_itself(const WorkerEnd& worker) { return !worker.status.success() && !worker.stopped_by_dtrain; }
+std::vector<Fate> fates_of(const FailureFacts& facts) {
+  std::vector<Fate> fates;
+  for (const WorkerEnd& worker : facts.workers) fates.push_back(fate_of(worker));
+  return fates;
+}
 
 void add_lines(std::string& report, const std::string& title, const std::vector<std::string>& lines, size_t limit) {
   report += "  " + title + ":\n";
@@ -27,51 +33,106 @@ void add_lines(std::string& report, const std::string& title, const std::vector<
 }
 
 std::string when(const WorkerEnd& worker) {
-  return worker.pid == 0 ? "" : fmt::format(", after {}", human_duration(worker.ran));
+  return worker.pid == 0 ? "" : fmt::format(", after {}", readable_duration(worker.ran));
 }
 
 // What the worker said: the exception if it left one, else the end of its stderr.
 void add_last_words(std::string& report, const WorkerEnd& worker) {
   const ErrorFile* error = worker.error ? &*worker.error : nullptr;
+  // The exception is on stderr as well; once is enough. An exception of a single line is the headline.
+  bool told = false;
   if (error && !error->traceback.empty()) {
     add_lines(report, "exception", lines_of(error->traceback), kTracebackLines);
-  } else if (error && !error->message.empty()) {
+    told = true;
+  } else if (error && error->message.find('\n') != std::string::npos) {
     add_lines(report, "exception", lines_of(error->message), kTracebackLines);
+    told = true;
   }
-  if (error && !error->note.empty()) report += "  note: " + error->note + "\n";
-  // The exception is on stderr as well; once is enough.
-  bool told = error && !(error->traceback.empty() && error->message.empty());
+  if (error && !error->note.empty()) report += "  note: " + plain_line(error->note) + "\n";
   if (!told && !worker.last_lines.empty()) {
     add_lines(report, "last lines of stderr", worker.last_lines, worker.last_lines.size());
   }
 }
 
-void add_first(std::string& report, const WorkerEnd& worker, const std::string& program, ReportStyle style) {
-  std::string headline = fmt::format("first failure: rank {}: {}", worker.rank, describe(worker.status));
+// How the worker to blame ended, for the headline.
+std::string how(const WorkerEnd& worker, const Blame& accusation) {
+  return worker.exception.empty() ? describe_cause(fate_of(worker), accusation) : report_line(worker.exception);
+}
+
+void add_first(std::string& report, const WorkerEnd& worker, const FailureFacts& facts, ReportStyle style) {
+  std::string headline = fmt::format("first failure: rank {}: {}", worker.rank, headline_of(facts));
   if (worker.oom.oom) headline += ", out of memory";
   report += style.color ? "\x1b[1;31m" + headline + "\x1b[0m\n" : headline + "\n";
-  report += "  program: " + report_line(program) + "\n";
-  report += fmt::format("  where: host {}, local rank {}", worker.host, worker.local_rank);
+  report += "  program: " + report_line(facts.program) + "\n";
+  report += fmt::format("  where: host {}, local rank {}", plain_line(worker.host), worker.local_rank);
   if (worker.pid != 0) report += fmt::format(", pid {}", worker.pid);
-  report += fmt::format("\n  when: {}{}\n", worker.ended_text, when(worker));
+  report += fmt::format("\n  when: {}{}", worker.ended_text, when(worker));
+  // Where the headline is an exception, the exit code or signal stands here.
+  if (!worker.exception.empty()) report += fmt::format(", {}", describe(worker.status));
+  report += "\n";
+  if (worker.told.blame.rank >= 0)
+    report += fmt::format("  blames: rank {}{}{}\n", worker.told.blame.rank,
+                          worker.told.blame.what.empty() ? "" : ", which ", report_line(worker.told.blame.what));
   add_last_words(report, worker);
-  if (worker.oom.oom) report += "  memory: " + worker.oom.evidence + "\n";
-  if (!worker.core_path.empty()) report += "  core: " + worker.core_path + "\n";
-  if (!worker.log_path.empty()) report += "  log: " + worker.log_path + "\n";
+  if (worker.oom.oom) report += "  memory: " + plain_line(worker.oom.evidence) + "\n";
+  if (!worker.core_path.empty()) report += "  core: " + plain_line(worker.core_path) + "\n";
+  if (!worker.log_path.empty()) report += "  log: " + plain_line(worker.log_path) + "\n";
   if (std::string hint = hint_for(worker); !hint.empty()) report += "  hint: " + hint + "\n";
 }
 
-// "ranks 0-2,4: stopped by dtrain (SIGTERM)", one line for each way in which they ended.
-void add_victims(std::string& report, const FailureFacts& facts) {
+std::string in_brackets(const WorkerEnd& worker) {
+  const bool stopped = worker.told.stopped && worker.status.kind == ExitStatus::Kind::signaled;
+  return stopped ? signal_name(worker.status.code) : describe(worker.status);
+}
+
+// Why a worker that is not to blame ended: workers with the same text share a line. Empty: the worker needs its own
+// line.
+std::string consequence(const WorkerEnd& worker) {
+  if (worker.told.stopped) return fmt::format("stopped by dtrain ({})", in_brackets(worker));
+  if (worker.told.blame.rank >= 0)
+    return fmt::format("failed because of rank {} ({})", worker.told.blame.rank, in_brackets(worker));
+  if (worker.told.blame.rank == Blame::kSomebody)
+    return fmt::format("failed because another rank had gone ({})", in_brackets(worker));
+  return "";
+}
+
+// Adds the workers that are not to blame, one line for each way to end: "ranks 0-2,4: stopped by dtrain (SIGTERM)".
+// Workers that had ended with 0 before the first failure come first: the others may have needed them.
+void add_others(std::string& report, const FailureFacts& facts) {
+  const std::vector<const WorkerEnd*> failed = failures(facts);
+  const WorkerEnd* first = failed.empty() || !facts.failed_elsewhere.empty() ? nullptr : failed.front();
+  const WorkerEnd* counts = failure_that_counts(facts);
+  std::vector<int> had_ended;
   std::map<std::string, std::vector<int>> ranks_by_end;
   for (const WorkerEnd& worker : facts.workers) {
-    if (!worker.stopped_by_dtrain) continue;
-    bool signaled = worker.status.kind == ExitStatus::Kind::signaled;
-    ranks_by_end[signaled ? signal_name(worker.status.code) : describe(worker.status)].push_back(worker.rank);
+    if (&worker == first) continue;
+    if (worker.status.success()) {
+      if (counts != nullptr && !worker.told.stopped && worker.ended <= counts->ended) had_ended.push_back(worker.rank);
+    } else if (const std::string why = consequence(worker); !why.empty()) {
+      ranks_by_end[why].push_back(worker.rank);
+    }
   }
-  for (const auto& [end, ranks] : ranks_by_end) {
-    report += fmt::format("  {}: stopped by dtrain ({})\n", fold_ranks(ranks), end);
+  if (!had_ended.empty()) report += fmt::format("  {}: had ended with exit code 0 before\n", fold_ranks(had_ended));
+  for (const auto& [why, ranks] : ranks_by_end) report += fmt::format("  {}: {}\n", fold_ranks(ranks), why);
+  for (const WorkerEnd* worker : failed) {
+    if (worker == first || !consequence(*worker).empty()) continue;
+    const std::string pid = worker->pid == 0 ? "" : fmt::format(", pid {}", worker->pid);
+    report += fmt::format("  rank {} (host {}{}): {}{}{}\n", worker->rank, plain_line(worker->host), pid,
+                          how(*worker, {}), worker->oom.oom ? ", out of memory" : "", when(*worker));
   }
+}
+
+// The first lines. They leave out what the headline says.
+std::string beginning(const FailureFacts& facts) {
+  const WorkerEnd* first = facts.failed_elsewhere.empty() ? first_failure(facts) : nullptr;
+  const auto root = root_cause(fates_of(facts), facts.accused);
+  std::string text = fmt::format("dtrain: job {} failed", plain_line(facts.run_id));
+  const bool same = first != nullptr && facts.world_size == 1 && first->status == ExitStatus::exited(facts.exit_code);
+  text += same ? "\n" : fmt::format(", exit code {}\n", facts.exit_code);
+  const bool told = first != nullptr && facts.reason == fmt::format("local rank {}: {}", first->local_rank,
+                                                                    describe_cause(fate_of(*first), root->accusation));
+  if (!facts.reason.empty() && facts.failed_elsewhere.empty() && !told) text += "  " + plain_line(facts.reason) + "\n";
+  return text;
 }
 
 json status_json(const ExitStatus& status) {
@@ -97,8 +158,6 @@ json status_json(const ExitStatus& status) {
   return result;
 }
 
-json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
-
 json worker_json(const WorkerEnd& worker) {
   json result;
   result["rank"] = worker.rank;
@@ -108,8 +167,10 @@ json worker_json(const WorkerEnd& worker) {
   result["status"] = status_json(worker.status);
   result["ended"] = worker.ended_text;
   result["ran_s"] = static_cast<double>(std::chrono::round<std::chrono::milliseconds>(worker.ran).count()) / 1000;
-  result["stopped_by_dtrain"] = worker.stopped_by_dtrain;
+  result["stopped_by_dtrain"] = worker.told.stopped;
   result["last_lines"] = worker.last_lines;
+  result["exception"] = text_or_null(worker.exception);
+  result["because_of"] = worker.told.blame.rank >= 0 ? json(worker.told.blame.rank) : json(nullptr);
   result["error_file"] = nullptr;
   if (worker.error) {
     json& error = result["error_file"] = json::object();
@@ -127,28 +188,37 @@ json worker_json(const WorkerEnd& worker) {
 
 }  // namespace
 
-std::vector<const WorkerEnd*> own_failures(const FailureFacts& facts) {
-  std::vector<const WorkerEnd*> failed;
-  for (const WorkerEnd& worker : facts.workers) {
-    if (failed_itself(worker)) failed.push_back(&worker);
+std::vector<const WorkerEnd*> failures(const FailureFacts& facts) {
+  const std::vector<Fate> fates = fates_of(facts);
+  const auto root = root_cause(fates, facts.accused);
+  if (!root) return {};
+  std::vector<size_t> order;
+  for (size_t i = 0; i < fates.size(); ++i) {
+    if (i == root->at || fates[i].failed_itself()) order.push_back(i);
   }
-  // The exception's own time, as seconds before the worker's end; 0 unless the file proves that it was earlier.
-  auto cause = [](const WorkerEnd& worker) {
-    if (!worker.error || !worker.error->timestamp) return worker.ended;
-    constexpr int64_t kDay = 24 * 3600;             // more is a wrong clock
-    const int64_t time = *worker.error->timestamp;  // any number that the file has
-    if (time <= worker.ended_unix - kDay || time >= worker.ended_unix) return worker.ended;
-    return worker.ended - std::chrono::seconds(worker.ended_unix - 1 - time);
-  };
-  std::sort(failed.begin(), failed.end(), [&](const WorkerEnd* a, const WorkerEnd* b) {
-    return std::pair(cause(*a), a->rank) < std::pair(cause(*b), b->rank);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const auto key = [&](size_t i) { return std::tuple(i != root->at, fates[i].told.since, fates[i].rank); };
+    return key(a) < key(b);
   });
-  return failed;
+  std::vector<const WorkerEnd*> ends;
+  ends.reserve(order.size());
+  for (const size_t i : order) ends.push_back(&facts.workers[i]);
+  return ends;
 }
 
 const WorkerEnd* first_failure(const FailureFacts& facts) {
-  std::vector<const WorkerEnd*> failed = own_failures(facts);
-  return failed.empty() ? nullptr : failed.front();
+  const auto root = root_cause(fates_of(facts), facts.accused);
+  return root ? &facts.workers[root->at] : nullptr;
+}
+
+const WorkerEnd* failure_that_counts(const FailureFacts& facts) {
+  const auto root = root_cause(fates_of(facts), facts.accused);
+  return root ? &facts.workers[root->failed] : nullptr;
+}
+
+std::string headline_of(const FailureFacts& facts) {
+  const auto root = root_cause(fates_of(facts), facts.accused);
+  return root ? how(facts.workers[root->at], root->accusation) : "";
 }
 
 std::string hint_for(const WorkerEnd& worker) {
@@ -168,29 +238,21 @@ std::string hint_for(const WorkerEnd& worker) {
     case SIGSEGV:
     case SIGABRT:
     case SIGFPE:
-      return status.core ? "" : "for a core dump: ulimit -c unlimited";
+      // If there was an exception, it has told what happened.
+      return status.core || !worker.exception.empty() ? "" : "for a core dump: ulimit -c unlimited";
     default:
       return "";
   }
 }
 
 std::string report_text(const FailureFacts& facts, ReportStyle style) {
-  std::vector<const WorkerEnd*> failed = own_failures(facts);
-  std::string report = fmt::format("dtrain: job {} failed, exit code {}\n", facts.run_id, facts.exit_code);
-  if (!facts.reason.empty() && facts.failed_elsewhere.empty()) report += "  " + facts.reason + "\n";
+  std::string report = beginning(facts);
   if (facts.max_restarts > 0) report += fmt::format("  {} of {} restarts used\n", facts.restarts, facts.max_restarts);
-  add_victims(report, facts);
-  const size_t first = facts.failed_elsewhere.empty() ? 1 : 0;
-  for (size_t i = first; i < failed.size(); ++i) {
-    const WorkerEnd& worker = *failed[i];
-    std::string pid = worker.pid == 0 ? "" : fmt::format(", pid {}", worker.pid);
-    report += fmt::format("  rank {} (host {}{}): {}{}{}\n", worker.rank, worker.host, pid, describe(worker.status),
-                          worker.oom.oom ? ", out of memory" : "", when(worker));
-  }
+  add_others(report, facts);
   if (!facts.failed_elsewhere.empty()) {
-    report += "first failure: " + facts.failed_elsewhere + "; its own report is there\n";
-  } else if (!failed.empty()) {
-    add_first(report, *failed.front(), facts.program, style);
+    report += "first failure: " + plain_line(facts.failed_elsewhere) + "; its own report is there\n";
+  } else if (const WorkerEnd* first = first_failure(facts); first != nullptr) {
+    add_first(report, *first, facts, style);
   }
   return report;
 }
@@ -205,7 +267,7 @@ std::string report_json(const FailureFacts& facts) {
   report["restarts"] = facts.restarts;
   report["max_restarts"] = facts.max_restarts;
   report["world_size"] = facts.world_size;
-  std::vector<const WorkerEnd*> failed = own_failures(facts);
+  const std::vector<const WorkerEnd*> failed = failures(facts);
   const bool here = facts.failed_elsewhere.empty();
   report["first_failure"] = failed.empty() || !here ? json(nullptr) : worker_json(*failed.front());
   if (!here) report["failed_elsewhere"] = facts.failed_elsewhere;
@@ -213,7 +275,9 @@ std::string report_json(const FailureFacts& facts) {
   for (size_t i = here ? 1 : 0; i < failed.size(); ++i) report["other_failures"].push_back(worker_json(*failed[i]));
   report["stopped_by_dtrain"] = json::array();
   for (const WorkerEnd& worker : facts.workers) {
-    if (worker.stopped_by_dtrain) report["stopped_by_dtrain"].push_back(worker_json(worker));
+    const bool named = here && !failed.empty() && failed.front() == &worker;
+    if (worker.told.stopped && !worker.status.success() && !named)
+      report["stopped_by_dtrain"].push_back(worker_json(worker));
   }
   return report.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }

@@ -1,4 +1,4 @@
-#include "launcher/report_file.h"
+#include "launcher/report/report_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -83,6 +83,24 @@ struct Options {
   std::function<bool()> may_overwrite;
 };
 
+struct Draft {
+  UniqueFd fd;  // none: the folder takes no file of ours
+  std::string path;
+};
+
+// A new file. What has the first name already stays as it is: a draft of a process that was killed and had this pid, or
+// a link that somebody has laid there.
+Draft new_draft(const std::string& target) {
+  constexpr int kMostNames = 100;
+  Draft draft;
+  for (int number = 0; number < kMostNames; ++number) {
+    draft.path = fmt::format("{}.{}{}.tmp", target, ::getpid(), number == 0 ? "" : fmt::format("-{}", number));
+    draft.fd.reset(::open(draft.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (draft.fd || errno != EEXIST) break;
+  }
+  return draft;
+}
+
 Result<bool> write_whole(const Goal& goal, std::string_view text, const Options& options) {
   const auto in_place = [&]() -> Result<bool> {
     const auto written = write_in_place(goal, text);
@@ -94,15 +112,14 @@ Result<bool> write_whole(const Goal& goal, std::string_view text, const Options&
   if (there && !S_ISREG(status.st_mode)) return in_place();
   std::error_code error;
   const std::string target = there ? std::filesystem::canonical(goal.path, error).string() : goal.path;
-  const std::string draft = fmt::format("{}.{}.tmp", target, ::getpid());
-  const UniqueFd fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
-  if (!fd) {  // the folder may be closed to us, and the file not
+  const Draft draft = new_draft(target);
+  if (!draft.fd) {  // the folder may be closed to us, and the file not
     if (!options.may_overwrite()) return false;
     return in_place();
   }
-  const auto written = write_to(fd, goal, text);
-  auto published = written ? options.publish(draft, target) : Result<bool>(written.error());
-  ::unlink(draft.c_str());  // gone already where it got its name by a rename
+  const auto written = write_to(draft.fd, goal, text);
+  auto published = written ? options.publish(draft.path, target) : Result<bool>(written.error());
+  ::unlink(draft.path.c_str());  // gone already where it got its name by a rename
   return published;
 }
 

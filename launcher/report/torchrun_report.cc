@@ -1,10 +1,10 @@
-#include "launcher/torchrun_report.h"
+#include "launcher/report/torchrun_report.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "launcher/report_lines.h"
+#include "launcher/evidence/report_lines.h"
 
 namespace dtrain::launcher {
 namespace {
@@ -19,7 +19,7 @@ std::string indented(const std::vector<std::string>& lines) {
   return text;
 }
 
-// What torchrun calls the message: the exception, the signal, or that it knows nothing.
+// What torchrun calls the message: the exception, the signal, or the advice to enable tracebacks.
 std::vector<std::string> message(const WorkerEnd& worker) {
   if (worker.error && !worker.error->traceback.empty()) return lines_of(worker.error->traceback);
   if (worker.error && !worker.error->message.empty()) return lines_of(worker.error->message);
@@ -35,7 +35,7 @@ std::vector<std::string> message(const WorkerEnd& worker) {
   return {kNoTraceback};
 }
 
-// What torchrun does not know, in the same field.
+// What torchrun does not know; it stands in the same field.
 std::vector<std::string> more(const WorkerEnd& worker) {
   std::vector<std::string> lines;
   const bool told = worker.error && !(worker.error->traceback.empty() && worker.error->message.empty());
@@ -56,17 +56,20 @@ std::string time_of(const WorkerEnd& worker) {
   return text;
 }
 
-std::string entry(const WorkerEnd& worker, size_t index, bool first) {
+// `headline`: what the worker to blame died of; empty for any other worker.
+std::string entry(const WorkerEnd& worker, size_t index, const std::string& headline = "") {
   std::vector<std::string> lines = message(worker);
-  if (first)
+  const bool by_itself = !worker.status.success() && !worker.told.stopped;
+  if (!headline.empty() && !by_itself) lines = {headline};
+  if (!headline.empty())
     for (std::string& line : more(worker)) lines.push_back(std::move(line));
   const bool signaled = worker.status.kind == ExitStatus::Kind::signaled;
   return fmt::format(
       "[{}]:\n  time      : {}\n  host      : {}\n  rank      : {} (local_rank: {})\n"
       "  exitcode  : {} (pid: {}) {}\n  error_file: {}\n  traceback : {}",
-      index, time_of(worker), worker.host, worker.rank, worker.local_rank, python_exit_code(worker.status), worker.pid,
-      signaled ? " (" + signal_name(worker.status.code) + ")" : "",
-      worker.error ? worker.error_path : std::string("<N/A>"), indented(lines));
+      index, time_of(worker), plain_line(worker.host), worker.rank, worker.local_rank, python_exit_code(worker.status),
+      worker.pid, signaled ? " (" + signal_name(worker.status.code) + ")" : "",
+      worker.error ? plain_line(worker.error_path) : std::string("<N/A>"), indented(lines));
 }
 
 // In characters, as Python counts.
@@ -82,25 +85,25 @@ size_t widest_line(const std::string& text) {
 }  // namespace
 
 std::string torchrun_report_text(const FailureFacts& facts) {
-  std::vector<const WorkerEnd*> ends = own_failures(facts);
+  std::vector<const WorkerEnd*> ends = failures(facts);
   const size_t own = ends.size();
   for (const WorkerEnd& worker : facts.workers)
-    if (worker.stopped_by_dtrain && !worker.status.success()) ends.push_back(&worker);
+    if (worker.told.stopped && !worker.status.success() && (own == 0 || &worker != ends[0])) ends.push_back(&worker);
   if (ends.empty()) return "";
   std::sort(ends.begin() + static_cast<std::ptrdiff_t>(own), ends.end(),
             [](const WorkerEnd* a, const WorkerEnd* b) { return a->rank < b->rank; });
 
   const std::string title = report_line(facts.program) + " FAILED";
-  const std::string root = entry(*ends[0], 0, true);
+  const std::string root = entry(*ends[0], 0, own > 0 ? headline_of(facts) : "");
   std::string others;
-  for (size_t i = 1; i < ends.size(); ++i) others += entry(*ends[i], i, false) + "\n";
+  for (size_t i = 1; i < ends.size(); ++i) others += entry(*ends[i], i) + "\n";
   const size_t width = std::min(kWidest, std::max({widest_line(title), widest_line(root), widest_line(others)}));
   const std::string border(width, '='), section(width, '-');
   return fmt::format(
              "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n{}\n{}\n{}\nFailures:\n{}{}\n"
              "Root Cause (first observed failure):\n{}\n{}\n",
              border, title, section, others.empty() ? "  <NO_OTHER_FAILURES>\n" : others, section, root, border) +
-         (facts.failed_elsewhere.empty() ? "" : "dtrain: first failure: " + facts.failed_elsewhere + "\n");
+         (facts.failed_elsewhere.empty() ? "" : "dtrain: first failure: " + plain_line(facts.failed_elsewhere) + "\n");
 }
 
 }  // namespace dtrain::launcher

@@ -3,13 +3,12 @@
 // torchrun. Pure.
 #include <string>
 
-#include "launcher/failure_report.h"
+#include "launcher/report/failure_report.h"
 
 namespace dtrain::launcher {
 
-// Ends with a newline. The content is as true as report_text()'s: which failure was first, and where torchrun would
-// only tell how to enable tracebacks the last lines of stderr follow. Needs at least one failed worker; without one the
-// answer is empty.
+// Ends with a newline. Has the same facts as report_text(): the root cause is the same worker, and where torchrun would
+// only tell how to enable tracebacks, the last lines of stderr follow. Empty if no worker failed.
 std::string torchrun_report_text(const FailureFacts& facts);
 
 }  // namespace dtrain::launcher

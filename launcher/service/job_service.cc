@@ -1,4 +1,4 @@
-#include "launcher/job_service.h"
+#include "launcher/service/job_service.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -13,16 +13,18 @@
 #include <csignal>
 #include <memory>
 
-#include "launcher/exit_codes.h"
-#include "launcher/exit_status.h"
-#include "launcher/host_name.h"
-#include "launcher/inherited.h"
-#include "launcher/notify_systemd.h"
-#include "launcher/status_report.h"
-#include "launcher/status_socket.h"
+#include "launcher/base/host_name.h"
+#include "launcher/base/inherited.h"
+#include "launcher/job/exit_codes.h"
+#include "launcher/job/exit_status.h"
+#include "launcher/job/stop_requests.h"
+#include "launcher/service/notify_systemd.h"
+#include "launcher/status/status_report.h"
+#include "launcher/status/status_socket.h"
 #include "rendezvous/base/clock.h"
-#include "rendezvous/listen.h"
-#include "rendezvous/store_host.h"
+#include "rendezvous/base/printable.h"
+#include "rendezvous/net/listen.h"
+#include "rendezvous/store_server/store_host.h"
 
 namespace dtrain::launcher {
 
@@ -44,7 +46,7 @@ void say(const std::string& line) {
     return;
   }
   const std::string gap = left_out == 0 ? "" : fmt::format(" ({} lines before this one were left out)", left_out);
-  const std::string text = fmt::format("dtrain: {}{}\n", line.substr(0, kLongestLine), gap);
+  const std::string text = fmt::format("dtrain: {}{}\n", printable(line, kLongestLine), gap);
   left_out = ::write(STDERR_FILENO, text.data(), text.size()) < 0 ? left_out + 1 : 0;
 }
 
@@ -115,14 +117,16 @@ class Service {
 
   void stop(int signal) {
     const std::size_t count = server_.job_count();
-    if (stopped_++ == 0) {
+    const StopMeaning meaning = requests_.take({signal}, clock_.now());  // Asio does not tell who sent it
+    if (meaning == StopMeaning::same) return;
+    if (meaning == StopMeaning::first) {
       notify_systemd("STOPPING=1");
       if (count > 0)
         say(fmt::format("{}: no new jobs; ends when the {} here have ended, or at once when asked again",
                         signal_name(signal), jobs_text(count)));
       return server_.drain([this] { io_.stop(); });
     }
-    if (stopped_ > 2) return;
+    if (requests_.count() > 2) return;
     say(fmt::format("{}: ending {}", signal_name(signal), jobs_text(count)));
     farewell_.expires_after(kFarewell);
     farewell_.async_wait([this](const boost::system::error_code&) { io_.stop(); });
@@ -137,7 +141,7 @@ class Service {
     facts.pid = ::getpid();
     facts.where = where_;
     facts.age = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.now() - begun_);
-    facts.ending = stopped_ > 0;
+    facts.ending = requests_.count() > 0;
     facts.job_count = server_.job_count();
     facts.jobs = server_.jobs(kStatusJobs);
     return status_json(facts);
@@ -147,7 +151,7 @@ class Service {
   SteadyClock clock_;
   const MonoTime begun_ = clock_.now();
   const std::string where_;
-  int stopped_ = 0;  // signals
+  StopRequests requests_;
   JobServer server_;
   asio::signal_set signals_;
   asio::steady_timer farewell_;

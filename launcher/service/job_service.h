@@ -1,12 +1,13 @@
 #pragma once
 // `dtrain rendezvous serve` as a process: the server of many jobs, its signals, and what it says of itself.
+// Tested by test/process/launcher/serve_test.py.
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "rendezvous/base/result.h"
-#include "rendezvous/job_server.h"
-#include "rendezvous/link_credential.h"
+#include "rendezvous/credentials/link_credential.h"
+#include "rendezvous/server/job_server.h"
 
 namespace dtrain::launcher {
 

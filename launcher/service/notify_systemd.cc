@@ -1,4 +1,4 @@
-#include "launcher/notify_systemd.h"
+#include "launcher/service/notify_systemd.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>

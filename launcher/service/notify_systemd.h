@@ -1,5 +1,5 @@
 #pragma once
-// What systemd (Type=notify) wants to hear of a service.
+// What systemd (Type=notify) wants to hear of a service. Tested by test/process/launcher/serve_test.py.
 #include <string>
 
 namespace dtrain::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/status_folder.h"
+#include "launcher/status/status_folder.h"
 
 #include <dirent.h>
 #include <fmt/format.h>
@@ -81,13 +81,24 @@ Result<UniqueFd> listen_at_path(const std::string& path) {
 }  // namespace
 
 std::vector<std::string> status_folders() {
-  std::vector<std::string> all = {fmt::format("/tmp/dtrain-{}", ::geteuid())};
+  const std::string usual = fmt::format("dtrain-{}", ::geteuid());
+  std::vector<std::string> all = {"/tmp/" + usual};
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   struct stat facts {};
   // After `su` it may be another user's.
   if (runtime != nullptr && runtime[0] == '/' && ::stat(runtime, &facts) == 0 && facts.st_uid == ::geteuid())
     all.push_back(std::string(runtime) + "/dtrain");
+  // Anybody may call a folder so; only those of this user count.
+  for (const std::string& name : names_in("/tmp"))
+    if (name.size() == usual.size() + 7 && name.starts_with(usual + "-") && check_status_folder("/tmp/" + name))
+      all.push_back("/tmp/" + name);
   return all;
+}
+
+Result<std::string> new_status_folder() {
+  std::string path = fmt::format("/tmp/dtrain-{}-XXXXXX", ::geteuid());
+  if (::mkdtemp(path.data()) == nullptr) return system_error("cannot make a folder in /tmp", errno);
+  return path;
 }
 
 Result<void> check_status_folder(const std::string& folder) {

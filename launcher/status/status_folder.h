@@ -1,6 +1,6 @@
 #pragma once
 // Where the agents of this user on this host, and servers, have their sockets for `dtrain status`: in a folder that
-// nobody else can enter. A socket is called PID-RANDOM.
+// nobody else can enter. A socket is called PID-RANDOM. Tested by test/process/launcher/status_test.py.
 #include <string>
 #include <vector>
 
@@ -9,9 +9,13 @@
 
 namespace dtrain::launcher {
 
-// /tmp/dtrain-UID, which outlives a login, then $XDG_RUNTIME_DIR/dtrain. A socket is made in the first that can be had;
-// who looks for sockets looks in all.
+// /tmp/dtrain-UID, which outlives a login, $XDG_RUNTIME_DIR/dtrain, and what new_status_folder() has made. A socket is
+// made in the first that can be had; who looks for sockets looks in all.
 std::vector<std::string> status_folders();
+
+// For where another user has taken /tmp/dtrain-UID: a folder /tmp/dtrain-UID-XXXXXX that status_folders() finds, by its
+// owner.
+Result<std::string> new_status_folder();
 
 // Why this folder, which is there, cannot be trusted: another user's, or open to others.
 Result<void> check_status_folder(const std::string& folder);

@@ -1,4 +1,4 @@
-#include "launcher/status_report.h"
+#include "launcher/status/status_report.h"
 
 #include <nlohmann/json.hpp>
 
@@ -51,7 +51,9 @@ Json workers(const std::vector<WorkerNow>& all) {
                     {"local_rank", w.local_rank},
                     {"pid", w.pid == 0 ? Json() : Json(w.pid)},
                     {"state", w.state},
-                    {"age_s", seconds(w.age)}});
+                    {"age_s", seconds(w.age)},
+                    {"cpu_s", w.cpu ? Json(seconds(*w.cpu)) : Json()},
+                    {"idle_s", w.idle ? Json(seconds(*w.idle)) : Json()}});
   }
   return list;
 }

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/job_facts.h"
-#include "rendezvous/store_limits.h"
+#include "rendezvous/rounds/job_facts.h"
+#include "rendezvous/store/store_limits.h"
 
 namespace dtrain::launcher {
 
@@ -23,6 +23,11 @@ struct WorkerNow {
   pid_t pid = 0;                    // 0: not started
   std::string state;                // one line: "running", "exit code 1"
   std::chrono::milliseconds age{};  // since it was started
+  // Of one that has not ended:
+  bool alive = false;
+  std::chrono::milliseconds silent{};               // since it has written something, or was started
+  std::optional<std::chrono::milliseconds> cpu{};   // used by its process in all
+  std::optional<std::chrono::milliseconds> idle{};  // it has used no CPU, and written nothing
 };
 
 // Of one node, from its own agent.

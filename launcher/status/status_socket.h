@@ -1,14 +1,15 @@
 #pragma once
 // The socket at which an agent, or a server, tells this user's `dtrain status` what it is doing: who connects gets one
 // answer and the end of the connection, and is not listened to. On the event loop; while nobody asks it costs nothing.
+// Tested by test/process/launcher/status_test.py.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/acceptor.h"
 
 namespace dtrain::launcher {
 
@@ -27,14 +28,12 @@ class StatusSocket {
   const std::string& path() const { return path_; }
 
  private:
-  StatusSocket(boost::asio::io_context& io, UniqueFd listener, std::string path, Ask ask);
-  void wait();
-  void accept_ready();
+  StatusSocket(boost::asio::io_context& io, boost::asio::posix::stream_descriptor listener, std::string path, Ask ask);
+  void accepted(UniqueFd socket);
 
-  boost::asio::posix::stream_descriptor listener_;
-  boost::asio::steady_timer again_;
   const std::string path_;
   const Ask ask_;
+  Acceptor acceptor_;
 };
 
 }  // namespace dtrain::launcher

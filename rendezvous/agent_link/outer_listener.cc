@@ -1,4 +1,4 @@
-#include "rendezvous/outer_listener.h"
+#include "rendezvous/agent_link/outer_listener.h"
 
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -11,10 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/connect.h"
-#include "rendezvous/peer_uid.h"
-#include "rendezvous/round_wire.h"
-#include "rendezvous/store_wire.h"
+#include "rendezvous/net/connect.h"
+#include "rendezvous/net/peer_uid.h"
+#include "rendezvous/net/watch.h"
+#include "rendezvous/rounds/round_wire.h"
+#include "rendezvous/store/store_wire.h"
 
 namespace dtrain {
 
@@ -23,12 +24,12 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr int kAcceptsPerTurn = 16;  // a handshake costs some time, and the agent has other work
-constexpr std::chrono::milliseconds kAcceptAgain{100};
 
 }  // namespace
 
 struct OuterListener::Unknown {
-  Unknown(asio::io_context& io, UniqueFd fd) : address(peer_address(fd.get())), socket(io, fd.release()) {}
+  explicit Unknown(asio::posix::stream_descriptor watched)
+      : address(peer_address(watched.native_handle())), socket(std::move(watched)) {}
   const std::string address;
   asio::posix::stream_descriptor socket;
   LinkBytes bytes;
@@ -48,8 +49,14 @@ std::size_t OuterListener::room_for_unknown() {
 }
 
 OuterListener::OuterListener(asio::io_context& io, UniqueFd listener, Options options)
-    : io_(io), listener_(io, listener.release()), options_(std::move(options)), deadline_(io), accept_again_(io) {
-  wait_for_connection();
+    : io_(io),
+      acceptor_(io, asio::posix::stream_descriptor(io, listener.release()),
+                {.most_a_turn = kAcceptsPerTurn,
+                 .accepted = [this](UniqueFd fd) { admit(std::move(fd)); },
+                 .no_room = [this](const Error&) { return make_room(); }}),
+      options_(std::move(options)),
+      deadline_(io) {
+  acceptor_.resume();
 }
 
 OuterListener::~OuterListener() {
@@ -61,77 +68,29 @@ OuterListener::~OuterListener() {
 
 // ---- coming ---------------------------------------------------------------------------------------------------------
 
-void OuterListener::wait_for_connection() {
-  listener_.async_wait(asio::posix::stream_descriptor::wait_read,
-                       [this, alive = std::weak_ptr(lives_)](const boost::system::error_code& ec) {
-                         if (!alive.expired() && !ec) accept_ready();
-                       });
-}
-
-void OuterListener::accept_ready() {
-  for (int i = 0; i < kAcceptsPerTurn; ++i) {
-    if (!accept_one()) break;
+// False: nobody is there who could go.
+bool OuterListener::make_room() {
+  if (unknown_.empty()) {
+    report("cannot accept connections of other nodes: too many open files (see `ulimit -n`)");
+    return false;
   }
-  if (!paused_) wait_for_connection();
-}
-
-void OuterListener::pause_until(std::chrono::steady_clock::time_point when) {
-  paused_ = true;
-  accept_again_.expires_at(when);
-  accept_again_.async_wait([this, alive = std::weak_ptr(lives_)](const boost::system::error_code& ec) {
-    if (!alive.expired() && !ec) resume();
-  });
-}
-
-void OuterListener::resume() {
-  if (std::exchange(paused_, false)) wait_for_connection();
-}
-
-// False: nothing more to accept now.
-bool OuterListener::accept_one() {
-  if (unknown_.size() >= options_.most_unknown) {
-    const auto makes_room_at = unknown_.front()->came + options_.least_unknown;
-    if (std::chrono::steady_clock::now() < makes_room_at) {
-      pause_until(makes_room_at);
-      return false;
-    }
-  }
-  UniqueFd fd(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (fd) {
-    admit(std::move(fd));
-    return true;
-  }
-  switch (errno) {
-    case EAGAIN:
-      return false;
-    case EMFILE:
-    case ENFILE:
-    case ENOBUFS:
-    case ENOMEM:
-      return out_of_descriptors();
-    default:
-      return true;  // it has left, or the network has failed it
-  }
-}
-
-bool OuterListener::out_of_descriptors() {
-  if (!unknown_.empty()) {
-    drop(unknown_.front(), "room needed for another connection");
-    return true;
-  }
-  report("cannot accept connections of other nodes: too many open files (see `ulimit -n`)");
-  // A listener that stays readable would spin.
-  pause_until(std::chrono::steady_clock::now() + kAcceptAgain);
-  return false;
+  drop(unknown_.front(), "room needed for another connection");
+  return true;
 }
 
 void OuterListener::admit(UniqueFd fd) {
   if (unknown_.size() >= options_.most_unknown)
     drop(unknown_.front(), "too many connections that do not say who they are");
   tune_link(fd.get());
-  const auto peer = std::make_shared<Unknown>(io_, std::move(fd));
+  auto watched = watch_on(io_, std::move(fd));
+  if (!watched) return;  // closed: whoever it was comes again
+  const auto peer = std::make_shared<Unknown>(std::move(*watched));
   peer->place = unknown_.insert(unknown_.end(), peer);
   arm_deadline();
+  if (unknown_.size() >= options_.most_unknown) {
+    const auto makes_room_at = unknown_.front()->came + options_.least_unknown;
+    if (peer->came < makes_room_at) acceptor_.pause_until(makes_room_at);
+  }
   if (options_.credential) {
     auto session = options_.any_job ? TlsSession::server_of_any_job(*options_.credential)
                                     : TlsSession::server(*options_.credential, options_.job);
@@ -161,14 +120,21 @@ void OuterListener::wait_writable(const UnknownPtr& peer) {
                           });
 }
 
-// One that is not TLS's may be that of a request, or of a worker.
-void OuterListener::look_at_first_byte(Unknown& peer) const {
-  if ((!options_.munge && !options_.vouch) || peer.began) return;
-  char first = 0;
-  peer.began = ::recv(peer.socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
-  if (!peer.began) return;
-  peer.asks = options_.munge && asked_for_munge({&first, 1}) == MungeAsked::more;
-  peer.worker = options_.vouch && first == char(StoreOp::validate);
+// One that is not TLS's may be that of a request, of a worker, or of a stranger that is known by it. Why it is turned
+// away; empty: it is not.
+std::string OuterListener::judge_first_bytes(Unknown& peer) const {
+  if (peer.began) return "";
+  std::array<char, kStoreGreeting.size()> first{};
+  const ssize_t size = ::recv(peer.socket.native_handle(), first.data(), first.size(), MSG_PEEK | MSG_DONTWAIT);
+  if (size < 1) return "";
+  peer.began = true;
+  const std::string_view bytes(first.data(), std::size_t(size));
+  peer.asks = options_.munge && asked_for_munge(bytes.substr(0, 1)) == MungeAsked::more;
+  peer.worker = options_.vouch && bytes.front() == kStoreGreeting.front();
+  if (!peer.worker && bytes == kStoreGreeting) return kTorchrunKnocks;
+  for (const std::string_view method : {"GET ", "POST ", "PUT ", "HEAD "})
+    if (bytes.starts_with(method.substr(0, bytes.size())) && bytes.size() >= 4) return "it speaks HTTP";
+  return "";
 }
 
 void OuterListener::ask_for_voucher(const UnknownPtr& peer) {
@@ -190,10 +156,10 @@ void OuterListener::drop_workers() {
 }
 
 void OuterListener::vouched(const UnknownPtr& peer, bool yes) {
-  if (!yes) return drop(peer, "no agent of this job vouches for it");
+  if (!yes) return drop(peer, std::string("no agent of this job vouches for it; ") + kTorchrunKnocks);
   UniqueFd fd(peer->socket.release());
   unknown_.erase(peer->place);
-  resume();
+  acceptor_.resume();
   options_.worker(std::move(fd));
 }
 
@@ -223,7 +189,7 @@ void OuterListener::answer_request(const UnknownPtr& peer, const Result<std::str
 }
 
 void OuterListener::readable(const UnknownPtr& peer) {
-  look_at_first_byte(*peer);
+  if (const std::string why = judge_first_bytes(*peer); !why.empty()) return drop(peer, why);
   if (peer->asks) return read_request(peer);
   if (peer->worker) return ask_for_voucher(peer);
   std::array<char, 4096> buffer;
@@ -246,7 +212,7 @@ void OuterListener::hand_over(const UnknownPtr& peer) {
                                                   : peer->received.front() == kRoundGreeting.front();
   LinkSocket socket{UniqueFd(peer->socket.release()), peer->bytes.release()};
   unknown_.erase(peer->place);
-  resume();
+  acceptor_.resume();
   (for_rounds ? options_.agent : options_.store)(std::move(socket), std::move(peer->received));
 }
 
@@ -254,7 +220,7 @@ void OuterListener::hand_over(const UnknownPtr& peer) {
 void OuterListener::drop(const UnknownPtr& peer, const std::string& why) {
   std::list<UnknownPtr> gone;  // `peer` may be the list's own
   gone.splice(gone.end(), unknown_, peer->place);
-  resume();
+  acceptor_.resume();
   boost::system::error_code ignored;
   peer->socket.close(ignored);
   if (!why.empty()) report(fmt::format("turned away a connection from {}: {}", peer->address, why));

@@ -6,7 +6,6 @@
 // Who only connects, sends garbage, or takes its time, costs a descriptor for some seconds: their number and their time
 // are limited, and where room is needed the one that has been there longest goes. Members are not touched.
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
@@ -18,18 +17,23 @@
 #include <string_view>
 
 #include "rendezvous/base/report_limit.h"
+#include "rendezvous/base/tcp_ends.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/link_credential.h"
-#include "rendezvous/link_socket.h"
-#include "rendezvous/munge_desk.h"
-#include "rendezvous/tcp_ends.h"
+#include "rendezvous/credentials/link_credential.h"
+#include "rendezvous/munge/munge_desk.h"
+#include "rendezvous/net/acceptor.h"
+#include "rendezvous/tls/link_socket.h"
 
 namespace dtrain {
+
+// Why a connection is turned away that begins as clients of torch's own store do, where no worker can be.
+inline constexpr const char* kTorchrunKnocks =
+    "it is torchrun's, or another client of torch's store: all nodes need the same launcher";
 
 class OuterListener {
  public:
   static constexpr std::size_t kMostUnknown = 1024;
-  // That many; but at most a quarter of the descriptors that this process may have: members and workers need theirs.
+  // kMostUnknown, but at most a quarter of the descriptors that this process may have: members and workers need theirs.
   static std::size_t room_for_unknown();
 
   using Taker = std::function<void(LinkSocket socket, std::string received)>;
@@ -37,17 +41,18 @@ class OuterListener {
     std::string job;
     // With a credential: connections of every job that has it; `job` is not used.
     bool any_job = false;
-    // Of one that is known: whether enough was received to hand it over. Empty: always.
+    // Whether enough was received of a connection that is known to hand it over. Empty: always.
     std::function<bool(const LinkName& link, std::string_view received)> enough{};
-    // What its agents know each other by. None: plain connections (--insecure); the first byte tells what they are for.
+    // What the job's agents know each other by. None: plain connections (--insecure), whose first byte tells what they
+    // are for.
     std::optional<LinkCredential> credential{};
-    // Who asks for the secret by MUNGE gets a credential; none: nobody does.
+    // Gives a credential to those who ask for the secret by MUNGE. Null: nobody gets one.
     std::shared_ptr<MungeDesk> munge{};
     // Whoever has come for rounds, and for the store; what was received (plaintext) begins with the greeting.
     Taker agent;
     Taker store;
-    // A connection that begins as a worker's of the store is asked for, without a byte of it being taken; when it is
-    // vouched for it goes to `worker`. None: such a connection is a stranger's.
+    // A connection that looks like a worker's: ask the other agents whose it is, leaving its bytes unread. If one of
+    // them vouches for it, it goes to `worker`. Empty: a connection that looks like a worker's is a stranger's.
     std::function<void(const TcpEnds& ends, std::function<void(bool)> answer)> vouch{};
     std::function<void(UniqueFd)> worker{};
     // One line for each connection that is turned away for a fault; at most five in ten seconds, and none twice
@@ -56,8 +61,8 @@ class OuterListener {
     // Connections at a time that have not proved who they are.
     std::size_t most_unknown = room_for_unknown();
     std::chrono::milliseconds longest_unknown{3000};
-    // Thousands of nodes may come in one moment: so long none has to make room, and the others are in the kernel's
-    // queue.
+    // Thousands of nodes may come in one moment. For this long after its coming no connection has to make room, and the
+    // others wait in the kernel's queue.
     std::chrono::milliseconds least_unknown{100 * room_for_unknown() / kMostUnknown};
   };
 
@@ -75,17 +80,12 @@ class OuterListener {
   struct Unknown;
   using UnknownPtr = std::shared_ptr<Unknown>;
 
-  void wait_for_connection();
-  void accept_ready();
-  bool accept_one();
-  bool out_of_descriptors();
-  void pause_until(std::chrono::steady_clock::time_point when);
-  void resume();
   void admit(UniqueFd fd);
+  bool make_room();
   void wait_readable(const UnknownPtr& peer);
   void wait_writable(const UnknownPtr& peer);
   void readable(const UnknownPtr& peer);
-  void look_at_first_byte(Unknown& peer) const;
+  std::string judge_first_bytes(Unknown& peer) const;
   void ask_for_voucher(const UnknownPtr& peer);
   void vouched(const UnknownPtr& peer, bool yes);
   void read_request(const UnknownPtr& peer);
@@ -96,12 +96,10 @@ class OuterListener {
   void report(const std::string& line);
 
   boost::asio::io_context& io_;
-  boost::asio::posix::stream_descriptor listener_;
+  Acceptor acceptor_;
   const Options options_;
   boost::asio::steady_timer deadline_;
-  boost::asio::steady_timer accept_again_;
   bool deadline_armed_ = false;
-  bool paused_ = false;            // accept_again_ runs, nothing is accepted
   std::list<UnknownPtr> unknown_;  // longest there first
   ReportLimit reports_{5};
   // Handlers that are already on their way when this goes must not touch it.

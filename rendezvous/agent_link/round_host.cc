@@ -1,12 +1,13 @@
-#include "rendezvous/round_host.h"
+#include "rendezvous/agent_link/round_host.h"
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <utility>
 #include <vector>
 
-#include "rendezvous/connect.h"
-#include "rendezvous/peer_uid.h"
+#include "rendezvous/net/connect.h"
+#include "rendezvous/net/deadline.h"
+#include "rendezvous/net/peer_uid.h"
 
 namespace dtrain {
 
@@ -208,6 +209,8 @@ void RoundHost::round_allowed() {
 
 void RoundHost::perform(const RoundAction& action) {
   if (std::holds_alternative<round_action::FreshStore>(action)) return options_.fresh_store(core_.round());
+  if (const auto* tell = std::get_if<round_action::Tell>(&action))
+    return options_.say ? options_.say(tell->line) : void();
   const auto& send = std::get<round_action::Send>(action);
   const auto it = channels_.find(send.member);
   if (it == channels_.end()) return;
@@ -220,15 +223,14 @@ void RoundHost::perform(const RoundAction& action) {
 }
 
 void RoundHost::arm() {
-  const auto at = core_.deadline();
-  if (!at) {
-    timer_.cancel();
-    return;
-  }
-  timer_.expires_at(*at);
-  timer_.async_wait([this, alive = std::weak_ptr(lives_)](const boost::system::error_code& ec) {
-    if (!ec && !alive.expired()) perform(core_.step(round_event::Tick{}, clock_.now()));
+  call_at(timer_, core_.deadline(), [this, alive = std::weak_ptr(lives_)] {
+    if (!alive.expired()) perform(core_.step(round_event::Tick{}, clock_.now()));
   });
+}
+
+void RoundHost::turned_away(const std::string& line, bool told) {
+  const std::string text = core_.turned_away(line);
+  if (!text.empty() && !told && options_.say) options_.say(text);
 }
 
 void RoundHost::close(const Verdict& verdict) { perform(core_.close(verdict)); }

@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "rendezvous/agent_link/round_channel.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/link_pulse.h"
-#include "rendezvous/round_channel.h"
-#include "rendezvous/round_core.h"
-#include "rendezvous/vouch_desk.h"
+#include "rendezvous/rounds/link_pulse.h"
+#include "rendezvous/rounds/round_core.h"
+#include "rendezvous/rounds/vouch_desk.h"
 
 namespace dtrain {
 
@@ -48,6 +48,8 @@ class RoundHost {
     // A server of many jobs, which has no agent of the job.
     bool standing = false;
     std::optional<RoundSuccession> succession{};
+    // One line for the user of the host.
+    std::function<void(const std::string&)> say{};
   };
   RoundHost(boost::asio::io_context& io, RoundSettings settings, Options options);
   ~RoundHost();
@@ -60,6 +62,8 @@ class RoundHost {
   void adopt_own(UniqueFd socket);
   // Whether this user has made that connection, on the host of an agent that is here (vouch_desk.h).
   void vouch(const TcpEnds& ends, VouchDesk::Answer answer) { desk_.question(ends, std::move(answer)); }
+  // Somebody was turned away before it could join; `told`: the user knows.
+  void turned_away(const std::string& line, bool told);
   // The host leaves: end the job if it has not ended.
   void close(const Verdict& verdict);
   // Every agent has gone.

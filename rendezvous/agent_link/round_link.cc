@@ -1,4 +1,4 @@
-#include "rendezvous/round_link.h"
+#include "rendezvous/agent_link/round_link.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "rendezvous/connect.h"
-#include "rendezvous/peer_uid.h"
+#include "rendezvous/net/connect.h"
+#include "rendezvous/net/peer_uid.h"
 
 namespace dtrain {
 

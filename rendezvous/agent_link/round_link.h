@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/agent_link/round_channel.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/dial.h"
-#include "rendezvous/link_credential.h"
-#include "rendezvous/link_pulse.h"
-#include "rendezvous/peer_uid.h"
-#include "rendezvous/round_channel.h"
+#include "rendezvous/credentials/link_credential.h"
+#include "rendezvous/net/dial.h"
+#include "rendezvous/net/peer_uid.h"
+#include "rendezvous/rounds/link_pulse.h"
 
 namespace dtrain {
 

@@ -1,4 +1,4 @@
-#include "rendezvous/seek_link.h"
+#include "rendezvous/agent_link/seek_link.h"
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
@@ -12,7 +12,7 @@ namespace asio = boost::asio;
 namespace {
 constexpr auto kFirst = std::chrono::milliseconds(100);
 constexpr auto kLongest = std::chrono::milliseconds(1000);
-constexpr auto kGreeting = std::chrono::seconds(3);
+constexpr auto kGreetingTime = std::chrono::seconds(3);
 constexpr std::size_t kMostSeekers = 65536;
 }  // namespace
 
@@ -81,7 +81,7 @@ void SeekDesk::adopt(LinkSocket socket, const std::string& received_before) {
   const std::uint64_t id = ++last_id_;
   Peer& peer = peers_[id];
   peer.channel = std::make_shared<RoundChannel>(io_, std::move(socket));
-  peer.greeting = std::make_unique<asio::steady_timer>(io_, kGreeting);
+  peer.greeting = std::make_unique<asio::steady_timer>(io_, kGreetingTime);
   peer.greeting->async_wait([this, id, alive = std::weak_ptr(lives_)](const boost::system::error_code& ec) {
     if (!ec && !alive.expired() && peers_.contains(id) && !peers_.at(id).seek) gone(id);
   });

@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
-#include "rendezvous/dial.h"
-#include "rendezvous/link_credential.h"
-#include "rendezvous/round_channel.h"
+#include "rendezvous/agent_link/round_channel.h"
+#include "rendezvous/credentials/link_credential.h"
+#include "rendezvous/net/dial.h"
 
 namespace dtrain {
 

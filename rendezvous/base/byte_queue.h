@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace dtrain {
 
@@ -15,6 +16,13 @@ class ByteQueue {
   std::string_view front() const { return std::string_view(bytes_).substr(taken_); }
 
   void append(std::string_view bytes) { end().append(bytes); }
+
+  // The last `left` of these bytes, without a copy if nothing else is in the queue.
+  void adopt(std::string&& bytes, std::size_t left) {
+    if (!empty()) return append(std::string_view(bytes).substr(bytes.size() - left));
+    taken_ = bytes.size() - left;
+    bytes_ = std::move(bytes);
+  }
 
   // For those who write bytes themselves: only append to it.
   std::string& end() {

@@ -1,4 +1,4 @@
-#include "rendezvous/private_file.h"
+#include "rendezvous/base/private_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

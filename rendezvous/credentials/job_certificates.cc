@@ -1,4 +1,4 @@
-#include "rendezvous/job_certificates.h"
+#include "rendezvous/credentials/job_certificates.h"
 
 #include <fmt/format.h>
 #include <openssl/evp.h>
@@ -10,8 +10,8 @@
 #include <array>
 #include <memory>
 
-#include "rendezvous/host_names.h"
-#include "rendezvous/openssl.h"
+#include "rendezvous/crypto/openssl.h"
+#include "rendezvous/net/host_names.h"
 
 namespace dtrain {
 namespace {

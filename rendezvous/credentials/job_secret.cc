@@ -1,4 +1,4 @@
-#include "rendezvous/job_secret.h"
+#include "rendezvous/credentials/job_secret.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "rendezvous/base/private_file.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/private_file.h"
 
 namespace dtrain {
 namespace {

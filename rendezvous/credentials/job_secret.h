@@ -5,9 +5,9 @@
 #include <string_view>
 
 #include "rendezvous/base/result.h"
-#include "rendezvous/hkdf.h"
-#include "rendezvous/link_name.h"
-#include "rendezvous/secret_memory.h"
+#include "rendezvous/credentials/link_name.h"
+#include "rendezvous/crypto/hkdf.h"
+#include "rendezvous/crypto/secret_memory.h"
 
 namespace dtrain {
 

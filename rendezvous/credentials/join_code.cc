@@ -1,4 +1,4 @@
-#include "rendezvous/join_code.h"
+#include "rendezvous/credentials/join_code.h"
 
 #include <fmt/format.h>
 #include <sys/random.h>
@@ -7,17 +7,17 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "rendezvous/openssl.h"
+#include "rendezvous/crypto/openssl.h"
 
 namespace dtrain {
 namespace {
 
-constexpr std::string_view kLetters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";  // Crockford's: no I, L, O, U
-constexpr std::size_t kRandom = 17;                                        // of five bits each
+constexpr std::string_view kCodeLetters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";  // Crockford's: no I, L, O, U
+constexpr std::size_t kRandom = 17;                                            // of five bits each
 constexpr std::size_t kAll = kRandom + 3;
 constexpr std::size_t kGroup = 5;
 constexpr int kRounds = 1 << 20;
-constexpr std::string_view kSalt = "dtrain join code 1";
+constexpr std::string_view kCodeSalt = "dtrain join code 1";
 
 using Symbols = Wiped<kAll>;
 
@@ -44,7 +44,7 @@ std::size_t value_of(char c) {
   if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
   if (c == 'O') c = '0';
   if (c == 'I' || c == 'L') c = '1';
-  return kLetters.find(c);
+  return kCodeLetters.find(c);
 }
 
 Result<Symbols> symbols_of(std::string_view code) {
@@ -79,7 +79,7 @@ Result<std::string> make_join_code() {
   code.reserve(kAll + kAll / kGroup);
   for (std::size_t i = 0; i < kAll; ++i) {
     if (i != 0 && i % kGroup == 0) code += '-';
-    code += kLetters[symbols[i]];
+    code += kCodeLetters[symbols[i]];
   }
   return code;
 }
@@ -90,11 +90,11 @@ Result<JobSecret> secret_of_join_code(std::string_view code) {
   const auto ssl = openssl();
   if (!ssl) return ssl.error();
   std::array<char, kRandom> letters{};
-  for (std::size_t i = 0; i < kRandom; ++i) letters[i] = kLetters[(*symbols)[i]];
+  for (std::size_t i = 0; i < kRandom; ++i) letters[i] = kCodeLetters[(*symbols)[i]];
   Wiped<kSecretBytes> bytes;
   const int done = (*ssl)->PKCS5_PBKDF2_HMAC(
-      letters.data(), static_cast<int>(letters.size()), reinterpret_cast<const unsigned char*>(kSalt.data()),
-      static_cast<int>(kSalt.size()), kRounds, (*ssl)->EVP_sha256(), static_cast<int>(bytes.size()), bytes.data());
+      letters.data(), static_cast<int>(letters.size()), reinterpret_cast<const unsigned char*>(kCodeSalt.data()),
+      static_cast<int>(kCodeSalt.size()), kRounds, (*ssl)->EVP_sha256(), static_cast<int>(bytes.size()), bytes.data());
   wipe(letters.data(), letters.size());
   if (done != 1) return Error{ErrorKind::system, "OpenSSL cannot compute PBKDF2"};
   return JobSecret::of(bytes);

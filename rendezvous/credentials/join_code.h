@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "rendezvous/base/result.h"
-#include "rendezvous/job_secret.h"
+#include "rendezvous/credentials/job_secret.h"
 
 namespace dtrain {
 

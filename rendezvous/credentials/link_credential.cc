@@ -1,4 +1,4 @@
-#include "rendezvous/link_credential.h"
+#include "rendezvous/credentials/link_credential.h"
 
 #include "rendezvous/base/printable.h"
 

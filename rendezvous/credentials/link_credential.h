@@ -4,8 +4,8 @@
 #include <variant>
 
 #include "rendezvous/base/result.h"
-#include "rendezvous/job_secret.h"
-#include "rendezvous/site_certificates.h"
+#include "rendezvous/credentials/job_secret.h"
+#include "rendezvous/credentials/site_certificates.h"
 
 namespace dtrain {
 

@@ -1,4 +1,4 @@
-#include "rendezvous/link_name.h"
+#include "rendezvous/credentials/link_name.h"
 
 #include <fmt/format.h>
 

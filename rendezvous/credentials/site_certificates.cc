@@ -1,4 +1,4 @@
-#include "rendezvous/site_certificates.h"
+#include "rendezvous/credentials/site_certificates.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "rendezvous/base/printable.h"
-#include "rendezvous/private_file.h"
-#include "rendezvous/tls_context.h"
+#include "rendezvous/base/private_file.h"
+#include "rendezvous/credentials/tls_context.h"
 
 namespace dtrain {
 namespace {

@@ -1,10 +1,10 @@
-#include "rendezvous/hkdf.h"
+#include "rendezvous/crypto/hkdf.h"
 
 #include <algorithm>
 #include <string>
 
 #include "rendezvous/base/check.h"
-#include "rendezvous/openssl.h"
+#include "rendezvous/crypto/openssl.h"
 
 namespace dtrain {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "rendezvous/base/result.h"
-#include "rendezvous/secret_memory.h"
+#include "rendezvous/crypto/secret_memory.h"
 
 namespace dtrain {
 

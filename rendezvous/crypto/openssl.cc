@@ -1,4 +1,4 @@
-#include "rendezvous/openssl.h"
+#include "rendezvous/crypto/openssl.h"
 
 #include <dlfcn.h>
 
@@ -34,12 +34,24 @@ Result<OpenSsl> load() {
   return table;
 }
 
+// OpenSSL's callback that gives the passphrase of a key.
+int no_passphrase(char*, int, int, void*) { return 0; }
+
 }  // namespace
 
 Result<const OpenSsl*> openssl() {
   static const Result<OpenSsl> table = load();
   if (!table) return table.error();
   return &*table;
+}
+
+std::string openssl_reason(const OpenSsl& ssl) {
+  const char* text = ssl.ERR_reason_error_string(ssl.ERR_peek_error());
+  return text != nullptr ? text : "unusable";
+}
+
+void refuse_passphrases(const OpenSsl& ssl, SSL_CTX* context) {
+  ssl.SSL_CTX_set_default_passwd_cb(context, no_passphrase);
 }
 
 }  // namespace dtrain

@@ -9,6 +9,8 @@
 #include <openssl/x509_vfy.h>
 #include <openssl/x509v3.h>
 
+#include <string>
+
 #include "rendezvous/base/result.h"
 
 namespace dtrain {
@@ -52,5 +54,10 @@ struct OpenSsl {
 
 // Any thread. The table is there for the rest of the process, or the reason why there is none.
 Result<const OpenSsl*> openssl();
+
+// The reason that OpenSSL gives for its last error.
+std::string openssl_reason(const OpenSsl& ssl);
+// A key that wants a passphrase is an error then; nobody is asked on the terminal.
+void refuse_passphrases(const OpenSsl& ssl, SSL_CTX* context);
 
 }  // namespace dtrain

@@ -1,4 +1,4 @@
-#include "rendezvous/secret_memory.h"
+#include "rendezvous/crypto/secret_memory.h"
 
 #include <strings.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "rendezvous/etcd_election_core.h"
+#include "rendezvous/election/etcd_election_core.h"
 
 #include <fmt/format.h>
 

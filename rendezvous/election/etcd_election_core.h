@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "rendezvous/base/clock.h"
-#include "rendezvous/link_pulse.h"
+#include "rendezvous/rounds/link_pulse.h"
 
 namespace dtrain {
 

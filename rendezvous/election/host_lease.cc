@@ -1,4 +1,4 @@
-#include "rendezvous/host_lease.h"
+#include "rendezvous/election/host_lease.h"
 
 #include <algorithm>
 #include <functional>

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "rendezvous/base/clock.h"
-#include "rendezvous/link_pulse.h"
-#include "rendezvous/round_messages.h"
+#include "rendezvous/rounds/link_pulse.h"
+#include "rendezvous/rounds/round_messages.h"
 
 namespace dtrain {
 

@@ -1,4 +1,4 @@
-#include "rendezvous/succession_core.h"
+#include "rendezvous/election/succession_core.h"
 
 #include <fmt/format.h>
 

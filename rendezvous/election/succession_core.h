@@ -25,9 +25,10 @@
 #include <vector>
 
 #include "rendezvous/base/clock.h"
-#include "rendezvous/host_lease.h"
-#include "rendezvous/link_pulse.h"
-#include "rendezvous/round_messages.h"
+#include "rendezvous/election/host_lease.h"
+#include "rendezvous/election/host_place.h"
+#include "rendezvous/rounds/link_pulse.h"
+#include "rendezvous/rounds/round_messages.h"
 
 namespace dtrain {
 
@@ -38,14 +39,6 @@ struct SuccessionSettings {
   // From the last stamp that came back to a host to the last of its workers.
   Duration fence() const { return PulseSettings::on_any_clock(pulse.stop_after() + pulse.fenced_after()); }
   Duration stagger() const { return pulse.interval / 5; }
-};
-
-// Where a host is.
-struct HostPlace {
-  std::vector<std::string> addresses;
-  int port = 0;
-  std::uint64_t term = 0;
-  bool operator==(const HostPlace&) const = default;
 };
 
 namespace succession_event {
@@ -160,7 +153,7 @@ class SuccessionCore {
   std::string missing() const;
   // Of a host: whether pings may be answered.
   bool sure(MonoTime now) const { return phase_ == Phase::leading && lease_.sure(now); }
-  // A host: by then its workers must be dead if it hears no more of its nodes. None: nobody can follow it.
+  // When a host's workers must be dead if the host hears no more of its nodes. None: no other host can follow it.
   std::optional<MonoTime> fenced_at() const;
   int settled_round() const { return lease_.settled_round(); }
   std::vector<VoterSet> earlier() const { return lease_.earlier(); }
@@ -169,10 +162,10 @@ class SuccessionCore {
   // The last round that this node was in, and what a majority is needed of to choose its next host.
   std::pair<std::uint64_t, int> last() const { return {last_term_, last_round_}; }
   std::vector<VoterSet> needed() const;
-  // What this node says to a candidate, and what that answers if it has a host.
+  // What this node says to a candidate, and what a candidate answers if it has a host.
   msg::Seek seek() const;
   std::optional<msg::HostAt> host_at() const;
-  // A candidate; of so many voters.
+  // Whether this node may become the host. How many nodes have a vote.
   bool may_stand() const { return candidate_index() >= 0; }
   std::size_t voters() const { return electorate_.voters.size(); }
 

@@ -3,50 +3,25 @@
 // Connections are kept for the next call. With a user, the token is fetched when it is needed and again when it has
 // expired.
 //
-// Members that cannot be reached are looked up again by their names, at most once a second: their addresses may change.
-//
 // A call that reports an error, or that was tried twice, may have been carried out, also more than once: an answer can
 // be lost. So whoever writes does it by a txn whose outcome can be read from what is there.
 #include <boost/asio/io_context.hpp>
-#include <cstdint>
-#include <functional>
+#include <cstddef>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
-#include "rendezvous/base/beside_loop.h"
 #include "rendezvous/base/clock.h"
-#include "rendezvous/base/result.h"
-#include "rendezvous/etcd_wire.h"
-#include "rendezvous/http_connection.h"
-#include "rendezvous/tls_context.h"
+#include "rendezvous/etcd/etcd_call.h"
+#include "rendezvous/etcd/etcd_members.h"
+#include "rendezvous/etcd/etcd_wire.h"
 
 namespace dtrain {
 
-struct EtcdMember {
-  std::string name;                    // as it was typed: what its certificate must say
-  std::vector<std::string> addresses;  // numeric; none: not known yet
-  std::uint16_t port = 0;
-};
-
-struct EtcdSettings {
-  std::vector<EtcdMember> members;
-  std::optional<TlsCertificates> certificates;  // https
-  std::string user, password;                   // no user: none
-  Duration one_try = std::chrono::seconds(1);   // for one member's answer, then the next one is asked
-};
-
 class EtcdClient {
  public:
-  using Done = std::function<void(Result<EtcdReply>)>;
-  struct WatchCallbacks {
-    std::function<void()> began;
-    std::function<void()> changed;
-    // Once, and the last.
-    std::function<void(const Error&)> over;
-  };
+  using Done = EtcdCall::Done;
+  using WatchCallbacks = EtcdCall::WatchCallbacks;
 
   EtcdClient(boost::asio::io_context& io, EtcdSettings settings);
   ~EtcdClient();  // calls nobody back
@@ -62,35 +37,17 @@ class EtcdClient {
   // All of them, without calling back, and the connections.
   void cancel();
   // The address that the last connection came from: the one of this host that leads to etcd. Empty: there was none.
-  const std::string& own_address() const { return own_address_; }
+  const std::string& own_address() const { return members_.own_address(); }
 
   static constexpr std::size_t kMostCalls = 64;
 
  private:
-  class Call;
-  struct Idle {
-    std::size_t member;
-    std::shared_ptr<HttpConnection> connection;
-  };
-
-  void start(const std::shared_ptr<Call>& call);
-  std::shared_ptr<HttpConnection> take_idle(std::size_t member);
-  void connected(int fd);
-  void look_up(std::size_t member);
-  void give_back(std::size_t member, std::shared_ptr<HttpConnection> connection);
+  std::shared_ptr<EtcdCall> make_call(EtcdRequest request);
 
   boost::asio::io_context& io_;
-  const EtcdSettings settings_;
-  std::vector<std::vector<std::string>> addresses_;  // of each member, as last looked up
-  std::vector<MonoTime> look_up_at_;                 // not before
-  SteadyClock clock_;
-  BesideLoop beside_;
-  std::set<std::shared_ptr<Call>> calls_;
-  std::shared_ptr<Call> watch_;
-  std::vector<Idle> idle_;
-  std::size_t good_ = 0;  // the member that answered last
-  std::string token_;
-  std::string own_address_;
+  EtcdMembers members_;
+  std::set<std::shared_ptr<EtcdCall>> calls_;
+  std::shared_ptr<EtcdCall> watch_;
 };
 
 }  // namespace dtrain

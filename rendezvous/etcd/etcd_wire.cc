@@ -1,4 +1,4 @@
-#include "rendezvous/etcd_wire.h"
+#include "rendezvous/etcd/etcd_wire.h"
 
 #include <fmt/format.h>
 

@@ -2,18 +2,17 @@
 // One connection to an HTTP server on an event loop, with TLS or without: a request and its response, then perhaps the
 // next. Time limits are the caller's.
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
-#include "rendezvous/byte_queue.h"
-#include "rendezvous/http_message.h"
-#include "rendezvous/link_socket.h"
+#include "rendezvous/etcd/http_message.h"
+#include "rendezvous/tls/link_stream.h"
 
 namespace dtrain {
 
-class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+class HttpConnection final : public LinkStream {
  public:
   struct Callbacks {
     // Something of the response has come, perhaps the last of it (`done`).
@@ -22,32 +21,22 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     std::function<void(const std::string& why)> failed;
   };
 
-  // `socket`: connected.
-  HttpConnection(boost::asio::io_context& io, LinkSocket socket)
-      : socket_(io, socket.fd.release()), bytes_(std::move(socket.tls)) {}
+  // `socket`: connected. open() is false once the server has closed it, also while nothing was asked.
+  HttpConnection(boost::asio::io_context& io, LinkSocket socket) : LinkStream(io, std::move(socket), kLimits) {}
 
-  // Not while another one is under way. `most_bytes` as HttpResponse's. No callback from within.
+  // Not while another request is under way. `most_bytes` as HttpResponse's. No callback is called from within.
   void ask(const std::string& request, std::size_t most_bytes, Callbacks callbacks);
   // Without a callback.
   void close();
-  // False once the server has closed it, also while nothing was asked.
-  bool open() const { return socket_.is_open(); }
 
  private:
-  void write();
-  void wait_writable();
-  void wait_readable();
-  void readable();
-  void heard(std::string_view plaintext);
-  void ended(const std::string& why);
+  static constexpr LinkStreamLimits kLimits{};
 
-  boost::asio::posix::stream_descriptor socket_;
-  LinkBytes bytes_;
-  ByteQueue output_;
-  std::unique_ptr<HttpResponse> response_;  // none: nothing was asked
+  void received(std::string_view plaintext) override;
+  void closed(LinkBytes::Status how, const std::string& reason) override;
+
+  std::unique_ptr<HttpResponse> response_;  // null: nothing was asked
   Callbacks callbacks_;
-  bool reads_ = false;
-  bool writes_ = false;
 };
 
 }  // namespace dtrain

@@ -1,4 +1,4 @@
-#include "rendezvous/http_message.h"
+#include "rendezvous/etcd/http_message.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "rendezvous/munge_ask.h"
+#include "rendezvous/munge/munge_ask.h"
 
 #include <sys/socket.h>
 

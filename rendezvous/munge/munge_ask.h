@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/dial.h"
-#include "rendezvous/munge_async.h"
-#include "rendezvous/munge_exchange.h"
+#include "rendezvous/munge/munge_async.h"
+#include "rendezvous/munge/munge_exchange.h"
+#include "rendezvous/net/dial.h"
 
 namespace dtrain {
 

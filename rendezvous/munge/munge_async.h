@@ -8,7 +8,7 @@
 
 #include "rendezvous/base/beside_loop.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/munge_secret.h"
+#include "rendezvous/munge/munge_secret.h"
 
 namespace dtrain {
 

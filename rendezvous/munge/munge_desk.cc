@@ -1,4 +1,4 @@
-#include "rendezvous/munge_desk.h"
+#include "rendezvous/munge/munge_desk.h"
 
 #include <utility>
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "rendezvous/munge_async.h"
-#include "rendezvous/munge_exchange.h"
+#include "rendezvous/munge/munge_async.h"
+#include "rendezvous/munge/munge_exchange.h"
 
 namespace dtrain {
 

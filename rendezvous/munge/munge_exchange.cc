@@ -1,4 +1,4 @@
-#include "rendezvous/munge_exchange.h"
+#include "rendezvous/munge/munge_exchange.h"
 
 #include <algorithm>
 

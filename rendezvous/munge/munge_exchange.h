@@ -6,7 +6,7 @@
 
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/munge_secret.h"
+#include "rendezvous/munge/munge_secret.h"
 
 namespace dtrain {
 

@@ -1,5 +1,5 @@
 // Talks to libmunge, whose few functions are declared here: their interface has been the same since version 0.5.
-#include "rendezvous/munge_secret.h"
+#include "rendezvous/munge/munge_secret.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

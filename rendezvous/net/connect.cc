@@ -1,4 +1,4 @@
-#include "rendezvous/connect.h"
+#include "rendezvous/net/connect.h"
 
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -8,7 +8,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
 
-#include "rendezvous/listen.h"
+#include "rendezvous/net/listen.h"
 
 namespace dtrain {
 

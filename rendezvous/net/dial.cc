@@ -1,4 +1,4 @@
-#include "rendezvous/dial.h"
+#include "rendezvous/net/dial.h"
 
 #include <algorithm>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "rendezvous/connect.h"
-#include "rendezvous/listen.h"
+#include "rendezvous/net/connect.h"
+#include "rendezvous/net/listen.h"
 
 namespace dtrain {
 

@@ -1,4 +1,4 @@
-#include "rendezvous/host_names.h"
+#include "rendezvous/net/host_names.h"
 
 #include <fmt/format.h>
 #include <netdb.h>

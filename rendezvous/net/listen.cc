@@ -1,17 +1,15 @@
-#include "rendezvous/listen.h"
+#include "rendezvous/net/listen.h"
 
-#include <dirent.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
-#include <cstdlib>
 #include <fstream>
-#include <memory>
-#include <set>
-#include <sstream>
+
+#include "rendezvous/base/printable.h"
+#include "rendezvous/net/proc_sockets.h"
 
 namespace dtrain {
 
@@ -20,35 +18,6 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr int kBacklog = 4096;
-
-// The inodes of the sockets that listen at the port, from a table of /proc/net.
-void add_listeners(const char* table, std::uint16_t port, std::set<std::string>& inodes) {
-  std::ifstream in(table);
-  std::string line;
-  std::getline(in, line);
-  while (std::getline(in, line)) {
-    std::istringstream words(line);
-    std::string slot, local, remote, state, skipped, inode;
-    words >> slot >> local >> remote >> state;
-    for (int i = 0; i < 5; ++i) words >> skipped;
-    words >> inode;
-    const auto colon = local.rfind(':');
-    if (state != "0A" || colon == std::string::npos) continue;
-    if (std::strtoul(local.c_str() + colon + 1, nullptr, 16) == port) inodes.insert("socket:[" + inode + "]");
-  }
-}
-
-using Folder = std::unique_ptr<DIR, int (*)(DIR*)>;
-
-bool has_one_of(const std::string& fd_folder, const std::set<std::string>& links) {
-  const Folder folder(::opendir(fd_folder.c_str()), ::closedir);
-  while (const dirent* entry = folder ? ::readdir(folder.get()) : nullptr) {
-    char target[64];
-    const ssize_t size = ::readlink((fd_folder + "/" + entry->d_name).c_str(), target, sizeof target);
-    if (size > 0 && links.contains(std::string(target, std::size_t(size)))) return true;
-  }
-  return false;
-}
 
 Error port_taken(const std::string& where, const std::string& holder, int error) {
   return {ErrorKind::system,
@@ -65,21 +34,12 @@ std::string address_text(const std::string& address, std::uint16_t port) {
 }
 
 std::string port_holder(std::uint16_t port) {
-  std::set<std::string> links;
-  add_listeners("/proc/net/tcp", port, links);
-  add_listeners("/proc/net/tcp6", port, links);
-  if (links.empty()) return "";
-  const Folder proc(::opendir("/proc"), ::closedir);
-  while (const dirent* entry = proc ? ::readdir(proc.get()) : nullptr) {
-    const std::string pid = entry->d_name;
-    if (pid.find_first_not_of("0123456789") != std::string::npos || !has_one_of("/proc/" + pid + "/fd", links))
-      continue;
-    std::string name;
-    std::ifstream comm("/proc/" + pid + "/comm");
-    std::getline(comm, name);
-    return fmt::format("{} (pid {})", name, pid);
-  }
-  return "";
+  const pid_t pid = holder_of(listeners_at(port));
+  if (pid == 0) return "";
+  std::string name;
+  std::ifstream comm(fmt::format("/proc/{}/comm", pid));
+  std::getline(comm, name);
+  return fmt::format("{} (pid {})", printable(name), pid);
 }
 
 Result<UniqueFd> try_listen_at(const std::string& address, std::uint16_t port) {

@@ -1,16 +1,19 @@
 // One exact-match inet_diag request for the peer's socket: its source is our peer address, its destination ours.
-#include "rendezvous/peer_uid.h"
+#include "rendezvous/net/peer_uid.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace dtrain {
 namespace {
@@ -76,7 +79,7 @@ std::string text_of(const Endpoint& endpoint, std::uint8_t family) {
   return text.data();
 }
 
-Result<uid_t> uid_in(const char* reply, std::size_t size) {
+Result<SocketOwner> owner_in(const char* reply, std::size_t size) {
   nlmsghdr header{};
   if (size < sizeof(header)) return Error{ErrorKind::system, "sock_diag: short reply"};
   std::memcpy(&header, reply, sizeof(header));
@@ -96,7 +99,7 @@ Result<uid_t> uid_in(const char* reply, std::size_t size) {
   if (message.idiag_state != kTcpEstablished || message.idiag_inode == 0) {
     return Error{ErrorKind::system, "peer has closed the connection", ENOTCONN};
   }
-  return static_cast<uid_t>(message.idiag_uid);
+  return SocketOwner{static_cast<uid_t>(message.idiag_uid), message.idiag_inode};
 }
 
 }  // namespace
@@ -132,22 +135,62 @@ Result<TcpEnds> ends_of_peer(int fd) {
 
 Result<PeerUid> PeerUid::open() {
   UniqueFd netlink(::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
-  if (!netlink) return system_error("cannot ask the kernel for the owner of a connection: NETLINK_SOCK_DIAG", errno);
-  const timeval deadline{.tv_sec = 1, .tv_usec = 0};
-  if (::setsockopt(netlink.get(), SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline)) != 0) {
-    return system_error("SO_RCVTIMEO", errno);
+  const int refused = errno;  // what comes next reads files
+  PeerUid made{std::move(netlink)};
+  Result<void> works = made.netlink_ ? made.try_out() : system_error("NETLINK_SOCK_DIAG", refused);
+  if (works) return made;
+  made.netlink_.reset();
+  if (const auto other = made.try_out(); !other)
+    return Error{ErrorKind::system,
+                 fmt::format("cannot find out whose a connection is: {}; {}; give the sandbox one of both: sockets of "
+                             "NETLINK_SOCK_DIAG, or /proc",
+                             works.error().message, other.error().message)};
+  return made;
+}
+
+// A socket that listens is found and is not connected.
+Result<void> PeerUid::try_out() {
+  if (!netlink_) {
+    const auto nobody = owner_by_proc({"127.0.0.1", 1, "127.0.0.1", 1});
+    return nobody || nobody.error().errno_value != ENOSYS ? Result<void>() : Result<void>(nobody.error());
   }
-  return PeerUid(std::move(netlink));
+  const timeval deadline{.tv_sec = 1, .tv_usec = 0};
+  if (::setsockopt(netlink_.get(), SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline)) != 0)
+    return system_error("SO_RCVTIMEO", errno);
+  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::uint8_t family = AF_UNSPEC;
+  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(listener.get(), 1) != 0)
+    return {};  // there is no loopback, and nothing to be asked about
+  const auto end = local_of(listener.get(), family);
+  if (!end) return end.error();
+  Request request(family, *end, *end);
+  const auto found = ask(request);
+  return found || found.error().errno_value == ENOTCONN ? Result<void>() : Result<void>(found.error());
+}
+
+Result<uid_t> PeerUid::user_of(const Result<SocketOwner>& owner) const {
+  if (!owner) return owner.error();
+  if (anybody_ != owner->uid) return owner->uid;
+  if (holder_of({owner->inode}) != 0) return ::geteuid();
+  return Error{ErrorKind::system, "this user namespace does not know the user at its other end", EACCES};
 }
 
 Result<uid_t> PeerUid::lookup(int fd) {
+  if (!netlink_) {
+    const auto ends = ends_of_peer(fd);
+    return ends ? user_of(owner_by_proc(*ends)) : Result<uid_t>(ends.error());
+  }
   std::uint8_t family = AF_UNSPEC;
   const auto destination = local_of(fd, family);
   if (!destination) return destination.error();
   const auto source = peer_of(fd, family);
   if (!source) return source.error();
   Request request(family, *source, *destination);
-  return ask(request);
+  return user_of(ask(request));
 }
 
 Result<uid_t> PeerUid::lookup(const TcpEnds& ends) {
@@ -158,11 +201,12 @@ Result<uid_t> PeerUid::lookup(const TcpEnds& ends) {
   const auto destination = endpoint_of(ends.other, ends.other_port, other_family);
   if (!destination) return destination.error();
   if (family != other_family) return Error{ErrorKind::system, "addresses of two families"};
+  if (!netlink_) return user_of(owner_by_proc(ends));
   Request request(family, *source, *destination);
-  return ask(request);
+  return user_of(ask(request));
 }
 
-Result<uid_t> PeerUid::ask(Request& request) {
+Result<SocketOwner> PeerUid::ask(Request& request) {
   request.header.nlmsg_seq = ++sequence_;
   sockaddr_nl kernel{};
   kernel.nl_family = AF_NETLINK;
@@ -181,7 +225,7 @@ Result<uid_t> PeerUid::ask(Request& request) {
     if (static_cast<std::size_t>(size) < sizeof(header)) continue;
     std::memcpy(&header, reply.data(), sizeof(header));
     if (from.nl_pid != 0 || header.nlmsg_seq != sequence_) continue;
-    return uid_in(reply.data(), static_cast<std::size_t>(size));
+    return owner_in(reply.data(), static_cast<std::size_t>(size));
   }
   return Error{ErrorKind::system, "sock_diag: no reply to this request"};
 }

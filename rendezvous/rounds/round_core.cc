@@ -1,4 +1,4 @@
-#include "rendezvous/round_core.h"
+#include "rendezvous/rounds/round_core.h"
 
 #include <fmt/format.h>
 
@@ -6,13 +6,12 @@
 #include <cstring>
 #include <utility>
 
-#include "rendezvous/round_order.h"
+#include "rendezvous/rounds/round_order.h"
 
 namespace dtrain {
 
 namespace {
 
-constexpr int kOwnFailure = 125;  // docs/exit-codes.md
 constexpr int kTimeLimit = 124;
 
 std::string signal_text(int signal) {
@@ -53,7 +52,7 @@ std::vector<RoundAction> RoundCore::step(const RoundEvent& event, MonoTime now) 
 }
 
 std::optional<MonoTime> RoundCore::deadline() const {
-  if (phase_ == RoundPhase::stopping) return all_over() ? fenced_at_ : stop_deadline_;
+  if (phase_ == RoundPhase::stopping) return members_.all_over() ? fenced_at_ : stop_deadline_;
   if (phase_ == RoundPhase::running) return room_at_;
   if (phase_ != RoundPhase::gathering) return std::nullopt;
   const auto until = last_call_ ? last_call_ : join_deadline_;
@@ -70,12 +69,12 @@ std::vector<RoundAction> RoundCore::close(const Verdict& verdict) {
 
 std::vector<MemberId> RoundCore::eligible() const {
   std::vector<MemberId> ids;
-  for (const auto& [id, m] : members_) {
+  for (const auto& [id, m] : members_.all()) {
     if (!m.leaving) ids.push_back(id);
   }
   // The host is first, then those of the last round in their order, then the others as they came.
   auto order = [&](MemberId id) {
-    const Member& m = members_.at(id);
+    const RoundMember& m = members_.at(id);
     if (settings_.fixed_ranks) return m.info.wanted_rank;
     if (m.info.agent_id == settings_.host_agent) return -1;
     if (m.in_round()) return m.node_rank;
@@ -97,19 +96,11 @@ std::vector<MemberId> RoundCore::next_to_each_other(const std::vector<MemberId>&
 
 bool RoundCore::hosted() const {
   if (standing()) return true;
-  const auto host = agents_.find(settings_.host_agent);
-  return host != agents_.end() && !members_.at(host->second).leaving;
+  const RoundMember* host = members_.of_agent(settings_.host_agent);
+  return host != nullptr && !host->leaving;
 }
 
-bool RoundCore::enough() const { return hosted() && int(members_.size()) - leaving_ >= settings_.min_nodes; }
-
-void RoundCore::count(const Member& m, int by) {
-  if (m.leaving) leaving_ += by;
-  if (!m.in_round()) return;
-  count_.placed += by;
-  if (m.over) count_.over += by;
-  if (m.ok) count_.ok += by;
-}
+bool RoundCore::enough() const { return hosted() && members_.staying() >= settings_.min_nodes; }
 
 void RoundCore::open_round(Actions& out) {
   auto chosen = eligible();
@@ -119,6 +110,7 @@ void RoundCore::open_round(Actions& out) {
   round_ = std::max(round_, latest_) + 1;
   decide(opening_reason(chosen.size()));
   cause_.reset();
+  blamed_ = msg::kNobody;
   growth_.clear();
   room_at_.reset();
   useless_ = some_ok_ = again_ = follows_ = false;
@@ -131,8 +123,7 @@ void RoundCore::open_round(Actions& out) {
 void RoundCore::place(const std::vector<MemberId>& chosen, Actions& out) {
   std::map<std::string, int> role_size;
   int world = 0;
-  for (auto& [id, m] : members_) m.node_rank = -1, m.over = m.ok = false;
-  count_ = {int(chosen.size()), 0, 0};
+  members_.clear_places();
   for (const MemberId id : chosen) {
     const NodeInfo& info = members_.at(id).info;
     role_size[info.role] += info.workers;
@@ -144,8 +135,8 @@ void RoundCore::place(const std::vector<MemberId>& chosen, Actions& out) {
   std::map<std::string, int> role_base;
   int base = 0;
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    Member& m = members_.at(chosen[i]);
-    m.node_rank = int(i);
+    members_.place(chosen[i], int(i), base);
+    const RoundMember& m = members_.at(chosen[i]);
     int& base_in_role = role_base[m.info.role];
     out.push_back(round_action::Send{
         chosen[i], msg::Open{{round_, restarts_, int(i), int(chosen.size()), base, world, base_in_role,
@@ -170,7 +161,7 @@ Electorate RoundCore::electorate_of(const std::vector<MemberId>& chosen) const {
   return electorate;
 }
 
-std::string RoundCore::name(const Member& m) const {
+std::string RoundCore::name(const RoundMember& m) const {
   return m.in_round() ? fmt::format("node {} (host {}, agent {})", m.node_rank, m.info.host, m.info.pid)
                       : fmt::format("the node of agent {} on host {}", m.info.pid, m.info.host);
 }
@@ -182,50 +173,38 @@ void RoundCore::begin_stop(MemberId origin, const Verdict& why, int signal, Mono
   phase_ = RoundPhase::stopping;
   decide(fmt::format("round {} is stopped: {}", round_, why.reason.empty() ? growth_ : why.reason));
   stop_deadline_ = now + longest_stop();
-  for (const auto& [id, m] : members_) {
-    if (id == origin || !m.in_round() || m.over || m.leaving) continue;
-    out.push_back(round_action::Send{id, msg::Stop{round_, signal, why.reason.empty() ? growth_ : why.reason}});
+  for (const auto& [id, m] : members_.all()) {
+    // To one that is over, its own part in it is told: for its report.
+    if (id == origin || !m.in_round() || (m.over && !m.has_rank(blamed_)) || m.leaving) continue;
+    out.push_back(round_action::Send{
+        id, msg::Stop{round_, signal, why.reason.empty() ? growth_ : why.reason, blamed_, blamed_for_}});
   }
 }
 
-void RoundCore::failed(MemberId id, const msg::Failed& m, MonoTime now, Actions& out) {
-  const auto it = members_.find(id);
-  if (it == members_.end() || m.round != round_ || !it->second.in_round() || it->second.over) return;
-  const bool counts = phase_ == RoundPhase::running || (phase_ == RoundPhase::stopping && !cause_);
-  if (!counts) return;  // a consequence
-  const int rank = it->second.node_rank;
-  useless_ = m.never_started;
-  begin_stop(id, {JobEnd::failure, m.exit_code, rank, fmt::format("{}: {}", name(it->second), m.what)}, 0, now, out);
-}
-
 void RoundCore::over(MemberId id, const msg::Over& m, MonoTime now, Actions& out) {
-  const auto it = members_.find(id);
-  if (it == members_.end() || m.round != round_ || !it->second.in_round() || it->second.over) return;
+  const RoundMember* member = members_.find(id);
+  if (member == nullptr || m.round != round_ || !member->in_round() || member->over) return;
   if (phase_ != RoundPhase::running && phase_ != RoundPhase::stopping) return;
-  count(it->second, -1);
-  it->second.over = true;
-  it->second.ok = m.ok;
-  count(it->second, 1);
+  members_.set_over(id, m.ok);
   some_ok_ = some_ok_ || m.ok;
   if (phase_ == RoundPhase::running && !m.ok)
-    begin_stop(id, {JobEnd::failure, 1, it->second.node_rank, name(it->second) + ": its workers did not end well"}, 0,
-               now, out);
+    begin_stop(id, {JobEnd::failure, 1, member->node_rank, name(*member) + ": its workers did not end well"}, 0, now,
+               out);
   let_go(id, out);
   maybe_over(now, out);
 }
 
 // The failure that is stopping this round may have come of what happens to this node, which was not over.
-bool RoundCore::caused_failure(const Member& m) const {
+bool RoundCore::caused_failure(const RoundMember& m) const {
   return phase_ == RoundPhase::stopping && cause_ && cause_->how == JobEnd::failure && !useless_ &&
          cause_->node_rank != m.node_rank && m.in_round() && !m.over;
 }
 
 void RoundCore::leaving(MemberId id, const msg::Leaving& said, MonoTime now, Actions& out) {
-  const auto it = members_.find(id);
-  if (it == members_.end() || it->second.leaving || phase_ == RoundPhase::ended) return;
-  Member& m = it->second;
-  m.leaving = true;
-  ++leaving_;
+  const RoundMember* member = members_.find(id);
+  if (member == nullptr || member->leaving || phase_ == RoundPhase::ended) return;
+  const RoundMember& m = *member;
+  members_.set_leaving(id);
   const Verdict stopped{JobEnd::stopped, 128 + said.signal, m.node_rank,
                         fmt::format("{} was stopped by {}", name(m), signal_text(said.signal))};
   if (!m.in_round()) {
@@ -236,7 +215,7 @@ void RoundCore::leaving(MemberId id, const msg::Leaving& said, MonoTime now, Act
   // Nobody needs a node whose workers have ended well, unless it hosts the others.
   if (phase_ == RoundPhase::running && m.ok && m.info.agent_id != settings_.host_agent) {
     out.push_back(round_action::Send{id, msg::End{stopped}});
-    return remove(id);
+    return members_.remove(id);
   }
   if (said.running && caused_failure(m)) cause_ = stopped;
   begin_stop(id, stopped, said.signal, now, out);
@@ -244,36 +223,28 @@ void RoundCore::leaving(MemberId id, const msg::Leaving& said, MonoTime now, Act
   maybe_over(now, out);
 }
 
-void RoundCore::remove(MemberId id) {
-  const auto it = members_.find(id);
-  count(it->second, -1);
-  agents_.erase(it->second.info.agent_id);
-  wanted_.erase(it->second.info.wanted_rank);
-  members_.erase(it);
-}
-
 // One that leaves need not wait for the others, unless it hosts them.
 void RoundCore::let_go(MemberId id, Actions& out) {
-  const Member& m = members_.at(id);
-  if (!cause_ || !m.leaving || !m.over || m.info.agent_id == settings_.host_agent || all_over()) return;
+  const RoundMember& m = members_.at(id);
+  if (!cause_ || !m.leaving || !m.over || m.info.agent_id == settings_.host_agent || members_.all_over()) return;
   out.push_back(round_action::Send{id, msg::End{*cause_}});
-  remove(id);
+  members_.remove(id);
 }
 
 void RoundCore::gone(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out) {
-  if (!members_.contains(id)) return;
+  if (members_.find(id) == nullptr) return;
   lose(id, fenced_at, now, out);
   if (phase_ == RoundPhase::gathering && (standing() || !members_.empty())) return gather(std::nullopt, now, out);
   maybe_over(now, out);
 }
 
 void RoundCore::lose(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out) {
-  const Member m = members_.at(id);
+  const RoundMember m = members_.at(id);
   if (!m.in_round()) decide(name(m) + " has left");
   const Verdict lost{JobEnd::lost, kOwnFailure, m.node_rank,
                      name(m) + " was lost: the connection to its agent is gone"};
   if (caused_failure(m)) cause_ = lost;
-  remove(id);
+  members_.remove(id);
   if (m.in_round() && !m.over) fenced_at_ = std::max(fenced_at_, fenced_at);
   // A node that had ended well or was leaving is no loss.
   if (!m.in_round() || m.ok || (m.leaving && m.over)) return;
@@ -286,12 +257,12 @@ Verdict RoundCore::nobody_came() const {
   const char* conf = settings_.fixed_ranks ? "timeout" : "join_timeout";
   const std::string wanted = node_range(settings_.min_nodes, settings_.max_nodes);
   if (!cause_)
-    return {
-        JobEnd::timeout, kTimeLimit, -1,
-        fmt::format("only {} of {} nodes came within {:g} s (--rdzv-conf {})", members_.size(), wanted, limit, conf)};
+    return {JobEnd::timeout, kTimeLimit, -1,
+            fmt::format("only {} of {} nodes came within {:g} s (--rdzv-conf {}){}", members_.size(), wanted, limit,
+                        conf, refusals_.empty() ? settings_.in_vain : refusals_.summary())};
   Verdict verdict = *cause_;
-  verdict.reason += fmt::format("; {} of {} nodes are left, and no other came within {:g} s (--rdzv-conf {})",
-                                members_.size(), wanted, limit, conf);
+  verdict.reason += fmt::format("; {} of {} nodes are left, and no other came within {:g} s (--rdzv-conf {}){}",
+                                members_.size(), wanted, limit, conf, refusals_.summary());
   return verdict;
 }
 
@@ -309,17 +280,17 @@ void RoundCore::tick(MonoTime now, Actions& out) {
   }
   const double limit = seconds(longest_stop());
   std::vector<MemberId> late;
-  for (const auto& [id, m] : members_) {
+  for (const auto& [id, m] : members_.all()) {
     if (m.in_round() && !m.over) late.push_back(id);
   }
   for (const MemberId id : late) {
-    const Member& m = members_.at(id);
+    const RoundMember& m = members_.at(id);
     const Verdict verdict{JobEnd::lost, kOwnFailure, m.node_rank,
                           fmt::format("{} did not stop its workers within {:g} s", name(m), limit)};
     if (!cause_) cause_ = verdict;
     decide("given up: " + verdict.reason);
     out.push_back(round_action::Send{id, msg::End{verdict}});
-    remove(id);
+    members_.remove(id);
   }
   maybe_over(now, out);
 }
@@ -328,15 +299,17 @@ void RoundCore::tick(MonoTime now, Actions& out) {
 
 Duration RoundCore::longest_stop() const {
   Duration longest{};
-  for (const auto& [id, m] : members_)
+  for (const auto& [id, m] : members_.all())
     if (m.in_round()) longest = std::max<Duration>(longest, std::chrono::milliseconds(m.info.stop_ms));
   return longest + settings_.stop_margin;
 }
 
 void RoundCore::maybe_over(MonoTime now, Actions& out) {
   if (phase_ == RoundPhase::ended || phase_ == RoundPhase::gathering) return;
-  if (!cause_ && all_ok()) return end({JobEnd::success, 0, -1, "all workers ended with exit code 0"}, out);
-  if (phase_ != RoundPhase::stopping || !all_over()) return;
+  if (!cause_ && some_ok_ && members_.all_ok())
+    return end({JobEnd::success, 0, -1, "all workers ended with exit code 0"}, out);
+  if (phase_ != RoundPhase::stopping || !members_.all_over()) return;
+  blame_who_left();
   const bool failure = cause_ && cause_->how == JobEnd::failure;
   const bool exhausted = failure && (useless_ || restarts_ >= settings_.max_restarts);
   const bool waits = settings_.awaits_others && hosted() && !(cause_ && cause_->how == JobEnd::stopped);
@@ -346,11 +319,11 @@ void RoundCore::maybe_over(MonoTime now, Actions& out) {
   }
   if (now < fenced_at_) return;  // Tick comes then
   std::vector<MemberId> leavers;
-  for (const auto& [id, m] : members_)
+  for (const auto& [id, m] : members_.all())
     if (m.leaving) leavers.push_back(id);
   for (const MemberId id : leavers) {
     out.push_back(round_action::Send{id, msg::End{*cause_}});
-    remove(id);
+    members_.remove(id);
   }
   if (failure) ++restarts_;
   if (!enough()) return regather(now, out);
@@ -361,7 +334,7 @@ void RoundCore::end(const Verdict& verdict, Actions& out) {
   phase_ = RoundPhase::ended;
   ended_because_ = verdict.reason;
   decide("the job ends: " + verdict.reason);
-  for (const auto& [id, m] : members_) out.push_back(round_action::Send{id, msg::End{verdict}});
+  for (const auto& [id, m] : members_.all()) out.push_back(round_action::Send{id, msg::End{verdict}});
 }
 
 std::string RoundCore::describe() const {

@@ -12,26 +12,29 @@
 //                                  +--too few nodes, others may come--> gathering
 //
 // The first cause is that of the round's end; but a failure that comes before a loss, or before a node that leaves, is
-// known to have left, is taken for its consequence.
+// known to have left, is taken for its consequence. So is one whose worker blames another rank: when the node of that
+// rank, or any node with a failure of its own, says what happened there, that is the cause.
 //
 // Invariants: one round at a time; a round opens only when no node that is connected has anything left of the one
 // before (a lost node has stopped its workers by itself, or its guard has; how long that takes across hosts is waited
 // for); node ranks and ranks are dense; a node that stays keeps its place in the order, so rank 0 goes to one that was
 // there before.
 #include <cstdint>
-#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "rendezvous/base/clock.h"
-#include "rendezvous/round_messages.h"
-#include "rendezvous/round_patience.h"
+#include "rendezvous/rounds/refusals.h"
+#include "rendezvous/rounds/round_members.h"
+#include "rendezvous/rounds/round_messages.h"
+#include "rendezvous/rounds/round_patience.h"
 
 namespace dtrain {
 
-using MemberId = std::uint64_t;
+inline constexpr int kOwnFailure = 125;  // docs/exit-codes.md
 
 // What a host that follows another one knows of the rounds before; members that join may know more.
 struct Takeover {
@@ -70,6 +73,8 @@ struct RoundSettings {
   Duration stop_margin = std::chrono::seconds(10);
   // How people call the nodes of a job with fixed ranks, by node rank; empty: "node 3".
   std::vector<std::string> names{};
+  // What people are told when the wait for nodes was in vain, as the end of a line.
+  std::string in_vain{};
 };
 
 // ---- what happened -------------------------------------------------------------------------------------------------
@@ -93,8 +98,12 @@ struct Send {
   RoundMessage message;
 };
 struct FreshStore {};  // before the Open messages that follow
+// To the user of the host.
+struct Tell {
+  std::string line;
+};
 }  // namespace round_action
-using RoundAction = std::variant<round_action::Send, round_action::FreshStore>;
+using RoundAction = std::variant<round_action::Send, round_action::FreshStore, round_action::Tell>;
 
 enum class RoundPhase { gathering, running, stopping, ended };
 inline constexpr int kRoundPhases = 4;
@@ -113,6 +122,9 @@ class RoundCore {
   // End the job now, whatever it is doing: the host leaves.
   std::vector<RoundAction> close(const Verdict& verdict);
 
+  // Somebody was turned away before it could join. Returns the line for the user of the host; empty: none.
+  std::string turned_away(const std::string& line) { return refusals_.add(line); }
+
   RoundPhase phase() const { return phase_; }
   int round() const { return round_; }
   std::uint64_t term() const { return term_; }
@@ -129,19 +141,21 @@ class RoundCore {
 
  private:
   using Actions = std::vector<RoundAction>;
-  struct Member {
-    NodeInfo info;
-    int node_rank = -1;  // in the present round; -1: not in it
-    bool over = false;   // it has nothing left of the present round
-    bool ok = false;     // ... and its workers ended well
-    bool leaving = false;
-    bool in_round() const { return node_rank >= 0; }
-  };
 
   void joined(MemberId id, const NodeInfo& info, MonoTime now, Actions& out);
   void learn(const LastPlace& last);
-  std::optional<std::string> objection(const NodeInfo& info) const;
+  // Why a node cannot be one of the job, ever, in words for the node and for the host.
+  struct Objection {
+    std::string to_node, to_host;
+  };
+  std::optional<Objection> objection(const NodeInfo& info) const;
+  std::optional<Objection> objection_to_rank(int rank) const;
+  void sent_away(const NodeInfo& info, const std::string& why, Actions& out);
+  bool hopeless() const;
+  void give_up(Actions& out);
   void failed(MemberId id, const msg::Failed& m, MonoTime now, Actions& out);
+  bool explains(const RoundMember& m, const msg::Failed& said) const;
+  void blame_who_left();
   void over(MemberId id, const msg::Over& m, MonoTime now, Actions& out);
   void leaving(MemberId id, const msg::Leaving& m, MonoTime now, Actions& out);
   void gone(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out);
@@ -149,16 +163,15 @@ class RoundCore {
   void tick(MonoTime now, Actions& out);
 
   void make_room(MonoTime now, Actions& out);
-  msg::Waiting not_yet(const Member& m, MonoTime now);
+  msg::Waiting not_yet(const RoundMember& m, MonoTime now);
   void gather(std::optional<MemberId> newcomer, MonoTime now, Actions& out);
   void regather(MonoTime now, Actions& out);
   Verdict nobody_came() const;
-  bool caused_failure(const Member& m) const;
+  bool caused_failure(const RoundMember& m) const;
   void open_round(Actions& out);
   void place(const std::vector<MemberId>& chosen, Actions& out);
   Electorate electorate_of(const std::vector<MemberId>& chosen) const;
   void begin_stop(MemberId origin, const Verdict& why, int signal, MonoTime now, Actions& out);
-  void remove(MemberId id);
   void maybe_over(MonoTime now, Actions& out);
   void end(const Verdict& verdict, Actions& out);
   void tell_waiting(MonoTime now, Actions& out);
@@ -177,22 +190,13 @@ class RoundCore {
   bool hosted() const;
   bool enough() const;
   Duration longest_stop() const;
-  // Of the nodes of the present round that are here; counted, as 100,000 nodes must not cost the square of that.
-  struct Count {
-    int placed = 0, over = 0, ok = 0;
-  };
-  void count(const Member& m, int by);
-  bool all_over() const { return count_.over == count_.placed; }
-  bool all_ok() const { return some_ok_ && count_.ok == count_.placed; }
-  std::string name(const Member& m) const;
+  std::string name(const RoundMember& m) const;
 
   const RoundSettings settings_;
   RoundPhase phase_ = RoundPhase::gathering;
-  std::map<MemberId, Member> members_;      // in the order of their joining
-  std::map<std::string, MemberId> agents_;  // the same, by agent_id
-  std::map<int, MemberId> wanted_;          // the same, by wanted_rank, in a static job
-  Count count_;
-  int leaving_ = 0;                    // of members_
+  RoundMembers members_;
+  std::set<int> refused_ranks_;  // in a static job: their nodes have come, and were refused for good
+  Refusals refusals_;
   int told_ = 0;                       // members when everybody was last told of the progress
   std::optional<MonoTime> tell_at_{};  // when they will be, although few have come
   std::uint64_t term_ = 0;
@@ -209,6 +213,8 @@ class RoundCore {
   // Why the round is being stopped: a failure, a lost or leaving node (these end the job if it cannot go on), or a new
   // node. The first cause is the one that is told.
   std::optional<Verdict> cause_;
+  int blamed_ = msg::kNobody;  // by the worker whose failure is the cause
+  std::string blamed_for_;     // what that rank did
   RoundPatience patience_;
   std::optional<MonoTime> room_at_;  // when a node that waits may be taken into a round that runs
   std::string growth_;               // the reason of a stop that makes room for a new node

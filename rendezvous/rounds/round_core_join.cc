@@ -1,10 +1,11 @@
 // How nodes come into a job: joining, gathering, and gathering again.
+// Tested by test/unit/rendezvous/rounds/round_core_test.cc.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "rendezvous/round_core.h"
+#include "rendezvous/rounds/round_core.h"
 
 namespace dtrain {
 
@@ -19,53 +20,95 @@ constexpr auto kProgress = std::chrono::seconds(10);
 
 std::string node_range(int min, int max) { return min == max ? std::to_string(max) : fmt::format("{}:{}", min, max); }
 
-// Why this node cannot be one of the job, ever.
-std::optional<std::string> RoundCore::objection(const NodeInfo& info) const {
+std::optional<RoundCore::Objection> RoundCore::objection(const NodeInfo& info) const {
+  // Which setting, as it is at the node and at the host.
+  const auto differ = [](const char* what, const std::string& there, const std::string& here) {
+    return Objection{
+        fmt::format("{} {} here, but {} at the node that hosts the job; use the same on all nodes", what, there, here),
+        fmt::format("{} {} there, {} here", what, there, here)};
+  };
   if (info.job != settings_.job)
-    return fmt::format("job {} has this endpoint; choose another port for job {}, or the same --rdzv-id to join it",
-                       settings_.job, info.job);
-  if ((info.wanted_rank >= 0) != settings_.fixed_ranks)
-    return "the job's nodes must all use the same --rdzv-backend (static or c10d)";
+    return Objection{fmt::format("job {} has this endpoint; choose another port for job {}, or the same --rdzv-id to "
+                                 "join it",
+                                 settings_.job, info.job),
+                     fmt::format("it is of job {}", info.job)};
+  const bool numbered = info.wanted_rank >= 0;
+  if (numbered != settings_.fixed_ranks)
+    return Objection{
+        "the job's nodes must all use the same --rdzv-backend (static or c10d); --node-rank belongs on all of them, "
+        "or on none",
+        fmt::format("--rdzv-backend {} there, {} here", numbered ? "static" : "c10d",
+                    settings_.fixed_ranks ? "static" : "c10d")};
   if (info.min_nodes != settings_.min_nodes || info.max_nodes != settings_.max_nodes)
-    return fmt::format("--nnodes {} here, but {} at the node that hosts the job; use the same on all nodes",
-                       node_range(info.min_nodes, info.max_nodes),
-                       node_range(settings_.min_nodes, settings_.max_nodes));
+    return differ("--nnodes", node_range(info.min_nodes, info.max_nodes),
+                  node_range(settings_.min_nodes, settings_.max_nodes));
   if (info.real_master && !settings_.real_master)
-    return "--master-addr real here, but not at the node that hosts the job; use the same on all nodes";
+    return Objection{"--master-addr real here, but not at the node that hosts the job; use the same on all nodes",
+                     "--master-addr real there, but not here"};
   if (info.max_restarts != settings_.max_restarts)
-    return fmt::format("--max-restarts {} here, but {} at the node that hosts the job; use the same on all nodes",
-                       info.max_restarts, settings_.max_restarts);
+    return differ("--max-restarts", std::to_string(info.max_restarts), std::to_string(settings_.max_restarts));
   const NodeTimes &theirs = info.times, &ours = settings_.times;
+  const auto pulse = [](const NodeTimes& t) {
+    return fmt::format("{:g} s and {}", t.pulse_ms / 1000.0, t.pulse_attempts);
+  };
   if (theirs.pulse_ms != ours.pulse_ms || theirs.pulse_attempts != ours.pulse_attempts)
-    return fmt::format(
-        "keep_alive_interval and keep_alive_max_attempt of --rdzv-conf are {:g} s and {} here, but "
-        "{:g} s and {} at the host of the job; use the same on all nodes",
-        theirs.pulse_ms / 1000.0, theirs.pulse_attempts, ours.pulse_ms / 1000.0, ours.pulse_attempts);
+    return differ("--rdzv-conf keep_alive_interval and keep_alive_max_attempt", pulse(theirs), pulse(ours));
   const LastPlace& last = info.last;
   const bool last_is_one = last.round >= -1 && last.round < kMostRounds && last.node_rank >= -1 && last.nodes >= 0 &&
                            last.restarts >= 0 && last.term < kMostTerms;
   if (info.workers < 1 || info.workers > 65536 || info.stop_ms < 0 || info.agent_id.empty() || !last_is_one ||
       info.port < 0 || info.port > 65535)
-    return "its description makes no sense";
-  if (!settings_.fixed_ranks) return std::nullopt;
-  if (info.wanted_rank >= settings_.max_nodes)
-    return fmt::format("--node-rank {} of {} nodes: it counts from 0", info.wanted_rank, settings_.max_nodes);
-  const auto taken = wanted_.find(info.wanted_rank);
-  if (taken == wanted_.end()) return std::nullopt;
-  const NodeInfo& holder = members_.at(taken->second).info;
-  return fmt::format("--node-rank {} is taken by the agent with pid {} on host {}", info.wanted_rank, holder.pid,
-                     holder.host);
+    return Objection{"its description makes no sense", "its description makes no sense"};
+  // An agent that comes back before the host has missed it still has its own number.
+  const RoundMember* before = members_.of_agent(info.agent_id);
+  const bool has_it = before != nullptr && before->info.wanted_rank == info.wanted_rank;
+  return settings_.fixed_ranks && !has_it ? objection_to_rank(info.wanted_rank) : std::nullopt;
+}
+
+std::optional<RoundCore::Objection> RoundCore::objection_to_rank(int rank) const {
+  const std::string typed = fmt::format("--node-rank {}", rank);
+  if (rank >= settings_.max_nodes)
+    return Objection{fmt::format("{} of {} nodes: it counts from 0", typed, settings_.max_nodes),
+                     fmt::format("{} there, of {} nodes: it counts from 0", typed, settings_.max_nodes)};
+  const RoundMember* holder = members_.with_wanted_rank(rank);
+  if (holder == nullptr) return std::nullopt;
+  const std::string who = fmt::format("the agent with pid {} on host {}", holder->info.pid, holder->info.host);
+  return Objection{fmt::format("{} is taken by {}", typed, who), fmt::format("{} there, which {} has", typed, who)};
+}
+
+void RoundCore::sent_away(const NodeInfo& info, const std::string& why, Actions& out) {
+  const std::string line = refusals_.add(fmt::format("refused a node from {}: {}", info.host, why));
+  if (!line.empty()) out.push_back(round_action::Tell{line});
+  // Another job's node says nothing about ours.
+  const int rank = info.wanted_rank;
+  if (info.job != settings_.job || rank < 0 || rank >= settings_.max_nodes) return;
+  if (members_.with_wanted_rank(rank) != nullptr) return;
+  refused_ranks_.insert(rank);
+  if (hopeless()) give_up(out);
+}
+
+// Of a static job: each node is here, or has come and was refused for good. Nobody else has one of its numbers.
+bool RoundCore::hopeless() const {
+  return settings_.fixed_ranks && phase_ == RoundPhase::gathering && !refused_ranks_.empty() &&
+         members_.wanted_ranks() + refused_ranks_.size() >= std::size_t(settings_.max_nodes);
+}
+
+void RoundCore::give_up(Actions& out) {
+  end({JobEnd::refused, kOwnFailure, -1, "no other node can come" + refusals_.summary()}, out);
 }
 
 void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions& out) {
-  if (members_.contains(id)) return;
+  if (members_.find(id) != nullptr) return;
   auto refuse = [&](std::string why, bool try_again) {
     decide(fmt::format("agent {} on host {} was refused: {}", info.pid, info.host, why));
     out.push_back(round_action::Send{id, msg::Refused{std::move(why), try_again}});
   };
   // First: the endpoint is about to be free, for any job.
   if (phase_ == RoundPhase::ended) return refuse(fmt::format("job {} has just ended", settings_.job), true);
-  if (auto why = objection(info)) return refuse(*why, false);
+  if (const auto why = objection(info)) {
+    refuse(why->to_node, false);
+    return sent_away(info, why->to_host, out);
+  }
   if (info.last.term > term_) {
     if (!standing()) return refuse("another agent hosts the job since", true);
     term_ = info.last.term + 1;  // the server was here before, when its clock said more
@@ -73,19 +116,18 @@ void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions&
   if (info.last.host != 0 && info.last.term == term_ && info.last.host != voter_id(settings_.host_agent))
     return refuse("this is not the agent that hosted the job before", true);
   // It comes back before it was missed. It has stopped its workers, so nothing is left of its last round.
-  if (const auto before = agents_.find(info.agent_id); before != agents_.end()) {
+  if (const RoundMember* before = members_.of_agent(info.agent_id)) {
     if (info.agent_id == settings_.host_agent) return refuse("the same agent is a node of the job already", false);
-    if (info.attempt < members_.at(before->second).info.attempt) return refuse("it has joined since", true);
-    lose(before->second, {}, now, out);
+    if (info.attempt < before->info.attempt) return refuse("it has joined since", true);
+    lose(before->id, {}, now, out);
   }
   latest_ = std::max(latest_, info.last.round);
   if (phase_ == RoundPhase::gathering) learn(info.last);
-  members_[id].info = info;
-  agents_[info.agent_id] = id;
-  if (settings_.fixed_ranks) wanted_[info.wanted_rank] = id;
+  members_.add(id, info);
+  refused_ranks_.erase(info.wanted_rank);
   if (members_.size() <= kFewNodes) decide(fmt::format("agent {} on host {} has joined", info.pid, info.host));
   if (phase_ == RoundPhase::gathering) return gather(id, now, out);
-  const int in_round = count_.placed;
+  const int in_round = members_.placed();
   make_room(now, out);
   if (phase_ == RoundPhase::running && room_at_)
     out.push_back(round_action::Send{id, not_yet(members_.at(id), now)});
@@ -99,24 +141,24 @@ void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions&
 // the job is about to end.
 void RoundCore::make_room(MonoTime now, Actions& out) {
   room_at_.reset();
-  if (phase_ != RoundPhase::running || count_.placed >= settings_.max_nodes || some_ok_) return;
-  const std::pair<const MemberId, Member>* first = nullptr;
-  for (const auto& each : members_) {
-    if (each.second.in_round() || each.second.leaving) continue;
-    const MonoTime at = patience_.welcome_at(each.second.info.agent_id, now);
+  if (phase_ != RoundPhase::running || members_.placed() >= settings_.max_nodes || some_ok_) return;
+  const RoundMember* first = nullptr;
+  for (const auto& [id, m] : members_.all()) {
+    if (m.in_round() || m.leaving) continue;
+    const MonoTime at = patience_.welcome_at(m.info.agent_id, now);
     if (room_at_ && at >= *room_at_) continue;
     room_at_ = at;
-    first = &each;
+    first = &m;
   }
   if (!room_at_ || *room_at_ > now) return;
   room_at_.reset();
   patience_.stopped(now);
-  growth_ = fmt::format("a new node (host {}, agent {}) joins", first->second.info.host, first->second.info.pid);
-  begin_stop(first->first, {}, 0, now, out);
+  growth_ = fmt::format("a new node (host {}, agent {}) joins", first->info.host, first->info.pid);
+  begin_stop(first->id, {}, 0, now, out);
 }
 
 // It has to wait until the others may be stopped for it.
-msg::Waiting RoundCore::not_yet(const Member& m, MonoTime now) {
+msg::Waiting RoundCore::not_yet(const RoundMember& m, MonoTime now) {
   const Duration left = patience_.welcome_at(m.info.agent_id, now) - now;
   const int losses = patience_.losses(m.info.agent_id, now);
   const std::string why = losses >= RoundPatience::kLosses
@@ -124,7 +166,7 @@ msg::Waiting RoundCore::not_yet(const Member& m, MonoTime now) {
                               : "others were stopped for new nodes a moment ago";
   decide(fmt::format("{} waits {:.0f} s before the others are stopped for it: {}", name(m),
                      std::chrono::duration<double>(left).count(), why));
-  return {count_.placed,
+  return {members_.placed(),
           settings_.min_nodes,
           settings_.max_nodes,
           std::chrono::duration_cast<std::chrono::milliseconds>(left).count(),
@@ -144,6 +186,7 @@ void RoundCore::learn(const LastPlace& last) {
 }
 
 void RoundCore::gather(std::optional<MemberId> newcomer, MonoTime now, Actions& out) {
+  if (hopeless()) return give_up(out);
   if (!join_deadline_) join_deadline_ = now + settings_.join_timeout;
   // The host that this one follows is hardly alive.
   const int last = follows_ ? std::max(nodes_ - 1, settings_.min_nodes) : nodes_;
@@ -166,7 +209,7 @@ void RoundCore::tell_waiting(MonoTime now, Actions& out) {
   told_ = int(members_.size());
   tell_at_.reset();
   const msg::Waiting waiting = progress(now);
-  for (const auto& [id, m] : members_) out.push_back(round_action::Send{id, waiting});
+  for (const auto& [id, m] : members_.all()) out.push_back(round_action::Send{id, waiting});
 }
 
 msg::Waiting RoundCore::progress(MonoTime now) const {
@@ -187,12 +230,7 @@ void RoundCore::regather(MonoTime now, Actions& out) {
   told_ = 0;
   last_call_.reset();
   join_deadline_.reset();
-  for (auto& [id, m] : members_) {
-    if (m.in_round()) m.info.last = {term_, round_, m.node_rank, nodes_, restarts_};
-    m.node_rank = -1;
-    m.over = m.ok = false;
-  }
-  count_ = {};
+  members_.end_round({term_, round_, -1, nodes_, restarts_});
   gather(std::nullopt, now, out);
 }
 

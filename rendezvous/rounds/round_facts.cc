@@ -1,10 +1,11 @@
 // What RoundCore tells of itself: to those who wait, and to `dtrain status`.
+// Tested by test/unit/rendezvous/rounds/round_core_test.cc.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "rendezvous/round_core.h"
+#include "rendezvous/rounds/round_core.h"
 
 namespace dtrain {
 
@@ -50,9 +51,9 @@ std::string RoundCore::opening_reason(std::size_t nodes) const {
 // Of a job with fixed ranks.
 std::string RoundCore::missing() const {
   std::vector<std::string> names;
-  const std::size_t count = std::size_t(settings_.max_nodes) - wanted_.size();
+  const std::size_t count = std::size_t(settings_.max_nodes) - members_.wanted_ranks();
   for (int rank = 0; rank < settings_.max_nodes && names.size() < std::min(count, kNamed); ++rank) {
-    if (wanted_.contains(rank)) continue;
+    if (members_.with_wanted_rank(rank) != nullptr) continue;
     const bool named = std::size_t(rank) < settings_.names.size();
     names.push_back(named ? settings_.names[std::size_t(rank)] : fmt::format("node {}", rank));
   }
@@ -62,7 +63,7 @@ std::string RoundCore::missing() const {
 // "here: node1 (2), node2"
 std::string RoundCore::here() const {
   std::map<std::string, int> hosts;
-  for (const auto& [id, m] : members_) ++hosts[m.info.host];
+  for (const auto& [id, m] : members_.all()) ++hosts[m.info.host];
   std::vector<std::string> names;
   for (const auto& [host, count] : hosts)
     if (names.size() < kNamed) names.push_back(count == 1 ? host : fmt::format("{} ({})", host, count));
@@ -82,7 +83,7 @@ JobFacts RoundCore::facts(MonoTime now) const {
   if (waits) facts.left_ms = std::max<std::int64_t>(0, milliseconds(*until - now));
   if (waits && settings_.fixed_ranks) facts.missing = missing();
   if (phase_since_ != MonoTime{}) facts.phase_ms = milliseconds(now - phase_since_);
-  for (const auto& [id, m] : members_) {
+  for (const auto& [id, m] : members_.all()) {
     const char* state = m.leaving ? "leaving" : !m.in_round() ? "waiting" : m.over ? "over" : "running";
     facts.list.push_back({m.info.host.substr(0, kFactsNameBytes), m.info.pid,
                           m.in_round()            ? m.node_rank

@@ -6,8 +6,8 @@
 #include <variant>
 #include <vector>
 
-#include "rendezvous/job_facts.h"
-#include "rendezvous/tcp_ends.h"
+#include "rendezvous/base/tcp_ends.h"
+#include "rendezvous/rounds/job_facts.h"
 
 namespace dtrain {
 
@@ -112,13 +112,21 @@ struct Join {
   NodeInfo node;
   bool operator==(const Join&) const = default;
 };
-// A worker failed; the agent is stopping the others of its node.
+// In place of a rank: nobody is blamed; or another rank is, and it is not known which.
+inline constexpr int kNobody = -1;
+inline constexpr int kSomebody = -2;
+
+// A worker failed, or has ended with 0 and is blamed by others; the agent is stopping the others of its node. It may
+// come again, with a better answer to the same question.
 struct Failed {
   int round = 0;
   int local_rank = 0;
   std::string what;
-  int exit_code = 1;
+  int exit_code = 1;           // 0: not known here, others have it
   bool never_started = false;  // trying again would give the same
+  // The rank that it blames for its end, and what that did; kNobody, kSomebody: as below.
+  int because_of = kNobody;
+  std::string because{};
   bool operator==(const Failed&) const = default;
 };
 // Nothing is left of the round on this node. ok: every worker ended with 0.
@@ -203,6 +211,9 @@ struct Stop {
   int round = 0;
   int signal = 0;  // that the workers get: the one that the user sent to a node; 0: the usual
   std::string reason;
+  // Whom workers elsewhere blame: its node reports how it ended, before it stops it.
+  int because_of = kNobody;
+  std::string because{};
   bool operator==(const Stop&) const = default;
 };
 struct End {

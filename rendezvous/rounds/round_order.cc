@@ -1,4 +1,4 @@
-#include "rendezvous/round_order.h"
+#include "rendezvous/rounds/round_order.h"
 
 #include <algorithm>
 #include <map>

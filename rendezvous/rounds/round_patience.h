@@ -16,11 +16,11 @@ namespace dtrain {
 class RoundPatience {
  public:
   static constexpr Duration kWindow = std::chrono::minutes(10);
-  // Lost so often in that time, an agent waits so long, counted from the last time; twice as long after each further
-  // loss.
+  // An agent that was lost kLosses times within kWindow waits kFirstWait from its last loss; each further loss doubles
+  // the wait.
   static constexpr int kLosses = 3;
   static constexpr Duration kFirstWait = std::chrono::seconds(30);
-  // Rounds that are stopped for newcomers: so many at most in any such time.
+  // At most kStops rounds are stopped for newcomers within any kStopsTime.
   static constexpr std::size_t kStops = 5;
   static constexpr Duration kStopsTime = std::chrono::seconds(30);
 

@@ -1,4 +1,4 @@
-#include "rendezvous/round_wire.h"
+#include "rendezvous/rounds/round_wire.h"
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ void fields(Io& io, M& m) {
        n.last.restarts, n.last.host, n.times.join_ms, n.times.last_call_ms, n.times.pulse_ms, n.times.pulse_attempts,
        n.times.rejoin, n.attempt, n.address, n.port);
   } else if constexpr (std::is_same_v<T, msg::Failed>) {
-    io(m.round, m.local_rank, m.what, m.exit_code, m.never_started);
+    io(m.round, m.local_rank, m.what, m.exit_code, m.never_started, m.because_of, m.because);
   } else if constexpr (std::is_same_v<T, msg::Over>) {
     io(m.round, m.ok);
   } else if constexpr (std::is_same_v<T, msg::Leaving>) {
@@ -67,7 +67,7 @@ void fields(Io& io, M& m) {
        p.master_addr, p.master_port, m.term, m.electorate.host, m.electorate.voters, m.electorate.earlier,
        m.electorate.candidates);
   } else if constexpr (std::is_same_v<T, msg::Stop>) {
-    io(m.round, m.signal, m.reason);
+    io(m.round, m.signal, m.reason, m.because_of, m.because);
   } else {
     static_assert(std::is_same_v<T, msg::End>);
     auto& v = m.verdict;

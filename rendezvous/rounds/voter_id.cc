@@ -1,5 +1,5 @@
 // The number by which an agent votes.
-#include "rendezvous/round_messages.h"
+#include "rendezvous/rounds/round_messages.h"
 
 namespace dtrain {
 

@@ -1,4 +1,4 @@
-#include "rendezvous/vouch_desk.h"
+#include "rendezvous/rounds/vouch_desk.h"
 
 #include <utility>
 #include <vector>

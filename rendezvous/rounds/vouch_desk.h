@@ -10,9 +10,9 @@
 #include <string>
 #include <utility>
 
-#include "rendezvous/round_core.h"
-#include "rendezvous/round_messages.h"
-#include "rendezvous/tcp_ends.h"
+#include "rendezvous/base/tcp_ends.h"
+#include "rendezvous/rounds/round_core.h"
+#include "rendezvous/rounds/round_messages.h"
 
 namespace dtrain {
 

@@ -1,4 +1,4 @@
-#include "rendezvous/job_server.h"
+#include "rendezvous/server/job_server.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 
+#include "rendezvous/agent_link/round_host.h"
 #include "rendezvous/base/printable.h"
-#include "rendezvous/round_host.h"
-#include "rendezvous/store_host.h"
+#include "rendezvous/store_server/store_host.h"
 
 namespace dtrain {
 
@@ -82,7 +82,7 @@ RoundSettings settings_of(const NodeInfo& first, std::uint64_t ended, MonoTime s
 
 struct JobServer::Served {
   Served(asio::io_context& io, std::string name, std::uint64_t of, std::unique_ptr<StoreHost> its_store,
-         const RoundSettings& settings, PulseSettings pulse)
+         const RoundSettings& settings, PulseSettings pulse, std::function<void(const std::string&)> say)
       : key(std::move(name)),
         number(of),
         job(settings.job),
@@ -94,7 +94,9 @@ struct JobServer::Served {
                 {},
                 {},
                 false,
-                true}) {}
+                true,
+                {},
+                std::move(say)}) {}
 
   const std::string key;
   const std::uint64_t number;
@@ -164,8 +166,13 @@ Result<JobServer::Served*> JobServer::open(const std::string& key, const NodeInf
   const auto before = ended_.find(key);
   const std::uint64_t ended_term = before == ended_.end() ? 0 : before->second.term;
   ServedPtr& served = jobs_[key];
+  const auto say = [this, job = first.job](const std::string& line) {
+    if (const auto text =
+            reports_.admit(fmt::format("job {}: {}", printable(job), printable(line, 1000)), clock_.now()))
+      options_.log(*text);
+  };
   served = std::make_unique<Served>(io_, key, ++last_number_, std::move(*its_store),
-                                    settings_of(first, ended_term, begun_), pulse_of(first));
+                                    settings_of(first, ended_term, begun_), pulse_of(first), say);
   served->rounds.on_empty = [this, job = served.get()] { emptied(*job); };
   served->rounds.on_ended = [this, job = served.get()] { ended(*job); };
   options_.log(fmt::format("job {} is opened by host {} (agent {}): {} nodes", printable(first.job),

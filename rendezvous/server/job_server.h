@@ -11,14 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "rendezvous/agent_link/outer_listener.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/discard.h"
 #include "rendezvous/base/report_limit.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/link_credential.h"
-#include "rendezvous/outer_listener.h"
-#include "rendezvous/round_messages.h"
-#include "rendezvous/store_limits.h"
+#include "rendezvous/credentials/link_credential.h"
+#include "rendezvous/rounds/round_messages.h"
+#include "rendezvous/store/store_limits.h"
 
 namespace dtrain {
 

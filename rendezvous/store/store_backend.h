@@ -1,12 +1,12 @@
 #pragma once
-// What is behind a store's front (store_loop.h): the store itself (store_local.h), or the way to the node that has it
-// (store_relay.h). The front accepts, admits, reads and writes; the backend says what the bytes mean. Used from one
+// What is behind a store's clients (store_clients.h): the store itself (store_local.h), or the way to the node that has
+// it (store_relay.h). StoreClients reads and writes; the backend says what the bytes mean. A backend is used from one
 // thread.
 #include <cstddef>
 #include <string_view>
 
-#include "rendezvous/store_core.h"
-#include "rendezvous/store_limits.h"
+#include "rendezvous/store/store_core.h"
+#include "rendezvous/store/store_limits.h"
 
 namespace dtrain {
 

@@ -1,5 +1,5 @@
 // Values, counters and queues. Waits and barriers are in store_waits.cc.
-#include "rendezvous/store_core.h"
+#include "rendezvous/store/store_core.h"
 
 #include <algorithm>
 #include <charconv>
@@ -16,6 +16,9 @@ constexpr std::size_t kItemBytes = sizeof(std::string) + 16;
 
 constexpr const char* kTooManyKeys = "store is full (number of keys)";
 constexpr const char* kReplyTooLarge = "reply would be too large";
+constexpr const char* kNoRoomForReply = "no room for its reply: too many replies are not read";
+// Whoever asks for so little is not refused for what others do not read.
+constexpr std::size_t kSmallReply = std::size_t{64} << 10;
 
 }  // namespace
 
@@ -66,8 +69,7 @@ StoreCore::Failure StoreCore::carry_out(ConnectionId connection, const StoreRequ
     case StoreOp::compare_set:
       return compare_set(connection, request, out);
     case StoreOp::get:
-      put_store_bytes(out.to(connection), value_of(request.key()));
-      return nullptr;
+      return get(connection, request.key(), out);
     case StoreOp::add:
       return add(connection, request, out);
     case StoreOp::check: {
@@ -146,12 +148,11 @@ StoreCore::Failure StoreCore::compare_set(ConnectionId connection, const StoreRe
   // A missing key with an expectation: nothing is stored, and the reply repeats the expectation, as torch's server
   // does.
   const bool matches = found == values_.end() ? expected.empty() : found->second == expected;
-  if (matches) {
+  const std::string_view reply = matches ? desired : found == values_.end() ? expected : found->second;
+  if (const Failure failure = reply_fits(sizeof(std::uint64_t) + reply.size(), out)) return failure;
+  if (matches)
     if (const Failure failure = write(request.key(), desired, out)) return failure;
-    put_store_bytes(out.to(connection), desired);
-  } else {
-    put_store_bytes(out.to(connection), found == values_.end() ? expected : std::string_view(found->second));
-  }
+  put_store_bytes(out.to(connection), reply);
   return nullptr;
 }
 
@@ -201,12 +202,28 @@ StoreCore::Failure StoreCore::multi_set(const StoreRequest& request, StoreAction
   return nullptr;
 }
 
+// A reply lies in memory twice for a moment: here, and in what the shell holds.
+StoreCore::Failure StoreCore::reply_fits(std::size_t size, const StoreActions& out) const {
+  if (size <= kSmallReply) return nullptr;
+  const std::size_t all = out.size() + size;
+  const bool fits = all <= out.room() && bytes_ + out.held() + 2 * all <= limits_.bytes + limits_.reserve;
+  return fits ? nullptr : kNoRoomForReply;
+}
+
+StoreCore::Failure StoreCore::get(ConnectionId connection, std::string_view key, StoreActions& out) const {
+  const std::string_view value = value_of(key);
+  if (const Failure failure = reply_fits(sizeof(std::uint64_t) + value.size(), out)) return failure;
+  put_store_bytes(out.to(connection), value);
+  return nullptr;
+}
+
 StoreCore::Failure StoreCore::multi_get(ConnectionId connection, const StoreRequest& request, StoreActions& out) const {
   std::size_t size = 0;
   for (std::size_t i = 0; i < request.field_count(); ++i) {
     size += sizeof(std::uint64_t) + value_of(request.field(i)).size();
     if (size > limits_.reply_bytes) return kReplyTooLarge;
   }
+  if (const Failure failure = reply_fits(size, out)) return failure;
   if (size == 0) return nullptr;  // no keys, no bytes
   std::string& reply = out.to(connection);
   reply.reserve(reply.size() + size);
@@ -218,6 +235,7 @@ StoreCore::Failure StoreCore::list_keys(ConnectionId connection, StoreActions& o
   std::size_t size = sizeof(std::uint64_t);
   for (const auto& [key, value] : values_) size += sizeof(std::uint64_t) + key.size();
   if (size > limits_.reply_bytes) return kReplyTooLarge;
+  if (const Failure failure = reply_fits(size, out)) return failure;
   std::string& reply = out.to(connection);
   put_store_i64(reply, static_cast<std::int64_t>(values_.size()));
   for (const auto& [key, value] : values_) put_store_bytes(reply, key);

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <list>
 #include <optional>
 #include <string>
@@ -23,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/store_wire.h"
+#include "rendezvous/store/store_wire.h"
 
 namespace dtrain {
 
@@ -35,8 +36,10 @@ struct StoreCoreLimits {
   std::size_t keys = std::size_t{1} << 20;
   // Memory of keys, values, queues and waits together, with their bookkeeping (an estimate that errs upwards).
   std::size_t bytes = std::size_t{1} << 30;
-  // The largest single reply (MULTI_GET, LIST_KEYS).
+  // The largest single reply (MULTI_GET, LIST_KEYS). Replies that are not read count as values do; `reserve` is theirs
+  // alone, so that a full store can be read.
   std::size_t reply_bytes = std::size_t{128} << 20;
+  std::size_t reserve = std::size_t{64} << 20;
 };
 
 // What the shell is to do, in order. Reused from call to call so that a small request allocates nothing.
@@ -48,9 +51,19 @@ class StoreActions {
   };
 
   void clear();
+  // For the shell: replies that it holds now, and how many bytes more it has room for. By default: as many as come.
+  void allow(std::size_t held, std::size_t room) {
+    held_ = held;
+    room_ = room;
+  }
+  std::size_t held() const { return held_; }
+  std::size_t room() const { return room_; }
+
   std::size_t send_count() const { return sends_.size(); }
   ConnectionId send_to(std::size_t index) const { return sends_[index].to; }
   std::string_view send_bytes(std::size_t index) const;
+  // The bytes of the only send, without a copy; to be cleared then.
+  std::string take_bytes() { return std::move(bytes_); }
   // All bytes to be sent.
   std::size_t size() const { return bytes_.size(); }
   const std::vector<Close>& closes() const { return closes_; }
@@ -67,6 +80,8 @@ class StoreActions {
   std::string bytes_;
   std::vector<Send> sends_;
   std::vector<Close> closes_;
+  std::size_t held_ = 0;
+  std::size_t room_ = std::numeric_limits<std::size_t>::max();
 };
 
 class StoreCore {
@@ -135,6 +150,9 @@ class StoreCore {
   static std::optional<std::int64_t> parse_integer(std::string_view text);
   std::string_view value_of(std::string_view key) const;
   bool present(std::string_view key) const;
+  Failure get(ConnectionId connection, std::string_view key, StoreActions& out) const;
+  // Why no reply of this size is made; null: there is room for it.
+  Failure reply_fits(std::size_t size, const StoreActions& out) const;
   bool fits(std::size_t more) const { return more <= limits_.bytes - bytes_; }
   bool room_for_key() const { return values_.size() + queues_.size() < limits_.keys; }
 

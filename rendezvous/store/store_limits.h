@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "rendezvous/store_core.h"
-#include "rendezvous/store_wire.h"
+#include "rendezvous/store/store_core.h"
+#include "rendezvous/store/store_wire.h"
 
 namespace dtrain {
 

@@ -1,10 +1,11 @@
 // StoreCore's waits and barriers. A connection has at most one of them under way. Every registration is known from both
 // sides, by key and by connection, so that waking, cancelling and a lost connection leave nothing behind.
+// Tested by test/unit/rendezvous/store/store_core_test.cc.
 #include <limits>
 #include <optional>
 
 #include "rendezvous/base/check.h"
-#include "rendezvous/store_core.h"
+#include "rendezvous/store/store_core.h"
 
 namespace dtrain {
 namespace {

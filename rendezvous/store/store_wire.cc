@@ -1,5 +1,5 @@
 // The decoder walks each message's shape, a short string with one letter a field, and keeps its place between calls.
-#include "rendezvous/store_wire.h"
+#include "rendezvous/store/store_wire.h"
 
 #include <fmt/format.h>
 

@@ -38,6 +38,8 @@ enum class StoreOp : std::uint8_t {
 inline constexpr std::uint8_t kStoreOpCount = 19;
 
 inline constexpr std::uint32_t kStoreMagic = 0x3C85F7CE;
+// What a client begins with: VALIDATE, and the magic.
+inline constexpr std::string_view kStoreGreeting{"\x00\xCE\xF7\x85\x3C", 5};
 
 // One-byte replies.
 inline constexpr char kStoreReady = 0;         // CHECK: all keys are there

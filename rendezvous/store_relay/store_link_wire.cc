@@ -1,4 +1,4 @@
-#include "rendezvous/store_link_wire.h"
+#include "rendezvous/store_relay/store_link_wire.h"
 
 #include <fmt/format.h>
 

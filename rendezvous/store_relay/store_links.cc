@@ -1,7 +1,8 @@
-#include "rendezvous/store_links.h"
+#include "rendezvous/store_relay/store_links.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace dtrain {
@@ -81,7 +82,7 @@ void StoreLinks::greeted(const PeerPtr& peer, const StoreLinkFrame& frame) {
   }
   peer->refused = true;
   // It is told, and has as long as for its hello to read that.
-  front_.report(fmt::format("refused a link of another node: {}", why));
+  callbacks_.report(fmt::format("refused a link of another node: {}", why));
   peer->link->send(StoreLinkType::refused, 0, why);
   peer->link->finish();
 }
@@ -106,9 +107,11 @@ void StoreLinks::data(const PeerPtr& peer, StoreLinkFrame& frame) {
   }
   const ConnectionId id = found->second;
   while (!frame.payload.empty() && !peer->link->full()) {
+    const std::size_t most = limits_.buffer_bytes;
+    actions_.allow(outlets_.held_bytes(), most - std::min(most, buffered_bytes_));
     store_.receive(id, frame.payload, actions_);
     if (actions_.closes().empty() && actions_.size() < kBatchBytes && frame.payload.empty()) break;
-    front_.carry_out(actions_);
+    outlets_.carry_out(actions_);
     if (!connections_.contains(id)) {
       frame.payload = {};
       return;
@@ -133,7 +136,7 @@ void StoreLinks::send(ConnectionId connection, std::string_view bytes) {
 void StoreLinks::close(ConnectionId connection, std::string_view reason) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
-  if (!reason.empty()) front_.report(fmt::format("closed a connection of another node's worker: {}", reason));
+  if (!reason.empty()) callbacks_.report(fmt::format("closed a connection of another node's worker: {}", reason));
   found->second.peer->link->send(StoreLinkType::closed, found->second.number, reason);
   forget(connection);
 }
@@ -165,22 +168,22 @@ void StoreLinks::account(Peer& peer, ConnectionId connection) {
 }
 
 void StoreLinks::turn(Peer& peer) {
-  front_.carry_out(actions_);
+  outlets_.carry_out(actions_);
   const std::size_t waiting = peer.link->held_bytes();
   buffered_bytes_ += waiting - peer.accounted;
   peer.accounted = waiting;
-  front_.publish();
+  callbacks_.publish();
 }
 
 void StoreLinks::drop(const PeerPtr& peer, const std::string& reason) {
-  front_.carry_out(actions_);
-  if (!reason.empty()) front_.report(fmt::format("closed a link of another node: {}", reason));
+  outlets_.carry_out(actions_);
+  if (!reason.empty()) callbacks_.report(fmt::format("closed a link of another node: {}", reason));
   peer->hello.cancel();
   peer->link->close();
   while (!peer->connections.empty()) forget(peer->connections.begin()->second);
   buffered_bytes_ -= peer->accounted;
   peers_.erase(peer->id);
-  front_.publish();
+  callbacks_.publish();
 }
 
 void StoreLinks::describe(StoreStats& stats) const {

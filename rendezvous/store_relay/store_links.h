@@ -4,24 +4,27 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/store_backend.h"
-#include "rendezvous/store_link.h"
-#include "rendezvous/store_loop.h"
+#include "rendezvous/store/store_backend.h"
+#include "rendezvous/store/store_switch.h"
+#include "rendezvous/store_relay/store_link.h"
 
 namespace dtrain {
 
 class StoreLinks final : public StoreOutlet {
  public:
-  // Store and front must live as long. What requests lead to is carried out by the front, who gives back what is for
-  // connections behind links.
-  StoreLinks(boost::asio::io_context& io, StoreBackend& store, StoreLoop& front, const StoreHostLimits& limits)
-      : io_(io), store_(store), front_(front), limits_(limits) {}
+  // Store, switch and limits must live as long. The switch carries out what requests lead to.
+  StoreLinks(boost::asio::io_context& io, StoreBackend& store, StoreSwitch& outlets, const StoreHostLimits& limits,
+             Callbacks callbacks)
+      : io_(io), store_(store), outlets_(outlets), limits_(limits), callbacks_(std::move(callbacks)) {}
 
   // A new link: a connected, non-blocking socket, what was read from it, and its established TLS session if it has one.
   void adopt(UniqueFd socket, std::string received, std::optional<TlsSession> tls);
@@ -31,6 +34,7 @@ class StoreLinks final : public StoreOutlet {
   void send(ConnectionId connection, std::string_view bytes) override;
   void close(ConnectionId connection, std::string_view reason) override;
   void describe(StoreStats& stats) const override;
+  std::size_t held_bytes() const override { return buffered_bytes_; }
 
  private:
   struct Peer {
@@ -63,8 +67,9 @@ class StoreLinks final : public StoreOutlet {
 
   boost::asio::io_context& io_;
   StoreBackend& store_;
-  StoreLoop& front_;
+  StoreSwitch& outlets_;
   const StoreHostLimits& limits_;
+  const Callbacks callbacks_;
   std::optional<std::uint64_t> round_;
   std::unordered_map<std::uint64_t, PeerPtr> peers_;
   std::unordered_map<ConnectionId, Connection> connections_;

@@ -1,12 +1,12 @@
-#include "rendezvous/store_relay.h"
+#include "rendezvous/store_relay/store_relay.h"
 
 #include <fmt/format.h>
 
 #include <boost/asio/post.hpp>
 #include <utility>
 
-#include "rendezvous/connect.h"
-#include "rendezvous/listen.h"
+#include "rendezvous/net/connect.h"
+#include "rendezvous/net/listen.h"
 
 namespace dtrain {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "rendezvous/base/result.h"
-#include "rendezvous/store_backend.h"
-#include "rendezvous/store_host.h"
-#include "rendezvous/store_link.h"
+#include "rendezvous/store/store_backend.h"
+#include "rendezvous/store_relay/store_link.h"
+#include "rendezvous/store_relay/store_remote.h"
 
 namespace dtrain {
 

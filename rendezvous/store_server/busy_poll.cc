@@ -1,4 +1,4 @@
-#include "rendezvous/attention.h"
+#include "rendezvous/store_server/busy_poll.h"
 
 #include <sched.h>
 
@@ -6,10 +6,10 @@ namespace dtrain {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
-bool found_by_looking(boost::asio::io_context& io, Clock::time_point until) {
-  while (Clock::now() < until) {
+bool found_by_looking(boost::asio::io_context& io, Steady::time_point until) {
+  while (Steady::now() < until) {
     if (io.poll() > 0) return true;
     if (io.stopped()) return false;
     ::sched_yield();
@@ -19,15 +19,15 @@ bool found_by_looking(boost::asio::io_context& io, Clock::time_point until) {
 
 }  // namespace
 
-void run_attentively(boost::asio::io_context& io) {
-  Attention attention;
+void run_with_busy_poll(boost::asio::io_context& io) {
+  BusyPoll busy_poll;
   while (!io.stopped()) {
     while (io.poll() > 0) {
     }
-    const auto idle_since = Clock::now();
-    if (found_by_looking(io, idle_since + attention.look())) continue;
+    const auto idle_since = Steady::now();
+    if (found_by_looking(io, idle_since + busy_poll.look())) continue;
     io.run_one();
-    attention.waited(Clock::now() - idle_since);
+    busy_poll.waited(Steady::now() - idle_since);
   }
 }
 

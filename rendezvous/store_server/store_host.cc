@@ -1,5 +1,5 @@
 // Sets up the listening socket and the store's thread.
-#include "rendezvous/store_host.h"
+#include "rendezvous/store_server/store_host.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -12,12 +12,12 @@
 #include <thread>
 #include <utility>
 
-#include "rendezvous/attention.h"
 #include "rendezvous/base/all_signals_blocked.h"
 #include "rendezvous/base/check.h"
-#include "rendezvous/listen.h"
-#include "rendezvous/store_local.h"
-#include "rendezvous/store_service.h"
+#include "rendezvous/net/listen.h"
+#include "rendezvous/store_server/busy_poll.h"
+#include "rendezvous/store_server/store_local.h"
+#include "rendezvous/store_server/store_service.h"
 
 namespace dtrain {
 
@@ -30,7 +30,7 @@ struct StoreHost::Impl {
                 options.remote ? nullptr : std::make_unique<StoreLocal>(options.limits)) {
     // Signals are the agent's business: the thread inherits a mask that blocks them all.
     const AllSignalsBlocked blocked;
-    thread = std::thread([this] { run_attentively(io); });
+    thread = std::thread([this] { run_with_busy_poll(io); });
     ::pthread_setname_np(thread.native_handle(), "dtrain-store");
   }
 
@@ -104,12 +104,10 @@ void StoreHost::adopt_link(UniqueFd socket, std::string received, std::optional<
 }
 
 void StoreHost::adopt_client(UniqueFd socket) {
-  asio::post(impl_->io, [impl = impl_.get(), fd = std::move(socket)]() mutable {
-    impl->service.front().adopt(std::move(fd));
-    impl->service.front().publish();
-  });
+  asio::post(impl_->io,
+             [impl = impl_.get(), fd = std::move(socket)]() mutable { impl->service.clients().adopt(std::move(fd)); });
 }
 
-StoreStats StoreHost::stats() const { return impl_->service.front().stats(); }
+StoreStats StoreHost::stats() const { return impl_->service.stats(); }
 
 }  // namespace dtrain

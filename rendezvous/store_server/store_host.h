@@ -1,7 +1,7 @@
 #pragma once
 // The worker store on a socket: torch's TCPStore protocol, served to the workers of this node. In process, on one
 // thread of its own; the agent never waits for it. One node of a job has the store; the others are edges: they serve
-// their workers in the same way and forward the requests over one link each (Options::remote, adopt_link).
+// their workers in the same way and forward the requests over one link each (StoreOptions::remote, adopt_link).
 //
 //   auto store = StoreHost::start({.allowed_uid = geteuid()});
 //   if (!store) return store.error();
@@ -9,63 +9,22 @@
 //
 // It is listening before start() returns, so there is no race for the port. While nothing is sent it uses no CPU and
 // has no timer running, however many workers wait for keys.
-#include <sys/types.h>
-
-#include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/store_limits.h"
-#include "rendezvous/tls_session.h"
+#include "rendezvous/store/store_limits.h"
+#include "rendezvous/store_server/store_options.h"
+#include "rendezvous/tls/tls_session.h"
 
 namespace dtrain {
 
-// Where the store is, for an edge.
-struct StoreRemote {
-  // A numeric address, and the port where the host takes links.
-  std::string address;
-  std::uint16_t port = 0;
-  // From begin_round until the host has welcomed the link.
-  std::chrono::milliseconds timeout{5000};
-  // A client's session for this round's link. Empty: the link is in clear.
-  std::function<Result<TlsSession>(std::uint64_t round)> secure{};
-  // Begins to connect: a non-blocking socket. Empty: by TCP to the address and port.
-  std::function<Result<UniqueFd>()> connect{};
-  // A round's link cannot be made or is lost, and with it every connection: once a round, with one line for the user.
-  // Called on the store's thread: return quickly and do not call back.
-  std::function<void(std::uint64_t round, const std::string& reason)> lost{};
-};
-
 class StoreHost {
  public:
-  struct Options {
-    // A numeric IPv4 or IPv6 address of this host.
-    std::string address = "127.0.0.1";
-    // 0: any free port.
-    std::uint16_t port = 0;
-    // Serve only processes of this user on this host. Exactly this one: root's processes are refused too unless this is
-    // 0. None: whoever can connect.
-    std::optional<uid_t> allowed_uid{};
-    StoreHostLimits limits{};
-    // One line for each connection that is refused or closed for a fault, at most ten in ten seconds. Called on the
-    // store's thread: return quickly and do not call back. May be empty.
-    std::function<void(std::string_view line)> log{};
-    // If not empty: connections whose first byte is adopt_byte are no clients of the store and are handed over, with
-    // what was read from them. Called on the store's thread, as `log`. Their owner has been checked.
-    std::function<void(UniqueFd socket, std::string received)> adopt{};
-    char adopt_byte = 0;
-    // Forget every key when the last client has left.
-    bool forgets = false;
-    // An edge: the store is elsewhere. None: it is here.
-    std::optional<StoreRemote> remote{};
-  };
+  using Options = StoreOptions;
 
   // Bind, listen and serve. Errors: the address or port cannot be used, or the owner of a connection cannot be found
   // out on this system although allowed_uid asks for it.

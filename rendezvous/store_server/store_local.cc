@@ -1,4 +1,4 @@
-#include "rendezvous/store_local.h"
+#include "rendezvous/store_server/store_local.h"
 
 #include <memory>
 #include <utility>

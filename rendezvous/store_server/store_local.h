@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "rendezvous/base/discard.h"
-#include "rendezvous/store_backend.h"
+#include "rendezvous/store/store_backend.h"
 
 namespace dtrain {
 

@@ -1,4 +1,4 @@
-#include "rendezvous/link_socket.h"
+#include "rendezvous/tls/link_socket.h"
 
 #include <sys/socket.h>
 

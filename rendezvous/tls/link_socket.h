@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/tls_session.h"
+#include "rendezvous/tls/tls_session.h"
 
 namespace dtrain {
 

@@ -1,4 +1,4 @@
-#include "rendezvous/tls_alerts.h"
+#include "rendezvous/tls/tls_alerts.h"
 
 #include <fmt/format.h>
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "rendezvous/link_name.h"
-#include "rendezvous/tls_fault.h"
+#include "rendezvous/credentials/link_name.h"
+#include "rendezvous/tls/tls_fault.h"
 
 namespace dtrain {
 

@@ -2,7 +2,8 @@
 #include <fmt/format.h>
 
 #include "rendezvous/base/printable.h"
-#include "rendezvous/tls_session_impl.h"
+#include "rendezvous/credentials/tls_certificates.h"
+#include "rendezvous/tls/tls_session_impl.h"
 
 namespace dtrain {
 namespace {

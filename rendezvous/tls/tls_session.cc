@@ -1,11 +1,11 @@
 // What goes through a session: bytes in and out, before and after the handshake.
-#include "rendezvous/tls_session.h"
+#include "rendezvous/tls/tls_session.h"
 
 #include <array>
 #include <utility>
 
 #include "rendezvous/base/check.h"
-#include "rendezvous/tls_session_impl.h"
+#include "rendezvous/tls/tls_session_impl.h"
 
 namespace dtrain {
 namespace {

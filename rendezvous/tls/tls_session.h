@@ -21,9 +21,9 @@
 #include <string_view>
 
 #include "rendezvous/base/result.h"
-#include "rendezvous/link_credential.h"
-#include "rendezvous/link_name.h"
-#include "rendezvous/tls_fault.h"
+#include "rendezvous/credentials/link_credential.h"
+#include "rendezvous/credentials/link_name.h"
+#include "rendezvous/tls/tls_fault.h"
 
 namespace dtrain {
 
@@ -31,7 +31,7 @@ inline constexpr std::size_t kTlsHandshakeBytes = 16 * 1024;    // of the peer, 
 inline constexpr std::size_t kTlsCertificateBytes = 64 * 1024;  // the same, where it shows certificates
 inline constexpr std::size_t kTlsEarlyBytes = 64 * 1024;        // of our own, that wait for the handshake
 
-class TlsCertificates;  // tls_context.h
+class TlsCertificates;  // tls_certificates.h
 
 class TlsSession {
  public:

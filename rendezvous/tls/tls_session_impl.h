@@ -6,9 +6,10 @@
 #include <string_view>
 #include <utility>
 
-#include "rendezvous/tls_alerts.h"
-#include "rendezvous/tls_context.h"
-#include "rendezvous/tls_session.h"
+#include "rendezvous/credentials/tls_context.h"
+#include "rendezvous/tls/tls_alerts.h"
+#include "rendezvous/tls/tls_bio.h"
+#include "rendezvous/tls/tls_session.h"
 
 namespace dtrain {
 

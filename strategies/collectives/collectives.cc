@@ -1,8 +1,8 @@
-#include "strategies/torch/collectives.h"
+#include "strategies/collectives/collectives.h"
 
 #include <typeinfo>
 
-#include "strategies/comm/shm_backend.h"
+#include "strategies/comm/backend/cpu_backend.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain {
@@ -19,12 +19,12 @@ Options waiting() {
 
 // Ours, for CPU tensors: what torch adds on the way there takes longer than a small operation. Held meanwhile: another
 // thread may end the group.
-using OwnBackend = c10::intrusive_ptr<ShmBackend>;
+using OwnBackend = c10::intrusive_ptr<CpuBackend>;
 OwnBackend own_backend(const GroupPtr& group) {
   auto backend = group->getBackend(at::kCPU);
   const c10d::Backend& its = *backend;
-  if (typeid(its) != typeid(ShmBackend)) return {};
-  return OwnBackend::reclaim(static_cast<ShmBackend*>(backend.release()));
+  if (typeid(its) != typeid(CpuBackend)) return {};
+  return OwnBackend::reclaim(static_cast<CpuBackend*>(backend.release()));
 }
 OwnBackend own_backend(const GroupPtr& group, const at::Tensor& tensor) {
   return tensor.is_cpu() ? own_backend(group) : OwnBackend();
@@ -82,7 +82,8 @@ void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
 
 at::Tensor empty_shared(const GroupPtr& group, std::int64_t count, const at::TensorOptions& options) {
   if (!options.device().is_cpu()) return at::empty({count}, options);
-  return group->getBackend(at::kCPU)->allocateTensor(count, options);
+  const OwnBackend backend = own_backend(group);
+  return backend ? backend->empty_shared(count, options) : at::empty({count}, options);
 }
 
 void send(const GroupPtr& group, const at::Tensor& tensor, int to, int tag) {

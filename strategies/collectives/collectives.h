@@ -1,6 +1,6 @@
 #pragma once
 // Collectives and messages that their caller waits for. Collectives are of all ranks of a group. On CPU tensors they
-// are carried out on the calling thread where nothing is queued before them (see ShmBackend).
+// are carried out on the calling thread where nothing is queued before them (see CpuBackend).
 #include "strategies/torch/pch.h"
 
 namespace dtrain {
@@ -20,7 +20,7 @@ void reduce_scatter(const GroupPtr& group, at::Tensor& output, at::Tensor& input
 // Row by row in the first dimension: rank r's `output` receives part r of every rank's `input`, in their order.
 void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input);
 
-// A row of `count` elements that the group reduces without copies where the memory for it is shared (ShmBackend). Not
+// A row of `count` elements that the group reduces without copies where the memory for it is shared (CpuBackend). Not
 // initialised. No collective.
 at::Tensor empty_shared(const GroupPtr& group, std::int64_t count, const at::TensorOptions& options);
 

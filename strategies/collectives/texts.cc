@@ -1,10 +1,10 @@
 // See texts.h.
-#include "strategies/torch/texts.h"
+#include "strategies/collectives/texts.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "strategies/torch/collectives.h"
+#include "strategies/collectives/collectives.h"
 
 namespace dtrain {
 

@@ -1,9 +1,9 @@
 // See bucket_hooks.h.
 #include "strategies/ddp/bucket_hooks.h"
 
+#include "strategies/collectives/collectives.h"
 #include "strategies/ddp/power_sgd.h"
 #include "strategies/ddp/power_sgd_plan.h"
-#include "strategies/torch/collectives.h"
 
 namespace dtrain {
 namespace {

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "strategies/collectives/collectives.h"
 #include "strategies/ddp/bucket_hooks.h"
 #include "strategies/ddp/diverged.h"
-#include "strategies/torch/collectives.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain {
@@ -23,6 +23,12 @@ std::vector<NamedParameter> parameters_of(const torch::nn::Module& module) {
                                   [&](const NamedParameter& known) { return known.tensor.is_same(item.value()); });
     if (!seen) found.push_back({item.key(), item.value()});
   }
+  return found;
+}
+
+std::vector<NamedParameter> buffers_of(const torch::nn::Module& module) {
+  std::vector<NamedParameter> found;
+  for (const auto& item : module.named_buffers()) found.push_back({item.key(), item.value()});
   return found;
 }
 
@@ -43,6 +49,10 @@ NamedParameters trainable(const std::vector<NamedParameter>& all) {
   return found;
 }
 
+// While it lives, views of buckets are made that autograd does not know as views: gradients among them can be detached
+// in place, as zero_grad of torch's optimizers and modules does.
+using PlainViews = at::AutoDispatchBelowADInplaceOrView;
+
 std::shared_ptr<c10d::Reducer> make_reducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                             const NamedParameters& parameters, const DdpOptions& options) {
   // One bucket at first; the Reducer makes the real ones after the first backward, in the order the gradients came.
@@ -52,6 +62,7 @@ std::shared_ptr<c10d::Reducer> make_reducer(const c10::intrusive_ptr<c10d::Proce
     sizes = {static_cast<std::size_t>(options.first_bucket_bytes), static_cast<std::size_t>(options.bucket_bytes)};
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(parameters.tensors, sizes);
   std::reverse(buckets.begin(), buckets.end());
+  const PlainViews plain;
   return std::make_shared<c10d::Reducer>(
       parameters.tensors, std::move(buckets), group, std::vector<bool>(parameters.tensors.size(), false),
       options.bucket_bytes, options.find_unused_parameters, options.gradient_as_bucket_view, parameters.names,
@@ -104,6 +115,9 @@ struct DdpCore::State {
   bool joining = false;
   bool average_over_active = false;
   std::int64_t synchronised = 0;  // forwards
+  // Whether the last of those had a backward. The parameters' hooks share it.
+  std::shared_ptr<bool> has_backward = std::make_shared<bool>(true);
+  std::vector<std::pair<at::Tensor, unsigned>> hooks;
 };
 
 DdpCore::DdpCore(const Group& group, torch::nn::Module& module, const DdpOptions& options)
@@ -117,11 +131,10 @@ DdpCore::DdpCore(const Group& group, torch::nn::Module& module, const DdpOptions
   state_->buffers = module.buffers();
   state_->options = options;
   *state_->learns_graph = options.static_graph;
-  c10d::verify_params_across_processes(state_->group, parameters.tensors, std::nullopt);
+  require_alike(group, state_->named, buffers_of(module));
   std::vector<at::Tensor> shared = state_->parameters;
   shared.insert(shared.end(), state_->buffers.begin(), state_->buffers.end());
   broadcast_all(state_->group, shared, 0);
-  barrier(state_->group);  // rank 0 only gave: it is to hear here of one that has another model
   state_->reducer = make_reducer(state_->group, parameters, options);
   state_->logger = std::make_shared<c10d::Logger>(state_->reducer);
   state_->logger->set_construction_data_and_log(module.name(), {}, -1, options.broadcast_buffers, false, false);
@@ -131,9 +144,26 @@ DdpCore::DdpCore(const Group& group, torch::nn::Module& module, const DdpOptions
     state_->logger->set_static_graph();
   }
   if (auto hook = bucket_hook(group, parameters.tensors, options)) state_->reducer->register_comm_hook(std::move(hook));
+  watch_gradients();
 }
 
-DdpCore::~DdpCore() = default;
+DdpCore::~DdpCore() {
+  for (auto& [parameter, hook] : state_->hooks) parameter.remove_hook(hook);
+}
+
+// Before the Reducer sees them.
+void DdpCore::watch_gradients() {
+  for (const NamedParameter& one : state_->named) {
+    if (!one.tensor.requires_grad()) continue;
+    const auto look = [began = state_->has_backward, name = one.name](const at::Tensor& gradient) {
+      *began = true;
+      if (!gradient.defined() || gradient.layout() == at::kStrided) return;
+      throw ConfigError("dtrain: Ddp averages dense gradients, and that of '" + name +
+                        "' is sparse; make the embedding without sparse(true), or let the parameter need no gradient");
+    };
+    state_->hooks.emplace_back(one.tensor, one.tensor.register_hook(look));
+  }
+}
 
 bool DdpCore::set_sync(bool sync) { return std::exchange(state_->sync, sync); }
 
@@ -144,6 +174,10 @@ void DdpCore::zero_grad() {
 void DdpCore::before_forward() {
   state_->forward_will_sync = state_->sync && torch::GradMode::is_enabled();
   if (!torch::GradMode::is_enabled()) return;
+  // The Reducer waits for one, and would take that of this forward. The other ranks wait for it too.
+  TORCH_CHECK(state_->forward_will_sync || *state_->has_backward,
+              "dtrain: Ddp: the last forward without no_sync had no backward on this rank, so a forward under no_sync "
+              "cannot follow; a forward that needs no backward goes under torch::NoGradGuard");
   if (state_->forward_will_sync) {
     const std::int64_t every = state_->options.verify_every;
     if (every > 0 && !state_->joining && state_->synchronised++ % every == 0) verify_sync();
@@ -155,14 +189,22 @@ void DdpCore::before_forward() {
     }
   }
   // Those who have joined take part in what forwards that synchronise do, and in nothing else.
-  if (state_->forward_will_sync || !state_->joining) state_->reducer->rebuild_buckets();
+  if (state_->forward_will_sync || !state_->joining) rebuild_buckets();
   if (state_->forward_will_sync) sync_buffers(true);
+}
+
+void DdpCore::rebuild_buckets() {
+  const PlainViews plain;
+  state_->reducer->rebuild_buckets();
 }
 
 // `active`: this rank still trains. While ranks join, rank 0 may have stopped.
 void DdpCore::sync_buffers(bool active) {
   if (!state_->options.broadcast_buffers || state_->buffers.empty()) return;
-  broadcast_all(state_->group, state_->buffers, state_->joining ? any_of_those(active) : 0);
+  // Not as a change that the graph of an earlier forward would notice: its backward may yet come.
+  std::vector<at::Tensor> values;
+  for (const at::Tensor& buffer : state_->buffers) values.push_back(buffer.variable_data());
+  broadcast_all(state_->group, values, state_->joining ? any_of_those(active) : 0);
 }
 
 // Collective: a rank that says so.
@@ -207,7 +249,7 @@ bool DdpCore::someone_trains() {
 
 // The collectives of a step of the others, with gradients of zero.
 void DdpCore::shadow_step() {
-  state_->reducer->rebuild_buckets();
+  rebuild_buckets();
   sync_buffers(false);
   std::vector<c10::intrusive_ptr<c10::ivalue::Future>> reduced;
   std::vector<c10d::GradBucket> buckets = state_->reducer->get_grad_buckets();
@@ -233,6 +275,7 @@ void DdpCore::after_forward(const std::optional<std::vector<at::Tensor*>>& outpu
     }
   }
   state_->reducer->prepare_for_backward(roots);
+  *state_->has_backward = false;
   if (walks) join_outputs(*outputs);
   if (*state_->learns_graph) learn_graph(*outputs);
 }

@@ -1,13 +1,16 @@
-// See diverged.h. Each rank makes 64 bits of each parameter, and all compare those of all.
+// See diverged.h. Each rank makes 64 bits of each parameter, or of the kinds of all, and all compare those of all.
 #include "strategies/ddp/diverged.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cstring>
+#include <functional>
+#include <sstream>
 
 #include "dtrain/errors.h"
-#include "strategies/torch/collectives.h"
+#include "strategies/collectives/collectives.h"
+#include "strategies/collectives/texts.h"
 
 namespace dtrain {
 namespace {
@@ -26,7 +29,81 @@ std::int64_t fingerprint(const at::Tensor& tensor) {
   return static_cast<std::int64_t>(hash);
 }
 
+struct Described {
+  std::string name, what;
+};
+
+// Names have no line ends.
+std::vector<Described> read_described(const std::string& text) {
+  std::vector<Described> all;
+  std::istringstream lines(text);
+  for (Described one; std::getline(lines, one.name) && std::getline(lines, one.what);) all.push_back(one);
+  return all;
+}
+
+std::string describe(const at::Tensor& tensor) {
+  std::string text = fmt::format("{} [{}]", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
+  if (!tensor.is_contiguous()) text += fmt::format(" with strides [{}]", fmt::join(tensor.strides(), ", "));
+  return text;
+}
+
+std::vector<Described> describe(const std::vector<NamedParameter>& parameters,
+                                const std::vector<NamedParameter>& buffers) {
+  std::vector<Described> all;
+  for (const auto& [name, tensor] : parameters)
+    all.push_back({name, describe(tensor) + (tensor.requires_grad() ? "" : ", which needs no gradient")});
+  for (const auto& [name, tensor] : buffers) all.push_back({name, "the buffer " + describe(tensor)});
+  return all;
+}
+
+// A tensor that two ranks do not have alike; no text: there is none.
+struct Difference {
+  std::string name, text;
+};
+
+Difference first_difference(const std::vector<Described>& here, int rank, const std::vector<Described>& there,
+                            int other) {
+  for (std::size_t i = 0; i < std::max(here.size(), there.size()); ++i) {
+    const auto only = [](const Described& one, int has, int lacks) {
+      return fmt::format("'{}' of rank {} ({}) is not there on rank {}", one.name, has, one.what, lacks);
+    };
+    if (i >= here.size()) return {there[i].name, only(there[i], other, rank)};
+    if (i >= there.size()) return {here[i].name, only(here[i], rank, other)};
+    if (here[i].what == there[i].what) continue;
+    const std::string again = here[i].name == there[i].name ? "" : fmt::format("'{}', ", there[i].name);
+    return {here[i].name, fmt::format("'{}' is {} on rank {}, and {}{} on rank {}", here[i].name, here[i].what, rank,
+                                      again, there[i].what, other)};
+  }
+  return {};
+}
+
 }  // namespace
+
+void require_alike(const Group& group, const std::vector<NamedParameter>& parameters,
+                   const std::vector<NamedParameter>& buffers) {
+  std::string text, kinds;
+  for (const auto& [name, what] : describe(parameters, buffers)) {
+    text += fmt::format("{}\n{}\n", name, what);
+    kinds += what + '\n';
+  }
+  at::Tensor own = at::full({1}, static_cast<std::int64_t>(std::hash<std::string>{}(kinds)), at::kLong);
+  at::Tensor all = at::empty({group.size()}, at::kLong);
+  group.all_gather(all, own);
+  if ((all == own).all().item<bool>()) return;  // the same on all: all return, or none does
+  const std::vector<std::string> texts = all_gather_texts(group.process_group(), text);
+  const std::vector<Described> first = read_described(texts.front());
+  Difference difference;
+  std::vector<int> ranks;
+  for (std::size_t r = 1; r < texts.size(); ++r) {
+    Difference its = first_difference(read_described(texts[r]), group.ranks()[r], first, group.ranks().front());
+    if (its.text.empty()) continue;
+    if (ranks.empty()) difference = std::move(its);
+    ranks.push_back(group.ranks()[r]);
+  }
+  if (ranks.empty()) return;  // the same, to programs that make other numbers of a text
+  throw DivergedError(difference.name, ranks,
+                      fmt::format("dtrain: Ddp needs the same module on all ranks: {}", difference.text));
+}
 
 void require_equal(const Group& group, const std::vector<NamedParameter>& parameters) {
   const auto count = static_cast<std::int64_t>(parameters.size());
@@ -43,10 +120,11 @@ void require_equal(const Group& group, const std::vector<NamedParameter>& parame
     }
     if (ranks.empty()) continue;
     const std::string& name = parameters[static_cast<std::size_t>(i)].name;
-    throw DivergedError(name, ranks,
-                        fmt::format("parameter '{}' of rank {} is not that of rank {}: a rank changed its own, or its "
-                                    "optimizer does other things than the others'",
-                                    name, fmt::join(ranks, ", "), group.ranks().front()));
+    throw DivergedError(
+        name, ranks,
+        fmt::format("dtrain: parameter '{}' of rank {} is not that of rank {}: a rank changed its own, or its "
+                    "optimizer does other things than the others'",
+                    name, fmt::join(ranks, ", "), group.ranks().front()));
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Whether all ranks have the same parameters.
+// Whether all ranks have the same model: the same tensors, and the same values in them.
 #include <string>
 #include <vector>
 
@@ -12,6 +12,11 @@ struct NamedParameter {
   std::string name;
   at::Tensor tensor;
 };
+
+// Collective of the group, before it works on these tensors together: throws DivergedError on every rank where they
+// differ in number, type, shape, layout or whether they need a gradient. Their names may differ.
+void require_alike(const Group& group, const std::vector<NamedParameter>& parameters,
+                   const std::vector<NamedParameter>& buffers);
 
 // Collective of the group: throws DivergedError on every rank where one of them, in their order, is not the same bits
 // on all.

@@ -6,7 +6,7 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include "dtrain/power_sgd.h"
-#include "strategies/torch/collectives.h"
+#include "strategies/collectives/collectives.h"
 
 namespace dtrain {
 

@@ -5,11 +5,11 @@
 #include <sstream>
 
 #include "dtrain/horovod.h"
-#include "strategies/comm/tensors.h"
+#include "strategies/collectives/collectives.h"
+#include "strategies/collectives/texts.h"
+#include "strategies/comm/backend/tensors.h"
 #include "strategies/horovod/engine.h"
-#include "strategies/torch/collectives.h"
 #include "strategies/torch/compat.h"
-#include "strategies/torch/texts.h"
 
 namespace dtrain::hvd {
 namespace {

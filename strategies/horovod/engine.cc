@@ -4,11 +4,12 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include "strategies/comm/own_process.h"
+#include "strategies/collectives/collectives.h"
+#include "strategies/collectives/texts.h"
+#include "strategies/comm/base/own_process.h"
+#include "strategies/comm/blame/consequence.h"
 #include "strategies/horovod/fusion_plan.h"
-#include "strategies/torch/collectives.h"
 #include "strategies/torch/compat.h"
-#include "strategies/torch/texts.h"
 
 namespace dtrain::hvd {
 namespace {
@@ -247,6 +248,7 @@ void Engine::finish(const Negotiation::Outcome& outcome) {
 
 // From now on every tensor fails.
 void Engine::end(const std::exception_ptr& error) {
+  told_to_launcher(error, group_.names, ranks());
   std::map<std::string, std::unique_ptr<Reduction>> pending;
   {
     const std::lock_guard lock(mutex_);

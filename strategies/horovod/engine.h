@@ -8,7 +8,7 @@
 
 #include "strategies/horovod/negotiation_core.h"
 #include "strategies/horovod/reduction.h"
-#include "strategies/session/group.h"
+#include "strategies/session/process_groups.h"
 
 namespace dtrain::hvd {
 

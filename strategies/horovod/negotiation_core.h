@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "dtrain/errors.h"
-#include "strategies/comm/rank_names.h"
+#include "strategies/comm/base/rank_names.h"
 #include "strategies/horovod/cache_core.h"
 
 namespace dtrain::hvd {

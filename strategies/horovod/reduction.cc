@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "strategies/collectives/collectives.h"
 #include "strategies/horovod/adasum.h"
-#include "strategies/torch/collectives.h"
 
 namespace dtrain::hvd {
 namespace {

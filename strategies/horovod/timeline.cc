@@ -79,9 +79,9 @@ void Timeline::write(const Event& event) {
                       {"dur", microseconds(event.end - event.begin)}}));
 }
 
-void Timeline::write_line(const std::string& json) {
+void Timeline::write_line(const std::string& line) {
   if (!std::exchange(first_line_, false)) file_ << ",\n";
-  file_ << json;
+  file_ << line;
 }
 
 }  // namespace dtrain::hvd

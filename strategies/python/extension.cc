@@ -1,4 +1,4 @@
-// dtrain._C: ShmBackend for torch.distributed. See dtrain/__init__.py.
+// dtrain._C: CpuBackend for torch.distributed. See dtrain/__init__.py.
 //
 // Python's lock (the GIL): whoever waits for other ranks here has released it, and the progress thread takes it only to
 // run a callback that Python code hung on a future.
@@ -6,10 +6,9 @@
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "strategies/comm/interrupt.h"
-#include "strategies/comm/kept_memory.h"
-#include "strategies/comm/shm_backend.h"
-#include "strategies/comm/store_meeting.h"
+#include "strategies/comm/backend/cpu_backend.h"
+#include "strategies/comm/backend/kept_memory.h"
+#include "strategies/comm/base/interrupt.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain {
@@ -17,18 +16,25 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
+class PythonBackend;
+using BackendPtr = c10::intrusive_ptr<PythonBackend>;
+BackendPtr make_backend(const CpuBackend::StorePtr& store, int rank, int size, CpuBackend::Setup setup);
+
 // Python may drop it with the lock held while the progress thread waits for that, in a callback.
-class PythonBackend final : public ShmBackend {
+class PythonBackend final : public CpuBackend {
  public:
-  using ShmBackend::ShmBackend;
+  using CpuBackend::CpuBackend;
   ~PythonBackend() override {
     if (!Py_IsInitialized() || !PyGILState_Check()) return;
     const py::gil_scoped_release unlocked;
     leave();
   }
-};
 
-using BackendPtr = c10::intrusive_ptr<PythonBackend>;
+ protected:
+  c10::intrusive_ptr<CpuBackend> another(const StorePtr& store, int rank, int size, Setup setup) const override {
+    return make_backend(store, rank, size, std::move(setup));
+  }
+};
 
 // All that live, for leave_all. Under Python's lock.
 std::vector<c10::weak_intrusive_ptr<PythonBackend>>& backends() {
@@ -36,11 +42,13 @@ std::vector<c10::weak_intrusive_ptr<PythonBackend>>& backends() {
   return *all;
 }
 
-BackendPtr join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout) {
+BackendPtr join(const CpuBackend::StorePtr& store, int rank, int size, CpuBackend::Setup setup) {
+  std::optional<py::gil_scoped_release> unlocked;
+  if (PyGILState_Check()) unlocked.emplace();
   try {
     // The same prefix comes again where a program destroys its groups and forms new ones, and in the next round of a
     // launcher whose store outlives a round.
-    return c10::make_intrusive<PythonBackend>(fresh_keys(store, rank, size), rank, size, timeout);
+    return CpuBackend::join<PythonBackend>(store, rank, size, std::move(setup));
   } catch (const CollectiveError&) {
     throw;
   } catch (const std::exception& error) {
@@ -49,17 +57,24 @@ BackendPtr join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size
   }
 }
 
-// What torch.distributed calls for each group that this process is in.
-c10::intrusive_ptr<c10d::Backend> create_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                                 Milliseconds timeout) {
-  BackendPtr backend;
-  {
-    const py::gil_scoped_release unlocked;
-    backend = join(store, rank, size, timeout);
-  }
+BackendPtr make_backend(const CpuBackend::StorePtr& store, int rank, int size, CpuBackend::Setup setup) {
+  BackendPtr backend = join(store, rank, size, std::move(setup));
+  const py::gil_scoped_acquire locked;
   std::erase_if(backends(), [](const auto& known) { return known.expired(); });
   backends().emplace_back(backend);
   return backend;
+}
+
+// What torch.distributed calls for each group that this process is in. `name`, and `ranks` of the job that are in it:
+// messages speak of those; `later`: it forms with its first reconfigure().
+c10::intrusive_ptr<c10d::Backend> create_backend(const CpuBackend::StorePtr& store, int rank, int size,
+                                                 Milliseconds timeout, const std::string& name,
+                                                 const std::vector<std::uint64_t>& ranks, bool later) {
+  CpuBackend::OptionsPtr options = CpuBackend::options_with(timeout);
+  options->group_name = name;
+  options->global_ranks_in_group = ranks;
+  form_later(*options, later);
+  return make_backend(store, rank, size, {options, RankNames{name, {ranks.begin(), ranks.end()}}});
 }
 
 // No thread of ours may run when the interpreter goes: one that then asks for its lock never comes back.
@@ -83,6 +98,16 @@ void check_signals() {
 }  // namespace dtrain
 
 PYBIND11_MODULE(_C, m) {
+  // What get_backend gives, with torch's methods. This one of them is for all types what it says; torch's asks for what
+  // its Reducer wants.
+  py::class_<dtrain::PythonBackend, dtrain::BackendPtr, c10d::Backend>(m, "Backend")
+      .def(
+          "allocate_tensor",
+          [](dtrain::PythonBackend& backend, std::int64_t size, at::ScalarType dtype, const at::Device& device) {
+            return backend.empty_shared(size, at::dtype(dtype).device(device));
+          },
+          py::arg("size"), py::kw_only(), py::arg("dtype"), py::arg("device"),
+          py::call_guard<py::gil_scoped_release>());
   m.def("create_backend", &dtrain::create_backend);
   m.def("leave_all", &dtrain::leave_all);
   m.def("keep_freed_memory", &dtrain::keep_freed_memory);

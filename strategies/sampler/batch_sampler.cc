@@ -1,5 +1,5 @@
 // Draws and splits batches; see include/dtrain/batch_sampler.h. The generator and the shuffle are spelled out here
-// because those of the standard library may differ between implementations.
+// because those of the standard library may differ between implementations. Pure.
 #include "dtrain/batch_sampler.h"
 
 #include <fmt/format.h>
@@ -39,10 +39,11 @@ class SplitMix64 {
 };
 
 void check(const BatchSamplerOptions& options) {
-  if (options.dataset_size < 1) throw ConfigError("BatchSampler: dataset_size must be at least 1");
-  if (options.global_batch_size < 1) throw ConfigError("BatchSampler: global_batch_size must be at least 1");
+  if (options.dataset_size < 1) throw ConfigError("dtrain: BatchSampler: dataset_size must be at least 1");
+  if (options.global_batch_size < 1) throw ConfigError("dtrain: BatchSampler: global_batch_size must be at least 1");
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
-    throw ConfigError(fmt::format("BatchSampler: rank {} of {} does not exist", options.rank, options.world_size));
+    throw ConfigError(
+        fmt::format("dtrain: BatchSampler: rank {} of {} does not exist", options.rank, options.world_size));
   }
 }
 
@@ -74,7 +75,7 @@ std::int64_t BatchSampler::global_size(std::int64_t batch) const {
 
 std::vector<std::int64_t> BatchSampler::local_indices(std::int64_t batch) const {
   if (batch < 0 || batch >= batches()) {
-    throw ConfigError(fmt::format("BatchSampler: batch {} of {} does not exist", batch, batches()));
+    throw ConfigError(fmt::format("dtrain: BatchSampler: batch {} of {} does not exist", batch, batches()));
   }
   const std::int64_t begin = batch * options_.global_batch_size;
   const std::int64_t size = global_size(batch);

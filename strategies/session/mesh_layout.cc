@@ -1,4 +1,4 @@
-// See include/dtrain/mesh_layout.h.
+// See include/dtrain/mesh_layout.h. Pure.
 #include "dtrain/mesh_layout.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// See group.h and include/dtrain/group.h.
-#include "strategies/session/group.h"
+// See process_groups.h and include/dtrain/group.h.
+#include "strategies/session/process_groups.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <numeric>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
-#include "strategies/comm/nccl.h"
+#include "strategies/collectives/collectives.h"
+#include "strategies/comm/nccl/nccl.h"
 #include "strategies/session/group_plan.h"
-#include "strategies/torch/collectives.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain {
@@ -20,13 +20,14 @@ at::Device device_for(int local_rank) {
   return {at::kCUDA, static_cast<c10::DeviceIndex>(gpu_for(local_rank, gpus))};
 }
 
-FormedGroup form_group(const c10::intrusive_ptr<c10d::Store>& keys, const GroupPlace& place, const std::string& name) {
+FormedGroup form_process_group(const c10::intrusive_ptr<c10d::Store>& keys, const GroupPlace& place,
+                               const std::string& name) {
   using Kind = c10d::ProcessGroup::BackendType;
   FormedGroup made;
   made.names = place.names;
   made.device = device_for(place.local_rank);
   const auto cpu_keys = c10::make_intrusive<c10d::PrefixStore>("shm", keys);
-  made.cpu = c10::make_intrusive<ShmBackend>(cpu_keys, place.rank, place.ranks, place.timeout, place.names);
+  made.cpu = c10::make_intrusive<CpuBackend>(cpu_keys, place.rank, place.ranks, place.timeout, place.names);
   made.group = c10::make_intrusive<c10d::ProcessGroup>(keys, place.rank, place.ranks);
   made.group->setBackend(c10::DeviceType::CPU, Kind::CUSTOM, made.cpu);
   made.group->setDefaultBackend(Kind::CUSTOM);
@@ -81,7 +82,7 @@ Group GroupsOfSession::form(const std::vector<int>& ranks, const GroupSettings& 
 Group GroupsOfSession::add(Group::State state, const c10::intrusive_ptr<c10d::Store>& keys, const GroupPlace& place) {
   state.keys = keys;
   state.session = weak_from_this();
-  state.formed = form_group(keys, place, state.c10d_name);
+  state.formed = form_process_group(keys, place, state.c10d_name);
   Group group(std::make_shared<Group::State>(std::move(state)));
   const std::lock_guard lock(mutex);
   formed.push_back(group);
@@ -94,9 +95,9 @@ FormedGroup GroupsOfSession::form_apart(const Group& group, const std::string& p
   const auto session = own.session.lock();
   TORCH_CHECK(session, "dtrain: the session has ended");
   const std::string name = fmt::format("{}_{}", purpose, ++own.apart);
-  return form_group(c10::make_intrusive<c10d::PrefixStore>(name, own.keys),
-                    {own.rank, group.size(), session->env.local_rank, own.formed.names, timeout},
-                    fmt::format("{}_{}", own.c10d_name, name));
+  return form_process_group(c10::make_intrusive<c10d::PrefixStore>(name, own.keys),
+                            {own.rank, group.size(), session->env.local_rank, own.formed.names, timeout},
+                            fmt::format("{}_{}", own.c10d_name, name));
 }
 
 void GroupsOfSession::shutdown() {
@@ -135,6 +136,7 @@ const std::string& Group::name() const {
 }
 
 Group::State& Group::inside() const {
+  TORCH_CHECK(state_, "dtrain: an empty Group, which no session has made");
   TORCH_CHECK(rank() >= 0, "dtrain: this rank is not in the group '", name(), "' (ranks ", text_of(ranks()), ")");
   TORCH_CHECK(state_->formed.group, "dtrain: the group '", name(), "' has ended, or the session was shut down");
   return *state_;

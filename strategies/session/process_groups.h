@@ -4,21 +4,21 @@
 
 #include "dtrain/group.h"
 #include "dtrain/worker_env.h"
-#include "strategies/comm/shm_backend.h"
+#include "strategies/comm/backend/cpu_backend.h"
 
 namespace dtrain {
 
 struct FormedGroup {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
-  c10::intrusive_ptr<ShmBackend> cpu;
-  RankNames names{};             // of its ranks, in messages
+  c10::intrusive_ptr<CpuBackend> cpu;
+  RankNames names{};             // how messages to the user name its ranks
   at::Device device = at::kCPU;  // where this rank's tensors belong
 
-  // After a barrier.
+  // End the group, after a barrier.
   void shutdown();
-  // Operations under way end with an error here.
+  // Make operations under way end with an error on this rank.
   void stop();
-  // No collective: the others are told that this rank is gone.
+  // Tell the others that this rank is gone. Not a collective.
   void leave();
 };
 
@@ -26,37 +26,39 @@ struct FormedGroup {
 struct GroupPlace {
   int rank = 0;
   int ranks = 1;
-  int local_rank = 0;  // for its device
+  int local_rank = 0;  // chooses its device
   RankNames names{};
   std::chrono::milliseconds timeout{};
 };
 
-// Of the rank with this number on its host. Throws ConfigError where it has no GPU for itself.
+// The device of the rank with this number on its host. Throws ConfigError if that rank has no GPU for itself.
 at::Device device_for(int local_rank);
 
-// Collective, of its ranks. `keys` are the group's own keys in the store, `name` is c10d's. Throws as CommGroup's
-// form_group() does.
-FormedGroup form_group(const c10::intrusive_ptr<c10d::Store>& keys, const GroupPlace& place, const std::string& name);
+// Collective of the group's ranks. `keys` are the group's own keys in the store; `name` is its name in c10d. Throws as
+// form_group() does (comm/groups).
+FormedGroup form_process_group(const c10::intrusive_ptr<c10d::Store>& keys, const GroupPlace& place,
+                               const std::string& name);
 
-// What the groups of a session have in common. Calls that form groups come one at a time.
+// What the groups of a session have in common. The caller forms one group at a time.
 struct GroupsOfSession : std::enable_shared_from_this<GroupsOfSession> {
   WorkerEnv env;
   c10::intrusive_ptr<c10d::Store> store;
   std::chrono::milliseconds timeout{};
-  int counted = 0;  // groups that all ranks were asked for
-  // Those that this rank is in, in the order they were formed.
+  int counted = 0;  // groups that the program has asked for, on every rank the same number
+  // The groups that this rank is in, in the order in which they were formed.
   std::mutex mutex;
   std::vector<Group> formed;
 
-  // Of all ranks; the first one.
+  // Form the group of all ranks; it is the first one.
   Group form_world();
-  // By all ranks of the session, in one order, of lists that are known to fit; ranks outside of it get an empty one.
+  // Collective: every rank calls it, in the same order, with the same list. A rank that is not in `ranks` gets an empty
+  // group.
   Group form(const std::vector<int>& ranks, const GroupSettings& settings);
   Group add(Group::State state, const c10::intrusive_ptr<c10d::Store>& keys, const GroupPlace& place);
-  // Collective of `group`: another one of its ranks, by the same names, which is the caller's to end and no part of the
-  // session. `purpose` is a part of its c10d name. Errors as in Group::again.
+  // Collective of `group`: form another group of the same ranks, with the same names. The caller ends it; it is no part
+  // of the session. `purpose` is a part of its c10d name. Throws as Group::again() does.
   static FormedGroup form_apart(const Group& group, const std::string& purpose, std::chrono::milliseconds timeout);
-  // After a barrier of all ranks: the last one that was formed first.
+  // End all groups, after a barrier of all ranks: first the group that was formed last.
   void shutdown();
   void leave() noexcept;
 };
@@ -67,10 +69,10 @@ struct Group::State {
   int rank = -1;
   std::string c10d_name{};
   std::chrono::milliseconds timeout{};
-  c10::intrusive_ptr<c10d::Store> keys{};  // its own
-  FormedGroup formed{};                    // none outside of it, and after its end
-  int copies = 0;                          // made by again()
-  int apart = 0;                           // made by form_apart()
+  c10::intrusive_ptr<c10d::Store> keys{};  // the group's own keys
+  FormedGroup formed{};                    // empty on a rank outside of the group, and after the group's end
+  int copies = 0;                          // groups that again() has made of it
+  int apart = 0;                           // groups that form_apart() has made of it
   std::weak_ptr<GroupsOfSession> session{};
 };
 

@@ -4,13 +4,14 @@
 #include <c10/util/env.h>
 #include <fmt/format.h>
 
-#include "strategies/comm/kept_memory.h"
-#include "strategies/comm/store_meeting.h"
+#include "strategies/collectives/collectives.h"
+#include "strategies/collectives/texts.h"
+#include "strategies/comm/backend/kept_memory.h"
+#include "strategies/comm/backend/store_meeting.h"
 #include "strategies/session/group_plan.h"
 #include "strategies/session/session_state.h"
-#include "strategies/torch/collectives.h"
+#include "strategies/session/uncaught.h"
 #include "strategies/torch/compat.h"
-#include "strategies/torch/texts.h"
 
 namespace dtrain {
 
@@ -53,6 +54,7 @@ auto joining(const WorkerEnv& env, const Form& form) {
 Session init(const InitOptions& options) { return init(parse_worker_env(process_env()), options); }
 
 Session init(const WorkerEnv& env, const InitOptions& options) {
+  tell_uncaught_exceptions();
   const at::Device device = device_for(env.local_rank);  // who has none says so before others count on it
   auto groups = std::make_shared<GroupsOfSession>();
   groups->env = env;

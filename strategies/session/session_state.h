@@ -1,7 +1,7 @@
 #pragma once
 // What is in a Session, for those that form groups of it.
 #include "dtrain/session.h"
-#include "strategies/session/group.h"
+#include "strategies/session/process_groups.h"
 
 namespace dtrain {
 

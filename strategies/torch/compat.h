@@ -1,5 +1,6 @@
 #pragma once
-// The only file with conditions on torch's version: what drifted between 2.11 and 2.15 and matters to us.
+// Conditions on torch's version: what drifted between 2.11 and 2.15 and matters to us. Other files have none, but for
+// DTRAIN_TORCH_AT_LEAST around a function that would need types of a newer torch.
 #include "strategies/torch/pch.h"
 
 #define DTRAIN_TORCH_AT_LEAST(major, minor) \
@@ -9,6 +10,13 @@
 #error "dtrain needs torch 2.11 or newer"
 #endif
 
+// After a function that 2.15 calls, and an older torch may not know.
+#if DTRAIN_TORCH_AT_LEAST(2, 15)
+#define DTRAIN_OVERRIDE_2_15 override
+#else
+#define DTRAIN_OVERRIDE_2_15
+#endif
+
 namespace dtrain {
 
 // The first line of what went wrong, without the backtrace that torch appends.
@@ -16,6 +24,21 @@ inline std::string short_reason(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
   return text.substr(0, text.find('\n'));
+}
+
+// Whether the group forms with its first reconfigure() and not as its backend is made.
+template <class Options>
+bool is_formed_later(const Options& options) {
+  if constexpr (requires { options.enable_reconfigure; }) {
+    return options.enable_reconfigure;
+  } else {
+    return false;
+  }
+}
+
+template <class Options>
+void form_later(Options& options, bool later) {
+  if constexpr (requires { options.enable_reconfigure; }) options.enable_reconfigure = later;
 }
 
 // 2.15 renamed three collectives of ProcessGroup and deprecates the old names.

@@ -1,4 +1,4 @@
-"""What the benchmarks that write docs/benchmarks.md share: bars, facts of the machine, a section's place in it."""
+"""What the benchmarks that write docs/benchmarks/ share: bars, facts of the machine, a section's page and place."""
 import datetime
 import math
 import os
@@ -8,11 +8,25 @@ import subprocess
 from dataclasses import dataclass
 from typing import Optional
 
-PAGE = """# Benchmarks
+# page: its title, what it is about, and its sections by who writes them
+PAGES = {
+    "launch": ("Launch", "Start, end, death and rest of a job on one node.",
+               ["bench-launch start", "bench-launch footprint", "bench-launch death", "bench-launch kill"]),
+    "output": ("Output", "What workers print.", ["bench-launch output", "bench-launch filters"]),
+    "rendezvous": ("Rendezvous", "Nodes that come, go and are lost; links between them; thousands of nodes.",
+                   ["bench-rendezvous faults", "bench-rendezvous tls", "bench-rendezvous rounds",
+                    "bench-rendezvous start", "bench-rendezvous agents"]),
+    "store": ("Store", "The workers' store, on one node and across nodes.",
+              ["bench-launch store", "bench-rendezvous store", "bench-rendezvous edges", "bench-rendezvous barrier"]),
+    "collectives": ("Collectives", "Collectives and messages between ranks, on one host and on two.",
+                    ["bench-collectives allreduce", "bench-collectives others", "bench-collectives hosts"]),
+    "training": ("Training", "Steps of DDP, Horovod's way of reducing, and how ResNet scales.",
+                 ["bench-collectives ddp", "bench-collectives fusion", "bench-resnet scaling"]),
+}
 
-Written by `make bench-launch`, `make bench-rendezvous`, `make bench-collectives` and `make bench-resnet`, a section at
-a time; `test/bench/launch/run.py --only NAME --write docs/benchmarks.md`, or run.py in test/bench/rendezvous or
-test/bench/collectives in the same way, does one anew. A bar that is not met says so.
+HEAD = """# Benchmarks: {title}
+
+{about} [The other pages, and how they are written](README.md).
 
 """
 
@@ -69,17 +83,24 @@ def machine(alone=False):
             f"Load average at the start {os.getloadavg()[0]:.1f}{others}."]
 
 
-def write_section(path, owner, name, text):
-    """Replace the part of the page that this section owns; the others' parts stay."""
+def page_of(owner, name):
+    return next(page for page, (_, _, sections) in PAGES.items() if f"{owner} {name}" in sections)
+
+
+def write_section(folder, owner, name, text):
+    """Replace this section on its page in the folder; the other sections stay."""
+    page = page_of(owner, name)
+    title, about, _ = PAGES[page]
+    path = os.path.join(folder, page + ".md")
     begin, end = f"<!-- {owner} {name}: begin -->", f"<!-- {owner} {name}: end -->"
     part = f"{begin}\n{text}\n{end}\n"
-    page = PAGE
+    whole = HEAD.format(title=title, about=about)
     if os.path.exists(path):
         with open(path) as f:
-            page = f.read()
-    if begin in page:
-        page = re.sub(re.escape(begin) + ".*?" + re.escape(end) + "\n?", lambda _: part, page, flags=re.DOTALL)
+            whole = f.read()
+    if begin in whole:
+        whole = re.sub(re.escape(begin) + ".*?" + re.escape(end) + "\n?", lambda _: part, whole, flags=re.DOTALL)
     else:
-        page = page.rstrip("\n") + "\n\n" + part
+        whole = whole.rstrip("\n") + "\n\n" + part
     with open(path, "w") as f:
-        f.write(page)
+        f.write(whole)

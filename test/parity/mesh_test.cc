@@ -256,5 +256,5 @@ TEST_CASE("ranks of a group that have diverged are named as the session counts t
   CHECK(said[0] == "the same");
   CHECK(said[2] == "the same");
   for (const std::size_t rank : {1U, 3U})
-    CHECK_THAT(said[rank], Catch::StartsWith("3: parameter 'bias' of rank 3 is not that of rank 1: "));
+    CHECK_THAT(said[rank], Catch::StartsWith("3: dtrain: parameter 'bias' of rank 3 is not that of rank 1: "));
 }

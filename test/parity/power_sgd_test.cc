@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "dtrain/dtrain.h"
-#include "strategies/comm/shm_backend.h"
+#include "strategies/comm/backend/cpu_backend.h"
 #include "strategies/ddp/power_sgd_plan.h"
 #include "test/parity/joined.h"
 #include "test/support/catch.h"
@@ -101,13 +101,13 @@ double loss_after(Session& session, const DdpOptions& options, int steps, torch:
 }
 
 // Counts what it is given to reduce, and reduces it.
-class CountingBackend final : public ShmBackend {
+class CountingBackend final : public CpuBackend {
  public:
-  using ShmBackend::ShmBackend;
+  using CpuBackend::CpuBackend;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     bytes += static_cast<std::int64_t>(tensors.at(0).nbytes());
     ++calls;
-    return ShmBackend::allreduce(tensors, options);
+    return CpuBackend::allreduce(tensors, options);
   }
   std::int64_t bytes = 0;
   int calls = 0;

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "rendezvous/round_core.h"
+#include "rendezvous/rounds/round_core.h"
 #include "test/support/catch.h"
 #include "test/support/golden.h"
 
@@ -140,7 +140,10 @@ class Story {
     std::vector<std::pair<std::string, std::vector<std::string>>> lines;
     for (const auto& action : actions) {
       const auto* send = std::get_if<round_action::Send>(&action);
-      const std::string text = send ? words(name(send->member), send->message) : "a fresh store";
+      const auto* tell = std::get_if<round_action::Tell>(&action);
+      const std::string text = send   ? words(name(send->member), send->message)
+                               : tell ? "the host's user is told: " + tell->line
+                                      : "a fresh store";
       auto it = std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return line.first == text; });
       if (it == lines.end()) it = lines.insert(lines.end(), {text, {}});
       if (send != nullptr) it->second.push_back(name(send->member));

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/etcd_election_core.h"
+#include "rendezvous/election/etcd_election_core.h"
 #include "test/sim/node_clock.h"
 
 namespace dtrain::sim {

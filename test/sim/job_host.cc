@@ -167,6 +167,7 @@ void World::perform(const std::vector<RoundAction>& actions, RoundPhase before) 
       fresh = true;
       continue;
     }
+    if (std::holds_alternative<round_action::Tell>(action)) continue;
     const auto& send = std::get<round_action::Send>(action);
     if (const auto* open = std::get_if<msg::Open>(&send.message)) {
       require(fresh, "a round without a fresh store");

@@ -1,5 +1,5 @@
-// The links of a simulated job: ordered streams that are slow, silent one way or both, cut and made again; what
-// RoundJoining and RoundLink do with them at a node, and RoundHost at the other end.
+// The links of a simulated job: ordered streams that are slow, silent one way or both, cut and made again. JoinCore
+// makes them at a node; what RoundLink does there, and RoundHost at the other end, is repeated here.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,14 +10,47 @@
 namespace dtrain::sim {
 
 using namespace std::chrono_literals;
+namespace join_event = launcher::join_event;
+namespace join_action = launcher::join_action;
 
-void World::try_to_join(Agent& a) {
+void World::joins(Agent& a, const launcher::JoinEvent& event) {
   if (!a.alive || a.finished || a.over) return;
-  if (!agents_.front().alive && a.hostless) {  // refused: there will be no other
-    a.over = true;
-    return on(a, now_, [this, &a] { feed(a, launcher::event::JobEnded{{JobEnd::lost, 125, -1, "gone"}, {}}); });
-  }
-  if (!agents_.front().alive || (calm_ && agents_.front().finished)) return try_again(a);
+  const launcher::JoinScene scene{&a == &agents_.front(), false, "the endpoint", ""};
+  for (const auto& action : a.joining->step(event, scene, clock(a))) carry_out(a, action);
+  arm_joining(a);
+}
+
+void World::arm_joining(Agent& a) {
+  const int timer = ++a.join_timer;
+  const auto at = a.joining->deadline();
+  if (!at || a.over) return;
+  on(a, a.clock.when(*at), [this, &a, timer] {
+    if (timer == a.join_timer) joins(a, join_event::Tick{});
+  });
+}
+
+void World::carry_out(Agent& a, const launcher::JoinAction& action) {
+  // The endpoint is known to all, and who has it is the host.
+  if (std::holds_alternative<join_action::Find>(action)) return joins(a, join_event::Found{});
+  if (std::holds_alternative<join_action::Dial>(action)) return dial(a);
+  if (const auto* end = std::get_if<join_action::GiveUp>(&action)) return ends_joining(a, end->verdict, end->grace);
+  if (std::holds_alternative<join_action::GiveUpPort>(action))
+    return ends_joining(a, {JobEnd::refused, 125, -1, "the port is another's"}, {});
+  const auto* part = std::get_if<join_action::Part>(&action);
+  if (part == nullptr) return;
+  feed(a, launcher::event::HostLost{part->reason, part->grace});
+  if (!a.in_round) begin_to_join(a);
+}
+
+void World::ends_joining(Agent& a, const Verdict& verdict, std::optional<Duration> grace) {
+  require(!verdict.reason.empty(), "a node gives up without a reason");
+  a.over = true;
+  on(a, now_, [this, &a, verdict, grace] { feed(a, launcher::event::JobEnded{verdict, grace}); });
+}
+
+void World::dial(Agent& a) {
+  require(!a.in_round, "a node joins that may have workers");
+  if (!agents_.front().alive) return joins(a, join_event::Unreachable{"connection refused", true});
   const MemberId id = ++last_link_;
   a.link = id;
   a.joined = false;
@@ -27,46 +60,18 @@ void World::try_to_join(Agent& a) {
   link.up_silent = a.up_silent;
   link.down_silent = a.down_silent;
   if (across_hosts_ && &a != &agents_.front()) link.silence.emplace(pulse_, host_clock());
+  ++a.info.attempt;
   say(a, msg::Join{a.info});
   on(a, now_ + 3s, [this, &a, id] {
-    if (a.link == id && !a.joined && !a.over && links_[id].open) lost_link(a);
+    if (a.link == id && !a.joined && links_[id].open) lost_link(a, "it does not answer");
   });
-}
-
-void World::try_again(Agent& a) {
-  if (now_ >= a.give_up) {
-    a.over = true;
-    const Verdict verdict =
-        a.hostless ? Verdict{JobEnd::lost, 125, -1, "gone"} : Verdict{JobEnd::timeout, 124, -1, "nobody"};
-    return on(a, now_, [this, &a, verdict] { feed(a, launcher::event::JobEnded{verdict, {}}); });
-  }
-  on(a, now_ + 1s, [this, &a] { try_to_join(a); });
 }
 
 // The agent's end of the link has come to its end.
-void World::lost_link(Agent& a) {
+void World::lost_link(Agent& a, const std::string& reason) {
   close_from_agent(a);
-  if (a.over || a.finished) return;
-  if (!a.joined && (a.hostless || ++a.turned_away < 12)) return try_again(a);
-  if (a.joined && settings_.awaits_others && &a != &agents_.front()) {
-    return on(a, now_, [this, &a] {
-      a.hostless = true;
-      feed(a, launcher::event::HostLost{"the host is gone", pulse_.kill_grace()});
-      if (!a.in_round) join_again(a);
-    });
-  }
-  a.over = true;
-  std::optional<Duration> grace;
-  if (across_hosts_) grace = pulse_.kill_grace();
-  on(a, now_, [this, &a, grace] {
-    feed(a, launcher::event::JobEnded{{JobEnd::lost, 125, -1, "the host is gone"}, grace});
-  });
-}
-
-void World::join_again(Agent& a) {
-  a.give_up = now_ + settings_.join_timeout;
-  a.turned_away = 0;
-  try_to_join(a);
+  if (!a.joined) return joins(a, join_event::TurnedAway{reason, !across_hosts_ && !reason.empty(), false});
+  on(a, now_, [this, &a, reason] { joins(a, join_event::LinkLost{reason}); });
 }
 
 void World::deliver_up(MemberId id, std::function<void()> what) {
@@ -148,7 +153,7 @@ void World::close_from_host(MemberId id) {
   link.host_open = false;
   deliver_down(id, [this, id] {
     Agent& a = *links_.at(id).agent;
-    if (a.link == id) lost_link(a);
+    if (a.link == id) lost_link(a, "");
   });
 }
 
@@ -163,7 +168,7 @@ void World::cut(Agent& a) {
   const bool host_was_open = link.host_open;
   link.open = link.host_open = false;
   on(a, now_ + between(0ms, 500ms), [this, &a, id] {
-    if (a.link == id) lost_link(a);
+    if (a.link == id) lost_link(a, "");
   });
   if (host_was_open)
     on(agents_.front(), now_ + between(0ms, 500ms), [this, id] {
@@ -187,8 +192,8 @@ void World::received(Agent& a, const RoundMessage& message) {
     const auto& places = rounds_.at(open->place.round).places;
     require(places.count(&a) != 0 && places.at(&a) == open->place, "a place that the host did not give");
     a.place = open->place;
-    tally_.rejoins += a.hostless;
-    a.hostless = false;
+    tally_.rejoins += a.joining->hostless();
+    joins(a, join_event::Opened{});
     a.in_round = true;
     a.info.last = {0, open->place.round, open->place.node_rank, open->place.nodes, open->place.restart_count};
     feed(a, launcher::event::RoundOpened{open->place.round, open->place.restart_count});
@@ -200,11 +205,7 @@ void World::received(Agent& a, const RoundMessage& message) {
     feed(a, launcher::event::JobEnded{end->verdict, {}});
   } else if (const auto* refused = std::get_if<msg::Refused>(&message)) {
     close_from_agent(a);
-    if (refused->try_again) return try_again(a);
-    a.over = true;
-    on(a, now_, [this, &a, why = refused->reason] {
-      feed(a, launcher::event::JobEnded{{JobEnd::refused, 125, -1, why}, {}});
-    });
+    joins(a, join_event::Refused{refused->reason, refused->try_again});
   }
 }
 
@@ -215,7 +216,7 @@ void World::beat(Agent& a) {
   if (due == LinkPulse::Due::dead) {
     note(fmt::format("{} hears nothing more", a.info.agent_id));
     require(a.troubled || agents_.front().troubled, "a healthy node cuts itself off");
-    return lost_link(a);
+    return lost_link(a, "no word from it");
   }
   if (due == LinkPulse::Due::ping) say(a, msg::Ping{clock(a).time_since_epoch().count()});
   require(a.pulse->deadline(clock(a)) > clock(a), "the pulse's timer does not rest");

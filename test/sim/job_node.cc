@@ -37,7 +37,8 @@ void World::feed(Agent& a, const launcher::GroupEvent& e) {
 
 void World::carry_out(Agent& a, const launcher::GroupAction& act) {
   if (const auto* round = std::get_if<action::StartRound>(&act)) return start_round(a, *round);
-  if (const auto* s = std::get_if<action::SignalContainment>(&act)) return signal(a, s->signal);
+  if (const auto* s = std::get_if<action::SignalGroups>(&act)) return signal(a, s->signal, false);
+  if (const auto* s = std::get_if<action::SignalRest>(&act)) return signal(a, s->signal, true);
   if (std::holds_alternative<action::KillContainment>(act)) return kill(a);
   if (const auto* timer = std::get_if<action::ArmTimer>(&act)) {
     require(timer->at > clock(a) || a.troubled, "a timer in the past");
@@ -56,7 +57,7 @@ void World::carry_out(Agent& a, const launcher::GroupAction& act) {
     check_stop_time(a);
     a.stopping_since.reset();
     a.in_round = false;
-    if (a.hostless) return join_again(a);
+    if (a.joining->hostless()) return begin_to_join(a);
     say(a, msg::Over{over->round, over->ok});
   } else if (const auto* leaving = std::get_if<action::ReportLeaving>(&act)) {
     require(leaving->signal == SIGINT || leaving->signal == SIGTERM, "a stop that nobody asked for");
@@ -72,10 +73,10 @@ void World::start_round(Agent& a, const action::StartRound& start) {
   require(a.processes.empty() && a.to_spawn == 0, "old workers are left");
   require(a.place && start.round == a.place->round && start.round > a.started_round, "not the round that was opened");
   require(!a.over, "a round after the end");
+  require(!a.user_stop, "a round on a node that leaves");
   a.started_round = start.round;
   a.workers_ok = true;
   a.stopping_since.reset();
-  a.user_stop = false;
   a.output_open = true;
   a.empty_told = false;
   a.spawn_broken = false;
@@ -143,7 +144,19 @@ void World::ends(Agent& a, int number, const ExitStatus& status) {
       a.processes.push_back({++last_process_, p.round, -1, Fate::succeeds, false});
     guard_says(a, event::WorkerExited{p.local_rank, status});
   }
+  check_rest(a);
   check_empty(a);
+}
+
+void World::check_rest(Agent& a) {
+  const auto only_rest = [&a, round = a.started_round] {
+    return a.started_round == round && a.to_spawn == 0 && !a.processes.empty() &&
+           std::all_of(a.processes.begin(), a.processes.end(), [](const Process& p) { return p.local_rank < 0; });
+  };
+  if (!only_rest()) return;
+  at(now_ + 200ms, [this, &a, only_rest] {
+    if (only_rest()) guard_says(a, event::RestLeft{});
+  });
 }
 
 void World::check_empty(Agent& a) {
@@ -152,10 +165,11 @@ void World::check_empty(Agent& a) {
   if (std::exchange(a.output_open, false)) guard_says(a, event::OutputClosed{});
 }
 
-void World::signal(Agent& a, int signal) {
+void World::signal(Agent& a, int signal, bool rest) {
   if (!a.stopping_since) a.stopping_since = now_;
-  at(now_ + 1ms, [this, &a, signal] {
+  at(now_ + 1ms, [this, &a, signal, rest] {
     for (Process& p : a.processes) {
+      if (p.local_rank < 0 && !rest) continue;
       if (p.fate == Fate::ignores_term || p.fate == Fate::unkillable || p.told) continue;
       p.told = true;
       at(now_ + between(1ms, pick(0, 9) == 0 ? 4000ms : 200ms),

@@ -34,7 +34,7 @@ World::World(std::uint64_t seed, Options options) : random_(seed), seed_(seed), 
   for (int i = 0; i < nodes; ++i) {
     Agent& a = add_agent(i);
     const bool late = options_.faults && i > 0 && pick(0, 3) == 0;
-    at(now_ + between(0ms, late ? 40000ms : 300ms), [this, &a] { try_to_join(a); });
+    at(now_ + between(0ms, late ? 40000ms : 300ms), [this, &a] { begin_to_join(a); });
   }
   if (options_.faults) plan_faults();
 }
@@ -96,7 +96,8 @@ Agent& World::add_agent(int node) {
   launcher::GroupSettings group = group_;
   group.workers = a.info.workers;
   a.core.emplace(group);
-  a.give_up = now_ + settings_.join_timeout;
+  a.joining.emplace(launcher::JoinSettings{settings_.join_timeout, across_hosts_, settings_.awaits_others,
+                                           settings_.fixed_ranks, pulse_.kill_grace(), ""});
   a.core->start(clock(a));
   ++tally_.agents;
   return a;
@@ -185,7 +186,7 @@ void World::crash(Agent& a, bool machine) {
   } else if (pick(0, 1) == 0) {
     const int node = a.node;
     at(now_ + between(3s, 20s), [this, node] {
-      if (!calm_) try_to_join(add_agent(node));
+      if (!calm_) begin_to_join(add_agent(node));
     });
   }
 }

@@ -1,8 +1,8 @@
 #pragma once
-// A whole job in one process: RoundCore at its host, GroupCore at every node, on a seeded clock and network, with
-// processes, guards, faults and users that are drawn by the seed. Every step is checked against what must hold; a
-// breach throws Broken. The cores are the real ones; RoundJoining's, RoundLink's and RoundHost's few rules are repeated
-// here. Faults happen for a while (safety), then everything is healed and the job has to end (liveness).
+// A whole job in one process: RoundCore at its host, JoinCore and GroupCore at every node, on a seeded clock and
+// network, with processes, guards, faults and users that are drawn by the seed. Every step is checked against what must
+// hold; a breach throws Broken. The cores are the real ones; RoundLink's and RoundHost's few rules are repeated here.
+// Faults happen for a while (safety), then everything is healed and the job has to end (liveness).
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -16,9 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "launcher/group_core.h"
-#include "rendezvous/link_pulse.h"
-#include "rendezvous/round_core.h"
+#include "launcher/hosting/join_core.h"
+#include "launcher/job/group_core.h"
+#include "rendezvous/rounds/link_pulse.h"
+#include "rendezvous/rounds/round_core.h"
 #include "test/sim/node_clock.h"
 
 namespace dtrain::sim {
@@ -50,15 +51,14 @@ struct Agent {
   int slow = 1;
   std::deque<std::function<void()>> backlog;  // while it hangs
   // Its link to the host.
+  std::optional<launcher::JoinCore> joining;
+  int join_timer = 0;  // generation
   MemberId link = 0;
-  bool joined = false;
-  bool hostless = false;                        // it looks for the host again
+  bool joined = false;                          // the host has answered
   bool in_round = false;                        // it may have workers
   bool up_silent = false, down_silent = false;  // it is cut off
-  MonoTime give_up{};
-  bool over = false;  // nothing more is fed from there
-  int turned_away = 0;
-  MonoTime said_join{};  // on its own clock
+  bool over = false;                            // nothing more is fed from there
+  MonoTime said_join{};                         // on its own clock
   std::optional<LinkPulse> pulse;
   // Its workers, and its guard.
   std::optional<NodePlace> place;
@@ -72,7 +72,7 @@ struct Agent {
   int started_round = -1;
   bool workers_ok = true;  // of started_round
   std::optional<MonoTime> stopping_since;
-  bool user_stop = false;        // of this round, anywhere
+  bool user_stop = false;        // the user has stopped this node
   std::vector<MonoTime> losses;  // that stopped a round, on the host's clock
   std::optional<launcher::Outcome> outcome;
 };
@@ -140,10 +140,13 @@ class World {
   void check_end() const;
 
   // ---- job_link.cc: connections
-  void try_to_join(Agent& a);
-  void try_again(Agent& a);
-  void lost_link(Agent& a);
-  void join_again(Agent& a);
+  void begin_to_join(Agent& a) { joins(a, launcher::join_event::Begin{}); }
+  void joins(Agent& a, const launcher::JoinEvent& event);
+  void arm_joining(Agent& a);
+  void carry_out(Agent& a, const launcher::JoinAction& action);
+  void dial(Agent& a);
+  void lost_link(Agent& a, const std::string& reason);
+  void ends_joining(Agent& a, const Verdict& verdict, std::optional<Duration> grace);
   void say(Agent& a, RoundMessage message);
   void tell(MemberId id, RoundMessage message);
   void deliver_up(MemberId id, std::function<void()> what);
@@ -185,9 +188,10 @@ class World {
   void spawn_one(Agent& a);
   void works(Agent& a, int number);
   void ends(Agent& a, int number, const launcher::ExitStatus& status);
-  void signal(Agent& a, int signal);
+  void signal(Agent& a, int signal, bool rest);
   void kill(Agent& a);
   void guard_says(Agent& a, const launcher::GroupEvent& event);
+  void check_rest(Agent& a);
   void check_empty(Agent& a);
   void finish(Agent& a, const launcher::Outcome& outcome);
   void check_stop_time(Agent& a);

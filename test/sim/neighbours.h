@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/round_order.h"
+#include "rendezvous/rounds/round_order.h"
 
 namespace dtrain::test {
 

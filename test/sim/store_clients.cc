@@ -35,7 +35,7 @@ void StoreWorld::come(std::size_t number) {
   here_.push_back(&client);
   note(fmt::format("client {} comes to node {}", client.number, number));
   ask(client, {StoreOp::ping, {}, client.number});
-  node.service->front().adopt(UniqueFd(ends[1]));
+  node.service->clients().adopt(UniqueFd(ends[1]));
 }
 
 bool StoreWorld::may_ask(const Client& client) const {

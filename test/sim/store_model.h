@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rendezvous/store_core.h"
+#include "rendezvous/store/store_core.h"
 
 namespace dtrain::sim {
 

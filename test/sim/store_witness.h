@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "rendezvous/store_local.h"
+#include "rendezvous/store_server/store_local.h"
 #include "test/sim/store_model.h"
 
 namespace dtrain::sim {

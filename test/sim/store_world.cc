@@ -163,7 +163,7 @@ void StoreWorld::all_leave() {
   settle();
   while (!here_.empty()) vanish(*here_.back());
   settle();
-  const StoreStats stats = host().service->front().stats();
+  const StoreStats stats = host().service->stats();
   if (stats.connections_open + stats.link_connections + stats.connections_waiting > 0)
     throw StoreBroken("connections are left");
   if (stats.links + 1 != nodes_.size()) throw StoreBroken(fmt::format("{} links are up", stats.links));
@@ -173,7 +173,7 @@ void StoreWorld::all_leave() {
   settle();
   ++round_;
   begin(0);
-  const StoreStats fresh = host().service->front().stats();
+  const StoreStats fresh = host().service->stats();
   if (fresh.keys + fresh.bytes + fresh.links > 0) throw StoreBroken("a new round finds something");
 }
 

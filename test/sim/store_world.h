@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/store_service.h"
+#include "rendezvous/store_server/store_service.h"
 #include "test/sim/store_witness.h"
 
 namespace dtrain::sim {
@@ -38,7 +38,7 @@ class StoreWorld {
   struct Node {
     boost::asio::io_context io{1};
     boost::asio::executor_work_guard<boost::asio::io_context::executor_type> stays{io.get_executor()};
-    StoreHost::Options options;
+    StoreOptions options;
     std::unique_ptr<StoreService> service;  // the first node's has the store
     std::uint64_t round = 0;                // 0: none
     bool due = true;                        // it has yet to begin the job's round

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 namespace ev = succession_event;
 
 namespace {
-const PulseSettings kPulse;
+const PulseSettings kNodePulse;
 constexpr auto kFaulty = 30s;
 constexpr auto kGood = 25s;
 }  // namespace
@@ -66,7 +66,7 @@ void SuccessionWorld::closed(int i, Id id, int end, bool fin) {
   const auto peer = n.host->peers.find(MemberId(id));
   if (peer == n.host->peers.end()) return;
   MonoTime fenced_at = peer->second.silence ? peer->second.silence->fenced_at() : MonoTime{};
-  if (fin) fenced_at = std::min(fenced_at, clock(i) + kPulse.kill_grace() * 3 / 2);
+  if (fin) fenced_at = std::min(fenced_at, clock(i) + kNodePulse.kill_grace() * 3 / 2);
   note(i, fmt::format("misses {}{}", peer->second.agent, fin ? ", whose connection has ended" : ""));
   n.host->peers.erase(peer);
   host_event(i, round_event::Gone{MemberId(id), fenced_at});
@@ -84,7 +84,7 @@ void SuccessionWorld::from_host(int i, const RoundMessage& message) {
     }
     n.joined = true;
     n.hello_until.reset();
-    n.pulse.emplace(kPulse, n.said_join);
+    n.pulse.emplace(kNodePulse, n.said_join);
     beat(i);  // the answer may have come too late
     if (!n.joined) return;
     feed(i, ev::Following{n.to});
@@ -104,7 +104,7 @@ void SuccessionWorld::from_host(int i, const RoundMessage& message) {
     n.last = {open->term, open->place.round, open->place.node_rank, open->place.nodes, 0, open->electorate.host};
     auto [known, fresh] = rounds_.try_emplace({open->term, open->place.round}, std::to_string(open->electorate.host));
     if (known->second != std::to_string(open->electorate.host)) fail("two hosts of one round");
-    if (n.pulse) n.pulse->hurry(clock(i) + kPulse.hurry(), kPulse.hurried_ping_every(open->place.nodes));
+    if (n.pulse) n.pulse->hurry(clock(i) + kNodePulse.hurry(), kNodePulse.hurried_ping_every(open->place.nodes));
     n.workers = Workers{open->term, open->place.round};
     note(i, fmt::format("runs term {} round {}", open->term, open->place.round));
     return feed(i, ev::Opened{open->term, open->place.round, open->electorate});
@@ -135,7 +135,7 @@ void SuccessionWorld::begin_hosting(int i, std::uint64_t term, MonoTime not_befo
   settings.min_nodes = 1;
   settings.awaits_others = settings.succession = true;
   settings.last_call_timeout = 2s;
-  settings.regather_timeout = kPulse.lost_after();
+  settings.regather_timeout = kNodePulse.lost_after();
   settings.after = {n.last.round, 0, n.last.nodes, not_before};
   n.host->core = std::make_unique<RoundCore>(settings);
 }
@@ -153,7 +153,7 @@ void SuccessionWorld::to_host(int i, MemberId member, const RoundMessage& messag
   if (const auto* join = std::get_if<msg::Join>(&message)) {
     peer.agent = join->node.agent_id;
     peer.joined = true;
-    if (member != 0) peer.silence.emplace(kPulse, clock(i));
+    if (member != 0) peer.silence.emplace(kNodePulse, clock(i));
   }
   if (!peer.joined) return;
   if (peer.silence) peer.silence->heard(clock(i));

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/link_pulse.h"
-#include "rendezvous/round_core.h"
-#include "rendezvous/succession_core.h"
+#include "rendezvous/election/succession_core.h"
+#include "rendezvous/rounds/link_pulse.h"
+#include "rendezvous/rounds/round_core.h"
 #include "test/sim/node_clock.h"
 
 namespace dtrain::sim {

@@ -9,7 +9,7 @@
 
 #include <cstdlib>
 
-#include "rendezvous/listen.h"
+#include "rendezvous/net/listen.h"
 #include "test/support/certificates.h"
 
 namespace dtrain::test {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/etcd_client.h"
+#include "rendezvous/etcd/etcd_client.h"
 #include "test/support/temp_folder.h"
 
 namespace dtrain::test {

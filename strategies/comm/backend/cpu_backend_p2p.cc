@@ -1,10 +1,9 @@
-// Messages between two ranks, and what the flight recorder is told; see shm_backend.h.
-#include "strategies/comm/flight_call.h"
-#include "strategies/comm/interrupt.h"
-#include "strategies/comm/own_process.h"
-#include "strategies/comm/shm_backend.h"
-#include "strategies/comm/shm_work.h"
-#include "strategies/comm/tensors.h"
+// Messages between two ranks; see cpu_backend.h.
+#include "strategies/comm/backend/cpu_backend.h"
+#include "strategies/comm/backend/cpu_work.h"
+#include "strategies/comm/backend/tensors.h"
+#include "strategies/comm/base/interrupt.h"
+#include "strategies/comm/base/own_process.h"
 
 namespace dtrain {
 namespace {
@@ -28,43 +27,45 @@ void put(const at::Tensor& tensor, const at::Tensor& received) {
 
 }  // namespace
 
-ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
+CpuBackend::WorkPtr CpuBackend::send(Tensors& tensors, int to, int tag) {
   const at::Tensor tensor = only(tensors, "send");
   const auto label = label_of(tensor, tag);
   const at::Tensor source = tensor.contiguous();
   const std::span<const std::byte> data(bytes_of(source), source.nbytes());
   return message(
-      c10d::OpType::SEND, source, {other_rank(to, "send"), label, default_timeout_, {}}, [source] {},
-      [&](P2p& p2p, P2p::Call call) { return p2p.send(data, std::move(call)); });
+      c10d::OpType::SEND, source, {other_rank(to, "send"), label, default_timeout(), {}}, [source] {},
+      [&](P2p& p2p, P2p::Request request) { return p2p.send(data, std::move(request)); });
 }
 
-ShmBackend::WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
+CpuBackend::WorkPtr CpuBackend::recv(Tensors& tensors, int from, int tag) {
   return receive(c10d::OpType::RECV, tensors, other_rank(from, "recv"), tag);
 }
 
-ShmBackend::WorkPtr ShmBackend::recvAnysource(Tensors& tensors, int tag) {
+CpuBackend::WorkPtr CpuBackend::recvAnysource(Tensors& tensors, int tag) {
   check_anybody(getSize());
   return receive(c10d::OpType::RECVANYSOURCE, tensors, P2pCore::kAny, tag);
 }
 
-ShmBackend::WorkPtr ShmBackend::receive(c10d::OpType type, const Tensors& tensors, int from, int tag) {
+CpuBackend::WorkPtr CpuBackend::receive(c10d::OpType type, const Tensors& tensors, int from, int tag) {
   const at::Tensor tensor = only_writable(tensors, "recv");
   const at::Tensor into = place_for(tensor);
   const std::span<std::byte> data(bytes_of(into), into.nbytes());
   return message(
-      type, tensor, {from, label_of(tensor, tag), default_timeout_, {}}, [tensor, into] { put(tensor, into); },
-      [&](P2p& p2p, P2p::Call call) { return p2p.receive(data, std::move(call)); });
+      type, tensor, {from, label_of(tensor, tag), default_timeout(), {}}, [tensor, into] { put(tensor, into); },
+      [&](P2p& p2p, P2p::Request request) { return p2p.receive(data, std::move(request)); });
 }
 
 // `finish` holds the memory, and runs when the message is complete.
-ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, const at::Tensor& tensor, P2p::Call call,
+CpuBackend::WorkPtr CpuBackend::message(c10d::OpType type, const at::Tensor& tensor, P2p::Request request,
                                         std::function<void()> finish,
-                                        const std::function<P2p::Id(P2p&, P2p::Call)>& post) {
+                                        const std::function<P2p::Id(P2p&, P2p::Request)>& post) {
   const std::shared_ptr<CommGroup> group = group_for_message();
   const bool receives = type != c10d::OpType::SEND;
-  auto work = c10::make_intrusive<ShmWork>(getRank(), type, receives ? Tensors{tensor} : Tensors{});
-  const FlightRing::Ticket flight = note_message(type, tensor, call);
-  call.done = [this, work, flight, finish = std::move(finish)](const P2p::Outcome& outcome, const auto& make_way) {
+  auto work = c10::make_intrusive<CpuWork>(getRank(), type, receives ? Tensors{tensor} : Tensors{},
+                                           getSequenceNumberForGroup(), request.timeout);
+  if (times_) work->begin_timed();
+  const FlightNotes::Ticket flight = flight_->message(type, tensor, request.peer, request.label.tag);
+  request.done = [this, work, flight, finish = std::move(finish)](const P2p::Outcome& outcome, const auto& make_way) {
     std::exception_ptr error = outcome.error;
     try {
       if (!error) finish();
@@ -72,118 +73,83 @@ ShmBackend::WorkPtr ShmBackend::message(c10d::OpType type, const at::Tensor& ten
       error = std::current_exception();
       abort();  // the message is lost
     }
-    error = end_message(flight, error);
+    error = ended(flight, error);
     work->set_source(outcome.peer);
     work->complete(error, make_way);
   };
   try {
-    const P2p::Id id = post(group->p2p(), std::move(call));
+    const P2p::Id id = post(group->p2p(), std::move(request));
     work->set_help([id, waiter = work.get(), ends = std::weak_ptr(group), process = process_] {
       const auto held = process == own_process() ? ends.lock() : nullptr;
       if (held) held->p2p().help(id, [waiter] { return waiter->isCompleted(); });
     });
   } catch (...) {
-    flight_.ended(flight, false);
+    flight_->ended(flight, false);
     throw;
   }
   return work;
 }
 
-void ShmBackend::send_now(const at::Tensor& tensor, int to, int tag) {
+void CpuBackend::send_now(const at::Tensor& tensor, int to, int tag) {
   check_dense_cpu(tensor);
   const at::Tensor source = tensor.contiguous();
   const std::span<const std::byte> data(bytes_of(source), source.nbytes());
-  message_now(c10d::OpType::SEND, tensor, {other_rank(to, "send"), label_of(tensor, tag), default_timeout_, {}},
-              [&](P2p& p2p, const P2p::Call& call) { return p2p.send_now(data, call); });
+  message_now(c10d::OpType::SEND, tensor, {other_rank(to, "send"), label_of(tensor, tag), default_timeout(), {}},
+              [&](P2p& p2p, const P2p::Request& request) { return p2p.send_now(data, request); });
 }
 
-int ShmBackend::recv_now(const at::Tensor& tensor, int from, int tag) {
+int CpuBackend::recv_now(const at::Tensor& tensor, int from, int tag) {
   return receive_now(c10d::OpType::RECV, tensor, other_rank(from, "recv"), tag);
 }
 
-int ShmBackend::recv_any_now(const at::Tensor& tensor, int tag) {
+int CpuBackend::recv_any_now(const at::Tensor& tensor, int tag) {
   check_anybody(getSize());
   return receive_now(c10d::OpType::RECVANYSOURCE, tensor, P2pCore::kAny, tag);
 }
 
-int ShmBackend::receive_now(c10d::OpType type, const at::Tensor& tensor, int from, int tag) {
+int CpuBackend::receive_now(c10d::OpType type, const at::Tensor& tensor, int from, int tag) {
   check_writable(tensor);
   const at::Tensor into = place_for(tensor);
   const std::span<std::byte> data(bytes_of(into), into.nbytes());
-  const int source = message_now(type, tensor, {from, label_of(tensor, tag), default_timeout_, {}},
-                                 [&](P2p& p2p, const P2p::Call& call) { return p2p.receive_now(data, call); });
+  const int source = message_now(type, tensor, {from, label_of(tensor, tag), default_timeout(), {}},
+                                 [&](P2p& p2p, const P2p::Request& request) { return p2p.receive_now(data, request); });
   put(tensor, into);
   return source;
 }
 
 // Whose message it was.
 template <class Carry>
-int ShmBackend::message_now(c10d::OpType type, const at::Tensor& tensor, const P2p::Call& call, const Carry& carry) {
+int CpuBackend::message_now(c10d::OpType type, const at::Tensor& tensor, const P2p::Request& request,
+                            const Carry& carry) {
   const std::shared_ptr<CommGroup> group = group_for_message();
-  const FlightRing::Ticket flight = note_message(type, tensor, call);
+  const FlightNotes::Ticket flight = flight_->message(type, tensor, request.peer, request.label.tag);
   P2p::Outcome outcome;
   const CarryingOut here;
   try {
-    outcome = carry(group->p2p(), call);
+    outcome = carry(group->p2p(), request);
   } catch (...) {
-    flight_.ended(flight, false);
+    flight_->ended(flight, false);
     if (group->header().failure.load() != 0) note_failure();
     throw;
   }
-  const std::exception_ptr error = end_message(flight, outcome.error);
+  const std::exception_ptr error = ended(flight, outcome.error);
   if (error) std::rethrow_exception(error);
   return outcome.peer;
 }
 
-std::shared_ptr<CommGroup> ShmBackend::group_for_message() {
+std::shared_ptr<CommGroup> CpuBackend::group_for_message() {
   TORCH_CHECK(!in_forked_child(), "dtrain: a message in a process forked from rank ", getRank());
   const std::lock_guard lock(mutex_);
-  TORCH_CHECK(!stopping_ && group_, "dtrain: a message after the session was shut down");
-  know_name();
+  TORCH_CHECK(!queue_->stops(), "dtrain: a message after the session was shut down");
+  check_formed();
+  flight_->know_name(*this);
   return group_;
 }
 
-FlightRing::Ticket ShmBackend::note_message(c10d::OpType type, const at::Tensor& tensor, const P2p::Call& call) {
-  if (!flight_.on()) return {};
-  FlightCall called = flight_call(type, tensor);
-  called.message = true;
-  called.peer = call.peer == P2pCore::kAny ? -1 : call.peer;
-  called.tag = call.label.tag;
-  return flight_.queued(called, true);
-}
-
-// The error as its caller is told of it, where there is one.
-std::exception_ptr ShmBackend::end_message(const FlightRing::Ticket& flight, std::exception_ptr error) {
-  flight_.ended(flight, !error);
-  if (!error) return error;
-  note_failure();
-  return with_more(renamed(error, names_), flight_.settle());
-}
-
-void ShmBackend::note_failure() {
-  const std::lock_guard lock(mutex_);
-  failed_ = true;
-}
-
-int ShmBackend::other_rank(int rank, const char* op) const {
+int CpuBackend::other_rank(int rank, const char* op) const {
   TORCH_CHECK(rank >= 0 && rank < getSize(), "dtrain: ", op, " with rank ", rank, " of ", getSize());
   TORCH_CHECK(rank != getRank(), "dtrain: ", op, " with this rank itself (", rank, "); copy the tensor instead");
   return rank;
-}
-
-// For the flight recorder. With the lock held.
-FlightRing::Ticket ShmBackend::note_call(c10d::OpType type, at::TensorList tensors, const How& how, bool starts) {
-  if (!flight_.on()) return {};
-  know_name();
-  FlightCall call = flight_call(type, tensors);
-  call.root = how.root;
-  call.reduction = how.reduction;
-  return flight_.queued(call, starts);
-}
-
-// torch tells it after the construction.
-void ShmBackend::know_name() {
-  if (!flight_.has_name()) flight_.name(flight_name(*this));
 }
 
 }  // namespace dtrain

@@ -1,8 +1,8 @@
-// See shm_work.h.
-#include "strategies/comm/shm_work.h"
+// See cpu_work.h.
+#include "strategies/comm/backend/cpu_work.h"
 
-#include "strategies/comm/interrupt.h"
-#include "strategies/comm/shm_wait.h"
+#include "strategies/comm/base/interrupt.h"
+#include "strategies/comm/memory/shm_wait.h"
 
 namespace dtrain {
 namespace {
@@ -11,11 +11,12 @@ constexpr std::chrono::milliseconds kInterruptCheck{100};
 
 }  // namespace
 
-void ShmWork::complete(const std::exception_ptr& error, const std::function<void()>& before_callbacks) {
+void CpuWork::complete(const std::exception_ptr& error, const std::function<void()>& before_callbacks) {
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(future_mutex_);
     done_ = true;
+    if (begun_) took_ = Clock::now() - *begun_;
     error_ = error;
     future = future_;
   }
@@ -26,7 +27,20 @@ void ShmWork::complete(const std::exception_ptr& error, const std::function<void
   finish(error);
 }
 
-void ShmWork::settle(c10::ivalue::Future& future) const {
+void CpuWork::begin_timed() {
+  const std::lock_guard lock(future_mutex_);
+  begun_ = Clock::now();
+}
+
+float CpuWork::getDuration() const {
+  const std::lock_guard lock(future_mutex_);
+  TORCH_CHECK(took_,
+              "dtrain: the time of an operation is known once it is over, of those that were called after "
+              "enableCollectivesTiming()");
+  return std::chrono::duration<float, std::milli>(*took_).count();
+}
+
+void CpuWork::settle(c10::ivalue::Future& future) const {
   if (error_) {
     future.setErrorIfNeeded(error_);
   } else {
@@ -34,7 +48,7 @@ void ShmWork::settle(c10::ivalue::Future& future) const {
   }
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
+c10::intrusive_ptr<c10::ivalue::Future> CpuWork::getFuture() {
   const std::lock_guard lock(future_mutex_);
   if (!future_) {
     future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
@@ -43,19 +57,19 @@ c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
   return future_;
 }
 
-bool ShmWork::isCompleted() {
+bool CpuWork::isCompleted() {
   const std::lock_guard lock(future_mutex_);
   return done_;
 }
 
-bool ShmWork::isSuccess() const { return !exception(); }
+bool CpuWork::isSuccess() const { return !exception(); }
 
-std::exception_ptr ShmWork::exception() const {
+std::exception_ptr CpuWork::exception() const {
   const std::lock_guard lock(future_mutex_);
   return error_;
 }
 
-bool ShmWork::wait(std::chrono::milliseconds timeout) {
+bool CpuWork::wait(std::chrono::milliseconds timeout) {
   if (help_ && !isCompleted()) help_();
   const auto check = interrupt_check();
   if (!check || isCompleted()) return Work::wait(timeout);
@@ -68,7 +82,7 @@ bool ShmWork::wait(std::chrono::milliseconds timeout) {
   return Work::wait(limited ? std::chrono::milliseconds{1} : kNoTimeout);
 }
 
-bool ShmWork::completed_until(std::chrono::steady_clock::time_point moment) {
+bool CpuWork::completed_until(std::chrono::steady_clock::time_point moment) {
   std::unique_lock lock(mutex_);
   return cv_.wait_until(lock, moment, [this] { return completed_; });
 }

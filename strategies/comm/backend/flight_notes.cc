@@ -1,12 +1,13 @@
-// See flight_call.h.
-#include "strategies/comm/flight_call.h"
+// See flight_notes.h.
+#include "strategies/comm/backend/flight_notes.h"
 
 #include <fmt/format.h>
 
 #include <random>
 
 #include "dtrain/errors.h"
-#include "strategies/comm/tensors.h"
+#include "strategies/comm/backend/tensors.h"
+#include "strategies/comm/messages/p2p_core.h"
 
 namespace dtrain {
 namespace {
@@ -51,8 +52,6 @@ const char* name_of(c10d::OpType type) {
   }
 }
 
-}  // namespace
-
 FlightCall flight_call(c10d::OpType type, at::TensorList tensors) {
   FlightCall call;
   call.op = name_of(type);
@@ -64,6 +63,59 @@ FlightCall flight_call(c10d::OpType type, at::TensorList tensors) {
   for (const at::Tensor& tensor : tensors) call.add({tensor.sizes().data(), tensor.sizes().size()});
   return call;
 }
+
+std::string flight_key(const c10::intrusive_ptr<c10d::Store>& store) { return store->get_to_str("flight"); }
+
+// What people call the group: torch's description, where there is one, and its name.
+std::string flight_name(const c10d::Backend& backend) {
+  const std::string &name = backend.getGroupUid(), &about = backend.getGroupDesc();
+  if (about.empty() || about == "undefined" || about == name) return name;
+  return fmt::format("{} ({})", about, name);
+}
+
+// A CollectiveError with more in its line; any other as it is.
+std::exception_ptr with_more(const std::exception_ptr& error, const std::string& more) {
+  if (more.empty()) return error;
+  try {
+    std::rethrow_exception(error);
+  } catch (const CollectiveError& known) {
+    return std::make_exception_ptr(CollectiveError(known.kind(), known.rank(), known.what() + ("; " + more)));
+  } catch (...) {
+    return error;
+  }
+}
+
+}  // namespace
+
+FlightNotes::FlightNotes(const c10::intrusive_ptr<c10d::Store>& keys, int rank, int size,
+                         const std::shared_ptr<CommGroup>& group)
+    : log_(flight_key(keys), rank, size) {
+  log_.watch(group);
+}
+
+void FlightNotes::know_name(const c10d::Backend& backend) {
+  if (log_.on() && !log_.has_name()) log_.name(flight_name(backend));
+}
+
+FlightNotes::Ticket FlightNotes::collective(c10d::OpType type, at::TensorList tensors, int root, const char* reduction,
+                                            bool starts) {
+  if (!log_.on()) return {};
+  FlightCall call = flight_call(type, tensors);
+  call.root = root;
+  call.reduction = reduction;
+  return log_.queued(call, starts);
+}
+
+FlightNotes::Ticket FlightNotes::message(c10d::OpType type, const at::Tensor& tensor, int peer, int tag) {
+  if (!log_.on()) return {};
+  FlightCall call = flight_call(type, tensor);
+  call.message = true;
+  call.peer = peer == P2pCore::kAny ? -1 : peer;
+  call.tag = tag;
+  return log_.queued(call, true);
+}
+
+std::exception_ptr FlightNotes::explained(const std::exception_ptr& error) { return with_more(error, log_.settle()); }
 
 std::string call_text(c10d::OpType type, at::TensorList tensors, const char* reduction, int root) {
   std::string text = name_of(type);
@@ -81,25 +133,6 @@ const char* flight_reduction(const c10d::ReduceOp& op, at::TensorList tensors) {
 void put_flight_key(const c10::intrusive_ptr<c10d::Store>& store) {
   std::random_device random;
   store->set("flight", fmt::format("{:08x}{:08x}", random(), random()));
-}
-
-std::string flight_key(const c10::intrusive_ptr<c10d::Store>& store) { return store->get_to_str("flight"); }
-
-std::string flight_name(const c10d::Backend& backend) {
-  const std::string &name = backend.getGroupUid(), &about = backend.getGroupDesc();
-  if (about.empty() || about == "undefined" || about == name) return name;
-  return fmt::format("{} ({})", about, name);
-}
-
-std::exception_ptr with_more(const std::exception_ptr& error, const std::string& more) {
-  if (more.empty()) return error;
-  try {
-    std::rethrow_exception(error);
-  } catch (const CollectiveError& known) {
-    return std::make_exception_ptr(CollectiveError(known.kind(), known.rank(), known.what() + ("; " + more)));
-  } catch (...) {
-    return error;
-  }
 }
 
 }  // namespace dtrain

@@ -1,5 +1,5 @@
 // See kept_memory.h.
-#include "strategies/comm/kept_memory.h"
+#include "strategies/comm/backend/kept_memory.h"
 
 #include <malloc.h>
 
@@ -7,7 +7,7 @@
 #include <array>
 #include <string>
 
-#include "strategies/comm/env_flag.h"
+#include "strategies/comm/base/env_flag.h"
 
 namespace dtrain {
 

@@ -1,10 +1,10 @@
 // See store_meeting.h.
-#include "strategies/comm/store_meeting.h"
+#include "strategies/comm/backend/store_meeting.h"
 
 #include <algorithm>
 
-#include "strategies/comm/attempt.h"
-#include "strategies/comm/shm_wait.h"
+#include "strategies/comm/bootstrap/fresh_keys.h"
+#include "strategies/comm/memory/shm_wait.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain {
@@ -25,10 +25,11 @@ std::string StoreMeeting::first(const std::string& key, const std::string& value
   return store_->compareSet(key, "", value);
 }
 
-c10::intrusive_ptr<c10d::Store> fresh_keys(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks) {
+c10::intrusive_ptr<c10d::Store> fresh_keys(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,
+                                           std::optional<std::chrono::milliseconds> timeout) {
   if (ranks == 1) return store;
   StoreMeeting place(store);
-  const std::string name = new_attempt(place, rank, ranks, ShmWait::after(store->getTimeout()));
+  const std::string name = new_attempt(place, rank, ranks, ShmWait::after(timeout.value_or(store->getTimeout())));
   return c10::make_intrusive<c10d::PrefixStore>(name, store);
 }
 

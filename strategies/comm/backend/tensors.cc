@@ -1,5 +1,5 @@
 // See tensors.h.
-#include "strategies/comm/tensors.h"
+#include "strategies/comm/backend/tensors.h"
 
 #include <ATen/MemoryOverlap.h>
 
@@ -110,6 +110,11 @@ void check_dense_cpu(const at::Tensor& tensor) {
               tensor.is_conj() ? "conjugated view; resolve_conj() it first" : "negated view; resolve_neg() it first");
 }
 
+void check_sparse_cpu(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == at::kSparse,
+              "dtrain: a sparse all_reduce takes COO tensors on the CPU, not ", tensor.toString());
+}
+
 // Several elements of an expanded tensor are one place in memory: nothing can be received into it.
 void check_writable(const at::Tensor& tensor) {
   check_dense_cpu(tensor);
@@ -117,7 +122,7 @@ void check_writable(const at::Tensor& tensor) {
               "dtrain: a collective cannot write into an expanded tensor; clone() it first");
 }
 
-at::Tensor share(const at::Tensor& tensor) { return tensor.variable_data(); }
+at::Tensor share(const at::Tensor& tensor) { return tensor.is_sparse() ? tensor : tensor.variable_data(); }
 
 std::vector<at::Tensor> share(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> shared;
@@ -139,7 +144,7 @@ at::Tensor only_writable(const std::vector<at::Tensor>& tensors, const char* op)
 
 void copy_alone(const at::Tensor& to, const at::Tensor& from) {
   const at::NoGradGuard no_grad;
-  at::Tensor(to).copy_(from);
+  at::Tensor(to).copy_(from.reshape(to.sizes()));
 }
 
 }  // namespace dtrain

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/comm/element.h"
+#include "strategies/comm/kernels/element.h"
 #include "strategies/torch/pch.h"
 
 namespace dtrain {
@@ -20,10 +20,13 @@ Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor);
 std::string type_and_shape(const at::Tensor& tensor);
 
 void check_dense_cpu(const at::Tensor& tensor);
+// A COO tensor.
+void check_sparse_cpu(const at::Tensor& tensor);
 // Dense, and no two of its elements share memory.
 void check_writable(const at::Tensor& tensor);
 // Another tensor object with the same memory and no history. What the progress thread holds must be such ones: to let
 // go of a caller's own tensor may mean to let go of its Python object, for which it would wait for Python's lock.
+// Of a sparse one there is no such: it is itself, as its memory changes with its values.
 at::Tensor share(const at::Tensor& tensor);
 std::vector<at::Tensor> share(const std::vector<at::Tensor>& tensors);
 // The one tensor of the list, shared.
@@ -37,6 +40,15 @@ template <class Action>
 void in_place(const at::Tensor& tensor, Action action) {
   if (tensor.is_contiguous()) return action(tensor);
   const at::Tensor staged = tensor.contiguous();
+  action(staged);
+  at::Tensor(tensor).copy_(staged);
+}
+
+// Run `action` on contiguous memory for the tensor, and leave what it wrote there in the tensor.
+template <class Action>
+void into_place(const at::Tensor& tensor, Action action) {
+  if (tensor.is_contiguous()) return action(tensor);
+  const at::Tensor staged = at::empty_like(tensor, at::MemoryFormat::Contiguous);
   action(staged);
   at::Tensor(tensor).copy_(staged);
 }
@@ -68,7 +80,7 @@ void into_places(const std::vector<at::Tensor>& parts, Action action) {
   }
 }
 
-// to = from, which no gradient follows: what gathers and scatters do in a world of one rank.
+// to = from, which no gradient follows: what gathers and scatters do in a world of one rank. The shapes may differ.
 void copy_alone(const at::Tensor& to, const at::Tensor& from);
 
 }  // namespace dtrain

@@ -1,7 +1,9 @@
 // Words for failures; see failure.h.
-#include "strategies/comm/failure.h"
+#include "strategies/comm/base/failure.h"
 
 #include <fmt/format.h>
+
+#include "strategies/comm/base/failure_phrase.h"
 
 namespace dtrain {
 namespace {
@@ -9,12 +11,19 @@ namespace {
 constexpr std::uint32_t kRankBits = 24;
 constexpr std::uint32_t kRankMask = (1U << kRankBits) - 1;
 
-const char* phrase(FailureKind kind) {
+// What more there is to say of it.
+const char* more(FailureKind kind) {
+  return kind == FailureKind::peer_left ? " (its session ended, often after an error of its own: see its output)" : "";
+}
+
+}  // namespace
+
+const char* short_phrase(FailureKind kind) {
   switch (kind) {
     case FailureKind::peer_died:
       return "died";
     case FailureKind::peer_left:
-      return "left the job (its session ended, often after an error of its own: see its output)";
+      return "left the job";
     case FailureKind::timed_out:
       return "did not arrive in time";
     case FailureKind::mismatched:
@@ -24,8 +33,6 @@ const char* phrase(FailureKind kind) {
   }
   return "failed";
 }
-
-}  // namespace
 
 std::uint32_t encode(const Failure& failure) {
   return (static_cast<std::uint32_t>(failure.kind) + 1) << kRankBits |
@@ -37,7 +44,8 @@ Failure decode_failure(std::uint32_t word) {
 }
 
 CollectiveError describe(const Failure& failure, int pid, const std::string& during, const std::string& detail) {
-  std::string message = fmt::format("dtrain: {}: rank {} (pid {}) {}", during, failure.rank, pid, phrase(failure.kind));
+  std::string message = fmt::format("dtrain: {}: rank {} (pid {}) {}{}", during, failure.rank, pid,
+                                    short_phrase(failure.kind), more(failure.kind));
   if (!detail.empty()) message += "; " + detail;
   return {failure.kind, failure.rank, message};
 }

@@ -1,4 +1,4 @@
-#include "strategies/comm/interrupt.h"
+#include "strategies/comm/base/interrupt.h"
 
 #include <atomic>
 #include <utility>

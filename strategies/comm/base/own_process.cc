@@ -1,9 +1,11 @@
-#include "strategies/comm/own_process.h"
+#include "strategies/comm/base/own_process.h"
 
 #include <pthread.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cstdlib>
 
 namespace dtrain {
 namespace {
@@ -20,6 +22,12 @@ int own_process() {
   if (!watching) return ::getpid();
   look();
   return the_process;
+}
+
+int own_proc_pid() {
+  std::array<char, 16> target{};  // a link to the number
+  const auto length = ::readlink("/proc/self", target.data(), target.size() - 1);
+  return length > 0 ? std::atoi(target.data()) : 0;
 }
 
 }  // namespace dtrain

@@ -1,5 +1,5 @@
 // See rank_names.h.
-#include "strategies/comm/rank_names.h"
+#include "strategies/comm/base/rank_names.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

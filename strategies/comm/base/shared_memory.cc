@@ -1,5 +1,5 @@
 // See shared_memory.h.
-#include "strategies/comm/shared_memory.h"
+#include "strategies/comm/base/shared_memory.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <system_error>
 #include <utility>
+
+#include "strategies/comm/base/forked_children.h"
 
 namespace dtrain {
 namespace {
@@ -36,7 +38,10 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 }
 
 SharedMemory::~SharedMemory() {
-  if (base_ != nullptr) ::munmap(base_, bytes_);
+  if (base_ != nullptr) {
+    no_longer_hide(base_);
+    ::munmap(base_, bytes_);
+  }
   close_fd();
 }
 
@@ -73,6 +78,7 @@ void SharedMemory::map(std::size_t bytes) {
   if (base == MAP_FAILED) throw_errno(fmt::format("mapping {} bytes of shared memory", bytes));
   base_ = static_cast<std::byte*>(base);
   bytes_ = bytes;
+  hide_from_children(base_, bytes_);
 }
 
 void SharedMemory::close_fd() {

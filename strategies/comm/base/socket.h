@@ -1,7 +1,6 @@
 #pragma once
-// A socket or the end of a pipe, or none; closed when it goes.
-#include <unistd.h>
-
+// A socket or the end of a pipe, or none; closed when it goes. A forked child does not hold it open
+// (forked_children.h).
 #include <utility>
 
 namespace dtrain {
@@ -9,15 +8,13 @@ namespace dtrain {
 class Socket {
  public:
   Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
+  explicit Socket(int fd);
   Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Socket& operator=(Socket&& other) noexcept {
     std::swap(fd_, other.fd_);
     return *this;
   }
-  ~Socket() {
-    if (fd_ >= 0) ::close(fd_);
-  }
+  ~Socket();
 
   int fd() const { return fd_; }  // -1: none
 

@@ -1,5 +1,5 @@
 // See own_cores.h.
-#include "strategies/comm/own_cores.h"
+#include "strategies/comm/bootstrap/own_cores.h"
 
 #include <algorithm>
 #include <fstream>
@@ -9,7 +9,7 @@
 namespace dtrain {
 namespace {
 
-// Cores' time; 0: no limit. `text`: "QUOTA PERIOD", in microseconds, where QUOTA may be "max" or -1.
+// The quota in cores; 0: no limit. `text`: "QUOTA PERIOD", in microseconds; QUOTA may be "max" or -1.
 double parse_quota(const std::string& text) {
   std::istringstream words(text);
   double quota = 0, period = 0;
@@ -50,7 +50,7 @@ CoreQuota core_quota(const ReadFile& read) {
   while (std::getline(cgroups, number, ':') && std::getline(cgroups, controllers, ':') && std::getline(cgroups, path)) {
     const bool unified = controllers.empty();
     if (!unified && !names_cpu(controllers)) continue;
-    // In a container the path may be one of outside, which is not there; its own group is at the top then.
+    // In a container the path may be a path of the host, which is not there; the container's own group is at the top.
     for (std::string level = path == "/" ? "" : path;; level.resize(level.rfind('/'))) {
       const std::string folder = (unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu") + level;
       const auto in_folder = [&](const char* name) { return read(folder + name); };

@@ -1,7 +1,7 @@
-// See peers.h. "peer/<rank>" holds a rank's facts, "peers" rank 0's answer to all: everybody's, "segment/<rank>" the
-// segment of the host whose first rank that is; "probe/<host>" is memory of the first of its ranks that came, for the
-// others to try.
-#include "strategies/comm/peers.h"
+// See peers.h. The keys: "peer/<rank>" holds a rank's facts. "peers" is rank 0's answer: the facts of all ranks.
+// "segment/<rank>" says where the segment of a host is; <rank> is the first rank of that host. "probe/<host>" says
+// where memory of that rank of the host is that came first: the other ranks of the host try to open it.
+#include "strategies/comm/bootstrap/peers.h"
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -14,7 +14,6 @@
 #include <charconv>
 #include <climits>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -24,7 +23,8 @@
 #include <system_error>
 #include <utility>
 
-#include "strategies/comm/answer.h"
+#include "strategies/comm/base/own_process.h"
+#include "strategies/comm/bootstrap/store_answer.h"
 
 namespace dtrain {
 namespace {
@@ -45,7 +45,8 @@ std::string link_target(const char* path) {
 std::string peer_key(int rank) { return fmt::format("peer/{}", rank); }
 constexpr const char* kPeersKey = "peers";
 
-// What the kernel compares besides the effective user: "<Gid> <CapPrm> <CapEff>".
+// What the kernel compares besides the effective user, before a process may open another one's descriptors: "<Gid>
+// <CapPrm> <CapEff>".
 std::string own_rights() {
   std::ifstream status("/proc/self/status");
   std::string rights;
@@ -57,7 +58,7 @@ std::string own_rights() {
   return rights;
 }
 
-// Four cores each, from the first on.
+// The digits of a mask of cores, from the last one on: each stands for four cores.
 std::vector<unsigned> digits_of(const std::string& cores) {
   std::vector<unsigned> digits;
   for (auto place = cores.rbegin(); place != cores.rend(); ++place) {
@@ -97,22 +98,23 @@ PeerFacts from_json(const nlohmann::json& json) {
           {json.value("quota_cores", 0), json.value("quota_cgroup", "")}};
 }
 
-// Where another process finds memory of this one, and what stands at its beginning.
+// Where another process finds memory of this process, and the token at the beginning of that memory.
 nlohmann::json where_is(int fd, int proc_pid, std::uint64_t token) {
   return {{"pid", proc_pid}, {"fd", fd}, {"token", token}};
 }
 
-// Where a process is and what it may do; none where that could not be read, as nobody else is there.
+// Where a process is and what it may do: processes with one spot can share memory. Nothing if this could not be read:
+// such a process shares with nobody.
 std::optional<std::string> spot_of(const PeerFacts& facts) {
   if (facts.boot_id.empty() || facts.pid_namespace.empty()) return std::nullopt;
   return fmt::format("{} {} {} {} {}", facts.boot_id, facts.pid_namespace, facts.user_namespace, facts.uid,
                      facts.rights);
 }
 
-// Why it cannot share memory that it may share by its facts; empty where it can, as far as one can tell.
+// Why this process cannot share memory although its facts say that it may; empty if it can, as far as it can tell.
 class Probe {
  public:
-  Probe(MeetingPlace& place, const PeerFacts& own) {
+  Probe(GroupStore& store, const PeerFacts& own) {
     if (::prctl(PR_GET_DUMPABLE) != 1) {
       why_apart_ = "it is not dumpable (setuid, file capabilities or prctl), so others may not open its memory";
       return;
@@ -125,10 +127,10 @@ class Probe {
       std::memcpy(memory_.base(), &token, sizeof(token));
       const nlohmann::json mine = where_is(memory_.fd(), own.proc_pid, token);
       const auto key = fmt::format("probe/{:x}", std::hash<std::string>{}(*spot));
-      const auto first = nlohmann::json::parse(place.first(key, mine.dump()));
+      const auto first = nlohmann::json::parse(store.first(key, mine.dump()));
       if (first != mine) why_apart_ = why_closed(first);
     } catch (const std::system_error&) {
-      // No memory or descriptors: sharing will fail, and then the others hear of it.
+      // There is no memory, or no descriptor: sharing will fail, and then the others hear of it.
     }
   }
 
@@ -145,7 +147,7 @@ class Probe {
     } catch (const std::system_error& error) {
       const bool denied =
           error.code() == std::errc::permission_denied || error.code() == std::errc::operation_not_permitted;
-      return denied ? error.what() : "";  // else it has ended, or there is no memory, as above
+      return denied ? error.what() : "";  // else the other has ended, or there is no memory, as above
     }
   }
 
@@ -161,14 +163,14 @@ void say_apart(const std::vector<PeerFacts>& facts, const PeerFacts& own, const 
                own.pid, own.host.c_str(), why.c_str());
 }
 
-// What rank `from` says under this key.
-nlohmann::json await_answer(MeetingPlace& place, const std::string& key, int from, MeetingPlace::Deadline deadline) {
-  nlohmann::json answer = take_from(place, key, from, "answer", deadline);
+// What rank `from` answers under this key. Throws the error that the rank puts there instead.
+nlohmann::json await_answer(GroupStore& store, const std::string& key, int from, GroupStore::Deadline deadline) {
+  nlohmann::json answer = take_from(store, key, from, "answer", deadline);
   if (answer.contains("error")) throw std::runtime_error(answer["error"].get<std::string>());
   return answer;
 }
 
-// By the first of `members`.
+// The first of `members` creates the segment.
 std::pair<ShmSegment, nlohmann::json> create_segment(const std::vector<PeerFacts>& facts,
                                                      const std::vector<int>& members, std::uint32_t slot_bytes) {
   const std::uint64_t token = random_token();
@@ -203,20 +205,20 @@ void check_slots(const ShmSegment& segment, int from, std::uint32_t slot_bytes) 
                   from, theirs, slot_bytes));
 }
 
-std::vector<PeerFacts> gather_ranks(MeetingPlace& place, int ranks, MeetingPlace::Deadline deadline) {
-  return answer_with(place, kPeersKey, [&]() -> std::pair<std::vector<PeerFacts>, nlohmann::json> {
+std::vector<PeerFacts> gather_ranks(GroupStore& store, int ranks, GroupStore::Deadline deadline) {
+  return answer_with(store, kPeersKey, [&]() -> std::pair<std::vector<PeerFacts>, nlohmann::json> {
     std::vector<PeerFacts> facts;
     nlohmann::json all = nlohmann::json::array();
     for (int r = 0; r < ranks; ++r) {
-      all.push_back(take_from(place, peer_key(r), r, "come", deadline));
+      all.push_back(take_from(store, peer_key(r), r, "come", deadline));
       facts.push_back(from_json(all.back()));
     }
     return {std::move(facts), nlohmann::json{{"facts", std::move(all)}}};
   });
 }
 
-std::vector<PeerFacts> come_to_rank_0(MeetingPlace& place, int ranks, MeetingPlace::Deadline deadline) {
-  const nlohmann::json answer = await_answer(place, kPeersKey, 0, deadline);
+std::vector<PeerFacts> come_to_rank_0(GroupStore& store, int ranks, GroupStore::Deadline deadline) {
+  const nlohmann::json answer = await_answer(store, kPeersKey, 0, deadline);
   std::vector<PeerFacts> facts;
   for (const nlohmann::json& one : answer.at("facts")) facts.push_back(from_json(one));
   if (facts.size() == static_cast<std::size_t>(ranks)) return facts;
@@ -235,7 +237,7 @@ PeerFacts own_facts() {
           link_target("/proc/self/ns/pid"),
           ::getpid(),
           static_cast<int>(::geteuid()),
-          std::atoi(link_target("/proc/self").c_str()),
+          own_proc_pid(),
           link_target("/proc/self/ns/user"),
           own_rights(),
           false,
@@ -256,7 +258,7 @@ bool have_cores(const std::vector<PeerFacts>& facts, int rank) {
   const PeerFacts& own = facts[static_cast<std::size_t>(rank)];
   const std::vector<unsigned> mine = digits_of(own.cores);
   std::vector<unsigned> all = mine;
-  int meeting = 1, beside = 1;  // ranks on the same cores; under the same quota
+  int meeting = 1, beside = 1;  // ranks that share cores with this one; ranks that share its quota
   for (const PeerFacts& other : facts) {
     if (&other == &own || own.boot_id.empty() || other.boot_id != own.boot_id) continue;
     const bool shares = other.pid_namespace == own.pid_namespace && other.quota.cgroup == own.quota.cgroup;
@@ -287,24 +289,23 @@ std::vector<std::vector<int>> by_host(const std::vector<PeerFacts>& facts) {
   return hosts;
 }
 
-std::vector<PeerFacts> meet(MeetingPlace& place, int rank, int ranks, MeetingPlace::Deadline deadline) {
+std::vector<PeerFacts> meet(GroupStore& store, int rank, int ranks, GroupStore::Deadline deadline) {
   PeerFacts own = own_facts();
-  const Probe probe(place, own);  // all have tried it when rank 0 has the facts of all
+  const Probe probe(store, own);  // the others have tried it by the time rank 0 has the facts of all
   own.apart = !probe.why_apart().empty();
-  place.put(peer_key(rank), serialize(own));
+  store.put(peer_key(rank), serialize(own));
   std::vector<PeerFacts> facts =
-      rank == 0 ? gather_ranks(place, ranks, deadline) : come_to_rank_0(place, ranks, deadline);
+      rank == 0 ? gather_ranks(store, ranks, deadline) : come_to_rank_0(store, ranks, deadline);
   if (own.apart) say_apart(facts, own, probe.why_apart());
   return facts;
 }
 
-ShmSegment meet_on_this_host(MeetingPlace& place, int rank, const std::vector<PeerFacts>& facts,
-                             const std::vector<int>& members, std::uint32_t slot_bytes,
-                             MeetingPlace::Deadline deadline) {
+ShmSegment meet_on_this_host(GroupStore& store, int rank, const std::vector<PeerFacts>& facts,
+                             const std::vector<int>& members, std::uint32_t slot_bytes, GroupStore::Deadline deadline) {
   const int first = members.front();
   const std::string key = fmt::format("segment/{}", first);
-  if (rank == first) return answer_with(place, key, [&] { return create_segment(facts, members, slot_bytes); });
-  ShmSegment segment = open_segment(await_answer(place, key, first, deadline), first);
+  if (rank == first) return answer_with(store, key, [&] { return create_segment(facts, members, slot_bytes); });
+  ShmSegment segment = open_segment(await_answer(store, key, first, deadline), first);
   check_slots(segment, first, slot_bytes);
   return segment;
 }

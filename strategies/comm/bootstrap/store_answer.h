@@ -1,5 +1,5 @@
 #pragma once
-// What a rank says to others that wait for it, in the store.
+// How ranks answer each other through the store.
 #include <fmt/format.h>
 
 #include <exception>
@@ -8,31 +8,31 @@
 #include <string>
 #include <utility>
 
-#include "strategies/comm/peers.h"
+#include "strategies/comm/base/group_store.h"
 
 namespace dtrain {
 
-// What rank `from` puts under this key. Throws std::runtime_error, "rank 2 did not come (...)", where it puts nothing,
-// or no JSON, by the deadline.
-inline nlohmann::json take_from(MeetingPlace& place, const std::string& key, int from, const char* did_not,
-                                MeetingPlace::Deadline deadline) {
+// What rank `from` puts under this key. Throws std::runtime_error, "rank 2 did not come (...)", if the rank puts
+// nothing there by the deadline, or something that is no JSON.
+inline nlohmann::json take_from(GroupStore& store, const std::string& key, int from, const char* did_not,
+                                GroupStore::Deadline deadline) {
   try {
-    return nlohmann::json::parse(place.take(key, deadline));
+    return nlohmann::json::parse(store.take(key, deadline));
   } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("rank {} did not {} ({})", from, did_not, error.what()));
   }
 }
 
-// Run `make`, which returns a result and the answer, and put the answer under this key, or its error, for whoever waits
-// for it.
+// Run `make`, which returns a result and an answer, and put the answer under this key. If `make` throws, the ranks that
+// wait for the answer find the error there.
 template <class Make>
-auto answer_with(MeetingPlace& place, const std::string& key, Make make) {
+auto answer_with(GroupStore& store, const std::string& key, Make make) {
   try {
     auto [result, answer] = make();
-    place.put(key, answer.dump());
+    store.put(key, answer.dump());
     return std::move(result);
   } catch (const std::exception& error) {
-    place.put(key, nlohmann::json{{"error", error.what()}}.dump());
+    store.put(key, nlohmann::json{{"error", error.what()}}.dump());
     throw;
   }
 }

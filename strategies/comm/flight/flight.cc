@@ -1,7 +1,6 @@
 // See flight.h.
-#include "strategies/comm/flight.h"
+#include "strategies/comm/flight/flight.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,13 +16,14 @@
 #include <mutex>
 #include <thread>
 
-#include "strategies/comm/failure.h"
-#include "strategies/comm/flight_clock.h"
-#include "strategies/comm/flight_file.h"
-#include "strategies/comm/flight_wait.h"
-#include "strategies/comm/futex.h"
-#include "strategies/comm/own_process.h"
-#include "strategies/comm/shm_segment.h"
+#include "strategies/comm/base/failure.h"
+#include "strategies/comm/base/own_process.h"
+#include "strategies/comm/blame/new_file.h"
+#include "strategies/comm/flight/flight_clock.h"
+#include "strategies/comm/flight/flight_file.h"
+#include "strategies/comm/flight/flight_wait.h"
+#include "strategies/comm/memory/futex.h"
+#include "strategies/comm/memory/shm_segment.h"
 
 namespace dtrain {
 namespace {
@@ -38,24 +38,6 @@ std::string host_name() {
   char name[256] = {};
   ::gethostname(name, sizeof name - 1);
   return name;
-}
-
-// All of it or nothing: a file with this name is whole. False: errno says why.
-bool write_whole(const std::string& path, const std::string& part, const std::string& text) {
-  const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd < 0) return false;
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    done += static_cast<std::size_t>(n);
-  }
-  const bool written = ::close(fd) == 0 && done == text.size() && ::rename(part.c_str(), path.c_str()) == 0;
-  const int error = errno;
-  if (!written) ::unlink(part.c_str());
-  errno = error;
-  return written;
 }
 
 // Of a failure that tells nothing of the ranks' calls, or of none, there is no kind.
@@ -257,7 +239,7 @@ class Recorder {
     }
     if (settings_.make_folder) ::mkdir(settings_.folder.c_str(), 0700);
     const std::string part = fmt::format("{}.{}.part", path(), process_);
-    if (write_whole(path(), part, flight_file(all, settings_, {host_name(), process_}, cause, now.ns))) return "";
+    if (replace_file(path(), part, flight_file(all, settings_, {host_name(), process_}, cause, now.ns))) return "";
     return fmt::format("cannot write {}: {}", path(), std::strerror(errno));
   }
 

@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
-#include "strategies/comm/flight_ring.h"
-#include "strategies/comm/group.h"
+#include "strategies/comm/flight/flight_ring.h"
+#include "strategies/comm/groups/group.h"
 
 namespace dtrain {
 

@@ -1,5 +1,5 @@
 // See flight_clock.h.
-#include "strategies/comm/flight_clock.h"
+#include "strategies/comm/flight/flight_clock.h"
 
 #include <chrono>
 #include <fstream>

@@ -1,5 +1,5 @@
 // See flight_file.h.
-#include "strategies/comm/flight_file.h"
+#include "strategies/comm/flight/flight_file.h"
 
 #include <fmt/format.h>
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "strategies/comm/flight_ring.h"
-#include "strategies/comm/flight_settings.h"
+#include "strategies/comm/flight/flight_ring.h"
+#include "strategies/comm/flight/flight_settings.h"
 
 namespace dtrain {
 

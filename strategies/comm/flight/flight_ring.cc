@@ -1,5 +1,5 @@
 // See flight_ring.h.
-#include "strategies/comm/flight_ring.h"
+#include "strategies/comm/flight/flight_ring.h"
 
 #include <algorithm>
 

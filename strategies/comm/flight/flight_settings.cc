@@ -1,5 +1,5 @@
 // See flight_settings.h.
-#include "strategies/comm/flight_settings.h"
+#include "strategies/comm/flight/flight_settings.h"
 
 #include <fmt/format.h>
 

@@ -1,11 +1,11 @@
 // See flight_wait.h.
-#include "strategies/comm/flight_wait.h"
+#include "strategies/comm/flight/flight_wait.h"
 
 #include <signal.h>
 
 #include <cerrno>
 
-#include "strategies/comm/futex.h"
+#include "strategies/comm/memory/futex.h"
 
 namespace dtrain {
 namespace {

@@ -1,5 +1,5 @@
 // See call_check.h.
-#include "strategies/comm/call_check.h"
+#include "strategies/comm/groups/call_check.h"
 
 #include <fmt/format.h>
 #include <strings.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <functional>
 
-#include "strategies/comm/env_flag.h"
+#include "strategies/comm/base/env_flag.h"
 
 namespace dtrain {
 namespace {

@@ -1,5 +1,5 @@
 // Names and sizes of element types; see element.h.
-#include "strategies/comm/element.h"
+#include "strategies/comm/kernels/element.h"
 
 namespace dtrain {
 namespace {

@@ -1,5 +1,5 @@
 // Chooses the kernels; see reduce.h.
-#include "strategies/comm/reduce.h"
+#include "strategies/comm/kernels/reduce.h"
 
 #include <array>
 #include <cstring>

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "strategies/comm/element.h"
-#include "strategies/comm/reduce_kernels.h"
+#include "strategies/comm/kernels/element.h"
+#include "strategies/comm/kernels/reduce_kernels.h"
 
 namespace dtrain {
 

@@ -1,6 +1,6 @@
 // The reduction kernels for CPUs with AVX2 and F16C; see reduce_loops.h.
 #define DTRAIN_VECTOR_BYTES 32
-#include "strategies/comm/reduce_loops.h"
+#include "strategies/comm/kernels/reduce_loops.h"
 
 namespace dtrain {
 

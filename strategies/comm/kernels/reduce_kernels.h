@@ -2,7 +2,7 @@
 // What reduce.cc hands to the kernels, one for each kind of CPU. Plain data: see reduce_loops.h for why.
 #include <cstddef>
 
-#include "strategies/comm/element.h"
+#include "strategies/comm/kernels/element.h"
 
 namespace dtrain {
 

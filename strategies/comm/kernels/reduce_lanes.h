@@ -1,6 +1,6 @@
 #pragma once
 // The types of the reduction kernels: how elements lie in memory and in a vector. Part of reduce_loops.h.
-#include "strategies/comm/reduce_kernels.h"
+#include "strategies/comm/kernels/reduce_kernels.h"
 
 #if DTRAIN_VECTOR_BYTES > 16
 #include <immintrin.h>

@@ -8,7 +8,7 @@
 //
 // Each element passes the same operations in the same order whatever the width, and no file may contract a product and
 // a sum into one rounding (-ffp-contract=off): so all variants give the same bits.
-#include "strategies/comm/reduce_lanes.h"
+#include "strategies/comm/kernels/reduce_lanes.h"
 
 namespace dtrain {
 namespace {

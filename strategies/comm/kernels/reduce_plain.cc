@@ -1,6 +1,6 @@
 // The reduction kernels for every CPU of the architecture; see reduce_loops.h.
 #define DTRAIN_VECTOR_BYTES 16
-#include "strategies/comm/reduce_loops.h"
+#include "strategies/comm/kernels/reduce_loops.h"
 
 namespace dtrain {
 

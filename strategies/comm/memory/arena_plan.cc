@@ -1,5 +1,5 @@
 // See arena_plan.h.
-#include "strategies/comm/arena_plan.h"
+#include "strategies/comm/memory/arena_plan.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,8 +1,8 @@
 #pragma once
 // Who is to blame when a deadline has passed in a group over several hosts. A rank that did not come may itself wait
-// for another, in this call or in an earlier one, and its own deadline may be later. So it is asked, again and again:
-// whoever waits answers, and asks in its turn those that it waits for, at once; whoever is stopped, stuck or busy
-// elsewhere does not answer, and is named. Pure.
+// for another rank, in this call or in an earlier one, and its own deadline may be later. So the waiting rank asks the
+// missing ranks, again and again. A rank that waits answers, and asks at once those that it waits for. A rank that is
+// stopped, stuck or busy elsewhere does not answer, and is named. Pure.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -15,15 +15,16 @@ namespace dtrain {
 class Blame {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // For an answer: a rank that waits looks around ten times a second (kLookAround).
+  // How long a rank waits for an answer: a rank that waits looks around ten times a second (kLookAround).
   static constexpr std::chrono::milliseconds kPatience{500};
-  // For an answer to a rank that only asks because it is asked: so long that the next question has come if whoever
-  // asked still waits.
+  // How long a rank that asks only because it was asked waits for an answer. If the rank that asked it still waits, the
+  // next question comes within this time.
   static constexpr std::chrono::milliseconds kHurriedPatience = kPatience * 3 / 2;
-  // After the deadline. Ranks that still answer then wait for each other, and the first one is named.
+  // How long after its deadline a rank asks at most. Ranks that still answer then wait for each other, and the first of
+  // them is named.
   static constexpr std::chrono::milliseconds kLongest = 6 * kPatience;
 
-  // `asks`: false where no rank can wait for anything that all others do not wait for too.
+  // `asks`: false if a rank can wait only for what all other ranks wait for too; then nobody is asked.
   Blame(Time deadline, bool asks) : deadline_(deadline), due_(deadline), asks_(asks) {}
 
   // When judge() is due.
@@ -36,13 +37,13 @@ class Blame {
 
   struct Verdict {
     std::optional<int> guilty;
-    bool ask = false;  // all that are missing, and wait until due(). Else: only wait
+    bool ask = false;  // ask all that are missing, then wait until due(); false: only wait
   };
   // `missing`: at least one.
   Verdict judge(const std::vector<int>& missing, const std::function<bool(int rank)>& has_answered, Time now) {
     if (!asks_ || now >= deadline_ + kLongest) return {missing.front()};
     const bool hurried = now < deadline_;
-    // Whoever asked for this rank has what it waited for, or is gone: it was no matter of this one's deadline.
+    // The rank that asked for this one has what it waited for, or is gone: this rank's own deadline counts again.
     if (hurried && !std::exchange(missed_, false)) {
       asked_ = false;
       due_ = deadline_;
@@ -60,7 +61,7 @@ class Blame {
   Time due_;
   const bool asks_;
   bool asked_ = false;
-  bool missed_ = false;  // since judge() was due last
+  bool missed_ = false;  // another rank has asked since judge() was due last
 };
 
 }  // namespace dtrain

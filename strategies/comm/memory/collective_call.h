@@ -1,12 +1,13 @@
 #pragma once
-// One collective of a group in progress: what the program called, for the other ranks to compare with and for messages.
+// One collective that a group carries out: what the program called. The other ranks compare it with what they called,
+// and messages to the user name it.
 #include <fmt/format.h>
 
 #include <iterator>
 #include <string>
 
-#include "strategies/comm/element.h"
-#include "strategies/comm/shm_wait.h"
+#include "strategies/comm/kernels/element.h"
+#include "strategies/comm/memory/shm_wait.h"
 
 namespace dtrain {
 
@@ -22,14 +23,14 @@ enum class CollectiveOp : std::uint8_t {
   all_to_all
 };
 
-struct Call {
+struct CollectiveCall {
   OpDescriptor descriptor;
   std::chrono::milliseconds timeout;
   ShmWait::Limit limit;
-  std::uint64_t number;  // of the group's collectives, from 1; 0 while it forms
+  std::uint64_t number;  // counts the group's collectives from 1; 0 while the group forms
 
-  Call(std::uint64_t nth, CollectiveOp op, std::size_t count, ElementType type, Reduction reduction, int root,
-       std::chrono::milliseconds time)
+  CollectiveCall(std::uint64_t nth, CollectiveOp op, std::size_t count, ElementType type, Reduction reduction, int root,
+                 std::chrono::milliseconds time)
       : timeout(time), limit(time), number(nth) {
     descriptor.op = static_cast<std::uint8_t>(op);
     descriptor.type = static_cast<std::uint8_t>(type);
@@ -38,17 +39,32 @@ struct Call {
     descriptor.count = count;
   }
 
+  // What a group does while it forms, as a call.
+  static CollectiveCall forming(ShmWait::Deadline deadline) {
+    CollectiveCall call(0, CollectiveOp::barrier, 0, ElementType::u8, Reduction::sum, -1, {});
+    call.limit = ShmWait::Limit(deadline);
+    return call;
+  }
+
   ElementType type() const { return static_cast<ElementType>(descriptor.type); }
   Reduction reduction() const { return static_cast<Reduction>(descriptor.reduction); }
+  // "all_reduce".
+  const char* operation() const { return operation_of(descriptor); }
+  // "collective 3 (all_reduce sum of 4 float32)".
   std::string name() const {
     return number == 0 ? "forming the group" : fmt::format("collective {} ({})", number, text(descriptor));
   }
 
-  static std::string text(const OpDescriptor& d) {
+  static const char* operation_of(const OpDescriptor& d) {
     static constexpr const char* kNames[] = {"?",          "barrier",        "all_reduce", "broadcast",
                                              "all_gather", "reduce_scatter", "reduce",     "gather",
                                              "scatter",    "all_to_all"};
-    const char* op = kNames[d.op < std::size(kNames) ? d.op : 0];
+    return kNames[d.op < std::size(kNames) ? d.op : 0];
+  }
+
+  // "all_reduce sum of 4 float32".
+  static std::string text(const OpDescriptor& d) {
+    const char* op = operation_of(d);
     const auto is = [&d](CollectiveOp one) { return d.op == static_cast<std::uint8_t>(one); };
     if (is(CollectiveOp::barrier) || is(CollectiveOp::all_to_all)) return op;
     const bool reduces = is(CollectiveOp::all_reduce) || is(CollectiveOp::reduce_scatter) || is(CollectiveOp::reduce);

@@ -1,5 +1,5 @@
 #pragma once
-// Sleeping on words that processes share, hence no FUTEX_PRIVATE_FLAG.
+// Spinning and sleeping on words that processes share: hence no FUTEX_PRIVATE_FLAG.
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -22,7 +22,8 @@ inline void cpu_relax() {
 #endif
 }
 
-// Before one sleeps: ask `looks` times. Where ranks outnumber cores, `yields`: once, and then the core is for others.
+// Look before sleeping: ask() up to `looks` times; true if it was true once. `yields` (where ranks outnumber cores):
+// ask once, then leave the core to others.
 template <class Ask>
 bool look(int looks, bool yields, Ask ask) {
   if (yields) looks = 1;
@@ -34,7 +35,7 @@ bool look(int looks, bool yields, Ask ask) {
   return false;
 }
 
-// A time that begins when it is asked about first: to read the clock takes as long as many a message.
+// A time that begins with the first question about it: to read the clock takes as long as a small message.
 class Patience {
  public:
   explicit Patience(std::chrono::nanoseconds time) : time_(time) {}
@@ -49,7 +50,7 @@ class Patience {
   std::optional<std::chrono::steady_clock::time_point> until_;
 };
 
-// For as long as patience lasts.
+// Look again and again, for as long as the patience lasts.
 template <class Ask>
 bool look_for(Patience& patience, int looks, bool yields, Ask ask) {
   do {

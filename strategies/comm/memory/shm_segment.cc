@@ -1,10 +1,12 @@
 // Creates, opens and maps the shared memory; see shm_segment.h.
-#include "strategies/comm/shm_segment.h"
+#include "strategies/comm/memory/shm_segment.h"
 
 #include <algorithm>
 #include <new>
 #include <numeric>
 #include <stdexcept>
+
+#include "strategies/comm/memory/page.h"
 
 namespace dtrain {
 namespace {
@@ -12,13 +14,11 @@ namespace {
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
               "ranks share these words across processes");
 
-constexpr std::size_t kPage = 4096;
-
 std::size_t round_up(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 std::size_t control_bytes(std::uint32_t ranks) { return round_up(sizeof(SegmentHeader) + ranks * sizeof(RankBlock)); }
 
-// Enough to copy in at one end while the other copies out, and little enough to stay in a cache.
+// A ring has room for one rank to copy in while the other copies out, and is small enough to stay in a cache.
 std::size_t ring_bytes_for(std::uint32_t slot_bytes) { return std::max(kPage, round_up(slot_bytes / 4)); }
 
 std::size_t pairs_begin(const SegmentHeader& h) {

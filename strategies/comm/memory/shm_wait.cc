@@ -1,5 +1,5 @@
 // See shm_wait.h.
-#include "strategies/comm/shm_wait.h"
+#include "strategies/comm/memory/shm_wait.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -11,15 +11,15 @@
 #include <fstream>
 #include <system_error>
 
-#include "strategies/comm/futex.h"
-#include "strategies/comm/interrupt.h"
+#include "strategies/comm/base/interrupt.h"
+#include "strategies/comm/memory/futex.h"
 
 namespace dtrain {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// 'T' for a stopped process; 0 where unknown.
+// 'T' for a stopped process; 0 if the state is not known.
 char process_state(int pid) {
   std::ifstream stat(fmt::format("/proc/{}/stat", pid));
   std::string line;
@@ -77,7 +77,8 @@ ShmWait::Deadline ShmWait::after(std::chrono::milliseconds timeout) {
 
 void ShmWait::arrive(std::uint32_t point) {
   RankBlock& own = segment_.rank(own_rank_);
-  // Sequentially consistent with the sleeper's two steps: either it sees the new value or we see the sleeper.
+  // Sequentially consistent with the sleeper's two steps: either the sleeper sees the new value, or this rank sees the
+  // sleeper.
   own.arrived.store(point, std::memory_order_seq_cst);
   if (own.sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(own.arrived);
 }
@@ -116,7 +117,7 @@ void ShmWait::look_around(std::uint32_t point, Blame& blame, const std::string& 
   check(during);
   if (elsewhere_) elsewhere_(during);
   if (is_missed()) blame.hurry(Clock::now());
-  check_interrupt();  // may take its time, as whoever holds Python's lock does
+  check_interrupt();  // may take long, if another thread holds Python's lock
   if (Clock::now() >= blame.due()) time_out(point, blame, during);
   check_peers(point, during);
 }
@@ -157,7 +158,7 @@ std::optional<ShmWait::Told> ShmWait::told() const {
 void ShmWait::check_peers(std::uint32_t point, const std::string& during) const {
   const std::vector<bool> ended = watch_.ended();
   for (const int r : segment_.members()) {
-    // Look at what it did last only after seeing that it can do no more.
+    // First whether the rank can still do something, then what it did last.
     const bool left = segment_.rank(r).left.load(std::memory_order_acquire) != 0;
     if (r == own_rank_ || (!left && !ended[static_cast<std::size_t>(r)]) || reached(r, point)) continue;
     fail({left ? FailureKind::peer_left : FailureKind::peer_died, r}, during, "");
@@ -169,7 +170,7 @@ void ShmWait::time_out(std::uint32_t point, Blame& blame, const std::string& dur
   for (const int r : segment_.members()) {
     if (r != own_rank_ && !reached(r, point)) missing.push_back(r);
   }
-  if (missing.empty()) return;  // all came at the last moment
+  if (missing.empty()) return;  // all ranks came at the last moment
   const auto answered = [this](int r) {
     const std::uint32_t asked = asked_[static_cast<std::size_t>(r)];
     return static_cast<std::int32_t>(segment_.rank(r).answered.load() - asked) >= 0;
@@ -195,7 +196,7 @@ void ShmWait::record(const Failure& failure) const noexcept {
 void ShmWait::fail(const Failure& failure, const std::string& during, const std::string& detail) const {
   SegmentHeader& header = segment_.header();
   std::uint32_t none = 0;
-  // Calls that do not fit are the others' business too; what is known of a late rank is about the call that waited.
+  // A mismatch concerns all ranks, so its detail is shared; what is known of a late rank concerns the call that waited.
   const bool tells = failure.kind == FailureKind::mismatched && !detail.empty();
   if (tells && header.told.compare_exchange_strong(none, SegmentHeader::kBeingWritten)) {
     detail.copy(header.detail, sizeof(header.detail) - 1);  // its last byte stays 0

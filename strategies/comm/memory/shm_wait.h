@@ -1,7 +1,7 @@
 #pragma once
-// Waiting for the other ranks: spin or yield briefly, then sleep on the peer's word, with a deadline, and notice within
-// a tenth of a second when a peer died, left, or some rank reported a failure. Arriving and waiting is for one thread
-// at a time, the rest for any.
+// Waiting for the other ranks: a waiter spins or yields briefly, then sleeps on the peer's word, with a deadline.
+// Within a tenth of a second it notices that a peer died or left, or that some rank reported a failure. One thread at a
+// time arrives and waits; any thread may call the rest.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -10,25 +10,25 @@
 #include <utility>
 #include <vector>
 
-#include "strategies/comm/blame.h"
-#include "strategies/comm/failure.h"
-#include "strategies/comm/shm_segment.h"
+#include "strategies/comm/base/failure.h"
+#include "strategies/comm/memory/blame.h"
+#include "strategies/comm/memory/shm_segment.h"
 
 namespace dtrain {
 
-// A longer timeout counts as this one: the clock's own range ends.
+// The longest timeout; a longer one counts as this one, since the clock's range ends.
 constexpr std::chrono::hours kLongestTimeout{24 * 365};
-// The longest a sleeper goes without looking for dead peers.
+// The longest time that a sleeper does not look for dead peers.
 constexpr std::chrono::milliseconds kLookAround{100};
 
-// Where ranks outnumber cores: who waits first leaves its core to the others for so long, again and again. One of them
-// may be who it waits for, and to sleep and be woken takes as long as a small operation.
+// With more ranks than cores, a waiter yields its core for this long before it sleeps. The rank that it waits for may
+// run on that core meanwhile, and to sleep and be woken takes as long as a small operation.
 constexpr std::chrono::microseconds kYielding{100};
 
-// What can be said of a process that did not come in time: that it is stopped, or nothing.
+// Why a process did not come in time: a text if it is stopped, else an empty one.
 std::string why_late(int pid);
 
-// One pidfd for each other rank: it tells that a process has ended, and cannot be fooled by a reused pid.
+// One pidfd for each other rank. A pidfd tells that a process has ended, and a reused pid does not deceive it.
 class PeerWatch {
  public:
   PeerWatch() = default;
@@ -36,8 +36,8 @@ class PeerWatch {
   PeerWatch& operator=(const PeerWatch&) = delete;
   ~PeerWatch();
 
-  // Watch `pids`, indexed by rank; own_rank and those that are 0 are left out. One that is gone already has ended: the
-  // first wait tells, and so all ranks hear of it.
+  // Watch `pids`, indexed by rank, except own_rank's and those that are 0. A process that is gone already counts as
+  // ended: the first wait then tells all ranks.
   void watch(const std::vector<int>& pids, int own_rank);
   // Whether each rank's process has ended.
   std::vector<bool> ended() const;
@@ -52,20 +52,21 @@ class PeerWatch {
 class ShmWait {
  public:
   struct Options {
-    std::chrono::microseconds spin{50};  // before sleeping; 0 where ranks outnumber cores: kYielding
+    std::chrono::microseconds spin{50};  // before sleeping; 0: yield for kYielding
   };
 
   ShmWait(const ShmSegment& segment, const PeerWatch& watch, int own_rank, Options options);
 
   // Whether each rank has a core of its own.
   bool has_cores() const { return options_.spin.count() > 0; }
+  std::chrono::microseconds spin() const { return options_.spin; }
 
   using Deadline = std::chrono::steady_clock::time_point;
   // At most kLongestTimeout from now.
   static Deadline after(std::chrono::milliseconds timeout);
 
-  // A timeout that begins with the first wait that is not over at once: to read the clock takes as long as a small
-  // collective's data. For one thread.
+  // A timeout that begins with the first wait that is not over at once: to read the clock takes as long as to move a
+  // small collective's data. One thread uses it.
   class Limit {
    public:
     explicit Limit(std::chrono::milliseconds timeout) : timeout_(timeout) {}
@@ -82,36 +83,36 @@ class ShmWait {
 
   // Tell the others that this rank reached synchronisation point `point`.
   void arrive(std::uint32_t point);
-  // Return when every rank has reached it. Throws CollectiveError; during() names the collective, asked only then.
+  // Return when every rank has reached `point`. Throws CollectiveError; during() then names the collective.
   using Naming = std::function<std::string()>;
   void wait_all(std::uint32_t point, const Limit& limit, const Naming& during);
 
   bool failed() const { return stop_.load() || segment_.header().failure.load(std::memory_order_acquire) != 0; }
-  // Throws the group's failure if it has one.
+  // Throws the group's failure if there is one.
   void check(const std::string& during) const;
   // Record a failure for all ranks (the first one stands) and throw it.
   [[noreturn]] void fail(const Failure& failure, const std::string& during, const std::string& detail) const;
-  // Record without throwing.
+  // Record a failure for all ranks (the first one stands).
   void record(const Failure& failure) const noexcept;
-  // The group's failure and what is known of it; nothing while it has none.
+  // The group's failure and its detail; nothing while there is none.
   struct Told {
     Failure failure;
     std::string detail;
   };
   std::optional<Told> told() const;
   bool knows(int rank) const { return rank >= 0 && rank < static_cast<int>(segment_.header().ranks); }
-  // The group has ranks on other hosts. Before the first wait. `look` is called, while a wait lasts, each time that it
-  // looks around, and may throw through fail(); `answer` is to tell ranks elsewhere that have asked that this one
-  // waits.
+  // For a group with ranks on other hosts, before the first wait. A wait calls `look` each time that it looks around;
+  // `look` may throw through fail(). `answer` tells the ranks of other hosts that have asked that this rank waits.
   void look_elsewhere(std::function<void(const std::string& during)> look, std::function<void()> answer) {
     elsewhere_ = std::move(look);
     answer_elsewhere_ = std::move(answer);
   }
-  // A rank elsewhere asks for this one. Any thread.
+  // A rank of another host asks for this rank. Any thread.
   void be_missed() noexcept { segment_.rank(own_rank_).missed.fetch_add(1); }
-  // In a wait, and once as it begins, for what was asked before: whether anybody has asked, who is answered now.
+  // Whether another rank has asked for this one; it is answered now. A wait calls this as it begins, and then each time
+  // that it looks around.
   bool is_missed();
-  // Make a wait of this process end with FailureKind::aborted; the other ranks are not told.
+  // Make the waits of this process end with FailureKind::aborted. The other ranks are not told.
   void request_stop() noexcept { stop_.store(true); }
 
  private:

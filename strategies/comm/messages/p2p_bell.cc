@@ -1,5 +1,5 @@
 // See p2p_bell.h.
-#include "strategies/comm/p2p_bell.h"
+#include "strategies/comm/messages/p2p_bell.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "strategies/comm/failure.h"
+#include "strategies/comm/base/failure.h"
 
 namespace dtrain {
 namespace {

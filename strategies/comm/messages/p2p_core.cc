@@ -1,5 +1,5 @@
 // See p2p_core.h.
-#include "strategies/comm/p2p_core.h"
+#include "strategies/comm/messages/p2p_core.h"
 
 #include <algorithm>
 #include <cstring>

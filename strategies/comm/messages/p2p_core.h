@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "strategies/comm/p2p_wire.h"
+#include "strategies/comm/messages/p2p_wire.h"
 
 namespace dtrain {
 

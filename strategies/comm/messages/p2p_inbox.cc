@@ -1,5 +1,5 @@
 // See p2p_inbox.h.
-#include "strategies/comm/p2p_inbox.h"
+#include "strategies/comm/messages/p2p_inbox.h"
 
 #include <algorithm>
 #include <cstring>

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "strategies/comm/p2p_core.h"
+#include "strategies/comm/messages/p2p_core.h"
 
 namespace dtrain {
 

@@ -2,7 +2,7 @@
 // The way to another rank and back, for messages: frames in order. Used by one thread at a time.
 #include <poll.h>
 
-#include "strategies/comm/p2p_core.h"
+#include "strategies/comm/messages/p2p_core.h"
 
 namespace dtrain {
 

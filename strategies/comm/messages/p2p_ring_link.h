@@ -1,9 +1,9 @@
 #pragma once
 // Messages to a rank of this host and back, through two rings in the group's memory.
-#include "strategies/comm/p2p_bell.h"
-#include "strategies/comm/p2p_link.h"
-#include "strategies/comm/shm_ring.h"
-#include "strategies/comm/shm_wait.h"
+#include "strategies/comm/memory/shm_wait.h"
+#include "strategies/comm/messages/p2p_bell.h"
+#include "strategies/comm/messages/p2p_link.h"
+#include "strategies/comm/messages/shm_ring.h"
 
 namespace dtrain {
 

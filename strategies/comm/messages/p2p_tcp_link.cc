@@ -1,5 +1,5 @@
 // See p2p_tcp_link.h.
-#include "strategies/comm/p2p_tcp_link.h"
+#include "strategies/comm/messages/p2p_tcp_link.h"
 
 #include <fmt/format.h>
 #include <linux/sockios.h>
@@ -19,7 +19,7 @@ namespace {
 // come by way of a buffer.
 constexpr std::size_t kAhead = 8 * 1024;
 // After so many bytes the next link has its turn, and callers have theirs.
-constexpr std::size_t kTurn = 2 * 1024 * 1024;
+constexpr std::size_t kBytesPerTurn = 2 * 1024 * 1024;
 
 bool later() { return errno == EAGAIN || errno == EINTR; }
 
@@ -34,7 +34,7 @@ bool P2pTcpLink::take(P2pCore& core) {
   bool took = false;
   std::array<std::byte, kAhead> ahead;
   std::size_t all = 0;
-  while (all < kTurn) {
+  while (all < kBytesPerTurn) {
     const std::span<std::byte> missing = inbox_.missing();
     std::array<iovec, 2> parts{iovec{missing.data(), missing.size()}, iovec{ahead.data(), ahead.size()}};
     msghdr message{};
@@ -63,7 +63,7 @@ bool P2pTcpLink::send(P2pCore& core) {
   deaf_ = deaf_ || links_.state(peer_) == TcpLinks::State::left;
   bool moved = false;
   std::size_t all = 0;
-  for (int i = 0; i < kBurst && all < kTurn && !deaf_ && !ceased_; ++i) {
+  for (int i = 0; i < kBurst && all < kBytesPerTurn && !deaf_ && !ceased_; ++i) {
     if (!under_way_) {
       under_way_ = core.next(peer_, kLimitsBetweenHosts.part_bytes);
       pushed_ = 0;

@@ -2,9 +2,9 @@
 // Messages to a rank of another host and back, over a connection of their own: frames one after another.
 #include <optional>
 
-#include "strategies/comm/p2p_inbox.h"
-#include "strategies/comm/p2p_link.h"
-#include "strategies/comm/tcp_links.h"
+#include "strategies/comm/messages/p2p_inbox.h"
+#include "strategies/comm/messages/p2p_link.h"
+#include "strategies/comm/tcp/tcp_links.h"
 
 namespace dtrain {
 

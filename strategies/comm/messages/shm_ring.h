@@ -8,8 +8,8 @@
 #include <optional>
 #include <span>
 
-#include "strategies/comm/p2p_wire.h"
-#include "strategies/comm/shm_segment.h"
+#include "strategies/comm/memory/shm_segment.h"
+#include "strategies/comm/messages/p2p_wire.h"
 
 namespace dtrain {
 

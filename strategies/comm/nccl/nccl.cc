@@ -1,5 +1,5 @@
 // See nccl.h. Compiled only with DTRAIN_CUDA; a GPU is looked for when the program runs.
-#include "strategies/comm/nccl.h"
+#include "strategies/comm/nccl/nccl.h"
 
 #include <c10/cuda/CUDAFunctions.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 // The NCCL process group for CUDA tensors, where dtrain was built with DTRAIN_CUDA.
-#include "strategies/comm/rank_names.h"
+#include "strategies/comm/base/rank_names.h"
 #include "strategies/torch/pch.h"
 
 namespace dtrain {

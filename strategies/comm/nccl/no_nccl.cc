@@ -1,5 +1,5 @@
 // See nccl.h: without DTRAIN_CUDA.
-#include "strategies/comm/nccl.h"
+#include "strategies/comm/nccl/nccl.h"
 
 namespace dtrain {
 

@@ -1,5 +1,5 @@
-// See own_address.h.
-#include "strategies/comm/own_address.h"
+// See reachable_address.h.
+#include "strategies/comm/tcp/reachable_address.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "strategies/comm/socket.h"
+#include "strategies/comm/base/socket.h"
 
 namespace dtrain {
 namespace {
@@ -26,7 +26,7 @@ std::string digits(const sockaddr* address) {
   return error == 0 ? text.data() : "";
 }
 
-// An address that means something to other hosts, whatever interface they use.
+// Whether the address means something to other hosts, whatever interface they use.
 bool is_common(const sockaddr* address) {
   if (address->sa_family == AF_INET) return true;
   return address->sa_family == AF_INET6 &&
@@ -39,7 +39,8 @@ bool is_loopback(const sockaddr* address) {
   return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
-// IPv4 before IPv6. An empty name: any interface but the loopback. Empty where there is none.
+// The interface's address, IPv4 before IPv6; empty if there is none. An empty name stands for any interface but the
+// loopback.
 std::string address_of_interface(const std::string& name) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return "";
@@ -54,7 +55,7 @@ std::string address_of_interface(const std::string& name) {
   return found;
 }
 
-// Where packets to `host` would come from: a datagram socket that is connected sends nothing. Empty where that is the
+// The address that packets to `host` would come from: to connect a datagram socket sends nothing. Empty if that is the
 // loopback, or the name is not known.
 std::string address_towards(const char* host) {
   addrinfo hints{};
@@ -76,7 +77,7 @@ std::string address_towards(const char* host) {
 
 }  // namespace
 
-std::string own_address() {
+std::string reachable_address() {
   if (const char* names = std::getenv("GLOO_SOCKET_IFNAME"); names != nullptr && *names != '\0') {
     const std::string list = names, first = list.substr(0, list.find(','));
     std::string address = address_of_interface(first);

@@ -1,5 +1,5 @@
-// See tcp_door.h. "door/<rank>" holds where a rank listens and the token that it wants to see.
-#include "strategies/comm/tcp_door.h"
+// See tcp_connect.h. The key "door/<rank>" says where a rank listens, and the token that it wants to see.
+#include "strategies/comm/tcp/tcp_connect.h"
 
 #include <fmt/format.h>
 #include <netdb.h>
@@ -18,8 +18,8 @@
 #include <memory>
 #include <stdexcept>
 
-#include "strategies/comm/answer.h"
-#include "strategies/comm/own_address.h"
+#include "strategies/comm/bootstrap/store_answer.h"
+#include "strategies/comm/tcp/reachable_address.h"
 
 namespace dtrain {
 namespace {
@@ -27,12 +27,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Token = std::array<unsigned char, 32>;
 
-// How long one that has connected may take to show the token, and how many may be about to: when there are more the
-// oldest goes, since ranks say at once who they are.
+// How long a peer that has connected may take to show the token, and how many such peers there may be. If there are
+// more, the oldest one is closed, since ranks say at once who they are.
 constexpr std::chrono::seconds kHelloTime{5};
 constexpr std::size_t kMaxUnknown = 256;
 
-// What who connects says first.
+// What the rank that connects sends first.
 struct Hello {
   Token token;
   std::uint32_t rank;
@@ -56,7 +56,7 @@ Token from_hex(const std::string& text) {
   return token;
 }
 
-// In a time that does not depend on where they differ.
+// Compares in a time that does not depend on where the tokens differ.
 bool equal(const Token& one, const Token& other) {
   unsigned difference = 0;
   for (std::size_t i = 0; i < one.size(); ++i) difference |= unsigned{one[i]} ^ other[i];
@@ -82,7 +82,7 @@ int milliseconds_until(Clock::time_point moment) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
 }
 
-// Small messages go at once, and a host that is gone is noticed in half a minute.
+// Small messages are sent at once, and a host that is gone is noticed within half a minute.
 void tune(const Socket& socket) {
   const auto set = [&](int level, int option, int value) {
     ::setsockopt(socket.fd(), level, option, &value, sizeof value);
@@ -98,7 +98,7 @@ class Door {
  public:
   explicit Door(std::vector<int> expected) : expected_(std::move(expected)) {
     if (::getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size())) throw_errno("getrandom");
-    address_ = own_address();
+    address_ = reachable_address();
     const auto at = resolve(address_, 0);
     listener_ = Socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const auto backlog = static_cast<int>(3 * expected_.size() + kMaxUnknown);
@@ -113,7 +113,7 @@ class Door {
 
   nlohmann::json sign() const { return {{"address", address_}, {"port", port_}, {"token", hex(token_)}}; }
 
-  // Return when all have come.
+  // Return when all expected ranks have connected.
   void admit(std::map<int, Lanes>& lanes, Clock::time_point deadline) {
     for (int missing = first_missing(lanes); missing >= 0; missing = first_missing(lanes)) {
       if (Clock::now() >= deadline)
@@ -177,7 +177,7 @@ class Door {
     if (place.fd() < 0) place = std::move(one.socket);
   }
 
-  // Half of those that may be unknown, at most: each is listened to before it has to go.
+  // Accept half of kMaxUnknown at most: so each peer is heard before it has to go.
   void accept_some() {
     for (std::size_t accepted = 0; accepted < kMaxUnknown / 2; ++accepted) {
       Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -200,9 +200,9 @@ class Door {
   std::deque<Unknown> unknown_;
 };
 
-// With its sign in the store; or why there is none, for whoever waits for it.
-std::unique_ptr<Door> open_door(MeetingPlace& place, int rank, std::vector<int> expected) {
-  return answer_with(place, door_key(rank), [&] {
+// A door whose sign is in the store. If it cannot be opened, the ranks that wait for the sign find the reason there.
+std::unique_ptr<Door> open_door(GroupStore& store, int rank, std::vector<int> expected) {
+  return answer_with(store, door_key(rank), [&] {
     auto door = std::make_unique<Door>(std::move(expected));
     nlohmann::json sign = door->sign();
     return std::pair(std::move(door), std::move(sign));
@@ -228,10 +228,10 @@ Socket knock(const addrinfo& at, Hello hello, Clock::time_point deadline) {
   return socket;
 }
 
-Lanes visit(MeetingPlace& place, int rank, int other, MeetingPlace::Deadline deadline) {
+Lanes visit(GroupStore& store, int rank, int other, GroupStore::Deadline deadline) {
   nlohmann::json sign;
   try {
-    sign = nlohmann::json::parse(place.take(door_key(other), deadline));
+    sign = nlohmann::json::parse(store.take(door_key(other), deadline));
   } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("rank {} did not say where it listens ({})", other, error.what()));
   }
@@ -255,14 +255,14 @@ Lanes visit(MeetingPlace& place, int rank, int other, MeetingPlace::Deadline dea
 
 }  // namespace
 
-std::map<int, Lanes> connect_ranks(MeetingPlace& place, int rank, const std::vector<int>& others,
-                                   MeetingPlace::Deadline deadline) {
+std::map<int, Lanes> connect_ranks(GroupStore& store, int rank, const std::vector<int>& others,
+                                   GroupStore::Deadline deadline) {
   std::vector<int> higher, lower;
   for (const int other : others) (other > rank ? higher : lower).push_back(other);
   std::unique_ptr<Door> door;
-  if (!higher.empty()) door = open_door(place, rank, std::move(higher));
+  if (!higher.empty()) door = open_door(store, rank, std::move(higher));
   std::map<int, Lanes> lanes;
-  for (const int other : lower) lanes.emplace(other, visit(place, rank, other, deadline));
+  for (const int other : lower) lanes.emplace(other, visit(store, rank, other, deadline));
   if (door) door->admit(lanes, deadline);
   return lanes;
 }

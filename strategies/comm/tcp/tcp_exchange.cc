@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <climits>
 
-#include "strategies/comm/interrupt.h"
-#include "strategies/comm/tcp_links.h"
+#include "strategies/comm/base/interrupt.h"
+#include "strategies/comm/tcp/tcp_links.h"
 
 namespace dtrain {
 namespace {
@@ -28,7 +28,7 @@ struct Header {
   std::uint64_t bytes = 0;
 };
 
-// A message on its way: `done` bytes of header and data are over.
+// A message on its way: `done` bytes of its header and data were moved.
 template <class Byte>
 struct Message {
   Header header;
@@ -36,7 +36,7 @@ struct Message {
   std::size_t done = 0;
 
   std::size_t size() const { return sizeof header + data.size(); }
-  // What is left of both.
+  // What is left of the header and of the data.
   std::array<iovec, 2> rest() {
     const std::size_t of_header = std::min(done, sizeof header), of_data = done - of_header;
     const auto* from = data.data() + of_data;
@@ -45,14 +45,14 @@ struct Message {
   }
 };
 
-// All messages of one direction with one rank, and the first that is not over.
+// All messages in one direction with one rank; messages[at] is the first that is not over.
 template <class Byte>
 struct Row {
   std::vector<Message<Byte>> messages;
   std::size_t at = 0;
 
   bool over() const { return at == messages.size(); }
-  // The system call's result of moving what is left of the first one.
+  // Move what is left of that message, and return the system call's result.
   template <class Move>
   ssize_t move(Move move) {
     auto parts = messages[at].rest();
@@ -72,7 +72,8 @@ struct Row {
 
 class TcpLinks::Exchange {
  public:
-  Exchange(TcpLinks& links, const Call& call, const std::vector<Send>& sends, const std::vector<Receive>& receives)
+  Exchange(TcpLinks& links, const CollectiveCall& call, const std::vector<Send>& sends,
+           const std::vector<Receive>& receives)
       : links_(links), call_(call), blame_(call.limit.deadline(), true) {
     for (const Send& send : sends) flow(send.peer).out.messages.push_back({header(send.data.size()), send.data});
     for (const Receive& receive : receives) flow(receive.peer).in.messages.push_back({{}, receive.into});
@@ -94,7 +95,7 @@ class TcpLinks::Exchange {
     Link* link = nullptr;
     Row<const std::byte> out;
     Row<std::byte> in;
-    std::optional<Clock::time_point> closed;  // the connection, and when that was noticed
+    std::optional<Clock::time_point> closed;  // when this rank noticed that the connection is closed
 
     bool over() const { return out.over() && in.over(); }
   };
@@ -113,7 +114,7 @@ class TcpLinks::Exchange {
     return one;
   }
 
-  // True when all is over.
+  // Move what can be moved now. True when all messages are over.
   bool advance() {
     bool over = true;
     for (auto& [peer, flow] : flows_) {
@@ -134,7 +135,7 @@ class TcpLinks::Exchange {
     while (!flow.out.over() && !flow.closed &&
            goes_on(flow.out.move([fd](msghdr* m) { return ::sendmsg(fd, m, MSG_NOSIGNAL | MSG_DONTWAIT); }), false))
       flow.out.pass();
-    // What came before the end is read, although nothing can be sent any more.
+    // Bytes that came before the end of the connection are read, although nothing can be sent any more.
     if (flow.in.over()) return;
     while (!flow.in.over() && goes_on(flow.in.move([fd](msghdr* m) { return ::recvmsg(fd, m, MSG_DONTWAIT); }), true)) {
       compare(peer, flow.in.messages[flow.in.at]);
@@ -147,7 +148,7 @@ class TcpLinks::Exchange {
     if (message.done < sizeof header) return;
     const bool same = header.magic == kMagic && header.number == call_.number && header.called == call_.descriptor;
     if (same && header.bytes == message.data.size()) return;
-    // Name the same one at both ends.
+    // Both ends name the same culprit.
     const int own = links_.rank_, culprit = std::max(own, peer);
     const Failure failure{FailureKind::mismatched, culprit};
     if (header.magic != kMagic)
@@ -156,14 +157,14 @@ class TcpLinks::Exchange {
       links_.wait_.fail(failure, call_.name(),
                         fmt::format("rank {} has {} bytes for rank {}, which expects {}", peer, header.bytes, own,
                                     message.data.size()));
-    const std::string ours = Call::text(call_.descriptor), theirs = called(header);
+    const std::string ours = CollectiveCall::text(call_.descriptor), theirs = called(header);
     links_.wait_.fail(failure, fmt::format("collective {}", call_.number),
                       fmt::format("rank {} called {}, rank {} called {}", std::min(own, peer),
                                   own < peer ? ours : theirs, culprit, own < peer ? theirs : ours));
   }
 
   std::string called(const Header& header) const {
-    const std::string text = Call::text(header.called);
+    const std::string text = CollectiveCall::text(header.called);
     return header.number == call_.number ? text : fmt::format("{} as its collective {}", text, header.number);
   }
 
@@ -181,7 +182,7 @@ class TcpLinks::Exchange {
   void find_gone() const {
     for (const auto& [peer, flow] : flows_) {
       const State state = flow.link->state;
-      // Who left or is gone reads no more; what it sent is here before the end of its connection.
+      // A rank that left or is gone reads nothing more; the bytes that it sent come before the end of its connection.
       const bool gone =
           !flow.over() && state != State::here && (flow.closed || !flow.out.over() || state == State::unreachable);
       const bool silent = !flow.over() && flow.closed && Clock::now() >= *flow.closed + kLastWord;
@@ -201,9 +202,9 @@ class TcpLinks::Exchange {
   }
 
   void time_out() {
-    if (advance()) return;  // what has come meanwhile
+    if (advance()) return;  // the rest has come meanwhile
     std::vector<int> missing;
-    for (const bool silent : {true, false}) {  // those first
+    for (const bool silent : {true, false}) {  // first the ranks that have not sent all
       for (const auto& [peer, flow] : flows_) {
         if (!flow.over() && flow.in.over() != silent) missing.push_back(peer);
       }
@@ -215,13 +216,14 @@ class TcpLinks::Exchange {
   }
 
   TcpLinks& links_;
-  const Call& call_;
+  const CollectiveCall& call_;
   Blame blame_;
   std::map<int, Flow> flows_;
   Clock::time_point next_look_;
 };
 
-void TcpLinks::exchange(const Call& call, const std::vector<Send>& sends, const std::vector<Receive>& receives) {
+void TcpLinks::exchange(const CollectiveCall& call, const std::vector<Send>& sends,
+                        const std::vector<Receive>& receives) {
   Exchange(*this, call, sends, receives).run();
 }
 

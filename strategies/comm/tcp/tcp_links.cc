@@ -1,5 +1,5 @@
 // Words about failures; see tcp_links.h.
-#include "strategies/comm/tcp_links.h"
+#include "strategies/comm/tcp/tcp_links.h"
 
 #include <sys/socket.h>
 
@@ -10,12 +10,12 @@
 namespace dtrain {
 namespace {
 
-// Another one from a host of other byte order, or of a build before words asked.
+// A host of another byte order, or a build from before words asked, sends another number.
 constexpr std::uint32_t kWordMagic = 0x64747278;
 
 }  // namespace
 
-// Small enough to be taken by the kernel whole, whatever the other end does.
+// A word is small enough that the kernel takes it whole, whatever the other end does.
 struct TcpLinks::Word {
   enum Kind : std::uint32_t { leaves, fails, asks, answers };  // the last two: see blame.h
   std::uint32_t magic = kWordMagic;
@@ -24,9 +24,9 @@ struct TcpLinks::Word {
   char detail[244] = {};  // ends with a 0
 };
 
-TcpLinks::TcpLinks(MeetingPlace& place, int rank, const std::vector<int>& others, ShmWait& wait, Deadline deadline)
+TcpLinks::TcpLinks(GroupStore& store, int rank, const std::vector<int>& others, ShmWait& wait, Deadline deadline)
     : rank_(rank), wait_(wait) {
-  for (auto& [peer, lanes] : connect_ranks(place, rank, others, deadline)) links_[peer].lanes = std::move(lanes);
+  for (auto& [peer, lanes] : connect_ranks(store, rank, others, deadline)) links_[peer].lanes = std::move(lanes);
 }
 
 void TcpLinks::heed(const std::string& during) {
@@ -73,7 +73,7 @@ void TcpLinks::watch_words(std::vector<pollfd>& polls) const {
     polls.push_back({link.state == State::here ? link.lanes.control.fd() : -1, POLLIN, 0});
 }
 
-// Nothing where only this process was told to stop: it will leave.
+// If only this process was told to stop, there is no failure to tell: this rank will leave.
 void TcpLinks::tell() noexcept {
   const auto known = wait_.told();
   if (!known || told_.exchange(true)) return;

@@ -1,7 +1,8 @@
 #pragma once
-// The connections of one rank to all ranks of other hosts, and what goes over them: the messages of collectives, each
-// with a header that says which call it belongs to, and words about failures. exchange() is for one thread at a time,
-// the rest for any. A third connection is for the messages that the program sends (p2p_tcp_link.h).
+// The connections of one rank to all ranks of other hosts. One connection carries the messages of collectives, each
+// with a header that says which call it belongs to; a second one carries words about failures; a third one is for the
+// messages that the program sends (p2p_tcp_link.h). One thread at a time calls exchange(); any thread may call the
+// rest.
 #include <poll.h>
 
 #include <atomic>
@@ -14,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "strategies/comm/call.h"
-#include "strategies/comm/tcp_door.h"
+#include "strategies/comm/memory/collective_call.h"
+#include "strategies/comm/tcp/tcp_connect.h"
 
 namespace dtrain {
 
@@ -23,8 +24,8 @@ class TcpLinks {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // Collective; see connect_ranks(). `wait` is where failures are kept, for this rank and the others of its host.
-  TcpLinks(MeetingPlace& place, int rank, const std::vector<int>& others, ShmWait& wait, Deadline deadline);
+  // Collective; see connect_ranks(). `wait` keeps the failures of this rank and the others of its host.
+  TcpLinks(GroupStore& store, int rank, const std::vector<int>& others, ShmWait& wait, Deadline deadline);
 
   struct Send {
     int peer;
@@ -34,29 +35,30 @@ class TcpLinks {
     int peer;
     std::span<std::byte> into;
   };
-  // All of these at the same time; return when what is to be received is here, and what is to be sent is the kernel's.
-  // The peers must do the counterpart, within the same call and with the same sizes. Between two ranks messages keep
-  // their order. Throws CollectiveError: also where the peer's message is of another call.
-  void exchange(const Call& call, const std::vector<Send>& sends, const std::vector<Receive>& receives);
+  // Runs all sends and receives at once. Returns when every receive is complete and the kernel has taken every send.
+  // The peers must run the counterpart, within the same call and with the same sizes. Between two ranks messages keep
+  // their order. Throws CollectiveError, also if a peer's message belongs to another call.
+  void exchange(const CollectiveCall& call, const std::vector<Send>& sends, const std::vector<Receive>& receives);
 
-  // Look for words of the others. Throws the failure that one tells of.
+  // Read the words of the others. Throws the failure that a word tells of.
   void heed(const std::string& during);
-  // Tell those that have asked for this rank that it waits.
+  // Tell the ranks that have asked for this rank that it waits.
   void answer() noexcept;
-  // Add what to poll() for such words.
+  // Add the descriptors on which to poll() for words.
   void watch_words(std::vector<pollfd>& polls) const;
-  // Tell all others of the group's failure, if it has one, the first time.
+  // Tell all others of the group's failure, if there is one and they were not told before.
   void tell() noexcept;
-  // Tell all others that this rank leaves: it will send no more.
+  // Tell all others that this rank leaves: it will send nothing more.
   void leave() noexcept;
 
-  // What is known of the rank at the other end. One that left or is gone may have sent messages before.
-  enum class State { here, left, gone, unreachable };  // the last: nothing is on its way from it any more
+  // What is known of the rank at the other end. A rank that left or is gone may have sent messages before; of an
+  // unreachable one, no message is on its way any more.
+  enum class State { here, left, gone, unreachable };
   State state(int peer) const { return links_.at(peer).state; }
-  // What a rank says last comes on a connection of its own: how long that may be behind the end of another one.
+  // A rank's last word comes on a connection of its own: this much later, at most, than the end of another connection.
   static constexpr std::chrono::seconds kLastWord{1};
 
-  // Give away the connection for messages. Once.
+  // Hand over the connection for the program's messages. Called once for each peer.
   Socket take_messages(int peer) { return std::move(links_.at(peer).lanes.messages); }
 
  private:
@@ -64,8 +66,8 @@ class TcpLinks {
   struct Link {
     Lanes lanes;
     std::atomic<State> state = State::here;
-    std::atomic<bool> asks{false}, answered{false};  // the peer, since it was answered; this rank's last question
-    std::vector<std::byte> heard;                    // the beginning of a word
+    std::atomic<bool> asks{false}, answered{false};  // the peer has asked and has no answer; it has answered this rank
+    std::vector<std::byte> heard;                    // the bytes of a word that is not complete
   };
   class Exchange;
 

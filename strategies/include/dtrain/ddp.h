@@ -38,8 +38,7 @@ struct DdpOptions {
   std::int64_t bucket_bytes = 25 * 1024 * 1024;
   // The first bucket to be reduced, small so that communication starts early.
   std::int64_t first_bucket_bytes = 1024 * 1024;
-  // Gradients live in the buckets: one copy less of all gradients. Then clear them with Ddp::zero_grad: the zero_grad
-  // of torch's C++ optimizers and modules detaches gradients in place, which such views refuse.
+  // Gradients live in the buckets: one copy less of all gradients.
   bool gradient_as_bucket_view = false;
   // Copy rank 0's buffers (running means of batch norm) to all ranks before each forward that synchronises.
   bool broadcast_buffers = true;
@@ -63,8 +62,9 @@ struct DdpOptions {
 // Ddp without the module's type.
 class DdpCore {
  public:
-  // Collective of the group: checks that all ranks have the same parameters and copies those of its first one to all.
-  // Throws ConfigError for options that do not fit together.
+  // Collective of the group: checks that all ranks have the same parameters and buffers, and copies those of its first
+  // one to all. Throws ConfigError for options that do not fit together, and DivergedError on every rank where the
+  // modules differ, which names the first difference.
   DdpCore(const Group& group, torch::nn::Module& module, const DdpOptions& options);
   ~DdpCore();
   DdpCore(const DdpCore&) = delete;
@@ -82,6 +82,8 @@ class DdpCore {
 
  private:
   struct State;
+  void watch_gradients();
+  void rebuild_buckets();
   void learn_graph(const std::vector<at::Tensor*>& outputs);
   void sync_buffers(bool active);
   int any_of_those(bool me);

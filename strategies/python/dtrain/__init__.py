@@ -36,13 +36,16 @@ _refuse_others()
 from . import _C  # noqa: E402
 
 
-def _create(*place):
+def _create(place, _options):
     if torch.cuda.device_count() == 0:
         _C.keep_freed_memory()
         # DDP's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
         os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
-    return _C.create_backend(*place)
+    later = getattr(place, "enable_reconfigure", False)  # torch 2.15's
+    # No ranks: the group is that of all, whose ranks need no other names.
+    return _C.create_backend(place.store, place.group_rank, place.group_size, place.timeout, place.group_id,
+                             place.global_ranks_in_group or [], later)
 
 
-torch.distributed.Backend.register_backend("dtrain", _create, devices=["cpu"])
+torch.distributed.Backend.register_backend("dtrain", _create, extended_api=True, devices=["cpu"])
 atexit.register(_C.leave_all)

@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "launcher/cpu_set.h"
+#include "launcher/base/cpu_set.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <functional>
 #include <vector>
 
-#include "strategies/comm/reduce.h"
+#include "strategies/comm/kernels/reduce.h"
 
 using namespace dtrain;
 using Clock = std::chrono::steady_clock;

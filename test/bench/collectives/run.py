@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure dtrain's collectives beside gloo (from Python) and OpenMPI (from C++), in turn and in one run.
 
-    run.py --build build [--only PART,...] [--ranks 2,4] [--runs 3] [--most BYTES] [--alone] [--write PAGE]
+    run.py --build build [--only PART,...] [--ranks 2,4] [--runs 3] [--most BYTES] [--alone] [--write FOLDER]
 
 allreduce   float32 and bfloat16, 1 KiB to 256 MiB. Bound: what P ranks must read and write at the least, 2 P S bytes,
             at the rate at which all of them together copy memory here. `shared`: of tensors that need no copies
@@ -297,7 +297,7 @@ def main():
     parser.add_argument("--most", type=int, default=SIZES[-1], help="no larger sizes than this")
     parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
     parser.add_argument("--python", default=".venv/bin/python", help="one with torch")
-    parser.add_argument("--write", metavar="PAGE", help="replace the sections of the measured parts on this page")
+    parser.add_argument("--write", metavar="FOLDER", help="replace the measured sections on their pages in it")
     args = parser.parse_args()
     args.build, args.python = os.path.abspath(args.build), os.path.abspath(args.python)
     args.ranks = [int(ranks) for ranks in args.ranks.split(",")]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Measure dtrain's launcher beside torchrun, mpirun and plain fork+exec, in one run.
 
-    run.py [--bin build/bin] [--torchrun PATH] [--only SECTION...] [--quick] [--write docs/benchmarks.md]
+    run.py [--bin build/bin] [--torchrun PATH] [--only SECTION...] [--quick] [--write docs/benchmarks]
 
 Prints every figure, and each bar as met or not met: a figure that falls short does not make the benchmark fail. With
---write each section replaces its part of the page. `--alone` runs all but the kills under a real-time priority (needs
+--write each section is replaced on its page. `--alone` runs all but the kills under a real-time priority (needs
 root), so that other work on the machine counts less.
 """
 import argparse
@@ -14,6 +14,7 @@ import shutil
 import sys
 
 import failing
+import filtering
 import footprint
 import killing
 import printing
@@ -26,7 +27,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from page import bars_table, first_line, machine, write_section  # noqa: E402
 
 SECTIONS = {"start": starting, "footprint": footprint, "death": failing, "kill": killing, "output": printing,
-            "store": storing}
+            "filters": filtering, "store": storing}
 
 
 def facts(context, alone):
@@ -56,7 +57,7 @@ def parse():
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument("--quick", action="store_true", help="a few repeats: does it work, not how fast is it")
     parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
-    parser.add_argument("--write", metavar="PAGE", help="replace the measured sections on this page")
+    parser.add_argument("--write", metavar="FOLDER", help="replace the measured sections on their pages in it")
     return parser.parse_args()
 
 

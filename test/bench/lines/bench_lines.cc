@@ -1,6 +1,7 @@
-// How fast OutputRouter takes lines: `bench_lines [megabytes] [line_bytes] [console] [log_file]`.
+// How fast OutputRouter takes lines: `bench_lines [megabytes] [line_bytes] [console] [log_file] [filters]`.
 // Feeds 64 KiB chunks of eight streams in turn, prefixed to `console` (default /dev/null) and teed to `log_file`
-// (default none), waits until all is written, and prints MB/s of worker output and the CPU time used.
+// (default none), waits until all is written, and prints MB/s of worker output and the CPU time used. With `filters`
+// all lines are searched for so many texts that nearly match (--duplicate-stdout-filters).
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/resource.h>
@@ -8,8 +9,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "launcher/output_router.h"
-#include "launcher/prefix.h"
+#include "launcher/job/prefix.h"
+#include "launcher/output/output_router.h"
 
 using namespace dtrain;
 using namespace dtrain::launcher;
@@ -25,6 +26,15 @@ double cpu_seconds() {
 
 UniqueFd open_for_writing(const char* path) { return UniqueFd(::open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)); }
 
+// "xy", "xxy", ...; none if there are no filters.
+std::shared_ptr<LineCopy> copy_of(size_t filters) {
+  if (filters == 0) return nullptr;
+  std::vector<std::string> texts;
+  for (size_t i = 1; i <= filters; ++i) texts.push_back(std::string(i, 'x') + 'y');
+  return std::make_shared<LineCopy>(
+      LineCopy{open_for_writing("/dev/null"), "/dev/null", std::make_shared<const TextSearch>(texts)});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -35,6 +45,7 @@ int main(int argc, char** argv) {
   if (!console || line_bytes == 0) return 2;
 
   OutputRouter router({.out_fd = console.get(), .err_fd = console.get()});
+  const std::shared_ptr<LineCopy> copy = copy_of(argc > 5 ? std::strtoul(argv[5], nullptr, 10) : 0);
   std::vector<StreamId> streams;
   for (int rank = 0; rank < 8; ++rank) {
     StreamSpec spec;
@@ -44,6 +55,7 @@ int main(int argc, char** argv) {
       spec.file_path = fmt::format("{}.{}", log_file, rank);
       spec.file = open_for_writing(spec.file_path.c_str());
     }
+    spec.copy = copy;
     streams.push_back(router.open_stream(std::move(spec)));
   }
   std::string chunk;

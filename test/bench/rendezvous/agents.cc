@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/round_link.h"
+#include "rendezvous/agent_link/round_link.h"
 
 namespace dtrain::bench {
 

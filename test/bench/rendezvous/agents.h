@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
-#include "rendezvous/job_secret.h"
-#include "rendezvous/link_pulse.h"
-#include "rendezvous/round_messages.h"
+#include "rendezvous/credentials/job_secret.h"
+#include "rendezvous/rounds/link_pulse.h"
+#include "rendezvous/rounds/round_messages.h"
 
 namespace dtrain::bench {
 

@@ -18,10 +18,10 @@
 #include <memory>
 #include <vector>
 
-#include "rendezvous/listen.h"
-#include "rendezvous/outer_listener.h"
-#include "rendezvous/round_host.h"
-#include "rendezvous/round_link.h"
+#include "rendezvous/agent_link/outer_listener.h"
+#include "rendezvous/agent_link/round_host.h"
+#include "rendezvous/agent_link/round_link.h"
+#include "rendezvous/net/listen.h"
 #include "test/bench/rendezvous/agents.h"
 
 namespace dtrain::bench {

@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/store_link_wire.h"
-#include "rendezvous/store_wire.h"
-#include "rendezvous/tls_session.h"
+#include "rendezvous/store/store_wire.h"
+#include "rendezvous/store_relay/store_link_wire.h"
+#include "rendezvous/tls/tls_session.h"
 
 namespace {
 

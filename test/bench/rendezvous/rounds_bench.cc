@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "rendezvous/round_core.h"
+#include "rendezvous/rounds/round_core.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 """Jobs of several nodes: their links, how many nodes a job can have, the store across nodes, the start of a job.
 
     run.py --build build [--only rounds,tls,agents,store,edges,barrier,start,faults] [--runs 3] [--agents 10000]
-           [--alone] [--json out.json] [--write docs/benchmarks.md]
+           [--alone] [--json out.json] [--write docs/benchmarks]
 
 rounds  the machine that decides who is in a round, alone (rounds_bench)
 tls     handshakes and bytes of encrypted links, in one thread and without sockets (tls_bench)
@@ -357,7 +357,7 @@ def main():
     parser.add_argument("--workers", type=int, default=100000)
     parser.add_argument("--operations", type=int, default=20000)
     parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument("--write", metavar="PAGE", help="replace the sections of the measured parts on this page")
+    parser.add_argument("--write", metavar="FOLDER", help="replace the measured sections on their pages in it")
     parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
     parser.add_argument("--json", help="also write the figures to this file")
     args = parser.parse_args()

@@ -24,7 +24,7 @@
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/store_wire.h"
+#include "rendezvous/store/store_wire.h"
 
 namespace {
 

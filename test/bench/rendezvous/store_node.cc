@@ -18,9 +18,9 @@
 #include <string_view>
 #include <thread>
 
-#include "rendezvous/listen.h"
-#include "rendezvous/outer_listener.h"
-#include "rendezvous/store_host.h"
+#include "rendezvous/agent_link/outer_listener.h"
+#include "rendezvous/net/listen.h"
+#include "rendezvous/store_server/store_host.h"
 
 namespace {
 

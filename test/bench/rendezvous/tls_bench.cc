@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/tls_session.h"
+#include "rendezvous/tls/tls_session.h"
 
 namespace {
 

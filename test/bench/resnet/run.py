@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure how the ResNet example scales on this machine, beside the same network in Python's DDP on gloo and on dtrain.
 
-    run.py --build build [--quick] [--ranks 1,2] [--runs 3] [--depth 50] [--alone] [--write PAGE] [--plot FILE.svg]
+    run.py --build build [--quick] [--ranks 1,2] [--runs 3] [--depth 50] [--alone] [--write FOLDER] [--plot FILE.svg]
 
 weak     32 images per update of each process
 strong   32 images per update, whatever the processes
@@ -47,7 +47,7 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
     parser.add_argument("--python", default=".venv/bin/python", help="one with torch")
-    parser.add_argument("--write", metavar="PAGE", help="replace this section of the page")
+    parser.add_argument("--write", metavar="FOLDER", help="replace this section on its page in it")
     parser.add_argument("--plot", type=pathlib.Path, help="draw it")
     args = parser.parse_args()
     if args.quick:
@@ -80,7 +80,7 @@ def main():
     if args.plot:
         args.plot.write_text(scaling.draw(rows))
         if args.write:
-            place = os.path.relpath(args.plot, os.path.dirname(os.path.abspath(args.write)))
+            place = os.path.relpath(args.plot, args.write)
             parts.append(f"![images per second and efficiency by processes]({place})")
     text = "\n\n".join(parts)
     print(text, flush=True)

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/dry_run.h"
-#include "cli/resolve.h"
-#include "cli/text.h"
+#include "cli/base/text.h"
+#include "cli/commands/dry_run.h"
+#include "cli/resolve/resolve.h"
 #include "rendezvous/base/check.h"
 #include "test/fuzz/one_line.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/parse.h"
-#include "cli/text.h"
+#include "cli/base/text.h"
+#include "cli/parse/parse.h"
 #include "rendezvous/base/check.h"
 #include "test/fuzz/one_line.h"
 

@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/flight_reading.h"
-#include "cli/flight_story.h"
-#include "cli/flight_text.h"
-#include "launcher/report_lines.h"
+#include "cli/flight/flight_reading.h"
+#include "cli/flight/flight_story.h"
+#include "cli/flight/flight_text.h"
+#include "launcher/evidence/report_lines.h"
 #include "test/fuzz/one_line.h"
 
 using namespace dtrain;

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "cli/gpu_sources.h"
-#include "cli/gpus.h"
+#include "cli/gpus/gpu_sources.h"
+#include "cli/gpus/gpus.h"
 #include "rendezvous/base/check.h"
 
 using namespace dtrain::cli;

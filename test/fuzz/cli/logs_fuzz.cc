@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <string>
 
-#include "cli/logs_options.h"
-#include "cli/text.h"
+#include "cli/base/text.h"
+#include "cli/logs/logs_options.h"
 #include "rendezvous/base/check.h"
 #include "test/fuzz/one_line.h"
 

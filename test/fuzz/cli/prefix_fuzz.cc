@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/resolve.h"
-#include "launcher/prefix.h"
-#include "launcher/text_template.h"
+#include "cli/resolve/resolve.h"
+#include "launcher/job/prefix.h"
+#include "launcher/job/text_template.h"
 #include "rendezvous/base/check.h"
 #include "test/fuzz/one_line.h"
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "cli/program.h"
-#include "cli/python_facts.h"
+#include "cli/program/program.h"
+#include "cli/program/python_facts.h"
 #include "rendezvous/base/check.h"
 #include "test/fuzz/one_line.h"
 

@@ -5,8 +5,8 @@
 #include <set>
 #include <string>
 
-#include "cli/text.h"
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
+#include "cli/base/text.h"
 #include "rendezvous/base/check.h"
 #include "test/fuzz/one_line.h"
 

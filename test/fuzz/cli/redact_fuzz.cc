@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/redact.h"
+#include "cli/doctor/redact.h"
 #include "rendezvous/base/check.h"
 
 using dtrain::cli::redacted;

@@ -1,13 +1,16 @@
-// Fuzzes the error file, which the user's program writes: whatever is in it, each report is text that harms no terminal
-// and JSON that can be read, and what is handed on to whoever started dtrain is an error file again.
+// Fuzzes the error file and the blame file, which the user's program writes: whatever is in it, each report is text
+// that harms no terminal and JSON that can be read, and what is handed on to whoever started dtrain is an error file
+// again.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "launcher/error_file.h"
-#include "launcher/failure_report.h"
-#include "launcher/report_lines.h"
-#include "launcher/torchrun_report.h"
+#include "launcher/evidence/blame_file.h"
+#include "launcher/evidence/error_file.h"
+#include "launcher/evidence/last_exception.h"
+#include "launcher/evidence/report_lines.h"
+#include "launcher/report/failure_report.h"
+#include "launcher/report/torchrun_report.h"
 #include "rendezvous/base/check.h"
 #include "test/fuzz/one_line.h"
 
@@ -28,6 +31,8 @@ FailureFacts facts_with(const ErrorFile& error, const std::string& text) {
   worker.error = error;
   worker.error_path = "error.json";
   worker.last_lines = lines_of(text);
+  worker.exception = error.message.empty() ? exception_in(worker.last_lines, worker.status) : first_line(error.message);
+  worker.told.blame = parse_blame(text).value_or(blame_in(text));
   FailureFacts facts;
   facts.program = text;
   facts.workers = {worker, worker};

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "launcher/line_folder.h"
-#include "launcher/line_picker.h"
+#include "launcher/output/line_folder.h"
+#include "launcher/output/line_picker.h"
 #include "rendezvous/base/check.h"
 
 using namespace dtrain;
@@ -66,7 +67,7 @@ void fold(std::string_view input) {
 }
 
 void pick(std::string_view input, unsigned cut) {
-  LinePicker picker({"er", "\n\n", std::string(1, '\0')});
+  LinePicker picker(std::make_shared<const TextSearch>(std::vector<std::string>{"er", "\n\n", std::string(1, '\0')}));
   std::string picked;
   const auto emit = [&](std::string_view line) {
     DT_CHECK(line.find("er") != std::string_view::npos || line.find('\0') != std::string_view::npos,

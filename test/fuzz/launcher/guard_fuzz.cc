@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/guard_protocol.h"
+#include "launcher/guard/guard_protocol.h"
 #include "rendezvous/base/check.h"
 
 using namespace dtrain;

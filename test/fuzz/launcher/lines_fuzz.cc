@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "launcher/line_splitter.h"
+#include "launcher/output/line_splitter.h"
 #include "rendezvous/base/check.h"
 
 using dtrain::launcher::LineSplitter;

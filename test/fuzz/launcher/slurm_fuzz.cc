@@ -39,11 +39,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::vector<std::string> names = {"SLURM_STEP_NODELIST",  "SLURM_JOB_ID", "SLURM_STEP_ID",
                                           "SLURM_STEP_NUM_NODES", "SLURM_NODEID", "SLURM_STEP_TASKS_PER_NODE",
                                           "SLURMD_NODENAME"};
-  Environment env = {{"SLURM_JOB_ID", "1"},
-                     {"SLURM_STEP_ID", "0"},
-                     {"SLURM_STEP_NUM_NODES", "2"},
-                     {"SLURM_NODEID", "1"},
-                     {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}};
+  Variables env = {{"SLURM_JOB_ID", "1"},
+                   {"SLURM_STEP_ID", "0"},
+                   {"SLURM_STEP_NUM_NODES", "2"},
+                   {"SLURM_NODEID", "1"},
+                   {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}};
   std::string text(reinterpret_cast<const char*>(data), size);
   for (const std::string& name : names) {
     const auto end = text.find('\n');

@@ -5,11 +5,11 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/cgroup.h"
-#include "launcher/core_path.h"
-#include "launcher/log_finder.h"
-#include "launcher/oom_probe.h"
-#include "launcher/proc_info.h"
+#include "launcher/evidence/core_path.h"
+#include "launcher/logs/log_finder.h"
+#include "launcher/process/cgroup.h"
+#include "launcher/process/oom_probe.h"
+#include "launcher/process/proc_info.h"
 #include "rendezvous/base/check.h"
 
 using namespace dtrain::launcher;

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "launcher/tail_buffer.h"
+#include "launcher/base/tail_buffer.h"
 #include "rendezvous/base/check.h"
 
 using namespace dtrain;
@@ -30,7 +30,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::size_t bytes = 0;
   for (const std::string& line : lines) {
     bytes += line.size();
-    DT_CHECK(all.find(line) != std::string::npos && line.find('\n') == std::string::npos, "lines of the stream");
+    const bool folded = line.starts_with("... (") && line.ends_with(" lines of torch's list)");
+    DT_CHECK((folded || all.find(line) != std::string::npos) && line.find('\n') == std::string::npos,
+             "lines of the stream");
   }
   DT_CHECK(bytes <= TailBuffer::kBytes, "no more than is kept");
   return 0;

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "rendezvous/base/check.h"
-#include "rendezvous/etcd_wire.h"
-#include "rendezvous/http_message.h"
+#include "rendezvous/etcd/etcd_wire.h"
+#include "rendezvous/etcd/http_message.h"
 #include "test/fuzz/one_line.h"
 #include "test/fuzz/pieces.h"
 

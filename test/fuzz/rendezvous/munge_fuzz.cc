@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "rendezvous/munge_exchange.h"
+#include "rendezvous/munge/munge_exchange.h"
 
 using namespace dtrain;
 

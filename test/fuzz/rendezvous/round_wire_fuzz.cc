@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "rendezvous/base/check.h"
-#include "rendezvous/round_wire.h"
+#include "rendezvous/rounds/round_wire.h"
 #include "test/fuzz/pieces.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "rendezvous/base/check.h"
-#include "rendezvous/store_core.h"
+#include "rendezvous/store/store_core.h"
 
 namespace {
 

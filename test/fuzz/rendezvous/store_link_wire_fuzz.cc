@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "rendezvous/base/check.h"
-#include "rendezvous/store_link_wire.h"
+#include "rendezvous/store_relay/store_link_wire.h"
 #include "test/fuzz/pieces.h"
 
 namespace {

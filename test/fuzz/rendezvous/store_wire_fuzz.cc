@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "rendezvous/base/check.h"
-#include "rendezvous/store_wire.h"
+#include "rendezvous/store/store_wire.h"
 #include "test/fuzz/pieces.h"
 
 namespace {

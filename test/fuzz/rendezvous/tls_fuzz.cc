@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "rendezvous/base/check.h"
-#include "rendezvous/tls_session.h"
+#include "rendezvous/tls/tls_session.h"
 #include "test/support/certificates.h"
 
 namespace {

@@ -10,7 +10,7 @@
 #include <map>
 
 #include "rendezvous/base/check.h"
-#include "strategies/comm/p2p_inbox.h"
+#include "strategies/comm/messages/p2p_inbox.h"
 #include "test/fuzz/pieces.h"
 
 using namespace dtrain;

@@ -5,6 +5,7 @@ import os
 import pathlib
 import platform
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -111,12 +112,12 @@ class BadInput(unittest.TestCase):
     def test_places_that_cannot_be_written(self):
         self.file("file", "")
         self.refuses(2, "is not a folder", "run", "--log-dir", "file/logs", "true")
-        self.refuses(125, "its folder does not exist", "run", "--report", "none/report.json", "true")
+        self.refuses(2, "its folder does not exist", "run", "--report", "none/report.json", "true")
 
     @unittest.skipIf(os.geteuid() == 0, "root may write everywhere")
     def test_log_dir_without_write_permission(self):
         (self.folder / "ro").mkdir(mode=0o555)
-        self.refuses(125, "ro is not writable", "run", "--log-dir", "ro/logs", "true")
+        self.refuses(2, "ro is not writable", "run", "--log-dir", "ro/logs", "true")
 
     def test_strange_bytes_stay_on_one_line(self):
         self.refuses(2, "unknown flag --a\\x0ab", "run", "--a\nb", "true")
@@ -146,10 +147,12 @@ class GoodInput(unittest.TestCase):
         done = call("--help", binary=TORCHRUN)
         self.assertEqual(done.returncode, 0)
         self.assertTrue(done.stdout.startswith("Usage: torchrun [flags] PROGRAM"))
-        # The same but for the name in the last paragraph, which is wrapped anew.
-        flags, own = (text.split("\n\n")[1:-1] for text in (done.stdout, call("run", "--help").stdout))
-        self.assertEqual(flags, own)
-        self.assertIn("`torchrun --help=all`", done.stdout)
+        torchruns, own = done.stdout.split("Flags of torchrun:")[1].split("Flags that dtrain adds", 1)
+        for name in ("--nproc-per-node, --nproc_per_node", "--rdzv-backend, --rdzv_backend",
+                     "--node-rank, --node_rank"):
+            self.assertIn(name, torchruns)
+        self.assertIn("--failure-grace", own)
+        self.assertNotIn("--failure-grace", torchruns)
 
     def test_version(self):
         first = call("--version").stdout
@@ -230,6 +233,25 @@ class GoodInput(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("  OMP_NUM_THREADS=1\n", done.stdout)
         self.assertEqual(call("--nprox", binary=TORCHRUN).returncode, 2)
+
+    def test_flight_follows_the_links_that_it_is_given_and_none_that_it_finds(self):
+        with tempfile.TemporaryDirectory() as holder:
+            folder, elsewhere, link = (os.path.join(holder, name) for name in ("here", "elsewhere", "link"))
+            for made in (folder, elsewhere):
+                os.mkdir(made)
+            golden = pathlib.Path(__file__).resolve().parents[2] / "golden/flight/flight_rank1.json"
+            shutil.copy(golden, elsewhere)
+            os.symlink(elsewhere, link)
+            for named in (link, link + "/flight_rank1.json"):
+                done = call("flight", named)
+                self.assertEqual((done.returncode, done.stderr), (1, ""))
+                self.assertIn("job-1", done.stdout)
+            laid = os.path.join(folder, "flight_rank1.json")
+            os.symlink(os.path.join(elsewhere, "flight_rank1.json"), laid)
+            done = call("flight", folder)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertEqual(done.stderr, f"dtrain: {laid} cannot be read: it is a link, which is not followed\n")
+            self.assertEqual(call("flight", laid).returncode, 1)
 
     def test_doctor(self):
         done = call("doctor")

@@ -411,6 +411,7 @@ class Ends(ProcessTest):
             front = t.named("dtrain")
             os.kill(front, signal.SIGINT)
             t.expect(b"SIGINT")
+            until_it_counts()
             os.kill(front, signal.SIGINT)
             t.is_clean()
 

@@ -4,15 +4,19 @@ Every kind of worker meets every way to end, and every containment level this ma
 same trials by the thousand.
 """
 import ctypes
+import fcntl
+import glob
 import itertools
 import os
 import signal
+import subprocess
 import unittest
 
 from support import *
 from trials import ENDS, KINDS, LEASE, Trial
 
 PR_SET_CHILD_SUBREAPER = 36
+TOGETHER = ("front and guard killed", "front and guard killed in turn")
 
 
 class Containment(ProcessTest):
@@ -25,13 +29,18 @@ class Containment(ProcessTest):
         self.assertIn("subreaper", available)
         turn = itertools.cycle(available)
         for kind, end in itertools.product(KINDS, ENDS):
-            if ENDS[end].slow and kind not in ("daemon", "stubborn"):
+            if ENDS[end].slow and kind not in ("daemon", "stubborn") or end in TOGETHER:
                 continue
             self.trial(next(turn), kind, end)
 
     def test_every_level_holds_every_kind_when_the_agent_is_killed(self):
         for level, kind in itertools.product(levels(), KINDS):
             self.trial(level, kind, "agent killed")
+
+    def test_every_level_holds_when_front_and_guard_are_killed(self):
+        for level, kind in itertools.product(levels(), ("plain", "grandchild", "daemon", "closed", "tree")):
+            for end in TOGETHER:
+                self.trial(level, kind, end)
 
     @needs_root
     def test_ordinary_user(self):
@@ -60,6 +69,60 @@ class Containment(ProcessTest):
             self.assert_run(0, "--contain", "cgroup", "true")
             job.time_to_nothing()
             self.assert_run(0, "--contain", "cgroup", "true")
+            self.assert_gone(job)
+
+    @unittest.skipUnless("cgroup" in levels(), "needs a writable cgroup v2")
+    def test_empty_cgroups_of_dead_jobs_go_whatever_their_namespace(self):
+        folders = [os.path.join(cgroup2_folder(), f"dtrain-{name}-1-{os.getpid()}") for name in ("dead", "living")]
+        for folder in folders:
+            os.mkdir(folder)
+            self.addCleanup(lambda gone=folder: os.path.isdir(gone) and os.rmdir(gone))
+        held = os.open(folders[1], os.O_RDONLY | os.O_DIRECTORY)
+        self.addCleanup(os.close, held)
+        fcntl.flock(held, fcntl.LOCK_SH)
+        self.assert_run(0, "--contain", "cgroup", "true")
+        self.assertEqual([os.path.isdir(folder) for folder in folders], [False, True])
+
+    @unittest.skipUnless("cgroup" in levels(), "needs a writable cgroup v2")
+    def test_a_cgroup_that_nobody_holds_is_emptied_whoever_has_the_number_of_its_agent(self):
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+        folder = os.path.join(cgroup2_folder(), f"dtrain-dead-{namespace}-{os.getpid()}")
+        os.mkdir(folder)
+        self.addCleanup(lambda: os.path.isdir(folder) and os.rmdir(folder))
+        left = subprocess.Popen(["sleep", "1000"])
+        self.addCleanup(left.wait)
+        self.addCleanup(left.kill)
+        with open(folder + "/cgroup.procs", "w") as procs:
+            procs.write(str(left.pid))
+        self.assert_run(0, "--contain", "cgroup", "true")
+        self.assertEqual(left.wait(DEADLINE), -signal.SIGKILL)
+        self.assert_run(0, "--contain", "cgroup", "true")  # the first one may have found it still dying
+        self.assertFalse(os.path.isdir(folder))
+
+    def test_folders_of_logs_go_with_the_next_job_when_all_three_are_killed(self):
+        with Job(HOSTILE, "plain") as job:
+            job.ready(1).signal(signal.SIGKILL, job.front, job.agent, job.guard)
+            job.time_to_nothing()
+            job.process.wait()
+            until(lambda: (stat_of(job.guard) or "Z")[0] in "ZX", DEADLINE)
+            self.assertEqual(len(os.listdir(job.tmp)), 1)
+            self.assert_run(0, "true", env={"TMPDIR": job.tmp})
+            self.assertEqual(os.listdir(job.tmp), [])
+
+    @needs_root
+    def test_without_proc_it_says_that_it_cannot_look(self):
+        blind = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$0" "$@"')
+        foreign = ("unshare", "--pid", "--fork")  # /proc shows the numbers of another PID namespace
+        for prefix in (blind, foreign):
+            refused = run("--contain", "subreaper", "true", prefix=prefix)
+            self.assertEqual(refused.code, 125, refused.said)
+            self.assertIn("--contain subreaper is not possible here: /proc does not show the processes", refused.said)
+        with Job("--failure-grace", 0.2, HOSTILE, "daemon", "exit:0", prefix=blind) as job:
+            job.wait()
+            self.assertIn("/proc does not show the processes here", job.stderr())
+            self.assertIn("processes are left, and /proc does not show which", job.stderr())
+        with Job("--failure-grace", 0.2, "--contain", "pidns", HOSTILE, "daemon", "exit:0", prefix=blind) as job:
+            self.assertEqual(job.wait(), 0, job.stderr())
             self.assert_gone(job)
 
     def test_level_that_cannot_be_had_is_an_error(self):

@@ -8,7 +8,8 @@
 //   closed      a daemon that closed all its descriptors
 //   tree[:N]    N stubborn processes, each the parent of up to ten (1,000)
 //   bomb        stubborn processes that fork for ever, some 200 at a time, half of them in sessions of their own
-// END: wait (default), or exit:CODE, kill:SIGNAL: the worker itself ends so, what it started stays.
+// END: wait (default), or busy: wait in the kernel (state D), where SIGSTOP does not act. Or exit:CODE, kill:SIGNAL:
+// the worker itself ends so, what it started stays.
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -191,5 +192,6 @@ int main(int argc, char** argv) {
     std::signal(std::atoi(end + 5), SIG_DFL);
     ::raise(std::atoi(end + 5));
   }
+  if (std::strcmp(end, "busy") == 0 && ::vfork() != 0) std::exit(99);  // the parent is busy until the child ends
   wait_for_ever();
 }

@@ -13,7 +13,7 @@ import threading
 import time
 import unittest
 
-from support import DEADLINE, DTRAIN, until
+from support import DEADLINE, DTRAIN, STORE_CLIENT, until
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "support")]
 
@@ -34,16 +34,6 @@ wait_for_end() { while :; do read -r -t 60 <&3; done; }
 # Goes on until the file $END is there.
 END = 'while [ ! -e "$END" ]; do read -r -t 0.1 <&3; done; exit 0'
 PORT = 29400
-# A client of the store that asks how many keys there are (opcode 7).
-COUNT_KEYS = r"""
-import socket, struct, sys
-with socket.create_connection((sys.argv[1], int(sys.argv[2])), 20) as s:
-    try:
-        s.sendall(b"\x00" + struct.pack("<I", 0x3C85F7CE) + b"\x07")
-        print("keys" if len(s.recv(8)) == 8 else "closed")
-    except ConnectionResetError:
-        print("closed")
-"""
 
 
 class Node:
@@ -472,9 +462,9 @@ class Hosts(HostsCase):
         other = ["setpriv", "--reuid", "65534", "--clear-groups"]
         for host, before in (lab.host(1), []), (lab.host(0), other), (lab.host(1), other), (lab.host(3), []):
             with self.subTest(host=host.name, before=before):
-                done = host.run([*before, "/usr/bin/python3", "-c", COUNT_KEYS, "host1", str(PORT)], check=True)
+                done = host.run([*before, "/usr/bin/python3", "-c", STORE_CLIENT, "host1", str(PORT)], check=True)
                 allowed = host is lab.host(1) and not before
-                self.assertEqual(done.stdout.strip(), "keys" if allowed else "closed")
+                self.assertEqual(done.stdout.strip(), "served" if allowed else "refused")
         nodes[0].expect("no agent of this job vouches for it")
         nodes[0].process.send_signal(signal.SIGTERM)
         self.ends([143, 143, 143], nodes)
@@ -535,6 +525,7 @@ class Hosts(HostsCase):
         node = self.static(lab.host(0), 0, "", nnodes=2, endpoint="host2")
         self.ends([2], [node])
         self.assertIn(f"this host has {lab.host(0).ipv4} (eth0)", node.text)
+        self.assertIn("is this node really --node-rank 0?", node.text)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """`dtrain logs` reads what workers wrote to files, as they write it too."""
 import os
+import re
 import select
 import signal
 import subprocess
@@ -41,7 +42,9 @@ class Logs(ProcessTest):
         self.assertEqual(self.logs("--rank", 1, "--stderr"), b"[1] err 1\n")
         self.assertEqual(self.logs("--ranks=0,2-9", "--grep", "out"), b"[0] out 0\n[2] out 2\n")
         self.assertEqual(self.logs("--grep", "nobody wrote this", code=1), b"")
-        self.assertEqual(self.said, "")
+        self.assertEqual(self.said, "dtrain: no line has 'nobody wrote this'\n")
+        self.assertEqual(self.logs("--rank", 7, code=1), b"")
+        self.assertEqual(self.said, "dtrain: nothing was written to the files that were asked for\n")
 
     def test_the_last_round_unless_asked(self):
         self.job("--max-restarts", 2, "-t", 1, "sh", "-c",
@@ -50,6 +53,7 @@ class Logs(ProcessTest):
         self.assertIn("the last of 3 rounds", self.said)
         self.assertEqual(self.logs("--attempt", 1), b"[0] round 1\n")
         self.assertEqual(self.logs("--attempt", 7, code=1), b"")
+        self.assertEqual(self.said, "dtrain: no round after 7 restarts; the last one came after 2\n")
 
     def test_the_newest_of_several_jobs(self):
         for name in ("b", "a"):
@@ -110,6 +114,7 @@ class Logs(ProcessTest):
         self.assertIn("holds no logs of a job", self.said)
         self.logs("--since", "whenever", code=2)
         self.logs("--wat", code=2)
+        self.assertEqual(self.said, "dtrain: unknown flag --wat; `dtrain help logs` lists them\n")
 
     def test_output_that_cannot_be_written(self):
         self.job("-t", 1, "echo", "x")
@@ -158,6 +163,42 @@ class Follow(ProcessTest):
         self.expect(b"[0] next round\n")
         self.assertEqual(self.got.count(b"\n"), 4)
 
+    # The folder may be another user's.
+    def test_links_and_fifos_that_come_later_lead_nowhere(self):
+        follower = self.start()
+        self.expect(b"[0] first\n[0] hal")
+        elsewhere = os.path.dirname(self.job) + "/elsewhere"
+        for path in ("1/stdout.log", "attempt_1/1/stdout.log", "secret"):
+            write(f"{elsewhere}/{path}", b"not for us\n")
+        attempt = f"{self.job}/attempt_1"
+        os.makedirs(attempt + "/3")
+        os.mkfifo(attempt + "/3/stdout.log")
+        os.mkdir(attempt + "/4")
+        os.symlink(elsewhere + "/secret", attempt + "/4/stdout.log")
+        os.symlink(elsewhere + "/1", attempt + "/5")
+        os.symlink(elsewhere + "/attempt_1", f"{self.job}/attempt_2")
+        write(f"{attempt}/0/stdout.log", b"next round\n")
+        self.expect(b"[0] next round\n")
+        # It comes in order: what lies elsewhere would be there by now.
+        write(f"{attempt}/0/stdout.log", b"and more\n")
+        self.expect(b"[0] and more\n")
+        self.assertEqual(self.got, b"[0] first\n[0] hal\n[0] next round\n[0] and more\n")
+        self.assertEqual(self.watched(follower) & self.inodes_below(elsewhere), set())
+        self.assertLessEqual(self.inodes_below(attempt + "/4"), self.watched(follower))
+
+    @staticmethod
+    def watched(follower):
+        """Inodes of the folders that inotify watches for it."""
+        found = set()
+        for name in os.listdir(f"/proc/{follower.pid}/fdinfo"):
+            text = contents(f"/proc/{follower.pid}/fdinfo/{name}").decode()
+            found |= {int(inode, 16) for inode in re.findall(r"(?m)^inotify wd:\w+ ino:(\w+)", text)}
+        return found
+
+    @staticmethod
+    def inodes_below(folder):
+        return {os.stat(path).st_ino for path, _, _ in os.walk(folder)}
+
     def test_an_unfinished_line(self):
         self.start()
         self.expect(b"[0] first\n[0] hal")
@@ -183,7 +224,8 @@ class Follow(ProcessTest):
         self.expect(b"[0] hal")
         os.kill(follower.pid, signal.SIGSTOP)
         self.assertEqual(os.waitpid(follower.pid, os.WUNTRACED)[0], follower.pid)
-        most = int(open("/proc/sys/fs/inotify/max_queued_events").read())
+        with open("/proc/sys/fs/inotify/max_queued_events") as file:
+            most = int(file.read())
         paths = [f"{self.job}/attempt_0/{rank}/stdout.log" for rank in (0, 1)]
         for path in paths:
             write(path, b"")

@@ -261,11 +261,14 @@ class Nodes(unittest.TestCase):
         alone = self.c10d("", "--rdzv-conf", "join_timeout=0.5")
         self.ends([124], alone)
         here = os.uname().nodename.split(".")[0]
-        self.assertIn(f"waiting: 1/2 nodes, here: {here}, 0 s left", alone.stderr().replace(", 1 s", ", 0 s"))
-        self.assertIn("only 1 of 2 nodes came within 0.5 s", alone.stderr())
+        self.assertIn(f"waiting: 1/2 nodes, here: {here}; localhost is only this host, 0 s left",
+                      alone.stderr().replace(", 1 s", ", 0 s"))
+        self.assertIn("only 1 of 2 nodes came within 0.5 s (--rdzv-conf join_timeout); localhost is only this host",
+                      alone.stderr())
         lost = self.static(1, "", "--rdzv-conf", "timeout=0.5")
         self.ends([124], lost)
-        self.assertIn(f"nobody has opened the job at 127.0.0.1:{self.port} within 0.5 s", lost.stderr())
+        self.assertIn(f"nobody has opened the job at 127.0.0.1:{self.port} within 0.5 s (--rdzv-conf timeout); "
+                      "127.0.0.1 is only this host", lost.stderr())
 
     def test_interrupt_while_waiting(self):
         for start in (lambda: self.c10d(""), lambda: self.static(1, "")):

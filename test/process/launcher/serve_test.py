@@ -9,7 +9,7 @@ import unittest
 
 from hosts_test import END, PORT, WORKER, HostsCase, Node
 from lab_case import certify, make_authority
-from support import DEADLINE, DTRAIN, until
+from support import DEADLINE, DTRAIN, until, until_it_counts
 
 # Rank 0 sets the key `k` to the first letter of its job's name, and after a second barrier every rank reads it.
 SHARE = r"""
@@ -152,7 +152,7 @@ class Serve(HostsCase):
         other = self.node(lab.host(1), "job", "", token=self.new_token("other"))
         with lab.host(1).network():
             plain = socket.create_connection((lab.host(0).ipv4, PORT), DEADLINE)
-        plain.sendall(b"\xd7dround\x06")
+        plain.sendall(b"\xd7dround\x07")
         self.assertEqual(plain.recv(100), b"")
         plain.close()
         nodes = [self.node(lab.host(i), "job", "") for i in range(2)]
@@ -195,12 +195,14 @@ printf '\x03\x01\0\0\0\0\0\0\0k' >&3 2>/dev/null; read -r -t 60 <&3; echo "close
         nodes = [self.node(lab.host(i), "first", "wait_for_end") for i in range(2)]
         for node in nodes:
             node.expect(r"met \d in 0")
-        server.process.send_signal(signal.SIGTERM)
+        for _ in range(2):  # as `timeout` does it
+            server.process.send_signal(signal.SIGTERM)
         self.assertIn(b"STOPPING=1", ready.recv(1000))
         server.expect("SIGTERM: no new jobs; ends when the 1 job here have ended")
         self.node(lab.host(1), "second", "", "--rdzv-conf", "join_timeout=1").expect(
             "the server is about to end and takes no new jobs")
         self.assertIsNone(server.process.poll())
+        until_it_counts()
         server.process.send_signal(signal.SIGTERM)
         self.ends([125, 125, 0], [*nodes, server])
         self.assertIn("the rendezvous server on host host1 was stopped by SIGTERM", nodes[0].text)

@@ -1,9 +1,6 @@
 """Signals, job control, standard input, and dtrain as the first process of a container."""
 import os
-import pty
-import re
 import secrets
-import select
 import shutil
 import signal
 import subprocess
@@ -12,6 +9,7 @@ import time
 import unittest
 
 from support import *
+from terminal import Terminal
 
 # Tells what it gets, and ends with 0 on TERM.
 LISTENER = "trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'echo hup' HUP; trap 'exit 0' TERM; echo ready; " \
@@ -130,41 +128,6 @@ class StandardInput(ProcessTest):
         self.assertEqual(done.returncode, 5)
 
 
-class Terminal:
-    """A shell with job control on a pseudo-terminal."""
-
-    def __init__(self, *command):
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.environ.update({"PS1": "$ ", "TERM": "xterm", "HISTFILE": "/dev/null"})
-            os.execvp(command[0], command)
-        self.text = b""
-
-    def type(self, text):
-        os.write(self.fd, text)
-
-    def expect(self, pattern, timeout=DEADLINE):
-        """Wait for a regular expression in what came since the last match; returns the match."""
-        end = time.monotonic() + timeout
-        while True:
-            match = re.search(pattern, self.text)
-            if match:
-                self.text = self.text[match.end():]
-                return match
-            ready = select.select([self.fd], [], [], max(0, end - time.monotonic()))[0]
-            try:
-                chunk = os.read(self.fd, 65536) if ready else b""
-            except OSError:
-                chunk = b""
-            if not chunk:
-                raise AssertionError(f"{pattern!r} did not come: {self.text!r}")
-            self.text += chunk
-
-    def close(self):
-        os.close(self.fd)
-        os.waitpid(self.pid, 0)
-
-
 class JobControl(ProcessTest):
     def setUp(self):
         self.shell = Terminal("bash", "--norc", "--noprofile", "--noediting", "-i")
@@ -200,8 +163,12 @@ class JobControl(ProcessTest):
         until(lambda: self.states() == {"S"}, DEADLINE, "every worker going on in the background")
         self.shell.type(b"fg\n")
         self.shell.expect(rb"dtrain run[^\r]*daemon\r\n")
+        # The shell says so before the job has the terminal, and ^C goes to whoever has it.
+        until(lambda: os.tcgetpgrp(self.shell.fd) != self.shell.pid, DEADLINE, "dtrain in the foreground")
         self.shell.type(b"\x03")
         self.shell.expect(rb"send it again")
+        # tidy: allow sleep, because fingers are not faster
+        time.sleep(0.3)
         self.shell.type(b"\x03")
         self.shell.expect(rb"\$ ")
         self.shell.type(b"echo code=$?\n")

@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -61,6 +62,32 @@ class Status(ProcessTest):
         self.assertEqual(job.wait(), 143)
         self.assert_gone(job)
         self.assertEqual(status("--job", self.name).returncode, 1)
+
+    def test_workers_that_stand_still(self):
+        job = self.node("--nproc", 2).ready(2)
+        stopped, waits = sorted(job.workers())
+
+        def worker(pid):
+            return next(w for w in jobs(self.name)[0]["workers"] if w["pid"] == pid)
+        job.stop(stopped)
+        self.assertEqual(worker(stopped)["state"], "stopped (T)")
+        self.assertRegex(status("--job", self.name).stdout, rf"pid {stopped} +stopped \(T\), ")
+        job.signal(signal.SIGCONT, stopped)
+        until(lambda: worker(waits)["state"] != "running", DEADLINE, "the word that a worker is idle")
+        found = worker(waits)
+        self.assertRegex(found["state"], r"^idle .* s \(no CPU, no output\)$")
+        self.assertGreaterEqual(found["idle_s"], 5)
+        self.assertLess(found["cpu_s"], 5)
+        self.assertEqual(worker(stopped)["state"][:4], "idle")
+
+    def test_a_worker_that_works_or_writes_is_not_idle(self):
+        job = self.stack.enter_context(Job(
+            "--rdzv-id", self.name, "--nproc", 2, "bash", "-c",
+            'if [ "$RANK" = 0 ]; then echo ready; while :; do :; done; else exec 3<> <(:); '
+            'while read -r -t 0.5 <&3; [ $? -gt 128 ]; do echo ready; done; fi'))
+        job.expect(rb"ready\n", 3)
+        until(lambda: min(w["age_s"] for w in jobs(self.name)[0]["workers"]) > 6, DEADLINE)
+        self.assertEqual([w["state"] for w in jobs(self.name)[0]["workers"]], ["running", "running"])
 
     def test_several_nodes_and_who_is_missing(self):
         def node(rank):
@@ -176,6 +203,35 @@ class Status(ProcessTest):
                 subprocess.run([DTRAIN, "run", "--quiet", "true"], env=env, check=True, timeout=DEADLINE)
             finally:
                 shutil.rmtree(ours)
+
+    @needs_root
+    def test_a_folder_that_another_user_has_taken(self):
+        user = 54321
+        taken = f"/tmp/dtrain-{user}"
+        os.mkdir(taken, mode=0o700)  # root's
+        self.addCleanup(os.rmdir, taken)
+        env = {"XDG_RUNTIME_DIR": ""}
+        with Job(HOSTILE, "plain", user=user, env=env) as job:
+            job.ready(1)
+            note = re.search(rf"dtrain: {taken} belongs to user 0, not to you: the socket for `dtrain status` is "
+                             rf"({taken}-......)/{job.agent}-", job.stderr())
+            self.assertTrue(note, job.stderr())
+            folder = note.group(1)
+            self.assertEqual(stat.S_IMODE(os.stat(folder).st_mode), 0o700)
+            shown = json.loads(status("--json", user=user).stdout)["jobs"]
+            self.assertEqual([one["agent"] for one in shown], [job.agent])
+            # The next one finds it, and nobody else's.
+            stranger = f"{taken}-abcdef"
+            os.mkdir(stranger, mode=0o700)
+            self.addCleanup(os.rmdir, stranger)
+            with Job(HOSTILE, "plain", user=user, env=env) as second:
+                second.ready(1)
+                self.assertIn(f" is {folder}/{second.agent}-", second.stderr())
+                second.signal(signal.SIGTERM)
+                second.wait()
+            job.signal(signal.SIGTERM)
+            job.wait()
+        self.assertFalse(os.path.exists(folder))
 
     def test_usage(self):
         for args, text in ((["--job"], "--job wants the job's id"), (["x"], "takes --job ID, --json and nothing else")):

@@ -21,7 +21,8 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN_DIR = os.environ.get("DTRAIN_BIN_DIR", "build/bin")
 DTRAIN = os.path.join(BIN_DIR, "dtrain")
-HOSTILE = os.path.join(os.environ.get("DTRAIN_TEST_BIN_DIR", os.path.join(BIN_DIR, "../test/bin")), "hostile")
+TEST_BIN_DIR = os.environ.get("DTRAIN_TEST_BIN_DIR", os.path.join(BIN_DIR, "../test/bin"))
+HOSTILE = os.path.join(TEST_BIN_DIR, "hostile")
 ROOT = os.geteuid() == 0
 NOBODY = 65534
 
@@ -43,6 +44,17 @@ DEADLINE = 20 * SLOW
 # What the kernel and the guard may need to empty a containment on a machine that is busy with other things. How long it
 # takes on a quiet one is what soak.py measures.
 WITHIN = 5.0 * SLOW
+
+# A client of the store that asks how many keys there are (opcode 7).
+STORE_CLIENT = r"""
+import socket, struct, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), 20) as s:
+    try:
+        s.sendall(b"\x00" + struct.pack("<I", 0x3C85F7CE) + b"\x07")
+        print("served" if len(s.recv(8)) == 8 else "refused")
+    except ConnectionError:
+        print("refused")
+"""
 
 needs_root = unittest.skipUnless(ROOT, "needs root")
 
@@ -114,6 +126,12 @@ def until(condition, timeout, what="the condition"):
         if time.monotonic() > end:
             raise AssertionError(f"{what} did not come within {timeout:g} s")
         time.sleep(0.005)  # tidy: allow sleep, because /proc sends no events; the deadline is above
+
+
+def until_it_counts():
+    """Wait until a stop signal is a second request, and no copy of the first."""
+    # tidy: allow sleep, because the time between two signals is what tells
+    time.sleep(1.1)
 
 
 def cgroup2_folder():

@@ -1,10 +1,13 @@
 """One trial: a containment level, a kind of hostile worker, a way to end the job. For contain_test.py and soak.py."""
+import contextlib
 import os
+import random
 import signal
+import time
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-from support import HOSTILE, WITHIN, Job, as_user, children_of, comm_of, tagged, until
+from support import HOSTILE, WITHIN, Job, as_user, children_of, comm_of, tagged, until, until_it_counts
 
 KINDS = ("plain", "stubborn", "grandchild", "daemon", "closed", "tree", "bomb")
 GRACE = 0.2  # seconds, of both graces in a trial
@@ -29,14 +32,23 @@ def send(number, *names):
 def twice(number):
     def act(job):
         job.signal(number)
-        # The first request is out when dtrain says so; the second must not meet it in the queue.
         until(lambda: "send it again" in job.stderr(), WITHIN * 10, "the answer to the first signal")
+        until_it_counts()
         job.signal(number)
     return act
 
 
 def group_killed(job):
     os.killpg(job.front, signal.SIGKILL)
+
+
+def front_and_guard_in_turn(job):
+    first, second = random.sample((job.front, job.guard), 2)
+    job.signal(signal.SIGKILL, first)
+    # How far the agent has come by then differs: no moment may be a bad one.
+    time.sleep(random.uniform(0, 0.005))  # tidy: allow sleep, because the pause is the fault itself
+    with contextlib.suppress(ProcessLookupError):  # by then it may have ended by itself
+        job.signal(signal.SIGKILL, second)
 
 
 ENDS = {
@@ -53,6 +65,8 @@ ENDS = {
     "group killed": End(group_killed),
     "agent killed": End(send(signal.SIGKILL, "agent"), code=125),
     "guard killed": End(send(signal.SIGKILL, "guard"), code=125),
+    "front and guard killed": End(send(signal.SIGKILL, "front", "guard")),
+    "front and guard killed in turn": End(front_and_guard_in_turn),
     "guard stopped": End(send(signal.SIGSTOP, "guard"), code=125, after=LEASE, slow=True),
     "agent stopped": End(send(signal.SIGSTOP, "agent"), code=125, after=LEASE, slow=True),
 }

@@ -34,6 +34,18 @@ class Trouble(ProcessTest):
                     self.assertEqual(len(about), 1, job.said)
         self.assertEqual(worked, list(range(worked[0], 40)), "once it works it works with more")
 
+    def test_no_name_steers_the_terminal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            program = os.path.join(folder, "a\x1b[31mb\nc")
+            with open(program, "w") as file:
+                file.write("#!/bin/sh\nexit 3\n")
+            os.chmod(program, 0o755)
+            job = self.assert_run(3, program)
+            self.assertIn("1 worker of", job.said)
+            self.assertNotIn("\x1b", job.said)
+            self.assertIn("a\\x1b[31mb\\x0ac", job.said)
+
     def test_descriptors_run_out_among_many_workers(self):
         job = self.assert_run(125, "--nproc", 200, "echo", "hello", preexec_fn=limit_descriptors(100))
         self.assertEqual(len([x for x in self.complaint(job) if "ulimit -n" in x]), 1, job.said)
@@ -55,10 +67,9 @@ class Trouble(ProcessTest):
 
     def test_log_folder_that_cannot_be_made(self):
         with tempfile.NamedTemporaryFile() as file:
-            # Below a file it makes no sense (2); below /proc only the kernel knows (125).
-            for code, path in ((2, file.name + "/logs"), (125, "/proc/logs")):
+            for path in (file.name + "/logs", "/proc/logs"):  # of /proc only the kernel knows
                 with self.subTest(path=path):
-                    job = self.assert_run(code, "-t", 3, "--log-dir", path, "echo", "hello")
+                    job = self.assert_run(2, "-t", 3, "--log-dir", path, "echo", "hello")
                     self.assertEqual(len(self.complaint(job)), 1, job.said)
                     self.assertIn("--log-dir", job.said)
                     self.assertEqual(job.output, b"")
@@ -67,14 +78,71 @@ class Trouble(ProcessTest):
     def test_log_folder_without_the_right_to_write(self):
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o755)
-            job = self.assert_run(125, "-t", 3, "--log-dir", folder + "/logs", "echo", "hello", user=NOBODY)
+            job = self.assert_run(2, "-t", 3, "--log-dir", folder + "/logs", "echo", "hello", user=NOBODY)
         self.assertEqual(len(self.complaint(job)), 1, job.said)
         self.assertIn("not writable", job.said)
 
     def test_tmpdir_that_is_not_there(self):
-        job = self.assert_run(125, "echo", "hello", env={"TMPDIR": "/no/such/folder"})
-        self.assertEqual(len(self.complaint(job)), 1, job.said)
-        self.assertIn("/no/such/folder", job.said)
+        job = self.assert_run(0, "--quiet", "sh", "-c", "dirname $(dirname $DTRAIN_ROUND_DIR)",
+                              env={"TMPDIR": "/no/such/folder"})
+        self.assertEqual(job.said, "dtrain: no place for temporary files: /no/such/folder (No such file or directory); "
+                                   "using /tmp\n")
+        folder = job.output.decode().split()[1]
+        self.assertRegex(folder, "^/tmp/dtrain_")
+        self.assertFalse(os.path.exists(folder))
+
+    def without_places(self, code, *args):
+        """A job where neither TMPDIR, nor /tmp, /var/tmp or the working folder, can be written."""
+        read_only = "for d in /tmp /var/tmp; do mount --bind $d $d && mount -o remount,bind,ro $d || exit; done"
+        return self.assert_run(code, "--quiet", *args, prefix=[
+            "unshare", "--mount", "sh", "-c", read_only + ' && cd /proc && exec "$0" "$@"'])
+
+    @needs_root
+    def test_no_place_for_temporary_files(self):
+        """Nobody asked for files, so a job goes on without them, through its restarts; it says so once."""
+        show = "echo ${TORCHELASTIC_ERROR_FILE-unset}, ${DTRAIN_ROUND_DIR-unset}."
+        job = self.without_places(0, "--nproc", 2, "--max-restarts", 1, "sh", "-c",
+                                  f"{show}; [ $TORCHELASTIC_RESTART_COUNT = 1 ]")
+        self.assertEqual(job.output.count(b"] , .\n"), 4, job.output)
+        (line,) = [x for x in job.said.splitlines() if "temporary" in x]
+        self.assertRegex(line, r"^dtrain: no place for temporary files: /tmp/\S+ \(Read-only file system\), "
+                               r"/tmp \(.*\), /var/tmp \(.*\), /proc \(.*\); workers have no error file$")
+
+    @needs_root
+    def test_no_place_for_files_that_were_asked_for(self):
+        for flags in (("-t", 1), ("-r", "0:2")):
+            with self.subTest(flags=flags):
+                job = self.without_places(125, *flags, "echo", "hello")
+                self.assertRegex(job.said, "^dtrain: no place for log files: .*; name one with --log-dir\n$")
+                self.assertEqual(job.output, b"")
+
+    @needs_root
+    def test_disk_that_is_full_at_a_restart(self):
+        disk = 'mount -t tmpfs -o nr_inodes=40 tmpfs "$TMPDIR" && exec "$0" "$@"'
+        fill = ("i=0; while touch $TMPDIR/$RANK-$i; do i=$((i+1)); done 2>/dev/null; "
+                "echo [$TORCHELASTIC_ERROR_FILE]; [ $TORCHELASTIC_RESTART_COUNT = 2 ]")
+        args = ("--quiet", "--max-restarts", 2, "sh", "-c", fill)
+        job = self.assert_run(0, *args, prefix=["unshare", "--mount", "sh", "-c", disk])
+        self.assertEqual(job.output.count(b"[]\n"), 2, job.output)
+        said = re.findall("(?m)^dtrain: workers have no error file: .*No space left", job.said)
+        self.assertEqual(len(said), 1, job.said)
+        job = self.assert_run(125, "-t", 1, *args, prefix=["unshare", "--mount", "sh", "-c", disk])
+        self.assertIn("No space left on device", job.said)
+
+    def test_limit_of_file_sizes(self):
+        """A worker's environment does not fit into it; this is no reason to die."""
+        job = self.assert_run(125, "echo", "hello", env={"LONG": "x" * 5000},
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+        self.assertIn("cannot write a worker's arguments (see `ulimit -f`): File too large", job.said)
+
+    @needs_root
+    def test_no_dev_and_no_standard_input(self):
+        bare = 'mount -t tmpfs tmpfs /dev && exec "$0" "$@" <&-'
+        for flags in ((), ("--stdin", "none")):
+            with self.subTest(flags=flags):
+                job = self.assert_run(0, "--nproc", 2, *flags, "sh", "-c", "cat && echo end",
+                                      prefix=["unshare", "--mount", "sh", "-c", bare])
+                self.assertEqual(sorted(job.output.splitlines()), [b"[0] end", b"[1] end"])
 
     @needs_root
     def test_no_port_for_the_store(self):

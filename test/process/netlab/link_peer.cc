@@ -13,7 +13,7 @@
 #include <string>
 
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/tls_session.h"
+#include "rendezvous/tls/tls_session.h"
 
 using namespace dtrain;
 

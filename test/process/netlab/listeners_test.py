@@ -2,6 +2,7 @@
 the token joins nothing and writes nothing."""
 import ipaddress
 import json
+import contextlib
 import os
 import re
 import shutil
@@ -80,7 +81,8 @@ class Listeners(Attack):
             peer.settimeout(patience)
             try:
                 peer.sendall(words)
-                peer.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(OSError):  # it may have hung up by now
+                    peer.shutdown(socket.SHUT_WR)
                 return b"".join(iter(lambda: peer.recv(65536), b""))
             except ConnectionError:
                 return SILENCE

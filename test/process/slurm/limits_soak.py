@@ -1,7 +1,7 @@
 """What SLURM does by the clock: the signal before a job's time is over, KillWait, and jobs that are requeued.
 
 Its shortest time limit is a minute, so this takes two or three, and runs by hand only:
-DTRAIN_BIN_DIR=build/bin python3 test/process/slurm/limits_test.py
+DTRAIN_BIN_DIR=build/bin python3 test/process/slurm/limits_soak.py
 """
 import os
 import re

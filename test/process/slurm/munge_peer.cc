@@ -7,7 +7,7 @@
 #include <iterator>
 #include <string>
 
-#include "rendezvous/munge_secret.h"
+#include "rendezvous/munge/munge_secret.h"
 
 using namespace dtrain;
 

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <utility>
 
-#include "rendezvous/store_host.h"
-#include "rendezvous/store_link_wire.h"
+#include "rendezvous/store_relay/store_link_wire.h"
+#include "rendezvous/store_server/store_host.h"
 
 namespace {
 

@@ -28,7 +28,7 @@ class Ddp(unittest.TestCase):
         done = run()
         self.assertEqual(done.returncode, 1, done.stderr)
         headline = done.stderr[done.stderr.rindex("first failure:"):]
-        self.assertIn("first failure: rank 1: exit code 1", headline)
+        self.assertIn("first failure: rank 1: RuntimeError: the first time fails", headline)
         self.assertIn("RuntimeError: the first time fails", headline)
 
 

@@ -47,6 +47,11 @@ class PythonAcrossHosts(LabCase):
     def test_two_ranks_on_each_host_get_what_gloo_gives(self):
         self.equal_to_gloo(2)
 
+    def test_whatever_gloo_offers_is_there(self):
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                self.equal_to_gloo(ranks, "--surface")
+
     def a_killed_rank_is_named(self, ranks, *arguments, **options):
         codes, said = self.run_on_all(ranks, "killed.py", os.path.join(self.folder, "moment"), *arguments, **options)
         self.assertNotIn(0, codes, said)

@@ -7,6 +7,7 @@ the pid, then one with the wait status. With `network` the start has a network o
 starts never meet. `plain`: for "exec" alone, without torch, which makes each fork cheaper.
 """
 import atexit
+import contextlib
 import ctypes
 import fcntl
 import gc
@@ -45,6 +46,11 @@ def may_own_network():
     return os.waitpid(child, 0)[1] == 0
 
 
+def tell(connection, number):
+    with contextlib.suppress(ConnectionError):  # who asked has given up
+        connection.sendall(f"{number}\n".encode())
+
+
 def serve(listener):
     """Returns a request, in the child that is to become it. The parent stays here until its standard input ends."""
     poll = select.poll()
@@ -61,7 +67,7 @@ def serve(listener):
                 child = os.fork()
                 if child == 0:
                     return request
-                connection.sendall(f"{child}\n".encode())
+                tell(connection, child)
                 watch = os.pidfd_open(child)
                 running[watch] = (child, connection)
                 poll.register(watch, select.POLLIN)
@@ -69,7 +75,7 @@ def serve(listener):
                 child, connection = running.pop(fd)
                 poll.unregister(fd)
                 os.close(fd)
-                connection.sendall(f"{os.waitpid(child, 0)[1]}\n".encode())
+                tell(connection, os.waitpid(child, 0)[1])
                 connection.close()
 
 

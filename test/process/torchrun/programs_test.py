@@ -2,7 +2,7 @@
 usage: programs_test.py PYTHON [unittest's arguments]
 
 PYTHON has torch. With `scripts/setup.sh peers` also PyTorch Lightning and Accelerate, in .venv-peers, which sees the
-torch of .venv. DTRAIN_RESTARTS: how many (10).
+torch of .venv. DTRAIN_RESTARTS: how many (4).
 """
 import os
 import pathlib
@@ -16,7 +16,7 @@ ROOT = HERE.parents[2]
 PYTHON = os.path.abspath(sys.argv.pop(1))
 PEERS = ROOT / ".venv-peers" / "bin" / "python"
 BIN_DIR = pathlib.Path(os.environ["DTRAIN_BIN_DIR"]).resolve()
-RESTARTS = int(os.environ.get("DTRAIN_RESTARTS", "10"))
+RESTARTS = int(os.environ.get("DTRAIN_RESTARTS", "4"))
 
 
 def run(*command, python=PYTHON, folder=HERE, seconds=120):
@@ -57,6 +57,18 @@ class Programs(unittest.TestCase):
         self.same("--nproc-per-node", "2", "--no-python", "./train", "--epochs=1", folder=BIN_DIR)
 
 
+class Help(unittest.TestCase):
+    def test_flags_of_torchrun_in_its_order(self):
+        def names(text):
+            return re.findall(r"(?m)^  (?:-\w(?: [A-Z]+)?, )?--([a-z][a-z-]*)", text)
+        theirs = names(run(PYTHON, "-m", "torch.distributed.run", "--help").stdout)
+        ours = run(BIN_DIR / "torchrun", "--help").stdout.split("Flags that dtrain adds")
+        self.assertEqual(len(ours), 2)
+        self.assertIn("nproc-per-node", theirs)
+        # An older torchrun has not all of them.
+        self.assertEqual([name for name in names(ours[0]) if name in theirs], theirs)
+
+
 class Record(unittest.TestCase):
     def test_the_exception_reaches_both_reports(self):
         words = ("--nproc-per-node", "2", ROOT / "test" / "process" / "torch" / "ddp_worker.py")
@@ -66,7 +78,7 @@ class Record(unittest.TestCase):
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn("RuntimeError: the first time fails", done.stderr)
         # torchrun takes for the root cause whom it looked at first, of those that failed in one second.
-        self.assertRegex(ours.stderr, r"(?s)(Root Cause|first failure: rank 1: exit code 1).*rank\s*:? 1\b.*"
+        self.assertRegex(ours.stderr, r"(?s)(Root Cause|first failure: rank 1: ).*rank\s*:? 1\b.*"
                                       r"RuntimeError: the first time fails")
 
 

@@ -19,7 +19,7 @@ import notices
 
 HERE = pathlib.Path(__file__).resolve().parent
 BIN_DIR = pathlib.Path(os.environ.get("DTRAIN_BIN_DIR", "build/bin")).resolve()
-DEADLINE = 60
+DEADLINE = 120
 
 
 @dataclasses.dataclass(frozen=True)
@@ -281,7 +281,8 @@ def report(errors, mask):
         texts.append(more.sub("", text))
         added += [found[1] for found in more.finditer(text)]
     if not blocks:
-        first = re.search(r"(?m)^first failure: rank (\d+): (?:exit code (\d+)|.*?\(?signal (\d+))", errors)
+        # An exception is the headline itself; the code is then in the line `when`.
+        first = re.search(r"(?ms)^first failure: rank (\d+): .*?(?:exit code (\d+)|signal (\d+))", errors)
         return {"first failure": f"rank {first[1]}: {first[2] or '-' + first[3]}"} if first else {}
     seen = {"first failure": "\n".join(sorted(roots)), "report": "\n".join(sorted(texts))}
     return {**seen, "more in report": "\n".join(added)} if added else seen

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "cli/host.h"
+#include "cli/machine/host.h"
 
 namespace dtrain::cli {
 

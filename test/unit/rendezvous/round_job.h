@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "rendezvous/round_core.h"
+#include "rendezvous/rounds/round_core.h"
 
 namespace dtrain::test {
 
@@ -25,6 +25,7 @@ struct Job {
   RoundSettings own;
   MonoTime now{};
   std::vector<std::string> said;  // "2: open 0/2" and the like, of the last step
+  std::vector<std::string> told;  // to the user of the host
 
   NodeInfo info(MemberId id) const {
     return {own.job,       "a" + std::to_string(id), "h",  int(id), "r", "", 2, -1, own.min_nodes,
@@ -32,7 +33,9 @@ struct Job {
   }
   void take(const std::vector<RoundAction>& actions) {
     said.clear();
+    told.clear();
     for (const auto& action : actions) {
+      if (const auto* tell = std::get_if<round_action::Tell>(&action)) told.push_back(tell->line);
       const auto* send = std::get_if<round_action::Send>(&action);
       if (send == nullptr) continue;
       const std::string to = std::to_string(send->member) + ": ";

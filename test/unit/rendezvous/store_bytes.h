@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/store_wire.h"
+#include "rendezvous/store/store_wire.h"
 
 namespace dtrain::store_bytes {
 

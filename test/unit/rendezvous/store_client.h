@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/store_host.h"
+#include "rendezvous/store_server/store_host.h"
 #include "test/support/catch.h"
 #include "test/unit/rendezvous/store_bytes.h"
 

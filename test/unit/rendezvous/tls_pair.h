@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "rendezvous/tls_session.h"
+#include "rendezvous/tls/tls_session.h"
 #include "test/support/catch.h"
 
 namespace dtrain::test {

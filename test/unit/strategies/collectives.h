@@ -11,7 +11,8 @@
 #include <functional>
 #include <type_traits>
 
-#include "strategies/comm/group.h"
+#include "strategies/comm/groups/form_group.h"
+#include "strategies/comm/memory/shm_wait.h"
 #include "test/unit/strategies/ranks.h"
 
 namespace dtrain::test {
@@ -326,13 +327,13 @@ inline std::string check_all_to_all(CommGroup& group, int rank, int ranks) {
   return "";
 }
 
-using Forming = std::function<std::unique_ptr<CommGroup>(MeetingPlace& place, int rank, int ranks)>;
+using Forming = std::function<std::unique_ptr<CommGroup>(GroupStore& place, int rank, int ranks)>;
 
 // Rank `victim` does `harm` instead of its third collective, when all have ended the second; the others must fail
 // naming it.
 inline std::vector<RankOutcome> harmed(const Forming& form, int ranks, int victim,
                                        const std::function<void(CommGroup&)>& harm, std::chrono::milliseconds timeout,
-                                       std::chrono::seconds limit = std::chrono::seconds{30}) {
+                                       std::chrono::seconds limit = kRanksLimit) {
   SharedBoard board;
   return run_ranks(
       ranks,

@@ -3,7 +3,7 @@
 // the loopback.
 #include <cstdlib>
 
-#include "strategies/comm/group.h"
+#include "strategies/comm/groups/form_group.h"
 #include "test/unit/strategies/ranks.h"
 
 namespace dtrain::test {
@@ -22,7 +22,7 @@ inline std::string put_on(const std::string& letters, const std::string& key, co
 
 class FakeHosts : public PassedOn {
  public:
-  FakeHosts(MeetingPlace& place, std::string letters) : PassedOn(place), letters_(std::move(letters)) {}
+  FakeHosts(GroupStore& place, std::string letters) : PassedOn(place), letters_(std::move(letters)) {}
   void put(const std::string& key, const std::string& value) override {
     PassedOn::put(key, put_on(letters_, key, value));
   }
@@ -31,7 +31,7 @@ class FakeHosts : public PassedOn {
   const std::string letters_;
 };
 
-inline std::unique_ptr<CommGroup> form_on(MeetingPlace& place, const std::string& letters, int rank,
+inline std::unique_ptr<CommGroup> form_on(GroupStore& place, const std::string& letters, int rank,
                                           std::uint32_t slot_bytes, std::chrono::milliseconds timeout) {
   FakeHosts hosts(place, letters);
   return form_group(hosts, {rank, static_cast<int>(letters.size()), slot_bytes, timeout});

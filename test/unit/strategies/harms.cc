@@ -13,7 +13,7 @@
 #include <random>
 #include <stdexcept>
 
-#include "strategies/comm/arena.h"
+#include "strategies/comm/memory/arena.h"
 #include "test/unit/strategies/fake_hosts.h"
 #include "test/unit/strategies/p2p_calls.h"
 
@@ -200,7 +200,7 @@ class Caller {
 };
 
 // What one rank says: its error, when it came, and how many calls were made before.
-std::string live(const Harm& harm, int rank, MeetingPlace& board) {
+std::string live(const Harm& harm, int rank, GroupStore& board) {
   const auto formed = form_on(board, harm.letters, rank, 64 * 1024, kPatience);
   formed->barrier(kPatience);
   if (rank == harm.victim) be_hit(harm);

@@ -1,7 +1,7 @@
 #pragma once
 // A group of a session's ranks that take each other to be on several hosts (fake_hosts.h).
 #include "dtrain/session.h"
-#include "strategies/session/group.h"
+#include "strategies/session/process_groups.h"
 #include "test/unit/strategies/fake_hosts.h"
 
 namespace dtrain::test {
@@ -27,7 +27,7 @@ inline FormedGroup form_on_hosts(Session& session, const std::string& letters) {
   place.rank = session.rank();
   place.ranks = session.world_size();
   place.timeout = std::chrono::seconds{20};
-  return form_group(c10::make_intrusive<HostsStore>(session.store(), letters), place, letters);
+  return form_process_group(c10::make_intrusive<HostsStore>(session.store(), letters), place, letters);
 }
 
 }  // namespace dtrain::test

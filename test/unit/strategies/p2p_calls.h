@@ -3,7 +3,8 @@
 #include <future>
 #include <stdexcept>
 
-#include "strategies/comm/group.h"
+#include "strategies/comm/groups/group.h"
+#include "strategies/comm/messages/p2p.h"
 
 namespace dtrain::test {
 
@@ -33,7 +34,7 @@ struct Operation {
 };
 using OperationPtr = std::shared_ptr<Operation>;
 
-inline P2p::Call call_of(const OperationPtr& operation, int peer, int tag, std::chrono::milliseconds timeout) {
+inline P2p::Request request_of(const OperationPtr& operation, int peer, int tag, std::chrono::milliseconds timeout) {
   return {peer,
           {tag, 1, "bytes [" + std::to_string(operation->data.size()) + "]"},
           timeout,
@@ -48,7 +49,7 @@ inline OperationPtr send(CommGroup& group, std::vector<std::byte> data, int to, 
   auto operation = std::make_shared<Operation>();
   operation->data = std::move(data);
   operation->p2p = &group.p2p();
-  operation->id = group.p2p().send(operation->data, call_of(operation, to, tag, timeout));
+  operation->id = group.p2p().send(operation->data, request_of(operation, to, tag, timeout));
   return operation;
 }
 
@@ -57,7 +58,7 @@ inline OperationPtr receive(CommGroup& group, std::size_t bytes, int from, int t
   auto operation = std::make_shared<Operation>();
   operation->data.resize(bytes);
   operation->p2p = &group.p2p();
-  operation->id = group.p2p().receive(operation->data, call_of(operation, from, tag, timeout));
+  operation->id = group.p2p().receive(operation->data, request_of(operation, from, tag, timeout));
   return operation;
 }
 
@@ -67,18 +68,18 @@ inline int source_of(const P2p::Outcome& outcome) {
   return outcome.peer;
 }
 
-inline P2p::Call waited_call(std::size_t bytes, int peer, int tag, std::chrono::milliseconds timeout) {
+inline P2p::Request waited_request(std::size_t bytes, int peer, int tag, std::chrono::milliseconds timeout) {
   return {peer, {tag, 1, "bytes [" + std::to_string(bytes) + "]"}, timeout, {}};
 }
 
 inline int send_now(CommGroup& group, const std::vector<std::byte>& data, int to, int tag = 0,
                     std::chrono::milliseconds timeout = kP2pTimeout) {
-  return source_of(group.p2p().send_now(data, waited_call(data.size(), to, tag, timeout)));
+  return source_of(group.p2p().send_now(data, waited_request(data.size(), to, tag, timeout)));
 }
 
 inline int receive_now(CommGroup& group, std::span<std::byte> into, int from, int tag = 0,
                        std::chrono::milliseconds timeout = kP2pTimeout) {
-  return source_of(group.p2p().receive_now(into, waited_call(into.size(), from, tag, timeout)));
+  return source_of(group.p2p().receive_now(into, waited_request(into.size(), from, tag, timeout)));
 }
 
 }  // namespace dtrain::test

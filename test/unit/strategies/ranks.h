@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/comm/peers.h"
+#include "strategies/comm/bootstrap/peers.h"
 
 namespace dtrain::test {
 
@@ -18,16 +18,19 @@ struct RankOutcome {
   double seconds = 0;   // from the start to its end
 };
 
+// How long ranks may take on a machine that others keep busy.
+inline constexpr std::chrono::seconds kRanksLimit{60};
+
 // Fork `ranks` children; each runs body(rank) and reports the string it returns. Those that live on at the deadline are
 // killed; before it, when all that are left are stopped (SIGSTOP).
 std::vector<RankOutcome> run_ranks(int ranks, const std::function<std::string(int rank)>& body,
-                                   std::chrono::seconds deadline = std::chrono::seconds{30});
+                                   std::chrono::seconds deadline = kRanksLimit);
 
 // Fails the test case unless every rank returned; shows what the others said.
 void require_all_returned(const std::vector<RankOutcome>& outcomes);
 
 // A meeting place in memory that forked children share. Make it before the fork.
-class SharedBoard : public MeetingPlace {
+class SharedBoard : public GroupStore {
  public:
   SharedBoard();
   ~SharedBoard() override;
@@ -45,15 +48,15 @@ class SharedBoard : public MeetingPlace {
 };
 
 // Another meeting place, for tests that change a part of what a rank says or hears.
-class PassedOn : public MeetingPlace {
+class PassedOn : public GroupStore {
  public:
-  explicit PassedOn(MeetingPlace& place) : place_(place) {}
+  explicit PassedOn(GroupStore& place) : place_(place) {}
   void put(const std::string& key, const std::string& value) override { place_.put(key, value); }
   std::string take(const std::string& key, Deadline deadline) override { return place_.take(key, deadline); }
   std::string first(const std::string& key, const std::string& value) override { return place_.first(key, value); }
 
  private:
-  MeetingPlace& place_;
+  GroupStore& place_;
 };
 
 // The names in /dev/shm: where a group would leave something behind if it did.

@@ -18,6 +18,7 @@ import torch.distributed._functional_collectives as functional
 
 import dtrain  # noqa: F401
 import messages
+import surface
 
 SIZES = (0, 1, 1000, 300_001)
 FEW_SIZES = (1, 10_001)  # where there are many cases
@@ -240,6 +241,8 @@ CASES = {
     **({"set_timeout": set_timeout} if hasattr(dist, "set_timeout") else {}),
     **messages.CASES,
 }
+if "--surface" in sys.argv:
+    CASES = surface.CASES
 if "--train" in sys.argv:
     import training
     CASES.update(training.CASES if os.environ["WORLD_SIZE"] == "2" else training.ON_FOUR_RANKS)
@@ -282,7 +285,7 @@ def main():
 
 
 # Ends without finalizing Python, for gloo: see ../ddp_worker.py.
-faulthandler.dump_traceback_later(80, exit=True)
+faulthandler.dump_traceback_later(140, exit=True)
 try:
     code = main()
 except Exception:

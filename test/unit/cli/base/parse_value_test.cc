@@ -1,4 +1,4 @@
-#include "cli/values.h"
+#include "cli/base/parse_value.h"
 
 #include <clocale>
 #include <csignal>

@@ -1,4 +1,4 @@
-#include "cli/text.h"
+#include "cli/base/text.h"
 
 #include "test/support/catch.h"
 
@@ -13,6 +13,17 @@ TEST_CASE("a slip is recognised, another word is not") {
   CHECK(closest("", names).empty());
   CHECK(closest("x", {"a"}).empty());
   CHECK(closest(std::string(5000, 'x'), names).empty());
+}
+
+TEST_CASE("a word of a name means that name, if no other has it") {
+  const std::vector<std::string> names = {"max-restarts", "log-dir", "rdzv-conf", "rdzv-id", "no-python"};
+  CHECK(only_with_word("restarts", names) == "max-restarts");
+  CHECK(only_with_word("restart", names) == "max-restarts");
+  CHECK(only_with_word("dir", names) == "log-dir");
+  CHECK(only_with_word("rdzv", names).empty());
+  CHECK(only_with_word("starts", names).empty());
+  CHECK(only_with_word("no", names).empty());
+  CHECK(only_with_word("", names).empty());
 }
 
 TEST_CASE("a choice is one of the names, or the error says which was meant") {

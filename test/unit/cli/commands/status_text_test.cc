@@ -1,9 +1,9 @@
 // `dtrain status` for people: an agent's answer, whatever it is, becomes readable lines.
-#include "cli/status_text.h"
+#include "cli/commands/status_text.h"
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/status_report.h"
+#include "launcher/status/status_report.h"
 #include "test/support/catch.h"
 
 using namespace dtrain;

@@ -1,10 +1,10 @@
 #include <unistd.h>
 
-#include "cli/doctor.h"
-#include "cli/env_report.h"
-#include "cli/machine_facts.h"
-#include "cli/python_facts.h"
-#include "cli/settings_text.h"
+#include "cli/commands/settings_text.h"
+#include "cli/doctor/doctor.h"
+#include "cli/doctor/env_report.h"
+#include "cli/machine/machine_facts.h"
+#include "cli/program/python_facts.h"
 #include "test/support/catch.h"
 #include "test/support/golden.h"
 #include "test/unit/cli/test_host.h"

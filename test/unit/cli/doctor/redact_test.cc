@@ -1,4 +1,4 @@
-#include "cli/redact.h"
+#include "cli/doctor/redact.h"
 
 #include <random>
 #include <string>

@@ -3,9 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/flight_reading.h"
-#include "cli/flight_story.h"
-#include "cli/flight_text.h"
+#include "cli/flight/flight_reading.h"
+#include "cli/flight/flight_story.h"
+#include "cli/flight/flight_text.h"
 #include "test/support/catch.h"
 #include "test/support/golden.h"
 

@@ -1,10 +1,10 @@
 // The rules of CUDA_VISIBLE_DEVICES, and what is read from the drivers' folders and from a made-up NVML.
-#include "cli/gpus.h"
+#include "cli/gpus/gpus.h"
 
 #include <cstdlib>
 #include <filesystem>
 
-#include "cli/gpu_sources.h"
+#include "cli/gpus/gpu_sources.h"
 #include "test/support/catch.h"
 #include "test/support/temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "cli/help.h"
+#include "cli/help/help.h"
 
 #include <fmt/format.h>
 
@@ -6,15 +6,15 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "cli/commands.h"
-#include "cli/completion.h"
-#include "cli/doctor.h"
-#include "cli/dry_run.h"
-#include "cli/flags.h"
-#include "cli/layout.h"
-#include "cli/man.h"
-#include "cli/text.h"
-#include "cli/version.h"
+#include "cli/base/layout.h"
+#include "cli/base/text.h"
+#include "cli/base/version.h"
+#include "cli/commands/dry_run.h"
+#include "cli/doctor/doctor.h"
+#include "cli/help/completion.h"
+#include "cli/help/man.h"
+#include "cli/table/command_table.h"
+#include "cli/table/flags.h"
 #include "test/support/catch.h"
 #include "test/support/golden.h"
 #include "test/unit/cli/test_host.h"
@@ -43,6 +43,7 @@ TEST_CASE("help texts are as reviewed, and fit their width") {
     CHECK(longest_line(short_help(width)) <= width);
     CHECK(longest_line(common_help(width)) <= width);
     CHECK(longest_line(run_help(width)) <= width);
+    CHECK(longest_line(torchrun_help(width)) <= width);
     for (const std::string& word : help_words()) CHECK(longest_line(*help_on(word, width)) <= width);
   }
 }
@@ -90,6 +91,7 @@ TEST_CASE("completions and the manual page are what the tables say") {
   test::check_golden("cli/completion.fish", fish_completion());
   test::check_golden("cli/dtrain.1", man_page());
   CHECK(*completion_script("zsh") == zsh_completion());
+  CHECK(completion_script("").error().message == "completions for which shell? dtrain completion bash, zsh or fish");
   CHECK(completion_script("tcsh").error().message == "shell 'tcsh': expected one of bash, zsh, fish");
 }
 
@@ -107,6 +109,31 @@ TEST_CASE("the choices in the table are those that the command line takes") {
       CHECK(resolve(*raw, host).ok());
     }
   }
+}
+
+TEST_CASE("torchrun's help lists all flags, torchrun's by its names in both spellings") {
+  const std::string text = torchrun_help();
+  const std::size_t added = text.find("\nFlags that dtrain adds:\n");
+  REQUIRE(added != std::string::npos);
+  const auto place = [&](const std::string& name) {
+    const std::size_t at = std::min({text.find(name + " "), text.find(name + "\n"), text.find(name + "[")});
+    INFO(name);
+    CHECK(at != std::string::npos);
+    return at;
+  };
+  for (const Flag& row : flags()) {
+    const std::string torchruns = torchrun_name(row);
+    if (row.id == FlagId::use_env) continue;
+    if (torchruns.empty()) {
+      CHECK(place(spelled(row)) > added);
+      continue;
+    }
+    std::string other = torchruns;
+    std::replace(other.begin(), other.end(), '-', '_');
+    CHECK(place("--" + other) < added);
+    CHECK(text.find(other == torchruns ? "--" + torchruns : "--" + torchruns + ",") < added);
+  }
+  CHECK(torchrun_help(kWidest, CalledAs::launch).find("--use-env") != std::string::npos);
 }
 
 TEST_CASE("every command says what it does") {
@@ -127,6 +154,7 @@ TEST_CASE("help is found by any name of a flag or command") {
   CHECK(help_on("exit-codes")->starts_with("`dtrain run` ends"));
   CHECK(help_on("doctor")->starts_with("Usage: dtrain doctor"));
   CHECK(help_on("dcotor").error().message == "no help on 'dcotor'; did you mean doctor?");
+  CHECK(help_on("restart").error().message == "no help on 'restart'; did you mean max-restarts?");
   CHECK(help_on("").error().message ==
         "no help on ''; `dtrain run --help=all` lists the flags, `dtrain help` the commands");
   CHECK(help_on("---").error().kind == ErrorKind::usage);

@@ -1,4 +1,4 @@
-#include "cli/logs_lines.h"
+#include "cli/logs/logs_lines.h"
 
 #include "test/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "cli/logs_options.h"
+#include "cli/logs/logs_options.h"
 
 #include <cstdlib>
 #include <ctime>

@@ -1,9 +1,9 @@
-#include "cli/numa.h"
+#include "cli/machine/numa.h"
 
 #include <cstdlib>
 #include <string>
 
-#include "cli/topology.h"
+#include "cli/machine/topology.h"
 #include "test/support/catch.h"
 
 namespace dtrain::cli {

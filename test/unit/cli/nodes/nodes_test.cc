@@ -1,9 +1,8 @@
 // The table of torchrun's rules for where nodes meet.
-#include "cli/nodes.h"
+#include "cli/nodes/nodes.h"
 
 #include <fmt/format.h>
 
-#include "cli/rdzv_conf.h"
 #include "test/support/catch.h"
 
 using namespace dtrain;
@@ -74,9 +73,43 @@ TEST_CASE("several nodes, c10d") {
   CHECK(plan.last_call_timeout == std::chrono::milliseconds(500));
 }
 
+TEST_CASE("dtrain: nodes that have a place or a MIN, and no numbers, are numbered as they come") {
+  CHECK(as_they_come({.nnodes = "2", .endpoint = "h:7"}));
+  CHECK(as_they_come({.nnodes = "2:3", .endpoint = "h:7", .master_addr = "real"}));
+  CHECK(as_they_come({.nnodes = "2:3"}));
+  CHECK_FALSE(as_they_come({.nnodes = "2"}));
+  CHECK_FALSE(as_they_come({.nnodes = "1", .endpoint = "h:7"}));
+  CHECK_FALSE(as_they_come({.nnodes = "x", .endpoint = "h:7"}));
+  CHECK_FALSE(as_they_come({.nnodes = "2:3", .endpoint = "h:7", .node_rank = "0"}));
+  CHECK_FALSE(as_they_come({.nnodes = "2:3", .master_addr = "h"}));
+  CHECK_FALSE(as_they_come({.nnodes = "2:3", .master_port = "1"}));
+  CHECK_FALSE(as_they_come({.nnodes = "2", .backend = "static", .endpoint = "h:7"}));
+  CHECK_FALSE(as_they_come({.nnodes = "3", .ha = true, .endpoint = "a,b,c"}));
+  CHECK_FALSE(as_they_come({.nnodes = "1:3", .standalone = true}));
+  CHECK_FALSE(as_they_come({.nnodes = "2:3", .endpoint = "h:7", .as_torchrun = true}));
+}
+
+TEST_CASE("etcd: a password goes in clear only where that is typed") {
+  const auto wrong = [](const char* endpoint, const char* more) {
+    const std::string conf = std::string("user=joe,password_file=F") + more;
+    const auto verdict = plan_nodes({.nnodes = "2", .backend = "etcd", .endpoint = endpoint, .conf = conf});
+    return verdict.error ? verdict.error->message : "";
+  };
+  CHECK(wrong("a", "") ==
+        "the password of user would go to etcd in clear: protocol=https, or protocol=http if you mean that");
+  CHECK(wrong("localhost,a", "") == wrong("a", ""));
+  CHECK(wrong("a", ",protocol=http") == "");
+  CHECK(wrong("http://a", "") == "");
+  CHECK(wrong("https://a", "") == "");
+  CHECK(wrong("localhost,127.0.0.1:7", "") == "");
+}
+
 TEST_CASE("what cannot be") {
-  for (const char* bad : {"0", "2:1", "a", "1:", ":1", "", "1:2:3", "-1"})
+  for (const char* bad : {"a", "1:", ":1", "", "1:2:3", "1.5", "-1"})
     CHECK(outcome({.nnodes = bad}) == "--nnodes: expected N or MIN:MAX");
+  CHECK(outcome({.nnodes = "0"}) == "--nnodes: a job has at least 1 node");
+  CHECK(outcome({.nnodes = "0:2"}) == "--nnodes: MIN and MAX are at least 1");
+  CHECK(outcome({.nnodes = "2:1"}) == "--nnodes: MIN is above MAX");
   CHECK(outcome({.node_rank = "-1"}) == "-:0 rank 0 of 1:1");
   CHECK(outcome({.nnodes = "1:3", .standalone = true}) == "-:0 rank any of 1:1");
   CHECK(outcome({.nnodes = "2", .standalone = true}).starts_with("--nnodes: --standalone is a job of one node"));
@@ -132,22 +165,6 @@ TEST_CASE("what is without effect is said") {
   CHECK(notes({.nnodes = "2", .conf = "last_call_timeout=5,timeout=3"}) ==
         Words{"--rdzv-conf last_call_timeout has no effect with static, which has timeout"});
   CHECK(notes({.conf = "store_type=tcp,join_timeout=4,join_timeout=5"}).empty());
-}
-
-TEST_CASE("rdzv-conf: each way to meet checks the keys that it has") {
-  auto wrong = [](const char* text, Meeting meeting) {
-    const auto conf = read_rdzv_conf(text, meeting, true);
-    return conf ? std::string() : conf.error().message;
-  };
-  for (const char* bad : {"join_timeout=x", "last_call_timeout=-1", "close_timeout=0", "heartbeat_timeout=1.5",
-                          "read_timeout=", "keep_alive_interval=x", "keep_alive_max_attempt=1.0", "is_host=maybe",
-                          "cas_backoff_max_seconds=x", "store_type=redis", "=", ","})
-    CHECK(wrong(bad, Meeting::c10d) != "");
-  CHECK(wrong("timeout=x, is_host = No,keep_alive_interval=-1,cas_backoff_max_seconds=1e-3", Meeting::c10d) == "");
-  CHECK(wrong("join_timeout=x,close_timeout=x,is_host=x,store_type=x,rank=x", Meeting::fixed) == "");
-  CHECK(wrong("timeout=x", Meeting::fixed) == "timeout wants seconds above 0");
-  CHECK(read_rdzv_conf("timeout=1.5", Meeting::fixed, true)->timeout == std::chrono::milliseconds(1500));
-  CHECK(read_rdzv_conf(" last_call_timeout = 2 ", Meeting::c10d, true)->last_call_timeout == std::chrono::seconds(2));
 }
 
 TEST_CASE("three or five hosts with an etcd of the job's own: --ha") {
@@ -208,6 +225,9 @@ TEST_CASE("endpoints") {
   CHECK(text("h:65535") == "h 65535");
   CHECK(text("[::1]") == "::1 -");
   CHECK(text("[::1]:80") == "::1 80");
+  CHECK(parse_endpoint("http://h:1").error().message == "leave out http://");
+  CHECK(outcome({.nnodes = "2", .endpoint = "tcp://h"}) == "--rdzv-endpoint: leave out tcp://");
+  CHECK(plan_nodes({.nnodes = "3", .ha = true, .endpoint = "a,b,http://c"}).error->message == "leave out http://");
   for (const char* bad : {"", ":1", "h:", "h:65536", "h:x", "[::1", "[::1]80", "[::1]:", "::1", "a b", "[]:1", "h:-1"})
     CHECK(text(bad) == "error");
 }

@@ -1,9 +1,9 @@
-#include "cli/command_words.h"
+#include "cli/parse/command_words.h"
 
 #include <algorithm>
 #include <string>
 
-#include "launcher/job_service.h"
+#include "launcher/service/job_service.h"
 #include "test/support/catch.h"
 
 using namespace dtrain;
@@ -33,6 +33,11 @@ TEST_CASE("words of a command: an error says what it takes, and repeats a word o
   for (const char* word : {"--fiel", "secret", "--new=1", "-n", ""}) CHECK(refused(CommandId::token, {word}) == token);
   CHECK(refused(CommandId::status, {"--json", "x"}, Unknown::repeated) ==
         "dtrain status takes --job ID, --json and nothing else (x)");
+  CHECK(refused(CommandId::status, {"--jsn"}, Unknown::repeated) == "unknown flag --jsn; did you mean --json?");
+  CHECK(refused(CommandId::status, {"--wat=x"}, Unknown::repeated) ==
+        "unknown flag --wat; `dtrain help status` lists them");
+  CHECK(refused(CommandId::status, {"--json=x"}, Unknown::repeated) == "--json takes no value");
+  CHECK(unknown_flag(*find_command("version"), "--jsn").message == "unknown flag --jsn; dtrain version takes none");
   CHECK(refused(CommandId::rendezvous, {"x"}) == "dtrain rendezvous takes serve [flags] and nothing else");
 }
 

@@ -1,4 +1,4 @@
-#include "cli/parse.h"
+#include "cli/parse/parse.h"
 
 #include <cstdlib>
 
@@ -85,12 +85,21 @@ TEST_CASE("the first word that is no flag is the program, and the rest is its ow
   CHECK(parsed({}).command.empty());
 }
 
+TEST_CASE("whether -- ended the flags is known") {
+  CHECK(parsed({"--nproc=2", "--", "train", "--nproc=2"}).ended);
+  CHECK_FALSE(parsed({"--nproc=2", "train", "--", "--nproc=2"}).ended);
+}
+
 TEST_CASE("each mistake is one line that names it") {
   CHECK(error({"--nprox", "2"}) == "unknown flag --nprox; did you mean --nproc?");
   CHECK(error({"--nprco=2"}) == "unknown flag --nprco; did you mean --nproc?");
   CHECK(error({"--max_restart_s", "2"}) == "unknown flag --max_restart_s; did you mean --max-restarts?");
   CHECK(error({"--lr=0.01", "./train"}) ==
         "unknown flag --lr; `dtrain run --help=all` lists them (flags of the program go after its name)");
+  for (const Words& words : {Words{"-n", "4"}, {"-n4"}, {"-np", "4"}, {"-np4"}})
+    CHECK(error(words) == "unknown flag " + words[0] + "; did you mean --nproc?");
+  CHECK(error({"--restarts", "3"}) == "unknown flag --restarts; did you mean --max-restarts?");
+  CHECK(error({"-nx"}) == "unknown flag -nx; `dtrain run --help=all` lists them");
   CHECK(error({"-x"}) == "unknown flag -x; `dtrain run --help=all` lists them");
   CHECK(error({"-mx"}) == "unknown flag -mx; `dtrain run --help=all` lists them");
   CHECK(error({"-1"}) == "unknown flag -1; `dtrain run --help=all` lists them");

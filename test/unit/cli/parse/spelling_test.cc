@@ -1,4 +1,4 @@
-#include "cli/spelling.h"
+#include "cli/parse/spelling.h"
 
 #include "test/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "cli/program.h"
+#include "cli/program/program.h"
 
 #include "test/support/catch.h"
 #include "test/unit/cli/test_host.h"
@@ -47,6 +47,14 @@ TEST_CASE("Python runs what Python should, the rest runs itself") {
   CHECK(outcome({"./script"}, {{"script", executable_file("#!/usr/bin/env python3\n")}}) == "./script");
   CHECK(outcome({"./train", "--lr=1"}, {{"train", executable_file(elf_head(EM_X86_64))}}) == "./train --lr=1");
   CHECK(outcome({"true"}) == "true");
+}
+
+TEST_CASE("a script's name that begins with a dash is no option of Python's") {
+  const std::string python = "/usr/bin/python3 -u ";
+  CHECK(outcome({"-dash.py", "-x"}, {{"-dash.py", plain_file()}}) == python + "./-dash.py -x");
+  CHECK(outcome({{"-dash.py"}, false, false, true}, test_host({{"-dash.py", plain_file()}})) == python + "./-dash.py");
+  CHECK(outcome({"-"}) == python + "-");
+  CHECK(outcome({{"-module"}, true}, test_host()) == python + "-m -module");
 }
 
 TEST_CASE("as torchrun a script for Python is run by the user's Python, wherever it says to go") {
@@ -149,6 +157,8 @@ TEST_CASE("Python named as the program runs as it is, and its buffering is said"
 TEST_CASE("a program that is not there") {
   CHECK(outcome({"train"}, {{"train", executable_file()}}) ==
         "127: train: not in PATH; ./train exists here: did you mean ./train?");
+  CHECK(outcome({"CMakeLists.txt"}, {{"CMakeLists.txt", plain_file()}}) ==
+        "127: CMakeLists.txt: not in PATH; ./CMakeLists.txt is here, but is no program: it has no execute permission");
   CHECK(outcome({"train"}, {{"train", folder()}}) == "127: train: not in PATH; ./train is a folder");
   CHECK(outcome({"tru"}) == "127: tru: not in PATH, and there is no ./tru");
   CHECK(outcome({"trian"}, {{"train", executable_file()}}) ==

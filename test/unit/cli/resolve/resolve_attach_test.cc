@@ -1,5 +1,5 @@
 // --attach: who has the terminal, and where the others write.
-#include "cli/resolve.h"
+#include "cli/resolve/resolve.h"
 #include "test/support/catch.h"
 #include "test/unit/cli/test_host.h"
 

@@ -1,8 +1,8 @@
 // --nproc gpu and its relatives, and --virtual-local-rank.
 #include <map>
 
-#include "cli/resolve.h"
-#include "launcher/worker_env.h"
+#include "cli/resolve/resolve.h"
+#include "launcher/job/worker_env.h"
 #include "test/support/catch.h"
 #include "test/unit/cli/test_host.h"
 

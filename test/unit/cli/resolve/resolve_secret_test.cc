@@ -1,7 +1,7 @@
 // The token of a job across hosts: where it is looked for, and what is said when there is none.
-#include "cli/options.h"
-#include "cli/resolve_parts.h"
-#include "cli/token.h"
+#include "cli/commands/token.h"
+#include "cli/options/options.h"
+#include "cli/resolve/resolve_parts.h"
 #include "test/support/catch.h"
 #include "test/unit/cli/test_host.h"
 

@@ -1,4 +1,4 @@
-#include "cli/resolve.h"
+#include "cli/resolve/resolve.h"
 
 #include <csignal>
 
@@ -53,6 +53,24 @@ Host with_gpus(int count) {
 }
 
 }  // namespace
+
+TEST_CASE("a flag of dtrain's that stands after the program is told, unless it was meant") {
+  const auto notes = [](const Words& words, bool as_torchrun = false) {
+    auto raw = parse(words);
+    REQUIRE(raw.ok());
+    raw->as_torchrun = as_torchrun;
+    auto answer = resolve(*raw, test_host());
+    REQUIRE(answer.ok());
+    return answer->notes;
+  };
+  CHECK(notes({"true", "--nproc", "2", "--max_restarts=3"}) ==
+        Words{"--nproc, --max_restarts go to true: flags of dtrain stand before it (or put -- there)"});
+  CHECK(notes({"true", "--nproc", "2"}, true).empty());
+  CHECK(notes({"--", "true", "--nproc", "2"}).empty());
+  CHECK(notes({"--log-dir=/tmp", "true", "--log-dir", "mine"}).empty());
+  CHECK(notes({"true", "--lr", "1", "--help", "--version", "--start-method=fork", "-t", "3"}).empty());
+  CHECK(notes({"true", "--", "--nproc"}).empty());
+}
 
 TEST_CASE("without flags the job is the default job") {
   JobSpec expected;
@@ -226,13 +244,13 @@ TEST_CASE("logs and reports must have a place") {
   CHECK(spec({"--log-dir=/logs/new/deep"}, host).log_dir == "/logs/new/deep");
   CHECK(spec({"--log-dir=relative"}, host).log_dir == "relative");
   CHECK(spec({"--log-dir=/dev/null"}, host).log_dir == "/dev/null");
-  CHECK(error({"--log-dir=/ro/x"}, host, ErrorKind::system) == "--log-dir '/ro/x': /ro is not writable");
+  CHECK(error({"--log-dir=/ro/x"}, host) == "--log-dir '/ro/x': /ro is not writable");
   CHECK(error({"--log-dir=/file/x"}, host) == "--log-dir '/file/x': /file is not a folder");
   CHECK(spec({"--report=/logs/r.json"}, host).report_path == "/logs/r.json");
   CHECK(spec({"--report=r.json"}, host).report_path == "r.json");
   CHECK(error({"--report=/logs"}, host) == "--report '/logs': is a folder, not a file");
-  CHECK(error({"--report=/none/r"}, host, ErrorKind::system) == "--report '/none/r': its folder does not exist");
-  CHECK(error({"--report=/ro/r"}, host, ErrorKind::system) == "--report '/ro/r': its folder is not writable");
+  CHECK(error({"--report=/none/r"}, host) == "--report '/none/r': its folder does not exist");
+  CHECK(error({"--report=/ro/r"}, host) == "--report '/ro/r': its folder is not writable");
 }
 
 TEST_CASE("threads are shared out among the workers, unless the user did") {
@@ -263,7 +281,7 @@ TEST_CASE("torchrun's flags for many nodes") {
   CHECK(plan({}, kubeflow).notes == Words{"no effect here: --master-addr"});
   CHECK(error({"--nnodes=2", "--rdzv-backend=etcd"}).find("where is etcd?") != std::string::npos);
   CHECK(spec({"--nnodes=1:2", "--rdzv-backend=c10d"}).nodes.several());
-  CHECK(error({"--nnodes=0"}) == "--nnodes '0': expected N or MIN:MAX");
+  CHECK(error({"--nnodes=0"}) == "--nnodes '0': a job has at least 1 node");
   CHECK(error({}, with_env("PET_NNODES", "x")) == "PET_NNODES='x': expected N or MIN:MAX");
   CHECK(spec({"--nnodes=2"}).run_id == "none");
   CHECK(error({"--node-rank=1", "--master-port=9"}) == "--node-rank '1': it counts from 0, and --nnodes says 1");
@@ -302,10 +320,10 @@ TEST_CASE("numa binding: next to the GPUs, and without GPUs by turns") {
 TEST_CASE("where nodes meet: a host that is not known yet is awaited, one host may have several names") {
   Host host = test_host();
   host.read_token = [](const std::string&) { return JobSecret::generate(); };
-  host.meeting_place = [](const std::string& name) -> Result<MeetingPlace> {
+  host.meeting_address = [](const std::string& name) -> Result<MeetingAddress> {
     if (name == "late") return Error{ErrorKind::usage, "there is no host late", EAGAIN};
     if (name == "never") return Error{ErrorKind::usage, "there is no host never"};
-    MeetingPlace place = judge_place({name}, {{"eth0", "10.0.0.1"}, {"ib0", "10.1.0.1"}});
+    MeetingAddress place = judge_meeting_address({name}, {{"eth0", "10.0.0.1"}, {"ib0", "10.1.0.1"}});
     return place;
   };
   const auto at = [](const std::string& endpoint) {

@@ -1,10 +1,10 @@
 // When SLURM's word counts for where nodes meet, and when the user's does.
-#include "cli/slurm.h"
+#include "cli/resolve/slurm.h"
 
 #include <fmt/format.h>
 
-#include "cli/doctor.h"
-#include "cli/resolve.h"
+#include "cli/doctor/doctor.h"
+#include "cli/resolve/resolve.h"
 #include "test/support/catch.h"
 #include "test/unit/cli/test_host.h"
 
@@ -22,8 +22,8 @@ Host in_step(const std::string& address = "127.0.0.1") {
                    {"SLURM_STEP_NODELIST", "node[1-3]"},
                    {"SLURM_NODEID", "1"}});
   host.token = JobSecret::generate();
-  host.meeting_place = [](const std::string& name) {
-    return Result<MeetingPlace>(judge_place({name}, {{"eth0", name}}));
+  host.meeting_address = [](const std::string& name) {
+    return Result<MeetingAddress>(judge_meeting_address({name}, {{"eth0", name}}));
   };
   host.slurm_address = [address](const std::string& node) { return node == "node1" ? address : "?"; };
   return host;
@@ -55,7 +55,9 @@ TEST_CASE("a step of several nodes is a job of several nodes, with no flags") {
 TEST_CASE("with --ha the first three nodes of a step have the members, and the nodes have no numbers") {
   Host host = in_step();
   host.slurm_address = [](const std::string& node) { return node; };
-  host.meeting_place = [](const std::string&) { return Result<MeetingPlace>(judge_place({"10.0.0.9"}, {})); };
+  host.meeting_address = [](const std::string&) {
+    return Result<MeetingAddress>(judge_meeting_address({"10.0.0.9"}, {}));
+  };
   auto plan = resolve(*parse(std::vector<std::string>{"--ha", "./train"}, CalledAs::dtrain), host);
   INFO((plan ? "" : plan.error().message));
   REQUIRE(plan.ok());
@@ -78,7 +80,7 @@ TEST_CASE("what the user says about the nodes comes before SLURM") {
   CHECK(outcome({"--nnodes", "1:1"}) == kAlone);
   CHECK(outcome({"--nnodes", "2", "--node-rank", "1"}) == "127.0.0.1:29500 1 of 2:2, none");
   CHECK(outcome({"--nnodes", "2"}) == "127.0.0.1:29500 0 of 2:2, none");
-  CHECK(outcome({"--nnodes", "3", "--rdzv-endpoint", "h:9"}) == "h:9 0 of 3:3, none");
+  CHECK(outcome({"--nnodes", "3", "--rdzv-endpoint", "h:9"}) == "h:9 -1 of 3:3, none");
   CHECK(outcome({"--nnodes", "3", "--rdzv-backend", "c10d"}) == "localhost:29400 -1 of 3:3, none");
   CHECK(outcome({"--nnodes", "3", "--master-addr", "h"}) == "h:29500 0 of 3:3, none");
   Host host = in_step();
@@ -103,15 +105,8 @@ TEST_CASE("several tasks on a node: an error unless the user decides") {
 
 TEST_CASE("a value of SLURM's that is wrong is blamed on SLURM's variable") {
   Host host = in_step("far");
-  host.meeting_place = [](const std::string&) { return Result<MeetingPlace>(Error{ErrorKind::usage, "no"}); };
+  host.meeting_address = [](const std::string&) { return Result<MeetingAddress>(Error{ErrorKind::usage, "no"}); };
   CHECK(outcome({}, host) == "SLURM_STEP_NODELIST='far:20217': no");
-}
-
-TEST_CASE("the address in what scontrol prints") {
-  CHECK(node_address("NodeName=n1 Arch=x86_64 NodeAddr=10.0.0.7 NodeHostName=vm Port=1\n") == "10.0.0.7");
-  CHECK(node_address("NodeName=n1 NodeAddr=fd00::7\nNodeAddr=x").find("fd00::7") == 0);
-  CHECK(node_address("Node n1 not found\n").empty());
-  CHECK(node_address("").empty());
 }
 
 TEST_CASE("in one task of SLURM a failure may turn out to be of a signal that it has sent to all processes") {

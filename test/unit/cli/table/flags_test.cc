@@ -1,4 +1,4 @@
-#include "cli/flags.h"
+#include "cli/table/flags.h"
 
 #include <set>
 

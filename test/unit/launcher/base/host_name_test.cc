@@ -1,4 +1,4 @@
-#include "launcher/host_name.h"
+#include "launcher/base/host_name.h"
 
 #include "test/support/catch.h"
 

@@ -1,5 +1,5 @@
 // A folder that nobody else may enter, and that goes when its owners are gone, or later.
-#include "launcher/private_folder.h"
+#include "launcher/base/private_folder.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -33,6 +33,28 @@ struct Base : test::TempFolder {
 };
 
 }  // namespace
+
+TEST_CASE("private folder: places for temporary files are absolute, and each is there once") {
+  const Base base;
+  const auto here = fs::current_path();
+  using Places = std::vector<std::string>;
+  CHECK(launcher::temporary_folders() == Places{base.path().string(), "/tmp", "/var/tmp", here.string()});
+  ::setenv("TMPDIR", "scratch", 1);
+  CHECK(launcher::temporary_folders().front() == (here / "scratch").string());
+  for (const char* value : {"", "/tmp"}) {
+    ::setenv("TMPDIR", value, 1);
+    CHECK(launcher::temporary_folders() == Places{"/tmp", "/var/tmp", here.string()});
+  }
+}
+
+TEST_CASE("private folder: the next place is taken where TMPDIR is none") {
+  const Base base;
+  ::setenv("TMPDIR", (base / "none").c_str(), 1);
+  auto made = PrivateFolder::make("kind");
+  REQUIRE(made.ok());
+  CHECK(fs::path(made->path()).parent_path() == "/tmp");
+  made->remove();
+}
 
 TEST_CASE("private folder: what was left by the dead is removed by the next one, and nothing else") {
   const Base base;

@@ -1,4 +1,4 @@
-#include "launcher/human.h"
+#include "launcher/base/readable.h"
 
 #include "test/support/catch.h"
 
@@ -6,17 +6,17 @@ namespace dtrain::launcher {
 
 TEST_CASE("bytes and durations read naturally") {
   using namespace std::chrono_literals;
-  CHECK(human_bytes(0) == "0 B");
-  CHECK(human_bytes(1023) == "1023 B");
-  CHECK(human_bytes(1024) == "1.0 KiB");
-  CHECK(human_bytes(1288490189) == "1.2 GiB");
-  CHECK(human_bytes(UINT64_MAX) == "16384.0 PiB");
-  CHECK(human_duration(0s) == "0 ms");
-  CHECK(human_duration(340ms) == "340 ms");
-  CHECK(human_duration(12390ms) == "12.3 s");
-  CHECK(human_duration(59999ms) == "59.9 s");
-  CHECK(human_duration(312s) == "5 min 12 s");
-  CHECK(human_duration(7385s) == "2 h 3 min");
+  CHECK(readable_bytes(0) == "0 B");
+  CHECK(readable_bytes(1023) == "1023 B");
+  CHECK(readable_bytes(1024) == "1.0 KiB");
+  CHECK(readable_bytes(1288490189) == "1.2 GiB");
+  CHECK(readable_bytes(UINT64_MAX) == "16384.0 PiB");
+  CHECK(readable_duration(0s) == "0 ms");
+  CHECK(readable_duration(340ms) == "340 ms");
+  CHECK(readable_duration(12390ms) == "12.3 s");
+  CHECK(readable_duration(59999ms) == "59.9 s");
+  CHECK(readable_duration(312s) == "5 min 12 s");
+  CHECK(readable_duration(7385s) == "2 h 3 min");
 }
 
 TEST_CASE("ranks are folded into ranges") {

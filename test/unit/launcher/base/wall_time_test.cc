@@ -1,4 +1,4 @@
-#include "launcher/wall_time.h"
+#include "launcher/base/wall_time.h"
 
 #include <cstdlib>
 #include <ctime>

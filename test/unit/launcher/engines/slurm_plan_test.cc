@@ -10,7 +10,7 @@ using namespace dtrain::launcher;
 namespace {
 
 // A task of `srun -N3`, on the second node.
-Environment in_step() {
+Variables in_step() {
   return {{"SLURM_JOB_ID", "4711"},
           {"SLURM_STEP_ID", "2"},
           {"SLURM_STEP_NUM_NODES", "3"},
@@ -21,12 +21,12 @@ Environment in_step() {
           {"SLURM_NNODES", "3"}};
 }
 
-Environment with(Environment env, const std::string& name, const std::string& value) {
+Variables with(Variables env, const std::string& name, const std::string& value) {
   env[name] = value;
   return env;
 }
 
-std::string outcome(const Environment& env) {
+std::string outcome(const Variables& env) {
   auto step = slurm_step(env);
   if (!step) return step.error().message;
   if (!*step) return "none";
@@ -59,7 +59,7 @@ TEST_CASE("several tasks on a node are an error with its cure") {
   CHECK(both.starts_with("SLURM step 4711.2 has 2 tasks on a node"));
   CHECK(both.find("--ntasks-per-node=1") != std::string::npos);
   CHECK(both.find("--standalone") != std::string::npos);
-  const Environment alone = {
+  const Variables alone = {
       {"SLURM_JOB_ID", "1"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_NODES", "1"}, {"SLURM_STEP_TASKS_PER_NODE", "4"}};
   CHECK(outcome(alone).starts_with("SLURM step 1.0 has 4 tasks on a node"));
 }

@@ -1,5 +1,5 @@
 // How the members of a job's own etcd are started, and when one may be.
-#include "launcher/etcd_member.h"
+#include "launcher/etcd/etcd_member.h"
 
 #include <algorithm>
 

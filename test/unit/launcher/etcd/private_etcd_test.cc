@@ -1,5 +1,5 @@
 // A real member of a job's own etcd, started and ended by the code of the agent.
-#include "launcher/private_etcd.h"
+#include "launcher/etcd/private_etcd.h"
 
 #include <sys/wait.h>
 
@@ -7,7 +7,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "rendezvous/listen.h"
+#include "rendezvous/net/listen.h"
 #include "test/support/catch.h"
 #include "test/support/temp_folder.h"
 
@@ -49,7 +49,8 @@ TEST_CASE("private etcd: when it is closed its member is dead, not only dying, a
 
   boost::asio::io_context io;
   std::string said;
-  PrivateEtcd member(io, spec, [&](const std::string& line) { said += line + "\n"; });
+  const Say say = [&](const std::string& line) { said += line + "\n"; };
+  PrivateEtcd member(io, spec, say);
   REQUIRE(member.open(clients).ok());
   CHECK_FALSE(has_child());
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);

@@ -1,4 +1,4 @@
-#include "launcher/event_log.h"
+#include "launcher/events/event_log.h"
 
 #include <nlohmann/json.hpp>
 

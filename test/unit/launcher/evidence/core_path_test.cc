@@ -1,4 +1,4 @@
-#include "launcher/core_path.h"
+#include "launcher/evidence/core_path.h"
 
 #include "test/support/catch.h"
 

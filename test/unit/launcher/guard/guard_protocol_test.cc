@@ -1,6 +1,8 @@
-#include "launcher/guard_protocol.h"
+#include "launcher/guard/guard_protocol.h"
 
 #include <sys/socket.h>
+
+#include <cerrno>
 
 #include "test/support/catch.h"
 
@@ -46,6 +48,25 @@ TEST_CASE("what a worker is to execute comes through a descriptor unchanged, and
   REQUIRE(nothing);
   CHECK_FALSE(ExecPayload().map(nothing->get()));
   CHECK_FALSE(ExecPayload().map(-1));
+}
+
+TEST_CASE("last words are heard, also from a side that has not read all") {
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+  const UniqueFd ours(ends[0]);
+  UniqueFd theirs(ends[1]);
+  REQUIRE(send_guard_message(ours.get(), {GuardOp::begin_round}) == 0);
+  REQUIRE(send_guard_message(theirs.get(), {GuardOp::failed}) == 0);
+  theirs.reset();
+  ReceivedGuardMessage received;
+  REQUIRE(receive_guard_message(ours.get(), received) == Receive::message);
+  CHECK(received.message.op == GuardOp::failed);
+  CHECK(receive_guard_message(ours.get(), received) == Receive::closed);
+}
+
+TEST_CASE("why a guard cannot go on") {
+  CHECK(describe_failure({GuardOp::failed, -1, int32_t(GuardNeed::events), EMFILE}) ==
+        "the guard cannot watch the agent and the workers (epoll): Too many open files");
 }
 
 }  // namespace dtrain::launcher

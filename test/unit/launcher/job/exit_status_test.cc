@@ -1,4 +1,4 @@
-#include "launcher/exit_status.h"
+#include "launcher/job/exit_status.h"
 
 #include <cerrno>
 #include <csignal>

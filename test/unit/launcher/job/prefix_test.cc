@@ -1,4 +1,4 @@
-#include "launcher/prefix.h"
+#include "launcher/job/prefix.h"
 
 #include "test/support/catch.h"
 

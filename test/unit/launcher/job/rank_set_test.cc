@@ -1,4 +1,4 @@
-#include "launcher/rank_set.h"
+#include "launcher/job/rank_set.h"
 
 #include <random>
 #include <set>

@@ -1,4 +1,4 @@
-#include "launcher/text_template.h"
+#include "launcher/job/text_template.h"
 
 #include "test/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/worker_env.h"
+#include "launcher/job/worker_env.h"
 
 #include <csignal>
 

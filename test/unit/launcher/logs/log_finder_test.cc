@@ -1,4 +1,4 @@
-#include "launcher/log_finder.h"
+#include "launcher/logs/log_finder.h"
 
 #include <filesystem>
 #include <fstream>
@@ -45,6 +45,22 @@ TEST_CASE("rounds come in their order, files by rank") {
           "/attempt_2/9/stdout.log /attempt_2/9/stderr.log /attempt_2/10/stderr.log /attempt_2_2/0/stdout.log "
           "/attempt_10/0/stdout.log ");
   }
+}
+
+TEST_CASE("links in a folder of logs lead nowhere") {
+  test::TempFolder folder;
+  const std::string job = folder / "job_abc", elsewhere = folder / "elsewhere";
+  file(job + "/attempt_0/0/stdout.log");
+  file(elsewhere + "/1/stdout.log");
+  file(elsewhere + "/secret");
+  std::filesystem::create_symlink(elsewhere + "/secret", job + "/attempt_0/0/stderr.log");
+  std::filesystem::create_directory_symlink(elsewhere + "/1", job + "/attempt_0/1");
+  std::filesystem::create_directory_symlink(elsewhere, job + "/attempt_1");
+  auto logs = find_logs(job);
+  REQUIRE(logs.ok());
+  REQUIRE(logs->attempts.size() == 1);
+  REQUIRE(logs->attempts[0].files.size() == 1);
+  CHECK(logs->attempts[0].files[0].path == job + "/attempt_0/0/stdout.log");
 }
 
 TEST_CASE("of several jobs the newest counts") {

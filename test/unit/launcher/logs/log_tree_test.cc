@@ -1,4 +1,4 @@
-#include "launcher/log_tree.h"
+#include "launcher/logs/log_tree.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -123,6 +123,7 @@ TEST_CASE("an impossible log folder is one clear line") {
   folder.write("file", "x");
   auto on_file = LogTree::create(spec_for(folder / "file"));
   REQUIRE_FALSE(on_file);
+  CHECK(on_file.error().kind == ErrorKind::usage);
   CHECK(on_file.error().message ==
         "cannot make the log folder " + (folder / "file") + " (choose another with --log-dir): Not a directory");
   CHECK_FALSE(LogTree::create(spec_for(folder / "file/sub")));
@@ -141,6 +142,35 @@ TEST_CASE("a temporary tree is removed if it holds no file") {
   CHECK(tmp.entries() == 1);
   tree->remove_if_empty();
   CHECK(tmp.entries() == 0);
+}
+
+TEST_CASE("a place that does not take the tree is said, and the next one taken") {
+  TemporaryTmpdir tmp;
+  ::setenv("TMPDIR", (tmp.folder / "none").c_str(), 1);
+  auto tree = LogTree::create(spec_for(""));
+  REQUIRE(tree);
+  CHECK(fs::path(tree->temporary_base()).parent_path() == "/tmp");
+  CHECK(tree->take_notes() == std::vector<std::string>{"no place for temporary files: " + (tmp.folder / "none") +
+                                                       " (No such file or directory); using /tmp"});
+  CHECK(tree->take_notes().empty());
+  tree->remove_if_empty();
+}
+
+TEST_CASE("a worker without a folder has no error file, but its streams must have theirs") {
+  TemporaryTmpdir tmp;
+  auto tree = LogTree::create(spec_for(""));
+  REQUIRE(tree);
+  fs::remove_all(tree->path());
+  for (int local_rank : {0, 1}) {
+    auto files = tree->open_worker(1, local_rank, Streams::none);
+    REQUIRE(files);
+    CHECK(files->paths.error_file.empty());
+    CHECK(files->attempt.empty());
+  }
+  const auto notes = tree->take_notes();
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].starts_with("workers have no error file: cannot make the log folder " + tree->path()));
+  CHECK_FALSE(tree->open_worker(1, 2, Streams::out));
 }
 
 TEST_CASE("a temporary tree with an error file stays") {

@@ -1,4 +1,4 @@
-#include "launcher/output_console.h"
+#include "launcher/output/console_text.h"
 
 #include "test/support/catch.h"
 

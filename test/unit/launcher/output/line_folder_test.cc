@@ -1,4 +1,4 @@
-#include "launcher/line_folder.h"
+#include "launcher/output/line_folder.h"
 
 #include <random>
 

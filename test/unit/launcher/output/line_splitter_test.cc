@@ -1,4 +1,4 @@
-#include "launcher/line_splitter.h"
+#include "launcher/output/line_splitter.h"
 
 #include <random>
 #include <vector>

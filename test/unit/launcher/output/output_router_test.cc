@@ -1,4 +1,4 @@
-#include "launcher/output_router.h"
+#include "launcher/output/output_router.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

@@ -1,9 +1,9 @@
-#include "launcher/oom_probe.h"
+#include "launcher/process/oom_probe.h"
 
 #include <csignal>
 #include <random>
 
-#include "launcher/cgroup.h"
+#include "launcher/process/cgroup.h"
 #include "test/support/catch.h"
 #include "test/support/temp_folder.h"
 

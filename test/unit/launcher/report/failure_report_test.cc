@@ -1,10 +1,11 @@
-#include "launcher/failure_report.h"
+#include "launcher/report/failure_report.h"
 
 #include <cerrno>
 #include <csignal>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "launcher/report/torchrun_report.h"
 #include "test/support/catch.h"
 #include "test/support/golden.h"
 
@@ -20,7 +21,7 @@ WorkerEnd worker(int rank, ExitStatus status, int ended_ms) {
   end.host = "node4";
   end.pid = 1230 + rank;
   end.status = status;
-  end.ended = MonoTime{} + milliseconds(ended_ms);
+  end.ended = end.told.since = MonoTime{} + milliseconds(ended_ms);
   end.ended_unix = 1'795'246'790 + ended_ms / 1000;
   end.ended_text = "2026-11-21 10:30:01";
   end.ran = milliseconds(ended_ms);
@@ -29,8 +30,13 @@ WorkerEnd worker(int rank, ExitStatus status, int ended_ms) {
 
 WorkerEnd victim(int rank, int signal) {
   WorkerEnd end = worker(rank, ExitStatus::signaled(signal, false), 13000);
-  end.stopped_by_dtrain = true;
+  end.told.stopped = true;
   return end;
+}
+
+void leaves_error_file(WorkerEnd& end, int64_t timestamp) {
+  end.error = ErrorFile{"boom", "", timestamp, ""};
+  end.told.since = time_of_cause(end.ended, end.ended_unix, *end.error);
 }
 
 FailureFacts facts_with(std::vector<WorkerEnd> workers, int exit_code) {
@@ -71,6 +77,7 @@ TEST_CASE("report: a Python exception from the error file") {
                            "Traceback (most recent call last):\n  File \"train.py\", line 3, in main\n"
                            "    raise RuntimeError(\"boom\")\nRuntimeError: boom\n",
                            1'795'246'790, ""};
+  failed.exception = "RuntimeError: boom";
   check_report("python_exception", facts_with({victim(0, SIGTERM), failed}, 1));
 }
 
@@ -93,6 +100,41 @@ TEST_CASE("report: an error file that is no JSON leaves the last lines") {
   check_report("bad_error_file", facts_with({failed}, 2));
 }
 
+TEST_CASE("report: who left with 0 is to blame, and those who needed it are consequences") {
+  WorkerEnd left = worker(1, ExitStatus::exited(0), 900);
+  left.last_lines = {"no more data"};
+  WorkerEnd first = worker(0, ExitStatus::exited(1), 800), second = worker(2, ExitStatus::exited(1), 850);
+  first.told.blame = second.told.blame = {1, true, "left the job"};
+  FailureFacts facts = facts_with({first, left, second, victim(3, SIGTERM)}, 1);
+  facts.reason = "local rank 1: ended with code 0 while others were in a collective";
+  check_report("left", facts);
+}
+
+TEST_CASE("report: an exception of C++ is the headline") {
+  WorkerEnd thrown = worker(1, ExitStatus::signaled(SIGABRT, false), 800);
+  thrown.exception = "std::runtime_error: cannot read shard 17";
+  thrown.error = ErrorFile{thrown.exception, "", thrown.ended_unix, ""};
+  thrown.last_lines = {"terminate called after throwing an instance of 'std::runtime_error'",
+                       "  what():  cannot read shard 17"};
+  check_report("cpp_exception", facts_with({victim(0, SIGTERM), thrown}, 134));
+}
+
+TEST_CASE("report: a single worker's end is told once") {
+  FailureFacts facts = facts_with({worker(0, ExitStatus::exited(2), 50)}, 2);
+  facts.reason = "local rank 0: exit code 2";
+  check_report("alone", facts);
+}
+
+TEST_CASE("report: a rank of another node is blamed, and who had ended before comes first") {
+  WorkerEnd failed = worker(2, ExitStatus::exited(1), 800);
+  failed.told.blame = {7, true, "died"};
+  FailureFacts facts = facts_with({worker(0, ExitStatus::exited(0), 100), failed}, 1);
+  CHECK(report_text(facts).find("  rank 0: had ended with exit code 0 before\n") != std::string::npos);
+  CHECK(report_text(facts).find("  blames: rank 7, which died\n") != std::string::npos);
+  facts.failed_elsewhere = "node 1 (host b, agent 3): rank 7 (local rank 1): exit code 3";
+  CHECK(report_text(facts).find("  rank 2: failed because of rank 7 (exit code 1)\n") != std::string::npos);
+}
+
 TEST_CASE("report: nobody failed by itself") {
   FailureFacts facts = facts_with({victim(0, SIGTERM), victim(1, SIGTERM)}, 143);
   facts.reason = "stopped by SIGTERM";
@@ -105,19 +147,19 @@ TEST_CASE("the first failure is the earliest, unless an error file proves an ear
   WorkerEnd late = worker(1, ExitStatus::exited(1), 13'900);
   CHECK(first_failure(facts_with({late, early}, 1))->rank == 0);
 
-  late.error = ErrorFile{"boom", "", late.ended_unix - 5, ""};
+  leaves_error_file(late, late.ended_unix - 5);
   CHECK(first_failure(facts_with({late, early}, 1))->rank == 1);
 
   // The same second proves nothing; a timestamp in the future or from another age is a wrong clock.
   early = worker(0, ExitStatus::exited(1), 10'200);
   late = worker(1, ExitStatus::exited(1), 10'900);
   for (int64_t offset : {int64_t{0}, int64_t{100}, -int64_t{1'000'000'000}}) {
-    late.error = ErrorFile{"boom", "", late.ended_unix + offset, ""};
+    leaves_error_file(late, late.ended_unix + offset);
     CHECK(first_failure(facts_with({late, early}, 1))->rank == 0);
   }
   // A program writes what it likes there.
   for (int64_t time : {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
-    late.error = ErrorFile{"boom", "", time, ""};
+    leaves_error_file(late, time);
     CHECK(first_failure(facts_with({late, early}, 1))->rank == 0);
   }
 }
@@ -152,6 +194,27 @@ TEST_CASE("hints fit the end") {
   CHECK(hint_for(worker(0, ExitStatus::signaled(SIGBUS, false), 0)).find("/dev/shm") != std::string::npos);
   CHECK(hint_for(worker(0, ExitStatus::signaled(SIGSEGV, true), 0)).empty());
   CHECK(hint_for(worker(0, ExitStatus::signaled(SIGSEGV, false), 0)).find("ulimit") != std::string::npos);
+}
+
+TEST_CASE("report: no text of another node, of a worker or of a path steers the terminal") {
+  const std::string bad = "one\ntwo\x1b]0;title\x07";
+  const auto check_plain = [](const std::string& report) {
+    INFO(report);
+    CHECK(report.find("one\\x0atwo\\x1b]0;title\\x07") != std::string::npos);
+    for (const char c : report) CHECK((c == '\n' || static_cast<unsigned char>(c) >= 0x20));
+  };
+  WorkerEnd crash = worker(0, ExitStatus::signaled(SIGSEGV, true), 100);
+  crash.host = crash.core_path = crash.log_path = crash.error_path = bad;
+  crash.oom = {true, bad};
+  crash.error.emplace();
+  crash.error->note = bad;
+  FailureFacts facts = facts_with({crash, worker(1, ExitStatus::exited(1), 200)}, 139);
+  facts.workers[1].host = facts.run_id = facts.reason = bad;
+  check_plain(report_text(facts));
+  check_plain(torchrun_report_text(facts));
+  facts.failed_elsewhere = bad;
+  check_plain(report_text(facts));
+  check_plain(torchrun_report_text(facts));
 }
 
 }  // namespace dtrain::launcher

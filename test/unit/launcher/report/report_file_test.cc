@@ -1,7 +1,8 @@
 // Which of several reports of one job stays in the file that all of its agents name.
-#include "launcher/report_file.h"
+#include "launcher/report/report_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +11,7 @@
 #include <iterator>
 #include <thread>
 
-#include "launcher/small_file.h"
+#include "launcher/base/small_file.h"
 #include "rendezvous/base/unique_fd.h"
 #include "test/support/catch.h"
 #include "test/support/temp_folder.h"
@@ -60,6 +61,21 @@ TEST_CASE("a link to the report is followed, what is no file is written to, no f
   const auto nowhere = write_report_file((folder.path() / "none/report").string(), "new", true, kEarlier);
   REQUIRE_FALSE(nowhere.ok());
   CHECK(nowhere.error().message.find("cannot write the report ") == 0);
+}
+
+TEST_CASE("what has the draft's name already, and other names of the old report's file, stay as they were") {
+  const auto lay_link = GENERATE(::symlink, ::link);
+  test::TempFolder folder;
+  const std::string path = folder / "report", victim = folder / "victim", kept = folder / "kept";
+  std::ofstream(victim) << "not ours";
+  std::ofstream(path) << "old";
+  REQUIRE(::link(path.c_str(), kept.c_str()) == 0);
+  REQUIRE(lay_link(victim.c_str(), fmt::format("{}.{}.tmp", path, ::getpid()).c_str()) == 0);
+  CHECK(*write_report_file(path, "new", true, kEarlier));
+  CHECK(read_small_file(path) == "new");
+  CHECK(read_small_file(victim) == "not ours");
+  CHECK(read_small_file(kept) == "old");
+  CHECK(files_in(folder.path()) == 4);  // these, and the link
 }
 
 TEST_CASE("a FIFO gets a text of any length while somebody reads it, and nobody waits for a reader") {

@@ -1,5 +1,5 @@
 // The routable port with real sockets: who is let in, and that the others cost little.
-#include "rendezvous/outer_listener.h"
+#include "rendezvous/agent_link/outer_listener.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/listen.h"
-#include "rendezvous/peer_uid.h"
-#include "rendezvous/round_channel.h"
+#include "rendezvous/agent_link/round_channel.h"
+#include "rendezvous/net/listen.h"
+#include "rendezvous/net/peer_uid.h"
 #include "test/support/catch.h"
 
 using namespace dtrain;
@@ -142,7 +142,8 @@ TEST_CASE("a worker is let in unread when somebody vouches for it, and else not"
   CHECK(::recv(port.workers[0].get(), &first, 1, MSG_DONTWAIT) == 1);
   CHECK(first == 0);
   CHECK(port.lines ==
-        std::vector<std::string>{"turned away a connection from 127.0.0.1: no agent of this job vouches for it"});
+        std::vector<std::string>{"turned away a connection from 127.0.0.1: no agent of this job vouches for it; it is "
+                                 "torchrun's, or another client of torch's store: all nodes need the same launcher"});
 }
 
 TEST_CASE("a worker of the round before is turned away, though it is vouched for later") {
@@ -163,6 +164,25 @@ TEST_CASE("without --master-addr real a worker is a stranger") {
   REQUIRE(::send(worker.get(), "\0\xce\xf7\x85\x3c", 5, 0) == 5);
   REQUIRE(port.until([&] { return closed(worker); }));
   CHECK(port.asked.empty());
+  CHECK(port.lines == std::vector<std::string>{"turned away a connection from 127.0.0.1: it is torchrun's, or another "
+                                               "client of torch's store: all nodes need the same launcher"});
+}
+
+TEST_CASE("strangers are called by what they speak, with TLS and without") {
+  for (const bool insecure : {false, true}) {
+    Port port(insecure ? std::nullopt : std::optional(JobSecret::generate().value()));
+    const UniqueFd browser = port.connect();
+    REQUIRE(::send(browser.get(), "GET / HTTP/1.1\r\n\r\n", 18, 0) == 18);
+    REQUIRE(port.until([&] { return closed(browser); }));
+    const UniqueFd torchrun = port.connect();
+    REQUIRE(::send(torchrun.get(), "\0\xce\xf7\x85\x3c\x07", 6, 0) == 6);
+    REQUIRE(port.until([&] { return closed(torchrun); }));
+    REQUIRE(port.lines.size() == 2);
+    CHECK(port.lines[0] == "turned away a connection from 127.0.0.1: it speaks HTTP");
+    CHECK(port.lines[1].ends_with(kTorchrunKnocks));
+    CHECK(port.agents.empty());
+    CHECK(port.stores.empty());
+  }
 }
 
 TEST_CASE("a listener for any job tells whose a connection is, and hands it over when enough has come") {

@@ -1,5 +1,5 @@
 // RoundChannel over a socket pair: what must not get lost at the end of a connection.
-#include "rendezvous/round_channel.h"
+#include "rendezvous/agent_link/round_channel.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -89,4 +89,17 @@ TEST_CASE("who has another secret is told so, and nothing of what it says is rea
   CHECK(near_says.find("token differs") != std::string::npos);
   CHECK(far_says.find("token differs") != std::string::npos);
   CHECK(near->fault() == TlsFault::token);
+}
+
+TEST_CASE("a peer that goes without reading has closed the connection, for no reason") {
+  int ends[2] = {-1, -1};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+  UniqueFd peer(ends[1]);
+  boost::asio::io_context io;
+  const auto channel = std::make_shared<RoundChannel>(io, LinkSocket{UniqueFd(ends[0])});
+  std::optional<std::string> why;
+  channel->start({[](const RoundMessage&) { FAIL("nothing was said"); }, [&](const std::string& said) { why = said; }});
+  peer.reset();  // with the greeting unread: the kernel says that the connection was reset
+  io.run_for(std::chrono::seconds(10));
+  CHECK(why == "");
 }

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/listen.h"
-#include "rendezvous/round_host.h"
-#include "rendezvous/round_link.h"
+#include "rendezvous/agent_link/round_host.h"
+#include "rendezvous/agent_link/round_link.h"
+#include "rendezvous/net/listen.h"
 #include "test/support/catch.h"
 
 using namespace dtrain;
@@ -165,6 +165,8 @@ TEST_CASE("a host that was stalled reads what its nodes said before it gives the
   CHECK(nodes[0].last<msg::End>()->verdict.reason == "all workers ended with exit code 0");
 }
 
+namespace {
+
 // A job of three nodes, two of which are enough, and the hands of its nodes.
 struct Trio {
   explicit Trio(boost::asio::io_context& io) : host(io, settings(), {[](int) {}, PulseSettings{2s, 3}}) {
@@ -200,6 +202,8 @@ struct Trio {
   RoundHost host;
   std::vector<Hand> nodes;
 };
+
+}  // namespace
 
 TEST_CASE("an agent that has died is waited for less than a connection that broke in another way") {
   boost::asio::io_context io(1);

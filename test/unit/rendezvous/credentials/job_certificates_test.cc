@@ -1,9 +1,9 @@
 // Certificates made of the job's secret, as openssl and another agent of the job see them.
-#include "rendezvous/job_certificates.h"
+#include "rendezvous/credentials/job_certificates.h"
 
 #include <cstdlib>
 
-#include "rendezvous/tls_context.h"
+#include "rendezvous/credentials/tls_certificates.h"
 #include "test/support/catch.h"
 #include "test/support/temp_folder.h"
 

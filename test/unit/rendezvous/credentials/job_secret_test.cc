@@ -1,5 +1,5 @@
 // The token: it survives its text and its file, tells typos, never shows itself, and makes a key for each link.
-#include "rendezvous/job_secret.h"
+#include "rendezvous/credentials/job_secret.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

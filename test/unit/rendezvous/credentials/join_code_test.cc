@@ -1,5 +1,5 @@
 // The token that can be typed: the same secret from the same code, and no typing mistake goes unseen.
-#include "rendezvous/join_code.h"
+#include "rendezvous/credentials/join_code.h"
 
 #include <set>
 #include <utility>

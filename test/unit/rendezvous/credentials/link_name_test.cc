@@ -1,5 +1,5 @@
 // A link's identity: one text for each link, and everything else refused.
-#include "rendezvous/link_name.h"
+#include "rendezvous/credentials/link_name.h"
 
 #include "test/support/catch.h"
 

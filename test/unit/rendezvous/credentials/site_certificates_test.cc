@@ -1,12 +1,12 @@
 // Links with certificates: who is let in and who is not, in both directions, and files that make no sense.
-#include "rendezvous/site_certificates.h"
+#include "rendezvous/credentials/site_certificates.h"
 
 #include <sys/stat.h>
 
 #include <algorithm>
 
-#include "rendezvous/openssl.h"
-#include "rendezvous/tls_context.h"
+#include "rendezvous/credentials/tls_certificates.h"
+#include "rendezvous/crypto/openssl.h"
 #include "test/support/certificates.h"
 #include "test/unit/rendezvous/tls_pair.h"
 

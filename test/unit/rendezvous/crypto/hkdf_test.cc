@@ -1,5 +1,5 @@
 // HKDF-SHA256 against the vectors of RFC 5869, appendix A.
-#include "rendezvous/hkdf.h"
+#include "rendezvous/crypto/hkdf.h"
 
 #include <string>
 #include <vector>

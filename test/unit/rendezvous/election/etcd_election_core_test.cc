@@ -1,5 +1,6 @@
 // The election's rules one by one; test/sim has them all together, with an etcd whose answers are late or lost.
-#include "rendezvous/etcd_election_core.h"
+#include "rendezvous/election/etcd_election_core.h"
+
 #include "test/support/catch.h"
 
 using namespace dtrain;

@@ -1,12 +1,12 @@
 // The client with real etcd: one member and three, TLS and users, members killed in the middle of calls.
-#include "rendezvous/etcd_client.h"
+#include "rendezvous/etcd/etcd_client.h"
 
 #include <fmt/format.h>
 
 #include <boost/asio/post.hpp>
 #include <thread>
 
-#include "rendezvous/listen.h"
+#include "rendezvous/net/listen.h"
 #include "test/support/catch.h"
 #include "test/support/etcd_cluster.h"
 

@@ -1,10 +1,10 @@
 // etcd's requests and answers as bytes, HTTP around them, base64; what is cut, too long or no answer at all.
-#include "rendezvous/etcd_wire.h"
+#include "rendezvous/etcd/etcd_wire.h"
 
 #include <fmt/format.h>
 
 #include "rendezvous/base/base64.h"
-#include "rendezvous/http_message.h"
+#include "rendezvous/etcd/http_message.h"
 #include "test/support/catch.h"
 
 using namespace dtrain;

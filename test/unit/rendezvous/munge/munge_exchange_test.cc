@@ -1,6 +1,6 @@
 // Asking for a job's secret: the request among other first bytes, the answer in any pieces, and no more than is
 // allowed.
-#include "rendezvous/munge_exchange.h"
+#include "rendezvous/munge/munge_exchange.h"
 
 #include <chrono>
 

@@ -1,5 +1,5 @@
 // The times of a link between hosts: whatever is lost or late, a node has no workers when the host gives it up.
-#include "rendezvous/link_pulse.h"
+#include "rendezvous/rounds/link_pulse.h"
 
 #include <algorithm>
 #include <random>

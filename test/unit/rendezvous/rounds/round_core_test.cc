@@ -1,5 +1,5 @@
 // RoundCore's decisions, one story each; test/sim has the rest.
-#include "rendezvous/round_core.h"
+#include "rendezvous/rounds/round_core.h"
 
 #include "test/support/catch.h"
 #include "test/unit/rendezvous/round_job.h"
@@ -332,6 +332,26 @@ TEST_CASE("a node comes back before it was missed, and keeps its place") {
   CHECK(job.core.restarts() == 0);
 }
 
+TEST_CASE("a node of a static job that comes back before it was missed is not refused for its own number") {
+  RoundSettings fixed = settings(3, 3);
+  fixed.fixed_ranks = true;
+  Job job(fixed);
+  NodeInfo first = job.info(1), second = job.info(2);
+  first.wanted_rank = 0;
+  second.wanted_rank = 1;
+  job.hear(1, msg::Join{first});
+  job.hear(2, msg::Join{second});
+  // Its first connection broke, and the host does not know that yet.
+  second.attempt = 1;
+  job.hear(9, msg::Join{second});
+  for (const auto& said : job.said) CHECK(said.find("refused") == std::string::npos);
+  CHECK(job.core.members() == 2);
+  NodeInfo third = job.info(3);
+  third.wanted_rank = 2;
+  job.hear(3, msg::Join{third});
+  CHECK(job.said == Words{"1: open 0/3", "9: open 1/3", "3: open 2/3"});
+}
+
 TEST_CASE("a failure that comes of a loss or of a node that leaves is not charged") {
   for (const bool leaves : {false, true}) {
     Job job(settings(2, 3, 0));
@@ -536,8 +556,8 @@ TEST_CASE("nodes with another pulse are refused") {
   info.times.pulse_ms = 2500;
   job.hear(1, msg::Join{info});
   REQUIRE(job.said.size() == 1);
-  CHECK(job.said[0].find("refused: keep_alive_interval and keep_alive_max_attempt of --rdzv-conf are 2.5 s and 3 here, "
-                         "but 1 s and 3 at the host") != std::string::npos);
+  CHECK(job.said[0].find("refused: --rdzv-conf keep_alive_interval and keep_alive_max_attempt 2.5 s and 3 here, "
+                         "but 1 s and 3 at the node that hosts the job") != std::string::npos);
 }
 
 TEST_CASE("no node sees a round's number twice, though it was in later rounds of a host that is lost") {

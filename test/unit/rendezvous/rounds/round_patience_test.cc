@@ -1,5 +1,5 @@
 // How often a round that runs is stopped for nodes that come (round_patience.h).
-#include "rendezvous/round_core.h"
+#include "rendezvous/rounds/round_core.h"
 #include "test/support/catch.h"
 #include "test/unit/rendezvous/round_job.h"
 

@@ -1,5 +1,5 @@
 // The agent link's bytes: every message comes back as it was, however it is cut; what is no message is refused.
-#include "rendezvous/round_wire.h"
+#include "rendezvous/rounds/round_wire.h"
 
 #include <vector>
 
@@ -29,7 +29,7 @@ std::vector<RoundMessage> one_of_each() {
                      3,
                      "fd00::9",
                      65535}},
-          msg::Failed{1, 2, "exit code 3", 3, true},
+          msg::Failed{1, 2, "exit code 3", 3, true, 70'000, "left the job"},
           msg::Over{5, true},
           msg::Leaving{15, true},
           msg::Ping{std::int64_t{1} << 62, -5, 6},
@@ -42,7 +42,7 @@ std::vector<RoundMessage> one_of_each() {
           msg::Open{{1, 2, 3, 4, 5, 6, 7, 8, "127.0.0.1", 29500},
                     std::uint64_t{1} << 63,
                     {~std::uint64_t{0}, {1, 2}, {{}, {3, ~std::uint64_t{0}}}, {{4, "::1", 5}, {6, "", 0}}}},
-          msg::Stop{-1, 2, std::string("with\0zero", 9)},
+          msg::Stop{-1, 2, std::string("with\0zero", 9), msg::kSomebody, ""},
           msg::End{{JobEnd::refused, 125, -1, ""}},
           msg::Pong{-1, 2, -3},
           msg::Facts{{"running",
@@ -109,7 +109,7 @@ TEST_CASE("what is no dtrain agent is refused at its first wrong byte") {
   CHECK(refusal(std::string(kRoundGreeting.substr(0, 3)) + "x") == "this is no dtrain agent");
   std::string other(kRoundGreeting);
   other.back() = 9;
-  CHECK(refusal(other) == "the agent there speaks version 9 of the protocol, this one version 6");
+  CHECK(refusal(other) == "the agent there speaks version 9 of the protocol, this one version 7");
 }
 
 TEST_CASE("frames that lie are refused") {

@@ -1,5 +1,5 @@
 // Who is asked whether a connection is a worker's, and what comes of the answers.
-#include "rendezvous/vouch_desk.h"
+#include "rendezvous/rounds/vouch_desk.h"
 
 #include <utility>
 #include <vector>

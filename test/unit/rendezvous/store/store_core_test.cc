@@ -1,8 +1,9 @@
 // What the store does with requests: values, counters, queues, waits, barriers, limits. Each case talks to a core
 // through the real decoder, as connections do.
-#include "rendezvous/store_core.h"
+#include "rendezvous/store/store_core.h"
 
 #include <cstring>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -304,4 +305,34 @@ TEST_CASE("store core: a reply beyond the limit is refused before it is built") 
   store.send(1, bytes::set(std::string(1200, 'k'), ""));
   store.send(1, bytes::op(StoreOp::list_keys));
   CHECK(store.closed[1] == "reply would be too large");
+}
+
+TEST_CASE("store core: replies count as values do, and a small one is never refused for what others do not read") {
+  StoreCoreLimits limits;
+  limits.bytes = std::size_t{1} << 20;
+  limits.reserve = std::size_t{1} << 20;
+  StoreCore core(limits);
+  const auto send = [&](const std::string& message, std::size_t held, std::size_t room) {
+    StoreDecoder decoder;
+    const std::string stream = bytes::greeting() + message;
+    std::string_view input = stream;
+    StoreActions actions;
+    actions.allow(held, room);
+    while (decoder.next(input) == StoreDecoder::Status::request) core.apply(1, decoder.request(), actions);
+    return actions.closes().empty() ? std::to_string(actions.size()) : actions.closes().front().reason;
+  };
+  const std::size_t kib = 1024, large = 400 * kib, all = std::numeric_limits<std::size_t>::max();
+  CHECK(send(bytes::set("large", std::string(large, 'x')), 0, all) == "0");
+  CHECK(send(bytes::set("small", "y"), 0, all) == "0");
+  const std::string no_room = "no room for its reply: too many replies are not read";
+  // 400 KiB are stored, 2 MiB may be there, and a reply is there twice while it is made.
+  CHECK(send(bytes::get("large"), 0, all) == std::to_string(large + 8));
+  CHECK(send(bytes::get("large"), 800 * kib, all) == std::to_string(large + 8));
+  CHECK(send(bytes::get("large"), 900 * kib, all) == no_room);
+  CHECK(send(bytes::get("large"), 0, large) == no_room);
+  CHECK(send(bytes::get("large") + bytes::get("large"), 0, all) == std::to_string(2 * (large + 8)));
+  CHECK(send(bytes::get("large") + bytes::get("large") + bytes::get("large"), 0, all) == no_room);
+  CHECK(send(bytes::fields(StoreOp::compare_set, {"large", "", "z"}), 900 * kib, all) == no_room);
+  CHECK(send(bytes::get("large"), 0, all) == std::to_string(large + 8));  // nothing was written
+  CHECK(send(bytes::get("small"), 5000 * kib, 0) == "9");
 }

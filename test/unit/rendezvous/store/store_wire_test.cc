@@ -1,5 +1,5 @@
 // The store's wire format: bytes pinned as torch's client sends them, any cut of the stream, every refusal.
-#include "rendezvous/store_wire.h"
+#include "rendezvous/store/store_wire.h"
 
 #include <cctype>
 #include <string>

@@ -1,5 +1,5 @@
 // The frames of the store link: what is put is what is taken, however it is cut, and nonsense is refused.
-#include "rendezvous/store_link_wire.h"
+#include "rendezvous/store_relay/store_link_wire.h"
 
 #include <string>
 #include <vector>

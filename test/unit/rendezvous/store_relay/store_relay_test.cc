@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
-#include "rendezvous/job_secret.h"
-#include "rendezvous/listen.h"
-#include "rendezvous/store_host.h"
-#include "rendezvous/store_link_wire.h"
+#include "rendezvous/credentials/job_secret.h"
+#include "rendezvous/net/listen.h"
+#include "rendezvous/store_relay/store_link_wire.h"
+#include "rendezvous/store_server/store_host.h"
 #include "test/support/catch.h"
 #include "test/unit/rendezvous/store_bytes.h"
 #include "test/unit/rendezvous/store_client.h"

@@ -1,4 +1,4 @@
-#include "rendezvous/attention.h"
+#include "rendezvous/store_server/busy_poll.h"
 
 #include <time.h>
 
@@ -11,26 +11,26 @@
 #include "test/support/catch.h"
 
 namespace asio = boost::asio;
-using dtrain::Attention;
+using dtrain::BusyPoll;
 using namespace std::chrono_literals;
 
 TEST_CASE("a thread looks before it sleeps only while work comes at short intervals") {
-  Attention attention;
-  CHECK(attention.look() == 0us);
-  attention.waited(100us);
-  CHECK(attention.look() == Attention::kLook);
-  attention.waited(20us);
-  CHECK(attention.look() == Attention::kLook);
-  attention.waited(1ms);
-  CHECK(attention.look() == 0us);
-  attention.waited(1h);
-  CHECK(attention.look() == 0us);
+  BusyPoll busy_poll;
+  CHECK(busy_poll.look() == 0us);
+  busy_poll.waited(100us);
+  CHECK(busy_poll.look() == BusyPoll::kLook);
+  busy_poll.waited(20us);
+  CHECK(busy_poll.look() == BusyPoll::kLook);
+  busy_poll.waited(1ms);
+  CHECK(busy_poll.look() == 0us);
+  busy_poll.waited(1h);
+  CHECK(busy_poll.look() == 0us);
 }
 
-TEST_CASE("an attentive loop does what is posted, at once or later, until it is stopped") {
+TEST_CASE("a loop that polls does what is posted, at once or later, until it is stopped") {
   asio::io_context io{1};
   const auto stays = asio::make_work_guard(io);
-  std::thread thread([&] { dtrain::run_attentively(io); });
+  std::thread thread([&] { dtrain::run_with_busy_poll(io); });
 
   // One after the other: it looks for these.
   for (int i = 0; i < 1000; ++i) {
@@ -51,7 +51,7 @@ TEST_CASE("an attentive loop does what is posted, at once or later, until it is 
   thread.join();
 }
 
-TEST_CASE("an attentive loop with nothing to do takes no CPU") {
+TEST_CASE("a loop that polls with nothing to do takes no CPU") {
   asio::io_context io{1};
   asio::steady_timer timer(io, 300ms);
   timer.async_wait([](const boost::system::error_code&) {});
@@ -62,6 +62,6 @@ TEST_CASE("an attentive loop with nothing to do takes no CPU") {
   };
   const auto before = cpu();
   // Ends as run() does, when nothing is left that could come.
-  dtrain::run_attentively(io);
+  dtrain::run_with_busy_poll(io);
   CHECK(cpu() - before < 100ms);
 }

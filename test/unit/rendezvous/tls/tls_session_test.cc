@@ -1,5 +1,5 @@
 // Two TLS ends that agree: whatever is said arrives, however it is cut; what is kept is bounded.
-#include "rendezvous/tls_session.h"
+#include "rendezvous/tls/tls_session.h"
 
 #include <vector>
 

@@ -1,8 +1,9 @@
 // Who is in which group, and what its errors call the ranks.
+#include "strategies/session/group_plan.h"
+
 #include "dtrain/errors.h"
 #include "dtrain/mesh_layout.h"
-#include "strategies/comm/rank_names.h"
-#include "strategies/session/group_plan.h"
+#include "strategies/comm/base/rank_names.h"
 #include "test/support/catch.h"
 
 using namespace dtrain;

@@ -1,6 +1,7 @@
 // The c10d side of the CPU backend, through a real store: futures, order, layouts, and errors that reach the caller.
-#include "strategies/comm/shm_backend.h"
+#include "strategies/comm/backend/cpu_backend.h"
 
+#include <ATen/native/Resize.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -10,7 +11,7 @@
 #include <limits>
 
 #include "dtrain/dtrain.h"
-#include "strategies/comm/arena.h"
+#include "strategies/comm/memory/arena.h"
 #include "strategies/torch/compat.h"
 #include "test/support/catch.h"
 #include "test/unit/strategies/free_port.h"
@@ -172,6 +173,41 @@ TEST_CASE("shared tensors are reduced as others are, and hold the buckets of the
   }));
 }
 
+TEST_CASE("shared tensors are resized as others are, and stay shared") {
+  require_nothing_wrong(in_sessions(2, [](Session& session) {
+    const auto shared = [](const at::Tensor& tensor) {
+      return Arena::known()->holds(static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes());
+    };
+    std::string wrong;
+    for (const auto type : {torch::kFloat32, torch::kComplexFloat, torch::kInt8}) {
+      auto tensor = session.empty_shared({5000}, type);
+      wrong += unless(shared(tensor) && tensor.scalar_type() == type, "elsewhere");
+      tensor.fill_(session.rank() + 1);
+      tensor.resize_({30'000}).slice(0, 5000).fill_(2);  // what was there stays
+      wrong += unless(shared(tensor), "resized elsewhere");
+      session.all_reduce(tensor);
+      wrong += unless(torch::real(tensor).sum().item<double>() == 5000 * 3 + 25'000 * 4, "sum");
+      const std::size_t bytes = tensor.storage().nbytes();
+      for (const std::size_t size : {std::size_t{0}, bytes}) {
+        at::native::resize_bytes_cpu(tensor.storage().unsafeGetStorageImpl(), size);
+        wrong += unless(tensor.storage().nbytes() == size, "another size");
+      }
+      tensor.fill_(1);
+      wrong += unless(shared(tensor), "elsewhere after it was empty");
+    }
+    return wrong;
+  }));
+}
+
+TEST_CASE("torch's Reducer gets real numbers for complex ones, and nobody else does") {
+  require_nothing_wrong(in_sessions(2, [](Session& session) {
+    const auto backend = session.group()->getBackend(torch::kCPU);
+    const auto row = backend->allocateTensor(5, torch::kComplexDouble);
+    return unless(row.scalar_type() == torch::kDouble && row.numel() == 10, "the Reducer's") +
+           unless(session.empty_shared({5}, torch::kComplexDouble).scalar_type() == torch::kComplexDouble, "ours");
+  }));
+}
+
 TEST_CASE("MIN and MAX keep a NaN as torch's own do, and two groups of one process keep apart") {
   require_nothing_wrong(in_sessions(2, [](Session& session) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -179,7 +215,7 @@ TEST_CASE("MIN and MAX keep a NaN as torch's own do, and two groups of one proce
     auto theirs = torch::tensor({2.0F, 2.0F, nan, nan});
     std::string wrong;
     const auto keys = c10::make_intrusive<c10d::PrefixStore>("second", session.store());
-    ShmBackend second(keys, session.rank(), 2, std::chrono::seconds{20});
+    CpuBackend second(keys, session.rank(), 2, std::chrono::seconds{20});
     for (const bool least : {true, false}) {
       auto value = (session.rank() == 0 ? ours : theirs).clone();
       std::vector<at::Tensor> copy{value.clone()};

@@ -1,5 +1,5 @@
 // What malloc keeps, and when it is left alone.
-#include "strategies/comm/kept_memory.h"
+#include "strategies/comm/backend/kept_memory.h"
 
 #include <sys/resource.h>
 

@@ -1,7 +1,7 @@
 // Ranks that meet in torch's own stores.
-#include "strategies/comm/store_meeting.h"
+#include "strategies/comm/backend/store_meeting.h"
 
-#include "strategies/comm/attempt.h"
+#include "strategies/comm/bootstrap/fresh_keys.h"
 #include "test/support/catch.h"
 #include "test/unit/strategies/free_port.h"
 #include "test/unit/strategies/ranks.h"

@@ -1,5 +1,5 @@
 // Which tensors and reductions the CPU group takes.
-#include "strategies/comm/tensors.h"
+#include "strategies/comm/backend/tensors.h"
 
 #include "test/support/catch.h"
 

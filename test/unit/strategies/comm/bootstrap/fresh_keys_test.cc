@@ -1,5 +1,5 @@
 // Ranks that meet again and again in one store.
-#include "strategies/comm/attempt.h"
+#include "strategies/comm/bootstrap/fresh_keys.h"
 
 #include <algorithm>
 #include <chrono>

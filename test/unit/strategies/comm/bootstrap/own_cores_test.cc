@@ -1,5 +1,5 @@
 // What cgroups leave a process of its machine's cores.
-#include "strategies/comm/own_cores.h"
+#include "strategies/comm/bootstrap/own_cores.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "test/support/catch.h"
+#include "test/support/skip.h"
 #include "test/unit/strategies/ranks.h"
 #include "test/unit/strategies/variables.h"
 
@@ -71,10 +72,7 @@ TEST_CASE("a quota of cgroup v1 is found too") {
 
 TEST_CASE("a process that is given the time of one core knows it") {
   const OneCore cgroup;
-  if (cgroup.path.empty()) {
-    WARN("not looked at: this machine has no cgroup v1 of cores in which this user may make one");
-    return;
-  }
+  if (cgroup.path.empty()) DTRAIN_SKIP("no cgroup v1 of cores in which this user may make one");
   const auto outcomes = run_ranks(1, [&](int) {
     std::ofstream(cgroup.path / "cgroup.procs") << ::getpid();
     const CoreQuota quota = core_quota(text_of_file);

@@ -1,9 +1,9 @@
 // Who can share memory with whom, and the words for failures.
-#include "strategies/comm/peers.h"
+#include "strategies/comm/bootstrap/peers.h"
 
 #include <unistd.h>
 
-#include "strategies/comm/failure.h"
+#include "strategies/comm/base/failure.h"
 #include "test/support/catch.h"
 
 using namespace dtrain;

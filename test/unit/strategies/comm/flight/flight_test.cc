@@ -1,6 +1,10 @@
 // The flight recorder of real groups: who writes a file, when, and when not.
+#include "strategies/comm/flight/flight.h"
+
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/fanotify.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -12,7 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "dtrain/errors.h"
-#include "strategies/comm/flight.h"
+#include "strategies/comm/memory/shm_wait.h"
 #include "test/support/catch.h"
 #include "test/support/temp_folder.h"
 #include "test/unit/strategies/fake_hosts.h"
@@ -39,7 +43,7 @@ GroupOptions options(int rank, int ranks) {
   return options;
 }
 
-// A rank of one group, as ShmBackend has it.
+// A rank of one group, as CpuBackend has it.
 struct Rank {
   Rank(SharedBoard& board, const std::string& folder, int rank, int ranks, const std::string& hosts = "") {
     ::setenv("DTRAIN_FLIGHT_DIR", folder.c_str(), 1);
@@ -210,6 +214,27 @@ TEST_CASE("a signal asks for the file, and the group goes on") {
   CHECK(file_of(folder, 0)["cause"] == Json{{"kind", "signal"}});
 }
 
+TEST_CASE("another file under the name that is written first is left as it was") {
+  const test::TempFolder folder, elsewhere;
+  elsewhere.write("precious", "precious");
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    Rank one(board, folder.path().string(), rank, 2);
+    if (rank == 0) {
+      const std::string part = folder / ("flight_rank0.json." + std::to_string(::getpid()) + ".part");
+      std::filesystem::create_hard_link(elsewhere / "precious", part);
+      const Arrivals arrivals(folder.path().string());
+      ::kill(::getpid(), SIGUSR2);
+      if (!arrivals.wait()) return "no file";
+    }
+    return one.barrier(kPatience);
+  });
+  require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said == "");
+  CHECK(elsewhere.read("precious") == "precious");
+  CHECK(names_in(folder) == std::vector<std::string>{"flight_rank0.json"});
+}
+
 TEST_CASE("a program keeps the handler it has, and forked children live on") {
   const test::TempFolder folder;
   SharedBoard board;
@@ -271,12 +296,15 @@ TEST_CASE("a folder that is stuck holds up neither the error nor the end") {
     const Arrivals arrivals(folder.path().string());
     ::kill(::getpid(), SIGUSR2);  // the thread has begun then
     if (!arrivals.wait()) return "no file";
-    const auto part = folder.path() / ("flight_rank0.json." + std::to_string(::getpid()) + ".part");
-    if (::mkfifo(part.c_str(), 0600) != 0) return "no pipe";  // that nobody ever reads
+    // Whoever opens a file there waits until this is answered, which nobody does.
+    const int held = ::fanotify_init(FAN_CLASS_CONTENT | FAN_CLOEXEC, O_RDONLY);
+    const std::uint64_t opens = FAN_OPEN_PERM | FAN_EVENT_ON_CHILD;
+    if (::fanotify_mark(held, FAN_MARK_ADD, opens, AT_FDCWD, folder.path().c_str()) != 0) return "cannot hold it up";
     const auto before = std::chrono::steady_clock::now();
     const std::string said = one->barrier(kShort), again = one->barrier(kShort);
     one.reset();
     const auto took = std::chrono::steady_clock::now() - before;
+    ::close(held);
     board.put("over", "x");
     if (said != "." || again != ".") return "it says '" + said + "' and '" + again + "'";
     return took < std::chrono::seconds{5} ? "" : "it took long";

@@ -1,9 +1,9 @@
 // The debug mode in which ranks tell each other what they call.
-#include "strategies/comm/call_check.h"
+#include "strategies/comm/groups/call_check.h"
 
 #include <cstdlib>
 
-#include "strategies/torch/collectives.h"
+#include "strategies/collectives/collectives.h"
 #include "test/parity/joined.h"
 #include "test/support/catch.h"
 

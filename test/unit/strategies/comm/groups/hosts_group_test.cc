@@ -1,7 +1,5 @@
 // Collectives among ranks of several hosts, by real processes over the loopback: what they say of themselves puts them
 // on different hosts.
-#include "strategies/comm/hosts_group.h"
-
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -14,6 +12,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "strategies/comm/groups/monitored_barrier.h"
 #include "test/support/catch.h"
 #include "test/unit/strategies/collectives.h"
 #include "test/unit/strategies/fake_hosts.h"
@@ -35,13 +34,13 @@ Layout layout(const std::string& letters) {
   return by_host(facts);
 }
 
-std::unique_ptr<CommGroup> form(MeetingPlace& place, const std::string& letters, int rank,
+std::unique_ptr<CommGroup> form(GroupStore& place, const std::string& letters, int rank,
                                 std::chrono::milliseconds timeout = kTimeout) {
   return test::form_on(place, letters, rank, 16'384, timeout);
 }
 
 test::Forming forming(const std::string& letters) {
-  return [letters](MeetingPlace& place, int rank, int) { return form(place, letters, rank); };
+  return [letters](GroupStore& place, int rank, int) { return form(place, letters, rank); };
 }
 
 // Every rank runs `check` and says what it found wrong; nothing may be.
@@ -132,8 +131,7 @@ TEST_CASE("over hosts an average of large float16 numbers is no infinity") {
 TEST_CASE("ranks of one host form a group that opens no port, those of several one that leaves none open") {
   const std::string letters = GENERATE("aaa", "aab");
   require_right(letters, [&](CommGroup& group, int) -> std::string {
-    const bool one_host = dynamic_cast<ShmGroup*>(&group) != nullptr;
-    if (one_host != (letters == "aaa")) return "another kind of group";
+    if (group.spans_hosts() != (letters == "aab")) return "another kind of group";
     return listening_ports().empty() ? "" : "a port is open";
   });
 }
@@ -169,6 +167,28 @@ TEST_CASE("over hosts a rank that is killed is named by all others within a seco
   }
 }
 
+TEST_CASE("over hosts a rank that is killed is named while a child that it has forked lives on") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    const auto group = test::form_on(board, "ab", rank, 64 * 1024, kTimeout);
+    group->barrier(kTimeout);
+    if (rank == 1) {
+      if (::fork() != 0) ::raise(SIGKILL);
+      board.take("named", std::chrono::steady_clock::now() + 3 * kTimeout);
+      ::_exit(0);
+    }
+    std::string said;
+    try {
+      group->barrier(kTimeout);
+    } catch (const CollectiveError& error) {
+      said = test::start_of(error.kind(), error.rank());
+    }
+    board.put("named", "yes");
+    return said;
+  });
+  CHECK(outcomes[0].said == test::start_of(FailureKind::peer_died, 1));
+}
+
 TEST_CASE("over hosts a rank that leaves is told apart from one that died, and an abort reaches all") {
   const std::string letters = GENERATE("ab", "aab", "aabb");
   const int ranks = static_cast<int>(letters.size());
@@ -202,6 +222,35 @@ TEST_CASE("over hosts a rank that does not come is named by all at the deadline"
     const auto& outcome = outcomes[static_cast<std::size_t>(r)];
     CAPTURE(letters, victim, r, outcome.said);
     CHECK(outcome.said.find(test::start_of(FailureKind::timed_out, victim)) == 0);
+  }
+}
+
+TEST_CASE("on one host and over several a monitored barrier names all that did not come, to those that did") {
+  const std::string letters = GENERATE("aaaa", "abab", "aabb");
+  const bool first_is_missing = GENERATE(false, true);
+  CAPTURE(letters, first_is_missing);
+  const auto is_missing = [&](int rank) { return first_is_missing ? rank == 0 : rank % 2 == 1; };
+  SharedBoard board;
+  const auto outcomes = run_ranks(4, [&](int rank) {
+    const auto group = form(board, letters, rank);
+    monitored_barrier(*group, rank, 4, kTimeout);
+    monitored_barrier(*group, rank, 4, kTimeout);
+    std::string said;
+    if (!is_missing(rank)) said = error_of([&] { monitored_barrier(*group, rank, 4, std::chrono::milliseconds{500}); });
+    board.put("over/" + std::to_string(rank), "");  // who is missing lives, and does something else
+    for (int r = 0; r < 4; ++r) board.take("over/" + std::to_string(r), ShmWait::after(kTimeout));
+    return said;
+  });
+  require_all_returned(outcomes);
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string& said = outcomes[static_cast<std::size_t>(rank)].said;
+    CAPTURE(rank, said);
+    const std::string culprit = first_is_missing ? "0" : "1";
+    const bool named = said.find("dtrain: monitored_barrier: rank " + culprit + " (pid ") == 0;
+    CHECK(named == !is_missing(rank));
+    CHECK((said.find("did not arrive in time") != std::string::npos) == named);
+    const bool knows_all = said.find("after 500 ms these are missing: rank 1, rank 3") != std::string::npos;
+    CHECK(knows_all == (rank == 0 && !first_is_missing));
   }
 }
 

@@ -13,8 +13,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "strategies/comm/group.h"
-#include "strategies/comm/hosts_group.h"
+#include "strategies/comm/groups/form_group.h"
 #include "test/support/catch.h"
 #include "test/unit/strategies/fake_hosts.h"
 #include "test/unit/strategies/ranks.h"
@@ -25,13 +24,13 @@ using test::SharedBoard;
 
 namespace {
 
-constexpr auto kTimeout = std::chrono::seconds{20};
+constexpr auto kJoinTimeout = std::chrono::seconds{20};
 
 GroupOptions options(int rank, int ranks) {
   GroupOptions o;
   o.rank = rank;
   o.ranks = ranks;
-  o.join_timeout = kTimeout;
+  o.join_timeout = kJoinTimeout;
   return o;
 }
 
@@ -52,7 +51,7 @@ void allow_one_more_descriptor() {
 // Runs `at` when the rank is between telling its facts and reading rank 0's answer.
 class Interrupted : public test::PassedOn {
  public:
-  Interrupted(MeetingPlace& place, std::function<void()> at) : PassedOn(place), at_(std::move(at)) {}
+  Interrupted(GroupStore& place, std::function<void()> at) : PassedOn(place), at_(std::move(at)) {}
   std::string take(const std::string& key, Deadline deadline) override {
     at_();
     return PassedOn::take(key, deadline);
@@ -109,7 +108,7 @@ TEST_CASE("a rank that cannot watch the others leaves, and does not keep them wa
   SharedBoard board, before;
   const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
     // UBSan opens some to look at a class for the first time.
-    form_group(before, options(rank, 2))->barrier(kTimeout);
+    form_group(before, options(rank, 2))->barrier(kJoinTimeout);
     // Rank 1 can open the segment, and not watch rank 0.
     Interrupted place(board, [&] {
       if (rank == 1) allow_one_more_descriptor();
@@ -122,7 +121,7 @@ TEST_CASE("a rank that cannot watch the others leaves, and does not keep them wa
       said = error.what();
     }
     if (rank == 0) board.put("done", "yes");
-    if (rank == 1) board.take("done", std::chrono::steady_clock::now() + kTimeout);
+    if (rank == 1) board.take("done", std::chrono::steady_clock::now() + kJoinTimeout);
     return said;
   });
   CHECK_THAT(outcomes[1].said, Catch::Contains("watching rank 0") && Catch::Contains("Too many open files"));
@@ -145,7 +144,7 @@ TEST_CASE("rank 0 ending before the others opened its memory is said to have end
       form_group(place, options(rank, 2));
       return "formed";
     }
-    const auto deadline = std::chrono::steady_clock::now() + kTimeout;
+    const auto deadline = std::chrono::steady_clock::now() + kJoinTimeout;
     const auto facts = meet(board, 0, 2, deadline);
     { const ShmSegment segment = meet_on_this_host(board, 0, facts, {0, 1}, 1U << 20, deadline); }
     board.put("gone", "yes");
@@ -197,9 +196,9 @@ std::string stderr_of(const std::function<void()>& run) {
 
 std::string sum_of_three(CommGroup& group, int rank) {
   float value = static_cast<float>(rank + 1);
-  group.all_reduce(reinterpret_cast<std::byte*>(&value), 1, ElementType::f32, Reduction::sum, kTimeout);
-  group.barrier(kTimeout);
-  return (dynamic_cast<HostsGroup*>(&group) == nullptr ? "together " : "apart ") + std::to_string(value);
+  group.all_reduce(reinterpret_cast<std::byte*>(&value), 1, ElementType::f32, Reduction::sum, kJoinTimeout);
+  group.barrier(kJoinTimeout);
+  return (group.spans_hosts() ? "apart " : "together ") + std::to_string(value);
 }
 
 }  // namespace
@@ -219,7 +218,7 @@ TEST_CASE("ranks of one host that cannot open each other's memory talk over TCP,
     if (rank == 1 && why == Why::undumpable) ::prctl(PR_SET_DUMPABLE, 0);
     if (rank == 1 && why == Why::user_namespace) enter_user_namespace();
     OtherMemory wrong(board);
-    MeetingPlace& place = rank == 1 && why == Why::other_memory ? static_cast<MeetingPlace&>(wrong) : board;
+    GroupStore& place = rank == 1 && why == Why::other_memory ? static_cast<GroupStore&>(wrong) : board;
     std::unique_ptr<CommGroup> group;
     const std::string line = stderr_of([&] { group = form_group(place, options(rank, 3)); });
     return sum_of_three(*group, rank) + line;
@@ -257,9 +256,9 @@ TEST_CASE("a child forked from a rank is not the rank: it drops the group and th
       }
       ::waitpid(child, nullptr, 0);
       board.put("forked", "yes");
-      return board.take("seen", std::chrono::steady_clock::now() + kTimeout);
+      return board.take("seen", std::chrono::steady_clock::now() + kJoinTimeout);
     }
-    board.take("forked", std::chrono::steady_clock::now() + kTimeout);
+    board.take("forked", std::chrono::steady_clock::now() + kJoinTimeout);
     FailureKind kind{};
     try {
       group->barrier(std::chrono::milliseconds{300});  // rank 1 is alive and does not come
@@ -287,9 +286,9 @@ TEST_CASE("a group leaves no descriptor to a program that is executed") {
     const int before = inherited();
     const auto formed = form_group(board, options(rank, 2));
     CommGroup& group = *formed;
-    group.barrier(kTimeout);
+    group.barrier(kJoinTimeout);
     const std::string said = inherited() == before ? "none" : "some";
-    group.barrier(kTimeout);
+    group.barrier(kJoinTimeout);
     return said;
   });
   for (const auto& outcome : outcomes) CHECK(outcome.said == "none");

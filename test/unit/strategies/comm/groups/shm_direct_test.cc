@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "strategies/comm/shm_group.h"
+#include "strategies/comm/local/local_collectives.h"
 #include "test/support/catch.h"
 #include "test/unit/strategies/collectives.h"
 
@@ -21,9 +21,9 @@ using Bytes = std::vector<std::byte>;
 
 namespace {
 
-constexpr std::chrono::seconds kTimeout{20};
+constexpr std::chrono::seconds kDirectTimeout{20};
 
-GroupOptions options(int rank, int ranks) {
+GroupOptions direct_options(int rank, int ranks) {
   GroupOptions o;
   o.rank = rank;
   o.ranks = ranks;
@@ -46,7 +46,7 @@ void forbid_reading() {
 
 constexpr std::size_t kBytes = 2'000'000;
 
-std::uint64_t reads_from(CommGroup& group) { return dynamic_cast<ShmGroup&>(group).reads_from(); }
+std::uint64_t reads_from(CommGroup& group) { return group.local().reads_from(); }
 
 // Whether two processes of this kind may read each other's memory here.
 bool may_read() {
@@ -54,7 +54,7 @@ bool may_read() {
   const auto outcomes = run_ranks(2, [&](int rank) {
     static const std::uint64_t number = 4711;
     board.put("pid/" + std::to_string(rank), std::to_string(::getpid()));
-    const auto until = std::chrono::steady_clock::now() + kTimeout;
+    const auto until = std::chrono::steady_clock::now() + kDirectTimeout;
     const auto pid = static_cast<pid_t>(std::stol(board.take("pid/" + std::to_string(1 - rank), until)));
     std::uint64_t found = 0;
     const iovec into{&found, sizeof found}, from{const_cast<std::uint64_t*>(&number), sizeof number};
@@ -92,16 +92,16 @@ std::string wrong_moves(CommGroup& group, int rank, int ranks, std::size_t bytes
   const Bytes own = content(rank, 0, bytes);
   for (int root = 0; root < ranks; ++root) {
     Bytes data = rank == root ? content(root, 5, bytes) : Bytes(bytes);
-    group.broadcast(data.data(), bytes, root, kTimeout);
+    group.broadcast(data.data(), bytes, root, kDirectTimeout);
     check(data == content(root, 5, bytes), "broadcast");
     Bytes all(rank == root ? expected.size() : 0);
-    group.gather(own.data(), rank == root ? places_in(all) : std::vector<std::byte*>(), bytes, root, kTimeout);
+    group.gather(own.data(), rank == root ? places_in(all) : std::vector<std::byte*>(), bytes, root, kDirectTimeout);
     check(rank != root || all == expected, "gather");
     all = expected;
     std::vector<const std::byte*> parts;
     for (std::byte* place : places_in(all)) parts.push_back(place);
     Bytes part(bytes);
-    group.scatter(rank == root ? parts : std::vector<const std::byte*>(), part.data(), bytes, root, kTimeout);
+    group.scatter(rank == root ? parts : std::vector<const std::byte*>(), part.data(), bytes, root, kDirectTimeout);
     check(part == own, "scatter");
   }
   // The input elsewhere, in its place, and in another rank's.
@@ -110,7 +110,7 @@ std::string wrong_moves(CommGroup& group, int rank, int ranks, std::size_t bytes
     const auto places = places_in(all);
     std::byte* input = place < 0 ? nullptr : places[static_cast<std::size_t>(place)];
     if (input != nullptr) std::copy(own.begin(), own.end(), input);
-    group.all_gather(input == nullptr ? own.data() : input, places, bytes, kTimeout);
+    group.all_gather(input == nullptr ? own.data() : input, places, bytes, kDirectTimeout);
     check(all == expected, "all_gather from place " + std::to_string(place));
   }
   // Rank 0 has much for each, the others have little for it and for each other.
@@ -120,7 +120,7 @@ std::string wrong_moves(CommGroup& group, int rank, int ranks, std::size_t bytes
     inputs.push_back(content(rank, r, size_of(rank, r)));
     outputs.emplace_back(size_of(r, rank));
   }
-  test::exchange(group, inputs, outputs, kTimeout);
+  test::exchange(group, inputs, outputs, kDirectTimeout);
   for (int r = 0; r < ranks; ++r)
     check(outputs[static_cast<std::size_t>(r)] == content(r, rank, size_of(r, rank)), "all_to_all");
   // In place, on the last rank alone.
@@ -128,7 +128,7 @@ std::string wrong_moves(CommGroup& group, int rank, int ranks, std::size_t bytes
   for (int r = 0; r < ranks; ++r) inputs.push_back(content(rank, r, bytes));
   outputs.assign(static_cast<std::size_t>(ranks), Bytes(bytes));
   auto& into = rank == ranks - 1 ? inputs : outputs;
-  test::exchange(group, inputs, into, kTimeout);
+  test::exchange(group, inputs, into, kDirectTimeout);
   for (int r = 0; r < ranks; ++r)
     check(into[static_cast<std::size_t>(r)] == content(r, rank, bytes), "all_to_all in place on one rank");
   return wrong;
@@ -147,12 +147,12 @@ TEST_CASE("what ranks read in each other's memory is what goes through slots") {
       [&](int rank) {
         ::setenv("DTRAIN_DIRECT_READS", way == "refused by a setting" ? "0" : "1", 1);
         if (way == "forbidden to one rank" && rank == ranks - 1) forbid_reading();
-        const auto group = form_group(board, options(rank, ranks));
+        const auto group = form_group(board, direct_options(rank, ranks));
         std::string wrong;
         if (reads != (reads_from(*group) <= 1'048'576) && ranks > 1) wrong += "decided otherwise; ";
         for (const std::size_t bytes : {32'767U, 32'768U, 100'001U, 1'500'001U})
           wrong += wrong_moves(*group, rank, ranks, bytes);
-        group->barrier(kTimeout);
+        group->barrier(kDirectTimeout);
         return wrong;
       },
       std::chrono::seconds{60});
@@ -167,9 +167,9 @@ TEST_CASE("what ranks measure decides for all of them whether they read") {
   SharedBoard board;
   const auto outcomes = run_ranks(ranks, [&](int rank) {
     if (rank == wants) ::setenv("DTRAIN_DIRECT_READS", "1", 1);
-    const auto group = form_group(board, options(rank, ranks));
+    const auto group = form_group(board, direct_options(rank, ranks));
     const std::string wrong = wrong_moves(*group, rank, ranks, 1'500'001);
-    group->barrier(kTimeout);
+    group->barrier(kDirectTimeout);
     return wrong.empty() ? std::to_string(reads_from(*group)) : wrong;
   });
   test::require_all_returned(outcomes);
@@ -184,21 +184,21 @@ TEST_CASE("an input that overlaps its own place, and a rank that may no longer r
   const int late = GENERATE(0, 1);
   const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
     ::setenv("DTRAIN_DIRECT_READS", "1", 1);
-    const auto group = form_group(board, options(rank, 2));
+    const auto group = form_group(board, direct_options(rank, 2));
     const bool could = reads_from(*group) < kBytes;
     Bytes own(kBytes + 8), other(kBytes);
     const Bytes mine = content(rank, 0, kBytes);
     std::copy(mine.begin(), mine.end(), own.begin() + 8);
     std::vector<std::byte*> outputs{own.data(), other.data()};
     if (rank == 1) std::swap(outputs[0], outputs[1]);
-    group->all_gather(own.data() + 8, outputs, kBytes, kTimeout);
+    group->all_gather(own.data() + 8, outputs, kBytes, kDirectTimeout);
     std::string wrong;
     if (!std::equal(mine.begin(), mine.end(), own.begin()) || other != content(1 - rank, 0, kBytes))
       wrong += "overlap; ";
     if (rank == late) forbid_reading();
     wrong += wrong_moves(*group, rank, 2, kBytes);
     if (could && reads_from(*group) < kBytes) wrong += "still reads; ";
-    group->barrier(kTimeout);
+    group->barrier(kDirectTimeout);
     return wrong;
   });
   test::require_all_returned(outcomes);
@@ -210,7 +210,7 @@ TEST_CASE("an all_gather's input may be any part of its output") {
   SharedBoard board;
   const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
     ::setenv("DTRAIN_DIRECT_READS", reads ? "1" : "0", 1);
-    const auto group = form_group(board, options(rank, 2));
+    const auto group = form_group(board, direct_options(rank, 2));
     Bytes expected = content(0, 0, kBytes), second = content(1, 0, kBytes);
     expected.insert(expected.end(), second.begin(), second.end());
     std::string wrong;
@@ -218,10 +218,10 @@ TEST_CASE("an all_gather's input may be any part of its output") {
       Bytes all(2 * kBytes);
       const Bytes mine = content(rank, 0, kBytes);
       std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(at));
-      group->all_gather(all.data() + at, {all.data(), all.data() + kBytes}, kBytes, kTimeout);
+      group->all_gather(all.data() + at, {all.data(), all.data() + kBytes}, kBytes, kDirectTimeout);
       if (all != expected) wrong += "from " + std::to_string(at) + "; ";
     }
-    group->barrier(kTimeout);
+    group->barrier(kDirectTimeout);
     return wrong;
   });
   test::require_all_returned(outcomes);
@@ -233,7 +233,7 @@ TEST_CASE("a setting that makes no sense is an error where the group forms") {
   const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
     if (rank == 1) ::setenv("DTRAIN_DIRECT_READS", "no", 1);
     try {
-      form_group(board, options(rank, 2));
+      form_group(board, direct_options(rank, 2));
     } catch (const std::exception& error) {
       return error.what();
     }

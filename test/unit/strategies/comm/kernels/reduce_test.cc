@@ -1,6 +1,6 @@
 // The reduction kernels: every variant that this CPU has against the plain one, and that against sums made here one
 // element at a time.
-#include "strategies/comm/reduce.h"
+#include "strategies/comm/kernels/reduce.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

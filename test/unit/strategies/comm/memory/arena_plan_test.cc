@@ -1,5 +1,5 @@
 // Which ranges an arena gives out.
-#include "strategies/comm/arena_plan.h"
+#include "strategies/comm/memory/arena_plan.h"
 
 #include <random>
 #include <vector>
@@ -13,8 +13,10 @@ TEST_CASE("an arena gives out the smallest gap that has room") {
   const auto a = plan.allocate(3 * 64), b = plan.allocate(1), c = plan.allocate(2 * 64), d = plan.allocate(64);
   REQUIRE((a && b && c && d));
   CHECK(*b == 3 * 64);
+  CHECK(plan.end() == 7 * 64);
   plan.release(*a);
   plan.release(*c);
+  CHECK(plan.end() == 7 * 64);
   CHECK(plan.allocate(2 * 64) == c);
   CHECK(plan.allocate(3 * 64 + 1) == std::nullopt);
   CHECK(plan.allocate(3 * 64) == a);
@@ -27,6 +29,7 @@ TEST_CASE("what is released joins its neighbours, and all of it can be had again
   CHECK(plan.allocate(1) == std::nullopt);
   for (const int i : {1, 3, 2, 0}) CHECK(plan.release(ranges[static_cast<std::size_t>(i)]).has_value());
   CHECK(plan.in_use() == 0);
+  CHECK(plan.end() == 0);
   CHECK(plan.allocate(4 * 64) == 0);
 }
 

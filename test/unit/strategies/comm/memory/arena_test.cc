@@ -1,9 +1,11 @@
 // Reductions of what lies in arenas, by real processes: the same bits as of what lies anywhere else.
-#include "strategies/comm/arena.h"
+#include "strategies/comm/memory/arena.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "test/support/catch.h"
@@ -14,7 +16,7 @@ using namespace dtrain::test;
 
 namespace {
 
-std::unique_ptr<CommGroup> form(MeetingPlace& place, int rank, int ranks) {
+std::unique_ptr<CommGroup> form(GroupStore& place, int rank, int ranks) {
   GroupOptions options;
   options.rank = rank;
   options.ranks = ranks;
@@ -44,6 +46,22 @@ std::string check(CommGroup& group, int rank, int ranks, ElementType type, Reduc
   }
   if (shared) Arena::own()->free(begin);
   return wrong;
+}
+
+// A child forked from this rank, which ends with what `body` returns.
+pid_t in_child(const std::function<int()>& body) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::alarm(static_cast<unsigned>(3 * kTimeout.count()));
+  ::signal(SIGSEGV, SIG_DFL);  // as a sanitizer, or the test's frame, may have it
+  ::_exit(body());
+}
+
+// Its exit code, or the signal below 0.
+int ended(pid_t child) {
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 std::string check_with(CommGroup& group, int rank, int ranks, bool shared) {
@@ -112,7 +130,7 @@ TEST_CASE("ranks with tensors in arenas are told who calls another collective, a
   }
 }
 
-TEST_CASE("memory that is freed is given back to the machine, and a forked child gets none") {
+TEST_CASE("memory that is freed is given back to the machine") {
   const auto outcomes = run_ranks(1, [](int) -> std::string {
     Arena& arena = *Arena::own();
     const auto shared_pages = [] {
@@ -129,11 +147,113 @@ TEST_CASE("memory that is freed is given back to the machine, and a forked child
     const long after = shared_pages();
     if (used - before < (60 << 20) / 4096 || after - before > (4 << 20) / 4096) return "pages stay";
     if (arena.allocate(64 << 20)[12345] != std::byte{0}) return "old contents";
-    const pid_t child = ::fork();
-    if (child == 0) ::_exit(arena.allocate(64) == nullptr ? 7 : 0);
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 7 ? "fine" : "the child shares its parent's memory";
+    return "fine";
   });
   CHECK(outcomes[0].said == "fine");
+}
+
+TEST_CASE("what lies in an arena is a forked child's own from the fork on, as other memory is") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(1, [&](int) -> std::string {
+    Arena& arena = *Arena::own();
+    constexpr std::size_t kBytes = 1 << 20;
+    auto* kept = arena.allocate(kBytes);
+    auto* freed = arena.allocate(kBytes);
+    // Some pages are touched and some are not, others than before the last fork.
+    const auto fill = [&](std::size_t from, int value) {
+      for (auto* data : {kept, freed}) std::memset(data + from, value, kBytes / 4);
+    };
+    const auto holds = [](const std::byte* data, std::size_t from, int value) {
+      return std::all_of(data + from, data + from + kBytes / 4,
+                         [&](auto b) { return b == static_cast<std::byte>(value); });
+    };
+    const auto until = [] { return std::chrono::steady_clock::now() + kTimeout; };
+    const auto child_of = [&](const std::string& name, int first, int second) {
+      return in_child([&, name, first, second] {
+        board.take("changed", until());  // by the parent
+        if (!holds(kept, 0, first) || !holds(freed, kBytes / 2, second)) return 1;
+        std::memset(kept, 99, kBytes);
+        board.put(name, "wrote");
+        board.take("end", until());
+        if (!holds(kept, 0, 99)) return 2;
+        arena.free(kept);
+        if (arena.allocate(64) != nullptr || Arena::known() != nullptr) return 3;
+        std::byte* const own = Arena::own()->allocate(kBytes);
+        return own != nullptr && own[kBytes - 1] == std::byte{0} && holds(freed, kBytes / 2, second) ? 0 : 4;
+      });
+    };
+    fill(0, 1);
+    const pid_t one = child_of("one", 1, 0);
+    fill(kBytes / 2, 2);
+    const pid_t other = child_of("other", 1, 2);
+    const pid_t same = child_of("same", 1, 2);
+    Arena::drop_copy();
+    fill(0, 3);
+    arena.free(freed);
+    board.put("changed", "yes");
+    for (const char* name : {"one", "other", "same"}) board.take(name, until());
+    if (!holds(kept, 0, 3)) return "a child wrote into its parent's memory";
+    board.put("end", "yes");
+    return std::to_string(ended(one)) + std::to_string(ended(other)) + std::to_string(ended(same));
+  });
+  CHECK(outcomes[0].said == "000");
+}
+
+TEST_CASE("a page that was freed before a later fork is zeros in its child") {
+  const auto outcomes = run_ranks(1, [](int) -> std::string {
+    Arena& arena = *Arena::own();
+    constexpr std::size_t kBytes = 1 << 20;
+    auto* data = arena.allocate(kBytes);
+    std::memset(data, 1, kBytes);
+    const int first = ended(in_child([&] { return data[5] == std::byte{1} ? 0 : 1; }));
+    arena.free(data);
+    data = arena.allocate(2 * kBytes);
+    const auto empty = [&] { return std::all_of(data, data + 2 * kBytes, [](auto b) { return b == std::byte{0}; }); };
+    return std::to_string(first) + std::to_string(ended(in_child([&] { return empty() ? 0 : 1; })));
+  });
+  CHECK(outcomes[0].said == "00");
+}
+
+TEST_CASE("a forked child has nothing of its group's memory, nor of the others' arenas") {
+  SharedBoard board;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    const auto group = form(board, rank, 2);
+    std::string wrong = check<float>(*group, rank, 2, ElementType::f32, Reduction::sum, 8'192, true, 0);
+    // Whatever may be written there would end the collectives of all.
+    const int harm = ended(in_child([&] { return group->header().failure.exchange(1) == 0 ? 1 : 2; }));
+    if (harm != -SIGSEGV) wrong += "the child has it: " + std::to_string(harm);
+    std::ifstream maps("/proc/self/maps");
+    const std::string all{std::istreambuf_iterator<char>(maps), {}};
+    if (all.find("memfd:dtrain-arena") == std::string::npos) wrong += "no arena here; ";
+    const int child = ended(in_child([&] {
+      std::ifstream its("/proc/self/maps");
+      return std::string{std::istreambuf_iterator<char>(its), {}}.find("memfd:dtrain") == std::string::npos ? 0 : 1;
+    }));
+    if (child != 0) wrong += "the child maps what ranks share; ";
+    return wrong + check_with(*group, rank, 2, true);
+  });
+  require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said.empty());
+}
+
+TEST_CASE("a forked child may form a group of its own, with what it inherited too") {
+  SharedBoard parents, children;
+  const auto outcomes = run_ranks(2, [&](int rank) -> std::string {
+    auto group = form(parents, rank, 2);
+    auto* inherited = reinterpret_cast<float*>(Arena::own()->allocate(1 << 16));
+    std::fill_n(inherited, 1 << 14, 1.0F);
+    const int child = ended(in_child([&] {
+      group.reset();
+      const auto own = form(children, rank, 2);
+      own->all_reduce(reinterpret_cast<std::byte*>(inherited), 1 << 14, ElementType::f32, Reduction::sum, kTimeout);
+      if (!check_with(*own, rank, 2, true).empty()) return 1;
+      return inherited[0] == 2 && inherited[16'383] == 2 ? 0 : 2;
+    }));
+    if (child != 0) return "a child ended with " + std::to_string(child);
+    if (inherited[0] != 1) return "a child wrote into its parent's memory";
+    group->barrier(kTimeout);
+    return "";
+  });
+  require_all_returned(outcomes);
+  for (const auto& outcome : outcomes) CHECK(outcome.said.empty());
 }

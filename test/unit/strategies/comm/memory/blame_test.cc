@@ -1,4 +1,4 @@
-#include "strategies/comm/blame.h"
+#include "strategies/comm/memory/blame.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Matching of messages and receives: seeded histories of several ranks on links that delay, against a plain list.
-#include "strategies/comm/p2p_core.h"
+#include "strategies/comm/messages/p2p_core.h"
 
 #include <algorithm>
 #include <cstring>

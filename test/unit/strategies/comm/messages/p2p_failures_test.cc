@@ -32,7 +32,7 @@ constexpr auto kTimeout = test::kP2pTimeout;
 // A rank for each letter, its host's (fake_hosts.h).
 std::vector<test::RankOutcome> in_groups(const std::string& letters,
                                          const std::function<std::string(CommGroup&, int)>& body,
-                                         std::chrono::seconds limit = std::chrono::seconds{30}) {
+                                         std::chrono::seconds limit = test::kRanksLimit) {
   SharedBoard board;
   return run_ranks(
       static_cast<int>(letters.size()),

@@ -1,5 +1,5 @@
 // Messages between ranks over shared memory and connections, by real processes.
-#include "strategies/comm/p2p.h"
+#include "strategies/comm/messages/p2p.h"
 
 #include <sys/resource.h>
 
@@ -24,7 +24,7 @@ using test::SharedBoard;
 
 namespace {
 
-constexpr auto kTimeout = test::kP2pTimeout;
+constexpr auto kMessageTimeout = test::kP2pTimeout;
 
 // Runs body(group, rank) on a rank for each letter, its host's (fake_hosts.h); each says what it found wrong.
 void on_ranks(const std::string& letters, std::uint32_t slot_bytes,
@@ -34,10 +34,10 @@ void on_ranks(const std::string& letters, std::uint32_t slot_bytes,
   const auto outcomes = run_ranks(
       static_cast<int>(letters.size()),
       [&](int rank) {
-        const auto formed = test::form_on(board, letters, rank, slot_bytes, kTimeout);
+        const auto formed = test::form_on(board, letters, rank, slot_bytes, kMessageTimeout);
         CommGroup& group = *formed;
         std::string wrong = body(group, rank);
-        group.barrier(kTimeout);
+        group.barrier(kMessageTimeout);
         return wrong;
       },
       std::chrono::seconds{60});
@@ -107,12 +107,12 @@ TEST_CASE("who waits for a message takes it itself where there are cores enough"
         if (outcome.error) wrong += "failed; ";
         ended.set_value();
       };
-      const P2p::Call call{1 - rank, {turn, 1, "bytes [64]"}, kTimeout, note};
+      const P2p::Request request{1 - rank, {turn, 1, "bytes [64]"}, kMessageTimeout, note};
       if (turn % 2 == rank) {
-        group.p2p().send(data, call);
+        group.p2p().send(data, request);
         future.wait();
       } else {
-        const P2p::Id id = group.p2p().receive(data, call);
+        const P2p::Id id = group.p2p().receive(data, request);
         const auto is_over = [&] { return future.wait_for(std::chrono::seconds{0}) == std::future_status::ready; };
         group.p2p().help(id, is_over);
         future.wait();
@@ -173,7 +173,7 @@ TEST_CASE("a message that nobody receives holds up neither collectives nor other
     OperationPtr large;
     if (rank == 0) large = send(group, message_of(5'000'000, 1), 1, 1);
     for (int i = 0; i < 20; ++i) {
-      group.barrier(kTimeout);
+      group.barrier(kMessageTimeout);
       const int to = (rank + 1) % 3, from = (rank + 2) % 3;
       const auto sent = send(group, message_of(10'000, rank + i), to, 0);
       wrong += check(receive(group, 10'000, from, 0), message_of(10'000, from + i), from);
@@ -256,7 +256,7 @@ TEST_CASE("seeded messages of all pairs arrive while collectives run") {
         for (int i = 0; i < 100; ++i) {
           std::vector<float> values(5000, static_cast<float>(rank));
           group.all_reduce(reinterpret_cast<std::byte*>(values.data()), values.size(), ElementType::f32, Reduction::sum,
-                           kTimeout);
+                           kMessageTimeout);
           if (values.back() != static_cast<float>(ranks * (ranks - 1) / 2)) wrong = "a sum; ";
         }
       } catch (const std::exception& error) {
@@ -314,13 +314,13 @@ TEST_CASE("what an end calls may send, receive and wait") {
             check(receive(group, 10'000, 1 - rank, 100 + i), message_of(10'000, i), 1 - rank));
         sent->wait();
       };
-      group.p2p().receive(byte, {1 - rank, {i, 1, "one"}, kTimeout, nested});
+      group.p2p().receive(byte, {1 - rank, {i, 1, "one"}, kMessageTimeout, nested});
     }
-    group.barrier(kTimeout);  // a receive of what is there already would call `nested` on this thread
+    group.barrier(kMessageTimeout);  // a receive of what is there already would call `nested` on this thread
     std::string wrong;
     for (int i = 0; i < kCalls; ++i) send(group, message_of(1, i), 1 - rank, i)->wait();
     for (auto& one : said) wrong += one.get_future().get();
-    group.barrier(kTimeout);
+    group.barrier(kMessageTimeout);
     return wrong;
   });
 }
@@ -333,7 +333,7 @@ TEST_CASE("huge messages go both ways at once, beside a large collective") {
     const auto received = receive(group, kHuge, 1 - rank);
     std::vector<float> values(8U << 20, 1.0F);
     group.all_reduce(reinterpret_cast<std::byte*>(values.data()), values.size(), ElementType::f32, Reduction::sum,
-                     kTimeout);
+                     kMessageTimeout);
     std::string wrong = values.front() == 2.0F && values.back() == 2.0F ? "" : "a sum; ";
     wrong += check(received, message_of(kHuge, 1 - rank), 1 - rank);
     sent->wait();
@@ -386,14 +386,14 @@ TEST_CASE("a group leaves no thread and no descriptor behind") {
     std::thread([] {}).join();  // ThreadSanitizer has one of its own from then on
     const auto threads = count("/proc/self/task"), descriptors = count("/proc/self/fd");
     {
-      const auto group = test::form_on(board, letters, rank, 1U << 20, kTimeout);
+      const auto group = test::form_on(board, letters, rank, 1U << 20, kMessageTimeout);
       const int ranks = static_cast<int>(letters.size());
       const auto sent = send(*group, message_of(100'000, rank), (rank + 1) % ranks);
       const auto from = (rank + ranks - 1) % ranks;
       const std::string wrong = check(receive(*group, 100'000, from), message_of(100'000, from), from);
       if (!wrong.empty()) return wrong;
       sent->wait();
-      group->barrier(kTimeout);
+      group->barrier(kMessageTimeout);
     }
     return count("/proc/self/task") == threads && count("/proc/self/fd") == descriptors ? "" : "something is left";
   });

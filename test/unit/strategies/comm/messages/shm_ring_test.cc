@@ -1,5 +1,5 @@
 // The ring of frames between two ranks, here between two threads.
-#include "strategies/comm/shm_ring.h"
+#include "strategies/comm/messages/shm_ring.h"
 
 #include <memory>
 #include <random>

@@ -1,5 +1,5 @@
 // How ranks of different hosts connect, and who is not let in; by real processes over the loopback.
-#include "strategies/comm/tcp_door.h"
+#include "strategies/comm/tcp/tcp_connect.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "strategies/comm/own_address.h"
+#include "strategies/comm/tcp/reachable_address.h"
 #include "test/support/catch.h"
 #include "test/unit/strategies/ranks.h"
 
@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 Clock::time_point soon() { return Clock::now() + std::chrono::seconds{10}; }
 
-nlohmann::json sign_of_rank_0(MeetingPlace& board) { return nlohmann::json::parse(board.take("door/0", soon())); }
+nlohmann::json sign_of_rank_0(GroupStore& board) { return nlohmann::json::parse(board.take("door/0", soon())); }
 
 Socket dial(int port) {
   Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -44,7 +44,7 @@ bool is_closed_silently(const Socket& socket) {
   return ::poll(&entry, 1, 10'000) == 1 && ::recv(socket.fd(), &byte, 1, 0) <= 0;
 }
 
-std::string connect_as(MeetingPlace& board, int rank, const std::vector<int>& others, Clock::time_point deadline) {
+std::string connect_as(GroupStore& board, int rank, const std::vector<int>& others, Clock::time_point deadline) {
   try {
     return connect_ranks(board, rank, others, deadline).size() == others.size() ? "connected" : "some";
   } catch (const std::exception& error) {

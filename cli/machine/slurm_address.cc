@@ -1,0 +1,40 @@
+#include "cli/machine/slurm_address.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <string_view>
+
+#include "cli/base/ask_program.h"
+#include "cli/base/text.h"
+
+namespace dtrain::cli {
+namespace {
+
+bool resolves(const std::string& name) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return false;
+  ::freeaddrinfo(found);
+  return true;
+}
+
+}  // namespace
+
+std::string slurm_address(const std::string& node, const std::string& scontrol) {
+  if (resolves(node)) return node;
+  if (scontrol.empty() || node.starts_with('-')) return node;
+  auto answer = ask_program({scontrol, "show", "node", node, "--oneliner"}, std::chrono::seconds(10));
+  const std::string address = answer ? node_address(*answer) : "";
+  return address.empty() ? node : address;
+}
+
+std::string node_address(const std::string& scontrol_says) {
+  for (const std::string& word : split(scontrol_says.substr(0, scontrol_says.find('\n')), ' '))
+    if (constexpr std::string_view key = "NodeAddr="; word.starts_with(key)) return word.substr(key.size());
+  return "";
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,98 @@
+#include "launcher/evidence/blame_file.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "launcher/base/small_file.h"
+#include "rendezvous/base/printable.h"
+
+namespace dtrain::launcher {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kLimit = 4096;      // of the file, in bytes
+constexpr std::size_t kWhatLimit = 200;   // of what the rank did
+constexpr int kMostRank = (1 << 24) - 1;  // of a job
+
+// How the text of dtrain's CollectiveError goes on after "rank 1 (pid 1234) ", and whether that rank then ends by
+// itself.
+struct Phrase {
+  std::string_view text;
+  bool ends;
+};
+constexpr Phrase kPhrases[] = {{"died", true},
+                               {"left the job", true},
+                               {"did not arrive in time", false},
+                               {"made a call that does not fit the others'", true},
+                               {"aborted the group", true}};
+
+// What gloo and NCCL say of a peer that has gone.
+constexpr std::string_view kPeerGone[] = {"Connection closed by peer", "Connection reset by peer",
+                                          "Application timeout caused pair closure", "ncclRemoteError"};
+
+}  // namespace
+
+std::string blame_path(const std::string& round_folder, int rank) {
+  return round_folder.empty() ? "" : fmt::format("{}/blame_rank{}.json", round_folder, rank);
+}
+
+std::optional<Blame> parse_blame(std::string_view text) {
+  if (text.size() > kLimit) return std::nullopt;
+  // Nothing in it is nested: brackets within brackets would cost the reader its stack.
+  if (std::count(text.begin(), text.end(), '{') + std::count(text.begin(), text.end(), '[') > 8) return std::nullopt;
+  const Json root = Json::parse(text, nullptr, false);
+  if (!root.is_object()) return std::nullopt;
+  const auto rank = root.find("because_of");
+  if (rank == root.end() || !rank->is_number_integer()) return std::nullopt;
+  const auto number = rank->get<std::int64_t>();
+  if (number < 0 || number > kMostRank) return std::nullopt;
+  Blame blame;
+  blame.rank = static_cast<int>(number);
+  const auto ends = root.find("ends");
+  blame.ends = ends == root.end() || !ends->is_boolean() || ends->get<bool>();
+  const auto what = root.find("what");
+  if (what != root.end() && what->is_string()) blame.what = printable(what->get<std::string>(), kWhatLimit);
+  return blame;
+}
+
+Blame blame_in(std::string_view exception) {
+  Blame blame;
+  constexpr std::string_view kRank = ": rank ";
+  const std::size_t at = exception.find("dtrain: ") == std::string_view::npos ? exception.npos : exception.find(kRank);
+  if (at != exception.npos) {
+    const char* const end = exception.data() + exception.size();
+    const auto [rest, status] = std::from_chars(exception.data() + at + kRank.size(), end, blame.rank);
+    const std::string_view after(rest, static_cast<std::size_t>(end - rest));
+    const std::size_t closed = after.find(") ");
+    if (status != std::errc() || blame.rank < 0 || blame.rank > kMostRank || !after.starts_with(" (pid ") ||
+        closed == after.npos)
+      return {};
+    for (const auto& [text, ends] : kPhrases) {
+      if (!after.substr(closed + 2).starts_with(text)) continue;
+      blame.ends = ends;
+      blame.what = text;
+      return blame;
+    }
+    return {};
+  }
+  const bool gone = std::any_of(std::begin(kPeerGone), std::end(kPeerGone),
+                                [&](std::string_view words) { return exception.find(words) != exception.npos; });
+  const bool theirs = exception.find("gloo") != exception.npos || exception.find("nccl") != exception.npos;
+  if (gone && theirs) blame.rank = Blame::kSomebody;
+  return blame;
+}
+
+Blame take_blame_file(const std::string& path) {
+  if (path.empty()) return {};
+  const auto text = read_regular_file(path, kLimit);
+  if (text) ::unlink(path.c_str());
+  return text ? parse_blame(*text).value_or(Blame{}) : Blame{};
+}
+
+}  // namespace dtrain::launcher

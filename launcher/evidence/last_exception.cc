@@ -1,0 +1,55 @@
+#include "launcher/evidence/last_exception.h"
+
+#include <csignal>
+#include <string_view>
+
+namespace dtrain::launcher {
+namespace {
+
+// torch.distributed puts "[rank1]: " before each line of a traceback.
+std::string_view without_rank(std::string_view line) {
+  if (!line.starts_with("[rank")) return line;
+  const std::size_t end = line.find("]: ");
+  return end == line.npos ? line : line.substr(end + 3);
+}
+
+std::string python_exception(const std::vector<std::string>& lines) {
+  std::string found;
+  bool in_traceback = false;
+  for (const std::string& each : lines) {
+    const std::string_view line = without_rank(each);
+    if (line.starts_with("Traceback (most recent call last):")) {
+      in_traceback = true;
+    } else if (in_traceback && !line.empty() && line.front() != ' ') {
+      found = line;
+      in_traceback = false;
+    }
+  }
+  return found;
+}
+
+std::string cpp_exception(const std::vector<std::string>& lines) {
+  constexpr std::string_view kThrown = "terminate called after throwing an instance of '";
+  constexpr std::string_view kWhat = "  what():  ";
+  std::string found;
+  for (const std::string& line : lines) {
+    const std::size_t at = line.find(kThrown);
+    if (at != line.npos) {
+      found = line.substr(at + kThrown.size());
+      found.resize(std::min(found.size(), found.rfind('\'')));
+    } else if (line.starts_with(kWhat) && !found.empty() && found.find(": ") == found.npos) {
+      found += ": " + line.substr(kWhat.size());
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string exception_in(const std::vector<std::string>& lines, const ExitStatus& status) {
+  if (status == ExitStatus::exited(1)) return python_exception(lines);
+  const bool aborted = status.kind == ExitStatus::Kind::signaled && status.code == SIGABRT;
+  return aborted ? cpp_exception(lines) : "";
+}
+
+}  // namespace dtrain::launcher

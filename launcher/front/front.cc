@@ -1,0 +1,249 @@
+#include "launcher/front/front.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <optional>
+
+#include "launcher/base/folders.h"
+#include "launcher/base/last_words.h"
+#include "launcher/front/end_requests.h"
+#include "launcher/front/front_message.h"
+#include "launcher/front/front_terminal.h"
+#include "launcher/front/job_control.h"
+#include "launcher/front/poll_time.h"
+#include "launcher/job/exit_codes.h"
+#include "launcher/job/exit_status.h"
+#include "launcher/process/cgroup.h"
+#include "launcher/process/sweep.h"
+#include "launcher/status/status_folder.h"
+
+namespace dtrain::launcher {
+
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+// How long a living guard has to clean up after its agent before the front does it itself.
+constexpr auto kGuardCleansUp = std::chrono::seconds(3);
+// How long what is left has to die of SIGKILL before the front ends without it.
+constexpr auto kGiveUp = std::chrono::seconds(10);
+
+class Front {
+ public:
+  Front(pid_t agent, UniqueFd socket, UniqueFd signals, const FrontNotes* notes, const FrontSignals& told,
+        const AttachedTerminal* terminal)
+      : agent_(agent),
+        socket_(std::move(socket)),
+        signals_(std::move(signals)),
+        notes_(notes),
+        stopped_lease_(told.stopped_lease),
+        ends_(told.stop),
+        terminal_(terminal),
+        job_control_(socket_, terminal_, ends_) {}
+
+  int run() {
+    while (agent_ > 0) {
+      wait(stopped_at_ ? milliseconds_until(*stopped_at_ + stopped_lease_) : -1);
+      reap();
+      if (agent_ > 0 && stopped_at_ && SteadyClock::now() >= *stopped_at_ + stopped_lease_) end_stopped_agent();
+    }
+    if (!clean_) clean_up();
+    terminal_.take_back();
+    return exit_code_;
+  }
+
+ private:
+  void wait(int timeout_ms) {
+    // Without an attached worker the agent says nothing that the front does not ask for.
+    pollfd fds[] = {{signals_.get(), POLLIN, 0},
+                    {terminal_.is_lent() ? socket_.get() : -1, POLLIN, 0},
+                    {terminal_.hangup_fd(), 0, 0}};
+    if (::poll(fds, 3, timeout_ms) <= 0) return;
+    if (fds[0].revents != 0) read_signals();
+    if (fds[1].revents != 0) read_agent((fds[1].revents & POLLHUP) != 0);
+    if (fds[2].revents != 0) hang_up();
+  }
+
+  // What ends the job comes first: `kill %1` of a stopped job sends SIGTERM and SIGCONT.
+  void read_signals() {
+    signalfd_siginfo info;
+    int job_control = 0;  // of SIGTSTP and SIGCONT the later one undoes the other
+    while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+      const int signal = int(info.ssi_signo);
+      if (signal == SIGCHLD) continue;  // reap() looks for itself
+      if (signal == SIGTSTP || signal == SIGCONT)
+        job_control = signal;
+      else if (ends_.is_request(signal))
+        end_job({signal, info.ssi_code, pid_t(info.ssi_pid) == parent_ && ::getppid() != parent_});
+      else
+        send_to(socket_.get(), {FrontMessage::Op::signal, signal});
+    }
+    if (job_control == SIGTSTP) job_control_.stopped();
+    if (job_control == SIGCONT) job_control_.continued();
+  }
+
+  void read_agent(bool has_ended) {
+    if (const auto message = receive_from(socket_.get()))
+      job_control_.heard(*message);
+    else if (has_ended)
+      socket_.reset();  // and reap() sees the agent's end
+  }
+
+  // The terminal is gone. The kernel tells the group in its foreground, which is not ours while the terminal is lent.
+  // The shell may tell us, or not.
+  void hang_up() {
+    if (ends_.is_request(SIGHUP)) end_job({SIGHUP, SI_KERNEL});
+    terminal_.hung_up();
+  }
+
+  // A second request kills the workers. If a third one is needed, the job ends without the agent.
+  void end_job(const StopSignal& signal) {
+    const auto message = ends_.take(signal, SteadyClock::now());
+    if (!message) return;
+    send_to(socket_.get(), *message);
+    if (agent_ > 0 && ends_.agent_is_stuck()) ::kill(agent_, SIGKILL);
+  }
+
+  // The agent leaves the job alone. Once the agent is dead, the guard empties the containment.
+  void end_stopped_agent() {
+    say_unless_stuck(fmt::format("the agent (pid {}) was stopped (SIGSTOP) for {:g} s: ending the job", agent_,
+                                 std::chrono::duration<double>(stopped_lease_).count()));
+    ::kill(agent_, SIGKILL);
+    stopped_at_.reset();
+  }
+
+  // Reap the agent, and as the last subreaper or as PID 1 of a container any orphan.
+  void reap() {
+    for (;;) {
+      siginfo_t info{};
+      if (::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG) != 0 || info.si_pid == 0) return;
+      if (info.si_pid != agent_) continue;
+      if (info.si_code == CLD_STOPPED)
+        stopped_at_ = SteadyClock::now();
+      else if (info.si_code == CLD_CONTINUED)
+        stopped_at_.reset();
+      else
+        agent_ended(info);
+    }
+  }
+
+  void agent_ended(const siginfo_t& info) {
+    clean_ = info.si_code == CLD_EXITED;
+    exit_code_ = clean_ ? info.si_status : kExitOwnFailure;
+    if (!clean_) {
+      say_unless_stuck(
+          fmt::format("the agent (pid {}) was killed by {}: ending the job", agent_, signal_name(info.si_status)));
+    }
+    agent_ = 0;
+  }
+
+  // The guard sees the agent's end too and cleans up at the same time. Once both are through, nothing is left.
+  void clean_up() {
+    const auto start = SteadyClock::now();
+    if (notes_->cgroup_folder[0] != 0) kill_cgroup(notes_->cgroup_folder);
+    kill_descendants(::getpid(), {notes_->guard});
+    while (!no_children() && SteadyClock::now() < start + kGiveUp) {
+      wait(50);
+      reap();
+      const bool guard_had_its_time = SteadyClock::now() > start + kGuardCleansUp;
+      kill_descendants(::getpid(), guard_had_its_time ? std::vector<pid_t>{} : std::vector<pid_t>{notes_->guard});
+    }
+    if (notes_->cgroup_folder[0] != 0) remove_cgroup(notes_->cgroup_folder);
+    if (notes_->temporary_folder[0] != 0) remove_empty_folders(notes_->temporary_folder);
+    if (notes_->status_socket[0] != 0) remove_status_socket(notes_->status_socket);
+    if (no_children()) return;
+    if (!can_find_processes()) return say_unless_stuck("processes are left, and /proc does not show which");
+    const auto left = descendants(::getpid());
+    say_unless_stuck(fmt::format("{} processes do not die, the first is pid {}: see `ps -o pid,stat,wchan:30,cmd`",
+                                 left.size(), left.empty() ? 0 : left[0]));
+  }
+
+  const pid_t parent_ = ::getppid();
+  pid_t agent_;
+  UniqueFd socket_;
+  UniqueFd signals_;
+  const FrontNotes* notes_;
+  const std::chrono::nanoseconds stopped_lease_;
+  EndRequests ends_;
+  FrontTerminal terminal_;
+  JobControl job_control_;
+  std::optional<SteadyClock::time_point> stopped_at_;  // the agent, by SIGSTOP
+  bool clean_ = true;                                  // the agent ended by itself, and has cleaned up
+  int exit_code_ = kExitOwnFailure;
+};
+
+// A shell loop ends on Ctrl-C only if the program that was interrupted died of SIGINT. Returns if that is impossible
+// (PID 1).
+void die_of_interrupt() {
+  sigset_t only;
+  ::sigemptyset(&only);
+  ::sigaddset(&only, SIGINT);
+  ::signal(SIGINT, SIG_DFL);
+  ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
+  ::raise(SIGINT);
+}
+
+// What the front reads from a descriptor. A SIGTSTP that the user's shell ignores stays ignored.
+sigset_t block_signals(const FrontSignals& signals) {
+  sigset_t mask;
+  ::sigemptyset(&mask);
+  for (const int s : signals.stop) ::sigaddset(&mask, s);
+  for (const int s : signals.passed) ::sigaddset(&mask, s);
+  for (const int s : {SIGCHLD, SIGCONT}) ::sigaddset(&mask, s);
+  struct sigaction on_tstp {};
+  ::sigaction(SIGTSTP, nullptr, &on_tstp);
+  if (on_tstp.sa_handler != SIG_IGN) ::sigaddset(&mask, SIGTSTP);
+  ::sigprocmask(SIG_BLOCK, &mask, nullptr);
+  ::signal(SIGCHLD, SIG_DFL);  // an ignored SIGCHLD, inherited, would make exit statuses vanish
+  return mask;
+}
+
+int cannot(const char* what) {
+  std::fprintf(stderr, "dtrain: cannot %s: %s\n", what, std::strerror(errno));
+  return kExitOwnFailure;
+}
+
+}  // namespace
+
+int run_front(const FrontSignals& signals, const AttachedTerminal* terminal,
+              int (*agent_main)(FrontSide side, void* context), void* context) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return cannot("make a socket pair");
+  UniqueFd ours(ends[0]), theirs(ends[1]);
+  void* page = ::mmap(nullptr, sizeof(FrontNotes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return cannot("map memory");
+  auto* notes = new (page) FrontNotes;
+
+  const sigset_t mask = block_signals(signals);
+  UniqueFd signal_fd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signal_fd) return cannot("watch signals");
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return cannot("be a subreaper");
+
+  const pid_t agent = ::fork();
+  if (agent < 0) return cannot("fork the agent");
+  if (agent == 0) {
+    ours.reset();
+    signal_fd.reset();
+    ::_exit(agent_main({std::move(theirs), notes, terminal}, context));
+  }
+  theirs.reset();
+  ::prctl(PR_SET_NAME, "dtrain");
+  const int code = Front(agent, std::move(ours), std::move(signal_fd), notes, signals, terminal).run();
+  if (notes->interrupted) die_of_interrupt();
+  return code;
+}
+
+}  // namespace dtrain::launcher

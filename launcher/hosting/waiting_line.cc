@@ -1,0 +1,43 @@
+#include "launcher/hosting/waiting_line.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace dtrain::launcher {
+
+namespace {
+constexpr auto kAgain = std::chrono::seconds(10);
+}  // namespace
+
+void WaitingLine::set(const std::string& text, std::optional<MonoTime> until) {
+  until_ = until;
+  if (text == text_) return;
+  text_ = text;
+  show();
+}
+
+void WaitingLine::clear() {
+  stop();
+  text_.clear();
+}
+
+void WaitingLine::stop() {
+  until_.reset();
+  timer_.cancel();
+}
+
+void WaitingLine::show() {
+  if (!until_) {
+    timer_.cancel();
+    return show_("waiting: " + text_);
+  }
+  const auto left = std::max(Duration{}, Duration(*until_ - clock_.now()));
+  show_(fmt::format("waiting: {}, {:.0f} s left", text_, std::chrono::duration<double>(left).count()));
+  timer_.expires_after(kAgain);
+  timer_.async_wait([this](const boost::system::error_code& ec) {
+    if (!ec && until_) show();
+  });
+}
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,123 @@
+"""The rooms of each folder: sub-folders of one idea. docs/architecture.md draws them, docs/adr/0103-rooms.md says why;
+tidy.py checks them.
+
+A room may include itself, the `base` beside it, and the rooms of its list. A list can name only rooms that stand above
+it, so a circle cannot be written down. In strategies/comm a name means the room beside it, if there is one.
+"""
+
+# folder: {room: the rooms that it may include}
+ROOMS = {
+    "rendezvous": {
+        "base": "",
+        "crypto": "",
+        "net": "",
+        "rounds": "",
+        "store": "",
+        "credentials": "crypto net",
+        "election": "rounds",
+        "munge": "credentials net",
+        "tls": "credentials crypto net",
+        "agent_link": "credentials munge net rounds store tls",
+        "etcd": "credentials net tls",
+        "store_relay": "net store tls",
+        "store_server": "net store store_relay tls",
+        "server": "agent_link credentials rounds store store_server",
+    },
+    "launcher": {
+        "base": "",
+        "engines": "",
+        "status": "",
+        "job": "",
+        "process": "job",
+        "etcd": "job process",
+        "output": "job process",
+        "guard": "job process",
+        "front": "guard job process status",
+        "finding": "etcd job",
+        "hosting": "finding job status",
+        "logs": "job output",
+        "evidence": "job logs process status",
+        "events": "evidence job",
+        "report": "events evidence job logs",
+        "service": "job status",
+        "agent": "evidence front guard hosting job logs output process report status",
+    },
+    "cli": {
+        "base": "",
+        "gpus": "",
+        "table": "",
+        "help": "table",
+        "machine": "gpus",
+        "parse": "table",
+        "flight": "table",
+        "logs": "table",
+        "nodes": "machine table",
+        "options": "machine parse",
+        "program": "machine",
+        "doctor": "gpus machine program",
+        "resolve": "machine nodes options parse program",
+        "commands": "help machine nodes parse resolve",
+    },
+    "strategies": {
+        "include/dtrain": "",
+        "torch": "",
+        "comm/base": "",
+        "comm/blame": "",
+        "comm/kernels": "",
+        "comm/memory": "kernels",
+        "comm/bootstrap": "memory",
+        "comm/tcp": "bootstrap memory",
+        "comm/messages": "bootstrap memory tcp",
+        "comm/local": "kernels memory",
+        "comm/hosts": "bootstrap kernels local memory tcp",
+        "comm/groups": "bootstrap hosts kernels local memory messages",
+        "comm/flight": "blame groups memory",
+        "comm/backend": "blame bootstrap flight groups kernels memory messages torch",
+        "comm/nccl": "torch",
+        "collectives": "comm/backend torch",
+        "session": "collectives comm/backend comm/base comm/blame comm/nccl torch",
+        "ddp": "collectives torch",
+        "horovod": "collectives comm/backend comm/base comm/blame session torch",
+        "sampler": "",
+        "python": "comm/backend comm/base torch",
+        "python/dtrain": "",
+    },
+}
+
+# Which rooms of a lower folder the folder above may include.
+FACES = {
+    "launcher": {"rendezvous": "agent_link base credentials election etcd munge net rounds server store store_server"},
+    "cli": {
+        "launcher": "agent base engines guard job logs output process service status",
+        "rendezvous": "base credentials munge net rounds",
+    },
+}
+
+# Rooms that hold decisions alone: no event loop, no system call, no clock. Each file of theirs has a test.
+PURE_ROOMS = {
+    "rendezvous/rounds", "rendezvous/election", "rendezvous/store", "launcher/job", "launcher/engines", "cli/table",
+    "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/resolve",
+}
+
+ROOM_FILES_MAX = 20
+
+# Files of these folders that have no room: programs, and how they are built.
+WITHOUT_ROOM = {"cli/main.cc", "cli/fmt_static.cc"}
+
+
+def table():
+    """{path of a room: the paths of the rooms that it may include}. ValueError: a list names no room above its own."""
+    known = {}
+    for folder, rooms in ROOMS.items():
+        for room, names in rooms.items():
+            path = f"{folder}/{room}"
+            beside = path.rpartition("/")[0]
+            base = f"{beside}/base"
+            allowed = {path, base} if base in known else {path}
+            for name in names.split():
+                target = next((p for p in (f"{beside}/{name}", f"{folder}/{name}") if p in known), None)
+                if target is None:
+                    raise ValueError(f"{path} may include {name}, which is no room above it")
+                allowed.add(target)
+            known[path] = allowed
+    return known

@@ -1,0 +1,89 @@
+// What a worker's last lines and its blame file tell.
+#include "launcher/evidence/last_exception.h"
+
+#include <csignal>
+
+#include "launcher/evidence/blame_file.h"
+#include "test/support/catch.h"
+#include "test/support/golden.h"
+
+namespace dtrain::launcher {
+namespace {
+
+const ExitStatus kOne = ExitStatus::exited(1), kAborted = ExitStatus::signaled(SIGABRT, false);
+
+}  // namespace
+
+TEST_CASE("the exception of a Python traceback") {
+  const std::vector<std::string> plain = {"epoch 1",
+                                          "Traceback (most recent call last):",
+                                          "  File \"t.py\", line 1, in f",
+                                          "    raise ValueError('no')",
+                                          "ValueError: no",
+                                          "some warning at the end"};
+  CHECK(exception_in(plain, kOne) == "ValueError: no");
+  // torch.distributed names the rank in each line.
+  CHECK(exception_in({"[rank1]: Traceback (most recent call last):", "[rank1]:   File \"t.py\", line 1",
+                      "[rank1]: RuntimeError: boom"},
+                     kOne) == "RuntimeError: boom");
+  // The last of a chain.
+  CHECK(exception_in({"Traceback (most recent call last):", "  File", "KeyError: 1", "",
+                      "During handling of the above exception, another exception occurred:", "",
+                      "Traceback (most recent call last):", "  File", "RuntimeError: second"},
+                     kOne) == "RuntimeError: second");
+  CHECK(exception_in({"nothing of the kind"}, kOne).empty());
+  // A traceback that was printed and survived is not why it ended.
+  CHECK(exception_in(plain, ExitStatus::exited(3)).empty());
+  CHECK(exception_in(plain, ExitStatus::signaled(SIGSEGV, false)).empty());
+}
+
+TEST_CASE("the exception of a C++ program that caught none") {
+  CHECK(exception_in(
+            {"terminate called after throwing an instance of 'std::runtime_error'", "  what():  cannot read shard 17"},
+            kAborted) == "std::runtime_error: cannot read shard 17");
+  CHECK(exception_in({"terminate called after throwing an instance of 'int'"}, kAborted) == "int");
+  CHECK(exception_in({"[2] terminate called after throwing an instance of 'c10::Error'", "  what():  one", "more",
+                      "  what():  of the same"},
+                     kAborted) == "c10::Error: one");
+  CHECK(exception_in({"terminate called without an active exception"}, kAborted).empty());
+  CHECK(exception_in({"terminate called after throwing an instance of 'int'"}, kOne).empty());
+}
+
+TEST_CASE("the blame file as the training layer writes it") {
+  const auto blame = parse_blame(test::read_golden("blame/blame_rank0.json"));
+  REQUIRE(blame);
+  CHECK(*blame == Blame{1, true, "left the job"});
+  CHECK(blame_path("/x/attempt_0", 3) == "/x/attempt_0/blame_rank3.json");
+  CHECK(blame_path("", 3).empty());
+}
+
+TEST_CASE("a blame file of other bytes blames nobody") {
+  for (const char* text :
+       {"", "[]", "{}", "1", "{\"because_of\": -2}", "{\"because_of\": 1.5}", "{\"because_of\": \"1\"}",
+        "{\"because_of\": 99999999999}", "[[[[[[[[[[", "{\"because_of\": 1"})
+    CHECK_FALSE(parse_blame(text));
+  CHECK_FALSE(parse_blame("{\"because_of\": 1}" + std::string(5000, ' ')));
+  CHECK(parse_blame("{\"because_of\": 1, \"ends\": 2, \"what\": []}") == Blame{1, true, ""});
+  CHECK(take_blame_file("").rank == Blame::kNobody);
+  CHECK(take_blame_file("/nowhere/blame_rank0.json").rank == Blame::kNobody);
+}
+
+TEST_CASE("blame in the text of an exception") {
+  const auto blame = blame_in(
+      "RuntimeError: dtrain: group '1' (ranks 2, 3): collective 4 (all_reduce SUM of 3 float32): rank 3 (pid 12) left "
+      "the job (its session ended)");
+  CHECK(blame == Blame{3, true, "left the job"});
+  CHECK(
+      blame_in("dtrain::CollectiveError: dtrain: collective 4 (barrier): rank 1 (pid 9) did not arrive in time; it is "
+               "stopped") == Blame{1, false, "did not arrive in time"});
+  CHECK(blame_in("RuntimeError: [/gloo/transport/tcp/pair.cc:538] Connection closed by peer [127.0.0.1]:9").rank ==
+        Blame::kSomebody);
+  // A connection of its own.
+  CHECK(blame_in("ConnectionResetError: [Errno 104] Connection reset by peer").rank == Blame::kNobody);
+  for (const char* text :
+       {"", "dtrain: rank", "dtrain: x: rank 1", "dtrain: x: rank 1 (pid", "dtrain: x: rank -4 (pid 1) died",
+        "dtrain: x: rank 1 (pid 3) sleeps", "RuntimeError: rank 1 (pid 3) died"})
+    CHECK(blame_in(text).rank == Blame::kNobody);
+}
+
+}  // namespace dtrain::launcher
