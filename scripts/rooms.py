@@ -31,7 +31,7 @@ ROOMS = {
         "process": "job",
         "etcd": "job process",
         "output": "job process",
-        "guard": "job process",
+        "guard": "job process status",
         "front": "guard job process status",
         "finding": "etcd job",
         "hosting": "finding job status",

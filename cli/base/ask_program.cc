@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
+#include "cli/base/read_until.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
@@ -60,18 +62,6 @@ bool ends_in_time(pid_t child, steady_clock::time_point deadline) {
   return pidfd && poll(&ended, 1, left_ms(deadline)) == 1;
 }
 
-// Until end-of-file; false if that does not come in time.
-bool read_all(int fd, steady_clock::time_point deadline, std::string& out) {
-  char buffer[4096];
-  for (;;) {
-    pollfd ready = {fd, POLLIN, 0};
-    if (poll(&ready, 1, left_ms(deadline)) != 1) return false;
-    ssize_t size = read(fd, buffer, sizeof buffer);
-    if (size <= 0) return true;
-    if (out.size() < kLongest) out.append(buffer, static_cast<std::size_t>(size));
-  }
-}
-
 }  // namespace
 
 Result<std::string> ask_program(const std::vector<std::string>& argv, std::chrono::milliseconds patience) {
@@ -81,9 +71,9 @@ Result<std::string> ask_program(const std::vector<std::string>& argv, std::chron
   pid_t child = start(argv, write_end.get());
   if (child < 0) return system_error("fork", errno);
   write_end.reset();
-  std::string answer;
   auto deadline = steady_clock::now() + patience;
-  bool ended = read_all(read_end.get(), deadline, answer) && ends_in_time(child, deadline);
+  PipeText answer = read_until(read_end.get(), deadline, kLongest);
+  bool ended = answer.complete && ends_in_time(child, deadline);
   if (!ended) kill(-child, SIGKILL);
   int status = 0;
   waitpid(child, &status, 0);
@@ -92,7 +82,7 @@ Result<std::string> ask_program(const std::vector<std::string>& argv, std::chron
   if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted)
     return Error{ErrorKind::system, fmt::format("{}: cannot be started", argv[0])};
   if (status != 0) return Error{ErrorKind::system, fmt::format("{}: does not work", argv[0])};
-  return answer;
+  return std::move(answer.text);
 }
 
 }  // namespace dtrain::cli

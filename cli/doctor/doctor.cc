@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/base/read_until.h"
 #include "cli/base/text.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -23,6 +23,7 @@ namespace {
 using Json = nlohmann::json;
 using std::chrono::steady_clock;
 constexpr std::size_t kColumn = 24;
+constexpr std::size_t kLongest = std::size_t{1} << 20;  // of what one check finds
 
 std::string_view word(Finding::Level level) {
   switch (level) {
@@ -74,20 +75,6 @@ Findings unpacked(const std::string& text) {
   _exit(0);
 }
 
-// What the child writes until it ends; false if it does not in time.
-bool read_findings(int fd, int patience_ms, std::string& text) {
-  auto deadline = steady_clock::now() + std::chrono::milliseconds(patience_ms);
-  char buffer[4096];
-  for (;;) {
-    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
-    pollfd ready = {fd, POLLIN, 0};
-    if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) != 1) return false;
-    ssize_t size = read(fd, buffer, sizeof buffer);
-    if (size <= 0) return true;
-    text.append(buffer, static_cast<std::size_t>(size));
-  }
-}
-
 Findings examine_one(const Check& check, int patience_ms) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
@@ -98,8 +85,9 @@ Findings examine_one(const Check& check, int patience_ms) {
   if (child < 0) return {{Finding::Level::fail, check.what, "no process can be started", "raise ulimit -u"}};
   if (child == 0) run_in_child(check, write_end.get(), parent);
   write_end.reset();
-  std::string text;
-  bool ended = read_findings(read_end.get(), patience_ms, text);
+  auto deadline = steady_clock::now() + std::chrono::milliseconds(patience_ms);
+  PipeText findings = read_until(read_end.get(), deadline, kLongest);
+  bool ended = findings.complete;
   if (!ended) kill(child, SIGKILL);
   int status = 0;
   // One that hangs in the kernel cannot be waited for; init reaps it when it wakes up.
@@ -109,7 +97,7 @@ Findings examine_one(const Check& check, int patience_ms) {
              "something that it asks hangs: a driver, a file system, a network name"}};
   if (status != 0)
     return {{Finding::Level::warn, check.what, "the check itself failed", "please report it, with `dtrain env`"}};
-  return unpacked(text);
+  return unpacked(findings.text);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -13,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "cli/base/read_until.h"
 #include "cli/gpus/gpu_sources.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -20,25 +20,7 @@ namespace dtrain::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// All that comes out of the pipe before its end; `complete` is false if the end did not come in time.
-std::string read_until(int fd, Clock::time_point deadline, bool& complete) {
-  std::string text;
-  char buffer[4096];
-  complete = false;
-  for (;;) {
-    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    pollfd ready = {fd, POLLIN, 0};
-    int events = left > 0 ? poll(&ready, 1, static_cast<int>(left)) : 0;
-    if (events < 0 && errno == EINTR) continue;
-    if (events <= 0) return text;
-    ssize_t size = read(fd, buffer, sizeof buffer);
-    if (size < 0 && errno == EINTR) continue;
-    complete = size == 0;
-    if (size <= 0) return text;
-    text.append(buffer, static_cast<std::size_t>(size));
-  }
-}
+constexpr std::size_t kLongest = std::size_t{1} << 20;  // of what NVML tells
 
 GpuInventory ask_nvml(std::chrono::milliseconds patience) {
   int ends[2];
@@ -54,14 +36,13 @@ GpuInventory ask_nvml(std::chrono::milliseconds patience) {
     _exit(0);
   }
   write_end.reset();
-  bool complete = false;
-  std::string text = read_until(read_end.get(), Clock::now() + patience, complete);
-  if (!complete) kill(child, SIGKILL);
+  PipeText told = read_until(read_end.get(), Clock::now() + patience, kLongest);
+  if (!told.complete) kill(child, SIGKILL);
   int status = 0;
   waitpid(child, &status, 0);
-  if (!complete) return {{}, {}, "NVML does not answer"};
+  if (!told.complete) return {{}, {}, "NVML does not answer"};
   if (WIFSIGNALED(status)) return {{}, {}, std::string("NVML crashed (") + strsignal(WTERMSIG(status)) + ")"};
-  return parse_nvml(text);
+  return parse_nvml(told.text);
 }
 
 bool exists(const char* path) { return access(path, F_OK) == 0; }

@@ -107,7 +107,7 @@ class Agent {
   asio::io_context io_{1};
   GroupCore core_;
   FrontChannel front_;
-  FrontNotes& notes_;
+  JobNotes& notes_;
   const AttachedTerminal* terminal_;  // null: no worker is attached
   asio::steady_timer core_timer_;
   asio::steady_timer guard_lease_;
@@ -224,13 +224,15 @@ void Agent::on_guard_lost() {
 
 // The guard is the only child until it is gone; then, as a subreaper, we inherit what it left.
 void Agent::on_child_of_ours() {
-  for (;;) {
+  bool more = true;
+  for (int n = 0; n < kReapedInARow; ++n) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG) != 0) {
       if (!guard_alive_ && !outcome_) feed(event::ContainmentEmpty{});
       return;
     }
-    if (info.si_pid == 0) break;
+    more = info.si_pid != 0;
+    if (!more) break;
     if (info.si_pid != guard_pid_ || guard_reaped_) continue;
     if (info.si_code != CLD_STOPPED && info.si_code != CLD_CONTINUED) guard_reaped_ = true;
     if (info.si_code == CLD_STOPPED)
@@ -239,6 +241,7 @@ void Agent::on_child_of_ours() {
       guard_lease_.cancel();
   }
   if (!guard_alive_) kill_descendants(::getpid());
+  if (more) asio::post(io_, [this] { on_child_of_ours(); });
 }
 
 // Somebody may stop and continue all processes of a job; a guard that stays stopped guards nothing.
@@ -347,10 +350,11 @@ void Agent::finish(const Outcome& outcome) {
 }
 
 int Agent::close_down() {
-  guard_.close();
+  if (!outcome_) guard_.close();  // the front is lost: the guard kills the workers, and nothing is written
   status_.close();
   rounds_.close(outcome_);
   const int code = record_.conclude(outcome_, logs_);
+  guard_.close();  // no sooner: at its end the guard removes empty folders
   notes_.interrupted = code == 128 + SIGINT && outcome_->cause == StopCause::stop_signal;
   end_guard(guard_reaped_ ? 0 : guard_pid_, containment_.cgroup, outcome_ && outcome_->processes_left);
   output_.finish(clock_.now() + kDrainOutput);

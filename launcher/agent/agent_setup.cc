@@ -39,7 +39,7 @@ Result<rlimit> become_agent() {
 
 }  // namespace
 
-Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes, const AttachedTerminal* terminal) {
+Result<AgentParts> set_up_agent(const JobSpec& spec, JobNotes& notes, const AttachedTerminal* terminal) {
   const auto user_limit = become_agent();
   if (!user_limit) return user_limit.error();
   auto logs = LogTree::create(spec);
@@ -53,6 +53,7 @@ Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes, const At
   JobCgroup& cgroup = containment->cgroup;
   std::snprintf(notes.cgroup_folder, sizeof notes.cgroup_folder, "%s", cgroup.folder().c_str());
   GuardSettings settings{containment->level, cgroup.folder(), cgroup.procs_fd(), *user_limit, terminal, spec.cpus};
+  settings.notes = &notes;
   if (spec.nodes.across_hosts) {
     settings.fence = &notes.fence;
     settings.fence_every = std::chrono::ceil<std::chrono::milliseconds>(spec.nodes.pulse.ping_every());

@@ -18,7 +18,7 @@ struct AgentParts {
 
 // Call in the agent's process, before it has threads. Tells the front by `notes` what to clean up. On an error nothing
 // is left.
-Result<AgentParts> set_up_agent(const JobSpec& spec, FrontNotes& notes, const AttachedTerminal* terminal);
+Result<AgentParts> set_up_agent(const JobSpec& spec, JobNotes& notes, const AttachedTerminal* terminal);
 
 // After the guard's socket is closed: wait until it has emptied the containment and ended. A guard that was killed
 // leaves that to us. `guard`: 0 if its end is known. `stuck`: processes are left that nobody can kill; do not wait.

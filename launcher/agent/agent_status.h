@@ -23,7 +23,7 @@ class AgentStatus {
     const GroupCore& core;
     const WorkerTable& workers;
     NodeRounds& rounds;
-    FrontNotes& notes;
+    JobNotes& notes;
   };
   AgentStatus(boost::asio::io_context& io, Parts parts) : io_(io), parts_(parts) {}
 

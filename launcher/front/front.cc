@@ -17,7 +17,6 @@
 #include <new>
 #include <optional>
 
-#include "launcher/base/folders.h"
 #include "launcher/base/last_words.h"
 #include "launcher/front/end_requests.h"
 #include "launcher/front/front_message.h"
@@ -28,7 +27,6 @@
 #include "launcher/job/exit_status.h"
 #include "launcher/process/cgroup.h"
 #include "launcher/process/sweep.h"
-#include "launcher/status/status_folder.h"
 
 namespace dtrain::launcher {
 
@@ -43,7 +41,7 @@ constexpr auto kGiveUp = std::chrono::seconds(10);
 
 class Front {
  public:
-  Front(pid_t agent, UniqueFd socket, UniqueFd signals, const FrontNotes* notes, const FrontSignals& told,
+  Front(pid_t agent, UniqueFd socket, UniqueFd signals, const JobNotes* notes, const FrontSignals& told,
         const AttachedTerminal* terminal)
       : agent_(agent),
         socket_(std::move(socket)),
@@ -56,7 +54,7 @@ class Front {
 
   int run() {
     while (agent_ > 0) {
-      wait(stopped_at_ ? milliseconds_until(*stopped_at_ + stopped_lease_) : -1);
+      wait(more_dead_ ? 0 : stopped_at_ ? milliseconds_until(*stopped_at_ + stopped_lease_) : -1);
       reap();
       if (agent_ > 0 && stopped_at_ && SteadyClock::now() >= *stopped_at_ + stopped_lease_) end_stopped_agent();
     }
@@ -127,7 +125,8 @@ class Front {
 
   // Reap the agent, and as the last subreaper or as PID 1 of a container any orphan.
   void reap() {
-    for (;;) {
+    more_dead_ = false;
+    for (int n = 0; n < kReapedInARow; ++n) {
       siginfo_t info{};
       if (::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG) != 0 || info.si_pid == 0) return;
       if (info.si_pid != agent_) continue;
@@ -138,6 +137,7 @@ class Front {
       else
         agent_ended(info);
     }
+    more_dead_ = true;
   }
 
   void agent_ended(const siginfo_t& info) {
@@ -156,14 +156,12 @@ class Front {
     if (notes_->cgroup_folder[0] != 0) kill_cgroup(notes_->cgroup_folder);
     kill_descendants(::getpid(), {notes_->guard});
     while (!no_children() && SteadyClock::now() < start + kGiveUp) {
-      wait(50);
+      wait(more_dead_ ? 0 : 50);
       reap();
       const bool guard_had_its_time = SteadyClock::now() > start + kGuardCleansUp;
       kill_descendants(::getpid(), guard_had_its_time ? std::vector<pid_t>{} : std::vector<pid_t>{notes_->guard});
     }
-    if (notes_->cgroup_folder[0] != 0) remove_cgroup(notes_->cgroup_folder);
-    if (notes_->temporary_folder[0] != 0) remove_empty_folders(notes_->temporary_folder);
-    if (notes_->status_socket[0] != 0) remove_status_socket(notes_->status_socket);
+    remove_what_is_left(*notes_);
     if (no_children()) return;
     if (!can_find_processes()) return say_unless_stuck("processes are left, and /proc does not show which");
     const auto left = descendants(::getpid());
@@ -175,12 +173,13 @@ class Front {
   pid_t agent_;
   UniqueFd socket_;
   UniqueFd signals_;
-  const FrontNotes* notes_;
+  const JobNotes* notes_;
   const std::chrono::nanoseconds stopped_lease_;
   EndRequests ends_;
   FrontTerminal terminal_;
   JobControl job_control_;
   std::optional<SteadyClock::time_point> stopped_at_;  // the agent, by SIGSTOP
+  bool more_dead_ = false;                             // children that are not reaped yet, perhaps
   bool clean_ = true;                                  // the agent ended by itself, and has cleaned up
   int exit_code_ = kExitOwnFailure;
 };
@@ -223,9 +222,9 @@ int run_front(const FrontSignals& signals, const AttachedTerminal* terminal,
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return cannot("make a socket pair");
   UniqueFd ours(ends[0]), theirs(ends[1]);
-  void* page = ::mmap(nullptr, sizeof(FrontNotes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* page = ::mmap(nullptr, sizeof(JobNotes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return cannot("map memory");
-  auto* notes = new (page) FrontNotes;
+  auto* notes = new (page) JobNotes;
 
   const sigset_t mask = block_signals(signals);
   UniqueFd signal_fd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));

@@ -7,25 +7,15 @@
 #include <chrono>
 #include <vector>
 
-#include "launcher/guard/fence.h"
+#include "launcher/guard/job_notes.h"
 #include "launcher/process/attached_terminal.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
 
-// What the front must know to clean up after an agent that died. The agent writes these notes, in shared memory.
-struct FrontNotes {
-  pid_t guard = 0;
-  char cgroup_folder[1024] = {};
-  char temporary_folder[1024] = {};  // of the logs, see LogTree::remove_if_empty()
-  char status_socket[128] = {};      // status_folder.h
-  bool interrupted = false;          // SIGINT ended the job
-  Fence fence;                       // of this node, for the guard
-};
-
 struct FrontSide {
   UniqueFd socket;  // for FrontMessages; end-of-file when the front is gone
-  FrontNotes* notes = nullptr;
+  JobNotes* notes = nullptr;
   const AttachedTerminal* terminal = nullptr;  // only with --attach
 };
 

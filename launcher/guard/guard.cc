@@ -42,7 +42,8 @@ class Guard {
         kill_round_(kill_round_by(settings.level, settings.cgroup_folder)),
         agent_(std::move(agent)) {}
 
-  void run() {
+  // Whether it was the agent that has left, and not the guard that has failed.
+  bool run() {
     set_up();
     while (agent_ || !no_children()) {
       const Ready ready = wait(until_look());
@@ -57,6 +58,7 @@ class Guard {
       report_if_empty();
       if (!agent_ && std::chrono::steady_clock::now() > give_up_at_) break;
     }
+    return !failed_;
   }
 
  private:
@@ -95,6 +97,7 @@ class Guard {
 
   // Send errno too: the agent says why the job ends.
   void fail(GuardNeed need) {
+    failed_ = true;
     send({GuardOp::failed, -1, int32_t(need), errno});
     if (agent_) agent_gone();
   }
@@ -230,6 +233,7 @@ class Guard {
 
   // Milliseconds until the guard must look at something although no event has come; -1: there is nothing of that kind.
   int until_look() const {
+    if (more_dead_) return 0;
     if (suspension_) return kStoppedAgainMs;
     if (killing_) return kSweepAgainMs;
     const int fence = until_fence(), rest = waits_for_rest() ? int(StopTurns::kSettles.count()) : -1;
@@ -292,7 +296,7 @@ class Guard {
   // Without an agent nobody asks for the order of deaths.
   void reap_orphans() {
     using DeadWorkers = GuardedWorkers::DeadWorkers;
-    workers_.reap_orphans(agent_ ? DeadWorkers::wait_for_their_turn : DeadWorkers::are_reaped_too);
+    more_dead_ = workers_.reap_orphans(agent_ ? DeadWorkers::wait_for_their_turn : DeadWorkers::are_reaped_too);
   }
 
   void report_if_empty() {
@@ -317,7 +321,9 @@ class Guard {
   GuardedWorkers workers_;
   Round round_;
   std::optional<Suspension> suspension_;  // not answered yet
+  bool more_dead_ = false;                // children that are not reaped yet, perhaps
   bool killing_ = false;
+  bool failed_ = false;
   std::chrono::steady_clock::time_point give_up_at_{};
 };
 
@@ -342,9 +348,10 @@ void guard_main(const GuardSettings& settings, UniqueFd agent) {
   sigset_t all;
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
-  Guard(settings, std::move(agent)).run();
+  const bool agent_has_left = Guard(settings, std::move(agent)).run();
   if (settings.terminal != nullptr) give_back(*settings.terminal, settings.level);
   if (!settings.cgroup_folder.empty()) remove_cgroup(settings.cgroup_folder);
+  if (settings.notes != nullptr && agent_has_left) remove_what_is_left(*settings.notes);
   ::_exit(0);
 }
 

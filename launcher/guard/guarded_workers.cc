@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <csignal>
 
+#include "launcher/process/sweep.h"
+
 namespace dtrain::launcher {
 
 namespace {
@@ -56,16 +58,17 @@ std::optional<GuardedWorkers::Stopped> GuardedWorkers::stopped_by_terminal() con
   return std::nullopt;
 }
 
-void GuardedWorkers::reap_orphans(DeadWorkers workers) {
-  siginfo_t info{};
-  while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+bool GuardedWorkers::reap_orphans(DeadWorkers workers) {
+  for (int n = 0; n < kReapedInARow; ++n) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return false;
     const auto is_it = [&](const Worker& w) { return w.pid == info.si_pid; };
     const auto worker = std::find_if(workers_.begin(), workers_.end(), is_it);
-    if (worker != workers_.end() && workers == DeadWorkers::wait_for_their_turn) return;
+    if (worker != workers_.end() && workers == DeadWorkers::wait_for_their_turn) return false;
     if (worker != workers_.end()) workers_.erase(worker);
     ::waitid(P_PID, id_t(info.si_pid), &info, WEXITED | WNOHANG);
-    info = {};
   }
+  return true;
 }
 
 }  // namespace dtrain::launcher

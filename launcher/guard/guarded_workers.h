@@ -46,8 +46,9 @@ class GuardedWorkers {
   std::optional<Stopped> stopped_by_terminal() const;
 
   enum class DeadWorkers { wait_for_their_turn, are_reaped_too };
-  // Reap what workers have left behind and the guard has inherited. A dead worker may stand before it.
-  void reap_orphans(DeadWorkers workers);
+  // Reap what workers have left behind and the guard has inherited. A dead worker may stand before it. True: there may
+  // be more (kReapedInARow).
+  bool reap_orphans(DeadWorkers workers);
 
  private:
   std::vector<Worker> workers_;

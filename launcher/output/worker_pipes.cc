@@ -1,6 +1,7 @@
 #include "launcher/output/worker_pipes.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -94,11 +95,14 @@ void WorkerPipes::drain_all() {
   for (size_t i = 0; i < pipes_.size(); ++i) {
     if (!pipes_[i] || !pipes_[i]->descriptor.is_open()) continue;
     const int stream = int(i);
-    ssize_t n;
-    while ((n = ::read(pipes_[i]->descriptor.native_handle(), buffer(), kReadSize)) > 0) {
-      callbacks_.data(stream, {buffer(), size_t(n)});
+    const int fd = pipes_[i]->descriptor.native_handle();
+    int held = 0;
+    ::ioctl(fd, FIONREAD, &held);
+    for (ssize_t unread = held, n = 1; n > 0 && unread >= 0; unread -= n) {
+      n = ::read(fd, buffer(), kReadSize);
+      if (n > 0) callbacks_.data(stream, {buffer(), size_t(n)});
+      if (n == 0) ended(stream);
     }
-    if (n == 0) ended(stream);
   }
 }
 

@@ -32,7 +32,7 @@ class WorkerPipes {
   Result<StreamEnds> open(int local_rank, Streams streams);
   // Read on after `data` returned false.
   void resume(int stream);
-  // No writer is left: read every pipe to its end now, paused or not. At most what the pipes hold.
+  // Read now what each pipe holds, paused or not, and its end if no writer is left. Not more: a writer may never pause.
   void drain_all();
   // Stop reading and drop what is unread.
   void close_all();

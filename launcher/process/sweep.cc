@@ -187,7 +187,8 @@ bool end_descendants(std::chrono::milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
   for (;;) {
     siginfo_t info{};
-    while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0) info = {};
+    for (int n = 0; n < kReapedInARow && ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0; ++n)
+      info = {};
     if (no_children()) return true;
     if (std::chrono::steady_clock::now() > end) return false;
     kill_descendants(::getpid());

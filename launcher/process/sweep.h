@@ -41,6 +41,10 @@ bool all_stopped(pid_t root);
 // Whether the caller has no child at all, dead or alive. For a subreaper: nothing is left below it.
 bool no_children();
 
+// How many dead children are reaped in a row, at most. Where processes fork and end for ever, more may have died by
+// then, each time: whoever reaps must come to its other work.
+inline constexpr int kReapedInARow = 64;
+
 // Send `signal` once to every descendant that is in none of `skip_groups` (process groups that already got it).
 // Returns how many got it.
 int signal_descendants(pid_t root, int signal, const std::vector<pid_t>& skip_groups);

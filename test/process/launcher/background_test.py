@@ -80,6 +80,8 @@ class Background(ProcessTest):
             t.type(f"dtrain run {HOSTILE} plain busy\n".encode())
             t.expect(b"ready")
             front = t.named("dtrain")
+            workers = children_of(t.named("dt-guard"))
+            until(lambda: [stat_of(pid)[0] for pid in workers] == ["D"], DEADLINE, "a worker in state D")
             t.type(b"\x1a")
             end = time.monotonic() + 0.5
             while time.monotonic() < end:

@@ -80,6 +80,10 @@ class Status(ProcessTest):
         self.assertLess(found["cpu_s"], 5)
         self.assertEqual(worker(stopped)["state"][:4], "idle")
 
+    def test_a_worker_that_waits_in_the_kernel(self):
+        job = self.stack.enter_context(Job("--rdzv-id", self.name, HOSTILE, "plain", "busy")).ready(1)
+        until(lambda: jobs(self.name)[0]["workers"][0]["state"] == "disk wait (D)", DEADLINE)
+
     def test_a_worker_that_works_or_writes_is_not_idle(self):
         job = self.stack.enter_context(Job(
             "--rdzv-id", self.name, "--nproc", 2, "bash", "-c",

@@ -310,13 +310,29 @@ class Job:
                   for name in names + ([] if self.folders_may_stay else folders)]
         return found
 
+    def own_processes(self):
+        """What front, agent and guard are at, for the message of a test that fails."""
+        looks = []
+        for name in ("front", "agent", "guard"):
+            try:
+                where = f"/proc/{getattr(self, name)}"
+                with open(where + "/status") as status, open(where + "/wchan") as wchan, open(where + "/stat") as stat:
+                    said = dict(line.split(":\t", 1) for line in status.read().splitlines() if ":\t" in line)
+                    used = stat.read().rpartition(")")[2].split()[11:13]
+                    looks.append(f"{name} {said['State']} in {wchan.read() or '?'}, {' + '.join(used)} ticks of CPU, "
+                                 f"switched {said['voluntary_ctxt_switches']} + "
+                                 f"{said['nonvoluntary_ctxt_switches']} times")
+            except (OSError, KeyError):
+                looks.append(f"{name} gone")
+        return "; ".join(looks)
+
     def time_to_nothing(self, limit=WITHIN):
         """Seconds from now until no descendant is left; raises when one is left after `limit`."""
         start = time.monotonic()
         if self.lifeline.wait_broken(limit) is None:
             traces = self.traces()
             raise AssertionError(f"still reading the lifeline after {limit:g} s: {len(traces)} traces, {traces[:8]}; "
-                                 f"{self.stderr()}")
+                                 f"{self.own_processes()}; {self.stderr()}")
         until(lambda: not tagged(self.tag), max(0.0, limit - (time.monotonic() - start)), "the end of the last worker")
         return time.monotonic() - start
 

@@ -67,6 +67,8 @@ ENDS = {
     "guard killed": End(send(signal.SIGKILL, "guard"), code=125),
     "front and guard killed": End(send(signal.SIGKILL, "front", "guard")),
     "front and guard killed in turn": End(front_and_guard_in_turn),
+    "front and agent killed": End(send(signal.SIGKILL, "front", "agent")),
+    "agent and guard killed": End(send(signal.SIGKILL, "agent", "guard"), code=125),
     "guard stopped": End(send(signal.SIGSTOP, "guard"), code=125, after=LEASE, slow=True),
     "agent stopped": End(send(signal.SIGSTOP, "agent"), code=125, after=LEASE, slow=True),
 }

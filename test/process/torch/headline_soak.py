@@ -145,7 +145,7 @@ def main():
     parser.add_argument("--ways", default=",".join(WAYS), help="some of: " + ", ".join(WAYS))
     parser.add_argument("--hosts", type=int, default=0, help="ranks on so many hosts of a lab")
     parser.add_argument("--busy", type=int, default=2, help="loops that take a core each")
-    parser.add_argument("--story", default="headline_soak.log", help="where to write what the wrong ones said")
+    parser.add_argument("--story", help="a file for what the wrong ones said")
     args = parser.parse_args()
     ways, chance = args.ways.split(","), random.Random(args.seed)
     with contextlib.ExitStack() as stack:
@@ -160,7 +160,11 @@ def main():
                 return 77
             run = lab_run(lab, new_token(DTRAIN, folder))
         right, wrong = trials(ways, args.trials, chance, run, lambda line: print(line, flush=True))
-    pathlib.Path(args.story).write_text("\n=====\n".join(f"{way}: {fault}\n{said}" for way, fault, said in wrong))
+    story = "\n=====\n".join(f"{way}: {fault}\n{said}" for way, fault, said in wrong)
+    if args.story:
+        pathlib.Path(args.story).write_text(story)
+    elif wrong:
+        print(story)
     for way, count in right.items():
         print(f"{way:24} {count} of {args.trials}")
     return 1 if wrong else 0

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <vector>
 
+#include "launcher/process/sweep.h"
 #include "test/support/catch.h"
 
 namespace dtrain::launcher {
@@ -92,6 +93,15 @@ TEST_CASE("an orphan is reaped, and a dead worker waits for its turn") {
   kill_and_wait(orphan);
   started.workers.reap_orphans(DeadWorkers::wait_for_their_turn);
   CHECK(::waitpid(orphan, nullptr, WNOHANG) == -1);
+}
+
+TEST_CASE("where orphans die faster than they are reaped, the guard comes to its other work") {
+  GuardedWorkers workers;
+  for (int n = 0; n < kReapedInARow + 1; ++n) kill_and_wait(start_sleeper());
+  CHECK(workers.reap_orphans(DeadWorkers::wait_for_their_turn));
+  CHECK_FALSE(no_children());
+  CHECK_FALSE(workers.reap_orphans(DeadWorkers::wait_for_their_turn));
+  CHECK(no_children());
 }
 
 }  // namespace dtrain::launcher
