@@ -303,8 +303,8 @@ void Agent::start_round(const action::StartRound& round) {
 
 // What ends in this moment is not worth a word.
 void Agent::tell_rest(bool too_late) {
-  const auto left = left_below(guard_alive_ ? guard_pid_ : ::getpid());
-  const std::string text = too_late ? too_late_text(left) : left_text(left);
+  const pid_t above = guard_alive_ ? guard_pid_ : ::getpid();
+  const std::string text = too_late ? too_late_text(left_below(above)) : left_text(left_below_with_ranks(above));
   if (!text.empty()) say(text);
 }
 

@@ -13,16 +13,26 @@ std::string_view without_rank(std::string_view line) {
   return end == line.npos ? line : line.substr(end + 3);
 }
 
-std::string python_exception(const std::vector<std::string>& lines) {
-  std::string found;
+// What C++ says when a thread that still runs is destroyed, as gloo's are where Python takes the process down.
+constexpr std::string_view kTakenDown = "terminate called without an active exception";
+
+struct PythonException {
+  std::string text;
+  bool last = false;  // nothing was said after it
+};
+
+PythonException python_exception(const std::vector<std::string>& lines) {
+  PythonException found;
   bool in_traceback = false;
   for (const std::string& each : lines) {
     const std::string_view line = without_rank(each);
     if (line.starts_with("Traceback (most recent call last):")) {
       in_traceback = true;
     } else if (in_traceback && !line.empty() && line.front() != ' ') {
-      found = line;
+      found = {std::string(line), true};
       in_traceback = false;
+    } else if (line != kTakenDown) {
+      found.last = false;
     }
   }
   return found;
@@ -47,9 +57,12 @@ std::string cpp_exception(const std::vector<std::string>& lines) {
 }  // namespace
 
 std::string exception_in(const std::vector<std::string>& lines, const ExitStatus& status) {
-  if (status == ExitStatus::exited(1)) return python_exception(lines);
-  const bool aborted = status.kind == ExitStatus::Kind::signaled && status.code == SIGABRT;
-  return aborted ? cpp_exception(lines) : "";
+  if (status == ExitStatus::exited(1)) return python_exception(lines).text;
+  if (status.kind != ExitStatus::Kind::signaled) return "";
+  if (const std::string thrown = status.code == SIGABRT ? cpp_exception(lines) : ""; !thrown.empty()) return thrown;
+  // An interpreter that has printed its exception and then dies of a signal dies as it is taken down.
+  const PythonException caught_by_none = python_exception(lines);
+  return status.code != SIGKILL && caught_by_none.last ? caught_by_none.text : "";
 }
 
 }  // namespace dtrain::launcher

@@ -46,6 +46,12 @@ const char* them(const std::vector<LeftBehind>& left) { return left.size() == 1 
 
 std::vector<LeftBehind> left_below(pid_t root) {
   std::vector<LeftBehind> left;
+  for (const Descendant& d : look_below(root)) left.push_back({d.pid, d.name, std::nullopt});
+  return left;
+}
+
+std::vector<LeftBehind> left_below_with_ranks(pid_t root) {
+  std::vector<LeftBehind> left;
   std::unordered_map<pid_t, std::optional<int>> ranks;  // a launcher among them gives its own workers other ranks
   for (const Descendant& d : look_below(root)) {
     const auto parent = ranks.find(d.parent);

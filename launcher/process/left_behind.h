@@ -11,11 +11,14 @@ namespace dtrain::launcher {
 struct LeftBehind {
   pid_t pid;
   std::string name;
-  std::optional<int> rank;  // of the worker that started it, where its environment tells
+  std::optional<int> rank;  // of the worker that started it, where its environment was asked and tells
 };
 
 // The living processes below `root`, the parent of those that workers have left.
 std::vector<LeftBehind> left_below(pid_t root);
+// The same with their ranks. To read the environment of a process that forks is to wait for it: a fork bomb makes that
+// seconds, so not before a kill.
+std::vector<LeftBehind> left_below_with_ranks(pid_t root);
 
 // "rank 0 left 1 process behind (sleep pid 123): ending it"; empty if there is none. Pure.
 std::string left_text(const std::vector<LeftBehind>& left);

@@ -96,7 +96,8 @@ class Trial:
                 job.expect(rb"ready\n", workers if self.end.code == 0 else 1)
             job.folders_may_stay = self.end is ALL_KILLED
             self.end.act(job)
-            took = job.time_to_nothing(self.end.after + WITHIN)
+            # A bomb takes the cores from those who end it: from dtrain, and from tests beside this one.
+            took = job.time_to_nothing(self.end.after + WITHIN * (4 if self.kind == "bomb" else 1))
             code = job.wait()
             if self.end.code is not None and code != self.end.code:
                 raise AssertionError(f"exit code {code} instead of {self.end.code}: {job.stderr()}")

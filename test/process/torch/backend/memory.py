@@ -1,7 +1,8 @@
 """Memory that dtrain gives out must be to torch what any memory is: in forked children, for complex numbers, resized.
 
 One program on gloo and then on dtrain, in the same processes: what the cases yield must be equal, bit by bit. Values
-are small whole numbers, so that the order of additions makes no difference. Run it on two ranks.
+are small whole numbers, so that the order of additions makes no difference. Run it on two ranks; the cases of complex
+parameters also mean something on one.
 """
 import gc
 import inspect
@@ -235,7 +236,7 @@ def main():
     for backend in ("gloo", "dtrain"):
         tcp = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
         dist.init_process_group(backend, store=dist.PrefixStore(backend, tcp), rank=int(os.environ["RANK"]),
-                                world_size=2)
+                                world_size=int(os.environ["WORLD_SIZE"]))
         results[backend] = {case.__name__: list(case()) for case in CASES if case.__name__ in chosen}
         dist.destroy_process_group()
     for name, right in results["gloo"].items():

@@ -37,6 +37,24 @@ TEST_CASE("the exception of a Python traceback") {
   CHECK(exception_in(plain, ExitStatus::signaled(SIGSEGV, false)).empty());
 }
 
+TEST_CASE("an interpreter that crashes after its exception, as it is taken down, ended because of the exception") {
+  const std::vector<std::string> traceback = {"[rank2]: Traceback (most recent call last):", "[rank2]:   File",
+                                              "[rank2]: RuntimeError: Connection closed by peer"};
+  auto lines = traceback;
+  const auto segv = ExitStatus::signaled(SIGSEGV, false), killed = ExitStatus::signaled(SIGKILL, false);
+  CHECK(exception_in(lines, kAborted) == "RuntimeError: Connection closed by peer");
+  CHECK(exception_in(lines, segv) == "RuntimeError: Connection closed by peer");
+  CHECK(exception_in(lines, killed).empty());  // the kernel for lack of memory, a person
+  lines.emplace_back("terminate called without an active exception");
+  CHECK(exception_in(lines, kAborted) == "RuntimeError: Connection closed by peer");
+  lines.emplace_back("epoch 2");
+  CHECK(exception_in(lines, kAborted).empty());
+  // An abort that has a reason of its own.
+  lines = traceback;
+  lines.insert(lines.end(), {"terminate called after throwing an instance of 'int'"});
+  CHECK(exception_in(lines, kAborted) == "int");
+}
+
 TEST_CASE("the exception of a C++ program that caught none") {
   CHECK(exception_in(
             {"terminate called after throwing an instance of 'std::runtime_error'", "  what():  cannot read shard 17"},

@@ -37,7 +37,7 @@ TEST_CASE("what is below a process is found, with rank and name") {
   }
   ::close(ends[0]);
   std::vector<LeftBehind> left;
-  while (left.size() < 2) left = left_below(::getpid());  // ends with the test's own time limit
+  while (left.size() < 2) left = left_below_with_ranks(::getpid());  // ends with the test's own time limit
   for (const LeftBehind& l : left) {
     CHECK(l.rank == 4);
     CHECK(l.name == "sh");
