@@ -40,6 +40,9 @@ CPP = {"throw": ("std::runtime_error: " + SHARD, "signal 6"), "torch": ("c10::Er
        "model": (r".*Error: ", ""), "kill": (r"signal 9 \(SIGKILL\)", ""), "segv": (r"signal 11 \(SIGSEGV\)", "")}
 WAYS = {**{f"python-{backend}-{way}": says for backend in ("dtrain", "gloo") for way, says in PYTHON.items()},
         **{f"cpp-{way}": says for way, says in CPP.items()}}
+# Where Python takes a process down that has gloo's threads, it dies of them now and then: see docs/troubleshooting.md.
+TAKEN_DOWN = r"|signal 6 \(SIGABRT\)"
+WAYS |= {way: (WAYS[way][0] + TAKEN_DOWN, "") for way in ("python-gloo-exit0", "python-gloo-exit3")}
 
 
 def environment():
