@@ -110,6 +110,7 @@ class Containment(ProcessTest):
             self.assert_run(0, "true", env={"TMPDIR": job.tmp})
             self.assertEqual(os.listdir(job.tmp), [])
 
+    @unittest.skipUnless(SLOW == 1, "a sanitizer needs /proc itself")
     @needs_root
     def test_without_proc_it_says_that_it_cannot_look(self):
         blind = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$0" "$@"')
