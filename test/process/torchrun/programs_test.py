@@ -53,6 +53,7 @@ class Programs(unittest.TestCase):
         self.same("--nproc-per-node", "2", HERE / "programs" / "accelerate_hello.py", python=PEERS)
 
     @unittest.skipUnless((BIN_DIR / "train").exists(), "built without strategies")
+    @unittest.skipIf("thread" in os.environ.get("DTRAIN_TEST_SANITIZE", ""), "LibTorch has no ThreadSanitizer")
     def test_cpp(self):
         self.same("--nproc-per-node", "2", "--no-python", "./train", "--epochs=1", folder=BIN_DIR)
 
