@@ -113,7 +113,7 @@ soak: ## start and end CYCLES (2000) jobs, one host and two, in every way; nothi
 soak-syscalls: ## let each system call of dtrain's fail once, on each level of containment; nothing may be left
 	@scripts/setup.sh launcher test
 	@$(call build,check,dtrain hostile fail_call)
-	@DTRAIN_BIN_DIR=build/check/bin python3 -B test/process/launcher/soak_syscalls.py --jobs $(JOBS)
+	@DTRAIN_BIN_DIR=build/check/bin python3 -B test/process/launcher/soak_syscalls.py
 
 .PHONY: soak-kills
 soak-kills: ## torch DDP on four hosts of a lab through ROUNDS (50) random kills; no step may be missing

@@ -40,21 +40,25 @@ UniqueFd hold_folder(const std::string& path) {
   // Where locks do not work take_left_folder() takes nothing.
   if (folder && ::flock(folder.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) return {};
   if (folder && ::fstat(folder.get(), &facts) == 0 && facts.st_nlink > 0) return folder;
+  if (folder) errno = ENOENT;
   return {};
 }
 
 UniqueFd make_held_folder(std::string& path, mode_t mode) {
-  constexpr int kAttempts = 20;
+  constexpr int kAttempts = 200;  // another job may come upon each of them as soon as it is there
   const std::string first = path;
+  int error = 0;
   for (int attempt = 1; attempt <= kAttempts; ++attempt) {
-    if (::mkdir(path.c_str(), mode) != 0) {
-      if (errno != EEXIST) return {};
-    } else if (UniqueFd held = hold_folder(path)) {
-      return held;
+    if (::mkdir(path.c_str(), mode) == 0) {
+      if (UniqueFd held = hold_folder(path)) return held;
+      error = errno;
+      if (error != EWOULDBLOCK && error != ENOENT) ::rmdir(path.c_str());  // no other job is there to do so
+    } else if ((error = errno) != EEXIST) {
+      return {};
     }
     path = first + "." + std::to_string(attempt);
   }
-  errno = EBUSY;
+  errno = error;
   return {};
 }
 

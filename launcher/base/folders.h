@@ -17,11 +17,11 @@ UniqueFd open_folder(const std::string& path);
 bool remove_empty_folders(const std::string& folder);
 
 // Hold this folder for as long as the descriptor, or a copy of it in a child, is open. Empty: the folder is gone, or
-// another job has taken it for a leftover and removes it; make another one.
+// another job has taken it for a leftover and removes it (ENOENT, EWOULDBLOCK); make another one.
 UniqueFd hold_folder(const std::string& path);
 
 // Make a folder and hold it before another job takes it for a leftover. If the name is taken, or if another job was
-// faster, further names are tried: `path` becomes the one that was made. Empty: see errno.
+// faster, further names are tried: `path` becomes the one that was made. Empty: see errno, and no folder is left.
 UniqueFd make_held_folder(std::string& path, mode_t mode);
 
 // Take a folder that nobody holds, to remove it: nobody can hold it while the descriptor is open. Empty: somebody holds

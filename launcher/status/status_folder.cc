@@ -72,10 +72,12 @@ Result<UniqueFd> listen_at_path(const std::string& path) {
   if (!address_of(path, address)) return system_error(path, ENAMETOOLONG);
   UniqueFd socket = unix_socket(SOCK_STREAM);
   if (!socket) return system_error("a socket", errno);
-  if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-      ::listen(socket.get(), kMostWaiting) != 0)
+  if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
     return system_error(path, errno);
-  return socket;
+  if (::listen(socket.get(), kMostWaiting) == 0) return socket;
+  const int error = errno;
+  ::unlink(path.c_str());
+  return system_error(path, error);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Each system call that front, agent, guard and a starting worker make fails once: the job ends cleanly, or works.
 
-    test/process/launcher/soak_syscalls.py [--level subreaper] [--only agent:openat] [--jobs 2] [--every 1]
+    test/process/launcher/soak_syscalls.py [--level subreaper] [--only agent:openat] [--jobs 1] [--every 1]
 
 Prints what is wrong with a trial and at the end what all trials came to; ends with 1 if anything was wrong.
 DTRAIN_BIN_DIR and DTRAIN_TEST_BIN_DIR say where dtrain and fail_call are (build/bin, build/test/bin).
@@ -20,7 +20,8 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--level", action="append", help="default: every one that this machine gives")
     parser.add_argument("--only", default="", help="ROLE:CALL[:N[:ERRNO]], or the beginning of it")
-    parser.add_argument("--jobs", type=int, default=2, help="at the same time")
+    parser.add_argument("--jobs", type=int, default=1,
+                        help="at the same time; more of them remove what others leave, and hide it")
     parser.add_argument("--every", type=int, default=1, help="only every n-th fault")
     parser.add_argument("--verbose", action="store_true", help="print each trial")
     return parser.parse_args()

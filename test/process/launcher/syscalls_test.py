@@ -73,6 +73,13 @@ class Syscalls(ProcessTest):
                     break
             self.assertIn(words, all_said)
 
+    def test_what_cannot_be_used_is_removed(self):
+        """The next job would remove it too: alone on the machine, this finds whoever leaves that to the next job."""
+        self.trial(levels()[-1], "agent", "listen", 1, errno.EADDRINUSE)
+        for fault in syscall_trials.plan(levels()[0]):
+            if fault[:2] == ("agent", "openat") and fault[3] == errno.EACCES:
+                self.trial(levels()[0], *fault)
+
     def test_the_store_refuses_whom_it_cannot_watch(self):
         plan = [fault for fault in syscall_trials.plan("subreaper") if fault[:2] == ("agent", "epoll_ctl")]
         for fault in random.sample(plan, 6):

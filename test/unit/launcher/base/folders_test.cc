@@ -1,5 +1,6 @@
 #include "launcher/base/folders.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -93,6 +94,21 @@ TEST_CASE("a folder is made under a name that is free") {
 }
 
 // Jobs that start at the same time want the same name, and each removes what it takes for a leftover.
+TEST_CASE("a folder that cannot be held, as there are no descriptors, does not stay") {
+  const test::TempFolder folder;
+  std::string path = folder / "job";
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none{0, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const bool held(make_held_folder(path, 0700));
+  const int error = errno;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK_FALSE(held);
+  CHECK(error == EMFILE);
+  CHECK(fs::is_empty(folder / ""));
+}
+
 TEST_CASE("no job loses the folder that it holds to another one that starts") {
   constexpr int kJobs = 3, kStarts = 100;
   test::TempFolder folder;
