@@ -39,8 +39,9 @@ UniqueFd hold_folder(const std::string& path) {
   struct stat facts {};
   // Where locks do not work take_left_folder() takes nothing.
   if (folder && ::flock(folder.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) return {};
-  if (folder && ::fstat(folder.get(), &facts) == 0 && facts.st_nlink > 0) return folder;
-  if (folder) errno = ENOENT;
+  if (!folder || ::fstat(folder.get(), &facts) != 0) return {};
+  if (facts.st_nlink > 0) return folder;
+  errno = ENOENT;
   return {};
 }
 
