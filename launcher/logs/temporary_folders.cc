@@ -5,10 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "launcher/base/folders.h"
 
@@ -21,30 +23,47 @@ constexpr int kNameTries = 100;
 constexpr std::string_view kBegins = "dtrain_";
 constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz012345";
 constexpr std::size_t kRandom = 8;
+// The folders of failed jobs stay, with what was said there, and in time they are thousands: a start does not wait for
+// a look into each.
+constexpr std::size_t kLookedInto = 8;
 
-std::string random8() {
+struct Chance {
   unsigned char bytes[kRandom] = {};
-  // 40 bits of chance; on failure the name is still tried for being free.
-  [[maybe_unused]] ssize_t n = ::getrandom(bytes, sizeof bytes, 0);
+
+  // On failure it is always the same; a name is still tried for being free.
+  Chance() { [[maybe_unused]] const ssize_t n = ::getrandom(bytes, sizeof bytes, 0); }
+};
+
+// 40 bits of chance.
+std::string random8() {
   std::string name;
-  for (unsigned char byte : bytes) name += kLetters[byte % kLetters.size()];
+  for (unsigned char byte : Chance().bytes) name += kLetters[byte % kLetters.size()];
   return name;
 }
 
-// A name that only make_temporary_folder() gives, and its mode and owner.
-bool looks_like_ours(const fs::path& path) {
-  const std::string name = path.filename().string();
-  struct stat facts {};
+// What only make_temporary_folder() calls a folder.
+bool is_named_like_ours(const std::string& name) {
   return name.size() == kBegins.size() + kRandom && name.starts_with(kBegins) &&
-         name.find_first_not_of(kLetters, kBegins.size()) == std::string::npos && ::lstat(path.c_str(), &facts) == 0 &&
-         S_ISDIR(facts.st_mode) && facts.st_uid == ::geteuid() && (facts.st_mode & 07777) == 0700;
+         name.find_first_not_of(kLetters, kBegins.size()) == std::string::npos;
+}
+
+bool is_made_like_ours(const std::string& path) {
+  struct stat facts {};
+  return ::lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == ::geteuid() &&
+         (facts.st_mode & 07777) == 0700;
 }
 
 void sweep(const std::string& tmp) {
+  std::vector<std::string> found;
   std::error_code error;
-  for (fs::directory_iterator it(tmp, error), end; !error && it != end; it.increment(error)) {
-    if (!looks_like_ours(it->path())) continue;
-    if (const UniqueFd taken = take_left_folder(it->path().string())) remove_empty_folders(it->path().string());
+  for (fs::directory_iterator it(tmp, error), end; !error && it != end; it.increment(error))
+    if (is_named_like_ours(it->path().filename().string())) found.push_back(it->path().string());
+  std::size_t first = 0;
+  for (unsigned char byte : Chance().bytes) first = first << 8 | byte;
+  for (std::size_t i = 0; i < std::min(found.size(), kLookedInto); ++i) {
+    const std::string& path = found[(first + i) % found.size()];
+    if (!is_made_like_ours(path)) continue;
+    if (const UniqueFd taken = take_left_folder(path)) remove_empty_folders(path);
   }
 }
 

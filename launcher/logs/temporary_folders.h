@@ -19,7 +19,7 @@ struct TemporaryFolder {
 };
 
 // A fresh folder in `tmp`. Those of this user's dead jobs that hold nothing but folders go first: nobody was left to
-// remove them.
+// remove them. Only some are looked into, where there are many, and others the next time.
 Result<TemporaryFolder> make_temporary_folder(const std::string& tmp);
 
 }  // namespace dtrain::launcher

@@ -1,9 +1,11 @@
 #include "launcher/logs/temporary_folders.h"
 
+#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "launcher/base/folders.h"
 #include "test/support/catch.h"
@@ -47,6 +49,20 @@ TEST_CASE("a new job removes the empty folders that dead ones have left, and not
     INFO(stays);
     CHECK(fs::exists(stays));
   }
+}
+
+TEST_CASE("where many jobs have left folders, a new one looks into some of them, and in time all that are empty go") {
+  constexpr int kDead = 100;
+  test::TempFolder folder;
+  const std::string tmp = folder / "tmp";
+  const auto number_of_folders = [&] { return std::distance(fs::directory_iterator(tmp), fs::directory_iterator()); };
+  make(tmp);
+  for (int i = 0; i < kDead; ++i)
+    make(fs::path(make(fmt::format("{}/dtrain_aaaaaa{}{}", tmp, char('a' + i / 10), char('a' + i % 10)))) / "job_y");
+  REQUIRE(make_temporary_folder(tmp));
+  CHECK(number_of_folders() > kDead / 2);
+  for (int starts = 0; starts < 1000 && number_of_folders() > 1; ++starts) REQUIRE(make_temporary_folder(tmp));
+  CHECK(number_of_folders() == 1);
 }
 
 }  // namespace dtrain::launcher
