@@ -122,6 +122,8 @@ class Agent {
   uint64_t timer_armed_ = 0;  // number of the core's present timer
   bool guard_alive_ = true;
   bool guard_reaped_ = false;  // its number may be another's
+  bool reaps_again_ = false;   // on_child_of_ours() is posted
+  SweepPace pace_;
   std::optional<std::string> guard_failure_;
   bool said_kept_back_ = false;
   bool said_shared_ = false;
@@ -240,8 +242,12 @@ void Agent::on_child_of_ours() {
     else
       guard_lease_.cancel();
   }
-  if (!guard_alive_) kill_descendants(::getpid());
-  if (more) asio::post(io_, [this] { on_child_of_ours(); });
+  if (!guard_alive_ && pace_.due(more)) kill_descendants(::getpid());
+  if (!more || std::exchange(reaps_again_, true)) return;
+  asio::post(io_, [this] {
+    reaps_again_ = false;
+    on_child_of_ours();
+  });
 }
 
 // Somebody may stop and continue all processes of a job; a guard that stays stopped guards nothing.
@@ -350,7 +356,7 @@ void Agent::finish(const Outcome& outcome) {
 }
 
 int Agent::close_down() {
-  if (!outcome_) guard_.close();  // the front is lost: the guard kills the workers, and nothing is written
+  if (!outcome_) guard_.close();  // the job was cut off: the guard kills the workers, and nothing is written
   status_.close();
   rounds_.close(outcome_);
   const int code = record_.conclude(outcome_, logs_);

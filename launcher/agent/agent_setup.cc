@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 
 #include "launcher/process/proc_info.h"
 #include "launcher/process/sweep.h"
@@ -44,14 +43,14 @@ Result<AgentParts> set_up_agent(const JobSpec& spec, JobNotes& notes, const Atta
   if (!user_limit) return user_limit.error();
   auto logs = LogTree::create(spec);
   if (!logs) return logs.error();
-  std::snprintf(notes.temporary_folder, sizeof notes.temporary_folder, "%s", logs->temporary_base().c_str());
+  note_path(notes.temporary_folder, logs->temporary_base());
   auto containment = choose_containment(spec.containment, file_name_safe(spec.run_id));
   if (!containment) {
     logs->remove_if_empty();
     return containment.error();
   }
   JobCgroup& cgroup = containment->cgroup;
-  std::snprintf(notes.cgroup_folder, sizeof notes.cgroup_folder, "%s", cgroup.folder().c_str());
+  note_path(notes.cgroup_folder, cgroup.folder());
   GuardSettings settings{containment->level, cgroup.folder(), cgroup.procs_fd(), *user_limit, terminal, spec.cpus};
   settings.notes = &notes;
   if (spec.nodes.across_hosts) {

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "launcher/base/host_name.h"
@@ -21,8 +20,7 @@ std::string AgentStatus::open() {
       reply(status_json(all));
     });
   });
-  if (socket_)
-    std::snprintf(parts_.notes.status_socket, sizeof parts_.notes.status_socket, "%s", socket_->path().c_str());
+  if (socket_) note_path(parts_.notes.status_socket, socket_->path());
   const std::string usual = status_folders().front();
   const auto good = check_status_folder(usual);
   if (socket_ && socket_->path().starts_with(usual + "/")) return "";

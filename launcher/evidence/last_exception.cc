@@ -58,11 +58,12 @@ std::string cpp_exception(const std::vector<std::string>& lines) {
 
 std::string exception_in(const std::vector<std::string>& lines, const ExitStatus& status) {
   if (status == ExitStatus::exited(1)) return python_exception(lines).text;
-  if (status.kind != ExitStatus::Kind::signaled) return "";
-  if (const std::string thrown = status.code == SIGABRT ? cpp_exception(lines) : ""; !thrown.empty()) return thrown;
-  // An interpreter that has printed its exception and then dies of a signal dies as it is taken down.
+  if (status.kind != ExitStatus::Kind::signaled || status.code != SIGABRT) return "";
+  if (std::string thrown = cpp_exception(lines); !thrown.empty()) return thrown;
+  // An interpreter that has printed its exception may abort as it is taken down. After any other signal a traceback may
+  // be of long ago, and caught.
   const PythonException caught_by_none = python_exception(lines);
-  return status.code != SIGKILL && caught_by_none.last ? caught_by_none.text : "";
+  return caught_by_none.last ? caught_by_none.text : "";
 }
 
 }  // namespace dtrain::launcher

@@ -155,10 +155,12 @@ class Front {
     const auto start = SteadyClock::now();
     if (notes_->cgroup_folder[0] != 0) kill_cgroup(notes_->cgroup_folder);
     kill_descendants(::getpid(), {notes_->guard});
+    SweepPace pace;
     while (!no_children() && SteadyClock::now() < start + kGiveUp) {
       wait(more_dead_ ? 0 : 50);
       reap();
       const bool guard_had_its_time = SteadyClock::now() > start + kGuardCleansUp;
+      if (!pace.due(more_dead_)) continue;
       kill_descendants(::getpid(), guard_had_its_time ? std::vector<pid_t>{} : std::vector<pid_t>{notes_->guard});
     }
     remove_what_is_left(*notes_);

@@ -51,13 +51,16 @@ void FrontChannel::watch_signals() {
 // the same reason the agent takes signals for the workers from the front alone.
 void FrontChannel::read_signals() {
   signalfd_siginfo info;
-  while (::read(signals_.native_handle(), &info, sizeof info) == sizeof info) {
+  bool child_changed = false;
+  // Each signal is there once, but more may come while these are read.
+  for (int n = 0; n < NSIG && ::read(signals_.native_handle(), &info, sizeof info) == sizeof info; ++n) {
     const int signal = int(info.ssi_signo);
     if (signal == SIGCHLD)
-      callbacks_.child_changed();
+      child_changed = true;
     else if (is_stop(signal) && requests_.count() == 0)
       stop(signal);
   }
+  if (child_changed) callbacks_.child_changed();
 }
 
 void FrontChannel::watch_front() {

@@ -52,7 +52,7 @@ class Guard {
       reap_orphans();
       if (agent_ && ready.agent) read_agent();
       if (!killing_ && until_fence() == 0) keep_fence();
-      if (killing_) kill_all();
+      if (killing_ && pace_.due(more_dead_)) kill_all();
       report_suspended();
       report_rest();
       report_if_empty();
@@ -306,6 +306,8 @@ class Guard {
   }
 
   void agent_gone() {
+    pollfd end{agent_.get(), 0, 0};
+    if (::poll(&end, 1, 0) != 1 || (end.revents & POLLHUP) == 0) failed_ = true;  // the agent is there yet
     agent_.reset();
     round_.open = false;
     killing_ = true;
@@ -323,6 +325,7 @@ class Guard {
   std::optional<Suspension> suspension_;  // not answered yet
   bool more_dead_ = false;                // children that are not reaped yet, perhaps
   bool killing_ = false;
+  SweepPace pace_;
   bool failed_ = false;
   std::chrono::steady_clock::time_point give_up_at_{};
 };

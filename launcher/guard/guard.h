@@ -2,8 +2,8 @@
 // The guard: the parent of the workers. A small single-threaded process, which the agent forks before it has threads or
 // sockets. The guard is a subreaper (or the init of a PID namespace), so everything that workers start stays below it,
 // and "no children" means exactly "nothing left". The guard does what the agent says (guard_protocol.h). When the agent
-// is gone, the guard kills everything, waits until nothing is left, removes what the job has in the file system
-// (job_notes.h) and ends.
+// is gone, the guard kills everything, waits until nothing is left, removes the job's cgroup, empty folders and status
+// socket (job_notes.h) and ends.
 #include <sys/resource.h>
 
 #include <string>

@@ -166,10 +166,11 @@ int signal_descendants(pid_t root, int signal, const std::vector<pid_t>& skip_gr
   return sent;
 }
 
-int kill_descendants(pid_t root, const std::vector<pid_t>& spare, int max_scans) {
+int kill_descendants(pid_t root, const std::vector<pid_t>& spare, std::chrono::milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
   std::unordered_set<pid_t> killed;
   int quiet_scans = 0;
-  for (int scan = 0; scan < max_scans && quiet_scans < 2; ++scan) {
+  for (bool again = true; again; again = quiet_scans < 2 && std::chrono::steady_clock::now() < end) {
     const auto before = killed.size();
     for (const Descendant& d : find_descendants(root, spare)) {
       if (signal_descendant(d, SIGKILL)) killed.insert(d.pid);
@@ -179,20 +180,33 @@ int kill_descendants(pid_t root, const std::vector<pid_t>& spare, int max_scans)
   return int(killed.size());
 }
 
+bool SweepPace::due(bool more_dead) {
+  constexpr auto kEvery = std::chrono::milliseconds(50);
+  const auto now = std::chrono::steady_clock::now();
+  if (more_dead && now < next_) return false;
+  next_ = now + kEvery;
+  return true;
+}
+
 bool end_descendants(std::chrono::milliseconds limit) {
   constexpr timespec kLookAgain{0, 50'000'000};  // for what a racing fork hid from the last sweep
   sigset_t child_ended;
   ::sigemptyset(&child_ended);
   ::sigaddset(&child_ended, SIGCHLD);
   const auto end = std::chrono::steady_clock::now() + limit;
+  SweepPace pace;
   for (;;) {
     siginfo_t info{};
-    for (int n = 0; n < kReapedInARow && ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0; ++n)
+    int dead = 0;
+    while (dead < kReapedInARow && ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0) {
       info = {};
+      ++dead;
+    }
+    const bool more_dead = dead == kReapedInARow;  // and perhaps no SIGCHLD to come: many deaths are one signal
     if (no_children()) return true;
     if (std::chrono::steady_clock::now() > end) return false;
-    kill_descendants(::getpid());
-    ::sigtimedwait(&child_ended, nullptr, &kLookAgain);
+    if (pace.due(more_dead)) kill_descendants(::getpid());
+    if (!more_dead) ::sigtimedwait(&child_ended, nullptr, &kLookAgain);
   }
 }
 

@@ -45,14 +45,27 @@ bool no_children();
 // then, each time: whoever reaps must come to its other work.
 inline constexpr int kReapedInARow = 64;
 
+// When whoever reaps and kills is to sweep again: each time, but where thousands die at once, not for each
+// kReapedInARow of the dead.
+class SweepPace {
+ public:
+  // `more_dead`: there may be dead children that are not reaped yet.
+  bool due(bool more_dead);
+
+ private:
+  std::chrono::steady_clock::time_point next_{};
+};
+
 // Send `signal` once to every descendant that is in none of `skip_groups` (process groups that already got it).
 // Returns how many got it.
 int signal_descendants(pid_t root, int signal, const std::vector<pid_t>& skip_groups);
 
 // Kill every descendant, new ones too, until two scans in a row show none that has not been sent SIGKILL. A process
-// with SIGKILL pending cannot fork any more, so then nothing can appear. Returns the number of processes killed.
-// `max_scans` bounds the race against a fork bomb that outruns the scans.
-int kill_descendants(pid_t root, const std::vector<pid_t>& spare = {}, int max_scans = 2000);
+// with SIGKILL pending cannot fork any more, so then nothing can appear. A fork bomb may outrun the scans: no scan
+// begins after `limit`, so that the caller can reap, which makes scans shorter, and come again. Returns the number of
+// processes killed.
+int kill_descendants(pid_t root, const std::vector<pid_t>& spare = {},
+                     std::chrono::milliseconds limit = std::chrono::milliseconds(250));
 
 // Kill every descendant of the caller, a subreaper, and reap it, until nothing is left or `limit` is over. SIGCHLD must
 // be blocked. Returns whether nothing is left.

@@ -93,7 +93,6 @@ TEST_CASE("a folder is made under a name that is free") {
   CHECK(errno == ENOENT);
 }
 
-// Jobs that start at the same time want the same name, and each removes what it takes for a leftover.
 TEST_CASE("a folder that cannot be held, as there are no descriptors, does not stay") {
   const test::TempFolder folder;
   std::string path = folder / "job";
@@ -109,6 +108,7 @@ TEST_CASE("a folder that cannot be held, as there are no descriptors, does not s
   CHECK(fs::is_empty(folder / ""));
 }
 
+// Jobs that start at the same time want the same name, and each removes what it takes for a leftover.
 TEST_CASE("no job loses the folder that it holds to another one that starts") {
   constexpr int kJobs = 3, kStarts = 100;
   test::TempFolder folder;

@@ -37,14 +37,14 @@ TEST_CASE("the exception of a Python traceback") {
   CHECK(exception_in(plain, ExitStatus::signaled(SIGSEGV, false)).empty());
 }
 
-TEST_CASE("an interpreter that crashes after its exception, as it is taken down, ended because of the exception") {
+TEST_CASE("an interpreter that aborts after its exception, as it is taken down, ended because of the exception") {
   const std::vector<std::string> traceback = {"[rank2]: Traceback (most recent call last):", "[rank2]:   File",
                                               "[rank2]: RuntimeError: Connection closed by peer"};
   auto lines = traceback;
-  const auto segv = ExitStatus::signaled(SIGSEGV, false), killed = ExitStatus::signaled(SIGKILL, false);
   CHECK(exception_in(lines, kAborted) == "RuntimeError: Connection closed by peer");
-  CHECK(exception_in(lines, segv) == "RuntimeError: Connection closed by peer");
-  CHECK(exception_in(lines, killed).empty());  // the kernel for lack of memory, a person
+  // It may have been caught hours ago, by a program that writes to stdout alone.
+  for (const int signal : {SIGTERM, SIGKILL, SIGSEGV, SIGXCPU, SIGUSR1})
+    CHECK(exception_in(lines, ExitStatus::signaled(signal, false)).empty());
   lines.emplace_back("terminate called without an active exception");
   CHECK(exception_in(lines, kAborted) == "RuntimeError: Connection closed by peer");
   lines.emplace_back("epoch 2");

@@ -48,6 +48,13 @@ TEST_CASE("sweep: a number that another process has by now is not signalled") {
   CHECK_FALSE(seen_below(child).has_value());
 }
 
+TEST_CASE("sweep: again and again, but not for each few of the dead while there are more of them") {
+  SweepPace pace;
+  CHECK(pace.due(true));
+  CHECK(pace.due(false));
+  CHECK_FALSE(pace.due(true));
+}
+
 TEST_CASE("sweep: a process is stopped when each of its threads is") {
   std::array<int, 2> ready{};
   REQUIRE(::pipe(ready.data()) == 0);
