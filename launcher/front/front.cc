@@ -159,8 +159,8 @@ class Front {
     while (!no_children() && SteadyClock::now() < start + kGiveUp) {
       wait(more_dead_ ? 0 : 50);
       reap();
-      const bool guard_had_its_time = SteadyClock::now() > start + kGuardCleansUp;
       if (!pace.due(more_dead_)) continue;
+      const bool guard_had_its_time = SteadyClock::now() > start + kGuardCleansUp;
       kill_descendants(::getpid(), guard_had_its_time ? std::vector<pid_t>{} : std::vector<pid_t>{notes_->guard});
     }
     remove_what_is_left(*notes_);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -27,17 +28,18 @@ constexpr std::size_t kRandom = 8;
 // a look into each.
 constexpr std::size_t kLookedInto = 8;
 
-struct Chance {
-  unsigned char bytes[kRandom] = {};
-
-  // On failure it is always the same; a name is still tried for being free.
-  Chance() { [[maybe_unused]] const ssize_t n = ::getrandom(bytes, sizeof bytes, 0); }
-};
+// On failure it is always the same; a name is still tried for being free.
+std::uint64_t chance() {
+  std::uint64_t bits = 0;
+  [[maybe_unused]] const ssize_t n = ::getrandom(&bits, sizeof bits, 0);
+  return bits;
+}
 
 // 40 bits of chance.
 std::string random8() {
   std::string name;
-  for (unsigned char byte : Chance().bytes) name += kLetters[byte % kLetters.size()];
+  for (std::uint64_t bits = chance(); name.size() < kRandom; bits /= kLetters.size())
+    name += kLetters[bits % kLetters.size()];
   return name;
 }
 
@@ -58,8 +60,7 @@ void sweep(const std::string& tmp) {
   std::error_code error;
   for (fs::directory_iterator it(tmp, error), end; !error && it != end; it.increment(error))
     if (is_named_like_ours(it->path().filename().string())) found.push_back(it->path().string());
-  std::size_t first = 0;
-  for (unsigned char byte : Chance().bytes) first = first << 8 | byte;
+  const std::size_t first = found.empty() ? 0 : chance() % found.size();
   for (std::size_t i = 0; i < std::min(found.size(), kLookedInto); ++i) {
     const std::string& path = found[(first + i) % found.size()];
     if (!is_made_like_ours(path)) continue;

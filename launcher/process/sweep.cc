@@ -166,8 +166,8 @@ int signal_descendants(pid_t root, int signal, const std::vector<pid_t>& skip_gr
   return sent;
 }
 
-int kill_descendants(pid_t root, const std::vector<pid_t>& spare, std::chrono::milliseconds limit) {
-  const auto end = std::chrono::steady_clock::now() + limit;
+int kill_descendants(pid_t root, const std::vector<pid_t>& spare) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(250);
   std::unordered_set<pid_t> killed;
   int quiet_scans = 0;
   for (bool again = true; again; again = quiet_scans < 2 && std::chrono::steady_clock::now() < end) {

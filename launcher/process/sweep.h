@@ -62,10 +62,9 @@ int signal_descendants(pid_t root, int signal, const std::vector<pid_t>& skip_gr
 
 // Kill every descendant, new ones too, until two scans in a row show none that has not been sent SIGKILL. A process
 // with SIGKILL pending cannot fork any more, so then nothing can appear. A fork bomb may outrun the scans: no scan
-// begins after `limit`, so that the caller can reap, which makes scans shorter, and come again. Returns the number of
-// processes killed.
-int kill_descendants(pid_t root, const std::vector<pid_t>& spare = {},
-                     std::chrono::milliseconds limit = std::chrono::milliseconds(250));
+// begins after a quarter of a second, so that the caller can reap, which makes scans shorter, and come again. Returns
+// the number of processes killed.
+int kill_descendants(pid_t root, const std::vector<pid_t>& spare = {});
 
 // Kill every descendant of the caller, a subreaper, and reap it, until nothing is left or `limit` is over. SIGCHLD must
 // be blocked. Returns whether nothing is left.
