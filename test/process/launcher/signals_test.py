@@ -13,11 +13,12 @@ from terminal import Terminal
 
 # Tells what it gets, and ends with 0 on TERM.
 LISTENER = "trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'echo hup' HUP; trap 'exit 0' TERM; echo ready; " \
-           "while :; do read x <&3 || :; done 3<>$FIFO"
+           "while :; do read -t 0.1 x <&3 || :; done 3<>$FIFO"
 
 
 class Listeners:
-    """Shell workers that block on a FIFO nobody writes to, so that they wake up for signals only."""
+    """Shell workers that wait at a FIFO nobody writes to. They look up now and then: a shell sees a signal that comes
+    between its last trap and read() only when that read ends."""
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp()
@@ -30,7 +31,7 @@ class Listeners:
         shutil.rmtree(self.folder)
 
     def job(self, *args, **kwargs):
-        return Job("--nproc", 2, *args, "sh", "-c", LISTENER, env={"FIFO": self.fifo}, **kwargs)
+        return Job("--nproc", 2, *args, "bash", "-c", LISTENER, env={"FIFO": self.fifo}, **kwargs)
 
 
 class Passed(ProcessTest):
