@@ -200,7 +200,7 @@ void Agent::on_guard(ReceivedGuardMessage& received) {
       break;
     // Before the deaths that it has caused. What has become of the host is found out by those who wait for it.
     case GuardOp::fenced:
-      feed(event::HostLost{"this agent did not run for so long that the others may have gone on", Duration{}});
+      feed(event::HostLost{event::kDidNotRun, Duration{}});
       break;
     case GuardOp::rest_left:
       feed(event::RestLeft{});

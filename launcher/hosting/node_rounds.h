@@ -57,8 +57,11 @@ class NodeRounds {
   void host_lost(const std::string& reason, Duration grace);
   void show_waiting(const msg::Waiting& waiting);
   void over(const Verdict& verdict, std::optional<Duration> grace);
+  void given_up(Verdict verdict, std::optional<Duration> grace);
   void keep_fence();
+  void set_fence(std::optional<MonoTime> at);
   void drop_fence();
+  bool did_not_run() const { return passed_fence_ || (fenced_at_ && clock_.now() >= *fenced_at_); }
 
   const JobSpec& spec_;
   const Say& say_;
@@ -70,6 +73,8 @@ class NodeRounds {
   WaitingLine waiting_;
   FactsQuestion question_;
   boost::asio::steady_timer fence_;
+  std::optional<MonoTime> fenced_at_;
+  bool passed_fence_ = false;  // with the workers of the last round
   NodePlace place_;
   bool heard_ = false;     // the host of the rounds has answered
   bool in_round_ = false;  // there may be workers

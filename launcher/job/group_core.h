@@ -107,6 +107,8 @@ struct HostLost {
   std::string reason;
   Duration grace;  // for the workers to end: the other nodes may soon go on without this one
 };
+// Why, if this node has let its fence pass (fence.h): nobody else is to blame then.
+inline constexpr const char* kDidNotRun = "this agent did not run for so long that the others may have gone on";
 struct JobEnded {
   Verdict verdict;
   // For the workers to end, if less than usual: the other nodes may soon go on without this one.

@@ -33,10 +33,10 @@ def held(pid):
 
 
 class AgentHangs(HostsCase):
-    def started(self, count, nnodes):
+    def started(self, count, nnodes, *flags):
         lab = self.lab(count)
         nodes = [Node(lab.host(i), ["run", "--token-file", self.token, "--rdzv-id", "fence", "--nnodes", nnodes,
-                                    "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{lab.host(0).ipv4}:{PORT}",
+                                    "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{lab.host(0).ipv4}:{PORT}", *flags,
                                     "bash", "-c", 'trap "" TERM; ' + WORKER.replace("trap", "#") + END],
                       {**os.environ, "END": self.end}) for i in range(count)]
         for node in nodes:
@@ -55,8 +55,9 @@ class AgentHangs(HostsCase):
         self.assertLess(dead, opened, "the halves overlap")
         print(f"its workers are dead after {dead - begun:.2f} s, the others run after {opened - begun:.2f} s",
               flush=True)
-        # It hears of that from its guard, or a timer of its own is first, that heard too little of the others.
-        hung.expect("(this agent did not run for so long|not heard) that the others may have .*: stopping the workers")
+        # By its guard, its own timers or its closed link, whichever it looks at first.
+        hung.expect("this agent did not run for so long that the others may have gone on: stopping the workers")
+        self.assertNotRegex(hung.text, "the agent that hosts the job .* is gone")
         # It is a node like any other then.
         hung.expect(r"met \d in 2\.")
         self.assertIn(" RC=0 ", hung.text)
@@ -66,6 +67,15 @@ class AgentHangs(HostsCase):
     def test_of_a_node(self):
         first, *others = self.started(3, "2:3")
         self.others_go_on_without(others[1], [first, others[0]])
+
+    def test_of_a_node_that_joins_no_more(self):
+        other, hung = self.started(2, "1:2", "--rdzv-conf", "rejoin=0")
+        with held(hung.agent()):
+            other.expect(r"met \d in 1\.")
+        self.ends([125], [hung])
+        self.assertIn("this agent did not run for so long", hung.text)
+        self.assertNotRegex(hung.text, "the agent that hosts the job .* is gone")
+        self.finish(other)
 
     def test_of_the_host(self):
         first, *others = self.started(4, "2:4")

@@ -258,14 +258,17 @@ class Hosts(HostsCase):
         raw = base64.urlsafe_b64decode(token.removeprefix("dtrain-"))[:32]
         logs = os.path.join(self.folder, "logs")
         os.mkdir(logs)
-        nodes = [self.c10d(lab.host(i), 'env; tr "\\0" "\\n" < /proc/$PPID/cmdline; [ $RANK = 1 ] && exit 7; '
-                                        'wait_for_end',
-                           "--max-restarts", 1, "--log-dir", logs, "--tee", 3, "--report",
+        script = 'env; tr "\\0" "\\n" < /proc/$PPID/cmdline; [ $RANK = 1 ] || wait_for_end; ' + \
+                 END.replace("exit 0", "exit 7")
+        nodes = [self.c10d(lab.host(i), script, "--max-restarts", 1, "--log-dir", logs, "--tee", 3, "--report",
                            os.path.join(logs, f"report{i}"), "--event-log-handler", "console", token=i != 1,
-                           env={**os.environ, **({"DTRAIN_TOKEN": token} if i == 1 else {})}) for i in range(3)]
-        nodes[0].expect(r"met \d in 0")
+                           env={**os.environ, "END": self.end, **({"DTRAIN_TOKEN": token} if i == 1 else {})})
+                 for i in range(3)]
+        for node in nodes:
+            node.expect(r"met \d in 0")
         said = [line.encode() for host in lab.hosts for pid in host.pids() for line in self.words_of(pid)]
         said.append(lab.host(0).run([DTRAIN, "status", "--json", "--job", "hosts-test"]).stdout.encode())
+        pathlib.Path(self.end).touch()
         self.ends([7, 7, 7], nodes)
         files = [path for path in pathlib.Path(logs).rglob("*") if path.is_file()]
         self.assertGreaterEqual(len(files), 3 + 6)  # reports, and what the workers of two rounds wrote
