@@ -70,7 +70,8 @@ class Agent {
         say_([this](const std::string& text) { say(text); }),
         rounds_(io_, spec, say_,
                 {[this](const GroupEvent& e) { feed(e); }, [this](const std::string& text) { show(text); },
-                 [this](std::optional<MonoTime> at) { notes_.fence.set(at, clock_.now()); }}),
+                 [this](std::optional<MonoTime> at) { notes_.fence.set(at, clock_.now()); },
+                 [this] { return notes_.fence.passed(); }}),
         round_start_({spec, terminal_, logs_, rounds_, guard_, output_, record_}),
         status_(io_, {spec, core_, record_.workers(), rounds_, notes_}) {}
 
@@ -200,7 +201,7 @@ void Agent::on_guard(ReceivedGuardMessage& received) {
       break;
     // Before the deaths that it has caused. What has become of the host is found out by those who wait for it.
     case GuardOp::fenced:
-      feed(event::HostLost{event::kDidNotRun, Duration{}});
+      feed(event::HostLost{kDidNotRun, Duration{}});
       break;
     case GuardOp::rest_left:
       feed(event::RestLeft{});

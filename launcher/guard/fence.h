@@ -26,6 +26,7 @@ class Fence {
     const std::int64_t at = at_.load();
     return at == 0 ? std::nullopt : std::optional(Duration(at) - here());
   }
+  bool passed() const { return left().value_or(Duration(1)) <= Duration(0); }
 
  private:
   static Duration here() {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "launcher/job/exit_codes.h"
+#include "launcher/job/group_core.h"
 
 namespace dtrain::launcher {
 
@@ -138,9 +139,9 @@ void JoinCore::on(const join_event::Opened& event, const At&) {
 }
 
 void JoinCore::on(const join_event::LinkLost& event, const At& at) {
-  const std::string gone =
-      fmt::format("the {} at {} is gone{}", standing_ ? "rendezvous server" : "agent that hosts the job",
-                  at.scene.endpoint, after_colon(event.reason));
+  std::string gone = fmt::format("the {} at {} is gone{}", standing_ ? "rendezvous server" : "agent that hosts the job",
+                                 at.scene.endpoint, after_colon(event.reason));
+  if (event.did_not_run) gone = kDidNotRun;
   const bool again = settings_.rejoin && (!at.scene.hosts || at.scene.survives);
   if (!again) {
     give_up(JobEnd::lost, gone, at);

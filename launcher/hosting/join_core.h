@@ -75,6 +75,9 @@ struct Opened {      // a round has begun that this node is in
 };
 struct LinkLost {  // the link to a host that had answered
   std::string reason;
+  // By the time this agent saw that, the others may have gone on without it. A closed link, or nodes that were not
+  // heard, are no more than what it finds then.
+  bool did_not_run = false;
 };
 struct Failed {  // this node cannot do what joining needs
   std::string why;

@@ -48,11 +48,11 @@ Result<void> NodeRounds::open() {
   if (!spec_.nodes.several()) return spec_.nodes.port == 0 ? Result<void>() : serve_alone();
   joining_ = std::make_unique<RoundJoining>(
       io_, spec_, say_,
-      RoundJoining::Callbacks{
-          [this](const RoundMessage& m) { received(m); },
-          [this](const std::string& text, MonoTime until) { waiting_.set(text, until); },
-          [this](const Verdict& verdict, std::optional<Duration> grace) { given_up(verdict, grace); },
-          [this](const std::string& reason, Duration grace) { host_lost(reason, grace); }});
+      RoundJoining::Callbacks{[this](const RoundMessage& m) { received(m); },
+                              [this](const std::string& text, MonoTime until) { waiting_.set(text, until); },
+                              [this](const Verdict& verdict, std::optional<Duration> grace) { over(verdict, grace); },
+                              [this](const std::string& reason, Duration grace) { host_lost(reason, grace); },
+                              [this] { return did_not_run(); }});
   return joining_->open();
 }
 
@@ -102,17 +102,10 @@ void NodeRounds::over(const Verdict& verdict, std::optional<Duration> grace) {
   callbacks_.feed(event::JobEnded{verdict, grace});
 }
 
-// An agent that runs leaves before its fence has passed. One that did not run finds a closed link as well, or nodes
-// that were not heard, and none of that is why.
-void NodeRounds::given_up(Verdict verdict, std::optional<Duration> grace) {
-  if (verdict.how == JobEnd::lost && did_not_run()) verdict.reason = event::kDidNotRun;
-  over(verdict, grace);
-}
-
 // The old host has the store of the round. An edge of that store goes with the workers.
 void NodeRounds::host_lost(const std::string& reason, Duration grace) {
   if (over_) return;
-  callbacks_.feed(event::HostLost{did_not_run() ? event::kDidNotRun : reason, grace});
+  callbacks_.feed(event::HostLost{reason, grace});
   if (over_ || in_round_) return;
   store_.reset();  // it may be an edge of the old host's store
   joining_->join_again();
@@ -123,22 +116,21 @@ void NodeRounds::host_lost(const std::string& reason, Duration grace) {
 void NodeRounds::keep_fence() {
   if (!spec_.nodes.across_hosts) return;
   const auto at = joining_->fenced_at();
-  if (at || joining_->hosting() != nullptr) set_fence(at);
+  if (at || joining_->hosting() != nullptr) callbacks_.fence(at);
   fence_.expires_after(spec_.nodes.pulse.ping_every() / 2);
   fence_.async_wait([this](const boost::system::error_code& ec) {
     if (!ec && in_round_ && !over_) keep_fence();
   });
 }
 
-void NodeRounds::set_fence(std::optional<MonoTime> at) {
-  fenced_at_ = at;
-  callbacks_.fence(at);
-}
+// Asked once for each loss of the host.
+bool NodeRounds::did_not_run() { return std::exchange(passed_fence_, false) || callbacks_.fence_passed(); }
 
 void NodeRounds::drop_fence() {
-  passed_fence_ = did_not_run();
+  // Else the workers ended late because of what is known already.
+  if (!over_ && !joining_->hostless()) passed_fence_ = callbacks_.fence_passed();
   fence_.cancel();
-  set_fence(std::nullopt);
+  callbacks_.fence(std::nullopt);
 }
 
 void NodeRounds::show_waiting(const msg::Waiting& waiting) {

@@ -28,6 +28,7 @@ class NodeRounds {
     std::function<void(const GroupEvent&)> feed;
     Say progress;                                        // one line, again and again while nodes are missing
     std::function<void(std::optional<MonoTime>)> fence;  // Fence::set()
+    std::function<bool()> fence_passed;                  // Fence::passed()
   };
 
   // `spec` and `say` outlive this.
@@ -57,11 +58,9 @@ class NodeRounds {
   void host_lost(const std::string& reason, Duration grace);
   void show_waiting(const msg::Waiting& waiting);
   void over(const Verdict& verdict, std::optional<Duration> grace);
-  void given_up(Verdict verdict, std::optional<Duration> grace);
   void keep_fence();
-  void set_fence(std::optional<MonoTime> at);
   void drop_fence();
-  bool did_not_run() const { return passed_fence_ || (fenced_at_ && clock_.now() >= *fenced_at_); }
+  bool did_not_run();
 
   const JobSpec& spec_;
   const Say& say_;
@@ -73,8 +72,7 @@ class NodeRounds {
   WaitingLine waiting_;
   FactsQuestion question_;
   boost::asio::steady_timer fence_;
-  std::optional<MonoTime> fenced_at_;
-  bool passed_fence_ = false;  // with the workers of the last round
+  bool passed_fence_ = false;  // in the last round, before this agent knew of anything
   NodePlace place_;
   bool heard_ = false;     // the host of the rounds has answered
   bool in_round_ = false;  // there may be workers

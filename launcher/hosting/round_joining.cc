@@ -219,7 +219,7 @@ void RoundJoining::link_lost(bool joined, const std::string& reason, TlsFault fa
   tell_follower(host_news::Lost{core_.host().term, link_.stamped()});
   if (!joined) return turned_away(reason, fault);
   // Never from within a call of the agent's, or of the objects that go now.
-  asio::post(io_, [this, reason] { feed(join_event::LinkLost{reason}); });
+  asio::post(io_, [this, reason, late = callbacks_.did_not_run()] { feed(join_event::LinkLost{reason, late}); });
 }
 
 void RoundJoining::turned_away(const std::string& reason, TlsFault fault) {

@@ -30,6 +30,8 @@ class RoundJoining {
     std::function<void(const Verdict& verdict, std::optional<Duration> grace)> over;
     // The host is gone or cut off, but the job may not be. Once this node has no workers, call join_again().
     std::function<void(const std::string& reason, Duration grace)> lost;
+    // This node's fence has passed, which an agent that runs does not let happen.
+    std::function<bool()> did_not_run;
   };
 
   // `spec` and `say` outlive this.

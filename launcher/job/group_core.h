@@ -64,6 +64,9 @@ inline constexpr int kGroupStates = 6;
 const char* to_string(GroupState state);
 
 // ---- what happened -------------------------------------------------------------------------------------------------
+// Why a node leaves its host if it has let its fence pass (fence.h): nobody else is to blame then.
+inline constexpr const char* kDidNotRun = "this agent did not run for so long that the others may have gone on";
+
 namespace event {
 struct WorkerStarted {
   int local_rank;
@@ -107,8 +110,6 @@ struct HostLost {
   std::string reason;
   Duration grace;  // for the workers to end: the other nodes may soon go on without this one
 };
-// Why, if this node has let its fence pass (fence.h): nobody else is to blame then.
-inline constexpr const char* kDidNotRun = "this agent did not run for so long that the others may have gone on";
 struct JobEnded {
   Verdict verdict;
   // For the workers to end, if less than usual: the other nodes may soon go on without this one.

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/job/group_core.h"
 #include "test/support/catch.h"
 
 namespace dtrain::launcher {
@@ -255,6 +256,16 @@ TEST_CASE("joining: who may not look for a host again ends with its host") {
     if (node.names() != "give up") continue;
     // Across hosts the others may go on, so the workers have little time.
     CHECK(node.did<act::GiveUp>().grace == (row.across_hosts ? std::optional<Duration>(5s) : std::nullopt));
+  }
+}
+
+TEST_CASE("joining: an agent that did not run blames nobody else") {
+  for (bool rejoin : {true, false}) {
+    JoinSettings settings = across();
+    settings.rejoin = rejoin;
+    Node node = at(Phase::in_round, settings);
+    node.step(ev::LinkLost{"it was closed", true});
+    CHECK((rejoin ? node.did<act::Part>().reason : node.reason()) == kDidNotRun);
   }
 }
 
