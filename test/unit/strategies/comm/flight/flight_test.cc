@@ -233,6 +233,8 @@ TEST_CASE("another file under the name that is written first is left as it was")
   for (const auto& outcome : outcomes) CHECK(outcome.said == "");
   CHECK(elsewhere.read("precious") == "precious");
   CHECK(names_in(folder) == std::vector<std::string>{"flight_rank0.json"});
+  const auto mode = std::filesystem::status(folder / "flight_rank0.json").permissions();
+  CHECK(mode == (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
 }
 
 TEST_CASE("a program keeps the handler it has, and forked children live on") {
