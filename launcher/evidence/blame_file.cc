@@ -32,9 +32,22 @@ constexpr Phrase kPhrases[] = {{"died", true},
                                {"made a call that does not fit the others'", true},
                                {"aborted the group", true}};
 
+constexpr std::string_view kDiverged = "dtrain::DivergedError: ";
+
 // What gloo and NCCL say of a peer that has gone.
 constexpr std::string_view kPeerGone[] = {"Connection closed by peer", "Connection reset by peer",
                                           "Application timeout caused pair closure", "ncclRemoteError"};
+
+// The first rank that its text names is the one that differs from the others.
+Blame blame_of_diverged(std::string_view text) {
+  constexpr std::string_view kRank = " rank ";
+  const std::size_t at = text.find(kRank);
+  if (at == text.npos) return {};
+  Blame blame{Blame::kNobody, true, "differs from the others"};
+  const std::string_view digits = text.substr(at + kRank.size());
+  const auto [rest, status] = std::from_chars(digits.data(), digits.data() + digits.size(), blame.rank);
+  return status == std::errc() && blame.rank >= 0 && blame.rank <= kMostRank ? blame : Blame{};
+}
 
 }  // namespace
 
@@ -62,6 +75,7 @@ std::optional<Blame> parse_blame(std::string_view text) {
 }
 
 Blame blame_in(std::string_view exception) {
+  if (exception.starts_with(kDiverged)) return blame_of_diverged(exception.substr(kDiverged.size()));
   Blame blame;
   constexpr std::string_view kRank = ": rank ";
   const std::size_t at = exception.find("dtrain: ") == std::string_view::npos ? exception.npos : exception.find(kRank);

@@ -219,7 +219,7 @@ void NodeRounds::report(const GroupAction& action) {
     if (store_) store_->renew();
     in_round_ = false;
     drop_fence();
-    if (!joining_->hostless()) return joining_->send(msg::Over{over->round, over->ok});
+    if (!joining_->hostless()) return joining_->send(msg::Over{over->round, over->ok, over->left});
     store_.reset();
     joining_->join_again();
   } else if (const auto* leaving = std::get_if<action::ReportLeaving>(&action)) {

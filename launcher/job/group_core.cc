@@ -231,7 +231,7 @@ void GroupCore::maybe_round_over(MonoTime now, Actions& out) {
     state_ = GroupState::waiting;
     out.push_back(action::CancelTimer{});
     if (cause_ == StopCause::failure && first_failure_ && *first_failure_ != reported_) report_failure(out);
-    out.push_back(action::ReportOver{round_, cause_ == StopCause::success});
+    out.push_back(action::ReportOver{round_, cause_ == StopCause::success, last_to_leave(fates_)});
     if (stop_signal_ != 0 && !leaving_told_) report_leaving(out);
     if (!hostless_ && (cause_ != StopCause::success || stop_signal_ != 0)) wait_for_answer(now, out);
     return;

@@ -181,7 +181,8 @@ struct ReportFailure {
 struct ReportOver {
   int round;
   bool ok;
-};  // nothing is left of the round here
+  int left = Blame::kNobody;  // last_to_leave()
+};                            // nothing is left of the round here
 struct ReportLeaving {
   int signal;
   bool running;  // until now: the workers

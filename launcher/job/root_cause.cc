@@ -77,6 +77,11 @@ std::optional<RootCause> root_cause(std::span<const Fate> fates, const Blame& ac
   return cause;
 }
 
+int last_to_leave(std::span<const Fate> fates) {
+  const auto last = last_to_leave(fates, MonoTime::max());
+  return last ? fates[*last].rank : Blame::kNobody;
+}
+
 std::string describe_cause(const Fate& fate, const Blame& accusation) {
   if (fate.failed_itself()) return describe(*fate.status);
   if (fate.status && fate.status->success() && !fate.told.stopped)

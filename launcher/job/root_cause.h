@@ -49,6 +49,9 @@ struct RootCause {
 // is among `fates`, the search begins there. Empty if no worker failed by itself and none is accused.
 std::optional<RootCause> root_cause(std::span<const Fate> fates, const Blame& accused = {});
 
+// The rank that was the last to end with 0 without having been told to end; none: Blame::kNobody.
+int last_to_leave(std::span<const Fate> fates);
+
 // How the worker to blame ended, for people: "exit code 3". If the worker ended with 0 or was stopped: what it did.
 std::string describe_cause(const Fate& fate, const Blame& accusation);
 

@@ -110,7 +110,7 @@ void RoundCore::open_round(Actions& out) {
   round_ = std::max(round_, latest_) + 1;
   decide(opening_reason(chosen.size()));
   cause_.reset();
-  blamed_ = msg::kNobody;
+  blamed_ = left_ = msg::kNobody;
   growth_.clear();
   room_at_.reset();
   useless_ = some_ok_ = again_ = follows_ = false;
@@ -187,6 +187,8 @@ void RoundCore::over(MemberId id, const msg::Over& m, MonoTime now, Actions& out
   if (phase_ != RoundPhase::running && phase_ != RoundPhase::stopping) return;
   members_.set_over(id, m.ok);
   some_ok_ = some_ok_ || m.ok;
+  // The news of an end with 0 may come after that of a failure which it caused.
+  if (member->has_rank(m.left) && (phase_ == RoundPhase::running || left_ == msg::kNobody)) left_ = m.left;
   if (phase_ == RoundPhase::running && !m.ok)
     begin_stop(id, {JobEnd::failure, 1, member->node_rank, name(*member) + ": its workers did not end well"}, 0, now,
                out);
@@ -309,7 +311,7 @@ void RoundCore::maybe_over(MonoTime now, Actions& out) {
   if (!cause_ && some_ok_ && members_.all_ok())
     return end({JobEnd::success, 0, -1, "all workers ended with exit code 0"}, out);
   if (phase_ != RoundPhase::stopping || !members_.all_over()) return;
-  blame_who_left();
+  blame_who_left(out);
   const bool failure = cause_ && cause_->how == JobEnd::failure;
   const bool exhausted = failure && (useless_ || restarts_ >= settings_.max_restarts);
   const bool waits = settings_.awaits_others && hosted() && !(cause_ && cause_->how == JobEnd::stopped);

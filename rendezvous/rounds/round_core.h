@@ -155,7 +155,7 @@ class RoundCore {
   void give_up(Actions& out);
   void failed(MemberId id, const msg::Failed& m, MonoTime now, Actions& out);
   bool explains(const RoundMember& m, const msg::Failed& said) const;
-  void blame_who_left();
+  void blame_who_left(Actions& out);
   void over(MemberId id, const msg::Over& m, MonoTime now, Actions& out);
   void leaving(MemberId id, const msg::Leaving& m, MonoTime now, Actions& out);
   void gone(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out);
@@ -215,6 +215,7 @@ class RoundCore {
   std::optional<Verdict> cause_;
   int blamed_ = msg::kNobody;  // by the worker whose failure is the cause
   std::string blamed_for_;     // what that rank did
+  int left_ = msg::kNobody;    // the last rank that ended with 0 before the round was stopped, else the first one after
   RoundPatience patience_;
   std::optional<MonoTime> room_at_;  // when a node that waits may be taken into a round that runs
   std::string growth_;               // the reason of a stop that makes room for a new node

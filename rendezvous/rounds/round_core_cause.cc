@@ -24,7 +24,8 @@ void RoundCore::failed(MemberId id, const msg::Failed& m, MonoTime now, Actions&
   const int exit_code = m.exit_code != 0 ? m.exit_code : first ? 1 : cause_->exit_code;
   const Verdict why{JobEnd::failure, exit_code, rank, fmt::format("{}: {}", name(*member), m.what)};
   // A rank that is blamed elsewhere is still to be named should its own node not do it.
-  if (first || m.because_of != msg::kNobody || member->has_rank(blamed_) || cause_->node_rank == rank) {
+  const bool answered = blamed_ == msg::kSomebody || member->has_rank(blamed_);
+  if (first || m.because_of != msg::kNobody || answered || cause_->node_rank == rank) {
     blamed_ = m.because_of;
     blamed_for_ = m.because;
   }
@@ -34,13 +35,18 @@ void RoundCore::failed(MemberId id, const msg::Failed& m, MonoTime now, Actions&
   decide("the cause: " + why.reason);
 }
 
-// The rank that is blamed has ended with 0, and so has its node: nothing else will be heard of it.
-void RoundCore::blame_who_left() {
+// The rank that is blamed has ended with 0, and so has its node: nothing else will be heard of it. Where a peer has
+// gone and nobody knows which (gloo, NCCL), and no rank failed by itself, it is the rank that left with 0.
+void RoundCore::blame_who_left(Actions& out) {
+  const bool unnamed = blamed_ == msg::kSomebody;
+  if (unnamed) blamed_ = left_;
   for (const auto& [id, m] : members_.all()) {
-    if (!cause_ || cause_->how != JobEnd::failure || !m.has_rank(blamed_) || !m.ok) continue;
+    if (!cause_ || cause_->how != JobEnd::failure || !m.has_rank(blamed_) || !(m.ok || unnamed)) continue;
     cause_ = {JobEnd::failure, cause_->exit_code, m.node_rank,
               fmt::format("{}: rank {} ended with code 0 while others were in a collective", name(m), blamed_)};
     decide("the cause: " + cause_->reason);
+    // A node that is accused by name has heard so before.
+    if (unnamed) out.push_back(round_action::Send{id, msg::Stop{round_, 0, cause_->reason, blamed_, blamed_for_}});
   }
 }
 

@@ -133,6 +133,7 @@ struct Failed {
 struct Over {
   int round = 0;
   bool ok = false;
+  int left = kNobody;  // the rank that was the last to end with 0 before anybody told it to end
   bool operator==(const Over&) const = default;
 };
 // The user stops this node; Over follows when its workers have ended.

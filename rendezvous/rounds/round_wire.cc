@@ -26,7 +26,7 @@ void fields(Io& io, M& m) {
   } else if constexpr (std::is_same_v<T, msg::Failed>) {
     io(m.round, m.local_rank, m.what, m.exit_code, m.never_started, m.because_of, m.because);
   } else if constexpr (std::is_same_v<T, msg::Over>) {
-    io(m.round, m.ok);
+    io(m.round, m.ok, m.left);
   } else if constexpr (std::is_same_v<T, msg::Leaving>) {
     io(m.signal, m.running);
   } else if constexpr (std::is_same_v<T, msg::Ping>) {

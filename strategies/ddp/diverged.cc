@@ -101,8 +101,10 @@ void require_alike(const Group& group, const std::vector<NamedParameter>& parame
     ranks.push_back(group.ranks()[r]);
   }
   if (ranks.empty()) return;  // the same, to programs that make other numbers of a text
+  // The launcher reads the first rank of the text, as in require_equal().
   throw DivergedError(difference.name, ranks,
-                      fmt::format("dtrain: Ddp needs the same module on all ranks: {}", difference.text));
+                      fmt::format("dtrain: Ddp needs the same module on all ranks, and rank {} has another: {}",
+                                  ranks.front(), difference.text));
 }
 
 void require_equal(const Group& group, const std::vector<NamedParameter>& parameters) {

@@ -168,6 +168,6 @@ TEST_CASE("modules that differ between ranks are refused on every rank, with nam
       return "taken";
     });
     for (const std::string& rank_said : said)
-      CHECK(rank_said == "1 dtrain: Ddp needs the same module on all ranks: " + one.text);
+      CHECK(rank_said == "1 dtrain: Ddp needs the same module on all ranks, and rank 1 has another: " + one.text);
   }
 }

@@ -58,7 +58,7 @@ void World::carry_out(Agent& a, const launcher::GroupAction& act) {
     a.stopping_since.reset();
     a.in_round = false;
     if (a.joining->hostless()) return begin_to_join(a);
-    say(a, msg::Over{over->round, over->ok});
+    say(a, msg::Over{over->round, over->ok, over->left});
   } else if (const auto* leaving = std::get_if<action::ReportLeaving>(&act)) {
     require(leaving->signal == SIGINT || leaving->signal == SIGTERM, "a stop that nobody asked for");
     say(a, msg::Leaving{leaving->signal, leaving->running});

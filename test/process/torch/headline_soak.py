@@ -85,9 +85,7 @@ def fault_of(said, way, culprit):
     found = re.search(r"(?m)^first failure: rank (\d+): (.*)$", report)
     if not found:
         return "no headline"
-    # A module that differs ends all ranks alike, and the text names the rank and both sizes.
-    alike = way == "cpp-model" and f"on rank {culprit}" in found[2]
-    if int(found[1]) != culprit and not alike:
+    if int(found[1]) != culprit:
         return f"rank {found[1]} is the headline, and not rank {culprit}"
     if not re.match(headline, found[2]):
         return f"the headline says {found[2]!r}"

@@ -36,7 +36,8 @@ class Headline(LabCase):
     def test_three_hosts(self):
         net = self.lab(3)
         run = lab_run(net, new_token(DTRAIN, self.enterContext(tempfile.TemporaryDirectory())))
-        self.names(["python-dtrain-raise", "cpp-throw", "cpp-caught", "cpp-return0", "cpp-segv"], run)
+        self.names(["python-dtrain-raise", "python-gloo-exit0", "cpp-throw", "cpp-caught", "cpp-return0", "cpp-segv",
+                    "cpp-model"], run)
 
 
 if __name__ == "__main__":

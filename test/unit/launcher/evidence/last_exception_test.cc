@@ -96,6 +96,13 @@ TEST_CASE("blame in the text of an exception") {
                "stopped") == Blame{1, false, "did not arrive in time"});
   CHECK(blame_in("RuntimeError: [/gloo/transport/tcp/pair.cc:538] Connection closed by peer [127.0.0.1]:9").rank ==
         Blame::kSomebody);
+  const Blame differs{12, true, "differs from the others"};
+  CHECK(blame_in("dtrain::DivergedError: dtrain: Ddp needs the same module on all ranks, and rank 12 has another: 'w' "
+                 "is Float [4] on rank 12, and Float [3] on rank 0") == differs);
+  CHECK(blame_in("dtrain::DivergedError: dtrain: parameter 'a.weight' of rank 12, 13 is not that of rank 0: a rank "
+                 "changed its own") == differs);
+  for (const char* text : {"", "dtrain: no rank", "x rank -1", "x rank 99999999999", "x rank "})
+    CHECK(blame_in("dtrain::DivergedError: " + std::string(text)).rank == Blame::kNobody);
   // A connection of its own.
   CHECK(blame_in("ConnectionResetError: [Errno 104] Connection reset by peer").rank == Blame::kNobody);
   for (const char* text :

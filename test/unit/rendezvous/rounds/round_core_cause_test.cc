@@ -65,6 +65,38 @@ TEST_CASE("so is one whose whole node has ended well before, and that node is to
   CHECK(job.reason().find("rank 3 ended with code 0 while others were in a collective") != std::string::npos);
 }
 
+TEST_CASE("where a peer has gone and nobody knows which, it is the last rank that ended with 0 before") {
+  Job job(settings(4, 4));
+  for (MemberId id = 1; id <= 4; ++id) job.join(id);
+  job.hear(3, msg::Over{0, true, 4});
+  job.hear(2, msg::Over{0, true, 3});
+  job.hear(1, msg::Failed{0, 0, "rank 0: exit code 7", 7, false, msg::kSomebody});
+  job.hear(1, msg::Over{0, false, 1});  // it has left too, after the other node's rank
+  job.said.clear();
+  job.hear(4, msg::Over{0, false});
+  CHECK(job.said == Words{"2: stop", "1: end 7", "2: end 7", "3: end 7", "4: end 7"});
+  CHECK(job.core.ended_because().find("node 1 ") == 0);
+  CHECK(job.core.ended_because().find("rank 3 ended with code 0 while others") != std::string::npos);
+}
+
+TEST_CASE("the news that a rank has ended with 0 may come after the failure that this has caused") {
+  Three job;
+  job.failed(1, "rank 0: exit code 7", 7, msg::kSomebody);
+  job.hear(1, msg::Over{0, false});
+  job.hear(2, msg::Over{0, false, 5});  // not a rank of this node
+  job.hear(3, msg::Over{0, false, 4});
+  CHECK(job.reason().find("node 2 ") == 0);
+  CHECK(job.reason().find("rank 4 ended with code 0 while others") != std::string::npos);
+
+  Three failed;
+  failed.failed(1, "rank 0: exit code 7", 7, msg::kSomebody);
+  failed.failed(2, "rank 2: exit code 3", 3);
+  failed.hear(1, msg::Over{0, false});
+  failed.hear(2, msg::Over{0, false});
+  failed.hear(3, msg::Over{0, false, 4});
+  CHECK(failed.reason().find("rank 2: exit code 3") != std::string::npos);
+}
+
 TEST_CASE("a failure that blames nobody takes the place of one that does, and the blamed one's that of all") {
   Three job;
   job.failed(1, "rank 0: exit code 1", 1, msg::kSomebody);

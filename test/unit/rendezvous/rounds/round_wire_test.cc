@@ -30,7 +30,7 @@ std::vector<RoundMessage> one_of_each() {
                      "fd00::9",
                      65535}},
           msg::Failed{1, 2, "exit code 3", 3, true, 70'000, "left the job"},
-          msg::Over{5, true},
+          msg::Over{5, true, 12},
           msg::Leaving{15, true},
           msg::Ping{std::int64_t{1} << 62, -5, 6},
           msg::Ask{},
@@ -109,16 +109,17 @@ TEST_CASE("what is no dtrain agent is refused at its first wrong byte") {
   CHECK(refusal(std::string(kRoundGreeting.substr(0, 3)) + "x") == "this is no dtrain agent");
   std::string other(kRoundGreeting);
   other.back() = 9;
-  CHECK(refusal(other) == "the agent there speaks version 9 of the protocol, this one version 7");
+  CHECK(refusal(other) == "the agent there speaks version 9 of the protocol, this one version 8");
 }
 
 TEST_CASE("frames that lie are refused") {
   CHECK(refusal(frame("")) == "a frame of 0 bytes");
   CHECK(refusal(std::string(kRoundGreeting) + "\xff\xff\xff\xff").find("a frame of 4294967295 bytes") == 0);
   const std::string over = encode(msg::Over{1, true}).substr(4);
-  CHECK(refusal(frame(over.substr(0, over.size() - 1))).find("no message") != std::string::npos);           // too short
-  CHECK(refusal(frame(over + "x")).find("no message") != std::string::npos);                                // too long
-  CHECK(refusal(frame(over.substr(0, over.size() - 1) + "\x02")).find("no message") != std::string::npos);  // a bool
+  CHECK(refusal(frame(over.substr(0, over.size() - 1))).find("no message") != std::string::npos);  // too short
+  CHECK(refusal(frame(over + "x")).find("no message") != std::string::npos);                       // too long
+  const std::string lie = over.substr(0, 5) + "\x02" + over.substr(6);                             // a bool
+  CHECK(refusal(frame(lie)).find("no message") != std::string::npos);
   CHECK(refusal(frame(std::string(1, char(200)))).find("no message (type 200, 1 bytes)") != std::string::npos);
   const std::string end = encode(msg::End{}).substr(4);
   CHECK(refusal(frame(end.substr(0, 1) + "\x06" + end.substr(2))).find("no message") != std::string::npos);
