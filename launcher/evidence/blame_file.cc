@@ -38,15 +38,38 @@ constexpr std::string_view kDiverged = "dtrain::DivergedError: ";
 constexpr std::string_view kPeerGone[] = {"Connection closed by peer", "Connection reset by peer",
                                           "Application timeout caused pair closure", "ncclRemoteError"};
 
-// The first rank that its text names is the one that differs from the others.
+bool is_rank(std::int64_t number) { return number >= 0 && number <= kMostRank; }
+
+struct Named {
+  int rank;
+  std::string_view after;  // the text behind the number
+};
+
+// The rank that the text begins with.
+std::optional<Named> named_rank(std::string_view text) {
+  int rank = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, status] = std::from_chars(text.data(), end, rank);
+  if (status != std::errc() || !is_rank(rank)) return std::nullopt;
+  return Named{rank, {rest, static_cast<std::size_t>(end - rest)}};
+}
+
+// The first rank of the text is the one that differs from the others.
 Blame blame_of_diverged(std::string_view text) {
   constexpr std::string_view kRank = " rank ";
   const std::size_t at = text.find(kRank);
-  if (at == text.npos) return {};
-  Blame blame{Blame::kNobody, true, "differs from the others"};
-  const std::string_view digits = text.substr(at + kRank.size());
-  const auto [rest, status] = std::from_chars(digits.data(), digits.data() + digits.size(), blame.rank);
-  return status == std::errc() && blame.rank >= 0 && blame.rank <= kMostRank ? blame : Blame{};
+  const auto named = at == text.npos ? std::nullopt : named_rank(text.substr(at + kRank.size()));
+  return named ? Blame{named->rank, true, "differs from the others"} : Blame{};
+}
+
+// `text`: from the rank on.
+Blame blame_of_collective(std::string_view text) {
+  const auto named = named_rank(text);
+  const std::size_t closed = named ? named->after.find(") ") : text.npos;
+  if (closed == text.npos || !named->after.starts_with(" (pid ")) return {};
+  for (const auto& [words, ends] : kPhrases)
+    if (named->after.substr(closed + 2).starts_with(words)) return {named->rank, ends, std::string(words)};
+  return {};
 }
 
 }  // namespace
@@ -64,7 +87,7 @@ std::optional<Blame> parse_blame(std::string_view text) {
   const auto rank = root.find("because_of");
   if (rank == root.end() || !rank->is_number_integer()) return std::nullopt;
   const auto number = rank->get<std::int64_t>();
-  if (number < 0 || number > kMostRank) return std::nullopt;
+  if (!is_rank(number)) return std::nullopt;
   Blame blame;
   blame.rank = static_cast<int>(number);
   const auto ends = root.find("ends");
@@ -76,30 +99,13 @@ std::optional<Blame> parse_blame(std::string_view text) {
 
 Blame blame_in(std::string_view exception) {
   if (exception.starts_with(kDiverged)) return blame_of_diverged(exception.substr(kDiverged.size()));
-  Blame blame;
   constexpr std::string_view kRank = ": rank ";
   const std::size_t at = exception.find("dtrain: ") == std::string_view::npos ? exception.npos : exception.find(kRank);
-  if (at != exception.npos) {
-    const char* const end = exception.data() + exception.size();
-    const auto [rest, status] = std::from_chars(exception.data() + at + kRank.size(), end, blame.rank);
-    const std::string_view after(rest, static_cast<std::size_t>(end - rest));
-    const std::size_t closed = after.find(") ");
-    if (status != std::errc() || blame.rank < 0 || blame.rank > kMostRank || !after.starts_with(" (pid ") ||
-        closed == after.npos)
-      return {};
-    for (const auto& [text, ends] : kPhrases) {
-      if (!after.substr(closed + 2).starts_with(text)) continue;
-      blame.ends = ends;
-      blame.what = text;
-      return blame;
-    }
-    return {};
-  }
+  if (at != exception.npos) return blame_of_collective(exception.substr(at + kRank.size()));
   const bool gone = std::any_of(std::begin(kPeerGone), std::end(kPeerGone),
                                 [&](std::string_view words) { return exception.find(words) != exception.npos; });
   const bool theirs = exception.find("gloo") != exception.npos || exception.find("nccl") != exception.npos;
-  if (gone && theirs) blame.rank = Blame::kSomebody;
-  return blame;
+  return gone && theirs ? Blame{Blame::kSomebody, true, {}} : Blame{};
 }
 
 Blame take_blame_file(const std::string& path) {

@@ -26,7 +26,10 @@ class Fence {
     const std::int64_t at = at_.load();
     return at == 0 ? std::nullopt : std::optional(Duration(at) - here());
   }
-  bool passed() const { return left().value_or(Duration(1)) <= Duration(0); }
+  bool passed() const {
+    const auto rest = left();
+    return rest && *rest <= Duration(0);
+  }
 
  private:
   static Duration here() {

@@ -26,7 +26,7 @@ std::optional<std::size_t> with_rank(std::span<const Fate> fates, int rank) {
 }
 
 // The last worker that had ended with 0 by then.
-std::optional<std::size_t> last_to_leave(std::span<const Fate> fates, MonoTime until) {
+std::optional<std::size_t> last_that_left(std::span<const Fate> fates, MonoTime until) {
   std::optional<std::size_t> last;
   for (std::size_t i = 0; i < fates.size(); ++i) {
     const Fate& fate = fates[i];
@@ -43,7 +43,7 @@ std::optional<std::size_t> blamed_by(std::span<const Fate> fates, const Fate& fr
   if (blame.rank != Blame::kSomebody) return std::nullopt;
   const auto by_itself = first_of(
       fates, [](const Fate& fate) { return fate.failed_itself() && fate.told.blame.rank != Blame::kSomebody; });
-  return by_itself ? by_itself : last_to_leave(fates, from.told.since);
+  return by_itself ? by_itself : last_that_left(fates, from.told.since);
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ std::optional<RootCause> root_cause(std::span<const Fate> fates, const Blame& ac
 }
 
 int last_to_leave(std::span<const Fate> fates) {
-  const auto last = last_to_leave(fates, MonoTime::max());
+  const auto last = last_that_left(fates, MonoTime::max());
   return last ? fates[*last].rank : Blame::kNobody;
 }
 
