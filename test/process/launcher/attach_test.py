@@ -65,9 +65,8 @@ def state_of(pid):
 
 
 def ignores(pid, number):
-    with open(f"/proc/{pid}/status") as f:
-        ignored = int(re.search(r"(?m)^SigIgn:\s*(\w+)", f.read()).group(1), 16)
-    return ignored >> (number - 1) & 1
+    ignored = re.search(rb"(?m)^SigIgn:\s*(\w+)", proc_file(pid, "status"))
+    return ignored and int(ignored.group(1), 16) >> (number - 1) & 1
 
 
 class Terminal:
@@ -135,10 +134,7 @@ class Terminal:
         """Living processes of the job: front, agent and guard by their variable, workers by theirs."""
         found = []
         for pid in pids():
-            try:
-                names = contents(f"/proc/{pid}/environ").split(b"\0")
-            except OSError:
-                continue
+            names = proc_file(pid, "environ").split(b"\0")
             stat = stat_of(pid)
             if f"DTRAIN_RDZV_ID={self.id}".encode() in names and pid != self.shell and stat and stat[0] not in "ZX":
                 found.append(pid)
@@ -322,8 +318,8 @@ class Debugger(ProcessTest):
             t.expect(b"Current executable set to")
             t.type(b"process launch\n").expect(b"launched:")
             # Earlier, while it is being loaded, lldb is still at work on it.
-            until(lambda: [pid for pid in t.processes() if comm_of(pid) == "sleep" and stat_of(pid)[0] == "S"
-                           and contents(f"/proc/{pid}/wchan").find(b"nanosleep") >= 0], DEADLINE, "the program's sleep")
+            until(lambda: [pid for pid in t.processes() if comm_of(pid) == "sleep" and state_of(pid) == "S"
+                           and b"nanosleep" in proc_file(pid, "wchan")], DEADLINE, "the program's sleep")
             t.type(b"\x03").expect(b"SIGSTOP")  # stops the program, and neither lldb nor dtrain
             t.expect(b"(lldb) ")
             t.type(b"print 6*7\n").expect(b"= 42")

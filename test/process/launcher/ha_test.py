@@ -1,14 +1,13 @@
 """A job with an etcd of its own (--ha): agents that start real members on hosts of a lab, and what becomes of them."""
 import json
 import os
-import pathlib
 import signal
 import sys
 import unittest
 
 from hosts_test import END, WORKER, HostsCase, Node
 from lab_case import NEW_KEY, openssl
-from support import DEADLINE, until
+from support import DEADLINE, comm_of, until
 
 # What is answered over HTTP, an error too, to each URL in turn. Words: files of a certificate and its key, or nothing
 # twice; URLs.
@@ -40,14 +39,7 @@ ASKED = {29400: ("/v3/cluster/member/list", "/version", "/health", "/metrics"),
 
 def members_on(host):
     """Pids of etcd on a host of the lab."""
-    found = []
-    for pid in host.pids():
-        try:
-            if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "etcd":
-                found.append(pid)
-        except OSError:
-            pass
-    return found
+    return [pid for pid in host.pids() if comm_of(pid) == "etcd"]
 
 
 def folders_of(host):

@@ -13,7 +13,7 @@ import threading
 import time
 import unittest
 
-from support import DEADLINE, DTRAIN, STORE_CLIENT, until
+from support import DEADLINE, DTRAIN, STORE_CLIENT, comm_of, proc_file, until
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "support")]
 
@@ -83,19 +83,10 @@ class Node:
         return self.named("dtrain-agent")
 
     def named(self, name):
-        return next(pid for pid in self.host.pids()
-                    if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == name)
+        return next(pid for pid in self.host.pids() if comm_of(pid) == name)
 
     def workers(self):
-        found = []
-        for pid in self.host.pids():
-            try:
-                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if words[:2] == [b"bash", b"-c"]:
-                found.append(pid)
-        return found
+        return [pid for pid in self.host.pids() if proc_file(pid, "cmdline").startswith(b"bash\0-c\0")]
 
 
 class HostsCase(LabCase):
@@ -280,10 +271,7 @@ class Hosts(HostsCase):
 
     @staticmethod
     def words_of(pid):
-        try:
-            return pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
-        except OSError:
-            return []
+        return proc_file(pid, "cmdline").decode(errors="replace").split("\0")
 
     def test_a_stopped_agent_is_killed_before_the_others_go_on(self):
         lab = self.lab()

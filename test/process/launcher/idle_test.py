@@ -15,8 +15,8 @@ def context_switches(pid):
     """Of all threads of a process together: each time one was put on a core or taken off."""
     total = 0
     for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/status") as f:
-            total += sum(map(int, re.findall(r"(?m)^(?:non)?voluntary_ctxt_switches:\s*(\d+)", f.read())))
+        counts = re.findall(rb"(?m)^(?:non)?voluntary_ctxt_switches:\s*(\d+)", proc_file(pid, f"task/{task}/status"))
+        total += sum(map(int, counts))
     return total
 
 
@@ -87,11 +87,7 @@ class Idle(ProcessTest):
 
 
 def private_kb(pid):
-    try:
-        with open(f"/proc/{pid}/smaps_rollup") as f:
-            return sum(map(int, re.findall(r"(?m)^Private_(?:Clean|Dirty):\s*(\d+)", f.read())))
-    except OSError:
-        return 0
+    return sum(map(int, re.findall(rb"(?m)^Private_(?:Clean|Dirty):\s*(\d+)", proc_file(pid, "smaps_rollup"))))
 
 
 if __name__ == "__main__":

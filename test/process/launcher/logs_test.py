@@ -191,7 +191,7 @@ class Follow(ProcessTest):
         """Inodes of the folders that inotify watches for it."""
         found = set()
         for name in os.listdir(f"/proc/{follower.pid}/fdinfo"):
-            text = contents(f"/proc/{follower.pid}/fdinfo/{name}").decode()
+            text = proc_file(follower.pid, f"fdinfo/{name}").decode()
             found |= {int(inode, 16) for inode in re.findall(r"(?m)^inotify wd:\w+ ino:(\w+)", text)}
         return found
 

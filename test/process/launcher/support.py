@@ -70,26 +70,26 @@ def stat_of(pid):
 
 
 def comm_of(pid):
-    try:
-        with open(f"/proc/{pid}/comm", "rb") as f:
-            return f.read().strip().decode(errors="replace")
-    except OSError:
-        return ""
+    return proc_file(pid, "comm").strip().decode(errors="replace")
 
 
 def status_of(pid, name):
     """A field of /proc/PID/status as a number; 0 if it is not there."""
-    try:
-        with open(f"/proc/{pid}/status") as f:
-            found = re.search(rf"(?m)^{name}:\s*(\d+)", f.read())
-        return int(found.group(1)) if found else 0
-    except OSError:
-        return 0
+    found = re.search(rf"(?m)^{name}:\s*(\d+)", proc_file(pid, "status").decode())
+    return int(found.group(1)) if found else 0
 
 
 def contents(path):
     with open(path, "rb") as f:
         return f.read()
+
+
+def proc_file(pid, name):
+    """The bytes of /proc/PID/name; none if the process, or the thread or descriptor of that name, is gone by now."""
+    try:
+        return contents(f"/proc/{pid}/{name}")
+    except OSError:
+        return b""
 
 
 def pids():

@@ -20,7 +20,7 @@ import time
 
 from lab import netlab, new_token
 from hosts_test import Node
-from support import DTRAIN, until
+from support import DTRAIN, comm_of, until
 
 PORT = 29400
 GONE = 15  # seconds; a guard that loses its agent has eight for processes that do not die
@@ -42,15 +42,7 @@ def arguments():
 
 def named(host, name):
     """The processes of a host that are called so."""
-    found = []
-    for pid in host.pids():
-        try:
-            with open(f"/proc/{pid}/comm") as f:
-                if f.read().strip() == name:
-                    found.append(pid)
-        except OSError:
-            pass
-    return found
+    return [pid for pid in host.pids() if comm_of(pid) == name]
 
 
 def cgroups():

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 from lab import DEADLINE, MODULES, TOOL, LabCase, gone, netlab
-from support import NOBODY, until
+from support import NOBODY, proc_file, until
 
 # A program with a lab in which processes that want to stay have been started. It prints their PIDs and waits.
 OWNER = f"""
@@ -76,7 +76,7 @@ class Killed(LabCase):
         # The owner alone can collect what it started; until then a killed process keeps its number, but no memory.
         self.addCleanup(owner.wait)
         self.addCleanup(owner.kill)
-        until(lambda: not any(map(command_line, pids)), DEADLINE, "the end of every process of the lab")
+        until(lambda: not any(proc_file(pid, "cmdline") for pid in pids), DEADLINE, "the end of every process")
 
     def test_no_network_is_left(self):
         if not netlab.namespaces.user_namespaces_work():
@@ -180,7 +180,7 @@ class Tool(LabCase):
                               stdout=subprocess.PIPE, text=True) as running:
             running.stdout.readline()
             mark = f"--lab\0{self.name}\0serve".encode()
-            servers = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and mark in command_line(pid)]
+            servers = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and mark in proc_file(pid, "cmdline")]
             self.assertGreaterEqual(len(servers), 1)
             os.kill(servers[0], signal.SIGKILL)
             self.assertEqual(running.wait(DEADLINE), 128 + signal.SIGKILL)
@@ -195,13 +195,6 @@ class Tool(LabCase):
             running.terminate()
             self.assertEqual(running.wait(DEADLINE), 3)
             self.assertEqual(running.stdout.read(), "ended\n")
-
-
-def command_line(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 if __name__ == "__main__":

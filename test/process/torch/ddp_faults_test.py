@@ -16,7 +16,7 @@ from lab_case import LabCase, new_token  # noqa: E402
 from etcd_hosts import EtcdHosts  # noqa: E402
 from hosts_test import Node  # noqa: E402
 from steps import EVERY, judge, newest, notes  # noqa: E402
-from support import DTRAIN, until  # noqa: E402
+from support import DTRAIN, proc_file, until  # noqa: E402
 
 PATIENCE = 120  # seconds for a round to begin: importing torch takes its time
 PORT = 29400
@@ -119,7 +119,7 @@ class Faults(LabCase):
 
 
 def is_worker(pid):
-    words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    words = proc_file(pid, "cmdline")
     return re.search(rb"kills_worker\.py", words) and b"--rdzv-id" not in words
 
 

@@ -30,7 +30,7 @@ from etcd_hosts import EtcdHosts  # noqa: E402
 from hosts_test import Node  # noqa: E402
 from cycles_soak import named  # noqa: E402
 from steps import judge, newest, notes  # noqa: E402
-from support import DTRAIN, until  # noqa: E402
+from support import DTRAIN, proc_file, until  # noqa: E402
 
 PORT = 29400
 PATIENCE = 180  # seconds for a round to begin: importing torch takes its time
@@ -109,10 +109,7 @@ class Training:
 
 
 def is_worker(pid):
-    try:
-        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
+    words = proc_file(pid, "cmdline").split(b"\0")
     return b"run" not in words and any(word.endswith(b"kills_worker.py") for word in words)
 
 
