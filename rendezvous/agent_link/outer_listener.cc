@@ -68,27 +68,47 @@ OuterListener::~OuterListener() {
 
 // ---- coming ---------------------------------------------------------------------------------------------------------
 
+// Of those from the address that most have come from, the one that has been there longest: a crowd from one host makes
+// room for itself, and not at the cost of a node that is slow to prove who it is.
+OuterListener::UnknownPtr OuterListener::who_makes_room() const {
+  std::size_t most = 0;
+  for (const auto& [address, count] : came_from_) most = std::max(most, count);
+  return *std::find_if(unknown_.begin(), unknown_.end(),
+                       [&](const UnknownPtr& peer) { return came_from_.at(peer->address) == most; });
+}
+
 // False: nobody is there who could go.
 bool OuterListener::make_room() {
   if (unknown_.empty()) {
     report("cannot accept connections of other nodes: too many open files (see `ulimit -n`)");
     return false;
   }
-  drop(unknown_.front(), "room needed for another connection");
+  drop(who_makes_room(), "room needed for another connection");
   return true;
+}
+
+// Returns it, because `peer` may be the list's own.
+OuterListener::UnknownPtr OuterListener::forget(const UnknownPtr& peer) {
+  UnknownPtr gone = *peer->place;
+  const auto counted = came_from_.find(gone->address);
+  if (--counted->second == 0) came_from_.erase(counted);
+  unknown_.erase(gone->place);
+  acceptor_.resume();
+  return gone;
 }
 
 void OuterListener::admit(UniqueFd fd) {
   if (unknown_.size() >= options_.most_unknown)
-    drop(unknown_.front(), "too many connections that do not say who they are");
+    drop(who_makes_room(), "too many connections that do not say who they are");
   tune_link(fd.get());
   auto watched = watch_on(io_, std::move(fd));
   if (!watched) return;  // closed: whoever it was comes again
   const auto peer = std::make_shared<Unknown>(std::move(*watched));
   peer->place = unknown_.insert(unknown_.end(), peer);
+  ++came_from_[peer->address];
   arm_deadline();
   if (unknown_.size() >= options_.most_unknown) {
-    const auto makes_room_at = unknown_.front()->came + options_.least_unknown;
+    const auto makes_room_at = who_makes_room()->came + options_.least_unknown;
     if (peer->came < makes_room_at) acceptor_.pause_until(makes_room_at);
   }
   if (options_.credential) {
@@ -158,8 +178,7 @@ void OuterListener::drop_workers() {
 void OuterListener::vouched(const UnknownPtr& peer, bool yes) {
   if (!yes) return drop(peer, std::string("no agent of this job vouches for it; ") + kTorchrunKnocks);
   UniqueFd fd(peer->socket.release());
-  unknown_.erase(peer->place);
-  acceptor_.resume();
+  forget(peer);
   options_.worker(std::move(fd));
 }
 
@@ -211,19 +230,16 @@ void OuterListener::hand_over(const UnknownPtr& peer) {
   const bool for_rounds = peer->bytes.encrypted() ? peer->bytes.link().role == LinkRole::agent
                                                   : peer->received.front() == kRoundGreeting.front();
   LinkSocket socket{UniqueFd(peer->socket.release()), peer->bytes.release()};
-  unknown_.erase(peer->place);
-  acceptor_.resume();
+  forget(peer);
   (for_rounds ? options_.agent : options_.store)(std::move(socket), std::move(peer->received));
 }
 
 // An empty reason: it has left.
 void OuterListener::drop(const UnknownPtr& peer, const std::string& why) {
-  std::list<UnknownPtr> gone;  // `peer` may be the list's own
-  gone.splice(gone.end(), unknown_, peer->place);
-  acceptor_.resume();
+  const UnknownPtr gone = forget(peer);
   boost::system::error_code ignored;
-  peer->socket.close(ignored);
-  if (!why.empty()) report(fmt::format("turned away a connection from {}: {}", peer->address, why));
+  gone->socket.close(ignored);
+  if (!why.empty()) report(fmt::format("turned away a connection from {}: {}", gone->address, why));
 }
 
 void OuterListener::arm_deadline() {

@@ -4,13 +4,15 @@
 // where MUNGE hands the secret out, compared with the eight of a request for it (munge_exchange.h).
 //
 // Who only connects, sends garbage, or takes its time, costs a descriptor for some seconds: their number and their time
-// are limited, and where room is needed the one that has been there longest goes. Members are not touched.
+// are limited, and where room is needed one of the host that most of them come from goes, the one that has been there
+// longest. Members are not touched.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -82,6 +84,8 @@ class OuterListener {
 
   void admit(UniqueFd fd);
   bool make_room();
+  UnknownPtr who_makes_room() const;
+  UnknownPtr forget(const UnknownPtr& peer);
   void wait_readable(const UnknownPtr& peer);
   void wait_writable(const UnknownPtr& peer);
   void readable(const UnknownPtr& peer);
@@ -100,7 +104,8 @@ class OuterListener {
   const Options options_;
   boost::asio::steady_timer deadline_;
   bool deadline_armed_ = false;
-  std::list<UnknownPtr> unknown_;  // longest there first
+  std::list<UnknownPtr> unknown_;                 // longest there first
+  std::map<std::string, std::size_t> came_from_;  // how many of them from each address
   ReportLimit reports_{5};
   // Handlers that are already on their way when this goes must not touch it.
   const std::shared_ptr<bool> lives_ = std::make_shared<bool>(true);

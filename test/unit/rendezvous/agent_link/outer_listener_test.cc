@@ -55,8 +55,10 @@ struct Port {
     port = std::make_unique<OuterListener>(io, std::move(*listener), std::move(options));
   }
 
-  UniqueFd connect() {
+  UniqueFd connect(const char* from = "127.0.0.1") {
     UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const tcp::endpoint own(boost::asio::ip::make_address(from), 0);
+    REQUIRE(::bind(fd.get(), own.data(), static_cast<socklen_t>(own.size())) == 0);
     const tcp::endpoint to(boost::asio::ip::make_address("127.0.0.1"), number);
     REQUIRE(::connect(fd.get(), to.data(), static_cast<socklen_t>(to.size())) == 0);
     return fd;
@@ -233,6 +235,22 @@ TEST_CASE("who says nothing makes room for others, the oldest first, and has lit
     CHECK_FALSE(closed(silent[2]));
     const auto agent = greet(port, secret, {LinkRole::agent, 0, "job"});
     REQUIRE(port.until([&] { return port.agents.size() == 1; }));
+  }
+  SECTION("room of a host that many come from") {
+    Port port(secret, 4);
+    const UniqueFd slow = port.connect("127.0.0.2");
+    REQUIRE(port.until([&] { return port.port->unknown_connections() == 1; }));
+    std::vector<UniqueFd> crowd;
+    for (int i = 0; i < 8; ++i) {
+      crowd.push_back(port.connect("127.0.0.3"));
+      REQUIRE(port.until([&] { return port.port->unknown_connections() == std::size_t(std::min(i + 2, 4)); }));
+    }
+    REQUIRE(port.until([&] { return closed(crowd[4]); }));
+    CHECK_FALSE(closed(slow));
+    CHECK_FALSE(closed(crowd[5]));
+    const UniqueFd third = port.connect("127.0.0.4");
+    REQUIRE(port.until([&] { return closed(crowd[5]); }));
+    CHECK_FALSE(closed(slow));
   }
   SECTION("time, however busy it is") {
     Port port(secret, 4, 200ms);
