@@ -11,7 +11,7 @@ CTEST_ARGS ?=
 BENCH_ARGS ?=
 
 # $(call build,PRESET,TARGETS): configure (about a second if nothing changed) and build.
-build = cmake --preset $(1) -Wno-dev --log-level=WARNING >/dev/null && cmake --build --preset $(1) $(if $(2),--target $(2))
+build = scripts/configure.sh $(1) && cmake --build --preset $(1) $(if $(2),--target $(2))
 test = ctest --preset $(1) -j $(TEST_JOBS) $(CTEST_ARGS)
 
 .PHONY: help
@@ -33,13 +33,22 @@ launcher: ## build build/bin/dtrain alone, without LibTorch
 	@scripts/setup.sh launcher
 	@$(call build,launcher,dtrain)
 
+.PHONY: library
+library: ## build the training layer for C++ programs
+	@scripts/setup.sh launcher train
+	@$(call build,demo,dtrain_strategies)
+
 .PHONY: install
-install: launcher ## install dtrain and torchrun into PREFIX (/usr/local)
+install: launcher library ## install the launcher and the training layer into PREFIX (/usr/local)
 	@cmake --install build --prefix $(PREFIX) --strip
+
+.PHONY: install-launcher
+install-launcher: launcher ## install the launcher alone, without LibTorch, into PREFIX
+	@cmake --install build --prefix $(PREFIX) --strip --component launcher
 
 .PHONY: setup
 setup: ## install everything that any target here needs
-	@scripts/setup.sh launcher train test lint tidy fuzz bench peers
+	@scripts/setup.sh launcher train test lint tidy fuzz packages bench peers
 
 ##  Test
 
@@ -154,6 +163,12 @@ test-oldest-torch: ## build with the oldest torch that is supported, and run the
 	@TORCH=2.11 scripts/setup.sh train
 	@$(call build,oldest-torch)
 	@$(call test,oldest-torch) -L '^torch$$' -E '^torchrun'
+
+.PHONY: test-packages
+test-packages: ## install dtrain, and build projects that use the library in every way
+	@scripts/setup.sh launcher train test packages
+	@$(call build,release)
+	@DTRAIN_TEST_ALL=1 python3 -B test/process/packages/cmake_test.py build 	  $$(.venv/bin/python -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
 
 .PHONY: bench-launch
 bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmarks

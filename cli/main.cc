@@ -15,6 +15,7 @@
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
 #include "cli/base/version.h"
+#include "cli/commands/install_torchrun.h"
 #include "cli/commands/run.h"
 #include "cli/commands/serve.h"
 #include "cli/commands/status.h"
@@ -100,6 +101,7 @@ constexpr Handler kHandlers[] = {
     {CommandId::token, true, token_command},
     {CommandId::completion, false,
      [](const Words& words) { return print(completion_script(words.empty() ? "" : words[0])); }},
+    {CommandId::install_torchrun, false, install_torchrun_command},
     {CommandId::version, false, [](const Words&) { return print(version_text()); }},
     {CommandId::help, false, help},
 };

@@ -1,12 +1,14 @@
-# Compiler settings of every target of ours: warnings as errors, hardening, sanitizers, ccache.
-# dtrain_add_library(NAME [SOURCES ...] [LINK ...]) makes a static library with them.
+# Compiler settings of every target of ours: warnings, hardening, sanitizers, ccache.
+# dtrain_add_library(NAME [SOURCES ...] [LINK ...]) makes a static library; of its users it demands C++20 and LINK.
+
+cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH DTRAIN_ROOT)
 
 # A second clone hits what the first one compiled: paths below the project count as relative, and the folder of the
 # compilation is no part of the key. Precompiled headers carry time stamps; without the sloppiness ccache would never hit
 # on their users. -fpch-preprocess (dtrain_use_torch) belongs to it.
 find_program(DTRAIN_CCACHE ccache)
 if(DTRAIN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${DTRAIN_ROOT} CCACHE_NOHASHDIR=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${DTRAIN_CCACHE})
 endif()
 
@@ -14,25 +16,27 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 include(CheckPIESupported)
 check_pie_supported()
 
-add_library(dtrain_compile INTERFACE)
-target_include_directories(dtrain_compile INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_options(dtrain_compile INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wformat=2 -Werror=format-security -Werror
-  -fno-strict-aliasing)
+# Of the folder that includes this file and of those below: what a user's project links gets none of it.
+include_directories(${DTRAIN_ROOT})
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor;-Wformat=2>"
+  "$<$<COMPILE_LANGUAGE:CXX>:-Werror=format-security;-fno-strict-aliasing>")
+if(DTRAIN_WERROR)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports these inside its own coroutine frames and inlined std::string code.
-  target_compile_options(dtrain_compile INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-maybe-uninitialized>")
 endif()
 
 if(DTRAIN_SANITIZE)
   # Without the optimiser or some checks the sanitizers find less, but compilers need much less time.
   separate_arguments(how UNIX_COMMAND "${DTRAIN_SANITIZE_FLAGS}")
-  target_compile_options(dtrain_compile INTERFACE
-    -fsanitize=${DTRAIN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1 ${how})
-  target_link_options(dtrain_compile INTERFACE -fsanitize=${DTRAIN_SANITIZE})
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${DTRAIN_SANITIZE};-fno-omit-frame-pointer>"
+    "$<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all;-g1;${how}>")
+  add_link_options(-fsanitize=${DTRAIN_SANITIZE})
   if(DTRAIN_SANITIZE MATCHES "thread")
     # TSan does not model atomic_thread_fence, which Asio uses with well-understood effect.
-    target_compile_options(dtrain_compile INTERFACE -Wno-tsan)
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-tsan>)
   endif()
 else()
   # OpenSSF's list for gcc 12 and clang 14; checked by test/process/launcher/hardening_test.py. Older compilers warn of 3.
@@ -40,12 +44,14 @@ else()
   if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12)
     set(fortify 3)
   endif()
-  target_compile_options(dtrain_compile INTERFACE
-    -U_FORTIFY_SOURCE $<$<CONFIG:Release,RelWithDebInfo>:-D_FORTIFY_SOURCE=${fortify}>
-    -D_GLIBCXX_ASSERTIONS -fstack-protector-strong -fstack-clash-protection
-    $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},x86_64>:-fcf-protection=full>)
-  target_link_options(dtrain_compile INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--gc-sections)
-  target_compile_options(dtrain_compile INTERFACE -ffunction-sections -fdata-sections)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-U_FORTIFY_SOURCE>"
+    "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo>>:-D_FORTIFY_SOURCE=${fortify}>"
+    "$<$<COMPILE_LANGUAGE:CXX>:-D_GLIBCXX_ASSERTIONS;-fstack-protector-strong;-fstack-clash-protection>"
+    "$<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections;-fdata-sections>")
+  if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fcf-protection=full>)
+  endif()
+  add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack -Wl,--gc-sections)
 endif()
 
 # With DTRAIN_UNITY the sources of a folder (a room) are compiled as one: most of the time goes into templates of Asio,
@@ -67,6 +73,7 @@ endfunction()
 function(dtrain_add_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  target_link_libraries(${name} PUBLIC dtrain_compile ${ARG_LINK})
+  target_link_libraries(${name} PUBLIC ${ARG_LINK})
+  target_compile_features(${name} PUBLIC cxx_std_20)
   dtrain_unity(${name})
 endfunction()

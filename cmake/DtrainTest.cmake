@@ -4,14 +4,14 @@
 find_package(Catch2 REQUIRED)
 include(Catch)
 
-add_library(dtrain_test_main STATIC ${CMAKE_SOURCE_DIR}/test/support/catch_main.cc)
-target_link_libraries(dtrain_test_main PUBLIC dtrain_compile Catch2::Catch2)
+add_library(dtrain_test_main STATIC ${PROJECT_SOURCE_DIR}/test/support/catch_main.cc)
+target_link_libraries(dtrain_test_main PUBLIC Catch2::Catch2)
 
 function(dtrain_add_test name)
   cmake_parse_arguments(ARG "RUN_SERIAL" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE dtrain_test_main ${ARG_LINK})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test/bin)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test/bin)
   dtrain_unity(${name})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
@@ -33,5 +33,5 @@ function(dtrain_add_test name)
   catch_discover_tests(${name} TEST_PREFIX "${name}: "
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_RUN_SERIAL}
       SKIP_REGULAR_EXPRESSION "skipped here: "
-    ENVIRONMENT "DTRAIN_SOURCE_DIR=${CMAKE_SOURCE_DIR};DTRAIN_BIN_DIR=${CMAKE_BINARY_DIR}/bin")
+    ENVIRONMENT "DTRAIN_SOURCE_DIR=${PROJECT_SOURCE_DIR};DTRAIN_BIN_DIR=${PROJECT_BINARY_DIR}/bin")
 endfunction()

@@ -2,32 +2,56 @@
 # toolkit of every user, also of those who never touch a GPU.
 #
 # Where it looks, in this order:
-#   LibTorch_ROOT or Torch_ROOT  the folder that holds include/ and lib/ (site-packages/torch, or an unpacked libtorch)
-#   DTRAIN_TORCH_PYTHON          a Python that has the wheel (cache variable, default .venv/bin/python)
+#   LibTorch_ROOT, Torch_ROOT    the folder that holds include/ and lib/ (site-packages/torch, or an unpacked libtorch)
+#   Torch_DIR, CMAKE_PREFIX_PATH that folder, or its share/cmake, which torch.utils.cmake_prefix_path prints
+#   DTRAIN_TORCH_PYTHON          a Python that has the wheel; where it is not set, one of
+#                                .venv/bin/python of the project, of dtrain, or of $VIRTUAL_ENV or $CONDA_PREFIX, or python3
 #
 # What it makes:
 #   LibTorch::headers the headers (as system headers) with the definitions the wheel was built with, and no library
 #   LibTorch::torch   these, libtorch_cpu and libc10; programs of the build tree find them through their run path
 #   LibTorch::cuda    libtorch_cuda, libc10_cuda, and the headers of CUDA and NCCL; where these are, and with DTRAIN_CUDA
 #                     they must be
-#   LibTorch_VERSION, LibTorch_PREFIX
+#   LibTorch_VERSION, LibTorch_PREFIX, LibTorch_HOW: a sentence on how to choose one
 
-set(DTRAIN_TORCH_PYTHON "${CMAKE_SOURCE_DIR}/.venv/bin/python" CACHE FILEPATH "A Python that has the torch wheel")
+set(LibTorch_HOW "`pip install torch` into a virtual environment and activate it, or choose one: -DLibTorch_ROOT=FOLDER (with include/ and lib/), or -DDTRAIN_TORCH_PYTHON=PYTHON (one that has the torch wheel).")
 
 set(LibTorch_PREFIX "")
-foreach(root LibTorch_ROOT Torch_ROOT)
-  foreach(place "${${root}}" "$ENV{${root}}")
-    if(NOT LibTorch_PREFIX AND place AND EXISTS "${place}/lib/libtorch_cpu.so")
-      set(LibTorch_PREFIX "${place}")
+set(_torch_places "${LibTorch_ROOT}" "$ENV{LibTorch_ROOT}" "${Torch_ROOT}" "$ENV{Torch_ROOT}")
+foreach(place IN LISTS Torch_DIR CMAKE_PREFIX_PATH)  # Torch_DIR is share/cmake/Torch
+  list(APPEND _torch_places "${place}" "${place}/../.." "${place}/../../..")
+endforeach()
+foreach(place IN LISTS _torch_places)
+  if(NOT LibTorch_PREFIX AND place AND EXISTS "${place}/lib/libtorch_cpu.so")
+    file(REAL_PATH "${place}" LibTorch_PREFIX)
+  endif()
+endforeach()
+
+# Where the wheel of a Python is. find_spec locates the package without importing it: the CPU part alone cannot be.
+function(_torch_of_python python result)
+  set(found "")
+  if(EXISTS "${python}")
+    execute_process(
+      COMMAND "${python}" -c
+        "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
+      OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  endif()
+  set(${result} "${found}" PARENT_SCOPE)
+endfunction()
+if(NOT LibTorch_PREFIX AND DTRAIN_TORCH_PYTHON)
+  _torch_of_python("${DTRAIN_TORCH_PYTHON}" LibTorch_PREFIX)
+elseif(NOT LibTorch_PREFIX)
+  find_program(_torch_python3 python3 NO_CACHE)
+  foreach(python "${CMAKE_SOURCE_DIR}/.venv/bin/python" "${CMAKE_CURRENT_LIST_DIR}/../.venv/bin/python"
+      "$ENV{VIRTUAL_ENV}/bin/python" "$ENV{CONDA_PREFIX}/bin/python" "${_torch_python3}")
+    if(NOT LibTorch_PREFIX)
+      _torch_of_python("${python}" LibTorch_PREFIX)
+      if(LibTorch_PREFIX)
+        cmake_path(NORMAL_PATH python)
+        set(DTRAIN_TORCH_PYTHON "${python}" CACHE FILEPATH "A Python that has the torch wheel")
+      endif()
     endif()
   endforeach()
-endforeach()
-if(NOT LibTorch_PREFIX AND EXISTS "${DTRAIN_TORCH_PYTHON}")
-  # find_spec locates the package without importing it: the CPU part alone cannot be imported.
-  execute_process(
-    COMMAND "${DTRAIN_TORCH_PYTHON}" -c
-      "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
-    OUTPUT_VARIABLE LibTorch_PREFIX OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
 
 set(LibTorch_VERSION "")
@@ -45,12 +69,23 @@ file(GLOB _torch_nvidia_lib_dirs LIST_DIRECTORIES true "${_torch_site}/nvidia/*/
 find_library(LibTorch_CPU_LIBRARY torch_cpu PATHS "${LibTorch_PREFIX}/lib" NO_DEFAULT_PATH NO_CACHE)
 find_library(LibTorch_C10_LIBRARY c10 PATHS "${LibTorch_PREFIX}/lib" NO_DEFAULT_PATH NO_CACHE)
 
+# Compiled for the C++11 ABI, as all wheels are since 2.6: a libtorch of the old one would not link, with a page of names.
+set(_torch_abi "")
+if(LibTorch_C10_LIBRARY)
+  file(STRINGS "${LibTorch_C10_LIBRARY}" _torch_abi REGEX "_ZN.*St7__cxx1112basic_string" LIMIT_COUNT 1)
+endif()
+if(LibTorch_C10_LIBRARY AND NOT _torch_abi)
+  set(LibTorch_HOW "${LibTorch_PREFIX} was compiled for the C++ ABI of before 2011, and dtrain needs the other. ${LibTorch_HOW}")
+  set(LibTorch_C10_LIBRARY "")
+elseif(DTRAIN_TORCH_PYTHON AND NOT LibTorch_PREFIX)
+  set(LibTorch_HOW "${DTRAIN_TORCH_PYTHON} has no torch wheel. ${LibTorch_HOW}")
+endif()
+
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorch
   REQUIRED_VARS LibTorch_PREFIX LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY
   VERSION_VAR LibTorch_VERSION
-  REASON_FAILURE_MESSAGE
-  "No torch wheel at ${DTRAIN_TORCH_PYTHON}. Run `make setup`, or point -DDTRAIN_TORCH_PYTHON at a Python that has one, or build only the launcher with -DDTRAIN_STRATEGIES=OFF.")
+  REASON_FAILURE_MESSAGE "${LibTorch_HOW}")
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
   add_library(LibTorch::c10 SHARED IMPORTED GLOBAL)

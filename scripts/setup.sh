@@ -8,6 +8,7 @@
 #   lint      clang-format
 #   tidy      clang-tidy
 #   fuzz      clang with libFuzzer
+#   packages  what builds projects that use the library
 #   bench     OpenMPI, to compare with
 #   peers     after train: PyTorch Lightning and Accelerate, in .venv-peers, with the torch of .venv
 #
@@ -34,9 +35,10 @@ packages_of() {
     lint) echo clang-format python3 git ;;
     tidy) echo clang-tidy git ;;
     fuzz) echo clang libfuzzer-14-dev openssl ;;
+    packages) echo clang pkg-config ;;
     bench) echo openmpi-bin libopenmpi-dev redis-tools ;;
     peers) ;;
-    *) fail "unknown group '$1'; the groups are: launcher train test lint tidy fuzz bench peers" ;;
+    *) fail "unknown group '$1'; the groups are: launcher train test lint tidy fuzz packages bench peers" ;;
   esac
 }
 

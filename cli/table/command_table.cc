@@ -129,6 +129,13 @@ constexpr Command kCommands[] = {
      .details = "`make install` puts them where the shells look. Else, for this session: `source <(dtrain completion "
                 "bash)`, the same for zsh after compinit, and `dtrain completion fish | source`.",
      .choices = "bash,zsh,fish"},
+    {.id = CommandId::install_torchrun,
+     .name = "install-torchrun",
+     .arguments = "[DIR]",
+     .help = "make a link torchrun to this dtrain",
+     .details =
+         "Called by the name torchrun, dtrain has torchrun's flags and defaults (docs/migrating.md). The link is "
+         "made in DIR, or where this dtrain is, and never replaces a file. `rm` removes it."},
     {.id = CommandId::version, .name = "version", .help = "show version, compiler and build"},
     {.id = CommandId::help,
      .name = "help",

@@ -10,7 +10,21 @@
 
 namespace dtrain::cli {
 
-enum class CommandId { run, launch, logs, status, flight, rendezvous, doctor, env, token, completion, version, help };
+enum class CommandId {
+  run,
+  launch,
+  logs,
+  status,
+  flight,
+  rendezvous,
+  doctor,
+  env,
+  token,
+  completion,
+  install_torchrun,
+  version,
+  help
+};
 
 // A flag of a command other than `run` (whose flags are in flags.h).
 struct CommandFlag {

@@ -1,0 +1,50 @@
+#include "cli/commands/install_torchrun.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "cli/base/fail.h"
+#include "cli/base/print.h"
+#include "cli/base/usage_error.h"
+#include "cli/table/command_table.h"
+#include "rendezvous/base/printable.h"
+
+namespace dtrain::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<std::string> install_torchrun(const std::string& asked) {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  if (error) return system_error("cannot find out where this dtrain is", error.value());
+  const fs::path folder = asked.empty() ? self.parent_path() : fs::canonical(asked, error);
+  if (error || !fs::is_directory(folder, error)) return usage_error(printable(asked) + " is not a folder");
+
+  const fs::path link = folder / "torchrun";
+  // Beside dtrain it holds by name: both may be moved together.
+  const fs::path target = folder == self.parent_path() ? self.filename() : self;
+  if (::symlink(target.c_str(), link.c_str()) == 0) return fmt::format("{} is dtrain now\n", printable(link.native()));
+  const int failed = errno;
+  if (failed != EEXIST) return system_error("cannot make " + printable(link.native()), failed);
+  if (fs::equivalent(link, self, error) && !error)
+    return fmt::format("{} is dtrain already\n", printable(link.native()));
+  return usage_error(
+      fmt::format("{} is there and is not this dtrain; remove it first, or choose another folder: "
+                  "dtrain install-torchrun DIR",
+                  printable(link.native())));
+}
+
+}  // namespace
+
+int install_torchrun_command(const std::vector<std::string>& words) {
+  if (!words.empty() && words[0].starts_with('-'))
+    return fail(unknown_flag(*find_command("install-torchrun"), words[0]));
+  const auto done = install_torchrun(words.empty() ? "" : words[0]);
+  return done ? print(*done) : fail(done.error());
+}
+
+}  // namespace dtrain::cli
