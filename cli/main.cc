@@ -57,6 +57,12 @@ int env(const Words& words) {
   return print(flags->contains("json") ? env_json(env_facts()) : env_text(env_facts()));
 }
 
+int install_torchrun(const Words& words) {
+  if (!words.empty() && words[0].starts_with('-'))
+    return fail(unknown_flag(*find_command("install-torchrun"), words[0]));
+  return install_torchrun_command(words);
+}
+
 int no_command() {
   std::fputs(short_help(output_width(STDERR_FILENO)).c_str(), stderr);
   return launcher::kExitUsage;
@@ -101,7 +107,7 @@ constexpr Handler kHandlers[] = {
     {CommandId::token, true, token_command},
     {CommandId::completion, false,
      [](const Words& words) { return print(completion_script(words.empty() ? "" : words[0])); }},
-    {CommandId::install_torchrun, false, install_torchrun_command},
+    {CommandId::install_torchrun, false, install_torchrun},
     {CommandId::version, false, [](const Words&) { return print(version_text()); }},
     {CommandId::help, false, help},
 };

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 
 #include "cli/base/fail.h"
 #include "cli/base/print.h"
 #include "cli/base/usage_error.h"
-#include "cli/table/command_table.h"
 #include "rendezvous/base/printable.h"
 
 namespace dtrain::cli {
@@ -41,8 +41,6 @@ Result<std::string> install_torchrun(const std::string& asked) {
 }  // namespace
 
 int install_torchrun_command(const std::vector<std::string>& words) {
-  if (!words.empty() && words[0].starts_with('-'))
-    return fail(unknown_flag(*find_command("install-torchrun"), words[0]));
   const auto done = install_torchrun(words.empty() ? "" : words[0]);
   return done ? print(*done) : fail(done.error());
 }

@@ -88,7 +88,8 @@ std::string short_help(std::size_t width) {
   constexpr std::size_t kNames = 14;
   std::string out = paragraph("dtrain runs distributed PyTorch and LibTorch programs.", width) + "\nUsage:\n" +
                     paragraph("dtrain run [flags] PROGRAM [program's arguments]", width, 2) + "\nCommands:\n";
-  for (const Command& row : commands()) out += entry(row.name, row.help, kNames, width);
+  for (const Command& row : commands())
+    if (!row.once) out += entry(row.name, row.help, kNames, width);
   out += "\nExample:\n" + paragraph("dtrain run --nproc 2 ./train --lr=0.01", width, 2) + "\n";
   return out + paragraph("`dtrain run --help` shows the common flags, `dtrain help FLAG` tells about one.", width);
 }

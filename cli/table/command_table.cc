@@ -135,7 +135,8 @@ constexpr Command kCommands[] = {
      .help = "make a link torchrun to this dtrain",
      .details =
          "Called by the name torchrun, dtrain has torchrun's flags and defaults (docs/migrating.md). The link is "
-         "made in DIR, or where this dtrain is, and never replaces a file. `rm` removes it."},
+         "made in DIR, or where this dtrain is, and never replaces a file. `rm` removes it.",
+     .once = true},
     {.id = CommandId::version, .name = "version", .help = "show version, compiler and build"},
     {.id = CommandId::help,
      .name = "help",

@@ -43,6 +43,7 @@ struct Command {
   std::string_view details = {};    // what the line does not say
   std::string_view choices = {};    // words that its argument may be, separated by commas
   std::span<const CommandFlag> flags = {};
+  bool once = false;  // typed once on a machine: not on the first screen of help
 };
 
 // Whether it takes the flags of `dtrain run` and a program: run itself and launch.
