@@ -3,6 +3,7 @@ import datetime
 import os
 import sys
 
+import torch
 import torch.distributed as dist
 
 import dtrain  # noqa: F401
@@ -19,7 +20,10 @@ for name, missing in CASES.items():
     group = dist.new_group()
     if rank not in missing:
         try:
-            dist.monitored_barrier(group, TIMEOUT, wait_all_ranks=True)
+            if hasattr(dist, "set_timeout"):
+                dist.monitored_barrier(group, TIMEOUT, wait_all_ranks=True)
+            else:  # torch's function before 2.15 takes gloo alone
+                group._get_backend(torch.device("cpu")).monitored_barrier(TIMEOUT, True)
             print(f"{name}: nothing was said", flush=True)
         except RuntimeError as error:
             print(f"{name}: {' '.join(str(error).split())}", flush=True)

@@ -13,6 +13,7 @@ from torch._C import _distributed_c10d as c10d
 SPARSE_TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.int8)
 ORDERED_TYPES = (torch.float64, torch.float32, torch.int64, torch.uint8)
 TIMEOUT = datetime.timedelta(seconds=20)
+ANY_BACKENDS_BARRIER = hasattr(dist, "set_timeout")  # since torch 2.15
 
 
 def world():
@@ -95,9 +96,9 @@ def strided():
         parts = [layout(torch.zeros(5, dtype=dtype)) for _ in range(ranks)]
         try:
             dist.all_to_all(parts, [layout(ranks_part(0, dtype, 5) + r) for r in range(ranks)])
+            yield [part.contiguous() for part in parts]
         except RuntimeError as error:  # older gloo
             yield error
-        yield [part.contiguous() for part in parts]
         own = layout(torch.zeros(5, dtype=dtype))
         dist.scatter(own, [layout(ranks_part(0, dtype, 5) + r) for r in range(ranks)] if rank == 0 else None)
         yield own.contiguous()
@@ -146,8 +147,9 @@ def sparse_all_reduce():
     nothing = torch.sparse_coo_tensor(torch.zeros(1, 0).long(), [], (7,))
     dist.all_reduce(nothing)
     yield [nothing.values(), nothing.shape]
-    c10d.Backend.allreduce_sparse(backend_of(), [direct := sparse(2 + ranks)], c10d.AllreduceOptions()).wait()
-    yield direct.to_dense()
+    if hasattr(c10d.Backend, "allreduce_sparse"):
+        c10d.Backend.allreduce_sparse(backend_of(), [direct := sparse(2 + ranks)], c10d.AllreduceOptions()).wait()
+        yield direct.to_dense()
     if dist.get_backend() == "dtrain":  # gloo fails at these, on all ranks or with another value
         for dtype in (torch.float16, torch.bool, torch.complex64, torch.int16):
             tensor = sparse(2 + ranks, 3, dtype=dtype)
@@ -179,14 +181,20 @@ def sparse_gradients():
         yield [grad.is_sparse, grad.to_dense()]
 
 
+def monitored_barrier(wait_all=False):
+    """Torch's function, and the backend's, which older torch's function does not call on others than gloo."""
+    if ANY_BACKENDS_BARRIER:
+        dist.monitored_barrier(timeout=TIMEOUT, wait_all_ranks=wait_all)
+    backend_of().monitored_barrier(TIMEOUT, wait_all)
+
+
 def barriers():
     """That all come to; monitored.py has those that some do not."""
     for wait_all in (False, True, False):
-        dist.monitored_barrier(timeout=TIMEOUT, wait_all_ranks=wait_all)
+        monitored_barrier(wait_all)
     backend_of().monitored_barrier()
-    backend_of().monitored_barrier(TIMEOUT, True)
     pending = dist.all_reduce(tensor := torch.ones(3), async_op=True)
-    dist.monitored_barrier(timeout=TIMEOUT)
+    monitored_barrier()
     pending.wait()
     yield tensor
 
@@ -494,10 +502,10 @@ def on_gloo_too(named):
 
 CASES = {"reduce_scatter of uneven parts": uneven_parts, "parts that are refused": refused_parts, "strided": strided,
          "transposed": transposed, "sparse all_reduce": sparse_all_reduce, "sparse, refused": sparse_refused,
-         "DDP, sparse gradients": sparse_gradients, "monitored_barrier": barriers, "works": works}
+         "DDP, sparse gradients": sparse_gradients, "monitored_barrier": barriers}
 # What C++ could do and Python could not yet, or what was not there, in older versions.
 if hasattr(c10d.Backend, "options"):
     CASES["options"] = options
 if hasattr(c10d.Backend, "reconfigure"):
-    CASES.update({"split": split, "split, refused": split_refused, "merge": merge, "reconfigure": reconfigure,
-                  "formed later": formed_later, "everything that torch binds": everything})
+    CASES.update({"works": works, "split": split, "split, refused": split_refused, "merge": merge,
+                  "reconfigure": reconfigure, "formed later": formed_later, "everything that torch binds": everything})
