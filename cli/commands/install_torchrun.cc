@@ -1,6 +1,5 @@
 #include "cli/commands/install_torchrun.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,15 +26,14 @@ Result<std::string> install_torchrun(const std::string& asked) {
   const fs::path link = folder / "torchrun";
   // Beside dtrain it holds by name: both may be moved together.
   const fs::path target = folder == self.parent_path() ? self.filename() : self;
-  if (::symlink(target.c_str(), link.c_str()) == 0) return fmt::format("{} is dtrain now\n", printable(link.native()));
-  const int failed = errno;
-  if (failed != EEXIST) return system_error("cannot make " + printable(link.native()), failed);
-  if (fs::equivalent(link, self, error) && !error)
-    return fmt::format("{} is dtrain already\n", printable(link.native()));
-  return usage_error(
-      fmt::format("{} is there and is not this dtrain; remove it first, or choose another folder: "
-                  "dtrain install-torchrun DIR",
-                  printable(link.native())));
+  const int failed = ::symlink(target.c_str(), link.c_str()) == 0 ? 0 : errno;
+  const std::string name = printable(link.native());
+  if (failed == 0) return name + " is dtrain now\n";
+  if (failed != EEXIST) return system_error("cannot make " + name, failed);
+  if (fs::equivalent(link, self, error)) return name + " is dtrain already\n";
+  return usage_error(name +
+                     " is there and is not this dtrain; remove it first, or choose another folder: dtrain "
+                     "install-torchrun DIR");
 }
 
 }  // namespace

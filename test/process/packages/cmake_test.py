@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The library as a project outside of the tree uses it: installed, and as a folder of that project. No options are set.
 
-    test/process/packages/cmake_test.py BUILD TORCH [-v] [Case.test]
+    test/process/packages/cmake_test.py BUILD [-v] [Case.test]
 
-BUILD is a build folder of dtrain's with library and launcher, TORCH the torch it was made with. The cases of All take
-minutes: they compile the library within the other project, with other compilers and configurations. They are run with
-DTRAIN_TEST_ALL=1 (make test-packages).
+BUILD is a build folder of dtrain's with library and launcher. The cases of All take minutes: they compile the library
+within the other project, with other compilers and configurations. They are run with DTRAIN_TEST_ALL=1 (make
+test-packages).
 """
 import json
 import os
@@ -187,5 +187,7 @@ class All(Prefix):
 
 
 if __name__ == "__main__":
-    BUILD, TORCH = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
+    BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+    # The torch that it was made with.
+    TORCH = pathlib.Path(re.search("(?m)^torch=(.+)$", (BUILD / "package/dtrain.pc").read_text())[1])
+    unittest.main()

@@ -1,7 +1,6 @@
 """torch's own DDP on three hosts of a lab while something breaks: the training goes on, and no step is missing."""
 import os
 import pathlib
-import re
 import shutil
 import signal
 import sys
@@ -15,8 +14,8 @@ import netlab  # noqa: E402
 from lab_case import LabCase, new_token  # noqa: E402
 from etcd_hosts import EtcdHosts  # noqa: E402
 from hosts_test import Node  # noqa: E402
-from steps import EVERY, judge, newest, notes  # noqa: E402
-from support import DTRAIN, proc_file, until  # noqa: E402
+from steps import EVERY, is_worker, judge, newest, notes  # noqa: E402
+from support import DTRAIN, until  # noqa: E402
 
 PATIENCE = 120  # seconds for a round to begin: importing torch takes its time
 PORT = 29400
@@ -116,11 +115,6 @@ class Faults(LabCase):
             return 3, True
 
         self.train([self.c10d()] + [self.c10d("host4")] * 2, worker_dies, restarts=1)
-
-
-def is_worker(pid):
-    words = proc_file(pid, "cmdline")
-    return re.search(rb"kills_worker\.py", words) and b"--rdzv-id" not in words
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ from lab import netlab, new_token  # noqa: E402
 from etcd_hosts import EtcdHosts  # noqa: E402
 from hosts_test import Node  # noqa: E402
 from cycles_soak import named  # noqa: E402
-from steps import judge, newest, notes  # noqa: E402
-from support import DTRAIN, proc_file, until  # noqa: E402
+from steps import is_worker, judge, newest, notes  # noqa: E402
+from support import DTRAIN, until  # noqa: E402
 
 PORT = 29400
 PATIENCE = 180  # seconds for a round to begin: importing torch takes its time
@@ -106,11 +106,6 @@ class Training:
                 self.endpoint = self.hosting()[2]
             self.nodes[number] = self.start(node.host, len(self.nodes))
         return f"{what} of {node.host.name}" + (", the host of the job" if node is host else "")
-
-
-def is_worker(pid):
-    words = proc_file(pid, "cmdline").split(b"\0")
-    return b"run" not in words and any(word.endswith(b"kills_worker.py") for word in words)
 
 
 def run(training, rounds, chance, kills):

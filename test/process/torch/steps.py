@@ -3,7 +3,14 @@ import collections
 import glob
 import os
 
+from support import proc_file
+
 EVERY = 5  # steps, a checkpoint
+
+
+def is_worker(pid):
+    words = proc_file(pid, "cmdline").split(b"\0")
+    return b"run" not in words and any(word.endswith(b"kills_worker.py") for word in words)
 
 
 def notes(folder):

@@ -3,10 +3,10 @@ import datetime
 import os
 import sys
 
-import torch
 import torch.distributed as dist
 
 import dtrain  # noqa: F401
+from surface import ANY_BACKENDS_BARRIER, backend_of
 
 TIMEOUT = datetime.timedelta(seconds=2)
 CASES = {"two are missing": (1, 3)}
@@ -20,10 +20,10 @@ for name, missing in CASES.items():
     group = dist.new_group()
     if rank not in missing:
         try:
-            if hasattr(dist, "set_timeout"):
+            if ANY_BACKENDS_BARRIER:
                 dist.monitored_barrier(group, TIMEOUT, wait_all_ranks=True)
-            else:  # torch's function before 2.15 takes gloo alone
-                group._get_backend(torch.device("cpu")).monitored_barrier(TIMEOUT, True)
+            else:
+                backend_of(group).monitored_barrier(TIMEOUT, True)
             print(f"{name}: nothing was said", flush=True)
         except RuntimeError as error:
             print(f"{name}: {' '.join(str(error).split())}", flush=True)

@@ -13,7 +13,8 @@ from torch._C import _distributed_c10d as c10d
 SPARSE_TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.int8)
 ORDERED_TYPES = (torch.float64, torch.float32, torch.int64, torch.uint8)
 TIMEOUT = datetime.timedelta(seconds=20)
-ANY_BACKENDS_BARRIER = hasattr(dist, "set_timeout")  # since torch 2.15
+# Whether torch's own monitored_barrier takes a backend that is not gloo: since 2.15.
+ANY_BACKENDS_BARRIER = hasattr(dist, "set_timeout")
 
 
 def world():
