@@ -27,5 +27,7 @@ endif()
 list(TRANSFORM definitions PREPEND -D)
 list(JOIN definitions " " torch_definitions)
 list(JOIN torch_libraries " " torch_libraries)
+# `cmake --install --prefix` chooses the prefix later: the file tells it by where it lies.
+file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/dtrain.pc.in ${PROJECT_BINARY_DIR}/package/dtrain.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/package/dtrain.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
