@@ -141,13 +141,13 @@ TEST_CASE("gradients of 1, 2 and 4 ranks are those of one process on the whole b
   for (const auto& outcome : outcomes) CHECK(outcome.said == "1");
 }
 
-TEST_CASE("the training loop in docs/strategies.md is the one above, and gives 1, 2 and 3 ranks the same loss") {
+TEST_CASE("the loop in docs/training/first-loop.md is the one above, and gives 1, 2 and 3 ranks the same loss") {
   const auto text = [](const char* path) {
     const char* root = std::getenv("DTRAIN_SOURCE_DIR");  // set by ctest
     std::ifstream file(std::string(root ? root : ".") + "/" + path);
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
-  const std::string page = text("docs/strategies.md");
+  const std::string page = text("docs/training/first-loop.md");
   const std::size_t begin = page.find("```cpp\n");
   REQUIRE(begin != std::string::npos);
   const std::string loop = page.substr(begin + 7, page.find("```", begin + 7) - begin - 7);

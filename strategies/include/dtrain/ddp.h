@@ -1,20 +1,22 @@
 #pragma once
 // Ddp: data parallel training of a module. Every rank of the session, or of a group, has the whole model and a part of
-// each batch; gradients are averaged over those ranks while backward still runs, in buckets.
+// each batch. Ddp averages the gradients over these ranks, in buckets, while backward still runs.
 //
 //   dtrain::Ddp model(session, Net());
 //   auto loss = loss_of(model(x), y);   // forward through the wrapper
 //   loss.backward();                    // gradients are the same on every rank when it returns
 //   optimizer.step();
 //
-// Every parameter that needs a gradient must take part in every forward, but for find_unused_parameters and
-// static_graph. Parameters are dense, of any floating type, and on one device. One thread at a time, and forward and
-// backward in the same order on every rank. Errors of a collective come out of forward and backward as CollectiveError;
-// training cannot go on after one.
+// Every parameter that requires a gradient must take part in every forward, unless find_unused_parameters or
+// static_graph is set. Parameters are dense, of a floating or complex type, and on one device. Their gradients are
+// dense: backward throws ConfigError for a sparse one. One thread at a time may use a Ddp. Every rank makes its
+// forwards and backwards in the same order. If a collective fails, forward or backward throws CollectiveError, and
+// training cannot go on.
 //
-// The bucketing and its overlap with backward are those of Li et al., "PyTorch Distributed: Experiences on Accelerating
-// Data Parallel Training", VLDB 2020; a step sends and receives about 2 (P - 1) / P times the bytes of the gradients,
-// half of that with fp16 or bf16, and what power_sgd.h says with PowerSGD.
+// The buckets, and their overlap with backward, follow Li et al., "PyTorch Distributed: Experiences on Accelerating
+// Data Parallel Training", VLDB 2020. A step sends and receives about 2 (P - 1) / P times the bytes of the gradients,
+// for P ranks. With fp16 or bf16 it is half of that for float32 gradients. power_sgd.h says how much it is with
+// PowerSGD.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -28,50 +30,55 @@
 
 namespace dtrain {
 
-// Reduces one bucket instead of the all-reduce: the future's value is the tensor of the averaged gradients, of the size
-// and type of bucket.getBuffer(), which it may be. Called on the thread of backward, for the same buckets in the same
-// order on every rank; what it throws comes out of backward.
+// A function that averages one bucket, in place of Ddp's all-reduce. The value of the future is a tensor with the
+// averaged gradients. It has the size and type of bucket.getBuffer(), and may be that buffer itself. Ddp calls the
+// function on the thread of backward, for the same buckets in the same order on every rank. If it throws, backward
+// throws the same.
 using BucketHook = std::function<c10::intrusive_ptr<c10::ivalue::Future>(c10d::GradBucket& bucket)>;
 
 struct DdpOptions {
-  // Gradients of this many bytes are reduced together. Larger: fewer collectives; smaller: they start earlier.
+  // Gradients of this many bytes are reduced together. With larger buckets there are fewer collectives. With smaller
+  // ones the collectives start earlier.
   std::int64_t bucket_bytes = 25 * 1024 * 1024;
-  // The first bucket to be reduced, small so that communication starts early.
+  // Bytes of the first bucket. It is small, so that communication starts early.
   std::int64_t first_bucket_bytes = 1024 * 1024;
-  // Gradients live in the buckets: one copy less of all gradients.
+  // Gradients are views of the buckets. This saves one copy of all gradients.
   bool gradient_as_bucket_view = false;
   // Copy rank 0's buffers (running means of batch norm) to all ranks before each forward that synchronises.
   bool broadcast_buffers = true;
   // Some parameters take no part in some forwards. Each forward walks the graph of its output, and each backward has
-  // one more collective; a parameter that no rank has used keeps the gradient it had. The output must be of a kind that
-  // output_tensors.h knows. The loss may leave outputs out: where there are several, one backward goes through all of
-  // them, so it must come from one loss, and hooks and retained gradients of an output see only its uses outside of the
-  // module.
+  // one more collective. A parameter that no rank has used keeps the gradient that it had. output_tensors.h must know
+  // the type of the output. The loss may leave outputs out. If there are several outputs, one backward goes through all
+  // of them. So call backward once for each forward, on one loss. A hook or a retained gradient of an output then sees
+  // only the uses of that output outside of the module.
   bool find_unused_parameters = false;
-  // The same parameters take part in every forward, in the same way: which ones is learnt in the first backward. Allows
-  // unused parameters, and several uses of one (checkpointing), at no further cost. The output as above.
+  // The same parameters take part in every forward, in the same way. The first backward learns which ones. Parameters
+  // that are never used, and parameters that are used several times (checkpointing), are then allowed, at no further
+  // cost. output_tensors.h must know the type of the output.
   bool static_graph = false;
-  // One of these three. With a compression, gradients are divided by the number of ranks before that.
+  // Set at most one of the next three. With a compression, gradients are divided by the number of ranks before they are
+  // made narrower.
   GradientCompression compression = GradientCompression::none;
-  std::optional<PowerSgd> power_sgd{};  // in a group of its own, which is formed with the Ddp and lives on after it
+  std::optional<PowerSgd> power_sgd{};  // its own group forms with the Ddp and ends with the session
   BucketHook hook{};
-  // Before every so many forwards that synchronise, verify_sync(). 0: never.
+  // Call verify_sync() before every n-th forward that synchronises. 0: never.
   std::int64_t verify_every = 0;
 };
 
-// Ddp without the module's type.
+// The part of Ddp that does not depend on the module's type. Programs use Ddp.
 class DdpCore {
  public:
-  // Collective of the group: checks that all ranks have the same parameters and buffers, and copies those of its first
-  // one to all. Throws ConfigError for options that do not fit together, and DivergedError on every rank where the
-  // modules differ, which names the first difference.
+  // Collective of the group. Checks that all ranks have the same parameters and buffers, and copies those of the
+  // group's first rank to all ranks. Throws ConfigError if options do not fit together. Throws DivergedError on every
+  // rank if the modules differ; it names the first difference.
   DdpCore(const Group& group, torch::nn::Module& module, const DdpOptions& options);
   ~DdpCore();
   DdpCore(const DdpCore&) = delete;
   DdpCore& operator=(const DdpCore&) = delete;
 
   void before_forward();
-  // `outputs`: the tensors that forward returned, which may become others; none if they are not known.
+  // `outputs`: the tensors that forward returned; none if they are not known. They may be replaced by other tensors
+  // with the same values.
   void after_forward(const std::optional<std::vector<at::Tensor*>>& outputs);
   void verify_sync();
   void begin_join(bool average_over_active);
@@ -95,21 +102,22 @@ class DdpCore {
 template <class Module>
 class Ddp {
  public:
-  // Over all ranks.
+  // Collective, as DdpCore's constructor. Averages over all ranks of the session.
   Ddp(Session& session, std::shared_ptr<Module> module, const DdpOptions& options = {})
       : Ddp(session.world(), std::move(module), options) {}
-  // Over a group, such as a mesh's dimension: where this page says rank 0, world size or all ranks, they are the
-  // group's.
+  // Averages over a group, such as a dimension of a mesh. "Rank 0", "world size" and "all ranks" in this header are
+  // then those of the group.
   Ddp(const Group& group, std::shared_ptr<Module> module, const DdpOptions& options = {})
       : module_(std::move(module)), core_(std::make_unique<DdpCore>(group, *module_, options)) {}
-  // For the holders that TORCH_MODULE makes.
+  // The same for the holders that TORCH_MODULE makes. The Ddp and the holder share the module.
   Ddp(Session& session, const torch::nn::ModuleHolder<Module>& holder, const DdpOptions& options = {})
       : Ddp(session.world(), holder.ptr(), options) {}
   Ddp(const Group& group, const torch::nn::ModuleHolder<Module>& holder, const DdpOptions& options = {})
       : Ddp(group, holder.ptr(), options) {}
 
-  // The module's forward. Collective where gradients are enabled and no NoSync is alive: every rank must then call
-  // backward on the result.
+  // The module's forward. If gradients are enabled and no NoSync is alive, it is a collective, and every rank must call
+  // backward on the result. Several forwards may come before one backward. Throws c10::Error if a parameter had no part
+  // in the last backward, or if a forward under NoSync follows a forward whose backward was left out.
   template <class... Args>
   auto operator()(Args&&... args) {
     core_->before_forward();
@@ -118,16 +126,18 @@ class Ddp {
     return output;
   }
 
-  // Collective: throws DivergedError on every rank if a parameter, frozen or not, differs from rank 0's by one bit, and
-  // names the first one. Reads all parameters once; 8 bytes for each go to all ranks.
+  // Collective. Throws DivergedError on every rank if a parameter, frozen or not, differs from rank 0's in one bit. The
+  // error names the first such parameter. Buffers are not compared. Reads all parameters once, and sends 8 bytes for
+  // each parameter to all ranks.
   void verify_sync() { core_->verify_sync(); }
 
-  // Collective: run `train`, in which ranks may take different numbers of steps, none too. A rank that is done takes
-  // part in the others' steps with gradients of zero until all are done; then all get the parameters and buffers of one
-  // that was done last. Gradients are divided by the world size, or by the number of ranks that still train (not with
-  // compression or power_sgd: ConfigError). With static_graph a rank that has never taken a step throws where others
-  // take one. There are no other collectives in `train` but those of this Ddp, and verify_every does nothing. If a rank
-  // throws, the others wait for it until it leaves.
+  // Collective. Runs `train`, in which ranks may take different numbers of steps, or none. A rank that is done takes
+  // part in the steps of the others, with gradients of zero, until all ranks are done. Then all ranks get the
+  // parameters and buffers of a rank that was done last. Gradients are divided by the world size. With
+  // average_over_active they are divided by the number of ranks that still train; this throws ConfigError with
+  // compression or power_sgd. With static_graph, a rank that has never taken a step throws if others take one. `train`
+  // must make no collectives other than those of this Ddp. verify_every does nothing in it. If `train` throws on a
+  // rank, the others wait for that rank until it leaves.
   template <class Train>
   void join(Train train, bool average_over_active = false) {
     core_->begin_join(average_over_active);
@@ -140,14 +150,16 @@ class Ddp {
     core_->end_join();
   }
 
-  // Forget all gradients of the module.
+  // Clear all gradients of the module, as an optimizer's zero_grad() does. No collective.
   void zero_grad() { core_->zero_grad(); }
 
+  // The module itself, for evaluation, names, or module().save(archive). torch::save() takes a shared_ptr or a holder,
+  // not this reference.
   Module& module() { return *module_; }
   Module* operator->() { return module_.get(); }
 
-  // While it lives, gradients are accumulated on each rank and not reduced; the first backward after it reduces the
-  // sum.
+  // While it lives, gradients are accumulated on each rank and are not reduced. The first backward after it reduces
+  // their sum.
   class NoSync {
    public:
     explicit NoSync(DdpCore& core) : core_(core), before_(core.set_sync(false)) {}

@@ -1,5 +1,6 @@
 #pragma once
-// dtrain's training layer for LibTorch: include this one header. Each of these is its own manual.
+// dtrain's training layer for LibTorch. Include this one header. The comments of each header below are its manual, and
+// docs/strategies.md is a guide.
 #include "dtrain/batch_sampler.h"
 #include "dtrain/ddp.h"
 #include "dtrain/errors.h"

@@ -1,6 +1,6 @@
 #pragma once
-// Group: some of a session's ranks that do collectives among each other. Session::world() is that of all; new_group(),
-// split() and Mesh make others.
+// Group: some ranks of a session, which make collectives with each other. Session::world() is the group of all ranks.
+// Session::new_group(), Session::split(), Mesh and Group::again() make others.
 #include <torch/torch.h>
 
 #include <chrono>
@@ -15,41 +15,45 @@
 namespace dtrain {
 
 struct GroupSettings {
-  // What messages call the group; several may have one name. None: "group" and a number.
+  // The name of the group in errors. Several groups may have the same name. Empty: "group" and a number.
   std::string name{};
-  // As InitOptions::collective_timeout. None: that of the session.
+  // As InitOptions::collective_timeout, for this group. None: the timeout of the session, or of the group whose again()
+  // is called.
   std::optional<std::chrono::milliseconds> collective_timeout{};
 };
 
-// A handle: copies are the same group, which lives until end() or the end of the session. Each group has memory, a
-// thread and, once they are used, connections of its own, so groups do not wait for each other, and their collectives
-// may come from different threads. Within one group the order is the same on all its ranks, as for Session.
+// A handle: copies of it are the same group. The group lives until end() or until the session ends. Each group has
+// memory, a thread and, once it needs them, connections of its own. So groups do not wait for each other, and different
+// threads may call collectives of different groups. Within one group all its ranks must call the collectives in the
+// same order.
 class Group {
  public:
-  // No rank is in it.
+  // An empty group. No rank is in it.
   Group() = default;
 
-  // Whether this rank is in it. If it is not, collectives and process_group() throw c10::Error.
+  // True if this rank is in the group. If it is not, collectives and process_group() throw c10::Error.
   explicit operator bool() const { return rank() >= 0; }
-  // This rank's number in the group, the place in ranks(); -1 if it is not in it.
+  // This rank's number in the group, which is its place in ranks(). -1 if this rank is not in the group.
   int rank() const;
   int size() const { return static_cast<int>(ranks().size()); }
-  // In the order of the group, as the session counts them.
+  // The session's numbers of the group's ranks, in the order of the group.
   const std::vector<int>& ranks() const;
   const std::string& name() const;
 
-  // For torch's own collectives, where ranks are those of the group. It is registered for functional collectives under
-  // its getGroupName().
+  // For torch's own collectives, which count the ranks of the group from 0. Functional collectives find it by its
+  // getGroupName().
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
 
-  // Collectives of the group that block until done; tensors, reductions and errors as in session.h. `root` is a rank of
-  // the group. CollectiveErrors name the session's ranks. For the root of a broadcast done is that its tensor may be
-  // changed: of a rank that fails in it the root is told with its next collective.
+  // The next calls are collectives of the group. They block until they are done. session.h says which tensors and
+  // reductions they take, and what they throw. `root` is a rank of the group. A CollectiveError has the session's
+  // numbers of ranks. The root of a broadcast may return before the other ranks have the data: its own tensor may be
+  // changed then. If another rank fails in that broadcast, the root gets the error in its next collective.
   //
-  // What they move, of CPU tensors, for P ranks on H hosts, as many on each; S: bytes of a rank's larger tensor. On one
-  // host a rank reads so much of the others', in shared memory; on several a host sends so much, and receives as much,
-  // through one of its ranks but for all_to_all. Each part goes directly to where it belongs (pairwise exchange: Thakur
-  // et al., "Optimization of Collective Communication Operations in MPICH", IJHPCA 2005).
+  // The table says how many bytes of CPU tensors a collective moves, for P ranks on H hosts with as many ranks each. S
+  // is the number of bytes of the larger tensor of a rank. On one host, a rank reads this much from the other ranks, in
+  // shared memory. On several hosts, a host sends this much and receives as much. One rank of the host does that, but
+  // in all_to_all each rank does it. Each part goes directly to the rank that needs it (pairwise exchange: Thakur et
+  // al., "Optimization of Collective Communication Operations in MPICH", IJHPCA 2005).
   //                   read by a rank    sent by a host
   //   all_reduce      2 (P - 1) / P S   2 (H - 1) / H S   reduce-scatter, then all-gather; no all-reduce sends less
   //                                     (Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of
@@ -60,35 +64,38 @@ class Group {
   //   all_gather, reduce_scatter
   //                   (P - 1) / P S     (H - 1) / H S
   //   all_to_all      (P - 1) / P S     (H - 1) / H S by each rank
-  // A broadcast's root receives nothing, and the other hosts S. Of CUDA tensors: what NCCL chooses.
+  // In a broadcast the root's host receives nothing, and each other host receives S. For CUDA tensors NCCL chooses the
+  // algorithm.
   void barrier() const;
   void all_reduce(torch::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
   void broadcast(torch::Tensor tensor, int root = 0) const;
-  // `output` is contiguous and has size() times the elements of `input`: those of each rank, in their order. `input`
-  // may be a part of it.
+  // `output` has size() times as many elements as `input`. It receives the input of each rank, in the order of the
+  // ranks. `output` is contiguous. `input` may be a part of `output`.
   void all_gather(torch::Tensor output, torch::Tensor input) const;
-  // `input` is contiguous and has size() times the elements of `output`, which receives this rank's part of the
-  // reduction, and may be that part of `input`; no other overlap is looked for.
+  // `input` is contiguous and has size() times as many elements as `output`. `output` receives this rank's part of the
+  // reduction. It may be that same part of `input`. Any other overlap is an error that is not detected.
   void reduce_scatter(torch::Tensor output, torch::Tensor input, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
-  // Both are contiguous and of one type, and their first dimension can be divided by size(): `output` receives, of each
-  // rank in their order, the part of its `input` that is this rank's. All parts have one size. Throws c10::Error
-  // where they overlap.
+  // Each rank sends one part of its `input` to each rank. `output` receives the parts for this rank, in the order of
+  // the ranks that sent them. All parts have the same size. Both tensors are contiguous and of one type, and size()
+  // divides their first dimension. Throws c10::Error if the tensors overlap.
   void all_to_all(torch::Tensor output, torch::Tensor input) const;
 
-  // Messages to and from another rank of the group, which are no collectives: from any thread, and beside whatever
-  // else the group does. They block: send() until the tensor may be changed, which for small ones is before anybody has
-  // received it, the others until the message is there. Both sides' tensors have one type and number of elements.
-  // Messages from one rank with one tag, 0 or more, come in their order. Two ranks that both send first may wait for
-  // each other until the timeout; use process_group()'s asynchronous send for that. Errors as those of collectives.
-  // recv_any() takes a message from any rank, and returns which; NCCL has none.
+  // Messages to and from another rank of the group. They are not collectives. Any thread may call them, at the same
+  // time as anything else that the group does. send() blocks until its tensor may be changed; for a small tensor this
+  // is before anybody has received it. recv() and recv_any() block until the message is there. Both sides use tensors
+  // of one type and number of elements. A tag is 0 or more. Messages from one rank with one tag arrive in the order in
+  // which they were sent. If two ranks both call send() first, they may wait for each other until the timeout; use the
+  // asynchronous send of process_group() in that case. The errors are those of collectives. recv_any() takes a message
+  // from any rank and returns that rank. NCCL has no recv_any().
   void send(torch::Tensor tensor, int to, int tag = 0) const;
   void recv(torch::Tensor tensor, int from, int tag = 0) const;
   int recv_any(torch::Tensor tensor, int tag = 0) const;
 
-  // Collective of the group: another one of the same ranks, for code whose collectives must not meet these. Errors as
-  // in Session::new_group, but for those about the list.
+  // Collective of this group alone. Forms another group of the same ranks, for code whose collectives must not mix with
+  // those of this group. The errors are those of init().
   Group again(const GroupSettings& settings = {}) const;
-  // Collective of the group: wait for its ranks, then end it. Further use throws. Not for Session::world().
+  // Collective of the group. Waits for its ranks, then ends the group and gives its memory and thread back. Further use
+  // of the group throws c10::Error. Throws c10::Error for Session::world().
   void end() const;
 
   struct State;  // opaque

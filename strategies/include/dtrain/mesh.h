@@ -1,6 +1,7 @@
 #pragma once
-// Mesh: all ranks of a session in two dimensions or more, and for each dimension the group of those that share a line
-// with this rank. Hybrid sharding has a model's shards along one and copies of it along the other:
+// Mesh: all ranks of a session, arranged in one or more dimensions. For each dimension there is a group: the ranks that
+// lie on one line with this rank. Hybrid sharding, for example, has the shards of a model along one dimension and
+// copies of the model along the other:
 //
 //   dtrain::Mesh mesh(session, {{"replicate", session.world_size() / session.local_world_size()},
 //                               {"shard", session.local_world_size()}});
@@ -13,14 +14,15 @@ namespace dtrain {
 
 class Mesh {
  public:
-  // Collective of the session, with the same dimensions on all ranks. Each group is named for its dimension. Throws
-  // ConfigError on every rank where they differ, or as MeshLayout, with nothing formed; and as Session::new_group.
+  // Collective of the session, with the same dimensions on all ranks. Each group has the name of its dimension. Throws
+  // ConfigError on every rank if the dimensions differ between ranks, or if MeshLayout refuses them. No group forms
+  // then. Other errors are those of init().
   Mesh(Session& session, const std::vector<MeshDimension>& dimensions);
 
   const MeshLayout& layout() const { return layout_; }
-  // By the name of a dimension; ConfigError where there is none.
+  // These take the name of a dimension. They throw ConfigError if there is no such dimension.
   int size(const std::string& name) const { return layout_.size(name); }
-  // This rank's, which is also its number in the group.
+  // The coordinate of this rank. It is also the rank's number in the group of that dimension.
   int coordinate(const std::string& name) const { return group(name).rank(); }
   const Group& group(const std::string& name) const { return groups_[layout_.axis(name)]; }
 

@@ -1,7 +1,7 @@
 #pragma once
-// The tensors in what a module's forward returns, for Ddp to look where the gradients will come from, and to put others
-// of the same values in their places. Tensors, and vectors, pairs, tuples, optionals and maps of what can be looked
-// into, are known; for a type of your own write
+// Finds the tensors in what a module's forward returns. Ddp looks there to know where gradients will come from, and it
+// may replace these tensors by others with the same values. Known are tensors and numbers, and vectors, pairs, tuples,
+// optionals and maps of known types. For a type of your own write
 //
 //   void collect_tensors(MyOutput& output, std::vector<at::Tensor*>& found);   // in the namespace of MyOutput
 #include <torch/types.h>
@@ -35,7 +35,7 @@ concept Tuple = requires {
   std::tuple_size<T>::value;
 };
 
-// False where T cannot be looked into.
+// False if T is not known.
 template <class T>
 bool look_into(T& output, std::vector<at::Tensor*>& found) {
   if constexpr (requires { collect_tensors(output, found); }) {
@@ -60,7 +60,7 @@ bool look_into(T& output, std::vector<at::Tensor*>& found) {
 
 }  // namespace detail
 
-// None where the type is not known. They are in `output`.
+// The tensors in `output`. None if the type is not known. The pointers point into `output`.
 template <class Output>
 std::optional<std::vector<at::Tensor*>> output_tensors(Output& output) {
   std::vector<at::Tensor*> found;

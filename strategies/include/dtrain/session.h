@@ -1,6 +1,6 @@
 #pragma once
-// dtrain::init(): join the job that the launcher started, and the Session it returns. With no launcher the world is
-// this process alone and the same program runs unchanged.
+// dtrain::init() joins the job that the launcher started, and returns a Session. Without a launcher the world is this
+// process alone, and the same program runs unchanged.
 //
 //   auto session = dtrain::init();
 //   dtrain::Ddp model(session, Net());
@@ -21,21 +21,23 @@
 namespace dtrain {
 
 struct InitOptions {
-  // How long to wait for all ranks to come.
+  // How long init() waits for all ranks to come.
   std::chrono::milliseconds join_timeout{300'000};
-  // How long a collective may take before it fails naming the ranks that are missing. It must exceed the longest time
-  // that one rank works while the others wait (a validation or a checkpoint on rank 0).
+  // How long a collective may take. Then it fails, and the error names the rank that is missing. The time must be
+  // longer than the longest time that one rank works while the others wait, as for a validation or a checkpoint on rank
+  // 0.
   std::chrono::milliseconds collective_timeout{1'800'000};
 };
 
-// Collectives may come from any thread, as long as their order is the same on every rank; no other member while
-// shutdown() or the destructor runs. In a process forked from this one the session can only be dropped.
+// Any thread may call collectives, if their order is the same on every rank. No thread may use the session while
+// shutdown() or the destructor runs. A process that is forked from this one can only destroy its copy of the session,
+// and that does nothing.
 class Session {
  public:
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
-  // Does no collective. A session that was not shut down counts as an error: collectives of the other ranks that wait
-  // for this one fail and name it.
+  // No collective. If the session was not shut down, the other ranks take this for an error: collectives that wait for
+  // this rank fail, and the error names it.
   ~Session();
 
   int rank() const { return env().rank; }
@@ -45,44 +47,49 @@ class Session {
   bool is_first() const { return rank() == 0; }
   const WorkerEnv& env() const;
 
-  // Where this rank's model and data belong. Where dtrain was built with CUDA and this process sees GPUs: the one with
-  // the local rank's number, or the only one. Else the CPU.
+  // Where this rank's model and data belong. If dtrain was built with CUDA and this process sees GPUs, it is the GPU
+  // with the number of the local rank, or the only GPU. Otherwise it is the CPU.
   torch::Device device() const;
-  // The process group of all ranks, for torch's own collectives. CPU tensors go through dtrain's shared memory, and
-  // between hosts over TCP, CUDA tensors through NCCL.
+  // The process group of all ranks, for torch's own collectives. CPU tensors go through dtrain's shared memory on one
+  // host, and over TCP between hosts. CUDA tensors go through NCCL.
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return world().process_group(); }
-  // The same as a Group.
+  // The group of all ranks. It has more collectives than Session, and messages between two ranks (group.h).
   const Group& world() const;
-  // The job's store, with keys of this session only. Nothing in a world of one rank is shared.
+  // The job's store. All keys are under a prefix of this session. In a world of one rank the store is in the memory of
+  // this process. Throws c10::Error after shutdown().
   const c10::intrusive_ptr<c10d::Store>& store() const;
 
-  // Collectives of the session: a group of some of its ranks. All ranks call them, in the same order, and those that
-  // are not in the group get one that is empty: so ranks that do not agree are found at once, and not when one waits
-  // for another until the timeout. They throw ConfigError on every rank, with nothing formed, where ranks called with
-  // different lists or something else, or where the list is empty, names a rank twice or one that does not exist; the
-  // session goes on working. Else as init(). Before a group forms, what each rank called goes to all, as text.
+  // new_group() and split() form a group of some ranks. They are collectives of the session: all ranks call them, in
+  // the same order. A rank that is not in the group gets an empty Group. They throw ConfigError on every rank if the
+  // ranks called them with different lists, or called something else, or if the list is empty, names a rank twice, or
+  // names a rank that does not exist. No group forms then, and the session goes on working. Other errors are those of
+  // init(). Each rank sends its arguments, as text, to all ranks before the group forms.
   //
-  // Rank i of the group is ranks[i].
+  // Rank i of the new group is ranks[i].
   Group new_group(const std::vector<int>& ranks, const GroupSettings& settings = {});
-  // This rank's group is that of all ranks with its colour, in their order; with none it is in no group.
+  // The group of all ranks with the same colour as this rank, in the order of the session. A rank without a colour gets
+  // an empty Group.
   Group split(std::optional<int> colour, const GroupSettings& settings = {});
 
-  // Collectives that block until done; all ranks must call them in the same order. They throw CollectiveError, or
-  // c10::Error at once for a tensor that is not taken. Tensors are dense, of any shape and strides, and of one size and
-  // type on all ranks. Algorithms, and how many bytes they move: group.h.
+  // The next calls are collectives of all ranks, except empty_shared(). They block until they are done. All ranks must
+  // call them in the same order. They throw CollectiveError. For a tensor that is not allowed they throw c10::Error at
+  // once, on the calling rank. Tensors are dense, of any shape and strides, and of the same size and type on all ranks.
+  // The tensor that is written must not be expanded. group.h says how many bytes each collective moves.
   void barrier();
-  // In place. SUM and PRODUCT of any number type or bool, but float8; AVG of floating and complex types; MIN and MAX of
-  // all but complex ones; BAND, BOR and BXOR of integers and bool.
+  // Reduces in place. SUM and PRODUCT take all number types and bool, except float8. AVG takes floating and complex
+  // types. MIN and MAX take all of these types except complex ones. BAND, BOR and BXOR take integers and bool. SUM and
+  // AVG take sparse COO tensors, too.
   void all_reduce(torch::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM);
-  // A tensor, not initialised, in memory that ranks of one host share: all_reduce needs no copies where it is of 8 KiB
-  // or more and every rank's is such a one. CUDA tensors, and all in a world of one rank, are ordinary ones. No
-  // collective. Memory is given back with the last reference, and pages cost nothing until they are written.
+  // A tensor, not initialised, in memory that the ranks of one host share. all_reduce needs no copies if the tensors of
+  // all ranks are made by empty_shared() and have 8 KiB or more. For a CUDA device, in a world of one rank, and if
+  // there is no room, the tensor is an ordinary one. No collective. The memory is given back with the last reference to
+  // the tensor. A page of it costs nothing until it is written.
   torch::Tensor empty_shared(torch::IntArrayRef sizes, torch::TensorOptions options = {}) const;
-  // In place. Any type; the others receive the values of rank `root`.
+  // In place: the other ranks receive the values of rank `root`. Takes any type.
   void broadcast(torch::Tensor tensor, int root = 0);
 
-  // Collective: wait for all ranks, then end the session and its groups, the last that was formed first. Further use
-  // throws.
+  // Collective. Waits for all ranks, then ends the session and its groups. The groups end in the reverse of the order
+  // in which they were formed. After it, collectives, group() and store() throw c10::Error.
   void shutdown();
 
   struct State;  // opaque
@@ -94,11 +101,14 @@ class Session {
   std::unique_ptr<State> state_;
 };
 
-// Collective: read the worker environment (worker_env.h), connect to the store and form the group of all ranks. Once
-// per process. Throws ConfigError where the environment makes no sense, std::runtime_error where the store cannot be
-// reached or the ranks cannot be connected.
+// Collective. Reads the worker environment (worker_env.h), connects to the store and forms the group of all ranks. Call
+// it once in a process, before other threads change the environment. Throws ConfigError if the environment makes no
+// sense. Throws std::runtime_error if the store cannot be reached, or if the ranks did not come in time or cannot be
+// connected. Throws CollectiveError if a rank dies meanwhile. From then on, the launcher learns the text of an
+// exception that nobody catches. Without a GPU, init() also sets DDP_DISABLE_COMM_MEM=0 and lets malloc keep freed
+// memory (docs/training/data-parallel.md).
 Session init(const InitOptions& options = {});
-// The same with an environment given by the caller.
+// The same, with an environment that the caller gives.
 Session init(const WorkerEnv& env, const InitOptions& options);
 
 }  // namespace dtrain

@@ -1,5 +1,6 @@
 #pragma once
-// What the launcher told this worker: torchrun's environment variables, which dtrain sets too. Pure: no I/O, no torch.
+// WorkerEnv: what the launcher told this worker in environment variables. They are torchrun's, and dtrain sets the
+// same. Pure: no I/O, no torch.
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -8,36 +9,36 @@
 
 namespace dtrain {
 
-// The environment or a setting makes no sense. what() is one line that says which and what to do.
+// The environment or a setting makes no sense. what() is one line that says which one, and what to do.
 struct ConfigError : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-// How the replicas share the work.
+// How the ranks share the work.
 enum class StrategyKind { ddp };
 
 struct WorkerEnv {
   int rank = 0;                   // RANK, 0 <= rank < world_size
   int world_size = 1;             // WORLD_SIZE
-  int local_rank = 0;             // LOCAL_RANK: among the workers of this node; RANK where unset
-  int local_world_size = 1;       // LOCAL_WORLD_SIZE; WORLD_SIZE where unset
+  int local_rank = 0;             // LOCAL_RANK: number among the workers of this node; RANK if unset
+  int local_world_size = 1;       // LOCAL_WORLD_SIZE: workers of this node; WORLD_SIZE if unset
   std::string master_addr;        // MASTER_ADDR: host of the store; empty without a launcher
   std::uint16_t master_port = 0;  // MASTER_PORT
-  bool agent_store = false;       // TORCHELASTIC_USE_AGENT_STORE=True: the store is up already, no worker hosts it
-  int restart_count = 0;          // TORCHELASTIC_RESTART_COUNT
-  std::string run_id;             // TORCHELASTIC_RUN_ID
+  bool agent_store = false;       // TORCHELASTIC_USE_AGENT_STORE=True: the launcher hosts the store; else rank 0 does
+  int restart_count = 0;          // TORCHELASTIC_RESTART_COUNT: restarts of the job so far
+  std::string run_id;             // TORCHELASTIC_RUN_ID: the job's id
   StrategyKind strategy = StrategyKind::ddp;  // DTRAIN_STRATEGY: {"type": "ddp"} or "ddp"
   bool launched = false;                      // false: no launcher, this process is the whole job
 };
 
-// Value of an environment variable, or nothing where it is unset.
+// The value of an environment variable, or nothing if it is unset.
 using EnvLookup = std::function<std::optional<std::string>(const char* name)>;
 
-// Read and check the worker environment. With neither RANK nor WORLD_SIZE set the world is this process alone.
-// Throws ConfigError.
+// Read and check the worker environment. If neither RANK nor WORLD_SIZE is set, the world is this process alone. Throws
+// ConfigError if a variable is missing or makes no sense.
 WorkerEnv parse_worker_env(const EnvLookup& lookup);
 
-// The lookup of this process's environment. Not safe beside a thread that calls setenv.
+// Looks up variables of this process. Not safe while another thread calls setenv.
 EnvLookup process_env();
 
 }  // namespace dtrain

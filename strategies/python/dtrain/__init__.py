@@ -3,7 +3,7 @@
     torch.distributed.init_process_group("dtrain")                  # or "cpu:dtrain,cuda:nccl"
 
 makes groups whose CPU tensors go through shared memory, and between hosts over TCP. `import torch` loads this package.
-See docs/strategies.md, "From Python".
+See docs/training/python.md.
 """
 import atexit
 import os

@@ -5,8 +5,8 @@
 
 allreduce   float32 and bfloat16, 1 KiB to 256 MiB. Bound: what P ranks must read and write at the least, 2 P S bytes,
             at the rate at which all of them together copy memory here. `shared`: of tensors that need no copies
-            (docs/strategies.md). Nobody touches the tensors between the operations, so what fits into a core's cache
-            stays there, most of all where nothing is copied
+            (docs/training/collectives.md). Nobody touches the tensors between the operations, so what fits into a
+            core's cache stays there, most of all where nothing is copied
 others      broadcast, all_gather, reduce_scatter, all_to_all, send and recv, float32
 hosts       the same between two hosts in a lab of network namespaces, with half of the ranks and of the cores each;
             gloo and dtrain

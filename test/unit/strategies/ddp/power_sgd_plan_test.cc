@@ -21,7 +21,7 @@ std::int64_t numbers_sent(const std::vector<std::vector<std::int64_t>>& shapes, 
 TEST_CASE("a matrix goes as its rank times its rows and columns, the rest as it is") {
   PowerSgd options;
   options.matrix_rank = 4;
-  // The example of docs/strategies.md: a layer of 1024 x 1024 and its bias.
+  // The example of docs/training/data-parallel.md: a layer of 1024 x 1024 and its bias.
   CHECK(numbers_sent({{1024, 1024}, {1024}}, options) == 4 * (1024 + 1024) + 1024);
   // Of a convolution 64 x (32 * 3 * 3).
   CHECK(numbers_sent({{64, 32, 3, 3}}, options) == 4 * (64 + 288));
