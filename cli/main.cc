@@ -31,6 +31,7 @@
 #include "cli/table/command_table.h"
 #include "launcher/base/last_words.h"
 #include "launcher/job/exit_codes.h"
+#include "launcher/terminal/wants_color.h"
 #include "rendezvous/base/printable.h"
 
 namespace dtrain::cli {
@@ -39,15 +40,16 @@ namespace {
 using Words = std::vector<std::string>;
 
 int help(const Words& words) {
-  if (words.empty()) return print(short_help(output_width()));
+  if (words.empty()) return print_help(short_help(output_width()));
   if (words[0] == "--markdown") return print(markdown_help());
   if (words[0] == "--man") return print(man_page());
-  return print(help_on(words[0], output_width()));
+  return print_help(help_on(words[0], output_width()));
 }
 
 int doctor() {
   Findings findings = examine(all_checks());
-  int printed = print(report(findings, output_width()));
+  int printed =
+      print(report(findings, output_width(), launcher::wants_color(launcher::Color::automatic, STDOUT_FILENO)));
   return printed != 0 ? printed : verdict(findings);
 }
 

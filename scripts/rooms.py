@@ -29,6 +29,7 @@ ROOMS = {
         "status": "",
         "job": "",
         "process": "job",
+        "terminal": "job",
         "etcd": "job process",
         "output": "job process",
         "guard": "job process status",
@@ -38,9 +39,9 @@ ROOMS = {
         "logs": "job output",
         "evidence": "job logs process status",
         "events": "evidence job",
-        "report": "events evidence job logs",
+        "report": "events evidence job logs terminal",
         "service": "job status",
-        "agent": "evidence front guard hosting job logs output process report status",
+        "agent": "evidence front guard hosting job logs output process report status terminal",
     },
     "cli": {
         "base": "",
@@ -88,7 +89,7 @@ ROOMS = {
 FACES = {
     "launcher": {"rendezvous": "agent_link base credentials election etcd munge net rounds server store store_server"},
     "cli": {
-        "launcher": "agent base engines guard job logs output process service status",
+        "launcher": "agent base engines guard job logs output process service status terminal",
         "rendezvous": "base credentials munge net rounds",
     },
 }

@@ -4,7 +4,7 @@
 
 namespace dtrain::cli {
 
-// Says it on stderr, on one line; returns the exit code for errors of this kind.
+// Says it on stderr, on one line, or on several of a terminal; returns the exit code for errors of this kind.
 int fail(const Error& error);
 
 }  // namespace dtrain::cli

@@ -8,6 +8,7 @@
 
 #include "cli/base/parse_value.h"
 #include "cli/base/text.h"
+#include "launcher/terminal/terminal_line.h"
 
 namespace dtrain::cli {
 
@@ -19,7 +20,8 @@ std::size_t help_width(std::string_view columns, std::size_t terminal) {
 
 std::string paragraph(std::string_view text, std::size_t width, std::size_t indent) {
   std::string out;
-  for (const std::string& line : wrapped(text, width - indent)) out += fmt::format("{:{}}{}\n", "", indent, line);
+  for (const std::string& line : launcher::wrapped(text, width - indent))
+    out += fmt::format("{:{}}{}\n", "", indent, line);
   return out;
 }
 
@@ -30,8 +32,41 @@ std::string entry(std::string_view left, std::string_view text, std::size_t colu
   if (narrow) return name + "\n" + paragraph(text, width, kBelow);
   std::string out;
   if (name.size() + 2 > column) out = std::exchange(name, "") + "\n";
-  for (const std::string& line : wrapped(text, width - column))
+  for (const std::string& line : launcher::wrapped(text, width - column))
     out += fmt::format("{:<{}}{}\n", std::exchange(name, ""), column, line);
+  return out;
+}
+
+namespace {
+
+constexpr std::string_view kHeading = "\x1b[1;32m", kName = "\x1b[36m", kPlain = "\x1b[0m";
+
+std::string in_color(std::string_view color, std::string_view text, std::string_view rest) {
+  return fmt::format("{}{}{}{}", color, text, kPlain, rest);
+}
+
+std::string painted_line(std::string_view line) {
+  constexpr std::string_view kUsage = "Usage:";
+  if (line.starts_with(kUsage)) return in_color(kHeading, kUsage, line.substr(kUsage.size()));
+  if (line.ends_with(':') && !line.starts_with(' ')) return in_color(kHeading, line, "");
+  const std::size_t begin = line.starts_with("  ") ? 2 : 0;
+  const std::string_view name = line.substr(begin, line.find("  ", begin) - begin);
+  const bool beside_text = begin == 2 && !name.empty() && begin + name.size() < line.size();
+  const bool is_name = beside_text || name.starts_with('-') || (begin == 2 && name.starts_with("dtrain "));
+  if (!is_name) return std::string(line);
+  return std::string(begin, ' ') + in_color(kName, name, line.substr(begin + name.size()));
+}
+
+}  // namespace
+
+std::string painted(std::string_view help) {
+  std::string out;
+  while (!help.empty()) {
+    const std::size_t end = std::min(help.find('\n'), help.size());
+    out += painted_line(help.substr(0, end));
+    if (end < help.size()) out += '\n';
+    help.remove_prefix(std::min(end + 1, help.size()));
+  }
   return out;
 }
 

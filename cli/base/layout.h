@@ -20,4 +20,7 @@ std::string paragraph(std::string_view text, std::size_t width, std::size_t inde
 // leaves less than three fifths for the text.
 std::string entry(std::string_view left, std::string_view text, std::size_t column, std::size_t width);
 
+// Laid out help with colours for a terminal: headings, and the names that stand before a text or are to be typed.
+std::string painted(std::string_view help);
+
 }  // namespace dtrain::cli

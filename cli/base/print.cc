@@ -1,9 +1,14 @@
 #include "cli/base/print.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 
 #include "cli/base/fail.h"
+#include "cli/base/layout.h"
+#include "launcher/terminal/terminal_line.h"
+#include "launcher/terminal/wants_color.h"
 #include "rendezvous/base/printable.h"
 
 namespace dtrain::cli {
@@ -13,7 +18,13 @@ int print(const std::string& text) {
   return fail(system_error("standard output", errno));
 }
 
-void say(const std::string& text) { std::fprintf(stderr, "dtrain: %s\n", printable(text, 1000).c_str()); }
+int print_help(const std::string& text) {
+  return print(launcher::wants_color(launcher::Color::automatic, STDOUT_FILENO) ? painted(text) : text);
+}
+
+int print_help(const Result<std::string>& text) { return text ? print_help(*text) : fail(text.error()); }
+
+void say(const std::string& text) { std::fprintf(stderr, "%s\n", launcher::own_line(printable(text, 1000)).c_str()); }
 
 int print(const Result<std::string>& text) { return text ? print(*text) : fail(text.error()); }
 

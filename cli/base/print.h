@@ -10,7 +10,12 @@ namespace dtrain::cli {
 // on stderr: `dtrain help > /dev/full`.
 int print(const std::string& text);
 
-// One line on stderr. It may have words of others in it: what would steer a terminal is shown, not sent.
+// The same for help, which has colours on a terminal.
+int print_help(const std::string& text);
+int print_help(const Result<std::string>& text);
+
+// One line on stderr, or several of a terminal. It may have words of others in it: what would steer a terminal is
+// shown, not sent.
 void say(const std::string& text);
 
 // The same as print(), or fail() with the error.

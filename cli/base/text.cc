@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace dtrain::cli {
 namespace {
@@ -124,43 +123,6 @@ std::string shell_quoted(std::string_view word) {
       out += c;
   }
   return out + "'";
-}
-
-namespace {
-
-// The words of a text; several that are one quoted piece of code count as one if they fit into a line.
-std::vector<std::string> phrases(std::string_view text, std::size_t width) {
-  std::vector<std::string> out;
-  std::vector<std::string> open;  // of a piece of code whose end has not come yet
-  const auto odd = [](const std::string& word) { return std::count(word.begin(), word.end(), '`') % 2 == 1; };
-  for (const std::string& word : split(text, ' ')) {
-    if (word.empty()) continue;
-    const bool was_open = !open.empty();
-    open.push_back(word);
-    if (was_open != odd(word)) continue;
-    std::string whole;
-    for (const std::string& part : open) whole += (whole.empty() ? "" : " ") + part;
-    if (whole.size() <= width)
-      out.push_back(whole);
-    else
-      out.insert(out.end(), open.begin(), open.end());
-    open.clear();
-  }
-  out.insert(out.end(), open.begin(), open.end());
-  return out;
-}
-
-}  // namespace
-
-std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
-  std::vector<std::string> lines;
-  std::string line;
-  for (const std::string& word : phrases(text, width)) {
-    if (!line.empty() && line.size() + 1 + word.size() > width) lines.push_back(std::exchange(line, {}));
-    line += (line.empty() ? "" : " ") + word;
-  }
-  if (!line.empty()) lines.push_back(line);
-  return lines;
 }
 
 }  // namespace dtrain::cli

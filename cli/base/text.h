@@ -1,5 +1,5 @@
 #pragma once
-// Small pure helpers for messages: what comes close, how a line is wrapped.
+// Small pure helpers for messages.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,9 +39,5 @@ bool has_control_bytes(std::string_view text);
 
 // A shell word: quoted only where a POSIX shell would need it.
 std::string shell_quoted(std::string_view word);
-
-// Break at blanks so that no line is longer than `width`; words longer than that stay whole, and so does what is
-// between two `backquotes` (a command to copy) where it fits into a line.
-std::vector<std::string> wrapped(std::string_view text, std::size_t width);
 
 }  // namespace dtrain::cli

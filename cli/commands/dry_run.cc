@@ -63,7 +63,7 @@ std::string describe(const Plan& plan, const std::map<std::string, std::string>&
   std::string out =
       fmt::format("{}: {} worker{} of {} on this node; nothing was started\nprogram {}\n\n", spec.run_id,
                   spec.nproc_per_node, spec.nproc_per_node == 1 ? "" : "s", spec.program, plan.executed_file);
-  out += "settings and where they come from\n" + settings_table(plan.settings) +
+  out += "settings and where they come from\n" + chosen_settings(plan.settings) +
          "\nenvironment of every worker, besides that of dtrain\n";
   for (const auto& [name, value] : first)
     if (shared.contains(name)) out += fmt::format("  {}={}\n", name, value);

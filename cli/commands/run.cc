@@ -25,8 +25,8 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   auto raw = parse(words, called);
   if (!raw) return fail(raw.error());
   if (auto& asked = (*raw)[FlagId::help]) {
-    if (called != CalledAs::dtrain) return print(torchrun_help(output_width(), called));
-    return print((asked->text == "all" ? run_help : common_help)(output_width()));
+    if (called != CalledAs::dtrain) return print_help(torchrun_help(output_width(), called));
+    return print_help((asked->text == "all" ? run_help : common_help)(output_width()));
   }
   if ((*raw)[FlagId::version]) return print(version_line());
   if (auto& shell = (*raw)[FlagId::print_completion]) return print(completion_script(shell->text));
@@ -34,7 +34,8 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   auto plan = resolve(*raw, host);
   if (!plan) return fail(plan.error());
   if (plan->print_config == Plan::PrintConfig::json) return print(settings_json(plan->settings));
-  if (plan->print_config == Plan::PrintConfig::text) return print(settings_table(plan->settings));
+  if (plan->print_config == Plan::PrintConfig::all) return print(all_settings(plan->settings));
+  if (plan->print_config == Plan::PrintConfig::text) return print(chosen_settings(plan->settings));
   if (plan->dry_run) {
     if (!plan->awaited_host.empty())
       say(fmt::format("there is no host {} yet; the job would wait for it", plan->awaited_host));
@@ -49,6 +50,8 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   for (const std::string& warning : plan->warnings) say(warning);
   if (!plan->spec.quiet)
     for (const std::string& note : plan->notes) say(note);
+  if (plan->spec.verbose)
+    for (const std::string& detail : plan->details) say(detail);
   return launcher::run_job(plan->spec);
 }
 

@@ -15,6 +15,7 @@
 
 #include "cli/base/read_until.h"
 #include "cli/base/text.h"
+#include "launcher/terminal/terminal_line.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
@@ -37,12 +38,17 @@ std::string_view word(Finding::Level level) {
   return "";
 }
 
+std::string colored(Finding::Level level) {
+  const int color = level == Finding::Level::ok ? 32 : level == Finding::Level::warn ? 33 : 31;
+  return fmt::format("\x1b[1;{}m{}\x1b[0m", color, word(level));
+}
+
 // Text beside the name where there is room, else below it.
 std::string lines(std::string left, const std::string& text, std::size_t width) {
   constexpr std::size_t kBelow = 6;
   if (2 * width < 5 * kColumn) return (left.empty() ? "" : left + "\n") + paragraph(text, width, kBelow);
   std::string out;
-  for (const std::string& line : wrapped(text, width - kColumn))
+  for (const std::string& line : launcher::wrapped(text, width - kColumn))
     out += fmt::format("{:<{}} {}\n", std::exchange(left, ""), kColumn - 1, line);
   return out;
 }
@@ -109,10 +115,12 @@ Findings examine(const std::vector<Check>& checks, int patience_ms) {
   return findings;
 }
 
-std::string report(const Findings& findings, std::size_t width) {
+std::string report(const Findings& findings, std::size_t width, bool colors) {
   std::string out;
   for (const Finding& finding : findings) {
-    out += lines(fmt::format("{:<5} {}", word(finding.level), finding.what), finding.detail, width);
+    std::string found = lines(fmt::format("{:<5} {}", word(finding.level), finding.what), finding.detail, width);
+    if (colors) found.replace(0, word(finding.level).size(), colored(finding.level));
+    out += found;
     if (!finding.cure.empty()) out += lines("", "-> " + finding.cure, width);
   }
   auto count = [&](Finding::Level level) {

@@ -32,8 +32,8 @@ std::vector<Check> all_checks();
 // one thread.
 Findings examine(const std::vector<Check>& checks, int patience_ms = 30000);
 
-// The report as text; no line is longer than `width` unless a single word is. Pure.
-std::string report(const Findings& findings, std::size_t width = kWidest);
+// The report as text; no line is longer than `width` unless a single word is. `colors`: of ok, warn and FAIL. Pure.
+std::string report(const Findings& findings, std::size_t width = kWidest, bool colors = false);
 // 0, or 1 if something that a job needs is missing. Pure.
 int verdict(const Findings& findings);
 

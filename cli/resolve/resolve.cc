@@ -31,6 +31,7 @@ std::vector<Setting> settings(const Options& options) {
 
 Result<Plan::PrintConfig> print_config(const Options& options) {
   if (options.text(FlagId::print_config) == "json") return Plan::PrintConfig::json;
+  if (options.text(FlagId::print_config) == "all") return Plan::PrintConfig::all;
   auto on = options.on(FlagId::print_config);
   if (!on) return on.error();
   return *on ? Plan::PrintConfig::text : Plan::PrintConfig::no;

@@ -22,12 +22,13 @@ struct Plan {
   std::string executed_file;          // what the workers execute, as found
   std::vector<Setting> settings;      // one for each flag of this version, in the table's order
   std::vector<std::string> notes;     // lines to say once at start, unless --quiet
+  std::vector<std::string> details;   // likewise, with --verbose
   std::vector<std::string> warnings;  // the same, --quiet or not
   bool dry_run = false;
   // The nodes meet at this host, whose name is not known yet: when it is, resolve again.
   std::string awaited_host;
   // --print-config: only `settings` is filled, whether or not their values make sense.
-  enum class PrintConfig { no, text, json } print_config = PrintConfig::no;
+  enum class PrintConfig { no, text, all, json } print_config = PrintConfig::no;
 };
 
 // Precedence: flag, DTRAIN_*, PET_*, torchrun's further variables, SLURM's, default. An empty variable counts as unset.

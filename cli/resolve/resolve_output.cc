@@ -89,6 +89,7 @@ Result<void> colour(const Given& given, Plan& plan) {
   if (!done) return done;
   bool plain = !given.host.variable("NO_COLOR").empty() || given.host.variable("TERM") == "dumb";
   if (plan.spec.color == Color::automatic && plain) plan.spec.color = Color::never;
+  if (done = take_switch(given.options, FlagId::verbose, plan.spec.verbose); !done || plan.spec.verbose) return done;
   return take_switch(given.options, FlagId::quiet, plan.spec.quiet);
 }
 

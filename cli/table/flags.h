@@ -56,6 +56,7 @@ enum class FlagId {
   event_log_handler,
   color,
   quiet,
+  verbose,
   dry_run,
   print_config,
   print_completion,

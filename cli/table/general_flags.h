@@ -13,10 +13,10 @@ inline constexpr Flag kGeneralFlags[] = {
     {.id = FlagId::print_config,
      .group = Group::general,
      .name = "print-config",
-     .choices = "json",
-     .help = "show each setting, its value and its origin",
-     .details = "Flag, variable or default; values in the syntax of the flags, not judged. Needs no PROGRAM; exits "
-                "with 0. `=json` is for programs."},
+     .choices = "all,json",
+     .help = "show the chosen settings, with origins",
+     .details = "Origins are flags and variables; values are in the syntax of the flags, not judged. `=all` shows the "
+                "defaults too, `=json` is for programs. Needs no PROGRAM; exits with 0."},
     {.id = FlagId::print_completion,
      .group = Group::general,
      .name = "print-completion",

@@ -112,7 +112,13 @@ inline constexpr Flag kOutputFlags[] = {
     {.id = FlagId::quiet,
      .group = Group::output,
      .name = "quiet",
-     .help = "say nothing at start; errors and reports still come"},
+     .help = "print nothing of dtrain but errors and reports"},
+    {.id = FlagId::verbose,
+     .group = Group::output,
+     .name = "verbose",
+     .letter = 'v',
+     .help = "say more at start: containment, threads",
+     .details = "It goes before --quiet."},
 };
 
 }  // namespace dtrain::cli

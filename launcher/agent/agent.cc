@@ -25,7 +25,9 @@
 #include "launcher/process/left_behind.h"
 #include "launcher/process/proc_info.h"
 #include "launcher/process/sweep.h"
+#include "launcher/report/job_lines.h"
 #include "launcher/report/job_record.h"
+#include "launcher/terminal/terminal_line.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/base/say.h"
 
@@ -134,10 +136,8 @@ int Agent::run() {
   front_.watch();
   const std::string about_status = status_.open();
   if (!spec_.quiet) {
-    say(fmt::format(
-        "{} worker{} of {}, containment {}{}{}", spec_.nproc_per_node, spec_.nproc_per_node == 1 ? "" : "s",
-        spec_.program, to_string(containment_.level), containment_.reason.empty() ? "" : ": " + containment_.reason,
-        logs_.path().empty() || !(spec_.tee.any() || spec_.redirects.any()) ? "" : ", logs in " + logs_.path()));
+    say(start_line(spec_, logs_.path()));
+    if (spec_.verbose || containment_.blind) say(containment_.about());
     if (!about_status.empty()) say(about_status);
   }
   say_notes_of_logs();
@@ -332,7 +332,7 @@ void Agent::say(const std::string& text) {
 }
 
 // Many lines have words of others in them: reasons, names of hosts, paths.
-void Agent::show(const std::string& text) { output_.note("dtrain: " + printable(text, kLongestLine)); }
+void Agent::show(const std::string& text) { output_.note(own_line(printable(text, kLongestLine))); }
 
 void Agent::say_notes_of_logs() {
   for (const std::string& note : logs_.take_notes()) say(note);

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "launcher/base/host_name.h"
-#include "launcher/report/wants_color.h"
+#include "launcher/terminal/wants_color.h"
 
 namespace dtrain::launcher {
 

@@ -186,7 +186,8 @@ struct JobSpec {
   std::string rdzv_backend = "c10d";
   // Called by the name of torchrun: the report has torchrun's layout, and a failed worker's exit code becomes 1.
   bool torchrun_report = false;
-  bool quiet = false;  // no line about containment and log folder at start
+  bool quiet = false;    // no line about the job at its start and at its success
+  bool verbose = false;  // a line about containment; not with quiet
 };
 
 }  // namespace dtrain::launcher

@@ -20,6 +20,10 @@ const char* to_string(Containment level) {
   return "?";
 }
 
+std::string ChosenContainment::about() const {
+  return fmt::format("containment {}{}{}", to_string(level), reason.empty() ? "" : ": ", reason);
+}
+
 Result<ChosenContainment> choose_containment(Containment wanted, const std::string& name) {
   ChosenContainment chosen;
   constexpr const char* kBlind = "/proc does not show the processes here, so what workers detach cannot be found";
@@ -42,7 +46,8 @@ Result<ChosenContainment> choose_containment(Containment wanted, const std::stri
                      "; use --contain auto, or run inside `systemd-run --user --scope -p Delegate=yes`"};
   }
   chosen.reason = cgroup.error().message;
-  if (!can_find_processes()) chosen.reason = fmt::format("{} (--contain pidns holds it)", kBlind);
+  chosen.blind = !can_find_processes();
+  if (chosen.blind) chosen.reason = fmt::format("{} (--contain pidns holds it)", kBlind);
   return chosen;
 }
 

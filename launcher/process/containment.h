@@ -12,6 +12,9 @@ struct ChosenContainment {
   Containment level = Containment::subreaper;
   JobCgroup cgroup;    // level cgroup
   std::string reason;  // why this level, when `automatic` was asked for
+  bool blind = false;  // what workers detach cannot be found
+
+  std::string about() const;  // a line for people
 };
 
 // `name` is for people who look at the cgroup tree. An explicit level that cannot be had is an error; `automatic` takes

@@ -10,10 +10,11 @@
 #include "launcher/base/small_file.h"
 #include "launcher/evidence/report_lines.h"
 #include "launcher/job/exit_codes.h"
+#include "launcher/report/job_lines.h"
 #include "launcher/report/job_verdict.h"
 #include "launcher/report/report_file.h"
 #include "launcher/report/torchrun_report.h"
-#include "launcher/report/wants_color.h"
+#include "launcher/terminal/wants_color.h"
 
 namespace dtrain::launcher {
 
@@ -91,7 +92,11 @@ void JobRecord::tell_parent(const FailureFacts& facts) {
 int JobRecord::conclude(const std::optional<Outcome>& outcome, const LogTree& logs) {
   if (!outcome || front_lost_) return kExitOwnFailure;
   if (events_) write(events_->ended(workers_, *outcome, now()));
-  if (outcome->cause == StopCause::success) return 0;
+  if (outcome->cause == StopCause::success) {
+    if (!spec_.quiet && !spec_.torchrun_report)
+      note_("dtrain: " + plain_line(success_line(spec_, logs.path(), outcome->restarts, clock_.now() - began_)));
+    return 0;
+  }
   const FailureFacts facts = judge(spec_, workers_, *outcome);
   const std::string saved = save_json(report_json(facts), ended_here(workers_, *outcome), logs);
   if (!saved.empty()) note_(saved);

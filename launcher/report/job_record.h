@@ -52,6 +52,7 @@ class JobRecord {
   const std::function<void(const std::string&)> note_;
   const std::chrono::system_clock::time_point begun_at_ = std::chrono::system_clock::now();
   SteadyClock clock_;
+  const MonoTime began_ = clock_.now();
   EndReader ends_;
   WorkerTable workers_;
   std::optional<JobEvents> events_;  // none: nobody asked for events

@@ -66,9 +66,11 @@ _dtrain_run() {
     '(--report)--report=[write the failure report as JSON to FILE]:FILE:_files' \
     '(--event-log-handler)--event-log-handler=[console: the job'\''s events as lines of JSON on stderr]:NAME:(null console)' \
     '(--color)--color=[auto, always or never]:WHEN:(auto always never)' \
-    '(--quiet)--quiet[say nothing at start; errors and reports still come]' \
+    '(--quiet)--quiet[print nothing of dtrain but errors and reports]' \
+    '(--verbose -v)--verbose[say more at start: containment, threads]' \
+    '(--verbose -v)-v[say more at start: containment, threads]' \
     '(--dry-run)--dry-run[show what would run, with each setting'\''s origin]' \
-    '(--print-config)--print-config[show each setting, its value and its origin]' \
+    '(--print-config)--print-config[show the chosen settings, with origins]' \
     '(--print-completion)--print-completion=[print completions for a shell]:SHELL:(bash zsh fish)' \
     '(--help -h)--help[show the flags needed most, or all]' \
     '(--help -h)-h[show the flags needed most, or all]' \
@@ -119,7 +121,7 @@ _dtrain() {
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     install-torchrun) _arguments --help'[tell about this command]' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run launch logs status flight rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run launch logs status flight rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import unittest
 
-from terminal import Terminal
+from terminal import ESCAPES, Terminal
 
 DTRAIN = pathlib.Path(sys.argv.pop(1)).resolve()
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden" / "cli" / "screens"
@@ -39,11 +39,13 @@ SCREENS = {
     "no-such-file": (["run", "./trian"], 127),
     "dry-run": (["run", "--nproc", "2", "--rdzv-id", "night", "--dry-run", "./train", "--lr=0.1"], 0),
     "print-config": (["run", "--nproc", "2", "--print-config"], 0),
+    "print-config-all": (["run", "--nproc", "2", "--print-config=all"], 0),
     "print-config-json": (["run", "--nproc", "2", "--print-config=json"], 0),
 }
+COLOURS = {"NO_COLOR": ""}
 # Help is laid out for the width; the rest has lines of its own that the terminal wraps.
 # These list all flags: they are what a pipe gets, whose text the unit tests pin.
-AS_PIPED = {"run-help-all", "dry-run", "print-config", "print-config-json"}
+AS_PIPED = {"run-help-all", "dry-run", "print-config", "print-config-all", "print-config-json"}
 # These the unit tests pin as well, so they write them too.
 SHARED = {"logs-help-80.txt": "help-logs-80.txt", "logs-help-40.txt": "help-logs-40.txt",
           "help-80.txt": "../help.txt", "help-40.txt": "../help-40.txt",
@@ -63,7 +65,8 @@ class Screens(unittest.TestCase):
         self.env = {"PATH": "/usr/bin:/bin", "TERM": "xterm", "OMP_NUM_THREADS": "1", "PET_MAX_RESTARTS": "3"}
 
     def show(self, words, columns, env=None):
-        with Terminal([str(DTRAIN), *words], columns=columns, env={**self.env, **(env or {})},
+        """Without colours, unless `env` says otherwise."""
+        with Terminal([str(DTRAIN), *words], columns=columns, env={**self.env, "NO_COLOR": "1", **(env or {})},
                       folder=self.folder) as terminal:
             shown, code = terminal.finish()
         return shown.replace(b"\r\n", b"\n"), code
@@ -114,13 +117,53 @@ class Screens(unittest.TestCase):
 
     def test_no_terminal_gets_colours_it_did_not_ask_for(self):
         words = ["run", "--nproc", "2", "sh", "-c", "echo hello"]
-        coloured, _ = self.show(words, 80)
+        coloured, _ = self.show(words, 80, COLOURS)
         self.assertIn(b"\x1b[", coloured)
-        for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        for env in ({"NO_COLOR": "1"}, {"TERM": "dumb", **COLOURS}):
             shown, code = self.show(words, 80, env)
             self.assertEqual(code, 0)
             self.assertNotIn(b"\x1b", shown)
             self.assertEqual(sorted(re.findall(rb"\[\d\] hello", shown)), [b"[0] hello", b"[1] hello"])
+
+    def test_headings_names_and_errors_have_colours_and_nothing_else_differs(self):
+        for words, painted in ((["--help"], [b"\x1b[1;32mCommands:\x1b[0m\n", b"  \x1b[36mrun\x1b[0m   "]),
+                               (["run", "--help"], [b"\x1b[1;32mUsage:\x1b[0m dtrain run",
+                                                    b"  \x1b[36m-t, --tee STREAMS\x1b[0m "]),
+                               (["run", "--nprox", "2", "true"], [b"\x1b[1;31mdtrain:\x1b[0m unknown flag --nprox"]),
+                               (["doctor"], [b"\x1b[1;32mok\x1b[0m  "])):
+            with self.subTest(words):
+                plain, _ = self.show(words, 80)
+                coloured, _ = self.show(words, 80, COLOURS)
+                for text in painted:
+                    self.assertIn(text, coloured)
+                if words != ["doctor"]:  # what it measures differs
+                    self.assertEqual(ESCAPES.sub(b"", coloured), plain)
+
+    def test_a_job_says_what_it_is_and_how_it_went_and_no_line_breaks_within_a_word(self):
+        def of_dtrain(words, columns):
+            shown, code = self.show(words, columns)
+            self.assertEqual(code, 0)
+            return re.sub(rb"\d+(\.\d)? m?s", b"TIME", shown).decode()
+
+        words = ["run", "--nproc", "2", "--max-restarts", "1", "--failure-grace", "0.5", "sh", "-c",
+                 "test $TORCHELASTIC_RESTART_COUNT = 1 -o $RANK = 0"]
+        said = of_dtrain(words, 80)
+        self.assertTrue(said.startswith("dtrain: 2 workers of sh\n"), said)
+        self.assertTrue(said.endswith("dtrain: done: 2 workers, TIME, 1 restart\n"), said)
+        narrow = of_dtrain(words, 40)
+        self.assertIn("\n  ", narrow)
+        self.assertEqual(narrow.replace("\n  ", " "), said.replace("\n  ", " "))
+        self.assertLessEqual(max(map(len, narrow.splitlines())), 40)
+        self.assertNotIn("containment", said)
+        env = {name: value for name, value in self.env.items() if name != "OMP_NUM_THREADS"}
+        for words in (["-v"], ["--quiet", "--verbose"]):
+            done = subprocess.run([DTRAIN, "run", "--nproc", "2", *words, "true"], env=env, stderr=subprocess.PIPE,
+                                  text=True, timeout=60)
+            self.assertRegex(done.stderr, r"dtrain: OMP_NUM_THREADS=\d+ for each of 2 workers \(\d+ cores\); set it to "
+                             r"choose\ndtrain: 2 workers of true\ndtrain: containment \w+.*\ndtrain: done: 2 workers")
+        quiet = subprocess.run([DTRAIN, "run", "--nproc", "2", "--quiet", "true"], env=env, stderr=subprocess.PIPE,
+                               timeout=60)
+        self.assertEqual(quiet.stderr, b"")
 
     def test_the_locale_does_not_matter(self):
         for name in ("run-help-all", "dry-run"):

@@ -56,15 +56,4 @@ TEST_CASE("words are quoted as a shell needs it") {
   CHECK(shell_quoted("it's $HOME") == "'it'\\''s $HOME'");
 }
 
-TEST_CASE("lines are broken at blanks") {
-  using Lines = std::vector<std::string>;
-  CHECK(wrapped("aa bb cc", 5) == Lines{"aa bb", "cc"});
-  CHECK(wrapped("aaaaaaaa b", 5) == Lines{"aaaaaaaa", "b"});
-  CHECK(wrapped("", 5).empty());
-  CHECK(wrapped("to `cc dd` it", 9) == Lines{"to", "`cc dd`", "it"});
-  CHECK(wrapped("to (`cc  dd`, ee) it", 11) == Lines{"to", "(`cc dd`,", "ee) it"});
-  CHECK(wrapped("to `cc ddddd` it", 9) == Lines{"to `cc", "ddddd` it"});
-  CHECK(wrapped("`a` `b", 3) == Lines{"`a`", "`b"});
-}
-
 }  // namespace dtrain::cli

@@ -36,7 +36,12 @@ TEST_CASE("the report for bugs as text and as JSON") {
 
 TEST_CASE("settings as text and as JSON") {
   std::vector<Setting> settings = {{"--nproc", "2", "PET_NPROC_PER_NODE"}, {"--role", "a \"b\"\n", "flag"}};
-  CHECK(settings_table(settings) == "  --nproc  2         PET_NPROC_PER_NODE\n  --role   'a \"b\"\n'  flag\n");
+  CHECK(all_settings(settings) == "  --nproc  2         PET_NPROC_PER_NODE\n  --role   'a \"b\"\n'  flag\n");
+  settings.push_back({"--tee", "0", "default"});
+  CHECK(chosen_settings(settings) ==
+        "  --nproc  2         PET_NPROC_PER_NODE\n  --role   'a \"b\"\n'  flag\n"
+        "  1 more have their defaults (--print-config=all)\n");
+  settings.pop_back();
   test::check_golden("cli/print-config.json", settings_json(settings));
 }
 
@@ -53,6 +58,7 @@ TEST_CASE("printing the configuration needs no program and judges no value") {
   CHECK(plan->settings[0].origin == "flag");
   host.env["DTRAIN_PRINT_CONFIG"] = "1";
   CHECK(resolve(*parse(std::vector<std::string>{}), host)->print_config == Plan::PrintConfig::text);
+  CHECK(resolve(*parse(std::vector<std::string>{"--print-config=all"}), host)->print_config == Plan::PrintConfig::all);
   host.env["DTRAIN_PRINT_CONFIG"] = "xml";
   CHECK_FALSE(resolve(*parse(std::vector<std::string>{}), host).ok());
 }

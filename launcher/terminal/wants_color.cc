@@ -1,4 +1,4 @@
-#include "launcher/report/wants_color.h"
+#include "launcher/terminal/wants_color.h"
 
 #include <unistd.h>
 
