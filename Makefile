@@ -46,9 +46,18 @@ install: launcher library ## install the launcher and the training layer into PR
 install-launcher: launcher ## install the launcher alone, without LibTorch, into PREFIX
 	@cmake --install build --prefix $(PREFIX) --strip --component launcher
 
+.PHONY: deb
+deb: launcher library ## build the Debian packages dtrain and libdtrain-dev into build/package
+	@cd build && cpack --config CPackConfig.cmake
+
+.PHONY: wheel
+wheel: ## build the pip wheel and the sdist into build/wheel/dist
+	@scripts/setup.sh wheel
+	@scripts/wheel.sh
+
 .PHONY: setup
 setup: ## install everything that any target here needs
-	@scripts/setup.sh launcher train test lint tidy fuzz packages bench peers
+	@scripts/setup.sh launcher train test lint tidy fuzz packages bench wheel peers
 
 ##  Test
 
@@ -166,9 +175,11 @@ test-oldest-torch: ## build with the oldest torch that is supported, and run the
 
 .PHONY: test-packages
 test-packages: ## install dtrain, and build projects that use the library in every way
-	@scripts/setup.sh launcher train test packages
+	@scripts/setup.sh launcher train test packages wheel
 	@$(call build,release)
+	@scripts/wheel.sh
 	@DTRAIN_TEST_ALL=1 python3 -B test/process/packages/cmake_test.py build
+	@DTRAIN_TEST_ALL=1 python3 -B test/process/packages/wheel_test.py build .venv/bin/python
 
 .PHONY: bench-launch
 bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmarks

@@ -10,6 +10,7 @@
 #   fuzz      clang with libFuzzer
 #   packages  what builds projects that use the library
 #   bench     OpenMPI, to compare with
+#   wheel     what builds the pip wheel: zig and Python's tools, in .venv-wheel
 #   peers     after train: PyTorch Lightning and Accelerate, in .venv-peers, with the torch of .venv
 #
 # TORCH=2.11 takes that version instead, in .venv-torch2.11. When nothing is missing this takes a fraction of a second
@@ -35,10 +36,12 @@ packages_of() {
     lint) echo clang-format python3 git ;;
     tidy) echo clang-tidy git ;;
     fuzz) echo clang libfuzzer-14-dev openssl ;;
-    packages) echo clang pkg-config ;;
+    packages) echo clang pkg-config debootstrap lintian ;;
     bench) echo openmpi-bin libopenmpi-dev redis-tools ;;
+    wheel) echo g++ libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev libhwloc-dev \
+                git python3-venv ;;
     peers) ;;
-    *) fail "unknown group '$1'; the groups are: launcher train test lint tidy fuzz packages bench peers" ;;
+    *) fail "unknown group '$1'; the groups are: launcher train test lint tidy fuzz packages bench wheel peers" ;;
   esac
 }
 
@@ -116,6 +119,18 @@ install_peers() {
   say "Lightning and Accelerate installed in $((SECONDS - started)) s"
 }
 
+install_wheel_tools() {
+  local requirements=scripts/requirements-wheel.txt stamp started=$SECONDS
+  stamp="$PWD $(sha256sum <$requirements)"
+  [[ -f .venv-wheel/.complete && $(<.venv-wheel/.complete) == "$stamp" ]] && return
+  say "zig and Python's tools for wheels into .venv-wheel (about 100 MB to download)"
+  rm -rf .venv-wheel
+  quietly /usr/bin/python3 -m venv .venv-wheel
+  quietly .venv-wheel/bin/pip install --no-deps --only-binary :all: --disable-pip-version-check -r $requirements
+  echo "$stamp" >.venv-wheel/.complete
+  say "the tools for wheels installed in $((SECONDS - started)) s"
+}
+
 install_digits() {
   [[ -f .cache/digits.csv.gz ]] && return
   say "the handwritten digits, out of the scikit-learn package"
@@ -129,7 +144,7 @@ install_digits() {
   rm -rf $folder
 }
 
-[[ $# -gt 0 ]] || fail "which groups? launcher train test lint tidy fuzz bench peers"
+[[ $# -gt 0 ]] || fail "which groups? launcher train test lint tidy fuzz packages bench wheel peers"
 mkdir -p .cache
 exec 9>.cache/setup.lock
 if command -v flock >/dev/null; then
@@ -146,5 +161,6 @@ for group in "$@"; do
     install_torch
     install_digits
   fi
+  [[ $group != wheel ]] || install_wheel_tools
   [[ $group != peers ]] || install_peers
 done

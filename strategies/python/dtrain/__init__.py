@@ -5,9 +5,7 @@
 makes groups whose CPU tensors go through shared memory, and between hosts over TCP. `import torch` loads this package.
 See docs/training/python.md.
 """
-import atexit
 import os
-import sys
 
 
 def _autoload():
@@ -17,26 +15,11 @@ def _autoload():
 import torch  # noqa: E402
 import torch.distributed  # noqa: E402
 
-from . import _built  # noqa: E402
-
-
-def _refuse_others():
-    """The extension fits one Python and one torch; with another it would crash at some call."""
-    here = {"Python": "%d.%d" % sys.version_info[:2], "torch": torch.__version__.partition("+")[0]}
-    for name, version in here.items():
-        built = getattr(_built, name.upper())
-        if version != built:
-            raise ImportError(f"dtrain was built for {name} {built} and this is {name} {version}: build it again with "
-                              f"-DDTRAIN_TORCH_PYTHON={sys.executable}, or run the Python that it was built for, "
-                              f"{_built.EXECUTABLE}")
-
-
-_refuse_others()
-
-from . import _C  # noqa: E402
+from . import _extension  # noqa: E402
 
 
 def _create(place, _options):
+    _C = _extension.load()
     if torch.cuda.device_count() == 0:
         _C.keep_freed_memory()
         # DDP's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
@@ -48,4 +31,3 @@ def _create(place, _options):
 
 
 torch.distributed.Backend.register_backend("dtrain", _create, extended_api=True, devices=["cpu"])
-atexit.register(_C.leave_all)

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""The Python package as a wheel brings it: with the sources of its extension, which it compiles when it is first used.
+
+    test/process/packages/wheel_test.py BUILD PYTHON [-v] [Case.test]
+
+BUILD is a build folder of dtrain's with the launcher, PYTHON one that has torch. What compiles the extension, and the
+cases of Wheel, which are about the files that `make wheel` makes, take minutes: they run with DTRAIN_TEST_ALL=1 (make
+test-packages).
+"""
+import hashlib
+import json
+import os
+import pathlib
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import textwrap
+import unittest
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+DEADLINE = 900
+LOAD = "import dtrain; print(dtrain._extension.load().__file__)"
+SUM = """
+import dtrain, torch, torch.distributed as dist
+dist.init_process_group("dtrain")
+tensor = torch.full((1000,), float(dist.get_rank() + 1))
+dist.all_reduce(tensor)
+print("sum", tensor.unique().tolist())
+dist.destroy_process_group()
+"""
+MOST_BYTES = 4 << 20
+SLOW = unittest.skipUnless(os.environ.get("DTRAIN_TEST_ALL") == "1", "takes minutes: make test-packages")
+
+
+class Package(unittest.TestCase):
+    """The package's files as they are installed, without pip."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.site = pathlib.Path(folder.name, "site")
+        build = pathlib.Path(folder.name, "build")
+        for command in (["cmake", "-S", ROOT, "-B", build, "-DDTRAIN_STRATEGIES=OFF", "-DDTRAIN_LAUNCHER=OFF",
+                         "-DDTRAIN_TESTS=OFF", "-DDTRAIN_PYTHON_SOURCES=ON"],
+                        ["cmake", "--install", build, "--component", "wheel", "--prefix", cls.site]):
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=DEADLINE)
+        for module in (ROOT / "strategies/python/dtrain").glob("*.py"):
+            shutil.copy(module, cls.site / "dtrain")
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.cache = self.folder / "cache"
+        # Torch would load a dtrain of this tree by its entry point.
+        self.env = {**os.environ, "PYTHONPATH": str(self.site), "TORCH_EXTENSIONS_DIR": str(self.cache),
+                    "PYTHONDONTWRITEBYTECODE": "1"}
+        self.env.pop("XDG_CACHE_HOME", None)
+
+    def program(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(0o755)
+        return str(path)
+
+    def python(self, text, **env):
+        return subprocess.run([PYTHON, "-c", text], env={**self.env, **env}, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=DEADLINE)
+
+    def fails(self, text, **env):
+        done = self.python(text, **env)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        return done.stderr.strip().partition("ImportError: ")[2]
+
+    def kept(self):
+        return sorted(str(path.relative_to(self.cache)) for path in self.cache.rglob("*") if path.is_file())
+
+    @SLOW
+    def test_the_ranks_of_a_job_compile_it_once_and_later_programs_do_not(self):
+        job = [str(BUILD / "bin/dtrain"), "run", "--nproc", "2", self.program("sum.py", SUM)]
+        lines = []
+        for _ in range(2):
+            done = subprocess.run(job, env={**self.env, "PYTHON_EXEC": PYTHON}, stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=DEADLINE)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(sorted(done.stdout.splitlines()), ["[0] sum [3.0]", "[1] sum [3.0]"])
+            lines.append(re.findall(r"\[\d\] dtrain: (.*)", done.stderr))
+        self.assertEqual(len(lines[0]), 2, lines)
+        self.assertRegex(lines[0][0], r"compiling the backend for torch 2\.\S+, once: this takes a minute or two")
+        self.assertRegex(lines[0][1], rf"compiled in \d+ s, kept in {self.cache}/dtrain/cpython-\S+")
+        self.assertEqual(lines[1], [])
+        self.assertEqual([pathlib.Path(name).name for name in self.kept()], ["_C.so", "lock"])
+
+    def test_what_is_missing_is_named_with_what_to_do(self):
+        self.assertRegex(self.fails(LOAD, CXX="nonesuch-g++ -g"),
+                         r"^dtrain: there is no nonesuch-g\+\+ here, which CXX names\. Install one \(Debian and "
+                         r"Ubuntu: apt-get install g\+\+; .*\), or set CXX$")
+        self.assertRegex(self.fails(LOAD, CXX="", PATH="/nonesuch"), r"^dtrain: there is no c\+\+ here, which compiles")
+        self.assertRegex(self.fails("import sysconfig; sysconfig.get_path = lambda name: '/nonesuch'; " + LOAD),
+                         r"^dtrain: there is no /nonesuch/Python\.h, .* apt-get install python3-dev")
+        self.assertRegex(self.fails("import torch; torch.__version__ = '2.9.1+cpu'; " + LOAD),
+                         r"^dtrain: the backend needs torch 2\.11 or newer, and this is torch 2\.9\.1\. Install one: "
+                         r"\S+ -m pip install 'torch>=2\.11'$")
+        (self.folder / "file").touch()
+        self.assertRegex(self.fails(LOAD, TORCH_EXTENSIONS_DIR=str(self.folder / "file")),
+                         r"^dtrain: the backend cannot be compiled: .*Not a directory.*\. TORCH_EXTENSIONS_DIR names "
+                         "another")
+
+    def test_a_compiler_that_fails_is_shown_and_nothing_is_left(self):
+        compiler = self.program("c++", "#!/bin/sh\necho words of the compiler >&2\nexit 1\n")
+        said = self.fails(LOAD, CXX=compiler)
+        self.assertRegex(said, r"^dtrain: the backend did not compile\. .*\n" + re.escape(compiler)
+                         + r" -std=c\+\+20 .*\nwords of the compiler")
+        self.assertEqual([pathlib.Path(name).name for name in self.kept()], ["lock"])
+
+    def test_a_process_that_is_killed_while_it_compiles_is_in_nobodys_way(self):
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        compiler = self.program("c++", f"#!/bin/sh\necho here >{fifo}\nexec sleep {DEADLINE}\n")
+        first = subprocess.Popen([PYTHON, "-c", LOAD], env={**self.env, "CXX": compiler}, start_new_session=True,
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            # It has the lock, and files that are not whole.
+            self.assertTrue(select.select([reader], [], [], DEADLINE)[0])
+        finally:
+            os.killpg(first.pid, signal.SIGKILL)
+            first.wait(DEADLINE)
+        self.assertIn("did not compile", self.fails(LOAD, CXX="false"))
+        self.assertEqual([pathlib.Path(name).name for name in self.kept()], ["lock"])
+
+    def test_a_program_that_uses_another_backend_needs_no_compiler(self):
+        done = self.python("import dtrain, torch.distributed as d; d.init_process_group('gloo', store=d.HashStore(), "
+                           "rank=0, world_size=1)", CXX="nonesuch-g++")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertFalse(self.cache.exists())
+
+    def test_it_is_compiled_with_the_definitions_of_torchs_wheel(self):
+        cmake = (ROOT / "cmake/FindLibTorch.cmake").read_text()
+        ours = re.search(r"LibTorch::headers INTERFACE\n\s+(USE_DISTRIBUTED[^)]*)\)", cmake)[1].split()
+        self.assertEqual(self.python("import dtrain._build as b; print(*b.TORCH_DEFINITIONS)").stdout.split(), ours)
+
+    def test_every_source_has_one_unit(self):
+        sources = self.site / "dtrain/_sources"
+        listed = [name for unit in json.loads((sources / "units.json").read_text()) for name in unit["sources"]]
+        there = [str(path.relative_to(sources)) for path in sources.rglob("*.cc")]
+        self.assertEqual(sorted(listed), sorted(there))
+
+
+@SLOW
+class Wheel(unittest.TestCase):
+    """What `make wheel` made."""
+
+    DIST = ROOT / "build/wheel/dist"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.wheel, = cls.DIST.glob("*.whl")
+        cls.sdist, = cls.DIST.glob("*.tar.gz")
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def says(self, *command, **more):
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              cwd=self.folder, timeout=DEADLINE, text=True, **more)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
+
+    def test_its_name_size_and_contents(self):
+        self.assertRegex(self.wheel.name, r"^dtrain-\d+\.\d+\.\d+-py3-none-manylinux_2_28_x86_64\.whl$")
+        self.assertLessEqual(self.wheel.stat().st_size, MOST_BYTES)
+        with zipfile.ZipFile(self.wheel) as archive:
+            names = archive.namelist()
+            data = next(name for name in names if name.endswith(".data/scripts/dtrain")).removesuffix("scripts/dtrain")
+            self.assertEqual(archive.read(data + "scripts/dtrain")[:4], b"\x7fELF")
+            for name in ("man/man1/dtrain.1", "bash-completion/completions/dtrain", "zsh/site-functions/_dtrain",
+                         "fish/vendor_completions.d/dtrain.fish"):
+                self.assertIn(f"{data}data/share/{name}", names)
+            self.assertNotIn(data + "scripts/torchrun", names)
+            info = next(name for name in names if name.endswith("METADATA"))
+            self.assertNotIn("Requires-Dist", archive.read(info).decode())
+            entries = archive.read(info.replace("METADATA", "entry_points.txt")).decode()
+            self.assertIn("[torch.backends]\ndtrain = dtrain:_autoload", entries)
+
+    def test_the_same_commit_gives_the_same_bytes(self):
+        first = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (self.wheel, self.sdist)}
+        other = self.folder / "another folder"
+        self.says("git", "clone", "-q", ROOT, other)
+        (other / ".venv-wheel").symlink_to(ROOT / ".venv-wheel")
+        self.says(other / "scripts/wheel.sh")
+        again = {path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+                 for path in (other / "build/wheel/dist").iterdir()}
+        self.assertEqual(again, first)
+
+    def test_the_sdist_builds_with_this_machines_compiler(self):
+        with tarfile.open(self.sdist) as archive:
+            archive.extractall(self.folder, filter="data")
+        source, = (path for path in self.folder.iterdir() if path.is_dir())
+        python = ROOT / ".venv-wheel/bin/python"
+        self.says(python, "-m", "build", "--no-isolation", "--wheel", "--outdir", self.folder, source)
+        venv = self.folder / "venv"
+        self.says("/usr/bin/python3", "-m", "venv", venv)
+        self.says(venv / "bin/pip", "install", "--no-index", next(self.folder.glob("*.whl")))
+        self.assertRegex(self.says(venv / "bin/dtrain", "--version"), r"^dtrain \d+\.\d+\.\d+")
+
+    def test_in_a_bare_debian(self):
+        """pip install, then a job on gloo and on dtrain, with the torch of this machine."""
+        root = self.folder / "root"
+        self.says("debootstrap", "--variant=minbase", "--include=python3,python3-venv,python3-dev,g++", "bookworm",
+                  root)
+        self.addCleanup(subprocess.run, ["umount", "-l", root / "proc", root / "dev/shm", root / str(ROOT)[1:]],
+                        stderr=subprocess.DEVNULL)
+        place = root / str(ROOT)[1:]
+        place.mkdir(parents=True)
+        self.says("mount", "-t", "proc", "proc", root / "proc")
+        self.says("mount", "--bind", ROOT, place)
+        shutil.copy(self.wheel, root / "tmp")
+        (root / "tmp/sum.py").write_text(SUM.replace("import dtrain, torch", "import sys, torch").replace(
+            '"dtrain"', "sys.argv[1]"))
+        sites = PYTHON.replace("bin/python", "lib/python3.11/site-packages")
+        script = f"""
+            set -e
+            python3 -m venv /tmp/venv
+            /tmp/venv/bin/pip install --no-index /tmp/{self.wheel.name}
+            echo {sites} >/tmp/venv/lib/python3.11/site-packages/torch.pth
+            . /tmp/venv/bin/activate
+            for backend in gloo dtrain; do dtrain run --nproc 2 /tmp/sum.py $backend; done
+        """
+        said = self.says("chroot", root, "bash", "-c", textwrap.dedent(script))
+        for rank in range(2):
+            self.assertEqual(said.count(f"[{rank}] sum [3.0]\n"), 2, said)
+        self.assertEqual(said.count("compiling the backend"), 1, said)
+
+
+if __name__ == "__main__":
+    BUILD, PYTHON = pathlib.Path(sys.argv.pop(1)).resolve(), os.path.abspath(sys.argv.pop(1))
+    unittest.main()
