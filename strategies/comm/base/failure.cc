@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "strategies/comm/base/failure_phrase.h"
-
 namespace dtrain {
 namespace {
 
