@@ -50,14 +50,17 @@ Negotiation::Limits limits_of(const Settings& settings) {
 
 // The same error, with the tensor that its caller waits for.
 std::exception_ptr naming(const std::string& tensor, const std::exception_ptr& error) {
+  const auto said = [&tensor](std::string why) {
+    constexpr std::string_view kOurs = "dtrain: ";
+    if (why.starts_with(kOurs)) why.erase(0, kOurs.size());
+    return fmt::format("dtrain: '{}' was not reduced: {}", tensor, why);
+  };
   try {
     std::rethrow_exception(error);
   } catch (const CollectiveError& e) {
-    return std::make_exception_ptr(
-        CollectiveError(e.kind(), e.rank(), fmt::format("'{}' was not reduced: {}", tensor, e.what())));
+    return std::make_exception_ptr(CollectiveError(e.kind(), e.rank(), said(e.what())));
   } catch (const std::exception& e) {
-    return std::make_exception_ptr(
-        std::runtime_error(fmt::format("dtrain: '{}' was not reduced: {}", tensor, short_reason(e))));
+    return std::make_exception_ptr(std::runtime_error(said(short_reason(e))));
   }
 }
 
@@ -237,8 +240,9 @@ void Engine::finish(const Negotiation::Outcome& outcome) {
   if (outcome.failure) return end(std::make_exception_ptr(*outcome.failure));
   if (!outcome.left.empty()) {
     const int rank = group_.names.of(outcome.left.front());
-    return end(std::make_exception_ptr(CollectiveError(
-        FailureKind::peer_left, rank, fmt::format("{}rank {} ended its hvd::Context", group_.names.prefix(), rank))));
+    return end(std::make_exception_ptr(
+        CollectiveError(FailureKind::peer_left, rank,
+                        fmt::format("dtrain: {}rank {} ended its hvd::Context", group_.names.prefix(), rank))));
   }
   if (!outcome.all_joined) return;
   const std::lock_guard lock(mutex_);

@@ -82,7 +82,7 @@ Group GroupsOfSession::form(const std::vector<int>& ranks, const GroupSettings& 
 Group GroupsOfSession::add(Group::State state, const c10::intrusive_ptr<c10d::Store>& keys, const GroupPlace& place) {
   state.keys = keys;
   state.session = weak_from_this();
-  state.formed = form_process_group(keys, place, state.c10d_name);
+  state.formed = joining(env, [&] { return form_process_group(keys, place, state.c10d_name); });
   Group group(std::make_shared<Group::State>(std::move(state)));
   const std::lock_guard lock(mutex);
   formed.push_back(group);
@@ -95,9 +95,11 @@ FormedGroup GroupsOfSession::form_apart(const Group& group, const std::string& p
   const auto session = own.session.lock();
   TORCH_CHECK(session, "dtrain: the session has ended");
   const std::string name = fmt::format("{}_{}", purpose, ++own.apart);
-  return form_process_group(c10::make_intrusive<c10d::PrefixStore>(name, own.keys),
-                            {own.rank, group.size(), session->env.local_rank, own.formed.names, timeout},
-                            fmt::format("{}_{}", own.c10d_name, name));
+  const GroupPlace place{own.rank, group.size(), session->env.local_rank, own.formed.names, timeout};
+  return joining(session->env, [&] {
+    return form_process_group(c10::make_intrusive<c10d::PrefixStore>(name, own.keys), place,
+                              fmt::format("{}_{}", own.c10d_name, name));
+  });
 }
 
 void GroupsOfSession::shutdown() {

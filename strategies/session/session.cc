@@ -36,19 +36,6 @@ c10::intrusive_ptr<c10d::Store> connect_store(const WorkerEnv& env, const InitOp
   return c10::make_intrusive<c10d::PrefixStore>("dtrain", store);
 }
 
-// Errors that are not the user's name the rank.
-template <class Form>
-auto joining(const WorkerEnv& env, const Form& form) {
-  try {
-    return form();
-  } catch (const CollectiveError&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("dtrain: rank {} of {} could not join the group: {}", env.rank, env.world_size,
-                                         short_reason(error)));
-  }
-}
-
 }  // namespace
 
 Session init(const InitOptions& options) { return init(parse_worker_env(process_env()), options); }
@@ -67,7 +54,7 @@ Session init(const WorkerEnv& env, const InitOptions& options) {
     // Ddp's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
     c10::utils::set_env("DDP_DISABLE_COMM_MEM", "0", false);
   }
-  Group world = joining(env, [&] { return groups->form_world(); });
+  Group world = groups->form_world();
   return Session(std::make_unique<Session::State>(std::move(groups), std::move(world), device));
 }
 
@@ -82,10 +69,6 @@ std::vector<std::string> agree(const Session::State& session, const std::string&
   const std::string complaint = disagreement(calls);
   if (!complaint.empty()) throw ConfigError(complaint);
   return brought;
-}
-
-Group form(Session::State& session, const std::vector<int>& ranks, const GroupSettings& settings) {
-  return joining(session.groups->env, [&] { return session.groups->form(ranks, settings); });
 }
 
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -106,7 +89,7 @@ Group Session::new_group(const std::vector<int>& ranks, const GroupSettings& set
   agree(*state_, call_of(ranks));
   const std::string why_not = why_no_group(ranks, world_size());
   if (!why_not.empty()) throw ConfigError(why_not);
-  return form(*state_, ranks, settings);
+  return state_->groups->form(ranks, settings);
 }
 
 torch::Tensor Session::empty_shared(torch::IntArrayRef sizes, torch::TensorOptions options) const {
@@ -117,7 +100,7 @@ torch::Tensor Session::empty_shared(torch::IntArrayRef sizes, torch::TensorOptio
 }
 
 Group Session::split(std::optional<int> colour, const GroupSettings& settings) {
-  return form(*state_, same_colour(agree(*state_, "split()", text_of(colour)), rank()), settings);
+  return state_->groups->form(same_colour(agree(*state_, "split()", text_of(colour)), rank()), settings);
 }
 
 void Session::barrier() { world().barrier(); }
