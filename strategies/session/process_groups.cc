@@ -91,7 +91,7 @@ Group GroupsOfSession::add(Group::State state, const c10::intrusive_ptr<c10d::St
 
 FormedGroup GroupsOfSession::form_apart(const Group& group, const std::string& purpose,
                                         std::chrono::milliseconds timeout) {
-  Group::State& own = group.inside();
+  Group::State& own = group.checked_state();
   const auto session = own.session.lock();
   TORCH_CHECK(session, "dtrain: the session has ended");
   const std::string name = fmt::format("{}_{}", purpose, ++own.apart);
@@ -137,14 +137,15 @@ const std::string& Group::name() const {
   return state_ ? state_->name : none;
 }
 
-Group::State& Group::inside() const {
-  TORCH_CHECK(state_, "dtrain: an empty Group, which no session has made");
+Group::State& Group::checked_state() const {
+  TORCH_CHECK(state_,
+              "dtrain: this Group is empty; use session.world(), or what new_group(), split() or a Mesh returned");
   TORCH_CHECK(rank() >= 0, "dtrain: this rank is not in the group '", name(), "' (ranks ", text_of(ranks()), ")");
   TORCH_CHECK(state_->formed.group, "dtrain: the group '", name(), "' has ended, or the session was shut down");
   return *state_;
 }
 
-const c10::intrusive_ptr<c10d::ProcessGroup>& Group::process_group() const { return inside().formed.group; }
+const c10::intrusive_ptr<c10d::ProcessGroup>& Group::process_group() const { return checked_state().formed.group; }
 
 void Group::barrier() const { dtrain::barrier(process_group()); }
 
@@ -173,7 +174,7 @@ void Group::recv(torch::Tensor tensor, int from, int tag) const { dtrain::recv(p
 int Group::recv_any(torch::Tensor tensor, int tag) const { return dtrain::recv_any(process_group(), tensor, tag); }
 
 Group Group::again(const GroupSettings& settings) const {
-  State& own = inside();
+  State& own = checked_state();
   const auto session = own.session.lock();
   TORCH_CHECK(session, "dtrain: the session has ended");
   ++own.copies;
@@ -186,7 +187,7 @@ Group Group::again(const GroupSettings& settings) const {
 }
 
 void Group::end() const {
-  State& own = inside();
+  State& own = checked_state();
   const auto session = own.session.lock();
   TORCH_CHECK(session && own.c10d_name != "dtrain_world",
               "dtrain: the group of all ranks ends with the session; call Session::shutdown");

@@ -125,6 +125,20 @@ TEST_CASE("two forwards with one backward, and forwards without gradients, chang
   for (const std::string& one : said) CHECK(one == "24");
 }
 
+TEST_CASE("modules that differ within a group are refused there, with the session's ranks") {
+  const auto said = on_ranks(4, [](Session& session) -> std::string {
+    const Group group = session.split(session.rank() % 2).again();
+    torch::nn::Linear layer(session.rank() == 3 ? 5 : 4, 1);
+    const std::string found = message_of<DivergedError>([&] { const Ddp model(group, layer); });
+    group.barrier();  // it goes on
+    return found;
+  });
+  const std::string apart =
+      "dtrain: Ddp needs the same module on all ranks, and rank 3 has another: 'weight' is "
+      "Float [1, 5] on rank 3, and Float [1, 4] on rank 1";
+  CHECK(said == std::vector<std::string>{"no error", apart, "no error", apart});
+}
+
 TEST_CASE("modules that differ between ranks are refused on every rank, with names and sizes") {
   struct Difference {
     std::function<torch::nn::Sequential(int rank)> make;
@@ -133,7 +147,18 @@ TEST_CASE("modules that differ between ranks are refused on every rank, with nam
   const auto two = [](std::int64_t hidden) {
     return torch::nn::Sequential(torch::nn::Linear(4, hidden), torch::nn::Linear(hidden, 1));
   };
+  const auto named = [](const std::vector<std::string>& names) {
+    torch::nn::Sequential net;
+    for (const std::string& name : names)
+      net->push_back(std::string(name), torch::nn::AnyModule(torch::nn::Linear(4, 4)));
+    return net;
+  };
   const std::vector<Difference> all{
+      // By name, although what comes in its place is of its size.
+      {[&](int rank) {
+         return rank == 1 ? named({"fc1", "fc3"}) : named({"fc1", "fc2", "fc3"});
+       },
+       "'fc2.weight' of rank 0 (Float [4, 4]) is not there on rank 1"},
       {[&](int rank) { return two(rank == 1 ? 17 : 16); },
        "'0.weight' is Float [17, 4] on rank 1, and Float [16, 4] on rank 0"},
       {[&](int rank) { return rank == 1 ? torch::nn::Sequential(torch::nn::Linear(4, 16)) : two(16); },
