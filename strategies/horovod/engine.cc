@@ -6,6 +6,7 @@
 
 #include "strategies/collectives/collectives.h"
 #include "strategies/collectives/texts.h"
+#include "strategies/comm/base/call_origin.h"
 #include "strategies/comm/base/own_process.h"
 #include "strategies/comm/blame/consequence.h"
 #include "strategies/horovod/fusion_plan.h"
@@ -27,6 +28,7 @@ Settings of_rank_0(const c10::intrusive_ptr<c10d::ProcessGroup>& group, Settings
                   settings.cache_capacity, static_cast<std::int64_t>(settings.stall_warning.count()),
                   static_cast<std::int64_t>(settings.stall_failure.count())},
                  at::kLong);
+  const CallsOf its(CallOrigin::Kind::hvd_context);
   broadcast(group, numbers, 0);
   const auto* number = numbers.const_data_ptr<std::int64_t>();
   settings.fusion_threshold = number[0];
@@ -146,6 +148,7 @@ int Engine::join() {
 
 void Engine::loop() {
   ::pthread_setname_np(::pthread_self(), "dtrain-hvd");
+  const CallsOf its(CallOrigin::Kind::hvd_context);
   try {
     while (cycle()) {
     }

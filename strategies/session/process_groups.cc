@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
 #include "strategies/collectives/collectives.h"
+#include "strategies/comm/base/call_origin.h"
 #include "strategies/comm/nccl/nccl.h"
 #include "strategies/session/group_plan.h"
 #include "strategies/torch/compat.h"
@@ -191,7 +192,10 @@ void Group::end() const {
   const auto session = own.session.lock();
   TORCH_CHECK(session && own.c10d_name != "dtrain_world",
               "dtrain: the group of all ranks ends with the session; call Session::shutdown");
-  barrier();
+  {
+    const CallsOf its(CallOrigin::Kind::group_end);
+    barrier();
+  }
   own.formed.shutdown();
   own.formed = {};
   c10d::unregister_process_group(own.c10d_name);

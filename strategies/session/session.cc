@@ -8,6 +8,7 @@
 #include "strategies/collectives/texts.h"
 #include "strategies/comm/backend/kept_memory.h"
 #include "strategies/comm/backend/store_meeting.h"
+#include "strategies/comm/base/call_origin.h"
 #include "strategies/session/group_plan.h"
 #include "strategies/session/session_state.h"
 #include "strategies/session/uncaught.h"
@@ -59,6 +60,7 @@ Session init(const WorkerEnv& env, const InitOptions& options) {
 }
 
 std::vector<std::string> agree(const Session::State& session, const std::string& call, const std::string& own) {
+  const CallsOf its(CallOrigin::Kind::new_group);
   std::vector<std::string> calls = all_gather_texts(session.world.process_group(), call + '\n' + own);
   std::vector<std::string> brought;
   for (std::string& text : calls) {
@@ -110,6 +112,7 @@ void Session::all_reduce(torch::Tensor tensor, c10d::ReduceOp op) {
 void Session::broadcast(torch::Tensor tensor, int root) { world().broadcast(std::move(tensor), root); }
 
 void Session::shutdown() {
+  const CallsOf its(CallOrigin::Kind::shutdown);
   barrier();
   state_->groups->shutdown();
 }

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <functional>
+
 #include "dtrain/dtrain.h"
 #include "test/parity/joined.h"
 #include "test/support/catch.h"
@@ -68,6 +70,78 @@ TEST_CASE("two forwards may come before one backward of batch norm, in training 
          }))
       CHECK(one.empty());
   }
+}
+
+TEST_CASE("what Ddp calls is named by what it is for, on both ranks") {
+  struct Story {
+    const char* line;
+    std::function<void(Session&)> run;  // rank 1 does something else than rank 0
+  };
+  const auto net = [] { return torch::nn::Sequential(torch::nn::Linear(4, 4), torch::nn::BatchNorm1d(4)); };
+  const torch::Tensor x = torch::arange(8.0).view({2, 4});
+  const auto train = [&](Session& session, const DdpOptions& options,
+                         const std::function<void(Ddp<torch::nn::SequentialImpl>&)>& then) {
+    auto module = net();
+    Ddp<torch::nn::SequentialImpl> model(session, module.ptr(), options);
+    for (int step = 0; step < 3; ++step) model(x).sum().backward();
+    then(model);
+  };
+  DdpOptions small;
+  small.bucket_bytes = small.first_bucket_bytes = 16;
+  DdpOptions narrow = small;
+  narrow.compression = GradientCompression::fp16;
+  const auto forgets_backward = [&](Session& session, const DdpOptions& options) {
+    train(session, options, [&](auto& model) {
+      const auto loss = model(x).sum();
+      if (session.rank() == 0) loss.backward();
+      model(x);
+    });
+  };
+  const Story stories[] = {
+      {"rank 0 called all_reduce sum of 4 float32 (Ddp backward, bucket 1 of 4), "
+       "rank 1 called broadcast 32 bytes from rank 0 (Ddp forward: buffers)",
+       [&](Session& session) { forgets_backward(session, small); }},
+      {"rank 0 called all_reduce sum of 4 float16 (Ddp backward, bucket 1), "
+       "rank 1 called broadcast 32 bytes from rank 0 (Ddp forward: buffers)",
+       [&](Session& session) { forgets_backward(session, narrow); }},
+      {"rank 0 called all_gather 32 bytes (Ddp: verify_sync), rank 1 called barrier (shutdown())",
+       [&](Session& session) {
+         train(session, {}, [&](auto& model) { session.rank() == 0 ? model.verify_sync() : session.shutdown(); });
+       }},
+      {"rank 0 called all_gather 8 bytes (Ddp construction), rank 1 called all_reduce sum of 3 float32",
+       [&](Session& session) {
+         if (session.rank() == 1) return session.all_reduce(torch::ones({3}));
+         const Ddp<torch::nn::SequentialImpl> model(session, net().ptr());
+       }},
+      {"rank 0 called all_gather 8 bytes (forming a group), rank 1 called all_reduce sum of 3 float32",
+       [&](Session& session) {
+         if (session.rank() == 1) return session.all_reduce(torch::ones({3}));
+         session.new_group({0, 1});
+       }},
+  };
+  for (const Story& story : stories) {
+    for (const std::string& one : test::said_by(test::outcomes_of(
+             2, [&](Session& session) { return message_of<CollectiveError>([&] { story.run(session); }); }, false)))
+      CHECK_THAT(
+          one, Catch::Matches("dtrain: collective [0-9]+: rank 1 \\(pid [0-9]+\\) made a call that does not fit: .*") &&
+                   Catch::Contains(story.line));
+  }
+}
+
+TEST_CASE("a collective that a rank does not come to is named with what it is for") {
+  const auto said = test::said_by(test::outcomes_of(
+      2,
+      [](Session& session) -> std::string {
+        torch::nn::BatchNorm1d norm(4);
+        Ddp model(session, norm);
+        const auto step = [&] { model(torch::arange(8.0).view({2, 4})).sum().backward(); };
+        step();
+        if (session.rank() == 1) return "leaves";
+        return message_of<CollectiveError>(step);
+      },
+      false));
+  CHECK_THAT(said[0], Catch::StartsWith("dtrain: collective ") && Catch::Contains("; Ddp forward: ") &&
+                          Catch::Contains("): rank 1 (pid ") && Catch::Contains(") left the job"));
 }
 
 TEST_CASE("an embedding with sparse gradients is named, with what to do") {

@@ -201,6 +201,7 @@ TEST_CASE("the file that dtrain flight reads") {
   FlightCall root = all_reduce(6);
   root.op = "reduce";
   root.root = 2;
+  root.origin = {CallOrigin::Kind::ddp_backward, 2, 3};
   const auto failed = ring.queued(world, root, false, 2'000'000'000);
   ring.started(failed, 2'000'000'001);
   ring.ended(world, failed, false, 7'000'000'001);
