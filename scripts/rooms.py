@@ -77,7 +77,7 @@ ROOMS = {
         "comm/nccl": "torch",
         "collectives": "comm/backend torch",
         "session": "collectives comm/backend comm/base comm/blame comm/nccl torch",
-        "ddp": "collectives torch",
+        "ddp": "collectives comm/base torch",
         "horovod": "collectives comm/backend comm/base comm/blame session torch",
         "sampler": "",
         "python": "comm/backend comm/base torch",

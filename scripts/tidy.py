@@ -36,6 +36,11 @@ IMPURE_INCLUDE = re.compile(r"boost/(asio|beast)|sys/(?!types\.h)|unistd\.h|fcnt
 IMPURE_CALL = re.compile(r"\b(\w*[Cc]lock\w*::now|clock_gettime|gettimeofday|time\((nullptr|NULL|0)\)|SteadyClock|"
                          r"getpid\(|std::getenv|getenv\(|std::random_device)")
 
+# What the library throws at its user; its lower rooms throw std::runtime_error at those above them, too.
+THROWN = re.compile(r"\b(TORCH_CHECK|ConfigError|CollectiveError|DivergedError)\((.*?)\);", re.S)
+THROWN_ABOVE = re.compile(r"\b(std::(?:runtime_error|invalid_argument|logic_error))\((.*?)\);", re.S)
+LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
 LINES_MAX = 400
 TEST_LINES_MAX = 600
 COLUMNS_MAX = 120
@@ -199,6 +204,17 @@ def check_tested(path, report):
         report.add(path, 1, f"tested by {told[1]}, which does not exist; name the test that there is")
 
 
+def check_thrown(path, text, report):
+    """What the library throws says whose it is. A text that a function made is that function's."""
+    if path.parts[0] != "strategies" or path.suffix not in {".h", ".cc"}:
+        return
+    for pattern in [THROWN] if path.parts[1] == "comm" else [THROWN, THROWN_ABOVE]:
+        for match in pattern.finditer(text):
+            literals = [one for one in LITERAL.findall(match[2]) if re.search("[a-z]{3}", one)]
+            if literals and not any(one.startswith("dtrain: ") for one in literals):
+                report.add(path, text.count("\n", 0, match.start()) + 1, f"{match[1]}: its text begins with 'dtrain: '")
+
+
 def check_listed(path, report):
     """A test that no CMakeLists.txt names is run by nobody."""
     match = re.fullmatch(r"(\w+)_test\.(cc|py)", path.name)
@@ -265,6 +281,7 @@ def check_file(path, table, report):
     check_room(path, lines, table, report)
     check_purity(path, lines, report)
     check_tested(path, report)
+    check_thrown(path, text, report)
     check_listed(path, report)
     check_shape(path, text, lines, report)
     check_words(path, lines, report)

@@ -96,6 +96,7 @@ FlightOp op_of(const Json& json) {
   }
   if (json.contains("type")) op.type = word_of(json, "type");
   if (json.contains("reduction")) op.reduction = word_of(json, "reduction");
+  if (json.contains("origin")) op.origin = word_of(json, "origin");
   if (json.contains("root")) op.root = small_of(json, "root", 0, kMostRanks);
   op.tensors = static_cast<std::uint64_t>(count_of(json, "tensors"));
   op.elements = static_cast<std::uint64_t>(count_of(json, "elements"));

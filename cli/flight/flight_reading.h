@@ -20,6 +20,7 @@ struct FlightOp {
   std::string op;
   std::string type;       // empty: no tensors
   std::string reduction;  // empty: it does not reduce
+  std::string origin;     // whose call it was; empty: the program's own
   int root = -1;          // -1: none
   bool message = false;
   int peer = -1;  // of a message; -1: any rank

@@ -118,6 +118,10 @@ FlightAbsent absent_of(const Seat& seat, const Groups& groups) {
 
 void tell_next(FlightGroupStory& story, const Group& group, const Groups& groups) {
   const std::uint64_t next = story.finished + 1;
+  const auto op_of = [next](const Seat& seat) {
+    const FlightOp* op = collective(seat, next);
+    return op != nullptr ? *op : forgotten(next);
+  };
   const auto called = [&](const auto& entry) { return entry.second.part->queued >= next; };
   if (std::none_of(group.seats.begin(), group.seats.end(), called)) return;
   story.number = next;
@@ -125,10 +129,9 @@ void tell_next(FlightGroupStory& story, const Group& group, const Groups& groups
     if (seat.part->queued < next) {
       story.absent.push_back(absent_of(seat, groups));
     } else if (seat.part->finished >= next) {
-      story.past.push_back(seat.file->rank);
+      story.past.push_back({seat.file->rank, op_of(seat), doing(*seat.file, groups)});
     } else {
-      const FlightOp* op = collective(seat, next);
-      story.in.push_back(wait_of(*seat.file, op != nullptr ? *op : forgotten(next), group));
+      story.in.push_back(wait_of(*seat.file, op_of(seat), group));
     }
   }
   for (const FlightWait& one : story.in) story.differ = story.differ || !fits(one.op, story.in.front().op);
@@ -253,9 +256,9 @@ std::string cause_of(const FlightReading& file, const Groups& groups) {
                           : group.size == file.world_size ? fmt::format("rank {}", file.cause_rank)
                                                           : fmt::format("the group's rank {}", file.cause_rank);
   const char* what = file.cause == "timed_out"    ? "did not arrive in time"
-                     : file.cause == "mismatched" ? "made a call that does not fit the others'"
+                     : file.cause == "mismatched" ? "made a call that does not fit"
                                                   : "failed";
-  return fmt::format("{} {} in group {}", who, what, group.name);
+  return fmt::format("in group {}, {} {}", group.name, who, what);
 }
 
 Result<void> check_one_job(const std::vector<FlightReading>& files) {

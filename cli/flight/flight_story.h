@@ -28,6 +28,14 @@ struct FlightAbsent {
   std::vector<FlightWait> doing;  // what it is in instead
 };
 
+// A rank that has done its part of a collective, where others have not: the root of a small broadcast, say, does not
+// wait for them in it.
+struct FlightPast {
+  int rank = 0;
+  FlightOp op;
+  std::vector<FlightWait> doing;  // what it is in now
+};
+
 struct FlightGroupStory {
   std::string name;
   int size = 1;
@@ -37,7 +45,7 @@ struct FlightGroupStory {
   std::optional<FlightOp> last;  // of these; none: there is none, or it is forgotten
   std::uint64_t number = 0;      // the collective after these; 0: no rank has called it
   std::vector<FlightWait> in;    // ranks that are in it
-  std::vector<int> past;         // that have finished it
+  std::vector<FlightPast> past;  // that have done their part of it
   std::vector<FlightAbsent> absent;
   bool differ = false;               // those in it did not call the same
   std::vector<FlightWait> waiting;   // messages that are not over

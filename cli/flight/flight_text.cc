@@ -33,7 +33,9 @@ std::string details_of(const FlightOp& op) {
   if (!op.type.empty()) parts.push_back(tensors_of(op));
   if (op.root >= 0) parts.push_back(fmt::format("root {}", op.root));
   if (op.message && op.tag != 0) parts.push_back(fmt::format("tag {}", op.tag));
-  return parts.empty() ? "" : fmt::format(" ({})", fmt::join(parts, ", "));
+  std::string text = fmt::format("{}", fmt::join(parts, ", "));
+  if (!op.origin.empty()) text += (text.empty() ? "" : "; ") + op.origin;
+  return text.empty() ? "" : fmt::format(" ({})", text);
 }
 
 std::string name_of(const FlightOp& op) { return fmt::format("{} #{}{}", op.op, op.number, details_of(op)); }
@@ -68,10 +70,10 @@ std::vector<Alike> alike(const std::vector<FlightWait>& waits) {
   return all;
 }
 
-std::string at_work(const FlightAbsent& absent) {
-  if (absent.doing.empty()) return "it is in no collective and no message";
+std::string at_work(const std::vector<FlightWait>& doing) {
+  if (doing.empty()) return "it is in no collective and no message";
   std::string text;
-  for (const FlightWait& wait : absent.doing)
+  for (const FlightWait& wait : doing)
     text += fmt::format("{}{}, for {}", text.empty() ? "it is in " : "; ", in_group(wait), time(wait.for_ns));
   return text;
 }
@@ -86,7 +88,19 @@ std::string absent_lines(const FlightAbsent& absent) {
   } else if (absent.called > 0) {
     last = fmt::format("its last there is #{}", absent.called);
   }
-  return fmt::format("  rank {} has not called it: {}\n    {}\n", absent.rank, last, at_work(absent));
+  return fmt::format("  rank {} has not called it: {}\n    {}\n", absent.rank, last, at_work(absent.doing));
+}
+
+std::string past_lines(const std::vector<FlightPast>& past) {
+  std::map<std::string, std::vector<int>> called;
+  for (const FlightPast& one : past) called[name_of(one.op)].push_back(one.rank);
+  std::string out;
+  for (const auto& [name, ranks] : called)
+    out += fmt::format("  {}: {} {} done {} part\n", name, fold_ranks(ranks), verb(ranks.size(), "has", "have"),
+                       verb(ranks.size(), "its", "their"));
+  // Of one it is told what it is in now: more of them would say the same.
+  if (past.size() == 1) out += fmt::format("    {}\n", at_work(past.front().doing));
+  return out;
 }
 
 std::string next_lines(const FlightGroupStory& group) {
@@ -96,9 +110,7 @@ std::string next_lines(const FlightGroupStory& group) {
   for (const Alike& one : alike(group.in))
     out += fmt::format("  {}: {} {} in it, for {}\n", one.called, fold_ranks(one.ranks),
                        verb(one.ranks.size(), "is", "are"), time(one.longest_ns));
-  if (!group.past.empty())
-    out += fmt::format("  collective #{}: {} {} through it\n", group.number, fold_ranks(group.past),
-                       verb(group.past.size(), "is", "are"));
+  out += past_lines(group.past);
   for (const FlightAbsent& one : group.absent) out += absent_lines(one);
   return out;
 }
@@ -132,6 +144,11 @@ std::string cycle_lines(const FlightCycle& cycle) {
   return out;
 }
 
+std::string op_of_next(const FlightGroupStory& group) {
+  if (!group.in.empty()) return group.in.front().op.op;
+  return group.past.empty() ? "collective" : group.past.front().op.op;
+}
+
 // One line that says it all, where the eye is.
 std::string verdict(const FlightStory& story) {
   if (story.passing_ns) return fmt::format("\nnothing has stood still for longer than {}\n", time(*story.passing_ns));
@@ -141,8 +158,7 @@ std::string verdict(const FlightStory& story) {
     if (group.misfit)
       out += fmt::format("a message to rank {} does not fit its {}\n", group.misfit->rank, in_group(*group.misfit));
     if (group.number == 0) continue;
-    const std::string what = fmt::format("{} #{} of group {}", group.in.empty() ? "collective" : group.in.front().op.op,
-                                         group.number, group.name);
+    const std::string what = fmt::format("{} #{} of group {}", op_of_next(group), group.number, group.name);
     if (group.differ) out += fmt::format("ranks differ in collective #{} of group {}\n", group.number, group.name);
     std::vector<int> absent;
     for (const FlightAbsent& one : group.absent) absent.push_back(one.rank);
@@ -162,6 +178,7 @@ OrderedJson op_json(const FlightOp& op) {
   OrderedJson json{{"op", op.op}, {"number", op.number}};
   if (op.message) json["peer"] = op.peer;
   if (op.message) json["tag"] = op.tag;
+  if (!op.origin.empty()) json["origin"] = op.origin;
   if (op.root >= 0) json["root"] = op.root;
   if (!op.reduction.empty()) json["reduction"] = op.reduction;
   if (!op.type.empty()) json["type"] = op.type;
@@ -194,6 +211,8 @@ OrderedJson group_json(const FlightGroupStory& group) {
                       {"last", one.last ? op_json(*one.last) : OrderedJson(nullptr)},
                       {"ago_s", seconds(one.ago_ns)},
                       {"doing", waits_json(one.doing)}});
+  OrderedJson past = OrderedJson::array();
+  for (const FlightPast& one : group.past) past.push_back(one.rank);
   return {{"name", group.name},
           {"size", group.size},
           {"ranks", group.ranks},
@@ -202,7 +221,7 @@ OrderedJson group_json(const FlightGroupStory& group) {
           {"last", group.last ? op_json(*group.last) : OrderedJson(nullptr)},
           {"number", group.number == 0 ? OrderedJson(nullptr) : OrderedJson(group.number)},
           {"in", waits_json(group.in)},
-          {"past", group.past},
+          {"past", std::move(past)},
           {"absent", std::move(absent)},
           {"differ", group.differ},
           {"messages", waits_json(group.waiting)},

@@ -29,7 +29,7 @@ struct Phrase {
 constexpr Phrase kPhrases[] = {{"died", true},
                                {"left the job", true},
                                {"did not arrive in time", false},
-                               {"made a call that does not fit the others'", true},
+                               {"made a call that does not fit", true},
                                {"aborted the group", true}};
 
 constexpr std::string_view kDiverged = "dtrain::DivergedError: ";

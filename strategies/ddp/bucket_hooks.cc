@@ -2,6 +2,7 @@
 #include "strategies/ddp/bucket_hooks.h"
 
 #include "strategies/collectives/collectives.h"
+#include "strategies/ddp/bucket_group.h"
 #include "strategies/ddp/power_sgd.h"
 #include "strategies/ddp/power_sgd_plan.h"
 
@@ -14,6 +15,7 @@ class UserHook final : public c10d::CppCommHookInterface<BucketHook> {
  public:
   using CppCommHookInterface::CppCommHookInterface;
   FuturePtr runHook(c10d::GradBucket& bucket) override {
+    const CallsOf its(origin_of(bucket));
     FuturePtr future = state_(bucket);
     TORCH_CHECK(future, "dtrain: the hook of Ddp gave no future");
     return future;
@@ -25,6 +27,7 @@ class CompressingHook final : public c10d::CppCommHookInterface<GroupPtr> {
   CompressingHook(GroupPtr group, at::ScalarType type) : CppCommHookInterface(std::move(group)), type_(type) {}
 
   FuturePtr runHook(c10d::GradBucket& bucket) override {
+    const CallsOf its(origin_of(bucket));
     at::Tensor gradients = bucket.getBufferRef();
     // Divided before the sum, and before the narrower type: neither overflows where the average would not.
     std::vector<at::Tensor> narrow{gradients.div(state_->getSize()).to(type_)};

@@ -8,12 +8,15 @@
 #include <limits>
 
 #include "strategies/collectives/collectives.h"
+#include "strategies/ddp/bucket_group.h"
 #include "strategies/ddp/bucket_hooks.h"
 #include "strategies/ddp/diverged.h"
 #include "strategies/torch/compat.h"
 
 namespace dtrain {
 namespace {
+
+using Origin = CallOrigin::Kind;
 
 // Each once.
 std::vector<NamedParameter> parameters_of(const torch::nn::Module& module) {
@@ -53,7 +56,7 @@ NamedParameters trainable(const std::vector<NamedParameter>& all) {
 // in place, as zero_grad of torch's optimizers and modules does.
 using PlainViews = at::AutoDispatchBelowADInplaceOrView;
 
-std::shared_ptr<c10d::Reducer> make_reducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+std::shared_ptr<c10d::Reducer> make_reducer(const c10::intrusive_ptr<BucketGroup>& group,
                                             const NamedParameters& parameters, const DdpOptions& options) {
   // One bucket at first; the Reducer makes the real ones after the first backward, in the order the gradients came.
   // Where that order may change it keeps what it has.
@@ -102,6 +105,8 @@ void join_outputs(const std::vector<at::Tensor*>& outputs) {
 struct DdpCore::State {
   Group members;
   c10::intrusive_ptr<c10d::ProcessGroup> group;  // theirs
+  c10::intrusive_ptr<BucketGroup> bucket_group;  // the same, for the Reducer
+  std::size_t buckets = 0;                       // that this one is to reduce
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> buffers;
   std::shared_ptr<c10d::Reducer> reducer;
@@ -131,11 +136,14 @@ DdpCore::DdpCore(const Group& group, torch::nn::Module& module, const DdpOptions
   state_->buffers = module.buffers();
   state_->options = options;
   *state_->learns_graph = options.static_graph;
+  const CallsOf its(Origin::ddp_construction);
   require_alike(group, state_->named, buffers_of(module));
   std::vector<at::Tensor> shared = state_->parameters;
   shared.insert(shared.end(), state_->buffers.begin(), state_->buffers.end());
   broadcast_all(state_->group, shared, 0);
-  state_->reducer = make_reducer(state_->group, parameters, options);
+  state_->bucket_group = c10::make_intrusive<BucketGroup>(state_->group);
+  state_->reducer = make_reducer(state_->bucket_group, parameters, options);
+  count_buckets();
   state_->logger = std::make_shared<c10d::Logger>(state_->reducer);
   state_->logger->set_construction_data_and_log(module.name(), {}, -1, options.broadcast_buffers, false, false);
   state_->reducer->set_logger(state_->logger);
@@ -184,6 +192,7 @@ void DdpCore::before_forward() {
     state_->logger->set_runtime_stats_and_log();
     state_->reducer->prepare_for_forward();
     if (state_->joining) {
+      const CallsOf its(Origin::ddp_join);
       std::vector<at::Tensor> active{at::ones({1}, at::kInt)};
       state_->reducer->set_forward_pass_work_handle(state_->group->allreduce(active), !state_->average_over_active);
     }
@@ -195,12 +204,21 @@ void DdpCore::before_forward() {
 
 void DdpCore::rebuild_buckets() {
   const PlainViews plain;
-  state_->reducer->rebuild_buckets();
+  const CallsOf its(Origin::ddp_bucket_order);
+  if (state_->reducer->rebuild_buckets()) count_buckets();
+}
+
+// Those of a hook do not come to the Reducer's group.
+void DdpCore::count_buckets() {
+  const DdpOptions& options = state_->options;
+  const bool hooked = options.hook || options.power_sgd || options.compression != GradientCompression::none;
+  state_->buckets = hooked ? 0 : state_->reducer->get_grad_buckets(/*return_zero_tensors=*/false).size();
 }
 
 // `active`: this rank still trains. While ranks join, rank 0 may have stopped.
 void DdpCore::sync_buffers(bool active) {
   if (!state_->options.broadcast_buffers || state_->buffers.empty()) return;
+  const CallsOf its(Origin::ddp_buffers);
   // Not as a change that the graph of an earlier forward would notice: its backward may yet come.
   std::vector<at::Tensor> values;
   for (const at::Tensor& buffer : state_->buffers) values.push_back(buffer.variable_data());
@@ -225,6 +243,7 @@ void DdpCore::begin_join(bool average_over_active) {
 }
 
 void DdpCore::end_join() {
+  const CallsOf its(Origin::ddp_join);
   bool last = true;
   while (someone_trains()) {
     last = false;
@@ -253,11 +272,12 @@ void DdpCore::shadow_step() {
   sync_buffers(false);
   std::vector<c10::intrusive_ptr<c10::ivalue::Future>> reduced;
   std::vector<c10d::GradBucket> buckets = state_->reducer->get_grad_buckets();
+  state_->bucket_group->begin(state_->buckets);
   for (c10d::GradBucket& bucket : buckets) reduced.push_back(state_->reducer->run_comm_hook(bucket));
   for (const auto& each : reduced) each->waitAndThrow();
   if (state_->options.find_unused_parameters && !state_->options.static_graph) {
     std::vector<at::Tensor> used{state_->reducer->get_local_used_map_on_device()};
-    state_->group->allreduce(used)->wait();
+    state_->bucket_group->allreduce(used, {})->wait();
   }
   state_->reducer->push_rebuilt_params_for_all_indices();
 }
@@ -274,6 +294,7 @@ void DdpCore::after_forward(const std::optional<std::vector<at::Tensor*>>& outpu
       if (output->defined()) roots.push_back(*output);
     }
   }
+  state_->bucket_group->begin(state_->buckets);
   state_->reducer->prepare_for_backward(roots);
   *state_->has_backward = false;
   if (walks) join_outputs(*outputs);
@@ -291,6 +312,9 @@ void DdpCore::learn_graph(const std::vector<at::Tensor*>& outputs) {
   }
 }
 
-void DdpCore::verify_sync() { require_equal(state_->members, state_->named); }
+void DdpCore::verify_sync() {
+  const CallsOf its(Origin::ddp_verify_sync);
+  require_equal(state_->members, state_->named);
+}
 
 }  // namespace dtrain

@@ -61,14 +61,27 @@ struct Difference {
   std::string name, text;
 };
 
+// The first of `more` whose name is not in `fewer`, where all of `fewer` are in `more`: one that was left out in the
+// middle moves those after it. Null otherwise.
+const Described* left_out(const std::vector<Described>& more, const std::vector<Described>& fewer) {
+  const auto in = [](const std::vector<Described>& all, const Described& one) {
+    return std::any_of(all.begin(), all.end(), [&](const Described& known) { return known.name == one.name; });
+  };
+  if (!std::all_of(fewer.begin(), fewer.end(), [&](const Described& one) { return in(more, one); })) return nullptr;
+  const auto found = std::find_if_not(more.begin(), more.end(), [&](const Described& one) { return in(fewer, one); });
+  return found == more.end() ? nullptr : &*found;
+}
+
 Difference first_difference(const std::vector<Described>& here, int rank, const std::vector<Described>& there,
                             int other) {
+  const auto only = [](const Described& one, int has, int lacks) -> Difference {
+    return {one.name, fmt::format("'{}' of rank {} ({}) is not there on rank {}", one.name, has, one.what, lacks)};
+  };
+  if (const Described* one = left_out(here, there)) return only(*one, rank, other);
+  if (const Described* one = left_out(there, here)) return only(*one, other, rank);
   for (std::size_t i = 0; i < std::max(here.size(), there.size()); ++i) {
-    const auto only = [](const Described& one, int has, int lacks) {
-      return fmt::format("'{}' of rank {} ({}) is not there on rank {}", one.name, has, one.what, lacks);
-    };
-    if (i >= here.size()) return {there[i].name, only(there[i], other, rank)};
-    if (i >= there.size()) return {here[i].name, only(here[i], rank, other)};
+    if (i >= here.size()) return only(there[i], other, rank);
+    if (i >= there.size()) return only(here[i], rank, other);
     if (here[i].what == there[i].what) continue;
     const std::string again = here[i].name == there[i].name ? "" : fmt::format("'{}', ", there[i].name);
     return {here[i].name, fmt::format("'{}' is {} on rank {}, and {}{} on rank {}", here[i].name, here[i].what, rank,

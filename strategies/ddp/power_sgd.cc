@@ -6,6 +6,7 @@
 
 #include <unordered_map>
 
+#include "strategies/ddp/bucket_group.h"
 #include "strategies/ddp/power_sgd_plan.h"
 
 namespace dtrain {
@@ -210,7 +211,10 @@ class PowerSgdHook final : public c10d::CppCommHookInterface<std::shared_ptr<Sha
   // A bucket starts when the one before it is done: their collectives then have one order on all ranks. Backward goes
   // on meanwhile.
   FuturePtr runHook(c10d::GradBucket& bucket) override {
-    const std::function<FuturePtr()> start = begin(bucket);
+    const auto start = [begin = begin(bucket), origin = origin_of(bucket)] {
+      const CallsOf its(origin);
+      return begin();
+    };
     const auto next = [start, ready = Readiness(bucket.getBuffer().device())](Future& before) {
       before.value();
       ready.wait();

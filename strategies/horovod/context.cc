@@ -8,6 +8,7 @@
 #include "strategies/collectives/collectives.h"
 #include "strategies/collectives/texts.h"
 #include "strategies/comm/backend/tensors.h"
+#include "strategies/comm/base/call_origin.h"
 #include "strategies/horovod/engine.h"
 #include "strategies/torch/compat.h"
 
@@ -89,6 +90,7 @@ std::vector<Handle> Context::grouped_allreduce(const std::vector<at::Tensor>& te
 }
 
 void broadcast_parameters(const Group& group, const NamedTensors& tensors, int root) {
+  const CallsOf its(CallOrigin::Kind::hvd_parameters);
   const std::string own = layout_of(tensors);
   const std::string of_root = broadcast_text(group, own, root);
   require_no_complaint(group, first_difference(own, of_root, in_session(group, root)));
@@ -104,6 +106,7 @@ void broadcast_parameters(const Group& group, const torch::nn::Module& module, i
 }
 
 void broadcast_optimizer_state(const Group& group, torch::optim::Optimizer& optimizer, int root) {
+  const CallsOf its(CallOrigin::Kind::hvd_optimizer_state);
   std::ostringstream saved;
   if (group.rank() == root) {
     torch::serialize::OutputArchive archive;

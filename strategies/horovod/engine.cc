@@ -6,6 +6,7 @@
 
 #include "strategies/collectives/collectives.h"
 #include "strategies/collectives/texts.h"
+#include "strategies/comm/base/call_origin.h"
 #include "strategies/comm/base/own_process.h"
 #include "strategies/comm/blame/consequence.h"
 #include "strategies/horovod/fusion_plan.h"
@@ -27,6 +28,7 @@ Settings of_rank_0(const c10::intrusive_ptr<c10d::ProcessGroup>& group, Settings
                   settings.cache_capacity, static_cast<std::int64_t>(settings.stall_warning.count()),
                   static_cast<std::int64_t>(settings.stall_failure.count())},
                  at::kLong);
+  const CallsOf its(CallOrigin::Kind::hvd_context);
   broadcast(group, numbers, 0);
   const auto* number = numbers.const_data_ptr<std::int64_t>();
   settings.fusion_threshold = number[0];
@@ -50,14 +52,17 @@ Negotiation::Limits limits_of(const Settings& settings) {
 
 // The same error, with the tensor that its caller waits for.
 std::exception_ptr naming(const std::string& tensor, const std::exception_ptr& error) {
+  const auto said = [&tensor](std::string why) {
+    constexpr std::string_view kOurs = "dtrain: ";
+    if (why.starts_with(kOurs)) why.erase(0, kOurs.size());
+    return fmt::format("dtrain: '{}' was not reduced: {}", tensor, why);
+  };
   try {
     std::rethrow_exception(error);
   } catch (const CollectiveError& e) {
-    return std::make_exception_ptr(
-        CollectiveError(e.kind(), e.rank(), fmt::format("'{}' was not reduced: {}", tensor, e.what())));
+    return std::make_exception_ptr(CollectiveError(e.kind(), e.rank(), said(e.what())));
   } catch (const std::exception& e) {
-    return std::make_exception_ptr(
-        std::runtime_error(fmt::format("dtrain: '{}' was not reduced: {}", tensor, short_reason(e))));
+    return std::make_exception_ptr(std::runtime_error(said(short_reason(e))));
   }
 }
 
@@ -143,6 +148,7 @@ int Engine::join() {
 
 void Engine::loop() {
   ::pthread_setname_np(::pthread_self(), "dtrain-hvd");
+  const CallsOf its(CallOrigin::Kind::hvd_context);
   try {
     while (cycle()) {
     }
@@ -237,8 +243,9 @@ void Engine::finish(const Negotiation::Outcome& outcome) {
   if (outcome.failure) return end(std::make_exception_ptr(*outcome.failure));
   if (!outcome.left.empty()) {
     const int rank = group_.names.of(outcome.left.front());
-    return end(std::make_exception_ptr(CollectiveError(
-        FailureKind::peer_left, rank, fmt::format("{}rank {} ended its hvd::Context", group_.names.prefix(), rank))));
+    return end(std::make_exception_ptr(
+        CollectiveError(FailureKind::peer_left, rank,
+                        fmt::format("dtrain: {}rank {} ended its hvd::Context", group_.names.prefix(), rank))));
   }
   if (!outcome.all_joined) return;
   const std::lock_guard lock(mutex_);

@@ -236,7 +236,7 @@ void Negotiation::agree(const Request& request) {
 }
 
 void Negotiation::fail(FailureKind kind, int rank, const std::string& text) {
-  if (!outcome_.failure) outcome_.failure = CollectiveError(kind, names_.of(rank), names_.prefix() + text);
+  if (!outcome_.failure) outcome_.failure = CollectiveError(kind, names_.of(rank), "dtrain: " + names_.prefix() + text);
 }
 
 std::string Negotiation::ranks_text(std::vector<int> ranks) const {

@@ -55,7 +55,8 @@ std::optional<double> read_number(const EnvLookup& lookup, const char* name, dou
   const auto [end, status] = std::from_chars(text->data(), text->data() + text->size(), value);
   const bool number = status == std::errc() && end == text->data() + text->size();
   if (!number || !(value >= least && value <= most) || (whole && value != std::floor(value)))
-    throw ConfigError(fmt::format("{}='{}' is not a {}number from {} on", name, *text, whole ? "whole " : "", least));
+    throw ConfigError(
+        fmt::format("dtrain: {}='{}' is not a {}number from {} on", name, *text, whole ? "whole " : "", least));
   return value;
 }
 

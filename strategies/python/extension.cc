@@ -51,6 +51,8 @@ BackendPtr join(const CpuBackend::StorePtr& store, int rank, int size, CpuBacken
     return CpuBackend::join<PythonBackend>(store, rank, size, std::move(setup));
   } catch (const CollectiveError&) {
     throw;
+  } catch (const ConfigError&) {
+    throw;
   } catch (const std::exception& error) {
     throw std::runtime_error(
         fmt::format("dtrain: rank {} of {} could not join the group: {}", rank, size, short_reason(error)));

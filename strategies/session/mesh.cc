@@ -16,7 +16,7 @@ MeshLayout agreed(const Session::State& session, const std::vector<MeshDimension
 Mesh::Mesh(Session& session, const std::vector<MeshDimension>& dimensions)
     : layout_(agreed(*session.state_, dimensions)) {
   for (const MeshDimension& one : dimensions)
-    groups_.push_back(form(*session.state_, layout_.line(one.name, session.rank()), {one.name}));
+    groups_.push_back(session.state_->groups->form(layout_.line(one.name, session.rank()), {one.name}));
 }
 
 }  // namespace dtrain

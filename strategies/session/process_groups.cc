@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
 #include "strategies/collectives/collectives.h"
+#include "strategies/comm/base/call_origin.h"
 #include "strategies/comm/nccl/nccl.h"
 #include "strategies/session/group_plan.h"
 #include "strategies/torch/compat.h"
@@ -82,7 +83,7 @@ Group GroupsOfSession::form(const std::vector<int>& ranks, const GroupSettings& 
 Group GroupsOfSession::add(Group::State state, const c10::intrusive_ptr<c10d::Store>& keys, const GroupPlace& place) {
   state.keys = keys;
   state.session = weak_from_this();
-  state.formed = form_process_group(keys, place, state.c10d_name);
+  state.formed = joining(env, [&] { return form_process_group(keys, place, state.c10d_name); });
   Group group(std::make_shared<Group::State>(std::move(state)));
   const std::lock_guard lock(mutex);
   formed.push_back(group);
@@ -91,13 +92,15 @@ Group GroupsOfSession::add(Group::State state, const c10::intrusive_ptr<c10d::St
 
 FormedGroup GroupsOfSession::form_apart(const Group& group, const std::string& purpose,
                                         std::chrono::milliseconds timeout) {
-  Group::State& own = group.inside();
+  Group::State& own = group.checked_state();
   const auto session = own.session.lock();
   TORCH_CHECK(session, "dtrain: the session has ended");
   const std::string name = fmt::format("{}_{}", purpose, ++own.apart);
-  return form_process_group(c10::make_intrusive<c10d::PrefixStore>(name, own.keys),
-                            {own.rank, group.size(), session->env.local_rank, own.formed.names, timeout},
-                            fmt::format("{}_{}", own.c10d_name, name));
+  const GroupPlace place{own.rank, group.size(), session->env.local_rank, own.formed.names, timeout};
+  return joining(session->env, [&] {
+    return form_process_group(c10::make_intrusive<c10d::PrefixStore>(name, own.keys), place,
+                              fmt::format("{}_{}", own.c10d_name, name));
+  });
 }
 
 void GroupsOfSession::shutdown() {
@@ -135,14 +138,15 @@ const std::string& Group::name() const {
   return state_ ? state_->name : none;
 }
 
-Group::State& Group::inside() const {
-  TORCH_CHECK(state_, "dtrain: an empty Group, which no session has made");
+Group::State& Group::checked_state() const {
+  TORCH_CHECK(state_,
+              "dtrain: this Group is empty; use session.world(), or what new_group(), split() or a Mesh returned");
   TORCH_CHECK(rank() >= 0, "dtrain: this rank is not in the group '", name(), "' (ranks ", text_of(ranks()), ")");
   TORCH_CHECK(state_->formed.group, "dtrain: the group '", name(), "' has ended, or the session was shut down");
   return *state_;
 }
 
-const c10::intrusive_ptr<c10d::ProcessGroup>& Group::process_group() const { return inside().formed.group; }
+const c10::intrusive_ptr<c10d::ProcessGroup>& Group::process_group() const { return checked_state().formed.group; }
 
 void Group::barrier() const { dtrain::barrier(process_group()); }
 
@@ -171,7 +175,7 @@ void Group::recv(torch::Tensor tensor, int from, int tag) const { dtrain::recv(p
 int Group::recv_any(torch::Tensor tensor, int tag) const { return dtrain::recv_any(process_group(), tensor, tag); }
 
 Group Group::again(const GroupSettings& settings) const {
-  State& own = inside();
+  State& own = checked_state();
   const auto session = own.session.lock();
   TORCH_CHECK(session, "dtrain: the session has ended");
   ++own.copies;
@@ -184,11 +188,14 @@ Group Group::again(const GroupSettings& settings) const {
 }
 
 void Group::end() const {
-  State& own = inside();
+  State& own = checked_state();
   const auto session = own.session.lock();
   TORCH_CHECK(session && own.c10d_name != "dtrain_world",
               "dtrain: the group of all ranks ends with the session; call Session::shutdown");
-  barrier();
+  {
+    const CallsOf its(CallOrigin::Kind::group_end);
+    barrier();
+  }
   own.formed.shutdown();
   own.formed = {};
   c10d::unregister_process_group(own.c10d_name);

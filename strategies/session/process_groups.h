@@ -1,10 +1,13 @@
 #pragma once
 // The process groups that a session makes: CPU tensors through CommGroup, CUDA tensors through NCCL.
+#include <fmt/format.h>
+
 #include <mutex>
 
 #include "dtrain/group.h"
 #include "dtrain/worker_env.h"
 #include "strategies/comm/backend/cpu_backend.h"
+#include "strategies/torch/compat.h"
 
 namespace dtrain {
 
@@ -34,6 +37,21 @@ struct GroupPlace {
 // The device of the rank with this number on its host. Throws ConfigError if that rank has no GPU for itself.
 at::Device device_for(int local_rank);
 
+// Errors of joining that are not the user's name this rank.
+template <class Join>
+auto joining(const WorkerEnv& env, const Join& join) {
+  try {
+    return join();
+  } catch (const CollectiveError&) {
+    throw;
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw std::runtime_error(fmt::format("dtrain: rank {} of {} could not join the group: {}", env.rank, env.world_size,
+                                         short_reason(error)));
+  }
+}
+
 // Collective of the group's ranks. `keys` are the group's own keys in the store; `name` is its name in c10d. Throws as
 // form_group() does (comm/groups).
 FormedGroup form_process_group(const c10::intrusive_ptr<c10d::Store>& keys, const GroupPlace& place,
@@ -51,8 +69,8 @@ struct GroupsOfSession : std::enable_shared_from_this<GroupsOfSession> {
 
   // Form the group of all ranks; it is the first one.
   Group form_world();
-  // Collective: every rank calls it, in the same order, with the same list. A rank that is not in `ranks` gets an empty
-  // group.
+  // Collective: every rank calls it, in the same order, with the same list, which all have agreed on. A rank that is
+  // not in `ranks` gets an empty group.
   Group form(const std::vector<int>& ranks, const GroupSettings& settings);
   Group add(Group::State state, const c10::intrusive_ptr<c10d::Store>& keys, const GroupPlace& place);
   // Collective of `group`: form another group of the same ranks, with the same names. The caller ends it; it is no part

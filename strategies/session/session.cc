@@ -8,6 +8,7 @@
 #include "strategies/collectives/texts.h"
 #include "strategies/comm/backend/kept_memory.h"
 #include "strategies/comm/backend/store_meeting.h"
+#include "strategies/comm/base/call_origin.h"
 #include "strategies/session/group_plan.h"
 #include "strategies/session/session_state.h"
 #include "strategies/session/uncaught.h"
@@ -36,19 +37,6 @@ c10::intrusive_ptr<c10d::Store> connect_store(const WorkerEnv& env, const InitOp
   return c10::make_intrusive<c10d::PrefixStore>("dtrain", store);
 }
 
-// Errors that are not the user's name the rank.
-template <class Form>
-auto joining(const WorkerEnv& env, const Form& form) {
-  try {
-    return form();
-  } catch (const CollectiveError&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("dtrain: rank {} of {} could not join the group: {}", env.rank, env.world_size,
-                                         short_reason(error)));
-  }
-}
-
 }  // namespace
 
 Session init(const InitOptions& options) { return init(parse_worker_env(process_env()), options); }
@@ -67,11 +55,12 @@ Session init(const WorkerEnv& env, const InitOptions& options) {
     // Ddp's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
     c10::utils::set_env("DDP_DISABLE_COMM_MEM", "0", false);
   }
-  Group world = joining(env, [&] { return groups->form_world(); });
+  Group world = groups->form_world();
   return Session(std::make_unique<Session::State>(std::move(groups), std::move(world), device));
 }
 
 std::vector<std::string> agree(const Session::State& session, const std::string& call, const std::string& own) {
+  const CallsOf its(CallOrigin::Kind::new_group);
   std::vector<std::string> calls = all_gather_texts(session.world.process_group(), call + '\n' + own);
   std::vector<std::string> brought;
   for (std::string& text : calls) {
@@ -82,10 +71,6 @@ std::vector<std::string> agree(const Session::State& session, const std::string&
   const std::string complaint = disagreement(calls);
   if (!complaint.empty()) throw ConfigError(complaint);
   return brought;
-}
-
-Group form(Session::State& session, const std::vector<int>& ranks, const GroupSettings& settings) {
-  return joining(session.groups->env, [&] { return session.groups->form(ranks, settings); });
 }
 
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -106,7 +91,7 @@ Group Session::new_group(const std::vector<int>& ranks, const GroupSettings& set
   agree(*state_, call_of(ranks));
   const std::string why_not = why_no_group(ranks, world_size());
   if (!why_not.empty()) throw ConfigError(why_not);
-  return form(*state_, ranks, settings);
+  return state_->groups->form(ranks, settings);
 }
 
 torch::Tensor Session::empty_shared(torch::IntArrayRef sizes, torch::TensorOptions options) const {
@@ -117,7 +102,7 @@ torch::Tensor Session::empty_shared(torch::IntArrayRef sizes, torch::TensorOptio
 }
 
 Group Session::split(std::optional<int> colour, const GroupSettings& settings) {
-  return form(*state_, same_colour(agree(*state_, "split()", text_of(colour)), rank()), settings);
+  return state_->groups->form(same_colour(agree(*state_, "split()", text_of(colour)), rank()), settings);
 }
 
 void Session::barrier() { world().barrier(); }
@@ -127,6 +112,7 @@ void Session::all_reduce(torch::Tensor tensor, c10d::ReduceOp op) {
 void Session::broadcast(torch::Tensor tensor, int root) { world().broadcast(std::move(tensor), root); }
 
 void Session::shutdown() {
+  const CallsOf its(CallOrigin::Kind::shutdown);
   barrier();
   state_->groups->shutdown();
 }

@@ -21,7 +21,5 @@ struct Session::State {
 // Collective of the session: all ranks must have called the same. Returns what each brings with it, by rank. Throws
 // ConfigError on every rank where one called something else.
 std::vector<std::string> agree(const Session::State& session, const std::string& call, const std::string& own = {});
-// Group of ranks that all have agreed on; errors name this rank.
-Group form(Session::State& session, const std::vector<int>& ranks, const GroupSettings& settings);
 
 }  // namespace dtrain

@@ -140,6 +140,18 @@ class Tidy(unittest.TestCase):
              "test/unit/launcher/job/rank_set_test.cc:1: no CMakeLists.txt names this test; add it to the nearest one "
              "above"])
 
+    def test_what_the_library_throws_says_whose_it_is(self):
+        lines = self.breaches({
+            "strategies/comm/base/failure.cc": '#include "strategies/comm/base/failure.h"\n'
+            'void f() {\n  throw std::runtime_error("for the room above");\n'
+            '  throw ConfigError(\n      fmt::format("RANK={} is none; correct it", 1));\n'
+            '  TORCH_CHECK(name == "world", "dtrain: \'", name, "\' is no group");\n'
+            '  throw ConfigError(complaint);\n}\n',
+            "strategies/session/session.cc": '// Joining.\nvoid g() { throw std::runtime_error("no store"); }\n'})
+        self.assertEqual(lines, [
+            "strategies/comm/base/failure.cc:4: ConfigError: its text begins with 'dtrain: '",
+            "strategies/session/session.cc:2: std::runtime_error: its text begins with 'dtrain: '"])
+
 
 class RoomTable(unittest.TestCase):
     def test_a_circle_cannot_be_written_down(self):

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <functional>
+
 #include "dtrain/dtrain.h"
 #include "test/parity/joined.h"
 #include "test/support/catch.h"
@@ -70,6 +72,78 @@ TEST_CASE("two forwards may come before one backward of batch norm, in training 
   }
 }
 
+TEST_CASE("what Ddp calls is named by what it is for, on both ranks") {
+  struct Story {
+    const char* line;
+    std::function<void(Session&)> run;  // rank 1 does something else than rank 0
+  };
+  const auto net = [] { return torch::nn::Sequential(torch::nn::Linear(4, 4), torch::nn::BatchNorm1d(4)); };
+  const torch::Tensor x = torch::arange(8.0).view({2, 4});
+  const auto train = [&](Session& session, const DdpOptions& options,
+                         const std::function<void(Ddp<torch::nn::SequentialImpl>&)>& then) {
+    auto module = net();
+    Ddp<torch::nn::SequentialImpl> model(session, module.ptr(), options);
+    for (int step = 0; step < 3; ++step) model(x).sum().backward();
+    then(model);
+  };
+  DdpOptions small;
+  small.bucket_bytes = small.first_bucket_bytes = 16;
+  DdpOptions narrow = small;
+  narrow.compression = GradientCompression::fp16;
+  const auto forgets_backward = [&](Session& session, const DdpOptions& options) {
+    train(session, options, [&](auto& model) {
+      const auto loss = model(x).sum();
+      if (session.rank() == 0) loss.backward();
+      model(x);
+    });
+  };
+  const Story stories[] = {
+      {"rank 0 called all_reduce sum of 4 float32 (Ddp backward, bucket 1 of 4), "
+       "rank 1 called broadcast 32 bytes from rank 0 (Ddp forward: buffers)",
+       [&](Session& session) { forgets_backward(session, small); }},
+      {"rank 0 called all_reduce sum of 4 float16 (Ddp backward, bucket 1), "
+       "rank 1 called broadcast 32 bytes from rank 0 (Ddp forward: buffers)",
+       [&](Session& session) { forgets_backward(session, narrow); }},
+      {"rank 0 called all_gather 32 bytes (Ddp: verify_sync), rank 1 called barrier (shutdown())",
+       [&](Session& session) {
+         train(session, {}, [&](auto& model) { session.rank() == 0 ? model.verify_sync() : session.shutdown(); });
+       }},
+      {"rank 0 called all_gather 8 bytes (Ddp construction), rank 1 called all_reduce sum of 3 float32",
+       [&](Session& session) {
+         if (session.rank() == 1) return session.all_reduce(torch::ones({3}));
+         const Ddp<torch::nn::SequentialImpl> model(session, net().ptr());
+       }},
+      {"rank 0 called all_gather 8 bytes (forming a group), rank 1 called all_reduce sum of 3 float32",
+       [&](Session& session) {
+         if (session.rank() == 1) return session.all_reduce(torch::ones({3}));
+         session.new_group({0, 1});
+       }},
+  };
+  for (const Story& story : stories) {
+    for (const std::string& one : test::said_by(test::outcomes_of(
+             2, [&](Session& session) { return message_of<CollectiveError>([&] { story.run(session); }); }, false)))
+      CHECK_THAT(
+          one, Catch::Matches("dtrain: collective [0-9]+: rank 1 \\(pid [0-9]+\\) made a call that does not fit: .*") &&
+                   Catch::Contains(story.line));
+  }
+}
+
+TEST_CASE("a collective that a rank does not come to is named with what it is for") {
+  const auto said = test::said_by(test::outcomes_of(
+      2,
+      [](Session& session) -> std::string {
+        torch::nn::BatchNorm1d norm(4);
+        Ddp model(session, norm);
+        const auto step = [&] { model(torch::arange(8.0).view({2, 4})).sum().backward(); };
+        step();
+        if (session.rank() == 1) return "leaves";
+        return message_of<CollectiveError>(step);
+      },
+      false));
+  CHECK_THAT(said[0], Catch::StartsWith("dtrain: collective ") && Catch::Contains("; Ddp forward: ") &&
+                          Catch::Contains("): rank 1 (pid ") && Catch::Contains(") left the job"));
+}
+
 TEST_CASE("an embedding with sparse gradients is named, with what to do") {
   const auto said = on_ranks(2, [](Session& session) {
     torch::nn::Embedding words(torch::nn::EmbeddingOptions(10, 4).sparse(true));
@@ -125,6 +199,20 @@ TEST_CASE("two forwards with one backward, and forwards without gradients, chang
   for (const std::string& one : said) CHECK(one == "24");
 }
 
+TEST_CASE("modules that differ within a group are refused there, with the session's ranks") {
+  const auto said = on_ranks(4, [](Session& session) -> std::string {
+    const Group group = session.split(session.rank() % 2).again();
+    torch::nn::Linear layer(session.rank() == 3 ? 5 : 4, 1);
+    const std::string found = message_of<DivergedError>([&] { const Ddp model(group, layer); });
+    group.barrier();  // it goes on
+    return found;
+  });
+  const std::string apart =
+      "dtrain: Ddp needs the same module on all ranks, and rank 3 has another: 'weight' is "
+      "Float [1, 5] on rank 3, and Float [1, 4] on rank 1";
+  CHECK(said == std::vector<std::string>{"no error", apart, "no error", apart});
+}
+
 TEST_CASE("modules that differ between ranks are refused on every rank, with names and sizes") {
   struct Difference {
     std::function<torch::nn::Sequential(int rank)> make;
@@ -133,7 +221,18 @@ TEST_CASE("modules that differ between ranks are refused on every rank, with nam
   const auto two = [](std::int64_t hidden) {
     return torch::nn::Sequential(torch::nn::Linear(4, hidden), torch::nn::Linear(hidden, 1));
   };
+  const auto named = [](const std::vector<std::string>& names) {
+    torch::nn::Sequential net;
+    for (const std::string& name : names)
+      net->push_back(std::string(name), torch::nn::AnyModule(torch::nn::Linear(4, 4)));
+    return net;
+  };
   const std::vector<Difference> all{
+      // By name, although what comes in its place is of its size.
+      {[&](int rank) {
+         return rank == 1 ? named({"fc1", "fc3"}) : named({"fc1", "fc2", "fc3"});
+       },
+       "'fc2.weight' of rank 0 (Float [4, 4]) is not there on rank 1"},
       {[&](int rank) { return two(rank == 1 ? 17 : 16); },
        "'0.weight' is Float [17, 4] on rank 1, and Float [16, 4] on rank 0"},
       {[&](int rank) { return rank == 1 ? torch::nn::Sequential(torch::nn::Linear(4, 16)) : two(16); },

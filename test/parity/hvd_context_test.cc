@@ -160,20 +160,21 @@ TEST_CASE("hvd: what is not taken is refused at the call, and nothing is lost") 
 }
 
 TEST_CASE("hvd: a tensor of another shape on one rank is an error on all that names it") {
-  require_all_said(hvd_ranks(2,
-                             [](Session& session) {
-                               hvd::Context context(session, brisk());
-                               at::Tensor other = at::ones({4});
-                               at::Tensor x = session.rank() == 0 ? at::ones({2, 3}) : at::ones({3, 2});
-                               const hvd::Handle pending = context.allreduce(x, "x");
-                               const std::string said = error_of([&] { pending.wait(); });
-                               const std::string later = error_of([&] { context.allreduce(other, "y"); });
-                               return fmt::format("{}\n{}", said, later.substr(0, 24));
-                             }),
-                   kind_text(FailureKind::mismatched) +
-                       " 1: 'x' was not reduced: tensor 'x' is not the same on all ranks: Float [2, 3] on cpu, average "
-                       "on rank 0, but Float [3, 2] on cpu, average on rank 1\n" +
-                       kind_text(FailureKind::mismatched) + " 1: 'y' was not reduced");
+  require_all_said(
+      hvd_ranks(2,
+                [](Session& session) {
+                  hvd::Context context(session, brisk());
+                  at::Tensor other = at::ones({4});
+                  at::Tensor x = session.rank() == 0 ? at::ones({2, 3}) : at::ones({3, 2});
+                  const hvd::Handle pending = context.allreduce(x, "x");
+                  const std::string said = error_of([&] { pending.wait(); });
+                  const std::string later = error_of([&] { context.allreduce(other, "y"); });
+                  return fmt::format("{}\n{}", said, later.substr(0, 32));
+                }),
+      kind_text(FailureKind::mismatched) +
+          " 1: dtrain: 'x' was not reduced: tensor 'x' is not the same on all ranks: Float [2, 3] on cpu, average "
+          "on rank 0, but Float [3, 2] on cpu, average on rank 1\n" +
+          kind_text(FailureKind::mismatched) + " 1: dtrain: 'y' was not reduced");
 }
 
 TEST_CASE("hvd: a tensor that one rank does not submit is said on standard error, and fails at the limit") {
@@ -198,7 +199,7 @@ TEST_CASE("hvd: a tensor that one rank does not submit is said on standard error
   });
   require_all_returned(outcomes);
   CHECK_THAT(outcomes[0].said, Catch::StartsWith(kind_text(FailureKind::timed_out)) &&
-                                   Catch::Contains("'of rank 0' was not reduced: tensor '") &&
+                                   Catch::Contains("dtrain: 'of rank 0' was not reduced: tensor '") &&
                                    Catch::Contains("was not submitted by rank"));
   CHECK_THAT(outcomes[1].said, Catch::Contains("'also of rank 1' was not reduced: tensor '"));
   const std::string said = text_of(path);
@@ -245,7 +246,7 @@ TEST_CASE("hvd: a rank that ends its context, or dies, fails what the others wai
   });
   require_all_returned(outcomes);
   CHECK(outcomes[0].said ==
-        kind_text(FailureKind::peer_left) + " 1: 'x' was not reduced: rank 1 ended its hvd::Context");
+        kind_text(FailureKind::peer_left) + " 1: dtrain: 'x' was not reduced: rank 1 ended its hvd::Context");
 
   const std::uint16_t port = free_port();
   const auto fates = run_ranks(2, [&](int rank) -> std::string {
@@ -258,8 +259,9 @@ TEST_CASE("hvd: a rank that ends its context, or dies, fails what the others wai
     return error_of([&] { context.allreduce(x, "x").wait(); });
   });
   CHECK(fates[1].signal == SIGKILL);
-  CHECK_THAT(fates[0].said, Catch::StartsWith(kind_text(FailureKind::peer_died) + " 1: 'x' was not reduced: ") &&
-                                Catch::Contains("died"));
+  CHECK_THAT(fates[0].said,
+             Catch::StartsWith(kind_text(FailureKind::peer_died) + " 1: dtrain: 'x' was not reduced: ") &&
+                 Catch::Contains("died"));
 }
 
 TEST_CASE("hvd: the timeline, and the environment") {

@@ -162,14 +162,15 @@ TEST_CASE("hvd: errors of a group's context name the group, and the session's ra
   });
   const auto differ = [](int first, int second) {
     return fmt::format(
-        "{1}: 'rank 0' was not reduced: group 'half' (ranks {0}, {1}): tensor 'rank 0' is not the same "
+        "{1}: dtrain: 'rank 0' was not reduced: group 'half' (ranks {0}, {1}): tensor 'rank 0' is not the same "
         "on all ranks: Float [2] on cpu, average on rank {0}, but Float [3] on cpu, average on rank "
         "{1} / ",
         first, second);
   };
   const auto left = [](int first, int second) {
-    return fmt::format("{1}: 'x' was not reduced: group 'half' (ranks {0}, {1}): rank {1} ended its hvd::Context",
-                       first, second);
+    return fmt::format(
+        "{1}: dtrain: 'x' was not reduced: group 'half' (ranks {0}, {1}): rank {1} ended its hvd::Context", first,
+        second);
   };
   CHECK(said == Strings{differ(0, 1) + left(0, 1), differ(0, 1), differ(2, 3) + left(2, 3), differ(2, 3)});
 }
@@ -191,7 +192,7 @@ TEST_CASE("hvd: a rank that dies ends its group's context, and the other half re
   CHECK(outcomes[0].said == "no error 4");
   CHECK(outcomes[2].said == "no error 4");
   CHECK(outcomes[3].signal == SIGKILL);
-  CHECK_THAT(outcomes[1].said, Catch::StartsWith("3: 'x' was not reduced: dtrain: group 'half' (ranks 1, 3): ") &&
+  CHECK_THAT(outcomes[1].said, Catch::StartsWith("3: dtrain: 'x' was not reduced: group 'half' (ranks 1, 3): ") &&
                                    Catch::Contains("rank 3 (pid ") && Catch::Contains("died"));
 }
 

@@ -132,6 +132,11 @@ TEST_CASE("a group has the order of its list, and ranks outside of it are told s
         Strings{"1 2 true " + ended, "dtrain: this rank is not in the group 'pair' (ranks 2, 0)", "0 2 true " + ended});
 }
 
+TEST_CASE("a Group that nobody made says so") {
+  const auto said = message_of<c10::Error>([] { Group().barrier(); });
+  CHECK(said == "dtrain: this Group is empty; use session.world(), or what new_group(), split() or a Mesh returned");
+}
+
 TEST_CASE("ranks that do not agree on a group are named on all ranks, and the session goes on") {
   const auto said = on_ranks(4, [](Session& session) {
     using List = std::vector<int>;

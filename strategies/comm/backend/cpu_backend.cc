@@ -9,6 +9,7 @@
 #include "strategies/comm/backend/sparse.h"
 #include "strategies/comm/backend/store_meeting.h"
 #include "strategies/comm/backend/tensors.h"
+#include "strategies/comm/base/call_origin.h"
 #include "strategies/comm/base/own_process.h"
 #include "strategies/comm/blame/consequence.h"
 #include "strategies/comm/groups/call_check.h"
@@ -42,11 +43,13 @@ class CpuBackend::Task final : public OperationQueue::Operation {
  public:
   explicit Task(CpuBackend& its) : backend(its) {}
   void carry_out(const OperationQueue::MakeWay& make_way) override {
+    const CallsOf its(origin);  // on the thread's side too, callbacks included
     backend.flight_->started(flight);
     backend.carry_out(*this, make_way);
   }
 
   CpuBackend& backend;
+  const CallOrigin origin = CallOrigin::current();
   c10::intrusive_ptr<CpuWork> work;
   Steps run;
   Timeout timeout{};

@@ -101,6 +101,7 @@ FlightNotes::Ticket FlightNotes::collective(c10d::OpType type, at::TensorList te
                                             bool starts) {
   if (!log_.on()) return {};
   FlightCall call = flight_call(type, tensors);
+  call.origin = CallOrigin::current();
   call.root = root;
   call.reduction = reduction;
   return log_.queued(call, starts);

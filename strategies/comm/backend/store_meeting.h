@@ -3,7 +3,7 @@
 #include <chrono>
 #include <optional>
 
-#include "strategies/comm/base/group_store.h"
+#include "strategies/comm/bootstrap/group_store.h"
 #include "strategies/torch/pch.h"
 
 namespace dtrain {

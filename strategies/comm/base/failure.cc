@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "strategies/comm/base/failure_phrase.h"
-
 namespace dtrain {
 namespace {
 
@@ -27,7 +25,7 @@ const char* short_phrase(FailureKind kind) {
     case FailureKind::timed_out:
       return "did not arrive in time";
     case FailureKind::mismatched:
-      return "made a call that does not fit the others'";
+      return "made a call that does not fit";
     case FailureKind::aborted:
       return "aborted the group";
   }
@@ -46,7 +44,8 @@ Failure decode_failure(std::uint32_t word) {
 CollectiveError describe(const Failure& failure, int pid, const std::string& during, const std::string& detail) {
   std::string message = fmt::format("dtrain: {}: rank {} (pid {}) {}{}", during, failure.rank, pid,
                                     short_phrase(failure.kind), more(failure.kind));
-  if (!detail.empty()) message += "; " + detail;
+  // Of a call that does not fit the detail is the other half of the sentence.
+  if (!detail.empty()) message += (failure.kind == FailureKind::mismatched ? ": " : "; ") + detail;
   return {failure.kind, failure.rank, message};
 }
 

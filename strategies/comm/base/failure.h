@@ -16,6 +16,9 @@ struct Failure {
 std::uint32_t encode(const Failure& failure);
 Failure decode_failure(std::uint32_t word);
 
+// What the rank did, in a few words: "left the job".
+const char* short_phrase(FailureKind kind);
+
 // The line the user reads. `during` is the collective, `pid` the process of failure.rank, `detail` what more is known.
 CollectiveError describe(const Failure& failure, int pid, const std::string& during, const std::string& detail);
 

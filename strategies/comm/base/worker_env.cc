@@ -17,7 +17,7 @@ std::optional<int> read_int(const EnvLookup& lookup, const char* name, int low, 
   const auto [end, status] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (status != std::errc() || end != text->data() + text->size() || value < low || value > high) {
     throw ConfigError(
-        fmt::format("{}='{}' is not a whole number from {} to {}; start workers with dtrain run or "
+        fmt::format("dtrain: {}='{}' is not a whole number from {} to {}; start workers with dtrain run or "
                     "torchrun, or correct the variable",
                     name, *text, low, high));
   }
@@ -32,24 +32,24 @@ void read_ranks(const EnvLookup& lookup, WorkerEnv& env) {
   if (!rank && !world_size) return;
   if (!rank || !world_size) {
     throw ConfigError(
-        fmt::format("{} is set but {} is not; a launcher sets both, and without a launcher neither is set",
+        fmt::format("dtrain: {} is set but {} is not; a launcher sets both, and without a launcher neither is set",
                     rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK"));
   }
   env.launched = true;
   env.rank = *rank;
   env.world_size = *world_size;
   if (env.rank >= env.world_size) {
-    throw ConfigError(fmt::format("RANK={} must be below WORLD_SIZE={}", env.rank, env.world_size));
+    throw ConfigError(fmt::format("dtrain: RANK={} must be below WORLD_SIZE={}", env.rank, env.world_size));
   }
   env.local_rank = read_int(lookup, "LOCAL_RANK", 0, kMaxRanks).value_or(env.rank);
   env.local_world_size = read_int(lookup, "LOCAL_WORLD_SIZE", 1, kMaxRanks).value_or(env.world_size);
   if (env.local_world_size > env.world_size) {
     throw ConfigError(
-        fmt::format("LOCAL_WORLD_SIZE={} must not exceed WORLD_SIZE={}", env.local_world_size, env.world_size));
+        fmt::format("dtrain: LOCAL_WORLD_SIZE={} must not exceed WORLD_SIZE={}", env.local_world_size, env.world_size));
   }
   if (env.local_rank >= env.local_world_size) {
     throw ConfigError(
-        fmt::format("LOCAL_RANK={} must be below LOCAL_WORLD_SIZE={}", env.local_rank, env.local_world_size));
+        fmt::format("dtrain: LOCAL_RANK={} must be below LOCAL_WORLD_SIZE={}", env.local_rank, env.local_world_size));
   }
 }
 
@@ -62,7 +62,7 @@ void read_store(const EnvLookup& lookup, WorkerEnv& env) {
   if (env.world_size == 1) return;
   if (env.master_addr.empty() || env.master_port == 0) {
     throw ConfigError(
-        fmt::format("{} is not set, and the {} ranks meet there; start them with dtrain run or torchrun, or "
+        fmt::format("dtrain: {} is not set, and the {} ranks meet there; start them with dtrain run or torchrun, or "
                     "set MASTER_ADDR and MASTER_PORT",
                     env.master_addr.empty() ? "MASTER_ADDR" : "MASTER_PORT", env.world_size));
   }
@@ -70,7 +70,7 @@ void read_store(const EnvLookup& lookup, WorkerEnv& env) {
 
 StrategyKind strategy_named(const std::string& name) {
   if (name == "ddp") return StrategyKind::ddp;
-  throw ConfigError(fmt::format("DTRAIN_STRATEGY: unknown strategy '{}'; this version has: ddp", name));
+  throw ConfigError(fmt::format("dtrain: DTRAIN_STRATEGY: unknown strategy '{}'; this version has: ddp", name));
 }
 
 StrategyKind read_strategy(const EnvLookup& lookup) {
@@ -81,11 +81,11 @@ StrategyKind read_strategy(const EnvLookup& lookup) {
   if (json.is_string()) return strategy_named(json.get<std::string>());
   if (!json.is_object() || !json.contains("type") || !json["type"].is_string()) {
     throw ConfigError(
-        fmt::format("DTRAIN_STRATEGY='{}' must be a strategy's name or JSON like {{\"type\": \"ddp\"}}", text));
+        fmt::format("dtrain: DTRAIN_STRATEGY='{}' must be a strategy's name or JSON like {{\"type\": \"ddp\"}}", text));
   }
   for (const auto& item : json.items()) {
     if (item.key() != "type")
-      throw ConfigError(fmt::format("DTRAIN_STRATEGY: unknown key '{}'; ddp takes none", item.key()));
+      throw ConfigError(fmt::format("dtrain: DTRAIN_STRATEGY: unknown key '{}'; ddp takes none", item.key()));
   }
   return strategy_named(json["type"].get<std::string>());
 }

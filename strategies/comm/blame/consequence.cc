@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "dtrain/worker_env.h"
-#include "strategies/comm/base/failure_phrase.h"
+#include "strategies/comm/base/failure.h"
 #include "strategies/comm/blame/new_file.h"
 
 namespace dtrain {

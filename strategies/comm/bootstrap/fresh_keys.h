@@ -4,7 +4,7 @@
 // counts, or is told, need not agree then.
 #include <string>
 
-#include "strategies/comm/base/group_store.h"
+#include "strategies/comm/bootstrap/group_store.h"
 
 namespace dtrain {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/comm/base/group_store.h"
+#include "strategies/comm/bootstrap/group_store.h"
 #include "strategies/comm/bootstrap/own_cores.h"
 #include "strategies/comm/memory/shm_segment.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "strategies/comm/base/group_store.h"
+#include "strategies/comm/bootstrap/group_store.h"
 
 namespace dtrain {
 

@@ -59,6 +59,7 @@ Json record_json(const FlightRecord& record) {
     json["peer"] = call.peer;
     json["tag"] = call.tag;
   }
+  if (const std::string origin = call.origin.text(); !origin.empty()) json["origin"] = origin;
   if (call.root >= 0) json["root"] = call.root;
   if (call.reduction != nullptr) json["reduction"] = call.reduction;
   if (call.type != nullptr) json["type"] = call.type;

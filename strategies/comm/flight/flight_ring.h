@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "strategies/comm/base/call_origin.h"
+
 namespace dtrain {
 
 // What the program called. Texts live for ever: names of operations, types and reductions.
@@ -19,9 +21,10 @@ struct FlightCall {
   const char* op = "";
   const char* type = nullptr;       // of its tensors; null: it has none
   const char* reduction = nullptr;  // null: it does not reduce
-  int root = -1;                    // -1: it has none
-  bool message = false;             // send or recv: no collective
-  int peer = -1;                    // of a message; -1: any rank
+  CallOrigin origin{};
+  int root = -1;         // -1: it has none
+  bool message = false;  // send or recv: no collective
+  int peer = -1;         // of a message; -1: any rank
   int tag = 0;
   std::uint32_t tensors = 0;
   std::uint64_t elements = 0;  // of all tensors

@@ -25,7 +25,7 @@ int signal_in(const std::string& text) {
   if (name.empty() || name == "USR2") return SIGUSR2;
   if (name == "USR1") return SIGUSR1;
   if (name == "none") return 0;
-  throw ConfigError(fmt::format("DTRAIN_FLIGHT_SIGNAL='{}' is not USR1, USR2 or none", text));
+  throw ConfigError(fmt::format("dtrain: DTRAIN_FLIGHT_SIGNAL='{}' is not USR1, USR2 or none", text));
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ FlightSettings read_flight_settings(const EnvLookup& lookup) {
     const auto value = number_in<std::size_t>(records);
     if (!value || *value > kMostRecords)
       throw ConfigError(
-          fmt::format("DTRAIN_FLIGHT_RECORDS='{}' is not a whole number from 0 to {}", records, kMostRecords));
+          fmt::format("dtrain: DTRAIN_FLIGHT_RECORDS='{}' is not a whole number from 0 to {}", records, kMostRecords));
     settings.records = *value;
   }
   settings.folder = text("DTRAIN_FLIGHT_DIR");

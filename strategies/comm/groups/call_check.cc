@@ -22,18 +22,23 @@ bool checks_calls() {
   return set ? *set : ::strcasecmp(process_env()("TORCH_DISTRIBUTED_DEBUG").value_or("").c_str(), "DETAIL") == 0;
 }
 
-CallRecord record_of(const std::string& text) {
+CallRecord record_of(const std::string& text, const CallOrigin& origin) {
   CallRecord record{};
   const std::size_t hash = std::hash<std::string>{}(text);  // all ranks are one build of one program
   std::memcpy(record.data(), &hash, kHash);
-  text.copy(record.data() + kHash, record.size() - kHash - 1);
+  const std::string from = origin.text();
+  const std::string shown = from.empty() ? text : fmt::format("{} ({})", text, from);
+  shown.copy(record.data() + kHash, record.size() - kHash - 1);
   return record;
 }
 
 std::string text_of(const CallRecord& record) { return record.data() + kHash; }
 
 std::optional<int> first_other(const std::vector<CallRecord>& records) {
-  const auto other = std::find_if(records.begin(), records.end(), [&](auto& one) { return one != records.front(); });
+  const auto differs = [&](const CallRecord& one) {
+    return std::memcmp(one.data(), records.front().data(), kHash) != 0;
+  };
+  const auto other = std::find_if(records.begin(), records.end(), differs);
   if (other == records.end()) return std::nullopt;
   return static_cast<int>(other - records.begin());
 }
@@ -42,7 +47,8 @@ void require_same_calls(CommGroup& group, int rank, int ranks, const std::string
   std::vector<CallRecord> records(static_cast<std::size_t>(ranks));
   std::vector<std::byte*> places;
   for (CallRecord& record : records) places.push_back(reinterpret_cast<std::byte*>(record.data()));
-  CallRecord own = record_of(text);
+  CallRecord own = record_of(text, CallOrigin::current());
+  const CallsOf its(CallOrigin::Kind::call_check);
   group.all_gather(reinterpret_cast<const std::byte*>(own.data()), places, own.size(), timeout);
   const auto other = first_other(records);
   if (!other) return;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "strategies/comm/base/call_origin.h"
 #include "strategies/comm/groups/group.h"
 
 namespace dtrain {
@@ -16,9 +17,9 @@ namespace dtrain {
 bool checks_calls();
 
 // What a rank is about to call, in the same number of bytes on every rank: the beginning of the text, and a hash of the
-// whole text.
+// whole text. Its origin is shown, and not compared.
 using CallRecord = std::array<char, 256>;
-CallRecord record_of(const std::string& text);
+CallRecord record_of(const std::string& text, const CallOrigin& origin = {});
 std::string text_of(const CallRecord& record);
 
 // The first rank whose record differs from rank 0's; nothing if all are the same.

@@ -2,7 +2,7 @@
 // How the ranks of a group come together.
 #include <memory>
 
-#include "strategies/comm/base/group_store.h"
+#include "strategies/comm/bootstrap/group_store.h"
 #include "strategies/comm/groups/group.h"
 
 namespace dtrain {

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "dtrain/errors.h"
-#include "strategies/comm/base/group_store.h"
+#include "strategies/comm/bootstrap/group_store.h"
 #include "strategies/comm/bootstrap/peers.h"
 #include "strategies/comm/local/local_collectives.h"
 #include "strategies/comm/tcp/tcp_links.h"

@@ -47,6 +47,7 @@ void LocalSteps::begin(const CollectiveCall& call, std::uint64_t place) {
   }
   parity_ ^= 1U;
   own_block().ops[parity_] = call.descriptor;
+  own_block().origins[parity_] = call.origin;
   own_block().places[parity_] = place;
 }
 
@@ -70,9 +71,9 @@ void LocalSteps::compare(const CollectiveCall& call) {
   const int first = members().front();
   const int culprit = *std::find_if(members().begin() + 1, members().end() - 1,
                                     [&](int member) { return !(called(member) == called(first)); });
+  const auto text = [&](int member) { return CollectiveCall::text(called(member), block(member).origins[parity_]); };
   wait_.fail({FailureKind::mismatched, culprit}, fmt::format("collective {}", call.number),
-             fmt::format("rank {} called {}, rank {} called {}", first, CollectiveCall::text(called(first)), culprit,
-                         CollectiveCall::text(called(culprit))));
+             fmt::format("rank {} called {}, rank {} called {}", first, text(first), culprit, text(culprit)));
 }
 
 }  // namespace dtrain

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string>
 
+#include "strategies/comm/base/call_origin.h"
 #include "strategies/comm/kernels/element.h"
 #include "strategies/comm/memory/shm_wait.h"
 
@@ -25,6 +26,7 @@ enum class CollectiveOp : std::uint8_t {
 
 struct CollectiveCall {
   OpDescriptor descriptor;
+  CallOrigin origin = CallOrigin::current();  // told and not compared: a rank that joins meets others' steps
   std::chrono::milliseconds timeout;
   ShmWait::Limit limit;
   std::uint64_t number;  // counts the group's collectives from 1; 0 while the group forms
@@ -50,9 +52,11 @@ struct CollectiveCall {
   Reduction reduction() const { return static_cast<Reduction>(descriptor.reduction); }
   // "all_reduce".
   const char* operation() const { return operation_of(descriptor); }
-  // "collective 3 (all_reduce sum of 4 float32)".
+  // "collective 3 (all_reduce sum of 4 float32)", with its origin behind.
   std::string name() const {
-    return number == 0 ? "forming the group" : fmt::format("collective {} ({})", number, text(descriptor));
+    if (number == 0) return "forming the group";
+    const std::string from = origin.text();
+    return fmt::format("collective {} ({}{}{})", number, text(descriptor), from.empty() ? "" : "; ", from);
   }
 
   static const char* operation_of(const OpDescriptor& d) {
@@ -61,6 +65,13 @@ struct CollectiveCall {
                                              "scatter",    "all_to_all"};
     return kNames[d.op < std::size(kNames) ? d.op : 0];
   }
+
+  // "all_reduce sum of 4 float32 (Ddp backward, bucket 1 of 3)".
+  static std::string text(const OpDescriptor& d, const CallOrigin& from) {
+    const std::string origin = from.text();
+    return origin.empty() ? text(d) : fmt::format("{} ({})", text(d), origin);
+  }
+  std::string text() const { return text(descriptor, origin); }
 
   // "all_reduce sum of 4 float32".
   static std::string text(const OpDescriptor& d) {

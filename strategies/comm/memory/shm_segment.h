@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "strategies/comm/base/call_origin.h"
 #include "strategies/comm/base/shared_memory.h"
 #include "strategies/comm/memory/arena_key.h"
 #include "strategies/comm/memory/cache_line.h"
@@ -67,6 +68,7 @@ struct RankBlock {
   std::uint64_t probe = 0;
   std::uint64_t least_direct = 0;
   std::uint32_t unread[2] = {0, 0};  // in even and odd steps: 1 if the rank could not read the others' memory
+  CallOrigin origins[2];             // of what it called, in even and odd steps; read where that differs
   // The others ring the bell when they have written into one of the rank's rings or made room (p2p_bell.h). A futex
   // word.
   alignas(kCacheLine) std::atomic<std::uint32_t> bell{0};

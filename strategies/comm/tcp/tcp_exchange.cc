@@ -22,7 +22,7 @@ constexpr std::uint32_t kMagic = 0x6474726d;
 // Before each message.
 struct Header {
   std::uint32_t magic = kMagic;
-  std::uint32_t unused = 0;
+  CallOrigin origin;
   std::uint64_t number = 0;
   OpDescriptor called;
   std::uint64_t bytes = 0;
@@ -108,6 +108,7 @@ class TcpLinks::Exchange {
 
   Header header(std::size_t bytes) const {
     Header one;
+    one.origin = call_.origin;
     one.number = call_.number;
     one.called = call_.descriptor;
     one.bytes = bytes;
@@ -157,14 +158,14 @@ class TcpLinks::Exchange {
       links_.wait_.fail(failure, call_.name(),
                         fmt::format("rank {} has {} bytes for rank {}, which expects {}", peer, header.bytes, own,
                                     message.data.size()));
-    const std::string ours = CollectiveCall::text(call_.descriptor), theirs = called(header);
+    const std::string ours = call_.text(), theirs = called(header);
     links_.wait_.fail(failure, fmt::format("collective {}", call_.number),
                       fmt::format("rank {} called {}, rank {} called {}", std::min(own, peer),
                                   own < peer ? ours : theirs, culprit, own < peer ? theirs : ours));
   }
 
   std::string called(const Header& header) const {
-    const std::string text = CollectiveCall::text(header.called);
+    const std::string text = CollectiveCall::text(header.called, header.origin);
     return header.number == call_.number ? text : fmt::format("{} as its collective {}", text, header.number);
   }
 

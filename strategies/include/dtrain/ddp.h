@@ -91,6 +91,7 @@ class DdpCore {
   struct State;
   void watch_gradients();
   void rebuild_buckets();
+  void count_buckets();
   void learn_graph(const std::vector<at::Tensor*>& outputs);
   void sync_buffers(bool active);
   int any_of_those(bool me);

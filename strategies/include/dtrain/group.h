@@ -104,7 +104,7 @@ class Group {
   friend class Session;
   friend struct GroupsOfSession;
   explicit Group(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  State& inside() const;
+  State& checked_state() const;
   std::shared_ptr<State> state_;
 };
 

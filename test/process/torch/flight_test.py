@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import unittest
 
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
 PACKAGE = os.path.join(os.path.dirname(os.environ["DTRAIN_BIN_DIR"]), "python")
+WORKER = os.path.join(os.path.dirname(os.environ["DTRAIN_BIN_DIR"]), "test", "bin", "headline_worker")
 PROGRAM = pathlib.Path(__file__).resolve().parent / "backend" / "flight.py"
 DEADLINE = 120
 
@@ -53,7 +55,7 @@ class Flight(unittest.TestCase):
         folder, text = self.told(self.run_story("elsewhere"))
         self.assertEqual(files_below(folder), [f"flight_rank{rank}.json" for rank in range(3)])
         self.assertIn("ranks 0-2 of 3\n", text)
-        self.assertIn("written because: rank 2 did not arrive in time in group default_pg (0)\n", text)
+        self.assertIn("written because: in group default_pg (0), rank 2 did not arrive in time\n", text)
         self.assertRegex(text, r"finished by all: 3 collectives, the last all_reduce #3 \(sum, float32 \[4,8\]\)")
         self.assertRegex(text, r"all_reduce #4 \(max, float32 \[1024\]\): ranks 0,1 are in it, for [4-9]\.\d s")
         self.assertRegex(text, r"rank 2 has not called it: its last there is all_reduce #3 .*, done \d.* before")
@@ -67,7 +69,7 @@ class Flight(unittest.TestCase):
     def test_a_stopped_rank_is_named(self):
         logs = os.path.join(self.folder, "logs")
         _, text = self.told(self.run_story("stopped", "--log-dir", logs, "--failure-grace", "1"), logs)
-        self.assertIn("written because: rank 2 did not arrive in time in group default_pg (0)", text)
+        self.assertIn("written because: in group default_pg (0), rank 2 did not arrive in time", text)
         if "rank 2 wrote no file" in text:
             self.assertIn("who is missing has none", text)
         else:  # dtrain continues what it ends, so rank 2 sometimes has the time to write before its SIGTERM arrives
@@ -78,10 +80,33 @@ class Flight(unittest.TestCase):
         own = os.path.join(self.folder, "own")
         folder, text = self.told(self.run_story("mismatch", "--log-dir", "/dev/null", DTRAIN_FLIGHT_DIR=own))
         self.assertEqual(folder, own)
-        self.assertIn("written because: rank 2 made a call that does not fit the others' in group", text)
+        self.assertIn("rank 2 made a call that does not fit\n", text)
         self.assertRegex(text, r"all_reduce #4 \(sum, float32 \[100\]\): ranks 0,1 are in it")
         self.assertRegex(text, r"all_reduce #4 \(sum, float32 \[101\]\): rank 2 is in it")
         self.assertIn("ranks differ in collective #4", text)
+
+    def run_ddp(self, way):
+        """A C++ program that knows of no collective: on two ranks, of which rank 1 does what it should not."""
+        return subprocess.run([DTRAIN, "run", "--nproc", "2", WORKER, way, "1"], env=environment(self.folder),
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE)
+
+    def test_of_ddp_it_is_said_what_a_collective_is_for_on_both_ranks(self):
+        _, text = self.told(done := self.run_ddp("forgets"))
+        self.assertRegex(done.stderr, r"dtrain: collective \d+: rank 1 \(pid \d+\) made a call that does not fit: "
+                         r"rank 0 called all_reduce sum of 33 float32 \(Ddp backward, bucket 1 of 1\), "
+                         r"rank 1 called broadcast 24 bytes from rank 0 \(Ddp forward: buffers\)")
+        self.assertRegex(text, r"all_reduce #\d+ \(sum, float32 \[33\]; Ddp backward, bucket 1 of 1\): rank 0 is in it")
+        self.assertRegex(text, r"broadcast #\d+ \(.*, root 0; Ddp forward: buffers\): rank 1 is in it")
+        self.assertIn("written because: in group dtrain_world, rank 1 made a call that does not fit\n", text)
+
+    def test_who_gave_its_part_and_went_on_is_not_in_contradiction_with_the_error(self):
+        _, text = self.told(done := self.run_ddp("late"))
+        late = re.search(r"dtrain: collective (\d+) \(broadcast 24 bytes from rank 0; Ddp forward: buffers\): rank 1 "
+                         r"\(pid \d+\) did not arrive in time", done.stderr)
+        self.assertTrue(late, done.stderr)
+        given = rf"broadcast #{late[1]} \(.*; Ddp forward: buffers\): rank 0 has done its part\n    it is in "
+        self.assertRegex(text, given)
+        self.assertIn(f"\nrank 1 is missing in broadcast #{late[1]} of group dtrain_world\n", text)
 
     def test_nothing_is_written_where_nothing_is_wrong(self):
         done = self.run_story("good")

@@ -1,4 +1,6 @@
 // Trains until rank CULPRIT (the second argument) fails in the way of the first.
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -15,18 +17,25 @@ bool fail(const std::string& way, int rank, int& code) {
   if (way == "torch") TORCH_CHECK(false, "cannot read shard ", rank);  // with its C++ frames
   if (way == "kill") std::raise(SIGKILL);
   if (way == "segv") std::raise(SIGSEGV);
+  if (way == "late") ::pause();
   code = way == "return0" ? 0 : 1;
   return true;
 }
 
 int train(const std::string& way, int culprit) {
-  auto session = dtrain::init();
+  dtrain::InitOptions options;
+  if (way == "late") options.collective_timeout = std::chrono::seconds{3};
+  auto session = dtrain::init(options);
   const bool guilty = session.rank() == culprit;
-  dtrain::Ddp model(session, torch::nn::Linear(8, way == "model" && guilty ? 4 : 3));
+  const int outputs = way == "model" && guilty ? 4 : 3;
+  const torch::nn::Sequential net(torch::nn::Linear(8, outputs), torch::nn::BatchNorm1d(outputs));
+  dtrain::Ddp model(session, net);
   int code = 0;
   for (int step = 0; step < 1'000'000; ++step) {
-    if (guilty && step == 5 && fail(way, session.rank(), code)) return code;
-    model(torch::ones({4, 8})).sum().backward();
+    const bool fails = guilty && step == 5;
+    if (fails && way != "forgets" && fail(way, session.rank(), code)) return code;
+    const torch::Tensor loss = model(torch::ones({4, 8})).sum();
+    if (!fails) loss.backward();
   }
   return 0;
 }

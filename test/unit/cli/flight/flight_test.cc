@@ -252,9 +252,31 @@ TEST_CASE("of a job that goes on files on a signal differ by moments, and nothin
 TEST_CASE("a rank that is through is not missing") {
   const auto story =
       told({in_world(0).done(all_reduce(1)), in_world(1).in(all_reduce(1)), in_world(2).in(all_reduce(1))});
-  CHECK(story.groups[0].past == std::vector<int>{0});
+  REQUIRE(story.groups[0].past.size() == 1);
+  CHECK(story.groups[0].past[0].rank == 0);
   CHECK(story.groups[0].absent.empty());
   CHECK(story.groups[0].number == 1);
+}
+
+TEST_CASE("a rank that has done its part and gone on is told with what it is in now") {
+  FlightOp given = all_reduce(66, 64);
+  given.op = "broadcast";
+  given.reduction.clear();
+  given.root = 0;
+  given.origin = "Ddp forward: buffers";
+  FlightOp next = all_reduce(67, 2228);
+  next.origin = "Ddp backward, bucket 1 of 3";
+  const auto story =
+      told({in_world(0).done(all_reduce(65)).done(given).failed(next).caused(1),
+            in_world(1).done(all_reduce(65)).caused(1), in_world(2).done(all_reduce(65)).in(given).caused(1)});
+  CHECK(story.groups[0].number == 66);
+  const std::string text = flight_text(story);
+  CHECK_THAT(
+      text, Catch::Contains("  broadcast #66 (float32 [64], root 0; Ddp forward: buffers): rank 0 has done its part\n"
+                            "    it is in all_reduce #67 (sum, float32 [2228]; Ddp backward, bucket 1 of 3) of group"));
+  CHECK_THAT(text, Catch::Contains("rank 1 has not called it"));
+  CHECK_THAT(text, Catch::EndsWith("\nrank 1 is missing in broadcast #66 of group dtrain_world\n"));
+  CHECK_THAT(flight_json(story), Catch::Contains("\"origin\": \"Ddp forward: buffers\""));
 }
 
 TEST_CASE("records that are gone are counted all the same") {

@@ -94,6 +94,9 @@ TEST_CASE("blame in the text of an exception") {
   CHECK(
       blame_in("dtrain::CollectiveError: dtrain: collective 4 (barrier): rank 1 (pid 9) did not arrive in time; it is "
                "stopped") == Blame{1, false, "did not arrive in time"});
+  CHECK(blame_in("dtrain::CollectiveError: dtrain: collective 4: rank 1 (pid 9) made a call that does not fit: rank 0 "
+                 "called barrier (shutdown()), rank 1 called broadcast 8 bytes from rank 0 (Ddp forward: buffers)") ==
+        Blame{1, true, "made a call that does not fit"});
   CHECK(blame_in("RuntimeError: [/gloo/transport/tcp/pair.cc:538] Connection closed by peer [127.0.0.1]:9").rank ==
         Blame::kSomebody);
   const Blame differs{12, true, "differs from the others"};

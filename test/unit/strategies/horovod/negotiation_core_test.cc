@@ -60,8 +60,8 @@ TEST_CASE("hvd: tensors that differ between ranks are an error on all, with both
   const bool cached = GENERATE(false, true);
   CHECK(
       failure(wants("w", {2, 3}), wants("w", {6}), cached) ==
-      "tensor 'w' is not the same on all ranks: Float [2, 3] on cpu, average on rank 0, but Float [6] on cpu, average "
-      "on rank 1");
+      "dtrain: tensor 'w' is not the same on all ranks: Float [2, 3] on cpu, average on rank 0, but Float [6] on cpu, "
+      "average on rank 1");
   CHECK_THAT(failure(wants("w"), wants("w", {4}, "Double"), cached), Catch::Contains("but Double [4]"));
   CHECK_THAT(failure(wants("w"), wants("w", {4}, "Float", "sum"), cached), Catch::Contains("cpu, sum on rank 1"));
   CHECK_THAT(failure(in_group("w", "g", 2), in_group("w", "g", 3), cached), Catch::Contains("one of 3 in group 'g'"));
@@ -164,7 +164,7 @@ TEST_CASE("hvd: adasum has no zeros of those who have joined") {
   ranks.submit(0, wants("a", {4}, "Float", "adasum"));
   const auto outcomes = ranks.cycle();
   REQUIRE(outcomes[0].failure);
-  CHECK(std::string(outcomes[0].failure->what()) == "tensor 'a': adasum cannot go on after rank 1 has joined");
+  CHECK(std::string(outcomes[0].failure->what()) == "dtrain: tensor 'a': adasum cannot go on after rank 1 has joined");
   CHECK(ranks.same);
 }
 
@@ -224,8 +224,8 @@ TEST_CASE("hvd: a group's ranks are called what the session calls them, whatever
   REQUIRE(failure);
   CHECK(failure->rank() == 4);
   CHECK(std::string(failure->what()) ==
-        "group 'pair' (ranks 7, 4): tensor 'rank 0' is not the same on all ranks: Float [2] on cpu, average on rank 7, "
-        "but Float [3] on cpu, average on rank 4");
+        "dtrain: group 'pair' (ranks 7, 4): tensor 'rank 0' is not the same on all ranks: Float [2] on cpu, average on "
+        "rank 7, but Float [3] on cpu, average on rank 4");
 
   Ranks stalls(2, {.stall_warning = 1s, .stall_failure = 5s}, pair);
   stalls.submit(1, wants("a"));
@@ -237,7 +237,8 @@ TEST_CASE("hvd: a group's ranks are called what the session calls them, whatever
   const auto limit = stalls.cycle()[1].failure;
   REQUIRE(limit);
   CHECK(limit->rank() == 7);
-  CHECK(std::string(limit->what()) == "group 'pair' (ranks 7, 4): tensor 'a' was not submitted by rank 7 for 5 s");
+  CHECK(std::string(limit->what()) ==
+        "dtrain: group 'pair' (ranks 7, 4): tensor 'a' was not submitted by rank 7 for 5 s");
 }
 
 TEST_CASE("hvd: many stalled tensors are one line") {
@@ -258,7 +259,7 @@ TEST_CASE("hvd: a group that stalls is said, also where no rank has the rest of 
   ranks.now += 2s;
   const auto outcomes = ranks.cycle();
   REQUIRE(outcomes[1].failure);
-  CHECK(std::string(outcomes[1].failure->what()) == "group 'g' waits for 1 of its tensors for 3 s");
+  CHECK(std::string(outcomes[1].failure->what()) == "dtrain: group 'g' waits for 1 of its tensors for 3 s");
 }
 
 TEST_CASE("hvd: past the limit a stalled tensor is an error on all ranks, whoever notices") {
@@ -276,7 +277,7 @@ TEST_CASE("hvd: past the limit a stalled tensor is an error on all ranks, whoeve
   REQUIRE(outcomes[0].failure);
   CHECK(outcomes[0].failure->kind() == FailureKind::timed_out);
   CHECK(outcomes[0].failure->rank() == 0);
-  CHECK(std::string(outcomes[0].failure->what()) == "tensor 'a' was not submitted by ranks 0, 2 for 10 s");
+  CHECK(std::string(outcomes[0].failure->what()) == "dtrain: tensor 'a' was not submitted by ranks 0, 2 for 10 s");
   CHECK(ranks.same);
 }
 

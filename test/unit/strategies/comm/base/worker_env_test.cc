@@ -15,6 +15,7 @@ std::string refusal(const Variables& variables) {
   try {
     parse(variables);
   } catch (const ConfigError& error) {
+    CHECK_THAT(error.what(), Catch::StartsWith("dtrain: "));
     return error.what();
   }
   return "";

@@ -183,10 +183,11 @@ TEST_CASE("the environment says where files go, and what asks for them") {
   CHECK(own.records == 0);
   CHECK(read_flight_settings(lookup_in({{"DTRAIN_FLIGHT_SIGNAL", "none"}})).signal == 0);
   CHECK_THROWS_WITH(read_flight_settings(lookup_in({{"DTRAIN_FLIGHT_SIGNAL", "KILL"}})),
-                    "DTRAIN_FLIGHT_SIGNAL='KILL' is not USR1, USR2 or none");
+                    "dtrain: DTRAIN_FLIGHT_SIGNAL='KILL' is not USR1, USR2 or none");
   for (const char* wrong : {"-1", "1k", "2000000000", " 5"})
     CHECK_THROWS_WITH(read_flight_settings(lookup_in({{"DTRAIN_FLIGHT_RECORDS", wrong}})),
-                      Catch::Contains("is not a whole number from 0 to 1048576"));
+                      Catch::StartsWith("dtrain: DTRAIN_FLIGHT_RECORDS=") &&
+                          Catch::Contains("is not a whole number from 0 to 1048576"));
 }
 
 TEST_CASE("the file that dtrain flight reads") {
@@ -200,6 +201,7 @@ TEST_CASE("the file that dtrain flight reads") {
   FlightCall root = all_reduce(6);
   root.op = "reduce";
   root.root = 2;
+  root.origin = {CallOrigin::Kind::ddp_backward, 2, 3};
   const auto failed = ring.queued(world, root, false, 2'000'000'000);
   ring.started(failed, 2'000'000'001);
   ring.ended(world, failed, false, 7'000'000'001);
