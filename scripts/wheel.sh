@@ -17,12 +17,12 @@ export SOURCE_DATE_EPOCH
 # The libraries' headers without those of this machine's C library, which lie beside them.
 headers=$work/headers
 rm -rf "$headers" "$work/dist" "$work/plain"
-mkdir -p "$headers/openssl" "$headers/hwloc" "$work/dist" "$work/plain"
+mkdir -p "$headers" "$work/dist" "$work/plain"
 for name in boost fmt nlohmann CLI hwloc.h; do
   ln -s "/usr/include/$name" "$headers/$name"
 done
 for name in openssl hwloc; do
-  ln -s /usr/include/$name/* /usr/include/"$(gcc -print-multiarch)"/$name/* "$headers/$name/"
+  cp -rs /usr/include/$name /usr/include/"$(gcc -print-multiarch)"/$name "$headers/"
 done
 for language in cc c++; do
   cat >"$work/$language" <<EOF

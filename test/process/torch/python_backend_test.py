@@ -142,15 +142,18 @@ class PythonBackend(unittest.TestCase):
             package = pathlib.Path(folder, "dtrain")
             package.mkdir()
             source = pathlib.Path(PACKAGE, "dtrain")
-            (package / "__init__.py").write_text((source / "__init__.py").read_text())
+            for module in ("__init__.py", "_extension.py"):
+                (package / module).write_text((source / module).read_text())
             (package / "_built.py").write_text((source / "_built.py").read_text().replace("TORCH = ", 'TORCH = "0." '))
             for entry in pathlib.Path(PACKAGE).glob("dtrain-*.dist-info"):
                 shutil.copytree(entry, pathlib.Path(folder, entry.name))
-            for name in ("dtrain", "torch"):
-                done = subprocess.run([sys.executable, "-c", f"import {name}"], capture_output=True, text=True,
-                                      env={**os.environ, "PYTHONPATH": folder}, timeout=DEADLINE)
-                self.assertNotEqual(done.returncode, 0, name)
-                self.assertRegex(done.stderr, r"ImportError: dtrain was built for torch 0\.\S+ and this is torch 2\.")
+            program = ("import torch.distributed as d; print('fine'); "
+                       "d.init_process_group('dtrain', store=d.HashStore(), rank=0, world_size=1)")
+            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                                  env={**os.environ, "PYTHONPATH": folder}, timeout=DEADLINE)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertEqual(done.stdout, "fine\n")
+            self.assertRegex(done.stderr, r"ImportError: dtrain was built for torch 0\.\S+ and this is torch 2\.")
 
 
 if __name__ == "__main__":
