@@ -27,7 +27,7 @@ CORES = ["rendezvous/rounds/round_core.cc", "rendezvous/rounds/round_core_join.c
          "rendezvous/base/check.cc"]
 # A simulator of more than cores needs what it runs.
 NEEDS = {"store": ["rendezvous/" + name + ".cc" for name in [
-    "base/check", "base/printable", "base/private_file", "base/result", "credentials/job_secret",
+    "base/check", "base/printable", "credentials/private_file", "base/result", "credentials/job_secret",
     "credentials/link_credential", "credentials/link_name", "credentials/tls_context", "crypto/hkdf",
     "crypto/openssl", "crypto/secret_memory", "net/acceptor", "net/connect", "net/listen", "net/overflow_uid",
     "net/peer_uid", "net/proc_sockets", "store/store_core", "store/store_waits", "store/store_wire",

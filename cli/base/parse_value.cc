@@ -13,6 +13,7 @@
 
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
+#include "rendezvous/base/signal_name.h"
 
 namespace dtrain::cli {
 namespace {
@@ -31,7 +32,7 @@ std::string without_sig(std::string_view name) {
 std::vector<std::string> signal_names() {
   std::vector<std::string> names;
   for (int n = 1; n < SIGRTMIN; ++n)
-    if (const char* name = sigabbrev_np(n); name != nullptr && !reserved(n)) names.emplace_back(name);
+    if (const char* name = signal_abbreviation(n); name != nullptr && !reserved(n)) names.emplace_back(name);
   return names;
 }
 
@@ -43,7 +44,7 @@ Result<int> parse_signal(const std::string& text) {
   }
   std::string plain = without_sig(text);
   for (int n = 1; n < SIGRTMIN; ++n) {
-    const char* name = sigabbrev_np(n);
+    const char* name = signal_abbreviation(n);
     if (name != nullptr && plain == name) return n;
   }
   std::string near = closest(plain, signal_names());
@@ -205,7 +206,7 @@ Result<std::vector<int>> parse_signals(std::string_view text) {
   for (const std::string& part : split(text, ',')) {
     auto signal = parse_signal(trimmed(part));
     if (!signal) return signal.error();
-    if (reserved(*signal)) return usage_error(fmt::format("SIG{} cannot be chosen", sigabbrev_np(*signal)));
+    if (reserved(*signal)) return usage_error(fmt::format("SIG{} cannot be chosen", signal_abbreviation(*signal)));
     if (std::find(signals.begin(), signals.end(), *signal) == signals.end()) signals.push_back(*signal);
   }
   return signals;

@@ -6,6 +6,8 @@
 #include <csignal>
 #include <cstring>
 
+#include "rendezvous/base/signal_name.h"
+
 namespace dtrain::launcher {
 
 int exit_code_of(const ExitStatus& status) {
@@ -41,12 +43,11 @@ std::string describe(const ExitStatus& status) {
       break;
   }
   if (status.step == SpawnStep::none) return "not started";
-  return fmt::format("not started: {}: {}", step_name(status.step),
-                     strerrordesc_np(status.code) != nullptr ? strerrordesc_np(status.code) : "unknown error");
+  return fmt::format("not started: {}: {}", step_name(status.step), std::strerror(status.code));
 }
 
 std::string signal_name(int signal) {
-  if (const char* abbreviation = sigabbrev_np(signal)) return std::string("SIG") + abbreviation;
+  if (const char* abbreviation = signal_abbreviation(signal)) return std::string("SIG") + abbreviation;
   if (signal >= SIGRTMIN && signal <= SIGRTMAX) return fmt::format("SIGRTMIN+{}", signal - SIGRTMIN);
   return fmt::format("signal {}", signal);
 }

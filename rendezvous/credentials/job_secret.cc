@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "rendezvous/base/private_file.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/credentials/private_file.h"
 
 namespace dtrain {
 namespace {

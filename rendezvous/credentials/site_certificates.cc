@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "rendezvous/base/printable.h"
-#include "rendezvous/base/private_file.h"
+#include "rendezvous/credentials/private_file.h"
 #include "rendezvous/credentials/tls_context.h"
 
 namespace dtrain {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "rendezvous/base/signal_name.h"
 #include "rendezvous/rounds/round_order.h"
 
 namespace dtrain {
@@ -15,7 +16,7 @@ namespace {
 constexpr int kTimeLimit = 124;
 
 std::string signal_text(int signal) {
-  const char* name = ::sigabbrev_np(signal);
+  const char* name = signal_abbreviation(signal);
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
 }
 

@@ -27,7 +27,7 @@ TEST_CASE("describe names the code, the signal or the failed step") {
   CHECK(describe(ExitStatus::signaled(99, false)) == "signal 99");
   CHECK(describe(ExitStatus::not_started(SpawnStep::exec, ENOENT)) == "not started: exec: No such file or directory");
   CHECK(describe(ExitStatus::not_started(SpawnStep::death_signal, 99999)) ==
-        "not started: death signal: unknown error");
+        "not started: death signal: Unknown error 99999");
 }
 
 TEST_CASE("signal_name covers real-time signals and numbers that are none") {

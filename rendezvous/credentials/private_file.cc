@@ -1,4 +1,4 @@
-#include "rendezvous/base/private_file.h"
+#include "rendezvous/credentials/private_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
