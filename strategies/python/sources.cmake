@@ -53,5 +53,5 @@ install(DIRECTORY comm torch DESTINATION ${place}/strategies COMPONENT wheel
   FILES_MATCHING PATTERN "*.h" PATTERN nccl EXCLUDE)
 install(DIRECTORY include/dtrain DESTINATION ${place}/strategies/include COMPONENT wheel)
 # torch brings fmt, but not this.
-get_target_property(json_include nlohmann_json::nlohmann_json INTERFACE_INCLUDE_DIRECTORIES)
-install(DIRECTORY ${json_include}/nlohmann DESTINATION ${place}/include COMPONENT wheel)
+find_path(DTRAIN_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
+install(DIRECTORY ${DTRAIN_JSON_INCLUDE}/nlohmann DESTINATION ${place}/include COMPONENT wheel)
