@@ -45,8 +45,9 @@ Result<void> threads(const Given& given, Plan& plan) {
   if (workers == 1 || given.host.env.contains("OMP_NUM_THREADS")) return {};
   int each = given.raw.as_torchrun ? 1 : std::max(1, given.host.cpus / workers);
   plan.spec.extra_env.emplace_back("OMP_NUM_THREADS", std::to_string(each));
-  plan.details.push_back(fmt::format("OMP_NUM_THREADS={} for each of {} workers ({} cores); set it to choose", each,
-                                     workers, given.host.cpus));
+  std::vector<std::string>& lines = given.raw.as_torchrun ? plan.notes : plan.details;  // torchrun says it
+  lines.push_back(fmt::format("OMP_NUM_THREADS={} for each of {} workers ({} cores); set it to choose", each, workers,
+                              given.host.cpus));
   return {};
 }
 

@@ -10,6 +10,7 @@ MEANINGS = [
     ("an unknown signal", r"SIGNOPE"),
     ("the local rank's argument", r"passes --local-rank"),
     ("a start", r"^\d+ workers? of "),
+    ("a good end", r"^done: \d+ workers?"),
     ("the report's file", r"^report in "),
     ("a restart", r"restart \d+ of \d+"),
     ("the parent's error file", r"no error file defined for parent"),

@@ -261,6 +261,8 @@ TEST_CASE("threads are shared out among the workers, unless the user did") {
   CHECK(threads(plan({"--nproc=1"})) == "unset");
   CHECK(threads(plan({"--nproc=2"}, with_env("OMP_NUM_THREADS", ""))) == "unset");
   CHECK(threads(plan({"--nproc=2"}, test_host(), true)) == "1");
+  CHECK(plan({"--nproc=2"}, test_host(), true).notes ==
+        Words{"OMP_NUM_THREADS=1 for each of 2 workers (8 cores); set it to choose"});
   CHECK(plan({"--nproc=2"}).details == Words{"OMP_NUM_THREADS=4 for each of 2 workers (8 cores); set it to choose"});
 }
 
