@@ -84,6 +84,13 @@ install_packages() {
   say "${#missing[@]} Debian packages installed in $((SECONDS - started)) s"
 }
 
+# fresh_venv FOLDER REQUIREMENTS: the caller writes the stamp when all is there.
+fresh_venv() {
+  rm -rf "$1"
+  quietly /usr/bin/python3 -m venv "$1"
+  quietly "$1/bin/pip" install --no-deps --only-binary :all: --disable-pip-version-check -r "$2"
+}
+
 # A venv is made anew whenever what it should hold differs from what its stamp says it holds.
 install_torch() {
   local requirements=scripts/requirements-torch-$torch.txt stamp started=$SECONDS site
@@ -91,9 +98,7 @@ install_torch() {
   stamp="$PWD $(cat "$requirements" scripts/cuda_stubs.py | sha256sum)"
   [[ -f $venv/.complete && $(<"$venv/.complete") == "$stamp" ]] && return
   say "torch $torch, its CPU part, into $venv (about 0.6 GB to download)"
-  rm -rf "$venv"
-  quietly /usr/bin/python3 -m venv "$venv"
-  quietly "$venv/bin/pip" install --no-deps --only-binary :all: --disable-pip-version-check -r "$requirements"
+  fresh_venv "$venv" "$requirements"
   site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   quietly "$venv/bin/python" scripts/cuda_stubs.py "$site"
   quietly "$venv/bin/python" -c 'import torch, torch.distributed as d; assert d.is_gloo_available()'
@@ -107,9 +112,7 @@ install_peers() {
   stamp="$PWD $(sha256sum <$requirements) $(<.venv/.complete)"
   [[ -f .venv-peers/.complete && $(<.venv-peers/.complete) == "$stamp" ]] && return
   say "PyTorch Lightning and Accelerate into .venv-peers (about 4 MB to download)"
-  rm -rf .venv-peers
-  quietly /usr/bin/python3 -m venv .venv-peers
-  quietly .venv-peers/bin/pip install --no-deps --only-binary :all: --disable-pip-version-check -r $requirements
+  fresh_venv .venv-peers "$requirements"
   mapfile -t sites < <(for venv in .venv-peers .venv; do
     $venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
   done)
@@ -124,9 +127,7 @@ install_wheel_tools() {
   stamp="$PWD $(sha256sum <$requirements)"
   [[ -f .venv-wheel/.complete && $(<.venv-wheel/.complete) == "$stamp" ]] && return
   say "zig and Python's tools for wheels into .venv-wheel (about 100 MB to download)"
-  rm -rf .venv-wheel
-  quietly /usr/bin/python3 -m venv .venv-wheel
-  quietly .venv-wheel/bin/pip install --no-deps --only-binary :all: --disable-pip-version-check -r $requirements
+  fresh_venv .venv-wheel "$requirements"
   echo "$stamp" >.venv-wheel/.complete
   say "the tools for wheels installed in $((SECONDS - started)) s"
 }

@@ -1,13 +1,9 @@
 #include "cli/base/fail.h"
 
-#include <unistd.h>
-
 #include <cstdio>
-#include <string_view>
 
 #include "launcher/job/exit_codes.h"
 #include "launcher/terminal/terminal_line.h"
-#include "launcher/terminal/wants_color.h"
 #include "rendezvous/base/printable.h"
 
 namespace dtrain::cli {
@@ -32,11 +28,7 @@ int exit_code_of(ErrorKind kind) {
 }  // namespace
 
 int fail(const Error& error) {
-  constexpr std::string_view kName = "dtrain:";
-  std::string line = launcher::own_line(printable(error.message, kLongestMessage));
-  if (launcher::wants_color(launcher::Color::automatic, STDERR_FILENO))
-    line = "\x1b[1;31m" + std::string(kName) + "\x1b[0m" + line.substr(kName.size());
-  std::fprintf(stderr, "%s\n", line.c_str());
+  std::fprintf(stderr, "%s\n", launcher::own_error(printable(error.message, kLongestMessage)).c_str());
   return exit_code_of(error.kind);
 }
 

@@ -9,6 +9,7 @@
 #include "cli/base/parse_value.h"
 #include "cli/base/text.h"
 #include "launcher/terminal/terminal_line.h"
+#include "launcher/terminal/wants_color.h"
 
 namespace dtrain::cli {
 
@@ -39,22 +40,18 @@ std::string entry(std::string_view left, std::string_view text, std::size_t colu
 
 namespace {
 
-constexpr std::string_view kHeading = "\x1b[1;32m", kName = "\x1b[36m", kPlain = "\x1b[0m";
-
-std::string in_color(std::string_view color, std::string_view text, std::string_view rest) {
-  return fmt::format("{}{}{}{}", color, text, kPlain, rest);
-}
+constexpr std::string_view kHeading = "1;32", kName = "36";
 
 std::string painted_line(std::string_view line) {
   constexpr std::string_view kUsage = "Usage:";
-  if (line.starts_with(kUsage)) return in_color(kHeading, kUsage, line.substr(kUsage.size()));
-  if (line.ends_with(':') && !line.starts_with(' ')) return in_color(kHeading, line, "");
+  if (line.starts_with(kUsage)) return launcher::colored(kHeading, kUsage) + std::string(line.substr(kUsage.size()));
+  if (line.ends_with(':') && !line.starts_with(' ')) return launcher::colored(kHeading, line);
   const std::size_t begin = line.starts_with("  ") ? 2 : 0;
   const std::string_view name = line.substr(begin, line.find("  ", begin) - begin);
   const bool beside_text = begin == 2 && !name.empty() && begin + name.size() < line.size();
   const bool is_name = beside_text || name.starts_with('-') || (begin == 2 && name.starts_with("dtrain "));
   if (!is_name) return std::string(line);
-  return std::string(begin, ' ') + in_color(kName, name, line.substr(begin + name.size()));
+  return std::string(begin, ' ') + launcher::colored(kName, name) + std::string(line.substr(begin + name.size()));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "cli/base/read_until.h"
 #include "cli/base/text.h"
 #include "launcher/terminal/terminal_line.h"
+#include "launcher/terminal/wants_color.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
@@ -39,8 +40,8 @@ std::string_view word(Finding::Level level) {
 }
 
 std::string colored(Finding::Level level) {
-  const int color = level == Finding::Level::ok ? 32 : level == Finding::Level::warn ? 33 : 31;
-  return fmt::format("\x1b[1;{}m{}\x1b[0m", color, word(level));
+  const char* color = level == Finding::Level::ok ? "1;32" : level == Finding::Level::warn ? "1;33" : "1;31";
+  return launcher::colored(color, word(level));
 }
 
 // Text beside the name where there is room, else below it.

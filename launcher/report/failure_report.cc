@@ -11,6 +11,7 @@
 #include "launcher/base/readable.h"
 #include "launcher/evidence/json_text.h"
 #include "launcher/evidence/report_lines.h"
+#include "launcher/terminal/wants_color.h"
 
 namespace dtrain::launcher {
 namespace {
@@ -62,7 +63,7 @@ std::string how(const WorkerEnd& worker, const Blame& accusation) {
 void add_first(std::string& report, const WorkerEnd& worker, const FailureFacts& facts, ReportStyle style) {
   std::string headline = fmt::format("first failure: rank {}: {}", worker.rank, headline_of(facts));
   if (worker.oom.oom) headline += ", out of memory";
-  report += style.color ? "\x1b[1;31m" + headline + "\x1b[0m\n" : headline + "\n";
+  report += (style.color ? colored("1;31", headline) : headline) + "\n";
   report += "  program: " + report_line(facts.program) + "\n";
   report += fmt::format("  where: host {}, local rank {}", plain_line(worker.host), worker.local_rank);
   if (worker.pid != 0) report += fmt::format(", pid {}", worker.pid);

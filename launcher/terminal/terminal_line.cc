@@ -7,9 +7,13 @@
 #include <sstream>
 #include <utility>
 
+#include "launcher/terminal/wants_color.h"
+
 namespace dtrain::launcher {
 
 namespace {
+
+constexpr std::string_view kName = "dtrain:";
 
 // The words of a text; several that are one quoted piece of code count as one if they fit into a line.
 std::vector<std::string> phrases(std::string_view text, size_t width) {
@@ -58,7 +62,12 @@ std::string terminal_line(std::string_view text, size_t columns) {
 std::string own_line(std::string_view text) {
   winsize size{};
   const size_t columns = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-  return terminal_line("dtrain: " + std::string(text), columns);
+  return terminal_line(std::string(kName) + " " + std::string(text), columns);
+}
+
+std::string own_error(std::string_view text) {
+  const std::string line = own_line(text);
+  return wants_color(Color::automatic, STDERR_FILENO) ? colored("1;31", kName) + line.substr(kName.size()) : line;
 }
 
 }  // namespace dtrain::launcher

@@ -17,5 +17,7 @@ std::string terminal_line(std::string_view text, size_t columns);
 
 // "dtrain: " and the text, for stderr: as the terminal there shows it best, if it is one.
 std::string own_line(std::string_view text);
+// The same for an error: its "dtrain:" is red where the terminal has colours.
+std::string own_error(std::string_view text);
 
 }  // namespace dtrain::launcher

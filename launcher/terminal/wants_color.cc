@@ -1,5 +1,6 @@
 #include "launcher/terminal/wants_color.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -13,6 +14,10 @@ bool wants_color(Color color, int fd) {
   const char* term = std::getenv("TERM");
   return ::isatty(fd) == 1 && (no_color == nullptr || *no_color == 0) && term != nullptr &&
          std::string_view(term) != "dumb";
+}
+
+std::string colored(std::string_view color, std::string_view text) {
+  return fmt::format("\x1b[{}m{}\x1b[0m", color, text);
 }
 
 }  // namespace dtrain::launcher
