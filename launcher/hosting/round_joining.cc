@@ -182,7 +182,8 @@ void RoundJoining::ask_for_secret(const HostPlace& host) {
 
 void RoundJoining::received(const RoundMessage& message) {
   if (core_.over()) return;
-  if (std::holds_alternative<msg::Standing>(message)) return feed(join_event::Standing{});
+  if (const auto* welcome = std::get_if<msg::Welcome>(&message))
+    return welcome->standing ? feed(join_event::Standing{}) : void();
   if (const auto* refused = std::get_if<msg::Refused>(&message)) {
     link_.close();
     tell_follower(host_news::Lost{core_.host().term, {}});

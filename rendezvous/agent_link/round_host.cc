@@ -48,21 +48,48 @@ RoundHost::Peer* RoundHost::add(LinkSocket socket, const std::string& received_b
   const MemberId id = ++last_id_;
   Peer& peer = channels_[id];
   peer.channel = std::make_shared<RoundChannel>(io_, std::move(socket));
-  peer.greeting = std::make_unique<asio::steady_timer>(io_, kGreeting);
-  peer.greeting->async_wait([this, id, alive = std::weak_ptr(lives_)](const boost::system::error_code& ec) {
-    // A timer that has gone off cannot be called back: the node may have joined since.
-    if (ec || alive.expired()) return;
-    if (waits_to_join(id)) read_waiting(id);
-    if (waits_to_join(id)) drop(id);
-  });
+  peer.greeting = std::make_unique<asio::steady_timer>(io_);
+  await_greeting(id);
   peer.channel->start(
       {[this, id](const RoundMessage& m) { received(id, m); }, [this, id](const std::string&) { closed(id); }},
       received_before);
   return &peer;
 }
 
+void RoundHost::await_greeting(MemberId id) {
+  asio::steady_timer& timer = *channels_.at(id).greeting;
+  timer.expires_after(kGreeting);
+  timer.async_wait([this, id, alive = std::weak_ptr(lives_)](const boost::system::error_code& ec) {
+    // A timer that has gone off cannot be called back: the node may have joined since.
+    if (ec || alive.expired()) return;
+    if (late(id)) read_waiting(id);
+    if (late(id)) drop(id);
+  });
+}
+
+bool RoundHost::late(MemberId id) const {
+  const auto it = channels_.find(id);
+  return it != channels_.end() && it->second.greeting && it->second.greeting->expiry() <= clock_.now();
+}
+
+bool RoundHost::may_say(const Peer& peer, const RoundMessage& message) {
+  if (message.index() >= RoundMessage(msg::Refused{}).index()) return false;  // no agent says that
+  if (!peer.greeting) return !std::holds_alternative<msg::Here>(message);
+  if (!peer.join) return std::holds_alternative<msg::Join>(message);
+  return std::holds_alternative<msg::Here>(message) || std::holds_alternative<msg::Owned>(message);
+}
+
+// A host that was kept from running finds what was said before it was given up: only who answers is there.
+void RoundHost::welcome(MemberId id, const msg::Join& join) {
+  Peer& peer = channels_.at(id);
+  peer.join = join;
+  peer.join->node.seen_at = peer.address;
+  peer.voter = voter_id(join.node.agent_id);
+  await_greeting(id);
+  peer.channel->send(msg::Welcome{options_.standing});
+}
+
 void RoundHost::received(MemberId id, const RoundMessage& message) {
-  const bool from_agent = message.index() < RoundMessage(msg::Refused{}).index();
   Peer& peer = channels_.at(id);
   if (const auto* seek = std::get_if<msg::Seek>(&message); seek != nullptr && peer.greeting && options_.succession) {
     // It will join, or go when the time for greetings is over.
@@ -71,8 +98,9 @@ void RoundHost::received(MemberId id, const RoundMessage& message) {
     if (at && channel->open()) channel->send(*at);
     return;
   }
-  if (!from_agent || (peer.greeting && !std::holds_alternative<msg::Join>(message))) return drop(id);
-  peer.greeting.reset();
+  if (!may_say(peer, message)) return drop(id);
+  const bool here = std::holds_alternative<msg::Here>(message);
+  if (here) peer.greeting.reset();
   if (peer.silence) {
     peer.silence->heard(clock_.now());
     listen_for_silence();
@@ -81,13 +109,9 @@ void RoundHost::received(MemberId id, const RoundMessage& message) {
   if (const auto* owned = std::get_if<msg::Owned>(&message)) return desk_.answered(id, *owned);
   if (const auto* ping = std::get_if<msg::Ping>(&message)) return pinged(id, *ping);
   if (std::holds_alternative<msg::Leaving>(message) && options_.succession) options_.succession->left(peer.voter);
-  if (!std::holds_alternative<msg::Join>(message))
-    return perform(core_.step(round_event::Said{id, message}, clock_.now()));
-  msg::Join join = std::get<msg::Join>(message);
-  join.node.seen_at = peer.address;
-  peer.voter = voter_id(join.node.agent_id);
-  if (options_.standing) peer.channel->send(msg::Standing{});
-  perform(core_.step(round_event::Said{id, std::move(join)}, clock_.now()));
+  if (const auto* join = std::get_if<msg::Join>(&message); join != nullptr && peer.greeting) return welcome(id, *join);
+  const RoundMessage said = here ? *std::exchange(peer.join, std::nullopt) : message;
+  perform(core_.step(round_event::Said{id, said}, clock_.now()));
 }
 
 void RoundHost::pinged(MemberId id, const msg::Ping& ping) {
@@ -148,11 +172,6 @@ void RoundHost::look_for_silence() {
     if (it != channels_.end() && it->second.silence->lost(clock_.now())) drop(id);
   }
   listen_for_silence();
-}
-
-bool RoundHost::waits_to_join(MemberId id) const {
-  const auto it = channels_.find(id);
-  return it != channels_.end() && it->second.greeting;
 }
 
 void RoundHost::read_waiting(MemberId id) {

@@ -79,7 +79,8 @@ class RoundHost {
  private:
   struct Peer {
     std::shared_ptr<RoundChannel> channel;
-    std::unique_ptr<boost::asio::steady_timer> greeting;  // until it has joined
+    std::unique_ptr<boost::asio::steady_timer> greeting;  // until it is a node
+    std::optional<msg::Join> join{};                      // until it says Here
     std::optional<LinkSilence> silence;
     std::string address;                 // where it comes from, across hosts
     std::optional<std::int64_t> pinged;  // what it said, which is to be answered
@@ -91,7 +92,10 @@ class RoundHost {
   void pinged(MemberId id, const msg::Ping& ping);
   void closed(MemberId id);
   void drop(MemberId id);
-  bool waits_to_join(MemberId id) const;
+  void await_greeting(MemberId id);
+  bool late(MemberId id) const;
+  static bool may_say(const Peer& peer, const RoundMessage& message);
+  void welcome(MemberId id, const msg::Join& join);
   void look_for_silence();
   void read_waiting(MemberId id);
   void perform(const std::vector<RoundAction>& actions);

@@ -81,15 +81,18 @@ Result<void> RoundLink::check_owner() {
 void RoundLink::received(const RoundMessage& message) {
   if (!joined_) {
     if (const auto ours = check_owner(); !ours) return lost(ours.error().message);
+  }
+  if (const auto* whose = std::get_if<msg::Whose>(&message)) return vouch(*whose);
+  if (!joined_) {
     joined_ = true;
     hello_.cancel();
+    channel_->send(msg::Here{});
     if (pulse_settings_) {
       pulse_.emplace(*pulse_settings_, said_join_);
       beat();
       if (!channel_) return;
     }
   }
-  if (const auto* whose = std::get_if<msg::Whose>(&message)) return vouch(*whose);
   const auto* pong = std::get_if<msg::Pong>(&message);
   if (const auto* open = std::get_if<msg::Open>(&message)) opened(*open);
   if (!channel_) return;

@@ -183,6 +183,11 @@ struct Vote {
   bool operator==(const Vote&) const = default;
 };
 
+// The answer to Welcome, and from then on the node counts. One that gave its host up had not been welcomed.
+struct Here {
+  bool operator==(const Here&) const = default;
+};
+
 // ---- host -> agent
 struct Refused {
   std::string reason;
@@ -238,9 +243,10 @@ struct Whose {
   TcpEnds ends;
   bool operator==(const Whose&) const = default;
 };
-// First of all: this host is a server of many jobs. If it is not there, it may be again.
-struct Standing {
-  bool operator==(const Standing&) const = default;
+// The answer to Join: say Here, and you are a node of the job.
+struct Welcome {
+  bool standing = false;  // this host is a server of many jobs: if it is not there, it may be again
+  bool operator==(const Welcome&) const = default;
 };
 
 // ---- candidate -> agent that has lost its host
@@ -263,8 +269,8 @@ struct HostAt {
 }  // namespace msg
 
 using RoundMessage = std::variant<msg::Join, msg::Failed, msg::Over, msg::Leaving, msg::Ping, msg::Ask, msg::Owned,
-                                  msg::Seek, msg::Vote, msg::Refused, msg::Waiting, msg::Open, msg::Stop, msg::End,
-                                  msg::Pong, msg::Facts, msg::Whose, msg::Standing, msg::Ballot, msg::HostAt>;
+                                  msg::Seek, msg::Vote, msg::Here, msg::Refused, msg::Waiting, msg::Open, msg::Stop,
+                                  msg::End, msg::Pong, msg::Facts, msg::Whose, msg::Welcome, msg::Ballot, msg::HostAt>;
 
 // Of an agent_id; never 0.
 VoterId voter_id(const std::string& agent_id);

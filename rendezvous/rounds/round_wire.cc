@@ -47,8 +47,10 @@ void fields(Io& io, M& m) {
     io(m.host, m.agent, m.node_rank, m.base_rank, m.workers, m.state);
   } else if constexpr (std::is_same_v<T, Decision>) {
     io(m.age_ms, m.text);
-  } else if constexpr (std::is_same_v<T, msg::Ask> || std::is_same_v<T, msg::Standing>) {
+  } else if constexpr (std::is_same_v<T, msg::Ask> || std::is_same_v<T, msg::Here>) {
     // no fields
+  } else if constexpr (std::is_same_v<T, msg::Welcome>) {
+    io(m.standing);
   } else if constexpr (std::is_same_v<T, msg::Facts>) {
     auto& j = m.job;
     io(j.phase, j.round, j.restarts, j.nodes, j.min_nodes, j.max_nodes, j.left_ms, j.phase_ms, j.missing, j.list,

@@ -14,10 +14,18 @@ using namespace std::chrono_literals;
 void World::hear(MemberId id, const RoundMessage& message) {
   Link& link = links_.at(id);
   link.heard = host_clock();
-  if (link.silence) {
-    const bool first = std::holds_alternative<msg::Join>(message);
-    link.silence->heard(link.heard);
-    if (first) watch_silence(id);
+  if (link.silence) link.silence->heard(link.heard);
+  if (const auto* join = std::get_if<msg::Join>(&message)) {
+    link.join = *join;
+    on(agents_.front(), now_ + 3s, [this, id] {
+      if (!links_.at(id).join || !links_.at(id).host_open) return;
+      close_from_host(id);
+    });
+    return tell(id, msg::Welcome{});
+  }
+  if (std::holds_alternative<msg::Here>(message)) {
+    watch_silence(id);
+    return step(round_event::Said{id, *std::exchange(link.join, std::nullopt)});
   }
   if (const auto* ping = std::get_if<msg::Ping>(&message)) return tell(id, msg::Pong{ping->sent});
   step(round_event::Said{id, message});

@@ -181,6 +181,7 @@ void World::received(Agent& a, const RoundMessage& message) {
   if (a.over || a.finished) return;
   if (!a.joined) {
     a.joined = true;
+    say(a, msg::Here{});
     if (links_.at(a.link).silence) {
       a.pulse.emplace(pulse_, a.said_join);
       beat(a);

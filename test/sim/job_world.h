@@ -87,6 +87,7 @@ struct Link {
   bool up_silent = false, down_silent = false;
   std::vector<std::function<void()>> up_held, down_held;
   std::optional<LinkSilence> silence;
+  std::optional<msg::Join> join;  // until the agent has answered the welcome
 };
 
 // What the host's events make of the membership, kept beside RoundCore.

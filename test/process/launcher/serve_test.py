@@ -152,7 +152,7 @@ class Serve(HostsCase):
         other = self.node(lab.host(1), "job", "", token=self.new_token("other"))
         with lab.host(1).network():
             plain = socket.create_connection((lab.host(0).ipv4, PORT), DEADLINE)
-        plain.sendall(b"\xd7dround\x08")
+        plain.sendall(b"\xd7dround\x09")
         self.assertEqual(plain.recv(100), b"")
         plain.close()
         nodes = [self.node(lab.host(i), "job", "") for i in range(2)]

@@ -27,6 +27,8 @@ def text(words):
 
 SET = MAGIC + b"\x01" + text(f"{KEY}-0-0") + text("c" * len(VALUE))
 GET = b"\x03" + text(f"{KEY}-0-0")
+# A frame of one byte, the number of msg::Here: the answer of a node to its host's welcome.
+HERE_I_AM = b"\x01\0\0\0\x09"
 
 
 def sockets(host, kind, state):
@@ -116,7 +118,7 @@ class Listeners(Attack):
     def take_nothing(self, listeners):
         join = self.a_join()
         for target in listeners:
-            for words in (join, SET, STORE_GREETING + b"\x02" + SET, MAGIC + GET):
+            for words in (join + HERE_I_AM, SET, STORE_GREETING + b"\x02" + SET, MAGIC + GET):
                 with self.subTest(target=target, words=words[:8]):
                     said = self.half_said(target, words)
                     self.assertLessEqual(len(said), 7, said)
@@ -132,7 +134,7 @@ class Listeners(Attack):
         join = self.a_join()
         self.target = (self.net.host(0).ipv4, PORT)
         with self.connect() as peer:
-            peer.sendall(join)
+            peer.sendall(join + HERE_I_AM)
             waits.expect("waiting: 2 nodes, .* here: host1, host2")
         waits.process.kill()
         waits.wait()

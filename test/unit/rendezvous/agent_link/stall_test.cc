@@ -34,7 +34,7 @@ struct Hand {
       if (const auto* found = std::get_if<M>(&*it)) return found;
     return nullptr;
   }
-  // False: the connection has ended.
+  // As a node does, it answers its host's welcome. False: the connection has ended.
   bool read() {
     char buffer[4096];
     for (;;) {
@@ -42,7 +42,10 @@ struct Hand {
       if (size == 0) return false;
       if (size < 0) return true;
       decoder.feed({buffer, std::size_t(size)});
-      while (decoder.next() == RoundDecoder::Status::message) heard.push_back(decoder.message());
+      while (decoder.next() == RoundDecoder::Status::message) {
+        heard.push_back(decoder.message());
+        if (std::holds_alternative<msg::Welcome>(heard.back())) say(msg::Here{});
+      }
     }
   }
   // Nothing of ours runs until then.
@@ -120,7 +123,7 @@ TEST_CASE("a node that was stalled reads its host's answer before it believes it
     host.write(kRoundGreeting);
     REQUIRE(until(io, [&] { return host.read() && host.last<msg::Join>() != nullptr; }));
     const MonoTime joined = SteadyClock().now();  // a little after it said so
-    host.say(msg::Waiting{1, kMany, kMany, -1, false});
+    host.say(msg::Welcome{});
     REQUIRE(until(io, [&] { return host.read() && host.last<msg::Ping>() != nullptr; }));
     const std::int64_t sent = host.last<msg::Ping>()->sent;
 
@@ -157,7 +160,10 @@ TEST_CASE("a host that was stalled reads what its nodes said before it gives the
   }
   // All at once, so that the last has not been silent for long when the round opens.
   for (int i = 0; i < kMany; ++i) nodes[std::size_t(i)].say(msg::Join{node(std::to_string(i))});
-  REQUIRE(until(io, [&] { return nodes[0].read() && nodes[0].last<msg::Open>() != nullptr; }));
+  REQUIRE(until(io, [&] {
+    for (Hand& each : nodes) each.read();
+    return nodes[0].last<msg::Open>() != nullptr;
+  }));
 
   nodes[0].stall_until(SteadyClock().now() + pulse.lost_after());  // its timer goes off
   for (Hand& each : nodes) each.say(msg::Over{0, true});
@@ -180,7 +186,10 @@ struct Trio {
       info.max_nodes = 3;
       nodes.back().say(msg::Join{info});
     }
-    REQUIRE(until(io, [&] { return nodes[1].read() && nodes[1].last<msg::Open>() != nullptr; }));
+    REQUIRE(until(io, [&] {
+      for (Hand& each : nodes) each.read();
+      return nodes[1].last<msg::Open>() != nullptr;
+    }));
   }
   static RoundSettings settings() {
     RoundSettings settings;
@@ -213,4 +222,56 @@ TEST_CASE("an agent that has died is waited for less than a connection that brok
   reset.lose_last();  // with something unread, which the host's end is told as a reset
   REQUIRE(until(io, [&] { return closed.goes_on(); }));
   CHECK_FALSE(reset.goes_on());
+}
+
+TEST_CASE("what a node said before it gave its host up is read, but does not make it a node of the job") {
+  boost::asio::io_context io(1);
+  RoundSettings settings;
+  settings.job = "job";
+  settings.host_agent = "0";
+  settings.min_nodes = settings.max_nodes = 2;
+  RoundHost host(io, settings, {[](int) {}, PulseSettings{}});
+  const auto come = [&](const std::string& id, int attempt) {
+    int ends[2] = {-1, -1};
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+    id == "0" ? host.adopt_own(UniqueFd(ends[0])) : host.adopt({UniqueFd(ends[0])}, {});
+    Hand hand{UniqueFd(ends[1]), {}, {}};
+    hand.write(kRoundGreeting);
+    NodeInfo info = node(id, 2);
+    info.max_nodes = 2;
+    info.attempt = attempt;
+    hand.say(msg::Join{info});
+    return hand;
+  };
+  Hand own = come("0", 1);
+  REQUIRE(until(io, [&] { return own.read() && own.last<msg::Waiting>() != nullptr; }));
+  SECTION("the host reads it after the connection has ended") { come("1", 1).fd.reset(); }
+  SECTION("the connection ends while the welcome is under way") {
+    const Hand first = come("1", 1);
+    REQUIRE(until(io, [&] {
+      char welcome[64];
+      return ::recv(first.fd.get(), welcome, sizeof welcome, MSG_PEEK | MSG_DONTWAIT) > ssize_t(kRoundGreeting.size());
+    }));
+  }
+  Hand again = come("1", 2);
+  REQUIRE(until(io, [&] { return own.read() && again.read() && again.last<msg::Open>() != nullptr; }));
+  REQUIRE(until(io, [&] { return host.connections() == 2; }));
+  io.poll();
+  CHECK(own.read());
+  CHECK(own.last<msg::Open>() != nullptr);
+  CHECK(own.last<msg::Stop>() == nullptr);
+  CHECK(own.last<msg::End>() == nullptr);
+}
+
+TEST_CASE("a connection that says Join and does not answer its welcome is closed") {
+  boost::asio::io_context io(1);
+  RoundHost host(io, Trio::settings(), {[](int) {}, PulseSettings{}});
+  int ends[2] = {-1, -1};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+  host.adopt({UniqueFd(ends[0])}, {});
+  Hand hand{UniqueFd(ends[1]), {}, {}};
+  hand.write(kRoundGreeting);
+  hand.say(msg::Join{node("1", 2)});
+  CHECK(until(io, [&] { return host.connections() == 0; }));
+  CHECK(host.core().members() == 0);
 }

@@ -34,6 +34,7 @@ std::vector<RoundMessage> one_of_each() {
           msg::Leaving{15, true},
           msg::Ping{std::int64_t{1} << 62, -5, 6},
           msg::Ask{},
+          msg::Here{},
           msg::Owned{~std::uint64_t{0}, true},
           msg::Seek{~std::uint64_t{0}, 2, 3, 4, "10.0.0.1", 29400},
           msg::Vote{5, -6, true, 7, ~std::uint64_t{0}},
@@ -57,7 +58,7 @@ std::vector<RoundMessage> one_of_each() {
                       {{"node1", 11, 0, 0, 8, "running"}, {"node2", 12, 1, 8, 8, "over"}},
                       {{1500, "round 3 opens"}}}},
           msg::Whose{7, {"10.0.0.2", 65535, "fd00::1", 29400}},
-          msg::Standing{},
+          msg::Welcome{true},
           msg::Ballot{1, -2, 3, -4},
           msg::HostAt{1, {"10.0.0.1", ""}, 2, -3}};
 }
