@@ -51,7 +51,6 @@ void RoundLink::join_own(UniqueFd socket, const NodeInfo& node) {
 void RoundLink::connected(LinkSocket socket, const NodeInfo& node) {
   channel_ = std::make_shared<RoundChannel>(io_, std::move(socket));
   channel_->start({[this](const RoundMessage& m) { received(m); }, [this](const std::string& why) { lost(why); }});
-  said_join_ = clock_.now();
   stamped_ = {};
   stamp_ = 0;
   round_ = settled_ = -1;
@@ -88,9 +87,8 @@ void RoundLink::received(const RoundMessage& message) {
     hello_.cancel();
     channel_->send(msg::Here{});
     if (pulse_settings_) {
-      pulse_.emplace(*pulse_settings_, said_join_);
+      pulse_.emplace(*pulse_settings_, clock_.now());  // nothing hangs on the time before it says Here
       beat();
-      if (!channel_) return;
     }
   }
   const auto* pong = std::get_if<msg::Pong>(&message);

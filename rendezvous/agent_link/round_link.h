@@ -80,7 +80,7 @@ class RoundLink {
   bool same_user_ = true;
   std::optional<PulseSettings> pulse_settings_;
   std::optional<LinkPulse> pulse_;
-  MonoTime said_join_{}, stamped_{};
+  MonoTime stamped_{};
   std::int64_t stamp_ = 0;
   int round_ = -1, settled_ = -1;
   std::string address_;

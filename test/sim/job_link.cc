@@ -54,7 +54,6 @@ void World::dial(Agent& a) {
   const MemberId id = ++last_link_;
   a.link = id;
   a.joined = false;
-  a.said_join = clock(a);
   Link& link = links_[id];
   link.agent = &a;
   link.up_silent = a.up_silent;
@@ -183,7 +182,7 @@ void World::received(Agent& a, const RoundMessage& message) {
     a.joined = true;
     say(a, msg::Here{});
     if (links_.at(a.link).silence) {
-      a.pulse.emplace(pulse_, a.said_join);
+      a.pulse.emplace(pulse_, clock(a));
       beat(a);
     }
   }

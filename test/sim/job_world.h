@@ -58,7 +58,6 @@ struct Agent {
   bool in_round = false;                        // it may have workers
   bool up_silent = false, down_silent = false;  // it is cut off
   bool over = false;                            // nothing more is fed from there
-  MonoTime said_join{};                         // on its own clock
   std::optional<LinkPulse> pulse;
   // Its workers, and its guard.
   std::optional<NodePlace> place;

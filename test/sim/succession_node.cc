@@ -75,20 +75,20 @@ void SuccessionWorld::closed(int i, Id id, int end, bool fin) {
 void SuccessionWorld::from_host(int i, const RoundMessage& message) {
   Node& n = all_[std::size_t(i)];
   if (!n.joined) {
-    if (const auto* refused = std::get_if<msg::Refused>(&message)) {
-      leave(i);
-      feed(i, ev::Lost{n.to.term, {}});
-      if (!refused->try_again) fail(n.agent + " was refused: " + refused->reason);
-      n.look_at = clock(i) + 300ms;
-      return;
-    }
     n.joined = true;
     n.hello_until.reset();
-    n.pulse.emplace(kNodePulse, n.said_join);
-    beat(i);  // the answer may have come too late
-    if (!n.joined) return;
-    feed(i, ev::Following{n.to});
+    n.pulse.emplace(kNodePulse, clock(i));
+    send(n.link, 0, msg::Here{});
+    return beat(i);
   }
+  if (const auto* refused = std::get_if<msg::Refused>(&message)) {
+    leave(i);
+    feed(i, ev::Lost{n.to.term, {}});
+    if (!refused->try_again) fail(n.agent + " was refused: " + refused->reason);
+    n.look_at = clock(i) + 300ms;
+    return;
+  }
+  if (!std::exchange(n.follows, true)) feed(i, ev::Following{n.to});
   if (const auto* pong = std::get_if<msg::Pong>(&message)) {
     n.echo = std::max(n.echo, pong->stamp);
     n.stamped = clock(i);
@@ -150,10 +150,16 @@ void SuccessionWorld::end_hosting(int i) {
 void SuccessionWorld::to_host(int i, MemberId member, const RoundMessage& message) {
   Node& n = all_[std::size_t(i)];
   Peer& peer = n.host->peers[member];
-  if (const auto* join = std::get_if<msg::Join>(&message)) {
+  if (const auto* join = std::get_if<msg::Join>(&message); join != nullptr && member != 0) {
     peer.agent = join->node.agent_id;
+    peer.join = *join;
+    return send(Id(member), 1, msg::Welcome{});
+  }
+  if (std::holds_alternative<msg::Here>(message)) {
+    if (!peer.join) return;
     peer.joined = true;
-    if (member != 0) peer.silence.emplace(kNodePulse, clock(i));
+    peer.silence.emplace(kNodePulse, clock(i));
+    return host_event(i, round_event::Said{member, *std::exchange(peer.join, std::nullopt)});
   }
   if (!peer.joined) return;
   if (peer.silence) peer.silence->heard(clock(i));

@@ -261,10 +261,9 @@ void SuccessionWorld::look(int i) {
   n.look_at.reset();
   if (n.host) {
     n.link = -1;
-    n.said_join = clock(i);
     n.to = {{std::to_string(i)}, 1, n.core->term()};
-    n.host->peers[0] = {n.agent, std::nullopt, true};
-    n.joined = true;
+    n.host->peers[0] = {n.agent, {}, {}, true};
+    n.joined = n.follows = true;
     return to_host(i, 0, msg::Join{info(i)});
   }
   if (n.core->phase() == SuccessionCore::Phase::idle) return join(i, {{"0"}, 1, 0});
@@ -287,7 +286,6 @@ void SuccessionWorld::join(int i, const HostPlace& host) {
       if (!node.look_at) node.look_at = clock(i) + std::chrono::milliseconds(draw(10, 1000));
       return;
     }
-    node.said_join = clock(i);
     node.echo = 0;
     node.hello_until = clock(i) + 3s;
     ++node.attempts;
@@ -300,7 +298,7 @@ void SuccessionWorld::leave(int i) {
   Node& n = all_[std::size_t(i)];
   if (n.link > 0) close(n.link, 0);
   n.link = 0;
-  n.joined = false;
+  n.joined = n.follows = false;
   n.pulse.reset();
   n.hello_until.reset();
 }

@@ -48,6 +48,7 @@ class SuccessionWorld {
   struct Peer {  // of a host
     std::string agent;
     std::optional<LinkSilence> silence;
+    std::optional<msg::Join> join;  // until it says Here
     bool joined = false;
   };
   struct Host {
@@ -73,9 +74,10 @@ class SuccessionWorld {
     std::unique_ptr<Host> host;
     // The link to its host; own: to itself.
     Id link = 0;  // 0: none; -1: own
-    bool joined = false;
+    bool joined = false;   // the host has answered
+    bool follows = false;  // ... and has not refused it
     std::optional<LinkPulse> pulse;
-    MonoTime said_join{}, stamped{};
+    MonoTime stamped{};
     std::int64_t echo = 0;
     int attempts = 0;
     Duration stalled{};  // until it goes on
