@@ -73,7 +73,7 @@ class SuccessionWorld {
     std::unique_ptr<SuccessionCore> core;
     std::unique_ptr<Host> host;
     // The link to its host; own: to itself.
-    Id link = 0;  // 0: none; -1: own
+    Id link = 0;           // 0: none; -1: own
     bool joined = false;   // the host has answered
     bool follows = false;  // ... and has not refused it
     std::optional<LinkPulse> pulse;

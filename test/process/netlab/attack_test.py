@@ -201,7 +201,7 @@ class TooMany(Attack):
         for chance in range(3):  # the machine may have other work
             alone, among = self.join_takes(crowded=False), self.join_takes(crowded=True)
             print(f"a join takes {alone:.2f} s, with {self.COUNT} strangers at the port {among:.2f} s", flush=True)
-            # A sanitizer makes each stranger's handshake cost many times as much: there it is enough that both nodes meet.
+            # A sanitizer makes each stranger's handshake cost many times as much: there both nodes have to meet.
             if among <= alone + 1 or SLOW > 1:
                 return
         self.fail("strangers delay a join by more than a second")
