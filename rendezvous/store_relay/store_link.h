@@ -44,6 +44,8 @@ class StoreLink final : public LinkStream {
 
   // The round that the key of its TLS session is for; none: it has no such session.
   std::optional<std::uint64_t> epoch() const;
+  // Why TLS failed, if it did.
+  TlsFault fault() const { return bytes().fault(); }
   // Memory of what waits to be written and to be handed out.
   std::size_t held_bytes() const {
     return queue().memory() + bytes().held_bytes() + input_.capacity() + unhandled_.capacity();

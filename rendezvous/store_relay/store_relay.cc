@@ -12,15 +12,25 @@ namespace dtrain {
 
 namespace asio = boost::asio;
 
+namespace {
+constexpr auto kPause = std::chrono::milliseconds(100);  // after the first attempt; longer after each
+}
+
 StoreRelay::StoreRelay(asio::io_context& io, const StoreRemote& remote) : io_(io), remote_(remote), deadline_(io) {}
 
 void StoreRelay::begin_round(std::uint64_t round) {
   stop();
   round_ = round;
   closed_because_.clear();
+  attempts_ = 0;
+  attempt();
+}
+
+void StoreRelay::attempt() {
+  ++attempts_;
   if (const auto made = make_link(); !made) {
     // Not from within: the caller has yet to know that the round has begun.
-    asio::post(io_, [this, round, why = made.error().message] {
+    asio::post(io_, [this, round = round_, why = made.error().message] {
       if (round == round_ && !link_) lost(why);
     });
     return;
@@ -28,7 +38,18 @@ void StoreRelay::begin_round(std::uint64_t round) {
   deadline_.expires_after(remote_.timeout);
   // A timer that has gone off cannot be called back: it may be that of a link before this one.
   deadline_.async_wait([this, link = link_](const boost::system::error_code& ec) {
-    if (!ec && link == link_ && !up_) lost("it does not answer");
+    if (!ec && link == link_ && !up_) attempt_again("it does not answer");
+  });
+}
+
+// No worker's bytes have been sent before the link is welcome, so none are lost.
+void StoreRelay::attempt_again(const std::string& reason) {
+  if (attempts_ >= remote_.attempts) return lost(reason);
+  link_->close();
+  link_.reset();
+  deadline_.expires_after(kPause * attempts_);
+  deadline_.async_wait([this, attempts = attempts_, round = round_](const boost::system::error_code& ec) {
+    if (!ec && !link_ && attempts == attempts_ && round == round_ && closed_because_.empty()) attempt();
   });
 }
 
@@ -48,7 +69,11 @@ Result<void> StoreRelay::make_link() {
                     [this] {
                       if (up_) callbacks_.ready();
                     },
-                .closed = [this](const std::string& reason) { lost(reason); }},
+                .closed =
+                    [this](const std::string& reason) {
+                      if (up_ || link_->fault() != TlsFault::none) return lost(reason);
+                      attempt_again(reason.empty() ? "it closes the connection" : reason);
+                    }},
                {}, true);
   link_->send(StoreLinkType::hello, round_);
   return {};

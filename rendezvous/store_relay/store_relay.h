@@ -48,6 +48,8 @@ class StoreRelay final : public StoreBackend {
   void describe(StoreStats& stats) const override;
 
  private:
+  void attempt();
+  void attempt_again(const std::string& reason);
   Result<void> make_link();
   void received(StoreLinkFrame& frame);
   void welcomed();
@@ -57,7 +59,8 @@ class StoreRelay final : public StoreBackend {
   const StoreRemote& remote_;
   Callbacks callbacks_;
   std::shared_ptr<StoreLink> link_;
-  boost::asio::steady_timer deadline_;
+  boost::asio::steady_timer deadline_;  // of an attempt, or until the next one
+  int attempts_ = 0;
   std::uint64_t round_ = 0;
   bool up_ = false;
   std::vector<ConnectionId> early_;  // greeted before the link was up

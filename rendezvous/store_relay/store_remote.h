@@ -15,8 +15,10 @@ struct StoreRemote {
   // A numeric address, and the port where the host takes links.
   std::string address;
   std::uint16_t port = 0;
-  // From begin_round until the host has welcomed the link.
+  // From an attempt to make the link until the host has welcomed it. A host that does not answer, or that closes
+  // the connection, may be busy: it is asked again.
   std::chrono::milliseconds timeout{5000};
+  int attempts = 6;
   // A client's session for this round's link. Empty: the link is in clear.
   std::function<Result<TlsSession>(std::uint64_t round)> secure{};
   // Begins to connect: a non-blocking socket. Empty: by TCP to the address and port.

@@ -109,8 +109,8 @@ TEST_CASE("what is no dtrain agent is refused at its first wrong byte") {
   CHECK(refusal("HTTP/1.0") == "this is no dtrain agent");
   CHECK(refusal(std::string(kRoundGreeting.substr(0, 3)) + "x") == "this is no dtrain agent");
   std::string other(kRoundGreeting);
-  other.back() = 9;
-  CHECK(refusal(other) == "the agent there speaks version 9 of the protocol, this one version 8");
+  other.back() = 8;
+  CHECK(refusal(other) == "the agent there speaks version 8 of the protocol, this one version 9");
 }
 
 TEST_CASE("frames that lie are refused") {

@@ -2,6 +2,7 @@
 // and nobody waits for what cannot come.
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "rendezvous/credentials/job_secret.h"
+#include "rendezvous/net/connect.h"
 #include "rendezvous/net/listen.h"
 #include "rendezvous/store_relay/store_link_wire.h"
 #include "rendezvous/store_server/store_host.h"
@@ -330,7 +332,8 @@ TEST_CASE("store relay: nobody there, nobody who answers, somebody else") {
   CHECK(lost.wait().find("is lost: cannot connect: Connection refused") != std::string::npos);
 
   options.remote->port = *silent_port;
-  options.remote->timeout = std::chrono::milliseconds(200);
+  options.remote->timeout = std::chrono::milliseconds(100);
+  options.remote->attempts = 2;
   const auto silent = start_edge(options);
   Client waits(silent->port());
   REQUIRE(waits.send(bytes::greeting() + bytes::ping(1)));
@@ -345,6 +348,31 @@ TEST_CASE("store relay: nobody there, nobody who answers, somebody else") {
   options.remote->address = "localhost";
   const auto named = start_edge(options);
   CHECK(lost.wait().find("'localhost' is not a numeric IPv4 or IPv6 address") != std::string::npos);
+}
+
+TEST_CASE("store relay: a host that is too busy to answer, or makes room for others, is asked again") {
+  Host host;
+  const auto silent = dtrain::listen_at("127.0.0.1", 0), closing = dtrain::listen_at("127.0.0.1", 0);
+  REQUIRE((silent.ok() && closing.ok()));
+  std::atomic<int> attempts = 0;
+  auto options = edge_of(host->port());
+  options.remote->timeout = std::chrono::milliseconds(300);
+  options.remote->connect = [&]() -> dtrain::Result<UniqueFd> {
+    const int attempt = ++attempts;
+    const int listener = attempt == 1 ? silent->get() : closing->get();
+    return dtrain::begin_connect("127.0.0.1", attempt == 3 ? host->port() : *dtrain::port_of_socket(listener));
+  };
+  Lost lost;
+  options.remote->lost = lost.sink();
+  const auto edge = start_edge(options);
+  Client client(edge->port());
+  REQUIRE(client.send(bytes::greeting() + bytes::set("key", "value") + bytes::ping(1)));
+  pollfd poll{.fd = closing->get(), .events = POLLIN, .revents = 0};
+  REQUIRE(::poll(&poll, 1, kDeadlineMs) == 1);
+  UniqueFd(::accept4(closing->get(), nullptr, nullptr, SOCK_CLOEXEC)).reset();
+  CHECK(client.read(4) == bytes::u32(1));
+  CHECK(attempts == 3);
+  CHECK(greeted(*host).ask(bytes::wait({"key"}), 1) == kGo);
 }
 
 TEST_CASE("store relay: clients may come before the link is up") {
