@@ -199,6 +199,13 @@ bench-collectives: ## measure collectives beside gloo and OpenMPI, and DDP; writ
 	@$(call build,bench)
 	@python3 test/bench/collectives/run.py --build build --write docs/benchmarks $(BENCH_ARGS)
 
+.PHONY: bench-gpu
+bench-gpu: ## measure training and all_reduce on GPUs beside Python (PY=python with a full CUDA torch)
+	@scripts/setup.sh launcher train test bench
+	@cmake --preset cuda -DDTRAIN_BENCH=ON -Wno-dev --log-level=WARNING $(if $(PY),-DDTRAIN_TORCH_PYTHON=$(PY)) >/dev/null
+	@cmake --build --preset cuda --target dtrain gpu_bench
+	@python3 test/bench/gpu/run.py --build build/cuda --python $(or $(PY),.venv/bin/python) $(BENCH_ARGS)
+
 .PHONY: bench-resnet
 bench-resnet: ## measure how the ResNet example scales, beside Python's DDP; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench
@@ -209,11 +216,12 @@ bench-resnet: ## measure how the ResNet example scales, beside Python's DDP; wri
 test-gpu: ## build with NCCL and train on every GPU (PY=python with a full CUDA torch)
 	@scripts/setup.sh launcher train test
 	@cmake --preset cuda -Wno-dev --log-level=WARNING $(if $(PY),-DDTRAIN_TORCH_PYTHON=$(PY)) >/dev/null
-	@cmake --build --preset cuda --target dtrain train three_ways dtrain_python
-	@cd build/cuda/bin && ./dtrain run --nproc gpu ./train --lr=0.01 && ./dtrain run --nproc gpu ../test/bin/three_ways
+	@cmake --build --preset cuda --target dtrain train three_ways every_call lost_rank dtrain_python
+	@cd build/cuda/bin && ./dtrain run --nproc gpu ./train --lr=0.01 && ./dtrain run --nproc gpu ../test/bin/three_ways && \
+	  ./dtrain run --nproc gpu ../test/bin/every_call
 	@# NCCL takes several ranks on one GPU where it believes them to be on several hosts.
 	@cd build/cuda/bin && CUDA_VISIBLE_DEVICES=0 ./dtrain run --nproc 2 \
-	  sh -c 'NCCL_HOSTID=rank$$RANK exec ../test/bin/three_ways'
+	  sh -c 'export NCCL_HOSTID=rank$$RANK; ../test/bin/three_ways && exec ../test/bin/every_call'
 	@cd build/cuda/bin && PYTHON_EXEC=$(or $(PY),../../../.venv/bin/python) PYTHONPATH=../python \
 	  ./dtrain run --nproc gpu ../../../test/process/torch/backend/devices.py cuda
 

@@ -115,15 +115,19 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cuda)
     find_library(LibTorch_${name}_LIBRARY ${name} PATHS "${LibTorch_PREFIX}/lib" NO_DEFAULT_PATH NO_CACHE)
   endforeach()
   file(GLOB _torch_cuda_include "${_torch_site}/nvidia/cu[0-9]*/include")
-  find_path(LibTorch_CUDA_INCLUDE cuda_runtime_api.h HINTS ${_torch_cuda_include} PATHS /usr/local/cuda/include NO_CACHE)
+  # The wheels that torch needs bring cuda_runtime.h, but not always the crt/ that it includes.
+  find_path(LibTorch_CUDA_INCLUDE crt/host_config.h HINTS ${_torch_cuda_include} "$ENV{CUDA_HOME}/include"
+    PATHS /usr/local/cuda/include NO_CACHE)
   find_path(LibTorch_NCCL_INCLUDE nccl.h HINTS "${_torch_site}/nvidia/nccl/include" PATHS /usr/local/cuda/include NO_CACHE)
   file(GLOB LibTorch_NCCL_LIBRARY "${_torch_site}/nvidia/nccl/lib/libnccl.so.2")
+  # The headers of torch's streams call the CUDA runtime.
+  file(GLOB LibTorch_cudart_LIBRARY "${_torch_site}/nvidia/cu[0-9]*/lib/libcudart.so.*")
   set(_cuda_found OFF)
   if(LibTorch_torch_cuda_LIBRARY AND LibTorch_c10_cuda_LIBRARY AND LibTorch_CUDA_INCLUDE AND LibTorch_NCCL_INCLUDE)
     set(_cuda_found ON)
   elseif(DTRAIN_CUDA)
     message(FATAL_ERROR "DTRAIN_CUDA=ON needs a full CUDA install of the torch wheel (pip install torch, without --no-deps): "
-      "libtorch_cuda: ${LibTorch_torch_cuda_LIBRARY}, CUDA headers: ${LibTorch_CUDA_INCLUDE}, NCCL headers: ${LibTorch_NCCL_INCLUDE}")
+      "libtorch_cuda: ${LibTorch_torch_cuda_LIBRARY}, CUDA headers (of a CUDA toolkit, or pip install nvidia-cuda-crt): ${LibTorch_CUDA_INCLUDE}, NCCL headers: ${LibTorch_NCCL_INCLUDE}")
   endif()
 endif()
 
@@ -134,5 +138,5 @@ if(_cuda_found AND NOT TARGET LibTorch::cuda)
   # libtorch_cuda registers its kernels when it is loaded; no symbol of ours would keep it on the link line.
   target_link_libraries(LibTorch::cuda INTERFACE LibTorch::torch
     "-Wl,--push-state,--no-as-needed" "${LibTorch_torch_cuda_LIBRARY}" "${LibTorch_c10_cuda_LIBRARY}" "-Wl,--pop-state"
-    ${LibTorch_NCCL_LIBRARY})
+    ${LibTorch_NCCL_LIBRARY} ${LibTorch_cudart_LIBRARY})
 endif()

@@ -30,6 +30,39 @@ OwnBackend own_backend(const GroupPtr& group, const at::Tensor& tensor) {
   return tensor.is_cpu() ? own_backend(group) : OwnBackend();
 }
 
+// NCCL takes the values of a tensor as they lie in memory. `tensor` of another layout is copied; the collective works
+// on the copy, and write_back() brings it into `tensor`.
+class InOrder {
+ public:
+  explicit InOrder(const at::Tensor& tensor) : tensor_(tensor), lies_(tensor.contiguous()) {}
+  at::Tensor& value() { return lies_; }
+  void write_back() const {
+    const at::NoGradGuard no_grad;
+    if (!lies_.is_same(tensor_)) tensor_.copy_(lies_);
+  }
+
+ private:
+  const at::Tensor& tensor_;
+  at::Tensor lies_;
+};
+
+// NCCL has none of these.
+bool is_bitwise(const c10d::ReduceOp& op) {
+  using Op = c10d::ReduceOp;
+  return op == Op::BAND || op == Op::BOR || op == Op::BXOR;
+}
+
+// Of the rows of `all`.
+at::Tensor reduce_bits(const at::Tensor& all, const c10d::ReduceOp& op) {
+  at::Tensor result = all[0].clone();
+  for (std::int64_t row = 1; row < all.size(0); ++row) {
+    if (op == c10d::ReduceOp::BAND) result.bitwise_and_(all[row]);
+    if (op == c10d::ReduceOp::BOR) result.bitwise_or_(all[row]);
+    if (op == c10d::ReduceOp::BXOR) result.bitwise_xor_(all[row]);
+  }
+  return result;
+}
+
 // NCCL gives none where the caller's stream waits for it.
 void finish(const c10::intrusive_ptr<c10d::Work>& work) {
   if (work) work->wait();
@@ -44,18 +77,28 @@ void barrier(const GroupPtr& group) {
 
 void all_reduce(const GroupPtr& group, const at::Tensor& tensor, c10d::ReduceOp op) {
   if (const OwnBackend backend = own_backend(group, tensor)) return backend->all_reduce_now(tensor, op);
-  std::vector<at::Tensor> tensors{tensor};
+  InOrder own(tensor);
+  if (is_bitwise(op)) {
+    at::Tensor all = at::empty({group->getSize(), tensor.numel()}, own.value().options());
+    all_gather(group, all, own.value());
+    own.value().copy_(reduce_bits(all, op).view_as(own.value()));
+    return own.write_back();
+  }
+  std::vector<at::Tensor> tensors{own.value()};
   auto options = waiting<c10d::AllreduceOptions>();
   options.reduceOp = std::move(op);
   finish(group->allreduce(tensors, options));
+  own.write_back();
 }
 
 void broadcast(const GroupPtr& group, const at::Tensor& tensor, int root) {
   if (const OwnBackend backend = own_backend(group, tensor)) return backend->broadcast_now(tensor, root);
-  std::vector<at::Tensor> tensors{tensor};
+  InOrder own(tensor);
+  std::vector<at::Tensor> tensors{own.value()};
   auto options = waiting<c10d::BroadcastOptions>();
   options.rootRank = root;
   finish(group->broadcast(tensors, options));
+  own.write_back();
 }
 
 void broadcast_all(const GroupPtr& group, const std::vector<at::Tensor>& tensors, int root) {
@@ -65,14 +108,23 @@ void broadcast_all(const GroupPtr& group, const std::vector<at::Tensor>& tensors
 
 void all_gather(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
   if (const OwnBackend backend = own_backend(group, output)) return backend->all_gather_now(output, input);
-  finish(all_gather_single(*group, output, input, waiting<c10d::AllgatherOptions>()));
+  InOrder own(input);
+  finish(all_gather_single(*group, output, own.value(), waiting<c10d::AllgatherOptions>()));
 }
 
 void reduce_scatter(const GroupPtr& group, at::Tensor& output, at::Tensor& input, c10d::ReduceOp op) {
   if (const OwnBackend backend = own_backend(group, output)) return backend->reduce_scatter_now(output, input, op);
+  InOrder own(output);
+  if (is_bitwise(op)) {
+    at::Tensor rows = input.view({group->getSize(), -1}), parts = at::empty_like(rows);
+    all_to_all(group, parts, rows);
+    own.value().copy_(reduce_bits(parts, op).view_as(own.value()));
+    return own.write_back();
+  }
   auto options = waiting<c10d::ReduceScatterOptions>();
   options.reduceOp = std::move(op);
-  finish(reduce_scatter_single(*group, output, input, options));
+  finish(reduce_scatter_single(*group, own.value(), input, options));
+  own.write_back();
 }
 
 void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
@@ -88,15 +140,17 @@ at::Tensor empty_shared(const GroupPtr& group, std::int64_t count, const at::Ten
 
 void send(const GroupPtr& group, const at::Tensor& tensor, int to, int tag) {
   if (const OwnBackend backend = own_backend(group, tensor)) return backend->send_now(tensor, to, tag);
-  std::vector<at::Tensor> tensors{tensor};
+  std::vector<at::Tensor> tensors{InOrder(tensor).value()};
   finish(group->send(tensors, to, tag));
 }
 
 void recv(const GroupPtr& group, const at::Tensor& tensor, int from, int tag) {
   if (const OwnBackend backend = own_backend(group, tensor))
     return static_cast<void>(backend->recv_now(tensor, from, tag));
-  std::vector<at::Tensor> tensors{tensor};
+  InOrder own(tensor);
+  std::vector<at::Tensor> tensors{own.value()};
   finish(group->recv(tensors, from, tag));
+  own.write_back();
 }
 
 int recv_any(const GroupPtr& group, const at::Tensor& tensor, int tag) {

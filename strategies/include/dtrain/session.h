@@ -71,10 +71,12 @@ class Session {
   // an empty Group.
   Group split(std::optional<int> colour, const GroupSettings& settings = {});
 
-  // The next calls are collectives of all ranks, except empty_shared(). They block until they are done. All ranks must
-  // call them in the same order. They throw CollectiveError. For a tensor that is not allowed they throw c10::Error at
-  // once, on the calling rank. Tensors are dense, of any shape and strides, and of the same size and type on all ranks.
-  // The tensor that is written must not be expanded. group.h says how many bytes each collective moves.
+  // The next calls are collectives of all ranks, except empty_shared(). They block until they are done; for a CUDA
+  // tensor, until the collective is in the current stream. All ranks must call them in the same order. They throw
+  // CollectiveError; docs/training/collectives.md says how errors of CUDA tensors differ. For a tensor that is not
+  // allowed they throw c10::Error at once, on the calling rank. Tensors are dense, of any shape and strides, and of the
+  // same size and type on all ranks. The tensor that is written must not be expanded. group.h says how many bytes each
+  // collective moves.
   void barrier();
   // Reduces in place. SUM and PRODUCT take all number types and bool, except float8. AVG takes floating and complex
   // types. MIN and MAX take all of these types except complex ones. BAND, BOR and BXOR take integers and bool. SUM and

@@ -1,0 +1,90 @@
+// gpu_bench STEPS LAYERS WIDTH BATCH, under a launcher: training of LAYERS linear layers of WIDTH by Ddp, on the device
+// of the session, and collectives. As gpu_worker.py does the same with torch. Prints JSON: microseconds, and bytes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "dtrain/dtrain.h"
+#ifdef USE_C10D_NCCL
+#include <c10/cuda/CUDACachingAllocator.h>
+#endif
+
+namespace {
+
+using dtrain::Session;
+
+void wait(const Session& session) {
+  if (session.device().is_cuda()) torch::cuda::synchronize(session.device().index());
+}
+
+double median(std::vector<double> times) {
+  std::nth_element(times.begin(), times.begin() + std::ptrdiff_t(times.size() / 2), times.end());
+  return times[times.size() / 2];
+}
+
+// Of one call, in microseconds: of so many together, between two times at which the device is idle.
+double measure(Session& session, int rows, int calls, const std::function<void()>& call) {
+  for (int i = 0; i < calls; ++i) call();
+  std::vector<double> times;
+  for (int row = 0; row < rows; ++row) {
+    wait(session);
+    session.barrier();
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) call();
+    wait(session);
+    times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() /
+                    calls);
+  }
+  return median(times);
+}
+
+long peak(const Session& session) {
+#ifdef USE_C10D_NCCL
+  namespace memory = c10::cuda::CUDACachingAllocator;
+  if (session.device().is_cuda()) return memory::getDeviceStats(session.device().index()).allocated_bytes[0].peak;
+#endif
+  return 0 * session.rank();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 5) return 2;
+  const int rows = std::stoi(argv[1]), layers = std::stoi(argv[2]), width = std::stoi(argv[3]),
+            batch = std::stoi(argv[4]);
+  torch::set_num_threads(1);
+  Session session = dtrain::init();
+  std::string result;
+  for (const bool views : {false, true}) {
+    torch::nn::Sequential net;
+    for (int i = 0; i < layers; ++i) {
+      net->push_back(torch::nn::Linear(width, width));
+      net->push_back(torch::nn::ReLU());
+    }
+    net->to(session.device());
+    dtrain::DdpOptions options;
+    options.gradient_as_bucket_view = views;
+    dtrain::Ddp model(session, net, options);
+    torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.01));
+    const auto x = torch::randn({batch, width}, session.device());
+    const double step = measure(session, rows, 10, [&] {
+      sgd.zero_grad(false);
+      model(x).square().mean().backward();
+      sgd.step();
+    });
+    result += fmt::format("\"{}\": {:.2f}, ", views ? "ddp step, views" : "ddp step", step);
+    if (!views) result += fmt::format("\"peak bytes\": {}, ", peak(session));
+  }
+  for (const std::int64_t bytes : {1L << 10, 1L << 20, 1L << 26}) {
+    const auto tensor = torch::zeros({bytes / 4}, session.device());
+    result += fmt::format("\"all_reduce {}\": {:.2f}, ", bytes,
+                          measure(session, rows, 20, [&] { session.all_reduce(tensor); }));
+  }
+  if (session.is_first()) std::printf("{%s}\n", result.substr(0, result.size() - 2).c_str());
+  session.shutdown();
+}
