@@ -38,8 +38,8 @@ packages_of() {
     fuzz) echo clang libfuzzer-14-dev openssl ;;
     packages) echo clang pkg-config debootstrap lintian ;;
     bench) echo openmpi-bin libopenmpi-dev redis-tools ;;
-    wheel) echo g++ libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev libhwloc-dev \
-                git python3-venv ;;
+    wheel) echo g++ cmake ninja-build libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev \
+                libhwloc-dev git python3-venv ;;
     peers) ;;
     *) fail "unknown group '$1'; the groups are: launcher train test lint tidy fuzz packages bench wheel peers" ;;
   esac
