@@ -4,7 +4,7 @@
 # usage: scripts/setup.sh GROUP...
 #   launcher  compiler and libraries of build/bin/dtrain
 #   train     LibTorch (in .venv) and the handwritten digits (in .cache)
-#   test      what the tests use besides
+#   test      what the tests use besides: Debian packages, and parsers in .venv-test
 #   lint      clang-format
 #   tidy      clang-tidy
 #   fuzz      clang with libFuzzer
@@ -30,7 +30,7 @@ packages_of() {
     launcher) echo g++ make cmake ninja-build ccache libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev \
                    libssl-dev libhwloc-dev ;;
     train) echo g++ binutils python3 python3-dev python3-venv ca-certificates zlib1g-dev ;;
-    test) echo catch2 librapidcheck-dev python3 procps strace iproute2 zsh fish groff-base gdb lldb \
+    test) echo catch2 librapidcheck-dev python3-venv procps strace iproute2 zsh fish groff-base gdb lldb \
                  munge slurmctld slurmd slurm-client etcd-server etcd-client openssl tshark \
                  g++-aarch64-linux-gnu qemu-user ;;
     lint) echo clang-format python3 git ;;
@@ -38,8 +38,8 @@ packages_of() {
     fuzz) echo clang libfuzzer-14-dev openssl ;;
     packages) echo clang pkg-config debootstrap lintian ;;
     bench) echo openmpi-bin libopenmpi-dev redis-tools ;;
-    wheel) echo g++ libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev libhwloc-dev \
-                git python3-venv ;;
+    wheel) echo g++ cmake ninja-build libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev \
+                libhwloc-dev git python3-venv ;;
     peers) ;;
     *) fail "unknown group '$1'; the groups are: launcher train test lint tidy fuzz packages bench wheel peers" ;;
   esac
@@ -122,14 +122,15 @@ install_peers() {
   say "Lightning and Accelerate installed in $((SECONDS - started)) s"
 }
 
-install_wheel_tools() {
-  local requirements=scripts/requirements-wheel.txt stamp started=$SECONDS
-  stamp="$PWD $(sha256sum <$requirements)"
-  [[ -f .venv-wheel/.complete && $(<.venv-wheel/.complete) == "$stamp" ]] && return
-  say "zig and Python's tools for wheels into .venv-wheel (about 100 MB to download)"
-  fresh_venv .venv-wheel "$requirements"
-  echo "$stamp" >.venv-wheel/.complete
-  say "the tools for wheels installed in $((SECONDS - started)) s"
+# install_tools NAME MB WHAT: what scripts/requirements-NAME.txt lists, into .venv-NAME.
+install_tools() {
+  local venv=.venv-$1 requirements=scripts/requirements-$1.txt stamp started=$SECONDS
+  stamp="$PWD $(sha256sum <"$requirements")"
+  [[ -f $venv/.complete && $(<"$venv/.complete") == "$stamp" ]] && return
+  say "$3 into $venv (about $2 MB to download)"
+  fresh_venv "$venv" "$requirements"
+  echo "$stamp" >"$venv/.complete"
+  say "$3 installed in $((SECONDS - started)) s"
 }
 
 install_digits() {
@@ -162,6 +163,7 @@ for group in "$@"; do
     install_torch
     install_digits
   fi
-  [[ $group != wheel ]] || install_wheel_tools
+  [[ $group != wheel ]] || install_tools wheel 100 "zig and Python's tools for wheels"
+  [[ $group != test ]] || install_tools test 30 "what reads recipes and schemas"
   [[ $group != peers ]] || install_peers
 done
