@@ -199,6 +199,11 @@ bench-collectives: ## measure collectives beside gloo and OpenMPI, and DDP; writ
 	@$(call build,bench)
 	@python3 test/bench/collectives/run.py --build build --write docs/benchmarks $(BENCH_ARGS)
 
+.PHONY: bench-build
+bench-build: ## measure make demo, launcher and wheel on bare clones, and where the time goes
+	@scripts/setup.sh launcher train wheel
+	@python3 test/bench/build/run.py --write docs/benchmarks $(BENCH_ARGS)
+
 .PHONY: bench-gpu
 bench-gpu: ## measure training and all_reduce on GPUs beside Python (PY=python with a full CUDA torch)
 	@scripts/setup.sh launcher train test bench

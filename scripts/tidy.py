@@ -268,6 +268,35 @@ def check_links(path, lines, report):
                 report.add(path, number, f"{target} does not exist; correct the link or write the page")
 
 
+def own_names(text):
+    """What a source declares in its unnamed namespaces, with how, so that two aliases of one thing are one."""
+    for part in re.findall(r"^namespace \{$(.*?)^\}  // namespace$", text, flags=re.MULTILINE | re.DOTALL):
+        for line in part.splitlines():
+            alias = re.match(r"(?:using|namespace) (\w+) = (.*;)", line)
+            if alias:
+                yield alias[1], alias[2]
+            elif re.match(r"\w|\[\[", line) and not re.match(r"using|namespace|static_assert|public:|private:", line):
+                of_type = re.match(r"(?:struct|class|enum class|enum) (\w+)", line)
+                name = of_type or re.search(r"(\w+)(?:\{|\(| =|\[|;)", line)
+                if name:
+                    yield name[1], None
+
+
+def check_own_names(report):
+    """The sources of a library are compiled as one (dtrain_unity): what is a source's own has a name of its own."""
+    for folder in sorted(ARROWS):
+        lists = ROOT / folder / "CMakeLists.txt"
+        libraries = re.findall(r"dtrain_add_library\((.*?)\)\n", lists.read_text(), re.DOTALL) if lists.exists() else []
+        for library in libraries:
+            seen = {}
+            paths = [pathlib.Path(folder, source) for source in re.findall(r"[\w/]+\.cc", library)]
+            for path in paths:
+                for name, alias in own_names((ROOT / path).read_text()):
+                    other, how = seen.setdefault(name, (path, alias))
+                    if other != path and (alias is None or how != alias):
+                        report.add(path, 1, f"'{name}' has a namesake in {other}, with which it is compiled as one")
+
+
 def check_file(path, table, report):
     data = (ROOT / path).read_bytes()
     if len(data) > BYTES_MAX:
@@ -297,6 +326,7 @@ def main(arguments):
             check_file(path, table, report)
     if not arguments:
         check_room_sizes(paths, table, report)
+        check_own_names(report)
     for breach in report.breaches:
         print(breach)
     print(f"tidy: {len(paths)} files, {len(report.breaches)} breaches")

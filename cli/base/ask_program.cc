@@ -20,7 +20,7 @@ namespace dtrain::cli {
 namespace {
 
 using std::chrono::steady_clock;
-constexpr std::size_t kLongest = 64 * 1024;
+constexpr std::size_t kLongestOutput = 64 * 1024;
 constexpr int kNotStarted = 127;
 
 // In the child. Its own process group lets all that it starts be killed with it, but keeps Ctrl-C away from it: so it
@@ -72,7 +72,7 @@ Result<std::string> ask_program(const std::vector<std::string>& argv, std::chron
   if (child < 0) return system_error("fork", errno);
   write_end.reset();
   auto deadline = steady_clock::now() + patience;
-  PipeText answer = read_until(read_end.get(), deadline, kLongest);
+  PipeText answer = read_until(read_end.get(), deadline, kLongestOutput);
   bool ended = answer.complete && ends_in_time(child, deadline);
   if (!ended) kill(-child, SIGKILL);
   int status = 0;

@@ -11,7 +11,7 @@
 namespace dtrain::cli {
 namespace {
 
-constexpr std::size_t kLongest = 256;
+constexpr std::size_t kLongestSecret = 256;
 constexpr char kInterrupt = 3;  // Ctrl-C, when it makes no signal
 
 // A terminal that shows nothing, for as long as this lives. Ctrl-C makes no signal then: it would leave it so.
@@ -39,14 +39,14 @@ class Unseen {
 
 // Byte by byte, so that nothing after the line is taken.
 Result<void> read_line(std::string& line) {
-  line.reserve(kLongest);  // a string that grows leaves copies behind
+  line.reserve(kLongestSecret);  // a string that grows leaves copies behind
   for (char c = 0;;) {
     const ssize_t got = ::read(STDIN_FILENO, &c, 1);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return system_error("stdin", errno);
     if (got == 0 || c == '\n') break;
     if (c == kInterrupt) return usage_error("given up");
-    if (line.size() == kLongest) return usage_error("the line is too long");
+    if (line.size() == kLongestSecret) return usage_error("the line is too long");
     line += c;
   }
   return line.empty() ? Result<void>(usage_error("nothing was typed")) : Result<void>();

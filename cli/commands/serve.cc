@@ -24,7 +24,7 @@ std::string value(const Flags& flags, const char* name) {
   return found == flags.end() ? "" : found->second;
 }
 
-Result<int> number(const Flags& flags, const char* name, std::size_t otherwise, int lowest, int highest) {
+Result<int> number_flag(const Flags& flags, const char* name, std::size_t otherwise, int lowest, int highest) {
   if (!flags.contains(name)) return static_cast<int>(otherwise);
   auto parsed = parse_number(value(flags, name), lowest, highest);
   if (!parsed) return parsed.error().in(fmt::format("--{}", name));
@@ -49,13 +49,13 @@ Result<std::optional<launcher::OpenStore>> open_store(const Flags& flags, const 
 
 Result<JobServerLimits> limits(const Flags& flags) {
   JobServerLimits limits;
-  const auto jobs = number(flags, "max-jobs", limits.jobs, 1, 100000);
+  const auto jobs = number_flag(flags, "max-jobs", limits.jobs, 1, 100000);
   if (!jobs) return jobs.error();
-  const auto nodes = number(flags, "max-nodes", limits.nodes, 1, 1000000);
+  const auto nodes = number_flag(flags, "max-nodes", limits.nodes, 1, 1000000);
   if (!nodes) return nodes.error();
-  const auto store = number(flags, "max-store-mib", limits.store.core.bytes >> 20, 1, 1 << 20);
+  const auto store = number_flag(flags, "max-store-mib", limits.store.core.bytes >> 20, 1, 1 << 20);
   if (!store) return store.error();
-  const auto keys = number(flags, "max-store-keys", limits.store.core.keys, 1, 1000000000);
+  const auto keys = number_flag(flags, "max-store-keys", limits.store.core.keys, 1, 1000000000);
   if (!keys) return keys.error();
   limits.store.core.keys = static_cast<std::size_t>(*keys);
   limits.jobs = static_cast<std::size_t>(*jobs);
@@ -86,7 +86,7 @@ Result<launcher::ServiceSpec> resolve(const std::vector<std::string>& words, con
   if (words.empty() || words[0] != "serve") return usage_error("dtrain rendezvous serve starts a server; see --help");
   auto flags = command_words(CommandId::rendezvous, {words.begin() + 1, words.end()});
   if (!flags) return flags.error();
-  const auto port = number(*flags, "port", launcher::ServiceSpec::kUsualPort, 0, 65535);
+  const auto port = number_flag(*flags, "port", launcher::ServiceSpec::kUsualPort, 0, 65535);
   if (!port) return port.error();
   auto allowed = limits(*flags);
   if (!allowed) return allowed.error();

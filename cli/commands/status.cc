@@ -23,7 +23,7 @@ namespace dtrain::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr auto kAnswers = std::chrono::seconds(2);  // an agent that is stopped does not
 constexpr int kNothingThere = 1;
@@ -63,30 +63,30 @@ bool same_user(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
 }
 
-Result<Json> ask(const launcher::StatusPeer& peer) {
+Result<OrderedJson> ask(const launcher::StatusPeer& peer) {
   // A full queue: nobody has taken what came before.
   if (peer.error == EAGAIN) return Error{ErrorKind::system, "it does not answer"};
   if (peer.error != 0) return system_error("its socket", peer.error);
   if (!same_user(peer.connected.get())) return Error{ErrorKind::system, "it is another user's"};
   auto text = read_answer(peer.connected.get());
   if (!text) return text.error();
-  Json answer = Json::parse(*text, nullptr, false);
+  OrderedJson answer = OrderedJson::parse(*text, nullptr, false);
   if (!answer.is_object()) return Error{ErrorKind::system, "its answer is no JSON; is it another version of dtrain?"};
   return answer;
 }
 
 // Of a server only what it has of this job.
-bool is_of_job(Json& answer, const std::string& job) {
+bool is_of_job(OrderedJson& answer, const std::string& job) {
   if (job.empty()) return true;
   if (!is_of_server(answer)) return answer.value("job", std::string()) == job;
-  Json jobs = Json::array();
-  for (const Json& one : answer.value("jobs", Json::array()))
+  OrderedJson jobs = OrderedJson::array();
+  for (const OrderedJson& one : answer.value("jobs", OrderedJson::array()))
     if (one.is_object() && one.value("job", std::string()) == job) jobs.push_back(one);
   answer["jobs"] = jobs;
   return !jobs.empty();
 }
 
-void collect(const std::string& folder, const std::string& job, std::vector<Json>& answers) {
+void collect(const std::string& folder, const std::string& job, std::vector<OrderedJson>& answers) {
   struct stat facts {};
   if (::lstat(folder.c_str(), &facts) != 0) return;
   if (auto good = launcher::check_status_folder(folder); !good) {
@@ -110,15 +110,15 @@ void collect(const std::string& folder, const std::string& job, std::vector<Json
 int status_command(const std::vector<std::string>& words) {
   auto asked = parse_status(words);
   if (!asked) return fail(asked.error());
-  std::vector<Json> answers;
+  std::vector<OrderedJson> answers;
   for (const std::string& folder : launcher::status_folders()) collect(folder, asked->job, answers);
   std::string text;
   if (asked->json) {
-    Json all = {{"jobs", Json::array()}};
-    for (const Json& answer : answers) all[is_of_server(answer) ? "servers" : "jobs"].push_back(answer);
-    text = all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    OrderedJson all = {{"jobs", OrderedJson::array()}};
+    for (const OrderedJson& answer : answers) all[is_of_server(answer) ? "servers" : "jobs"].push_back(answer);
+    text = all.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
   } else {
-    for (const Json& answer : answers) {
+    for (const OrderedJson& answer : answers) {
       text += (text.empty() ? "" : "\n") + status_text(answer);
       const int more = asked->job.empty() ? unlisted_jobs(answer) : 0;
       if (more > 0) text += fmt::format("  and {} more\n", more);

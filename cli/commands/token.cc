@@ -50,7 +50,7 @@ struct WipedCode {
 };
 
 // To the terminal alone: what a program prints may end up in a log.
-Result<void> show(const std::string& code) {
+Result<void> show_code(const std::string& code) {
   const UniqueFd terminal(::open("/dev/tty", O_WRONLY | O_CLOEXEC | O_NOCTTY));
   if (!terminal)
     return usage_error("a join code is shown on a terminal, and there is none: use --new, and copy the file");
@@ -96,7 +96,7 @@ Result<std::string> made(const TokenAsked& asked, const Host& host) {
   if (!fingerprint) return fingerprint.error();
   if (auto done = secret->write_new(file); !done) return done.error();
   if (asked.show_code) {
-    if (auto shown = show(code.text); !shown) return ::unlink(file.c_str()), shown.error();
+    if (auto shown = show_code(code.text); !shown) return ::unlink(file.c_str()), shown.error();
     return fmt::format(
         "new token in {}, fingerprint {}\nOn every other node: dtrain token --join, and type the code.\n", file,
         *fingerprint);

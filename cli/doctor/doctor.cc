@@ -25,9 +25,9 @@ namespace {
 using Json = nlohmann::json;
 using std::chrono::steady_clock;
 constexpr std::size_t kColumn = 24;
-constexpr std::size_t kLongest = std::size_t{1} << 20;  // of what one check finds
+constexpr std::size_t kLongestFinding = std::size_t{1} << 20;  // of what one check finds
 
-std::string_view word(Finding::Level level) {
+std::string_view level_word(Finding::Level level) {
   switch (level) {
     case Finding::Level::ok:
       return "ok";
@@ -41,7 +41,7 @@ std::string_view word(Finding::Level level) {
 
 std::string colored(Finding::Level level) {
   const char* color = level == Finding::Level::ok ? "1;32" : level == Finding::Level::warn ? "1;33" : "1;31";
-  return launcher::colored(color, word(level));
+  return launcher::colored(color, level_word(level));
 }
 
 // Text beside the name where there is room, else below it.
@@ -93,7 +93,7 @@ Findings examine_one(const Check& check, int patience_ms) {
   if (child == 0) run_in_child(check, write_end.get(), parent);
   write_end.reset();
   auto deadline = steady_clock::now() + std::chrono::milliseconds(patience_ms);
-  PipeText findings = read_until(read_end.get(), deadline, kLongest);
+  PipeText findings = read_until(read_end.get(), deadline, kLongestFinding);
   bool ended = findings.complete;
   if (!ended) kill(child, SIGKILL);
   int status = 0;
@@ -119,8 +119,8 @@ Findings examine(const std::vector<Check>& checks, int patience_ms) {
 std::string report(const Findings& findings, std::size_t width, bool colors) {
   std::string out;
   for (const Finding& finding : findings) {
-    std::string found = lines(fmt::format("{:<5} {}", word(finding.level), finding.what), finding.detail, width);
-    if (colors) found.replace(0, word(finding.level).size(), colored(finding.level));
+    std::string found = lines(fmt::format("{:<5} {}", level_word(finding.level), finding.what), finding.detail, width);
+    if (colors) found.replace(0, level_word(finding.level).size(), colored(finding.level));
     out += found;
     if (!finding.cure.empty()) out += lines("", "-> " + finding.cure, width);
   }

@@ -44,7 +44,7 @@ std::string distribution() {
   return "unknown";
 }
 
-std::string limit_text(int resource) {
+std::string soft_limit_text(int resource) {
   rlimit now = {};
   getrlimit(static_cast<__rlimit_resource_t>(resource), &now);
   auto text = [](rlim_t value) { return value == RLIM_INFINITY ? std::string("unlimited") : fmt::format("{}", value); };
@@ -72,8 +72,8 @@ std::vector<Fact> system_facts(const Host& host) {
           {"memory", fmt::format("{}, {} unused", size_text(page * static_cast<double>(sysconf(_SC_PHYS_PAGES))),
                                  size_text(page * static_cast<double>(sysconf(_SC_AVPHYS_PAGES))))},
           {"cgroup", cgroup_text()},
-          {"open files", limit_text(RLIMIT_NOFILE)},
-          {"processes", limit_text(RLIMIT_NPROC)},
+          {"open files", soft_limit_text(RLIMIT_NOFILE)},
+          {"processes", soft_limit_text(RLIMIT_NPROC)},
           {"/dev/shm", has_shm ? size_text(shm_size) : "missing"}};
 }
 

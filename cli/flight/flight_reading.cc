@@ -31,7 +31,7 @@ const Json& need(const Json& from, const char* name) {
   return *at;
 }
 
-std::int64_t number(const Json& json, const char* name, std::int64_t least, std::int64_t most) {
+std::int64_t number_in(const Json& json, const char* name, std::int64_t least, std::int64_t most) {
   const bool small = json.is_number_integer() &&
                      (!json.is_number_unsigned() ||
                       json.get<std::uint64_t>() <= std::uint64_t(std::numeric_limits<std::int64_t>::max()));
@@ -41,11 +41,11 @@ std::int64_t number(const Json& json, const char* name, std::int64_t least, std:
 }
 
 std::int64_t count_of(const Json& from, const char* name) {
-  return number(need(from, name), name, 0, std::numeric_limits<std::int64_t>::max());
+  return number_in(need(from, name), name, 0, std::numeric_limits<std::int64_t>::max());
 }
 
 int small_of(const Json& from, const char* name, int least, int most) {
-  return static_cast<int>(number(need(from, name), name, least, most));
+  return static_cast<int>(number_in(need(from, name), name, least, most));
 }
 
 std::string word_of(const Json& from, const char* name) {
@@ -62,7 +62,7 @@ const Json& list_of(const Json& from, const char* name) {
 
 FlightPart part_of(const Json& json) {
   FlightPart part;
-  part.id = static_cast<std::uint32_t>(number(need(json, "id"), "id", 1, std::numeric_limits<std::uint32_t>::max()));
+  part.id = static_cast<std::uint32_t>(number_in(need(json, "id"), "id", 1, std::numeric_limits<std::uint32_t>::max()));
   part.key = word_of(json, "key");
   part.name = word_of(json, "name");
   part.size = small_of(json, "size", 1, kMostRanks);
@@ -87,7 +87,7 @@ FlightOp op_of(const Json& json) {
   op.serial = static_cast<std::uint64_t>(count_of(json, "serial"));
   op.number = static_cast<std::uint64_t>(count_of(json, "number"));
   op.group =
-      static_cast<std::uint32_t>(number(need(json, "group"), "group", 1, std::numeric_limits<std::uint32_t>::max()));
+      static_cast<std::uint32_t>(number_in(need(json, "group"), "group", 1, std::numeric_limits<std::uint32_t>::max()));
   op.op = word_of(json, "op");
   op.message = json.contains("peer");
   if (op.message) {
@@ -104,7 +104,7 @@ FlightOp op_of(const Json& json) {
     if (!shape.is_array()) throw Wrong("a shape is no list");
     op.shapes.emplace_back();
     for (const Json& size : shape)
-      op.shapes.back().push_back(number(size, "shapes", 0, std::numeric_limits<std::int64_t>::max()));
+      op.shapes.back().push_back(number_in(size, "shapes", 0, std::numeric_limits<std::int64_t>::max()));
   }
   op.state = state_of(json);
   op.queued_ns = count_of(json, "queued_ns");
@@ -116,7 +116,7 @@ FlightOp op_of(const Json& json) {
 FlightReading reading_of(const Json& json) {
   if (!json.is_object() || !json.contains("version") || !json.contains("records")) throw Wrong("");
   FlightReading reading;
-  const auto version = number(need(json, "version"), "version", 1, std::numeric_limits<int>::max());
+  const auto version = number_in(need(json, "version"), "version", 1, std::numeric_limits<int>::max());
   if (version != kVersion)
     throw Wrong(fmt::format("it is of version {}, and this dtrain reads version {}", version, kVersion));
   reading.job = word_of(json, "job");
@@ -128,8 +128,8 @@ FlightReading reading_of(const Json& json) {
   const Json& cause = need(json, "cause");
   reading.cause = word_of(cause, "kind");
   if (cause.contains("group")) {
-    reading.cause_group =
-        static_cast<std::uint32_t>(number(need(cause, "group"), "group", 1, std::numeric_limits<std::uint32_t>::max()));
+    reading.cause_group = static_cast<std::uint32_t>(
+        number_in(need(cause, "group"), "group", 1, std::numeric_limits<std::uint32_t>::max()));
     reading.cause_rank = small_of(cause, "rank", 0, kMostRanks);
   }
   reading.now_ns = count_of(json, "now_ns");

@@ -17,21 +17,21 @@ struct Seat {
   const FlightReading* file;
   const FlightPart* part;
 };
-struct Group {
+struct StoryGroup {
   std::string name;
   int size = 1;
   std::map<int, Seat> seats;
 };
-using Groups = std::map<std::string, Group>;
+using Groups = std::map<std::string, StoryGroup>;
 
-std::string name_of(const FlightPart& part) { return part.name.empty() ? part.key : part.name; }
+std::string part_name(const FlightPart& part) { return part.name.empty() ? part.key : part.name; }
 
 Groups groups_of(const std::vector<FlightReading>& files) {
   Groups groups;
   for (const FlightReading& file : files)
     for (const FlightPart& part : file.parts) {
-      Group& group = groups[part.key];
-      if (group.name.empty() || group.name == part.key) group.name = name_of(part);
+      StoryGroup& group = groups[part.key];
+      if (group.name.empty() || group.name == part.key) group.name = part_name(part);
       group.size = std::max(group.size, part.size);
       group.seats[part.rank] = {&file, &part};
     }
@@ -58,7 +58,7 @@ std::int64_t since(const FlightReading& file, std::int64_t moment) {
   return moment == 0 ? 0 : std::max<std::int64_t>(0, file.now_ns - moment);
 }
 
-FlightWait wait_of(const FlightReading& file, const FlightOp& op, const Group& group) {
+FlightWait wait_of(const FlightReading& file, const FlightOp& op, const StoryGroup& group) {
   const std::int64_t began = op.started_ns != 0 ? op.started_ns : op.queued_ns;
   const std::int64_t until = op.ended_ns != 0 ? op.ended_ns : file.now_ns;
   const auto peer = op.message ? group.seats.find(op.peer) : group.seats.end();
@@ -116,7 +116,7 @@ FlightAbsent absent_of(const Seat& seat, const Groups& groups) {
   return one;
 }
 
-void tell_next(FlightGroupStory& story, const Group& group, const Groups& groups) {
+void tell_next(FlightGroupStory& story, const StoryGroup& group, const Groups& groups) {
   const std::uint64_t next = story.finished + 1;
   const auto op_of = [next](const Seat& seat) {
     const FlightOp* op = collective(seat, next);
@@ -137,7 +137,7 @@ void tell_next(FlightGroupStory& story, const Group& group, const Groups& groups
   for (const FlightWait& one : story.in) story.differ = story.differ || !fits(one.op, story.in.front().op);
 }
 
-FlightGroupStory tell(const Group& group, const Groups& groups) {
+FlightGroupStory tell(const StoryGroup& group, const Groups& groups) {
   FlightGroupStory story;
   story.name = group.name;
   story.size = group.size;
@@ -164,7 +164,7 @@ FlightGroupStory tell(const Group& group, const Groups& groups) {
 // is not there as long as it has no counterpart under way.
 std::map<int, std::vector<FlightCycle::Step>> edges_of(const Groups& groups) {
   std::map<int, std::vector<FlightCycle::Step>> edges;
-  const auto add = [&](const Seat& from, const FlightOp& op, const Group& group, int to) {
+  const auto add = [&](const Seat& from, const FlightOp& op, const StoryGroup& group, int to) {
     edges[from.file->rank].push_back({to, wait_of(*from.file, op, group)});
   };
   const auto meets = [](const Seat& peer, const FlightOp& op, int rank) {
@@ -250,7 +250,7 @@ std::optional<std::int64_t> passing(const std::vector<FlightReading>& files, con
 std::string cause_of(const FlightReading& file, const Groups& groups) {
   const FlightPart* part = file.part(file.cause_group);
   if (part == nullptr) return file.cause == "signal" ? "a signal asked for it" : file.cause;
-  const Group& group = groups.at(part->key);
+  const StoryGroup& group = groups.at(part->key);
   const auto seat = group.seats.find(file.cause_rank);
   const std::string who = seat != group.seats.end()       ? fmt::format("rank {}", seat->second.file->rank)
                           : group.size == file.world_size ? fmt::format("rank {}", file.cause_rank)

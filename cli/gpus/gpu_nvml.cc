@@ -80,7 +80,7 @@ std::string describe(const Nvml& nvml, unsigned index) {
          (mig ? instances(nvml, device) : "");
 }
 
-std::string ask(void* library) {
+std::string nvml_listing(void* library) {
   Nvml nvml(library);
   unsigned count = 0;
   if (int error = nvml.init(); error != 0) return fmt::format("error nvmlInit {}\n", error);
@@ -90,7 +90,7 @@ std::string ask(void* library) {
   return text;
 }
 
-int number(const std::string& text) {
+int slice_number(const std::string& text) {
   auto value = parse_number(text, 0, 1 << 20);
   return value ? *value : -1;
 }
@@ -100,7 +100,7 @@ int number(const std::string& text) {
 void tell_nvml(int fd) {
   void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return;
-  std::string text = ask(library);
+  std::string text = nvml_listing(library);
   for (std::size_t done = 0; done < text.size();) {
     ssize_t size = write(fd, text.data() + done, text.size() - done);
     if (size <= 0) return;
@@ -119,7 +119,7 @@ GpuInventory parse_nvml(const std::string& text) {
     else if (words[0] == "gpu" && words.size() == 4)
       inventory.gpus.push_back({words[1], words[2], words[3] == "1"});
     else if (words[0] == "mig" && words.size() == 4 && !inventory.gpus.empty() && inventory.gpus.back().mig)
-      inventory.gpus.back().instances.push_back({words[1], number(words[2]), number(words[3])});
+      inventory.gpus.back().instances.push_back({words[1], slice_number(words[2]), slice_number(words[3])});
   }
   return inventory;
 }

@@ -20,7 +20,7 @@ namespace dtrain::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::size_t kLongest = std::size_t{1} << 20;  // of what NVML tells
+constexpr std::size_t kLongestListing = std::size_t{1} << 20;  // of what NVML tells
 
 GpuInventory ask_nvml(std::chrono::milliseconds patience) {
   int ends[2];
@@ -36,7 +36,7 @@ GpuInventory ask_nvml(std::chrono::milliseconds patience) {
     _exit(0);
   }
   write_end.reset();
-  PipeText told = read_until(read_end.get(), Clock::now() + patience, kLongest);
+  PipeText told = read_until(read_end.get(), Clock::now() + patience, kLongestListing);
   if (!told.complete) kill(child, SIGKILL);
   int status = 0;
   waitpid(child, &status, 0);

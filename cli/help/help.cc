@@ -27,7 +27,7 @@ std::string usage_of_run(std::size_t width) {
   return paragraph(fmt::format("Usage: dtrain run {}", find_command("run")->arguments), width) + "\n";
 }
 
-std::string usage_error(const Command& row, std::size_t width) {
+std::string usage_of(const Command& row, std::size_t width) {
   return paragraph(fmt::format("Usage: dtrain {} {}", row.name, row.arguments), width);
 }
 
@@ -58,7 +58,7 @@ std::string page(const Flag& row, std::size_t width) {
 
 std::string page(const Command& row, std::size_t width) {
   if (row.id == CommandId::run) return run_help(width);
-  std::string out = usage_error(row, width) + "\n" +
+  std::string out = usage_of(row, width) + "\n" +
                     paragraph(row.details.empty() ? sentence(row.help) : std::string(row.details), width);
   if (!row.flags.empty()) out += "\nFlags:\n";
   for (const CommandFlag& flag : row.flags) out += entry(synopsis(flag), flag.help, kFlagColumn, width);
@@ -66,11 +66,12 @@ std::string page(const Command& row, std::size_t width) {
 }
 
 std::string page(const Topic& topic, std::size_t width) {
-  constexpr std::size_t kNames = 30;
+  constexpr std::size_t kNameColumn = 30;
   std::size_t longest = 0;
   for (const TopicEntry& row : topic.entries) longest = std::max(longest, row.term.size());
   std::string out = paragraph(topic.intro, width) + "\n";
-  for (const TopicEntry& row : topic.entries) out += entry(row.term, row.text, std::min(longest + 4, kNames), width);
+  for (const TopicEntry& row : topic.entries)
+    out += entry(row.term, row.text, std::min(longest + 4, kNameColumn), width);
   return out;
 }
 
@@ -85,11 +86,11 @@ const Flag* flag_called(std::string name) {
 }  // namespace
 
 std::string short_help(std::size_t width) {
-  constexpr std::size_t kNames = 14;
+  constexpr std::size_t kNameColumn = 14;
   std::string out = paragraph("dtrain runs distributed PyTorch and LibTorch programs.", width) + "\nUsage:\n" +
                     paragraph("dtrain run [flags] PROGRAM [program's arguments]", width, 2) + "\nCommands:\n";
   for (const Command& row : commands())
-    if (!row.once) out += entry(row.name, row.help, kNames, width);
+    if (!row.once) out += entry(row.name, row.help, kNameColumn, width);
   out += "\nExample:\n" + paragraph("dtrain run --nproc 2 ./train --lr=0.01", width, 2) + "\n";
   return out + paragraph("`dtrain run --help` shows the common flags, `dtrain help FLAG` tells about one.", width);
 }

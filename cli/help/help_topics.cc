@@ -22,7 +22,7 @@ Topic exit_codes() {
            {"127", "the program was not found"}}};
 }
 
-Topic environment() {
+Topic environment_topic() {
   return {"environment",
           "Environment",
           "Most flags can be set in the environment: a flag wins over DTRAIN_*, that over torchrun's PET_*, that over "
@@ -39,7 +39,7 @@ Topic environment() {
            {"COLUMNS", "width of help texts, 40 to 80; else that of the terminal"}}};
 }
 
-Topic workers() {
+Topic workers_topic() {
   return {"workers",
           "What a worker finds",
           "Each worker has dtrain's own environment, and these variables as torchrun sets them.",
@@ -56,6 +56,6 @@ Topic workers() {
 
 }  // namespace
 
-std::vector<Topic> topics() { return {exit_codes(), environment(), workers()}; }
+std::vector<Topic> topics() { return {exit_codes(), environment_topic(), workers_topic()}; }
 
 }  // namespace dtrain::cli

@@ -33,7 +33,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-std::optional<double> number(const std::string& text) {
+std::optional<double> decimal(const std::string& text) {
   std::uint64_t value = 0;  // reading a double would bring libm into every start
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end == text.data()) return {};
@@ -66,14 +66,14 @@ std::string size_text(double bytes) {
 std::optional<double> parse_cpu_max(const std::string& text) {
   auto words = words_of(text);
   if (words.size() != 2) return {};
-  auto quota = number(words[0]), period = number(words[1]);
+  auto quota = decimal(words[0]), period = decimal(words[1]);
   if (!quota || !period || *period <= 0) return {};
   return *quota / *period;
 }
 
 std::optional<double> parse_memory_max(const std::string& text) {
   auto words = words_of(text);
-  return words.size() == 1 ? number(words[0]) : std::optional<double>();
+  return words.size() == 1 ? decimal(words[0]) : std::optional<double>();
 }
 
 CgroupLimits cgroup_limits() {

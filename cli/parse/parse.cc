@@ -15,7 +15,7 @@ namespace dtrain::cli {
 namespace {
 
 // "-t,--tee": every name of the flag, as CLI11 wants them.
-std::string names_of(const Flag& row) {
+std::string cli11_names(const Flag& row) {
   std::string names = spelled(row);
   if (!row.alias.empty()) names += fmt::format(",--{}", row.alias);
   if (row.letter != 0) names += fmt::format(",-{}", row.letter);
@@ -60,7 +60,7 @@ class Grammar {
 
  private:
   CLI::Option* add(const Flag& row) {
-    CLI::Option* option = row.is_switch() ? app_.add_flag(names_of(row)) : app_.add_option(names_of(row));
+    CLI::Option* option = row.is_switch() ? app_.add_flag(cli11_names(row)) : app_.add_option(cli11_names(row));
     return option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
 

@@ -27,7 +27,7 @@ bool is_ours(int folder) {
   return ::fstat(folder, &facts) == 0 && facts.st_uid == ::geteuid();
 }
 
-std::uint32_t number_of(const std::string& host) {
+std::uint32_t number_of_host(const std::string& host) {
   boost::crc_32_type crc;
   crc.process_bytes(host.data(), host.size());
   return crc.checksum();
@@ -39,7 +39,7 @@ void remove_all(const std::string& path) {
 }
 
 // Of this user and this host, and nobody's who lives.
-void sweep(const std::string& base, const std::string& prefix) {
+void sweep_private(const std::string& base, const std::string& prefix) {
   std::error_code error;
   for (fs::directory_iterator entry(base, error), end; !error && entry != end; entry.increment(error)) {
     if (!entry->path().filename().string().starts_with(prefix)) continue;
@@ -55,8 +55,8 @@ struct LockedFolder {
 };
 
 Result<LockedFolder> make_in(const std::string& base, const std::string& prefix) {
-  constexpr int kAttempts = 3;  // somebody may sweep it before it is locked
-  sweep(base, prefix);
+  constexpr int kAttempts = 3;  // somebody may sweep_private it before it is locked
+  sweep_private(base, prefix);
   for (int attempt = 1;; ++attempt) {
     std::string path = base + "/" + prefix + "XXXXXX";
     if (::mkdtemp(path.data()) == nullptr) return system_error("cannot make a folder in " + base, errno);
@@ -86,7 +86,7 @@ std::vector<std::string> temporary_folders() {
 }
 
 Result<PrivateFolder> PrivateFolder::make(const std::string& kind, const std::string& host) {
-  const std::string prefix = fmt::format("dtrain-{}-{}-{:08x}-", kind, ::geteuid(), number_of(host));
+  const std::string prefix = fmt::format("dtrain-{}-{}-{:08x}-", kind, ::geteuid(), number_of_host(host));
   std::optional<Error> first;
   for (const std::string& base : temporary_folders()) {
     auto made = make_in(base, prefix);

@@ -15,7 +15,7 @@ constexpr int kMostLooks = 8;
 // The least time between two looks, however many processes of a group end one by one.
 constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
 
-bool contains(const std::vector<pid_t>& pids, pid_t pid) {
+bool is_among(const std::vector<pid_t>& pids, pid_t pid) {
   return std::find(pids.begin(), pids.end(), pid) != pids.end();
 }
 
@@ -49,7 +49,7 @@ void StopTurns::signal_workers(int signal, const std::vector<pid_t>& alive) {
     if (!is_with_worker(d)) continue;
     reached_.insert({d.pid, d.start});
     // One by one: the number of a group whose worker is gone may be another's.
-    if (!contains(alive, d.group)) signal_descendant(d, signal);
+    if (!is_among(alive, d.group)) signal_descendant(d, signal);
   }
   signal_everything(SIGCONT, alive);
 }
@@ -69,7 +69,7 @@ void StopTurns::signal_rest(int signal) {
 }
 
 bool StopTurns::is_with_worker(const Descendant& process) const {
-  return contains(workers_, process.group) || contains(workers_, process.session);
+  return is_among(workers_, process.group) || is_among(workers_, process.session);
 }
 
 bool StopTurns::worker_is_left() const {

@@ -18,9 +18,9 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr auto kFarewell = std::chrono::seconds(1);
+constexpr auto kHostFarewell = std::chrono::seconds(1);
 
-int milliseconds(Duration time) {
+int in_milliseconds(Duration time) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
   return static_cast<int>(std::min<std::int64_t>(ms, 2000000000));
 }
@@ -53,8 +53,8 @@ RoundSettings round_settings(const JobSpec& spec, const NodeInfo& self, const Ho
 }  // namespace
 
 NodeTimes node_times(const NodesSpec& nodes) {
-  return {milliseconds(nodes.join_timeout), milliseconds(nodes.last_call_timeout), milliseconds(nodes.pulse.interval),
-          nodes.pulse.attempts, nodes.rejoin};
+  return {in_milliseconds(nodes.join_timeout), in_milliseconds(nodes.last_call_timeout),
+          in_milliseconds(nodes.pulse.interval), nodes.pulse.attempts, nodes.rejoin};
 }
 
 HostedJob::HostedJob(asio::io_context& io, const JobSpec& spec, RoundSettings settings, const HostFinder::Here& here,
@@ -156,7 +156,7 @@ void HostedJob::close(const Verdict& verdict) {
   rounds_.close(verdict);
   rounds_.on_empty = [this] { io_.stop(); };
   io_.restart();
-  if (!rounds_.empty()) io_.run_for(kFarewell);
+  if (!rounds_.empty()) io_.run_for(kHostFarewell);
 }
 
 }  // namespace dtrain::launcher

@@ -19,8 +19,6 @@ constexpr auto kLongestPauseAcross = std::chrono::milliseconds(1000);
 constexpr int kMostTurnedAway = 12;
 constexpr int kMostTurnedAwayAcross = 9;  // the pauses between attempts are longer
 
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
-
 std::string after_colon(const std::string& text) { return text.empty() ? "" : ": " + text; }
 
 }  // namespace
@@ -169,7 +167,7 @@ std::string JoinCore::lost_and(const std::string& why, const At& at) const {
 }
 
 void JoinCore::time_up(const std::string& why, const At& at) {
-  const double waited = seconds(settings_.timeout);
+  const double waited = in_seconds(settings_.timeout);
   if (hostless()) {
     const std::string& missing = at.scene.missing;
     return give_up(JobEnd::lost,

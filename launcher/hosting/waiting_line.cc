@@ -7,7 +7,7 @@
 namespace dtrain::launcher {
 
 namespace {
-constexpr auto kAgain = std::chrono::seconds(10);
+constexpr auto kAskAgain = std::chrono::seconds(10);
 }  // namespace
 
 void WaitingLine::set(const std::string& text, std::optional<MonoTime> until) {
@@ -34,7 +34,7 @@ void WaitingLine::show() {
   }
   const auto left = std::max(Duration{}, Duration(*until_ - clock_.now()));
   show_(fmt::format("waiting: {}, {:.0f} s left", text_, std::chrono::duration<double>(left).count()));
-  timer_.expires_after(kAgain);
+  timer_.expires_after(kAskAgain);
   timer_.async_wait([this](const boost::system::error_code& ec) {
     if (!ec && until_) show();
   });

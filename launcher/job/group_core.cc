@@ -18,7 +18,7 @@ template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
 
 // To a hundredth, for people.
-double seconds(Duration d) { return double(d / std::chrono::milliseconds(10)) / 100; }
+double shown_seconds(Duration d) { return double(d / std::chrono::milliseconds(10)) / 100; }
 
 // Whether the event ends the wait for the worker to blame.
 bool ends_patience(const GroupEvent& event) {
@@ -191,7 +191,7 @@ void GroupCore::stop_signal(int signal, MonoTime now, Actions& out) {
   // A failure that came first stays the headline; the stop signal only cancels the restart and lengthens the grace.
   begin_stop(was_active ? StopCause::stop_signal : cause_, settings_.shutdown_timeout, now, out);
   out.push_back(action::Say{fmt::format("{}: passing it to the workers, SIGKILL in {:g} s (send it again to kill now)",
-                                        signal_name(signal), seconds(deadline_ - now))});
+                                        signal_name(signal), shown_seconds(deadline_ - now))});
   out.push_back(action::SignalGroups{signal});
   maybe_round_over(now, out);  // only the failure had to settle
 }

@@ -55,7 +55,7 @@ bool is_made_like_ours(const std::string& path) {
          (facts.st_mode & 07777) == 0700;
 }
 
-void sweep(const std::string& tmp) {
+void sweep_temporary(const std::string& tmp) {
   std::vector<std::string> found;
   std::error_code error;
   for (fs::directory_iterator it(tmp, error), end; !error && it != end; it.increment(error))
@@ -84,7 +84,7 @@ Result<std::string> make_fresh_folder(const std::string& stem) {
 }
 
 Result<TemporaryFolder> make_temporary_folder(const std::string& tmp) {
-  sweep(tmp);
+  sweep_temporary(tmp);
   for (int attempt = 0;; ++attempt) {
     auto fresh = make_fresh_folder(fmt::format("{}/{}", tmp, kBegins));
     if (!fresh) return fresh.error();

@@ -24,7 +24,7 @@ std::string_view take(std::string_view& text, char end) {
   return front;
 }
 
-std::optional<uint64_t> number(std::string_view text) {
+std::optional<uint64_t> kernel_number(std::string_view text) {
   while (text.ends_with('\n')) text.remove_suffix(1);
   uint64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -56,13 +56,13 @@ void read_v1(const std::string& folder, OomCounts& counts) {
 std::optional<uint64_t> parse_counter(std::string_view table, std::string_view name) {
   while (!table.empty()) {
     std::string_view line = take(table, '\n');
-    if (take(line, ' ') == name) return number(line);
+    if (take(line, ' ') == name) return kernel_number(line);
   }
   return std::nullopt;
 }
 
 std::optional<uint64_t> parse_limit(std::string_view text) {
-  std::optional<uint64_t> value = number(text);
+  std::optional<uint64_t> value = kernel_number(text);
   return value && *value < kNoLimitV1 ? value : std::nullopt;
 }
 

@@ -16,7 +16,7 @@
 namespace dtrain::launcher {
 namespace {
 
-using json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr size_t kTracebackLines = 30;  // the last lines are shown: the exception is at the end
 
@@ -136,8 +136,8 @@ std::string beginning(const FailureFacts& facts) {
   return text;
 }
 
-json status_json(const ExitStatus& status) {
-  json result;
+OrderedJson status_json(const ExitStatus& status) {
+  OrderedJson result;
   result["text"] = describe(status);
   switch (status.kind) {
     case ExitStatus::Kind::exited:
@@ -159,25 +159,25 @@ json status_json(const ExitStatus& status) {
   return result;
 }
 
-json worker_json(const WorkerEnd& worker) {
-  json result;
+OrderedJson worker_json(const WorkerEnd& worker) {
+  OrderedJson result;
   result["rank"] = worker.rank;
   result["local_rank"] = worker.local_rank;
   result["host"] = worker.host;
-  result["pid"] = worker.pid == 0 ? json(nullptr) : json(worker.pid);
+  result["pid"] = worker.pid == 0 ? OrderedJson(nullptr) : OrderedJson(worker.pid);
   result["status"] = status_json(worker.status);
   result["ended"] = worker.ended_text;
   result["ran_s"] = static_cast<double>(std::chrono::round<std::chrono::milliseconds>(worker.ran).count()) / 1000;
   result["stopped_by_dtrain"] = worker.told.stopped;
   result["last_lines"] = worker.last_lines;
   result["exception"] = text_or_null(worker.exception);
-  result["because_of"] = worker.told.blame.rank >= 0 ? json(worker.told.blame.rank) : json(nullptr);
+  result["because_of"] = worker.told.blame.rank >= 0 ? OrderedJson(worker.told.blame.rank) : OrderedJson(nullptr);
   result["error_file"] = nullptr;
   if (worker.error) {
-    json& error = result["error_file"] = json::object();
+    OrderedJson& error = result["error_file"] = OrderedJson::object();
     error["message"] = text_or_null(worker.error->message);
     error["traceback"] = text_or_null(worker.error->traceback);
-    error["timestamp"] = worker.error->timestamp ? json(*worker.error->timestamp) : json(nullptr);
+    error["timestamp"] = worker.error->timestamp ? OrderedJson(*worker.error->timestamp) : OrderedJson(nullptr);
     error["note"] = text_or_null(worker.error->note);
   }
   result["out_of_memory"] = text_or_null(worker.oom.oom ? worker.oom.evidence : "");
@@ -259,7 +259,7 @@ std::string report_text(const FailureFacts& facts, ReportStyle style) {
 }
 
 std::string report_json(const FailureFacts& facts) {
-  json report;
+  OrderedJson report;
   report["schema"] = 1;
   report["job"] = facts.run_id;
   report["program"] = facts.program;
@@ -270,17 +270,17 @@ std::string report_json(const FailureFacts& facts) {
   report["world_size"] = facts.world_size;
   const std::vector<const WorkerEnd*> failed = failures(facts);
   const bool here = facts.failed_elsewhere.empty();
-  report["first_failure"] = failed.empty() || !here ? json(nullptr) : worker_json(*failed.front());
+  report["first_failure"] = failed.empty() || !here ? OrderedJson(nullptr) : worker_json(*failed.front());
   if (!here) report["failed_elsewhere"] = facts.failed_elsewhere;
-  report["other_failures"] = json::array();
+  report["other_failures"] = OrderedJson::array();
   for (size_t i = here ? 1 : 0; i < failed.size(); ++i) report["other_failures"].push_back(worker_json(*failed[i]));
-  report["stopped_by_dtrain"] = json::array();
+  report["stopped_by_dtrain"] = OrderedJson::array();
   for (const WorkerEnd& worker : facts.workers) {
     const bool named = here && !failed.empty() && failed.front() == &worker;
     if (worker.told.stopped && !worker.status.success() && !named)
       report["stopped_by_dtrain"].push_back(worker_json(worker));
   }
-  return report.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return report.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace dtrain::launcher

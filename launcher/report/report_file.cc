@@ -91,9 +91,9 @@ struct Draft {
 // A new file. What has the first name already stays as it is: a draft of a process that was killed and had this pid, or
 // a link that somebody has laid there.
 Draft new_draft(const std::string& target) {
-  constexpr int kMostNames = 100;
+  constexpr int kMostDrafts = 100;
   Draft draft;
-  for (int number = 0; number < kMostNames; ++number) {
+  for (int number = 0; number < kMostDrafts; ++number) {
     draft.path = fmt::format("{}.{}{}.tmp", target, ::getpid(), number == 0 ? "" : fmt::format("-{}", number));
     draft.fd.reset(::open(draft.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (draft.fd || errno != EEXIST) break;

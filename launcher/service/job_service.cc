@@ -33,8 +33,8 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr auto kFarewell = std::chrono::seconds(5);
-constexpr std::size_t kStatusJobs = 1024;   // that may be listed
-constexpr std::size_t kLongestLine = 3000;  // a pipe that takes anything takes 4096 bytes (PIPE_BUF)
+constexpr std::size_t kStatusJobs = 1024;    // that may be listed
+constexpr std::size_t kLongestReply = 3000;  // a pipe that takes anything takes 4096 bytes (PIPE_BUF)
 
 // Never waits: a terminal that is stopped, or a pipe that nobody reads, must not keep jobs from their pings. Lines that
 // nobody takes are left out; all of it on one thread.
@@ -46,7 +46,7 @@ void say(const std::string& line) {
     return;
   }
   const std::string gap = left_out == 0 ? "" : fmt::format(" ({} lines before this one were left out)", left_out);
-  const std::string text = fmt::format("dtrain: {}{}\n", printable(line, kLongestLine), gap);
+  const std::string text = fmt::format("dtrain: {}{}\n", printable(line, kLongestReply), gap);
   left_out = ::write(STDERR_FILENO, text.data(), text.size()) < 0 ? left_out + 1 : 0;
 }
 

@@ -59,7 +59,7 @@ int pid_of(std::string_view name) {
 
 // A connection of another type tells whether a process has the socket, from its bind() on (EPROTOTYPE), and that
 // process hears nothing of it.
-void sweep(const std::string& folder) {
+void sweep_status(const std::string& folder) {
   for (const std::string& name : names_in(folder)) {
     const std::string path = folder + "/" + name;
     UniqueFd socket;
@@ -125,7 +125,7 @@ Result<UniqueFd> listen_in_status_folder(const std::string& folder, std::string&
     if (!socket && socket.error().errno_value == ENOENT && attempt < kAttempts) continue;
     if (!socket) return socket.error();
     path = folder + "/" + name;
-    sweep(folder);
+    sweep_status(folder);
     return socket;
   }
 }
@@ -137,7 +137,7 @@ void remove_status_socket(const std::string& path) {
 
 std::vector<StatusPeer> connect_to_status_folder(const std::string& folder) {
   std::vector<StatusPeer> peers;
-  sweep(folder);
+  sweep_status(folder);
   ::rmdir(folder.c_str());  // if nothing is left
   for (const std::string& name : names_in(folder)) {
     if (pid_of(name) == 0) continue;

@@ -6,67 +6,65 @@ namespace dtrain::launcher {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
+using std::chrono::milliseconds;
 
 constexpr std::size_t kServerBytes = 4096;  // of a server's answer, without its jobs
 
-double seconds(std::int64_t ms) { return double(ms) / 1000; }
-double seconds(std::chrono::milliseconds d) { return seconds(d.count()); }
-
-Json decisions(const std::vector<Decision>& all) {
-  Json list = Json::array();
-  for (const Decision& d : all) list.push_back({{"age_s", seconds(d.age_ms)}, {"text", d.text}});
+OrderedJson decisions(const std::vector<Decision>& all) {
+  OrderedJson list = OrderedJson::array();
+  for (const Decision& d : all) list.push_back({{"age_s", in_seconds(milliseconds(d.age_ms))}, {"text", d.text}});
   return list;
 }
 
-Json rounds(const JobFacts& job) {
-  Json nodes = Json::array();
+OrderedJson rounds(const JobFacts& job) {
+  OrderedJson nodes = OrderedJson::array();
   for (const NodeFacts& n : job.list) {
-    nodes.push_back({{"node_rank", n.node_rank < 0 ? Json() : Json(n.node_rank)},
+    nodes.push_back({{"node_rank", n.node_rank < 0 ? OrderedJson() : OrderedJson(n.node_rank)},
                      {"host", n.host},
                      {"agent", n.agent},
                      {"workers", n.workers},
                      {"state", n.state}});
     if (n.node_rank >= 0 && job.round >= 0) nodes.back()["first_rank"] = n.base_rank;
   }
-  Json out = {{"phase", job.phase},
-              {"phase_s", seconds(job.phase_ms)},
-              {"round", job.round < 0 ? Json() : Json(job.round)},
-              {"restarts", job.restarts},
-              {"nodes_here", job.nodes},
-              {"min_nodes", job.min_nodes},
-              {"max_nodes", job.max_nodes}};
-  if (job.left_ms >= 0) out["left_s"] = seconds(job.left_ms);
+  OrderedJson out = {{"phase", job.phase},
+                     {"phase_s", in_seconds(milliseconds(job.phase_ms))},
+                     {"round", job.round < 0 ? OrderedJson() : OrderedJson(job.round)},
+                     {"restarts", job.restarts},
+                     {"nodes_here", job.nodes},
+                     {"min_nodes", job.min_nodes},
+                     {"max_nodes", job.max_nodes}};
+  if (job.left_ms >= 0) out["left_s"] = in_seconds(milliseconds(job.left_ms));
   if (!job.missing.empty()) out["missing"] = job.missing;
   out["nodes"] = std::move(nodes);
   out["decisions"] = decisions(job.decisions);
   return out;
 }
 
-Json workers(const std::vector<WorkerNow>& all) {
-  Json list = Json::array();
+OrderedJson workers(const std::vector<WorkerNow>& all) {
+  OrderedJson list = OrderedJson::array();
   for (const WorkerNow& w : all) {
     if (list.size() == kStatusWorkers) break;
     list.push_back({{"rank", w.rank},
                     {"local_rank", w.local_rank},
-                    {"pid", w.pid == 0 ? Json() : Json(w.pid)},
+                    {"pid", w.pid == 0 ? OrderedJson() : OrderedJson(w.pid)},
                     {"state", w.state},
-                    {"age_s", seconds(w.age)},
-                    {"cpu_s", w.cpu ? Json(seconds(*w.cpu)) : Json()},
-                    {"idle_s", w.idle ? Json(seconds(*w.idle)) : Json()}});
+                    {"age_s", in_seconds(w.age)},
+                    {"cpu_s", w.cpu ? OrderedJson(in_seconds(*w.cpu)) : OrderedJson()},
+                    {"idle_s", w.idle ? OrderedJson(in_seconds(*w.idle)) : OrderedJson()}});
   }
   return list;
 }
 
-std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dumped(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
 
-Json job_of_server(const std::string& name, const JobFacts& job) {
-  Json one = {{"job", name}};
+OrderedJson job_of_server(const std::string& name, const JobFacts& job) {
+  OrderedJson one = {{"job", name}};
   one["rounds"] = rounds(job);
   return one;
 }
 
-Json store(const StoreStats& stats) {
+OrderedJson store(const StoreStats& stats) {
   return {{"keys", stats.keys},
           {"bytes", stats.bytes},
           {"connections", stats.connections_open + stats.link_connections},
@@ -81,13 +79,13 @@ JobFacts brief(JobFacts job) {
   return job;
 }
 
-Json jobs_of_server(const ServerFacts& facts) {
+OrderedJson jobs_of_server(const ServerFacts& facts) {
   std::size_t room = kStatusBytes - kServerBytes;
   std::vector<std::size_t> sizes;
-  Json jobs = Json::array();
+  OrderedJson jobs = OrderedJson::array();
   for (const auto& [name, job] : facts.jobs) {
-    Json one = job_of_server(name, brief(job));
-    const std::size_t size = text_of(one).size() + 1;
+    OrderedJson one = job_of_server(name, brief(job));
+    const std::size_t size = dumped(one).size() + 1;
     if (size > room) break;
     room -= size;
     sizes.push_back(size);
@@ -96,8 +94,8 @@ Json jobs_of_server(const ServerFacts& facts) {
   // With what is left.
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const auto& [name, job] = facts.jobs[i];
-    Json one = job_of_server(name, job);
-    const std::size_t more = text_of(one).size() + 1 - sizes[i];
+    OrderedJson one = job_of_server(name, job);
+    const std::size_t more = dumped(one).size() + 1 - sizes[i];
     if (more > room) break;
     room -= more;
     jobs[i] = std::move(one);
@@ -108,39 +106,39 @@ Json jobs_of_server(const ServerFacts& facts) {
 }  // namespace
 
 std::string status_json(const AgentFacts& facts) {
-  Json out = {{"job", facts.job},
-              {"host", facts.host},
-              {"agent", facts.agent},
-              {"program", facts.program},
-              {"age_s", seconds(facts.age)},
-              {"phase", facts.phase},
-              {"phase_s", seconds(facts.phase_age)},
-              {"round", facts.round < 0 ? Json() : Json(facts.round)},
-              {"restarts", facts.restarts},
-              {"max_restarts", facts.max_restarts},
-              {"node_rank", facts.node_rank < 0 ? Json() : Json(facts.node_rank)},
-              {"nodes", facts.nodes},
-              {"world_size", facts.world_size},
-              {"worker_count", facts.workers.size()},
-              {"workers", workers(facts.workers)},
-              {"decisions", decisions(facts.decisions)},
-              {"memory_bytes", facts.memory},
-              {"store", facts.store ? store(*facts.store) : Json()}};
+  OrderedJson out = {{"job", facts.job},
+                     {"host", facts.host},
+                     {"agent", facts.agent},
+                     {"program", facts.program},
+                     {"age_s", in_seconds(facts.age)},
+                     {"phase", facts.phase},
+                     {"phase_s", in_seconds(facts.phase_age)},
+                     {"round", facts.round < 0 ? OrderedJson() : OrderedJson(facts.round)},
+                     {"restarts", facts.restarts},
+                     {"max_restarts", facts.max_restarts},
+                     {"node_rank", facts.node_rank < 0 ? OrderedJson() : OrderedJson(facts.node_rank)},
+                     {"nodes", facts.nodes},
+                     {"world_size", facts.world_size},
+                     {"worker_count", facts.workers.size()},
+                     {"workers", workers(facts.workers)},
+                     {"decisions", decisions(facts.decisions)},
+                     {"memory_bytes", facts.memory},
+                     {"store", facts.store ? store(*facts.store) : OrderedJson()}};
   if (facts.several) {
     out["endpoint"] = facts.endpoint;
     out["hosts_rounds"] = facts.hosts;
     out["waiting"] = facts.waiting;
-    out["rounds"] = facts.rounds ? rounds(*facts.rounds) : Json();
+    out["rounds"] = facts.rounds ? rounds(*facts.rounds) : OrderedJson();
   }
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 std::string status_json(const ServerFacts& facts) {
-  const Json jobs = jobs_of_server(facts);
-  const Json out = {
-      {"server", facts.where},  {"host", facts.host},           {"pid", facts.pid}, {"age_s", seconds(facts.age)},
+  const OrderedJson jobs = jobs_of_server(facts);
+  const OrderedJson out = {
+      {"server", facts.where},  {"host", facts.host},           {"pid", facts.pid}, {"age_s", in_seconds(facts.age)},
       {"ending", facts.ending}, {"job_count", facts.job_count}, {"jobs", jobs}};
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace dtrain::launcher

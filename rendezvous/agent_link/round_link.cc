@@ -18,7 +18,6 @@ namespace asio = boost::asio;
 namespace {
 constexpr auto kHello = std::chrono::seconds(3);
 
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 }  // namespace
 
 void RoundLink::connect(const Host& host, const NodeInfo& node) {
@@ -125,7 +124,7 @@ void RoundLink::beat() {
   const MonoTime now = clock_.now();
   const auto due = pulse_->step(now);
   if (due == LinkPulse::Due::dead)
-    return lost(fmt::format("no word from it for {:g} s", seconds(pulse_settings_->stop_after())));
+    return lost(fmt::format("no word from it for {:g} s", in_seconds(pulse_settings_->stop_after())));
   if (due == LinkPulse::Due::ping) channel_->send(msg::Ping{now.time_since_epoch().count(), stamp_, round_});
   pulse_timer_.expires_at(pulse_->deadline(now));
   pulse_timer_.async_wait([this, alive = channel_](const boost::system::error_code& ec) {

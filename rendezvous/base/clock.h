@@ -7,6 +7,8 @@ namespace dtrain {
 using MonoTime = std::chrono::steady_clock::time_point;
 using Duration = std::chrono::nanoseconds;
 
+inline double in_seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -24,7 +24,7 @@ using Symbols = Wiped<kAll>;
 Error mistyped(const std::string& why) { return {ErrorKind::usage, "not a join code: " + why}; }
 
 // CRC-15 of CAN: no wrong letter and no two neighbours that have changed places go unseen.
-std::uint16_t checksum(const Symbols& symbols) {
+std::uint16_t symbols_checksum(const Symbols& symbols) {
   unsigned crc = 0;
   for (std::size_t i = 0; i < kRandom; ++i) {
     for (int bit = 4; bit >= 0; --bit) {
@@ -59,7 +59,7 @@ Result<Symbols> symbols_of(std::string_view code) {
     ++have;
   }
   if (have != kAll) return mistyped(fmt::format("it has {} letters and digits instead of {}", have, kAll));
-  const std::uint16_t crc = checksum(symbols);
+  const std::uint16_t crc = symbols_checksum(symbols);
   for (std::size_t i = 0; i < kAll - kRandom; ++i)
     if (symbols[kRandom + i] != check_symbol(crc, i)) return mistyped("a letter is wrong, or two have changed places");
   return symbols;
@@ -73,7 +73,7 @@ Result<std::string> make_join_code() {
   if (::getrandom(symbols.data(), symbols.size(), 0) != static_cast<ssize_t>(symbols.size()))
     return system_error("no random numbers for a join code", errno);
   for (std::uint8_t& symbol : symbols) symbol &= 31;
-  const std::uint16_t crc = checksum(symbols);
+  const std::uint16_t crc = symbols_checksum(symbols);
   for (std::size_t i = 0; i < kAll - kRandom; ++i) symbols[kRandom + i] = check_symbol(crc, i);
   std::string code;
   code.reserve(kAll + kAll / kGroup);

@@ -9,7 +9,7 @@
 namespace dtrain {
 
 namespace {
-constexpr auto kLongest = std::chrono::seconds(10);  // munged hands its answers out slowly where it is overloaded
+constexpr auto kLongestAnswer = std::chrono::seconds(10);  // munged hands its answers out slowly where it is overloaded
 }
 
 void MungeAsk::start(const std::vector<std::string>& addresses, std::uint16_t port, const std::string& job, Done done) {
@@ -32,7 +32,7 @@ void MungeAsk::cancel() {
 }
 
 void MungeAsk::connected(UniqueFd socket) {
-  deadline_.expires_after(kLongest);
+  deadline_.expires_after(kLongestAnswer);
   deadline_.async_wait([this, attempt = attempt_](const boost::system::error_code& ec) {
     if (!ec && attempt == attempt_) finish(Error{ErrorKind::system, "MUNGE: no answer in time"});
   });

@@ -17,7 +17,7 @@
 namespace dtrain {
 namespace {
 
-constexpr const char* kLibrary = "libmunge.so.2";
+constexpr const char* kMungeLibrary = "libmunge.so.2";
 constexpr std::string_view kHeading = "dtrain secret 1\n";  // then the job's name, a line end, the secret as text
 
 // Values of munge.h.
@@ -25,7 +25,7 @@ enum Option { kOptionCipher = 0, kOptionSocket = 8, kOptionUid = 9 };
 constexpr int kNoCipher = 0;
 constexpr int kAes256 = 5;
 
-Error failed(const std::string& why) { return {ErrorKind::system, "MUNGE: " + why}; }
+Error munge_failed(const std::string& why) { return {ErrorKind::system, "MUNGE: " + why}; }
 
 // "dtrain secret 1\nJOB\n" in front of the secret.
 std::string heading(std::string_view job) { return fmt::format("{}{}\n", kHeading, job); }
@@ -84,7 +84,7 @@ class Munge::Context {
 
   Error error() const {
     const char* why = handle_ != nullptr ? library_.why(handle_) : nullptr;
-    return failed(why != nullptr ? why : "no memory");
+    return munge_failed(why != nullptr ? why : "no memory");
   }
 
  private:
@@ -98,13 +98,14 @@ class Munge::Context {
 };
 
 Result<Munge> Munge::load(std::string socket) {
-  void* loaded = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  void* loaded = ::dlopen(kMungeLibrary, RTLD_NOW | RTLD_LOCAL);
   if (loaded == nullptr) {
     const char* why = ::dlerror();
-    return failed(why != nullptr ? why : kLibrary);
+    return munge_failed(why != nullptr ? why : kMungeLibrary);
   }
   auto library = std::make_shared<Library>();
-  if (!library->find_all(loaded)) return failed(fmt::format("{} lacks a function that dtrain needs", kLibrary));
+  if (!library->find_all(loaded))
+    return munge_failed(fmt::format("{} lacks a function that dtrain needs", kMungeLibrary));
   return Munge(std::move(library), std::move(socket));
 }
 
@@ -116,13 +117,13 @@ Result<void> Munge::reach() const {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   const std::string_view name = path;
-  if (name.size() >= sizeof address.sun_path) return failed(fmt::format("{}: the name is too long", name));
+  if (name.size() >= sizeof address.sun_path) return munge_failed(fmt::format("{}: the name is too long", name));
   name.copy(address.sun_path, name.size());
   const UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // Full of others who wait: it is there.
   if (fd && (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN))
     return {};
-  return failed(system_error(fmt::format("no munged at {}", name), errno).message);
+  return munge_failed(system_error(fmt::format("no munged at {}", name), errno).message);
 }
 
 Result<std::string> Munge::seal(const JobSecret& secret, std::string_view job) const {
@@ -140,13 +141,13 @@ Result<std::string> Munge::seal(const JobSecret& secret, std::string_view job) c
   wipe(payload.data(), payload.size());
   const std::unique_ptr<char, void (*)(void*)> owner(credential, std::free);
   if (code != 0) return context.error();
-  if (std::string_view(credential).size() > kLongestCredential) return failed("the credential is too long");
+  if (std::string_view(credential).size() > kLongestCredential) return munge_failed("the credential is too long");
   return std::string(credential);
 }
 
 Result<JobSecret> Munge::open(const std::string& credential, std::string_view job) const {
   if (credential.size() > kLongestCredential || credential.find('\0') != std::string::npos)
-    return failed("what came is no credential");
+    return munge_failed("what came is no credential");
   const Context context(*library_, socket_);
   if (context.get() == nullptr) return context.error();
   Opened opened;
@@ -154,16 +155,16 @@ Result<JobSecret> Munge::open(const std::string& credential, std::string_view jo
   gid_t group = 0;
   if (library_->decode(credential.c_str(), context.get(), &opened.data, &opened.size, &maker, &group) != 0)
     return context.error();
-  if (maker != ::geteuid()) return failed(fmt::format("the secret was made by user {}, not by this one", maker));
+  if (maker != ::geteuid()) return munge_failed(fmt::format("the secret was made by user {}, not by this one", maker));
   int cipher = kNoCipher;
   uid_t only = 0;
   if (library_->get(context.get(), kOptionCipher, &cipher) != 0 || library_->get(context.get(), kOptionUid, &only) != 0)
     return context.error();
-  if (cipher == kNoCipher || only != ::geteuid()) return failed("the secret was not sealed for this user alone");
+  if (cipher == kNoCipher || only != ::geteuid()) return munge_failed("the secret was not sealed for this user alone");
   const std::string wanted = heading(job);
-  if (!opened.text().starts_with(wanted)) return failed("the credential is not for this job");
+  if (!opened.text().starts_with(wanted)) return munge_failed("the credential is not for this job");
   auto secret = JobSecret::parse(opened.text().substr(wanted.size()));
-  if (!secret) return failed("the credential holds no secret of dtrain's");
+  if (!secret) return munge_failed("the credential holds no secret of dtrain's");
   return secret;
 }
 

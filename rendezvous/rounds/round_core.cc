@@ -20,8 +20,6 @@ std::string signal_text(int signal) {
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
 }
 
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
-
 }  // namespace
 
 RoundCore::RoundCore(RoundSettings settings)
@@ -256,7 +254,7 @@ void RoundCore::lose(MemberId id, MonoTime fenced_at, MonoTime now, Actions& out
 }
 
 Verdict RoundCore::nobody_came() const {
-  const double limit = seconds(settings_.join_timeout);
+  const double limit = in_seconds(settings_.join_timeout);
   const char* conf = settings_.fixed_ranks ? "timeout" : "join_timeout";
   const std::string wanted = node_range(settings_.min_nodes, settings_.max_nodes);
   if (!cause_)
@@ -281,7 +279,7 @@ void RoundCore::tick(MonoTime now, Actions& out) {
     if (enough()) return open_round(out);
     return end(nobody_came(), out);
   }
-  const double limit = seconds(longest_stop());
+  const double limit = in_seconds(longest_stop());
   std::vector<MemberId> late;
   for (const auto& [id, m] : members_.all()) {
     if (m.in_round() && !m.over) late.push_back(id);

@@ -12,7 +12,7 @@ namespace asio = boost::asio;
 namespace {
 
 // Replies collected before they are carried out.
-constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
+constexpr std::size_t kLinkBatchBytes = std::size_t{64} << 10;
 
 }  // namespace
 
@@ -110,7 +110,7 @@ void StoreLinks::data(const PeerPtr& peer, StoreLinkFrame& frame) {
     const std::size_t most = limits_.buffer_bytes;
     actions_.allow(outlets_.held_bytes(), most - std::min(most, buffered_bytes_));
     store_.receive(id, frame.payload, actions_);
-    if (actions_.closes().empty() && actions_.size() < kBatchBytes && frame.payload.empty()) break;
+    if (actions_.closes().empty() && actions_.size() < kLinkBatchBytes && frame.payload.empty()) break;
     outlets_.carry_out(actions_);
     if (!connections_.contains(id)) {
       frame.payload = {};

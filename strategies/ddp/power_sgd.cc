@@ -13,7 +13,7 @@ namespace dtrain {
 namespace {
 
 using Future = c10::ivalue::Future;
-using FuturePtr = c10::intrusive_ptr<Future>;
+using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
 // Of one parameter.
 struct Memory {

@@ -40,7 +40,7 @@ std::string layout_of(const NamedTensors& tensors) {
   return text;
 }
 
-std::string first_difference(const std::string& own, const std::string& of_root, int root) {
+std::string first_option_difference(const std::string& own, const std::string& of_root, int root) {
   std::istringstream left(own);
   std::istringstream right(of_root);
   std::string here;
@@ -93,7 +93,7 @@ void broadcast_parameters(const Group& group, const NamedTensors& tensors, int r
   const CallsOf its(CallOrigin::Kind::hvd_parameters);
   const std::string own = layout_of(tensors);
   const std::string of_root = broadcast_text(group, own, root);
-  require_no_complaint(group, first_difference(own, of_root, in_session(group, root)));
+  require_no_complaint(group, first_option_difference(own, of_root, in_session(group, root)));
   std::vector<at::Tensor> values;
   for (const auto& item : tensors) values.push_back(item.value().detach());
   if (!values.empty()) broadcast_all(group.process_group(), values, root);

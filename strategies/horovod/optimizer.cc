@@ -32,7 +32,7 @@ bool has(const std::vector<Parameter>& parameters, const at::Tensor& tensor) {
                      [&](const Parameter& p) { return p.tensor.is_same(tensor); });
 }
 
-std::vector<Parameter> parameters_of(torch::optim::Optimizer& optimizer, const NamedTensors& named) {
+std::vector<Parameter> parameters_of_optimizer(torch::optim::Optimizer& optimizer, const NamedTensors& named) {
   std::unordered_map<const c10::TensorImpl*, bool> optimized;  // whether it has a name
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& tensor : group.params()) optimized[tensor.unsafeGetTensorImpl()] = !tensor.requires_grad();
@@ -74,7 +74,10 @@ struct DistributedOptimizer::State {
 
   State(Engine& the_engine, torch::optim::Optimizer& the_optimizer, const NamedTensors& named,
         const OptimizerOptions& given)
-      : engine(the_engine), optimizer(the_optimizer), options(given), parameters(parameters_of(the_optimizer, named)) {
+      : engine(the_engine),
+        optimizer(the_optimizer),
+        options(given),
+        parameters(parameters_of_optimizer(the_optimizer, named)) {
     TORCH_CHECK(options.backward_passes_per_step >= 1, "dtrain: backward_passes_per_step must be at least 1");
     set_groups(parameters, options.groups);
     const int user = engine.next_user();

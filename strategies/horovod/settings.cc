@@ -13,8 +13,8 @@
 namespace dtrain::hvd {
 namespace {
 
-constexpr double kMost = 1e12;        // bytes, tensors, milliseconds: far from what overflows
-constexpr double kMostSeconds = 1e9;  // which are counted in nanoseconds
+constexpr double kMostOfSetting = 1e12;  // bytes, tensors, milliseconds: far from what overflows
+constexpr double kMostSeconds = 1e9;     // which are counted in nanoseconds
 
 // What Horovod reads beside them while it runs, but for what its launcher sets.
 constexpr std::array kOthers{
@@ -48,7 +48,7 @@ constexpr std::array kOthers{
 };
 
 std::optional<double> read_number(const EnvLookup& lookup, const char* name, double least, bool whole,
-                                  double most = kMost) {
+                                  double most = kMostOfSetting) {
   const std::optional<std::string> text = lookup(name);
   if (!text || text->empty()) return std::nullopt;
   double value = 0;

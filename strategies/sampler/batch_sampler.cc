@@ -38,7 +38,7 @@ class SplitMix64 {
   std::uint64_t state_;
 };
 
-void check(const BatchSamplerOptions& options) {
+void check_options(const BatchSamplerOptions& options) {
   if (options.dataset_size < 1) throw ConfigError("dtrain: BatchSampler: dataset_size must be at least 1");
   if (options.global_batch_size < 1) throw ConfigError("dtrain: BatchSampler: global_batch_size must be at least 1");
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
@@ -50,7 +50,7 @@ void check(const BatchSamplerOptions& options) {
 }  // namespace
 
 BatchSampler::BatchSampler(const BatchSamplerOptions& options) : options_(options) {
-  check(options_);
+  check_options(options_);
   set_epoch(0);
 }
 

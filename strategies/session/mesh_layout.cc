@@ -10,9 +10,9 @@
 namespace dtrain {
 namespace {
 
-constexpr std::int64_t kMost = 1 << 24;  // ranks; a product that stays below it cannot overflow
+constexpr std::int64_t kMostRanks = 1 << 24;  // ranks; a product that stays below it cannot overflow
 
-void check(const std::vector<MeshDimension>& dimensions, int world_size) {
+void check_dimensions(const std::vector<MeshDimension>& dimensions, int world_size) {
   if (dimensions.empty()) throw ConfigError("dtrain: a mesh needs a dimension, such as {\"replicate\", 2}");
   std::int64_t ranks = 1;
   for (auto one = dimensions.begin(); one != dimensions.end(); ++one) {
@@ -21,7 +21,7 @@ void check(const std::vector<MeshDimension>& dimensions, int world_size) {
       throw ConfigError(fmt::format("dtrain: mesh {}: each dimension needs a name of its own", text_of(dimensions)));
     if (one->size < 1)
       throw ConfigError(fmt::format("dtrain: mesh {}: each size must be at least 1", text_of(dimensions)));
-    ranks = std::min(ranks * one->size, kMost);
+    ranks = std::min(ranks * one->size, kMostRanks);
   }
   if (ranks != world_size) {
     throw ConfigError(
@@ -41,7 +41,7 @@ std::string text_of(const std::vector<MeshDimension>& dimensions) {
 }
 
 MeshLayout::MeshLayout(std::vector<MeshDimension> dimensions, int world_size) : dimensions_(std::move(dimensions)) {
-  check(dimensions_, world_size);
+  check_dimensions(dimensions_, world_size);
 }
 
 std::size_t MeshLayout::axis(const std::string& name) const {

@@ -152,6 +152,22 @@ class Tidy(unittest.TestCase):
             "strategies/comm/base/failure.cc:4: ConfigError: its text begins with 'dtrain: '",
             "strategies/session/session.cc:2: std::runtime_error: its text begins with 'dtrain: '"])
 
+    def test_sources_that_are_compiled_as_one_have_names_of_their_own(self):
+        def source(text):
+            says = "// A. Tested by test/unit/launcher/job/group_core_test.cc.\n"
+            return says + "int outside();\nnamespace {\n" + text + "}  // namespace\n"
+        lines = self.breaches({
+            "launcher/CMakeLists.txt": "dtrain_add_library(dtrain_launcher SOURCES job/a.cc job/b.cc)\n"
+                                       "dtrain_add_library(dtrain_other\n  SOURCES job/c.cc)\n",
+            "launcher/job/a.cc": source("using Json = one::json;\nconstexpr int kMost = 3;\n"
+                                        "int f(int a) {\n  int inside = 0;\n}\n"),
+            "launcher/job/b.cc": source("using Json = one::json;\nconstexpr long kMost{4};\n"
+                                        "void f() {\n  int inside = 0;\n}\nstruct G {};\n"),
+            "launcher/job/c.cc": source("using Json = two::json;\nvoid f();\n")})
+        self.assertEqual(lines, [
+            "launcher/job/b.cc:1: 'kMost' has a namesake in launcher/job/a.cc, with which it is compiled as one",
+            "launcher/job/b.cc:1: 'f' has a namesake in launcher/job/a.cc, with which it is compiled as one"])
+
 
 class RoomTable(unittest.TestCase):
     def test_a_circle_cannot_be_written_down(self):

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::chrono::minutes kLongest{1};
 // Where the kernel cannot wait for several words (before 5.16), or a sandbox forbids it.
-constexpr std::chrono::milliseconds kLookAround{100};
+constexpr std::chrono::milliseconds kLookForDeath{100};
 
 std::atomic<std::uint32_t> the_bell{0};
 std::atomic<bool> asked{false};
@@ -61,7 +61,7 @@ void sleep_on_flight_words(std::uint32_t seen, const std::vector<const std::atom
     if (::syscall(SYS_futex_waitv, all.data(), all.size(), 0, &until, CLOCK_MONOTONIC) >= 0) return;
     if (errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT) return;
   }
-  futex_wait(the_bell, seen, kLookAround);
+  futex_wait(the_bell, seen, kLookForDeath);
 }
 
 void catch_flight_signal(int signal) {

@@ -32,7 +32,7 @@ Making& making() {
 }
 
 // The largest arena. A rank maps the arenas of all other ranks of its host, once for each group.
-constexpr std::size_t kMost = std::size_t{64} << 30;
+constexpr std::size_t kMostBytes = std::size_t{64} << 30;
 
 // The size of the arena: all of the machine's memory, or the largest file that this process may make.
 std::size_t arena_bytes() {
@@ -43,7 +43,7 @@ std::size_t arena_bytes() {
       static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   rlimit limit{};
   const bool limited = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  return std::min({memory, kMost, limited ? static_cast<std::size_t>(limit.rlim_cur) : memory}) / kPage * kPage;
+  return std::min({memory, kMostBytes, limited ? static_cast<std::size_t>(limit.rlim_cur) : memory}) / kPage * kPage;
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> resolve(const std::string& 
   return {found, ::freeaddrinfo};
 }
 
-[[noreturn]] void throw_errno(const std::string& what) {
+[[noreturn]] void throw_socket_errno(const std::string& what) {
   throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
 }
 
@@ -97,7 +97,8 @@ void tune(const Socket& socket) {
 class Door {
  public:
   explicit Door(std::vector<int> expected) : expected_(std::move(expected)) {
-    if (::getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size())) throw_errno("getrandom");
+    if (::getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size()))
+      throw_socket_errno("getrandom");
     address_ = reachable_address();
     const auto at = resolve(address_, 0);
     listener_ = Socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -106,7 +107,7 @@ class Door {
     socklen_t size = sizeof own;
     if (::bind(listener_.fd(), at->ai_addr, at->ai_addrlen) != 0 || ::listen(listener_.fd(), backlog) != 0 ||
         ::getsockname(listener_.fd(), reinterpret_cast<sockaddr*>(&own), &size) != 0)
-      throw_errno("listening at " + address_);
+      throw_socket_errno("listening at " + address_);
     port_ = ntohs(own.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(own).sin6_port
                                             : reinterpret_cast<sockaddr_in&>(own).sin_port);
   }
@@ -183,7 +184,7 @@ class Door {
       Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (socket.fd() < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-          throw_errno("connecting to ranks of other hosts");
+          throw_socket_errno("connecting to ranks of other hosts");
         return;
       }
       tune(socket);
@@ -247,8 +248,9 @@ Lanes visit(GroupStore& store, int rank, int other, GroupStore::Deadline deadlin
     ++hello.lane;
     if (lane->fd() >= 0) continue;
     const bool refused = errno == ECONNREFUSED;
-    throw_errno(fmt::format("cannot connect to rank {} at {}:{}{}", other, address, port,
-                            refused ? ", which has ended or left" : " (GLOO_SOCKET_IFNAME may name its interface)"));
+    throw_socket_errno(
+        fmt::format("cannot connect to rank {} at {}:{}{}", other, address, port,
+                    refused ? ", which has ended or left" : " (GLOO_SOCKET_IFNAME may name its interface)"));
   }
   return lanes;
 }

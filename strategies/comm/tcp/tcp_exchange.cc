@@ -47,7 +47,7 @@ struct Message {
 
 // All messages in one direction with one rank; messages[at] is the first that is not over.
 template <class Byte>
-struct Row {
+struct ExchangeRow {
   std::vector<Message<Byte>> messages;
   std::size_t at = 0;
 
@@ -93,8 +93,8 @@ class TcpLinks::Exchange {
  private:
   struct Flow {
     Link* link = nullptr;
-    Row<const std::byte> out;
-    Row<std::byte> in;
+    ExchangeRow<const std::byte> out;
+    ExchangeRow<std::byte> in;
     std::optional<Clock::time_point> closed;  // when this rank noticed that the connection is closed
 
     bool over() const { return out.over() && in.over(); }
