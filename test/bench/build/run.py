@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure what a first hour waits for: `make demo`, `make launcher` and `make wheel` on bare clones, and where time goes.
+"""Measure what a first hour waits for: `make demo`, `launcher` and `wheel` on bare clones, and where the time goes.
 
     run.py [--only demo,launcher,wheel] [--write FOLDER]
 
@@ -94,9 +94,9 @@ def report(rows):
     for row in rows:
         if row["ran"]:
             parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in by_part(row["ran"]))
-            longest = ", ".join(f"{output.split('/')[-1]} {seconds:.0f} s" for seconds, output in row["ran"][:3])
-            lines += ["", f"Compilers in `make {row['target']}`: {len(row['ran'])} commands; {parts} (commands that ran at",
-                      f"once count each). The longest: {longest}."]
+            longest = ", ".join(f"{pathlib.Path(output).name} {seconds:.0f} s" for seconds, output in row["ran"][:3])
+            lines += ["", f"Commands of the build in `make {row['target']}`, {len(row['ran'])} of them; two that ran at",
+                      f"once count twice: {parts}. The longest: {longest}."]
     return "\n".join(lines) + "\n"
 
 
