@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "launcher/base/small_file.h"
 #include "rendezvous/base/printable.h"
@@ -34,9 +34,16 @@ constexpr Phrase kPhrases[] = {{"died", true},
 
 constexpr std::string_view kDiverged = "dtrain::DivergedError: ";
 
-// What gloo and NCCL say of a peer that has gone.
+// What gloo and NCCL say of a peer that has gone. "ncclRemoteError" is in the second line of NCCL's, and an exception
+// is its first line.
 constexpr std::string_view kPeerGone[] = {"Connection closed by peer", "Connection reset by peer",
-                                          "Application timeout caused pair closure", "ncclRemoteError"};
+                                          "Application timeout caused pair closure", "ncclRemoteError",
+                                          "remote process exited or there was a network error"};
+constexpr std::string_view kWhoSays[] = {"gloo", "nccl", "NCCL"};
+
+bool has_one_of(std::string_view text, std::span<const std::string_view> words) {
+  return std::any_of(words.begin(), words.end(), [&](auto word) { return text.find(word) != text.npos; });
+}
 
 bool is_rank(std::int64_t number) { return number >= 0 && number <= kMostRank; }
 
@@ -102,10 +109,8 @@ Blame blame_in(std::string_view exception) {
   constexpr std::string_view kRank = ": rank ";
   const std::size_t at = exception.find("dtrain: ") == std::string_view::npos ? exception.npos : exception.find(kRank);
   if (at != exception.npos) return blame_of_collective(exception.substr(at + kRank.size()));
-  const bool gone = std::any_of(std::begin(kPeerGone), std::end(kPeerGone),
-                                [&](std::string_view words) { return exception.find(words) != exception.npos; });
-  const bool theirs = exception.find("gloo") != exception.npos || exception.find("nccl") != exception.npos;
-  return gone && theirs ? Blame{Blame::kSomebody, true, {}} : Blame{};
+  const bool gone = has_one_of(exception, kPeerGone) && has_one_of(exception, kWhoSays);
+  return gone ? Blame{Blame::kSomebody, true, {}} : Blame{};
 }
 
 Blame take_blame_file(const std::string& path) {

@@ -46,6 +46,22 @@ class InOrder {
   at::Tensor lies_;
 };
 
+// What is moved and not computed with may have any type of the same size, and NCCL has no 16-bit integers and few
+// unsigned ones.
+at::Tensor movable(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kShort:
+    case at::kUInt16:
+      return tensor.view(at::kHalf);
+    case at::kUInt32:
+      return tensor.view(at::kInt);
+    case at::kUInt64:
+      return tensor.view(at::kLong);
+    default:
+      return tensor;
+  }
+}
+
 // NCCL has none of these.
 bool is_bitwise(const c10d::ReduceOp& op) {
   using Op = c10d::ReduceOp;
@@ -77,6 +93,13 @@ void barrier(const GroupPtr& group) {
 
 void all_reduce(const GroupPtr& group, const at::Tensor& tensor, c10d::ReduceOp op) {
   if (const OwnBackend backend = own_backend(group, tensor)) return backend->all_reduce_now(tensor, op);
+  if (tensor.is_sparse()) {
+    const at::NoGradGuard no_grad;
+    const at::Tensor dense = tensor.to_dense();
+    all_reduce(group, dense, op);
+    tensor.copy_(dense.to_sparse(tensor.sparse_dim()));
+    return;
+  }
   InOrder own(tensor);
   if (is_bitwise(op)) {
     at::Tensor all = at::empty({group->getSize(), tensor.numel()}, own.value().options());
@@ -84,6 +107,7 @@ void all_reduce(const GroupPtr& group, const at::Tensor& tensor, c10d::ReduceOp 
     own.value().copy_(reduce_bits(all, op).view_as(own.value()));
     return own.write_back();
   }
+  if (tensor.scalar_type() == at::kShort) own.value() = own.value().to(at::kInt);
   std::vector<at::Tensor> tensors{own.value()};
   auto options = waiting<c10d::AllreduceOptions>();
   options.reduceOp = std::move(op);
@@ -94,7 +118,7 @@ void all_reduce(const GroupPtr& group, const at::Tensor& tensor, c10d::ReduceOp 
 void broadcast(const GroupPtr& group, const at::Tensor& tensor, int root) {
   if (const OwnBackend backend = own_backend(group, tensor)) return backend->broadcast_now(tensor, root);
   InOrder own(tensor);
-  std::vector<at::Tensor> tensors{own.value()};
+  std::vector<at::Tensor> tensors{movable(own.value())};
   auto options = waiting<c10d::BroadcastOptions>();
   options.rootRank = root;
   finish(group->broadcast(tensors, options));
@@ -103,13 +127,16 @@ void broadcast(const GroupPtr& group, const at::Tensor& tensor, int root) {
 
 void broadcast_all(const GroupPtr& group, const std::vector<at::Tensor>& tensors, int root) {
   const at::NoGradGuard no_grad;
-  c10d::broadcast_coalesced(group, tensors, kBroadcastBytes, root);
+  std::vector<at::Tensor> moved;
+  for (const at::Tensor& tensor : tensors) moved.push_back(own_backend(group, tensor) ? tensor : movable(tensor));
+  c10d::broadcast_coalesced(group, moved, kBroadcastBytes, root);
 }
 
 void all_gather(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
   if (const OwnBackend backend = own_backend(group, output)) return backend->all_gather_now(output, input);
   InOrder own(input);
-  finish(all_gather_single(*group, output, own.value(), waiting<c10d::AllgatherOptions>()));
+  at::Tensor to = movable(output), from = movable(own.value());
+  finish(all_gather_single(*group, to, from, waiting<c10d::AllgatherOptions>()));
 }
 
 void reduce_scatter(const GroupPtr& group, at::Tensor& output, at::Tensor& input, c10d::ReduceOp op) {
@@ -121,15 +148,19 @@ void reduce_scatter(const GroupPtr& group, at::Tensor& output, at::Tensor& input
     own.value().copy_(reduce_bits(parts, op).view_as(own.value()));
     return own.write_back();
   }
+  const bool lacks = output.scalar_type() == at::kShort;
+  if (lacks) own.value() = own.value().to(at::kInt);
+  at::Tensor from = lacks ? input.to(at::kInt) : input;
   auto options = waiting<c10d::ReduceScatterOptions>();
   options.reduceOp = std::move(op);
-  finish(reduce_scatter_single(*group, own.value(), input, options));
+  finish(reduce_scatter_single(*group, own.value(), from, options));
   own.write_back();
 }
 
 void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
   if (const OwnBackend backend = own_backend(group, output)) return backend->all_to_all_now(output, input);
-  finish(all_to_all_single(*group, output, input, waiting<c10d::AllToAllOptions>()));
+  at::Tensor to = movable(output), from = movable(input);
+  finish(all_to_all_single(*group, to, from, waiting<c10d::AllToAllOptions>()));
 }
 
 at::Tensor empty_shared(const GroupPtr& group, std::int64_t count, const at::TensorOptions& options) {
@@ -140,7 +171,7 @@ at::Tensor empty_shared(const GroupPtr& group, std::int64_t count, const at::Ten
 
 void send(const GroupPtr& group, const at::Tensor& tensor, int to, int tag) {
   if (const OwnBackend backend = own_backend(group, tensor)) return backend->send_now(tensor, to, tag);
-  std::vector<at::Tensor> tensors{InOrder(tensor).value()};
+  std::vector<at::Tensor> tensors{movable(InOrder(tensor).value())};
   finish(group->send(tensors, to, tag));
 }
 
@@ -148,7 +179,7 @@ void recv(const GroupPtr& group, const at::Tensor& tensor, int from, int tag) {
   if (const OwnBackend backend = own_backend(group, tensor))
     return static_cast<void>(backend->recv_now(tensor, from, tag));
   InOrder own(tensor);
-  std::vector<at::Tensor> tensors{own.value()};
+  std::vector<at::Tensor> tensors{movable(own.value())};
   finish(group->recv(tensors, from, tag));
   own.write_back();
 }

@@ -133,6 +133,7 @@ class Compression {
   FuturePtr average_second() {
     const at::NoGradGuard no_grad;
     for (const at::Tensor& reduced : {first_, second_}) uses(reduced);
+    for (const at::Tensor& sent : sent_) uses(sent);
     for (const auto& one : plan_.whole) gradients_[one.tensor].view(-1).copy_(part_of_first(one));
     for (std::size_t i = 0; i < plan_.matrices.size(); ++i) {
       const at::Tensor columns = p(plan_.matrices[i]);
@@ -171,6 +172,7 @@ class Compression {
 
   void fill(Memory& memory, at::Tensor columns) const {
     if (memory.q.defined()) {
+      uses(memory.q);
       columns.copy_(memory.q);
       return;
     }

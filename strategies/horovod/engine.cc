@@ -1,6 +1,7 @@
 // See engine.h.
 #include "strategies/horovod/engine.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <pthread.h>
 
@@ -75,7 +76,15 @@ void Handle::wait() const {
   arrival->copied_out->block(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
 }
 
-bool Handle::done() const { return future_.wait_for(std::chrono::seconds{0}) == std::future_status::ready; }
+bool Handle::done() const {
+  if (future_.wait_for(std::chrono::seconds{0}) != std::future_status::ready) return false;
+  try {
+    const auto& arrival = future_.get();
+    return !arrival->copied_out || arrival->copied_out->query();
+  } catch (...) {  // wait() tells
+    return true;
+  }
+}
 
 Engine::Engine(const FormedGroup& group, Settings settings)
     : process_(own_process()),
@@ -150,6 +159,8 @@ void Engine::loop() {
   ::pthread_setname_np(::pthread_self(), "dtrain-hvd");
   const CallsOf its(CallOrigin::Kind::hvd_context);
   try {
+    // Else it would be the first GPU, on which each rank of the host would take memory.
+    c10::impl::VirtualGuardImpl(group_.device.type()).setDevice(group_.device);
     while (cycle()) {
     }
     barrier(group_.group);  // nobody leaves while another reads what it said last

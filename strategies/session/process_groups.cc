@@ -9,6 +9,7 @@
 
 #include "strategies/collectives/collectives.h"
 #include "strategies/comm/base/call_origin.h"
+#include "strategies/comm/base/own_process.h"
 #include "strategies/comm/nccl/nccl.h"
 #include "strategies/session/group_plan.h"
 #include "strategies/torch/compat.h"
@@ -25,6 +26,7 @@ FormedGroup form_process_group(const c10::intrusive_ptr<c10d::Store>& keys, cons
                                const std::string& name) {
   using Kind = c10d::ProcessGroup::BackendType;
   FormedGroup made;
+  made.process = own_process();
   made.names = place.names;
   made.device = device_for(place.local_rank);
   const auto cpu_keys = c10::make_intrusive<c10d::PrefixStore>("shm", keys);
@@ -34,9 +36,8 @@ FormedGroup form_process_group(const c10::intrusive_ptr<c10d::Store>& keys, cons
   made.group->setDefaultBackend(Kind::CUSTOM);
   if (nccl_available()) {
     const auto nccl_keys = c10::make_intrusive<c10d::PrefixStore>("nccl", keys);
-    made.group->setBackend(
-        c10::DeviceType::CUDA, Kind::NCCL,
-        make_nccl_backend(nccl_keys, place.rank, place.ranks, made.device, place.timeout, place.names));
+    made.nccl = make_nccl_backend(nccl_keys, place.rank, place.ranks, made.device, place.timeout, place.names);
+    made.group->setBackend(c10::DeviceType::CUDA, Kind::NCCL, made.nccl);
   }
   made.group->setGroupName(name);
   c10d::unregister_process_group(name);  // of an earlier session
@@ -46,7 +47,7 @@ FormedGroup form_process_group(const c10::intrusive_ptr<c10d::Store>& keys, cons
 
 void FormedGroup::shutdown() {
   cpu->shutdown();
-  if (nccl_available()) group->getBackend(c10::DeviceType::CUDA)->shutdown();
+  if (nccl) nccl->shutdown();
 }
 
 void FormedGroup::stop() {
@@ -55,6 +56,14 @@ void FormedGroup::stop() {
 
 void FormedGroup::leave() {
   if (cpu) cpu->leave();
+  if (!nccl) return;
+  // In a forked child its threads are not there, and the end of it would wait for them.
+  if (process != own_process()) return static_cast<void>(nccl.release());
+  // Its kernels would wait for the others, and theirs for this rank.
+  try {
+    nccl->abort();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): this rank is leaving after an error of its own
+  }
 }
 
 Group GroupsOfSession::form_world() {

@@ -14,8 +14,10 @@ namespace dtrain {
 struct FormedGroup {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   c10::intrusive_ptr<CpuBackend> cpu;
-  RankNames names{};             // how messages to the user name its ranks
-  at::Device device = at::kCPU;  // where this rank's tensors belong
+  c10::intrusive_ptr<c10d::Backend> nccl{};  // null without a GPU
+  int process = 0;                           // that formed it
+  RankNames names{};                         // how messages to the user name its ranks
+  at::Device device = at::kCPU;              // where this rank's tensors belong
 
   // End the group, after a barrier.
   void shutdown();

@@ -58,16 +58,17 @@ def given_first_q(saved, names):
                     qs.append(saved["q " + names[parameter]].flatten())
                     rows += parameter.size(0)
             state.p_memory_dict[bucket.index()] = torch.empty(rows * state.matrix_approximation_rank,
-                                                              dtype=torch.float64)
+                                                              dtype=torch.float64, device=qs[0].device)
             state.q_memory_dict[bucket.index()] = torch.cat(qs)
         return theirs.powerSGD_hook(state, bucket)
 
     return hook
 
 
-def train(saved, steps, matrix_rank, feedback, epsilon):
+def train(saved, device, steps, matrix_rank, feedback, epsilon):
     """One rank with torch's own; its weights, and the sums of all ranks' losses."""
-    net = torch.nn.Sequential(torch.nn.Linear(30, 24), torch.nn.Tanh(), torch.nn.Linear(24, 20)).double()
+    saved = {name: tensor.to(device) for name, tensor in saved.items()}
+    net = torch.nn.Sequential(torch.nn.Linear(30, 24), torch.nn.Tanh(), torch.nn.Linear(24, 20)).double().to(device)
     net.load_state_dict({name: saved["before " + name] for name in net.state_dict()})
     model = torch.nn.parallel.DistributedDataParallel(net)
     if matrix_rank > 0:
@@ -76,7 +77,7 @@ def train(saved, steps, matrix_rank, feedback, epsilon):
         names = {parameter: name for name, parameter in net.named_parameters()}
         model.register_comm_hook(state, given_first_q(saved, names))
     sgd = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
-    losses = torch.zeros(steps, dtype=torch.float64)
+    losses = torch.zeros(steps, dtype=torch.float64, device=device)
     for step in range(steps):
         sgd.zero_grad()
         mine = saved["x"][step][torch.distributed.get_rank()]
@@ -92,7 +93,7 @@ def train_all(folder):
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
     for number, options in enumerate(OPTIONS):
-        trained = train(loaded(folder / f"ours{number}"), *options)
+        trained = train(loaded(folder / f"ours{number}"), torch.device("cpu"), *options)
         if torch.distributed.get_rank() == 0:
             torch.save(trained, folder / f"theirs{number}")
     torch.distributed.barrier()

@@ -1,6 +1,6 @@
 // One rank of the training that ddp_parity.py repeats with torch's own DDP. Saves for it, where this is rank 0: the
 // weights before and after, the inputs of all ranks, the sums of their losses, and with PowerSGD the first Q of each
-// matrix. Without it MATRIX_RANK is 0.
+// matrix. Without it MATRIX_RANK is 0. All are saved as CPU tensors, wherever it trains.
 //
 // usage: ddp_steps FILE STEPS MATRIX_RANK ERROR_FEEDBACK EPSILON
 #include <fmt/format.h>
@@ -30,7 +30,8 @@ TORCH_MODULE(Net);
 using Saved = c10::Dict<std::string, torch::Tensor>;
 
 void keep(Saved& saved, const std::string& when, const Net& net) {
-  for (const auto& item : net->named_parameters()) saved.insert(when + item.key(), item.value().detach().clone());
+  for (const auto& item : net->named_parameters())
+    saved.insert(when + item.key(), item.value().detach().to(torch::kCPU, /*non_blocking=*/false, /*copy=*/true));
 }
 
 void keep_first_qs(Saved& saved, const Net& net, const dtrain::PowerSgd& options) {
@@ -67,11 +68,13 @@ int main(int count, char** arguments) {
   auto session = dtrain::init();
   torch::manual_seed(1);
   Net net;
-  const torch::Tensor x = torch::randn({steps, session.world_size(), 16, 30}, torch::kDouble);
+  torch::Tensor x = torch::randn({steps, session.world_size(), 16, 30}, torch::kDouble);
   Saved saved;
   saved.insert("x", x);
   keep(saved, "before ", net);
   if (options.power_sgd) keep_first_qs(saved, net, *options.power_sgd);
+  x = x.to(session.device());
+  net->to(session.device());
   dtrain::Ddp model(session, net, options);
   torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
   const torch::Tensor losses = torch::zeros(steps, torch::kDouble);

@@ -48,7 +48,7 @@ bool all_equal(const torch::Tensor& tensor, double value) {
 void reductions(Checks& c) {
   using Op = c10d::ReduceOp;
   const std::vector<torch::ScalarType> types{torch::kFloat, torch::kDouble, torch::kHalf, torch::kBFloat16,
-                                             torch::kInt,   torch::kLong,   torch::kByte};
+                                             torch::kInt,   torch::kLong,   torch::kByte, torch::kShort};
   double product = 1;
   for (int i = 1; i <= c.size(); ++i) product *= i;
   for (const auto type : types) {
@@ -67,7 +67,7 @@ void reductions(Checks& c) {
       c.session.all_reduce(tensor, Op::AVG);
       return all_equal(tensor, c.size() + 1);
     });
-  for (const auto type : {torch::kInt, torch::kByte})
+  for (const auto type : {torch::kInt, torch::kByte, torch::kShort})
     c.check(fmt::format("all_reduce BOR of {}", c10::toString(type)), [&] {
       const auto tensor = torch::full({9}, 1 << c.rank(), c.of(type));
       c.session.all_reduce(tensor, Op::BOR);
@@ -156,7 +156,8 @@ void others(Checks& c) {
     world.barrier();
     return true;
   });
-  for (const auto type : {torch::kFloat, torch::kBFloat16, torch::kLong, torch::kBool, torch::kFloat8_e4m3fn}) {
+  for (const auto type :
+       {torch::kFloat, torch::kBFloat16, torch::kLong, torch::kShort, torch::kBool, torch::kFloat8_e4m3fn}) {
     const std::string name = c10::toString(type);
     c.check("broadcast of " + name, [&] {
       const auto tensor = torch::full({33}, c.rank() == 0, c.of(torch::kFloat)).to(type);

@@ -99,6 +99,23 @@ TEST_CASE("blame in the text of an exception") {
         Blame{1, true, "made a call that does not fit"});
   CHECK(blame_in("RuntimeError: [/gloo/transport/tcp/pair.cc:538] Connection closed by peer [127.0.0.1]:9").rank ==
         Blame::kSomebody);
+  // The first lines of Python's traceback, and of torch's watchdog in C++; and all of it on one.
+  for (const char* text :
+       {"torch.distributed.DistBackendError: NCCL error in: /torch/csrc/distributed/c10d/NCCLUtils.cpp:77, remote "
+        "process "
+        "exited or there was a network error, NCCL version 2.28.9",
+        "c10::DistBackendError: [PG ID 0 PG GUID 0 Rank 1] Process group watchdog thread terminated with exception: "
+        "NCCL "
+        "error: remote process exited or there was a network error, NCCL version 2.28.9",
+        "RuntimeError: NCCL error in: x.cpp:77, NCCL version 2.28.9 ncclRemoteError: A call failed possibly due to a "
+        "network error or a remote process exiting prematurely."})
+    CHECK(blame_in(text) == Blame{Blame::kSomebody, true, ""});
+  // Of this rank itself.
+  for (const char* text : {"torch.distributed.DistBackendError: NCCL error in: x.cpp:77, unhandled cuda error (run "
+                           "with NCCL_DEBUG=INFO for "
+                           "details), NCCL version 2.28.9",
+                           "RuntimeError: remote process exited or there was a network error"})
+    CHECK(blame_in(text).rank == Blame::kNobody);
   const Blame differs{12, true, "differs from the others"};
   CHECK(blame_in("dtrain::DivergedError: dtrain: Ddp needs the same module on all ranks, and rank 12 has another: 'w' "
                  "is Float [4] on rank 12, and Float [3] on rank 0") == differs);
