@@ -85,8 +85,8 @@ def spans(log):
 def report(rows):
     bars = [page.judged(f"`make {row['target']}` on a bare clone", row["whole"], "<=", PROMISES[row["target"]], "s")
             for row in rows if PROMISES[row["target"]]]
-    lines = ["## From a bare clone", "", *page.machine(), "`make bench-build`. Debian packages were there, downloads of",
-             "torch and tools count, ccache was off.", "", page.bars_table(bars), "",
+    lines = ["## From a bare clone", "", *page.machine(), "`make bench-build`. Debian packages were there.",
+             "Downloads of torch and of tools count. ccache was off.", "", page.bars_table(bars), "",
              "| command | first | again | setup | build |", "|---|---:|---:|---:|---:|"]
     for row in rows:
         lines.append(f"| `make {row['target']}` | {row['whole']:.0f} s | {row['again']:.1f} s | {row['setup']} s | "
@@ -95,8 +95,8 @@ def report(rows):
         if row["ran"]:
             parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in by_part(row["ran"]))
             longest = ", ".join(f"{pathlib.Path(output).name} {seconds:.0f} s" for seconds, output in row["ran"][:3])
-            lines += ["", f"Commands of the build in `make {row['target']}`, {len(row['ran'])} of them; two that ran at",
-                      f"once count twice: {parts}. The longest: {longest}."]
+            lines += ["", f"Commands of the build in `make {row['target']}`, {len(row['ran'])} of them; two that ran",
+                      f"at once count twice: {parts}. The longest: {longest}."]
     return "\n".join(lines) + "\n"
 
 
