@@ -30,7 +30,7 @@ inline constexpr Flag kGeneralFlags[] = {
      .letter = 'h',
      .choices = "all",
      .help = "show the most common flags, or all",
-     .details = "`dtrain help FLAG` tells more about one flag."},
+     .details = "`dtrain help FLAG` explains one flag."},
     {.id = FlagId::version, .group = Group::general, .name = "version", .help = "show the version", .details = ""},
 };
 

@@ -36,7 +36,7 @@ inline constexpr Flag kNodesFlags[] = {
      .choices = "static,c10d,etcd,etcd-v2",
      .fallback = "static",
      .pet = "RDZV_BACKEND",
-     .help = "static, c10d or etcd: how the nodes find each other",
+     .help = "how the nodes find each other: static, c10d or etcd",
      .details = "static: node 0 is at --master-addr and --master-port. c10d: the first node on the host in "
                 "--rdzv-endpoint hosts the job. etcd (etcd-v2 means the same): any node can host the job. If that node "
                 "is lost, another one takes its place. --rdzv-endpoint then names the members of your etcd, version "
@@ -58,7 +58,7 @@ inline constexpr Flag kNodesFlags[] = {
      .name = "rdzv-conf",
      .value = "K=V,...",
      .pet = "RDZV_CONF",
-     .help = "join_timeout, last_call_timeout, timeout: seconds",
+     .help = "seconds: join_timeout, last_call_timeout, timeout",
      .details =
          "c10d: dtrain waits join_timeout (600) for MIN nodes, then last_call_timeout (30) for more. static: it waits "
          "timeout (900) for all nodes. Across hosts, keep_alive_interval (1) and keep_alive_max_attempt (3) decide "

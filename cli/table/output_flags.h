@@ -94,7 +94,7 @@ inline constexpr Flag kOutputFlags[] = {
      .choices = "null,console",
      .fallback = "null",
      .pet = "EVENT_LOG_HANDLER",
-     .help = "console: print the job's events on stderr, as JSON",
+     .help = "`console` prints the job's events on stderr, as JSON",
      .details = "One line for each event, with torchrun's names and keys: RENDEZVOUS, ASSIGN_WORKER_RANKS, START of "
                 "every worker, then the end of each worker and of the job. dtrain does not load handlers that are "
                 "registered in Python."},

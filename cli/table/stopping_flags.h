@@ -45,7 +45,7 @@ inline constexpr Flag kStoppingFlags[] = {
      .value = "LEVEL",
      .choices = "auto,cgroup,subreaper,pidns",
      .fallback = "auto",
-     .help = "auto, cgroup, subreaper or pidns: how dtrain holds workers",
+     .help = "how dtrain holds workers: auto, cgroup, subreaper or pidns",
      .details = "This makes sure that no process of the job survives it. `auto` takes `cgroup` if a cgroup v2 folder "
                 "is writable, else `subreaper`. A level that this machine does not support is an error. `dtrain "
                 "doctor` shows the supported levels."},

@@ -28,9 +28,9 @@ _dtrain_run() {
     '(--nnodes)--nnodes=[how many nodes (agents) form the job: N or MIN:MAX]:MIN\:MAX: ' \
     '(--node-rank)--node-rank=[number of this node in a static job, from 0]:N: ' \
     '(--topology)--topology=[where this node is, e.g. its rack: orders the ranks]:NAME: ' \
-    '(--rdzv-backend)--rdzv-backend=[static, c10d or etcd: how the nodes find each other]:NAME:(static c10d etcd etcd-v2)' \
+    '(--rdzv-backend)--rdzv-backend=[how the nodes find each other: static, c10d or etcd]:NAME:(static c10d etcd etcd-v2)' \
     '(--rdzv-endpoint)--rdzv-endpoint=[where the nodes meet]:HOST\:PORT: ' \
-    '(--rdzv-conf)--rdzv-conf=[join_timeout, last_call_timeout, timeout: seconds]:K=V,...: ' \
+    '(--rdzv-conf)--rdzv-conf=[seconds: join_timeout, last_call_timeout, timeout]:K=V,...: ' \
     '(--master-addr)--master-addr=[address of node 0 of a static job (MASTER_ADDR)]:HOST: ' \
     '(--master-port)--master-port=[port of node 0 of a static job (MASTER_PORT)]:PORT: ' \
     '(--local-addr)--local-addr=[address of this host, if it is the only node]:HOST: ' \
@@ -50,7 +50,7 @@ _dtrain_run() {
     '(--failure-grace)--failure-grace=[time from a worker'\''s failure to SIGKILL of others]:SECONDS: ' \
     '(--signals-to-handle)--signals-to-handle=[signals that stop the job]:SIGNALS:_dtrain_signals' \
     '(--pass-signals)--pass-signals=[signals passed to the workers; the job goes on]:SIGNALS:_dtrain_signals' \
-    '(--contain)--contain=[auto, cgroup, subreaper or pidns: how dtrain holds workers]:LEVEL:(auto cgroup subreaper pidns)' \
+    '(--contain)--contain=[how dtrain holds workers: auto, cgroup, subreaper or pidns]:LEVEL:(auto cgroup subreaper pidns)' \
     '(--log-dir)--log-dir=[base folder of the workers'\'' log files]:DIR:_files -/' \
     '(--tee -t)--tee=[write streams to files as well as to the console]:STREAMS: ' \
     '(--tee -t)-t+[write streams to files as well as to the console]:STREAMS: ' \
@@ -64,7 +64,7 @@ _dtrain_run() {
     '(--timestamps)--timestamps[show the time before each line on the console]' \
     '(--fold)--fold[show identical lines of several ranks once]' \
     '(--report)--report=[write the failure report as JSON to FILE]:FILE:_files' \
-    '(--event-log-handler)--event-log-handler=[console: print the job'\''s events on stderr, as JSON]:NAME:(null console)' \
+    '(--event-log-handler)--event-log-handler=[`console` prints the job'\''s events on stderr, as JSON]:NAME:(null console)' \
     '(--color)--color=[when to use colours: auto, always or never]:WHEN:(auto always never)' \
     '(--quiet)--quiet[print only dtrain'\''s errors and reports]' \
     '(--verbose -v)--verbose[print more at start: containment, threads]' \
