@@ -9,6 +9,7 @@
 #include "cli/base/text.h"
 #include "cli/commands/settings_text.h"
 #include "launcher/job/worker_env.h"
+#include "rendezvous/base/counted.h"
 
 namespace dtrain::cli {
 namespace {
@@ -60,11 +61,10 @@ std::string describe(const Plan& plan, const std::map<std::string, std::string>&
   for (const auto& entry : first)
     if (spec.nproc_per_node == 1 || std::find(last.begin(), last.end(), entry) != last.end()) shared.insert(entry);
 
-  std::string out =
-      fmt::format("{}: {} worker{} of {} on this node; nothing was started\nprogram {}\n\n", spec.run_id,
-                  spec.nproc_per_node, spec.nproc_per_node == 1 ? "" : "s", spec.program, plan.executed_file);
+  std::string out = fmt::format("{}: {} of {} on this node; nothing was started\nprogram {}\n\n", spec.run_id,
+                                counted(spec.nproc_per_node, "worker"), spec.program, plan.executed_file);
   out += "settings and where they come from\n" + chosen_settings(plan.settings) +
-         "\nenvironment of every worker, besides that of dtrain\n";
+         "\nenvironment of every worker, in addition to dtrain's own\n";
   for (const auto& [name, value] : first)
     if (shared.contains(name)) out += fmt::format("  {}={}\n", name, value);
   for (const auto& [name, value] : launcher::worker_env_defaults())

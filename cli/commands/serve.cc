@@ -41,7 +41,7 @@ Result<std::optional<launcher::OpenStore>> open_store(const Flags& flags, const 
   if (typed.empty()) return std::optional<launcher::OpenStore>();
   const auto endpoint = parse_endpoint(typed);
   if (!endpoint) return endpoint.error().in("--open-store");
-  if (endpoint->host.empty() || !endpoint->port) return usage_error("--open-store wants ADDR:PORT");
+  if (endpoint->host.empty() || !endpoint->port) return usage_error("--open-store needs ADDR:PORT");
   auto address = listening_address(endpoint->host, host);
   if (!address) return address.error().in("--open-store");
   return std::optional(launcher::OpenStore{*address, static_cast<std::uint16_t>(*endpoint->port)});

@@ -71,7 +71,7 @@ Result<OrderedJson> ask(const launcher::StatusPeer& peer) {
   auto text = read_answer(peer.connected.get());
   if (!text) return text.error();
   OrderedJson answer = OrderedJson::parse(*text, nullptr, false);
-  if (!answer.is_object()) return Error{ErrorKind::system, "its answer is no JSON; is it another version of dtrain?"};
+  if (!answer.is_object()) return Error{ErrorKind::system, "its answer is not JSON; is it another version of dtrain?"};
   return answer;
 }
 

@@ -8,6 +8,7 @@
 
 #include "cli/base/text.h"
 #include "launcher/base/readable.h"
+#include "rendezvous/base/counted.h"
 
 namespace dtrain::cli {
 namespace {
@@ -52,8 +53,6 @@ std::string round_of(const OrderedJson& from) {
   return round < 0 ? "no round yet" : fmt::format("round {}", round);
 }
 
-std::string plural(int count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
-
 std::string ranks(const OrderedJson& node) {
   const int first = number(node, "first_rank", -1), count = number(node, "workers");
   if (first < 0 || count < 1) return "";
@@ -64,7 +63,7 @@ std::string node_line(const OrderedJson& node, int own_agent, const std::string&
   const int rank = number(node, "node_rank", -1);
   const bool own = number(node, "agent") == own_agent && word(node, "host") == own_host;
   return fmt::format("    {:<9} {:<16} agent {:<8} {}{}  {}{}\n", rank < 0 ? "no number" : fmt::format("node {}", rank),
-                     word(node, "host"), number(node, "agent"), plural(number(node, "workers"), "worker"), ranks(node),
+                     word(node, "host"), number(node, "agent"), counted(number(node, "workers"), "worker"), ranks(node),
                      word(node, "state"), own ? ", this one" : "");
 }
 
@@ -108,9 +107,9 @@ std::string store_text(const OrderedJson& answer) {
   const auto at = answer.find("store");
   if (at == answer.end() || !at->is_object()) return "";
   const auto count = [&](const char* name) { return number(*at, name); };
-  return fmt::format("  store: {}, {}; {}, {} waiting, {} refused{}\n", plural(count("keys"), "key"),
-                     bytes(*at, "bytes"), plural(count("connections"), "connection"), count("waiting"),
-                     count("refused"), count("links") > 0 ? fmt::format("; {}", plural(count("links"), "link")) : "");
+  return fmt::format("  store: {}, {}; {}, {} waiting, {} refused{}\n", counted(count("keys"), "key"),
+                     bytes(*at, "bytes"), counted(count("connections"), "connection"), count("waiting"),
+                     count("refused"), count("links") > 0 ? fmt::format("; {}", counted(count("links"), "link")) : "");
 }
 
 std::string life(const OrderedJson& worker) {
@@ -131,7 +130,7 @@ std::string workers_text(const OrderedJson& answer) {
 std::string server_text(const OrderedJson& answer) {
   std::string out = fmt::format("rendezvous server at {}, pid {} on host {}, since {}: {}{}\n", word(answer, "server"),
                                 number(answer, "pid"), word(answer, "host"), time_in(answer, "age_s"),
-                                plural(number(answer, "job_count"), "job"),
+                                counted(number(answer, "job_count"), "job"),
                                 answer.value("ending", OrderedJson()) == true ? ", takes no new ones" : "");
   for (const OrderedJson& job : list_in(answer, "jobs")) {
     const OrderedJson& rounds = job.is_object() && job.contains("rounds") ? job["rounds"] : job;

@@ -39,7 +39,8 @@ Result<TokenAsked> parse_token(const std::vector<std::string>& words) {
   asked.join = flags->contains("join");
   asked.make = flags->contains("new") || asked.show_code || asked.join;
   asked.file = (*flags)["file"];
-  if (asked.show_code && asked.join) return usage_error("--code makes a code, --join asks for one: say one of the two");
+  if (asked.show_code && asked.join)
+    return usage_error("--code makes a code and --join asks for one: use one of the two");
   return asked;
 }
 
@@ -53,7 +54,7 @@ struct WipedCode {
 Result<void> show_code(const std::string& code) {
   const UniqueFd terminal(::open("/dev/tty", O_WRONLY | O_CLOEXEC | O_NOCTTY));
   if (!terminal)
-    return usage_error("a join code is shown on a terminal, and there is none: use --new, and copy the file");
+    return usage_error("--code shows the join code on a terminal, but there is none: use --new, and copy the file");
   WipedCode line{fmt::format("join code: {}\n", code)};
   if (::write(terminal.get(), line.text.data(), line.text.size()) == static_cast<ssize_t>(line.text.size())) return {};
   return system_error("cannot write to the terminal", errno);
@@ -86,7 +87,7 @@ Result<void> make_folders(const std::string& file) {
 
 Result<std::string> made(const TokenAsked& asked, const Host& host) {
   const std::string file = asked.file.empty() ? usual_token_file(host) : asked.file;
-  if (file.empty()) return usage_error("HOME is not set: say --file FILE");
+  if (file.empty()) return usage_error("HOME is not set: name a file with --file FILE");
   if (asked.file.empty())
     if (auto done = make_folders(file); !done) return done.error();
   WipedCode code;
@@ -102,7 +103,7 @@ Result<std::string> made(const TokenAsked& asked, const Host& host) {
         *fingerprint);
   }
   if (asked.join) return fmt::format("token in {}, fingerprint {}\n", file, *fingerprint);
-  const std::string use = asked.file.empty() ? "" : fmt::format(" and say --token-file {}", shell_quoted(file));
+  const std::string use = asked.file.empty() ? "" : fmt::format(" and use --token-file {}", shell_quoted(file));
   return fmt::format("new token in {}, fingerprint {}\nCopy the file to every node (mode 0600){}.\n", file,
                      *fingerprint, use);
 }

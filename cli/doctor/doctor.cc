@@ -17,6 +17,7 @@
 #include "cli/base/text.h"
 #include "launcher/terminal/terminal_line.h"
 #include "launcher/terminal/wants_color.h"
+#include "rendezvous/base/counted.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
@@ -101,7 +102,7 @@ Findings examine_one(const Check& check, int patience_ms) {
   waitpid(child, &status, ended ? 0 : WNOHANG);
   if (!ended)
     return {{Finding::Level::warn, check.what, fmt::format("no answer within {} s", patience_ms / 1000),
-             "something that it asks hangs: a driver, a file system, a network name"}};
+             "something that this check uses hangs: a driver, a file system, a network name"}};
   if (status != 0)
     return {{Finding::Level::warn, check.what, "the check itself failed", "please report it, with `dtrain env`"}};
   return unpacked(findings.text);
@@ -129,7 +130,7 @@ std::string report(const Findings& findings, std::size_t width, bool colors) {
   };
   auto failed = count(Finding::Level::fail), warned = count(Finding::Level::warn);
   if (failed > 0) return out + fmt::format("\n{} of {} checks failed\n", failed, findings.size());
-  if (warned > 0) return out + fmt::format("\nready to run jobs, with {} warning{}\n", warned, warned == 1 ? "" : "s");
+  if (warned > 0) return out + fmt::format("\nready to run jobs, with {}\n", counted(warned, "warning"));
   return out + "\nready to run jobs\n";
 }
 

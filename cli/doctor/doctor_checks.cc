@@ -45,7 +45,7 @@ Findings check_containment() {
     Finding finding{Level::ok, fmt::format("contain={}", launcher::to_string(proof.level)), proof.detail, ""};
     if (!proof.holds && proof.level == launcher::Containment::subreaper) {
       finding.level = Level::fail;
-      finding.cure = "jobs cannot be held together here: allow fork, prctl and signals to dtrain";
+      finding.cure = "dtrain cannot hold jobs together here: allow it to use fork, prctl and signals";
     } else if (!proof.holds) {
       finding.level = Level::warn;
       finding.cure = proof.level == launcher::Containment::cgroup
@@ -73,7 +73,7 @@ Findings check_cores() {
     int whole = std::max(1, static_cast<int>(*limits.cores));
     finding.level = Level::warn;
     finding.detail += fmt::format(", but its cgroup may use {:g} of them at a time", *limits.cores);
-    finding.cure = fmt::format("--nproc cpu and OMP_NUM_THREADS go by cores: give --nproc {} yourself", whole);
+    finding.cure = fmt::format("--nproc cpu and OMP_NUM_THREADS count cores, not this limit: use --nproc {}", whole);
   }
   return {finding};
 }
@@ -84,7 +84,7 @@ Findings check_memory() {
   double free = page * static_cast<double>(sysconf(_SC_AVPHYS_PAGES));
   std::string text = fmt::format("{}, {} of it unused", size_text(total), size_text(free));
   CgroupLimits limits = cgroup_limits();
-  if (limits.bytes && *limits.bytes < total) text += fmt::format("; its cgroup may have {}", size_text(*limits.bytes));
+  if (limits.bytes && *limits.bytes < total) text += fmt::format("; its cgroup may use {}", size_text(*limits.bytes));
   return {{Level::ok, "memory", text, ""}};
 }
 
@@ -104,7 +104,7 @@ Findings check_shared_memory() {
                   ""};
   if (free < kLittle) {
     finding.level = Level::warn;
-    finding.cure = "workers exchange tensors there: in a container, start it with --shm-size=1g or --ipc=host";
+    finding.cure = "workers exchange tensors there: start a container with --shm-size=1g or --ipc=host";
   }
   return {finding};
 }

@@ -58,8 +58,8 @@ Findings check_owners() {
         {Level::fail, kWhat, peer_uid.error().message,
          "allow sockets of NETLINK_SOCK_DIAG in the sandbox (of a container: its seccomp profile), or mount /proc"}};
   if (uid_of_anybody() == ::geteuid())
-    return {{Level::warn, kWhat, fmt::format("user {} may be anybody in this user namespace", ::geteuid()),
-             "each connection is looked up in /proc, which takes longer; give the namespace a map of your user"}};
+    return {{Level::warn, kWhat, fmt::format("user {} may stand for any user in this user namespace", ::geteuid()),
+             "dtrain looks each connection up in /proc, which takes longer; map your user in the namespace"}};
   if (!peer_uid->quick())
     return {{Level::warn, kWhat, "from /proc/net/tcp: there is no NETLINK_SOCK_DIAG",
              "jobs run; where thousands of connections are made at once, allow such sockets in the sandbox"}};
@@ -76,9 +76,9 @@ Findings check_ports() {
       continue;
     }
     std::string holder = who_listens(port);
-    findings.push_back({Level::warn, what, "taken by " + (holder.empty() ? "something that does not listen" : holder),
-                        "only jobs that ask for it are in its way: give them another port in --rdzv-endpoint or "
-                        "--master-port"});
+    findings.push_back(
+        {Level::warn, what, "taken by " + (holder.empty() ? "something that does not listen" : holder),
+         "only jobs that ask for this port cannot start: give them another one with --rdzv-endpoint or --master-port"});
   }
   return findings;
 }

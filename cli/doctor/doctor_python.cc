@@ -37,7 +37,7 @@ Finding judge_torch(const PythonFacts& facts, int gpus) {
     finding.cure = "this torch cannot use the GPUs: install a build for them, see pytorch.org";
   } else if (version < kOldest || version > kNewest) {
     finding.level = Level::warn;
-    finding.cure = "dtrain is tested with torch 2.11 to 2.15; another may work as well";
+    finding.cure = "dtrain is tested with torch 2.11 to 2.15; other versions may work too";
   }
   return finding;
 }
@@ -46,7 +46,7 @@ Finding judge_torch(const PythonFacts& facts, int gpus) {
 
 Findings judge_python(const PythonFacts& facts, int gpus) {
   if (!facts.problem.empty())
-    return {{Level::warn, "python", facts.problem, "only Python programs need it; compiled ones run without"}};
+    return {{Level::warn, "python", facts.problem, "only Python programs need it; compiled programs run without it"}};
   std::string shim = facts.executable == facts.command ? "" : fmt::format(", through {}", facts.command);
   Findings findings = {{Level::ok, "python", fmt::format("{} ({}){}", facts.executable, facts.version, shim), ""}};
   if (facts.torch_file.empty())

@@ -42,8 +42,8 @@ Result<Asked> parse(const std::vector<std::string>& words) {
   }
   if (asked.paths.empty())
     return usage_error(
-        "which files? dtrain flight DIR, where DIR is the folder that the error's line names, or what "
-        "--log-dir was");
+        "name the files: dtrain flight DIR, where DIR is the folder that the error message names, or the --log-dir of "
+        "the run");
   return asked;
 }
 
@@ -67,8 +67,8 @@ Result<std::vector<std::string>> files_at(const std::string& path) {
       files = files_in(attempt->path);
   if (!files.empty()) return files;
   return usage_error(
-      fmt::format("{} has no flight_rank*.json: no collective ran into its timeout or a call that did not "
-                  "fit, and no signal asked for them",
+      fmt::format("{} has no flight_rank*.json: no collective timed out or met a call that did not fit, and no signal "
+                  "asked for files",
                   printable(path, 400)));
 }
 
@@ -78,7 +78,7 @@ Result<FlightReading> read(const std::string& path, bool named) {
       named ? launcher::read_regular_file(path, kFlightFileBytes) : launcher::read_found_file(path, kFlightFileBytes);
   if (!text) return usage_error(fmt::format("{} cannot be read: {}", printable(path, 400), text.error().message));
   if (text->size() > kFlightFileBytes)
-    return usage_error(fmt::format("{} is no file of the flight recorder: it is too large", printable(path, 400)));
+    return usage_error(fmt::format("{} is not a file of the flight recorder: it is too large", printable(path, 400)));
   return read_flight(*text, path);
 }
 

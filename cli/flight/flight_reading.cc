@@ -25,7 +25,7 @@ struct Wrong : std::runtime_error {
 };
 
 const Json& need(const Json& from, const char* name) {
-  if (!from.is_object()) throw Wrong(fmt::format("what has '{}' is no object", name));
+  if (!from.is_object()) throw Wrong(fmt::format("what should have '{}' is not an object", name));
   const auto at = from.find(name);
   if (at == from.end()) throw Wrong(fmt::format("'{}' is missing", name));
   return *at;
@@ -50,13 +50,13 @@ int small_of(const Json& from, const char* name, int least, int most) {
 
 std::string word_of(const Json& from, const char* name) {
   const Json& json = need(from, name);
-  if (!json.is_string()) throw Wrong(fmt::format("'{}' is no text", name));
+  if (!json.is_string()) throw Wrong(fmt::format("'{}' is not a text", name));
   return printable(json.get<std::string>(), 200);
 }
 
 const Json& list_of(const Json& from, const char* name) {
   const Json& json = need(from, name);
-  if (!json.is_array()) throw Wrong(fmt::format("'{}' is no list", name));
+  if (!json.is_array()) throw Wrong(fmt::format("'{}' is not a list", name));
   return json;
 }
 
@@ -101,7 +101,7 @@ FlightOp op_of(const Json& json) {
   op.tensors = static_cast<std::uint64_t>(count_of(json, "tensors"));
   op.elements = static_cast<std::uint64_t>(count_of(json, "elements"));
   for (const Json& shape : list_of(json, "shapes")) {
-    if (!shape.is_array()) throw Wrong("a shape is no list");
+    if (!shape.is_array()) throw Wrong("a shape is not a list");
     op.shapes.emplace_back();
     for (const Json& size : shape)
       op.shapes.back().push_back(number_in(size, "shapes", 0, std::numeric_limits<std::int64_t>::max()));
@@ -118,7 +118,7 @@ FlightReading reading_of(const Json& json) {
   FlightReading reading;
   const auto version = number_in(need(json, "version"), "version", 1, std::numeric_limits<int>::max());
   if (version != kVersion)
-    throw Wrong(fmt::format("it is of version {}, and this dtrain reads version {}", version, kVersion));
+    throw Wrong(fmt::format("it has version {}, and this dtrain reads version {}", version, kVersion));
   reading.job = word_of(json, "job");
   reading.round = small_of(json, "round", 0, std::numeric_limits<int>::max());
   reading.world_size = small_of(json, "world_size", 1, kMostRanks);
@@ -136,11 +136,11 @@ FlightReading reading_of(const Json& json) {
   std::set<std::uint32_t> ids;
   for (const Json& part : list_of(json, "groups")) {
     reading.parts.push_back(part_of(part));
-    if (!ids.insert(reading.parts.back().id).second) throw Wrong("two groups have one id");
+    if (!ids.insert(reading.parts.back().id).second) throw Wrong("two groups have the same id");
   }
   for (const Json& op : list_of(json, "records")) {
     reading.ops.push_back(op_of(op));
-    if (!ids.contains(reading.ops.back().group)) throw Wrong("a record is of no group");
+    if (!ids.contains(reading.ops.back().group)) throw Wrong("a record belongs to no group");
   }
   return reading;
 }
@@ -160,8 +160,8 @@ Result<FlightReading> read_flight(std::string_view text, std::string path) {
     return reading;
   } catch (const Wrong& wrong) {
     const std::string what = json.is_discarded() ? "it is not JSON, or not all of it" : wrong.what();
-    return usage_error(
-        fmt::format("{} is no file of the flight recorder{}{}", printable(path, 400), what.empty() ? "" : ": ", what));
+    return usage_error(fmt::format("{} is not a file of the flight recorder{}{}", printable(path, 400),
+                                   what.empty() ? "" : ": ", what));
   }
 }
 

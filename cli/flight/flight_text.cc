@@ -81,12 +81,12 @@ std::string at_work(const std::vector<FlightWait>& doing) {
 std::string absent_lines(const FlightAbsent& absent) {
   std::string last = "it has called none in this group";
   if (absent.last && absent.last->is_over()) {
-    last = fmt::format("its last there is {}, {} {} before its file", name_of(*absent.last),
+    last = fmt::format("its last one is {}, {} {} before it wrote its file", name_of(*absent.last),
                        absent.last->state == FlightOp::State::done ? "done" : "failed", time(absent.ago_ns));
   } else if (absent.last) {
-    last = fmt::format("its last there is {}, which is not over", name_of(*absent.last));
+    last = fmt::format("its last one is {}, which is not over", name_of(*absent.last));
   } else if (absent.called > 0) {
-    last = fmt::format("its last there is #{}", absent.called);
+    last = fmt::format("its last one is #{}", absent.called);
   }
   return fmt::format("  rank {} has not called it: {}\n    {}\n", absent.rank, last, at_work(absent.doing));
 }
@@ -104,7 +104,7 @@ std::string past_lines(const std::vector<FlightPast>& past) {
 }
 
 std::string next_lines(const FlightGroupStory& group) {
-  if (group.number == 0) return "  none is called that is not over\n";
+  if (group.number == 0) return "  no collective is under way\n";
   std::string out;
   if (group.differ) out += fmt::format("  collective #{} is not the same on all ranks:\n", group.number);
   for (const Alike& one : alike(group.in))
@@ -165,7 +165,7 @@ std::string verdict(const FlightStory& story) {
     if (!absent.empty())
       out += fmt::format("{} {} missing in {}\n", fold_ranks(absent), verb(absent.size(), "is", "are"), what);
     else if (group.without_file > 0 && !group.differ)
-      out += fmt::format("all ranks with a file are in {}: who is missing has none\n", what);
+      out += fmt::format("all ranks with a file are in {}: the missing ranks have no file\n", what);
     else if (!group.differ)
       out += fmt::format("all ranks have called {}\n", what);
   }
@@ -238,7 +238,7 @@ std::string flight_text(const FlightStory& story) {
   out += "\n";
   for (const std::string& cause : story.causes) out += fmt::format("written because: {}\n", cause);
   if (!story.other_rounds.empty())
-    out += fmt::format("left out, of earlier rounds: {} file{}\n", story.other_rounds.size(),
+    out += fmt::format("left out: {} file{} of earlier rounds\n", story.other_rounds.size(),
                        story.other_rounds.size() == 1 ? "" : "s");
   for (const FlightGroupStory& group : story.groups) out += group_lines(group);
   if (story.cycle) out += cycle_lines(*story.cycle);

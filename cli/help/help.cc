@@ -92,7 +92,7 @@ std::string short_help(std::size_t width) {
   for (const Command& row : commands())
     if (!row.once) out += entry(row.name, row.help, kNameColumn, width);
   out += "\nExample:\n" + paragraph("dtrain run --nproc 2 ./train --lr=0.01", width, 2) + "\n";
-  return out + paragraph("`dtrain run --help` shows the common flags, `dtrain help FLAG` tells about one.", width);
+  return out + paragraph("`dtrain run --help` shows the common flags, `dtrain help FLAG` explains one.", width);
 }
 
 std::string common_help(std::size_t width) {
@@ -101,8 +101,8 @@ std::string common_help(std::size_t width) {
     if (flag(id).compat == Compat::none) out += flag_lines(flag(id), width);
   out += "\n" + paragraph("Everything after PROGRAM belongs to it.", width);
   return out + paragraph(
-                   "`dtrain run --help=all` shows all flags, `dtrain help FLAG` tells about one. There is help on "
-                   "exit-codes, environment and workers as well.",
+                   "`dtrain run --help=all` shows all flags, `dtrain help FLAG` explains one. There is also help on "
+                   "exit-codes, environment and workers.",
                    width);
 }
 
@@ -110,8 +110,8 @@ std::string run_help(std::size_t width) {
   std::string out =
       usage_of_run(width) + paragraph(
                                 "Everything after PROGRAM belongs to it. A flag may be written with - or _, as --flag "
-                                "VALUE or --flag=VALUE, and shortened while it stays unambiguous; the last occurrence "
-                                "counts. Most can be set in the environment: `dtrain help FLAG`.",
+                                "VALUE or --flag=VALUE. It may be shortened as long as it is unambiguous. The last "
+                                "occurrence counts. Most flags can be set in the environment: see `dtrain help FLAG`.",
                                 width);
   for (Group group : kGroups) {
     auto rows = supported(group);
@@ -119,10 +119,10 @@ std::string run_help(std::size_t width) {
     for (const Flag* row : rows) out += flag_lines(*row, width);
   }
   out +=
-      "\n" + paragraph("Known from torchrun, and without effect:", width) + paragraph(partial_flags(), width, 2) + "\n";
+      "\n" + paragraph("These flags of torchrun have no effect:", width) + paragraph(partial_flags(), width, 2) + "\n";
   return out + paragraph(
-                   "Exit code: the first failing worker's own, 128+n if signal n ended it; 2 usage, 125 "
-                   "dtrain's own failure, 126 cannot be executed, 127 not found.",
+                   "Exit code: that of the first failing worker, or 128+n if signal n ended it. 2: wrong usage; 125: "
+                   "dtrain itself failed; 126: PROGRAM cannot be executed; 127: PROGRAM was not found.",
                    width);
 }
 

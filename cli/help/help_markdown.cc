@@ -43,17 +43,14 @@ std::string other_commands() {
 
 std::string markdown_help() {
   std::string out =
-      "# Command line\n\n"
-      "<!-- Made by `dtrain help --markdown` from the tables in cli/table/; a test compares them. -->\n\n"
-      "`dtrain run [flags] PROGRAM [program's arguments]` starts PROGRAM as several workers.\n\n"
-      "- Everything after PROGRAM belongs to it, verbatim; `--` before PROGRAM is allowed.\n"
-      "- `--flag VALUE` and `--flag=VALUE` are the same, and so are `-` and `_` inside names. A name may be shortened "
-      "while it stays unambiguous. The last occurrence counts.\n"
-      "- A flag wins over `DTRAIN_*`, that over torchrun's `PET_*`, that over the default; an empty variable counts as "
-      "unset. `--print-config` shows each value and its origin.\n"
-      "- In the environment a switch is on as 1 and off as 0.\n"
-      "- Called by the name `torchrun`, dtrain takes the same flags without the word `run`, with torchrun's prefix and "
-      "OMP_NUM_THREADS=1.\n";
+      "# Command line\n\n<!-- Made by `dtrain help --markdown` from the tables in cli/table/; a test compares them. "
+      "-->\n\n`dtrain run [flags] PROGRAM [program's arguments]` starts PROGRAM as several workers.\n\n- Everything "
+      "after PROGRAM belongs to it, verbatim; `--` before PROGRAM is allowed.\n- `--flag VALUE` and `--flag=VALUE` are "
+      "the same, and so are `-` and `_` inside names. A name may be shortened as long as it is unambiguous. The last "
+      "occurrence counts.\n- A flag wins over `DTRAIN_*`, `DTRAIN_*` wins over torchrun's `PET_*`, and `PET_*` wins "
+      "over the default. An empty variable counts as unset. `--print-config` shows each value and its origin.\n- In "
+      "the environment, 1 turns a switch on and 0 turns it off.\n- Called by the name `torchrun`, dtrain takes the "
+      "same flags without the word `run`, with torchrun's prefix and OMP_NUM_THREADS=1.\n";
   for (Group group : kGroups) {
     auto rows = supported(group);
     if (rows.empty()) continue;

@@ -74,8 +74,8 @@ std::string torchrun_help(std::size_t width, CalledAs called) {
   std::string out = paragraph(fmt::format("Usage: {} {}", typed_for(called), find_command("run")->arguments), width);
   if (called == CalledAs::launch) out += "\n" + paragraph(find_command("launch")->details, width);
   out += "\n" + paragraph(
-                    "Everything after PROGRAM belongs to it. This is dtrain by the name of torchrun: the flags of "
-                    "torchrun are taken in both spellings.",
+                    "Everything after PROGRAM belongs to it. This is dtrain, called as torchrun. It takes torchrun's "
+                    "flags in both spellings.",
                     width);
   out += "\nFlags of torchrun:\n";
   for (FlagId id : kTorchrunsOrder) out += line(torchruns_synopsis(flag(id), width), flag(id), width);
@@ -84,8 +84,7 @@ std::string torchrun_help(std::size_t width, CalledAs called) {
   out += "\nFlags that dtrain adds:\n";
   for (const Flag& row : flags())
     if (row.compat == Compat::none && !is_torchruns(row)) out += line(synopsis(row), row, width);
-  return out + "\n" +
-         paragraph("`dtrain help FLAG` tells more about one; `dtrain help environment` about variables.", width);
+  return out + "\n" + paragraph("`dtrain help FLAG` explains a flag, `dtrain help environment` the variables.", width);
 }
 
 }  // namespace dtrain::cli

@@ -71,8 +71,8 @@ std::string commands_section() {
 std::string flags_section() {
   std::string out = ".SH FLAGS OF RUN\n" +
                     roff(
-                        "Everything after PROGRAM belongs to it. A flag may be written with - or _, as --flag VALUE "
-                        "or --flag=VALUE, and shortened while it stays unambiguous; the last occurrence counts.") +
+                        "Everything after PROGRAM belongs to it. A flag may be written with - or _, as --flag VALUE or "
+                        "--flag=VALUE. It may be shortened as long as it is unambiguous. The last occurrence counts.") +
                     "\n";
   for (Group group : kGroups) {
     auto rows = supported(group);
@@ -100,8 +100,8 @@ std::string man_page() {
       ".B dtrain\nCOMMAND [arguments]\n.br\n.B torchrun\n[flags] PROGRAM [program\\(aqs arguments]\n"
       ".SH DESCRIPTION\n" +
       roff(
-          "dtrain starts PROGRAM as several workers, watches them and stops them: none of their processes outlives "
-          "the job, and the first failure decides the exit code. Called by the name torchrun it takes torchrun's "
+          "dtrain starts PROGRAM as several workers, watches them and stops them. None of their processes outlives the "
+          "job, and the first failure decides the exit code. Called by the name torchrun, dtrain takes torchrun's "
           "flags, with torchrun's prefix and OMP_NUM_THREADS=1.") +
       "\n" + commands_section() + flags_section();
   for (const Topic& topic : topics()) out += section(topic);

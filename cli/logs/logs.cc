@@ -129,12 +129,13 @@ void Logs::say_what_since_means() {
   if (timed + whole == 0)
     say("--since: no file was written to since then");
   else if (whole == 0)
-    say("--since: by the time that each line begins with");
+    say("--since: judged by the time at the start of each line");
   else if (timed == 0)
-    say("--since: the lines begin with no times, so these are whole files, by when they were last written to");
+    say("--since: the lines do not begin with times, so these are whole files, judged by the time of their last write");
   else
-    say(fmt::format("--since: {} by the time that each line begins with, {} as a whole by when last written to",
-                    timed == 1 ? "1 file" : fmt::format("{} files", timed), whole));
+    say(fmt::format(
+        "--since: {} judged by the time at the start of each line, {} as a whole by the time of the last write",
+        timed == 1 ? "1 file" : fmt::format("{} files", timed), whole));
 }
 
 void Logs::say_why_nothing(const JobLogs& logs) const {
@@ -146,8 +147,8 @@ void Logs::say_why_nothing(const JobLogs& logs) const {
                    : "no round has begun");
   if (std::none_of(readers_.begin(), readers_.end(),
                    [](const auto& one) { return one.second && !one.second->empty(); }))
-    return options_.since_unix ? void() : say("nothing was written to the files that were asked for");
-  say(options_.text.empty() ? "nothing that was asked for was written"
+    return options_.since_unix ? void() : say("the files that you asked for are empty");
+  say(options_.text.empty() ? "nothing that you asked for was written"
                             : fmt::format("no line has '{}'", printable(options_.text)));
 }
 
@@ -218,13 +219,15 @@ int Logs::run() {
     return launcher::kExitUsage;
   }
   if (logs->jobs > 1)
-    say(fmt::format("{}, the newest of {} folders; a job has one for each node", printable(logs->path), logs->jobs));
+    say(fmt::format("showing {}, the newest of {} folders; a job has one folder for each node", printable(logs->path),
+                    logs->jobs));
   if (!options_.attempt && !logs->attempts.empty()) {
     const LogAttempt& last = logs->attempts.back();
     from_restart_ = last.restart_count;
     from_again_ = last.again;
     if (logs->attempts.size() > 1)
-      say(fmt::format("the last of {} rounds; --attempt N shows those after N restarts", logs->attempts.size()));
+      say(fmt::format("showing the last of {} rounds; --attempt N shows the rounds after N restarts",
+                      logs->attempts.size()));
   }
   if (options_.follow) return follow(logs->path);
   show_all(*logs);

@@ -97,7 +97,8 @@ Result<LogsOptions> parse_logs(const std::vector<std::string>& words, int64_t no
     if (auto taken = take(options, row->name, value, now); !taken)
       return taken.error().in(fmt::format("{} '{}'", typed, printable(value)));
   }
-  if (options.folder.empty()) return usage_error("which logs? dtrain logs DIR, where DIR is what --log-dir was");
+  if (options.folder.empty())
+    return usage_error("name a folder: dtrain logs DIR, where DIR is the --log-dir of the run");
   return options;
 }
 

@@ -110,7 +110,7 @@ Result<MeetingAddress> meeting_address(const std::string& name) {
   if (!addresses) return addresses.error();
   for (const std::string& address : *addresses) {
     if (address == "0.0.0.0" || address == "::")
-      return usage_error(fmt::format("{} is no address that other nodes could connect to: name the host", address));
+      return usage_error(fmt::format("other nodes cannot connect to {}: name the host instead", address));
   }
   const auto all = interfaces();
   MeetingAddress place = judge_meeting_address(*addresses, all);

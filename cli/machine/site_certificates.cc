@@ -17,11 +17,9 @@ Result<std::optional<SiteCertificates>> find_certificates(const Host& host, cons
   (files.key.empty() ? missing : there).emplace_back("--tls-key");
   if (there.empty()) return std::optional<SiteCertificates>();
   if (!missing.empty())
-    return usage_error(fmt::format("{} without {}: certificates want all three files", fmt::join(there, " and "),
+    return usage_error(fmt::format("{} without {}: certificates need all three files", fmt::join(there, " and "),
                                    fmt::join(missing, " and ")));
-  if (!rival.empty())
-    return usage_error(fmt::format(
-        "{} and {}: the nodes know each other by certificates or otherwise; say one of the two", there.front(), rival));
+  if (!rival.empty()) return usage_error(fmt::format("{} and {}: use only one of the two", there.front(), rival));
   auto loaded = host.read_certificates(files);
   if (!loaded) return loaded.error();
   return std::optional(*loaded);

@@ -26,7 +26,7 @@ Result<JobSecret> find_token(const Host& host, std::string file, std::string* wh
 
 Error token_as_file() {
   return usage_error(
-      "--token-file takes the name of a file, not the token itself, which others can see now: make a new one");
+      "--token-file takes the name of a file, not the token itself; others can see this token now, so make a new one");
 }
 
 }  // namespace dtrain::cli

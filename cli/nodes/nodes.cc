@@ -120,7 +120,7 @@ class Planner {
         plan_.host = parsed->host;
         plan_.port = port;
       } else if (loopback || port != plan_.port) {
-        return wrong(loopback ? "one host has one loopback address, and needs no list"
+        return wrong(loopback ? "a loopback address is this host alone, and needs no list"
                               : "a list names one host in several ways, all with the same port");
       } else {
         plan_.more_hosts.push_back(parsed->host);
@@ -140,7 +140,8 @@ class Planner {
     const auto rank = parse_python_int(typed_.node_rank.value_or("0"), 0, kMostNodes);
     if (!rank) return fail(FlagId::node_rank, rank.error().message);
     if (*rank >= plan_.max)
-      return fail(FlagId::node_rank, fmt::format("it counts from 0, and --nnodes says {}", plan_.max));
+      return fail(FlagId::node_rank,
+                  fmt::format("ranks of nodes count from 0, and there are {} (--nnodes)", plan_.max));
     plan_.node_rank = *rank;
     return true;
   }
@@ -196,8 +197,8 @@ class Planner {
     plan_.succession = plan_.rejoin && conf_.succession.value_or(true);
     const auto interval = parse_python_int(conf_.keep_alive_interval.value_or("1"), 1, 3600);
     const auto attempts = parse_python_int(conf_.keep_alive_max_attempt.value_or("3"), 3, 1000);
-    if (!interval) return fail(FlagId::rdzv_conf, "keep_alive_interval wants whole seconds from 1 to 3600");
-    if (!attempts) return fail(FlagId::rdzv_conf, "keep_alive_max_attempt wants a number from 3 to 1000");
+    if (!interval) return fail(FlagId::rdzv_conf, "keep_alive_interval must be whole seconds from 1 to 3600");
+    if (!attempts) return fail(FlagId::rdzv_conf, "keep_alive_max_attempt must be a number from 3 to 1000");
     plan_.pulse = {std::chrono::seconds(*interval), *attempts};
     return true;
   }
@@ -219,7 +220,7 @@ class Planner {
   // The nodes start an etcd of their own, and meet by it.
   bool ha() {
     if (typed_.backend && *typed_.backend != "c10d")
-      return fail(FlagId::rdzv_backend, "--ha says how the nodes meet; leave this out");
+      return fail(FlagId::rdzv_backend, "--ha sets how the nodes meet; leave this out");
     if (plan_.max == 1) return fail(FlagId::nnodes, "--ha is for a job of several nodes");
     return meet_etcd();
   }
@@ -230,8 +231,8 @@ class Planner {
     plan_.last_call_timeout = conf_.last_call_timeout.value_or(plan_.last_call_timeout);
     if (plan_.max == 1) return local_host();  // nobody to meet
     if (!typed_.endpoint)
-      return fail(FlagId::rdzv_endpoint, typed_.ha ? "on which hosts? HOST[:PORT],HOST[:PORT],HOST[:PORT]"
-                                                   : "where is etcd? HOST[:PORT][,HOST[:PORT]...]");
+      return fail(FlagId::rdzv_endpoint, typed_.ha ? "name the hosts of etcd: HOST[:PORT],HOST[:PORT],HOST[:PORT]"
+                                                   : "name the members of etcd: HOST[:PORT][,HOST[:PORT]...]");
     auto place = (typed_.ha ? own_etcd_place : etcd_place)(*typed_.endpoint, conf_.etcd);
     if (!place) return fail(conf_.etcd.empty() ? FlagId::rdzv_endpoint : FlagId::rdzv_conf, place.error().message);
     plan_.etcd = std::move(*place);
@@ -301,7 +302,7 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
   } else {
     const auto colon = text.rfind(':');
     endpoint.host = text.substr(0, colon);
-    if (endpoint.host.find(':') != std::string::npos) return usage_error("an IPv6 address wants brackets: [::1]:29400");
+    if (endpoint.host.find(':') != std::string::npos) return usage_error("an IPv6 address needs brackets: [::1]:29400");
     if (colon != std::string_view::npos) {
       port = text.substr(colon + 1);
       if (port.empty()) return bad;

@@ -54,18 +54,18 @@ const char* flaw(Key::Kind kind, const std::string& value) {
   switch (kind) {
     case Key::Kind::time: {
       const auto time = parse_seconds(value);
-      return time && time->count() > 0 ? "" : "wants seconds above 0";
+      return time && time->count() > 0 ? "" : "must be seconds above 0";
     }
     case Key::Kind::idle_time:
-      return parse_python_int(value, 1, std::numeric_limits<int>::max()) ? "" : "wants whole seconds above 0";
+      return parse_python_int(value, 1, std::numeric_limits<int>::max()) ? "" : "must be whole seconds above 0";
     case Key::Kind::idle_int:
-      return is_python_int(value) ? "" : "wants a whole number";
+      return is_python_int(value) ? "" : "must be a whole number";
     case Key::Kind::idle_float: {
       const auto number = parse_python_float(value);
-      return number && *number >= 0 ? "" : "wants seconds from 0";
+      return number && *number >= 0 ? "" : "must be seconds from 0";
     }
     case Key::Kind::idle_bool:
-      return to_bool(value) ? "" : "wants true or false";
+      return to_bool(value) ? "" : "must be true or false";
   }
   return "";
 }
@@ -93,14 +93,14 @@ class Reader {
     const auto key = std::find_if(std::begin(kKeys), std::end(kKeys), [&](const Key& k) { return name == k.name; });
     if (key == std::end(kKeys)) {
       if (name == "rank")
-        note("--rdzv-conf rank has no effect: --node-rank says it");
+        note("--rdzv-conf rank has no effect: use --node-rank");
       else
         note(fmt::format("--rdzv-conf '{}' is not known and has no effect", printable(name)));
       return {};
     }
     if (key->field != nullptr && (key->meeting == Meeting::c10d) != c10d_) {
       if (several_)
-        note(fmt::format("--rdzv-conf {} has no effect with {}, which has {}", name, c10d_ ? "c10d" : "static",
+        note(fmt::format("--rdzv-conf {} has no effect with {}: use {}", name, c10d_ ? "c10d" : "static",
                          c10d_ ? "join_timeout" : "timeout"));
       return {};
     }
@@ -115,7 +115,7 @@ class Reader {
     if (name == "rejoin" || name == "succession") {
       (name == "rejoin" ? conf.rejoin : conf.succession) = to_bool(value);
       if (!c10d_) note(fmt::format("--rdzv-conf {} has no effect with static", name));
-      if (etcd_ && name == "succession") note("--rdzv-conf succession has no effect: etcd says who hosts the job");
+      if (etcd_ && name == "succession") note("--rdzv-conf succession has no effect: etcd decides who hosts the job");
       return {};
     }
     if (key->typed != nullptr) {
@@ -135,7 +135,7 @@ class Reader {
 
   Result<void> store_type(const std::string& value) const {
     if (!c10d_ || value == "tcp") return {};
-    return usage_error("store_type is tcp here, nothing else");
+    return usage_error("store_type must be tcp");
   }
 
   bool c10d_;

@@ -20,7 +20,7 @@ std::string takes(const Command& command) {
 
 Error wants_value(const CommandFlag& flag) {
   const std::string what = flag.wants.empty() ? fmt::format("a value: {}", flag.value) : std::string(flag.wants);
-  return usage_error(fmt::format("--{} wants {}", flag.name, what));
+  return usage_error(fmt::format("--{} needs {}", flag.name, what));
 }
 
 }  // namespace

@@ -126,7 +126,7 @@ Error missing_program(const std::string& name, const Host& host) {
   if (here.kind == Kind::folder) return not_found(fmt::format("{}: not in PATH; ./{} is a folder", shown, shown));
   if (here.kind != Kind::missing && !here.execute_bit)
     return not_found(
-        fmt::format("{}: not in PATH; ./{} is here, but is no program: it has no execute permission", shown, shown));
+        fmt::format("{}: not in PATH; ./{} is here, but is not a program: it has no execute permission", shown, shown));
   if (here.kind != Kind::missing)
     return not_found(fmt::format("{}: not in PATH; ./{} exists here: did you mean ./{}?", shown, shown, shown));
   return not_found(fmt::format("{}: not in PATH, and there is no ./{}{}", shown, shown, suggestion(name, host)));

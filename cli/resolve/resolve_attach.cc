@@ -18,7 +18,8 @@ Result<void> check_terminal(TerminalUse use) {
       return {};
     case TerminalUse::none:
       return usage_error(
-          "--attach needs a terminal, and standard input is none: run dtrain from one, without < or | before it");
+          "--attach needs a terminal, and standard input is not one: run dtrain from a terminal, without < or | before "
+          "it");
     case TerminalUse::foreign:
       return usage_error(
           "--attach: the terminal on standard input is another session's; run dtrain from a shell in it");
@@ -59,7 +60,7 @@ Result<void> resolve_attach(const Given& given, Plan& plan) {
   spec.redirects = without(spec.redirects, *rank, workers);
   spec.tee = without(spec.tee, *rank, workers);
   std::string others = workers == 1 ? "" : chosen ? "" : "; the others write to log files";
-  plan.notes.push_back(fmt::format("rank {} has the terminal, Ctrl-C and Ctrl-Z too{}", *rank, others));
+  plan.notes.push_back(fmt::format("rank {} has the terminal, with Ctrl-C and Ctrl-Z{}", *rank, others));
   return {};
 }
 

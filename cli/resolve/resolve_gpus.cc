@@ -8,6 +8,7 @@
 #include "cli/base/usage_error.h"
 #include "cli/options/take_value.h"
 #include "cli/resolve/resolve_parts.h"
+#include "rendezvous/base/counted.h"
 
 namespace dtrain::cli {
 namespace {
@@ -23,7 +24,8 @@ Result<int> count_gpus(const Given& given, bool one_each, Plan& plan) {
   int usable = usable_gpus(visible), named = static_cast<int>(visible.size());
   if (one_each) return named;
   if (named > usable && visible[0].mig)
-    plan.notes.push_back("a process uses one MIG instance: --virtual-local-rank gives every worker one of its own");
+    plan.notes.push_back(
+        "a process can use only one MIG instance: --virtual-local-rank gives every worker one of its own");
   return usable;
 }
 
@@ -32,7 +34,7 @@ void say_if_shared(const Given& given, int workers, Plan& plan) {
   if (workers == 1 || given.raw.as_torchrun) return;
   int gpus = static_cast<int>(visible_gpus(given.host.listed_gpus(), given.host.env).size());
   if (gpus > 0 && workers > gpus)
-    plan.notes.push_back(fmt::format("{} workers share {} GPU{}", workers, gpus, gpus == 1 ? "" : "s"));
+    plan.notes.push_back(fmt::format("{} workers share {}", workers, counted(gpus, "GPU")));
 }
 
 }  // namespace
@@ -50,8 +52,9 @@ Result<int> count_workers(const Given& given, int most, Plan& plan) {
                                                           "driver; dtrain doctor looks); use auto or a number"));
   }
   if (other_accelerator(text))
-    return given.options.blame(FlagId::nproc,
-                               usage_error("dtrain counts NVIDIA and AMD GPUs (gpu) and cores (cpu); give the number"));
+    return given.options.blame(
+        FlagId::nproc,
+        usage_error("dtrain counts only NVIDIA and AMD GPUs (gpu) and cores (cpu); give a number instead"));
   auto count = parse_python_int(text, 1, most);
   if (!count) return given.options.blame(FlagId::nproc, usage_error(count.error().message + ", or auto, cpu, gpu"));
   say_if_shared(given, *count, plan);

@@ -17,8 +17,8 @@ namespace dtrain::cli {
 namespace {
 
 constexpr const char* kRealMaster =
-    "--master-addr real: what the workers say to the store goes between hosts in clear; only connections that an agent "
-    "of this job vouches for are let in";
+    "--master-addr real: the workers' traffic with the store is not encrypted between hosts; the store lets in only "
+    "connections that an agent of this job vouches for";
 
 std::optional<std::string> said(const Options& options, FlagId id) {
   return options.given(id) ? std::optional(options.text(id)) : std::nullopt;
@@ -115,8 +115,8 @@ Result<void> start_member(const Given& given, launcher::EtcdPlace& etcd, const M
   own.program = find_in_path("etcd", given.host);
   if (own.program.empty())
     return Error{ErrorKind::system,
-                 "--ha starts etcd on this host, and there is none in PATH: apt install etcd-server (Debian, Ubuntu), "
-                 "or see https://etcd.io"};
+                 "--ha starts etcd on this host, but etcd is not in PATH: apt install etcd-server (Debian, Ubuntu), or "
+                 "see https://etcd.io"};
   plan.notes.push_back(
       fmt::format("this node runs member {} of {} of the job's own etcd", own.self + 1, etcd.members.size()));
   return {};
@@ -212,7 +212,7 @@ Result<MeetingAddress> place_of(const Given& given, const NodesPlan& nodes, Plan
     return MeetingAddress{};
   }
   for (const std::string& name : unknown)
-    plan.warnings.push_back(fmt::format("--rdzv-endpoint: {} is not known, and is left out", printable(name)));
+    plan.warnings.push_back(fmt::format("--rdzv-endpoint: {} is not known; trying the others", printable(name)));
   return *place;
 }
 
@@ -235,12 +235,11 @@ Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan&
   spec.master_addr = nodes.host;
   spec.address = nodes.node_rank > 0 ? "" : place->own;
   if (spec.address == "::" && !nodes.more_hosts.empty())
-    plan.notes.push_back("if this node hosts the job, then at all addresses of this host");
+    plan.notes.push_back("if this node hosts the job, it listens at all addresses of this host");
   else if (spec.address == "::")
-    plan.notes.push_back(
-        fmt::format("{} is a loopback address here: if this node hosts the job, then at all addresses "
-                    "of this host",
-                    printable(nodes.host)));
+    plan.notes.push_back(fmt::format(
+        "{} is a loopback address here: if this node hosts the job, it listens at all addresses of this host",
+        printable(nodes.host)));
   name_interface(given, place->interface, plan);
   return {};
 }
@@ -251,7 +250,7 @@ Result<void> take_topology(const Options& options, std::string& name) {
   if (name.size() <= kLongest && !has_control_bytes(name)) return {};
   return options.blame(
       FlagId::topology,
-      usage_error(fmt::format("a place has at most {} characters, and no control characters", kLongest)));
+      usage_error(fmt::format("the name of a place has at most {} characters, and no control characters", kLongest)));
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ void note_flags_after_program(const Given& given, Plan& plan) {
   if (given.raw.as_torchrun || given.raw.ended) return;
   const std::vector<std::string> found = flags_after_program(given);
   if (found.empty()) return;
-  plan.notes.push_back(fmt::format("{} {} to {}: flags of dtrain stand before it (or put -- there)",
+  plan.notes.push_back(fmt::format("{} {} to {}: put flags of dtrain before it (put -- before it to hide this note)",
                                    fmt::join(found, ", "), found.size() == 1 ? "goes" : "go",
                                    printable(given.raw.command[0])));
 }

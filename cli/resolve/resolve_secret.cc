@@ -33,11 +33,11 @@ Error none_found(const Given& given) {
           fmt::format("a step over several hosts needs MUNGE or a token that all its nodes share. {}. For a "
                       "token: `dtrain token --new`, and --token-file",
                       munge.error().message));
-  return usage_error(fmt::format(
-      "a job across hosts needs a token that all its nodes share: `dtrain token --new` makes {}; copy it to every "
-      "node, "
-      "or name a file with --token-file (--insecure goes without, for networks where everybody may run your job)",
-      usual.empty() ? "one" : usual));
+  return usage_error(
+      fmt::format("a job across hosts needs a token that all its nodes share: `dtrain token --new` makes {}; copy it "
+                  "to every node, or name a file with --token-file (--insecure needs no token, for networks where "
+                  "everybody may run your job)",
+                  usual.empty() ? "one" : usual));
 }
 
 // A token typed where a file belongs is in the shell's history by now, but need not get into logs as well.
@@ -86,22 +86,22 @@ Result<void> resolve_secret(const Given& given, Plan& plan) {
     return {};
   }
   if (!given.host.variable("DTRAIN_INSECURE").empty())
-    return usage_error(
-        "DTRAIN_INSECURE: that a job goes without a token is not taken from the environment; type --insecure");
+    return usage_error("DTRAIN_INSECURE is not allowed: to run a job without a token, type --insecure");
   const bool own_etcd = nodes.etcd && nodes.etcd->own;
   if (own_etcd) nodes.etcd->https = !nodes.insecure;
   auto certificates = site_certificates(given, nodes.insecure);
   if (!certificates) return certificates.error();
   if (*certificates && own_etcd)
     return usage_error(
-        "--ha makes its certificates of the job's token: with --tls-ca it does not go, use an etcd of yours");
+        "--ha makes its certificates from the job's token, so it does not work with --tls-ca; use an etcd of your own");
   if (*certificates) {
     nodes.credential = **certificates;
     return {};
   }
   if (nodes.insecure) {
     plan.warnings.push_back(
-        "--insecure: whoever reaches this job's port can join the job, read and change its data, and run its program");
+        "--insecure: anybody who reaches this job's port can join the job, read and change its data, and run its "
+        "program");
     return {};
   }
   auto secret = found(given, own_etcd);

@@ -31,8 +31,8 @@ std::string known_signals(const Given& given, Plan& plan) {
   for (const std::string& part : split(text, ','))
     if (unknown_signals(part).empty()) known += (known.empty() ? "" : ",") + part;
   for (const std::string& name : unknown) names += (names.empty() ? "" : ", ") + printable(name);
-  plan.notes.push_back(fmt::format("{}: there is no signal {}; going on without",
-                                   given.options[FlagId::signals_to_handle].where, names));
+  plan.notes.push_back(
+      fmt::format("{}: no such signal: {} (ignored)", given.options[FlagId::signals_to_handle].where, names));
   return known;
 }
 

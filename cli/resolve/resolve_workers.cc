@@ -20,10 +20,10 @@ Result<void> job(const Given& given, Plan& plan) {
   constexpr std::size_t kLongest = 128;  // it becomes part of a file name
   const std::string& name = given.options.text(FlagId::run_id);
   if (name.size() > kLongest || name.starts_with('.') || has_control_bytes(name))
-    return given.options.blame(FlagId::run_id,
-                               usage_error(fmt::format("a job's name has at most {} characters, no control "
-                                                       "characters and no dot in front",
-                                                       kLongest)));
+    return given.options.blame(
+        FlagId::run_id,
+        usage_error(fmt::format(
+            "a job's name has at most {} characters, no control characters, and does not begin with a dot", kLongest)));
   // Nodes that name no job must mean the same one: torchrun's "none".
   const std::string unnamed = plan.spec.nodes.several() ? "none" : "job-" + given.host.fresh_id;
   plan.spec.run_id = name.empty() ? unnamed : name;

@@ -93,11 +93,11 @@ std::vector<std::string> judge_torchrun_variables(const Host& host) {
   };
   constexpr Row kRows[] = {
       {"TORCHELASTIC_ENABLE_FILE_TIMER", "1",
-       "dtrain has no timer that kills workers; torch.distributed.elastic.timer.FileTimerClient will find nobody"},
+       "dtrain has no timer that kills workers; torch.distributed.elastic.timer.FileTimerClient will find no server"},
       {"TORCHELASTIC_HEALTH_CHECK_PORT", "", "dtrain serves no health check; watch its process instead"},
       {"TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT", "",
-       "no effect: processes that SIGKILL does not end are named and left after 8 s"},
-      {"TORCHELASTIC_ETCD_BINARY_PATH", "", "no effect: dtrain starts no etcd"},
+       "no effect: after 8 s, dtrain names processes that SIGKILL does not end, and leaves them"},
+      {"TORCHELASTIC_ETCD_BINARY_PATH", "", "no effect: dtrain starts an etcd only with --ha, and takes it from PATH"},
   };
   std::vector<std::string> notes;
   for (const Row& row : kRows) {

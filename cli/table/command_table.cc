@@ -11,137 +11,136 @@
 namespace dtrain::cli {
 namespace {
 
-constexpr CommandFlag kEnvFlags[] = {{.name = "json", .help = "the same as JSON"}};
+constexpr CommandFlag kEnvFlags[] = {{.name = "json", .help = "print it as JSON"}};
 constexpr CommandFlag kTokenFlags[] = {
-    {.name = "new", .help = "make a new one; a file that is there is never overwritten"},
-    {.name = "code", .help = "make one that can be typed: shows its code on the terminal"},
-    {.name = "join", .help = "make the one of a code: asks for it, or reads it from stdin"},
+    {.name = "new", .help = "make a new token; never overwrites a file"},
+    {.name = "code", .help = "make a token that can be typed: shows its code on the terminal"},
+    {.name = "join", .help = "make the token of a code: asks for the code, or reads it from stdin"},
     {.name = "file",
      .value = "FILE",
-     .help = "in this file instead of ~/.config/dtrain/token",
+     .help = "use this file instead of ~/.config/dtrain/token",
      .wants = "a file's name"},
 };
 constexpr CommandFlag kLogsFlags[] = {
-    {.name = "ranks", .value = "RANKS", .help = "only of these local ranks, e.g. 0,5-7"},
-    {.name = "rank", .letter = 'r', .value = "RANK", .help = "the same"},
+    {.name = "ranks", .value = "RANKS", .help = "only these local ranks, e.g. 0,5-7"},
+    {.name = "rank", .letter = 'r', .value = "RANK", .help = "the same as --ranks"},
     {.name = "grep", .letter = 'g', .value = "TEXT", .help = "only lines that contain TEXT"},
     {.name = "since", .value = "TIME", .help = "only what was written since TIME: 10m, 13:00, 2026-11-21T13:00"},
-    {.name = "attempt", .value = "N", .help = "the rounds after N restarts; else the last round"},
+    {.name = "attempt", .value = "N", .help = "the rounds after N restarts; without it, the last round"},
     {.name = "stdout", .help = "only stdout"},
     {.name = "stderr", .help = "only stderr"},
-    {.name = "follow", .letter = 'f', .help = "go on with what is written from now on, new rounds too"},
+    {.name = "follow", .letter = 'f', .help = "keep printing what is written, in new rounds too"},
 };
 
 constexpr CommandFlag kStatusFlags[] = {
     {.name = "job", .value = "ID", .help = "only this job, by its --rdzv-id", .wants = "the job's id"},
-    {.name = "json", .help = "the same as JSON"},
+    {.name = "json", .help = "print it as JSON"},
 };
 
-constexpr CommandFlag kFlightFlags[] = {{.name = "json", .help = "the same as JSON"}};
+constexpr CommandFlag kFlightFlags[] = {{.name = "json", .help = "print it as JSON"}};
 
 constexpr CommandFlag kRendezvousFlags[] = {
-    {.name = "port", .value = "N", .help = "where it listens; 29400 if not given, 0: any free one"},
-    {.name = "bind", .value = "ADDR", .help = "only at this address of this host; else at all"},
-    {.name = "token-file", .value = "FILE", .help = "the token of the jobs that may come, as for run"},
-    {.name = "tls-ca", .value = "FILE", .help = "certificates instead, with --tls-cert and --tls-key, as for run"},
+    {.name = "port", .value = "N", .help = "port to listen at, 0 for any free port; default 29400"},
+    {.name = "bind", .value = "ADDR", .help = "listen only at this address of this host; default all"},
+    {.name = "token-file", .value = "FILE", .help = "the token that jobs need, as for run"},
+    {.name = "tls-ca", .value = "FILE", .help = "use certificates, not a token, as for run"},
     {.name = "tls-cert", .value = "FILE", .help = "the server's certificate"},
-    {.name = "tls-key", .value = "FILE", .help = "its private key"},
-    {.name = "max-jobs", .value = "N", .help = "jobs at a time; 256 if not given"},
-    {.name = "max-nodes", .value = "N", .help = "nodes of all jobs together; 16384 if not given"},
-    {.name = "max-store-mib", .value = "N", .help = "memory of one job's store; 1024 if not given"},
-    {.name = "max-store-keys", .value = "N", .help = "keys of one job's store; 1000000 if not given"},
-    {.name = "open-store", .value = "ADDR:PORT", .help = "also a store for torchrun agents; NO AUTHENTICATION"},
+    {.name = "tls-key", .value = "FILE", .help = "the server's private key"},
+    {.name = "max-jobs", .value = "N", .help = "most jobs at a time; default 256"},
+    {.name = "max-nodes", .value = "N", .help = "most nodes of all jobs together; default 16384"},
+    {.name = "max-store-mib", .value = "N", .help = "most memory of one job's store; default 1024"},
+    {.name = "max-store-keys", .value = "N", .help = "most keys of one job's store; default 1000000"},
+    {.name = "open-store", .value = "ADDR:PORT", .help = "open a store for torchrun agents too; NO AUTHENTICATION"},
 };
 
 constexpr Command kCommands[] = {
     {.id = CommandId::run,
      .name = "run",
      .arguments = "[flags] PROGRAM [program's arguments]",
-     .help = "start PROGRAM as several workers and see them to their end"},
+     .help = "start PROGRAM as several workers and watch them to their end"},
     {.id = CommandId::launch,
      .name = "launch",
      .arguments = "[flags] PROGRAM [program's arguments]",
-     .help = "the same as torch.distributed.launch: adds --local-rank=N",
+     .help = "do what torch.distributed.launch does: add --local-rank=N",
      .details = "Takes the flags of `dtrain run` and behaves as torchrun does, but puts --local-rank=N before the "
                 "program's arguments unless --use-env is given."},
     {.id = CommandId::logs,
      .name = "logs",
      .arguments = "DIR [flags]",
      .help = "print what workers have written to files",
-     .details = "DIR is what --log-dir was, of dtrain or torchrun: of several jobs in it the newest is shown; or one "
-                "job's folder in it. Ranks come one after the other, or by time if the lines begin with times. Exits "
-                "with 0 if there was something to print, 1 if not, 2 if DIR or a flag is wrong.",
+     .details = "DIR is the --log-dir of a run of dtrain or torchrun, or the folder of one job in it. If DIR has "
+                "several jobs, the newest is printed. Ranks come one after the other, or by time if the lines begin "
+                "with times. Exits with 0 if there was something to print, 1 if not, 2 if DIR or a flag is wrong.",
      .flags = kLogsFlags},
     {.id = CommandId::status,
      .name = "status",
      .arguments = "[--job ID] [--json]",
      .help = "show what your jobs on this host are doing, and why",
-     .details = "For each job with an agent on this host: its round, its nodes on all hosts and who is missing, the "
-                "workers of this node and whether one is stopped, waits for a disk or is idle, and the last decisions "
-                "with their reasons. Only your own jobs answer. Exits with 0 if there was one, 1 if not.",
+     .details =
+         "For each job that has an agent on this host, it shows the round, the nodes on all hosts, the missing nodes, "
+         "the workers of this node, and the last decisions with their reasons. For a worker it shows whether it is "
+         "stopped, waits for a disk or is idle. Only your own jobs answer. Exits with 0 if there was a job, 1 if not.",
      .flags = kStatusFlags},
     {.id = CommandId::flight,
      .name = "flight",
      .arguments = "DIR|FILE... [--json]",
      .help = "say which rank is missing in which collective",
-     .details =
-         "Compares what the ranks' flight recorders wrote when a collective failed or a signal asked for it "
-         "(docs/debugging.md): DIR is the folder that the error's line names, or what --log-dir was; of a job on "
-         "several nodes each node's. Exits with 0 if nothing stands still, 1 if something does, 2 if DIR or a "
-         "file is wrong.",
+     .details = "Compares the files that the ranks' flight recorders wrote when a collective failed or a signal asked "
+                "for them (docs/debugging.md). DIR is the folder that the error message names, or the --log-dir of the "
+                "run. For a job on several nodes, give the folder of each node. Exits with 0 if nothing stands still, "
+                "1 if something does, 2 if DIR or a file is wrong.",
      .flags = kFlightFlags},
     {.id = CommandId::rendezvous,
      .name = "rendezvous",
      .arguments = "serve [flags]",
      .help = "serve the rendezvous of many jobs at one port",
-     .details = "Jobs meet here by --rdzv-backend c10d and this server's --rdzv-endpoint; their --rdzv-id tells them "
-                "apart, and the token says who may come (docs/nodes.md). After SIGTERM, SIGINT or SIGHUP it takes no "
-                "new jobs and ends with the last one; a second signal ends them all. Exits with 0 after a signal, 2 "
-                "if a flag or the token is wrong, 125 if it cannot have its port.",
+     .details = "Jobs meet here with --rdzv-backend c10d and the address of this server as --rdzv-endpoint. Their "
+                "--rdzv-id tells them apart, and the token decides who may come (docs/nodes.md). After SIGTERM, SIGINT "
+                "or SIGHUP the server takes no new jobs, and ends with the last job. A second signal ends all jobs. "
+                "Exits with 0 after a signal, 2 if a flag or the token is wrong, 125 if it cannot listen at its port.",
      .choices = "serve",
      .flags = kRendezvousFlags},
     {.id = CommandId::doctor,
      .name = "doctor",
-     .help = "check what this machine can do, and say what to mend",
-     .details = "Checks what this machine can do for a job: how workers can be held together, cores, memory, limits, "
-                "shared memory, the loopback network, ports, GPUs, Python and torch, each with its cure. Exits with 1 "
-                "if something that dtrain needs is missing, else with 0."},
+     .help = "check what this machine can do, and say how to fix it",
+     .details = "Checks what this machine can do for a job: how dtrain can hold workers together, cores, memory, "
+                "limits, shared memory, the loopback network, ports, GPUs, Python and torch. For each problem it says "
+                "what to do. Exits with 1 if something that dtrain needs is missing, else with 0."},
     {.id = CommandId::env,
      .name = "env",
      .arguments = "[--json]",
      .help = "describe this machine for a bug report, without secrets",
-     .details =
-         "Version and build of dtrain, kernel, cores, memory, limits, GPUs, Python, torch, and the variables that "
-         "matter to a job. Values of variables with TOKEN, SECRET, KEY, PASSWORD and the like in their names, and "
-         "users in URLs, are left out.",
+     .details = "Prints version and build of dtrain, kernel, cores, memory, limits, GPUs, Python, torch, and the "
+                "variables that matter to a job. Leaves out the values of variables with TOKEN, SECRET, KEY, PASSWORD "
+                "and the like in their names, and users in URLs.",
      .flags = kEnvFlags},
     {.id = CommandId::token,
      .name = "token",
      .arguments = "[--new|--code|--join] [--file FILE]",
-     .help = "make or tell the token that a job's nodes share",
-     .details = "A job across hosts is joined by who has its token (docs/security.md). Prints where the token is and "
-                "its fingerprint, by which two can be told apart; the token itself stays in its file.",
+     .help = "make the token that a job's nodes share, or say where it is",
+     .details =
+         "Whoever has the token of a job across hosts can join the job (docs/security.md). Prints where the token is, "
+         "and its fingerprint. Tokens with the same fingerprint are the same. The token itself stays in its file.",
      .flags = kTokenFlags},
     {.id = CommandId::completion,
      .name = "completion",
      .arguments = "bash|zsh|fish",
      .help = "print completions for a shell",
-     .details = "`make install` puts them where the shells look. Else, for this session: `source <(dtrain completion "
-                "bash)`, the same for zsh after compinit, and `dtrain completion fish | source`.",
+     .details = "`make install` puts them where the shells look. For one session only: `source <(dtrain completion "
+                "bash)` in bash, and in zsh after compinit; `dtrain completion fish | source` in fish.",
      .choices = "bash,zsh,fish"},
     {.id = CommandId::install_torchrun,
      .name = "install-torchrun",
      .arguments = "[DIR]",
-     .help = "make a link torchrun to this dtrain",
-     .details =
-         "Called by the name torchrun, dtrain has torchrun's flags and defaults (docs/migrating.md). The link is "
-         "made in DIR, or where this dtrain is, and never replaces a file. `rm` removes it.",
+     .help = "make a link named torchrun to this dtrain",
+     .details = "Called by the name torchrun, dtrain has torchrun's flags and defaults (docs/migrating.md). The link "
+                "is made in DIR, or in the folder of this dtrain. It never replaces a file. `rm` removes it.",
      .once = true},
     {.id = CommandId::version, .name = "version", .help = "show version, compiler and build"},
     {.id = CommandId::help,
      .name = "help",
      .arguments = "[FLAG|COMMAND|TOPIC]",
-     .help = "show this, or tell about one flag, command or topic",
+     .help = "show this help, or help on a flag, command or topic",
      .details = "The topics: exit-codes, environment, workers. `dtrain help run` lists all flags of run."},
 };
 

@@ -9,14 +9,14 @@ inline constexpr Flag kGeneralFlags[] = {
      .group = Group::general,
      .name = "dry-run",
      .help = "show what would run, with each setting's origin",
-     .details = "Nothing is started; exits with 0."},
+     .details = "Starts nothing, and exits with 0."},
     {.id = FlagId::print_config,
      .group = Group::general,
      .name = "print-config",
      .choices = "all,json",
      .help = "show the chosen settings, with origins",
-     .details = "Origins are flags and variables; values are in the syntax of the flags, not judged. `=all` shows the "
-                "defaults too, `=json` is for programs. Needs no PROGRAM; exits with 0."},
+     .details = "An origin is a flag or a variable. Values have the syntax of the flags, and are not checked. `=all` "
+                "shows the defaults too. `=json` is for programs. Needs no PROGRAM, and exits with 0."},
     {.id = FlagId::print_completion,
      .group = Group::general,
      .name = "print-completion",
@@ -29,8 +29,8 @@ inline constexpr Flag kGeneralFlags[] = {
      .name = "help",
      .letter = 'h',
      .choices = "all",
-     .help = "show the flags needed most, or all",
-     .details = "`dtrain help FLAG` tells more about one flag."},
+     .help = "show the most common flags, or all",
+     .details = "`dtrain help FLAG` explains one flag."},
     {.id = FlagId::version, .group = Group::general, .name = "version", .help = "show the version", .details = ""},
 };
 

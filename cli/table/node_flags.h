@@ -12,8 +12,8 @@ inline constexpr Flag kNodesFlags[] = {
      .fallback = "1:1",
      .pet = "NNODES",
      .help = "how many nodes (agents) form the job: N or MIN:MAX",
-     .details = "The same command is typed once for each node, on one host or several. Between MIN and MAX nodes may "
-                "come and go with c10d; a static job waits for MAX."},
+     .details = "Start the same command once for each node, on one host or several. With c10d, nodes may come and go "
+                "between MIN and MAX. A static job waits for MAX nodes."},
     {.id = FlagId::node_rank,
      .group = Group::nodes,
      .name = "node-rank",
@@ -21,15 +21,14 @@ inline constexpr Flag kNodesFlags[] = {
      .fallback = "0",
      .pet = "NODE_RANK",
      .help = "number of this node in a static job, from 0",
-     .details = "Node 0 hosts the job. With c10d the nodes are numbered as they come."},
+     .details = "Node 0 hosts the job. With c10d, the job numbers the nodes itself."},
     {.id = FlagId::topology,
      .group = Group::nodes,
      .name = "topology",
      .value = "NAME",
-     .help = "where this node is (a rack): equals get ranks in a row",
-     .details =
-         "Nodes as they come (c10d): those with the same NAME follow each other in the order of the ranks, and of "
-         "those the ones on one host."},
+     .help = "where this node is, e.g. its rack: orders the ranks",
+     .details = "With c10d, nodes with the same NAME follow each other in the order of the ranks. Among them, nodes on "
+                "the same host follow each other."},
     {.id = FlagId::rdzv_backend,
      .group = Group::nodes,
      .name = "rdzv-backend",
@@ -37,34 +36,34 @@ inline constexpr Flag kNodesFlags[] = {
      .choices = "static,c10d,etcd,etcd-v2",
      .fallback = "static",
      .pet = "RDZV_BACKEND",
-     .help = "static, c10d or etcd: how the nodes find each other",
-     .details = "static: node 0 is at --master-addr and --master-port. c10d: the first node whose host --rdzv-endpoint "
-                "names hosts the job. etcd (or etcd-v2, which means the same): any node hosts the job, and another one "
-                "goes on if it is lost; --rdzv-endpoint names the members of your etcd, version 3.4 or later. Left "
-                "out, it is c10d where an endpoint or MIN:MAX is given and no number or address of node 0 (not by the "
-                "name torchrun)."},
+     .help = "how the nodes find each other: static, c10d or etcd",
+     .details = "static: node 0 is at --master-addr and --master-port. c10d: the first node on the host in "
+                "--rdzv-endpoint hosts the job. etcd (etcd-v2 means the same): any node can host the job. If that node "
+                "is lost, another one takes its place. --rdzv-endpoint then names the members of your etcd, version "
+                "3.4 or later. Without this flag, dtrain takes c10d if you give --rdzv-endpoint or MIN:MAX, and no "
+                "rank, address or port of node 0. Called as torchrun, it takes static."},
     {.id = FlagId::rdzv_endpoint,
      .group = Group::nodes,
      .name = "rdzv-endpoint",
      .value = "HOST:PORT",
      .pet = "RDZV_ENDPOINT",
      .help = "where the nodes meet",
-     .details = "Default with c10d: localhost:29400. With static it stands for --master-addr and --master-port. One "
-                "node with c10d needs none and uses a free port. With etcd HOST[:PORT],... (2379). Any other place "
-                "than localhost or a loopback address "
-                "means several hosts, which need a token (--token-file). HOST:PORT,HOST:PORT,... are names and "
-                "addresses of one and the same host, tried in turn. A name that is not known yet is waited for."},
+     .details = "Default with c10d: localhost:29400; a job of one node uses a free port instead. With static it stands "
+                "for --master-addr and --master-port. With etcd it is a list of members, HOST[:PORT],..., with 2379 as "
+                "the default port. Any place other than localhost or a loopback address means several hosts, which "
+                "need a token (--token-file). With c10d, HOST:PORT,HOST:PORT,... gives several names or addresses of "
+                "one host, and dtrain tries them in turn. If a name is not known yet, dtrain waits for it."},
     {.id = FlagId::rdzv_conf,
      .group = Group::nodes,
      .name = "rdzv-conf",
      .value = "K=V,...",
      .pet = "RDZV_CONF",
-     .help = "join_timeout, last_call_timeout, timeout: seconds",
+     .help = "seconds: join_timeout, last_call_timeout, timeout",
      .details =
-         "c10d: join_timeout (600) for MIN nodes to come, then last_call_timeout (30) for more. static: timeout "
-         "(900) for all nodes to come. Across hosts keep_alive_interval (1) and keep_alive_max_attempt (3) say "
-         "when a silent node is lost. etcd: protocol (http), cacert, cert, key, user, password_file, etcd_prefix "
-         "(/dtrain), lease_ttl (2). Unknown keys are said and have no effect."},
+         "c10d: dtrain waits join_timeout (600) for MIN nodes, then last_call_timeout (30) for more. static: it waits "
+         "timeout (900) for all nodes. Across hosts, keep_alive_interval (1) and keep_alive_max_attempt (3) decide "
+         "when a silent node counts as lost. etcd: protocol (http), cacert, cert, key, user, password_file, "
+         "etcd_prefix (/dtrain), lease_ttl (2). Unknown keys have no effect, and dtrain names them."},
     {.id = FlagId::master_addr,
      .group = Group::nodes,
      .name = "master-addr",
@@ -73,66 +72,66 @@ inline constexpr Flag kNodesFlags[] = {
      .pet = "MASTER_ADDR",
      .help = "address of node 0 of a static job (MASTER_ADDR)",
      .details =
-         "Where it is another place than loopback the job is across hosts, which need a token (--token-file). "
-         "`--master-addr real` with --rdzv-endpoint: workers on all hosts get the real address of the job's host "
-         "as MASTER_ADDR, as with torchrun, not that of their own agent, and go to the store there themselves."},
+         "Any address other than a loopback address means several hosts, which need a token (--token-file). With "
+         "--rdzv-endpoint, `--master-addr real` gives the workers on all hosts the address of the job's host as "
+         "MASTER_ADDR, as torchrun does. They then connect to the store on that host, and not to their own agent."},
     {.id = FlagId::master_port,
      .group = Group::nodes,
      .name = "master-port",
      .value = "PORT",
      .pet = "MASTER_PORT",
      .help = "port of node 0 of a static job (MASTER_PORT)",
-     .details = "Default: 29500; one node alone uses a free port unless this flag is given."},
+     .details = "Default: 29500. A job of one node uses a free port unless this flag is given."},
     {.id = FlagId::local_addr,
      .group = Group::nodes,
      .name = "local-addr",
      .value = "HOST",
      .pet = "LOCAL_ADDR",
-     .help = "address of this host for a node alone (MASTER_ADDR)",
-     .details = "Where the store of a job of one node on a free port listens. Otherwise without effect."},
+     .help = "address of this host, if it is the only node",
+     .details = "The store of a job of one node on a free port listens there. In other jobs the flag has no effect."},
     {.id = FlagId::token_file,
      .group = Group::nodes,
      .name = "token-file",
      .value = "FILE",
      .help = "file with the token that all nodes of a job share",
      .details =
-         "Only for jobs across hosts. Read only if nobody else may read it (mode 0600). Without the flag: "
-         "DTRAIN_TOKEN, then DTRAIN_TOKEN_FILE, then MUNGE in a step of SLURM, then ~/.config/dtrain/token, which "
-         "`dtrain token --new` makes. The token itself is never given as an argument."},
+         "Only for jobs across hosts. No other user may have access to the file (mode 0600). Without this flag, dtrain "
+         "takes DTRAIN_TOKEN, then DTRAIN_TOKEN_FILE, then MUNGE in a SLURM step, then ~/.config/dtrain/token, which "
+         "`dtrain token --new` makes. Never give the token itself as an argument."},
     {.id = FlagId::tls_ca,
      .group = Group::nodes,
      .name = "tls-ca",
      .value = "FILE",
-     .help = "certificates instead of a token: of the site's authority",
-     .details = "Only for jobs across hosts; with --tls-cert and --tls-key, all of them PEM files. Whoever has a "
-                "certificate of an authority in FILE can join, whatever name is in it: use one of your own for the "
-                "users of the job, not one that others trust too. No token is looked for."},
+     .help = "use certificates, not a token: the site's authority",
+     .details = "Only for jobs across hosts, together with --tls-cert and --tls-key. All three are PEM files. Anybody "
+                "with a certificate of an authority in FILE can join the job, whatever name the certificate has. So "
+                "use an authority that is only for the users of the job. dtrain then looks for no token."},
     {.id = FlagId::tls_cert,
      .group = Group::nodes,
      .name = "tls-cert",
      .value = "FILE",
      .help = "this node's certificate, with --tls-ca",
-     .details = "Certificates of authorities between it and --tls-ca may follow it in the file."},
+     .details = "Certificates of the authorities between this certificate and --tls-ca may follow it in the file."},
     {.id = FlagId::tls_key,
      .group = Group::nodes,
      .name = "tls-key",
      .value = "FILE",
      .help = "the private key of --tls-cert",
-     .details = "Without a passphrase. Read only if nobody else may read it (mode 0600)."},
+     .details = "It must have no passphrase, and no other user may have access to the file (mode 0600)."},
     {.id = FlagId::insecure,
      .group = Group::nodes,
      .name = "insecure",
-     .help = "join hosts without a token, for all to read and to join",
-     .details = "The links between hosts are then neither encrypted nor authenticated: whoever reaches the job's port "
-                "can join the job and run its program. All nodes must say it."},
+     .help = "join hosts without a token; anybody can read and join",
+     .details = "The links between hosts are then neither encrypted nor authenticated. Anybody who reaches the job's "
+                "port can join the job and run its program. All nodes must have this flag."},
     {.id = FlagId::ha,
      .group = Group::nodes,
      .name = "ha",
-     .help = "start an etcd of the job's own: any host may be lost",
-     .details = "--rdzv-endpoint HOST[:PORT],HOST[:PORT],HOST[:PORT] names three (or five) hosts, the same list on all "
-                "nodes. Nodes on these run a member of etcd each for as long as the job lives, so that any of them may "
-                "be lost, also the one that hosts the job. etcd must be installed there. Two ports each: PORT (29400), "
-                "and the next one or --rdzv-conf peer_port."},
+     .help = "start an etcd for the job: any host may be lost",
+     .details = "--rdzv-endpoint HOST[:PORT],HOST[:PORT],HOST[:PORT] names three or five hosts. Give the same list on "
+                "all nodes. On each of these hosts, one node runs a member of etcd as long as the job lives. Any of "
+                "the hosts may then be lost, including the one that hosts the job. etcd must be installed there. Each "
+                "member uses two ports: PORT (29400), and the next one or --rdzv-conf peer_port."},
 };
 
 }  // namespace dtrain::cli

@@ -11,8 +11,8 @@ inline constexpr Flag kOutputFlags[] = {
      .value = "DIR",
      .pet = "LOG_DIR",
      .help = "base folder of the workers' log files",
-     .details = "Each job makes a folder of its own in it. Without it a folder is made in $TMPDIR when it is needed, "
-                "else in /tmp, /var/tmp or the working folder. /dev/null: no files at all."},
+     .details = "Each job makes a folder of its own in DIR. Without this flag, dtrain makes a folder when it needs "
+                "one: in $TMPDIR, else in /tmp, /var/tmp or the working folder. /dev/null: no files at all."},
     {.id = FlagId::tee,
      .group = Group::output,
      .name = "tee",
@@ -21,8 +21,8 @@ inline constexpr Flag kOutputFlags[] = {
      .fallback = "0",
      .pet = "TEE",
      .help = "write streams to files as well as to the console",
-     .details = "0 none, 1 stdout, 2 stderr, 3 both, for all workers; or by local rank, e.g. 0:3,1:2 or 0-3:1,12:3 "
-                "(ranks not named: none)."},
+     .details = "0: none, 1: stdout, 2: stderr, 3: both. One number is for all workers. 0:3,1:2 or 0-3:1,12:3 gives "
+                "numbers by local rank; ranks that are not named have 0."},
     {.id = FlagId::redirects,
      .group = Group::output,
      .name = "redirects",
@@ -31,7 +31,7 @@ inline constexpr Flag kOutputFlags[] = {
      .fallback = "0",
      .pet = "REDIRECTS",
      .help = "write streams to files instead of to the console",
-     .details = "The syntax of --tee."},
+     .details = "It has the syntax of --tee."},
     {.id = FlagId::prefix_template,
      .group = Group::output,
      .name = "log-line-prefix-template",
@@ -46,24 +46,23 @@ inline constexpr Flag kOutputFlags[] = {
      .name = "ranks",
      .value = "RANKS",
      .help = "show only these ranks on the console, e.g. 0,5-7",
-     .details = "What the other workers write goes to their files if --tee or --redirects says so, else nowhere. A "
-                "failure report has the last lines of every rank all the same."},
+     .details = "The output of the other workers goes to their files if --tee or --redirects says so; otherwise dtrain "
+                "drops it. A failure report still has the last lines of every rank."},
     {.id = FlagId::local_ranks_filter,
      .group = Group::output,
      .name = "local-ranks-filter",
      .value = "RANKS",
      .pet = "LOCAL_RANKS_FILTER",
-     .help = "as --ranks, with local ranks",
-     .details = "With both, a rank is shown that both name."},
+     .help = "show only these local ranks on the console",
+     .details = "With --ranks too, a worker is shown if both flags name it."},
     {.id = FlagId::duplicate_stdout_filters,
      .group = Group::output,
      .name = "duplicate-stdout-filters",
      .value = "TEXTS",
      .pet = "DUPLICATE_STDOUT_FILTERS",
      .help = "copy tee'd lines of stdout with one of TEXTS to a file",
-     .details =
-         "Texts are separated by commas; `,,` is a comma within one. The file is filtered_stdout.log in the folder "
-         "of the attempt; its lines have the console's prefix."},
+     .details = "TEXTS are separated by commas; `,,` is a comma within one. The file is filtered_stdout.log in the "
+                "folder of the attempt. Its lines have the console's prefix."},
     {.id = FlagId::duplicate_stderr_filters,
      .group = Group::output,
      .name = "duplicate-stderr-filters",
@@ -74,17 +73,15 @@ inline constexpr Flag kOutputFlags[] = {
     {.id = FlagId::timestamps,
      .group = Group::output,
      .name = "timestamps",
-     .help = "the time before each line on the console",
-     .details =
-         "As 2026-11-21T13:22:03.123+01:00, in the zone of TZ, else the local one: when dtrain shows the line. Files "
-         "stay as they are."},
+     .help = "show the time before each line on the console",
+     .details = "The time looks like 2026-11-21T13:22:03.123+01:00, in the zone of TZ, else in the local zone. It is "
+                "the time at which dtrain shows the line. Files get no times."},
     {.id = FlagId::fold,
      .group = Group::output,
      .name = "fold",
      .help = "show identical lines of several ranks once",
-     .details =
-         "As `[0-7] x8 text`, on a terminal or not. Lines wait up to 0.2 s for their like, so those of different ranks "
-         "may change places; those of one rank never do."},
+     .details = "A folded line looks like `[0-7] x8 text`. A line waits up to 0.2 s for equal lines of other ranks. So "
+                "lines of different ranks may change places; lines of one rank never do."},
     {.id = FlagId::report,
      .group = Group::output,
      .name = "report",
@@ -97,28 +94,25 @@ inline constexpr Flag kOutputFlags[] = {
      .choices = "null,console",
      .fallback = "null",
      .pet = "EVENT_LOG_HANDLER",
-     .help = "console: the job's events as lines of JSON on stderr",
+     .help = "`console` prints the job's events on stderr, as JSON",
      .details = "One line for each event, with torchrun's names and keys: RENDEZVOUS, ASSIGN_WORKER_RANKS, START of "
-                "every worker, then how each ended and how the job did. Handlers that are registered in Python are "
-                "not loaded."},
+                "every worker, then the end of each worker and of the job. dtrain does not load handlers that are "
+                "registered in Python."},
     {.id = FlagId::color,
      .group = Group::output,
      .name = "color",
      .value = "WHEN",
      .choices = "auto,always,never",
      .fallback = "auto",
-     .help = "auto, always or never",
+     .help = "when to use colours: auto, always or never",
      .details = "`auto`: on a terminal, unless NO_COLOR is set or TERM is dumb."},
-    {.id = FlagId::quiet,
-     .group = Group::output,
-     .name = "quiet",
-     .help = "print nothing of dtrain but errors and reports"},
+    {.id = FlagId::quiet, .group = Group::output, .name = "quiet", .help = "print only dtrain's errors and reports"},
     {.id = FlagId::verbose,
      .group = Group::output,
      .name = "verbose",
      .letter = 'v',
-     .help = "say more at start: containment, threads",
-     .details = "It goes before --quiet."},
+     .help = "print more at start: containment, threads",
+     .details = "It takes precedence over --quiet."},
 };
 
 }  // namespace dtrain::cli

@@ -17,16 +17,16 @@ inline constexpr Flag kProgramFlags[] = {
      .name = "no-python",
      .pet = "NO_PYTHON",
      .help = "execute PROGRAM itself, never through Python",
-     .details = "Without this flag a .py file, a .pyz or .zip archive, a folder with a __main__.py and a file that "
-                "is not executable but starts with a #! line for Python run as python -u PROGRAM; everything else is "
-                "executed directly."},
+     .details = "Without this flag, dtrain runs as python -u PROGRAM: a .py file, a .pyz or .zip archive, a folder "
+                "with a __main__.py, and a file that is not executable but starts with a #! line for Python. It "
+                "executes everything else directly."},
     {.id = FlagId::run_path,
      .group = Group::program,
      .name = "run-path",
      .pet = "RUN_PATH",
      .help = "PROGRAM is a Python script, run by runpy.run_path",
-     .details = "sys.argv[0] and __file__ are PROGRAM as typed, and an exception is written to the worker's error file "
-                "without @record. Wins over --no-python and --module."},
+     .details = "sys.argv[0] and __file__ are PROGRAM as typed. An exception is written to the worker's error file "
+                "without @record. This flag takes precedence over --no-python and --module."},
     {.id = FlagId::stdin_mode,
      .group = Group::program,
      .name = "stdin",
@@ -34,16 +34,17 @@ inline constexpr Flag kProgramFlags[] = {
      .choices = "all,none",
      .fallback = "all",
      .help = "which workers read dtrain's standard input",
-     .details = "`all`: every worker inherits it, as under torchrun. A number: the worker of this local rank has it. "
-                "`none`: nobody. The others read /dev/null, and so do all while another job has the terminal (&)."},
+     .details = "`all`: every worker inherits it, as under torchrun. A number: only the worker of this local rank has "
+                "it. `none`: no worker has it. Workers without it read /dev/null. All workers read /dev/null while "
+                "another job has the terminal (&)."},
     {.id = FlagId::attach,
      .group = Group::program,
      .name = "attach",
      .value = "RANK",
      .help = "give the terminal to the worker of this local rank",
-     .details = "For debuggers: the worker is in the terminal's foreground, so line editing, Ctrl-C and Ctrl-Z are its "
-                "own. Its output goes to the terminal and nowhere else; that of the others goes to log files, unless "
-                "--tee or --redirects says otherwise. See docs/debugging.md."},
+     .details = "For debuggers. The worker is in the terminal's foreground, so line editing, Ctrl-C and Ctrl-Z are its "
+                "own. Its output goes only to the terminal. The output of the others goes to log files, unless --tee "
+                "or --redirects says otherwise. See docs/debugging.md."},
 };
 
 }  // namespace dtrain::cli

@@ -12,15 +12,15 @@ inline constexpr Flag kStoppingFlags[] = {
      .fallback = "30",
      .pet = "SHUTDOWN_TIMEOUT",
      .also = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
-     .help = "from a request to stop to SIGKILL",
-     .details = "After Ctrl-C or another of --signals-to-handle the workers have this long to end by themselves. "
-                "Fractions are allowed; 0 kills at once."},
+     .help = "time from a request to stop to SIGKILL",
+     .details = "After Ctrl-C, or another signal in --signals-to-handle, the workers have this time to end by "
+                "themselves. Fractions are allowed; 0 kills at once."},
     {.id = FlagId::failure_grace,
      .group = Group::stopping,
      .name = "failure-grace",
      .value = "SECONDS",
      .fallback = "5",
-     .help = "from a worker's failure to SIGKILL of the others",
+     .help = "time from a worker's failure to SIGKILL of others",
      .details = "The others get SIGTERM first. Fractions are allowed; 0 kills at once."},
     {.id = FlagId::signals_to_handle,
      .group = Group::stopping,
@@ -29,26 +29,26 @@ inline constexpr Flag kStoppingFlags[] = {
      .fallback = "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
      .pet = "SIGNALS_TO_HANDLE",
      .help = "signals that stop the job",
-     .details = "Names or numbers, separated by commas; SIG may be left out. Each is passed to the workers first; "
-                "--shutdown-timeout later they are killed."},
+     .details = "Names or numbers, separated by commas. SIG may be left out. dtrain passes the signal to the workers, "
+                "and kills them after --shutdown-timeout."},
     {.id = FlagId::pass_signals,
      .group = Group::stopping,
      .name = "pass-signals",
      .value = "SIGNALS",
      .fallback = "USR1,USR2",
      .help = "signals passed to the workers; the job goes on",
-     .details = "Names or numbers, separated by commas; `none` for none. A default that --signals-to-handle names "
-                "stops the job instead."},
+     .details = "Names or numbers, separated by commas, or `none`. If --signals-to-handle names a default of this "
+                "flag, that signal stops the job instead."},
     {.id = FlagId::contain,
      .group = Group::stopping,
      .name = "contain",
      .value = "LEVEL",
      .choices = "auto,cgroup,subreaper,pidns",
      .fallback = "auto",
-     .help = "auto, cgroup, subreaper or pidns: how workers are held",
-     .details = "What makes sure that no process of the job survives it. `auto` takes `cgroup` where a cgroup v2 "
-                "subtree is writable, else `subreaper`. A level that this machine cannot give is an error; "
-                "`dtrain doctor` tells which it can."},
+     .help = "how dtrain holds workers: auto, cgroup, subreaper or pidns",
+     .details = "This makes sure that no process of the job survives it. `auto` takes `cgroup` if a cgroup v2 folder "
+                "is writable, else `subreaper`. A level that this machine does not support is an error. `dtrain "
+                "doctor` shows the supported levels."},
 };
 
 }  // namespace dtrain::cli

@@ -25,15 +25,15 @@ inline constexpr Flag kTorchrunFlags[] = {
      .name = "logs-specs",
      .value = "NAME",
      .fallback = "default",
-     .help = "only default: other names are plugins in Python",
+     .help = "only `default`: other names are plugins in Python",
      .compat = Compat::ignored},
     {.id = FlagId::use_env,
      .group = Group::torchrun,
      .name = "use-env",
      .help = "only for `dtrain launch`: do not pass --local-rank",
      .details = "`dtrain launch` is torch.distributed.launch: it puts --local-rank=N before the program's arguments "
-                "unless --use-env is given. Everything else passes LOCAL_RANK in the environment alone, so there "
-                "the flag changes nothing.",
+                "unless --use-env is given. All other commands pass LOCAL_RANK only in the environment, so the flag "
+                "changes nothing there.",
      .compat = Compat::ignored},
 };
 

@@ -14,9 +14,9 @@ inline constexpr Flag kWorkersFlags[] = {
      .fallback = "1",
      .pet = "NPROC_PER_NODE",
      .help = "workers on this node: a number, auto, cpu or gpu",
-     .details = "A number from 1 to 16384. `cpu`: one for each core this process may run on. `gpu`: one for each GPU "
-                "visible to a process by the rules of CUDA_VISIBLE_DEVICES (AMD: HIP_VISIBLE_DEVICES, "
-                "ROCR_VISIBLE_DEVICES); no GPU is an error. `auto`: GPUs if there are any, else cores."},
+     .details = "A number from 1 to 16384. `cpu`: one worker for each core that dtrain may use. `gpu`: one worker for "
+                "each visible GPU, by the rules of CUDA_VISIBLE_DEVICES (AMD: HIP_VISIBLE_DEVICES, "
+                "ROCR_VISIBLE_DEVICES). It is an error if there is none. `auto`: GPUs if there are any, else cores."},
     {.id = FlagId::max_restarts,
      .group = Group::workers,
      .name = "max-restarts",
@@ -24,8 +24,8 @@ inline constexpr Flag kWorkersFlags[] = {
      .fallback = "0",
      .pet = "MAX_RESTARTS",
      .help = "restart all workers up to N times after a failure",
-     .details = "All workers of the job are stopped and started again as a new round. A program that could not be "
-                "started at all is not tried again."},
+     .details = "dtrain stops all workers of the job and starts them again as a new round. It does not try again if a "
+                "program could not be started at all."},
     {.id = FlagId::role,
      .group = Group::workers,
      .name = "role",
@@ -40,30 +40,33 @@ inline constexpr Flag kWorkersFlags[] = {
      .value = "NAME",
      .pet = "RDZV_ID",
      .help = "name of the job (TORCHELASTIC_RUN_ID)",
-     .details = "Also names the job's log folder, with _ for each slash. Without it each job gets a name of its own."},
+     .details = "It also names the job's log folder, with _ for each slash. Without this flag, each job gets a name of "
+                "its own."},
     {.id = FlagId::standalone,
      .group = Group::workers,
      .name = "standalone",
      .pet = "STANDALONE",
      .help = "one node, nothing shared with other jobs",
-     .details = "This is what a job on one node does anyway; accepted so that torchrun's command lines work."},
+     .details =
+         "A job on one node shares nothing anyway. dtrain accepts the flag so that torchrun's command lines work."},
     {.id = FlagId::virtual_local_rank,
      .group = Group::workers,
      .name = "virtual-local-rank",
      .pet = "VIRTUAL_LOCAL_RANK",
      .help = "LOCAL_RANK=0 and one GPU of its own for every worker",
-     .details = "CUDA_VISIBLE_DEVICES (and HIP_VISIBLE_DEVICES where that is set) becomes the worker's entry of the "
-                "list that dtrain was given, or its local rank; a list with too few entries is an error."},
+     .details = "CUDA_VISIBLE_DEVICES (and HIP_VISIBLE_DEVICES, if it is set) of a worker has one entry: the worker's "
+                "own from the list that dtrain has, or its local rank if there is no list. A list with too few entries "
+                "is an error."},
     {.id = FlagId::numa_binding,
      .group = Group::workers,
      .name = "numa-binding",
      .value = "MODE",
      .choices = "node,socket,exclusive,core-complex",
      .help = "bind workers to CPUs: node, socket, exclusive, core-complex",
-     .details = "Next to the worker's GPU: `node` all CPUs of its NUMA node, `socket` those of its socket, `exclusive` "
-                "a share of the node's physical cores of its own, `core-complex` the CPUs that share one last-level "
-                "cache. Without GPUs the workers take the NUMA nodes in turn (called as torchrun: an error). Needs "
-                "the hwloc library, but not numactl."},
+     .details = "dtrain binds each worker to CPUs next to its GPU. `node`: all CPUs of the GPU's NUMA node. `socket`: "
+                "all CPUs of its socket. `exclusive`: the worker's own share of the node's physical cores. "
+                "`core-complex`: the CPUs that share one last-level cache. Without GPUs the workers take the NUMA "
+                "nodes in turn; called as torchrun, that is an error. Needs the hwloc library, but not numactl."},
 };
 
 }  // namespace dtrain::cli

@@ -28,6 +28,7 @@
 #include "launcher/report/job_lines.h"
 #include "launcher/report/job_record.h"
 #include "launcher/terminal/terminal_line.h"
+#include "rendezvous/base/counted.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/base/say.h"
 
@@ -302,8 +303,8 @@ void Agent::start_round(const action::StartRound& round) {
   say_notes_of_logs();
   say_who_reads();
   if (failed) say(failed->message);
-  status_.decided(fmt::format("round {} begins with {} worker{} on this node", round.round, spec_.nproc_per_node,
-                              spec_.nproc_per_node == 1 ? "" : "s"));
+  status_.decided(
+      fmt::format("round {} begins with {} on this node", round.round, counted(spec_.nproc_per_node, "worker")));
   // Without a single pipe there is none whose end would tell.
   if (output_.all_closed()) asio::post(io_, [this] { feed(event::OutputClosed{}); });
 }
@@ -344,7 +345,7 @@ void Agent::say_who_reads() {
   if (round_start_.keeps_terminal_back() && !std::exchange(said_kept_back_, true))
     say("another job has the terminal: workers read /dev/null");
   if (round_start_.shares_terminal() && !std::exchange(said_shared_, true))
-    say("another job has the terminal, but workers may still read what is typed there (--stdin none)");
+    say("another job has the terminal, but workers may still read what is typed there (--stdin none prevents this)");
 }
 
 void Agent::finish(const Outcome& outcome) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "launcher/base/inherited.h"
@@ -20,6 +21,29 @@ UniqueFd stdin_for(const StdinMode& mode, int local_rank) {
   return fd ? std::move(fd) : empty_input();
 }
 
+// Whether no other worker of this node is seen on the console, so that there are no lines of others to tear.
+bool alone_on_console(const JobSpec& spec, int base_rank) {
+  int seen = 0;
+  for (int r = 0; r < spec.nproc_per_node && seen < 2; ++r) {
+    const Streams hidden = Streams(unsigned(spec.redirects.of(r)) & ~unsigned(spec.tee.of(r)));
+    if (spec.console.shows(base_rank + r, r) && hidden != Streams::all) ++seen;
+  }
+  return seen == 1;
+}
+
+// The window of a worker that has the terminal to itself: what stands before each line takes a part of its width.
+std::optional<WindowSize> window_beside(const std::string& prefix, bool timestamps) {
+  auto window = window_size(STDOUT_FILENO);
+  if (!window) return std::nullopt;
+  constexpr std::size_t kStamp = 30;      // 2026-11-21T13:22:03.123+01:00 and a blank
+  constexpr std::size_t kNarrowest = 20;  // a prefix that leaves less than this must wrap
+  const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; };  // UTF-8
+  const std::size_t before =
+      prefix.size() - std::size_t(std::count_if(prefix.begin(), prefix.end(), continues)) + (timestamps ? kStamp : 0);
+  if (window->columns >= before + kNarrowest) window->columns = static_cast<unsigned short>(window->columns - before);
+  return window;
+}
+
 StreamSpec stream_spec(const JobSpec& spec, Streams which, int rank, int local_rank, const Prefix& prefix,
                        WorkerFiles& files, const RoundFiles& shared) {
   const bool out = which == Streams::out;
@@ -31,15 +55,19 @@ StreamSpec stream_spec(const JobSpec& spec, Streams which, int rank, int local_r
   stream.to_console = (tee || plain) && spec.console.shows(rank, local_rank);
   const bool as_it_comes = spec.console.raw && !spec.console.timestamps && !spec.console.fold;
   stream.direct = plain && stream.to_console && as_it_comes && ::isatty(out ? 1 : 2) == 1;
-  if (!(plain && spec.console.raw)) stream.prefix = prefix.shown;
+  const bool prefixed = !(plain && spec.console.raw);
+  if (prefixed) stream.prefix = prefix.shown;
   if (tee && stream.to_console) {
     stream.copy = shared.copy(which);
     stream.copy_prefix = prefix.plain;
   }
-  // The worker that the user talks to: its prompts have no line end.
-  const bool alone = spec.stdin_mode.kind == StdinMode::Kind::all && spec.nproc_per_node == 1;
+  // The worker that the user looks at or talks to: its progress bars and prompts have no line end.
+  const bool alone = stream.to_console && alone_on_console(spec, rank - local_rank);
   const bool chosen = spec.stdin_mode.kind == StdinMode::Kind::rank && spec.stdin_mode.local_rank == local_rank;
   stream.eager = alone || chosen;
+  // Not its stderr: programs colour what they write to a terminal, and the failure report reads exceptions there.
+  if (alone && plain && out && !stream.direct)
+    stream.window = window_beside(prefixed ? prefix.plain : "", spec.console.timestamps);
   stream.file = std::move(out ? files.out : files.err);
   stream.file_path = out ? files.paths.out : files.paths.err;
   return stream;

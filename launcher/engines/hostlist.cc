@@ -80,7 +80,7 @@ class Reader {
   Result<void> range(std::vector<std::string>& numbers) {
     const std::string_view first = digits();
     const std::string_view last = take('-') ? digits() : first;
-    if (first.empty() || last.empty()) return bad("a range wants numbers, as in [1-4,7]");
+    if (first.empty() || last.empty()) return bad("a range needs numbers, as in [1-4,7]");
     if (first.size() > kMostDigits || last.size() > kMostDigits) return bad("a number is too long");
     const unsigned long long from = std::stoull(std::string(first)), to = std::stoull(std::string(last));
     if (to < from) return bad(fmt::format("the range {}-{} runs backwards", first, last));

@@ -30,10 +30,9 @@ std::optional<std::uint32_t> number(std::string_view text) {
 std::optional<std::uint32_t> number(const Variables& env, const char* name) { return number(variable(env, name)); }
 
 Error misled(const std::string& what) {
-  return {ErrorKind::usage,
-          fmt::format("{}; to ignore SLURM give --standalone, or say where the nodes meet by --nnodes, --node-rank and "
-                      "--rdzv-endpoint",
-                      what)};
+  return {ErrorKind::usage, fmt::format("{}; to ignore SLURM use --standalone, or say where the nodes meet with "
+                                        "--nnodes, --node-rank and --rdzv-endpoint",
+                                        what)};
 }
 
 Result<void> one_task_a_node(const Variables& env, const std::string& id) {

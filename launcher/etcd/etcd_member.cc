@@ -120,7 +120,7 @@ EtcdStart judge_etcd_start(const EtcdPlace& place, const EtcdSurroundings& aroun
 std::string why_not_taken_in(const EtcdSurroundings& around, const std::string& error) {
   const std::size_t all = around.members ? around.members->size() : 0;
   if (around.answered * 2 > all) return error;
-  return fmt::format("too few of the other members are left to take it in: {} of {} answer, and it takes {}",
+  return fmt::format("too few of the other members are left to admit it: {} of {} answer, and {} are needed",
                      around.answered, all, all / 2 + 1);
 }
 

@@ -141,7 +141,7 @@ void PrivateEtcd::judge() {
     case EtcdStart::replace:
       return replace(own_etcd_member(place(), *around_.members)->id);
     case EtcdStart::wait:
-      return try_again("too few of the other members can be asked");
+      return try_again("too few of the other members answer");
     case EtcdStart::stay_out:
       return stay_out();
   }

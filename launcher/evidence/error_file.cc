@@ -59,7 +59,7 @@ std::optional<int64_t> seconds_of(const Json* value) {
 
 ErrorFile parse_error_file(std::string_view text) {
   if (text.size() > kErrorFileLimit) return not_understood("the error file is larger than 1 MiB");
-  if (too_deep(text)) return not_understood("the error file has values in more than 100 levels");
+  if (too_deep(text)) return not_understood("the error file is nested more than 100 levels deep");
   Json root = Json::parse(text, nullptr, false);
   if (root.is_discarded()) return not_understood("the error file is not valid JSON");
   const Json* message = member(root, "message");
@@ -72,7 +72,7 @@ ErrorFile parse_error_file(std::string_view text) {
     return file;
   }
   const Json* inner = member(*message, "message");
-  if (inner == nullptr || !inner->is_string()) return not_understood("the error file's \"message\" is no text");
+  if (inner == nullptr || !inner->is_string()) return not_understood("the error file's \"message\" is not a text");
   file.message = text_of(inner);
   if (const Json* extra = member(*message, "extraInfo")) {
     file.traceback = text_of(member(*extra, "py_callstack"));

@@ -140,7 +140,7 @@ void EtcdFinder::perform(const ElectionAction& action) {
   if (const auto* a = std::get_if<election_action::There>(&action)) return there(a->host);
   if (const auto* a = std::get_if<election_action::Nobody>(&action)) return answers_.nobody(a->why);
   if (std::holds_alternative<election_action::Doubt>(action))
-    return say_("etcd does not answer; without it this node hosts the job no longer than its nodes wait");
+    return say_("etcd does not answer; without it, this node can host the job only as long as its nodes wait");
   if (std::holds_alternative<election_action::Sure>(action)) return say_("etcd answers again");
   if (const auto* a = std::get_if<election_action::Deposed>(&action)) return callbacks_.deposed(a->why);
 }
@@ -259,7 +259,8 @@ void EtcdFinder::there(const ElectedHost& host) {
     there.addresses = json.at("addresses").get<std::vector<std::string>>();
     there.port = json.at("port").get<std::uint16_t>();
   } catch (const Json::exception&) {
-    return answers_.failed({ErrorKind::system, fmt::format("{}: {} is not this version's", endpoint(), host_key_)});
+    return answers_.failed(
+        {ErrorKind::system, fmt::format("{}: another version of dtrain has written {}", endpoint(), host_key_)});
   }
   answers_.there(there);
 }

@@ -50,7 +50,7 @@ HostFinder::Answers SuccessionFinder::endpoint_answers() {
 void SuccessionFinder::find() {
   if (core_.phase() != SuccessionCore::Phase::seeking) return endpoint_.find();
   if (nobody_left()) {
-    const Error gone{ErrorKind::system, "none of the nodes that could host it next is there any more"};
+    const Error gone{ErrorKind::system, "all nodes that could host it next are gone"};
     return answers_.failed(gone);
   }
   feed(ev::Find{});
@@ -131,8 +131,8 @@ void SuccessionFinder::perform(const SuccessionAction& action) {
     return;
   }
   if (std::holds_alternative<act::Doubt>(action))
-    return say_("too few nodes are heard; without them this node hosts the job no longer than they wait");
-  if (std::holds_alternative<act::Sure>(action)) return say_("enough nodes are heard again");
+    return say_("too few nodes answer; without them, this node can host the job only as long as they wait");
+  if (std::holds_alternative<act::Sure>(action)) return say_("enough nodes answer again");
   if (const auto* a = std::get_if<act::Deposed>(&action)) {
     go_ = nullptr;
     serve_seekers();

@@ -119,7 +119,7 @@ void JoinCore::on(const join_event::TurnedAway& event, const At& at) {
     return;
   }
   const char* cure =
-      event.clear ? "; is it another program's port, as of a torchrun? All nodes need the same launcher" : "";
+      event.clear ? "; is it the port of another program, such as torchrun? All nodes need the same launcher" : "";
   give_up(JobEnd::refused, fmt::format("cannot join the job at {}: {}{}", endpoint, what, cure), at);
 }
 

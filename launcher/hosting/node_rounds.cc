@@ -42,8 +42,8 @@ NodeRounds::NodeRounds(asio::io_context& io, const JobSpec& spec, const Say& say
 Result<void> NodeRounds::open() {
   if (!spec_.quiet && uid_of_anybody() == ::geteuid())
     say_(
-        fmt::format("user {} may be anybody in this user namespace: connections are let in by the processes that hold "
-                    "them",
+        fmt::format("user {} may stand for any user in this user namespace: dtrain lets connections in by the "
+                    "processes that hold them",
                     ::geteuid()));
   if (!spec_.nodes.several()) return spec_.nodes.port == 0 ? Result<void>() : serve_alone();
   joining_ = std::make_unique<RoundJoining>(

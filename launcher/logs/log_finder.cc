@@ -95,7 +95,7 @@ Result<JobLogs> find_logs(const std::string& folder) {
     }
     if (jobs.empty())
       return Error{ErrorKind::usage,
-                   folder + " holds no logs of a job (--log-dir of a run, or a folder in it that has attempt_0)"};
+                   folder + " has no logs of a job; name the --log-dir of a run, or a folder in it that has attempt_0"};
     logs.path = std::max_element(jobs.begin(), jobs.end())->second;
     logs.jobs = static_cast<int>(jobs.size());
   }

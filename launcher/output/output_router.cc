@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "rendezvous/base/counted.h"
+
 namespace dtrain::launcher {
 namespace {
 
@@ -27,9 +29,8 @@ std::string describe(const Loss& loss) {
   std::string who = loss.rank == kFoldedLines ? "folded lines"
                     : loss.rank < 0           ? "dtrain"
                                               : fmt::format("rank {}", loss.rank);
-  return fmt::format("{}: {} byte{} ({} line{}) of {} were not written to {}: {}", who, loss.bytes,
-                     loss.bytes == 1 ? "" : "s", loss.lines, loss.lines == 1 ? "" : "s", loss.stream, loss.sink,
-                     loss.reason);
+  return fmt::format("{}: {} ({}) of {} were not written to {}: {}", who, counted(loss.bytes, "byte"),
+                     counted(loss.lines, "line"), loss.stream, loss.sink, loss.reason);
 }
 
 OutputRouter::OutputRouter(Options options)

@@ -23,6 +23,7 @@
 #include "launcher/output/console.h"
 #include "launcher/output/line_picker.h"
 #include "launcher/output/output_writer.h"
+#include "launcher/process/stream_ends.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -42,8 +43,9 @@ struct StreamSpec {
   int rank = 0;
   Streams which = Streams::out;  // out or err: which console it goes to, and its name in losses
   bool to_console = true;
-  bool direct = false;  // the worker has the console itself; no byte of this stream comes here
-  std::string prefix;   // rendered and coloured; put before each line on the console
+  bool direct = false;                 // the worker has the console itself; no byte of this stream comes here
+  std::optional<WindowSize> window{};  // the worker's end is a terminal of this size; else it is a pipe
+  std::string prefix;                  // rendered and coloured; put before each line on the console
   // Pass unfinished lines on at once: for a worker whose prompts the user answers. Other streams may cut such a line.
   bool eager = false;
   UniqueFd file;  // where the stream's bytes go unchanged; none: to no file

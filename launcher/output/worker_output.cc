@@ -37,7 +37,7 @@ WorkerPipes::Callbacks WorkerOutput::pipe_callbacks() {
 
 Result<StreamEnds> WorkerOutput::open(int local_rank, StreamSpec out, StreamSpec err) {
   const Streams piped = Streams((out.direct ? 0U : 1U) | (err.direct ? 0U : 2U));
-  auto ends = pipes_.open(local_rank, piped);
+  auto ends = pipes_.open(local_rank, piped, out.window);
   if (!ends) return ends;
   if (out.direct)
     ends->out.reset(::fcntl(1, F_DUPFD_CLOEXEC, 3));

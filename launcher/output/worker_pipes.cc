@@ -23,15 +23,15 @@ constexpr int kReadsInARow = 4;
 WorkerPipes::WorkerPipes(asio::io_context& io, int workers, Callbacks callbacks)
     : io_(io), callbacks_(std::move(callbacks)), pipes_(size_t(workers) * 2) {}
 
-Result<StreamEnds> WorkerPipes::open(int local_rank, Streams streams) {
+Result<StreamEnds> WorkerPipes::open(int local_rank, Streams streams, std::optional<WindowSize> window) {
   StreamEnds ends;
   if (has(streams, Streams::out)) {
-    auto out = open_stream(2 * local_rank);
+    auto out = open_stream(2 * local_rank, window);
     if (!out) return out.error();
     ends.out = std::move(*out);
   }
   if (!has(streams, Streams::err)) return ends;
-  auto err = open_stream(2 * local_rank + 1);
+  auto err = open_stream(2 * local_rank + 1, {});
   if (err) {
     ends.err = std::move(*err);
     return ends;
@@ -43,20 +43,16 @@ Result<StreamEnds> WorkerPipes::open(int local_rank, Streams streams) {
   return err.error();
 }
 
-Result<UniqueFd> WorkerPipes::open_stream(int stream) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    return system_error("cannot make a pipe for a worker's output (see `ulimit -n`)", errno);
-  }
-  UniqueFd write_end(ends[1]);
-  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  if (pipes_.size() <= kStreamsWithBigPipes) ::fcntl(ends[0], F_SETPIPE_SZ, kPipeSize);
+Result<UniqueFd> WorkerPipes::open_stream(int stream, std::optional<WindowSize> window) {
+  auto ends = window ? open_stream_terminal(*window) : open_stream_pipe();
+  if (!ends) return ends.error();
+  if (pipes_.size() <= kStreamsWithBigPipes) ::fcntl(ends->read_end.get(), F_SETPIPE_SZ, kPipeSize);
   auto& pipe = pipes_[size_t(stream)];
   pipe = std::make_unique<Pipe>(io_);
-  pipe->descriptor.assign(ends[0]);
+  pipe->descriptor.assign(ends->read_end.release());
   ++open_;
   wait(stream);
-  return write_end;
+  return std::move(ends->write_end);
 }
 
 void WorkerPipes::wait(int stream) {
@@ -72,7 +68,7 @@ void WorkerPipes::read(int stream) {
     const ssize_t n = ::read(pipe.descriptor.native_handle(), buffer(), kReadSize);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) break;
-    if (n <= 0) {
+    if (n <= 0) {  // of a terminal whose writers are gone: EIO
       ended(stream);
       return;
     }

@@ -5,6 +5,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -27,9 +28,9 @@ class WorkerPipes {
 
   WorkerPipes(boost::asio::io_context& io, int workers, Callbacks callbacks);
 
-  // Make the pipes of one worker and start reading them; a stream not in `streams` gets none. Error: no descriptors
-  // left.
-  Result<StreamEnds> open(int local_rank, Streams streams);
+  // Make the pipes of one worker and start reading them; a stream not in `streams` gets none. With a window, the
+  // worker's stdout is a terminal of that size. Error: no descriptors left.
+  Result<StreamEnds> open(int local_rank, Streams streams, std::optional<WindowSize> window = {});
   // Read on after `data` returned false.
   void resume(int stream);
   // Read now what each pipe holds, paused or not, and its end if no writer is left. Not more: a writer may never pause.
@@ -45,7 +46,7 @@ class WorkerPipes {
     bool paused = false;
   };
 
-  Result<UniqueFd> open_stream(int stream);
+  Result<UniqueFd> open_stream(int stream, std::optional<WindowSize> window);
   void wait(int stream);
   void read(int stream);
   void ended(int stream);

@@ -9,6 +9,7 @@
 #include "launcher/base/readable.h"
 #include "launcher/base/small_file.h"
 #include "launcher/process/sweep.h"
+#include "rendezvous/base/counted.h"
 #include "rendezvous/base/printable.h"
 
 namespace dtrain::launcher {
@@ -29,8 +30,6 @@ std::optional<int> rank_of(pid_t pid) {
   if (end == text || *end != 0 || rank < 0) return std::nullopt;
   return int(rank);
 }
-
-std::string count_text(size_t count) { return fmt::format("{} process{}", count, count == 1 ? "" : "es"); }
 
 std::string names(const std::vector<LeftBehind>& left) {
   std::string text;
@@ -71,13 +70,13 @@ std::string left_text(const std::vector<LeftBehind>& left) {
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return fmt::format("{} left {} behind ({}): ending {}", ranks.empty() ? "the workers" : fold_ranks(ranks),
-                     count_text(left.size()), names(left), them(left));
+                     counted(left.size(), "process"), names(left), them(left));
 }
 
 std::string too_late_text(const std::vector<LeftBehind>& left) {
   if (left.empty()) return "";
-  return fmt::format("{} that workers had started ({}) did not end in time: killing {}", count_text(left.size()),
-                     names(left), them(left));
+  return fmt::format("{} that workers had started ({}) did not end in time: killing {}",
+                     counted(left.size(), "process"), names(left), them(left));
 }
 
 }  // namespace dtrain::launcher

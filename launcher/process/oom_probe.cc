@@ -8,6 +8,7 @@
 #include "launcher/base/readable.h"
 #include "launcher/base/small_file.h"
 #include "launcher/process/cgroup.h"
+#include "rendezvous/base/counted.h"
 
 namespace dtrain::launcher {
 namespace {
@@ -71,8 +72,8 @@ OomVerdict judge_oom(const ExitStatus& status, bool signaled_by_us, const OomCou
   if (!killed || signaled_by_us) return {};
 
   if (auto kills = grown(before.cgroup, after.cgroup); kills.value_or(0) > 0) {
-    std::string text = fmt::format("the kernel's out-of-memory killer ended {} process{} in the job's cgroup", *kills,
-                                   *kills == 1 ? "" : "es");
+    std::string text =
+        fmt::format("the kernel's out-of-memory killer ended {} in the job's cgroup", counted(*kills, "process"));
     if (after.limit_bytes) text += fmt::format(", limit {}", readable_bytes(*after.limit_bytes));
     if (after.peak_bytes) text += fmt::format(", peak {}", readable_bytes(*after.peak_bytes));
     return {true, text};
@@ -81,8 +82,8 @@ OomVerdict judge_oom(const ExitStatus& status, bool signaled_by_us, const OomCou
   // no.
   if (before.cgroup && after.cgroup) return {};
   if (auto kills = grown(before.machine, after.machine); kills.value_or(0) > 0) {
-    return {true, fmt::format("the kernel's out-of-memory killer ended {} process{} on this machine meanwhile", *kills,
-                              *kills == 1 ? "" : "es")};
+    return {true, fmt::format("the kernel's out-of-memory killer ended {} on this machine meanwhile",
+                              counted(*kills, "process"))};
   }
   return {};
 }

@@ -251,7 +251,7 @@ std::string report_text(const FailureFacts& facts, ReportStyle style) {
   if (facts.max_restarts > 0) report += fmt::format("  {} of {} restarts used\n", facts.restarts, facts.max_restarts);
   add_others(report, facts);
   if (!facts.failed_elsewhere.empty()) {
-    report += "first failure: " + plain_line(facts.failed_elsewhere) + "; its own report is there\n";
+    report += "first failure: " + plain_line(facts.failed_elsewhere) + "; the report is on that node\n";
   } else if (const WorkerEnd* first = first_failure(facts); first != nullptr) {
     add_first(report, *first, facts, style);
   }

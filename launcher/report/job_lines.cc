@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include "launcher/base/readable.h"
+#include "rendezvous/base/counted.h"
 
 namespace dtrain::launcher {
 
 namespace {
-
-std::string counted(int count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
 
 std::string logs_text(const JobSpec& spec, const std::string& log_folder) {
   const bool has_streams = spec.tee.any() || spec.redirects.any();

@@ -22,6 +22,7 @@
 #include "launcher/status/status_report.h"
 #include "launcher/status/status_socket.h"
 #include "rendezvous/base/clock.h"
+#include "rendezvous/base/counted.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/net/listen.h"
 #include "rendezvous/store_server/store_host.h"
@@ -49,8 +50,6 @@ void say(const std::string& line) {
   const std::string text = fmt::format("dtrain: {}{}\n", printable(line, kLongestReply), gap);
   left_out = ::write(STDERR_FILENO, text.data(), text.size()) < 0 ? left_out + 1 : 0;
 }
-
-std::string jobs_text(std::size_t count) { return fmt::format("{} job{}", count, count == 1 ? "" : "s"); }
 
 // Every node is a connection or two. No program is started that could mind.
 void raise_descriptor_limit() {
@@ -91,8 +90,8 @@ class Service {
     open_store_ = std::move(*store);
     const std::string at = address_text(where.address, open_store_->port());
     say(fmt::format(
-        "--open-store: WHOEVER REACHES {} can read and change what agents and workers keep there, without a "
-        "token and in clear, and so run programs as the users of torchrun agents that meet there",
+        "--open-store: ANYBODY WHO REACHES {} can read and change what agents and workers keep there, without a token "
+        "and without encryption, and can so run programs as the users of torchrun agents that meet there",
         at));
     return {};
   }
@@ -122,12 +121,12 @@ class Service {
     if (meaning == StopMeaning::first) {
       notify_systemd("STOPPING=1");
       if (count > 0)
-        say(fmt::format("{}: no new jobs; ends when the {} here have ended, or at once when asked again",
-                        signal_name(signal), jobs_text(count)));
+        say(fmt::format("{}: taking no new jobs; waiting for {} to end (a second signal ends them at once)",
+                        signal_name(signal), counted(count, "job")));
       return server_.drain([this] { io_.stop(); });
     }
     if (requests_.count() > 2) return;
-    say(fmt::format("{}: ending {}", signal_name(signal), jobs_text(count)));
+    say(fmt::format("{}: ending {}", signal_name(signal), counted(count, "job")));
     farewell_.expires_after(kFarewell);
     farewell_.async_wait([this](const boost::system::error_code&) { io_.stop(); });
     server_.end_all(

@@ -106,7 +106,7 @@ Result<std::string> new_status_folder() {
 Result<void> check_status_folder(const std::string& folder) {
   struct stat facts {};
   if (::lstat(folder.c_str(), &facts) != 0) return system_error(folder, errno);
-  if (!S_ISDIR(facts.st_mode)) return Error{ErrorKind::system, folder + " is no folder"};
+  if (!S_ISDIR(facts.st_mode)) return Error{ErrorKind::system, folder + " is not a folder"};
   if (facts.st_uid != ::geteuid())
     return Error{ErrorKind::system, fmt::format("{} belongs to user {}, not to you", folder, facts.st_uid)};
   if ((facts.st_mode & 077) != 0)

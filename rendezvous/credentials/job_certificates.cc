@@ -90,7 +90,7 @@ Result<std::string> alternatives(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const bool address = is_numeric_address(name);
     if (address && name.find('%') != std::string::npos) continue;  // good on one interface only
-    if (!address && !can_be_host_name(name)) return Error{ErrorKind::usage, "no certificate for a host of that name"};
+    if (!address && !can_be_host_name(name)) return Error{ErrorKind::usage, "no certificate can name this host"};
     text += fmt::format("{}{}:{}", text.empty() ? "" : ",", address ? "IP" : "DNS", name);
   }
   return text;

@@ -46,7 +46,7 @@ bool checksum_matches(const Raw& raw) {
 }
 
 Error not_a_token(const std::string& why) {
-  return {ErrorKind::usage, "not a token of dtrain: " + why + "; `dtrain token --new` makes one"};
+  return {ErrorKind::usage, "not a dtrain token: " + why + "; `dtrain token --new` makes one"};
 }
 
 // Where a file's bytes are for a moment.
@@ -103,7 +103,7 @@ Result<JobSecret> JobSecret::parse(std::string_view text) {
     for (std::size_t k = 0; k < 4; ++k) {
       const std::size_t value = kLetters.find(text[i + k]);
       if (value == std::string_view::npos)
-        return not_a_token(fmt::format("its character {} is no letter, digit, - or _", i + k + kPrefix.size() + 1));
+        return not_a_token(fmt::format("its character {} is not a letter, digit, - or _", i + k + kPrefix.size() + 1));
       group = group << 6 | static_cast<std::uint32_t>(value);
     }
     for (std::size_t k = 0; k < 3; ++k) raw[i / 4 * 3 + k] = static_cast<std::uint8_t>(group >> (16 - 8 * k));

@@ -53,8 +53,7 @@ Result<Symbols> symbols_of(std::string_view code) {
   for (const char c : code) {
     if (c == '-' || c == ' ' || c == '\t' || c == '\r' || c == '\n') continue;
     const std::size_t value = value_of(c);
-    if (value == std::string_view::npos)
-      return mistyped(fmt::format("its letter {} is none that codes have", have + 1));
+    if (value == std::string_view::npos) return mistyped(fmt::format("codes do not contain its letter {}", have + 1));
     if (have < kAll) symbols[have] = static_cast<std::uint8_t>(value);
     ++have;
   }

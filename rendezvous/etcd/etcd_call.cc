@@ -109,7 +109,7 @@ void EtcdCall::broken(const std::string& why) {
   if (try_.streams) return finish(Error{ErrorKind::system, where(why)});
   // A connection that was kept may have been closed by the time it is used: that says nothing about the member.
   if (!try_.reused) {
-    const char* hint = members_.settings().certificates ? "; has it only http?" : "; does it want https?";
+    const char* hint = members_.settings().certificates ? "; does it take only http?" : "; does it need https?";
     return elsewhere(where(why + (why == HttpResponse::kClosed ? hint : "")));
   }
   drop();

@@ -99,7 +99,7 @@ EtcdFault::Kind kind_of(std::int64_t code, const std::string& message) {
 
 // A call that needs a user says only that the name is empty.
 std::string in_words(const std::string& message) {
-  if (message.find("user name is empty") != std::string::npos) return "it wants a user and a password";
+  if (message.find("user name is empty") != std::string::npos) return "it needs a user and a password";
   constexpr std::string_view kPrefix = "etcdserver: ";
   return printable(message.starts_with(kPrefix) ? message.substr(kPrefix.size()) : message, 200);
 }

@@ -51,12 +51,12 @@ bool MungeBudget::take(MonoTime now) {
 Result<void> MungeAnswer::add(std::string_view bytes) {
   bad_ = bad_ || bytes.size() > kLongestCredential - text_.size();
   if (!bad_) bad_ = !may_become_credential(text_.append(bytes));
-  if (bad_) return broken("answered with something that is no credential");
+  if (bad_) return broken("answered with something that is not a credential");
   return {};
 }
 
 Result<std::string> MungeAnswer::credential() const {
-  if (bad_) return broken("answered with something that is no credential");
+  if (bad_) return broken("answered with something that is not a credential");
   if (text_.empty()) return broken("gave no answer");
   if (text_.size() <= kBegin.size() + 1 || text_.back() != kEnd) return broken("stopped in the middle of its answer");
   return text_;

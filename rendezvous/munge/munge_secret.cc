@@ -147,7 +147,7 @@ Result<std::string> Munge::seal(const JobSecret& secret, std::string_view job) c
 
 Result<JobSecret> Munge::open(const std::string& credential, std::string_view job) const {
   if (credential.size() > kLongestCredential || credential.find('\0') != std::string::npos)
-    return munge_failed("what came is no credential");
+    return munge_failed("what came is not a credential");
   const Context context(*library_, socket_);
   if (context.get() == nullptr) return context.error();
   Opened opened;

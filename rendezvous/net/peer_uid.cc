@@ -141,10 +141,9 @@ Result<PeerUid> PeerUid::open() {
   if (works) return made;
   made.netlink_.reset();
   if (const auto other = made.try_out(); !other)
-    return Error{ErrorKind::system,
-                 fmt::format("cannot find out whose a connection is: {}; {}; give the sandbox one of both: sockets of "
-                             "NETLINK_SOCK_DIAG, or /proc",
-                             works.error().message, other.error().message)};
+    return Error{ErrorKind::system, fmt::format("cannot find out who owns a connection: {}; {}; give the sandbox one "
+                                                "of the two: sockets of NETLINK_SOCK_DIAG, or /proc",
+                                                works.error().message, other.error().message)};
   return made;
 }
 

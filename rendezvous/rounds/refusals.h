@@ -20,7 +20,7 @@ class Refusals {
       return "";
     }
     lines_.push_back(line);
-    return lines_.size() == kMost ? line + " (further ones are not told)" : line;
+    return lines_.size() == kMost ? line + " (further ones are not reported)" : line;
   }
 
   bool empty() const { return lines_.empty(); }

@@ -189,8 +189,7 @@ void RoundCore::over(MemberId id, const msg::Over& m, MonoTime now, Actions& out
   // The news of an end with 0 may come after that of a failure which it caused.
   if (member->has_rank(m.left) && (phase_ == RoundPhase::running || left_ == msg::kNobody)) left_ = m.left;
   if (phase_ == RoundPhase::running && !m.ok)
-    begin_stop(id, {JobEnd::failure, 1, member->node_rank, name(*member) + ": its workers did not end well"}, 0, now,
-               out);
+    begin_stop(id, {JobEnd::failure, 1, member->node_rank, name(*member) + ": its workers failed"}, 0, now, out);
   let_go(id, out);
   maybe_over(now, out);
 }

@@ -31,7 +31,7 @@ std::optional<RoundCore::Objection> RoundCore::objection(const NodeInfo& info) c
     return Objection{fmt::format("job {} has this endpoint; choose another port for job {}, or the same --rdzv-id to "
                                  "join it",
                                  settings_.job, info.job),
-                     fmt::format("it is of job {}", info.job)};
+                     fmt::format("it belongs to job {}", info.job)};
   const bool numbered = info.wanted_rank >= 0;
   if (numbered != settings_.fixed_ranks)
     return Objection{
@@ -117,7 +117,7 @@ void RoundCore::joined(MemberId id, const NodeInfo& info, MonoTime now, Actions&
     return refuse("this is not the agent that hosted the job before", true);
   // It comes back before it was missed. It has stopped its workers, so nothing is left of its last round.
   if (const RoundMember* before = members_.of_agent(info.agent_id)) {
-    if (info.agent_id == settings_.host_agent) return refuse("the same agent is a node of the job already", false);
+    if (info.agent_id == settings_.host_agent) return refuse("the same agent is already a node of the job", false);
     if (info.attempt < before->info.attempt) return refuse("it has joined since", true);
     lose(before->id, {}, now, out);
   }

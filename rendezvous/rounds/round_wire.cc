@@ -213,7 +213,7 @@ std::optional<RoundDecoder::Status> RoundDecoder::greeting() {
   if (greeted_) return std::nullopt;
   const std::size_t have = std::min(held_.size(), kRoundGreeting.size());
   const std::size_t name = std::min(have, kRoundGreeting.size() - 1);
-  if (held_.compare(0, name, kRoundGreeting.substr(0, name)) != 0) return fail("this is no dtrain agent");
+  if (held_.compare(0, name, kRoundGreeting.substr(0, name)) != 0) return fail("this is not a dtrain agent");
   if (have < kRoundGreeting.size()) return Status::need_more;
   if (held_[have - 1] != kRoundGreeting.back())
     return fail(fmt::format("the agent there speaks version {} of the protocol, this one version {}",
@@ -238,7 +238,7 @@ RoundDecoder::Status RoundDecoder::next() {
   }
   const auto type = static_cast<unsigned char>(left[4]);
   if (!read_message(type, left.substr(5, size - 1), message_))
-    return fail(fmt::format("a frame that is no message (type {}, {} bytes)", type, size));
+    return fail(fmt::format("a frame that is not a message (type {}, {} bytes)", type, size));
   used_ += 4 + size;
   return Status::message;
 }

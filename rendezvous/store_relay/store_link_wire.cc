@@ -108,7 +108,7 @@ bool StoreLinkDecoder::header(std::string_view& input) {
 }
 
 StoreLinkDecoder::Status StoreLinkDecoder::repeat() {
-  if (last_.empty()) return fail("`again` on the store link, and nothing that could be meant");
+  if (last_.empty()) return fail("`again` on the store link, with nothing before it");
   header_have_ = 0;
   frame_.type = StoreLinkType::data;
   frame_.payload = last_;

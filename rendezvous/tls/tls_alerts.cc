@@ -20,7 +20,7 @@ std::string reason_of(int alert) {
     case 45:
       return "it has expired";
     case 48:
-      return "it is of another authority";
+      return "it is from another authority";
     default:
       return fmt::format("TLS alert {}", alert);
   }
@@ -37,18 +37,20 @@ std::pair<TlsFault, std::string> meaning_of_alert(int alert, const TlsHeard& hea
     return {TlsFault::refused,
             fmt::format("the peer refuses the {} link of round {}", word_of(heard.link.role), heard.link.epoch)};
   if (in_clear && by_token && alert == kCertificateRequired)
-    return {TlsFault::token, "the peer wants a certificate (--tls-ca), and this node has a token: use one of the two"};
+    return {TlsFault::token,
+            "the peer expects a certificate (--tls-ca), and this node has a token: use one of the two"};
   if (in_clear && by_token && (alert == kUnknownPskIdentity || alert == kDecryptError))
     return {TlsFault::token, fmt::format("the token differs: the peer does not have the one with the fingerprint {}; "
                                          "give every node the same",
                                          heard.fingerprint)};
   if (in_clear && !by_token && alert == kUnknownPskIdentity)
-    return {TlsFault::token, "the peer wants a token, and this node has a certificate (--tls-ca): use one of the two"};
+    return {TlsFault::token,
+            "the peer expects a token, and this node has a certificate (--tls-ca): use one of the two"};
   // Of TLS 1.3 a client is established before the server has seen its certificate.
   if (heard.proof == TlsProof::site && is_of_certificate(alert))
     return {TlsFault::token, fmt::format("the peer does not take this node's certificate: {}", reason_of(alert))};
   if (heard.proof == TlsProof::program && is_of_certificate(alert))
-    return {TlsFault::refused, fmt::format("the peer wants a certificate that it trusts (TLS alert {})", alert)};
+    return {TlsFault::refused, fmt::format("the peer expects a certificate that it trusts (TLS alert {})", alert)};
   return {TlsFault::protocol, fmt::format("the peer ended the encrypted connection (TLS alert {})", alert)};
 }
 

@@ -114,10 +114,10 @@ bool TlsSession::Impl::refuse_identity(TlsFault fault, std::string message, unsi
 
 bool TlsSession::Impl::key_of(std::string_view text, SecretSpan& key) {
   if (!secret_)
-    return refuse_identity(TlsFault::token, "the peer has a token, and this node certificates (--tls-ca)",
+    return refuse_identity(TlsFault::token, "the peer has a token, and this node has certificates (--tls-ca)",
                            kCertificateRequired);
   const auto identity = parse_identity(text);
-  if (!identity) return refuse_identity(TlsFault::protocol, "the peer is no agent of this version of dtrain", 0);
+  if (!identity) return refuse_identity(TlsFault::protocol, "the peer is not an agent of this version of dtrain", 0);
   if (identity->fingerprint != fingerprint_)
     return refuse_identity(TlsFault::token,
                            fmt::format("the token differs: the peer's has the fingerprint {}, this node's {}",
@@ -132,13 +132,13 @@ bool TlsSession::Impl::key_of(std::string_view text, SecretSpan& key) {
 }
 
 bool TlsSession::Impl::without_key() {
-  return refuse_identity(TlsFault::token, "the peer has certificates (--tls-ca), and this node a token",
+  return refuse_identity(TlsFault::token, "the peer has certificates (--tls-ca), and this node has a token",
                          kUnknownPskIdentity);
 }
 
 bool TlsSession::Impl::take_name(std::string_view name) {
   const auto link = parse_link_name(name);
-  if (!link) return refuse_identity(TlsFault::protocol, "the peer is no agent of this version of dtrain", 0);
+  if (!link) return refuse_identity(TlsFault::protocol, "the peer is not an agent of this version of dtrain", 0);
   identity_ = name;
   return take_link(*link);
 }
@@ -148,7 +148,8 @@ bool TlsSession::Impl::take_link(const LinkName& link) {
   if (any_job_) job_ = identity_job_ = link.job;
   if (link.job != identity_job_)
     return refuse_identity(
-        TlsFault::job, fmt::format("the peer is of another job with {}", secret_ ? "the same token" : "certificates"),
+        TlsFault::job,
+        fmt::format("the peer belongs to another job with {}", secret_ ? "the same token" : "certificates"),
         kUnrecognizedName);
   link_ = {link.role, link.epoch, job_};
   if (std::string why = refuse_ ? refuse_(link_) : ""; !why.empty())
@@ -182,7 +183,7 @@ Result<void> TlsSession::Impl::fail_by_openssl() {
   const long verified = secret_ ? X509_V_OK : ssl_.SSL_get_verify_result(connection_);
   if (!established_ && verified != X509_V_OK)
     return fail(proof_ == TlsProof::site ? TlsFault::token : TlsFault::refused,
-                fmt::format("the peer's certificate is not good: {}", ssl_.X509_verify_cert_error_string(verified)));
+                fmt::format("the peer's certificate is not valid: {}", ssl_.X509_verify_cert_error_string(verified)));
   if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) return fail(TlsFault::token, "the peer shows no certificate");
   const char* text = ssl_.ERR_reason_error_string(code);
   const char* what = established_ ? "the encrypted connection was disturbed" : "no encrypted connection with the peer";
@@ -210,12 +211,12 @@ std::string TlsSession::Impl::unproved() const {
     return "the peer has not proved that it has the token";
   if (proof_ != TlsProof::site) return "";
   if (ssl_.SSL_get0_peer_certificate(connection_) == nullptr || ssl_.SSL_get_verify_result(connection_) != X509_V_OK)
-    return "the peer has shown no good certificate";
+    return "the peer has shown no valid certificate";
   const unsigned char* agreed = nullptr;
   unsigned size = 0;
   ssl_.SSL_get0_alpn_selected(connection_, &agreed, &size);
   if (identity_.empty() || std::string_view(reinterpret_cast<const char*>(agreed), size) != identity_)
-    return "the peer is no agent of this version of dtrain";
+    return "the peer is not an agent of this version of dtrain";
   return "";
 }
 

@@ -32,10 +32,11 @@ Result<void> TlsSession::Impl::receive(std::string_view bytes, std::string& plai
   if (bytes.empty() || peer_closed_) return {};
   constexpr char kAlert = 0x15, kHandshake = 0x16;
   if (std::exchange(first_bytes_, false) && bytes[0] != kAlert && bytes[0] != kHandshake)
-    return fail(TlsFault::not_tls,
-                secret_
-                    ? "the peer does not speak TLS: it is no dtrain, or was started with --insecure and this node not"
-                    : "the peer does not speak TLS");
+    return fail(
+        TlsFault::not_tls,
+        secret_
+            ? "the peer does not speak TLS: it is not dtrain, or it was started with --insecure and this node was not"
+            : "the peer does not speak TLS");
   bytes_.input = bytes;
   bytes_.allowance = established_ ? bytes.size() : bytes_.allowance;
   Result<void> done = established_ ? Result<void>() : handshake();

@@ -17,7 +17,7 @@ class UserHook final : public c10d::CppCommHookInterface<BucketHook> {
   FuturePtr runHook(c10d::GradBucket& bucket) override {
     const CallsOf its(origin_of(bucket));
     FuturePtr future = state_(bucket);
-    TORCH_CHECK(future, "dtrain: the hook of Ddp gave no future");
+    TORCH_CHECK(future, "dtrain: the hook of Ddp returned no future");
     return future;
   }
 };

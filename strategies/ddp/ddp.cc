@@ -233,11 +233,12 @@ int DdpCore::any_of_those(bool me) {
 }
 
 void DdpCore::begin_join(bool average_over_active) {
-  TORCH_CHECK(!state_->joining, "dtrain: Ddp::join inside of Ddp::join");
+  TORCH_CHECK(!state_->joining, "dtrain: Ddp::join was called within Ddp::join");
   const bool hooked = state_->options.compression != GradientCompression::none || state_->options.power_sgd;
   if (average_over_active && hooked)
     throw ConfigError(
-        "dtrain: Ddp::join over the ranks that still train: compression and power_sgd divide by all ranks");
+        "dtrain: Ddp::join cannot average over the ranks that still train: compression and power_sgd divide by all "
+        "ranks");
   state_->joining = true;
   state_->average_over_active = average_over_active;
 }
@@ -247,9 +248,8 @@ void DdpCore::end_join() {
   bool last = true;
   while (someone_trains()) {
     last = false;
-    TORCH_CHECK(
-        !*state_->learns_graph,
-        "dtrain: Ddp::join with static_graph: this rank has taken no step yet, in which it would learn the graph");
+    TORCH_CHECK(!*state_->learns_graph,
+                "dtrain: Ddp::join with static_graph: this rank must take a step first, in which it learns the graph");
     shadow_step();
   }
   std::vector<at::Tensor> shared = state_->parameters;

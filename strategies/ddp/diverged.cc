@@ -75,7 +75,7 @@ const Described* left_out(const std::vector<Described>& more, const std::vector<
 Difference first_difference(const std::vector<Described>& here, int rank, const std::vector<Described>& there,
                             int other) {
   const auto only = [](const Described& one, int has, int lacks) -> Difference {
-    return {one.name, fmt::format("'{}' of rank {} ({}) is not there on rank {}", one.name, has, one.what, lacks)};
+    return {one.name, fmt::format("'{}' of rank {} ({}) does not exist on rank {}", one.name, has, one.what, lacks)};
   };
   if (const Described* one = left_out(here, there)) return only(*one, rank, other);
   if (const Described* one = left_out(there, here)) return only(*one, other, rank);
@@ -135,11 +135,10 @@ void require_equal(const Group& group, const std::vector<NamedParameter>& parame
     }
     if (ranks.empty()) continue;
     const std::string& name = parameters[static_cast<std::size_t>(i)].name;
-    throw DivergedError(
-        name, ranks,
-        fmt::format("dtrain: parameter '{}' of rank {} is not that of rank {}: a rank changed its own, or its "
-                    "optimizer does other things than the others'",
-                    name, fmt::join(ranks, ", "), group.ranks().front()));
+    throw DivergedError(name, ranks,
+                        fmt::format("dtrain: parameter '{}' of rank {} differs from that of rank {}: a rank changed "
+                                    "its own, or its optimizer does not do what the others do",
+                                    name, fmt::join(ranks, ", "), group.ranks().front()));
   }
 }
 

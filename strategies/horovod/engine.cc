@@ -113,7 +113,8 @@ bool Engine::in_forked_child() const { return own_process() != process_; }
 
 std::vector<Handle> Engine::submit(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names,
                                    const ReduceOptions& options, const std::string& group, std::int64_t members) {
-  TORCH_CHECK(!in_forked_child(), "dtrain: an hvd::Context in a process forked from rank ", group_.names.of(rank()));
+  TORCH_CHECK(!in_forked_child(), "dtrain: an hvd::Context does not work in a process forked from rank ",
+              group_.names.of(rank()));
   std::vector<std::unique_ptr<Reduction>> reductions;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     reductions.push_back(make_reduction(tensors[i], names[i], options, ranks()));
@@ -125,8 +126,8 @@ std::vector<Handle> Engine::submit(const std::vector<at::Tensor>& tensors, const
   for (const auto& reduction : reductions) {
     const std::string& name = reduction->request.name;
     if (over_) std::rethrow_exception(naming(name, over_));
-    TORCH_CHECK(!joins_, "dtrain: '", name, "' is submitted while this rank joins");
-    TORCH_CHECK(!pending_.contains(name), "dtrain: '", name, "' is submitted while it is on its way already");
+    TORCH_CHECK(!joins_, "dtrain: '", name, "' was submitted while this rank joins");
+    TORCH_CHECK(!pending_.contains(name), "dtrain: '", name, "' was submitted again before it was reduced");
     handles.push_back(Handle(reduction->done.get_future().share()));
   }
   const bool was_idle = core_.idle();
@@ -141,10 +142,12 @@ std::vector<Handle> Engine::submit(const std::vector<at::Tensor>& tensors, const
 }
 
 int Engine::join() {
-  TORCH_CHECK(!in_forked_child(), "dtrain: an hvd::Context in a process forked from rank ", group_.names.of(rank()));
+  TORCH_CHECK(!in_forked_child(), "dtrain: an hvd::Context does not work in a process forked from rank ",
+              group_.names.of(rank()));
   std::unique_lock lock(mutex_);
-  TORCH_CHECK(pending_.empty(), "dtrain: hvd::Context::join while '", pending_.begin()->first, "' is on its way");
-  TORCH_CHECK(!joins_, "dtrain: hvd::Context::join inside of hvd::Context::join");
+  TORCH_CHECK(pending_.empty(), "dtrain: hvd::Context::join was called while '", pending_.begin()->first,
+              "' is still being reduced");
+  TORCH_CHECK(!joins_, "dtrain: hvd::Context::join was called within hvd::Context::join");
   joined_last_.reset();
   joins_ = true;
   core_.join();

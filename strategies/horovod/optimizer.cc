@@ -54,7 +54,7 @@ void set_groups(std::vector<Parameter>& parameters, const std::vector<std::vecto
     for (const std::string& name : groups[g]) {
       const auto found =
           std::find_if(parameters.begin(), parameters.end(), [&](const Parameter& p) { return p.name == name; });
-      TORCH_CHECK(found != parameters.end(), "dtrain: '", name, "' in a group is no parameter of the optimizer");
+      TORCH_CHECK(found != parameters.end(), "dtrain: '", name, "' in a group is not a parameter of the optimizer");
       TORCH_CHECK(found->group.empty(), "dtrain: '", name, "' is in two groups");
       found->group = fmt::format("group {}", g);
       found->members = static_cast<std::int64_t>(groups[g].size());
@@ -153,7 +153,8 @@ DistributedOptimizer::~DistributedOptimizer() = default;
 void DistributedOptimizer::step() {
   if (state_->skips) {
     const Parameter* parameter = state_->on_its_way();
-    TORCH_CHECK(!parameter, "dtrain: step() skips synchronize() while '", parameter->name, "' is on its way");
+    TORCH_CHECK(!parameter, "dtrain: step() skips synchronize() while the gradient of '", parameter->name,
+                "' is still being reduced");
   } else {
     TORCH_CHECK(!state_->synchronized,
                 "dtrain: step() after synchronize() would reduce the gradients once more; call it where a "
@@ -169,7 +170,7 @@ void DistributedOptimizer::synchronize() { state_->synchronize(); }
 void DistributedOptimizer::zero_grad(bool set_to_none) {
   const Parameter* parameter = state_->on_its_way();
   TORCH_CHECK(!parameter, "dtrain: zero_grad() while the gradient of '", parameter->name,
-              "' is on its way; call it after step()");
+              "' is still being reduced; call it after step()");
   state_->optimizer.zero_grad(set_to_none);
 }
 

@@ -56,7 +56,7 @@ std::optional<double> read_number(const EnvLookup& lookup, const char* name, dou
   const bool number = status == std::errc() && end == text->data() + text->size();
   if (!number || !(value >= least && value <= most) || (whole && value != std::floor(value)))
     throw ConfigError(
-        fmt::format("dtrain: {}='{}' is not a {}number from {} on", name, *text, whole ? "whole " : "", least));
+        fmt::format("dtrain: {}='{}' is not a {}number of at least {}", name, *text, whole ? "whole " : "", least));
   return value;
 }
 

@@ -27,7 +27,7 @@ std::string why_no_group(const std::vector<int>& ranks, int world_size) {
     if (*one < 0 || *one >= world_size)
       return fmt::format("dtrain: {}: there is no rank {}; ranks are 0 to {}", call_of(ranks), *one, world_size - 1);
     if (std::find(ranks.begin(), one, *one) != one)
-      return fmt::format("dtrain: {}: rank {} is there twice", call_of(ranks), *one);
+      return fmt::format("dtrain: {}: rank {} is named twice", call_of(ranks), *one);
   }
   return "";
 }

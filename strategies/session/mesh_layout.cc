@@ -25,8 +25,7 @@ void check_dimensions(const std::vector<MeshDimension>& dimensions, int world_si
   }
   if (ranks != world_size) {
     throw ConfigError(
-        fmt::format("dtrain: mesh {} is not of the {} ranks that there are: the product of the sizes must "
-                    "be the world size",
+        fmt::format("dtrain: mesh {} does not fit the {} ranks: the product of the sizes must be the world size",
                     text_of(dimensions), world_size));
   }
 }

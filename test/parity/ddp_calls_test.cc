@@ -232,17 +232,17 @@ TEST_CASE("modules that differ between ranks are refused on every rank, with nam
       {[&](int rank) {
          return rank == 1 ? named({"fc1", "fc3"}) : named({"fc1", "fc2", "fc3"});
        },
-       "'fc2.weight' of rank 0 (Float [4, 4]) is not there on rank 1"},
+       "'fc2.weight' of rank 0 (Float [4, 4]) does not exist on rank 1"},
       {[&](int rank) { return two(rank == 1 ? 17 : 16); },
        "'0.weight' is Float [17, 4] on rank 1, and Float [16, 4] on rank 0"},
       {[&](int rank) { return rank == 1 ? torch::nn::Sequential(torch::nn::Linear(4, 16)) : two(16); },
-       "'1.weight' of rank 0 (Float [1, 16]) is not there on rank 1"},
+       "'1.weight' of rank 0 (Float [1, 16]) does not exist on rank 1"},
       {[&](int rank) {
          auto net = two(16);
          if (rank == 1) net->push_back(torch::nn::BatchNorm1d(1));
          return net;
        },
-       "'2.weight' of rank 1 (Float [1]) is not there on rank 0"},
+       "'2.weight' of rank 1 (Float [1]) does not exist on rank 0"},
       {[&](int rank) {
          auto net = two(16);
          if (rank == 1) net->parameters()[1].set_requires_grad(false);

@@ -356,7 +356,7 @@ TEST_CASE("ranks join with a static graph, and who has not learnt it says so") {
     CHECK(said == std::vector<std::string>{"together", "together"});
   } else {
     CHECK(said[0] == "without the other");
-    CHECK_THAT(said[1], Catch::Contains("Ddp::join with static_graph: this rank has taken no step yet"));
+    CHECK_THAT(said[1], Catch::Contains("Ddp::join with static_graph: this rank must take a step first"));
   }
 }
 

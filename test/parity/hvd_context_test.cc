@@ -324,7 +324,7 @@ TEST_CASE("hvd: mistakes in the use of the optimizer are said") {
                   return fmt::format("{}", fmt::join(said, "\n"));
                 }),
       "dtrain: the optimizer has a parameter that is not in named_parameters\n"
-      "dtrain: 'weigth' in a group is no parameter of the optimizer\n"
+      "dtrain: 'weigth' in a group is not a parameter of the optimizer\n"
       "dtrain: zero_grad() while the gradient of \n"
       "dtrain: the gradient of \n"
       "dtrain: step() after synchronize(\n"

@@ -160,9 +160,9 @@ TEST_CASE("ranks that do not agree on a group are named on all ranks, and the se
       "dtrain: the ranks do not agree on a group: rank 1 says split(), rank 0 says new_group([0, 1])" + rule +
       "dtrain: the ranks do not agree on a group: rank 2 says Mesh(a 4 x b 1), rank 0 says Mesh(a 2 x b 2)" + rule +
       "dtrain: new_group([]): a group needs a rank\n"
-      "dtrain: new_group([1, 3, 1]): rank 1 is there twice\n"
+      "dtrain: new_group([1, 3, 1]): rank 1 is named twice\n"
       "dtrain: new_group([0, 4]): there is no rank 4; ranks are 0 to 3\n"
-      "dtrain: mesh a 2 x b 3 is not of the 4 ranks that there are: the product of the sizes must be the world size\n"
+      "dtrain: mesh a 2 x b 3 does not fit the 4 ranks: the product of the sizes must be the world size\n"
       "group 1 4";
   CHECK(said == Strings(4, expected));
 }
@@ -261,5 +261,5 @@ TEST_CASE("ranks of a group that have diverged are named as the session counts t
   CHECK(said[0] == "the same");
   CHECK(said[2] == "the same");
   for (const std::size_t rank : {1U, 3U})
-    CHECK_THAT(said[rank], Catch::StartsWith("3: dtrain: parameter 'bias' of rank 3 is not that of rank 1: "));
+    CHECK_THAT(said[rank], Catch::StartsWith("3: dtrain: parameter 'bias' of rank 3 differs from that of rank 1: "));
 }

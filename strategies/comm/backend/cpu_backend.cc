@@ -166,7 +166,7 @@ std::string CpuBackend::text_to_check(c10d::OpType type, at::TensorList results,
 
 // On this thread. False: others are before it, and nothing was done.
 bool CpuBackend::at_once(c10d::OpType type, at::TensorList results, const How& how, StepsRef steps) {
-  TORCH_CHECK(!in_forked_child(), "dtrain: a collective in a process forked from rank ", getRank());
+  TORCH_CHECK(!in_forked_child(), "dtrain: collectives do not work in a process forked from rank ", getRank());
   OperationQueue::Lock lock(mutex_);
   if (!formed_ || !queue_->is_free()) return false;
   ++called_;
@@ -184,14 +184,14 @@ CpuBackend::Steps CpuBackend::in_turn(std::vector<Steps> each) {
 }
 
 CpuBackend::WorkPtr CpuBackend::enqueue(c10d::OpType type, Tensors results, How how, Steps run) {
-  TORCH_CHECK(!in_forked_child(), "dtrain: a collective in a process forked from rank ", getRank());
+  TORCH_CHECK(!in_forked_child(), "dtrain: collectives do not work in a process forked from rank ", getRank());
   auto task = std::make_unique<Task>(*this);
   task->run = std::move(run);
   task->timeout = limited(how.timeout);
   task->to_check = text_to_check(type, results, how);
   Tensors shared = share(results);
   OperationQueue::Lock lock(mutex_);
-  TORCH_CHECK(!queue_->stops(), "dtrain: a collective after the session was shut down");
+  TORCH_CHECK(!queue_->stops(), "dtrain: a collective was called after the session was shut down");
   const bool room = queue_->wait_for_room(lock, task->timeout);
   TORCH_CHECK(room && !queue_->stops(), "dtrain: ", OperationQueue::kMaxQueued, " collectives are waiting already");
   check_formed();
@@ -234,7 +234,8 @@ CpuBackend::WorkPtr CpuBackend::allreduce_sparse(Tensors& tensors, const c10d::A
   check_sparse_cpu(tensor);
   const Reduction reduction = reduction_of(options.reduceOp, tensor);
   TORCH_CHECK(reduction == Reduction::sum || reduction == Reduction::avg,
-              "dtrain: of sparse tensors all_reduce does SUM and AVG; to_dense() them for ", name_of(reduction));
+              "dtrain: all_reduce of sparse tensors does only SUM and AVG; call to_dense() first for ",
+              name_of(reduction));
   if (getSize() == 1) coalesce_alone(tensor);
   return enqueue(c10d::OpType::ALLREDUCE, tensors, {options.timeout, options.asyncOp, -1, name_of(reduction)},
                  [=, this](Timeout timeout) {

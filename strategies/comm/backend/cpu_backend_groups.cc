@@ -32,7 +32,7 @@ std::vector<std::string> in_order(const c10d::ReconfigureOptions& options) {
   for (const std::string& handle : handles)
     TORCH_CHECK(handle.starts_with(fmt::format("{}:", kName)), "dtrain: '", handle, "' is not a handle of ", kName);
   TORCH_CHECK(std::set(handles.begin(), handles.end()).size() == handles.size(),
-              "dtrain: reconfigure with the same handle twice");
+              "dtrain: reconfigure() was given the same handle twice");
   return handles;
 }
 #endif
@@ -51,12 +51,12 @@ CpuBackend::Timeout CpuBackend::limited(Timeout timeout) const {
 }
 
 void CpuBackend::setTimeout(Timeout timeout) {
-  TORCH_CHECK(timeout > Timeout::zero(), "dtrain: a timeout of ", timeout.count(), " ms");
+  TORCH_CHECK(timeout > Timeout::zero(), "dtrain: a timeout must be above 0 ms, not ", timeout.count());
   std::atomic_ref(options_->timeout).store(timeout);
 }
 
 void CpuBackend::check_formed() const {
-  TORCH_CHECK(formed_, "dtrain: the group has not formed; it does with reconfigure()");
+  TORCH_CHECK(formed_, "dtrain: the group has not formed yet; call reconfigure()");
 }
 
 void CpuBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_all_ranks*/) {
@@ -93,8 +93,10 @@ CpuBackend::Setup CpuBackend::setup_for(const std::vector<int>& ranks, const Opt
 c10::intrusive_ptr<c10d::Backend> CpuBackend::split(const StorePtr& store, const std::vector<int>& ranks,
                                                     const OptionsPtr& options) {
   for (const int rank : ranks)
-    TORCH_CHECK(rank >= 0 && rank < getSize(), "dtrain: split with rank ", rank, " of ", getSize());
-  TORCH_CHECK(std::set(ranks.begin(), ranks.end()).size() == ranks.size(), "dtrain: split with the same rank twice");
+    TORCH_CHECK(rank >= 0 && rank < getSize(), "dtrain: split() names rank ", rank, ", but the ranks are 0 to ",
+                getSize() - 1);
+  TORCH_CHECK(std::set(ranks.begin(), ranks.end()).size() == ranks.size(),
+              "dtrain: split() was given the same rank twice");
   const auto own = std::find(ranks.begin(), ranks.end(), getRank());
   if (own == ranks.end()) return {};
   return further(store, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
@@ -108,7 +110,7 @@ c10::intrusive_ptr<c10d::Backend> CpuBackend::merge(const StorePtr& store, const
 }
 
 c10::intrusive_ptr<CpuBackend> CpuBackend::further(const StorePtr& store, int rank, int size, Setup setup) const {
-  TORCH_CHECK(!in_forked_child(), "dtrain: a group in a process forked from rank ", getRank());
+  TORCH_CHECK(!in_forked_child(), "dtrain: groups do not work in a process forked from rank ", getRank());
   setup.join_timeout = setup.options->timeout;
   setup.later = store;
   // Others of this process must not wait while this rank waits in the store.
@@ -123,7 +125,7 @@ c10::intrusive_ptr<CpuBackend> CpuBackend::another(const StorePtr& store, int ra
 c10d::ReconfigureHandle CpuBackend::get_reconfigure_handle() const { return handle_of(getRank(), identity_, uuid_); }
 
 CpuBackend::WorkPtr CpuBackend::reconfigure(const c10d::ReconfigureOptions& options) {
-  TORCH_CHECK(!in_forked_child(), "dtrain: reconfigure in a process forked from rank ", getRank());
+  TORCH_CHECK(!in_forked_child(), "dtrain: reconfigure() does not work in a process forked from rank ", getRank());
   const std::vector<std::string> handles = in_order(options);
   const auto own = std::find(handles.begin(), handles.end(), get_reconfigure_handle());
   TORCH_CHECK(own != handles.end(), "dtrain: this rank's handle ", get_reconfigure_handle(),
@@ -149,7 +151,7 @@ void CpuBackend::dissolve() {
   std::shared_ptr<CommGroup> group;
   {
     OperationQueue::Lock lock(mutex_);
-    TORCH_CHECK(!queue_->stops(), "dtrain: reconfigure after the session was shut down");
+    TORCH_CHECK(!queue_->stops(), "dtrain: reconfigure() was called after the session was shut down");
     formed_ = failed_ = false;
     if (group_) group_->stop();
     queue_->await_free(lock);

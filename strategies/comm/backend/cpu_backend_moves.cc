@@ -247,7 +247,8 @@ CpuBackend::WorkPtr CpuBackend::reduce_scatter_tensor_coalesced(Tensors& into, T
 }
 
 int CpuBackend::root_of(std::int64_t rank, const char* op) const {
-  TORCH_CHECK(rank >= 0 && rank < getSize(), "dtrain: ", op, " with rank ", rank, " of ", getSize(), " as the root");
+  TORCH_CHECK(rank >= 0 && rank < getSize(), "dtrain: ", op, " names rank ", rank,
+              " as the root, but the ranks are 0 to ", getSize() - 1);
   return static_cast<int>(rank);
 }
 

@@ -138,16 +138,17 @@ int CpuBackend::message_now(c10d::OpType type, const at::Tensor& tensor, const P
 }
 
 std::shared_ptr<CommGroup> CpuBackend::group_for_message() {
-  TORCH_CHECK(!in_forked_child(), "dtrain: a message in a process forked from rank ", getRank());
+  TORCH_CHECK(!in_forked_child(), "dtrain: messages do not work in a process forked from rank ", getRank());
   const std::lock_guard lock(mutex_);
-  TORCH_CHECK(!queue_->stops(), "dtrain: a message after the session was shut down");
+  TORCH_CHECK(!queue_->stops(), "dtrain: a message was sent or received after the session was shut down");
   check_formed();
   flight_->know_name(*this);
   return group_;
 }
 
 int CpuBackend::other_rank(int rank, const char* op) const {
-  TORCH_CHECK(rank >= 0 && rank < getSize(), "dtrain: ", op, " with rank ", rank, " of ", getSize());
+  TORCH_CHECK(rank >= 0 && rank < getSize(), "dtrain: ", op, " names rank ", rank, ", but the ranks are 0 to ",
+              getSize() - 1);
   TORCH_CHECK(rank != getRank(), "dtrain: ", op, " with this rank itself (", rank, "); copy the tensor instead");
   return rank;
 }

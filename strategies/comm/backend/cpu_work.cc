@@ -35,8 +35,8 @@ void CpuWork::begin_timed() {
 float CpuWork::getDuration() const {
   const std::lock_guard lock(future_mutex_);
   TORCH_CHECK(took_,
-              "dtrain: the time of an operation is known once it is over, of those that were called after "
-              "enableCollectivesTiming()");
+              "dtrain: the time of an operation is known only after it has ended, and only if "
+              "enableCollectivesTiming() was called before it");
   return std::chrono::duration<float, std::milli>(*took_).count();
 }
 

@@ -72,7 +72,7 @@ Reduction reduction_of(c10d::ReduceOp::RedOpType op) {
     case c10d::ReduceOp::BXOR:
       return Reduction::bxor;
     case c10d::ReduceOp::PREMUL_SUM:
-      TORCH_CHECK(false, "dtrain: PREMUL_SUM is not done on CPU tensors; multiply the tensor, then take SUM");
+      TORCH_CHECK(false, "dtrain: PREMUL_SUM does not work on CPU tensors; multiply the tensor, then use SUM");
     default:
       TORCH_CHECK(false, "dtrain: CPU reductions are SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR and BXOR");
   }
@@ -84,7 +84,7 @@ Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
   const Reduction reduction = reduction_of(static_cast<c10d::ReduceOp::RedOpType>(op));
   if (is_defined(reduction, element_type(tensor))) return reduction;
   const char* needs = "an integer or bool tensor";
-  if (reduction == Reduction::avg) needs = "a floating-point or complex tensor; take SUM and divide it";
+  if (reduction == Reduction::avg) needs = "a floating-point or complex tensor; use SUM and divide the result";
   if (reduction == Reduction::min || reduction == Reduction::max) needs = "a tensor of real numbers";
   std::string name = name_of(reduction);
   for (char& letter : name) letter = static_cast<char>(std::toupper(letter));
@@ -106,8 +106,9 @@ void check_dense_cpu(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == at::kStrided,
               "dtrain: the CPU process group takes dense CPU tensors, not ", tensor.toString());
   // Their memory holds something else than what they read.
-  TORCH_CHECK(!tensor.is_conj() && !tensor.is_neg(), "dtrain: a collective takes no ",
-              tensor.is_conj() ? "conjugated view; resolve_conj() it first" : "negated view; resolve_neg() it first");
+  TORCH_CHECK(
+      !tensor.is_conj() && !tensor.is_neg(), "dtrain: a collective takes no ",
+      tensor.is_conj() ? "conjugated view; call resolve_conj() first" : "negated view; call resolve_neg() first");
 }
 
 void check_sparse_cpu(const at::Tensor& tensor) {
@@ -119,7 +120,7 @@ void check_sparse_cpu(const at::Tensor& tensor) {
 void check_writable(const at::Tensor& tensor) {
   check_dense_cpu(tensor);
   TORCH_CHECK(at::has_internal_overlap(tensor) != at::MemOverlap::Yes,
-              "dtrain: a collective cannot write into an expanded tensor; clone() it first");
+              "dtrain: a collective cannot write into an expanded tensor; call clone() first");
 }
 
 at::Tensor share(const at::Tensor& tensor) { return tensor.is_sparse() ? tensor : tensor.variable_data(); }

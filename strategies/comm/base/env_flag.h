@@ -14,7 +14,7 @@ inline std::optional<bool> env_flag(const EnvLookup& env, const char* name, cons
   const std::string text = env(name).value_or("");
   if (text.empty()) return std::nullopt;
   if (text == "1" || text == "0") return text == "1";
-  throw ConfigError(fmt::format("dtrain: {} is '{}'; it is {}", name, text, choice));
+  throw ConfigError(fmt::format("dtrain: {} is '{}'; it must be {}", name, text, choice));
 }
 
 }  // namespace dtrain

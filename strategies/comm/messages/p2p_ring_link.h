@@ -31,7 +31,7 @@ class P2pRingLink final : public P2pLink {
     int taken = 0;
     while (taken < kBurst && in_.read(give)) ++taken;
     if (asked_before || asked()) bell_.ring(peer_);
-    if (!sound) throw std::runtime_error("a frame that is none");
+    if (!sound) throw std::runtime_error("the ring holds something that is not a frame");
     return taken > 0;
   }
 

@@ -27,30 +27,30 @@ _dtrain_run() {
     '(--numa-binding)--numa-binding=[bind workers to CPUs: node, socket, exclusive, core-complex]:MODE:(node socket exclusive core-complex)' \
     '(--nnodes)--nnodes=[how many nodes (agents) form the job: N or MIN:MAX]:MIN\:MAX: ' \
     '(--node-rank)--node-rank=[number of this node in a static job, from 0]:N: ' \
-    '(--topology)--topology=[where this node is (a rack): equals get ranks in a row]:NAME: ' \
-    '(--rdzv-backend)--rdzv-backend=[static, c10d or etcd: how the nodes find each other]:NAME:(static c10d etcd etcd-v2)' \
+    '(--topology)--topology=[where this node is, e.g. its rack: orders the ranks]:NAME: ' \
+    '(--rdzv-backend)--rdzv-backend=[how the nodes find each other: static, c10d or etcd]:NAME:(static c10d etcd etcd-v2)' \
     '(--rdzv-endpoint)--rdzv-endpoint=[where the nodes meet]:HOST\:PORT: ' \
-    '(--rdzv-conf)--rdzv-conf=[join_timeout, last_call_timeout, timeout: seconds]:K=V,...: ' \
+    '(--rdzv-conf)--rdzv-conf=[seconds: join_timeout, last_call_timeout, timeout]:K=V,...: ' \
     '(--master-addr)--master-addr=[address of node 0 of a static job (MASTER_ADDR)]:HOST: ' \
     '(--master-port)--master-port=[port of node 0 of a static job (MASTER_PORT)]:PORT: ' \
-    '(--local-addr)--local-addr=[address of this host for a node alone (MASTER_ADDR)]:HOST: ' \
+    '(--local-addr)--local-addr=[address of this host, if it is the only node]:HOST: ' \
     '(--token-file)--token-file=[file with the token that all nodes of a job share]:FILE:_files' \
-    '(--tls-ca)--tls-ca=[certificates instead of a token: of the site'\''s authority]:FILE:_files' \
+    '(--tls-ca)--tls-ca=[use certificates, not a token: the site'\''s authority]:FILE:_files' \
     '(--tls-cert)--tls-cert=[this node'\''s certificate, with --tls-ca]:FILE:_files' \
     '(--tls-key)--tls-key=[the private key of --tls-cert]:FILE:_files' \
-    '(--insecure)--insecure[join hosts without a token, for all to read and to join]' \
-    '(--ha)--ha[start an etcd of the job'\''s own: any host may be lost]' \
+    '(--insecure)--insecure[join hosts without a token; anybody can read and join]' \
+    '(--ha)--ha[start an etcd for the job: any host may be lost]' \
     '(--module -m)--module[PROGRAM is a Python module: python -u -m PROGRAM]' \
     '(--module -m)-m[PROGRAM is a Python module: python -u -m PROGRAM]' \
     '(--no-python)--no-python[execute PROGRAM itself, never through Python]' \
     '(--run-path)--run-path[PROGRAM is a Python script, run by runpy.run_path]' \
     '(--stdin)--stdin=[which workers read dtrain'\''s standard input]:all|none|RANK:(all none)' \
     '(--attach)--attach=[give the terminal to the worker of this local rank]:RANK: ' \
-    '(--shutdown-timeout)--shutdown-timeout=[from a request to stop to SIGKILL]:SECONDS: ' \
-    '(--failure-grace)--failure-grace=[from a worker'\''s failure to SIGKILL of the others]:SECONDS: ' \
+    '(--shutdown-timeout)--shutdown-timeout=[time from a request to stop to SIGKILL]:SECONDS: ' \
+    '(--failure-grace)--failure-grace=[time from a worker'\''s failure to SIGKILL of others]:SECONDS: ' \
     '(--signals-to-handle)--signals-to-handle=[signals that stop the job]:SIGNALS:_dtrain_signals' \
     '(--pass-signals)--pass-signals=[signals passed to the workers; the job goes on]:SIGNALS:_dtrain_signals' \
-    '(--contain)--contain=[auto, cgroup, subreaper or pidns: how workers are held]:LEVEL:(auto cgroup subreaper pidns)' \
+    '(--contain)--contain=[how dtrain holds workers: auto, cgroup, subreaper or pidns]:LEVEL:(auto cgroup subreaper pidns)' \
     '(--log-dir)--log-dir=[base folder of the workers'\'' log files]:DIR:_files -/' \
     '(--tee -t)--tee=[write streams to files as well as to the console]:STREAMS: ' \
     '(--tee -t)-t+[write streams to files as well as to the console]:STREAMS: ' \
@@ -58,26 +58,26 @@ _dtrain_run() {
     '(--redirects -r)-r+[write streams to files instead of to the console]:STREAMS: ' \
     '(--log-line-prefix-template)--log-line-prefix-template=[text before each line on the console]:TEXT: ' \
     '(--ranks)--ranks=[show only these ranks on the console, e.g. 0,5-7]:RANKS: ' \
-    '(--local-ranks-filter)--local-ranks-filter=[as --ranks, with local ranks]:RANKS: ' \
+    '(--local-ranks-filter)--local-ranks-filter=[show only these local ranks on the console]:RANKS: ' \
     '(--duplicate-stdout-filters)--duplicate-stdout-filters=[copy tee'\''d lines of stdout with one of TEXTS to a file]:TEXTS: ' \
     '(--duplicate-stderr-filters)--duplicate-stderr-filters=[copy tee'\''d lines of stderr with one of TEXTS to a file]:TEXTS: ' \
-    '(--timestamps)--timestamps[the time before each line on the console]' \
+    '(--timestamps)--timestamps[show the time before each line on the console]' \
     '(--fold)--fold[show identical lines of several ranks once]' \
     '(--report)--report=[write the failure report as JSON to FILE]:FILE:_files' \
-    '(--event-log-handler)--event-log-handler=[console: the job'\''s events as lines of JSON on stderr]:NAME:(null console)' \
-    '(--color)--color=[auto, always or never]:WHEN:(auto always never)' \
-    '(--quiet)--quiet[print nothing of dtrain but errors and reports]' \
-    '(--verbose -v)--verbose[say more at start: containment, threads]' \
-    '(--verbose -v)-v[say more at start: containment, threads]' \
+    '(--event-log-handler)--event-log-handler=[`console` prints the job'\''s events on stderr, as JSON]:NAME:(null console)' \
+    '(--color)--color=[when to use colours: auto, always or never]:WHEN:(auto always never)' \
+    '(--quiet)--quiet[print only dtrain'\''s errors and reports]' \
+    '(--verbose -v)--verbose[print more at start: containment, threads]' \
+    '(--verbose -v)-v[print more at start: containment, threads]' \
     '(--dry-run)--dry-run[show what would run, with each setting'\''s origin]' \
     '(--print-config)--print-config[show the chosen settings, with origins]' \
     '(--print-completion)--print-completion=[print completions for a shell]:SHELL:(bash zsh fish)' \
-    '(--help -h)--help[show the flags needed most, or all]' \
-    '(--help -h)-h[show the flags needed most, or all]' \
+    '(--help -h)--help[show the most common flags, or all]' \
+    '(--help -h)-h[show the most common flags, or all]' \
     '(--version)--version[show the version]' \
     '(--monitor-interval)--monitor-interval=[no effect: workers are watched, not polled]:SECONDS: ' \
     '(--start-method)--start-method=[no effect: workers are always executed afresh]:NAME:(spawn fork forkserver)' \
-    '(--logs-specs)--logs-specs=[only default: other names are plugins in Python]:NAME: ' \
+    '(--logs-specs)--logs-specs=[only `default`: other names are plugins in Python]:NAME: ' \
     '(--use-env)--use-env[only for `dtrain launch`: do not pass --local-rank]' \
     '1:program:_dtrain_program' '*:argument:_default'
 }
@@ -88,19 +88,19 @@ _dtrain() {
     return
   fi
   local -a commands=(
-    'run:start PROGRAM as several workers and see them to their end'
-    'launch:the same as torch.distributed.launch\: adds --local-rank=N'
+    'run:start PROGRAM as several workers and watch them to their end'
+    'launch:do what torch.distributed.launch does\: add --local-rank=N'
     'logs:print what workers have written to files'
     'status:show what your jobs on this host are doing, and why'
     'flight:say which rank is missing in which collective'
     'rendezvous:serve the rendezvous of many jobs at one port'
-    'doctor:check what this machine can do, and say what to mend'
+    'doctor:check what this machine can do, and say how to fix it'
     'env:describe this machine for a bug report, without secrets'
-    'token:make or tell the token that a job'\''s nodes share'
+    'token:make the token that a job'\''s nodes share, or say where it is'
     'completion:print completions for a shell'
-    'install-torchrun:make a link torchrun to this dtrain'
+    'install-torchrun:make a link named torchrun to this dtrain'
     'version:show version, compiler and build'
-    'help:show this, or tell about one flag, command or topic'
+    'help:show this help, or help on a flag, command or topic'
   )
   if ((CURRENT == 2)); then
     _describe -t commands command commands
@@ -111,13 +111,13 @@ _dtrain() {
   case $words[1] in
     run) _dtrain_run ;;
     launch) _dtrain_run ;;
-    logs) _arguments --help'[tell about this command]' '--ranks=[only of these local ranks, e.g. 0,5-7]:RANKS: ' '--rank=[the same]:RANK: ' '-r[the same]:RANK: ' '--grep=[only lines that contain TEXT]:TEXT: ' '-g[only lines that contain TEXT]:TEXT: ' '--since=[only what was written since TIME: 10m, 13:00, 2026-11-21T13:00]:TIME: ' '--attempt=[the rounds after N restarts; else the last round]:N: ' '--stdout[only stdout]' '--stderr[only stderr]' '--follow[go on with what is written from now on, new rounds too]' '-f[go on with what is written from now on, new rounds too]' '1:folder:_files -/' ;;
-    status) _arguments --help'[tell about this command]' '--job=[only this job, by its --rdzv-id]:ID: ' '--json[the same as JSON]' ;;
-    flight) _arguments --help'[tell about this command]' '--json[the same as JSON]' '1:folder:_files -/' ;;
-    rendezvous) _arguments --help'[tell about this command]' '--port=[where it listens; 29400 if not given, 0: any free one]:N: ' '--bind=[only at this address of this host; else at all]:ADDR: ' '--token-file=[the token of the jobs that may come, as for run]:FILE: ' '--tls-ca=[certificates instead, with --tls-cert and --tls-key, as for run]:FILE: ' '--tls-cert=[the server'\''s certificate]:FILE: ' '--tls-key=[its private key]:FILE: ' '--max-jobs=[jobs at a time; 256 if not given]:N: ' '--max-nodes=[nodes of all jobs together; 16384 if not given]:N: ' '--max-store-mib=[memory of one job'\''s store; 1024 if not given]:N: ' '--max-store-keys=[keys of one job'\''s store; 1000000 if not given]:N: ' '--open-store=[also a store for torchrun agents; NO AUTHENTICATION]:ADDR\:PORT: ' '1:argument:(serve)' ;;
+    logs) _arguments --help'[tell about this command]' '--ranks=[only these local ranks, e.g. 0,5-7]:RANKS: ' '--rank=[the same as --ranks]:RANK: ' '-r[the same as --ranks]:RANK: ' '--grep=[only lines that contain TEXT]:TEXT: ' '-g[only lines that contain TEXT]:TEXT: ' '--since=[only what was written since TIME: 10m, 13:00, 2026-11-21T13:00]:TIME: ' '--attempt=[the rounds after N restarts; without it, the last round]:N: ' '--stdout[only stdout]' '--stderr[only stderr]' '--follow[keep printing what is written, in new rounds too]' '-f[keep printing what is written, in new rounds too]' '1:folder:_files -/' ;;
+    status) _arguments --help'[tell about this command]' '--job=[only this job, by its --rdzv-id]:ID: ' '--json[print it as JSON]' ;;
+    flight) _arguments --help'[tell about this command]' '--json[print it as JSON]' '1:folder:_files -/' ;;
+    rendezvous) _arguments --help'[tell about this command]' '--port=[port to listen at, 0 for any free port; default 29400]:N: ' '--bind=[listen only at this address of this host; default all]:ADDR: ' '--token-file=[the token that jobs need, as for run]:FILE: ' '--tls-ca=[use certificates, not a token, as for run]:FILE: ' '--tls-cert=[the server'\''s certificate]:FILE: ' '--tls-key=[the server'\''s private key]:FILE: ' '--max-jobs=[most jobs at a time; default 256]:N: ' '--max-nodes=[most nodes of all jobs together; default 16384]:N: ' '--max-store-mib=[most memory of one job'\''s store; default 1024]:N: ' '--max-store-keys=[most keys of one job'\''s store; default 1000000]:N: ' '--open-store=[open a store for torchrun agents too; NO AUTHENTICATION]:ADDR\:PORT: ' '1:argument:(serve)' ;;
     doctor) _arguments --help'[tell about this command]' ;;
-    env) _arguments --help'[tell about this command]' '--json[the same as JSON]' ;;
-    token) _arguments --help'[tell about this command]' '--new[make a new one; a file that is there is never overwritten]' '--code[make one that can be typed: shows its code on the terminal]' '--join[make the one of a code: asks for it, or reads it from stdin]' '--file=[in this file instead of ~/.config/dtrain/token]:FILE: ' ;;
+    env) _arguments --help'[tell about this command]' '--json[print it as JSON]' ;;
+    token) _arguments --help'[tell about this command]' '--new[make a new token; never overwrites a file]' '--code[make a token that can be typed: shows its code on the terminal]' '--join[make the token of a code: asks for the code, or reads it from stdin]' '--file=[use this file instead of ~/.config/dtrain/token]:FILE: ' ;;
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     install-torchrun) _arguments --help'[tell about this command]' ;;
     version) _arguments --help'[tell about this command]' ;;

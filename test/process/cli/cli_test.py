@@ -49,7 +49,7 @@ class BadInput(unittest.TestCase):
         self.refuses(2, "--nproc needs a value", "run", "--nproc")
         self.refuses(2, "--no could mean --node-rank, --no-python", "run", "--no", "true")
         self.refuses(2, "no program given", "run", "--nproc", "2")
-        self.refuses(2, "where is etcd?", "run", "--nnodes=2", "--rdzv-backend=etcd", "true")
+        self.refuses(2, "name the members of etcd", "run", "--nnodes=2", "--rdzv-backend=etcd", "true")
         self.refuses(2, "not an address of this host", "run", "--nnodes=2", "--master-addr=192.0.2.1", "true")
 
     def test_impossible_numbers(self):

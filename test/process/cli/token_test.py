@@ -85,7 +85,7 @@ class Token(unittest.TestCase):
         done = subprocess.run([DTRAIN, "token", "--code"], stdin=subprocess.DEVNULL, text=True, capture_output=True,
                               timeout=DEADLINE_S, env=env, start_new_session=True)
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("shown on a terminal, and there is none", done.stderr)
+        self.assertIn("shows the join code on a terminal, but there is none", done.stderr)
         self.assertFalse((self.home / ".config/dtrain/token").exists())
         for typed, why in (("", "nothing was typed"), ("x" * 300, "too long"), ("7Q2MX", "5 letters and digits")):
             done = subprocess.run([DTRAIN, "token", "--join"], input=typed, text=True, capture_output=True,
@@ -100,7 +100,7 @@ class Token(unittest.TestCase):
             self.assertIn(b"given up", seen)
 
     def test_what_is_wrong_is_said(self):
-        for words, why in ((["--fiel"], "takes --new, --code, --join"), (["--file"], "wants a file's name"),
+        for words, why in ((["--fiel"], "takes --new, --code, --join"), (["--file"], "needs a file's name"),
                            ([], "`dtrain token --new` makes one"), (["--new", "--file", "no/folder/x"], "cannot make")):
             done = self.call("token", *words)
             self.assertIn(why, done.stderr)

@@ -16,7 +16,8 @@ if os.environ["DTRAIN_ROUND"] == "0" and len(sys.argv) > 1:
     os._exit(3)
 """
 KEPT_BACK = b"dtrain: another job has the terminal: workers read /dev/null"
-SHARED = b"dtrain: another job has the terminal, but workers may still read what is typed there (--stdin none)"
+SHARED = (b"dtrain: another job has the terminal, but workers may still read what is typed there (--stdin none "
+          b"prevents this)")
 
 
 class Background(ProcessTest):

@@ -1,11 +1,13 @@
 """What the console shows of whom, and how: as torchrun, on a terminal, filtered, copied, with times, folded."""
 import datetime
+import fcntl
 import glob
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,10 @@ DTRAIN_RUN = "dtrain"
 def command(name, *args):
     """The words of a job that is called `name`, for Popen(executable=DTRAIN)."""
     return [name, *(["run"] if name == DTRAIN_RUN else []), *map(str, args)]
+
+
+def python(code):
+    return ["--no-python", sys.executable, "-c", code]
 
 
 def environment(tmp, **more):
@@ -109,11 +115,130 @@ class AsTorchrun(ProcessTest):
         self.assertEqual(code, 0, shown)
         self.assertEqual(shown.count(b"round 1\n"), 2)
 
-    def test_dtrain_run_keeps_pipe_and_prefix(self):
-        code, shown = on_terminal(DTRAIN_RUN, "--color", "never", *WHAT)
+    def test_dtrain_run_keeps_prefixes_and_pipes_for_several_workers(self):
+        code, shown = on_terminal(DTRAIN_RUN, "--color", "never", "--nproc", 2, *WHAT)
         self.assertEqual(code, 0)
+        for rank in (b"0", b"1"):
+            self.assertIn(b"[%s] out-pipe\n" % rank, shown)
+            self.assertIn(b"[%s] err-pipe\n" % rank, shown)
+
+
+# Draws a bar as tqdm does, without a line end, and then says no more.
+BAR = ("import os, signal, sys\nfd = int(sys.argv[1])\n"
+       "for i in (1, 2, 3): os.write(fd, b'\\r%3d%%|%-5s|' % (i * 20, b'#' * i))\n"
+       "if os.environ['RANK'] == '0': signal.pause()")
+# Which local ranks are seen on the console: one of one, and one of two.
+ONE_SEEN = (("--nproc", 1), ("--nproc", 2, "--local-ranks-filter", 0), ("--nproc", 2, "--ranks", 0),
+            ("--nproc", 2, "-r", "1:3"))
+
+
+def screen(shown):
+    """The lines that a terminal shows which was sent these bytes; only what a bar needs."""
+    lines = [""]
+    column = 0
+    for text, escape in re.findall(r"([^\x1b])|\x1b\[([\d;]*[A-Za-z])", shown.decode()):
+        if text == "\n":
+            lines.append("")
+            column = 0
+        elif text == "\r":
+            column = 0
+        elif escape == "K":
+            lines[-1] = lines[-1][:column]
+        elif text:
+            lines[-1] = lines[-1][:column].ljust(column) + text + lines[-1][column + 1:]
+            column += 1
+    return lines
+
+
+class Bars(ProcessTest):
+    def bar(self, name, *args, fd, until):
+        """What a terminal was sent by the time that `until` was there; the worker still runs."""
+        master, slave = pty.openpty()
+        with tempfile.TemporaryDirectory() as tmp:
+            job = subprocess.Popen(command(name, "--quiet", *args, *python(BAR), fd), executable=DTRAIN,
+                                   stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, start_new_session=True,
+                                   env=environment(tmp))
+            os.close(slave)
+            shown, end = b"", time.monotonic() + DEADLINE
+            try:
+                while until not in shown:
+                    self.assertTrue(select.select([master], [], [], max(0, end - time.monotonic()))[0], shown)
+                    shown += os.read(master, 1 << 16)
+            finally:
+                job.send_signal(signal.SIGINT)
+                job.send_signal(signal.SIGINT)
+                job.wait(DEADLINE)
+                os.close(master)
+        return shown
+
+    def test_of_one_worker_is_drawn_in_place_at_once(self):
+        for where in ONE_SEEN:
+            for fd in (1, 2):
+                shown = self.bar(DTRAIN_RUN, "--color", "never", *where, fd=fd, until=b" 60%|###  |")
+                self.assertEqual(screen(shown), ["[0]  60%|###  |"], (where, fd, shown))
+                for state in (b"[0]  20%|#    |", b"[0]  40%|##   |"):
+                    self.assertIn(state, shown)
+
+    def test_with_colours_times_and_another_prefix(self):
+        for more, before in ((("--color=always",), r"\[0\] "), (("--timestamps",), r"\d{4}-.{24} \[0\] "),
+                             (("--log-line-prefix-template", "é${rank}: "), "é0: ")):
+            shown = self.bar(DTRAIN_RUN, *more, fd=2, until=b" 60%|###  |")
+            self.assertEqual(len(screen(shown)), 1, shown)
+            self.assertRegex(screen(shown)[0], "^" + before + r" 60%\|###  \|$")
+
+    def test_as_torchrun(self):
+        for fd in (1, 2):
+            shown = self.bar(TORCHRUN, "--nproc-per-node", 2, "--local-ranks-filter", 0, fd=fd, until=b" 60%|###  |")
+            self.assertEqual(screen(shown), [" 60%|###  |"], shown)
+
+    def test_of_several_workers_shows_whole_states(self):
+        code = BAR.replace("if os", "os.write(fd, b'\\n')\nif 0 and os")
+        code, shown = on_terminal(DTRAIN_RUN, "--quiet", "--color", "never", "--nproc", 2, *python(code), 2)
+        self.assertEqual(code, 0)
+        self.assertEqual(sorted(x for x in screen(shown) if x), ["[0]  60%|###  |", "[1]  60%|###  |"])
+
+    def test_stdout_of_one_worker_is_a_terminal_as_wide_as_what_is_left(self):
+        size = ("import os\nfor fd in (1, 2): print(os.isatty(fd), os.get_terminal_size(fd) if os.isatty(fd) else '')")
+        for more, before in (((), 4), (("--log-line-prefix-template", "é: "), 3), (("--timestamps",), 34)):
+            for where in ONE_SEEN:
+                with self.subTest(more=more, where=where):
+                    shown = self.sized(*more, *where, *python(size))
+                    self.assertIn(f"True os.terminal_size(columns={100 - before}, lines=30)".encode(), shown)
+                    self.assertIn(b"False \r\n", shown)
+
+    def sized(self, *args):
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        with tempfile.TemporaryDirectory() as tmp:
+            subprocess.run(command(DTRAIN_RUN, "--color", "never", *args), executable=DTRAIN, stdin=subprocess.DEVNULL,
+                           stdout=slave, stderr=subprocess.DEVNULL, start_new_session=True, env=environment(tmp),
+                           timeout=DEADLINE, check=True)
+        os.close(slave)
+        shown = os.read(master, 1 << 16)
+        os.close(master)
+        return shown
+
+    def test_every_byte_of_a_terminal_arrives(self):
+        code = ("import os\nblock = bytes(i for i in range(256) if i not in (10, 13)) * 40 + b'\\n'\n"
+                "for i in range(200):\n v = memoryview(block)\n while v: v = v[os.write(1, v):]\n"
+                "os.write(1, b'the end')")
+        code, shown = on_terminal(DTRAIN_RUN, "--quiet", "--color", "never", *python(code))
+        block = bytes(i for i in range(256) if i not in (10, 13)) * 40 + b"\n"
+        self.assertEqual(code, 0)
+        self.assertTrue(shown == (b"[0] " + block) * 200 + b"[0] the end\n", len(shown))
+
+    def test_what_is_teed_is_a_pipe(self):
+        with tempfile.TemporaryDirectory() as logs:
+            code, shown = on_terminal(DTRAIN_RUN, "--color", "never", "-t", 3, "--log-dir", logs, *WHAT)
         self.assertIn(b"[0] out-pipe\n", shown)
-        self.assertIn(b"[0] err-pipe\n", shown)
+
+    def test_restarts(self):
+        code, shown = on_terminal(DTRAIN_RUN, "--color", "never", "--max-restarts", 2, "sh", "-c",
+                                  "[ -t 1 ] && echo round $TORCHELASTIC_RESTART_COUNT; "
+                                  "[ $TORCHELASTIC_RESTART_COUNT = 2 ]")
+        self.assertEqual(code, 0, shown)
+        for n in range(3):
+            self.assertIn(b"[0] round %d\n" % n, shown)
 
 
 class Filters(ProcessTest):

@@ -169,9 +169,9 @@ class Etcd(HostsCase):
         wrong = self.password("wrong", "x")
         nodes = {}
         for change, why in (({"password_file": wrong}, "authentication failed, invalid user ID or password"),
-                            ({"cert": "", "key": ""}, "the peer wants a certificate"),
+                            ({"cert": "", "key": ""}, "the peer expects a certificate"),
                             ({"protocol": "http", "cacert": "", "cert": "", "key": ""},
-                             "it has closed the connection; does it want https")):
+                             "it has closed the connection; does it need https")):
             given = {name: value for name, value in {**settings, **change}.items() if value}
             nodes[why] = self.node(lab.host(0), "", *self.conf(given), job=f"job{len(nodes)}")
         for why, node in nodes.items():

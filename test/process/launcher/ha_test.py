@@ -187,8 +187,8 @@ class PrivateEtcd(HostsCase):
         lab = self.lab(3)
         node = self.node(lab.host(0), env={"PATH": "/nowhere"})
         self.assertEqual(node.wait(), 125)
-        self.assertIn("--ha starts etcd on this host, and there is none in PATH: apt install etcd-server", node.text)
-        for flags, text in ((("--rdzv-endpoint", "host1,host2"), "--ha wants three or five hosts"),
+        self.assertIn("--ha starts etcd on this host, but etcd is not in PATH: apt install etcd-server", node.text)
+        for flags, text in ((("--rdzv-endpoint", "host1,host2"), "--ha needs three or five hosts"),
                             (("--rdzv-endpoint", "host1,host2,localhost"), "not for loopback addresses"),
                             (("--standalone",), "--standalone is a job of one node")):
             node = self.node(lab.host(0), *flags)
@@ -200,7 +200,7 @@ class PrivateEtcd(HostsCase):
         nodes = self.started(lab, "--insecure", nnodes="3")
         (_, said), = self.ask(lab.host(1), [f"http://{lab.host(0).ipv4}:29400/v3/cluster/member/list"])
         self.assertEqual(len(json.loads(said.removeprefix("200 "))["members"]), 3)
-        self.assertIn("--insecure: whoever reaches", nodes[0].text)
+        self.assertIn("--insecure: anybody who reaches", nodes[0].text)
         self.finish(*nodes)
 
 

@@ -422,7 +422,7 @@ class Hosts(HostsCase):
         self.assertIn("dtrain token --new", none.text)
         plain = self.static(lab.host(1), 1, "", "--insecure", nnodes=2, token=None)
         self.ends([125], [plain])
-        self.assertIn("--insecure: whoever reaches", plain.text)
+        self.assertIn("--insecure: anybody who reaches", plain.text)
         friend = self.static(lab.host(1), 1, "", nnodes=2)
         self.ends([0, 0], [host, friend])
 
@@ -452,7 +452,7 @@ class Hosts(HostsCase):
         for node in nodes:
             address = "host1" if node.host is lab.host(0) else re.escape(lab.host(0).ipv4)
             node.expect(rf"M={address} R0=host1 [\s\S]*met \d in 0\.")
-            self.assertIn("--master-addr real: what the workers say to the store goes between", node.text)
+            self.assertIn("--master-addr real: the workers' traffic with the store is not", node.text)
         other = ["setpriv", "--reuid", "65534", "--clear-groups"]
         for host, before in (lab.host(1), []), (lab.host(0), other), (lab.host(1), other), (lab.host(3), []):
             with self.subTest(host=host.name, before=before):

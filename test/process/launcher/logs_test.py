@@ -44,7 +44,7 @@ class Logs(ProcessTest):
         self.assertEqual(self.logs("--grep", "nobody wrote this", code=1), b"")
         self.assertEqual(self.said, "dtrain: no line has 'nobody wrote this'\n")
         self.assertEqual(self.logs("--rank", 7, code=1), b"")
-        self.assertEqual(self.said, "dtrain: nothing was written to the files that were asked for\n")
+        self.assertEqual(self.said, "dtrain: the files that you asked for are empty\n")
 
     def test_the_last_round_unless_asked(self):
         self.job("--max-restarts", 2, "-t", 1, "sh", "-c",
@@ -61,15 +61,16 @@ class Logs(ProcessTest):
         for folder in os.listdir(self.base):
             os.utime(os.path.join(self.base, folder), (0, 1e9 + folder.startswith("a")))
         self.assertEqual(self.logs(), b"[0] a\n")
-        self.assertRegex(self.said, r"/a_[a-z0-5]{8}, the newest of 2 folders; a job has one for each node")
+        self.assertRegex(self.said, r"showing .*/a_[a-z0-5]{8}, the newest of 2 folders; a job has one folder for each "
+                                    "node")
 
     def test_since(self):
         self.job("--nproc", 2, "-t", 1, "echo", "x")
         (job,) = os.listdir(self.base)
         os.utime(os.path.join(self.base, job, "attempt_0/0/stdout.log"), (0, time.time() - 7200))
         self.assertEqual(self.logs("--since", "1h"), b"[1] x\n")
-        self.assertEqual(self.said, "dtrain: --since: the lines begin with no times, so these are whole files, by when "
-                                    "they were last written to\n")
+        self.assertEqual(self.said, "dtrain: --since: the lines do not begin with times, so these are whole files, "
+                                    "judged by the time of their last write\n")
         self.assertEqual(self.logs("--since", "3h"), b"[0] x\n[1] x\n")
         self.assertEqual(self.logs("--since", "0s", "--rank", 0, code=1), b"")
         self.assertEqual(self.said, "dtrain: --since: no file was written to since then\n")
@@ -85,13 +86,13 @@ class Logs(ProcessTest):
         since = ("--since", time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(last)))
         late = b"".join(b"[%d] 2026-11-21T13:00:02.%d00+01:00 line\n[%d]   of %d\n" % (r, r, r, r) for r in (0, 1))
         self.assertEqual(self.logs(*since), late)
-        self.assertEqual(self.said, "dtrain: --since: by the time that each line begins with\n")
+        self.assertEqual(self.said, "dtrain: --since: judged by the time at the start of each line\n")
         plain = f"{self.base}/job_abcdefgh/attempt_0/2/stderr.log"
         write(plain, b"no time\n")
         os.utime(plain, (0, last))
         self.assertEqual(self.logs(*since), late + b"[2] no time\n")
-        self.assertEqual(self.said, "dtrain: --since: 2 files by the time that each line begins with, 1 as a whole by "
-                                    "when last written to\n")
+        self.assertEqual(self.said, "dtrain: --since: 2 files judged by the time at the start of each line, 1 as a "
+                                    "whole by the time of the last write\n")
         os.utime(plain, (0, last - 1))
         self.assertEqual(self.logs(*since), late)
 
@@ -111,7 +112,7 @@ class Logs(ProcessTest):
         self.logs(folder="/nonexistent", code=2)
         self.assertEqual(self.said, "dtrain: /nonexistent is not a folder\n")
         self.logs(code=2)
-        self.assertIn("holds no logs of a job", self.said)
+        self.assertIn("has no logs of a job", self.said)
         self.logs("--since", "whenever", code=2)
         self.logs("--wat", code=2)
         self.assertEqual(self.said, "dtrain: unknown flag --wat; `dtrain help logs` lists them\n")

@@ -101,7 +101,7 @@ class Nodes(unittest.TestCase):
         first, second = self.static(0, script, "--nproc", 2), self.static(1, script, "--nproc", 2)
         self.ends([7, 7], first, second)
         self.assertRegex(first.stderr(), r"first failure: node 1 \(host .*, agent \d+\): rank 3 \(local rank 1\): "
-                                         r"exit code 7; its own report is there\n")
+                                         r"exit code 7; the report is on that node\n")
         self.assertIn("first failure: rank 3: exit code 7\n", second.stderr())
         self.assertIn("stopped by dtrain", first.stderr())
 
@@ -126,7 +126,7 @@ class Nodes(unittest.TestCase):
         with open(go, "w") as pipe:  # opens when the worker of node 0 reads
             pipe.write("\n")
         self.ends([7, 7, 7], *jobs, spare)
-        self.assertRegex(spare.stderr(), "first failure: node 0 .*; its own report is there")
+        self.assertRegex(spare.stderr(), "first failure: node 0 .*; the report is on that node")
 
     def test_a_node_that_has_ended_well_can_be_stopped(self):
         go = os.path.join(self.stack.enter_context(Job("true")).folder, "go")

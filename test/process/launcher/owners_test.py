@@ -52,8 +52,8 @@ class UserNamespace(ProcessTest):
         with self.job() as job:
             job.ready(1)
             self.assertIn(b"served\n", job.output)
-            self.assertIn("may be anybody in this user namespace: connections are let in by the processes that hold "
-                          "them\n", job.stderr())
+            self.assertIn("may stand for any user in this user namespace: dtrain lets connections in by the processes "
+                          "that hold them\n", job.stderr())
             port = re.search(rb"port (\d+)\.", job.output)[1].decode()
             self.assertEqual(said_to(STRANGER, STORE_CLIENT, "127.0.0.1", port), "refused\n")
             job.signal(signal.SIGTERM)
@@ -95,8 +95,8 @@ def forbid_netlink():
 class Sandbox(ProcessTest):
     # In a mount namespace whose /proc is an empty folder.
     HIDE_PROC = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
-    WITHOUT_BOTH = ("cannot find out whose a connection is: NETLINK_SOCK_DIAG: Operation not permitted; /proc/net/tcp "
-                    "cannot be read; give the sandbox one of both: sockets of NETLINK_SOCK_DIAG, or /proc")
+    WITHOUT_BOTH = ("cannot find out who owns a connection: NETLINK_SOCK_DIAG: Operation not permitted; /proc/net/tcp "
+                    "cannot be read; give the sandbox one of the two: sockets of NETLINK_SOCK_DIAG, or /proc")
 
     def doctor(self, *prefix, **popen):
         """What it says, in one line."""
@@ -112,7 +112,7 @@ class Sandbox(ProcessTest):
         if subprocess.run(["unshare", "-U", "true"], capture_output=True).returncode != 0:
             self.skipTest("no user namespaces here")
         self.assertRegex(self.doctor("unshare", "-U"),
-                         r"warn owners of connections user \d+ may be anybody in this user namespace")
+                         r"warn owners of connections user \d+ may stand for any user in this user namespace")
 
     @needs_root
     @unittest.skipUnless(SLOW == 1, "a sanitizer needs /proc itself")

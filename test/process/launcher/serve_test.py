@@ -198,7 +198,7 @@ printf '\x03\x01\0\0\0\0\0\0\0k' >&3 2>/dev/null; read -r -t 60 <&3; echo "close
         for _ in range(2):  # as `timeout` does it
             server.process.send_signal(signal.SIGTERM)
         self.assertIn(b"STOPPING=1", ready.recv(1000))
-        server.expect("SIGTERM: no new jobs; ends when the 1 job here have ended")
+        server.expect("SIGTERM: taking no new jobs; waiting for 1 job to end")
         self.node(lab.host(1), "second", "", "--rdzv-conf", "join_timeout=1").expect(
             "the server is about to end and takes no new jobs")
         self.assertIsNone(server.process.poll())
@@ -211,7 +211,7 @@ printf '\x03\x01\0\0\0\0\0\0\0k' >&3 2>/dev/null; read -r -t 60 <&3; echo "close
         for node in nodes:
             node.expect(r"met \d in 0")
         server.process.send_signal(signal.SIGINT)
-        server.expect("SIGINT: no new jobs")
+        server.expect("SIGINT: taking no new jobs")
         self.finish(*nodes)
         self.ends([0], [server])
 

@@ -83,7 +83,7 @@ class Succession(HostsCase):
             os.kill(node.agent(), signal.SIGTERM)
         host.expect(r"at R=0 G=0/1 W=1 .* RC=0")
         self.pass_by(5)  # two intervals later it would be in doubt, two more and it would end
-        self.assertNotIn("too few nodes are heard", host.text)
+        self.assertNotIn("too few nodes answer", host.text)
         self.finish(host)
         self.ends([143] * 3, others)
 

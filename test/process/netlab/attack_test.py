@@ -270,15 +270,15 @@ class WithCertificates(Attack):
         other = certify(self.folder, "stranger", "foreign")
         mixed = ["--tls-ca", os.path.join(self.folder, "ca.pem"), *other[2:]]
         for shown, code, why in (
-                (other, 125, "the peer's certificate is not good: .*self-signed"),
-                (["--token-file", self.token], 125, r"the peer wants a certificate \(--tls-ca\)"),
+                (other, 125, "the peer's certificate is not valid: .*self-signed"),
+                (["--token-file", self.token], 125, r"the peer expects a certificate \(--tls-ca\)"),
                 (mixed, 2, "stranger.pem: unable to get local issuer certificate"),
                 (other[:4], 2, "--tls-ca and --tls-cert without --tls-key")):
             with self.subTest(shown=shown):
                 stranger = self.node(1, shown=shown, host=self.attacker)
                 self.assertEqual(stranger.wait(), code, stranger.text)
                 self.assertRegex(stranger.text, why)
-        nodes[0].expect("the peer has a token, and this node certificates")
+        nodes[0].expect("the peer has a token, and this node has certificates")
         self.unharmed(nodes)
 
     def test_tls_without_a_certificate_and_with_a_strangers(self):

@@ -58,7 +58,7 @@ class Flight(unittest.TestCase):
         self.assertIn("written because: in group default_pg (0), rank 2 did not arrive in time\n", text)
         self.assertRegex(text, r"finished by all: 3 collectives, the last all_reduce #3 \(sum, float32 \[4,8\]\)")
         self.assertRegex(text, r"all_reduce #4 \(max, float32 \[1024\]\): ranks 0,1 are in it, for [4-9]\.\d s")
-        self.assertRegex(text, r"rank 2 has not called it: its last there is all_reduce #3 .*, done \d.* before")
+        self.assertRegex(text, r"rank 2 has not called it: its last one is all_reduce #3 .*, done \d.* before")
         self.assertRegex(text, r"it is in recv from rank 1 \(float32 \[6\]\) of group pair \(\S+\), for")
         # Rank 1 waits for rank 2, and that for a message of rank 1.
         self.assertRegex(text, r"rank 1 waits for rank 2 in all_reduce #4 .*\n  rank 2 waits for rank 1 in recv from")
@@ -71,7 +71,7 @@ class Flight(unittest.TestCase):
         _, text = self.told(self.run_story("stopped", "--log-dir", logs, "--failure-grace", "1"), logs)
         self.assertIn("written because: in group default_pg (0), rank 2 did not arrive in time", text)
         if "rank 2 wrote no file" in text:
-            self.assertIn("who is missing has none", text)
+            self.assertIn("the missing ranks have no file", text)
         else:  # dtrain continues what it ends, so rank 2 sometimes has the time to write before its SIGTERM arrives
             self.assertIn("rank 2 has not called it", text)
             self.assertIn("\nrank 2 is missing in all_reduce #4 of group default_pg (0)\n", text)
@@ -162,7 +162,7 @@ class Flight(unittest.TestCase):
         said = flight(folder)
         self.assertEqual(said.returncode, 2)
         self.assertEqual(said.stderr,
-                         f"dtrain: {cut} is no file of the flight recorder: it is not JSON, or not all of it\n")
+                         f"dtrain: {cut} is not a file of the flight recorder: it is not JSON, or not all of it\n")
         self.assertIn("ranks 0,2 of 3; rank 1 wrote no file", said.stdout)
         nothing = flight(self.folder)
         self.assertEqual(nothing.returncode, 2)

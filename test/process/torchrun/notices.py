@@ -18,7 +18,7 @@ MEANINGS = [
     (None, r"[Ss]hutting down|death signal|^stopped by SIG|did not end in time|Unable to shutdown|passing it to"),
     (None, r"left \d+ process(es)? behind"),
     ("where the nodes meet", r"^nodes meet at "),
-    (None, r"^--\S.* goe?s? to \S+: flags of dtrain stand before it"),
+    (None, r"^--\S.* goe?s? to \S+: put flags of dtrain before it"),
     (None, r"^waiting: |^(first failure: )?node \d+ \(host"),
     (None, r"local_rank: \d+ \(pid|hostname of the client socket|has failed to shutdown the rendezvous"),
 ]

@@ -115,7 +115,7 @@ class OpenStore(LabCase):
         self.assertEqual(len(set(weights)), 1, "the replicas are equal")
         self.server.terminate()
         self.assertEqual(self.server.wait(60), 0, self.said())
-        self.assertRegex(self.said(), rf"--open-store: WHOEVER REACHES {re.escape(self.address)}:{PORT} can")
+        self.assertRegex(self.said(), rf"--open-store: ANYBODY WHO REACHES {re.escape(self.address)}:{PORT} can")
         self.assertRegex(self.said(), r"open store: closed connection \d+: store is full")
 
 

@@ -289,7 +289,7 @@ TEST_CASE("records that are gone are counted all the same") {
   REQUIRE(story.groups[0].absent.size() == 1);
   CHECK(story.groups[0].absent[0].called == 40);
   CHECK_FALSE(story.groups[0].absent[0].last);
-  CHECK_THAT(flight_text(story), Catch::Contains("its last there is #40"));
+  CHECK_THAT(flight_text(story), Catch::Contains("its last one is #40"));
 }
 
 TEST_CASE("files of one job and of its last round belong together") {
@@ -341,19 +341,19 @@ TEST_CASE("a file that is none of ours is refused with what is wrong") {
     changed[Json::json_pointer(pointer)] = value;
     return wrong(changed.dump());
   };
-  CHECK(wrong("{") == "a/b.json is no file of the flight recorder: it is not JSON, or not all of it");
-  CHECK(wrong("[1]") == "a/b.json is no file of the flight recorder");
-  CHECK_THAT(with("/version", 2), Catch::Contains("it is of version 2, and this dtrain reads version 1"));
+  CHECK(wrong("{") == "a/b.json is not a file of the flight recorder: it is not JSON, or not all of it");
+  CHECK(wrong("[1]") == "a/b.json is not a file of the flight recorder");
+  CHECK_THAT(with("/version", 2), Catch::Contains("it has version 2, and this dtrain reads version 1"));
   CHECK_THAT(with("/rank", 3), Catch::Contains("'rank' is out of its range"));
   CHECK_THAT(with("/groups/0/rank", -1), Catch::Contains("'rank' is out of its range"));
-  CHECK_THAT(with("/groups/1/id", 1), Catch::Contains("two groups have one id"));
+  CHECK_THAT(with("/groups/1/id", 1), Catch::Contains("two groups have the same id"));
   CHECK_THAT(with("/groups/0/finished", 9), Catch::Contains("'finished' is more than 'queued'"));
-  CHECK_THAT(with("/records/0/group", 77), Catch::Contains("a record is of no group"));
+  CHECK_THAT(with("/records/0/group", 77), Catch::Contains("a record belongs to no group"));
   CHECK_THAT(with("/records/0/state", "odd"), Catch::Contains("'state' is unknown"));
-  CHECK_THAT(with("/records/0/shapes", "x"), Catch::Contains("'shapes' is no list"));
+  CHECK_THAT(with("/records/0/shapes", "x"), Catch::Contains("'shapes' is not a list"));
   CHECK_THAT(with("/records/0/elements", 1.5), Catch::Contains("'elements' is out of its range"));
-  CHECK_THAT(with("/records/0/op", 7), Catch::Contains("'op' is no text"));
-  CHECK_THAT(with("/records/0", 7), Catch::Contains("is no object"));
+  CHECK_THAT(with("/records/0/op", 7), Catch::Contains("'op' is not a text"));
+  CHECK_THAT(with("/records/0", 7), Catch::Contains("is not an object"));
 }
 
 }  // namespace dtrain::cli

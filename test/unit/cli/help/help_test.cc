@@ -151,7 +151,7 @@ TEST_CASE("help is found by any name of a flag or command") {
   CHECK(*help_on("nproc_per_node") == *help_on("--nproc"));
   CHECK(*help_on("max-r") == *help_on("--max-restarts"));
   CHECK(*help_on("run") == run_help());
-  CHECK(help_on("exit-codes")->starts_with("`dtrain run` ends"));
+  CHECK(help_on("exit-codes")->starts_with("`dtrain run` exits"));
   CHECK(help_on("doctor")->starts_with("Usage: dtrain doctor"));
   CHECK(help_on("dcotor").error().message == "no help on 'dcotor'; did you mean doctor?");
   CHECK(help_on("restart").error().message == "no help on 'restart'; did you mean max-restarts?");

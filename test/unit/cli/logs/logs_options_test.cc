@@ -33,7 +33,7 @@ TEST_CASE("the words of dtrain logs") {
 }
 
 TEST_CASE("wrong words of dtrain logs are named") {
-  CHECK(error({}) == "which logs? dtrain logs DIR, where DIR is what --log-dir was");
+  CHECK(error({}) == "name a folder: dtrain logs DIR, where DIR is the --log-dir of the run");
   CHECK(error({"a", "b"}) == "one folder at a time: b");
   CHECK(error({"a", "--folow"}) == "unknown flag --folow; did you mean --follow?");
   CHECK(error({"a", "-x"}) == "unknown flag -x; `dtrain help logs` lists them");

@@ -46,8 +46,10 @@ TEST_CASE("several nodes, static") {
   CHECK(outcome({.nnodes = "2", .endpoint = "h:7"}) == "h:7 rank 0 of 2:2");
   CHECK(outcome({.nnodes = "2", .conf = "rank=1", .node_rank = "0"}) == "127.0.0.1:29500 rank 0 of 2:2");
   CHECK(outcome({.nnodes = " 1_0", .node_rank = "+9", .master_port = "0_9"}) == "127.0.0.1:9 rank 9 of 10:10");
-  CHECK(outcome({.nnodes = "2", .node_rank = "2"}) == "--node-rank: it counts from 0, and --nnodes says 2");
-  CHECK(outcome({.node_rank = "1", .master_port = "9"}) == "--node-rank: it counts from 0, and --nnodes says 1");
+  CHECK(outcome({.nnodes = "2", .node_rank = "2"}) ==
+        "--node-rank: ranks of nodes count from 0, and there are 2 (--nnodes)");
+  CHECK(outcome({.node_rank = "1", .master_port = "9"}) ==
+        "--node-rank: ranks of nodes count from 0, and there are 1 (--nnodes)");
   CHECK(outcome({.node_rank = "x"}).starts_with("--node-rank: "));
   CHECK(outcome({.nnodes = "2", .node_rank = "x"}).starts_with("--node-rank: "));
   CHECK(outcome({.nnodes = "2", .master_port = "0"}) ==
@@ -64,7 +66,7 @@ TEST_CASE("several nodes, c10d") {
   CHECK(outcome({.nnodes = "2", .backend = "c10d", .endpoint = "h:0"}) ==
         "--rdzv-endpoint: the nodes need a port that all of them know, not 0");
   CHECK(outcome({.nnodes = "2", .backend = "c10d", .endpoint = "::1:8"}) ==
-        "--rdzv-endpoint: an IPv6 address wants brackets: [::1]:29400");
+        "--rdzv-endpoint: an IPv6 address needs brackets: [::1]:29400");
   CHECK(outcome({.nnodes = "2:3", .backend = "c10d", .endpoint = "h:0"}).starts_with("--rdzv-endpoint: "));
   CHECK(outcome({.nnodes = "1:3", .backend = "c10d", .endpoint = "h:0"}) == "h:0 rank any of 1:3");
   const auto plan =
@@ -96,7 +98,7 @@ TEST_CASE("etcd: a password goes in clear only where that is typed") {
     return verdict.error ? verdict.error->message : "";
   };
   CHECK(wrong("a", "") ==
-        "the password of user would go to etcd in clear: protocol=https, or protocol=http if you mean that");
+        "the password of user would go to etcd unencrypted: add protocol=https, or protocol=http if you want that");
   CHECK(wrong("localhost,a", "") == wrong("a", ""));
   CHECK(wrong("a", ",protocol=http") == "");
   CHECK(wrong("http://a", "") == "");
@@ -118,13 +120,13 @@ TEST_CASE("what cannot be") {
   CHECK(outcome({.conf = "a=1,b\nc"}) == "--rdzv-conf: b\\x0ac has no value");
   CHECK(outcome({.conf = "=5"}) == "--rdzv-conf: expected KEY=VALUE,...");
   CHECK(outcome({.conf = "a=1,,b=2"}) == "--rdzv-conf: expected KEY=VALUE,...");
-  CHECK(outcome({.conf = "join_timeout=0"}) == "--rdzv-conf: join_timeout wants seconds above 0");
+  CHECK(outcome({.conf = "join_timeout=0"}) == "--rdzv-conf: join_timeout must be seconds above 0");
   CHECK(outcome({.standalone = true, .conf = "a"}) == "--rdzv-conf: a has no value");
   for (const char* rank : {"x", "1.5", "", "0x1"})
     CHECK(outcome({.standalone = true, .node_rank = rank}) == "--node-rank: expected a whole number");
   CHECK(outcome({.backend = "c10d", .master_port = "x"}) == "--master-port: expected a whole number");
   CHECK(outcome({.standalone = true, .node_rank = "-7", .master_port = "99999"}) == "-:0 rank any of 1:1");
-  CHECK(outcome({.conf = "store_type=file"}) == "--rdzv-conf: store_type is tcp here, nothing else");
+  CHECK(outcome({.conf = "store_type=file"}) == "--rdzv-conf: store_type must be tcp");
 }
 
 TEST_CASE("MASTER_ADDR is real across hosts when asked for, and as torchrun always") {
@@ -161,9 +163,9 @@ TEST_CASE("what is without effect is said") {
   CHECK(notes({.conf = "read_timeout=1"}) ==
         Words{"--rdzv-conf read_timeout has no effect: agents are connected, and nothing is polled"});
   CHECK(notes({.nnodes = "2", .backend = "c10d", .conf = "timeout=5"}) ==
-        Words{"--rdzv-conf timeout has no effect with c10d, which has join_timeout"});
+        Words{"--rdzv-conf timeout has no effect with c10d: use join_timeout"});
   CHECK(notes({.nnodes = "2", .conf = "last_call_timeout=5,timeout=3"}) ==
-        Words{"--rdzv-conf last_call_timeout has no effect with static, which has timeout"});
+        Words{"--rdzv-conf last_call_timeout has no effect with static: use timeout"});
   CHECK(notes({.conf = "store_type=tcp,join_timeout=4,join_timeout=5"}).empty());
 }
 
@@ -186,12 +188,12 @@ TEST_CASE("three or five hosts with an etcd of the job's own: --ha") {
     const auto verdict = ha(list, conf, nnodes);
     return verdict.error ? verdict.error->message : "";
   };
-  CHECK(wrong("a,b") == "--ha wants three or five hosts: HOST[:PORT],HOST[:PORT],HOST[:PORT]");
+  CHECK(wrong("a,b") == "--ha needs three or five hosts: HOST[:PORT],HOST[:PORT],HOST[:PORT]");
   CHECK(wrong("a,b,c,d") == wrong("a,b"));
   CHECK(wrong("a,b,a") == "a is named twice");
   CHECK(wrong("a,b,localhost") == "--ha is for several hosts, not for loopback addresses");
-  CHECK(wrong("a,b,c", "cacert=f") == "cacert is about an etcd of yours; --ha starts its own");
-  CHECK(wrong("a,b,c", "peer_port=29400") == "peer_port wants another port than that of the endpoints");
+  CHECK(wrong("a,b,c", "cacert=f") == "cacert is for an etcd of your own; --ha starts one for the job");
+  CHECK(wrong("a,b,c", "peer_port=29400") == "peer_port must differ from the ports of the endpoints");
   CHECK(wrong("a,b,c", "", "1") == "--ha is for a job of several nodes");
   CHECK(plan_nodes({.ha = true, .backend = "static"}).error->flag == FlagId::rdzv_backend);
   CHECK(plan_nodes({.standalone = true, .ha = true}).error->flag == FlagId::ha);
@@ -211,7 +213,7 @@ TEST_CASE("a list of endpoints names one host in several ways") {
   CHECK(c10d("a:7,b").error->message == "a list names one host in several ways, all with the same port");
   CHECK(c10d("a,,b").error->message == "expected HOST, HOST:PORT or [IPV6]:PORT");
   for (const char* list : {"localhost,a", "a,127.0.0.1"})
-    CHECK(c10d(list).error->message == "one host has one loopback address, and needs no list");
+    CHECK(c10d(list).error->message == "a loopback address is this host alone, and needs no list");
 }
 
 TEST_CASE("endpoints") {
@@ -246,7 +248,7 @@ TEST_CASE("a place that is not loopback is across hosts, where agents show that 
   CHECK(plan_nodes(typed).plan.pulse == PulseSettings{std::chrono::seconds(2), 5});
   CHECK(notes(typed).empty());
   CHECK(outcome({.nnodes = "2", .backend = "c10d", .endpoint = "h", .conf = "keep_alive_max_attempt=2"}) ==
-        "--rdzv-conf: keep_alive_max_attempt wants a number from 3 to 1000");
+        "--rdzv-conf: keep_alive_max_attempt must be a number from 3 to 1000");
   CHECK(notes({.nnodes = "2", .backend = "c10d", .conf = "keep_alive_interval=2"}).size() == 1);
 }
 
@@ -286,13 +288,13 @@ TEST_CASE("nodes that meet by etcd") {
 
   CHECK(wrong("") == "--rdzv-endpoint: expected HOST, HOST:PORT or [IPV6]:PORT");
   CHECK(wrong("a,,b") == "--rdzv-endpoint: expected HOST, HOST:PORT or [IPV6]:PORT");
-  CHECK(wrong("a:0") == "--rdzv-endpoint: port: not 0");
+  CHECK(wrong("a:0") == "--rdzv-endpoint: the port must not be 0");
   CHECK(wrong("ftp://a") == "--rdzv-endpoint: expected http:// or https://, or neither");
-  CHECK(wrong("http://a,https://b") == "--rdzv-endpoint: some members by http and some by https");
-  CHECK(wrong("http://root:pw@a").starts_with("--rdzv-endpoint: a user belongs to --rdzv-conf"));
-  CHECK(wrong("a", "protocol=ftp") == "--rdzv-conf: protocol is http or https");
+  CHECK(wrong("http://a,https://b") == "--rdzv-endpoint: all members must use http, or all https");
+  CHECK(wrong("http://root:pw@a").starts_with("--rdzv-endpoint: give the user with --rdzv-conf"));
+  CHECK(wrong("a", "protocol=ftp") == "--rdzv-conf: protocol must be http or https");
   CHECK(wrong("a", "cacert=x") == "--rdzv-conf: certificates are for protocol=https");
-  CHECK(wrong("a", "protocol=https,key=x") == "--rdzv-conf: key wants cert");
+  CHECK(wrong("a", "protocol=https,key=x") == "--rdzv-conf: key needs cert");
   CHECK(wrong("a", "user=x") == "--rdzv-conf: user and password_file go together");
-  CHECK(wrong("a", "lease_ttl=0") == "--rdzv-conf: lease_ttl wants whole seconds from 1 to 600");
+  CHECK(wrong("a", "lease_ttl=0") == "--rdzv-conf: lease_ttl must be whole seconds from 1 to 600");
 }

@@ -17,7 +17,7 @@ TEST_CASE("rdzv-conf: each way to meet checks the keys that it has") {
     CHECK(wrong(bad, Meeting::c10d) != "");
   CHECK(wrong("timeout=x, is_host = No,keep_alive_interval=-1,cas_backoff_max_seconds=1e-3", Meeting::c10d) == "");
   CHECK(wrong("join_timeout=x,close_timeout=x,is_host=x,store_type=x,rank=x", Meeting::fixed) == "");
-  CHECK(wrong("timeout=x", Meeting::fixed) == "timeout wants seconds above 0");
+  CHECK(wrong("timeout=x", Meeting::fixed) == "timeout must be seconds above 0");
   CHECK(read_rdzv_conf("timeout=1.5", Meeting::fixed, true)->timeout == std::chrono::milliseconds(1500));
   CHECK(read_rdzv_conf(" last_call_timeout = 2 ", Meeting::c10d, true)->last_call_timeout == std::chrono::seconds(2));
 }

@@ -43,9 +43,9 @@ TEST_CASE("words of a command: an error says what it takes, and repeats a word o
 
 TEST_CASE("words of a command: a value that is missing or empty") {
   for (const std::vector<std::string>& words : {std::vector<std::string>{"--file"}, {"--file", ""}, {"--file="}})
-    CHECK(refused(CommandId::token, words) == "--file wants a file's name");
-  CHECK(refused(CommandId::status, {"--job"}) == "--job wants the job's id");
-  CHECK(refused(CommandId::rendezvous, {"--port="}) == "--port wants a value: N");
+    CHECK(refused(CommandId::token, words) == "--file needs a file's name");
+  CHECK(refused(CommandId::status, {"--job"}) == "--job needs the job's id");
+  CHECK(refused(CommandId::rendezvous, {"--port="}) == "--port needs a value: N");
 }
 
 TEST_CASE("the help of a server's flags says what holds without them") {
@@ -59,6 +59,6 @@ TEST_CASE("the help of a server's flags says what holds without them") {
     const auto flag =
         std::find_if(flags.begin(), flags.end(), [&](const CommandFlag& row) { return row.name == given.first; });
     REQUIRE(flag != flags.end());
-    CHECK(flag->help.find("; " + std::to_string(given.second) + " if not given") != std::string::npos);
+    CHECK(flag->help.find("; default " + std::to_string(given.second)) != std::string::npos);
   }
 }

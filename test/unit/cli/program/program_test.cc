@@ -157,8 +157,9 @@ TEST_CASE("Python named as the program runs as it is, and its buffering is said"
 TEST_CASE("a program that is not there") {
   CHECK(outcome({"train"}, {{"train", executable_file()}}) ==
         "127: train: not in PATH; ./train exists here: did you mean ./train?");
-  CHECK(outcome({"CMakeLists.txt"}, {{"CMakeLists.txt", plain_file()}}) ==
-        "127: CMakeLists.txt: not in PATH; ./CMakeLists.txt is here, but is no program: it has no execute permission");
+  CHECK(
+      outcome({"CMakeLists.txt"}, {{"CMakeLists.txt", plain_file()}}) ==
+      "127: CMakeLists.txt: not in PATH; ./CMakeLists.txt is here, but is not a program: it has no execute permission");
   CHECK(outcome({"train"}, {{"train", folder()}}) == "127: train: not in PATH; ./train is a folder");
   CHECK(outcome({"tru"}) == "127: tru: not in PATH, and there is no ./tru");
   CHECK(outcome({"trian"}, {{"train", executable_file()}}) ==

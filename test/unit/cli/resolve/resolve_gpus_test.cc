@@ -58,7 +58,7 @@ bool says(const Plan& made, const std::string& words) {
 
 TEST_CASE("accelerators that dtrain cannot count are refused by name") {
   CHECK(error({"--nproc=xpu"}, test_host()) ==
-        "--nproc 'xpu': dtrain counts NVIDIA and AMD GPUs (gpu) and cores (cpu); give the number");
+        "--nproc 'xpu': dtrain counts only NVIDIA and AMD GPUs (gpu) and cores (cpu); give a number instead");
   CHECK(error({"--nproc=gpus"}, test_host()).ends_with("or auto, cpu, gpu"));
 }
 

@@ -90,7 +90,7 @@ TEST_CASE("without a token a job across hosts does not start, and hears how to g
   machine.add("other");
   CHECK(machine.error({"--token-file=none"}) == "no file none");
   machine.host.token.emplace(JobSecret::parse("nonsense"));
-  CHECK(machine.error({}).starts_with("DTRAIN_TOKEN: not a token of dtrain: "));
+  CHECK(machine.error({}).starts_with("DTRAIN_TOKEN: not a dtrain token: "));
 }
 
 TEST_CASE("in a step of SLURM the nodes share a token by MUNGE, unless one is named") {
@@ -139,9 +139,9 @@ TEST_CASE("without a token only when that is typed, and then it is said") {
   CHECK(plan->spec.nodes.insecure);
   CHECK_FALSE(plan->spec.nodes.credential);
   REQUIRE(plan->warnings.size() == 1);
-  CHECK(plan->warnings[0].starts_with("--insecure: whoever reaches"));
+  CHECK(plan->warnings[0].starts_with("--insecure: anybody who reaches"));
   machine.host.env["DTRAIN_INSECURE"] = "1";
-  CHECK(machine.resolve({}).error().message.starts_with("DTRAIN_INSECURE: that a job goes without a token"));
+  CHECK(machine.resolve({}).error().message.starts_with("DTRAIN_INSECURE is not allowed: "));
 }
 
 TEST_CASE("a job on one host looks for no token") {
@@ -193,7 +193,7 @@ TEST_CASE("certificates stand in for a token, and the usual token file is not lo
 TEST_CASE("certificates want all three files, and no token beside them") {
   CertificateHost machine;
   CHECK(machine.error({"--tls-ca=ca"}) ==
-        "--tls-ca without --tls-cert and --tls-key: certificates want all three files");
+        "--tls-ca without --tls-cert and --tls-key: certificates need all three files");
   CHECK(machine.error({"--tls-ca=ca", "--tls-key=key"}).starts_with("--tls-ca and --tls-key without --tls-cert: "));
   CHECK(machine.error({"--tls-cert=c", "--tls-key=key"}).starts_with("--tls-cert and --tls-key without --tls-ca: "));
   const Words all = {"--tls-ca=ca", "--tls-cert=cert", "--tls-key=key"};
@@ -207,6 +207,6 @@ TEST_CASE("certificates want all three files, and no token beside them") {
   machine.host.env["DTRAIN_TOKEN_FILE"] = "t";
   CHECK(machine.error(all).starts_with("--tls-ca and DTRAIN_TOKEN_FILE: "));
   machine.host.token.emplace(new_secret());
-  CHECK(machine.error(all).find("say one of the two") != std::string::npos);
+  CHECK(machine.error(all).find("use only one of the two") != std::string::npos);
   CHECK_FALSE(machine.asked);
 }

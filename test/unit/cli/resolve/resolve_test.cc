@@ -63,8 +63,9 @@ TEST_CASE("a flag of dtrain's that stands after the program is told, unless it w
     REQUIRE(answer.ok());
     return answer->notes;
   };
-  CHECK(notes({"true", "--nproc", "2", "--max_restarts=3"}) ==
-        Words{"--nproc, --max_restarts go to true: flags of dtrain stand before it (or put -- there)"});
+  CHECK(
+      notes({"true", "--nproc", "2", "--max_restarts=3"}) ==
+      Words{"--nproc, --max_restarts go to true: put flags of dtrain before it (put -- before it to hide this note)"});
   CHECK(notes({"true", "--nproc", "2"}, true).empty());
   CHECK(notes({"--", "true", "--nproc", "2"}).empty());
   CHECK(notes({"--log-dir=/tmp", "true", "--log-dir", "mine"}).empty());
@@ -281,12 +282,13 @@ TEST_CASE("torchrun's flags for many nodes") {
   kubeflow.env["PET_MASTER_ADDR"] = "head";
   kubeflow.env["PET_VIRTUAL_LOCAL_RANK"] = "0";
   CHECK(plan({}, kubeflow).notes == Words{"no effect here: --master-addr"});
-  CHECK(error({"--nnodes=2", "--rdzv-backend=etcd"}).find("where is etcd?") != std::string::npos);
+  CHECK(error({"--nnodes=2", "--rdzv-backend=etcd"}).find("name the members of etcd") != std::string::npos);
   CHECK(spec({"--nnodes=1:2", "--rdzv-backend=c10d"}).nodes.several());
   CHECK(error({"--nnodes=0"}) == "--nnodes '0': a job has at least 1 node");
   CHECK(error({}, with_env("PET_NNODES", "x")) == "PET_NNODES='x': expected N or MIN:MAX");
   CHECK(spec({"--nnodes=2"}).run_id == "none");
-  CHECK(error({"--node-rank=1", "--master-port=9"}) == "--node-rank '1': it counts from 0, and --nnodes says 1");
+  CHECK(error({"--node-rank=1", "--master-port=9"}) ==
+        "--node-rank '1': ranks of nodes count from 0, and there are 1 (--nnodes)");
 }
 
 TEST_CASE("numa binding: next to the GPUs, and without GPUs by turns") {
@@ -334,7 +336,7 @@ TEST_CASE("where nodes meet: a host that is not known yet is awaited, one host m
   CHECK(plan(at("late"), host).awaited_host == "late");
   CHECK(plan(at("late,late"), host).awaited_host == "late");
   CHECK(plan(at("late,10.0.0.1"), host).awaited_host.empty());  // one is enough
-  CHECK(plan(at("10.0.0.1,late"), host).warnings == Words{"--rdzv-endpoint: late is not known, and is left out"});
+  CHECK(plan(at("10.0.0.1,late"), host).warnings == Words{"--rdzv-endpoint: late is not known; trying the others"});
   CHECK(plan(at("10.0.0.1"), host).awaited_host.empty());
   CHECK(error(at("never"), host) == "--rdzv-endpoint 'never': there is no host never");
   CHECK(spec(at("10.0.0.1,10.1.0.1"), host).nodes.address == "::");

@@ -84,7 +84,7 @@ TEST_CASE("signals that do not exist: torchrun goes on without them") {
   CHECK(resolved({"--signals-to-handle=TERM, SIGFOO,BAR"}, CalledAs::torchrun)->spec.stop_signals ==
         std::vector<int>{15});
   CHECK(notes({"--signals-to-handle=TERM,SIGFOO,BAR"}, CalledAs::torchrun) ==
-        Words{"--signals-to-handle: there is no signal SIGFOO, BAR; going on without"});
+        Words{"--signals-to-handle: no such signal: SIGFOO, BAR (ignored)"});
   CHECK(torchrun_error({"--signals-to-handle=TERM,SIGFOO"})
             .starts_with("--signals-to-handle 'TERM,SIGFOO': there is no signal"));
 }

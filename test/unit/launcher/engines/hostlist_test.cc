@@ -40,7 +40,7 @@ TEST_CASE("what is no list of hosts is an error that says why") {
   const std::string head = "not a list of hosts: ";
   for (const char* text : {"", ",", "a,", ",a", "a,,b"}) CHECK(hosts(text) == head + "a name is empty");
   for (const char* text : {"n[]", "n[-3]", "n[1-]", "n[a-c]", "n[1,]", "n[", "n[ 1]", "n[[1]]"})
-    CHECK(hosts(text) == head + "a range wants numbers, as in [1-4,7]");
+    CHECK(hosts(text) == head + "a range needs numbers, as in [1-4,7]");
   for (const char* text : {"n[1", "n[1-2", "n[1x]", "n[1-2-3]"})
     CHECK(hosts(text) == head + "']' is missing, or there is more than numbers before it");
   for (const char* text : {"a b", "a]", "n[1]]", "a\n", "a\x7f", "\xff"})

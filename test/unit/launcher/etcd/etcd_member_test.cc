@@ -94,7 +94,7 @@ TEST_CASE("etcd member: as long as another agent on this host runs it, nobody ta
 TEST_CASE("etcd member: where too few of the others are left it is said") {
   const std::vector<EtcdMemberFacts> three = {{1, "m0", ""}, {2, "m1", ""}, {3, "m2", ""}};
   CHECK(why_not_taken_in({three, 2, 1, 0}, "x") ==
-        "too few of the other members are left to take it in: 1 of 3 answer, and it takes 2");
+        "too few of the other members are left to admit it: 1 of 3 answer, and 2 are needed");
   CHECK(why_not_taken_in({three, 2, 2, 0}, "x") == "x");
 }
 

@@ -38,7 +38,7 @@ TEST_CASE("anything else gives a note and no more") {
 }
 
 TEST_CASE("deep nesting and sizes over the limit are refused calmly") {
-  const std::string too_deep = "the error file has values in more than 100 levels";
+  const std::string too_deep = "the error file is nested more than 100 levels deep";
   CHECK(parse_error_file(std::string(kErrorFileLimit, '[')).note == too_deep);
   std::string deep = std::string(kErrorFileLimit / 2, '[') + std::string(kErrorFileLimit / 2, ']');
   CHECK(parse_error_file(deep).note == too_deep);

@@ -280,10 +280,9 @@ TEST_CASE("joining: a node that is turned away again and again gives up, and cou
   };
   Node far = at(Phase::dialing);
   CHECK(attempts(far) == 9);
-  CHECK(
-      far.reason() ==
-      "cannot join the job at node-a:29400: it closes the connection; is it another program's port, as of a torchrun? "
-      "All nodes need the same launcher");
+  CHECK(far.reason() ==
+        "cannot join the job at node-a:29400: it closes the connection; is it the port of another program, such as "
+        "torchrun? All nodes need the same launcher");
   Node near = at(Phase::dialing, on_one_host());
   CHECK(attempts(near) == 12);
   CHECK(near.names() == "look at the port");

@@ -79,7 +79,7 @@ TEST_CASE("a folder without logs is an error") {
   test::TempFolder folder;
   CHECK(find_logs(folder / "none").error().message == folder / "none is not a folder");
   file(folder / "some/file");
-  CHECK(find_logs(folder / "some").error().message.find("holds no logs of a job") != std::string::npos);
+  CHECK(find_logs(folder / "some").error().message.find("has no logs of a job") != std::string::npos);
 }
 
 }  // namespace dtrain::launcher

@@ -95,7 +95,7 @@ TEST_CASE("every single typo in a token is told, and no message repeats the toke
       CHECK(why_not(JobSecret::parse(text)).find(text.substr(10, 8)) == std::string::npos);
     }
   }
-  CHECK(why_not(JobSecret::parse("")) == "not a token of dtrain: it is empty; `dtrain token --new` makes one");
+  CHECK(why_not(JobSecret::parse("")) == "not a dtrain token: it is empty; `dtrain token --new` makes one");
   CHECK(why_not(JobSecret::parse("hunter2")).find("begin with dtrain-") != std::string::npos);
   CHECK(why_not(JobSecret::parse(kKnown + "A")).find("56 characters instead of 55") != std::string::npos);
   CHECK(why_not(JobSecret::parse(kKnown.substr(0, 54))).find("54 characters") != std::string::npos);

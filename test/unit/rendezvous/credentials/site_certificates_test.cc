@@ -111,15 +111,15 @@ TEST_CASE("certificates of another authority, old ones and homemade ones get now
   struct Row {
     const char *name, *why, *alert;
   };
-  const Row as_client[] = {{"stranger", "unable to get local issuer certificate", "it is of another authority"},
+  const Row as_client[] = {{"stranger", "unable to get local issuer certificate", "it is from another authority"},
                            {"old", "certificate has expired", "it has expired"},
-                           {"homemade", "self-signed certificate", "it is of another authority"},
+                           {"homemade", "self-signed certificate", "it is from another authority"},
                            {"webserver", "unsuitable certificate purpose", "TLS alert 43"}};
   for (const Row& row : as_client) {
     INFO(row.name);
     Pair pair = pair_of(site.showing(row.name), ours);
-    check_refused(pair, TlsFault::token, std::string("the peer's certificate is not good: ") + row.why, TlsFault::token,
-                  std::string("the peer does not take this node's certificate: ") + row.alert);
+    check_refused(pair, TlsFault::token, std::string("the peer's certificate is not valid: ") + row.why,
+                  TlsFault::token, std::string("the peer does not take this node's certificate: ") + row.alert);
   }
   const Row as_server[] = {
       as_client[0], as_client[1], as_client[2], {"person", "unsuitable certificate purpose", "TLS alert 43"}};
@@ -127,7 +127,7 @@ TEST_CASE("certificates of another authority, old ones and homemade ones get now
     INFO(row.name);
     Pair pair = pair_of(ours, site.showing(row.name));
     check_refused(pair, TlsFault::token, std::string("the peer does not take this node's certificate: ") + row.alert,
-                  TlsFault::token, std::string("the peer's certificate is not good: ") + row.why);
+                  TlsFault::token, std::string("the peer's certificate is not valid: ") + row.why);
     CHECK_FALSE(pair.client.session.established());
   }
 }
@@ -140,13 +140,13 @@ TEST_CASE("a client without a certificate, and one that names no link, is refuse
     return Pair{End(TlsSession::client(*certificates, "localhost")), End(TlsSession::server(site.load(), "job"))};
   };
   Pair bare = as_program({site.file("ca.pem"), "", ""});
-  check_refused(bare, TlsFault::token, "the peer shows no certificate", TlsFault::refused, "wants a certificate");
+  check_refused(bare, TlsFault::token, "the peer shows no certificate", TlsFault::refused, "expects a certificate");
   Pair nameless = as_program({site.file("ca.pem"), site.file("node.pem"), site.file("node.key")});
   REQUIRE(nameless.client.session.send("text").ok());
   nameless.talk();
   CHECK_FALSE(nameless.server.session.established());
   CHECK(nameless.server.plaintext.empty());
-  CHECK(contains(nameless.server.error, "no agent of this version of dtrain"));
+  CHECK(contains(nameless.server.error, "not an agent of this version of dtrain"));
 }
 
 TEST_CASE("with certificates too, a link is for one job, one role and one epoch") {
@@ -185,11 +185,11 @@ TEST_CASE("a token and certificates do not go together, and both sides say so") 
   const Site site;
   const LinkCredential secret = new_secret(), certificates = site.load();
   Pair to_site = pair_of(secret, certificates);
-  check_refused(to_site, TlsFault::token, "the peer has a token, and this node certificates", TlsFault::token,
-                "the peer wants a certificate (--tls-ca), and this node has a token");
+  check_refused(to_site, TlsFault::token, "the peer has a token, and this node has certificates", TlsFault::token,
+                "the peer expects a certificate (--tls-ca), and this node has a token");
   Pair to_token = pair_of(certificates, secret);
-  check_refused(to_token, TlsFault::token, "the peer has certificates (--tls-ca), and this node a token",
-                TlsFault::token, "the peer wants a token, and this node has a certificate");
+  check_refused(to_token, TlsFault::token, "the peer has certificates (--tls-ca), and this node has a token",
+                TlsFault::token, "the peer expects a token, and this node has a certificate");
 }
 
 TEST_CASE("every byte of a handshake with certificates may be changed, and is noticed") {

@@ -181,7 +181,7 @@ TEST_CASE("etcd: users need their password, tokens are fetched again") {
     root.must({"/v3/auth/user/grant", R"({"user":"root","role":"root"})"});
     root.must({"/v3/auth/user/add", R"({"name":"dtrain","password":"secret"})"});
     root.must({"/v3/auth/enable", "{}"});
-    has(root.error(etcd_range("/k")), "it wants a user and a password");
+    has(root.error(etcd_range("/k")), "it needs a user and a password");
   }
   settings.user = "root";
   settings.password = "r";
@@ -222,23 +222,23 @@ TEST_CASE("etcd: over TLS both sides show certificates") {
   settings.members[0].name = "localhost";
   CHECK(Caller(settings).must(etcd_range("/k")).keys.size() == 1);
   settings.members[0].name = "other.example";
-  has(Caller(settings).error(etcd_range("/k"), 1s), "the peer's certificate is not good: hostname mismatch");
+  has(Caller(settings).error(etcd_range("/k"), 1s), "the peer's certificate is not valid: hostname mismatch");
   settings.members[0].name = "127.0.0.2";
-  has(Caller(settings).error(etcd_range("/k"), 1s), "the peer's certificate is not good: IP address mismatch");
+  has(Caller(settings).error(etcd_range("/k"), 1s), "the peer's certificate is not valid: IP address mismatch");
 
   settings = etcd.settings();
   settings.certificates = *TlsCertificates::load({etcd.file("ca.pem"), "", ""});
-  has(Caller(settings).error(etcd_range("/k"), 1s), "the peer wants a certificate");
+  has(Caller(settings).error(etcd_range("/k"), 1s), "the peer expects a certificate");
   etcd.make_authority("stranger");
   etcd.certify("foreign", "stranger");
   settings.certificates =
       *TlsCertificates::load({etcd.file("ca.pem"), etcd.file("foreign.pem"), etcd.file("foreign.key")});
-  has(Caller(settings).error(etcd_range("/k"), 1s), "the peer wants a certificate");
+  has(Caller(settings).error(etcd_range("/k"), 1s), "the peer expects a certificate");
   settings.certificates = *TlsCertificates::load({etcd.file("stranger.pem"), "", ""});
-  has(Caller(settings).error(etcd_range("/k"), 1s), "the peer's certificate is not good: unable to get local issuer");
+  has(Caller(settings).error(etcd_range("/k"), 1s), "the peer's certificate is not valid: unable to get local issuer");
 
   settings.certificates.reset();
-  has(Caller(settings).error(etcd_range("/k"), 1s), "it has closed the connection; does it want https?");
+  has(Caller(settings).error(etcd_range("/k"), 1s), "it has closed the connection; does it need https?");
 }
 
 TEST_CASE("etcd: https to a port that has none, and files that are none") {
@@ -247,7 +247,7 @@ TEST_CASE("etcd: https to a port that has none, and files that are none") {
   Caller(etcd.settings()).must(etcd_range("/k"));
   auto settings = etcd.settings();
   settings.certificates = other.settings().certificates;
-  has(Caller(settings).error(etcd_range("/k"), 1s), "it has closed the connection; has it only http?");
+  has(Caller(settings).error(etcd_range("/k"), 1s), "it has closed the connection; does it take only http?");
 
   const auto error = [](const TlsCertificates::Files& files) {
     auto loaded = TlsCertificates::load(files);

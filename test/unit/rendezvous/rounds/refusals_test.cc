@@ -26,7 +26,7 @@ TEST_CASE("the host's user is told once of each refused node, and again when the
   comes(9, three);  // the same node, typed again
   CHECK(job.told.empty());
   comes(10, [](NodeInfo& i) { i.job = "k"; });
-  CHECK(job.told.back() == "refused a node from h: it is of job k");
+  CHECK(job.told.back() == "refused a node from h: it belongs to job k");
   comes(11, [](NodeInfo& i) { i.wanted_rank = 1; });
   CHECK(job.told.back() == "refused a node from h: --rdzv-backend static there, c10d here");
   comes(12, [](NodeInfo& i) { i.times.pulse_ms = 2000; });
@@ -36,7 +36,7 @@ TEST_CASE("the host's user is told once of each refused node, and again when the
   CHECK(job.core.phase() == RoundPhase::gathering);
   job.later(600s);
   CHECK(job.core.ended_because() == "only 1 of 2 nodes came within 600 s (--rdzv-conf join_timeout); " + line +
-                                        "; refused a node from h: it is of job k; refused a node from h: "
+                                        "; refused a node from h: it belongs to job k; refused a node from h: "
                                         "--rdzv-backend static there, c10d here; and 1 more");
 }
 
@@ -53,7 +53,7 @@ TEST_CASE("of refused nodes without end the host's user is told of some") {
     if (!job.told.empty()) last = job.told.back();
   }
   CHECK(told == Refusals::kMost);
-  CHECK(last.ends_with(" (further ones are not told)"));
+  CHECK(last.ends_with(" (further ones are not reported)"));
   CHECK(job.core.turned_away("somebody").empty());
   job.later(600s);
   CHECK(job.core.ended_because().ends_with("; and many more"));

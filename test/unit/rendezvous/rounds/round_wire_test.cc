@@ -105,9 +105,9 @@ TEST_CASE("every message survives the wire, whole and byte by byte") {
 }
 
 TEST_CASE("what is no dtrain agent is refused at its first wrong byte") {
-  CHECK(refusal(std::string("\0\xce\xf7\x85\x3c", 5)) == "this is no dtrain agent");
-  CHECK(refusal("HTTP/1.0") == "this is no dtrain agent");
-  CHECK(refusal(std::string(kRoundGreeting.substr(0, 3)) + "x") == "this is no dtrain agent");
+  CHECK(refusal(std::string("\0\xce\xf7\x85\x3c", 5)) == "this is not a dtrain agent");
+  CHECK(refusal("HTTP/1.0") == "this is not a dtrain agent");
+  CHECK(refusal(std::string(kRoundGreeting.substr(0, 3)) + "x") == "this is not a dtrain agent");
   std::string other(kRoundGreeting);
   other.back() = 8;
   CHECK(refusal(other) == "the agent there speaks version 8 of the protocol, this one version 9");
@@ -117,15 +117,15 @@ TEST_CASE("frames that lie are refused") {
   CHECK(refusal(frame("")) == "a frame of 0 bytes");
   CHECK(refusal(std::string(kRoundGreeting) + "\xff\xff\xff\xff").find("a frame of 4294967295 bytes") == 0);
   const std::string over = encode(msg::Over{1, true}).substr(4);
-  CHECK(refusal(frame(over.substr(0, over.size() - 1))).find("no message") != std::string::npos);  // too short
-  CHECK(refusal(frame(over + "x")).find("no message") != std::string::npos);                       // too long
-  const std::string lie = over.substr(0, 5) + "\x02" + over.substr(6);                             // a bool
-  CHECK(refusal(frame(lie)).find("no message") != std::string::npos);
-  CHECK(refusal(frame(std::string(1, char(200)))).find("no message (type 200, 1 bytes)") != std::string::npos);
+  CHECK(refusal(frame(over.substr(0, over.size() - 1))).find("not a message") != std::string::npos);  // too short
+  CHECK(refusal(frame(over + "x")).find("not a message") != std::string::npos);                       // too long
+  const std::string lie = over.substr(0, 5) + "\x02" + over.substr(6);                                // a bool
+  CHECK(refusal(frame(lie)).find("not a message") != std::string::npos);
+  CHECK(refusal(frame(std::string(1, char(200)))).find("not a message (type 200, 1 bytes)") != std::string::npos);
   const std::string end = encode(msg::End{}).substr(4);
-  CHECK(refusal(frame(end.substr(0, 1) + "\x06" + end.substr(2))).find("no message") != std::string::npos);
+  CHECK(refusal(frame(end.substr(0, 1) + "\x06" + end.substr(2))).find("not a message") != std::string::npos);
   const std::string refused = encode(msg::Refused{}).substr(4);
-  CHECK(refusal(frame(refused.substr(0, 1) + "\xff\xff\xff\xff")).find("no message") != std::string::npos);
+  CHECK(refusal(frame(refused.substr(0, 1) + "\xff\xff\xff\xff")).find("not a message") != std::string::npos);
 }
 
 TEST_CASE("long texts are cut, and no message is longer than a frame") {
@@ -147,7 +147,7 @@ TEST_CASE("a round of most voters fits into a frame") {
   CHECK(bytes.size() <= kRoundFrameBytes + 4);
   std::string lie = encode(msg::Open{}).substr(4);
   lie[lie.size() - 4] = '\x7f';  // so many candidates
-  CHECK(refusal(frame(lie)).find("no message") != std::string::npos);
+  CHECK(refusal(frame(lie)).find("not a message") != std::string::npos);
 }
 
 TEST_CASE("what a host tells of itself fits into a frame at its largest, and cannot lie about its length") {
@@ -169,7 +169,7 @@ TEST_CASE("what a host tells of itself fits into a frame at its largest, and can
 
   std::string lie = encode(msg::Facts{}).substr(4);
   lie[lie.size() - 8] = '\xff';  // so many nodes
-  CHECK(refusal(frame(lie)).find("no message") != std::string::npos);
+  CHECK(refusal(frame(lie)).find("not a message") != std::string::npos);
 }
 
 TEST_CASE("a decision that is taken again and again is remembered once") {

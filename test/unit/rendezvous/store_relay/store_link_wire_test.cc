@@ -110,7 +110,7 @@ TEST_CASE("store link wire: a payload that comes again is given out again, at an
     put_store_link_frame(stream, StoreLinkType::again, 5);
     std::string error;
     CHECK(decode(stream, stream.size(), error, true).size() == 5);
-    CHECK(error == "`again` on the store link, and nothing that could be meant");
+    CHECK(error == "`again` on the store link, with nothing before it");
   }
 }
 

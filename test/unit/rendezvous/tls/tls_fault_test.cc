@@ -158,7 +158,7 @@ TEST_CASE("an identity that is too long, or none of dtrain's, is refused") {
     hello.replace(hello.find("dtrain1/"), changed.size(), changed);
     pair.server.hear(hello);
     CHECK(pair.server.session.fault() == TlsFault::protocol);
-    CHECK(contains(pair.server.error, "no agent of this version of dtrain"));
+    CHECK(contains(pair.server.error, "not an agent of this version of dtrain"));
   }
   // A job's long name does not make the identity longer than TLS libraries take.
   Pair pair = pair_of(secret, {LinkRole::agent, 0, std::string(100000, 'j')});

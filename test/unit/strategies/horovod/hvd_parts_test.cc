@@ -88,7 +88,7 @@ TEST_CASE("hvd: the HOROVOD_* variables") {
   CHECK(silent.stall_warning == 0s);
   CHECK(silent.stall_failure == 0s);
   CHECK_THROWS_WITH(parse({{"HOROVOD_FUSION_THRESHOLD", "1.5"}}),
-                    "dtrain: HOROVOD_FUSION_THRESHOLD='1.5' is not a whole number from 0 on");
+                    "dtrain: HOROVOD_FUSION_THRESHOLD='1.5' is not a whole number of at least 0");
   CHECK_THROWS_AS(parse({{"HOROVOD_CYCLE_TIME", "-1"}}), ConfigError);
   CHECK_THROWS_AS(parse({{"HOROVOD_CACHE_CAPACITY", "many"}}), ConfigError);
   CHECK_THROWS_AS(parse({{"HOROVOD_CYCLE_TIME", "nan"}}), ConfigError);

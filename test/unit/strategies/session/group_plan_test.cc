@@ -59,8 +59,8 @@ TEST_CASE("what is no mesh is refused with a line that says why") {
              Catch::Contains("mesh a 2 x a 2: each dimension needs a name of its own"));
   CHECK_THAT(refusal({{"", 4}}, 4), Catch::Contains("a name of its own"));
   CHECK_THAT(refusal({{"a", -2}, {"b", -2}}, 4), Catch::Contains("at least 1"));
-  CHECK_THAT(refusal({{"a", 2}, {"b", 3}}, 4), Catch::Contains("mesh a 2 x b 3 is not of the 4 ranks"));
-  CHECK_THAT(refusal({{"a", 65536}, {"b", 65536}, {"c", 4}}, 4), Catch::Contains("is not of the 4 ranks"));
+  CHECK_THAT(refusal({{"a", 2}, {"b", 3}}, 4), Catch::Contains("mesh a 2 x b 3 does not fit the 4 ranks"));
+  CHECK_THAT(refusal({{"a", 65536}, {"b", 65536}, {"c", 4}}, 4), Catch::Contains("does not fit the 4 ranks"));
   const MeshLayout mesh({{"a", 2}, {"b", 2}}, 4);
   CHECK_THROWS_WITH(mesh.size("shard"), "dtrain: mesh a 2 x b 2 has no dimension 'shard'");
   CHECK_THROWS_WITH(mesh.rank_at({0, 2}), "dtrain: mesh a 2 x b 2 has no place [0, 2]");
@@ -79,7 +79,7 @@ TEST_CASE("lists that are no group") {
   CHECK_THAT(why_no_group({}, 3), Catch::Contains("new_group([]): a group needs a rank"));
   CHECK_THAT(why_no_group({0, 3}, 3), Catch::Contains("there is no rank 3; ranks are 0 to 2"));
   CHECK_THAT(why_no_group({0, -1}, 3), Catch::Contains("there is no rank -1"));
-  CHECK_THAT(why_no_group({0, 1, 0}, 3), Catch::Contains("rank 0 is there twice"));
+  CHECK_THAT(why_no_group({0, 1, 0}, 3), Catch::Contains("rank 0 is named twice"));
 }
 
 TEST_CASE("ranks of one colour are a group, and those without are in none") {

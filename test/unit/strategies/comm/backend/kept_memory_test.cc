@@ -55,7 +55,7 @@ TEST_CASE("memory is kept unless its user says otherwise") {
   CHECK_FALSE(keeps({{"DTRAIN_KEEP_MEMORY", "0"}}));
   CHECK(keeps({{"DTRAIN_KEEP_MEMORY", "1"}, {"MALLOC_TOP_PAD_", "131072"}}));
   CHECK_THROWS_WITH(keeps({{"DTRAIN_KEEP_MEMORY", "yes"}}),
-                    "dtrain: DTRAIN_KEEP_MEMORY is 'yes'; it is 1 (what a step frees is kept; default) or 0");
+                    "dtrain: DTRAIN_KEEP_MEMORY is 'yes'; it must be 1 (what a step frees is kept; default) or 0");
 }
 
 TEST_CASE("what a step has freed the next one gets without the kernel") {

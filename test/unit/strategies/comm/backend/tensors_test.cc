@@ -58,12 +58,12 @@ TEST_CASE("each reduction that torch names is one of ours, or refused with what 
 
   const auto refused = [](const Op& op, at::ScalarType type) { return refusal([&] { reduction_of(op, of(type)); }); };
   CHECK(refused(Op::AVG, at::kLong) ==
-        "dtrain: AVG of a Long tensor is not defined; it needs a floating-point or complex tensor; "
-        "take SUM and divide it");
+        "dtrain: AVG of a Long tensor is not defined; it needs a floating-point or complex tensor; use SUM and divide "
+        "the result");
   CHECK(refused(Op::MAX, at::kComplexFloat) ==
         "dtrain: MAX of a ComplexFloat tensor is not defined; it needs a tensor of real numbers");
   CHECK(refused(Op::BXOR, at::kFloat) ==
         "dtrain: BXOR of a Float tensor is not defined; it needs an integer or bool tensor");
   CHECK(refused(Op(Op::PREMUL_SUM, c10::make_intrusive<c10d::_SupplementBase>()), at::kFloat) ==
-        "dtrain: PREMUL_SUM is not done on CPU tensors; multiply the tensor, then take SUM");
+        "dtrain: PREMUL_SUM does not work on CPU tensors; multiply the tensor, then use SUM");
 }

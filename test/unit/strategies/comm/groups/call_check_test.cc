@@ -119,6 +119,6 @@ TEST_CASE("whether calls are checked") {
   CHECK(checked(nullptr, "detail"));
   CHECK_FALSE(checked(nullptr, "INFO"));
   CHECK_FALSE(checked("0", "DETAIL"));
-  CHECK_THROWS_WITH(checked("yes", nullptr), "dtrain: DTRAIN_CHECK_CALLS is 'yes'; it is 1 or 0 (default)");
+  CHECK_THROWS_WITH(checked("yes", nullptr), "dtrain: DTRAIN_CHECK_CALLS is 'yes'; it must be 1 or 0 (default)");
   ::unsetenv("DTRAIN_CHECK_CALLS");
 }

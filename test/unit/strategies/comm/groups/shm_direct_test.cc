@@ -241,7 +241,7 @@ TEST_CASE("a setting that makes no sense is an error where the group forms") {
   });
   test::require_all_returned(outcomes);
   CHECK(outcomes[1].said ==
-        "dtrain: DTRAIN_DIRECT_READS is 'no'; it is 1 (wherever it is allowed) or 0 (never); unset, "
-        "ranks measure what is faster");
+        "dtrain: DTRAIN_DIRECT_READS is 'no'; it must be 1 (wherever it is allowed) or 0 (never); unset, ranks measure "
+        "what is faster");
   CHECK_THAT(outcomes[0].said, Catch::Contains("rank 1 (pid "));
 }
