@@ -174,12 +174,14 @@ test-oldest-torch: ## build with the oldest torch that is supported, and run the
 	@$(call test,oldest-torch) -L '^torch$$' -E '^torchrun'
 
 .PHONY: test-packages
-test-packages: ## install dtrain, and build projects that use the library in every way
+test-packages: ## install dtrain in every way, also in a bare Debian (root), and build projects that use the library
 	@scripts/setup.sh launcher train test packages wheel
 	@$(call build,release)
 	@scripts/wheel.sh
 	@DTRAIN_TEST_ALL=1 python3 -B test/process/packages/cmake_test.py build
 	@DTRAIN_TEST_ALL=1 python3 -B test/process/packages/wheel_test.py build .venv/bin/python
+	@DTRAIN_TEST_ALL=1 python3 -B test/process/packages/deb_test.py build .venv/bin/python
+	@DTRAIN_TEST_ALL=1 python3 -B test/process/packages/bare_test.py .venv/bin/python
 
 .PHONY: bench-launch
 bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmarks

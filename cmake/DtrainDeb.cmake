@@ -1,15 +1,5 @@
 # Debian packages by CPack (`make deb`): dtrain, the launcher, and libdtrain-dev, the training layer for C++ programs.
-# DEBFULLNAME and DEBEMAIL name who makes them, as with Debian's own tools.
-set(who "$ENV{DEBFULLNAME}")
-set(address "$ENV{DEBEMAIL}")
-if(NOT who)
-  set(who "The dtrain authors")
-endif()
-if(NOT address)
-  cmake_host_system_information(RESULT host QUERY FQDN)
-  set(address "root@${host}")
-endif()
-
+# DebMaintainer.cmake and DebFiles.cmake do the rest when they are made.
 set(doc ${PROJECT_BINARY_DIR}/package/doc)
 file(READ ${PROJECT_SOURCE_DIR}/LICENSE license)
 string(REGEX REPLACE "^[^\n]*\n\n" "" license "${license}")
@@ -33,16 +23,18 @@ foreach(package IN ITEMS "dtrain launcher" "libdtrain-dev library")
   list(GET package 1 component)
   install(FILES ${doc}/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${name} COMPONENT ${component})
   install(FILES ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${name}
-    RENAME changelog COMPONENT ${component})
+    COMPONENT ${component})
 endforeach()
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME dtrain)
-set(CPACK_PACKAGE_CONTACT "${who} <${address}>")
+set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_CURRENT_LIST_DIR}/DebMaintainer.cmake)
+# Each package's description has its own first line.
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/package)
-set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/DebCompress.cmake)
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/DebFiles.cmake)
 set(CPACK_COMPONENTS_ALL launcher)
 if(DTRAIN_STRATEGIES)
   list(APPEND CPACK_COMPONENTS_ALL library)
@@ -54,8 +46,8 @@ set(CPACK_DEBIAN_LAUNCHER_PACKAGE_NAME dtrain)
 set(CPACK_DEBIAN_LAUNCHER_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_LAUNCHER_PACKAGE_RECOMMENDS libssl3)
 set(CPACK_COMPONENT_LAUNCHER_DESCRIPTION "launcher for distributed PyTorch programs
- dtrain starts, watches and stops the worker processes of a distributed job.
- It gives them the environment that torchrun gives, on one host or several.")
+dtrain starts, watches and stops the worker processes of a distributed job.
+It gives them the environment that torchrun gives, on one host or several.")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libdtrain-dev)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SUGGESTS "dtrain, cmake")
@@ -63,6 +55,6 @@ if(DTRAIN_STRATEGIES)
   get_directory_property(LibTorch_VERSION DIRECTORY strategies DEFINITION LibTorch_VERSION)
 endif()
 set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "distributed training for C++ programs with LibTorch
- Headers, static library, CMake package and pkg-config file. The library was
- compiled with LibTorch ${LibTorch_VERSION}, which comes from the torch wheel.")
+Headers, static library, CMake package and pkg-config file. The library was
+compiled with LibTorch ${LibTorch_VERSION}, which comes from the torch wheel.")
 include(CPack)

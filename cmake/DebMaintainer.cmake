@@ -1,0 +1,11 @@
+# Who makes the packages: DEBFULLNAME and DEBEMAIL, as with Debian's own tools. Run by CPack.
+set(who "$ENV{DEBFULLNAME}")
+set(address "$ENV{DEBEMAIL}")
+if(NOT who)
+  set(who "The dtrain authors")
+endif()
+if(NOT address)
+  cmake_host_system_information(RESULT host QUERY FQDN)
+  set(address "root@${host}")
+endif()
+set(CPACK_PACKAGE_CONTACT "${who} <${address}>")
