@@ -202,9 +202,11 @@ bench-collectives: ## measure collectives beside gloo and OpenMPI, and DDP; writ
 	@python3 test/bench/collectives/run.py --build build --write docs/benchmarks $(BENCH_ARGS)
 
 .PHONY: bench-build
-bench-build: ## measure make demo, launcher and wheel on bare clones, and where the time goes
+bench-build: ## measure builds from bare clones, sizes and starts; writes docs/benchmarks
 	@scripts/setup.sh launcher train wheel
 	@python3 test/bench/build/run.py --write docs/benchmarks $(BENCH_ARGS)
+	@$(call build,demo,dtrain dtrain_strategies) && (cd build && cpack --config CPackConfig.cmake) && scripts/wheel.sh
+	@python3 test/bench/build/sizes.py --write docs/benchmarks
 
 .PHONY: bench-gpu
 bench-gpu: ## measure training and all_reduce on GPUs beside Python (PY=python with a full CUDA torch)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Print the sizes of what `make wheel` and `make deb` make, and how long dtrain from the wheel takes to start.
 
-    sizes.py [--runs 9] [--torchrun .venv/bin/torchrun]
+    sizes.py [--runs 9] [--torchrun .venv/bin/torchrun] [--write FOLDER]
 
 Times are medians, beside those of torchrun. The runs take turns, so other work on the machine counts for all.
 """
@@ -16,6 +16,10 @@ import time
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "test/bench"))
+
+import page  # noqa: E402
+
 DEADLINE = 120
 
 
@@ -26,7 +30,7 @@ def only(pattern, made_by):
     return found[0]
 
 
-def print_sizes(wheel):
+def size_rows(wheel):
     sizes = {"wheel": wheel.stat().st_size, "sdist": only("wheel/dist/*.tar.gz", "wheel").stat().st_size}
     with zipfile.ZipFile(wheel) as archive:
         program = next(entry for entry in archive.infolist() if entry.filename.endswith(".data/scripts/dtrain"))
@@ -37,9 +41,8 @@ def print_sizes(wheel):
     with tempfile.NamedTemporaryFile() as stripped:
         subprocess.run(["strip", "-o", stripped.name, built], check=True, timeout=DEADLINE)
         sizes["build/bin/dtrain, stripped"] = pathlib.Path(stripped.name).stat().st_size
-    print("| file | bytes | MB |\n|---|---|---|")
-    for name, size in sizes.items():
-        print(f"| {name} | {size:,} | {size / 1e6:.2f} |")
+    return ["| file | bytes | MB |", "|---|---:|---:|", *(f"| {name} | {size:,} | {size / 1e6:.2f} |"
+                                                         for name, size in sizes.items())]
 
 
 def milliseconds(command):
@@ -49,7 +52,7 @@ def milliseconds(command):
     return (time.perf_counter() - started) * 1e3
 
 
-def print_times(wheel, torchrun, runs):
+def time_rows(wheel, torchrun, runs):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["/usr/bin/python3", "-m", "venv", folder], check=True, timeout=DEADLINE)
         subprocess.run([f"{folder}/bin/pip", "install", "--quiet", "--no-index", wheel], check=True, timeout=DEADLINE)
@@ -67,9 +70,9 @@ def print_times(wheel, torchrun, runs):
                 one = milliseconds(command)
                 if run > 0:
                     took[name].append(one)
-    print(f"| command, from the wheel | median of {runs} | shortest | longest |\n|---|---|---|---|")
-    for name, times in took.items():
-        print(f"| `{name}` | {statistics.median(times):,.1f} ms | {min(times):,.1f} ms | {max(times):,.1f} ms |")
+    return [f"| command, from the wheel | median of {runs} | shortest | longest |", "|---|---:|---:|---:|",
+            *(f"| `{name}` | {statistics.median(times):,.1f} ms | {min(times):,.1f} ms | {max(times):,.1f} ms |"
+              for name, times in took.items())]
 
 
 def main():
@@ -77,11 +80,14 @@ def main():
     parser.add_argument("--runs", type=int, default=9)
     ours = ROOT / ".venv/bin/torchrun"
     parser.add_argument("--torchrun", default=ours if ours.exists() else shutil.which("torchrun"))
+    parser.add_argument("--write", metavar="FOLDER", help="replace this section on its page in it")
     args = parser.parse_args()
     wheel = only("wheel/dist/*.whl", "wheel")
-    print_sizes(wheel)
-    print()
-    print_times(wheel, args.torchrun, args.runs)
+    text = "\n".join(["## Sizes and starts", "", *page.machine(), "`make bench-build`.", "", *size_rows(wheel), "",
+                      *time_rows(wheel, args.torchrun, args.runs)])
+    print(text)
+    if args.write:
+        page.write_section(args.write, "bench-build", "sizes", text)
 
 
 if __name__ == "__main__":
