@@ -3,6 +3,7 @@
 
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/env.h>
+#include <torch/cuda.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 

@@ -1,7 +1,10 @@
 #pragma once
 // The NCCL process group for CUDA tensors, where dtrain was built with DTRAIN_CUDA.
+#include <chrono>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
 #include "strategies/comm/base/rank_names.h"
-#include "strategies/torch/pch.h"
 
 namespace dtrain {
 
