@@ -4,8 +4,7 @@
 # usage: scripts/setup.sh GROUP...
 #   launcher  compiler and libraries of build/bin/dtrain
 #   train     LibTorch (in .venv) and the handwritten digits (in .cache)
-#   test      what the tests use besides: Debian packages, parsers in .venv-test, and what docs installs
-#   docs      Doxygen, and mkdocs-material in .venv-docs
+#   test      what the tests use besides: Debian packages, and parsers in .venv-test
 #   lint      clang-format
 #   tidy      clang-tidy
 #   fuzz      clang with libFuzzer
@@ -31,8 +30,7 @@ packages_of() {
     launcher) echo g++ make cmake ninja-build ccache libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev \
                    libssl-dev libhwloc-dev ;;
     train) echo g++ binutils python3 python3-dev python3-venv ca-certificates zlib1g-dev ;;
-    docs) echo doxygen git python3-venv ;;
-    test) echo doxygen catch2 librapidcheck-dev python3-venv procps strace iproute2 zsh fish groff-base gdb lldb \
+    test) echo catch2 librapidcheck-dev python3-venv procps strace iproute2 zsh fish groff-base gdb lldb \
                  munge slurmctld slurmd slurm-client etcd-server etcd-client openssl tshark \
                  g++-aarch64-linux-gnu qemu-user ;;
     lint) echo clang-format python3 git ;;
@@ -43,7 +41,7 @@ packages_of() {
     wheel) echo g++ cmake ninja-build libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev \
                 libhwloc-dev git python3-venv ;;
     peers) ;;
-    *) fail "unknown group '$1'; the groups are: launcher train test docs lint tidy fuzz packages bench wheel peers" ;;
+    *) fail "unknown group '$1'; the groups are: launcher train test lint tidy fuzz packages bench wheel peers" ;;
   esac
 }
 
@@ -148,7 +146,7 @@ install_digits() {
   rm -rf $folder
 }
 
-[[ $# -gt 0 ]] || fail "which groups? launcher train test docs lint tidy fuzz packages bench wheel peers"
+[[ $# -gt 0 ]] || fail "which groups? launcher train test lint tidy fuzz packages bench wheel peers"
 mkdir -p .cache
 exec 9>.cache/setup.lock
 if command -v flock >/dev/null; then
@@ -166,7 +164,6 @@ for group in "$@"; do
     install_digits
   fi
   [[ $group != wheel ]] || install_tools wheel 100 "zig and Python's tools for wheels"
-  [[ $group != test && $group != docs ]] || install_tools docs 20 "what makes a site of the docs"
   [[ $group != test ]] || install_tools test 30 "what reads recipes and schemas"
   [[ $group != peers ]] || install_peers
 done
