@@ -57,7 +57,7 @@ wheel: ## build the pip wheel and the sdist into build/wheel/dist
 
 .PHONY: setup
 setup: ## install everything that any target here needs
-	@scripts/setup.sh launcher train test lint tidy fuzz packages bench wheel peers
+	@scripts/setup.sh launcher train test docs lint tidy fuzz packages bench wheel peers
 
 ##  Test
 
@@ -232,7 +232,12 @@ test-gpu: ## build with NCCL and test on this machine's GPUs (PY=python with a f
 ##  Keep
 
 .PHONY: docs
-docs: demo ## record the README's terminal picture anew
+docs: ## build the documentation as a site with a search and an API reference, in build/docs
+	@scripts/setup.sh docs
+	@.venv-docs/bin/python -B scripts/site/build.py
+
+.PHONY: picture
+picture: demo ## record the README's terminal picture anew
 	@python3 scripts/record_terminal.py docs/demo.svg --cwd build/bin -- ./dtrain run --nproc 2 ./train --lr=0.01
 
 .PHONY: clean

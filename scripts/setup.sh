@@ -4,7 +4,8 @@
 # usage: scripts/setup.sh GROUP...
 #   launcher  compiler and libraries of build/bin/dtrain
 #   train     LibTorch (in .venv) and the handwritten digits (in .cache)
-#   test      what the tests use besides: Debian packages, and parsers in .venv-test
+#   test      what the tests use besides: Debian packages, parsers in .venv-test, and all of docs
+#   docs      what builds the documentation as a site: Doxygen, and mkdocs in .venv-docs
 #   lint      clang-format
 #   tidy      clang-tidy
 #   fuzz      clang with libFuzzer
@@ -32,7 +33,8 @@ packages_of() {
     train) echo g++ binutils python3 python3-dev python3-venv ca-certificates zlib1g-dev ;;
     test) echo catch2 librapidcheck-dev python3-venv procps strace iproute2 zsh fish groff-base gdb lldb \
                  munge slurmctld slurmd slurm-client etcd-server etcd-client openssl tshark \
-                 g++-aarch64-linux-gnu qemu-user ;;
+                 g++-aarch64-linux-gnu qemu-user doxygen ;;
+    docs) echo doxygen python3-venv ;;
     lint) echo clang-format python3 git ;;
     tidy) echo clang-tidy git ;;
     fuzz) echo clang libfuzzer-14-dev openssl ;;
@@ -41,7 +43,7 @@ packages_of() {
     wheel) echo g++ cmake ninja-build libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev \
                 libhwloc-dev git python3-venv ;;
     peers) ;;
-    *) fail "unknown group '$1'; the groups are: launcher train test lint tidy fuzz packages bench wheel peers" ;;
+    *) fail "unknown group '$1'; the groups are: launcher train test docs lint tidy fuzz packages bench wheel peers" ;;
   esac
 }
 
@@ -146,7 +148,7 @@ install_digits() {
   rm -rf $folder
 }
 
-[[ $# -gt 0 ]] || fail "which groups? launcher train test lint tidy fuzz packages bench wheel peers"
+[[ $# -gt 0 ]] || fail "which groups? launcher train test docs lint tidy fuzz packages bench wheel peers"
 mkdir -p .cache
 exec 9>.cache/setup.lock
 if command -v flock >/dev/null; then
@@ -165,5 +167,6 @@ for group in "$@"; do
   fi
   [[ $group != wheel ]] || install_tools wheel 100 "zig and Python's tools for wheels"
   [[ $group != test ]] || install_tools test 30 "what reads recipes and schemas"
+  [[ $group != docs && $group != test ]] || install_tools docs 15 "mkdocs"
   [[ $group != peers ]] || install_peers
 done

@@ -80,6 +80,7 @@ class DdpCore {
   // `outputs`: the tensors that forward returned; none if they are not known. They may be replaced by other tensors
   // with the same values.
   void after_forward(const std::optional<std::vector<at::Tensor*>>& outputs);
+
   void verify_sync();
   void begin_join(bool average_over_active);
   void end_join();

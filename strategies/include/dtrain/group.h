@@ -35,9 +35,11 @@ class Group {
   explicit operator bool() const { return rank() >= 0; }
   // This rank's number in the group, which is its place in ranks(). -1 if this rank is not in the group.
   int rank() const;
+  // The number of the group's ranks.
   int size() const { return static_cast<int>(ranks().size()); }
   // The session's numbers of the group's ranks, in the order of the group.
   const std::vector<int>& ranks() const;
+  // The name of the group in errors.
   const std::string& name() const;
 
   // For torch's own collectives, which count the ranks of the group from 0. Functional collectives find it by its

@@ -52,6 +52,7 @@ class Handle {
   // Wait until the tensor has its result, on a GPU for work on the caller's stream. Context::allreduce() says what it
   // throws.
   void wait() const;
+  // True if the reduction has ended, well or not. Does not block.
   bool done() const;
 
   struct Arrival;  // opaque

@@ -24,6 +24,7 @@ class Mesh {
   int size(const std::string& name) const { return layout_.size(name); }
   // The coordinate of this rank. It is also the rank's number in the group of that dimension.
   int coordinate(const std::string& name) const { return group(name).rank(); }
+  // The group of the ranks that lie on one line with this rank along the dimension.
   const Group& group(const std::string& name) const { return groups_[layout_.axis(name)]; }
 
  private:

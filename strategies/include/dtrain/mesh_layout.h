@@ -23,6 +23,7 @@ class MeshLayout {
   const std::vector<MeshDimension>& dimensions() const { return dimensions_; }
   // The number of the dimension with this name, from 0. Throws ConfigError if there is no such dimension.
   std::size_t axis(const std::string& name) const;
+  // The number of ranks along the dimension with this name.
   int size(const std::string& name) const { return dimensions_[axis(name)].size; }
 
   // The place of a rank: one number for each dimension.
