@@ -238,7 +238,7 @@ class Status(ProcessTest):
         self.assertFalse(os.path.exists(folder))
 
     def test_usage(self):
-        for args, text in ((["--job"], "--job wants the job's id"), (["x"], "takes --job ID, --json and nothing else")):
+        for args, text in ((["--job"], "--job needs the job's id"), (["x"], "takes --job ID, --json and nothing else")):
             got = status(*args)
             self.assertEqual(got.returncode, 2)
             self.assertIn(text, got.stderr)
