@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "rendezvous/base/clock.h"
 #include "rendezvous/net/host_names.h"
 
 namespace dtrain::cli {
@@ -35,13 +36,11 @@ bool await_host(const Plan& plan, Clock::time_point since) {
     const auto left = end - Clock::now();
     if (left <= Clock::duration{}) {
       std::fprintf(stderr, "dtrain: %s; given up after %g s (--rdzv-conf %s)\n", found.error().message.c_str(),
-                   std::chrono::duration<double>(nodes.join_timeout).count(),
-                   nodes.node_rank < 0 ? "join_timeout" : "timeout");
+                   in_seconds(nodes.join_timeout), nodes.node_rank < 0 ? "join_timeout" : "timeout");
       return false;
     }
     if (!plan.spec.quiet && Clock::now() >= say_at) {
-      std::fprintf(stderr, "dtrain: waiting: %s, %.0f s left\n", found.error().message.c_str(),
-                   std::chrono::duration<double>(left).count());
+      std::fprintf(stderr, "dtrain: waiting: %s, %.0f s left\n", found.error().message.c_str(), in_seconds(left));
       say_at += kSayAgain;
     }
     pause(std::min<Clock::duration>(time, left));

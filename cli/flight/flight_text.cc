@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/base/readable.h"
+#include "rendezvous/base/counted.h"
 
 namespace dtrain::cli {
 namespace {
@@ -116,7 +117,7 @@ std::string next_lines(const FlightGroupStory& group) {
 }
 
 std::string group_lines(const FlightGroupStory& group) {
-  std::string out = fmt::format("\ngroup {}, {} rank{}\n", group.name, group.size, group.size == 1 ? "" : "s");
+  std::string out = fmt::format("\ngroup {}, {}\n", group.name, counted(group.size, "rank"));
   if (group.without_file > 0)
     out += fmt::format("  {} of its ranks {} in no file\n", group.without_file,
                        verb(static_cast<std::size_t>(group.without_file), "is", "are"));
@@ -124,8 +125,8 @@ std::string group_lines(const FlightGroupStory& group) {
   if (group.finished == 0)
     out += fmt::format("  finished by {}: no collective\n", who);
   else
-    out += fmt::format("  finished by {}: {} collective{}, the last {}\n", who, group.finished,
-                       group.finished == 1 ? "" : "s", group.last ? name_of(*group.last) : "forgotten");
+    out += fmt::format("  finished by {}: {}, the last {}\n", who, counted(group.finished, "collective"),
+                       group.last ? name_of(*group.last) : "forgotten");
   out += next_lines(group);
   for (const FlightWait& wait : group.waiting)
     out += fmt::format("  {}: rank {} waits, for {}\n", name_of(wait), wait.rank, time(wait.for_ns));
@@ -238,8 +239,7 @@ std::string flight_text(const FlightStory& story) {
   out += "\n";
   for (const std::string& cause : story.causes) out += fmt::format("written because: {}\n", cause);
   if (!story.other_rounds.empty())
-    out += fmt::format("left out: {} file{} of earlier rounds\n", story.other_rounds.size(),
-                       story.other_rounds.size() == 1 ? "" : "s");
+    out += fmt::format("left out: {} of earlier rounds\n", counted(story.other_rounds.size(), "file"));
   for (const FlightGroupStory& group : story.groups) out += group_lines(group);
   if (story.cycle) out += cycle_lines(*story.cycle);
   return out + verdict(story);

@@ -20,6 +20,7 @@
 #include "cli/logs/logs_watch.h"
 #include "launcher/job/exit_codes.h"
 #include "launcher/logs/log_finder.h"
+#include "rendezvous/base/counted.h"
 
 namespace dtrain::cli {
 namespace {
@@ -135,7 +136,7 @@ void Logs::say_what_since_means() {
   else
     say(fmt::format(
         "--since: {} judged by the time at the start of each line, {} as a whole by the time of the last write",
-        timed == 1 ? "1 file" : fmt::format("{} files", timed), whole));
+        counted(timed, "file"), whole));
 }
 
 void Logs::say_why_nothing(const JobLogs& logs) const {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/base/usage_error.h"
+#include "rendezvous/base/counted.h"
 
 namespace dtrain::cli {
 namespace {
@@ -51,8 +52,8 @@ Result<CpuSet> exclusive(const std::vector<CpuFacts>& cpus, int node, std::size_
   const auto cores = groups(cpus, node, &CpuFacts::core);
   const std::size_t each = cores.size() / devices, extra = cores.size() % devices;
   if (each == 0)
-    return usage_error(fmt::format("NUMA node {} has {} physical core{} for {} workers or GPUs; use node or socket",
-                                   node, cores.size(), cores.size() == 1 ? "" : "s", devices));
+    return usage_error(fmt::format("NUMA node {} has {} for {} workers or GPUs; use node or socket", node,
+                                   counted(cores.size(), "physical core"), devices));
   const auto first = std::next(cores.begin(), std::ptrdiff_t(index * each + std::min(index, extra)));
   const auto last = std::next(first, std::ptrdiff_t(each + (index < extra ? 1 : 0)));
   CpuSet out;

@@ -118,7 +118,7 @@ class Front {
   // The agent leaves the job alone. Once the agent is dead, the guard empties the containment.
   void end_stopped_agent() {
     say_unless_stuck(fmt::format("the agent (pid {}) was stopped (SIGSTOP) for {:g} s: ending the job", agent_,
-                                 std::chrono::duration<double>(stopped_lease_).count()));
+                                 in_seconds(stopped_lease_)));
     ::kill(agent_, SIGKILL);
     stopped_at_.reset();
   }

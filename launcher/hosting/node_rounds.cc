@@ -8,6 +8,7 @@
 
 #include "launcher/finding/endpoint_finder.h"
 #include "launcher/job/exit_codes.h"
+#include "rendezvous/base/counted.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/net/listen.h"
 #include "rendezvous/net/overflow_uid.h"
@@ -24,8 +25,7 @@ std::string describe(const msg::Waiting& w) {
   const std::string names = w.names.empty() ? "" : ", " + printable(w.names);
   if (w.nodes < w.min_nodes)
     return fmt::format("{}/{} nodes{}{}{}", w.nodes, w.min_nodes, w.reason.empty() ? "" : ", for ", w.reason, names);
-  return fmt::format("{} node{}, up to {} more may come{}", w.nodes, w.nodes == 1 ? "" : "s", w.max_nodes - w.nodes,
-                     names);
+  return fmt::format("{}, up to {} more may come{}", counted(w.nodes, "node"), w.max_nodes - w.nodes, names);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ void WaitingLine::show() {
     return show_("waiting: " + text_);
   }
   const auto left = std::max(Duration{}, Duration(*until_ - clock_.now()));
-  show_(fmt::format("waiting: {}, {:.0f} s left", text_, std::chrono::duration<double>(left).count()));
+  show_(fmt::format("waiting: {}, {:.0f} s left", text_, in_seconds(left)));
   timer_.expires_after(kAskAgain);
   timer_.async_wait([this](const boost::system::error_code& ec) {
     if (!ec && until_) show();

@@ -13,7 +13,7 @@ namespace dtrain::launcher {
 
 std::optional<WindowSize> window_size(int fd) {
   winsize size{};
-  if (::isatty(fd) != 1 || ::ioctl(fd, TIOCGWINSZ, &size) != 0) return std::nullopt;
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0) return std::nullopt;
   return WindowSize{size.ws_row, size.ws_col};
 }
 

@@ -173,9 +173,7 @@ void ElectionCore::on(const ev::Tick&, MonoTime now, Actions& out) {
     if (tell_at_ && now >= *tell_at_) tell(out);
     return;
   }
-  if (now >= too_late())
-    return depose(fmt::format("etcd has not answered for {:g} s", std::chrono::duration<double>(now - kept_).count()),
-                  out);
+  if (now >= too_late()) return depose(fmt::format("etcd has not answered for {:g} s", in_seconds(now - kept_)), out);
   if (now >= bound() && !std::exchange(doubt_, true)) out.push_back(act::Doubt{});
   if (!keep_at_ || now < *keep_at_) return;
   keep_at_.reset();

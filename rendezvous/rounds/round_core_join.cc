@@ -164,8 +164,7 @@ msg::Waiting RoundCore::not_yet(const RoundMember& m, MonoTime now) {
   const std::string why = losses >= RoundPatience::kLosses
                               ? fmt::format("its node was lost {} times in the last minutes", losses)
                               : "others were stopped for new nodes a moment ago";
-  decide(fmt::format("{} waits {:.0f} s before the others are stopped for it: {}", name(m),
-                     std::chrono::duration<double>(left).count(), why));
+  decide(fmt::format("{} waits {:.0f} s before the others are stopped for it: {}", name(m), in_seconds(left), why));
   return {members_.placed(),
           settings_.min_nodes,
           settings_.max_nodes,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "rendezvous/base/counted.h"
 #include "rendezvous/rounds/round_core.h"
 
 namespace dtrain {
@@ -45,7 +46,7 @@ std::string RoundCore::opening_reason(std::size_t nodes) const {
   if (cause_) why = cause_->reason;
   const bool failure = cause_ && cause_->how == JobEnd::failure;
   const std::string restart = failure ? fmt::format(", restart {} of {}", restarts_, settings_.max_restarts) : "";
-  return fmt::format("round {} opens with {} node{}{}: {}", round_, nodes, nodes == 1 ? "" : "s", restart, why);
+  return fmt::format("round {} opens with {}{}: {}", round_, counted(nodes, "node"), restart, why);
 }
 
 // Of a job with fixed ranks.

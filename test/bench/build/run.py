@@ -50,12 +50,13 @@ def make(clone, target):
 
 
 def commands(log):
-    """What ninja ran: (seconds, output), the longest first."""
-    found = {}
+    """What ninja ran: (seconds, output), the longest first; and when the last of it ended."""
+    found, over = {}, 0
     for line in log.read_text().splitlines()[1:]:
         start, end, _, output, key = line.split("\t")
         found[start, end, key] = ((int(end) - int(start)) / 1000, output)
-    return sorted(found.values(), reverse=True)
+        over = max(over, int(end) / 1000)
+    return sorted(found.values(), reverse=True), over
 
 
 def by_part(ran):
@@ -72,14 +73,8 @@ def measure(target):
         whole, said = make(clone, target)
         again, _ = make(clone, target)
         setup = sum(int(seconds) for seconds in re.findall(r"^setup: .* installed in (\d+) s$", said, re.MULTILINE))
-        logs = sorted(clone.glob("build/.ninja_log")) or sorted(clone.glob("build/wheel/build/.ninja_log"))
-        ran = commands(logs[0]) if logs else []
-        ends = max((end for _, end in spans(logs[0])), default=0) if logs else 0
-        return {"target": target, "whole": whole, "again": again, "setup": setup, "build": ends, "ran": ran}
-
-
-def spans(log):
-    return [tuple(int(ms) / 1000 for ms in line.split("\t")[:2]) for line in log.read_text().splitlines()[1:]]
+        ran, over = commands(clone / ("build/wheel/build" if target == "wheel" else "build") / ".ninja_log")
+        return {"target": target, "whole": whole, "again": again, "setup": setup, "build": over, "ran": ran}
 
 
 def report(rows):
@@ -92,11 +87,10 @@ def report(rows):
         lines.append(f"| `make {row['target']}` | {row['whole']:.0f} s | {row['again']:.1f} s | {row['setup']} s | "
                      f"{row['build']:.0f} s |")
     for row in rows:
-        if row["ran"]:
-            parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in by_part(row["ran"]))
-            longest = ", ".join(f"{pathlib.Path(output).name} {seconds:.0f} s" for seconds, output in row["ran"][:3])
-            lines += ["", f"Commands of the build in `make {row['target']}`, {len(row['ran'])} of them; two that ran",
-                      f"at once count twice: {parts}. The longest: {longest}."]
+        parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in by_part(row["ran"]))
+        longest = ", ".join(f"{pathlib.Path(output).name} {seconds:.0f} s" for seconds, output in row["ran"][:3])
+        lines += ["", f"Commands of the build in `make {row['target']}`, {len(row['ran'])} of them; two that ran",
+                  f"at once count twice: {parts}. The longest: {longest}."]
     return "\n".join(lines) + "\n"
 
 
