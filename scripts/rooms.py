@@ -78,6 +78,8 @@ ROOMS = {
         "collectives": "comm/backend torch",
         "session": "collectives comm/backend comm/base comm/blame comm/nccl torch",
         "ddp": "collectives comm/base torch",
+        "shard": "collectives comm/base torch",
+        "parallel": "collectives ddp shard torch",
         "horovod": "collectives comm/backend comm/base comm/blame session torch",
         "sampler": "",
         "python": "comm/backend comm/base torch",

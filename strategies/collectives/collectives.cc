@@ -163,6 +163,11 @@ void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {
   finish(all_to_all_single(*group, to, from, waiting<c10d::AllToAllOptions>()));
 }
 
+bool shares_memory(const GroupPtr& group) {
+  const OwnBackend backend = own_backend(group);
+  return backend && !backend->spans_hosts();
+}
+
 at::Tensor empty_shared(const GroupPtr& group, std::int64_t count, const at::TensorOptions& options) {
   if (!options.device().is_cpu()) return at::empty({count}, options);
   const OwnBackend backend = own_backend(group);

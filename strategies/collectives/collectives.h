@@ -20,6 +20,9 @@ void reduce_scatter(const GroupPtr& group, at::Tensor& output, at::Tensor& input
 // Row by row in the first dimension: rank r's `output` receives part r of every rank's `input`, in their order.
 void all_to_all(const GroupPtr& group, at::Tensor& output, at::Tensor& input);
 
+// All ranks of the group are on this host, and CPU tensors go through dtrain's shared memory.
+bool shares_memory(const GroupPtr& group);
+
 // A row of `count` elements that the group reduces without copies where the memory for it is shared (CpuBackend). Not
 // initialised. No collective.
 at::Tensor empty_shared(const GroupPtr& group, std::int64_t count, const at::TensorOptions& options);

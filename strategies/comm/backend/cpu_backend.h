@@ -142,6 +142,8 @@ class CpuBackend : public c10d::Backend {
   WorkPtr reconfigure(const c10d::ReconfigureOptions& options) override;
 #endif
 
+  bool spans_hosts() const { return group_ && group_->spans_hosts(); }
+
   const std::string getBackendName() const override { return "dtrain"; }
   c10d::ErrorType getError() override;
   void setSequenceNumberForGroup() override {}

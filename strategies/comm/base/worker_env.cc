@@ -5,7 +5,6 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 namespace dtrain {
 namespace {
@@ -68,26 +67,9 @@ void read_store(const EnvLookup& lookup, WorkerEnv& env) {
   }
 }
 
-StrategyKind strategy_named(const std::string& name) {
-  if (name == "ddp") return StrategyKind::ddp;
-  throw ConfigError(fmt::format("dtrain: DTRAIN_STRATEGY: unknown strategy '{}'; this version has: ddp", name));
-}
-
-StrategyKind read_strategy(const EnvLookup& lookup) {
+Strategy read_strategy(const EnvLookup& lookup) {
   const std::string text = lookup("DTRAIN_STRATEGY").value_or("");
-  if (text.empty()) return StrategyKind::ddp;
-  if (text.find_first_of("{\"[") == std::string::npos) return strategy_named(text);
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_string()) return strategy_named(json.get<std::string>());
-  if (!json.is_object() || !json.contains("type") || !json["type"].is_string()) {
-    throw ConfigError(
-        fmt::format("dtrain: DTRAIN_STRATEGY='{}' must be a strategy's name or JSON like {{\"type\": \"ddp\"}}", text));
-  }
-  for (const auto& item : json.items()) {
-    if (item.key() != "type")
-      throw ConfigError(fmt::format("dtrain: DTRAIN_STRATEGY: unknown key '{}'; ddp takes none", item.key()));
-  }
-  return strategy_named(json["type"].get<std::string>());
+  return text.empty() ? Strategy{} : parse_strategy(text);
 }
 
 }  // namespace

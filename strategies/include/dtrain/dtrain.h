@@ -7,5 +7,7 @@
 #include "dtrain/group.h"
 #include "dtrain/horovod.h"
 #include "dtrain/mesh.h"
+#include "dtrain/parallel.h"
 #include "dtrain/session.h"
+#include "dtrain/strategy.h"
 #include "dtrain/worker_env.h"

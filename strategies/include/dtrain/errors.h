@@ -1,11 +1,16 @@
 #pragma once
-// The errors that collectives and messages between two ranks throw.
+// The errors that this library throws.
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace dtrain {
+
+// The environment or a setting makes no sense. what() is one line that says which one, and what to do.
+struct ConfigError : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
 
 enum class FailureKind {
   peer_died,   // the process of `rank` ended

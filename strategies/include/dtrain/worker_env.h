@@ -4,18 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <stdexcept>
 #include <string>
 
+#include "dtrain/strategy.h"
+
 namespace dtrain {
-
-// The environment or a setting makes no sense. what() is one line that says which one, and what to do.
-struct ConfigError : std::invalid_argument {
-  using std::invalid_argument::invalid_argument;
-};
-
-// How the ranks share the work.
-enum class StrategyKind { ddp };
 
 struct WorkerEnv {
   int rank = 0;                   // RANK, 0 <= rank < world_size
@@ -27,8 +20,8 @@ struct WorkerEnv {
   bool agent_store = false;       // TORCHELASTIC_USE_AGENT_STORE=True: the launcher hosts the store; else rank 0 does
   int restart_count = 0;          // TORCHELASTIC_RESTART_COUNT: restarts of the job so far
   std::string run_id;             // TORCHELASTIC_RUN_ID: the job's id
-  StrategyKind strategy = StrategyKind::ddp;  // DTRAIN_STRATEGY: {"type": "ddp"} or "ddp"
-  bool launched = false;                      // false: no launcher, this process is the whole job
+  Strategy strategy{};            // DTRAIN_STRATEGY (strategy.h)
+  bool launched = false;          // false: no launcher, this process is the whole job
 };
 
 // The value of an environment variable, or nothing if it is unset.

@@ -1,0 +1,194 @@
+#pragma once
+// Parallel: one training loop for all strategies (strategy.h). The program builds its model, and the strategy says how
+// the ranks share it: `dtrain run --nproc 4 --strategy fsdp ./train` needs no change in ./train.
+//
+//   dtrain::Parallel model(session, [&] { return Gpt(options); });
+//   torch::optim::AdamW optimizer(model.parameters());
+//   ...
+//   model.zero_grad();
+//   auto loss = loss_of(model(x), y);   // forward through the wrapper
+//   loss.backward();
+//   model.clip_grad_norm(1.0);
+//   model.step(optimizer);
+//
+// The gradients are averages over all ranks, as Ddp's are. With fsdp, the units of the model (unit.h) are sharded one
+// by one, each as soon as it is made within the function that Parallel calls; so no rank ever has the whole model. What
+// belongs to no unit is one more group. All ranks build the same model, and get rank 0's values. Every rank makes the
+// same forwards and backwards in the same order, and runs the same units in them. One thread at a time may use a
+// Parallel; backward may run on autograd's threads.
+//
+// With zero1, zero2 and fsdp the optimizer updates parameters(), which are not the parameters of the module: they are
+// this rank's parts, rows of elements side by side. So an optimizer for them works element by element, as SGD, Adam,
+// AdamW and Adagrad do. Parameters without a gradient are not among them. A parameter that a backward does not reach
+// has a gradient of zero. If a collective fails, a call throws CollectiveError, and training cannot go on.
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "dtrain/ddp.h"
+#include "dtrain/placement.h"
+#include "dtrain/session.h"
+#include "dtrain/shards.h"
+#include "dtrain/strategy.h"
+#include "dtrain/unit.h"
+
+namespace dtrain {
+
+struct ParallelOptions {
+  // Empty: what the launcher, or DTRAIN_STRATEGY, says.
+  std::optional<Strategy> strategy{};
+  // How a parameter lies on the ranks, by its name and itself. Empty: by rows. ddp does not ask.
+  std::function<Placement(const std::string& name, const torch::Tensor& parameter)> placement{};
+  // Copy rank 0's buffers (running means of batch norm) to all ranks before each forward with gradients.
+  bool broadcast_buffers = true;
+};
+
+// The part of Parallel that does not depend on the module's type. Programs use Parallel.
+class ParallelCore : public UnitHooks {
+ public:
+  // Collective.
+  static std::shared_ptr<ParallelCore> make(Session& session, const ParallelOptions& options);
+  // What hears of the units while the model is built. Null: nobody needs to.
+  virtual UnitBuilder* builder() { return nullptr; }
+  // Collective: the model is built.
+  virtual void take(std::shared_ptr<torch::nn::Module> module) = 0;
+
+  virtual const Strategy& strategy() const = 0;
+  virtual std::vector<ShardRun> runs() = 0;
+  virtual bool set_sync(bool sync) = 0;  // returns what it was
+  virtual void zero_grad() = 0;
+  virtual torch::Tensor clip_grad_norm(double max_norm, double norm_type) = 0;
+  virtual void begin_step() = 0;
+  virtual void end_step() = 0;
+  virtual void gather_all() = 0;
+  virtual void free_all() = 0;
+};
+
+namespace detail {
+
+template <class Module>
+std::shared_ptr<Module> pointer_to(std::shared_ptr<Module> module) {
+  return module;
+}
+template <class Impl>
+std::shared_ptr<Impl> pointer_to(const torch::nn::ModuleHolder<Impl>& holder) {
+  return holder.ptr();
+}
+template <class Build>
+using Built = typename decltype(pointer_to(std::declval<std::invoke_result_t<Build>>()))::element_type;
+
+}  // namespace detail
+
+template <class Module>
+class Parallel {
+ public:
+  // Collective of the session. `build` makes the model and returns it, as a holder or a shared pointer. Throws
+  // ConfigError if the strategy cannot be carried out, and says why. Throws DivergedError on every rank if the ranks
+  // built different models.
+  template <class Build>
+  requires std::is_invocable_v<Build> Parallel(Session& session, Build build, const ParallelOptions& options = {})
+      : core_(ParallelCore::make(session, options)) {
+    {
+      const Building building(core_->builder());
+      module_ = detail::pointer_to(build());
+    }
+    core_->take(module_);
+  }
+
+  // The module's forward. A collective.
+  template <class... Args>
+  auto operator()(Args&&... args) {
+    return detail::call_with_hooks<Args...>(
+        core_, [this](auto&&... each) { return module_->forward(std::forward<decltype(each)>(each)...); },
+        std::forward<Args>(args)...);
+  }
+
+  // What this rank's optimizer updates: tensors of one dimension, or with ddp the module's parameters. Each has its
+  // gradient when backward has returned. The tensors stay the same.
+  std::vector<torch::Tensor> parameters() const {
+    std::vector<torch::Tensor> found;
+    for (const ShardRun& run : core_->runs()) found.push_back(run.values);
+    return found;
+  }
+  // The same with the names of the parameters, and where each part begins.
+  std::vector<ShardRun> runs() const { return core_->runs(); }
+
+  // Collective. The optimizer's step, on parameters(). Then the ranks have each other's new values.
+  void step(torch::optim::Optimizer& optimizer) {
+    step([&] { optimizer.step(); });
+  }
+  template <class Update>
+  requires std::is_invocable_v<Update>
+  void step(Update update) {
+    core_->begin_step();
+    update();
+    core_->end_step();
+  }
+
+  // Collective. Scales all gradients so that their norm over the whole model is at most `max_norm`. Returns the norm
+  // that they had, a scalar. `norm_type`: 2, or infinity for the largest element.
+  torch::Tensor clip_grad_norm(double max_norm, double norm_type = 2) {
+    return core_->clip_grad_norm(max_norm, norm_type);
+  }
+
+  // Clears all gradients. No collective.
+  void zero_grad() { core_->zero_grad(); }
+
+  // While it lives, gradients are accumulated on each rank, whole, and are not reduced. The first backward after it
+  // reduces their sum. Without it, each backward reduces its own gradients, and parts of the sum are accumulated.
+  class NoSync {
+   public:
+    explicit NoSync(ParallelCore& core) : core_(core), before_(core.set_sync(false)) {}
+    ~NoSync() { core_.set_sync(before_); }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    ParallelCore& core_;
+    bool before_;
+  };
+  [[nodiscard]] NoSync no_sync() { return NoSync(*core_); }
+
+  // Collective, as is the destructor. While it lives, all parameters of the module are whole on every rank, and may be
+  // read: to save the module, or to use it without the wrapper. No forward through the wrapper, no backward and no step
+  // may come in between.
+  class FullParameters {
+   public:
+    explicit FullParameters(ParallelCore& core) : core_(core) { core_.gather_all(); }
+    ~FullParameters() { core_.free_all(); }
+    FullParameters(const FullParameters&) = delete;
+    FullParameters& operator=(const FullParameters&) = delete;
+
+   private:
+    ParallelCore& core_;
+  };
+  [[nodiscard]] FullParameters full_parameters() { return FullParameters(*core_); }
+
+  const Strategy& strategy() const { return core_->strategy(); }
+  Module& module() { return *module_; }
+  Module* operator->() { return module_.get(); }
+
+ private:
+  class Building {
+   public:
+    explicit Building(UnitBuilder* builder) : before_(UnitBuilder::set_current(builder)) {}
+    ~Building() { UnitBuilder::set_current(before_); }
+    Building(const Building&) = delete;
+    Building& operator=(const Building&) = delete;
+
+   private:
+    UnitBuilder* before_;
+  };
+  // The module's hooks go with the core.
+  std::shared_ptr<ParallelCore> core_;
+  std::shared_ptr<Module> module_;
+};
+
+template <class Build>
+Parallel(Session&, Build) -> Parallel<detail::Built<Build>>;
+template <class Build>
+Parallel(Session&, Build, ParallelOptions) -> Parallel<detail::Built<Build>>;
+
+}  // namespace dtrain

@@ -1,0 +1,64 @@
+#pragma once
+// Strategy: how the ranks share a model and its training. `dtrain run --strategy` or the environment variable
+// DTRAIN_STRATEGY names it, as a word ("fsdp") or as JSON, and Parallel (parallel.h) carries it out:
+//
+//   {"type": "fsdp", "reshard_after_forward": true, "mixed_precision": {"param": "bfloat16", "reduce": "float32"}}
+//
+// P ranks, S bytes of parameters, as many of gradients, and twice as many of an optimizer's state such as Adam's. What
+// a rank has of each:
+//               parameters   gradients   optimizer state
+//   ddp         S            S           2 S
+//   zero1       S            S           2 S / P
+//   zero2       S            S / P       2 S / P
+//   fsdp        S / P        S / P       2 S / P
+// and of fsdp the units that run, and the one that comes next, whole. zero1 and zero2 are stages 1 and 2 of Rajbhandari
+// et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020; fsdp is its stage 3, with
+// groups of parameters as in Zhao et al., "PyTorch FSDP", VLDB 2023.
+//
+// Pure: no I/O, no torch.
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "dtrain/errors.h"
+
+namespace dtrain {
+
+enum class StrategyKind { ddp, zero1, zero2, fsdp };
+
+// The type of numbers in which something is kept, computed or sent. `same`: that of the parameters.
+enum class Precision { same, float32, bfloat16, float16 };
+
+struct Strategy {
+  StrategyKind kind = StrategyKind::ddp;
+
+  // zero1, zero2 and fsdp. What the module computes in ("param"), and what gradients are reduced in ("reduce"; `same`:
+  // as "param"). The parameters that the optimizer updates keep their own type.
+  Precision param = Precision::same;
+  Precision reduce = Precision::same;
+  // fsdp. False: a unit's parameters stay whole after its forward, until its backward is done: more memory, and one
+  // all-gather less.
+  bool reshard_after_forward = true;
+  // fsdp. So many units are gathered before the program comes to them. 0: none.
+  int prefetch = 1;
+  // fsdp. A unit with fewer elements than this is no unit of its own: its parameters belong to the unit around it.
+  std::int64_t unit_elements = 0;
+  // fsdp. If all ranks are on one host, they keep the whole parameters once, in memory that they share. An all-gather
+  // is then a barrier at most, and the host's memory for parameters does not grow with its ranks.
+  bool one_copy = true;
+  // zero1, zero2 and fsdp. Ranks that share one copy of the model. The ranks are divided into sets of this size, one
+  // after the other, and gradients are averaged over the sets too (hybrid sharding). 0: all ranks.
+  int shard_size = 0;
+  // ddp, zero1 and zero2: bytes of gradients that are reduced together.
+  std::int64_t bucket_bytes = 25 * 1024 * 1024;
+
+  friend bool operator==(const Strategy&, const Strategy&) = default;
+};
+
+// The word for it in DTRAIN_STRATEGY.
+std::string name_of(StrategyKind kind);
+
+// Reads what DTRAIN_STRATEGY has: a word, or JSON. Throws ConfigError, which names the key, if it makes no sense.
+Strategy parse_strategy(const std::string& text);
+
+}  // namespace dtrain

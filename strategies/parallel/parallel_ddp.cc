@@ -1,0 +1,65 @@
+#include "strategies/parallel/parallel_ddp.h"
+
+#include <optional>
+
+#include "strategies/shard/gradient_norm.h"
+
+namespace dtrain {
+namespace {
+
+class ParallelDdp final : public ParallelCore {
+ public:
+  ParallelDdp(Session& session, const Strategy& strategy, const ParallelOptions& options)
+      : world_(session.world()), strategy_(strategy), broadcast_buffers_(options.broadcast_buffers) {}
+
+  void take(std::shared_ptr<torch::nn::Module> module) override {
+    module_ = std::move(module);
+    DdpOptions options;
+    options.bucket_bytes = strategy_.bucket_bytes;
+    options.gradient_as_bucket_view = true;
+    options.broadcast_buffers = broadcast_buffers_;
+    ddp_.emplace(world_, *module_, options);
+  }
+  const Strategy& strategy() const override { return strategy_; }
+
+  void before_forward(const std::vector<at::Tensor*>& /*inputs*/) override { ddp_->before_forward(); }
+  void after_forward(const std::optional<std::vector<at::Tensor*>>& outputs) override { ddp_->after_forward(outputs); }
+  void give_up() noexcept override {}
+
+  // Each parameter is a run of its own; its gradient is where autograd puts it.
+  std::vector<ShardRun> runs() override {
+    std::vector<ShardRun> found;
+    for (const auto& item : module_->named_parameters()) {
+      if (!item.value().requires_grad()) continue;
+      found.push_back({item.value(), {{item.key(), item.value().sizes().vec(), 0, item.value()}}});
+    }
+    return found;
+  }
+  bool set_sync(bool sync) override { return ddp_->set_sync(sync); }
+  void zero_grad() override { ddp_->zero_grad(); }
+  torch::Tensor clip_grad_norm(double max_norm, double norm_type) override {
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& each : module_->parameters()) gradients.push_back(each.grad());
+    return clip_by_norm(gradients, max_norm, norm_type, nullptr);
+  }
+  void begin_step() override {}
+  void end_step() override {}
+  void gather_all() override {}
+  void free_all() override {}
+
+ private:
+  Group world_;
+  Strategy strategy_;
+  bool broadcast_buffers_;
+  std::shared_ptr<torch::nn::Module> module_;
+  std::optional<DdpCore> ddp_;
+};
+
+}  // namespace
+
+std::shared_ptr<ParallelCore> make_parallel_ddp(Session& session, const Strategy& strategy,
+                                                const ParallelOptions& options) {
+  return std::make_shared<ParallelDdp>(session, strategy, options);
+}
+
+}  // namespace dtrain

@@ -1,0 +1,322 @@
+#include "strategies/shard/shard_group.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/function_hook.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "strategies/collectives/collectives.h"
+
+namespace dtrain {
+namespace {
+
+// The views that parameters and parts are of their rows are no business of autograd's.
+using NoAutograd = at::AutoDispatchBelowADInplaceOrView;
+
+void require_one_type(const std::string& group, const std::vector<NamedTensor>& parameters) {
+  const at::Tensor& first = parameters.front().tensor;
+  for (const NamedTensor& each : parameters) {
+    const at::Tensor& its = each.tensor;
+    if (its.layout() == at::kStrided && its.scalar_type() == first.scalar_type() && its.device() == first.device() &&
+        (its.is_floating_point() || its.is_complex()))
+      continue;
+    throw ConfigError(fmt::format(
+        "dtrain: {}: parameters that are sharded together must be dense floating tensors of one type on one device. "
+        "'{}' is {} on {}, and '{}' is {} on {}; make a unit of the module that has it (DTRAIN_UNIT)",
+        group, parameters.front().name, c10::toString(first.scalar_type()), first.device().str(), each.name,
+        c10::toString(its.scalar_type()), its.device().str()));
+  }
+}
+
+std::vector<LaidOutParameter> layout_input(const std::vector<NamedTensor>& parameters) {
+  std::vector<LaidOutParameter> found;
+  for (const NamedTensor& each : parameters) {
+    const std::int64_t rows = each.tensor.dim() > 0 ? each.tensor.size(0) : 1;
+    found.push_back({rows, rows > 0 ? each.tensor.numel() / rows : 0, each.placement});
+  }
+  return found;
+}
+
+GroupLayout layout_for(const std::string& group, const std::vector<NamedTensor>& parameters,
+                       std::vector<std::int64_t>& loads) {
+  require_one_type(group, parameters);
+  return lay_out(layout_input(parameters), loads);
+}
+
+class GradientHook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  GradientHook(ShardGroup& group, std::size_t member) : group_(group), member_(member) {}
+  void operator()(const torch::autograd::Variable& /*parameter*/) override { group_.take_gradient(member_); }
+
+ private:
+  ShardGroup& group_;
+  std::size_t member_;
+};
+
+}  // namespace
+
+ShardGroup::ShardGroup(const ShardSettings& settings, std::string name, const std::vector<NamedTensor>& parameters,
+                       std::vector<std::int64_t>& loads)
+    : settings_(settings),
+      name_(std::move(name)),
+      layout_(layout_for(name_, parameters, loads)),
+      type_(parameters.front().tensor.scalar_type()),
+      compute_(settings.compute.value_or(type_)),
+      reduce_(settings.reduce.value_or(compute_)),
+      begin_(layout_.begin(settings.sharing.rank())),
+      size_(layout_.size(settings.sharing.rank())),
+      whole_(make_whole(settings, parameters.front().tensor.options())),
+      stays_(settings.whole_stays || settings.one_copy || settings.sharing.size() == 1) {
+  fill(parameters);
+  make_runs();
+  hook_gradients();
+  if (!settings.whole_stays) free();
+}
+
+ShardGroup::~ShardGroup() {
+  for (ShardedParameter& each : members_) {
+    if (each.tensor().requires_grad()) torch::autograd::impl::set_post_acc_grad_hooks(each.tensor(), nullptr);
+  }
+}
+
+WholeMemory ShardGroup::make_whole(const ShardSettings& settings, const at::TensorOptions& options) const {
+  const at::TensorOptions plain = at::TensorOptions().dtype(compute_).device(options.device());
+  if (settings.one_copy && settings.sharing.size() > 1)
+    return WholeMemory::of_host(settings.sharing, layout_.elements, plain);
+  return WholeMemory(layout_.elements, plain);
+}
+
+void ShardGroup::fill(const std::vector<NamedTensor>& parameters) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor& first = parameters.front().tensor;
+  at::Tensor values = at::zeros({layout_.elements}, at::TensorOptions().dtype(type_).device(first.device()));
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& its = parameters[i].tensor;
+    if (settings_.everyone.rank() == 0) values.narrow(0, layout_.at[i], its.numel()).copy_(its.detach().reshape({-1}));
+    shapes_.push_back(its.sizes().vec());
+  }
+  settings_.everyone.broadcast(values, 0);
+  const at::Tensor& row = whole_.row();
+  if (is_shared()) {
+    own(row).copy_(own(values));
+    settings_.sharing.barrier();
+  } else {
+    row.copy_(values);
+  }
+  part_ = stays_ && compute_ == type_ ? own(row) : own(values).clone();
+  const NoAutograd plain;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor view = row.narrow(0, layout_.at[i], parameters[i].tensor.numel()).view(shapes_[i]);
+    members_.emplace_back(parameters[i].name, parameters[i].tensor, view);
+    members_.back().tensor().mutable_grad().reset();
+  }
+}
+
+void ShardGroup::hook_gradients() {
+  came_.assign(members_.size(), false);
+  expect_gradients();
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    at::Tensor& parameter = members_[i].tensor();
+    if (!parameter.requires_grad()) continue;
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<GradientHook>(*this, i));
+  }
+}
+
+bool ShardGroup::trains() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const ShardedParameter& each) { return each.tensor().requires_grad(); });
+}
+
+std::vector<at::Tensor> ShardGroup::parts_of(const at::Tensor& row) const {
+  std::vector<at::Tensor> parts;
+  for (int r = 0; r < settings_.sharing.size(); ++r) parts.push_back(row.narrow(0, layout_.begin(r), layout_.size(r)));
+  return parts;
+}
+
+void ShardGroup::begin_gather() {
+  if (stays_) return;
+  const at::NoGradGuard no_grad;
+  whole_.take();
+  at::Tensor row = whole_.row(), input = part_.to(compute_);
+  const GroupPtr& group = settings_.sharing.process_group();
+  if (layout_.even()) {
+    gathering_ = all_gather_single(*group, row, input);
+    return;
+  }
+  std::vector<at::Tensor> outputs = parts_of(row);
+  std::vector<at::Tensor> inputs(outputs.size(), input);
+  gathering_ = group->alltoall(outputs, inputs);
+}
+
+void ShardGroup::end_gather() {
+  if (gathering_) std::exchange(gathering_, {})->wait();
+  for (ShardedParameter& each : members_) each.set_whole(true);
+}
+
+void ShardGroup::free() {
+  for (ShardedParameter& each : members_) each.set_whole(false);
+  if (!stays_) whole_.give_back();
+}
+
+at::Tensor& ShardGroup::unreduced() {
+  if (!unreduced_.defined()) {
+    const auto options = at::TensorOptions().dtype(reduce_).device(part_.device());
+    unreduced_ = empty_shared(settings_.sharing.process_group(), layout_.elements, options);
+  }
+  return unreduced_;
+}
+
+at::Tensor ShardGroup::gradient_of(const at::Tensor& row, std::size_t member) const {
+  const at::Tensor& parameter = members_[member].tensor();
+  return row.narrow(0, layout_.at[member], parameter.numel()).view(shapes_[member]);
+}
+
+void ShardGroup::take_gradient(std::size_t member) {
+  const at::NoGradGuard no_grad;
+  at::Tensor& gradient = members_[member].tensor().mutable_grad();
+  if (!gradient.defined()) return;
+  if (before_gradient_) before_gradient_();
+  if (gradient.layout() != at::kStrided) {
+    throw ConfigError("dtrain: gradients that are sharded are dense, and that of '" + members_[member].name() +
+                      "' is sparse; make the embedding without sparse(true), or let the parameter need no gradient");
+  }
+  if (settings_.gradients_stay) {
+    // The row is in use for the last ones.
+    end_reduce();
+    if (has_gradient_ && gradient_.is_alias_of(unreduced_)) {
+      gradient_ = gradient_.clone();
+      give_gradients();
+    }
+  }
+  at::Tensor into = gradient_of(unreduced(), member);
+  if (came_[member]) {
+    into.add_(gradient);
+  } else {
+    into.copy_(gradient);
+    came_[member] = true;
+  }
+  if (!arrived_[member]) --missing_;
+  arrived_[member] = true;
+  gradient.reset();
+  if (after_gradient_) after_gradient_();
+}
+
+// What no gradient came for, and what lies behind the last parameter.
+void ShardGroup::clear_missing() {
+  std::int64_t end = 0;
+  for (const std::size_t each : layout_.order) {
+    if (!came_[each]) gradient_of(unreduced(), each).zero_();
+    end = std::max(end, layout_.at[each] + members_[each].tensor().numel());
+  }
+  unreduced().narrow(0, end, layout_.elements - end).zero_();
+}
+
+void ShardGroup::begin_reduce() {
+  const at::NoGradGuard no_grad;
+  end_reduce();  // an earlier one of this backward
+  clear_missing();
+  at::Tensor row = settings_.gradients_stay ? unreduced_ : std::exchange(unreduced_, {});
+  came_.assign(members_.size(), false);
+  const bool in_place = settings_.gradients_stay && !has_gradient_;
+  reduced_ = in_place ? own(row) : at::empty({size_}, row.options());
+  const GroupPtr& group = settings_.sharing.process_group();
+  c10d::ReduceScatterOptions options;
+  options.reduceOp = c10d::ReduceOp::AVG;
+  if (layout_.even()) {
+    reducing_ = reduce_scatter_single(*group, reduced_, row, options);
+    return;
+  }
+  std::vector<at::Tensor> outputs{reduced_};
+  std::vector<std::vector<at::Tensor>> inputs{parts_of(row)};
+  reducing_ = group->reduce_scatter(outputs, inputs, options);
+}
+
+void ShardGroup::end_reduce() {
+  if (!reducing_) return;
+  const at::NoGradGuard no_grad;
+  std::exchange(reducing_, {})->wait();
+  at::Tensor reduced = std::exchange(reduced_, {});
+  if (settings_.replicas.size() > 1) settings_.replicas.all_reduce(reduced, c10d::ReduceOp::AVG);
+  if (has_gradient_) {
+    gradient_.add_(reduced);
+  } else {
+    gradient_ = reduced.to(type_);
+    has_gradient_ = true;
+  }
+  give_gradients();
+}
+
+void ShardGroup::expect_gradients() {
+  arrived_.assign(members_.size(), false);
+  missing_ = 0;
+  for (const ShardedParameter& each : members_) missing_ += each.tensor().requires_grad() ? 1 : 0;
+}
+
+void ShardGroup::forget_gradients() {
+  end_reduce();
+  gradient_.reset();
+  has_gradient_ = false;
+  give_gradients();
+  for (ShardedParameter& each : members_) each.tensor().mutable_grad().reset();
+  if (!settings_.gradients_stay) unreduced_.reset();
+  came_.assign(members_.size(), false);
+}
+
+void ShardGroup::make_runs() {
+  std::int64_t end = -1;
+  std::vector<std::pair<std::int64_t, std::int64_t>> places;
+  for (const std::size_t each : layout_.order) {
+    const ShardedParameter& parameter = members_[each];
+    const std::int64_t first = std::max(begin_, layout_.at[each]);
+    const std::int64_t last = std::min(begin_ + size_, layout_.at[each] + parameter.tensor().numel());
+    if (first >= last || !parameter.tensor().requires_grad()) continue;
+    if (first != end) {
+      runs_.emplace_back();
+      run_members_.emplace_back();
+      places.emplace_back(first, last);
+    }
+    places.back().second = end = last;
+    const at::Tensor values = part_.narrow(0, first - begin_, last - first);
+    runs_.back().shards.push_back({"", shapes_[each], first - layout_.at[each], values});
+    run_members_.back().push_back(each);
+  }
+  for (std::size_t r = 0; r < runs_.size(); ++r)
+    runs_[r].values = part_.narrow(0, places[r].first - begin_, places[r].second - places[r].first);
+}
+
+std::vector<ShardRun> ShardGroup::runs() {
+  for (std::size_t r = 0; r < runs_.size(); ++r) {
+    for (std::size_t s = 0; s < runs_[r].shards.size(); ++s)
+      runs_[r].shards[s].name = members_[run_members_[r][s]].name();
+  }
+  return runs_;
+}
+
+void ShardGroup::give_gradients() {
+  for (const ShardRun& run : runs_) {
+    at::Tensor& its = run.values.mutable_grad();
+    if (has_gradient_) {
+      its = gradient_.narrow(0, run.values.storage_offset() - part_.storage_offset(), run.values.numel());
+    } else {
+      its.reset();
+    }
+  }
+}
+
+void ShardGroup::publish() {
+  if (!stays_) return;
+  const at::NoGradGuard no_grad;
+  at::Tensor row = whole_.row();
+  at::Tensor its = own(row);
+  if (compute_ != type_) its.copy_(part_);
+  if (is_shared() || settings_.sharing.size() == 1) return;
+  const GroupPtr& group = settings_.sharing.process_group();
+  if (layout_.even()) return all_gather(group, row, its);
+  std::vector<at::Tensor> outputs = parts_of(row);
+  const at::Tensor input = its.clone();
+  std::vector<at::Tensor> inputs(outputs.size(), input);
+  group->alltoall(outputs, inputs)->wait();
+}
+
+}  // namespace dtrain
