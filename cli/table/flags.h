@@ -17,6 +17,7 @@ enum class FlagId {
   standalone,
   virtual_local_rank,
   numa_binding,
+  strategy,
   nnodes,
   node_rank,
   topology,

@@ -67,6 +67,15 @@ inline constexpr Flag kWorkersFlags[] = {
                 "all CPUs of its socket. `exclusive`: the worker's own share of the node's physical cores. "
                 "`core-complex`: the CPUs that share one last-level cache. Without GPUs the workers take the NUMA "
                 "nodes in turn; called as torchrun, that is an error. Needs the hwloc library, but not numactl."},
+    {.id = FlagId::strategy,
+     .group = Group::workers,
+     .name = "strategy",
+     .value = "NAME",
+     .choices = "ddp,zero1,zero2,fsdp",
+     .help = "how workers share a model: ddp, zero1, zero2, fsdp",
+     .details = "For C++ programs that train with dtrain::Parallel: they need no change. JSON says more, such as "
+                "'{\"type\": \"fsdp\", \"prefetch\": 2}'; docs/training/sharding.md lists the keys. Programs with "
+                "dtrain::Ddp can only use ddp, and end with an error for another strategy."},
 };
 
 }  // namespace dtrain::cli

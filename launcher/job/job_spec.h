@@ -138,6 +138,7 @@ struct JobSpec {
   NodesSpec nodes;
   int nproc_per_node = 1;        // workers on this node, >= 1
   std::string role = "default";  // ROLE_NAME
+  std::string strategy;          // DTRAIN_STRATEGY, a word or JSON; empty: not set
   int max_restarts = 0;          // restarts of the worker group after a failure, >= 0
 
   // From the first TERM to KILL: after a worker failed, and after the user (or the system) asked to stop.

@@ -102,6 +102,14 @@ void join_outputs(const std::vector<at::Tensor*>& outputs) {
 
 }  // namespace
 
+Session& require_ddp(Session& session) {
+  const StrategyKind asked = session.env().strategy.kind;
+  if (asked == StrategyKind::ddp) return session;
+  throw ConfigError("dtrain: the strategy is " + name_of(asked) +
+                    ", and this program trains with dtrain::Ddp, which is ddp and nothing else. Use dtrain::Parallel "
+                    "(dtrain/parallel.h), or start it without --strategy and DTRAIN_STRATEGY");
+}
+
 struct DdpCore::State {
   Group members;
   c10::intrusive_ptr<c10d::ProcessGroup> group;  // theirs

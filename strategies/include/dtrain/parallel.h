@@ -181,7 +181,6 @@ class Parallel {
    private:
     UnitBuilder* before_;
   };
-  // The module's hooks go with the core.
   std::shared_ptr<ParallelCore> core_;
   std::shared_ptr<Module> module_;
 };

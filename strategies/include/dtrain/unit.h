@@ -9,9 +9,10 @@
 //   };
 //   DTRAIN_UNIT(Block);   // in place of TORCH_MODULE(Block)
 //
-// A Block is used as any other module holder: in register_module(), in Sequential and ModuleList, as block(x) and
-// block->forward(x). Outside of Parallel (parallel.h) it is an ordinary module. unit_of<Impl> is the same for a module
-// that is not yours, such as dtrain::unit_of<torch::nn::TransformerEncoderLayerImpl>.
+// DTRAIN_UNIT(Name) defines the holder Name of the unit whose implementation is NameImpl. A Block is used as any other
+// module holder: in register_module(), in Sequential and ModuleList, as block(x) and block->forward(x). Outside of
+// Parallel (parallel.h) it is an ordinary module. unit_of<Impl> is the same for a module that is not yours, such as
+// dtrain::unit_of<torch::nn::TransformerEncoderLayerImpl>.
 //
 // A unit's parameters may be used only while its forward runs. Elsewhere, reading one throws c10::Error with its name.
 // What forward takes and returns should be of types that output_tensors.h knows: in other types no tensor is found, and
@@ -144,5 +145,4 @@ class unit_of : public torch::nn::ModuleHolder<Hooked<Impl>> {
 
 }  // namespace dtrain
 
-// Defines the holder `Name` of the unit whose implementation is NameImpl.
 #define DTRAIN_UNIT(Name) TORCH_MODULE_IMPL(Name, ::dtrain::Hooked<Name##Impl>)

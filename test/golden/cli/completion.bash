@@ -13,8 +13,8 @@ _dtrain_offer_list() {
   compopt -o nospace
 }
 
-_dtrain_flags='--nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --standalone --virtual-local-rank --numa-binding --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --insecure --ha --module -m --no-python --run-path --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --timestamps --fold --report --event-log-handler --color --quiet --verbose -v --dry-run --print-config --print-completion --help -h --version --monitor-interval --start-method --logs-specs --use-env'
-_dtrain_with_value=' --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --numa-binding --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs '
+_dtrain_flags='--nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --standalone --virtual-local-rank --numa-binding --strategy --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --insecure --ha --module -m --no-python --run-path --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --timestamps --fold --report --event-log-handler --color --quiet --verbose -v --dry-run --print-config --print-completion --help -h --version --monitor-interval --start-method --logs-specs --use-env'
+_dtrain_with_value=' --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --numa-binding --strategy --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs '
 _dtrain_commands='run launch logs status flight rendezvous doctor env token completion install-torchrun version help --help --version'
 
 # Offer values of the flag $1.
@@ -22,6 +22,7 @@ _dtrain_value() {
   case $1 in
     --nproc | --nproc-per-node) _dtrain_offer 'auto cpu gpu' ;;
     --numa-binding) _dtrain_offer 'node socket exclusive core-complex' ;;
+    --strategy) _dtrain_offer 'ddp zero1 zero2 fsdp' ;;
     --rdzv-backend) _dtrain_offer 'static c10d etcd etcd-v2' ;;
     --token-file) compopt -o default ;;
     --tls-ca) compopt -o default ;;
@@ -126,7 +127,7 @@ _dtrain() {
     completion) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'bash zsh fish'; fi ;;
     install-torchrun) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
     version) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
-    help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'run launch logs status flight rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;
+    help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'run launch logs status flight rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;
   esac
 }
 

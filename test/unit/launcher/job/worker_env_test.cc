@@ -15,6 +15,7 @@ JobSpec two_workers() {
   spec.max_restarts = 3;
   spec.stop_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
   spec.extra_env = {{"OMP_NUM_THREADS", "1"}};
+  spec.strategy = "fsdp";
   return spec;
 }
 
