@@ -215,6 +215,12 @@ bench-gpu: ## measure training and all_reduce on GPUs beside Python (PY=python w
 	@cmake --build --preset cuda --target dtrain gpu_bench
 	@python3 test/bench/gpu/run.py --build build/cuda --python $(or $(PY),.venv/bin/python) $(BENCH_ARGS)
 
+.PHONY: bench-optim
+bench-optim: ## measure a step of AdamW beside LibTorch's, and beside copying; writes docs/benchmarks
+	@scripts/setup.sh launcher train test bench
+	@$(call build,bench,optim_bench)
+	@python3 test/bench/optim/run.py --build build --write docs/benchmarks $(BENCH_ARGS)
+
 .PHONY: bench-resnet
 bench-resnet: ## measure how the ResNet example scales, beside Python's DDP; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench

@@ -81,6 +81,7 @@ ROOMS = {
         "shard": "collectives comm/base torch",
         "parallel": "collectives ddp shard torch",
         "horovod": "collectives comm/backend comm/base comm/blame session torch",
+        "optim": "",
         "sampler": "",
         "python": "comm/backend comm/base torch",
         "python/dtrain": "",
@@ -103,6 +104,8 @@ PURE_ROOMS = {
 }
 
 ROOM_FILES_MAX = 20
+# The headers that programs include lie in one folder: their names are what users write, so a topic has a header.
+ROOM_FILES = {"strategies/include/dtrain": 32}
 
 # Files of these folders that have no room: programs, and how they are built.
 WITHOUT_ROOM = {"cli/main.cc", "cli/fmt_static.cc"}

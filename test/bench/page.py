@@ -22,8 +22,8 @@ PAGES = {
                     ["bench-collectives allreduce", "bench-collectives others", "bench-collectives hosts"]),
     "build": ("Build", "What a first hour waits for: builds from a bare clone.",
               ["bench-build bare", "bench-build sizes"]),
-    "training": ("Training", "Steps of DDP, Horovod's way of reducing, and how ResNet scales.",
-                 ["bench-collectives ddp", "bench-collectives fusion", "bench-resnet scaling"]),
+    "training": ("Training", "Steps of DDP, Horovod's way of reducing, how ResNet scales, and steps of optimizers.",
+                 ["bench-collectives ddp", "bench-collectives fusion", "bench-resnet scaling", "bench-optim adamw"]),
 }
 
 HEAD = """# Benchmarks: {title}

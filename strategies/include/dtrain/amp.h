@@ -1,0 +1,89 @@
+#pragma once
+// Mixed precision: Autocast runs the operations of a forward in a narrower type where this is safe, and GradScaler
+// keeps small gradients in float16 from becoming 0. With bfloat16 no GradScaler is needed.
+//
+//   dtrain::GradScaler scaler({}, sum);
+//   {
+//     const dtrain::Autocast half(torch::kCUDA, torch::kHalf);
+//     loss = loss_of(model(x), y);
+//   }
+//   scaler.scale(loss).backward();
+//   scaler.unscale(gradients);                                  // if they are clipped
+//   dtrain::clip_by_global_norm(gradients, 1.0, sum);
+//   scaler.step(optimizer, gradients);                          // or nothing, if a gradient is not finite
+//   scaler.update();
+//
+// Micikevicius et al., "Mixed Precision Training", ICLR 2018.
+#include <memory>
+
+#include "dtrain/optimizer.h"
+
+namespace dtrain {
+
+// As long as it lives, operations of this thread on tensors of this kind of device run as torch.autocast runs them.
+// When it ends, what was before holds again. Guards may be nested; a guard with `enabled` false turns it off within.
+// End it before backward, as in the example: backward runs each operation in the type of its forward.
+class Autocast {
+ public:
+  Autocast(at::DeviceType device, at::ScalarType type, bool enabled = true);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  at::DeviceType device_;
+  bool was_enabled_;
+  at::ScalarType was_type_;
+};
+
+// Names and defaults of torch.amp.GradScaler.
+struct GradScalerOptions {
+  double init_scale = 65536;
+  double growth_factor = 2;     // above 1
+  double backoff_factor = 0.5;  // above 0 and below 1
+  int growth_interval = 2000;   // steps with finite gradients after which the scale grows
+  bool enabled = true;          // false: no call does anything, but step() steps
+};
+
+// What a GradScaler knows, for a checkpoint.
+struct GradScalerState {
+  double scale = 65536;
+  int growth_tracker = 0;  // steps with finite gradients since the scale has changed
+};
+
+// The scale is the same on all ranks, as long as all make the same calls. One thread at a time uses a GradScaler.
+// Gradients are those of ShardedOptimizer::step(): a flat tensor for each run, or undefined.
+class GradScaler {
+ public:
+  // Throws ConfigError if an option is out of its range. `sum`: as that of the optimizer.
+  explicit GradScaler(const GradScalerOptions& options = {}, SumOverRanks sum = {});
+
+  // The loss times the scale. No collective.
+  at::Tensor scale(const at::Tensor& loss) const;
+  // Collective, if `sum` is one. Divides the gradients by the scale, and learns whether all are finite on all ranks.
+  // Call it where gradients are looked at or clipped before step(). Throws ConfigError if it is called again before
+  // update(), and does nothing after step().
+  void unscale(const std::vector<at::Tensor>& gradients);
+  // Unscales the gradients, if unscale() has not, and then makes the optimizer's step if all of them are finite on all
+  // ranks. Returns whether it did. Collective as unscale() and the optimizer's step() are. Waits for a GPU. Throws
+  // ConfigError if it is called again before update().
+  bool step(ShardedOptimizer& optimizer, const std::vector<at::Tensor>& gradients);
+  // The scale of the next step: smaller after gradients that were not finite, larger after growth_interval steps. Call
+  // it after each step(). No collective.
+  void update();
+
+  double scale() const { return state_.scale; }
+  const GradScalerState& state() const { return state_; }
+  void load(const GradScalerState& state) { state_ = state; }
+
+ private:
+  enum class Stage { scaled, unscaled, stepped };
+  void find_not_finite(const std::vector<at::Tensor>& gradients);
+  GradScalerOptions options_;
+  SumOverRanks sum_;
+  GradScalerState state_{};
+  Stage stage_ = Stage::scaled;
+  bool is_finite_ = true;
+};
+
+}  // namespace dtrain

@@ -1,0 +1,183 @@
+#pragma once
+// ShardedOptimizer: updates a rank's shards of parameters in place. The strategies use it, and so can a program.
+//
+//   dtrain::ShardedOptimizerOptions options;
+//   options.algorithm = dtrain::AdamW{.lr = 3e-4, .weight_decay = 0.1};
+//   options.groups = {{.dims_max = 1, .weight_decay = 0.0}};   // no decay for biases and norms
+//   dtrain::ShardedOptimizer optimizer(options, runs);
+//   optimizer.step(gradients);                                 // one flat gradient for each run
+//
+// Options have the names and the defaults of torch.optim, and a step does the same update. On a CPU the bits of an
+// update do not depend on how a parameter is divided into shards and runs; this holds for all algorithms but LAMB. One
+// thread at a time uses a ShardedOptimizer. Its functions throw ConfigError with a text that says what to do.
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "dtrain/shards.h"
+#include "dtrain/worker_env.h"
+
+namespace dtrain {
+
+// Replaces a small tensor (float32 or float64, on the device of the shards) by its sum over the ranks that hold the
+// shards. It is a collective: these ranks call it in the same order. An empty function: this rank holds all shards.
+//
+//   dtrain::SumOverRanks sum = [&](const at::Tensor& tensor) { session.all_reduce(tensor); };
+using SumOverRanks = std::function<void(const at::Tensor& tensor)>;
+
+// State of a shard: "momentum_buffer", if there is momentum.
+struct Sgd {
+  double lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;  // added to the gradient: an L2 penalty
+  bool nesterov = false;    // needs momentum, and no dampening
+};
+
+// Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015. State: "exp_avg" and "exp_avg_sq".
+struct Adam {
+  double lr = 1e-3;
+  std::pair<double, double> betas{0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;  // added to the gradient: an L2 penalty
+};
+
+// Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019. State: that of Adam.
+struct AdamW {
+  double lr = 1e-3;
+  std::pair<double, double> betas{0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 1e-2;
+};
+
+// Duchi, Hazan and Singer, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization", JMLR 2011.
+// State: "sum".
+struct Adagrad {
+  double lr = 1e-2;
+  double lr_decay = 0;
+  double weight_decay = 0;  // added to the gradient: an L2 penalty
+  double initial_accumulator_value = 0;
+  double eps = 1e-10;
+};
+
+// You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", ICLR 2020. The update of each
+// parameter is scaled by the norm of the whole parameter over the norm of the whole update; by 1 if one of them is 0.
+// State: that of Adam. A step is a collective: it sums 16 bytes for each parameter over the ranks. So with LAMB every
+// rank lists the same parameters in the same order, with an empty shard where it has no part, and leaves out the same
+// gradients. It needs memory for 64 Ki elements beside the state, not for a run.
+struct Lamb {
+  double lr = 1e-3;
+  std::pair<double, double> betas{0.9, 0.999};
+  double eps = 1e-6;
+  double weight_decay = 0;  // part of the update, before it is scaled
+};
+
+// How Muon scales its rate for a matrix of A rows and B columns.
+enum class MuonRate {
+  original,            // by sqrt(max(1, A / B))
+  match_rms_adamw,     // by 0.2 sqrt(max(A, B)), for rates that were found for AdamW
+  spectral_unclamped,  // by sqrt(A / B)
+};
+
+// Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024; "match_rms_adamw" is of Liu et al.,
+// "Muon is Scalable for LLM Training", 2025, arXiv:2502.16982. Orthogonalises the momentum of each matrix by
+// Newton-Schulz steps in bfloat16. State of a matrix: "momentum_buffer".
+//
+// A matrix needs all its elements on the rank that updates it: a rank has the whole matrix or an empty shard. A step
+// makes no communication, and its bits are those of one process with as many threads. AdamW updates parameters that
+// are no matrices, and those that `adamw_names` names, divided as they are.
+struct Muon {
+  double lr = 1e-3;  // above 0
+  double weight_decay = 0.1;
+  double momentum = 0.95;
+  bool nesterov = true;
+  std::array<double, 3> ns_coefficients{3.4445, -4.7750, 2.0315};
+  double eps = 1e-7;
+  int ns_steps = 5;  // 1 to 99
+  MuonRate adjust_lr_fn = MuonRate::original;
+  AdamW adamw{};  // set_lr() scales its lr in proportion
+  // Matrices whose name contains one of these belong to `adamw`: embeddings and the last layer, as a rule.
+  std::vector<std::string> adamw_names{};
+};
+
+using OptimizerOptions = std::variant<Sgd, Adam, AdamW, Adagrad, Lamb, Muon>;
+
+// Parameters with options of their own. The first group that a parameter fits holds; without a fit the options of the
+// algorithm hold. A parameter fits if it meets all conditions that are set.
+struct ParameterGroup {
+  std::vector<std::string> names{};        // the name contains one of these; none: any name
+  std::optional<std::int64_t> dims_max{};  // it has at most so many dimensions; biases and norms have one
+  double lr_factor = 1;                    // its rate is lr() times this
+  std::optional<double> weight_decay{};    // in place of the algorithm's
+};
+
+struct ShardedOptimizerOptions {
+  OptimizerOptions algorithm{AdamW{}};
+  std::vector<ParameterGroup> groups{};
+  // float32 or bfloat16; none: the type of the values. In bfloat16 Adam's state takes 4 bytes for a parameter in place
+  // of 8. The state is computed in float32 and rounded to one of its two neighbours at random, so that small changes of
+  // an average are not lost. The random numbers depend on the parameter's name, the element and the step alone. If
+  // values, gradient and state all are bfloat16, the update is torch's, which rounds to the nearest.
+  std::optional<at::ScalarType> state_dtype{};
+};
+
+// The state of one shard, or what was saved of it.
+struct ShardState {
+  std::string name;                                           // of the parameter
+  std::int64_t begin = 0;                                     // as in Shard
+  std::int64_t count = 0;                                     // elements
+  std::int64_t step = 0;                                      // updates of this shard so far
+  std::vector<std::pair<std::string, at::Tensor>> tensors{};  // 1-D, of `count` elements each
+};
+
+class ShardedOptimizer {
+ public:
+  // No collective. Keeps the tensors of `runs`, and allocates the state. Throws ConfigError if an option is out of its
+  // range, the shards of a run do not fill it, or Muon gets a matrix that is split over ranks.
+  ShardedOptimizer(const ShardedOptimizerOptions& options, const std::vector<ShardRun>& runs, SumOverRanks sum = {});
+  ~ShardedOptimizer();
+  ShardedOptimizer(ShardedOptimizer&&) noexcept;
+  ShardedOptimizer& operator=(ShardedOptimizer&&) noexcept;
+
+  // One update. `gradients` has a tensor for each run, contiguous and with as many elements, of any floating type. An
+  // undefined tensor leaves its run as it is. A collective with LAMB alone. Gradients of the values' type need no
+  // memory; for another type, or another type of the state, the update is made by pieces of 64 Ki elements. Does not
+  // wait for a GPU. Throws ConfigError if a gradient does not fit its run.
+  void step(const std::vector<at::Tensor>& gradients);
+
+  // The rate that groups scale. The constructor sets it to the lr of the algorithm.
+  double lr() const;
+  void set_lr(double lr);  // 0 or more
+  // Calls of step(), with those before a checkpoint that load() has read.
+  std::int64_t steps() const;
+
+  // The state of each shard, in the order of the runs. The tensors are the state itself, and not copies: what is
+  // written to them is loaded. They are of state_dtype, on the device of the values.
+  std::vector<ShardState> state() const;
+  // Copies what is saved of a parameter into the shards of it that this rank has; elements of other ranks are left
+  // out. So ranks may load pieces of any size, as one rank or another saved them. Returns the number of elements that
+  // were copied. Throws ConfigError if the tensors have other names or another size than `state()` says.
+  std::int64_t load(const ShardState& saved);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The norm of all gradients together, as one vector; then multiplies them by max_norm / norm if the norm is above
+// max_norm. Collective, if `sum` is one. Gradients may be undefined. Returns the norm before that: a float64 tensor
+// without dimensions, on the device of the gradients. Does not wait for a GPU. If the norm is not finite, the gradients
+// are not finite either afterwards. Ranks that have the same gradients, as with Ddp, give no `sum`. Pascanu, Mikolov
+// and Bengio, "On the difficulty of training Recurrent Neural Networks", ICML 2013.
+at::Tensor clip_by_global_norm(const std::vector<at::Tensor>& gradients, double max_norm, const SumOverRanks& sum = {});
+
+// Replaces a small tensor by its maximum over the ranks, as SumOverRanks does by the sum.
+using MaxOverRanks = std::function<void(const at::Tensor& tensor)>;
+
+// As clip_by_global_norm(), with the largest absolute value of an element as the norm.
+at::Tensor clip_by_largest(const std::vector<at::Tensor>& gradients, double max_value, const MaxOverRanks& max = {});
+
+}  // namespace dtrain

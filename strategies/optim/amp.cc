@@ -1,0 +1,92 @@
+// Autocast and GradScaler; see include/dtrain/amp.h.
+#include "dtrain/amp.h"
+
+#include <ATen/autocast_mode.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace dtrain {
+
+Autocast::Autocast(at::DeviceType device, at::ScalarType type, bool enabled)
+    : device_(device),
+      was_enabled_(at::autocast::is_autocast_enabled(device)),
+      was_type_(at::autocast::get_autocast_dtype(device)) {
+  at::autocast::set_autocast_enabled(device, enabled);
+  at::autocast::set_autocast_dtype(device, type);
+  at::autocast::increment_nesting();
+}
+
+Autocast::~Autocast() {
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(device_, was_enabled_);
+  at::autocast::set_autocast_dtype(device_, was_type_);
+}
+
+GradScaler::GradScaler(const GradScalerOptions& options, SumOverRanks sum) : options_(options), sum_(std::move(sum)) {
+  const auto demand = [](bool holds, const char* option, double value, const char* range) {
+    if (!holds) throw ConfigError(fmt::format("dtrain: GradScaler: {}={}; choose a number {}", option, value, range));
+  };
+  demand(std::isfinite(options.init_scale) && options.init_scale > 0, "init_scale", options.init_scale, "above 0");
+  demand(options.growth_factor > 1, "growth_factor", options.growth_factor, "above 1");
+  demand(options.backoff_factor > 0 && options.backoff_factor < 1, "backoff_factor", options.backoff_factor,
+         "above 0 and below 1");
+  demand(options.growth_interval >= 1, "growth_interval", options.growth_interval, "that is 1 or more");
+  state_.scale = options.enabled ? options.init_scale : 1;
+}
+
+at::Tensor GradScaler::scale(const at::Tensor& loss) const { return options_.enabled ? loss * state_.scale : loss; }
+
+void GradScaler::unscale(const std::vector<at::Tensor>& gradients) {
+  if (!options_.enabled || stage_ == Stage::stepped) return;
+  if (stage_ == Stage::unscaled)
+    throw ConfigError("dtrain: GradScaler: unscale() was called twice for one step; call update() after each step");
+  find_not_finite(gradients);
+  stage_ = Stage::unscaled;
+}
+
+void GradScaler::find_not_finite(const std::vector<at::Tensor>& gradients) {
+  const torch::NoGradGuard no_grad;
+  at::Tensor found, inverse;
+  for (const at::Tensor& gradient : gradients) {
+    if (!gradient.defined()) continue;
+    if (!found.defined()) {
+      const auto options = gradient.options().dtype(at::kFloat);
+      found = at::zeros({1}, options);
+      inverse = at::full({1}, 1 / state_.scale, options);
+    }
+    at::_amp_foreach_non_finite_check_and_unscale_(gradient, found, inverse);
+  }
+  if (!found.defined()) found = at::zeros({1});
+  if (sum_) sum_(found);
+  is_finite_ = found.item<float>() == 0;
+}
+
+bool GradScaler::step(ShardedOptimizer& optimizer, const std::vector<at::Tensor>& gradients) {
+  if (!options_.enabled) {
+    optimizer.step(gradients);
+    return true;
+  }
+  if (stage_ == Stage::stepped)
+    throw ConfigError("dtrain: GradScaler: step() was called twice; call update() after each step");
+  if (stage_ == Stage::scaled) unscale(gradients);
+  stage_ = Stage::stepped;
+  if (is_finite_) optimizer.step(gradients);
+  return is_finite_;
+}
+
+void GradScaler::update() {
+  if (!options_.enabled) return;
+  if (stage_ == Stage::scaled)
+    throw ConfigError("dtrain: GradScaler: update() was called before unscale() and step(); call it after each step");
+  if (!is_finite_) {
+    state_ = {state_.scale * options_.backoff_factor, 0};
+  } else if (++state_.growth_tracker == options_.growth_interval) {
+    const double grown = state_.scale * options_.growth_factor;
+    state_ = {std::isfinite(static_cast<float>(grown)) ? grown : state_.scale, 0};
+  }
+  stage_ = Stage::scaled;
+  is_finite_ = true;
+}
+
+}  // namespace dtrain

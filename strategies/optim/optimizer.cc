@@ -1,0 +1,237 @@
+// ShardedOptimizer; see include/dtrain/optimizer.h. slices.h says what is updated together.
+#include "dtrain/optimizer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "strategies/optim/check_options.h"
+#include "strategies/optim/slices.h"
+#include "strategies/optim/whole.h"
+
+namespace dtrain {
+namespace {
+
+double decay_of(const OptimizerOptions& algorithm, bool is_matrix) {
+  if (const auto* muon = std::get_if<Muon>(&algorithm))
+    return is_matrix ? muon->weight_decay : muon->adamw.weight_decay;
+  return std::visit(
+      [](const auto& options) -> double {
+        if constexpr (requires { options.weight_decay; }) return options.weight_decay;
+        return 0;
+      },
+      algorithm);
+}
+
+// Copies what two ranges of a parameter have in common.
+std::int64_t copy_common(const at::Tensor& to, std::int64_t to_begin, const at::Tensor& from, std::int64_t from_begin) {
+  const auto begin = std::max(to_begin, from_begin);
+  const auto end = std::min(to_begin + to.numel(), from_begin + from.numel());
+  if (begin >= end) return 0;
+  to.narrow(0, begin - to_begin, end - begin).copy_(from.narrow(0, begin - from_begin, end - begin));
+  return end - begin;
+}
+
+}  // namespace
+
+struct ShardedOptimizer::State {
+  ShardedOptimizerOptions options;
+  SumOverRanks sum;
+  std::vector<at::Tensor> runs;  // their values
+  std::vector<Slice> slices;
+  std::int64_t parameters = 0;
+  std::int64_t steps = 0;
+  double lr = 0;
+  bool is_loaded = false;  // shards of a slice may have different numbers of updates
+
+  Rates rates_of(const Slice& slice) const {
+    const bool has_group = slice.group < options.groups.size();
+    const ParameterGroup group = has_group ? options.groups[slice.group] : ParameterGroup{};
+    Rates rates;
+    rates.lr = lr * group.lr_factor;
+    if (const auto* muon = std::get_if<Muon>(&options.algorithm); muon != nullptr && !slice.is_matrix)
+      rates.lr *= muon->adamw.lr / muon->lr;
+    rates.weight_decay = group.weight_decay.value_or(decay_of(options.algorithm, slice.is_matrix));
+    rates.first_update = slice.updates() == 0;
+    return rates;
+  }
+
+  Part part_of(const Slice& slice, const std::vector<at::Tensor>& gradients) const {
+    Part part{slice.values, gradients[slice.run], slice.states, slice.step};
+    if (slice.count != part.gradient.numel()) part.gradient = part.gradient.narrow(0, slice.begin, slice.count);
+    part.random =
+        hash_of_name(slice.shards.front().name) + static_cast<std::uint64_t>(slice.updates()) * slice.states.size();
+    part.first_element = slice.shards.front().begin;
+    return part;
+  }
+
+  // The slices that this step updates.
+  std::vector<Slice*> updated(const std::vector<at::Tensor>& gradients) {
+    std::vector<Slice*> result;
+    for (Slice& slice : slices) {
+      if (gradients[slice.run].defined()) result.push_back(&slice);
+    }
+    return result;
+  }
+
+  void update_elementwise(const std::vector<Slice*>& updated, const std::vector<at::Tensor>& gradients) {
+    std::map<std::tuple<std::size_t, bool>, std::pair<Rates, std::vector<Part>>> calls;  // those of equal rates
+    for (const Slice* slice : updated) {
+      const Rates rates = rates_of(*slice);
+      if (slice->is_matrix) {
+        if (slice->count > 0)
+          update_by_muon(std::get<Muon>(options.algorithm), rates, part_of(*slice, gradients), slice->shards[0].shape);
+        continue;
+      }
+      auto& [rates_of_call, parts] = calls[{slice->group, rates.first_update}];
+      rates_of_call = rates;
+      if (slice->count > 0) {
+        slice->step.fill_(static_cast<double>(slice->updates() + 1));
+        parts.push_back(part_of(*slice, gradients));
+      }
+    }
+    const auto algorithm = elementwise_of(options.algorithm);
+    for (const auto& [key, call] : calls) update(*algorithm, call.first, call.second);
+  }
+
+  void update_lamb(const Lamb& lamb, const std::vector<Slice*>& updated, const std::vector<at::Tensor>& gradients) {
+    std::vector<LambPart> parts;
+    for (const Slice* slice : updated) {
+      const Rates rates = rates_of(*slice);
+      parts.push_back(
+          {part_of(*slice, gradients), slice->shards[0].parameter, rates.lr, rates.weight_decay, slice->updates() + 1});
+    }
+    const auto place = runs.empty() ? at::TensorOptions() : runs[0].options();
+    update_by_lamb(lamb, parts, parameters, place, sum);
+  }
+
+  void check(const std::vector<at::Tensor>& gradients) const {
+    if (gradients.size() != runs.size())
+      throw ConfigError(
+          fmt::format("dtrain: the optimizer's step() got {} gradients for {} runs; give one for each run, "
+                      "undefined where there is none",
+                      gradients.size(), runs.size()));
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const at::Tensor& gradient = gradients[i];
+      if (!gradient.defined()) continue;
+      if (gradient.dim() != 1 || !gradient.is_contiguous() || gradient.numel() != runs[i].numel() ||
+          gradient.device() != runs[i].device() || !gradient.is_floating_point())
+        throw ConfigError(
+            fmt::format("dtrain: gradient {} of the optimizer's step() has shape [{}] and type {} on {}; run "
+                        "{} needs a contiguous one of shape [{}] and a floating type on {}",
+                        i, fmt::join(gradient.sizes(), ", "), c10::toString(gradient.scalar_type()),
+                        gradient.device().str(), i, runs[i].numel(), runs[i].device().str()));
+    }
+  }
+
+  std::int64_t load_into(Slice& slice, const ShardState& saved) {
+    std::int64_t copied = 0, offset = 0;
+    const auto names = state_names_of(options.algorithm, slice.is_matrix);
+    for (ShardPlace& shard : slice.shards) {
+      if (shard.name == saved.name) {
+        check_names(saved, names);
+        for (const auto& [name, tensor] : saved.tensors) {
+          const auto which = std::find(names.begin(), names.end(), name) - names.begin();
+          copy_common(slice.states[static_cast<std::size_t>(which)].narrow(0, offset, shard.count), shard.begin, tensor,
+                      saved.begin);
+        }
+        const auto common =
+            std::min(shard.begin + shard.count, saved.begin + saved.count) - std::max(shard.begin, saved.begin);
+        copied += std::max<std::int64_t>(common, 0);
+        shard.step = saved.step;
+      }
+      offset += shard.count;
+    }
+    return copied;
+  }
+
+  static void check_names(const ShardState& saved, const std::vector<std::string>& names) {
+    std::vector<std::string> given;
+    for (const auto& [name, tensor] : saved.tensors) {
+      given.push_back(name);
+      if (tensor.dim() != 1 || tensor.numel() != saved.count)
+        throw ConfigError(
+            fmt::format("dtrain: the saved '{}' of '{}' has shape [{}] where its count is {}; give a flat "
+                        "tensor of so many elements",
+                        name, saved.name, fmt::join(tensor.sizes(), ", "), saved.count));
+    }
+    auto wanted = names;
+    std::sort(given.begin(), given.end());
+    std::sort(wanted.begin(), wanted.end());
+    if (given != wanted)
+      throw ConfigError(
+          fmt::format("dtrain: the saved state of '{}' is [{}] and this optimizer's is [{}]; load it with "
+                      "the algorithm that saved it",
+                      saved.name, fmt::join(given, ", "), fmt::join(wanted, ", ")));
+  }
+};
+
+ShardedOptimizer::ShardedOptimizer(const ShardedOptimizerOptions& options, const std::vector<ShardRun>& runs,
+                                   SumOverRanks sum)
+    : state_(std::make_unique<State>()) {
+  check_options(options);
+  const torch::NoGradGuard no_grad;
+  state_->options = options;
+  state_->sum = std::move(sum);
+  state_->lr = lr_of(options.algorithm);
+  state_->slices = slices_of(options, runs, state_->parameters);
+  for (const ShardRun& run : runs) state_->runs.push_back(run.values.detach());
+}
+ShardedOptimizer::~ShardedOptimizer() = default;
+ShardedOptimizer::ShardedOptimizer(ShardedOptimizer&&) noexcept = default;
+ShardedOptimizer& ShardedOptimizer::operator=(ShardedOptimizer&&) noexcept = default;
+
+void ShardedOptimizer::step(const std::vector<at::Tensor>& gradients) {
+  const torch::NoGradGuard no_grad;
+  state_->check(gradients);
+  if (state_->is_loaded) state_->slices = divided_by_step(state_->slices);
+  state_->is_loaded = false;
+  const auto updated = state_->updated(gradients);
+  if (const auto* lamb = std::get_if<Lamb>(&state_->options.algorithm)) {
+    state_->update_lamb(*lamb, updated, gradients);
+  } else {
+    state_->update_elementwise(updated, gradients);
+  }
+  for (Slice* slice : updated) {
+    for (ShardPlace& shard : slice->shards) ++shard.step;
+  }
+  ++state_->steps;
+}
+
+double ShardedOptimizer::lr() const { return state_->lr; }
+void ShardedOptimizer::set_lr(double lr) {
+  if (!std::isfinite(lr) || lr < 0)
+    throw ConfigError(fmt::format("dtrain: set_lr({}) of the optimizer: choose a number that is 0 or more", lr));
+  state_->lr = lr;
+}
+std::int64_t ShardedOptimizer::steps() const { return state_->steps; }
+
+std::vector<ShardState> ShardedOptimizer::state() const {
+  std::vector<ShardState> result;
+  for (const Slice& slice : state_->slices) {
+    const auto names = state_names_of(state_->options.algorithm, slice.is_matrix);
+    std::int64_t offset = 0;
+    for (const ShardPlace& shard : slice.shards) {
+      ShardState one{shard.name, shard.begin, shard.count, shard.step};
+      for (std::size_t i = 0; i < names.size(); ++i)
+        one.tensors.emplace_back(names[i], slice.states[i].narrow(0, offset, shard.count));
+      result.push_back(std::move(one));
+      offset += shard.count;
+    }
+  }
+  return result;
+}
+
+std::int64_t ShardedOptimizer::load(const ShardState& saved) {
+  const torch::NoGradGuard no_grad;
+  std::int64_t copied = 0;
+  for (Slice& slice : state_->slices) copied += state_->load_into(slice, saved);
+  state_->is_loaded = true;
+  state_->steps = std::max(state_->steps, saved.step);
+  return copied;
+}
+
+}  // namespace dtrain

@@ -1,0 +1,153 @@
+// GradScaler and Autocast, clipping and averages. The scales of a run beside torch's are in
+// test/parity/optim_parity.py.
+#include "dtrain/amp.h"
+
+#include <limits>
+
+#include "dtrain/ema.h"
+#include "test/support/catch.h"
+#include "test/unit/strategies/optim/shard_fixtures.h"
+
+using namespace dtrain;
+using namespace dtrain::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// The second of two ranks has this in place of what the first has.
+SumOverRanks adding(double other) {
+  return [other](const at::Tensor& tensor) { tensor.add_(other); };
+}
+
+ShardedOptimizerOptions plain_sgd() {
+  ShardedOptimizerOptions options;
+  options.algorithm = Sgd{.lr = 1};
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("amp: gradients are unscaled once, and a step with an infinite one is left out") {
+  const ShardRun run = run_of({{"a", {3}}}, at::zeros({3}), 0, 3);
+  ShardedOptimizer optimizer(plain_sgd(), {run});
+  GradScaler scaler({.init_scale = 4, .growth_interval = 2});
+  CHECK(scaler.scale(at::ones({})).item<float>() == 4);
+  const std::vector<at::Tensor> gradients = {at::full({3}, 8.0)};
+  scaler.unscale(gradients);
+  CHECK(gradients[0][0].item<float>() == 2);
+  CHECK_THROWS_WITH(scaler.unscale(gradients), Contains("twice"));
+  CHECK(scaler.step(optimizer, gradients));
+  CHECK(run.values[0].item<float>() == -2);
+  CHECK_THROWS_WITH(scaler.step(optimizer, gradients), Contains("twice"));
+  scaler.update();
+  CHECK_THROWS_WITH(scaler.update(), Contains("before"));
+  CHECK(scaler.state().growth_tracker == 1);
+  CHECK_FALSE(scaler.step(optimizer, {torch::tensor({1.0F, kInfinity, 1.0F})}));
+  scaler.update();
+  CHECK(scaler.scale() == 2);
+  CHECK(run.values[0].item<float>() == -2);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(scaler.step(optimizer, {at::Tensor()}));
+    scaler.update();
+  }
+  CHECK(scaler.scale() == 4);
+  GradScaler other;
+  other.load(scaler.state());
+  CHECK(other.scale() == 4);
+}
+
+TEST_CASE("amp: an infinite gradient of another rank holds every rank back") {
+  const ShardRun run = run_of({{"a", {3}}}, at::zeros({3}), 0, 3);
+  ShardedOptimizer optimizer(plain_sgd(), {run});
+  GradScaler scaler({.init_scale = 4}, adding(1));
+  CHECK_FALSE(scaler.step(optimizer, {at::ones({3})}));
+  CHECK(run.values[0].item<float>() == 0);
+  scaler.update();
+  CHECK(scaler.scale() == 2);
+}
+
+TEST_CASE("amp: a scaler that is off steps alone") {
+  const ShardRun run = run_of({{"a", {3}}}, at::zeros({3}), 0, 3);
+  ShardedOptimizer optimizer(plain_sgd(), {run});
+  GradScaler scaler({.enabled = false});
+  CHECK(scaler.scale(at::ones({})).item<float>() == 1);
+  CHECK(scaler.step(optimizer, {at::ones({3})}));
+  scaler.update();
+  CHECK(run.values[0].item<float>() == -1);
+  CHECK_THROWS_WITH(GradScaler({.growth_factor = 1}), Contains("growth_factor"));
+  CHECK_THROWS_WITH(GradScaler({.init_scale = 0}), Contains("init_scale"));
+}
+
+TEST_CASE("amp: a guard of autocast holds within, and what was before holds after it") {
+  const auto a = at::ones({2, 2});
+  {
+    const Autocast narrow(torch::kCPU, torch::kBFloat16);
+    CHECK(at::mm(a, a).scalar_type() == torch::kBFloat16);
+    {
+      const Autocast off(torch::kCPU, torch::kBFloat16, false);
+      CHECK(at::mm(a, a).scalar_type() == torch::kFloat);
+    }
+    CHECK(at::mm(a, a).scalar_type() == torch::kBFloat16);
+  }
+  CHECK(at::mm(a, a).scalar_type() == torch::kFloat);
+}
+
+TEST_CASE("clip: the norm is that over all gradients and ranks") {
+  std::vector<at::Tensor> gradients = {torch::tensor({3.0F, 0.0F}), {}, torch::tensor({4.0}, at::kDouble)};
+  CHECK(clip_by_global_norm(gradients, 10).item<double>() == Approx(5));
+  CHECK(gradients[0][0].item<float>() == 3);  // not above the limit
+  CHECK(clip_by_global_norm(gradients, 2.5).item<double>() == Approx(5));
+  CHECK(gradients[0][0].item<float>() == Approx(1.5));
+  CHECK(gradients[2][0].item<double>() == Approx(2));
+  gradients = {at::full({2}, 3.0)};
+  CHECK(clip_by_global_norm(gradients, 1, adding(46)).item<double>() == Approx(8));
+  CHECK(gradients[0][0].item<float>() == Approx(3.0 / 8));
+  CHECK(clip_by_global_norm({}, 1).item<double>() == 0);
+  CHECK_THROWS_WITH(clip_by_global_norm({}, 0), Contains("above 0"));
+}
+
+TEST_CASE("clip: a narrow type does not narrow its norm, and what is not finite stays so") {
+  std::vector<at::Tensor> gradients = {at::full({3 << 20}, 0.25, at::kBFloat16)};
+  CHECK(clip_by_global_norm(gradients, 1e9).item<double>() == Approx(0.25 * std::sqrt(3 << 20)).epsilon(1e-5));
+  gradients = {torch::tensor({1.0F, kInfinity})};
+  CHECK(clip_by_global_norm(gradients, 1).item<double>() == kInfinity);
+  CHECK_FALSE(gradients[0].isfinite().all().item<bool>());
+}
+
+TEST_CASE("clip: by the largest value") {
+  std::vector<at::Tensor> gradients = {torch::tensor({3.0F, -4.0F}), {}};
+  const auto of_two = [](const at::Tensor& tensor) { tensor.clamp_min_(8); };
+  CHECK(clip_by_largest(gradients, 2).item<double>() == 4);
+  CHECK(gradients[0][1].item<float>() == Approx(-2));
+  CHECK(clip_by_largest(gradients, 2, of_two).item<double>() == 8);
+  CHECK(gradients[0][1].item<float>() == Approx(-0.5));
+}
+
+TEST_CASE("ema: averages follow the values, and swapping keeps both") {
+  const auto size = size_of(small_model());
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    const ShardRun run = run_of(small_model(), random_flat(size, 1, type), 0, size);
+    Ema average({run}, 0.9);
+    CHECK_THROWS_WITH(average.swap_in(), Contains("no average yet"));
+    auto expected = run.values.to(at::kDouble, false, /*copy=*/true);
+    average.update();
+    for (int step = 0; step < 5; ++step) {
+      run.values.copy_(gradient_of_step(size, step));
+      expected = 0.9 * expected + 0.1 * run.values.to(at::kDouble);
+      average.update();
+    }
+    CHECK(at::allclose(average.averages()[0].to(at::kDouble), expected, 1e-5, 1e-6));
+    CHECK(average.updates() == 6);
+    const auto before = run.values.clone();
+    average.swap_in();
+    CHECK(at::equal(run.values, average.averages()[0].to(type)));
+    CHECK_THROWS_WITH(average.update(), Contains("swap_out()"));
+    CHECK_THROWS_WITH(average.swap_in(), Contains("twice"));
+    average.swap_out();
+    CHECK(at::equal(run.values, before));
+    CHECK_THROWS_WITH(average.swap_out(), Contains("without"));
+  }
+  CHECK_THROWS_WITH(Ema({}, 1), Contains("decay"));
+}
