@@ -2,6 +2,7 @@
 // dtrain's training layer for LibTorch. Include this one header. The comments of each header below are its manual, and
 // docs/strategies.md is a guide.
 #include "dtrain/batch_sampler.h"
+#include "dtrain/checkpoint.h"
 #include "dtrain/ddp.h"
 #include "dtrain/errors.h"
 #include "dtrain/group.h"
