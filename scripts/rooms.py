@@ -80,7 +80,7 @@ ROOMS = {
         "session": "collectives comm/backend comm/base comm/blame comm/nccl torch",
         "ddp": "collectives comm/base torch",
         "horovod": "collectives comm/backend comm/base comm/blame session torch",
-        "checkpoint": "collectives comm/backend torch",
+        "checkpoint": "collectives torch",
         "sampler": "",
         "python": "comm/backend comm/base torch",
         "python/dtrain": "",

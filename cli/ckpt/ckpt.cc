@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/base/print.h"
 #include "cli/base/fail.h"
+#include "cli/base/print.h"
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
 #include "cli/ckpt/ckpt_files.h"

@@ -26,7 +26,7 @@ constexpr const char* kManifest = "dtrain.json";
 constexpr const char* kModel = "model.safetensors";
 
 // As many bytes as there are from `at` on, up to the size of the buffer.
-Result<std::string_view> read_at(int file, std::uint64_t at, std::string& buffer) {
+Result<std::string_view> bytes_at(int file, std::uint64_t at, std::string& buffer) {
   std::size_t done = 0;
   while (done < buffer.size()) {
     const ssize_t got = ::pread(file, buffer.data() + done, buffer.size() - done, static_cast<off_t>(at + done));
@@ -41,23 +41,23 @@ Result<std::string_view> read_at(int file, std::uint64_t at, std::string& buffer
 Result<UniqueFd> open_regular(const std::string& path, std::uint64_t& bytes) {
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return system_error("it cannot be opened", errno);
-  struct stat facts{};
+  struct stat facts {};
   if (::fstat(file.get(), &facts) != 0) return system_error("it cannot be examined", errno);
   if (!S_ISREG(facts.st_mode)) return usage_error("it is no regular file");
   bytes = static_cast<std::uint64_t>(facts.st_size);
   return file;
 }
 
-Result<std::vector<CkptTensor>> tensors_of(const std::string& path, std::uint64_t& bytes) {
+Result<std::vector<CkptTensor>> tensors_in_file(const std::string& path, std::uint64_t& bytes) {
   auto file = open_regular(path, bytes);
   if (!file) return file.error();
   std::string first(8, '\0');
-  auto start = read_at(file->get(), 0, first);
+  auto start = bytes_at(file->get(), 0, first);
   if (!start) return start.error();
   auto length = ckpt_header_length(*start, bytes);
   if (!length) return length.error();
   std::string header(*length, '\0');
-  auto read = read_at(file->get(), 8, header);
+  auto read = bytes_at(file->get(), 8, header);
   if (!read) return read.error();
   return read_ckpt_header(*read, bytes);
 }
@@ -66,7 +66,7 @@ CkptFile open_file(const std::string& folder, const std::string& name) {
   CkptFile file;
   file.name = name;
   file.path = folder.empty() ? name : folder + "/" + name;
-  auto tensors = tensors_of(file.path, file.bytes);
+  auto tensors = tensors_in_file(file.path, file.bytes);
   if (tensors)
     file.tensors = std::move(*tensors);
   else
@@ -143,7 +143,7 @@ void verify_file(CkptFile& file) {
     std::uint32_t sum = 0;
     for (std::uint64_t done = 0; done < tensor.bytes && file.damage.empty();) {
       buffer.resize(std::min<std::uint64_t>(kReadBytes, tensor.bytes - done));
-      auto part = read_at(open->get(), tensor.begin + done, buffer);
+      auto part = bytes_at(open->get(), tensor.begin + done, buffer);
       if (!part) file.damage = part.error().message;
       if (part && part->size() != buffer.size()) file.damage = "it was cut while it was read";
       if (!file.damage.empty()) return;
@@ -182,8 +182,8 @@ Result<Ckpt> open_ckpt(const std::string& path) {
   const std::string index = folder + "/" + kModel + ".index.json";
   if (fs::exists(index, error)) return open_index(folder, index);
   if (!fs::exists(folder + "/" + kModel, error))
-    return usage_error(fmt::format("{} has no step-*/{}, no {} and no {}", printable(path, 400), kManifest, kManifest,
-                                   kModel));
+    return usage_error(
+        fmt::format("{} has no step-*/{}, no {} and no {}", printable(path, 400), kManifest, kManifest, kModel));
   Ckpt ckpt;
   ckpt.path = folder;
   ckpt.files.push_back(open_file(folder, kModel));

@@ -54,8 +54,8 @@ std::string ckpt_text(const Ckpt& ckpt) {
   if (ckpt.manifest)
     text += fmt::format(": step {}, saved by {}", ckpt.manifest->step,
                         counted(static_cast<std::size_t>(ckpt.manifest->world_size), "rank"));
-  text += fmt::format("\n{}, {}, {} bytes\n", counted(ckpt.files.size(), "file"),
-                      counted(tensor_count(ckpt), "tensor"), byte_count(ckpt));
+  text += fmt::format("\n{}, {}, {} bytes\n", counted(ckpt.files.size(), "file"), counted(tensor_count(ckpt), "tensor"),
+                      byte_count(ckpt));
   for (const CkptFile& file : ckpt.files) {
     text += fmt::format("\n{}: {}, {} bytes\n", printable(file.name, 400), counted(file.tensors.size(), "tensor"),
                         file.bytes);
@@ -78,8 +78,11 @@ std::string ckpt_json(const Ckpt& ckpt) {
   for (const CkptFile& file : ckpt.files) {
     CkptOrderedJson one = {{"name", file.name}, {"bytes", file.bytes}, {"tensors", CkptOrderedJson::array()}};
     for (const CkptTensor& tensor : file.tensors) {
-      CkptOrderedJson row = {{"name", tensor.name},   {"dtype", tensor.type}, {"shape", tensor.shape},
-                             {"begin", tensor.begin}, {"bytes", tensor.bytes}};
+      CkptOrderedJson row = {{"name", tensor.name},
+                             {"dtype", tensor.type},
+                             {"shape", tensor.shape},
+                             {"begin", tensor.begin},
+                             {"bytes", tensor.bytes}};
       if (const auto sum = file.sums.find(tensor.name); sum != file.sums.end())
         row["crc32c"] = fmt::format("{:08x}", sum->second);
       one["tensors"].push_back(std::move(row));

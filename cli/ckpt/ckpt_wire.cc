@@ -69,9 +69,9 @@ std::uint64_t natural(const CkptJson& json, const char* name, std::uint64_t most
 // Bits of an element; 0: safetensors has no such type.
 unsigned bits_of(std::string_view type) {
   static const std::map<std::string_view, unsigned> kBits = {
-      {"F64", 64},    {"I64", 64},    {"U64", 64},    {"C64", 64},         {"F32", 32},         {"I32", 32},
-      {"U32", 32},    {"F16", 16},    {"BF16", 16},   {"I16", 16},         {"U16", 16},         {"I8", 8},
-      {"U8", 8},      {"BOOL", 8},    {"F8_E4M3", 8}, {"F8_E5M2", 8},      {"F8_E8M0", 8},      {"F8_E4M3FNUZ", 8},
+      {"F64", 64},    {"I64", 64},    {"U64", 64},    {"C64", 64},        {"F32", 32},    {"I32", 32},
+      {"U32", 32},    {"F16", 16},    {"BF16", 16},   {"I16", 16},        {"U16", 16},    {"I8", 8},
+      {"U8", 8},      {"BOOL", 8},    {"F8_E4M3", 8}, {"F8_E5M2", 8},     {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
       {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4},      {"F8_E5M2FNUZ", 8},
   };
   const auto at = kBits.find(type);
@@ -100,8 +100,7 @@ CkptTensor tensor_of(const std::string& name, const CkptJson& json, std::uint64_
     throw Damaged(fmt::format("tensor {} has no shape and two data_offsets", told));
   for (const CkptJson& size : shape) tensor.shape.push_back(static_cast<std::int64_t>(natural(size, "shape")));
   const std::uint64_t begin = natural(offsets[0], "data_offsets"), end = natural(offsets[1], "data_offsets");
-  if (end < begin || end > file_bytes - data)
-    throw Damaged(fmt::format("tensor {} lies outside of the file", told));
+  if (end < begin || end > file_bytes - data) throw Damaged(fmt::format("tensor {} lies outside of the file", told));
   tensor.begin = data + begin;
   tensor.bytes = end - begin;
   check_size(tensor, told);
@@ -160,8 +159,8 @@ Result<std::vector<CkptTensor>> read_ckpt_header(std::string_view header, std::u
     const std::uint64_t data = 8 + header.size();
     std::vector<CkptTensor> tensors;
     for (const auto& [name, value] : json.items()) {
-      const bool texts = value.is_object() && std::all_of(value.begin(), value.end(),
-                                                          [](const CkptJson& one) { return one.is_string(); });
+      const bool texts = value.is_object() &&
+                         std::all_of(value.begin(), value.end(), [](const CkptJson& one) { return one.is_string(); });
       if (name == "__metadata__" && !texts) throw Damaged("its __metadata__ is not an object of texts");
       if (name != "__metadata__") tensors.push_back(tensor_of(name, value, data, file_bytes));
     }

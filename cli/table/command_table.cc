@@ -96,10 +96,11 @@ constexpr Command kCommands[] = {
      .name = "ckpt",
      .arguments = "inspect|verify PATH [--json]",
      .help = "show what is in a checkpoint, or read all of it and compare",
-     .details = "PATH is a checkpoint (the folder of a step), a folder of checkpoints, of which the newest counts, or a "
-                "safetensors file (docs/training/checkpoints.md). `inspect` prints the step, the files and the "
-                "tensors. `verify` reads all bytes, compares each tensor with its CRC-32C, and names the first one "
-                "that is damaged. Exits with 0 if nothing is damaged, 1 if something is, 2 if PATH or a flag is wrong.",
+     .details =
+         "PATH is a checkpoint (the folder of a step), a folder of checkpoints, of which the newest counts, or a "
+         "safetensors file (docs/training/checkpoints.md). `inspect` prints the step, the files and the "
+         "tensors. `verify` reads all bytes, compares each tensor with its CRC-32C, and names the first one "
+         "that is damaged. Exits with 0 if nothing is damaged, 1 if something is, 2 if PATH or a flag is wrong.",
      .choices = "inspect,verify",
      .flags = kCkptFlags},
     {.id = CommandId::rendezvous,

@@ -25,8 +25,7 @@ at::Tensor flat_values(const StatePiece& piece) { return piece.values.detach().t
 std::size_t aligned(std::size_t bytes) { return (bytes + kStagingAlign - 1) / kStagingAlign * kStagingAlign; }
 
 // The values themselves; or a copy of them in the staging memory.
-void take_values(Checkpoints::State& self, Attempt& attempt, const CheckpointState& state,
-                        bool copied) {
+void take_values(Checkpoints::State& self, Attempt& attempt, const CheckpointState& state, bool copied) {
   const at::NoGradGuard no_grad;
   std::size_t bytes = 0;
   for (const auto* list : {&state.model, &state.optimizer})
@@ -81,9 +80,10 @@ std::unique_ptr<Attempt> begin(Checkpoints::State& self, const CheckpointState& 
     const auto all = exchange(self.group, attempt->what(), own);
     for (std::size_t rank = 0; rank < all.size(); ++rank)
       if (all[rank].substr(0, all[rank].find('\n')) != all[0].substr(0, all[0].find('\n')))
-        throw CheckpointError(fmt::format("dtrain: {}: rank {} gives another step, or other names, types or shapes of "
-                                          "tensors, than rank {}",
-                                          attempt->what(), self.group.ranks()[rank], self.group.ranks()[0]));
+        throw CheckpointError(
+            fmt::format("dtrain: {}: rank {} gives another step, or other names, types or shapes of "
+                        "tensors, than rank {}",
+                        attempt->what(), self.group.ranks()[rank], self.group.ranks()[0]));
     attempt->path = all[0].substr(all[0].find('\n') + 1);
   } catch (...) {
     std::error_code error;
@@ -94,8 +94,7 @@ std::unique_ptr<Attempt> begin(Checkpoints::State& self, const CheckpointState& 
 }
 
 // The manifest, of the sums of all ranks.
-Manifest manifest_of(const Checkpoints::State& self, const Attempt& attempt,
-                            const std::vector<std::string>& said) {
+Manifest manifest_of(const Checkpoints::State& self, const Attempt& attempt, const std::vector<std::string>& said) {
   Manifest manifest{attempt.step, self.group.size(), {}, attempt.extra};
   for (std::size_t half = 0; half < attempt.halves.size(); ++half) {
     const Layout& layout = attempt.halves[half].layout;
@@ -120,8 +119,7 @@ Manifest manifest_of(const Checkpoints::State& self, const Attempt& attempt,
   return manifest;
 }
 
-void finish(Checkpoints::State& self, const Attempt& attempt,
-                   const std::vector<std::string>& said) {
+void finish_save(Checkpoints::State& self, const Attempt& attempt, const std::vector<std::string>& said) {
   const Manifest manifest = manifest_of(self, attempt, said);
   const bool sync = self.options.sync;
   for (const auto& half : attempt.halves) {
@@ -147,7 +145,7 @@ void commit(Checkpoints::State& self, std::unique_ptr<Attempt> attempt) {
   const bool first = self.group.rank() == 0;
   try {
     const auto said = exchange(self.group, attempt->what(), own);
-    const std::string failure = first ? failure_of([&] { finish(self, *attempt, said); }) : "";
+    const std::string failure = first ? failure_of([&] { finish_save(self, *attempt, said); }) : "";
     exchange(self.group, attempt->what(), {failure, {}});
   } catch (const CheckpointError&) {
     std::error_code error;
@@ -207,7 +205,7 @@ void Checkpoints::save_async(const CheckpointState& state) {
 bool Checkpoints::poll() {
   if (!state_->in_flight) return true;
   const auto said = checkpoint::exchange(state_->group, state_->in_flight->what(),
-                             {{}, state_->in_flight->written ? "written" : "writing"});
+                                         {{}, state_->in_flight->written ? "written" : "writing"});
   for (const std::string& text : said)
     if (text != "written") return false;
   checkpoint::commit(*state_, std::move(state_->in_flight));

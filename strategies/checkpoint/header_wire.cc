@@ -12,37 +12,37 @@
 namespace dtrain::checkpoint {
 namespace {
 
-using Json = nlohmann::json;
+using HeaderJson = nlohmann::json;
 
 constexpr int kHeaderDepth = 4;
 constexpr std::uint64_t kDataAlign = 64;
 
-std::uint64_t number_of(const Json& json, const std::string& what) {
-  if (!json.is_number_unsigned() ||
-      json.get<std::uint64_t>() > std::uint64_t(std::numeric_limits<std::int64_t>::max()))
+std::uint64_t number_of(const HeaderJson& json, const std::string& what) {
+  if (!json.is_number_unsigned() || json.get<std::uint64_t>() > std::uint64_t(std::numeric_limits<std::int64_t>::max()))
     throw Refused(what + " is no number from 0 to 2^63 - 1");
   return json.get<std::uint64_t>();
 }
 
-const Json& member_of(const Json& json, const char* name, const std::string& tensor) {
+const HeaderJson& member_of(const HeaderJson& json, const char* name, const std::string& tensor) {
   const auto at = json.find(name);
   if (at == json.end()) throw Refused(fmt::format("tensor {} has no {}", tensor, name));
   return *at;
 }
 
-HeaderTensor tensor_of(const std::string& name, const Json& json, std::uint64_t data_begin, std::uint64_t file_bytes) {
+HeaderTensor tensor_of(const std::string& name, const HeaderJson& json, std::uint64_t data_begin,
+                       std::uint64_t file_bytes) {
   const std::string told = shown(name);
   if (!json.is_object()) throw Refused(fmt::format("tensor {} is no object", told));
   HeaderTensor tensor;
   tensor.name = name;
-  const Json& type = member_of(json, "dtype", told);
+  const HeaderJson& type = member_of(json, "dtype", told);
   if (type.is_string()) tensor.type = stored_type(type.get_ref<const std::string&>());
   if (tensor.type == nullptr) throw Refused(fmt::format("tensor {} has a dtype that is unknown", told));
-  const Json& shape = member_of(json, "shape", told);
-  const Json& offsets = member_of(json, "data_offsets", told);
+  const HeaderJson& shape = member_of(json, "shape", told);
+  const HeaderJson& offsets = member_of(json, "data_offsets", told);
   if (!shape.is_array() || !offsets.is_array() || offsets.size() != 2)
     throw Refused(fmt::format("tensor {} has no shape and two data_offsets", told));
-  for (const Json& size : shape)
+  for (const HeaderJson& size : shape)
     tensor.shape.push_back(static_cast<std::int64_t>(number_of(size, fmt::format("a size of tensor {}", told))));
   const std::uint64_t begin = number_of(offsets[0], fmt::format("an offset of tensor {}", told));
   const std::uint64_t end = number_of(offsets[1], fmt::format("an offset of tensor {}", told));
@@ -59,8 +59,9 @@ HeaderTensor tensor_of(const std::string& name, const Json& json, std::uint64_t 
   return tensor;
 }
 
-void check_metadata(const Json& json) {
-  if (!json.is_object() || !std::all_of(json.begin(), json.end(), [](const Json& value) { return value.is_string(); }))
+void check_metadata(const HeaderJson& json) {
+  if (!json.is_object() ||
+      !std::all_of(json.begin(), json.end(), [](const HeaderJson& value) { return value.is_string(); }))
     throw Refused("its __metadata__ is not an object of texts");
 }
 
@@ -73,8 +74,7 @@ void check_cover(const std::vector<HeaderTensor>& in_order, std::uint64_t data_b
                                 tensor.begin < at ? "overlaps the tensor" : "leaves a gap"));
     at += tensor.bytes;
   }
-  if (at != file_bytes)
-    throw Refused(fmt::format("its tensors end at byte {}, but it has {} bytes", at, file_bytes));
+  if (at != file_bytes) throw Refused(fmt::format("its tensors end at byte {}, but it has {} bytes", at, file_bytes));
 }
 
 }  // namespace
@@ -109,8 +109,8 @@ std::uint64_t header_length(std::string_view first_eight, std::uint64_t file_byt
   std::uint64_t length = 0;
   for (std::size_t i = kLengthBytes; i-- > 0;) length = (length << 8) | static_cast<unsigned char>(first_eight[i]);
   if (length > kHeaderBytesMax)
-    throw Refused(fmt::format("its header would have {} bytes, more than the {} that are allowed", length,
-                              kHeaderBytesMax));
+    throw Refused(
+        fmt::format("its header would have {} bytes, more than the {} that are allowed", length, kHeaderBytesMax));
   if (length > file_bytes - kLengthBytes)
     throw Refused(fmt::format("its header would have {} bytes, but the file has {}", length, file_bytes));
   return length;
@@ -120,7 +120,7 @@ std::vector<HeaderTensor> parse_header(std::string_view header, std::uint64_t fi
   if (header.empty() || header.front() != '{') throw Refused("its header does not begin with {");
   if (header.size() > file_bytes || file_bytes - header.size() < kLengthBytes)
     throw Refused("its header is longer than the file");
-  const Json json = parse_json(header, kHeaderDepth);
+  const HeaderJson json = parse_json(header, kHeaderDepth);
   const std::uint64_t data_begin = kLengthBytes + header.size();
   std::vector<HeaderTensor> tensors;
   for (const auto& [name, value] : json.items()) {
@@ -144,9 +144,10 @@ std::string header_text(const std::vector<HeaderTensor>& tensors) {
   json += '}';
   while ((kLengthBytes + json.size()) % kDataAlign != 0) json += ' ';
   if (json.size() > kHeaderBytesMax)
-    throw Refused(fmt::format("the header of a file would have {} bytes, more than the {} that safetensors allows; "
-                              "set max_file_bytes, so that there are more files",
-                              json.size(), kHeaderBytesMax));
+    throw Refused(
+        fmt::format("the header of a file would have {} bytes, more than the {} that safetensors allows; "
+                    "set max_file_bytes, so that there are more files",
+                    json.size(), kHeaderBytesMax));
   std::string head;
   for (std::size_t i = 0; i < kLengthBytes; ++i) head += static_cast<char>((json.size() >> (8 * i)) & 0xFFU);
   return head + json;
@@ -154,25 +155,25 @@ std::string header_text(const std::vector<HeaderTensor>& tensors) {
 
 nlohmann::json parse_json(std::string_view text, int depth) {
   std::vector<std::set<std::string>> names;  // of the objects that are open
-  const auto look = [&](int level, Json::parse_event_t event, const Json& value) {
+  const auto look = [&](int level, HeaderJson::parse_event_t event, const HeaderJson& value) {
     if (level > depth) throw Refused(fmt::format("its JSON is deeper than {} levels", depth));
-    if (event == Json::parse_event_t::object_start) names.emplace_back();
-    if (event == Json::parse_event_t::object_end) names.pop_back();
-    if (event == Json::parse_event_t::key && !names.back().insert(value.get<std::string>()).second)
+    if (event == HeaderJson::parse_event_t::object_start) names.emplace_back();
+    if (event == HeaderJson::parse_event_t::object_end) names.pop_back();
+    if (event == HeaderJson::parse_event_t::key && !names.back().insert(value.get<std::string>()).second)
       throw Refused(fmt::format("its JSON has the name {} twice", shown(value.get<std::string>())));
     return true;
   };
   try {
-    return Json::parse(text.begin(), text.end(), look);
-  } catch (const Json::exception& error) {
+    return HeaderJson::parse(text.begin(), text.end(), look);
+  } catch (const HeaderJson::exception& error) {
     throw Refused("its JSON is damaged");
   }
 }
 
 std::string json_word(const std::string& name) {
   try {
-    return Json(name).dump();
-  } catch (const Json::exception&) {
+    return HeaderJson(name).dump();
+  } catch (const HeaderJson::exception&) {
     throw Refused(fmt::format("the name {} is not UTF-8", shown(name)));
   }
 }

@@ -76,9 +76,8 @@ Layout plan_layout(std::vector<TensorSpec> tensors, const std::string& stem, std
   const auto files = filled_files(layout.tensors, max_file_bytes);
   for (std::size_t number = 0; number < files.size(); ++number) {
     PlannedFile file;
-    file.name = files.size() == 1
-                    ? fmt::format("{}.safetensors", stem)
-                    : fmt::format("{}-{:05}-of-{:05}.safetensors", stem, number + 1, files.size());
+    file.name = files.size() == 1 ? fmt::format("{}.safetensors", stem)
+                                  : fmt::format("{}-{:05}-of-{:05}.safetensors", stem, number + 1, files.size());
     file.tensors = files[number];
     place_tensors(file, number, layout);
     layout.files.push_back(std::move(file));

@@ -21,8 +21,8 @@ struct TensorSpec {
 
 struct PlannedFile {
   std::string name;
-  std::string head;         // its first bytes: length and header
-  std::uint64_t bytes = 0;  // of the whole file
+  std::string head;                  // its first bytes: length and header
+  std::uint64_t bytes = 0;           // of the whole file
   std::vector<std::size_t> tensors;  // places in the list, in the order of the file
 };
 

@@ -34,8 +34,8 @@ void check_names(const StoredTensors& stored, const std::vector<Wanted>& wanted,
     throw Refused(fmt::format("the files lack {}", some_names(missing)) +
                   (others.empty() ? "" : fmt::format("; they have {}, for which nobody asks", some_names(others))));
   if (!others.empty() && !rules.allow_others)
-    throw Refused(fmt::format("the files have {}, for which nobody asks (allow_others permits this)",
-                              some_names(others)));
+    throw Refused(
+        fmt::format("the files have {}, for which nobody asks (allow_others permits this)", some_names(others)));
 }
 
 void check_same(const HeaderTensor& stored, const TensorSpec& wanted, const LoadRules& rules) {
@@ -45,8 +45,8 @@ void check_same(const HeaderTensor& stored, const TensorSpec& wanted, const Load
   if (stored.type->bits % 8 != 0)
     throw Refused(fmt::format("{} is {}, which cannot be loaded", shown(wanted.name), stored.type->name));
   if (stored.type != wanted.type && !rules.convert)
-    throw Refused(fmt::format("{} is {} in the files, and {} in the program (convert permits this)",
-                              shown(wanted.name), stored.type->name, wanted.type->name));
+    throw Refused(fmt::format("{} is {} in the files, and {} in the program (convert permits this)", shown(wanted.name),
+                              stored.type->name, wanted.type->name));
 }
 
 }  // namespace
@@ -77,8 +77,8 @@ std::vector<PlannedRead> plan_reads(const StoredTensors& stored, const std::vect
     check_part(wanted[i].tensor, wanted[i].begin, wanted[i].count);
     if (wanted[i].count == 0) continue;
     const auto element = static_cast<std::uint64_t>(found.tensor.type->bits) / 8;
-    reads.push_back({i, found.file, found.tensor.begin + wanted[i].begin * element, wanted[i].count * element,
-                     found.tensor.type});
+    reads.push_back(
+        {i, found.file, found.tensor.begin + wanted[i].begin * element, wanted[i].count * element, found.tensor.type});
   }
   std::sort(reads.begin(), reads.end(), [](const PlannedRead& a, const PlannedRead& b) {
     return std::tie(a.file, a.begin) < std::tie(b.file, b.begin);

@@ -84,8 +84,8 @@ void check_sums(const Group& group, const LoadHalf& half, const std::vector<std:
 }
 
 // Collective.
-void load_halves(const Group& group, const std::string& what, std::vector<LoadHalf>& halves,
-                 const LoadOptions& options, const std::string& failed_before) {
+void load_halves(const Group& group, const std::string& what, std::vector<LoadHalf>& halves, const LoadOptions& options,
+                 const std::string& failed_before) {
   const bool summed = options.verify;
   Said own{failed_before};
   if (own.failure.empty())
@@ -125,8 +125,7 @@ void open_step(const std::string& folder, const Manifest& manifest, LoadHalf& mo
 }
 
 // Collective. Fills the state from one step.
-Loaded load_one(const Checkpoints::State& self, std::int64_t step, CheckpointState& state,
-                const LoadOptions& options) {
+Loaded load_one(const Checkpoints::State& self, std::int64_t step, CheckpointState& state, const LoadOptions& options) {
   const std::string folder = self.folder + "/" + step_name(step);
   std::vector<LoadHalf> halves(2);
   halves[0].pieces = &state.model;
@@ -173,7 +172,8 @@ std::int64_t newest(const Checkpoints::State& self, std::int64_t below, std::vec
 }  // namespace
 
 std::vector<std::string> exchange(const Group& group, const std::string& what, const Said& own) {
-  auto said = all_gather_texts(group.process_group(), own.failure.empty() ? "+" + own.text : (own.fits ? "-" : "!") + own.failure);
+  auto said = all_gather_texts(group.process_group(),
+                               own.failure.empty() ? "+" + own.text : (own.fits ? "-" : "!") + own.failure);
   std::size_t failed = 0;
   bool fits = true;
   std::string first;
@@ -183,8 +183,8 @@ std::vector<std::string> exchange(const Group& group, const std::string& what, c
     if (failed++ == 0) first = fmt::format("rank {}: {}", group.ranks()[rank], said[rank].substr(1));
   }
   if (failed != 0) {
-    const std::string text = fmt::format("dtrain: {}: {}{}", what, first,
-                                         failed == 1 ? "" : fmt::format(" ({} ranks failed)", failed));
+    const std::string text =
+        fmt::format("dtrain: {}: {}{}", what, first, failed == 1 ? "" : fmt::format(" ({} ranks failed)", failed));
     if (!fits) throw DoesNotFit(text);
     throw CheckpointError(text);
   }

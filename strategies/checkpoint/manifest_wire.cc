@@ -13,27 +13,27 @@
 namespace dtrain::checkpoint {
 namespace {
 
-using Json = nlohmann::json;
+using ManifestJson = nlohmann::json;
 
 constexpr int kManifestVersion = 1;
 constexpr int kManifestDepth = 64;
 constexpr int kIndexDepth = 4;
 
-const Json& entry_of(const Json& json, const char* name) {
+const ManifestJson& entry_of(const ManifestJson& json, const char* name) {
   const auto at = json.is_object() ? json.find(name) : json.end();
   if (!json.is_object() || at == json.end()) throw Refused(fmt::format("'{}' is missing", name));
   return *at;
 }
 
-std::int64_t whole_number(const Json& json, const char* name, std::int64_t most) {
-  const Json& value = entry_of(json, name);
+std::int64_t whole_number(const ManifestJson& json, const char* name, std::int64_t most) {
+  const ManifestJson& value = entry_of(json, name);
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > static_cast<std::uint64_t>(most))
     throw Refused(fmt::format("'{}' is no number from 0 to {}", name, most));
   return static_cast<std::int64_t>(value.get<std::uint64_t>());
 }
 
 // A file beside this one, and nothing that a path could lead to.
-std::string plain_file_name(const Json& json) {
+std::string plain_file_name(const ManifestJson& json) {
   const std::string name = json.is_string() ? json.get<std::string>() : "";
   if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos ||
       std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20; }))
@@ -41,24 +41,24 @@ std::string plain_file_name(const Json& json) {
   return name;
 }
 
-std::uint32_t sum_of(const Json& json, const std::string& tensor) {
+std::uint32_t sum_of(const ManifestJson& json, const std::string& tensor) {
   const std::string text = json.is_string() ? json.get<std::string>() : "";
   if (text.size() != 8 || text.find_first_not_of("0123456789abcdef") != std::string::npos)
     throw Refused(fmt::format("the crc32c of {} is not eight hexadecimal digits", shown(tensor)));
   return static_cast<std::uint32_t>(std::stoul(text, nullptr, 16));
 }
 
-ManifestFile file_of(const Json& json) {
+ManifestFile file_of(const ManifestJson& json) {
   ManifestFile file;
   file.name = plain_file_name(entry_of(json, "name"));
   file.bytes = static_cast<std::uint64_t>(whole_number(json, "bytes", std::numeric_limits<std::int64_t>::max()));
-  const Json& sums = entry_of(json, "crc32c");
+  const ManifestJson& sums = entry_of(json, "crc32c");
   if (!sums.is_object()) throw Refused("'crc32c' is no object");
   for (const auto& [tensor, sum] : sums.items()) file.sums[tensor] = sum_of(sum, tensor);
   return file;
 }
 
-Json extra_of(const std::string& extra) {
+ManifestJson extra_of(const std::string& extra) {
   try {
     return parse_json(extra, kManifestDepth - 1);
   } catch (const Refused&) {
@@ -69,35 +69,35 @@ Json extra_of(const std::string& extra) {
 }  // namespace
 
 std::string manifest_text(const Manifest& manifest) {
-  Json files = Json::array();
+  ManifestJson files = ManifestJson::array();
   for (const ManifestFile& file : manifest.files) {
-    Json sums = Json::object();
+    ManifestJson sums = ManifestJson::object();
     for (const auto& [tensor, sum] : file.sums) sums[tensor] = fmt::format("{:08x}", sum);
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"crc32c", sums}});
   }
-  Json json = {{"format", "dtrain checkpoint"},
-               {"version", kManifestVersion},
-               {"step", manifest.step},
-               {"world_size", manifest.world_size},
-               {"files", files}};
+  ManifestJson json = {{"format", "dtrain checkpoint"},
+                       {"version", kManifestVersion},
+                       {"step", manifest.step},
+                       {"world_size", manifest.world_size},
+                       {"files", files}};
   if (!manifest.extra.empty()) json["extra"] = extra_of(manifest.extra);
   return json.dump(1) + "\n";
 }
 
 Manifest parse_manifest(std::string_view text) {
-  const Json json = parse_json(text, kManifestDepth);
+  const ManifestJson json = parse_json(text, kManifestDepth);
   if (entry_of(json, "format") != "dtrain checkpoint") throw Refused("'format' is not \"dtrain checkpoint\"");
   const std::int64_t version = whole_number(json, "version", std::numeric_limits<int>::max());
   if (version != kManifestVersion)
-    throw Refused(fmt::format("it has version {} of the format, and this dtrain reads version {}", version,
-                              kManifestVersion));
+    throw Refused(
+        fmt::format("it has version {} of the format, and this dtrain reads version {}", version, kManifestVersion));
   Manifest manifest;
   manifest.step = whole_number(json, "step", std::numeric_limits<std::int64_t>::max());
   manifest.world_size = static_cast<int>(whole_number(json, "world_size", std::numeric_limits<int>::max()));
-  const Json& files = entry_of(json, "files");
+  const ManifestJson& files = entry_of(json, "files");
   if (!files.is_array()) throw Refused("'files' is no list");
   std::set<std::string> names;
-  for (const Json& file : files) {
+  for (const ManifestJson& file : files) {
     manifest.files.push_back(file_of(file));
     if (!names.insert(manifest.files.back().name).second)
       throw Refused(fmt::format("'files' has {} twice", shown(manifest.files.back().name)));
@@ -107,8 +107,8 @@ Manifest parse_manifest(std::string_view text) {
 }
 
 std::vector<std::string> files_of_index(std::string_view text) {
-  const Json json = parse_json(text, kIndexDepth);
-  const Json& map = entry_of(json, "weight_map");
+  const ManifestJson json = parse_json(text, kIndexDepth);
+  const ManifestJson& map = entry_of(json, "weight_map");
   if (!map.is_object()) throw Refused("'weight_map' is no object");
   std::set<std::string> names;
   for (const auto& entry : map.items()) names.insert(plain_file_name(entry.value()));

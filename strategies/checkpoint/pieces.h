@@ -67,8 +67,8 @@ inline Wanted wanted_of(const StatePiece& piece) {
   wanted.begin = static_cast<std::uint64_t>(piece.begin);
   wanted.count = piece.values.defined() ? static_cast<std::uint64_t>(piece.values.numel()) : 0;
   if (wanted.count != 0 && (piece.values.dim() != 1 || piece.values.scalar_type() != piece.dtype))
-    throw Refused(fmt::format("the values of {} are not a tensor of one dimension and of the type {}",
-                              shown(piece.name), type));
+    throw Refused(
+        fmt::format("the values of {} are not a tensor of one dimension and of the type {}", shown(piece.name), type));
   check_part(wanted.tensor, wanted.begin, wanted.count);
   return wanted;
 }

@@ -15,7 +15,7 @@
 namespace dtrain::checkpoint {
 namespace {
 
-constexpr std::size_t kChunkBytes = std::size_t{1} << 20;         // summed while it is in the CPU's cache
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;       // summed while it is in the CPU's cache
 constexpr std::size_t kWritebackBytes = std::size_t{16} << 20;  // the disk begins with these while the next are copied
 
 int flags_of(RangeFile::Use use) {
@@ -28,7 +28,7 @@ int flags_of(RangeFile::Use use) {
 RangeFile::RangeFile(std::string path, Use use) : path_(std::move(path)) {
   descriptor_ = ::open(path_.c_str(), flags_of(use) | O_CLOEXEC, 0666);
   if (descriptor_ < 0) failed(use == Use::create ? "made" : "opened");
-  struct stat facts{};
+  struct stat facts {};
   if (::fstat(descriptor_, &facts) == 0 && !S_ISREG(facts.st_mode)) {
     ::close(descriptor_);
     refuse("is no regular file");
@@ -44,7 +44,7 @@ void RangeFile::failed(const char* to_do) const {
 }
 
 std::uint64_t RangeFile::bytes() const {
-  struct stat facts{};
+  struct stat facts {};
   if (::fstat(descriptor_, &facts) != 0) failed("examined");
   return static_cast<std::uint64_t>(facts.st_size);
 }

@@ -89,8 +89,7 @@ std::optional<std::string> why_incomplete(const std::string& step_folder) {
     for (const ManifestFile& file : manifest.files) {
       const RangeFile there(step_folder + "/" + file.name, RangeFile::Use::read);
       if (there.bytes() != file.bytes)
-        return fmt::format("{}/{} has {} bytes, and should have {}", step_folder, file.name, there.bytes(),
-                           file.bytes);
+        return fmt::format("{}/{} has {} bytes, and should have {}", step_folder, file.name, there.bytes(), file.bytes);
     }
   } catch (const Refused& error) {
     const std::string why = error.what();
@@ -123,7 +122,7 @@ void make_files(const std::string& attempt, const Layout& layout) {
 void finish_attempt(const std::string& folder, const std::string& attempt, std::int64_t step, bool sync) {
   const std::string name = step_name(step), path = folder + "/" + name;
   if (sync) sync_folder(attempt);
-  struct stat facts{};
+  struct stat facts {};
   if (::lstat(path.c_str(), &facts) != 0) {
     move_folder(attempt, path);
   } else if (::renameat2(AT_FDCWD, attempt.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) {
@@ -161,8 +160,8 @@ std::vector<PartSum> write_parts(const std::string& attempt, const Layout& layou
       file = std::make_unique<RangeFile>(attempt + "/" + layout.files[number].name, RangeFile::Use::write);
     }
     const std::uint64_t element = layout.tensors[part->tensor].element_bytes();
-    const std::uint32_t sum = file->write(layout.begin_of[part->tensor] + part->begin * element, part->data,
-                                          part->count * element);
+    const std::uint32_t sum =
+        file->write(layout.begin_of[part->tensor] + part->begin * element, part->data, part->count * element);
     sums.push_back({part->tensor, part->begin, part->count, sum});
   }
   if (file && sync) file->sync();

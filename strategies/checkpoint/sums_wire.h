@@ -11,7 +11,7 @@
 namespace dtrain::checkpoint {
 
 struct PartSum {
-  std::size_t tensor = 0;  // its place in the list
+  std::size_t tensor = 0;              // its place in the list
   std::uint64_t begin = 0, count = 0;  // elements
   std::uint32_t sum = 0;
 };

@@ -22,9 +22,9 @@ namespace dtrain {
 
 // One tensor of a checkpoint, and this rank's part of the tensor.
 struct StatePiece {
-  std::string name;                 // UTF-8
+  std::string name;                   // UTF-8
   at::ScalarType dtype = at::kFloat;  // double, float, half, bfloat16, int64, int32, int16, int8, uint8 or bool
-  std::vector<std::int64_t> shape;  // of the whole tensor; empty: a scalar
+  std::vector<std::int64_t> shape;    // of the whole tensor; empty: a scalar
   // The first element of the part, counted in the row-major order of the whole tensor.
   std::int64_t begin = 0;
   // The elements of the part: a tensor of one dimension, with the type `dtype`, on any device. It may be empty or
@@ -32,8 +32,8 @@ struct StatePiece {
   at::Tensor values{};
 };
 
-// All ranks give the same lists of names, types and shapes, in the same order. In save(), the parts of the ranks together
-// are the whole of each tensor. Two ranks may both give the same part, if the values are the same.
+// All ranks give the same lists of names, types and shapes, in the same order. In save(), the parts of the ranks
+// together are the whole of each tensor. Two ranks may both give the same part, if the values are the same.
 struct CheckpointState {
   std::int64_t step = 0;  // 0 or more
   std::vector<StatePiece> model;
@@ -67,7 +67,7 @@ struct LoadOptions {
 
 struct Loaded {
   std::int64_t step = 0;
-  std::string extra;  // as compact JSON
+  std::string extra;   // as compact JSON
   int world_size = 0;  // of the ranks that saved it
   // A line for each newer checkpoint that could not be loaded, with the reason.
   std::vector<std::string> skipped;
@@ -85,8 +85,8 @@ class CheckpointError : public std::runtime_error {
 // dies. The group makes a few small collectives for each call: the tensors themselves are not sent.
 //
 // A checkpoint appears in the folder when it is complete, under its final name. Whenever the program or a rank of it is
-// killed, the last complete checkpoint stays. The next save removes what is left of the dead attempt. Only one job saves
-// into a folder at a time.
+// killed, the last complete checkpoint stays. The next save removes what is left of the dead attempt. Only one job
+// saves into a folder at a time.
 class Checkpoints {
  public:
   Checkpoints(Group group, std::string folder, CheckpointOptions options = {});

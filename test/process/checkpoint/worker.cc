@@ -50,12 +50,18 @@ std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
 }
 
 const std::vector<Tensor> kModel = {
-    {"embed.weight", at::kFloat, {61, 7}}, {"blocks.0.weight", at::kBFloat16, {33, 5}},
-    {"blocks.0.bias", at::kHalf, {33}},    {"blocks.1.scale", at::kDouble, {}},
-    {"blocks.1.empty", at::kFloat, {0, 3}}, {"ids", at::kLong, {11}},
-    {"small", at::kInt, {3, 1, 2}},        {"short", at::kShort, {9}},
-    {"signed", at::kChar, {5}},            {"bytes", at::kByte, {13}},
-    {"mask", at::kBool, {17}},             {"n\xc3\xa4me \"quoted\"", at::kFloat, {4}},
+    {"embed.weight", at::kFloat, {61, 7}},
+    {"blocks.0.weight", at::kBFloat16, {33, 5}},
+    {"blocks.0.bias", at::kHalf, {33}},
+    {"blocks.1.scale", at::kDouble, {}},
+    {"blocks.1.empty", at::kFloat, {0, 3}},
+    {"ids", at::kLong, {11}},
+    {"small", at::kInt, {3, 1, 2}},
+    {"short", at::kShort, {9}},
+    {"signed", at::kChar, {5}},
+    {"bytes", at::kByte, {13}},
+    {"mask", at::kBool, {17}},
+    {"n\xc3\xa4me \"quoted\"", at::kFloat, {4}},
 };
 const std::vector<Tensor> kOptimizer = {{"embed.weight.exp_avg", at::kFloat, {61, 7}},
                                         {"embed.weight.exp_avg_sq", at::kFloat, {61, 7}},
@@ -82,7 +88,8 @@ std::vector<dtrain::StatePiece> pieces(const std::vector<Tensor>& tensors, const
 
 std::vector<Tensor> big_tensors(std::int64_t mib) {
   std::vector<Tensor> tensors;
-  for (std::int64_t i = 0; i < mib; ++i) tensors.push_back({fmt::format("layers.{}.weight", i), at::kFloat, {512, 512}});
+  for (std::int64_t i = 0; i < mib; ++i)
+    tensors.push_back({fmt::format("layers.{}.weight", i), at::kFloat, {512, 512}});
   return tensors;
 }
 
