@@ -141,7 +141,8 @@ constexpr Command kCommands[] = {
      .help = "print completions for a shell",
      .details = "`make install` puts them where the shells look. For one session only: `source <(dtrain completion "
                 "bash)` in bash, and in zsh after compinit; `dtrain completion fish | source` in fish.",
-     .choices = "bash,zsh,fish"},
+     .choices = "bash,zsh,fish",
+     .once = true},
     {.id = CommandId::install_torchrun,
      .name = "install-torchrun",
      .arguments = "[DIR]",
