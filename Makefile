@@ -201,6 +201,12 @@ bench-collectives: ## measure collectives beside gloo and OpenMPI, and DDP; writ
 	@$(call build,bench)
 	@python3 test/bench/collectives/run.py --build build --write docs/benchmarks $(BENCH_ARGS)
 
+.PHONY: bench-checkpoint
+bench-checkpoint: ## measure checkpoints beside raw writes and Python's; writes docs/benchmarks
+	@scripts/setup.sh launcher train test
+	@$(call build,bench)
+	@python3 test/bench/checkpoint/run.py --build build --write docs/benchmarks $(BENCH_ARGS)
+
 .PHONY: bench-build
 bench-build: ## measure builds from bare clones, sizes and starts; writes docs/benchmarks
 	@scripts/setup.sh launcher train wheel

@@ -15,6 +15,7 @@
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
 #include "cli/base/version.h"
+#include "cli/ckpt/ckpt.h"
 #include "cli/commands/install_torchrun.h"
 #include "cli/commands/run.h"
 #include "cli/commands/serve.h"
@@ -103,6 +104,7 @@ constexpr Handler kHandlers[] = {
     {CommandId::logs, true, show_logs},
     {CommandId::status, true, status_command},
     {CommandId::flight, true, flight_command},
+    {CommandId::ckpt, true, ckpt_command},
     {CommandId::rendezvous, true, rendezvous_command},
     {CommandId::doctor, false, [](const Words&) { return doctor(); }},
     {CommandId::env, true, env},

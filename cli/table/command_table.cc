@@ -39,6 +39,8 @@ constexpr CommandFlag kStatusFlags[] = {
 
 constexpr CommandFlag kFlightFlags[] = {{.name = "json", .help = "print it as JSON"}};
 
+constexpr CommandFlag kCkptFlags[] = {{.name = "json", .help = "inspect: print it as JSON"}};
+
 constexpr CommandFlag kRendezvousFlags[] = {
     {.name = "port", .value = "N", .help = "port to listen at, 0 for any free port; default 29400"},
     {.name = "bind", .value = "ADDR", .help = "listen only at this address of this host; default all"},
@@ -90,6 +92,17 @@ constexpr Command kCommands[] = {
                 "run. For a job on several nodes, give the folder of each node. Exits with 0 if nothing stands still, "
                 "1 if something does, 2 if DIR or a file is wrong.",
      .flags = kFlightFlags},
+    {.id = CommandId::ckpt,
+     .name = "ckpt",
+     .arguments = "inspect|verify PATH [--json]",
+     .help = "show what is in a checkpoint, or read all of it and compare",
+     .details =
+         "PATH is a checkpoint (the folder of a step), a folder of checkpoints, of which the newest counts, or a "
+         "safetensors file (docs/training/checkpoints.md). `inspect` prints the step, the files and the "
+         "tensors. `verify` reads all bytes, compares each tensor with its CRC-32C, and names the first one "
+         "that is damaged. Exits with 0 if nothing is damaged, 1 if something is, 2 if PATH or a flag is wrong.",
+     .choices = "inspect,verify",
+     .flags = kCkptFlags},
     {.id = CommandId::rendezvous,
      .name = "rendezvous",
      .arguments = "serve [flags]",
@@ -128,7 +141,8 @@ constexpr Command kCommands[] = {
      .help = "print completions for a shell",
      .details = "`make install` puts them where the shells look. For one session only: `source <(dtrain completion "
                 "bash)` in bash, and in zsh after compinit; `dtrain completion fish | source` in fish.",
-     .choices = "bash,zsh,fish"},
+     .choices = "bash,zsh,fish",
+     .once = true},
     {.id = CommandId::install_torchrun,
      .name = "install-torchrun",
      .arguments = "[DIR]",

@@ -16,6 +16,7 @@ enum class CommandId {
   logs,
   status,
   flight,
+  ckpt,
   rendezvous,
   doctor,
   env,

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "strategies/shard/gradient_norm.h"
+#include "strategies/parallel/gradient_norm.h"
 
 namespace dtrain {
 namespace {
@@ -40,7 +40,7 @@ class ParallelDdp final : public ParallelCore {
   torch::Tensor clip_grad_norm(double max_norm, double norm_type) override {
     std::vector<at::Tensor> gradients;
     for (const at::Tensor& each : module_->parameters()) gradients.push_back(each.grad());
-    return clip_by_norm(gradients, max_norm, norm_type, nullptr);
+    return clip_by_norm(gradients, max_norm, norm_type);
   }
   void begin_step() override {}
   void end_step() override {}

@@ -8,8 +8,8 @@
 
 #include "strategies/collectives/collectives.h"
 #include "strategies/ddp/diverged.h"
+#include "strategies/parallel/gradient_norm.h"
 #include "strategies/shard/backward_edges.h"
-#include "strategies/shard/gradient_norm.h"
 #include "strategies/shard/shard_group.h"
 #include "strategies/shard/unshard_core.h"
 

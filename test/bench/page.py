@@ -20,6 +20,7 @@ PAGES = {
               ["bench-launch store", "bench-rendezvous store", "bench-rendezvous edges", "bench-rendezvous barrier"]),
     "collectives": ("Collectives", "Collectives and messages between ranks, on one host and on two.",
                     ["bench-collectives allreduce", "bench-collectives others", "bench-collectives hosts"]),
+    "checkpoint": ("Checkpoints", "Saving and loading the state of several ranks.", ["bench-checkpoint saving"]),
     "build": ("Build", "What a first hour waits for: builds from a bare clone.",
               ["bench-build bare", "bench-build sizes"]),
     "training": ("Training", "Steps of DDP, Horovod's way of reducing, how ResNet scales, and steps of optimizers.",

@@ -3,6 +3,7 @@
 // docs/strategies.md is a guide.
 #include "dtrain/amp.h"
 #include "dtrain/batch_sampler.h"
+#include "dtrain/checkpoint.h"
 #include "dtrain/ddp.h"
 #include "dtrain/ema.h"
 #include "dtrain/errors.h"

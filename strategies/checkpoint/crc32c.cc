@@ -1,0 +1,111 @@
+// See crc32c.h. A sum is a polynomial over GF(2): bit 31 is the coefficient of x^0, bit 0 that of x^31.
+#include "strategies/checkpoint/crc32c.h"
+
+#include <array>
+#include <cstring>
+
+namespace dtrain::checkpoint {
+namespace {
+
+constexpr std::uint32_t kCastagnoli = 0x82F63B78U;
+constexpr std::uint32_t kOne = 0x80000000U;        // x^0
+constexpr std::uint32_t kByteShift = 0x00800000U;  // x^8
+constexpr std::size_t kLane = 4096;                // bytes of one of the three sums that are made at a time
+
+constexpr std::uint32_t times_x(std::uint32_t a) { return (a >> 1) ^ ((a & 1U) != 0 ? kCastagnoli : 0U); }
+
+constexpr std::uint32_t product(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t sum = 0;
+  for (std::uint32_t bit = kOne; bit != 0; bit >>= 1, b = times_x(b))
+    if ((a & bit) != 0) sum ^= b;
+  return sum;
+}
+
+// What a sum is multiplied with where so many bytes follow it.
+constexpr std::uint32_t shift_over(std::uint64_t bytes) {
+  std::uint32_t shift = kOne;
+  for (std::uint32_t power = kByteShift; bytes != 0; bytes >>= 1, power = product(power, power))
+    if ((bytes & 1U) != 0) shift = product(shift, power);
+  return shift;
+}
+
+using SumTables = std::array<std::array<std::uint32_t, 256>, 8>;
+
+// Table k: the sum of one byte and k zero bytes behind it.
+constexpr SumTables make_sum_tables() {
+  SumTables tables{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t sum = byte;
+    for (int bit = 0; bit < 8; ++bit) sum = times_x(sum);
+    tables[0][byte] = sum;
+  }
+  for (std::size_t k = 1; k < tables.size(); ++k)
+    for (std::size_t byte = 0; byte < 256; ++byte)
+      tables[k][byte] = (tables[k - 1][byte] >> 8) ^ tables[0][tables[k - 1][byte] & 0xFFU];
+  return tables;
+}
+
+constexpr SumTables kSumTables = make_sum_tables();
+
+// The sum without the inversions at both ends.
+std::uint32_t raw_by_table(std::uint32_t sum, const unsigned char* at, std::size_t bytes) {
+  for (; bytes >= 8; at += 8, bytes -= 8) {
+    std::array<unsigned char, 8> eight{};
+    std::memcpy(eight.data(), at, eight.size());
+    std::uint32_t next = 0;
+    for (std::size_t i = 0; i < 4; ++i)
+      next ^= kSumTables[7 - i][(eight[i] ^ (sum >> (8 * i))) & 0xFFU] ^ kSumTables[3 - i][eight[4 + i]];
+    sum = next;
+  }
+  for (; bytes != 0; ++at, --bytes) sum = (sum >> 8) ^ kSumTables[0][(sum ^ *at) & 0xFFU];
+  return sum;
+}
+
+#if defined(__x86_64__)
+std::uint64_t eight_bytes(const unsigned char* at) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
+// The instruction takes three cycles and one can start in each: so three sums are made at a time, and joined.
+__attribute__((target("sse4.2"))) std::uint32_t raw_by_instruction(std::uint32_t sum, const unsigned char* at,
+                                                                   std::size_t bytes) {
+  static constexpr std::uint32_t kOverLane = shift_over(kLane);
+  for (; bytes >= 3 * kLane; at += 3 * kLane, bytes -= 3 * kLane) {
+    std::uint64_t first = sum, second = 0, third = 0;
+    for (std::size_t i = 0; i < kLane; i += 8) {
+      first = __builtin_ia32_crc32di(first, eight_bytes(at + i));
+      second = __builtin_ia32_crc32di(second, eight_bytes(at + kLane + i));
+      third = __builtin_ia32_crc32di(third, eight_bytes(at + 2 * kLane + i));
+    }
+    sum = product(kOverLane, static_cast<std::uint32_t>(first)) ^ static_cast<std::uint32_t>(second);
+    sum = product(kOverLane, sum) ^ static_cast<std::uint32_t>(third);
+  }
+  std::uint64_t wide = sum;
+  for (; bytes >= 8; at += 8, bytes -= 8) wide = __builtin_ia32_crc32di(wide, eight_bytes(at));
+  sum = static_cast<std::uint32_t>(wide);
+  for (; bytes != 0; ++at, --bytes) sum = __builtin_ia32_crc32qi(sum, *at);
+  return sum;
+}
+#endif
+
+}  // namespace
+
+std::uint32_t crc32c_by_table(std::uint32_t before, const void* data, std::size_t bytes) {
+  return ~raw_by_table(~before, static_cast<const unsigned char*>(data), bytes);
+}
+
+std::uint32_t crc32c(std::uint32_t before, const void* data, std::size_t bytes) {
+#if defined(__x86_64__)
+  static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
+  if (has_instruction) return ~raw_by_instruction(~before, static_cast<const unsigned char*>(data), bytes);
+#endif
+  return crc32c_by_table(before, data, bytes);
+}
+
+std::uint32_t crc32c_joined(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {
+  return product(shift_over(second_bytes), first) ^ second;
+}
+
+}  // namespace dtrain::checkpoint

@@ -1,0 +1,239 @@
+// Loading: each rank reads the headers, and of the tensors the ranges that it needs. Then the ranks tell each other
+// whether that went well.
+#include <fmt/ranges.h>
+
+#include <limits>
+
+#include "dtrain/checkpoint.h"
+#include "strategies/checkpoint/crc32c.h"
+#include "strategies/checkpoint/pieces.h"
+#include "strategies/checkpoint/range_file.h"
+
+namespace dtrain::checkpoint {
+namespace {
+
+constexpr std::size_t kVerifyChunk = std::size_t{8} << 20;
+
+// One list of pieces, and the files that have it.
+struct LoadHalf {
+  std::vector<StatePiece>* pieces = nullptr;
+  StoredTensors stored;
+  std::map<std::string, std::uint32_t> sums;  // by tensor; empty: none are known
+  std::vector<PartSum> read;                  // by this rank; the tensors are counted as the pieces are
+};
+
+// Sets `fits` to false if the program asks for something else than is there.
+void read_values(LoadHalf& half, const LoadOptions& options, bool& fits) {
+  const at::NoGradGuard no_grad;
+  const bool summed = options.verify;
+  std::vector<Wanted> wanted;
+  fits = false;
+  for (const StatePiece& piece : *half.pieces) wanted.push_back(wanted_of(piece));
+  const auto reads = plan_reads(half.stored, wanted, {options.convert, options.allow_others});
+  fits = true;
+  std::unique_ptr<RangeFile> file;
+  std::size_t number = 0;
+  for (const PlannedRead& read : reads) {
+    if (!file || read.file != number)
+      file = std::make_unique<RangeFile>(half.stored.files[read.file], RangeFile::Use::read);
+    number = read.file;
+    at::Tensor& values = (*half.pieces)[read.wanted].values;
+    const at::ScalarType type = torch_type(*read.stored);
+    const bool direct = values.is_cpu() && values.is_contiguous() && values.scalar_type() == type;
+    at::Tensor buffer = direct ? values : at::empty(values.sizes(), at::TensorOptions(type));
+    const std::uint32_t sum = file->read(read.begin, buffer.mutable_data_ptr(), read.bytes, 0, summed);
+    if (!direct) values.copy_(buffer);
+    half.read.push_back({read.wanted, wanted[read.wanted].begin, wanted[read.wanted].count, sum});
+  }
+}
+
+// The sum of a whole tensor in its file.
+std::uint32_t sum_in_file(const StoredTensors& stored, const StoredTensor& tensor) {
+  RangeFile file(stored.files[tensor.file], RangeFile::Use::read);
+  std::vector<char> buffer(std::min<std::uint64_t>(kVerifyChunk, tensor.tensor.bytes));
+  std::uint32_t sum = 0;
+  for (std::uint64_t done = 0; done < tensor.tensor.bytes;) {
+    const auto chunk = std::min<std::uint64_t>(buffer.size(), tensor.tensor.bytes - done);
+    sum = file.read(tensor.tensor.begin + done, buffer.data(), chunk, sum);
+    done += chunk;
+  }
+  return sum;
+}
+
+// Of the parts that all ranks have read; a tensor that they have not read as a whole is read by one of them.
+void check_sums(const Group& group, const LoadHalf& half, const std::vector<std::vector<PartSum>>& of_ranks) {
+  std::vector<TensorSpec> specs;
+  for (const StatePiece& piece : *half.pieces) {
+    const HeaderTensor& stored = half.stored.by_name.at(piece.name).tensor;
+    specs.push_back({stored.name, stored.type, stored.shape});
+  }
+  const auto whole = whole_sums(specs, of_ranks);
+  std::size_t turn = 0;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const StoredTensor& stored = half.stored.by_name.at(specs[i].name);
+    std::uint32_t sum = whole[i].sum;
+    if (!whole[i].covered) {
+      if (turn++ % static_cast<std::size_t>(group.size()) != static_cast<std::size_t>(group.rank())) continue;
+      sum = sum_in_file(half.stored, stored);
+    }
+    if (sum != half.sums.at(specs[i].name))
+      throw Refused(fmt::format("{} is damaged: the crc32c of {} is {:08x}, and should be {:08x}",
+                                half.stored.files[stored.file], shown(specs[i].name), sum,
+                                half.sums.at(specs[i].name)));
+  }
+}
+
+// Collective.
+void load_halves(const Group& group, const std::string& what, std::vector<LoadHalf>& halves, const LoadOptions& options,
+                 const std::string& failed_before) {
+  const bool summed = options.verify;
+  Said own{failed_before};
+  if (own.failure.empty())
+    own.failure = failure_of([&] {
+      for (LoadHalf& half : halves) read_values(half, options, own.fits);
+    });
+  for (const LoadHalf& half : halves) own.text += sums_text(half.read) + "|";
+  if (!summed) own.text.clear();
+  const auto said = exchange(group, what, own);
+  if (!summed) return;
+  const std::string failure = failure_of([&] {
+    std::vector<std::size_t> at(said.size(), 0);
+    for (const LoadHalf& half : halves) {
+      std::vector<std::vector<PartSum>> of_ranks;
+      for (std::size_t rank = 0; rank < said.size(); ++rank) {
+        const std::size_t end = said[rank].find('|', at[rank]);
+        of_ranks.push_back(parse_sums(std::string_view(said[rank]).substr(at[rank], end - at[rank])));
+        at[rank] = end + 1;
+      }
+      if (!half.sums.empty()) check_sums(group, half, of_ranks);
+    }
+  });
+  exchange(group, what, {failure, {}});
+}
+
+// The headers of a step's files, each as the manifest has it.
+void open_step(const std::string& folder, const Manifest& manifest, LoadHalf& model, LoadHalf& optimizer) {
+  for (const ManifestFile& file : manifest.files) {
+    LoadHalf& half = file.name.starts_with("optimizer") ? optimizer : model;
+    auto tensors = read_header(folder + "/" + file.name);
+    bool same = tensors.size() == file.sums.size();
+    for (const HeaderTensor& tensor : tensors) same = same && file.sums.contains(tensor.name);
+    if (!same) throw Refused(fmt::format("{}/{} has other tensors than {} says", folder, file.name, kManifestName));
+    half.stored.add(folder + "/" + file.name, std::move(tensors));
+    half.sums.insert(file.sums.begin(), file.sums.end());
+  }
+}
+
+// Collective. Fills the state from one step.
+Loaded load_one(const Checkpoints::State& self, std::int64_t step, CheckpointState& state, const LoadOptions& options) {
+  const std::string folder = self.folder + "/" + step_name(step);
+  std::vector<LoadHalf> halves(2);
+  halves[0].pieces = &state.model;
+  halves[1].pieces = &state.optimizer;
+  Manifest manifest;
+  const std::string failure = failure_of([&] {
+    if (const auto why = why_incomplete(folder)) throw Refused(*why);
+    manifest = parse_manifest(read_whole(folder + "/" + kManifestName, kManifestBytesMax));
+    if (manifest.step != step)
+      throw Refused(fmt::format("{}/{} is that of step {}", folder, kManifestName, manifest.step));
+    open_step(folder, manifest, halves[0], halves[1]);
+  });
+  load_halves(self.group, fmt::format("the checkpoint of step {} cannot be loaded", step), halves, options, failure);
+  state.step = step;
+  state.extra = manifest.extra;
+  return {step, manifest.extra, manifest.world_size, {}};
+}
+
+// Collective: the newest step below `below` that rank 0 finds complete, -1: none. Rank 0 tells what it has skipped.
+std::int64_t newest(const Checkpoints::State& self, std::int64_t below, std::vector<std::string>& skipped) {
+  std::string text;
+  if (self.group.rank() == 0) {
+    std::int64_t found = -1;
+    for (const std::int64_t step : steps_in(self.folder)) {
+      if (step >= below) continue;
+      const auto why = why_incomplete(self.folder + "/" + step_name(step));
+      if (!why) found = step;
+      if (!why) break;
+      text += fmt::format("\n{}", *why);
+    }
+    text = fmt::format("{}{}", found, text);
+  }
+  const std::string said = exchange(self.group, "the newest checkpoint cannot be found", {{}, text})[0];
+  std::size_t at = said.find('\n');
+  const std::int64_t found = std::stoll(said.substr(0, at));
+  while (at != std::string::npos) {
+    const std::size_t end = said.find('\n', at + 1);
+    skipped.push_back(said.substr(at + 1, end == std::string::npos ? end : end - at - 1));
+    at = end;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> exchange(const Group& group, const std::string& what, const Said& own) {
+  auto said = all_gather_texts(group.process_group(),
+                               own.failure.empty() ? "+" + own.text : (own.fits ? "-" : "!") + own.failure);
+  std::size_t failed = 0;
+  bool fits = true;
+  std::string first;
+  for (std::size_t rank = 0; rank < said.size(); ++rank) {
+    if (said[rank].starts_with('+')) continue;
+    fits = fits && said[rank].starts_with('-');
+    if (failed++ == 0) first = fmt::format("rank {}: {}", group.ranks()[rank], said[rank].substr(1));
+  }
+  if (failed != 0) {
+    const std::string text =
+        fmt::format("dtrain: {}: {}{}", what, first, failed == 1 ? "" : fmt::format(" ({} ranks failed)", failed));
+    if (!fits) throw DoesNotFit(text);
+    throw CheckpointError(text);
+  }
+  for (std::string& text : said) text.erase(0, 1);
+  return said;
+}
+
+}  // namespace dtrain::checkpoint
+
+namespace dtrain {
+
+std::optional<std::int64_t> Checkpoints::latest() {
+  std::vector<std::string> skipped;
+  const std::int64_t step = checkpoint::newest(*state_, std::numeric_limits<std::int64_t>::max(), skipped);
+  return step < 0 ? std::nullopt : std::optional(step);
+}
+
+Loaded Checkpoints::load(CheckpointState& state, const LoadOptions& options) {
+  std::vector<std::string> skipped;
+  std::int64_t below = std::numeric_limits<std::int64_t>::max();
+  while (true) {
+    const std::int64_t step = checkpoint::newest(*state_, below, skipped);
+    if (!options.fall_back && !skipped.empty())
+      throw CheckpointError(fmt::format("dtrain: the newest checkpoint cannot be loaded: {}", skipped[0]));
+    if (step < 0)
+      throw CheckpointError(fmt::format("dtrain: {} has no checkpoint that can be loaded{}{}", state_->folder,
+                                        skipped.empty() ? "" : ": ", fmt::join(skipped, "; ")));
+    try {
+      Loaded loaded = checkpoint::load_one(*state_, step, state, options);
+      loaded.skipped = std::move(skipped);
+      return loaded;
+    } catch (const CheckpointError& error) {
+      if (!options.fall_back || dynamic_cast<const checkpoint::DoesNotFit*>(&error) != nullptr) throw;
+      skipped.emplace_back(error.what());
+    }
+    below = step;
+  }
+}
+
+Loaded Checkpoints::load_step(std::int64_t step, CheckpointState& state, const LoadOptions& options) {
+  return checkpoint::load_one(*state_, step, state, options);
+}
+
+void load_safetensors(const Group& group, const std::string& path, std::vector<StatePiece>& pieces,
+                      const LoadOptions& options) {
+  std::vector<checkpoint::LoadHalf> halves(1);
+  halves[0].pieces = &pieces;
+  const std::string failure = checkpoint::failure_of([&] { halves[0].stored = checkpoint::read_plain(path); });
+  checkpoint::load_halves(group, path + " cannot be loaded", halves, options, failure);
+}
+
+}  // namespace dtrain

@@ -1,0 +1,122 @@
+// See range_file.h.
+#include "strategies/checkpoint/range_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "strategies/checkpoint/crc32c.h"
+
+namespace dtrain::checkpoint {
+namespace {
+
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;       // summed while it is in the CPU's cache
+constexpr std::size_t kWritebackBytes = std::size_t{16} << 20;  // the disk begins with these while the next are copied
+
+int flags_of(RangeFile::Use use) {
+  if (use == RangeFile::Use::create) return O_RDWR | O_CREAT | O_EXCL;
+  return use == RangeFile::Use::write ? O_WRONLY : O_RDONLY | O_NONBLOCK;
+}
+
+}  // namespace
+
+RangeFile::RangeFile(std::string path, Use use) : path_(std::move(path)) {
+  descriptor_ = ::open(path_.c_str(), flags_of(use) | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) failed(use == Use::create ? "made" : "opened");
+  struct stat facts {};
+  if (::fstat(descriptor_, &facts) == 0 && !S_ISREG(facts.st_mode)) {
+    ::close(descriptor_);
+    refuse("is no regular file");
+  }
+}
+
+RangeFile::~RangeFile() { ::close(descriptor_); }
+
+void RangeFile::refuse(const std::string& why) const { throw Refused(fmt::format("{} {}", path_, why)); }
+
+void RangeFile::failed(const char* to_do) const {
+  refuse(fmt::format("cannot be {}: {}", to_do, std::strerror(errno)));
+}
+
+std::uint64_t RangeFile::bytes() const {
+  struct stat facts {};
+  if (::fstat(descriptor_, &facts) != 0) failed("examined");
+  return static_cast<std::uint64_t>(facts.st_size);
+}
+
+void RangeFile::reserve(std::uint64_t bytes) {
+  const auto size = static_cast<off_t>(bytes);
+  if (bytes == 0 || ::fallocate(descriptor_, 0, 0, size) == 0) return;
+  if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) failed("given its size");
+  if (::ftruncate(descriptor_, size) != 0) failed("given its size");
+}
+
+std::uint32_t RangeFile::write(std::uint64_t at, const void* data, std::size_t bytes, std::uint32_t before) {
+  const auto* from = static_cast<const char*>(data);
+  std::size_t to_sum = 0, begun = 0;
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t chunk = std::min(kChunkBytes, bytes - done);
+    if (done == to_sum) {
+      before = crc32c(before, from + done, chunk);
+      to_sum = done + chunk;
+    }
+    const ssize_t written = ::pwrite(descriptor_, from + done, to_sum - done, static_cast<off_t>(at + done));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) failed("written");
+    done += static_cast<std::size_t>(written);
+    if (done - begun >= kWritebackBytes) {
+      ::sync_file_range(descriptor_, static_cast<off_t>(at + begun), static_cast<off_t>(done - begun),
+                        SYNC_FILE_RANGE_WRITE);
+      begun = done;
+    }
+  }
+  return before;
+}
+
+std::uint32_t RangeFile::read(std::uint64_t at, void* data, std::size_t bytes, std::uint32_t before, bool sum) {
+  auto* to = static_cast<char*>(data);
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t chunk = sum ? std::min(kChunkBytes, bytes - done) : bytes - done;
+    const ssize_t got = ::pread(descriptor_, to + done, chunk, static_cast<off_t>(at + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) failed("read");
+    if (got == 0) refuse("ends too early: it was cut");
+    if (sum) before = crc32c(before, to + done, static_cast<std::size_t>(got));
+    done += static_cast<std::size_t>(got);
+  }
+  return before;
+}
+
+void RangeFile::sync() {
+  if (::fsync(descriptor_) != 0) failed("brought to the disk");
+}
+
+std::string read_whole(const std::string& path, std::uint64_t most) {
+  RangeFile file(path, RangeFile::Use::read);
+  const std::uint64_t bytes = file.bytes();
+  if (bytes > most) file.refuse(fmt::format("has {} bytes, more than the {} that are allowed", bytes, most));
+  std::string text(bytes, '\0');
+  file.read(0, text.data(), text.size(), 0, false);
+  return text;
+}
+
+void write_whole(const std::string& path, const std::string& text, bool sync) {
+  RangeFile file(path, RangeFile::Use::create);
+  file.write(0, text.data(), text.size());
+  if (sync) file.sync();
+}
+
+void sync_folder(const std::string& path) {
+  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool synced = folder >= 0 && (::fsync(folder) == 0 || errno == EINVAL);
+  const int why = errno;
+  if (folder >= 0) ::close(folder);
+  if (!synced) throw Refused(fmt::format("{} cannot be brought to the disk: {}", path, std::strerror(why)));
+}
+
+}  // namespace dtrain::checkpoint

@@ -1,0 +1,46 @@
+#pragma once
+// A file of which ranges are written and read, with their CRC-32C. Errors are Refused, with the file's name.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "strategies/checkpoint/stored_type.h"
+
+namespace dtrain::checkpoint {
+
+class RangeFile {
+ public:
+  enum class Use { create, write, read };
+
+  // `create` makes a new file, and refuses one that is there. `read` refuses what is no regular file.
+  RangeFile(std::string path, Use use);
+  ~RangeFile();
+  RangeFile(const RangeFile&) = delete;
+  RangeFile& operator=(const RangeFile&) = delete;
+
+  std::uint64_t bytes() const;
+  // Makes room, so that a full disk is known before anything is written, where the file system can do that.
+  void reserve(std::uint64_t bytes);
+  // The sum goes on from `before`.
+  std::uint32_t write(std::uint64_t at, const void* data, std::size_t bytes, std::uint32_t before = 0);
+  std::uint32_t read(std::uint64_t at, void* data, std::size_t bytes, std::uint32_t before = 0, bool sum = true);
+  // To the disk.
+  void sync();
+  // Throws Refused with this file's name before the text.
+  [[noreturn]] void refuse(const std::string& why) const;
+
+ private:
+  [[noreturn]] void failed(const char* to_do) const;
+
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+// The whole of a small file. Throws Refused.
+std::string read_whole(const std::string& path, std::uint64_t most);
+// A new file. Throws Refused.
+void write_whole(const std::string& path, const std::string& text, bool sync);
+// The names in the folder are on the disk. Throws Refused.
+void sync_folder(const std::string& path);
+
+}  // namespace dtrain::checkpoint

@@ -1,0 +1,202 @@
+// See step_folder.h.
+#include "strategies/checkpoint/step_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "strategies/checkpoint/range_file.h"
+
+namespace dtrain::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kStepPrefix = "step-";
+constexpr std::string_view kAttemptMark = ".tmp-";
+constexpr int kAttemptsMost = 1000;
+constexpr std::uint64_t kIndexBytesMax = std::uint64_t{64} << 20;
+
+std::optional<std::int64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kStepPrefix)) return std::nullopt;
+  name.remove_prefix(kStepPrefix.size());
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size() || step < 0 ||
+      step_name(step) != fmt::format("{}{}", kStepPrefix, name))
+    return std::nullopt;
+  return step;
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
+  return names;
+}
+
+// A folder of this name, one that nobody has made before.
+std::string new_folder(const std::string& folder, const std::string& start) {
+  for (int i = 0; i < kAttemptsMost; ++i) {
+    const std::string path = fmt::format("{}/{}{}{}-{}", folder, start, kAttemptMark, ::getpid(), i);
+    if (::mkdir(path.c_str(), 0777) == 0) return path;
+    if (errno != EEXIST) throw Refused(fmt::format("{} cannot be made: {}", path, std::strerror(errno)));
+  }
+  throw Refused(fmt::format("{} is full of attempts that cannot be removed", folder));
+}
+
+void move_folder(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0)
+    throw Refused(fmt::format("{} cannot be renamed to {}: {}", from, to, std::strerror(errno)));
+}
+
+// First out of the names that are complete, so that a kill leaves no half of it.
+void remove_step(const std::string& folder, const std::string& name) {
+  const std::string away = fmt::format("{}/{}{}{}-old", folder, name, kAttemptMark, ::getpid());
+  std::error_code error;
+  fs::rename(fmt::format("{}/{}", folder, name), away, error);
+  if (!error) fs::remove_all(away, error);
+}
+
+}  // namespace
+
+std::string step_name(std::int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
+
+std::vector<std::int64_t> steps_in(const std::string& folder) {
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (const std::string& name : names_in(folder))
+    if (const auto step = step_of(name); step && fs::exists(folder + "/" + name + "/" + kManifestName, error))
+      steps.push_back(*step);
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+std::optional<std::string> why_incomplete(const std::string& step_folder) {
+  const std::string path = step_folder + "/" + kManifestName;
+  try {
+    const Manifest manifest = parse_manifest(read_whole(path, kManifestBytesMax));
+    for (const ManifestFile& file : manifest.files) {
+      const RangeFile there(step_folder + "/" + file.name, RangeFile::Use::read);
+      if (there.bytes() != file.bytes)
+        return fmt::format("{}/{} has {} bytes, and should have {}", step_folder, file.name, there.bytes(), file.bytes);
+    }
+  } catch (const Refused& error) {
+    const std::string why = error.what();
+    return why.starts_with(step_folder) ? why : fmt::format("{}: {}", path, why);
+  }
+  return std::nullopt;
+}
+
+std::string begin_attempt(const std::string& folder, std::int64_t step) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!fs::is_directory(folder)) {
+    const std::string why = error ? error.message() : std::strerror(ENOTDIR);
+    throw Refused(fmt::format("the folder {} cannot be made: {}", folder, why));
+  }
+  for (const std::string& name : names_in(folder))
+    if (const auto mark = name.find(kAttemptMark); mark != std::string::npos && step_of(name.substr(0, mark)))
+      fs::remove_all(fmt::format("{}/{}", folder, name), error);
+  return new_folder(folder, step_name(step));
+}
+
+void make_files(const std::string& attempt, const Layout& layout) {
+  for (const PlannedFile& planned : layout.files) {
+    RangeFile file(attempt + "/" + planned.name, RangeFile::Use::create);
+    file.reserve(planned.bytes);
+    file.write(0, planned.head.data(), planned.head.size());
+  }
+}
+
+void finish_attempt(const std::string& folder, const std::string& attempt, std::int64_t step, bool sync) {
+  const std::string name = step_name(step), path = folder + "/" + name;
+  if (sync) sync_folder(attempt);
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) != 0) {
+    move_folder(attempt, path);
+  } else if (::renameat2(AT_FDCWD, attempt.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) {
+    std::error_code error;
+    fs::remove_all(attempt, error);
+  } else {  // this file system cannot exchange two names: for a moment neither is there
+    remove_step(folder, name);
+    move_folder(attempt, path);
+  }
+  if (sync) sync_folder(folder);
+}
+
+void remove_old_steps(const std::string& folder, std::int64_t step, int keep) {
+  if (keep <= 0) return;
+  for (const std::int64_t old : steps_in(folder))
+    if (old <= step && keep-- <= 0) remove_step(folder, step_name(old));
+}
+
+std::vector<PartSum> write_parts(const std::string& attempt, const Layout& layout, const std::vector<Part>& parts,
+                                 bool sync) {
+  std::vector<const Part*> in_order;
+  for (const Part& part : parts)
+    if (part.count != 0) in_order.push_back(&part);
+  std::sort(in_order.begin(), in_order.end(), [&](const Part* a, const Part* b) {
+    return std::pair(layout.file_of[a->tensor], layout.begin_of[a->tensor]) <
+           std::pair(layout.file_of[b->tensor], layout.begin_of[b->tensor]);
+  });
+  std::vector<PartSum> sums;
+  std::unique_ptr<RangeFile> file;
+  std::size_t number = 0;
+  for (const Part* part : in_order) {
+    if (!file || layout.file_of[part->tensor] != number) {
+      if (file && sync) file->sync();
+      number = layout.file_of[part->tensor];
+      file = std::make_unique<RangeFile>(attempt + "/" + layout.files[number].name, RangeFile::Use::write);
+    }
+    const std::uint64_t element = layout.tensors[part->tensor].element_bytes();
+    const std::uint32_t sum =
+        file->write(layout.begin_of[part->tensor] + part->begin * element, part->data, part->count * element);
+    sums.push_back({part->tensor, part->begin, part->count, sum});
+  }
+  if (file && sync) file->sync();
+  return sums;
+}
+
+std::vector<HeaderTensor> read_header(const std::string& path) {
+  RangeFile file(path, RangeFile::Use::read);
+  const std::uint64_t bytes = file.bytes();
+  try {
+    std::string first(std::min<std::uint64_t>(bytes, kLengthBytes), '\0');
+    file.read(0, first.data(), first.size(), 0, false);
+    std::string header(header_length(first, bytes), '\0');
+    file.read(kLengthBytes, header.data(), header.size(), 0, false);
+    return parse_header(header, bytes);
+  } catch (const Refused& error) {
+    if (std::string_view(error.what()).starts_with(path)) throw;
+    file.refuse(fmt::format("is damaged: {}", error.what()));
+  }
+}
+
+StoredTensors read_plain(const std::string& path) {
+  std::vector<std::string> files{path};
+  if (fs::is_directory(path)) {
+    const std::string index = path + "/model.safetensors.index.json";
+    files = {path + "/model.safetensors"};
+    if (fs::exists(index)) {
+      files.clear();
+      for (const std::string& name : files_of_index(read_whole(index, kIndexBytesMax)))
+        files.push_back(path + "/" + name);
+    }
+  }
+  StoredTensors stored;
+  for (const std::string& file : files) stored.add(file, read_header(file));
+  return stored;
+}
+
+}  // namespace dtrain::checkpoint

@@ -1,0 +1,48 @@
+#pragma once
+// The folders of a folder of checkpoints: step-00001200 is complete, step-00001200.tmp-... is an attempt. Errors are
+// Refused.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "strategies/checkpoint/layout_plan.h"
+#include "strategies/checkpoint/load_plan.h"
+#include "strategies/checkpoint/manifest_wire.h"
+#include "strategies/checkpoint/sums_wire.h"
+
+namespace dtrain::checkpoint {
+
+// "step-00001200"
+std::string step_name(std::int64_t step);
+
+// The steps that have a folder with dtrain.json, newest first. Empty where there is no such folder.
+std::vector<std::int64_t> steps_in(const std::string& folder);
+// dtrain.json makes sense and all of its files have their sizes: why not, else nothing.
+std::optional<std::string> why_incomplete(const std::string& step_folder);
+
+// Makes the folder, removes what dead attempts left, and makes a new attempt: its path.
+std::string begin_attempt(const std::string& folder, std::int64_t step);
+// The files of a layout in the attempt, with headers and room for all bytes.
+void make_files(const std::string& attempt, const Layout& layout);
+// The attempt becomes the step, in the place of an earlier one of this name.
+void finish_attempt(const std::string& folder, const std::string& attempt, std::int64_t step, bool sync);
+// Removes all steps but the newest `keep` that are not newer than `step`; 0: none. What cannot be removed stays.
+void remove_old_steps(const std::string& folder, std::int64_t step, int keep);
+
+// A rank's own values, in memory.
+struct Part {
+  std::size_t tensor = 0;  // its place in the layout
+  std::uint64_t begin = 0, count = 0;
+  const void* data = nullptr;
+};
+// Writes them into the files of the attempt, and to the disk.
+std::vector<PartSum> write_parts(const std::string& attempt, const Layout& layout, const std::vector<Part>& parts,
+                                 bool sync);
+
+// The tensors of a safetensors file.
+std::vector<HeaderTensor> read_header(const std::string& path);
+// What is at `path`: a file, or a folder with model.safetensors or Hugging Face's index. Paths of files are whole.
+StoredTensors read_plain(const std::string& path);
+
+}  // namespace dtrain::checkpoint

@@ -1,0 +1,176 @@
+"""Checkpoints that ranks of dtrain save are loaded by other numbers of ranks, and by Python; and the other way."""
+import json
+import os
+import unittest
+
+import torch
+from checkpoint_cases import Case, call, ckpt, said
+
+import safetensors
+import safetensors.torch as st
+from torch.distributed.checkpoint import load as dcp_load
+
+STEP = "step-00000005"
+
+
+def expected(dtype, shape, step, tensor):
+    count = 1
+    for size in shape:
+        count *= size
+    values = (torch.arange(count) + tensor * 7 + step * 13) % (2 if dtype == torch.bool else 101)
+    return values.to(dtype).reshape(shape)
+
+
+MODEL = {
+    "embed.weight": (torch.float32, (61, 7)), "blocks.0.weight": (torch.bfloat16, (33, 5)),
+    "blocks.0.bias": (torch.float16, (33,)), "blocks.1.scale": (torch.float64, ()),
+    "blocks.1.empty": (torch.float32, (0, 3)), "ids": (torch.int64, (11,)), "small": (torch.int32, (3, 1, 2)),
+    "short": (torch.int16, (9,)), "signed": (torch.int8, (5,)), "bytes": (torch.uint8, (13,)),
+    "mask": (torch.bool, (17,)), 'näme "quoted"': (torch.float32, (4,)),
+}
+
+
+def model(step=5):
+    return {name: expected(dtype, shape, step, i) for i, (name, (dtype, shape)) in enumerate(MODEL.items())}
+
+
+class Ranks(Case):
+    def test_any_number_of_ranks_loads_what_any_number_saved(self):
+        for saved, seed in [(1, 0), (2, 1), (3, 2), (4, 3)]:
+            self.fine(call(saved, "save", self.folder, "step=5", f"seed={seed}"), "saved 5", saved)
+            for loading, other in [(1, 4), (2, 0), (3, 5), (4, 6)]:
+                with self.subTest(f"{saved} to {loading}"):
+                    done = call(loading, "load", self.folder, f"seed={other}", *["verify"] * (loading % 2))
+                    self.fine(done, f'loaded 5 {{"at":50}} of {saved} skipped ', loading)
+        self.assertEqual(self.names(), [STEP])
+
+    def test_files_do_not_depend_on_the_ranks(self):
+        files = {}
+        for ranks in (1, 3):
+            self.save(ranks, "step=5")
+            for name in ("model.safetensors", "optimizer.safetensors"):
+                with open(os.path.join(self.folder, STEP, name), "rb") as file:
+                    files.setdefault(name, set()).add(file.read())
+        self.assertEqual([len(bytes) for bytes in files.values()], [1, 1])
+
+    def test_old_steps_go(self):
+        for step in (1, 2, 3, 4):
+            self.save(2, f"step={step}", "keep=2")
+        self.assertEqual(self.names(), ["step-00000003", "step-00000004"])
+        self.fine(call(2, "load", self.folder), 'loaded 4 {"at":40} of 2 skipped ', 2)
+
+    def test_a_save_in_the_background_has_the_values_of_its_call(self):
+        self.fine(call(2, "save-and-change", self.folder, "step=5"), "polled 5", 2)
+        self.fine(call(3, "load", self.folder, "verify"), 'loaded 5 {"at":50} of 2 skipped ', 3)
+        done = call(2, "save-many", self.folder, "async", "step=6", "until=12", "keep=3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.names(), ["step-00000009", "step-00000010", "step-00000011"])
+
+    def test_a_type_is_converted_where_that_is_allowed(self):
+        self.save(2, "step=5")
+        self.fine(call(2, "load", self.folder, "convert"), 'loaded 5 {"at":50} of 2 skipped ', 2)
+
+    def test_what_does_not_fit_is_told(self):
+        self.save(2, "step=4")
+        self.save(2, "step=5")
+        why = "the checkpoint of step 5 cannot be loaded: rank 0: "
+        self.refused(call(2, "load", self.folder, "shape"),
+                     why + r"embed.weight has the shape \[61, 7\] in the files, and \[7, 61\] in the program", 2)
+        self.refused(call(2, "load", self.folder, "rename"),
+                     why + "the files lack other; they have embed.weight, for which nobody asks", 2)
+        self.refused(call(2, "load", self.folder + "-none"), ".*has no checkpoint that can be loaded", 2)
+
+    def test_what_cannot_be_saved_is_told(self):
+        why = "the checkpoint of step 5 cannot be saved: rank "
+        self.refused(call(2, "save", self.folder, "step=5", "hole"),
+                     why + "0: the parts of embed.weight are not the whole: no rank has its element 218", 2)
+        self.refused(call(2, "save", self.folder, "step=5", "fp8"),
+                     why + "0: embed.weight has the type Float8_e4m3fn, which checkpoints do not have", 2)
+        self.refused(call(3, "save", self.folder, "step=5", "differ"), ".*rank 2 gives another step, or other names", 3)
+        self.assertEqual(self.names(), [])
+
+
+class Python(Case):
+    def check(self, read):
+        self.assertEqual(set(read), set(MODEL))
+        for name, tensor in model().items():
+            self.assertEqual(read[name].dtype, tensor.dtype, name)
+            self.assertTrue(torch.equal(read[name], tensor), name)
+
+    def test_safetensors_opens_a_file(self):
+        self.save(3, "step=5", "seed=8")
+        self.check(st.load_file(os.path.join(self.folder, STEP, "model.safetensors")))
+        with safetensors.safe_open(os.path.join(self.folder, STEP, "model.safetensors"), "pt") as file:
+            self.assertEqual(file.metadata(), {"format": "pt"})
+        optimizer = st.load_file(os.path.join(self.folder, STEP, "optimizer.safetensors"))
+        self.assertTrue(torch.equal(optimizer["embed.weight.exp_avg_sq"], expected(torch.float32, (61, 7), 5, 1)))
+
+    def test_an_index_leads_to_several_files(self):
+        self.save(2, "step=5", "most=600")
+        step = os.path.join(self.folder, STEP)
+        with open(os.path.join(step, "model.safetensors.index.json")) as file:
+            index = json.load(file)
+        files = set(index["weight_map"].values())
+        self.assertGreater(len(files), 2)
+        self.assertLessEqual(files, set(os.listdir(step)))
+        self.assertEqual(index["metadata"]["total_size"], sum(t.nbytes for t in model().values()))
+        read = {}
+        for name in files:
+            part = st.load_file(os.path.join(step, name))
+            self.assertEqual(set(part), {tensor for tensor, at in index["weight_map"].items() if at == name})
+            read.update(part)
+        self.check(read)
+        self.fine(call(3, "load", self.folder, "verify"), 'loaded 5 {"at":50} of 2 skipped ', 3)
+        self.fine(call(3, "load-plain", step), "loaded", 3)
+
+    def test_torchs_own_reader_loads_them(self):
+        from torch.distributed.checkpoint import HuggingFaceStorageReader
+        for words in ([], ["most=600"]):
+            self.save(2, "step=5", *words)
+            names = [name for name in MODEL if name not in ("mask", "blocks.1.empty")]
+            state = {name: torch.zeros_like(model()[name]) for name in names}
+            dcp_load(state, storage_reader=HuggingFaceStorageReader(os.path.join(self.folder, STEP)), no_dist=True)
+            for name in names:
+                self.assertTrue(torch.equal(state[name], model()[name]), name)
+
+    def test_what_python_saved_is_loaded(self):
+        os.makedirs(self.folder)
+        path = os.path.join(self.folder, "model.safetensors")
+        st.save_file(model(), path, metadata={"format": "pt"})
+        for ranks, place in [(1, path), (3, path), (2, self.folder)]:
+            self.fine(call(ranks, "load-plain", place, "seed=3"), "loaded", ranks)
+        names = list(MODEL)
+        parts = {"model-00001-of-00002.safetensors": names[:5], "model-00002-of-00002.safetensors": names[5:]}
+        for name, part in parts.items():
+            st.save_file({tensor: model()[tensor] for tensor in part}, os.path.join(self.folder, name))
+        with open(path + ".index.json", "w") as file:
+            json.dump({"weight_map": {tensor: name for name, part in parts.items() for tensor in part}}, file)
+        os.remove(path)
+        self.fine(call(2, "load-plain", self.folder, "seed=3"), "loaded", 2)
+
+
+class Command(Case):
+    def test_it_agrees_with_the_library(self):
+        self.save(3, "step=5", "seed=8", "most=600")
+        done = ckpt("inspect", self.folder, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = json.loads(done.stdout)
+        self.assertEqual((told["step"], told["world_size"], told["extra"]), (5, 3, {"at": 50}))
+        tensors = {t["name"]: t for file in told["files"] for t in file["tensors"] if file["name"][0] == "m"}
+        self.assertEqual(set(tensors), set(MODEL))
+        self.assertEqual(tensors["embed.weight"]["shape"], [61, 7])
+        done = ckpt("verify", self.folder)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_it_reads_what_python_saved(self):
+        os.makedirs(self.folder)
+        path = os.path.join(self.folder, "other.safetensors")
+        st.save_file(model(), path)
+        for command in ("inspect", "verify"):
+            done = ckpt(command, path)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("embed.weight" if command == "inspect" else "12 tensors", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,115 @@
+// The folders of checkpoints on a disk: attempts, steps, what is taken for complete. The files are golden: `dtrain
+// ckpt` has a reader of its own (test/unit/cli/ckpt).
+#include "strategies/checkpoint/step_folder.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "strategies/checkpoint/range_file.h"
+#include "test/support/catch.h"
+#include "test/support/golden.h"
+#include "test/support/temp_folder.h"
+
+using namespace dtrain;
+using namespace dtrain::checkpoint;
+
+namespace {
+
+const std::string kWord = "hello", kText = "checkpoint\n";
+
+Layout small_layout() {
+  return plan_layout({{"text", stored_type("U8"), {11}}, {"greeting", stored_type("I8"), {1, 5}}}, "model", 0);
+}
+
+// As rank 0 and another rank do it, but for the sums of the other's.
+std::string save(const std::string& folder, std::int64_t step) {
+  const Layout layout = small_layout();
+  const std::string attempt = begin_attempt(folder, step);
+  make_files(attempt, layout);
+  const auto first = write_parts(attempt, layout, {{0, 0, 4, kText.data()}, {1, 0, 5, kWord.data()}}, true);
+  const auto second = write_parts(attempt, layout, {{1, 5, 0, nullptr}, {0, 4, 7, kText.data() + 4}}, true);
+  const auto whole = whole_sums(layout.tensors, {first, second});
+  Manifest manifest{step, 2, {{layout.files[0].name, layout.files[0].bytes, {}}}, R"({"epoch":3})"};
+  for (std::size_t i = 0; i < 2; ++i) {
+    REQUIRE(whole[i].covered);
+    manifest.files[0].sums[layout.tensors[i].name] = whole[i].sum;
+  }
+  write_whole(attempt + "/" + kManifestName, manifest_text(manifest), true);
+  finish_attempt(folder, attempt, step, true);
+  return folder + "/" + step_name(step);
+}
+
+std::vector<std::string> names_of(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string refused(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Refused& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint folder: the files of a step are the golden ones") {
+  test::TempFolder folder;
+  const std::string step = save(folder / "run", 7);
+  CHECK(names_of(step) == std::vector<std::string>{"dtrain.json", "model.safetensors"});
+  CHECK_FALSE(why_incomplete(step).has_value());
+  for (const std::string& name : names_of(step))
+    test::check_golden("checkpoint/step-00000007/" + name, read_whole(step + "/" + name, 1 << 20));
+}
+
+TEST_CASE("checkpoint folder: a step is saved again, attempts are removed, old steps go") {
+  test::TempFolder folder;
+  const std::string run = folder / "run";
+  for (const std::int64_t step : {3, 7, 7, 12}) save(run, step);
+  std::filesystem::create_directories(run + "/step-00000009.tmp-1-0/x");
+  std::filesystem::create_directories(run + "/step-00000010");  // without dtrain.json
+  CHECK(steps_in(run) == std::vector<std::int64_t>{12, 7, 3});
+  remove_old_steps(run, 12, 2);
+  CHECK(steps_in(run) == std::vector<std::int64_t>{12, 7});
+  remove_old_steps(run, 12, 0);
+  CHECK(steps_in(run) == std::vector<std::int64_t>{12, 7});
+  const std::string attempt = begin_attempt(run, 13);
+  CHECK(names_of(run) == std::vector<std::string>{"step-00000007", "step-00000010", "step-00000012",
+                                                  std::filesystem::path(attempt).filename()});
+  CHECK(steps_in(folder / "none").empty());
+  CHECK(step_name(123456789) == "step-123456789");
+}
+
+TEST_CASE("checkpoint folder: what is not complete says why") {
+  test::TempFolder folder;
+  const std::string step = save(folder / "run", 7);
+  const std::string file = step + "/model.safetensors";
+  const auto size = std::filesystem::file_size(file);
+  std::filesystem::resize_file(file, size - 1);
+  CHECK(why_incomplete(step)->ends_with(" bytes, and should have " + std::to_string(size)));
+  std::filesystem::remove(file);
+  CHECK(*why_incomplete(step) == file + " cannot be opened: No such file or directory");
+  REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+  CHECK(*why_incomplete(step) == file + " is no regular file");
+  std::filesystem::resize_file(step + "/dtrain.json", 20);
+  CHECK(*why_incomplete(step) == step + "/dtrain.json: its JSON is damaged");
+}
+
+TEST_CASE("checkpoint folder: a folder that is a file, a file that was cut") {
+  test::TempFolder folder;
+  folder.write("file", "x");
+  CHECK(refused([&] { begin_attempt(folder / "file", 1); }) ==
+        "the folder " + folder / "file" + " cannot be made: Not a directory");
+  CHECK(refused([&] { read_header(folder / "file"); }) ==
+        folder / "file" + " is damaged: it has 1 bytes, too few for a header");
+  RangeFile file(folder / "file", RangeFile::Use::read);
+  std::string bytes(2, '\0');
+  CHECK(refused([&] { file.read(0, bytes.data(), 2); }) == folder / "file" + " ends too early: it was cut");
+  CHECK(refused([&] { write_whole(folder / "file", "y", false); }) == folder / "file" + " cannot be made: File exists");
+}
