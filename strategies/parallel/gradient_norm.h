@@ -14,7 +14,8 @@ namespace dtrain {
 inline at::Tensor clip_by_norm(const std::vector<at::Tensor>& gradients, double max_norm, double norm_type,
                                const Group* sharing = nullptr) {
   const auto over_ranks = [sharing](c10d::ReduceOp op) {
-    return sharing == nullptr ? SumOverRanks() : [sharing, op](const at::Tensor& each) { sharing->all_reduce(each, op); };
+    return sharing == nullptr ? SumOverRanks()
+                              : [sharing, op](const at::Tensor& each) { sharing->all_reduce(each, op); };
   };
   if (norm_type == 2) return clip_by_global_norm(gradients, max_norm, over_ranks(c10d::ReduceOp::SUM));
   if (std::isinf(norm_type)) return clip_by_largest(gradients, max_norm, over_ranks(c10d::ReduceOp::MAX));

@@ -1,8 +1,10 @@
 #include "strategies/parallel/parallel_ddp.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "strategies/parallel/gradient_norm.h"
+#include "strategies/parallel/model_state.h"
 
 namespace dtrain {
 namespace {
@@ -26,14 +28,32 @@ class ParallelDdp final : public ParallelCore {
   void after_forward(const std::optional<std::vector<at::Tensor*>>& outputs) override { ddp_->after_forward(outputs); }
   void give_up() noexcept override {}
 
-  // Each parameter is a run of its own; its gradient is where autograd puts it.
+  std::vector<at::Tensor> parameters() override {
+    std::vector<at::Tensor> found;
+    for (const auto& item : trained()) found.push_back(item.second);
+    return found;
+  }
+  // Each parameter is a run of its own.
   std::vector<ShardRun> runs() override {
     std::vector<ShardRun> found;
-    for (const auto& item : module_->named_parameters()) {
-      if (!item.value().requires_grad()) continue;
-      found.push_back({item.value(), {{item.key(), item.value().sizes().vec(), 0, item.value()}}});
+    for (const auto& [name, parameter] : trained()) {
+      const at::Tensor row = parameter.detach().view({-1});
+      found.push_back({row, {{name, parameter.sizes().vec(), 0, row}}});
     }
     return found;
+  }
+  std::vector<at::Tensor> gradients() override {
+    std::vector<at::Tensor> found;
+    for (const auto& item : trained()) {
+      const at::Tensor& gradient = item.second.grad();
+      found.push_back(gradient.defined() ? gradient.reshape({-1}) : gradient);
+    }
+    return found;
+  }
+  SumOverRanks sum() const override { return {}; }
+  // All ranks have all: each saves its share.
+  CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) override {
+    return state_of(*module_, runs_and_frozen(), optimizer, purpose, {world_.rank(), world_.size()});
   }
   bool set_sync(bool sync) override { return ddp_->set_sync(sync); }
   void zero_grad() override { ddp_->zero_grad(); }
@@ -48,6 +68,21 @@ class ParallelDdp final : public ParallelCore {
   void free_all() override {}
 
  private:
+  std::vector<std::pair<std::string, at::Tensor>> trained() const {
+    std::vector<std::pair<std::string, at::Tensor>> found;
+    for (const auto& item : module_->named_parameters()) {
+      const bool seen = std::any_of(found.begin(), found.end(),
+                                    [&](const auto& known) { return known.second.is_same(item.value()); });
+      if (!seen && item.value().requires_grad()) found.emplace_back(item.key(), item.value());
+    }
+    return found;
+  }
+  std::vector<Shard> runs_and_frozen() const {
+    std::vector<Shard> found;
+    for (const auto& item : module_->named_parameters())
+      found.push_back({item.key(), item.value().sizes().vec(), 0, item.value().detach().reshape({-1})});
+    return found;
+  }
   Group world_;
   Strategy strategy_;
   bool broadcast_buffers_;

@@ -9,6 +9,7 @@
 #include "strategies/collectives/collectives.h"
 #include "strategies/ddp/diverged.h"
 #include "strategies/parallel/gradient_norm.h"
+#include "strategies/parallel/model_state.h"
 #include "strategies/shard/backward_edges.h"
 #include "strategies/shard/shard_group.h"
 #include "strategies/shard/unshard_core.h"
@@ -69,7 +70,13 @@ class ParallelSharded final : public ParallelCore,
   void take(std::shared_ptr<torch::nn::Module> module) override;
 
   const Strategy& strategy() const override { return strategy_; }
+  std::vector<at::Tensor> parameters() override;
   std::vector<ShardRun> runs() override;
+  std::vector<at::Tensor> gradients() override;
+  SumOverRanks sum() const override {
+    return [sharing = settings_.sharing](const at::Tensor& each) { sharing.all_reduce(each); };
+  }
+  CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) override;
   bool set_sync(bool sync) override { return std::exchange(sync_, sync); }
   void zero_grad() override;
   torch::Tensor clip_grad_norm(double max_norm, double norm_type) override;
@@ -237,6 +244,31 @@ std::vector<ShardRun> ParallelSharded::runs() {
     all.insert(all.end(), its.begin(), its.end());
   }
   return all;
+}
+
+std::vector<at::Tensor> ParallelSharded::parameters() {
+  std::vector<at::Tensor> found;
+  for (const ShardRun& run : runs()) {
+    if (run.values.numel() > 0) found.push_back(run.values);
+  }
+  return found;
+}
+
+std::vector<at::Tensor> ParallelSharded::gradients() {
+  std::vector<at::Tensor> found;
+  for (const ShardRun& run : runs()) found.push_back(run.values.grad());
+  return found;
+}
+
+CheckpointState ParallelSharded::state(const ShardedOptimizer* optimizer, Purpose purpose) {
+  std::vector<Shard> shards;
+  for (const auto& group : groups_) {
+    const std::vector<Shard> its = group->shards();
+    shards.insert(shards.end(), its.begin(), its.end());
+  }
+  // The first of those that have the same part saves it.
+  const bool first = !settings_.replicas || settings_.replicas.rank() == 0;
+  return state_of(*module_, shards, optimizer, purpose, {settings_.everyone.rank(), 0, first});
 }
 
 void ParallelSharded::zero_grad() {

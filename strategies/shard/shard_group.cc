@@ -270,15 +270,20 @@ void ShardGroup::make_runs() {
     const ShardedParameter& parameter = members_[each];
     const std::int64_t first = std::max(begin_, layout_.at[each]);
     const std::int64_t last = std::min(begin_ + size_, layout_.at[each] + parameter.tensor().numel());
-    if (first >= last || !parameter.tensor().requires_grad()) continue;
-    if (first != end) {
+    if (!parameter.tensor().requires_grad()) continue;
+    const bool empty = first >= last;
+    if (runs_.empty() || (!empty && end >= 0 && first != end)) {
       runs_.emplace_back();
       run_members_.emplace_back();
-      places.emplace_back(first, last);
+      places.emplace_back(begin_, begin_);
+      end = -1;
     }
-    places.back().second = end = last;
-    const at::Tensor values = part_.narrow(0, first - begin_, last - first);
-    runs_.back().shards.push_back({"", shapes_[each], first - layout_.at[each], values});
+    if (!empty) {
+      if (end < 0) places.back().first = first;
+      places.back().second = end = last;
+    }
+    const at::Tensor values = empty ? part_.narrow(0, 0, 0) : part_.narrow(0, first - begin_, last - first);
+    runs_.back().shards.push_back({"", shapes_[each], empty ? 0 : first - layout_.at[each], values});
     run_members_.back().push_back(each);
   }
   for (std::size_t r = 0; r < runs_.size(); ++r)
@@ -291,6 +296,18 @@ std::vector<ShardRun> ShardGroup::runs() {
       runs_[r].shards[s].name = members_[run_members_[r][s]].name();
   }
   return runs_;
+}
+
+std::vector<Shard> ShardGroup::shards() const {
+  std::vector<Shard> found;
+  for (std::size_t each = 0; each < members_.size(); ++each) {
+    const std::int64_t first = std::max(begin_, layout_.at[each]);
+    const std::int64_t last = std::min(begin_ + size_, layout_.at[each] + members_[each].tensor().numel());
+    const bool empty = first >= last;
+    found.push_back({members_[each].name(), shapes_[each], empty ? 0 : first - layout_.at[each],
+                     empty ? part_.narrow(0, 0, 0) : part_.narrow(0, first - begin_, last - first)});
+  }
+  return found;
 }
 
 void ShardGroup::give_gradients() {

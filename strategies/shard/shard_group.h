@@ -65,8 +65,10 @@ class ShardGroup {
   void forget_gradients();
 
   // What this rank's optimizer updates.
-  // Their values have their gradients.
+  // With an empty shard for each parameter of which this rank has nothing. The values have their gradients.
   std::vector<ShardRun> runs();
+  // This rank's part of each parameter, frozen or not, in their order.
+  std::vector<Shard> shards() const;
   // All of this rank's part: its values, and its gradient or an undefined tensor.
   const at::Tensor& part() const { return part_; }
   at::Tensor gradient() const { return has_gradient_ ? gradient_ : at::Tensor(); }

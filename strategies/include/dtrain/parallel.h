@@ -18,8 +18,10 @@
 // Parallel; backward may run on autograd's threads.
 //
 // With zero1, zero2 and fsdp the optimizer updates parameters(), which are not the parameters of the module: they are
-// this rank's parts, rows of elements side by side. So an optimizer for them works element by element, as SGD, Adam,
-// AdamW and Adagrad do. Parameters without a gradient are not among them. A parameter that a backward does not reach
+// this rank's parts, rows of elements side by side. So one of torch's optimizers for them works element by element, as
+// SGD, Adam, AdamW and Adagrad do. optimizer() makes a ShardedOptimizer (optimizer.h), which knows all parameters by
+// name, is faster, and has LAMB and Muon too. save() and load() keep and restore both, under any strategy and with any
+// number of ranks. Parameters without a gradient are not among them. A parameter that a backward does not reach
 // has a gradient of zero. If a collective fails, a call throws CollectiveError, and training cannot go on.
 #include <functional>
 #include <memory>
@@ -27,7 +29,9 @@
 #include <utility>
 #include <vector>
 
+#include "dtrain/checkpoint.h"
 #include "dtrain/ddp.h"
+#include "dtrain/optimizer.h"
 #include "dtrain/placement.h"
 #include "dtrain/session.h"
 #include "dtrain/shards.h"
@@ -56,7 +60,13 @@ class ParallelCore : public UnitHooks {
   virtual void take(std::shared_ptr<torch::nn::Module> module) = 0;
 
   virtual const Strategy& strategy() const = 0;
+  virtual std::vector<at::Tensor> parameters() = 0;
   virtual std::vector<ShardRun> runs() = 0;
+  virtual std::vector<at::Tensor> gradients() = 0;  // one for each run
+  virtual SumOverRanks sum() const = 0;             // over the ranks that have the other shards
+  // What a checkpoint has of the model and the optimizer; to save it, or to be filled.
+  enum class Purpose { save, load };
+  virtual CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) = 0;
   virtual bool set_sync(bool sync) = 0;  // returns what it was
   virtual void zero_grad() = 0;
   virtual torch::Tensor clip_grad_norm(double max_norm, double norm_type) = 0;
@@ -80,6 +90,9 @@ template <class Build>
 using Built = typename decltype(pointer_to(std::declval<std::invoke_result_t<Build>>()))::element_type;
 
 }  // namespace detail
+
+// The optimizer goes on with the counts of updates that the state has.
+void restore(ShardedOptimizer& optimizer, const CheckpointState& state);
 
 template <class Module>
 class Parallel {
@@ -107,17 +120,24 @@ class Parallel {
 
   // What this rank's optimizer updates: tensors of one dimension, or with ddp the module's parameters. Each has its
   // gradient when backward has returned. The tensors stay the same.
-  std::vector<torch::Tensor> parameters() const {
-    std::vector<torch::Tensor> found;
-    for (const ShardRun& run : core_->runs()) found.push_back(run.values);
-    return found;
-  }
-  // The same with the names of the parameters, and where each part begins.
+  std::vector<torch::Tensor> parameters() const { return core_->parameters(); }
+  // The same as rows of one dimension, with the names of the parameters, and where each part begins.
   std::vector<ShardRun> runs() const { return core_->runs(); }
+
+  // No collective. An optimizer for these runs.
+  ShardedOptimizer optimizer(const ShardedOptimizerOptions& options) const {
+    return {options, core_->runs(), core_->sum()};
+  }
+  ShardedOptimizer optimizer(const OptimizerOptions& algorithm) const {
+    return optimizer(ShardedOptimizerOptions{.algorithm = algorithm});
+  }
 
   // Collective. The optimizer's step, on parameters(). Then the ranks have each other's new values.
   void step(torch::optim::Optimizer& optimizer) {
     step([&] { optimizer.step(); });
+  }
+  void step(ShardedOptimizer& optimizer) {
+    step([&] { optimizer.step(core_->gradients()); });
   }
   template <class Update>
   requires std::is_invocable_v<Update>
@@ -131,6 +151,26 @@ class Parallel {
   // that they had, a scalar. `norm_type`: 2, or infinity for the largest element.
   torch::Tensor clip_grad_norm(double max_norm, double norm_type = 2) {
     return core_->clip_grad_norm(max_norm, norm_type);
+  }
+
+  // Collective. Saves the parameters, the buffers and the optimizer's state as the checkpoint of this step. The names
+  // and shapes are those of the module, whatever the strategy: so another strategy, or another number of ranks, loads
+  // it. `extra` is JSON of the program. Buffers are rank 0's. Throws CheckpointError.
+  void save(Checkpoints& checkpoints, std::int64_t step, const ShardedOptimizer& optimizer, std::string extra = {}) {
+    CheckpointState state = core_->state(&optimizer, ParallelCore::Purpose::save);
+    state.step = step;
+    state.extra = std::move(extra);
+    checkpoints.save(state);
+  }
+  // Collective. Loads the newest checkpoint; nothing if there is none. Throws CheckpointError.
+  std::optional<Loaded> load(Checkpoints& checkpoints, ShardedOptimizer& optimizer, const LoadOptions& options = {}) {
+    if (!checkpoints.latest()) return std::nullopt;
+    CheckpointState state = core_->state(&optimizer, ParallelCore::Purpose::load);
+    const Loaded loaded = checkpoints.load(state, options);
+    core_->begin_step();
+    restore(optimizer, state);
+    core_->end_step();
+    return loaded;
   }
 
   // Clears all gradients. No collective.

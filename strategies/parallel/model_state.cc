@@ -1,0 +1,81 @@
+#include "strategies/parallel/model_state.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace dtrain {
+namespace {
+
+using Purpose = ParallelCore::Purpose;
+
+// The optimizer's count of updates of a parameter; each rank that has a part of it has the same.
+constexpr const char* kStepOf = ".step";
+
+StatePiece saved_piece(const std::string& name, const Shard& shard, const at::Tensor& values, Purpose purpose,
+                    const SavingRank& saving) {
+  StatePiece piece{name, values.scalar_type(), shard.shape, shard.begin, values};
+  if (purpose == Purpose::load) return piece;
+  const std::int64_t count = values.numel();
+  if (!saving.saves) piece.values = values.narrow(0, 0, 0);
+  if (saving.of == 0) return piece;
+  const std::int64_t first = count * saving.rank / saving.of, last = count * (saving.rank + 1) / saving.of;
+  piece.begin += first;
+  piece.values = values.narrow(0, first, last - first);
+  return piece;
+}
+
+std::unordered_map<std::string, ShardState> by_name(const ShardedOptimizer& optimizer) {
+  std::unordered_map<std::string, ShardState> found;
+  for (ShardState& each : optimizer.state()) found.emplace(each.name, std::move(each));
+  return found;
+}
+
+}  // namespace
+
+CheckpointState state_of(torch::nn::Module& module, const std::vector<Shard>& shards, const ShardedOptimizer* optimizer,
+                         Purpose purpose, const SavingRank& saving) {
+  CheckpointState state;
+  std::unordered_map<std::string, const Shard*> parts;
+  for (const Shard& each : shards) parts.emplace(each.name, &each);
+  const auto states = optimizer != nullptr ? by_name(*optimizer) : std::unordered_map<std::string, ShardState>();
+  // In the module's order, which is the same on all ranks and for all strategies. What is tied is there once.
+  std::unordered_set<const c10::TensorImpl*> seen;
+  for (const auto& item : module.named_parameters()) {
+    const auto part = parts.find(item.key());
+    if (!seen.insert(item.value().unsafeGetTensorImpl()).second || part == parts.end()) continue;
+    const Shard& shard = *part->second;
+    state.model.push_back(saved_piece(item.key(), shard, shard.values, purpose, saving));
+    const auto its = states.find(item.key());
+    if (its == states.end()) continue;
+    for (const auto& [name, values] : its->second.tensors)
+      state.optimizer.push_back(saved_piece(item.key() + "." + name, shard, values, purpose, saving));
+    StatePiece step{item.key() + kStepOf, at::kLong, {}, 0, at::full({1}, its->second.step, at::kLong)};
+    const bool says =
+        saving.saves && shard.begin == 0 && shard.values.numel() > 0 && (saving.of == 0 || saving.rank == 0);
+    if (purpose == Purpose::save && !says) step.values = step.values.narrow(0, 0, 0);
+    state.optimizer.push_back(step);
+  }
+  for (const auto& item : module.named_buffers()) {
+    const at::Tensor& buffer = item.value();
+    const bool says = purpose == Purpose::load || saving.rank == 0;
+    TORCH_CHECK(buffer.is_contiguous(), "dtrain: buffer '", item.key(),
+                "' is not contiguous, and cannot be in a checkpoint");
+    const at::Tensor row = buffer.detach().view({-1});
+    state.model.push_back(
+        {item.key(), buffer.scalar_type(), buffer.sizes().vec(), 0, says ? row : row.narrow(0, 0, 0)});
+  }
+  return state;
+}
+
+void restore(ShardedOptimizer& optimizer, const CheckpointState& state) {
+  std::unordered_map<std::string, at::Tensor> values;
+  for (const StatePiece& each : state.optimizer) values.emplace(each.name, each.values);
+  // The tensors are the state itself and are filled; the counts are not.
+  for (ShardState& each : optimizer.state()) {
+    each.step = values.at(each.name + kStepOf).item<std::int64_t>();
+    optimizer.load(each);
+  }
+}
+
+}  // namespace dtrain

@@ -1,0 +1,20 @@
+#pragma once
+// What a checkpoint has of a model: by the names and shapes of the module, so that it is the same for all strategies.
+#include <vector>
+
+#include "dtrain/parallel.h"
+
+namespace dtrain {
+
+// Which part of what it has a rank saves.
+struct SavingRank {
+  int rank = 0;
+  int of = 0;         // all ranks have all, and this is how many there are; 0: `shards` are this rank's own
+  bool saves = true;  // false: another rank saves the same shards
+};
+
+// `shards`: this rank's part of each parameter. To be filled, all of them are there; to be saved, what the rank saves.
+CheckpointState state_of(torch::nn::Module& module, const std::vector<Shard>& shards, const ShardedOptimizer* optimizer,
+                         ParallelCore::Purpose purpose, const SavingRank& saving);
+
+}  // namespace dtrain
