@@ -21,8 +21,8 @@ dtrain::CheckpointState make_state(const dtrain::Session& session, std::int64_t 
   for (std::int64_t i = 0; i < (mib << 20) / kTensorBytes; ++i) {
     const std::int64_t begin = elements * session.rank() / session.world_size();
     const std::int64_t end = elements * (session.rank() + 1) / session.world_size();
-    state.model.push_back({fmt::format("layers.{}.weight", i), at::kFloat, {2048, elements / 2048}, begin,
-                           torch::rand({end - begin})});
+    state.model.push_back(
+        {fmt::format("layers.{}.weight", i), at::kFloat, {2048, elements / 2048}, begin, torch::rand({end - begin})});
   }
   return state;
 }

@@ -83,8 +83,8 @@ def main():
     rows = "\n".join(f"| {what} | {medians[name]:.2f} s | {args.mib / 1024 / medians[name]:.2f} GiB/s |"
                      for name, what in ROWS.items())
     text = "\n\n".join(["## Saving and loading", "\n".join(facts),
-                        f"Two ranks, {args.mib} MiB in tensors of 16 MiB, each rank has half of each tensor. Medians of "
-                        f"{args.runs} runs. Ratios are of figures of the same run. Reads find the files in the page "
+                        f"Two ranks, {args.mib} MiB in tensors of 16 MiB, each rank has half of each tensor. Medians "
+                        f"of {args.runs} runs. Ratios are of figures of the same run. Reads find the files in the page "
                         "cache.", "| | time | |\n|---|---|---|\n" + rows, page.bars_table(bars_of(runs))])
     print(text)
     if args.json:
