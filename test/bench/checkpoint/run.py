@@ -85,7 +85,8 @@ def main():
     text = "\n\n".join(["## Saving and loading", "\n".join(facts),
                         f"Two ranks, {args.mib} MiB in tensors of 16 MiB, each rank has half of each tensor. Medians "
                         f"of {args.runs} runs. Ratios are of figures of the same run. Each is the second time of its "
-                        "process, when memory for copies is there. Reads find the files in the page cache.", "| | time | |\n|---|---|---|\n" + rows, page.bars_table(bars_of(runs))])
+                        "process, when memory for copies is there. Reads find the files in the page cache.",
+                        "| | time | |\n|---|---|---|\n" + rows, page.bars_table(bars_of(runs))])
     print(text)
     if args.json:
         with open(args.json, "w") as out:
