@@ -60,6 +60,9 @@ complete -c dtrain -n 'test (__dtrain_place) = status' -l json -d 'print it as J
 complete -c dtrain -n 'test (__dtrain_place) = command' -a flight -d 'say which rank is missing in which collective'
 complete -c dtrain -n 'test (__dtrain_place) = flight' -l json -d 'print it as JSON'
 complete -c dtrain -n 'test (__dtrain_place) = flight' -a '(__fish_complete_directories (commandline -ct))'
+complete -c dtrain -n 'test (__dtrain_place) = command' -a ckpt -d 'show what is in a checkpoint, or read all of it and compare'
+complete -c dtrain -n 'test (__dtrain_place) = ckpt' -l json -d 'inspect: print it as JSON'
+complete -c dtrain -n 'test (__dtrain_place) = ckpt' -a 'inspect verify'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a rendezvous -d 'serve the rendezvous of many jobs at one port'
 complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l port -x -d 'port to listen at, 0 for any free port; default 29400'
 complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l bind -x -d 'listen only at this address of this host; default all'
@@ -86,7 +89,7 @@ complete -c dtrain -n 'test (__dtrain_place) = completion' -a 'bash zsh fish'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a install-torchrun -d 'make a link named torchrun to this dtrain'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a version -d 'show version, compiler and build'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a help -d 'show this help, or help on a flag, command or topic'
-complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch logs status flight rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
+complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch logs status flight ckpt rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
 
 for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'

@@ -106,7 +106,7 @@ class Python(Case):
         self.assertTrue(torch.equal(optimizer["embed.weight.exp_avg_sq"], expected(torch.float32, (61, 7), 5, 1)))
 
     def test_an_index_leads_to_several_files(self):
-        self.save(2, "step=5", "most=600")
+        self.save(2, "step=5", "most=300")
         step = os.path.join(self.folder, STEP)
         with open(os.path.join(step, "model.safetensors.index.json")) as file:
             index = json.load(file)
@@ -125,7 +125,7 @@ class Python(Case):
 
     def test_torchs_own_reader_loads_them(self):
         from torch.distributed.checkpoint import HuggingFaceStorageReader
-        for words in ([], ["most=600"]):
+        for words in ([], ["most=300"]):
             self.save(2, "step=5", *words)
             names = [name for name in MODEL if name not in ("mask", "blocks.1.empty")]
             state = {name: torch.zeros_like(model()[name]) for name in names}
@@ -151,7 +151,7 @@ class Python(Case):
 
 class Command(Case):
     def test_it_agrees_with_the_library(self):
-        self.save(3, "step=5", "seed=8", "most=600")
+        self.save(3, "step=5", "seed=8", "most=300")
         done = ckpt("inspect", self.folder, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         told = json.loads(done.stdout)
