@@ -13,7 +13,7 @@ using Purpose = ParallelCore::Purpose;
 constexpr const char* kStepOf = ".step";
 
 StatePiece saved_piece(const std::string& name, const Shard& shard, const at::Tensor& values, Purpose purpose,
-                    const SavingRank& saving) {
+                       const SavingRank& saving) {
   StatePiece piece{name, values.scalar_type(), shard.shape, shard.begin, values};
   if (purpose == Purpose::load) return piece;
   const std::int64_t count = values.numel();
