@@ -3,7 +3,7 @@
 #
 # usage: scripts/setup.sh GROUP...
 #   launcher  compiler and libraries of build/bin/dtrain
-#   train     LibTorch (in .venv) and the handwritten digits (in .cache)
+#   train     LibTorch (in .venv), the handwritten digits and a text (in .cache)
 #   test      what the tests use besides: Debian packages, parsers in .venv-test, and all of docs
 #   docs      what builds the documentation as a site: Doxygen, and mkdocs in .venv-docs
 #   lint      clang-format
@@ -148,6 +148,20 @@ install_digits() {
   rm -rf $folder
 }
 
+# English prose of a megabyte, out of a Debian package that is not installed.
+install_corpus() {
+  [[ -f .cache/corpus.txt ]] && return
+  say "a text for the GPT example, out of Debian's package fortunes"
+  local folder=.cache/fortunes
+  rm -rf $folder
+  mkdir -p $folder
+  quietly bash -c "cd $folder && apt-get download -o APT::Sandbox::User=root fortunes && dpkg-deb -x ./*.deb ."
+  (cd $folder/usr/share/games/fortunes && cat computers definitions people science songs-poems wisdom work) \
+    >$folder/corpus.txt
+  mv $folder/corpus.txt .cache/corpus.txt
+  rm -rf $folder
+}
+
 [[ $# -gt 0 ]] || fail "which groups? launcher train test docs lint tidy fuzz packages bench wheel peers"
 mkdir -p .cache
 exec 9>.cache/setup.lock
@@ -164,6 +178,7 @@ for group in "$@"; do
   if [[ $group == train ]]; then
     install_torch
     install_digits
+    install_corpus
   fi
   [[ $group != wheel ]] || install_tools wheel 100 "zig and Python's tools for wheels"
   [[ $group != test ]] || install_tools test 30 "what reads recipes and schemas"

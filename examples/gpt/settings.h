@@ -1,0 +1,28 @@
+#pragma once
+// The flags of `gpt`.
+#include <cstdint>
+#include <string>
+
+namespace gpt {
+
+struct Settings {
+  std::string data;  // a text file
+  std::int64_t steps = 300;
+  std::int64_t global_batch = 16;  // stretches of text per update, over all ranks
+  std::int64_t context = 64;       // characters of a stretch
+  std::int64_t width = 96, depth = 4, heads = 4;
+  std::string dtype = "float32";    // float32, float64 or bfloat16
+  std::string optimizer = "adamw";  // or muon
+  double lr = 3e-3;
+  std::uint64_t seed = 1;
+  std::string loss_file;          // empty: none
+  std::string save;               // folder of checkpoints; empty: none
+  std::int64_t save_every = 100;  // steps
+  bool resume = false;
+  std::int64_t generate = 200;  // characters
+};
+
+// Read the command line. Ends the program for --help (0) and for usage errors (2).
+Settings parse_settings(int argc, char** argv);
+
+}  // namespace gpt
