@@ -227,6 +227,12 @@ bench-optim: ## measure a step of AdamW beside LibTorch's, and beside copying; w
 	@$(call build,bench,optim_bench)
 	@python3 test/bench/optim/run.py --build build --write docs/benchmarks $(BENCH_ARGS)
 
+.PHONY: bench-sharding
+bench-sharding: ## measure steps of a GPT under each strategy beside Python's DDP and FSDP2; writes docs/benchmarks
+	@scripts/setup.sh launcher train test bench
+	@$(call build,bench,dtrain gpt)
+	@python3 test/bench/sharding/run.py --build build --python .venv/bin/python --write docs/benchmarks $(BENCH_ARGS)
+
 .PHONY: bench-resnet
 bench-resnet: ## measure how the ResNet example scales, beside Python's DDP; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench

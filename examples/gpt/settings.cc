@@ -10,6 +10,7 @@ Settings parse_settings(int argc, char** argv) {
   Settings settings;
   settings.data = DTRAIN_CORPUS_DEFAULT;
   CLI::App app("Train a small GPT on the characters of a text, on any number of ranks and under any strategy.", "gpt");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
   app.add_option("--data", settings.data, "A text file")->capture_default_str();
   app.add_option("--steps", settings.steps, "Updates, with those before a checkpoint")

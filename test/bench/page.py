@@ -23,6 +23,7 @@ PAGES = {
     "checkpoint": ("Checkpoints", "Saving and loading the state of several ranks.", ["bench-checkpoint saving"]),
     "build": ("Build", "What a first hour waits for: builds from a bare clone.",
               ["bench-build bare", "bench-build sizes"]),
+    "sharding": ("Sharding", "Steps under DDP, ZeRO and FSDP beside Python's.", ["bench-sharding steps"]),
     "training": ("Training", "Steps of DDP, Horovod's way of reducing, how ResNet scales, and steps of optimizers.",
                  ["bench-collectives ddp", "bench-collectives fusion", "bench-resnet scaling", "bench-optim adamw"]),
 }

@@ -58,10 +58,10 @@ def bars_of(runs):
         return statistics.median(run[above] / run[below] for run in runs)
 
     return [
-        page.judged("save() against write and fsync", ratio("save", "raw_write"), "<=", 1.3, "times"),
-        page.judged("DCP with consolidation against save()", ratio("dcp_hf_save", "save"), ">=", 3, "times"),
+        page.judged("save() against write and fsync", ratio("save", "raw_write"), "<=", 1.2, "times"),
+        page.judged("DCP with consolidation against save()", ratio("dcp_hf_save", "save"), ">=", 10, "times"),
         page.judged("save_async() against write and fsync", ratio("async_stall", "raw_write"), "<=", 0.5, "times"),
-        page.judged("load() against read", ratio("load", "raw_read"), "<=", 1.3, "times"),
+        page.judged("load() against read", ratio("load", "raw_read"), "<=", 1.11, "times"),
     ]
 
 

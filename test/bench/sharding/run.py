@@ -86,7 +86,8 @@ def main():
     text = "\n\n".join([page.bars_table(bars), about, *tables])
     print(text)
     if args.write:
-        page.write(args.write, "bench-sharding", "steps", SECTIONS["steps"], text, facts)
+        page.write_section(args.write, "bench-sharding", "steps",
+                           f"## {SECTIONS['steps']}\n\n{text}\n\n{' '.join(facts)}")
 
 
 if __name__ == "__main__":
