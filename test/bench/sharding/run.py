@@ -37,9 +37,9 @@ def flags(size):
 def our_steps(args, strategy, size):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "losses")
-        subprocess.run([f"{args.build}/bin/dtrain", "run", "--quiet", "--nproc", str(args.ranks), "--strategy", strategy,
-                        f"{args.build}/bin/gpt", *flags(size), "--steps", str(args.steps), "--generate", "0",
-                        "--loss-file", path], check=True, capture_output=True, timeout=LIMIT)
+        subprocess.run([f"{args.build}/bin/dtrain", "run", "--quiet", "--nproc", str(args.ranks),
+                        "--strategy", strategy, f"{args.build}/bin/gpt", *flags(size), "--steps", str(args.steps),
+                        "--generate", "0", "--loss-file", path], check=True, capture_output=True, timeout=LIMIT)
         return [float(line.split()[1]) for line in path.read_text().splitlines()]
 
 
@@ -76,13 +76,12 @@ def main():
                  f"{step['Python FSDP2'] / step[way]:.2f}x |" for way in step]
         told = ", ".join(f"{key} {value}" for key, value in size.items())
         tables.append(f"Model \"{name}\" ({told}):\n\n" + "\n".join(rows))
-        bars.append(page.judged(f"{name}: fsdp as fast as Python's FSDP2, at least", step["Python FSDP2"] / step["fsdp"],
-                                ">=", BAR, "times"))
-        bars.append(page.judged(f"{name}: ddp as fast as Python's DDP, at least", step["Python DDP"] / step["ddp"], ">=",
-                                1, "times"))
-    about = (f"{args.ranks} ranks, a thread each, float32, AdamW, clipping. Python's are on gloo; their DDP has the fused "
-             f"AdamW. Medians of the steps after the first {SKIPPED} of {args.rounds} runs of {args.steps} steps; the "
-             "programs took turns.")
+        for ours, theirs, bar in (("fsdp", "Python FSDP2", BAR), ("ddp", "Python DDP", 1)):
+            faster = step[theirs] / step[ours]
+            bars.append(page.judged(f"{name}: {ours} as fast as {theirs}, at least", faster, ">=", bar, "times"))
+    about = (f"{args.ranks} ranks, a thread each, float32, AdamW, clipping. Python's are on gloo; their DDP has the "
+             f"fused AdamW. Medians of the steps after the first {SKIPPED} of {args.rounds} runs of {args.steps} "
+             "steps; the programs took turns.")
     text = "\n\n".join([page.bars_table(bars), about, *tables])
     print(text)
     if args.write:
