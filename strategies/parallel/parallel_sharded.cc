@@ -289,11 +289,13 @@ void ParallelSharded::begin_step() {
 
 void ParallelSharded::end_step() {
   for (const auto& group : groups_) group->publish();
+  // A forward without a backward may have left groups whole, with the old values.
+  if (is_fsdp()) carry_out(core_->give_up());
   if (settings_.one_copy) settings_.sharing.barrier();
 }
 
 void ParallelSharded::before_forward(const std::vector<at::Tensor*>& inputs) {
-  in_backward_ = false;  // an exception may have ended the last one
+  if (std::exchange(in_backward_, false)) give_up();  // an exception has ended the last one
   if (options_.broadcast_buffers && !buffers_.empty() && sync_ && torch::GradMode::is_enabled()) {
     std::vector<at::Tensor> values;
     for (const at::Tensor& buffer : buffers_) values.push_back(buffer.variable_data());

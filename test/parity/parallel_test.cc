@@ -403,8 +403,11 @@ TEST_CASE("an evaluation in the middle, and a forward that throws, leave the mod
            const float same = evaluate();
            loss_of(model(data.words), data.classes).backward();
            evaluate();
+           model(data.words);  // with gradients, and nobody goes back
            model.step(sgd);
            const float after = evaluate();
+           const float learning = model(data.words).sum().template item<float>();
+           if (learning != after) return fmt::format("{} is not {}", learning, after);
            return fmt::format("{} {} {}", before == same, before != after, error.empty() || error == "no error");
          })) {
       INFO(way.name);
