@@ -63,7 +63,6 @@ class ParallelSharded final : public ParallelCore,
         options_(options),
         settings_(settings_for(session, strategy)),
         loads_(static_cast<std::size_t>(settings_.sharing.size()), 0) {}
-  ~ParallelSharded() override;
 
   UnitBuilder* builder() override { return strategy_.kind == StrategyKind::fsdp ? this : nullptr; }
   void built(torch::nn::Module& module, UnitSite& site) override;
@@ -145,8 +144,6 @@ class ParallelSharded::Unit final : public UnitHooks {
   std::weak_ptr<ParallelSharded> all_;
   std::size_t group_;
 };
-
-ParallelSharded::~ParallelSharded() = default;
 
 // Each once, and by its name in the module.
 std::vector<NamedTensor> ParallelSharded::unclaimed(const torch::nn::Module& module, bool claim) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure steps of examples/gpt under each strategy beside the same model in Python, under DDP and FSDP2 on gloo.
 
-    run.py --build build --python PYTHON [--ranks 2] [--steps 40] [--rounds 3] [--write FOLDER]
+    run.py --build build --python PYTHON [--ranks 2] [--steps 40] [--rounds 3] [--models small,wide] [--write FOLDER]
 
 The programs take turns, `rounds` times, with one thread for each rank. A figure is the median over the steps after the
 first ten of all rounds.
@@ -44,10 +44,12 @@ def our_steps(args, strategy, size):
 
 
 def their_steps(args, way, size):
-    out = subprocess.run([args.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
-                          str(args.ranks), HERE / "gpt_reference.py", *flags(size), "--characters", str(CHARACTERS),
-                          "--steps", str(args.steps), "--way", way], check=True, stdout=subprocess.PIPE,
-                         stderr=subprocess.DEVNULL, text=True, timeout=LIMIT).stdout
+    done = subprocess.run([args.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+                           str(args.ranks), HERE / "gpt_reference.py", *flags(size), "--characters", str(CHARACTERS),
+                           "--steps", str(args.steps), "--way", way], capture_output=True, text=True, timeout=LIMIT)
+    if done.returncode != 0:
+        sys.exit(f"{way} in Python failed:\n{done.stderr}")
+    out = done.stdout
     return [float(line) for line in out.splitlines()]
 
 
@@ -58,12 +60,13 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--models", default=",".join(SIZES), help="of " + ", ".join(SIZES))
     parser.add_argument("--write", metavar="FOLDER", help="replace this section on its page in it")
     args = parser.parse_args()
     facts = page.machine(False)
     os.environ["OMP_NUM_THREADS"] = "1"
     bars, tables = [], []
-    for name, size in SIZES.items():
+    for name, size in [(name, SIZES[name]) for name in args.models.split(",")]:
         seconds = {way: [] for way in [*OURS, *THEIRS]}
         for _ in range(args.rounds):
             for way, strategy in OURS.items():
