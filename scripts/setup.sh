@@ -3,7 +3,7 @@
 #
 # usage: scripts/setup.sh GROUP...
 #   launcher  compiler and libraries of build/bin/dtrain
-#   train     LibTorch (in .venv), the handwritten digits and a text (in .cache)
+#   train     LibTorch (in .venv) and the handwritten digits (in .cache)
 #   test      what the tests use besides: Debian packages, parsers in .venv-test, and all of docs
 #   docs      what builds the documentation as a site: Doxygen, and mkdocs in .venv-docs
 #   lint      clang-format
@@ -155,6 +155,10 @@ install_corpus() {
   local folder=.cache/fortunes
   rm -rf $folder
   mkdir -p $folder
+  local root=()
+  [[ $EUID -eq 0 ]] || root=(sudo)
+  # An image may have Debian's packages and no lists of them.
+  apt-cache show fortunes >/dev/null 2>&1 || quietly "${root[@]}" apt-get update
   quietly bash -c "cd $folder && apt-get download -o APT::Sandbox::User=root fortunes && dpkg-deb -x ./*.deb ."
   (cd $folder/usr/share/games/fortunes && cat computers definitions people science songs-poems wisdom work) \
     >$folder/corpus.txt
@@ -178,8 +182,8 @@ for group in "$@"; do
   if [[ $group == train ]]; then
     install_torch
     install_digits
-    install_corpus
   fi
+  [[ $group != test && $group != bench ]] || install_corpus
   [[ $group != wheel ]] || install_tools wheel 100 "zig and Python's tools for wheels"
   [[ $group != test ]] || install_tools test 30 "what reads recipes and schemas"
   [[ $group != docs && $group != test ]] || install_tools docs 15 "mkdocs"

@@ -14,7 +14,7 @@ Corpus::Corpus(const std::string& path, std::int64_t context) : context_(context
   std::ifstream file(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), {});
   if (!file && bytes.empty())
-    throw std::runtime_error("cannot read " + path + "; name a text file with --data, or run scripts/setup.sh train");
+    throw std::runtime_error("cannot read " + path + "; name a text file with --data, or run scripts/setup.sh test");
   if (static_cast<std::int64_t>(bytes.size()) < context + 2)
     throw std::runtime_error(path + " has " + std::to_string(bytes.size()) + " bytes, too few for --context " +
                              std::to_string(context));
