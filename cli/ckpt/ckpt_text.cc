@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/base/text.h"
+#include "rendezvous/base/counted.h"
 
 namespace dtrain::cli {
 namespace {
@@ -14,10 +15,6 @@ namespace {
 using CkptOrderedJson = nlohmann::ordered_json;
 
 constexpr std::size_t kLongestName = 200;
-
-std::string counted(std::size_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
 
 std::string shape_of(const CkptTensor& tensor) { return fmt::format("[{}]", fmt::join(tensor.shape, ", ")); }
 
@@ -52,8 +49,7 @@ std::string table_of(const CkptFile& file) {
 std::string ckpt_text(const Ckpt& ckpt) {
   std::string text = printable(ckpt.path, 400);
   if (ckpt.manifest)
-    text += fmt::format(": step {}, saved by {}", ckpt.manifest->step,
-                        counted(static_cast<std::size_t>(ckpt.manifest->world_size), "rank"));
+    text += fmt::format(": step {}, saved by {}", ckpt.manifest->step, counted(ckpt.manifest->world_size, "rank"));
   text += fmt::format("\n{}, {}, {} bytes\n", counted(ckpt.files.size(), "file"), counted(tensor_count(ckpt), "tensor"),
                       byte_count(ckpt));
   for (const CkptFile& file : ckpt.files) {

@@ -92,8 +92,8 @@ void load_halves(const Group& group, const std::string& what, std::vector<LoadHa
     own.failure = failure_of([&] {
       for (LoadHalf& half : halves) read_values(half, options, own.fits);
     });
-  for (const LoadHalf& half : halves) own.text += sums_text(half.read) + "|";
-  if (!summed) own.text.clear();
+  if (summed)
+    for (const LoadHalf& half : halves) own.text += sums_text(half.read) + "|";
   const auto said = exchange(group, what, own);
   if (!summed) return;
   const std::string failure = failure_of([&] {
@@ -132,8 +132,7 @@ Loaded load_one(const Checkpoints::State& self, std::int64_t step, CheckpointSta
   halves[1].pieces = &state.optimizer;
   Manifest manifest;
   const std::string failure = failure_of([&] {
-    if (const auto why = why_incomplete(folder)) throw Refused(*why);
-    manifest = parse_manifest(read_whole(folder + "/" + kManifestName, kManifestBytesMax));
+    manifest = complete_manifest(folder);
     if (manifest.step != step)
       throw Refused(fmt::format("{}/{} is that of step {}", folder, kManifestName, manifest.step));
     open_step(folder, manifest, halves[0], halves[1]);

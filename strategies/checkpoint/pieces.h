@@ -11,6 +11,7 @@
 #include "strategies/checkpoint/load_plan.h"
 #include "strategies/checkpoint/step_folder.h"
 #include "strategies/collectives/texts.h"
+#include "strategies/torch/compat.h"
 
 namespace dtrain::checkpoint {
 
@@ -95,8 +96,8 @@ std::string failure_of(const Body& body) {
     body();
     return {};
   } catch (const std::exception& error) {
-    const std::string text = error.what();
-    return text.empty() ? "it failed without a reason" : text.substr(0, text.find('\n'));
+    const std::string text = short_reason(error);
+    return text.empty() ? "it failed without a reason" : text;
   }
 }
 

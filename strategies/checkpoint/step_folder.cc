@@ -82,18 +82,27 @@ std::vector<std::int64_t> steps_in(const std::string& folder) {
   return steps;
 }
 
-std::optional<std::string> why_incomplete(const std::string& step_folder) {
+Manifest complete_manifest(const std::string& step_folder) {
   const std::string path = step_folder + "/" + kManifestName;
   try {
-    const Manifest manifest = parse_manifest(read_whole(path, kManifestBytesMax));
+    Manifest manifest = parse_manifest(read_whole(path, kManifestBytesMax));
     for (const ManifestFile& file : manifest.files) {
       const RangeFile there(step_folder + "/" + file.name, RangeFile::Use::read);
       if (there.bytes() != file.bytes)
-        return fmt::format("{}/{} has {} bytes, and should have {}", step_folder, file.name, there.bytes(), file.bytes);
+        there.refuse(fmt::format("has {} bytes, and should have {}", there.bytes(), file.bytes));
     }
+    return manifest;
   } catch (const Refused& error) {
-    const std::string why = error.what();
-    return why.starts_with(step_folder) ? why : fmt::format("{}: {}", path, why);
+    if (std::string_view(error.what()).starts_with(step_folder)) throw;
+    throw Refused(fmt::format("{}: {}", path, error.what()));
+  }
+}
+
+std::optional<std::string> why_incomplete(const std::string& step_folder) {
+  try {
+    complete_manifest(step_folder);
+  } catch (const Refused& error) {
+    return error.what();
   }
   return std::nullopt;
 }

@@ -18,7 +18,9 @@ std::string step_name(std::int64_t step);
 
 // The steps that have a folder with dtrain.json, newest first. Empty where there is no such folder.
 std::vector<std::int64_t> steps_in(const std::string& folder);
-// dtrain.json makes sense and all of its files have their sizes: why not, else nothing.
+// What dtrain.json says. Throws Refused: it makes no sense, or one of its files has not its size.
+Manifest complete_manifest(const std::string& step_folder);
+// Why that is refused, else nothing.
 std::optional<std::string> why_incomplete(const std::string& step_folder);
 
 // Makes the folder, removes what dead attempts left, and makes a new attempt: its path.

@@ -11,29 +11,12 @@
 #include "strategies/ddp/bucket_group.h"
 #include "strategies/ddp/bucket_hooks.h"
 #include "strategies/ddp/diverged.h"
-#include "strategies/torch/compat.h"
+#include "strategies/torch/graph_edges.h"
 
 namespace dtrain {
 namespace {
 
 using Origin = CallOrigin::Kind;
-
-// Each once.
-std::vector<NamedParameter> parameters_of(const torch::nn::Module& module) {
-  std::vector<NamedParameter> found;
-  for (const auto& item : module.named_parameters()) {
-    const bool seen = std::any_of(found.begin(), found.end(),
-                                  [&](const NamedParameter& known) { return known.tensor.is_same(item.value()); });
-    if (!seen) found.push_back({item.key(), item.value()});
-  }
-  return found;
-}
-
-std::vector<NamedParameter> buffers_of(const torch::nn::Module& module) {
-  std::vector<NamedParameter> found;
-  for (const auto& item : module.named_buffers()) found.push_back({item.key(), item.value()});
-  return found;
-}
 
 // What the Reducer has to do with.
 struct NamedParameters {
@@ -82,7 +65,6 @@ class OutputsTogether final : public torch::autograd::Node {
   }
 };
 
-// Each becomes another tensor on the same memory: what the graph has saved of it must not lead back to the node.
 void join_outputs(const std::vector<at::Tensor*>& outputs) {
   std::vector<at::Tensor*> joined;
   for (at::Tensor* output : outputs) {
@@ -90,14 +72,7 @@ void join_outputs(const std::vector<at::Tensor*>& outputs) {
     if (output->defined() && output->grad_fn() != nullptr) joined.push_back(output);
   }
   if (joined.size() < 2) return;
-  const auto node = make_node<OutputsTogether>();
-  for (at::Tensor* output : joined) {
-    at::Tensor same = output->detach();
-    node->add_next_edge(torch::autograd::impl::gradient_edge(*output));
-    const std::uint32_t place = node->add_input_metadata(same);
-    torch::autograd::impl::set_gradient_edge(same, torch::autograd::Edge(node, place));
-    *output = std::move(same);
-  }
+  lead_through(make_node<OutputsTogether>(), joined);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <sstream>
+#include <unordered_set>
 
 #include "dtrain/errors.h"
 #include "strategies/collectives/collectives.h"
@@ -91,6 +92,21 @@ Difference first_difference(const std::vector<Described>& here, int rank, const 
 }
 
 }  // namespace
+
+std::vector<NamedParameter> parameters_of(const torch::nn::Module& module) {
+  std::vector<NamedParameter> found;
+  std::unordered_set<const c10::TensorImpl*> seen;
+  for (const auto& item : module.named_parameters()) {
+    if (seen.insert(item.value().unsafeGetTensorImpl()).second) found.push_back({item.key(), item.value()});
+  }
+  return found;
+}
+
+std::vector<NamedParameter> buffers_of(const torch::nn::Module& module) {
+  std::vector<NamedParameter> found;
+  for (const auto& item : module.named_buffers()) found.push_back({item.key(), item.value()});
+  return found;
+}
 
 void require_alike(const Group& group, const std::vector<NamedParameter>& parameters,
                    const std::vector<NamedParameter>& buffers) {

@@ -13,6 +13,10 @@ struct NamedParameter {
   at::Tensor tensor;
 };
 
+// Each once, by its first name in the module.
+std::vector<NamedParameter> parameters_of(const torch::nn::Module& module);
+std::vector<NamedParameter> buffers_of(const torch::nn::Module& module);
+
 // Collective of the group, before it works on these tensors together: throws DivergedError on every rank where they
 // differ in number, type, shape, layout or whether they need a gradient. Their names may differ.
 void require_alike(const Group& group, const std::vector<NamedParameter>& parameters,

@@ -1,5 +1,6 @@
 #include "strategies/optim/check_options.h"
 
+#include <c10/util/accumulate.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -103,12 +104,6 @@ bool is_muon_matrix(const Shard& shard, const Muon& muon) {
   return shard.shape.size() == 2 && !contains_one(shard.name, muon.adamw_names);
 }
 
-std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
-  std::int64_t elements = 1;
-  for (const std::int64_t size : shape) elements *= size;
-  return elements;
-}
-
 void check_run(const ShardRun& run, std::size_t index) {
   const auto wrong = [&](const std::string& what) {
     return ConfigError(fmt::format("dtrain: shard run {} of the optimizer: {}", index, what));
@@ -123,7 +118,7 @@ void check_run(const ShardRun& run, std::size_t index) {
   const auto bytes = static_cast<std::int64_t>(run.values.element_size());
   for (const Shard& shard : run.shards) {
     const auto count = shard.values.defined() ? shard.values.numel() : 0;
-    if (shard.begin < 0 || shard.begin + count > elements_of(shard.shape))
+    if (shard.begin < 0 || shard.begin + count > c10::multiply_integers(shard.shape))
       throw wrong(fmt::format("'{}' has the elements {} to {} of a parameter of shape [{}]; let them lie in it",
                               shard.name, shard.begin, shard.begin + count, fmt::join(shard.shape, ", ")));
     if (count > 0 && (filled + count > run.values.numel() || shard.values.scalar_type() != run.values.scalar_type() ||
@@ -141,7 +136,7 @@ void check_run(const ShardRun& run, std::size_t index) {
 
 void check_whole(const Shard& shard) {
   const auto count = shard.values.defined() ? shard.values.numel() : 0;
-  const auto all = elements_of(shard.shape);
+  const auto all = c10::multiply_integers(shard.shape);
   if (count == 0 || count == all) return;
   throw ConfigError(
       fmt::format("dtrain: Muon needs whole matrices, and this rank has {} of the {} elements of '{}'; give it the "

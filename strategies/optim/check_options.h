@@ -15,8 +15,6 @@ std::size_t group_of(const Shard& shard, const std::vector<ParameterGroup>& grou
 // True for a matrix that Muon updates.
 bool is_muon_matrix(const Shard& shard, const Muon& muon);
 
-std::int64_t elements_of(const std::vector<std::int64_t>& shape);
-
 // Throws ConfigError if the shards do not fill the run, or a type is not one that is updated.
 void check_run(const ShardRun& run, std::size_t index);
 

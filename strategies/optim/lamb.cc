@@ -15,8 +15,6 @@ struct LambPiece {
   at::Tensor values, exp_avg, exp_avg_sq;  // copies in float32, or the tensors themselves
 };
 
-at::Tensor in_type(const at::Tensor& tensor, at::ScalarType type) { return tensor.to(type); }
-
 // The update before it is scaled.
 at::Tensor direction(const Lamb& lamb, const LambPart& one, const LambPiece& piece) {
   const auto step = static_cast<double>(one.step);
@@ -35,9 +33,8 @@ void in_pieces(const LambPart& one, Do&& act) {
 
 LambPiece piece_of(const LambPart& one, std::int64_t begin, std::int64_t count) {
   const auto type = one.part.values.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  return {in_type(one.part.values.narrow(0, begin, count), type),
-          in_type(one.part.states[0].narrow(0, begin, count), type),
-          in_type(one.part.states[1].narrow(0, begin, count), type)};
+  return {one.part.values.narrow(0, begin, count).to(type), one.part.states[0].narrow(0, begin, count).to(type),
+          one.part.states[1].narrow(0, begin, count).to(type)};
 }
 
 at::Tensor square_sum(const at::Tensor& tensor) { return tensor.square().sum(at::kDouble); }
@@ -46,7 +43,7 @@ at::Tensor square_sum(const at::Tensor& tensor) { return tensor.square().sum(at:
 void average(const Lamb& lamb, const LambPart& one, const at::Tensor& norms) {
   in_pieces(one, [&](std::int64_t begin, std::int64_t count) {
     const LambPiece piece = piece_of(one, begin, count);
-    const auto gradient = in_type(one.part.gradient.narrow(0, begin, count), piece.values.scalar_type());
+    const auto gradient = one.part.gradient.narrow(0, begin, count).to(piece.values.scalar_type());
     piece.exp_avg.mul_(lamb.betas.first).add_(gradient, 1 - lamb.betas.first);
     piece.exp_avg_sq.mul_(lamb.betas.second).addcmul_(gradient, gradient, 1 - lamb.betas.second);
     norms.select(0, 0).add_(square_sum(piece.values));

@@ -1,8 +1,8 @@
 #include "strategies/parallel/model_state.h"
 
-#include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
+
+#include "strategies/ddp/diverged.h"
 
 namespace dtrain {
 namespace {
@@ -40,17 +40,16 @@ CheckpointState state_of(torch::nn::Module& module, const std::vector<Shard>& sh
   for (const Shard& each : shards) parts.emplace(each.name, &each);
   const auto states = optimizer != nullptr ? by_name(*optimizer) : std::unordered_map<std::string, ShardState>();
   // In the module's order, which is the same on all ranks and for all strategies. What is tied is there once.
-  std::unordered_set<const c10::TensorImpl*> seen;
-  for (const auto& item : module.named_parameters()) {
-    const auto part = parts.find(item.key());
-    if (!seen.insert(item.value().unsafeGetTensorImpl()).second || part == parts.end()) continue;
+  for (const NamedParameter& parameter : parameters_of(module)) {
+    const auto part = parts.find(parameter.name);
+    if (part == parts.end()) continue;
     const Shard& shard = *part->second;
-    state.model.push_back(saved_piece(item.key(), shard, shard.values, purpose, saving));
-    const auto its = states.find(item.key());
+    state.model.push_back(saved_piece(parameter.name, shard, shard.values, purpose, saving));
+    const auto its = states.find(parameter.name);
     if (its == states.end()) continue;
     for (const auto& [name, values] : its->second.tensors)
-      state.optimizer.push_back(saved_piece(item.key() + "." + name, shard, values, purpose, saving));
-    StatePiece step{item.key() + kStepOf, at::kLong, {}, 0, at::full({1}, its->second.step, at::kLong)};
+      state.optimizer.push_back(saved_piece(parameter.name + "." + name, shard, values, purpose, saving));
+    StatePiece step{parameter.name + kStepOf, at::kLong, {}, 0, at::full({1}, its->second.step, at::kLong)};
     const bool says =
         saving.saves && shard.begin == 0 && shard.values.numel() > 0 && (saving.of == 0 || saving.rank == 0);
     if (purpose == Purpose::save && !says) step.values = step.values.narrow(0, 0, 0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "strategies/ddp/diverged.h"
 #include "strategies/parallel/gradient_norm.h"
 #include "strategies/parallel/model_state.h"
 
@@ -16,6 +17,7 @@ class ParallelDdp final : public ParallelCore {
 
   void take(std::shared_ptr<torch::nn::Module> module) override {
     module_ = std::move(module);
+    parameters_ = parameters_of(*module_);
     DdpOptions options;
     options.bucket_bytes = strategy_.bucket_bytes;
     options.gradient_as_bucket_view = true;
@@ -30,7 +32,7 @@ class ParallelDdp final : public ParallelCore {
 
   std::vector<at::Tensor> parameters() override {
     std::vector<at::Tensor> found;
-    for (const auto& item : trained()) found.push_back(item.second);
+    for (const NamedParameter& each : trained()) found.push_back(each.tensor);
     return found;
   }
   // Each parameter is a run of its own.
@@ -44,8 +46,8 @@ class ParallelDdp final : public ParallelCore {
   }
   std::vector<at::Tensor> gradients() override {
     std::vector<at::Tensor> found;
-    for (const auto& item : trained()) {
-      const at::Tensor& gradient = item.second.grad();
+    for (const NamedParameter& each : trained()) {
+      const at::Tensor& gradient = each.tensor.grad();
       found.push_back(gradient.defined() ? gradient.reshape({-1}) : gradient);
     }
     return found;
@@ -53,7 +55,10 @@ class ParallelDdp final : public ParallelCore {
   SumOverRanks sum() const override { return {}; }
   // All ranks have all: each saves its share.
   CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) override {
-    return state_of(*module_, runs_and_frozen(), optimizer, purpose, {world_.rank(), world_.size()});
+    std::vector<Shard> shards;
+    for (const auto& [name, parameter] : parameters_)
+      shards.push_back({name, parameter.sizes().vec(), 0, parameter.detach().reshape({-1})});
+    return state_of(*module_, shards, optimizer, purpose, {world_.rank(), world_.size()});
   }
   bool set_sync(bool sync) override { return ddp_->set_sync(sync); }
   void zero_grad() override { ddp_->zero_grad(); }
@@ -68,25 +73,17 @@ class ParallelDdp final : public ParallelCore {
   void free_all() override {}
 
  private:
-  std::vector<std::pair<std::string, at::Tensor>> trained() const {
-    std::vector<std::pair<std::string, at::Tensor>> found;
-    for (const auto& item : module_->named_parameters()) {
-      const bool seen = std::any_of(found.begin(), found.end(),
-                                    [&](const auto& known) { return known.second.is_same(item.value()); });
-      if (!seen && item.value().requires_grad()) found.emplace_back(item.key(), item.value());
-    }
-    return found;
-  }
-  std::vector<Shard> runs_and_frozen() const {
-    std::vector<Shard> found;
-    for (const auto& item : module_->named_parameters())
-      found.push_back({item.key(), item.value().sizes().vec(), 0, item.value().detach().reshape({-1})});
+  std::vector<NamedParameter> trained() const {
+    std::vector<NamedParameter> found;
+    std::copy_if(parameters_.begin(), parameters_.end(), std::back_inserter(found),
+                 [](const NamedParameter& each) { return each.tensor.requires_grad(); });
     return found;
   }
   Group world_;
   Strategy strategy_;
   bool broadcast_buffers_;
   std::shared_ptr<torch::nn::Module> module_;
+  std::vector<NamedParameter> parameters_;  // frozen ones too
   std::optional<DdpCore> ddp_;
 };
 

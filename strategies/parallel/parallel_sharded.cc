@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "strategies/collectives/collectives.h"
@@ -92,7 +91,7 @@ class ParallelSharded final : public ParallelCore,
  private:
   class Unit;
   bool is_fsdp() const { return strategy_.kind == StrategyKind::fsdp; }
-  std::vector<NamedTensor> unclaimed(const torch::nn::Module& module, bool claim);
+  std::vector<NamedTensor> unclaimed(const torch::nn::Module& module) const;
   std::size_t add_group(const std::string& name, const std::vector<NamedTensor>& parameters, bool resharded);
   void add_buckets(const std::vector<NamedTensor>& parameters);
   void name_members();
@@ -116,7 +115,6 @@ class ParallelSharded final : public ParallelCore,
   std::vector<UnshardCore::Facts> facts_;
   std::optional<UnshardCore> core_;
   std::unordered_set<const c10::TensorImpl*> claimed_;  // parameters that have a group
-  std::vector<UnitSite*> sites_;                        // until the model is built
   std::optional<std::size_t> root_;                     // what belongs to no unit
   bool sync_ = true;
   bool in_backward_ = false;
@@ -145,25 +143,20 @@ class ParallelSharded::Unit final : public UnitHooks {
   std::size_t group_;
 };
 
-// Each once, and by its name in the module.
-std::vector<NamedTensor> ParallelSharded::unclaimed(const torch::nn::Module& module, bool claim) {
+std::vector<NamedTensor> ParallelSharded::unclaimed(const torch::nn::Module& module) const {
   std::vector<NamedTensor> found;
-  std::unordered_set<const c10::TensorImpl*> seen = claimed_;
-  for (const auto& item : module.named_parameters()) {
-    if (!seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
-    const Placement placement = options_.placement ? options_.placement(item.key(), item.value()) : Placement{};
-    found.push_back({item.key(), item.value(), placement});
+  for (const auto& [name, parameter] : parameters_of(module)) {
+    if (claimed_.contains(parameter.unsafeGetTensorImpl())) continue;
+    found.push_back({name, parameter, options_.placement ? options_.placement(name, parameter) : Placement{}});
   }
-  if (claim) claimed_ = std::move(seen);
   return found;
 }
 
 void ParallelSharded::built(torch::nn::Module& module, UnitSite& site) {
-  const std::vector<NamedTensor> parameters = unclaimed(module, false);
+  const std::vector<NamedTensor> parameters = unclaimed(module);
   std::int64_t elements = 0;
   for (const NamedTensor& each : parameters) elements += each.tensor.numel();
   if (parameters.empty() || elements < strategy_.unit_elements) return;
-  unclaimed(module, true);
   const std::size_t group = add_group(module.name(), parameters, strategy_.reshard_after_forward);
   site.set_hooks(std::make_shared<Unit>(weak_from_this(), group));
 }
@@ -171,7 +164,10 @@ void ParallelSharded::built(torch::nn::Module& module, UnitSite& site) {
 std::size_t ParallelSharded::add_group(const std::string& name, const std::vector<NamedTensor>& parameters,
                                        bool resharded) {
   std::vector<NamedParameter> alike;
-  for (const NamedTensor& each : parameters) alike.push_back({each.name, each.tensor});
+  for (const NamedTensor& each : parameters) {
+    alike.push_back({each.name, each.tensor});
+    claimed_.insert(each.tensor.unsafeGetTensorImpl());
+  }
   require_alike(settings_.everyone, alike, {});
   groups_.push_back(std::make_unique<ShardGroup>(settings_, name, parameters, loads_));
   facts_.push_back({resharded, groups_.back()->trains()});
@@ -201,7 +197,7 @@ void ParallelSharded::add_buckets(const std::vector<NamedTensor>& parameters) {
 
 void ParallelSharded::take(std::shared_ptr<torch::nn::Module> module) {
   module_ = std::move(module);
-  const std::vector<NamedTensor> rest = unclaimed(*module_, true);
+  const std::vector<NamedTensor> rest = unclaimed(*module_);
   if (is_fsdp()) {
     // Backward needs them first, so they stay whole.
     if (!rest.empty()) root_ = add_group(module_->name(), rest, false);
@@ -210,11 +206,8 @@ void ParallelSharded::take(std::shared_ptr<torch::nn::Module> module) {
   }
   TORCH_CHECK(std::any_of(groups_.begin(), groups_.end(), [](const auto& each) { return each->trains(); }),
               "dtrain: Parallel needs a module with a parameter that requires a gradient");
-  std::vector<NamedParameter> named;
-  for (const auto& item : module_->named_buffers()) {
-    buffers_.push_back(item.value());
-    named.push_back({item.key(), item.value()});
-  }
+  const std::vector<NamedParameter> named = buffers_of(*module_);
+  for (const NamedParameter& each : named) buffers_.push_back(each.tensor);
   require_alike(settings_.everyone, {}, named);
   if (!buffers_.empty()) broadcast_all(settings_.everyone.process_group(), buffers_, 0);
   name_members();
@@ -224,22 +217,14 @@ void ParallelSharded::take(std::shared_ptr<torch::nn::Module> module) {
 
 // A unit that was just built knows its parameters by other names than the whole module does.
 void ParallelSharded::name_members() {
-  std::unordered_map<const c10::TensorImpl*, std::string> names;
-  for (const auto& item : module_->named_parameters()) names.emplace(item.value().unsafeGetTensorImpl(), item.key());
-  for (const auto& group : groups_) {
-    for (ShardedParameter& each : group->members()) {
-      const auto name = names.find(each.tensor().unsafeGetTensorImpl());
-      if (name != names.end()) each.set_name(name->second);
-    }
-  }
+  ShardGroup::Names names;
+  for (const auto& [name, parameter] : parameters_of(*module_)) names.emplace(parameter.unsafeGetTensorImpl(), name);
+  for (const auto& group : groups_) group->rename(names);
 }
 
 std::vector<ShardRun> ParallelSharded::runs() {
   std::vector<ShardRun> all;
-  for (const auto& group : groups_) {
-    const std::vector<ShardRun> its = group->runs();
-    all.insert(all.end(), its.begin(), its.end());
-  }
+  for (const auto& group : groups_) all.insert(all.end(), group->runs().begin(), group->runs().end());
   return all;
 }
 
@@ -253,7 +238,9 @@ std::vector<at::Tensor> ParallelSharded::parameters() {
 
 std::vector<at::Tensor> ParallelSharded::gradients() {
   std::vector<at::Tensor> found;
-  for (const ShardRun& run : runs()) found.push_back(run.values.grad());
+  for (const auto& group : groups_) {
+    for (const ShardRun& run : group->runs()) found.push_back(run.values.grad());
+  }
   return found;
 }
 

@@ -2,6 +2,8 @@
 
 #include <torch/csrc/autograd/engine.h>
 
+#include "strategies/torch/graph_edges.h"
+
 namespace dtrain {
 namespace {
 
@@ -18,15 +20,6 @@ class Milestone final : public torch::autograd::Node {
   std::function<void()> call_;
 };
 
-template <class Node, class... Args>
-auto node_of(Args&&... args) {
-  if constexpr (std::is_constructible_v<torch::autograd::Edge, std::shared_ptr<Node>, std::uint32_t>) {
-    return std::make_shared<Node>(std::forward<Args>(args)...);
-  } else {
-    return c10::make_intrusive<Node>(std::forward<Args>(args)...);
-  }
-}
-
 bool in_graph(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
 }  // namespace
@@ -37,14 +30,7 @@ bool call_behind(const std::vector<at::Tensor*>& tensors, std::function<void()> 
     if (in_graph(*tensor)) joined.push_back(tensor);
   }
   if (joined.empty()) return false;
-  const auto node = node_of<Milestone>(std::move(call));
-  for (at::Tensor* tensor : joined) {
-    at::Tensor same = tensor->detach();
-    node->add_next_edge(torch::autograd::impl::gradient_edge(*tensor));
-    const std::uint32_t place = node->add_input_metadata(same);
-    torch::autograd::impl::set_gradient_edge(same, torch::autograd::Edge(node, place));
-    *tensor = std::move(same);
-  }
+  lead_through(make_node<Milestone>(std::move(call)), joined);
   return true;
 }
 

@@ -263,50 +263,50 @@ void ShardGroup::forget_gradients() {
   came_.assign(members_.size(), false);
 }
 
-void ShardGroup::make_runs() {
-  std::int64_t end = -1;
-  std::vector<std::pair<std::int64_t, std::int64_t>> places;
-  for (const std::size_t each : layout_.order) {
-    const ShardedParameter& parameter = members_[each];
-    const std::int64_t first = std::max(begin_, layout_.at[each]);
-    const std::int64_t last = std::min(begin_ + size_, layout_.at[each] + parameter.tensor().numel());
-    if (!parameter.tensor().requires_grad()) continue;
-    const bool empty = first >= last;
-    if (runs_.empty() || (!empty && end >= 0 && first != end)) {
-      runs_.emplace_back();
-      run_members_.emplace_back();
-      places.emplace_back(begin_, begin_);
-      end = -1;
-    }
-    if (!empty) {
-      if (end < 0) places.back().first = first;
-      places.back().second = end = last;
-    }
-    const at::Tensor values = empty ? part_.narrow(0, 0, 0) : part_.narrow(0, first - begin_, last - first);
-    runs_.back().shards.push_back({"", shapes_[each], empty ? 0 : first - layout_.at[each], values});
-    run_members_.back().push_back(each);
-  }
-  for (std::size_t r = 0; r < runs_.size(); ++r)
-    runs_[r].values = part_.narrow(0, places[r].first - begin_, places[r].second - places[r].first);
+Shard ShardGroup::shard_of(std::size_t member) const {
+  const ShardedParameter& parameter = members_[member];
+  const std::int64_t first = std::max(begin_, layout_.at[member]);
+  const std::int64_t last = std::min(begin_ + size_, layout_.at[member] + parameter.tensor().numel());
+  if (first >= last) return {parameter.name(), shapes_[member], 0, part_.narrow(0, 0, 0)};
+  return {parameter.name(), shapes_[member], first - layout_.at[member], part_.narrow(0, first - begin_, last - first)};
 }
 
-std::vector<ShardRun> ShardGroup::runs() {
-  for (std::size_t r = 0; r < runs_.size(); ++r) {
-    for (std::size_t s = 0; s < runs_[r].shards.size(); ++s)
-      runs_[r].shards[s].name = members_[run_members_[r][s]].name();
+void ShardGroup::make_runs() {
+  std::int64_t begin = 0, end = 0;  // of the last run, in part_; equal: it has only empty shards
+  for (const std::size_t each : layout_.order) {
+    if (!members_[each].tensor().requires_grad()) continue;
+    Shard shard = shard_of(each);
+    const std::int64_t count = shard.values.numel(), first = shard.values.storage_offset() - part_.storage_offset();
+    if (runs_.empty() || (count > 0 && begin < end && first != end)) {
+      runs_.emplace_back();
+      begin = end = 0;
+    }
+    if (count > 0 && begin == end) begin = first;
+    if (count > 0) end = first + count;
+    runs_.back().values = part_.narrow(0, begin, end - begin);
+    runs_.back().shards.push_back(std::move(shard));
   }
-  return runs_;
+}
+
+void ShardGroup::rename(const Names& names) {
+  std::unordered_map<std::string, std::string> renamed;
+  for (ShardedParameter& each : members_) {
+    const auto name = names.find(each.tensor().unsafeGetTensorImpl());
+    if (name == names.end()) continue;
+    renamed.emplace(each.name(), name->second);
+    each.set_name(name->second);
+  }
+  for (ShardRun& run : runs_) {
+    for (Shard& shard : run.shards) {
+      const auto name = renamed.find(shard.name);
+      if (name != renamed.end()) shard.name = name->second;
+    }
+  }
 }
 
 std::vector<Shard> ShardGroup::shards() const {
   std::vector<Shard> found;
-  for (std::size_t each = 0; each < members_.size(); ++each) {
-    const std::int64_t first = std::max(begin_, layout_.at[each]);
-    const std::int64_t last = std::min(begin_ + size_, layout_.at[each] + members_[each].tensor().numel());
-    const bool empty = first >= last;
-    found.push_back({members_[each].name(), shapes_[each], empty ? 0 : first - layout_.at[each],
-                     empty ? part_.narrow(0, 0, 0) : part_.narrow(0, first - begin_, last - first)});
-  }
+  for (std::size_t each = 0; each < members_.size(); ++each) found.push_back(shard_of(each));
   return found;
 }
 

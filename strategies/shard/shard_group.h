@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "dtrain/group.h"
@@ -66,7 +67,7 @@ class ShardGroup {
 
   // What this rank's optimizer updates.
   // With an empty shard for each parameter of which this rank has nothing. The values have their gradients.
-  std::vector<ShardRun> runs();
+  const std::vector<ShardRun>& runs() const { return runs_; }
   // This rank's part of each parameter, frozen or not, in their order.
   std::vector<Shard> shards() const;
   // All of this rank's part: its values, and its gradient or an undefined tensor.
@@ -78,12 +79,15 @@ class ShardGroup {
   void publish();
   bool is_shared() const { return whole_.is_shared(); }
 
-  std::vector<ShardedParameter>& members() { return members_; }
+  // The names that the parameters have in the whole model. What is not among them keeps its name.
+  using Names = std::unordered_map<const c10::TensorImpl*, std::string>;
+  void rename(const Names& names);
 
  private:
   WholeMemory make_whole(const ShardSettings& settings, const at::TensorOptions& options) const;
   void fill(const std::vector<NamedTensor>& parameters);
   void hook_gradients();
+  Shard shard_of(std::size_t member) const;
   void make_runs();
   void give_gradients();
   at::Tensor own(const at::Tensor& row) const { return row.narrow(0, begin_, size_); }
@@ -112,7 +116,6 @@ class ShardGroup {
   at::Tensor reduced_, gradient_;  // this rank's part: of the last reduction, and of all
   bool has_gradient_ = false;
   std::vector<ShardRun> runs_;
-  std::vector<std::vector<std::size_t>> run_members_;  // whose the shards of each run are
 };
 
 }  // namespace dtrain

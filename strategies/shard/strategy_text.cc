@@ -144,21 +144,17 @@ std::string name_of(StrategyKind kind) {
 
 Strategy parse_strategy(const std::string& text) {
   Strategy strategy;
-  if (text.find_first_of("{\"[") == std::string::npos) {
-    strategy.kind = from_word(kKinds, "type", text);
-    return strategy;
-  }
-  const StrategyJson json = StrategyJson::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_string()) {
-    strategy.kind = from_word(kKinds, "type", json.get<std::string>());
-    return strategy;
-  }
-  if (!json.is_object() || !json.contains("type") || !json["type"].is_string()) {
+  const bool is_word = text.find_first_of("{\"[") == std::string::npos;
+  const StrategyJson json = is_word ? StrategyJson(text) : StrategyJson::parse(text, nullptr, false);
+  const bool has_type = json.is_object() && json.contains("type");
+  const StrategyJson type = has_type ? json["type"] : json;
+  if (!type.is_string()) {
     throw ConfigError(
         fmt::format("dtrain: strategy '{}' must be a word, one of {}, or JSON such as {{\"type\": \"fsdp\"}}", text,
                     words_of(kKinds)));
   }
-  strategy.kind = from_word(kKinds, "type", json["type"].get<std::string>());
+  strategy.kind = from_word(kKinds, "type", type.get<std::string>());
+  if (!has_type) return strategy;
   for (const auto& item : json.items()) {
     if (item.key() != "type") read_key(item.key(), item.value(), strategy);
   }

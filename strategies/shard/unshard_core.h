@@ -50,8 +50,6 @@ class UnshardCore {
   Actions gather_all();
   Actions free_all() { return give_up(); }
 
-  bool is_whole(Group group) const { return groups_[group].state == State::whole; }
-
  private:
   enum class State : std::uint8_t { sharded, coming, whole };
   struct One {

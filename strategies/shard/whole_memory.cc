@@ -9,11 +9,6 @@ namespace {
 
 c10::DataPtr nothing(c10::Device device) { return {nullptr, device}; }
 
-// What the members of a host say to each other, so that one can open another's memory.
-struct Whereabouts {
-  std::int64_t process = 0, descriptor = -1;
-};
-
 at::Tensor tensor_in(const std::shared_ptr<SharedMemory>& memory, std::int64_t elements,
                      const at::TensorOptions& options) {
   return at::from_blob(

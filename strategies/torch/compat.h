@@ -75,12 +75,12 @@ c10::intrusive_ptr<c10d::Work> all_to_all_single(Group& group, at::Tensor& outpu
 }
 
 // 2.11 shares the nodes of the autograd graph by std::shared_ptr, 2.15 by an intrusive one.
-template <class Node>
-auto make_node() {
+template <class Node, class... Args>
+auto make_node(Args&&... args) {
   if constexpr (std::is_constructible_v<torch::autograd::Edge, std::shared_ptr<Node>, std::uint32_t>) {
-    return std::make_shared<Node>();
+    return std::make_shared<Node>(std::forward<Args>(args)...);
   } else {
-    return c10::make_intrusive<Node>();
+    return c10::make_intrusive<Node>(std::forward<Args>(args)...);
   }
 }
 

@@ -1,14 +1,13 @@
 // One model under every strategy, against the same training in one process.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <functional>
 
 #include "dtrain/dtrain.h"
 #include "test/parity/joined.h"
 #include "test/support/catch.h"
+#include "test/support/temp_folder.h"
 #include "test/unit/strategies/ranks.h"
 
 using namespace dtrain;
@@ -449,8 +448,7 @@ std::string steps_with_checkpoints(Session& session, const Strategy& strategy, c
 }  // namespace
 
 TEST_CASE("a checkpoint goes from any strategy and number of ranks to any other") {
-  char folder[] = "/tmp/dtrain-parallel-XXXXXX";
-  REQUIRE(::mkdtemp(folder) != nullptr);
+  const test::TempFolder folder;
   const auto run = [&](const Strategy& strategy, int ranks, const std::string& name, int steps) {
     const auto said =
         on_ranks(ranks, [&](Session& session) { return steps_with_checkpoints(session, strategy, name, steps); });
@@ -458,7 +456,7 @@ TEST_CASE("a checkpoint goes from any strategy and number of ranks to any other"
     return said[0];
   };
   using Kind = StrategyKind;
-  const std::string base(folder), straight = run({.kind = Kind::ddp}, 1, base + "/straight", 25);
+  const std::string straight = run({.kind = Kind::ddp}, 1, folder / "straight", 25);
   const Way chain[] = {{"ddp", {.kind = Kind::ddp}},
                        {"fsdp", {.kind = Kind::fsdp}},
                        {"zero2", {.kind = Kind::zero2, .bucket_bytes = 500}},
@@ -467,16 +465,15 @@ TEST_CASE("a checkpoint goes from any strategy and number of ranks to any other"
   const int worlds[] = {2, 3, 4, 2, 1};
   std::string last;
   for (std::size_t i = 0; i < 5; ++i) {
-    last = run(chain[i].strategy, worlds[i], base + "/chain", 5);
+    last = run(chain[i].strategy, worlds[i], folder / "chain", 5);
     CHECK((i == 0) == (last.find("seed") == std::string::npos));
   }
   const auto a = numbers_in(last), b = numbers_in(straight);
   REQUIRE(a.size() >= 20);
   for (std::size_t i = 0; i < 20; ++i) CHECK(std::abs(a[i] - b[i]) < 1e-9 * std::max(1.0, b[i]));
   // Hybrid sharding saves each part once, and loads what a single rank has saved.
-  const std::string hybrid = run({.kind = Kind::fsdp, .shard_size = 2}, 4, base + "/chain", 1);
+  const std::string hybrid = run({.kind = Kind::fsdp, .shard_size = 2}, 4, folder / "chain", 1);
   CHECK(hybrid.find("seed") != std::string::npos);
-  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("LAMB, and Muon with owned matrices, train under every strategy as on one rank") {

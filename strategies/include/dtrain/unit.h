@@ -77,18 +77,13 @@ template <class T>
 using Held = std::conditional_t<std::is_lvalue_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>>, T,
                                 std::remove_cvref_t<T>>;
 
-template <class T>
-void add_tensors(T& argument, std::vector<at::Tensor*>& found) {
-  if constexpr (!std::is_const_v<T>) look_into(argument, found);
-}
-
 // Calls `forward` on the arguments, with what the hooks do around it.
 template <class... Args, class Forward>
 decltype(auto) call_with_hooks(const std::shared_ptr<UnitHooks>& keep, const Forward& forward, Args&&... arguments) {
   const std::shared_ptr<UnitHooks> hooks = keep;
   std::tuple<Held<Args&&>...> held(std::forward<Args>(arguments)...);
   std::vector<at::Tensor*> inputs;
-  std::apply([&](auto&... each) { (add_tensors(each, inputs), ...); }, held);
+  std::apply([&](auto&... each) { (look_into(each, inputs), ...); }, held);
   hooks->before_forward(inputs);
   try {
     auto output = std::apply([&](auto&... each) { return forward(static_cast<Args&&>(each)...); }, held);
@@ -101,7 +96,7 @@ decltype(auto) call_with_hooks(const std::shared_ptr<UnitHooks>& keep, const For
 }
 
 // Its forward has the same signature: Sequential and AnyModule need that.
-template <class Impl, class Class, class Result, class... Args>
+template <class Impl, class Result, class... Args>
 class UnitImpl : public Impl, public UnitSite {
  public:
   template <class... Make>
@@ -123,11 +118,11 @@ template <class Impl, class Method>
 struct UnitOf;
 template <class Impl, class Class, class Result, class... Args>
 struct UnitOf<Impl, Result (Class::*)(Args...)> {
-  using Type = UnitImpl<Impl, Class, Result, Args...>;
+  using Type = UnitImpl<Impl, Result, Args...>;
 };
 template <class Impl, class Class, class Result, class... Args>
 struct UnitOf<Impl, Result (Class::*)(Args...) const> {
-  using Type = UnitImpl<Impl, Class, Result, Args...>;
+  using Type = UnitImpl<Impl, Result, Args...>;
 };
 
 }  // namespace detail
