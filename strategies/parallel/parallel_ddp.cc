@@ -18,7 +18,12 @@ class ParallelDdp final : public ParallelCore {
   void take(std::shared_ptr<torch::nn::Module> module) override {
     module_ = std::move(module);
     parameters_ = parameters_of(*module_);
+    // As the other strategies lay them out: rows of elements.
+    for (NamedParameter& each : parameters_) {
+      if (!each.tensor.is_contiguous()) each.tensor.set_data(each.tensor.detach().contiguous());
+    }
     DdpOptions options;
+    options.find_unused_parameters = strategy_.find_unused_parameters;
     options.bucket_bytes = strategy_.bucket_bytes;
     options.gradient_as_bucket_view = true;
     options.broadcast_buffers = broadcast_buffers_;
@@ -64,7 +69,7 @@ class ParallelDdp final : public ParallelCore {
   void zero_grad() override { ddp_->zero_grad(); }
   torch::Tensor clip_grad_norm(double max_norm, double norm_type) override {
     std::vector<at::Tensor> gradients;
-    for (const at::Tensor& each : module_->parameters()) gradients.push_back(each.grad());
+    for (const NamedParameter& each : trained()) gradients.push_back(each.tensor.grad());
     return clip_by_norm(gradients, max_norm, norm_type);
   }
   void begin_step() override {}

@@ -39,7 +39,7 @@ bool call_before(const std::vector<at::Tensor*>& tensors, const std::function<vo
   for (at::Tensor* tensor : tensors) {
     if (!in_graph(*tensor)) continue;
     any = true;
-    tensor->register_hook([call](const at::Tensor&) { call(); });
+    lead_through(make_node<Milestone>(call), {tensor});
   }
   return any;
 }

@@ -12,7 +12,8 @@ namespace dtrain {
 // graph: nothing is called then.
 bool call_behind(const std::vector<at::Tensor*>& tensors, std::function<void()> call);
 
-// Called once in each backward, before backward goes through one of these tensors.
+// Called in each backward before it goes through one of these tensors; more than once if it goes through several. Each
+// becomes another one on the same memory, so what is later changed in place still comes through here. False as above.
 bool call_before(const std::vector<at::Tensor*>& tensors, const std::function<void()>& call);
 
 // Called at the end of the backward that runs; use it within one of those.

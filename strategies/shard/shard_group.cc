@@ -44,6 +44,11 @@ GroupLayout layout_for(const std::string& group, const std::vector<NamedTensor>&
   return lay_out(layout_input(parameters), loads);
 }
 
+// A parameter of this name is sharded: what to do about it, as soon as its unit is made, and later.
+constexpr const char* kAdviceToBuilder =
+    "A unit is sharded as soon as it is made: give its parameters their first values in the unit's own constructor";
+constexpr const char* kAdvice = "Use it in the forward of its unit, which Parallel calls, or within full_parameters()";
+
 class GradientHook final : public torch::autograd::PostAccumulateGradHook {
  public:
   GradientHook(ShardGroup& group, std::size_t member) : group_(group), member_(member) {}
@@ -69,14 +74,12 @@ ShardGroup::ShardGroup(const ShardSettings& settings, std::string name, const st
       whole_(make_whole(settings, parameters.front().tensor.options())),
       stays_(settings.whole_stays || settings.one_copy || settings.sharing.size() == 1) {
   fill(parameters);
-  make_runs();
-  hook_gradients();
-  if (!settings.whole_stays) free();
+  free();
 }
 
 ShardGroup::~ShardGroup() {
   for (ShardedParameter& each : members_) {
-    if (each.tensor().requires_grad()) torch::autograd::impl::set_post_acc_grad_hooks(each.tensor(), nullptr);
+    if (each.trains()) torch::autograd::impl::set_post_acc_grad_hooks(each.tensor(), nullptr);
   }
 }
 
@@ -109,23 +112,48 @@ void ShardGroup::fill(const std::vector<NamedTensor>& parameters) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor view = row.narrow(0, layout_.at[i], parameters[i].tensor.numel()).view(shapes_[i]);
     members_.emplace_back(parameters[i].name, parameters[i].tensor, view);
+    members_.back().set_name(parameters[i].name, kAdviceToBuilder);
     members_.back().tensor().mutable_grad().reset();
   }
 }
 
-void ShardGroup::hook_gradients() {
+void ShardGroup::settle(const Names& names, std::function<void()> before, std::function<void()> came) {
+  before_gradient_ = std::move(before);
+  gradient_came_ = std::move(came);
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    ShardedParameter& each = members_[i];
+    const auto name = names.find(each.tensor().unsafeGetTensorImpl());
+    if (name == names.end()) {
+      throw ConfigError(
+          fmt::format("dtrain: the function that Parallel calls made a unit, {}, whose parameter '{}' is no part of "
+                      "the module that "
+                      "it returned; register the unit with register_module(), or do not make it",
+                      name_, each.name()));
+    }
+    each.set_name(name->second, kAdvice);
+    each.settle();
+    if (!each.trains()) continue;
+    torch::autograd::impl::set_post_acc_grad_hooks(each.tensor(), std::make_unique<GradientHook>(*this, i));
+  }
   came_.assign(members_.size(), false);
   expect_gradients();
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    at::Tensor& parameter = members_[i].tensor();
-    if (!parameter.requires_grad()) continue;
-    torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<GradientHook>(*this, i));
+  make_runs();
+}
+
+void ShardGroup::require_as_settled() const {
+  for (const ShardedParameter& each : members_) {
+    if (each.is_as_it_was()) continue;
+    throw ConfigError(fmt::format(
+        "dtrain: parameter '{}' {} after Parallel took the model. Do that in the function that builds the model; "
+        "Parallel::load() loads values",
+        each.name(),
+        each.tensor().requires_grad() != each.trains() ? "got another requires_grad"
+                                                       : "got other memory, as to() and torch::load() do,"));
   }
 }
 
 bool ShardGroup::trains() const {
-  return std::any_of(members_.begin(), members_.end(),
-                     [](const ShardedParameter& each) { return each.tensor().requires_grad(); });
+  return std::any_of(members_.begin(), members_.end(), [](const ShardedParameter& each) { return each.trains(); });
 }
 
 std::vector<at::Tensor> ShardGroup::parts_of(const at::Tensor& row) const {
@@ -155,112 +183,13 @@ void ShardGroup::end_gather() {
 }
 
 void ShardGroup::free() {
+  if (settings_.whole_stays) return;
   for (ShardedParameter& each : members_) each.set_whole(false);
-  if (!stays_) whole_.give_back();
-}
-
-at::Tensor& ShardGroup::unreduced() {
-  if (!unreduced_.defined()) {
-    const auto options = at::TensorOptions().dtype(reduce_).device(part_.device());
-    unreduced_ = empty_shared(settings_.sharing.process_group(), layout_.elements, options);
-  }
-  return unreduced_;
-}
-
-at::Tensor ShardGroup::gradient_of(const at::Tensor& row, std::size_t member) const {
-  const at::Tensor& parameter = members_[member].tensor();
-  return row.narrow(0, layout_.at[member], parameter.numel()).view(shapes_[member]);
-}
-
-void ShardGroup::take_gradient(std::size_t member) {
-  const at::NoGradGuard no_grad;
-  at::Tensor& gradient = members_[member].tensor().mutable_grad();
-  if (!gradient.defined()) return;
-  if (before_gradient_) before_gradient_();
-  if (gradient.layout() != at::kStrided) {
-    throw ConfigError("dtrain: gradients that are sharded are dense, and that of '" + members_[member].name() +
-                      "' is sparse; make the embedding without sparse(true), or let the parameter need no gradient");
-  }
-  if (settings_.gradients_stay) {
-    // The row is in use for the last ones.
-    end_reduce();
-    if (has_gradient_ && gradient_.is_alias_of(unreduced_)) {
-      gradient_ = gradient_.clone();
-      give_gradients();
-    }
-  }
-  at::Tensor into = gradient_of(unreduced(), member);
-  if (came_[member]) {
-    into.add_(gradient);
-  } else {
-    into.copy_(gradient);
-    came_[member] = true;
-  }
-  if (!arrived_[member]) --missing_;
-  arrived_[member] = true;
-  gradient.reset();
-  if (after_gradient_) after_gradient_();
-}
-
-// What no gradient came for, and what lies behind the last parameter.
-void ShardGroup::clear_missing() {
-  std::int64_t end = 0;
-  for (const std::size_t each : layout_.order) {
-    if (!came_[each]) gradient_of(unreduced(), each).zero_();
-    end = std::max(end, layout_.at[each] + members_[each].tensor().numel());
-  }
-  unreduced().narrow(0, end, layout_.elements - end).zero_();
-}
-
-void ShardGroup::begin_reduce() {
-  const at::NoGradGuard no_grad;
-  end_reduce();  // an earlier one of this backward
-  clear_missing();
-  at::Tensor row = settings_.gradients_stay ? unreduced_ : std::exchange(unreduced_, {});
-  came_.assign(members_.size(), false);
-  const bool in_place = settings_.gradients_stay && !has_gradient_;
-  reduced_ = in_place ? own(row) : at::empty({size_}, row.options());
-  const GroupPtr& group = settings_.sharing.process_group();
-  c10d::ReduceScatterOptions options;
-  options.reduceOp = c10d::ReduceOp::AVG;
-  if (layout_.even()) {
-    reducing_ = reduce_scatter_single(*group, reduced_, row, options);
-    return;
-  }
-  std::vector<at::Tensor> outputs{reduced_};
-  std::vector<std::vector<at::Tensor>> inputs{parts_of(row)};
-  reducing_ = group->reduce_scatter(outputs, inputs, options);
-}
-
-void ShardGroup::end_reduce() {
-  if (!reducing_) return;
-  const at::NoGradGuard no_grad;
-  std::exchange(reducing_, {})->wait();
-  at::Tensor reduced = std::exchange(reduced_, {});
-  if (settings_.replicas.size() > 1) settings_.replicas.all_reduce(reduced, c10d::ReduceOp::AVG);
-  if (has_gradient_) {
-    gradient_.add_(reduced);
-  } else {
-    gradient_ = reduced.to(type_);
-    has_gradient_ = true;
-  }
-  give_gradients();
-}
-
-void ShardGroup::expect_gradients() {
-  arrived_.assign(members_.size(), false);
-  missing_ = 0;
-  for (const ShardedParameter& each : members_) missing_ += each.tensor().requires_grad() ? 1 : 0;
-}
-
-void ShardGroup::forget_gradients() {
-  end_reduce();
-  gradient_.reset();
-  has_gradient_ = false;
-  give_gradients();
-  for (ShardedParameter& each : members_) each.tensor().mutable_grad().reset();
-  if (!settings_.gradients_stay) unreduced_.reset();
-  came_.assign(members_.size(), false);
+  if (stays_) return;
+  whole_.give_back(fmt::format(
+      "dtrain: backward needs the parameters of {}, which are sharded here. Something left its forward in another way "
+      "than as an output that output_tensors.h knows",
+      name_));
 }
 
 Shard ShardGroup::shard_of(std::size_t member) const {
@@ -274,7 +203,7 @@ Shard ShardGroup::shard_of(std::size_t member) const {
 void ShardGroup::make_runs() {
   std::int64_t begin = 0, end = 0;  // of the last run, in part_; equal: it has only empty shards
   for (const std::size_t each : layout_.order) {
-    if (!members_[each].tensor().requires_grad()) continue;
+    if (!members_[each].trains()) continue;
     Shard shard = shard_of(each);
     const std::int64_t count = shard.values.numel(), first = shard.values.storage_offset() - part_.storage_offset();
     if (runs_.empty() || (count > 0 && begin < end && first != end)) {
@@ -288,40 +217,17 @@ void ShardGroup::make_runs() {
   }
 }
 
-void ShardGroup::rename(const Names& names) {
-  std::unordered_map<std::string, std::string> renamed;
-  for (ShardedParameter& each : members_) {
-    const auto name = names.find(each.tensor().unsafeGetTensorImpl());
-    if (name == names.end()) continue;
-    renamed.emplace(each.name(), name->second);
-    each.set_name(name->second);
-  }
-  for (ShardRun& run : runs_) {
-    for (Shard& shard : run.shards) {
-      const auto name = renamed.find(shard.name);
-      if (name != renamed.end()) shard.name = name->second;
-    }
-  }
-}
-
 std::vector<Shard> ShardGroup::shards() const {
   std::vector<Shard> found;
   for (std::size_t each = 0; each < members_.size(); ++each) found.push_back(shard_of(each));
   return found;
 }
 
-void ShardGroup::give_gradients() {
-  for (const ShardRun& run : runs_) {
-    at::Tensor& its = run.values.mutable_grad();
-    if (has_gradient_) {
-      its = gradient_.narrow(0, run.values.storage_offset() - part_.storage_offset(), run.values.numel());
-    } else {
-      its.reset();
-    }
-  }
-}
-
 void ShardGroup::publish() {
+  used_ = true;
+  for (ShardedParameter& each : members_) {
+    if (each.trains()) each.tensor().unsafeGetTensorImpl()->bump_version();
+  }
   if (!stays_) return;
   const at::NoGradGuard no_grad;
   at::Tensor row = whole_.row();

@@ -42,6 +42,13 @@ class ShardGroup {
   ShardGroup(const ShardGroup&) = delete;
   ShardGroup& operator=(const ShardGroup&) = delete;
 
+  // The model is built: which parameters need a gradient is known now, and their names in the whole model are. `came`
+  // is called by autograd for each gradient, after `before`. Throws ConfigError if a parameter has no name.
+  using Names = std::unordered_map<const c10::TensorImpl*, std::string>;
+  void settle(const Names& names, std::function<void()> before, std::function<void()> came);
+  // Throws ConfigError if the program has changed a parameter in a way that cannot be followed.
+  void require_as_settled() const;
+
   bool trains() const;
   const std::string& name() const { return name_; }
 
@@ -50,16 +57,12 @@ class ShardGroup {
   void end_gather();
   void free();
   // Of the gradients that came since the last reduction, and zeros for those that did not come. After end_reduce() the
-  // average is in gradients(), added to what was there since forget_gradients().
+  // average is in gradient(), added to what was there since forget_gradients().
   void begin_reduce();
   void end_reduce();
 
-  // A gradient came; called by autograd. What on_gradient() was given is called before and after it.
+  // A gradient came; called by autograd.
   void take_gradient(std::size_t member);
-  void on_gradient(std::function<void()> before, std::function<void()> after) {
-    before_gradient_ = std::move(before);
-    after_gradient_ = std::move(after);
-  }
   // A backward begins. From then on each parameter has one gradient to come.
   void expect_gradients();
   bool has_all_gradients() const { return missing_ == 0; }
@@ -70,28 +73,30 @@ class ShardGroup {
   const std::vector<ShardRun>& runs() const { return runs_; }
   // This rank's part of each parameter, frozen or not, in their order.
   std::vector<Shard> shards() const;
-  // All of this rank's part: its values, and its gradient or an undefined tensor.
-  const at::Tensor& part() const { return part_; }
-  at::Tensor gradient() const { return has_gradient_ ? gradient_ : at::Tensor(); }
+  // The gradient of all of this rank's part, or an undefined tensor.
+  at::Tensor gradient();
 
-  // The optimizer has written part(): bring it to the other ranks where they keep whole parameters. With one copy all
-  // ranks must meet before and after.
+  // The optimizer has written this rank's part: bring it to the other ranks where they keep whole parameters. With one
+  // copy all ranks must meet before and after. A backward that was left over from before throws, as after any change
+  // in place.
   void publish();
-  bool is_shared() const { return whole_.is_shared(); }
-
-  // The names that the parameters have in the whole model. What is not among them keeps its name.
-  using Names = std::unordered_map<const c10::TensorImpl*, std::string>;
-  void rename(const Names& names);
+  // The type in which the module computes, if it is another one than that of the parameters.
+  std::optional<at::ScalarType> computes_in() const {
+    return compute_ == type_ ? std::nullopt : std::optional(compute_);
+  }
 
  private:
   WholeMemory make_whole(const ShardSettings& settings, const at::TensorOptions& options) const;
+  bool is_shared() const { return whole_.is_shared(); }
   void fill(const std::vector<NamedTensor>& parameters);
-  void hook_gradients();
   Shard shard_of(std::size_t member) const;
   void make_runs();
-  void give_gradients();
   at::Tensor own(const at::Tensor& row) const { return row.narrow(0, begin_, size_); }
   std::vector<at::Tensor> parts_of(const at::Tensor& row) const;
+  // Gradients.
+  void give_gradients();
+  void heed_resets();
+  void leave_row();
   at::Tensor& unreduced();
   at::Tensor gradient_of(const at::Tensor& row, std::size_t member) const;
   void clear_missing();
@@ -99,7 +104,7 @@ class ShardGroup {
   ShardSettings settings_;
   std::string name_;
   GroupLayout layout_;
-  at::ScalarType type_, compute_, reduce_;  // of part(), of the whole parameters, of gradients on their way
+  at::ScalarType type_, compute_, reduce_;  // of part_, of the whole parameters, of gradients on their way
   std::int64_t begin_, size_;               // this rank's part of the layout
   WholeMemory whole_;
   bool stays_;  // the whole parameters are always there
@@ -109,12 +114,13 @@ class ShardGroup {
   c10::intrusive_ptr<c10d::Work> gathering_, reducing_;
   // Gradients.
   at::Tensor unreduced_;  // whole, undefined until the first came
-  std::function<void()> before_gradient_, after_gradient_;
+  std::function<void()> before_gradient_, gradient_came_;
   std::vector<bool> came_;         // since the last reduction, for each member
   std::vector<bool> arrived_;      // in this backward
   std::size_t missing_ = 0;        // in this backward, of those that need a gradient
   at::Tensor reduced_, gradient_;  // this rank's part: of the last reduction, and of all
   bool has_gradient_ = false;
+  bool used_ = false;  // the gradient, by a step
   std::vector<ShardRun> runs_;
 };
 

@@ -69,8 +69,11 @@ void read_precisions(const StrategyJson& value, Strategy& strategy) {
       strategy.param = to_precision(key, item.value());
     } else if (item.key() == "reduce") {
       strategy.reduce = to_precision(key, item.value());
+    } else if (item.key() == "output") {
+      strategy.output = to_precision(key, item.value());
     } else {
-      throw ConfigError(fmt::format("dtrain: strategy: unknown key {}; mixed_precision has param and reduce", key));
+      throw ConfigError(
+          fmt::format("dtrain: strategy: unknown key {}; mixed_precision has param, reduce and output", key));
     }
   }
 }
@@ -98,6 +101,11 @@ const std::vector<Key>& keys() {
        {Kind::ddp, Kind::zero1, Kind::zero2},
        [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
          strategy.bucket_bytes = to_count(key, value, 1, kManyBytes);
+       }},
+      {"find_unused_parameters",
+       {Kind::ddp},
+       [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
+         strategy.find_unused_parameters = to_bool(key, value);
        }},
       {"reshard_after_forward",
        {Kind::fsdp},

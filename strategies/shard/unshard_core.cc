@@ -4,8 +4,13 @@
 #include <utility>
 
 namespace dtrain {
+namespace {
 
-UnshardCore::UnshardCore(std::vector<Facts> groups, int ahead) : ahead_(ahead) {
+constexpr std::size_t kMostRuns = 64;  // of a group, on average, that the order of an iteration holds
+
+}  // namespace
+
+UnshardCore::UnshardCore(std::vector<Facts> groups, int ahead, bool in_order) : ahead_(ahead), in_order_(in_order) {
   for (const Facts& facts : groups) groups_.push_back({.facts = facts});
 }
 
@@ -26,16 +31,22 @@ void UnshardCore::make_whole(Group group, Actions& actions) {
 
 void UnshardCore::free(Group group, Actions& actions) {
   One& one = groups_[group];
-  if (one.state == State::sharded) return;
+  if (one.state == State::sharded || holders_ > 0) return;
   if (one.state == State::coming) actions.push_back({Do::wait, group});
   one.state = State::sharded;
   actions.push_back({Do::free, group});
 }
 
+void UnshardCore::free_if_unused(Group group, Actions& actions) {
+  const One& one = groups_[group];
+  if (one.running == 0 && !one.backward && !one.stays) free(group, actions);
+}
+
 void UnshardCore::reduce(Group group, Actions& actions) {
   One& one = groups_[group];
-  one.reduced = true;
-  if (one.facts.trains) actions.push_back({Do::reduce, group});
+  if (!one.facts.trains || !sync_) return;
+  one.reduced = one.reducing = true;
+  actions.push_back({Do::reduce, group});
 }
 
 int UnshardCore::waiting_to_be_used() const {
@@ -52,88 +63,139 @@ void UnshardCore::look_ahead(const std::vector<Group>& order, std::size_t place,
   }
 }
 
+void UnshardCore::look_back_from(Group group, Actions& actions) {
+  const auto last = std::find(order_.rbegin(), order_.rend(), group);
+  if (last != order_.rend()) look_ahead(order_, static_cast<std::size_t>(order_.rend() - last) - 1, -1, actions);
+}
+
+void UnshardCore::begin_iteration() {
+  if (!order_.empty()) last_order_ = std::exchange(order_, {});
+  next_ = 0;
+  // Before that, backward may yet come to the forwards of the iteration before.
+  if (!std::exchange(backward_ended_, false)) return;
+  for (One& one : groups_) one.ran = 0;
+}
+
+void UnshardCore::begin_forward(bool learns) {
+  if (backward_) return;
+  if (learns) begin_iteration();
+  records_ = learns;
+  next_ = 0;
+}
+
 UnshardCore::Actions UnshardCore::before_forward(Group group, bool learns) {
   Actions actions;
+  if (learns && backward_ended_ && !backward_) begin_iteration();
   One& one = groups_[group];
   ++one.running;
   make_whole(group, actions);
+  if (backward_) {
+    look_back_from(group, actions);
+    return actions;
+  }
   // The same program runs again, as a rule: where it does not, nothing is gathered early.
   if (next_ >= last_order_.size() || last_order_[next_] != group) {
     const auto found = std::find(last_order_.begin(), last_order_.end(), group);
     next_ = static_cast<std::size_t>(found - last_order_.begin());
   }
   if (next_ < last_order_.size()) look_ahead(last_order_, next_++, 1, actions);
-  if (learns) {
-    order_.push_back(group);
-    one.touched = true;
-  }
+  if ((learns || records_) && order_.size() < kMostRuns * groups_.size()) order_.push_back(group);
   return actions;
 }
 
-UnshardCore::Actions UnshardCore::after_forward(Group group, bool learns, bool stays) {
+UnshardCore::Actions UnshardCore::after_forward(Group group, Return back) {
   Actions actions;
   One& one = groups_[group];
   --one.running;
-  if (learns) ++one.expected;
-  if (one.running == 0 && !one.backward && !stays && (one.facts.resharded || !learns)) free(group, actions);
+  if (back == Return::unannounced) one.stays = true;
+  if (back != Return::never) ++one.ran;
+  // What runs within backward is gone back through at once.
+  if (backward_ && back == Return::announced) one.backward = true;
+  if (one.facts.resharded || back == Return::never) free_if_unused(group, actions);
   return actions;
+}
+
+UnshardCore::Actions UnshardCore::forward_failed(Group group) { return after_forward(group, Return::never); }
+
+void UnshardCore::begin_backward(bool sync) {
+  backward_ = true;
+  sync_ = sync;
+  next_reduced_ = 0;
+  for (One& one : groups_) {
+    one.passed = 0;
+    one.backward = one.reduced = one.all_came = false;
+  }
 }
 
 UnshardCore::Actions UnshardCore::before_backward(Group group) {
   Actions actions;
   groups_[group].backward = true;
   make_whole(group, actions);
-  const auto last = std::find(order_.rbegin(), order_.rend(), group);
-  if (last != order_.rend()) look_ahead(order_, static_cast<std::size_t>(order_.rend() - last) - 1, -1, actions);
+  look_back_from(group, actions);
   return actions;
 }
 
 UnshardCore::Actions UnshardCore::after_backward(Group group) {
   Actions actions;
   One& one = groups_[group];
-  if (one.expected > 0) --one.expected;
-  if (one.expected > 0) return actions;
+  if (++one.passed < one.ran) return actions;
   one.backward = false;
   reduce(group, actions);
-  if (one.running == 0) free(group, actions);
+  free_if_unused(group, actions);
+  return actions;
+}
+
+UnshardCore::Actions UnshardCore::gradient_came(Group group, bool all) {
+  Actions actions;
+  groups_[group].reduced = false;
+  groups_[group].all_came = all;
+  if (!in_order_) return actions;
+  while (next_reduced_ < groups_.size() && (groups_[next_reduced_].all_came || !groups_[next_reduced_].facts.trains))
+    reduce(next_reduced_++, actions);
   return actions;
 }
 
 UnshardCore::Actions UnshardCore::end_backward() {
   Actions actions;
-  for (Group group = groups_.size(); group-- > 0;) {
+  backward_ = false;
+  backward_ended_ = true;
+  for (Group i = 0; i < groups_.size(); ++i) {
+    // Backward comes to the last unit first.
+    const Group group = in_order_ ? i : groups_.size() - 1 - i;
     One& one = groups_[group];
-    one.backward = false;
-    one.expected = 0;
-    if (one.touched && !one.reduced) reduce(group, actions);
-    if (one.running == 0) free(group, actions);
+    one.backward = one.stays = false;
+    if (!one.reduced) reduce(group, actions);
+    free_if_unused(group, actions);
   }
   for (Group group = 0; group < groups_.size(); ++group) {
-    One& one = groups_[group];
-    if (one.reduced && one.facts.trains) actions.push_back({Do::wait_reduced, group});
-    one.reduced = one.touched = false;
+    if (std::exchange(groups_[group].reducing, false)) actions.push_back({Do::wait_reduced, group});
   }
-  if (!order_.empty()) last_order_ = std::exchange(order_, {});
-  next_ = 0;
   return actions;
 }
 
-UnshardCore::Actions UnshardCore::give_up() {
+UnshardCore::Actions UnshardCore::hold() {
   Actions actions;
-  for (Group group = 0; group < groups_.size(); ++group) {
-    free(group, actions);
-    One& one = groups_[group];
-    one.running = one.expected = 0;
-    one.backward = one.touched = one.reduced = false;
-  }
-  order_.clear();
-  return actions;
-}
-
-UnshardCore::Actions UnshardCore::gather_all() {
-  Actions actions;
+  ++holders_;
   for (Group group = 0; group < groups_.size(); ++group) gather(group, actions);
   for (Group group = 0; group < groups_.size(); ++group) make_whole(group, actions);
+  return actions;
+}
+
+UnshardCore::Actions UnshardCore::release() {
+  Actions actions;
+  --holders_;
+  for (Group group = 0; group < groups_.size(); ++group) free_if_unused(group, actions);
+  return actions;
+}
+
+UnshardCore::Actions UnshardCore::free_all() {
+  Actions actions;
+  for (Group group = 0; group < groups_.size(); ++group) {
+    One& one = groups_[group];
+    one.running = 0;
+    one.backward = one.stays = false;
+    free(group, actions);
+  }
   return actions;
 }
 

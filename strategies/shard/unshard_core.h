@@ -18,6 +18,12 @@ class UnshardCore {
     bool resharded = true;  // after forward; else the group stays whole until its backward is done
     bool trains = true;     // it has a parameter that needs a gradient
   };
+  // How backward will come to what a forward returns.
+  enum class Return : std::uint8_t {
+    never,
+    announced,   // before_backward() comes before backward needs the group again
+    unannounced  // it does not: the group stays whole until a backward has ended
+  };
   enum class Do : std::uint8_t {
     gather,       // begin to make the group whole
     wait,         // until it is: the program is about to use it
@@ -32,23 +38,34 @@ class UnshardCore {
   };
   using Actions = std::vector<Action>;
 
-  // `ahead`: so many groups may be whole, or on the way, before the program comes to them.
-  UnshardCore(std::vector<Facts> groups, int ahead);
+  // `ahead`: so many groups may be whole, or on the way, before the program comes to them. `in_order`: groups are
+  // reduced in their order, each as soon as all gradients of it and of those before it are there.
+  UnshardCore(std::vector<Facts> groups, int ahead, bool in_order = false);
 
-  // A unit is about to run, or has run. Units may lie in each other, and one may run several times. `learns`: gradients
-  // are enabled. before_backward() comes before backward needs the group again; if that cannot be, it `stays` whole.
+  // The program calls the whole model. `learns`: gradients are enabled.
+  void begin_forward(bool learns);
+  // A unit is about to run, or has run, or ended with an exception. Units may lie in each other, and one may run
+  // several times. One that runs within backward is run again (recomputation).
   Actions before_forward(Group group, bool learns);
-  Actions after_forward(Group group, bool learns, bool stays = false);
+  Actions after_forward(Group group, Return back);
+  Actions forward_failed(Group group);
+
+  // Every backward that synchronises reduces all groups that train, whatever it came through: which way it took may
+  // differ between ranks. The one before may have ended with an exception.
+  void begin_backward(bool sync);
   // Backward is at the outputs of a unit, or has passed its inputs.
   Actions before_backward(Group group);
   Actions after_backward(Group group);
-  // The whole backward is done. All groups that took part in a forward are reduced then, and sharded.
+  // `all`: no gradient of the group is missing any more.
+  Actions gradient_came(Group group, bool all);
   Actions end_backward();
-  // A forward or backward ended with an exception, or a graph was thrown away: all groups are sharded.
-  Actions give_up();
-  // The program wants to look at all parameters, or is done with it.
-  Actions gather_all();
-  Actions free_all() { return give_up(); }
+
+  // All groups are whole until they are released. Calls may lie in each other.
+  Actions hold();
+  Actions release();
+  bool is_held() const { return holders_ > 0; }
+  // The parameters have new values, or a forward of the whole model ended with an exception.
+  Actions free_all();
 
  private:
   enum class State : std::uint8_t { sharded, coming, whole };
@@ -56,23 +73,36 @@ class UnshardCore {
     Facts facts;
     State state = State::sharded;
     int running = 0;        // forwards that have begun and not ended
-    int expected = 0;       // forwards whose backward may come
+    int ran = 0;            // forwards whose backward may come, since the last one ended
+    int passed = 0;         // of those, in this backward
     bool backward = false;  // it has begun and not ended
-    bool touched = false;   // took part in a forward since the last backward ended
-    bool reduced = false;   // in this backward
+    bool stays = false;     // backward may come unannounced
+    bool reduced = false;   // in this backward, and no gradient came since
+    bool reducing = false;  // in this backward
+    bool all_came = false;  // in this backward
   };
+  void begin_iteration();
   void gather(Group group, Actions& actions);
   void make_whole(Group group, Actions& actions);
   void free(Group group, Actions& actions);
+  void free_if_unused(Group group, Actions& actions);
   void reduce(Group group, Actions& actions);
   void look_ahead(const std::vector<Group>& order, std::size_t place, int direction, Actions& actions);
+  void look_back_from(Group group, Actions& actions);
   int waiting_to_be_used() const;
 
   std::vector<One> groups_;
   int ahead_;
-  std::vector<Group> order_;       // of the forwards with gradients in this iteration, as they began
+  bool in_order_;
+  int holders_ = 0;
+  bool backward_ = false;
+  bool sync_ = true;
+  bool records_ = false;           // the whole model runs, with gradients
+  bool backward_ended_ = true;     // since the last forward with gradients
+  std::vector<Group> order_;       // of the forwards in this iteration, as they began
   std::vector<Group> last_order_;  // of the iteration before
   std::size_t next_ = 0;           // where in it the next forward is expected
+  Group next_reduced_ = 0;         // in_order_
 };
 
 }  // namespace dtrain

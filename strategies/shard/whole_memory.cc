@@ -1,5 +1,6 @@
 #include "strategies/shard/whole_memory.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "strategies/collectives/collectives.h"
@@ -23,18 +24,34 @@ WholeMemory::WholeMemory(std::int64_t elements, const at::TensorOptions& options
 WholeMemory WholeMemory::of_host(const Group& group, std::int64_t elements, const at::TensorOptions& options) {
   const std::size_t bytes = std::max<std::size_t>(1, static_cast<std::size_t>(elements) * options.dtype().itemsize());
   std::shared_ptr<SharedMemory> memory;
-  at::Tensor place = at::zeros({2}, at::kLong);
+  std::string reason;
+  const auto attempt = [&](const auto& make) {
+    try {
+      memory = std::make_shared<SharedMemory>(make());
+    } catch (const std::exception& error) {
+      reason = short_reason(error);
+    }
+  };
+  at::Tensor place = at::full({2}, -1, at::kLong);
   if (group.rank() == 0) {
-    memory = std::make_shared<SharedMemory>(SharedMemory::create("dtrain parameters", bytes));
-    place[0] = static_cast<std::int64_t>(getpid());
-    place[1] = memory->fd();
+    attempt([&] { return SharedMemory::create("dtrain parameters", bytes); });
+    if (memory) {
+      place[0] = static_cast<std::int64_t>(getpid());
+      place[1] = memory->fd();
+    }
   }
   group.broadcast(place, 0);
-  if (!memory) {
-    memory = std::make_shared<SharedMemory>(SharedMemory::open(static_cast<int>(place[0].item<std::int64_t>()),
-                                                               static_cast<int>(place[1].item<std::int64_t>())));
+  const auto pid = static_cast<int>(place[0].item<std::int64_t>()),
+             fd = static_cast<int>(place[1].item<std::int64_t>());
+  if (!memory && pid >= 0) attempt([&] { return SharedMemory::open(pid, fd); });
+  at::Tensor have = at::full({1}, memory ? 1 : 0, at::kLong);
+  group.all_reduce(have, c10d::ReduceOp::MIN);
+  if (have.item<std::int64_t>() == 0) {
+    throw ConfigError(fmt::format(
+        "dtrain: the ranks of this host cannot keep {} bytes of parameters once, in memory that they share{}{}. Give "
+        "the host more memory, or set \"one_copy\": false in the strategy",
+        bytes, reason.empty() ? "; another rank knows why" : ": ", reason));
   }
-  group.barrier();
   memory->close_fd();
   return WholeMemory(tensor_in(memory, elements, options), memory);
 }
@@ -42,12 +59,15 @@ WholeMemory WholeMemory::of_host(const Group& group, std::int64_t elements, cons
 void WholeMemory::take() {
   if (shared_) return;
   c10::StorageImpl* const storage = row_.storage().unsafeGetStorageImpl();
+  allow_access(*storage);
   storage->set_data_ptr_noswap(storage->allocator()->allocate(storage->nbytes()));
 }
 
-void WholeMemory::give_back() {
+void WholeMemory::give_back(const std::string& reason) {
   if (shared_) return;
-  row_.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(nothing(row_.device()));
+  c10::StorageImpl* const storage = row_.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(nothing(row_.device()));
+  refuse_access(*storage, reason);
 }
 
 ShardedParameter::ShardedParameter(std::string name, at::Tensor parameter, const at::Tensor& view)
@@ -55,18 +75,24 @@ ShardedParameter::ShardedParameter(std::string name, at::Tensor parameter, const
   parameter_.set_data(view);
   sharded_ = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), whole_.nbytes(),
                                                    nothing(view.device()), nullptr, /*resizable=*/false);
-  set_name(name_);
 }
 
-void ShardedParameter::set_name(const std::string& name) {
+void ShardedParameter::set_name(const std::string& name, const std::string& advice) {
   name_ = name;
-  sharded_.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(
-      "dtrain: parameter '" + name +
-      "' is sharded here. Use it in the forward of its unit, which Parallel calls, or within full_parameters()");
+  sharded_.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_("dtrain: parameter '" + name +
+                                                                                        "' is sharded here. " + advice);
 }
 
 void ShardedParameter::set_whole(bool whole) {
   parameter_.unsafeGetTensorImpl()->set_storage_keep_dtype(whole ? whole_ : sharded_);
+}
+
+void ShardedParameter::settle() { trains_ = parameter_.requires_grad(); }
+
+bool ShardedParameter::is_as_it_was() const {
+  const c10::StorageImpl* const its = parameter_.storage().unsafeGetStorageImpl();
+  const bool ours = its == whole_.unsafeGetStorageImpl() || its == sharded_.unsafeGetStorageImpl();
+  return ours && parameter_.requires_grad() == trains_;
 }
 
 }  // namespace dtrain

@@ -15,7 +15,8 @@ class WholeMemory {
  public:
   // A row of `elements`, not initialised. It is there.
   WholeMemory(std::int64_t elements, const at::TensorOptions& options);
-  // Collective: one row for all ranks of the group, which are on one host. It is always there.
+  // Collective: one row for all ranks of the group, which are on one host. It is always there. Throws ConfigError on
+  // every rank if one of them cannot have it.
   static WholeMemory of_host(const Group& group, std::int64_t elements, const at::TensorOptions& options);
 
   // All of it; use it while it is there.
@@ -23,7 +24,8 @@ class WholeMemory {
   bool is_shared() const { return shared_ != nullptr; }
 
   void take();
-  void give_back();
+  // `reason`: what a program is told that uses it then, such as a backward that was not announced.
+  void give_back(const std::string& reason);
 
  private:
   explicit WholeMemory(at::Tensor row, std::shared_ptr<SharedMemory> shared = nullptr)
@@ -40,7 +42,13 @@ class ShardedParameter {
 
   void set_whole(bool whole);
   const std::string& name() const { return name_; }
-  void set_name(const std::string& name);
+  // `advice`: what to do instead of reading it while it is sharded.
+  void set_name(const std::string& name, const std::string& advice);
+  // False if the program gave the parameter other memory, or asked for a gradient or for none.
+  bool is_as_it_was() const;
+  bool trains() const { return trains_; }
+  // What it is now is how it stays.
+  void settle();
   at::Tensor& tensor() { return parameter_; }
   const at::Tensor& tensor() const { return parameter_; }
 
@@ -48,6 +56,7 @@ class ShardedParameter {
   std::string name_;
   at::Tensor parameter_;
   c10::Storage whole_, sharded_;
+  bool trains_ = false;
 };
 
 }  // namespace dtrain

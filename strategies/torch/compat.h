@@ -74,6 +74,18 @@ c10::intrusive_ptr<c10d::Work> all_to_all_single(Group& group, at::Tensor& outpu
   }
 }
 
+// Whoever asks for the data of a storage that has none gets the error, until access is allowed again.
+template <class Storage>
+void allow_access(Storage& storage) {
+  if constexpr (requires { storage.clear_data_ptr_access_error_msg_(); }) storage.clear_data_ptr_access_error_msg_();
+}
+template <class Storage>
+void refuse_access(Storage& storage, const std::string& reason) {
+  // An older torch cannot take it back.
+  if constexpr (requires { storage.clear_data_ptr_access_error_msg_(); })
+    storage.release_data_and_set_meta_custom_data_ptr_error_msg_(reason);
+}
+
 // 2.11 shares the nodes of the autograd graph by std::shared_ptr, 2.15 by an intrusive one.
 template <class Node, class... Args>
 auto make_node(Args&&... args) {

@@ -6,11 +6,12 @@
 //   optimizer.step(gradients);
 //   average.update();          // after each step
 //   ...
-//   average.swap_in();         // the shards have the averages now; a sharded model gathers them as ever
+//   average.swap_in();         // the shards have the averages now
 //   evaluate();
 //   average.swap_out();        // train on
 //
-// No call is a collective. One thread at a time uses an Ema.
+// With Parallel, `runs` are model.runs(), and the two are steps, which bring the values to the other ranks:
+// model.step([&] { average.swap_in(); }). No call is a collective. One thread at a time uses an Ema.
 #include <cstdint>
 #include <vector>
 

@@ -22,7 +22,11 @@
 // SGD, Adam, AdamW and Adagrad do. optimizer() makes a ShardedOptimizer (optimizer.h), which knows all parameters by
 // name, is faster, and has LAMB and Muon too. save() and load() keep and restore both, under any strategy and with any
 // number of ranks. Parameters without a gradient are not among them. A parameter that a backward does not reach
-// has a gradient of zero. If a collective fails, a call throws CollectiveError, and training cannot go on.
+// has a gradient of zero; ddp refuses such parameters unless its key find_unused_parameters is true. If a collective
+// fails, a call throws CollectiveError, and training cannot go on.
+//
+// What the function that builds the model has decided stays: which parameters need a gradient, their types and their
+// memory. A forward throws ConfigError if that has changed, and so does a Parallel of parameters that another one has.
 #include <functional>
 #include <memory>
 #include <type_traits>
@@ -43,7 +47,8 @@ namespace dtrain {
 struct ParallelOptions {
   // Empty: what the launcher, or DTRAIN_STRATEGY, says.
   std::optional<Strategy> strategy{};
-  // How a parameter lies on the ranks, by its name and itself. Empty: by rows. ddp does not ask.
+  // How a parameter lies on the ranks, by its name and itself. Empty: by rows. ddp does not ask. fsdp asks when a unit
+  // is made: the name of a unit's parameter is then its name in the unit.
   std::function<Placement(const std::string& name, const torch::Tensor& parameter)> placement{};
   // Copy rank 0's buffers (running means of batch norm) to all ranks before each forward with gradients.
   bool broadcast_buffers = true;
@@ -124,6 +129,13 @@ class Parallel {
   // The same as rows of one dimension, with the names of the parameters, and where each part begins.
   std::vector<ShardRun> runs() const { return core_->runs(); }
 
+  // The gradients of runs(), one for each: rows of one dimension, or undefined tensors. GradScaler wants them:
+  // model.step([&] { scaler.step(optimizer, model.gradients()); }).
+  std::vector<torch::Tensor> gradients() const { return core_->gradients(); }
+  // Adds a tensor up over the ranks that have the other parts, for GradScaler and clip_by_global_norm(); empty with
+  // ddp.
+  SumOverRanks sum() const { return core_->sum(); }
+
   // No collective. An optimizer for these runs.
   ShardedOptimizer optimizer(const ShardedOptimizerOptions& options) const {
     return {options, core_->runs(), core_->sum()};
@@ -173,11 +185,13 @@ class Parallel {
     return loaded;
   }
 
-  // Clears all gradients. No collective.
+  // Clears all gradients. No collective. zero_grad() of an optimizer on parameters() does the same; zero_grad() of the
+  // module does not reach the gradients of zero1, zero2 and fsdp.
   void zero_grad() { core_->zero_grad(); }
 
   // While it lives, gradients are accumulated on each rank, whole, and are not reduced. The first backward after it
-  // reduces their sum. Without it, each backward reduces its own gradients, and parts of the sum are accumulated.
+  // reduces their sum. Without it, each backward reduces its own gradients, and parts of the sum are accumulated. What
+  // counts is whether the forward was within it.
   class NoSync {
    public:
     explicit NoSync(ParallelCore& core) : core_(core), before_(core.set_sync(false)) {}
@@ -192,8 +206,8 @@ class Parallel {
   [[nodiscard]] NoSync no_sync() { return NoSync(*core_); }
 
   // Collective, as is the destructor. While it lives, all parameters of the module are whole on every rank, and may be
-  // read: to save the module, or to use it without the wrapper. No forward through the wrapper, no backward and no step
-  // may come in between.
+  // read: to save the module, or to use it without the wrapper. Forwards and backwards may come in between. A step, or
+  // load(), throws. One may lie in another.
   class FullParameters {
    public:
     explicit FullParameters(ParallelCore& core) : core_(core) { core_.gather_all(); }

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "dtrain/errors.h"
+
 namespace dtrain {
 
 // Row-wise, a rank has some of the parameter's rows: indices of its first dimension. `owned`, one rank has all of it,
@@ -14,7 +16,12 @@ struct Placement {
   std::int64_t rows = 1;  // of a block
 
   static Placement owned() { return {Kind::owned, 1}; }
-  static Placement blocks_of(std::int64_t rows) { return {Kind::blocks, rows}; }
+  // Throws ConfigError if `rows` is below 1.
+  static Placement blocks_of(std::int64_t rows) {
+    if (rows < 1)
+      throw ConfigError("dtrain: Placement::blocks_of needs 1 row or more, and got " + std::to_string(rows));
+    return {Kind::blocks, rows};
+  }
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 

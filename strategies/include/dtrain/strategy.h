@@ -33,9 +33,11 @@ struct Strategy {
   StrategyKind kind = StrategyKind::ddp;
 
   // zero1, zero2 and fsdp. What the module computes in ("param"), and what gradients are reduced in ("reduce"; `same`:
-  // as "param"). The parameters that the optimizer updates keep their own type.
+  // as "param"). The parameters that the optimizer updates keep their own type. Floating tensors that the model or a
+  // unit gets become "param" ones; what the model returns becomes "output" ones (`same`: is left as it is).
   Precision param = Precision::same;
   Precision reduce = Precision::same;
+  Precision output = Precision::same;
   // fsdp. False: a unit's parameters stay whole after its forward, until its backward is done: more memory, and one
   // all-gather less.
   bool reshard_after_forward = true;
@@ -51,6 +53,8 @@ struct Strategy {
   int shard_size = 0;
   // ddp, zero1 and zero2: bytes of gradients that are reduced together.
   std::int64_t bucket_bytes = 25 * 1024 * 1024;
+  // ddp. A parameter may have no part in a forward. The others allow that at no cost.
+  bool find_unused_parameters = false;
 
   friend bool operator==(const Strategy&, const Strategy&) = default;
 };

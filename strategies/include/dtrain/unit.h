@@ -77,6 +77,25 @@ template <class T>
 using Held = std::conditional_t<std::is_lvalue_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>>, T,
                                 std::remove_cvref_t<T>>;
 
+// A tensor of the caller, which hooks may replace for the time of a forward. An argument of another kind is held.
+template <class T>
+struct PutBack {
+  explicit PutBack(T& /*held*/) {}
+  void replaced() {}
+};
+template <>
+struct PutBack<at::Tensor&> {
+  explicit PutBack(at::Tensor& held) : tensor(held), given(held) {}
+  ~PutBack() {
+    if (tensor.is_same(other)) tensor = given;  // else forward has set it
+  }
+  PutBack(const PutBack&) = delete;
+  PutBack& operator=(const PutBack&) = delete;
+  void replaced() { other = tensor; }
+  at::Tensor& tensor;
+  at::Tensor given, other;
+};
+
 // Calls `forward` on the arguments, with what the hooks do around it.
 template <class... Args, class Forward>
 decltype(auto) call_with_hooks(const std::shared_ptr<UnitHooks>& keep, const Forward& forward, Args&&... arguments) {
@@ -84,7 +103,9 @@ decltype(auto) call_with_hooks(const std::shared_ptr<UnitHooks>& keep, const For
   std::tuple<Held<Args&&>...> held(std::forward<Args>(arguments)...);
   std::vector<at::Tensor*> inputs;
   std::apply([&](auto&... each) { (look_into(each, inputs), ...); }, held);
+  auto given = std::apply([](auto&... each) { return std::tuple<PutBack<Held<Args&&>>...>(each...); }, held);
   hooks->before_forward(inputs);
+  std::apply([](auto&... each) { (each.replaced(), ...); }, given);
   try {
     auto output = std::apply([&](auto&... each) { return forward(static_cast<Args&&>(each)...); }, held);
     hooks->after_forward(output_tensors(output));

@@ -13,12 +13,15 @@ using Actions = UnshardCore::Actions;
 
 namespace {
 
+using Return = UnshardCore::Return;
+
 // Carries actions out, and knows what must never happen.
 class Checker {
  public:
-  Checker(std::size_t groups, int ahead) : whole_(groups), gathering_(groups), reducing_(groups), ahead_(ahead) {}
+  Checker(std::size_t groups, int ahead)
+      : whole_(groups), gathering_(groups), reducing_(groups), unreduced_(groups), ahead_(ahead) {}
 
-  void carry_out(const Actions& actions) {
+  Actions carry_out(const Actions& actions) {
     for (const auto& [what, group] : actions) {
       switch (what) {
         case Do::gather:
@@ -39,7 +42,7 @@ class Checker {
           break;
         case Do::reduce:
           reducing_[group] = true;
-          reduced_.push_back(group);
+          unreduced_[group] = false;
           calls_.push_back({what, group});
           break;
         case Do::wait_reduced:
@@ -47,8 +50,9 @@ class Checker {
           reducing_[group] = false;
           break;
       }
-      CHECK(std::count(gathering_.begin(), gathering_.end(), true) <= ahead_ + 1);
+      if (!holds) CHECK(std::count(gathering_.begin(), gathering_.end(), true) <= ahead_ + 1);
     }
+    return actions;
   }
   void use(std::size_t group) { CHECK(whole_[group]); }
   void begin_use(std::size_t group) {
@@ -56,28 +60,39 @@ class Checker {
     in_use_.push_back(group);
   }
   void end_use() { in_use_.pop_back(); }
+  void throw_out() { in_use_.clear(); }
+  void gradient(std::size_t group) { unreduced_[group] = true; }
   bool anything_whole() const {
     return std::count(whole_.begin(), whole_.end(), true) + std::count(gathering_.begin(), gathering_.end(), true) > 0;
   }
   bool anything_reducing() const { return std::count(reducing_.begin(), reducing_.end(), true) > 0; }
-  std::vector<std::size_t> take_reduced() { return std::exchange(reduced_, {}); }
+  bool anything_unreduced() const { return std::count(unreduced_.begin(), unreduced_.end(), true) > 0; }
   // The collectives, in their order: they must be the same on all ranks.
   const Actions& calls() const { return calls_; }
+  bool holds = false;
 
  private:
-  std::vector<bool> whole_, gathering_, reducing_;
+  std::vector<bool> whole_, gathering_, reducing_, unreduced_;
   int ahead_;
-  std::vector<std::size_t> in_use_, reduced_;
+  std::vector<std::size_t> in_use_;
   Actions calls_;
 };
 
 // A program: which units run, one within the other. A unit's own computation comes before and after what it calls.
 struct Call {
   std::size_t group;
+  bool recomputed = false;  // its forward runs without gradients, and again within backward
+  bool known = true;        // backward to it is announced
   std::vector<Call> calls{};
 };
 
+Return return_of(const Call& call, bool learns) {
+  if (!learns) return Return::never;
+  return call.known ? Return::announced : Return::unannounced;
+}
+
 void forward(UnshardCore& core, Checker& checker, const Call& call, bool learns) {
+  learns &= !call.recomputed;
   checker.carry_out(core.before_forward(call.group, learns));
   checker.begin_use(call.group);
   for (const Call& each : call.calls) {
@@ -85,17 +100,20 @@ void forward(UnshardCore& core, Checker& checker, const Call& call, bool learns)
     checker.use(call.group);
   }
   checker.end_use();
-  checker.carry_out(core.after_forward(call.group, learns));
+  checker.carry_out(core.after_forward(call.group, return_of(call, learns)));
 }
 
 // `passes`: whether backward comes out of a unit's inputs; the inputs of the first may need no gradient.
-void backward(UnshardCore& core, Checker& checker, const Call& call, const std::function<bool()>& passes) {
-  checker.carry_out(core.before_backward(call.group));
+void backward(UnshardCore& core, Checker& checker, Call call, const std::function<bool()>& passes) {
+  if (std::exchange(call.recomputed, false)) forward(core, checker, call, true);
+  if (call.known) checker.carry_out(core.before_backward(call.group));
   checker.begin_use(call.group);
   for (auto each = call.calls.rbegin(); each != call.calls.rend(); ++each) {
     backward(core, checker, *each, passes);
     checker.use(call.group);
   }
+  checker.gradient(call.group);
+  checker.carry_out(core.gradient_came(call.group, false));
   checker.end_use();
   if (passes()) checker.carry_out(core.after_backward(call.group));
 }
@@ -105,14 +123,13 @@ void backward(UnshardCore& core, Checker& checker, const Call& call, const std::
 TEST_CASE("a row of units: each is gathered twice, one ahead, and reduced once") {
   UnshardCore core({{}, {}, {}}, 1);
   Checker checker(3, 1);
-  const auto all = [&](Actions actions) {
-    checker.carry_out(actions);
-    return actions;
-  };
+  const auto all = [&](const Actions& actions) { return checker.carry_out(actions); };
+  core.begin_forward(true);
   for (std::size_t g = 0; g < 3; ++g) {
     CHECK(all(core.before_forward(g, true)) == Actions{{Do::gather, g}, {Do::wait, g}});
-    CHECK(all(core.after_forward(g, true)) == Actions{{Do::free, g}});
+    CHECK(all(core.after_forward(g, Return::announced)) == Actions{{Do::free, g}});
   }
+  core.begin_backward(true);
   CHECK(all(core.before_backward(2)) == Actions{{Do::gather, 2}, {Do::wait, 2}, {Do::gather, 1}});
   CHECK(all(core.after_backward(2)) == Actions{{Do::reduce, 2}, {Do::free, 2}});
   CHECK(all(core.before_backward(1)) == Actions{{Do::wait, 1}, {Do::gather, 0}});
@@ -121,30 +138,69 @@ TEST_CASE("a row of units: each is gathered twice, one ahead, and reduced once")
   CHECK(all(core.end_backward()) ==
         Actions{{Do::reduce, 0}, {Do::free, 0}, {Do::wait_reduced, 0}, {Do::wait_reduced, 1}, {Do::wait_reduced, 2}});
   // The order is known from now on.
+  core.begin_forward(true);
   CHECK(all(core.before_forward(0, true)) == Actions{{Do::gather, 0}, {Do::wait, 0}, {Do::gather, 1}});
-  CHECK(all(core.after_forward(0, true)) == Actions{{Do::free, 0}});
+  CHECK(all(core.after_forward(0, Return::announced)) == Actions{{Do::free, 0}});
   CHECK(all(core.before_forward(1, true)) == Actions{{Do::wait, 1}, {Do::gather, 2}});
 }
 
-TEST_CASE("a group that is not resharded is gathered once, and one without gradients is not reduced") {
+TEST_CASE("a group that is not resharded is gathered once, and a frozen one is not reduced") {
   UnshardCore core({{.resharded = false}, {.trains = false}}, 0);
   CHECK(core.before_forward(0, true) == Actions{{Do::gather, 0}, {Do::wait, 0}});
-  CHECK(core.after_forward(0, true).empty());
-  CHECK(core.before_forward(1, false) == Actions{{Do::gather, 1}, {Do::wait, 1}});
-  CHECK(core.after_forward(1, false) == Actions{{Do::free, 1}});
+  CHECK(core.after_forward(0, Return::announced).empty());
+  CHECK(core.before_forward(1, true) == Actions{{Do::gather, 1}, {Do::wait, 1}});
+  CHECK(core.after_forward(1, Return::announced) == Actions{{Do::free, 1}});
+  core.begin_backward(true);
+  CHECK(core.before_backward(1) == Actions{{Do::gather, 1}, {Do::wait, 1}});  // to what the unit's inputs came from
+  CHECK(core.after_backward(1) == Actions{{Do::free, 1}});
   CHECK(core.before_backward(0).empty());
   CHECK(core.after_backward(0) == Actions{{Do::reduce, 0}, {Do::free, 0}});
   CHECK(core.end_backward() == Actions{{Do::wait_reduced, 0}});
 }
 
-TEST_CASE("an evaluation keeps nothing, and an exception frees everything") {
+TEST_CASE("an evaluation keeps nothing but what backward comes to unannounced") {
   UnshardCore core({{}, {.resharded = false}}, 1);
   CHECK(core.before_forward(1, false) == Actions{{Do::gather, 1}, {Do::wait, 1}});
-  CHECK(core.after_forward(1, false) == Actions{{Do::free, 1}});
-  core.before_forward(1, true);
+  CHECK(core.after_forward(1, Return::never) == Actions{{Do::free, 1}});
   core.before_forward(0, true);
-  CHECK(core.give_up() == Actions{{Do::free, 0}, {Do::free, 1}});
+  CHECK(core.after_forward(0, Return::unannounced).empty());
+  CHECK(core.before_forward(0, false).empty());
+  CHECK(core.after_forward(0, Return::never).empty());
+  CHECK(core.hold() == Actions{{Do::gather, 1}, {Do::wait, 1}});
+  CHECK(core.release() == Actions{{Do::free, 1}});
+  core.begin_backward(true);
+  CHECK(core.end_backward() ==
+        Actions{{Do::reduce, 1}, {Do::reduce, 0}, {Do::free, 0}, {Do::wait_reduced, 0}, {Do::wait_reduced, 1}});
+}
+
+TEST_CASE("a forward that fails frees its unit and not those around it") {
+  UnshardCore core({{}, {}}, 0);
+  core.before_forward(0, true);
+  core.before_forward(1, true);
+  CHECK(core.forward_failed(1) == Actions{{Do::free, 1}});
+  CHECK(core.after_forward(0, Return::announced) == Actions{{Do::free, 0}});
+  core.before_forward(0, true);
+  core.before_forward(1, true);
+  CHECK(core.free_all() == Actions{{Do::free, 0}, {Do::free, 1}});
+}
+
+TEST_CASE("buckets are reduced in their order, and once more if a gradient comes later") {
+  UnshardCore core({{}, {.trains = false}, {}, {}}, 0, /*in_order=*/true);
+  core.begin_backward(true);
+  CHECK(core.gradient_came(2, true).empty());
+  CHECK(core.gradient_came(0, false).empty());
+  CHECK(core.gradient_came(0, true) == Actions{{Do::reduce, 0}, {Do::reduce, 2}});
+  CHECK(core.gradient_came(0, true).empty());
+  CHECK(core.end_backward() ==
+        Actions{{Do::reduce, 0}, {Do::reduce, 3}, {Do::wait_reduced, 0}, {Do::wait_reduced, 2}, {Do::wait_reduced, 3}});
+  core.begin_backward(false);
+  CHECK(core.gradient_came(0, true).empty());
   CHECK(core.end_backward().empty());
+  // What was not reduced then is reduced now, and the backward before may have failed.
+  core.begin_backward(true);
+  core.gradient_came(0, true);
+  core.begin_backward(true);
+  CHECK(core.end_backward().size() == 6);
 }
 
 TEST_CASE("random programs never use what is not there, and ranks make the same collectives") {
@@ -156,36 +212,59 @@ TEST_CASE("random programs never use what is not there, and ranks make the same 
     std::vector<UnshardCore::Facts> facts;
     for (std::size_t g = 0; g < groups; ++g) facts.push_back({below(3) != 0, true});
     std::function<Call(unsigned)> program = [&](unsigned depth) {
-      Call call{below(static_cast<unsigned>(groups))};
+      Call call{below(static_cast<unsigned>(groups)), below(8) == 0, below(8) != 0};
       for (unsigned i = depth > 0 ? below(4) : 0; i > 0; --i) call.calls.push_back(program(depth - 1));
       return call;
     };
-    // Two ranks, which differ in how far backward comes.
     UnshardCore cores[] = {{facts, ahead}, {facts, ahead}};
     Checker checkers[] = {{groups, ahead}, {groups, ahead}};
     Call call = program(3);
-    for (int step = 0; step < 4; ++step) {
+    for (int step = 0; step < 6; ++step) {
       if (below(4) == 0) call = program(3);
-      const bool evaluates = below(3) == 0;
-      const unsigned forwards = 1 + below(2);
+      const bool evaluates = below(3) == 0, looks = below(4) == 0, sync = below(4) != 0, direct = below(6) == 0;
+      const unsigned forwards = 1 + below(2), backwards = 1 + below(2);
+      const bool fails = below(5) == 0;
       for (int rank = 0; rank < 2; ++rank) {
         INFO("seed " << seed << " step " << step << " rank " << rank);
         UnshardCore& core = cores[rank];
         Checker& checker = checkers[rank];
-        if (evaluates) forward(core, checker, call, false);
-        for (unsigned f = 0; f < forwards; ++f) forward(core, checker, call, true);
+        const auto run = [&](bool learns) {
+          if (!direct) core.begin_forward(learns);
+          forward(core, checker, call, learns);
+        };
+        const auto look = [&] {
+          checker.holds = true;
+          checker.carry_out(core.hold());
+          for (std::size_t g = 0; g < groups; ++g) checker.use(g);
+          run(false);
+          checker.carry_out(core.release());
+          checker.holds = false;
+        };
+        for (unsigned f = 0; f < forwards; ++f) run(true);
+        if (evaluates) run(false);
+        if (looks) look();
         unsigned passed = 0;
-        for (unsigned f = 0; f < forwards; ++f)
-          backward(core, checker, call, [&] { return (seed + passed++) % 5 != 0; });
+        const auto passes = [&] { return (seed + passed++) % 5 != 0; };
+        if (fails) {
+          // A backward that ended with an exception on its way, and then another one.
+          core.begin_backward(sync);
+          if (call.known && !call.recomputed) checker.carry_out(core.before_backward(call.group));
+        }
+        for (unsigned b = 0; b < backwards; ++b) {
+          core.begin_backward(sync);
+          const unsigned graphs = b == 0 ? forwards : 1;
+          // A group that is not announced stays for one backward.
+          const std::function<bool(const Call&)> all_known = [&](const Call& each) {
+            return each.known && std::all_of(each.calls.begin(), each.calls.end(), all_known);
+          };
+          if (b > 0 && !all_known(call)) continue;
+          for (unsigned g = 0; g < graphs; ++g) backward(core, checker, call, passes);
+          checker.carry_out(core.end_backward());
+          if (sync) CHECK_FALSE(checker.anything_unreduced());
+        }
         checker.carry_out(core.end_backward());
         CHECK_FALSE(checker.anything_whole());
         CHECK_FALSE(checker.anything_reducing());
-        const auto reduced = checker.take_reduced();
-        std::function<void(const Call&)> expect = [&](const Call& each) {
-          CHECK(std::find(reduced.begin(), reduced.end(), each.group) != reduced.end());
-          for (const Call& inner : each.calls) expect(inner);
-        };
-        expect(call);
       }
     }
     CHECK(checkers[0].calls() == checkers[1].calls());

@@ -1,0 +1,143 @@
+#include "strategies/parallel/group_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "strategies/collectives/collectives.h"
+#include "strategies/ddp/diverged.h"
+
+namespace dtrain {
+
+std::optional<at::ScalarType> type_of(Precision precision) {
+  switch (precision) {
+    case Precision::float32:
+      return at::kFloat;
+    case Precision::bfloat16:
+      return at::kBFloat16;
+    case Precision::float16:
+      return at::kHalf;
+    case Precision::same:
+      break;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+bool are_alike(const NamedTensor& a, const NamedTensor& b) {
+  return a.tensor.scalar_type() == b.tensor.scalar_type() && a.tensor.device() == b.tensor.device();
+}
+
+}  // namespace
+
+ShardSettings shard_settings(Session& session, const Strategy& strategy) {
+  ShardSettings settings;
+  settings.everyone = settings.sharing = session.world();
+  const int size = strategy.shard_size, ranks = session.world_size();
+  if (size > 0 && size != ranks) {
+    if (ranks % size != 0) {
+      throw ConfigError(
+          fmt::format("dtrain: strategy: shard_size {} does not divide the {} ranks; each set of ranks that shares a "
+                      "model has so many",
+                      size, ranks));
+    }
+    settings.sharing = session.split(session.rank() / size, {"sharing"});
+    settings.replicas = session.split(session.rank() % size, {"replicas"});
+  }
+  settings.compute = type_of(strategy.param);
+  settings.reduce = type_of(strategy.reduce);
+  settings.whole_stays = strategy.kind != StrategyKind::fsdp;
+  settings.gradients_stay = strategy.kind == StrategyKind::zero1;
+  const bool together = shares_memory(settings.sharing.process_group()) && session.device().is_cpu();
+  settings.one_copy = strategy.kind == StrategyKind::fsdp && strategy.one_copy && together;
+  return settings;
+}
+
+GroupBuilder::GroupBuilder(const Strategy& strategy, const ShardSettings& settings, const ParallelOptions& options)
+    : strategy_(strategy),
+      settings_(settings),
+      placement_(options.placement),
+      loads_(static_cast<std::size_t>(settings.sharing.size()), 0) {}
+
+std::vector<NamedTensor> GroupBuilder::unclaimed(const torch::nn::Module& module) const {
+  std::vector<NamedTensor> found;
+  for (const auto& [name, parameter] : parameters_of(module)) {
+    if (claimed_.contains(parameter.unsafeGetTensorImpl())) continue;
+    if (torch::autograd::impl::post_acc_grad_hooks(parameter) != nullptr) {
+      throw ConfigError(fmt::format(
+          "dtrain: parameter '{}' already belongs to another Parallel. Build the modules of a Parallel in the function "
+          "that it calls",
+          name));
+    }
+    found.push_back({name, parameter, placement_ ? placement_(name, parameter) : Placement{}});
+  }
+  return found;
+}
+
+std::size_t GroupBuilder::add_group(const std::string& name, const std::vector<NamedTensor>& parameters,
+                                    bool resharded) {
+  std::vector<NamedParameter> alike;
+  for (const NamedTensor& each : parameters) {
+    alike.push_back({each.name, each.tensor});
+    claimed_.insert(each.tensor.unsafeGetTensorImpl());
+  }
+  require_alike(settings_.everyone, alike, {});
+  groups_.push_back(std::make_unique<ShardGroup>(settings_, name, parameters, loads_));
+  resharded_.push_back(resharded);
+  return groups_.size() - 1;
+}
+
+GroupBuilder::Groups GroupBuilder::add_by_type(const std::string& name, const std::vector<NamedTensor>& parameters,
+                                               bool resharded) {
+  std::vector<std::vector<NamedTensor>> types;
+  for (const NamedTensor& each : parameters) {
+    auto alike = std::find_if(types.begin(), types.end(), [&](const auto& some) { return are_alike(some[0], each); });
+    if (alike == types.end()) alike = types.emplace(types.end());
+    alike->push_back(each);
+  }
+  Groups added;
+  for (const auto& some : types) added.push_back(add_group(name, some, resharded));
+  return added;
+}
+
+GroupBuilder::Groups GroupBuilder::add_unit(const torch::nn::Module& module, bool resharded) {
+  const std::vector<NamedTensor> parameters = unclaimed(module);
+  std::int64_t elements = 0;
+  for (const NamedTensor& each : parameters) elements += each.tensor.numel();
+  if (elements < strategy_.unit_elements) return {};
+  return add_by_type(module.name(), parameters, resharded);
+}
+
+// Backward needs them first, so they stay whole after forward.
+GroupBuilder::Groups GroupBuilder::add_rest(const torch::nn::Module& module) {
+  return add_by_type(module.name(), unclaimed(module), /*resharded=*/false);
+}
+
+// In the order in which gradients come, as a rule.
+void GroupBuilder::add_buckets(const torch::nn::Module& module) {
+  const std::vector<NamedTensor> parameters = unclaimed(module);
+  std::vector<NamedTensor> bucket;
+  std::int64_t bytes = 0;
+  const auto close = [&] {
+    if (bucket.empty()) return;
+    add_group(fmt::format("bucket {}", groups_.size() + 1), bucket, false);
+    bucket.clear();
+    bytes = 0;
+  };
+  for (auto each = parameters.rbegin(); each != parameters.rend(); ++each) {
+    if (!bucket.empty() && !are_alike(bucket.front(), *each)) close();
+    bucket.push_back(*each);
+    bytes += static_cast<std::int64_t>(each->tensor.nbytes());
+    if (bytes >= strategy_.bucket_bytes) close();
+  }
+  close();
+}
+
+std::vector<UnshardCore::Facts> GroupBuilder::facts() const {
+  std::vector<UnshardCore::Facts> found;
+  for (std::size_t i = 0; i < groups_.size(); ++i) found.push_back({resharded_[i], groups_[i]->trains()});
+  return found;
+}
+
+}  // namespace dtrain

@@ -1,0 +1,162 @@
+// The gradients of a ShardGroup: they come from autograd one by one, and are reduced together.
+#include <algorithm>
+#include <utility>
+
+#include "strategies/shard/shard_group.h"
+
+namespace dtrain {
+
+at::Tensor& ShardGroup::unreduced() {
+  if (!unreduced_.defined()) {
+    const auto options = at::TensorOptions().dtype(reduce_).device(part_.device());
+    unreduced_ = empty_shared(settings_.sharing.process_group(), layout_.elements, options);
+  }
+  return unreduced_;
+}
+
+at::Tensor ShardGroup::gradient_of(const at::Tensor& row, std::size_t member) const {
+  const at::Tensor& parameter = members_[member].tensor();
+  return row.narrow(0, layout_.at[member], parameter.numel()).view(shapes_[member]);
+}
+
+void ShardGroup::take_gradient(std::size_t member) {
+  const at::NoGradGuard no_grad;
+  at::Tensor& gradient = members_[member].tensor().mutable_grad();
+  if (!gradient.defined()) return;
+  if (before_gradient_) before_gradient_();
+  if (gradient.layout() != at::kStrided) {
+    throw ConfigError("dtrain: gradients that are sharded are dense, and that of '" + members_[member].name() +
+                      "' is sparse; make the embedding without sparse(true), or let the parameter need no gradient");
+  }
+  leave_row();
+  at::Tensor into = gradient_of(unreduced(), member);
+  if (came_[member]) {
+    into.add_(gradient);
+  } else {
+    into.copy_(gradient);
+    came_[member] = true;
+  }
+  if (!arrived_[member]) --missing_;
+  arrived_[member] = true;
+  gradient.reset();
+  if (gradient_came_) gradient_came_();
+}
+
+// The row is about to be written. With gradients_stay the last reduction reads it, and the sum so far may lie in it.
+void ShardGroup::leave_row() {
+  if (!settings_.gradients_stay) return;
+  end_reduce();
+  heed_resets();
+  if (!has_gradient_ || !gradient_.is_alias_of(unreduced_)) return;
+  gradient_ = gradient_.clone();
+  give_gradients();
+}
+
+// What no gradient came for, and what lies behind the last parameter.
+void ShardGroup::clear_missing() {
+  std::int64_t end = 0;
+  for (const std::size_t each : layout_.order) {
+    if (!came_[each]) gradient_of(unreduced(), each).zero_();
+    end = std::max(end, layout_.at[each] + members_[each].tensor().numel());
+  }
+  unreduced().narrow(0, end, layout_.elements - end).zero_();
+}
+
+void ShardGroup::begin_reduce() {
+  const at::NoGradGuard no_grad;
+  end_reduce();  // an earlier one of this backward
+  heed_resets();
+  unreduced();
+  leave_row();
+  clear_missing();
+  at::Tensor row = settings_.gradients_stay ? unreduced_ : std::exchange(unreduced_, {});
+  came_.assign(members_.size(), false);
+  const bool in_place = settings_.gradients_stay && !has_gradient_;
+  reduced_ = in_place ? own(row) : at::empty({size_}, row.options());
+  const GroupPtr& group = settings_.sharing.process_group();
+  c10d::ReduceScatterOptions options;
+  options.reduceOp = c10d::ReduceOp::AVG;
+  if (layout_.even()) {
+    reducing_ = reduce_scatter_single(*group, reduced_, row, options);
+    return;
+  }
+  std::vector<at::Tensor> outputs{reduced_};
+  std::vector<std::vector<at::Tensor>> inputs{parts_of(row)};
+  reducing_ = group->reduce_scatter(outputs, inputs, options);
+}
+
+void ShardGroup::end_reduce() {
+  if (!reducing_) return;
+  const at::NoGradGuard no_grad;
+  std::exchange(reducing_, {})->wait();
+  at::Tensor reduced = std::exchange(reduced_, {});
+  if (settings_.replicas.size() > 1) settings_.replicas.all_reduce(reduced, c10d::ReduceOp::AVG);
+  heed_resets();
+  if (has_gradient_) {
+    if (used_) {
+      TORCH_WARN_ONCE(
+          "dtrain: gradients were added to those of a step that is done. Call zero_grad() of the Parallel or of the "
+          "optimizer after each step; zero_grad() of the module does not reach them");
+    }
+    gradient_.add_(reduced);
+  } else {
+    gradient_ = reduced.to(type_);
+    has_gradient_ = true;
+    used_ = false;
+  }
+  give_gradients();
+}
+
+void ShardGroup::expect_gradients() {
+  arrived_.assign(members_.size(), false);
+  missing_ = 0;
+  for (const ShardedParameter& each : members_) missing_ += each.trains() ? 1 : 0;
+}
+
+void ShardGroup::forget_gradients() {
+  end_reduce();
+  gradient_.reset();
+  has_gradient_ = false;
+  give_gradients();
+  for (ShardedParameter& each : members_) each.tensor().mutable_grad().reset();
+  if (!settings_.gradients_stay) unreduced_.reset();
+  came_.assign(members_.size(), false);
+}
+
+at::Tensor ShardGroup::gradient() {
+  heed_resets();
+  return has_gradient_ ? gradient_ : at::Tensor();
+}
+
+// The program may have reset gradients of its parts, as zero_grad() of torch's optimizers does.
+void ShardGroup::heed_resets() {
+  if (!has_gradient_) return;
+  const at::NoGradGuard no_grad;
+  bool any = false;
+  for (const ShardRun& run : runs_) {
+    if (run.values.grad().defined()) {
+      any |= run.values.numel() > 0;
+    } else {
+      gradient_.narrow(0, run.values.storage_offset() - part_.storage_offset(), run.values.numel()).zero_();
+    }
+  }
+  if (any) return;
+  gradient_.reset();
+  has_gradient_ = false;
+  give_gradients();
+}
+
+// Autograd must not know them as views: then zero_grad() of torch's optimizers can detach them in place.
+void ShardGroup::give_gradients() {
+  const at::AutoDispatchBelowADInplaceOrView plain;
+  for (const ShardRun& run : runs_) {
+    at::Tensor& its = run.values.mutable_grad();
+    if (has_gradient_) {
+      its = gradient_.narrow(0, run.values.storage_offset() - part_.storage_offset(), run.values.numel());
+    } else {
+      its.reset();
+    }
+  }
+}
+
+}  // namespace dtrain

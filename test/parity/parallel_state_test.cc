@@ -1,0 +1,120 @@
+// Checkpoints of a sharded model, and optimizers that need more than elements.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <functional>
+
+#include "dtrain/dtrain.h"
+#include "test/parity/joined.h"
+#include "test/parity/parallel_model.h"
+#include "test/support/catch.h"
+#include "test/support/temp_folder.h"
+#include "test/unit/strategies/ranks.h"
+
+using namespace dtrain;
+using namespace dtrain::test;
+
+namespace {
+
+// Trains for `steps` more, saves, and says what the parameters are.
+std::string steps_with_checkpoints(Session& session, const Strategy& strategy, const std::string& folder, int steps) {
+  const InDouble in_double;
+  torch::manual_seed(session.rank());
+  Parallel model(
+      session, [] { return ParNet(); }, ParallelOptions{.strategy = strategy});
+  ShardedOptimizer optimizer = model.optimizer(
+      ShardedOptimizerOptions{.algorithm = AdamW{.lr = 0.01}, .groups = {{.dims_max = 1, .weight_decay = 0.0}}});
+  Checkpoints checkpoints(session.world(), folder, {.sync = false});
+  const auto loaded = model.load(checkpoints, optimizer);
+  const auto first = static_cast<int>(loaded ? loaded->step : 0);
+  const std::int64_t mine = kBatch / session.world_size();
+  for (int step = first; step < first + steps; ++step) {
+    model.zero_grad();
+    const Data data = batch_of(step, 0);
+    const auto part = [&](const torch::Tensor& all) { return all.narrow(0, session.rank() * mine, mine); };
+    loss_of(model(part(data.words)), part(data.classes)).backward();
+    model.clip_grad_norm(0.5);
+    model.step(optimizer);
+  }
+  model.save(checkpoints, first + steps, optimizer, R"({"seed": 7})");
+  const auto full = model.full_parameters();
+  std::string said;
+  for (const auto& each : model->named_parameters())
+    said += fmt::format("{:.17g} ", each.value().square().sum().item<double>());
+  return said + (loaded ? loaded->extra : "") + " 0 0 0 0";
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint goes from any strategy and number of ranks to any other") {
+  const test::TempFolder folder;
+  const auto run = [&](const Strategy& strategy, int ranks, const std::string& name, int steps) {
+    const auto said =
+        on_ranks(ranks, [&](Session& session) { return steps_with_checkpoints(session, strategy, name, steps); });
+    for (const std::string& each : said) CHECK(each == said[0]);
+    return said[0];
+  };
+  using Kind = StrategyKind;
+  const std::string straight = run({.kind = Kind::ddp}, 1, folder / "straight", 25);
+  const Way chain[] = {{"ddp", {.kind = Kind::ddp}},
+                       {"fsdp", {.kind = Kind::fsdp}},
+                       {"zero2", {.kind = Kind::zero2, .bucket_bytes = 500}},
+                       {"fsdp, copies", {.kind = Kind::fsdp, .one_copy = false}},
+                       {"zero1", {.kind = Kind::zero1}}};
+  const int worlds[] = {2, 3, 4, 2, 1};
+  std::string last;
+  for (std::size_t i = 0; i < 5; ++i) {
+    last = run(chain[i].strategy, worlds[i], folder / "chain", 5);
+    CHECK((i == 0) == (last.find("seed") == std::string::npos));
+  }
+  const auto a = numbers_in(last), b = numbers_in(straight);
+  REQUIRE(a.size() >= 20);
+  for (std::size_t i = 0; i < 20; ++i) CHECK(std::abs(a[i] - b[i]) < 1e-9 * std::max(1.0, b[i]));
+  // Hybrid sharding saves each part once, and loads what a single rank has saved.
+  const std::string hybrid = run({.kind = Kind::fsdp, .shard_size = 2}, 4, folder / "chain", 1);
+  CHECK(hybrid.find("seed") != std::string::npos);
+}
+
+TEST_CASE("LAMB, and Muon with owned matrices, train under every strategy as on one rank") {
+  const auto run = [](Session& session, const Strategy& strategy, const OptimizerOptions& algorithm) {
+    const InDouble in_double;
+    torch::manual_seed(session.rank());
+    const auto owned = [](const std::string&, const torch::Tensor& parameter) {
+      return parameter.dim() == 2 ? Placement::owned() : Placement{};
+    };
+    Parallel model(
+        session, [] { return ParNet(); }, ParallelOptions{.strategy = strategy, .placement = owned});
+    ShardedOptimizer optimizer = model.optimizer(algorithm);
+    const std::int64_t mine = kBatch / session.world_size();
+    for (int step = 0; step < 10; ++step) {
+      model.zero_grad();
+      const Data data = batch_of(step, 0);
+      const auto part = [&](const torch::Tensor& all) { return all.narrow(0, session.rank() * mine, mine); };
+      loss_of(model(part(data.words)), part(data.classes)).backward();
+      model.step(optimizer);
+    }
+    const auto full = model.full_parameters();
+    std::string said;
+    for (const auto& each : model->named_parameters())
+      said += fmt::format("{:.17g} {:.17g} ", each.value().square().sum().item<double>(),
+                          each.value().sum().item<double>());
+    return said;
+  };
+  // Newton-Schulz runs in bfloat16, and a gradient that differs in its last bits may be rounded to another number.
+  const std::vector<std::pair<OptimizerOptions, double>> algorithms{{Lamb{.lr = 0.02}, 1e-9},
+                                                                    {Muon{.lr = 0.02, .adamw = {.lr = 0.01}}, 2e-2}};
+  for (const auto& [algorithm, bound] : algorithms) {
+    const auto expected = numbers_in(
+        on_ranks(1, [&](Session& session) { return run(session, {.kind = StrategyKind::ddp}, algorithm); })[0]);
+    for (const Way& way : ways()) {
+      INFO(way.name);
+      for (const std::string& each :
+           on_ranks(3, [&](Session& session) { return run(session, way.strategy, algorithm); })) {
+        const auto numbers = numbers_in(each);
+        REQUIRE(numbers.size() == expected.size());
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+          CHECK(std::abs(numbers[i] - expected[i]) < bound * std::max(1.0, std::abs(expected[i])));
+      }
+    }
+  }
+}
