@@ -1,6 +1,7 @@
 #include "strategies/parallel/group_builder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -25,6 +26,14 @@ std::optional<at::ScalarType> type_of(Precision precision) {
 
 namespace {
 
+// As DTRAIN_UNIT has it.
+std::string unit_name(const std::string& type) {
+  const std::size_t colons = type.rfind("::");
+  std::string name = colons == std::string::npos ? type : type.substr(colons + 2);
+  if (name.ends_with("Impl")) name.resize(name.size() - 4);
+  return name;
+}
+
 bool are_alike(const NamedTensor& a, const NamedTensor& b) {
   return a.tensor.scalar_type() == b.tensor.scalar_type() && a.tensor.device() == b.tensor.device();
 }
@@ -45,6 +54,12 @@ ShardSettings shard_settings(Session& session, const Strategy& strategy) {
     settings.sharing = session.split(session.rank() / size, {"sharing"});
     settings.replicas = session.split(session.rank() % size, {"replicas"});
   }
+  const int near = strategy.reshard_size, sharing = settings.sharing.size();
+  if (near > 0 && sharing % near != 0) {
+    throw ConfigError(fmt::format(
+        "dtrain: strategy: reshard_after_forward {} does not divide the {} ranks that share the model", near, sharing));
+  }
+  if (near > 0 && near < sharing) settings.near = session.split(session.rank() / near, {"near"});
   settings.compute = type_of(strategy.param);
   settings.reduce = type_of(strategy.reduce);
   settings.whole_stays = strategy.kind != StrategyKind::fsdp;
@@ -76,7 +91,7 @@ std::vector<NamedTensor> GroupBuilder::unclaimed(const torch::nn::Module& module
 }
 
 std::size_t GroupBuilder::add_group(const std::string& name, const std::vector<NamedTensor>& parameters,
-                                    bool resharded) {
+                                    Between between) {
   std::vector<NamedParameter> alike;
   for (const NamedTensor& each : parameters) {
     alike.push_back({each.name, each.tensor});
@@ -84,12 +99,12 @@ std::size_t GroupBuilder::add_group(const std::string& name, const std::vector<N
   }
   require_alike(settings_.everyone, alike, {});
   groups_.push_back(std::make_unique<ShardGroup>(settings_, name, parameters, loads_));
-  resharded_.push_back(resharded);
+  between_.push_back(between);
   return groups_.size() - 1;
 }
 
 GroupBuilder::Groups GroupBuilder::add_by_type(const std::string& name, const std::vector<NamedTensor>& parameters,
-                                               bool resharded) {
+                                               Between between) {
   std::vector<std::vector<NamedTensor>> types;
   for (const NamedTensor& each : parameters) {
     auto alike = std::find_if(types.begin(), types.end(), [&](const auto& some) { return are_alike(some[0], each); });
@@ -97,21 +112,34 @@ GroupBuilder::Groups GroupBuilder::add_by_type(const std::string& name, const st
     alike->push_back(each);
   }
   Groups added;
-  for (const auto& some : types) added.push_back(add_group(name, some, resharded));
+  for (const auto& some : types) added.push_back(add_group(name, some, between));
   return added;
 }
 
-GroupBuilder::Groups GroupBuilder::add_unit(const torch::nn::Module& module, bool resharded) {
+GroupBuilder::Groups GroupBuilder::add_unit(const torch::nn::Module& module, const std::string& type) {
+  const std::string name = unit_name(type);
+  made_.insert(name);
+  const auto& units = strategy_.units;
+  if (!units.empty() && std::find(units.begin(), units.end(), name) == units.end()) return {};
   const std::vector<NamedTensor> parameters = unclaimed(module);
   std::int64_t elements = 0;
   for (const NamedTensor& each : parameters) elements += each.tensor.numel();
   if (elements < strategy_.unit_elements) return {};
-  return add_by_type(module.name(), parameters, resharded);
+  const Between sharded = settings_.near ? Between::near : Between::sharded;
+  return add_by_type(name, parameters, strategy_.reshard_after_forward ? sharded : Between::whole);
+}
+
+void GroupBuilder::require_units() const {
+  for (const std::string& each : strategy_.units) {
+    if (made_.contains(each)) continue;
+    throw ConfigError(fmt::format("dtrain: strategy: units has '{}', and the model made no such unit. Its units: {}",
+                                  each, made_.empty() ? "none" : fmt::format("{}", fmt::join(made_, ", "))));
+  }
 }
 
 // Backward needs them first, so they stay whole after forward.
 GroupBuilder::Groups GroupBuilder::add_rest(const torch::nn::Module& module) {
-  return add_by_type(module.name(), unclaimed(module), /*resharded=*/false);
+  return add_by_type(module.name(), unclaimed(module), Between::whole);
 }
 
 // In the order in which gradients come, as a rule.
@@ -121,7 +149,7 @@ void GroupBuilder::add_buckets(const torch::nn::Module& module) {
   std::int64_t bytes = 0;
   const auto close = [&] {
     if (bucket.empty()) return;
-    add_group(fmt::format("bucket {}", groups_.size() + 1), bucket, false);
+    add_group(fmt::format("bucket {}", groups_.size() + 1), bucket, Between::whole);
     bucket.clear();
     bytes = 0;
   };
@@ -136,7 +164,7 @@ void GroupBuilder::add_buckets(const torch::nn::Module& module) {
 
 std::vector<UnshardCore::Facts> GroupBuilder::facts() const {
   std::vector<UnshardCore::Facts> found;
-  for (std::size_t i = 0; i < groups_.size(); ++i) found.push_back({resharded_[i], groups_[i]->trains()});
+  for (std::size_t i = 0; i < groups_.size(); ++i) found.push_back({between_[i], groups_[i]->trains()});
   return found;
 }
 

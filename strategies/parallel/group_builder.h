@@ -1,6 +1,7 @@
 #pragma once
 // Makes the groups of a sharded model, while the program builds it.
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -21,9 +22,12 @@ class GroupBuilder {
   GroupBuilder(const Strategy& strategy, const ShardSettings& settings, const ParallelOptions& options);
 
   using Groups = std::vector<std::size_t>;
-  // Collective: groups of what the module has and no group has yet, one for each type and device of parameters; by
-  // their size it may have none. Throws ConfigError, and DivergedError if the ranks have different parameters.
-  Groups add_unit(const torch::nn::Module& module, bool resharded);
+  // Collective: groups of what the module has and no group has yet, one for each type and device of parameters; a unit
+  // may have none by its class or size. `type`: its class, with namespaces. Throws ConfigError, and DivergedError if
+  // the ranks have different parameters.
+  Groups add_unit(const torch::nn::Module& module, const std::string& type);
+  // Throws ConfigError if the strategy names units that were not made.
+  void require_units() const;
   Groups add_rest(const torch::nn::Module& module);
   // zero1, zero2: all of the module's parameters, in buckets.
   void add_buckets(const torch::nn::Module& module);
@@ -34,15 +38,17 @@ class GroupBuilder {
 
  private:
   std::vector<NamedTensor> unclaimed(const torch::nn::Module& module) const;
-  Groups add_by_type(const std::string& name, const std::vector<NamedTensor>& parameters, bool resharded);
-  std::size_t add_group(const std::string& name, const std::vector<NamedTensor>& parameters, bool resharded);
+  using Between = UnshardCore::Between;
+  Groups add_by_type(const std::string& name, const std::vector<NamedTensor>& parameters, Between between);
+  std::size_t add_group(const std::string& name, const std::vector<NamedTensor>& parameters, Between between);
 
   Strategy strategy_;
   ShardSettings settings_;
   std::function<Placement(const std::string&, const torch::Tensor&)> placement_;
   std::vector<std::int64_t> loads_;  // elements of each rank
   std::vector<std::unique_ptr<ShardGroup>> groups_;
-  std::vector<bool> resharded_;
+  std::vector<Between> between_;
+  std::set<std::string> made_;                          // names of unit classes
   std::unordered_set<const c10::TensorImpl*> claimed_;  // parameters that have a group
 };
 

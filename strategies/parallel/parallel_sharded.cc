@@ -26,7 +26,7 @@ class ParallelSharded final : public ParallelCore,
         built_(strategy, settings_, options) {}
 
   UnitBuilder* builder() override { return is_fsdp() ? this : nullptr; }
-  void built(torch::nn::Module& module, UnitSite& site) override;
+  void built(torch::nn::Module& module, UnitSite& site, const std::string& type) override;
   void take(std::shared_ptr<torch::nn::Module> module) override;
 
   const Strategy& strategy() const override { return strategy_; }
@@ -104,13 +104,14 @@ class ParallelSharded::Unit final : public UnitHooks {
   Groups groups_;
 };
 
-void ParallelSharded::built(torch::nn::Module& module, UnitSite& site) {
-  Groups unit = built_.add_unit(module, strategy_.reshard_after_forward);
+void ParallelSharded::built(torch::nn::Module& module, UnitSite& site, const std::string& type) {
+  Groups unit = built_.add_unit(module, type);
   if (!unit.empty()) site.set_hooks(std::make_shared<Unit>(weak_from_this(), std::move(unit)));
 }
 
 void ParallelSharded::take(std::shared_ptr<torch::nn::Module> module) {
   module_ = std::move(module);
+  built_.require_units();
   if (is_fsdp()) {
     root_ = built_.add_rest(*module_);
   } else {
@@ -294,6 +295,8 @@ void ParallelSharded::carry_out(UnshardCore::Action action) {
       return group.end_gather();
     case Do::free:
       return group.free();
+    case Do::share_near:
+      return group.share_near();
     case Do::reduce:
       return group.begin_reduce();
     case Do::wait_reduced:

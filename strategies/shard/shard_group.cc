@@ -162,27 +162,51 @@ std::vector<at::Tensor> ShardGroup::parts_of(const at::Tensor& row) const {
   return parts;
 }
 
+// What each rank of settings_.near has.
+std::vector<at::Tensor> ShardGroup::near_parts_of(const at::Tensor& row) const {
+  const int ranks = settings_.near.size(), each = settings_.sharing.size() / ranks;
+  std::vector<at::Tensor> parts;
+  for (int r = 0; r < ranks; ++r) {
+    const std::int64_t begin = layout_.begin(r * each), last = (r + 1) * each - 1;
+    parts.push_back(
+        row.narrow(0, begin, layout_.begin(static_cast<int>(last)) + layout_.size(static_cast<int>(last)) - begin));
+  }
+  return parts;
+}
+
 void ShardGroup::begin_gather() {
   if (stays_) return;
   const at::NoGradGuard no_grad;
   whole_.take();
-  at::Tensor row = whole_.row(), input = part_.to(compute_);
-  const GroupPtr& group = settings_.sharing.process_group();
+  const bool near = near_part_.defined();
+  at::Tensor row = whole_.row(), input = near ? near_part_ : part_.to(compute_);
+  const GroupPtr& group = (near ? settings_.near : settings_.sharing).process_group();
   if (layout_.even()) {
     gathering_ = all_gather_single(*group, row, input);
     return;
   }
-  std::vector<at::Tensor> outputs = parts_of(row);
+  std::vector<at::Tensor> outputs = near ? near_parts_of(row) : parts_of(row);
   std::vector<at::Tensor> inputs(outputs.size(), input);
   gathering_ = group->alltoall(outputs, inputs);
 }
 
 void ShardGroup::end_gather() {
   if (gathering_) std::exchange(gathering_, {})->wait();
+  near_part_.reset();
   for (ShardedParameter& each : members_) each.set_whole(true);
 }
 
+void ShardGroup::share_near() {
+  if (!stays_) near_part_ = near_parts_of(whole_.row())[static_cast<std::size_t>(settings_.near.rank())].clone();
+  free_whole();
+}
+
 void ShardGroup::free() {
+  near_part_.reset();
+  free_whole();
+}
+
+void ShardGroup::free_whole() {
   if (settings_.whole_stays) return;
   for (ShardedParameter& each : members_) each.set_whole(false);
   if (stays_) return;

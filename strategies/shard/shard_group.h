@@ -25,6 +25,7 @@ struct NamedTensor {
 struct ShardSettings {
   Group everyone;  // all ranks that train the model
   Group sharing;   // those that have one copy of it between them
+  Group near;      // those of `sharing` that share a group between forward and backward; empty: all
   Group replicas;  // those of other sets that have the same part; this rank alone, or an empty group: there are none
   std::optional<at::ScalarType> compute{}, reduce{};  // types of the whole parameters, and of gradients on their way
   bool whole_stays = false;                           // the whole parameters are kept by each rank (zero1, zero2)
@@ -56,6 +57,8 @@ class ShardGroup {
   void begin_gather();
   void end_gather();
   void free();
+  // Sharded among settings.near, from which begin_gather() then takes it.
+  void share_near();
   // Of the gradients that came since the last reduction, and zeros for those that did not come. After end_reduce() the
   // average is in gradient(), added to what was there since forget_gradients().
   void begin_reduce();
@@ -88,11 +91,13 @@ class ShardGroup {
  private:
   WholeMemory make_whole(const ShardSettings& settings, const at::TensorOptions& options) const;
   bool is_shared() const { return whole_.is_shared(); }
+  void free_whole();
   void fill(const std::vector<NamedTensor>& parameters);
   Shard shard_of(std::size_t member) const;
   void make_runs();
   at::Tensor own(const at::Tensor& row) const { return row.narrow(0, begin_, size_); }
   std::vector<at::Tensor> parts_of(const at::Tensor& row) const;
+  std::vector<at::Tensor> near_parts_of(const at::Tensor& row) const;
   // Gradients.
   void give_gradients();
   void heed_resets();
@@ -109,6 +114,7 @@ class ShardGroup {
   WholeMemory whole_;
   bool stays_;  // the whole parameters are always there
   at::Tensor part_;
+  at::Tensor near_part_;  // defined while it is shared near
   std::vector<std::vector<std::int64_t>> shapes_;
   std::vector<ShardedParameter> members_;
   c10::intrusive_ptr<c10d::Work> gathering_, reducing_;

@@ -56,6 +56,13 @@ std::int64_t to_count(const std::string& key, const StrategyJson& value, std::in
   return value.get<std::int64_t>();
 }
 
+std::vector<std::string> to_names(const std::string& key, const StrategyJson& value) {
+  const bool names = value.is_array() && !value.empty() &&
+                     std::all_of(value.begin(), value.end(), [](const auto& each) { return each.is_string(); });
+  if (!names) refuse_value(key, value, R"(a list of names, such as ["Block"])");
+  return value.get<std::vector<std::string>>();
+}
+
 Precision to_precision(const std::string& key, const StrategyJson& value) {
   if (!value.is_string()) refuse_value(key, value, fmt::format("one of {}", words_of(kPrecisions)));
   return from_word(kPrecisions, key, value.get<std::string>());
@@ -110,7 +117,9 @@ const std::vector<Key>& keys() {
       {"reshard_after_forward",
        {Kind::fsdp},
        [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
-         strategy.reshard_after_forward = to_bool(key, value);
+         if (!value.is_boolean() && !value.is_number()) refuse_value(key, value, "true, false or a number of ranks");
+         strategy.reshard_size = value.is_number() ? static_cast<int>(to_count(key, value, 2, kManyRanks)) : 0;
+         strategy.reshard_after_forward = value.is_number() || value.get<bool>();
        }},
       {"prefetch",
        {Kind::fsdp},
@@ -121,6 +130,11 @@ const std::vector<Key>& keys() {
        {Kind::fsdp},
        [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
          strategy.unit_elements = to_count(key, value, 0, kManyBytes);
+       }},
+      {"units",
+       {Kind::fsdp},
+       [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
+         strategy.units = to_names(key, value);
        }},
       {"one_copy", {Kind::fsdp}, [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
          strategy.one_copy = to_bool(key, value);

@@ -16,7 +16,7 @@ UnshardCore::UnshardCore(std::vector<Facts> groups, int ahead, bool in_order) : 
 
 void UnshardCore::gather(Group group, Actions& actions) {
   One& one = groups_[group];
-  if (one.state != State::sharded) return;
+  if (one.state != State::sharded && one.state != State::near) return;
   one.state = State::coming;
   actions.push_back({Do::gather, group});
 }
@@ -37,9 +37,10 @@ void UnshardCore::free(Group group, Actions& actions) {
   actions.push_back({Do::free, group});
 }
 
+bool UnshardCore::is_used(const One& one) const { return one.running > 0 || one.backward || one.stays || holders_ > 0; }
+
 void UnshardCore::free_if_unused(Group group, Actions& actions) {
-  const One& one = groups_[group];
-  if (one.running == 0 && !one.backward && !one.stays) free(group, actions);
+  if (!is_used(groups_[group])) free(group, actions);
 }
 
 void UnshardCore::reduce(Group group, Actions& actions) {
@@ -111,7 +112,12 @@ UnshardCore::Actions UnshardCore::after_forward(Group group, Return back) {
   if (back != Return::never) ++one.ran;
   // What runs within backward is gone back through at once.
   if (backward_ && back == Return::announced) one.backward = true;
-  if (one.facts.resharded || back == Return::never) free_if_unused(group, actions);
+  if (back == Return::never || one.facts.between == Between::sharded) {
+    free_if_unused(group, actions);
+  } else if (one.facts.between == Between::near && one.state == State::whole && !is_used(one)) {
+    one.state = State::near;
+    actions.push_back({Do::share_near, group});
+  }
   return actions;
 }
 

@@ -14,9 +14,15 @@ namespace dtrain {
 class UnshardCore {
  public:
   using Group = std::size_t;
+  // What becomes of a group between its forward and its backward.
+  enum class Between : std::uint8_t {
+    sharded,
+    near,  // shared by few ranks, near to each other
+    whole
+  };
   struct Facts {
-    bool resharded = true;  // after forward; else the group stays whole until its backward is done
-    bool trains = true;     // it has a parameter that needs a gradient
+    Between between = Between::sharded;
+    bool trains = true;  // it has a parameter that needs a gradient
   };
   // How backward will come to what a forward returns.
   enum class Return : std::uint8_t {
@@ -28,6 +34,7 @@ class UnshardCore {
     gather,       // begin to make the group whole
     wait,         // until it is: the program is about to use it
     free,         // it is sharded from now on
+    share_near,   // the same, but among few ranks; it is gathered from those then, or freed
     reduce,       // begin to reduce its gradients
     wait_reduced  // until they are
   };
@@ -68,7 +75,7 @@ class UnshardCore {
   Actions free_all();
 
  private:
-  enum class State : std::uint8_t { sharded, coming, whole };
+  enum class State : std::uint8_t { sharded, near, coming, whole };
   struct One {
     Facts facts;
     State state = State::sharded;
@@ -85,6 +92,7 @@ class UnshardCore {
   void gather(Group group, Actions& actions);
   void make_whole(Group group, Actions& actions);
   void free(Group group, Actions& actions);
+  bool is_used(const One& one) const;
   void free_if_unused(Group group, Actions& actions);
   void reduce(Group group, Actions& actions);
   void look_ahead(const std::vector<Group>& order, std::size_t place, int direction, Actions& actions);

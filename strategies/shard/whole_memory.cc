@@ -84,15 +84,17 @@ void ShardedParameter::set_name(const std::string& name, const std::string& advi
 }
 
 void ShardedParameter::set_whole(bool whole) {
+  if (!has_our_memory()) return;
   parameter_.unsafeGetTensorImpl()->set_storage_keep_dtype(whole ? whole_ : sharded_);
 }
 
 void ShardedParameter::settle() { trains_ = parameter_.requires_grad(); }
 
-bool ShardedParameter::is_as_it_was() const {
+bool ShardedParameter::has_our_memory() const {
   const c10::StorageImpl* const its = parameter_.storage().unsafeGetStorageImpl();
-  const bool ours = its == whole_.unsafeGetStorageImpl() || its == sharded_.unsafeGetStorageImpl();
-  return ours && parameter_.requires_grad() == trains_;
+  return its == whole_.unsafeGetStorageImpl() || its == sharded_.unsafeGetStorageImpl();
 }
+
+bool ShardedParameter::is_as_it_was() const { return has_our_memory() && parameter_.requires_grad() == trains_; }
 
 }  // namespace dtrain

@@ -53,6 +53,7 @@ class ShardedParameter {
   const at::Tensor& tensor() const { return parameter_; }
 
  private:
+  bool has_our_memory() const;
   std::string name_;
   at::Tensor parameter_;
   c10::Storage whole_, sharded_;

@@ -136,6 +136,27 @@ TEST_CASE("hybrid sharding, owned matrices and blocks of rows") {
   }
 }
 
+TEST_CASE("units that few ranks share between forward and backward, and units by their class") {
+  const Recipe recipe{.steps = 20, .clip = 0.7};
+  const std::string expected = alone_in_child(recipe);
+  const auto owned = [](const std::string&, const torch::Tensor& parameter) {
+    return parameter.dim() == 2 ? Placement::owned() : Placement{};
+  };
+  const auto check = [&](const Strategy& strategy, const auto& placement) {
+    for (const std::string& each :
+         on_ranks(4, [&](Session& session) { return together(session, recipe, strategy, placement); }))
+      check_close(each, expected);
+  };
+  using Placing = std::function<Placement(const std::string&, const torch::Tensor&)>;
+  const Strategy near{.kind = StrategyKind::fsdp, .reshard_size = 2, .one_copy = false};
+  check(near, Placing());
+  check(near, Placing(owned));
+  Strategy shared = near;
+  shared.one_copy = true;
+  check(shared, Placing());
+  check({.kind = StrategyKind::fsdp, .units = {"ParBlock"}, .one_copy = false}, Placing());
+}
+
 TEST_CASE("tied and frozen parameters, a unit that runs twice, one that runs not, and an input that needs a gradient") {
   struct OddImpl : torch::nn::Module {
     OddImpl() {

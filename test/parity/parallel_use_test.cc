@@ -245,6 +245,22 @@ TEST_CASE("a module that another Parallel has, a unit that is not registered, an
         "dtrain: Placement::blocks_of needs 1 row or more, and got 0");
 }
 
+TEST_CASE("keys of a strategy that do not fit the ranks or the model") {
+  const auto check = [](const Strategy& strategy, const std::string& part) {
+    for (const std::string& each : on_ranks(3, [&](Session& session) {
+           return message_of<ConfigError>([&] {
+             const Parallel model(
+                 session, [] { return ParNet(); }, ParallelOptions{.strategy = strategy});
+           });
+         }))
+      CHECK_THAT(each, Catch::Contains(part));
+  };
+  check({.kind = StrategyKind::fsdp, .reshard_size = 2},
+        "dtrain: strategy: reshard_after_forward 2 does not divide the 3 ranks that share the model");
+  check({.kind = StrategyKind::fsdp, .units = {"ParBlock", "Layer"}},
+        "dtrain: strategy: units has 'Layer', and the model made no such unit. Its units: ParBlock");
+}
+
 TEST_CASE("a step at a wrong time, and a backward after the end, are errors that say so") {
   check_told<c10::Error>(
       [](Session& session, StrategyKind kind) {
@@ -295,7 +311,8 @@ TEST_CASE("a tensor that leaves a unit by a member, and takes backward into it, 
          })) {
       INFO(each);
       // With one copy the values are there.
-      CHECK(each.find("sharded here") != std::string::npos == !one_copy);
+      const bool refused = each.find("sharded here") != std::string::npos;
+      CHECK(refused != one_copy);
     }
   }
 }

@@ -18,7 +18,7 @@
 // Pure: no I/O, no torch.
 #include <cstdint>
 #include <string>
-#include <variant>
+#include <vector>
 
 #include "dtrain/errors.h"
 
@@ -41,10 +41,16 @@ struct Strategy {
   // fsdp. False: a unit's parameters stay whole after its forward, until its backward is done: more memory, and one
   // all-gather less.
   bool reshard_after_forward = true;
+  // fsdp. Between forward and backward a unit is shared by sets of so many ranks, one after the other, and no longer by
+  // all: they should be on one host. It divides the ranks that share one copy of the model. 0: by all. In JSON it is
+  // the value of "reshard_after_forward".
+  int reshard_size = 0;
   // fsdp. So many units are gathered before the program comes to them. 0: none.
   int prefetch = 1;
   // fsdp. A unit with fewer elements than this is no unit of its own: its parameters belong to the unit around it.
   std::int64_t unit_elements = 0;
+  // fsdp. Names of unit classes, as DTRAIN_UNIT has them ("Block"): others are no units of their own. Empty: all are.
+  std::vector<std::string> units{};
   // fsdp. If all ranks are on one host, they keep the whole parameters once, in memory that they share. An all-gather
   // is then a barrier at most, and the host's memory for parameters does not grow with its ranks.
   bool one_copy = true;

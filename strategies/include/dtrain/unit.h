@@ -17,11 +17,13 @@
 // A unit's parameters may be used only while its forward runs. Elsewhere, reading one throws c10::Error with its name.
 // What forward takes and returns should be of types that output_tensors.h knows: in other types no tensor is found, and
 // the unit then stays whole until backward ends.
+#include <c10/util/Type.h>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -64,7 +66,8 @@ class UnitSite {
 class UnitBuilder {
  public:
   virtual ~UnitBuilder() = default;
-  virtual void built(torch::nn::Module& module, UnitSite& site) = 0;
+  // `type`: the class of the implementation, with its namespaces.
+  virtual void built(torch::nn::Module& module, UnitSite& site, const std::string& type) = 0;
   // The one that hears of units that this thread makes; null: nobody. Returns what it was.
   static UnitBuilder* set_current(UnitBuilder* builder);
   static UnitBuilder* current();
@@ -125,7 +128,8 @@ class UnitImpl : public Impl, public UnitSite {
            !(sizeof...(Make) == 1 &&
              (std::is_base_of_v<UnitImpl, std::remove_cvref_t<Make>> && ...))) explicit UnitImpl(Make&&... make)
       : Impl(std::forward<Make>(make)...) {
-    if (UnitBuilder* const builder = UnitBuilder::current()) builder->built(*this, *this);
+    if (UnitBuilder* const builder = UnitBuilder::current())
+      builder->built(*this, *this, c10::demangle(typeid(Impl).name()));
   }
   Result forward(Args... arguments) {
     if (!hooks()) return Impl::forward(std::forward<Args>(arguments)...);

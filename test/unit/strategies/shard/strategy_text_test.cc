@@ -36,6 +36,10 @@ TEST_CASE("a strategy is a word, a JSON string or a JSON object") {
                         .one_copy = false,
                         .shard_size = 4});
   CHECK(parse_strategy(R"({"type": "zero2", "bucket_bytes": 4096})").bucket_bytes == 4096);
+  CHECK(parse_strategy(R"({"type": "zero2", "mixed_precision": {"output": "float32"}})").output == Precision::float32);
+  CHECK(parse_strategy(R"({"type": "ddp", "find_unused_parameters": true})").find_unused_parameters);
+  CHECK(parse_strategy(R"({"type": "fsdp", "reshard_after_forward": 8, "units": ["Block", "Head"]})") ==
+        Strategy{.kind = StrategyKind::fsdp, .reshard_size = 8, .units = {"Block", "Head"}});
 }
 
 TEST_CASE("what a strategy cannot be is named") {
@@ -51,6 +55,12 @@ TEST_CASE("what a strategy cannot be is named") {
              Catch::Contains("prefetch is -1, and must be a whole number from 0 to 64"));
   CHECK_THAT(why_refused(R"({"type": "fsdp", "prefetch": 18446744073709551615})"), Catch::Contains("prefetch is"));
   CHECK_THAT(why_refused(R"({"type": "fsdp", "prefetch": 1.5})"), Catch::Contains("a whole number"));
+  CHECK_THAT(why_refused(R"({"type": "fsdp", "reshard_after_forward": "no"})"),
+             Catch::Contains("must be true, false or a number of ranks"));
+  CHECK_THAT(why_refused(R"({"type": "fsdp", "reshard_after_forward": 1})"), Catch::Contains("a whole number from 2"));
+  for (const char* names : {"\"Block\"", "[]", "[1]"})
+    CHECK_THAT(why_refused(std::string(R"({"type": "fsdp", "units": )") + names + "}"),
+               Catch::Contains("must be a list of names"));
   CHECK_THAT(why_refused(R"({"type": "fsdp", "one_copy": "yes"})"), Catch::Contains("one_copy is \"yes\""));
   CHECK_THAT(why_refused(R"({"type": "fsdp", "mixed_precision": "bfloat16"})"), Catch::Contains("mixed_precision is"));
   CHECK_THAT(why_refused(R"({"type": "fsdp", "mixed_precision": {"param": "fp8"}})"),

@@ -14,12 +14,13 @@ using Actions = UnshardCore::Actions;
 namespace {
 
 using Return = UnshardCore::Return;
+using Between = UnshardCore::Between;
 
 // Carries actions out, and knows what must never happen.
 class Checker {
  public:
   Checker(std::size_t groups, int ahead)
-      : whole_(groups), gathering_(groups), reducing_(groups), unreduced_(groups), ahead_(ahead) {}
+      : whole_(groups), near_(groups), gathering_(groups), reducing_(groups), unreduced_(groups), ahead_(ahead) {}
 
   Actions carry_out(const Actions& actions) {
     for (const auto& [what, group] : actions) {
@@ -28,6 +29,7 @@ class Checker {
           CHECK_FALSE(whole_[group]);
           CHECK_FALSE(gathering_[group]);
           gathering_[group] = true;
+          near_[group] = false;
           calls_.push_back({what, group});
           break;
         case Do::wait:
@@ -36,9 +38,16 @@ class Checker {
           whole_[group] = true;
           break;
         case Do::free:
+          CHECK((whole_[group] || near_[group]));
+          CHECK(in_use_.end() == std::find(in_use_.begin(), in_use_.end(), group));
+          whole_[group] = near_[group] = false;
+          break;
+        case Do::share_near:
           CHECK(whole_[group]);
           CHECK(in_use_.end() == std::find(in_use_.begin(), in_use_.end(), group));
           whole_[group] = false;
+          near_[group] = true;
+          calls_.push_back({what, group});
           break;
         case Do::reduce:
           reducing_[group] = true;
@@ -63,7 +72,8 @@ class Checker {
   void throw_out() { in_use_.clear(); }
   void gradient(std::size_t group) { unreduced_[group] = true; }
   bool anything_whole() const {
-    return std::count(whole_.begin(), whole_.end(), true) + std::count(gathering_.begin(), gathering_.end(), true) > 0;
+    const auto any = [](const std::vector<bool>& of) { return std::count(of.begin(), of.end(), true) > 0; };
+    return any(whole_) || any(near_) || any(gathering_);
   }
   bool anything_reducing() const { return std::count(reducing_.begin(), reducing_.end(), true) > 0; }
   bool anything_unreduced() const { return std::count(unreduced_.begin(), unreduced_.end(), true) > 0; }
@@ -72,7 +82,7 @@ class Checker {
   bool holds = false;
 
  private:
-  std::vector<bool> whole_, gathering_, reducing_, unreduced_;
+  std::vector<bool> whole_, near_, gathering_, reducing_, unreduced_;
   int ahead_;
   std::vector<std::size_t> in_use_;
   Actions calls_;
@@ -145,7 +155,7 @@ TEST_CASE("a row of units: each is gathered twice, one ahead, and reduced once")
 }
 
 TEST_CASE("a group that is not resharded is gathered once, and a frozen one is not reduced") {
-  UnshardCore core({{.resharded = false}, {.trains = false}}, 0);
+  UnshardCore core({{.between = Between::whole}, {.trains = false}}, 0);
   CHECK(core.before_forward(0, true) == Actions{{Do::gather, 0}, {Do::wait, 0}});
   CHECK(core.after_forward(0, Return::announced).empty());
   CHECK(core.before_forward(1, true) == Actions{{Do::gather, 1}, {Do::wait, 1}});
@@ -158,8 +168,20 @@ TEST_CASE("a group that is not resharded is gathered once, and a frozen one is n
   CHECK(core.end_backward() == Actions{{Do::wait_reduced, 0}});
 }
 
+TEST_CASE("a group that few ranks share between forward and backward is gathered from them") {
+  UnshardCore core({{.between = Between::near}}, 0);
+  CHECK(core.before_forward(0, true) == Actions{{Do::gather, 0}, {Do::wait, 0}});
+  CHECK(core.after_forward(0, Return::announced) == Actions{{Do::share_near, 0}});
+  core.begin_backward(true);
+  CHECK(core.before_backward(0) == Actions{{Do::gather, 0}, {Do::wait, 0}});
+  CHECK(core.after_backward(0) == Actions{{Do::reduce, 0}, {Do::free, 0}});
+  core.before_forward(0, true);
+  core.after_forward(0, Return::announced);
+  CHECK(core.free_all() == Actions{{Do::free, 0}});
+}
+
 TEST_CASE("an evaluation keeps nothing but what backward comes to unannounced") {
-  UnshardCore core({{}, {.resharded = false}}, 1);
+  UnshardCore core({{}, {.between = Between::whole}}, 1);
   CHECK(core.before_forward(1, false) == Actions{{Do::gather, 1}, {Do::wait, 1}});
   CHECK(core.after_forward(1, Return::never) == Actions{{Do::free, 1}});
   core.before_forward(0, true);
@@ -210,7 +232,7 @@ TEST_CASE("random programs never use what is not there, and ranks make the same 
     const std::size_t groups = 1 + below(6);
     const int ahead = static_cast<int>(below(4));
     std::vector<UnshardCore::Facts> facts;
-    for (std::size_t g = 0; g < groups; ++g) facts.push_back({below(3) != 0, true});
+    for (std::size_t g = 0; g < groups; ++g) facts.push_back({static_cast<Between>(below(3)), true});
     std::function<Call(unsigned)> program = [&](unsigned depth) {
       Call call{below(static_cast<unsigned>(groups)), below(8) == 0, below(8) != 0};
       for (unsigned i = depth > 0 ? below(4) : 0; i > 0; --i) call.calls.push_back(program(depth - 1));
