@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "strategies/collectives/collectives.h"
 #include "strategies/ddp/diverged.h"
@@ -63,7 +64,14 @@ ShardSettings shard_settings(Session& session, const Strategy& strategy) {
   settings.compute = type_of(strategy.param);
   settings.reduce = type_of(strategy.reduce);
   settings.whole_stays = strategy.kind != StrategyKind::fsdp;
-  settings.gradients_stay = strategy.kind == StrategyKind::zero1;
+  // A row of gradients for each level of the tree stays, if sums are.
+  settings.gradients_stay = strategy.kind == StrategyKind::zero1 && !strategy.deterministic;
+  settings.deterministic = strategy.deterministic;
+  if (strategy.deterministic && !std::has_single_bit(static_cast<unsigned>(ranks))) {
+    throw ConfigError(fmt::format(
+        "dtrain: strategy: deterministic adds up in a binary tree and needs 1, 2, 4, 8, ... ranks, and there are {}",
+        ranks));
+  }
   const bool together = shares_memory(settings.sharing.process_group()) && session.device().is_cpu();
   settings.one_copy = strategy.kind == StrategyKind::fsdp && strategy.one_copy && together;
   return settings;

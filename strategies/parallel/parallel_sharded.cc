@@ -4,6 +4,7 @@
 
 #include "strategies/collectives/collectives.h"
 #include "strategies/ddp/diverged.h"
+#include "strategies/parallel/exact_norm.h"
 #include "strategies/parallel/gradient_norm.h"
 #include "strategies/parallel/group_builder.h"
 #include "strategies/parallel/model_state.h"
@@ -133,7 +134,9 @@ void ParallelSharded::take(std::shared_ptr<torch::nn::Module> module) {
               "dtrain: Parallel needs a module with a parameter that requires a gradient");
   for (const NamedParameter& each : buffers) buffers_.push_back(each.tensor);
   if (!buffers_.empty()) broadcast_all(settings_.everyone.process_group(), buffers_, 0);
-  core_.emplace(facts, is_fsdp() ? strategy_.prefetch : 0, /*in_order=*/!is_fsdp());
+  using Reduce = UnshardCore::Reduce;
+  const Reduce usual = is_fsdp() ? Reduce::passed : Reduce::in_order;
+  core_.emplace(facts, is_fsdp() ? strategy_.prefetch : 0, strategy_.deterministic ? Reduce::at_end : usual);
 }
 
 std::vector<ShardRun> ParallelSharded::runs() {
@@ -176,6 +179,7 @@ void ParallelSharded::zero_grad() {
 torch::Tensor ParallelSharded::clip_grad_norm(double max_norm, double norm_type) {
   std::vector<at::Tensor> gradients;
   for (const auto& group : groups()) gradients.push_back(group->gradient());
+  if (strategy_.deterministic && norm_type == 2) return clip_by_exact_norm(gradients, max_norm, settings_.sharing);
   return clip_by_norm(gradients, max_norm, norm_type, &settings_.sharing);
 }
 
@@ -279,7 +283,12 @@ void ParallelSharded::in_backward() {
   });
 }
 
-void ParallelSharded::backward_ends() { carry_out(core_->end_backward()); }
+void ParallelSharded::backward_ends() {
+  if (strategy_.deterministic) {
+    for (const auto& group : groups()) group->end_micro_batch();
+  }
+  carry_out(core_->end_backward());
+}
 
 void ParallelSharded::carry_out(const UnshardCore::Actions& actions) {
   for (const UnshardCore::Action& action : actions) carry_out(action);

@@ -62,15 +62,47 @@ void ShardGroup::clear_missing() {
   unreduced().narrow(0, end, layout_.elements - end).zero_();
 }
 
+// All gradients since the last reduction.
+at::Tensor ShardGroup::take_unreduced() {
+  if (settings_.deterministic) return tree_.take();
+  unreduced();
+  leave_row();
+  clear_missing();
+  came_.assign(members_.size(), false);
+  return settings_.gradients_stay ? unreduced_ : std::exchange(unreduced_, {});
+}
+
+void ShardGroup::end_micro_batch() {
+  if (!trains()) return;
+  const at::NoGradGuard no_grad;
+  end_reduce();
+  heed_resets();
+  if (has_gradient_) {
+    throw ConfigError(
+        "dtrain: deterministic gradients cannot be added to those that were reduced before. Put all backwards of a "
+        "step but the last under no_sync(), and call zero_grad() after the step");
+  }
+  clear_missing();
+  came_.assign(members_.size(), false);
+  tree_.add(std::exchange(unreduced_, {}));
+}
+
 void ShardGroup::begin_reduce() {
   const at::NoGradGuard no_grad;
   end_reduce();  // an earlier one of this backward
   heed_resets();
-  unreduced();
-  leave_row();
-  clear_missing();
-  at::Tensor row = settings_.gradients_stay ? unreduced_ : std::exchange(unreduced_, {});
-  came_.assign(members_.size(), false);
+  if (settings_.deterministic && !tree_.is_complete()) {
+    throw ConfigError(
+        "dtrain: deterministic gradients need steps of 1, 2, 4, 8, ... micro-batches for each rank: so many backwards, "
+        "all but the last under no_sync()");
+  }
+  at::Tensor row = take_unreduced();
+  if (settings_.deterministic) {
+    reduced_ = at::empty({settings_.sharing.size(), size_}, row.options());
+    std::vector<at::Tensor> outputs = reduced_.unbind(0), inputs = parts_of(row);
+    reducing_ = settings_.sharing.process_group()->alltoall(outputs, inputs);
+    return;
+  }
   const bool in_place = settings_.gradients_stay && !has_gradient_;
   reduced_ = in_place ? own(row) : at::empty({size_}, row.options());
   const GroupPtr& group = settings_.sharing.process_group();
@@ -85,12 +117,29 @@ void ShardGroup::begin_reduce() {
   reducing_ = group->reduce_scatter(outputs, inputs, options);
 }
 
+// `pieces`: a row for each rank of `sharing`, with its sum.
+at::Tensor ShardGroup::average_in_order(const at::Tensor& pieces) const {
+  at::Tensor sum = tree_sum(pieces);
+  std::int64_t count = pieces.size(0);
+  if (settings_.replicas.size() > 1) {
+    count *= settings_.replicas.size();
+    const at::Tensor all = at::empty({settings_.replicas.size(), sum.numel()}, sum.options());
+    std::vector<std::vector<at::Tensor>> outputs{all.unbind(0)};
+    std::vector<at::Tensor> inputs{sum};
+    settings_.replicas.process_group()->allgather(outputs, inputs)->wait();
+    sum = tree_sum(all);
+  }
+  return sum.mul_(1.0 / static_cast<double>(count));
+}
+
 void ShardGroup::end_reduce() {
   if (!reducing_) return;
   const at::NoGradGuard no_grad;
   std::exchange(reducing_, {})->wait();
   at::Tensor reduced = std::exchange(reduced_, {});
-  if (settings_.replicas.size() > 1) settings_.replicas.all_reduce(reduced, c10d::ReduceOp::AVG);
+  if (settings_.deterministic) reduced = average_in_order(reduced);
+  if (settings_.replicas.size() > 1 && !settings_.deterministic)
+    settings_.replicas.all_reduce(reduced, c10d::ReduceOp::AVG);
   heed_resets();
   if (has_gradient_) {
     if (used_) {
@@ -120,6 +169,7 @@ void ShardGroup::forget_gradients() {
   give_gradients();
   for (ShardedParameter& each : members_) each.tensor().mutable_grad().reset();
   if (!settings_.gradients_stay) unreduced_.reset();
+  tree_.clear();
   came_.assign(members_.size(), false);
 }
 

@@ -11,6 +11,7 @@
 #include "dtrain/placement.h"
 #include "dtrain/shards.h"
 #include "strategies/shard/group_layout.h"
+#include "strategies/shard/tree_sum.h"
 #include "strategies/shard/whole_memory.h"
 #include "strategies/torch/compat.h"
 
@@ -30,6 +31,7 @@ struct ShardSettings {
   std::optional<at::ScalarType> compute{}, reduce{};  // types of the whole parameters, and of gradients on their way
   bool whole_stays = false;                           // the whole parameters are kept by each rank (zero1, zero2)
   bool gradients_stay = false;                        // the whole gradients too (zero1)
+  bool deterministic = false;                         // gradients are added up in the order of a tree
   bool one_copy = false;  // the ranks of `sharing` are on one host, and keep the whole parameters once
 };
 
@@ -68,6 +70,9 @@ class ShardGroup {
   void take_gradient(std::size_t member);
   // A backward begins. From then on each parameter has one gradient to come.
   void expect_gradients();
+  // With `deterministic`: a backward, with the gradients of one micro-batch, has ended. Throws ConfigError if there are
+  // gradients of a reduction before it.
+  void end_micro_batch();
   bool has_all_gradients() const { return missing_ == 0; }
   void forget_gradients();
 
@@ -105,6 +110,8 @@ class ShardGroup {
   at::Tensor& unreduced();
   at::Tensor gradient_of(const at::Tensor& row, std::size_t member) const;
   void clear_missing();
+  at::Tensor take_unreduced();
+  at::Tensor average_in_order(const at::Tensor& pieces) const;
 
   ShardSettings settings_;
   std::string name_;
@@ -120,6 +127,7 @@ class ShardGroup {
   c10::intrusive_ptr<c10d::Work> gathering_, reducing_;
   // Gradients.
   at::Tensor unreduced_;  // whole, undefined until the first came
+  TreeSum tree_;          // of micro-batches, if it is deterministic
   std::function<void()> before_gradient_, gradient_came_;
   std::vector<bool> came_;         // since the last reduction, for each member
   std::vector<bool> arrived_;      // in this backward

@@ -109,6 +109,11 @@ const std::vector<Key>& keys() {
        [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
          strategy.bucket_bytes = to_count(key, value, 1, kManyBytes);
        }},
+      {"deterministic",
+       {Kind::zero1, Kind::zero2, Kind::fsdp},
+       [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
+         strategy.deterministic = to_bool(key, value);
+       }},
       {"find_unused_parameters",
        {Kind::ddp},
        [](const std::string& key, const StrategyJson& value, Strategy& strategy) {

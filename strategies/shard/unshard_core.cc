@@ -10,7 +10,7 @@ constexpr std::size_t kMostRuns = 64;  // of a group, on average, that the order
 
 }  // namespace
 
-UnshardCore::UnshardCore(std::vector<Facts> groups, int ahead, bool in_order) : ahead_(ahead), in_order_(in_order) {
+UnshardCore::UnshardCore(std::vector<Facts> groups, int ahead, Reduce reduce) : ahead_(ahead), when_(reduce) {
   for (const Facts& facts : groups) groups_.push_back({.facts = facts});
 }
 
@@ -146,7 +146,7 @@ UnshardCore::Actions UnshardCore::after_backward(Group group) {
   One& one = groups_[group];
   if (++one.passed < one.ran) return actions;
   one.backward = false;
-  reduce(group, actions);
+  if (when_ == Reduce::passed) reduce(group, actions);
   free_if_unused(group, actions);
   return actions;
 }
@@ -155,7 +155,7 @@ UnshardCore::Actions UnshardCore::gradient_came(Group group, bool all) {
   Actions actions;
   groups_[group].reduced = false;
   groups_[group].all_came = all;
-  if (!in_order_) return actions;
+  if (when_ != Reduce::in_order) return actions;
   while (next_reduced_ < groups_.size() && (groups_[next_reduced_].all_came || !groups_[next_reduced_].facts.trains))
     reduce(next_reduced_++, actions);
   return actions;
@@ -167,7 +167,7 @@ UnshardCore::Actions UnshardCore::end_backward() {
   backward_ended_ = true;
   for (Group i = 0; i < groups_.size(); ++i) {
     // Backward comes to the last unit first.
-    const Group group = in_order_ ? i : groups_.size() - 1 - i;
+    const Group group = when_ == Reduce::in_order ? i : groups_.size() - 1 - i;
     One& one = groups_[group];
     one.backward = one.stays = false;
     if (!one.reduced) reduce(group, actions);

@@ -45,9 +45,12 @@ class UnshardCore {
   };
   using Actions = std::vector<Action>;
 
-  // `ahead`: so many groups may be whole, or on the way, before the program comes to them. `in_order`: groups are
-  // reduced in their order, each as soon as all gradients of it and of those before it are there.
-  UnshardCore(std::vector<Facts> groups, int ahead, bool in_order = false);
+  // When groups are reduced: each as backward has passed it, or in their order, each as soon as all gradients of it and
+  // of those before it are there, or all as backward ends.
+  enum class Reduce : std::uint8_t { passed, in_order, at_end };
+
+  // `ahead`: so many groups may be whole, or on the way, before the program comes to them.
+  UnshardCore(std::vector<Facts> groups, int ahead, Reduce reduce = Reduce::passed);
 
   // The program calls the whole model. `learns`: gradients are enabled.
   void begin_forward(bool learns);
@@ -101,7 +104,7 @@ class UnshardCore {
 
   std::vector<One> groups_;
   int ahead_;
-  bool in_order_;
+  Reduce when_;
   int holders_ = 0;
   bool backward_ = false;
   bool sync_ = true;

@@ -57,6 +57,11 @@ struct Strategy {
   // zero1, zero2 and fsdp. Ranks that share one copy of the model. The ranks are divided into sets of this size, one
   // after the other, and gradients are averaged over the sets too (hybrid sharding). 0: all ranks.
   int shard_size = 0;
+  // zero1, zero2 and fsdp. The same parameters to the last bit for 1, 2, 4, 8, ... ranks, if the steps are the same: a
+  // step is a number of micro-batches, a power of two, of which rank 0 has the first ones, rank 1 the next, and so on.
+  // Each has a backward of its own, and all but a rank's last are under no_sync(). Their gradients are added up in the
+  // order of a balanced binary tree over all micro-batches, and clip_grad_norm() adds up without rounding.
+  bool deterministic = false;
   // ddp, zero1 and zero2: bytes of gradients that are reduced together.
   std::int64_t bucket_bytes = 25 * 1024 * 1024;
   // ddp. A parameter may have no part in a forward. The others allow that at no cost.

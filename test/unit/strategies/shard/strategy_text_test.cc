@@ -38,6 +38,7 @@ TEST_CASE("a strategy is a word, a JSON string or a JSON object") {
   CHECK(parse_strategy(R"({"type": "zero2", "bucket_bytes": 4096})").bucket_bytes == 4096);
   CHECK(parse_strategy(R"({"type": "zero2", "mixed_precision": {"output": "float32"}})").output == Precision::float32);
   CHECK(parse_strategy(R"({"type": "ddp", "find_unused_parameters": true})").find_unused_parameters);
+  CHECK(parse_strategy(R"({"type": "zero1", "deterministic": true})").deterministic);
   CHECK(parse_strategy(R"({"type": "fsdp", "reshard_after_forward": 8, "units": ["Block", "Head"]})") ==
         Strategy{.kind = StrategyKind::fsdp, .reshard_size = 8, .units = {"Block", "Head"}});
 }

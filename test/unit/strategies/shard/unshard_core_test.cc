@@ -207,7 +207,7 @@ TEST_CASE("a forward that fails frees its unit and not those around it") {
 }
 
 TEST_CASE("buckets are reduced in their order, and once more if a gradient comes later") {
-  UnshardCore core({{}, {.trains = false}, {}, {}}, 0, /*in_order=*/true);
+  UnshardCore core({{}, {.trains = false}, {}, {}}, 0, UnshardCore::Reduce::in_order);
   core.begin_backward(true);
   CHECK(core.gradient_came(2, true).empty());
   CHECK(core.gradient_came(0, false).empty());
@@ -223,6 +223,17 @@ TEST_CASE("buckets are reduced in their order, and once more if a gradient comes
   core.gradient_came(0, true);
   core.begin_backward(true);
   CHECK(core.end_backward().size() == 6);
+}
+
+TEST_CASE("all groups are reduced as backward ends, if they are to be") {
+  UnshardCore core({{}, {}}, 0, UnshardCore::Reduce::at_end);
+  core.before_forward(1, true);
+  core.after_forward(1, Return::announced);
+  core.begin_backward(true);
+  core.before_backward(1);
+  CHECK(core.gradient_came(1, true).empty());
+  CHECK(core.after_backward(1) == Actions{{Do::free, 1}});
+  CHECK(core.end_backward() == Actions{{Do::reduce, 1}, {Do::reduce, 0}, {Do::wait_reduced, 0}, {Do::wait_reduced, 1}});
 }
 
 TEST_CASE("random programs never use what is not there, and ranks make the same collectives") {

@@ -1,0 +1,163 @@
+// The same parameters to the last bit, for any number of ranks; and what a step copies.
+#include <ATen/record_function.h>
+#include <fmt/format.h>
+
+#include "dtrain/dtrain.h"
+#include "test/parity/joined.h"
+#include "test/parity/parallel_model.h"
+#include "test/support/catch.h"
+#include "test/support/temp_folder.h"
+#include "test/unit/strategies/ranks.h"
+
+using namespace dtrain;
+using namespace dtrain::test;
+
+namespace {
+
+std::string bits_of(const torch::Tensor& tensor) {
+  std::uint64_t hash = 14695981039346656037U;
+  const torch::Tensor plain = tensor.detach().contiguous();
+  const auto* const bytes = static_cast<const unsigned char*>(plain.data_ptr());
+  for (std::size_t i = 0; i < plain.nbytes(); ++i) hash = (hash ^ bytes[i]) * 1099511628211U;
+  return fmt::format("{:016x}", hash);
+}
+
+// Steps of eight micro-batches, divided between the ranks.
+std::string train_in_micro_batches(Session& session, const Strategy& strategy, int first, int last,
+                                   const std::string& folder = {}) {
+  constexpr int kMicroBatches = 8;
+  torch::manual_seed(7);
+  Parallel model(
+      session, [] { return ParNet(); }, ParallelOptions{.strategy = strategy});
+  ShardedOptimizer optimizer = model.optimizer(AdamW{.lr = 0.02});
+  std::optional<Checkpoints> checkpoints;
+  if (!folder.empty()) {
+    checkpoints.emplace(session.world(), folder, CheckpointOptions{.sync = false});
+    model.load(*checkpoints, optimizer);
+  }
+  const int mine = kMicroBatches / session.world_size(), begin = session.rank() * mine;
+  std::string said;
+  for (int step = first; step < last; ++step) {
+    model.zero_grad();
+    for (int micro = begin; micro < begin + mine; ++micro) {
+      const Data data = batch_of(step, micro);
+      const auto learn = [&] { (loss_of(model(data.words), data.classes) / mine).backward(); };
+      if (micro + 1 < begin + mine) {
+        const auto quiet = model.no_sync();
+        learn();
+      } else {
+        learn();
+      }
+    }
+    said = fmt::format("{:a} ", model.clip_grad_norm(0.5).item<double>());
+    model.step(optimizer);
+  }
+  if (checkpoints) model.save(*checkpoints, last, optimizer);
+  const auto full = model.full_parameters();
+  for (const auto& each : model->parameters()) said += bits_of(each) + " ";
+  return said;
+}
+
+struct Counted {
+  int copies = 0, other = 0;
+};
+
+}  // namespace
+
+TEST_CASE("deterministic: 1, 2, 4 and 8 ranks, sharded in any way, have the same bits") {
+  using Kind = StrategyKind;
+  const std::vector<Strategy> some{{.kind = Kind::fsdp, .deterministic = true},
+                                   {.kind = Kind::fsdp, .one_copy = false, .deterministic = true},
+                                   {.kind = Kind::fsdp, .shard_size = 2, .deterministic = true},
+                                   {.kind = Kind::zero1, .deterministic = true},
+                                   {.kind = Kind::zero2, .deterministic = true, .bucket_bytes = 500}};
+  std::string expected;
+  for (const int ranks : {1, 2, 4, 8}) {
+    for (const Strategy& strategy : some) {
+      if (strategy.shard_size > ranks) continue;
+      INFO(name_of(strategy.kind) << " on " << ranks);
+      for (const std::string& each :
+           on_ranks(ranks, [&](Session& session) { return train_in_micro_batches(session, strategy, 0, 12); })) {
+        if (expected.empty()) expected = each;
+        CHECK(each == expected);
+      }
+    }
+  }
+  // Across a change of the number of ranks and of the strategy.
+  const TempFolder folder;
+  const Strategy fsdp{.kind = Kind::fsdp, .deterministic = true}, zero1{.kind = Kind::zero1, .deterministic = true};
+  on_ranks(4, [&](Session& session) { return train_in_micro_batches(session, fsdp, 0, 5, folder / "run"); });
+  on_ranks(1, [&](Session& session) { return train_in_micro_batches(session, zero1, 5, 9, folder / "run"); });
+  for (const std::string& each :
+       on_ranks(2, [&](Session& session) { return train_in_micro_batches(session, fsdp, 9, 12, folder / "run"); }))
+    CHECK(each == expected);
+}
+
+TEST_CASE("deterministic: what cannot be added up in order is refused") {
+  const Strategy strategy{.kind = StrategyKind::fsdp, .deterministic = true};
+  for (const std::string& each : on_ranks(3, [&](Session& session) {
+         return message_of<ConfigError>([&] { train_in_micro_batches(session, strategy, 0, 1); });
+       }))
+    CHECK_THAT(each, Catch::Contains("needs 1, 2, 4, 8, ... ranks, and there are 3"));
+  for (const bool quiet : {false, true}) {
+    for (const std::string& each : on_ranks(2, [&](Session& session) {
+           Parallel model(
+               session, [] { return ParNet(); }, ParallelOptions{.strategy = strategy});
+           const Data data = batch_of(0, 0);
+           const auto learn = [&] { loss_of(model(data.words), data.classes).backward(); };
+           return message_of<ConfigError>([&] {
+             for (int i = 0; i < 2; ++i) {
+               if (!quiet) {
+                 learn();
+                 continue;
+               }
+               const auto without = model.no_sync();
+               learn();
+             }
+             learn();
+           });
+         }))
+      CHECK_THAT(each, Catch::Contains(quiet ? "need steps of 1, 2, 4, 8, ... micro-batches" : "under no_sync()"));
+  }
+}
+
+TEST_CASE("no parameter is copied in a step, and each gradient once") {
+  for (const StrategyKind kind : {StrategyKind::zero1, StrategyKind::zero2, StrategyKind::fsdp}) {
+    for (const bool one_copy : {true, false}) {
+      for (const std::string& each : on_ranks(2, [&](Session& session) {
+             Parallel model(
+                 session, [] { return ParNet(); },
+                 ParallelOptions{.strategy = Strategy{.kind = kind, .one_copy = one_copy}});
+             ShardedOptimizer optimizer = model.optimizer(Sgd{.lr = 0.1});
+             const Data data = batch_of(0, 0);
+             const auto step = [&] {
+               model.zero_grad();
+               loss_of(model(data.words), data.classes).backward();
+               model.step(optimizer);
+             };
+             step();
+             static Counted counted;
+             counted = {};
+             const auto handle =
+                 at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function)
+                                                                           -> std::unique_ptr<at::ObserverContext> {
+                                              const std::string name = function.name();
+                                              if (name == "aten::copy_") ++counted.copies;
+                                              if (name == "aten::clone" || name == "aten::cat" ||
+                                                  name == "aten::_to_copy" || name == "aten::contiguous")
+                                                ++counted.other;
+                                              return nullptr;
+                                            }).scopes({at::RecordScope::FUNCTION}));
+             step();
+             at::removeCallback(handle);
+             return fmt::format("{} {} {}", counted.copies, counted.other, model->parameters().size());
+           })) {
+        INFO(name_of(kind) << ": " << each);
+        const auto numbers = numbers_in(each);
+        REQUIRE(numbers.size() == 3);
+        CHECK(numbers[0] == numbers[2]);
+        CHECK(numbers[1] == 0);
+      }
+    }
+  }
+}
