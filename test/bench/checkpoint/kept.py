@@ -39,16 +39,16 @@ def recoveries(args):
     import kept_state_test as kept
     seconds = []
     with tempfile.TemporaryDirectory(prefix="dtrain-bench-kept-") as folder:
-        words = kept.dtrain("--keep-state", "--max-restarts", args.kills + 1, kept.WORKER, folder, args.kills * 20, 24)
+        words = kept.dtrain("--keep-state", "--max-restarts", args.kills + 1, kept.WORKER, folder, 10**9, 24)
         with kept.Job(words) as job:
             for number in range(args.kills):
-                job.until(lambda: sum(round == number for round, _, _ in job.steps) >= 5)
+                job.until(lambda: job.made[number] >= 5)
                 killed = time.monotonic_ns()
                 os.kill(job.pids[number, number % 2], 9)
-                job.until(lambda: job.steps[-1][0] > number)
-                seconds.append((next(at for round, _, at in job.steps if round > number) - killed) / 1e9)
-            if job.end() != 0:
-                raise SystemExit(job.said[-2000:] + job.errors())
+                job.until(lambda: number + 1 in job.first)
+                seconds.append((job.first[number + 1] - killed) / 1e9)
+            job.process.terminate()
+            job.end()
     return seconds
 
 

@@ -4,6 +4,7 @@
 A step is completed when keep() has returned on all ranks. DTRAIN_TEST_KILLS=1000 kills more often than CI does, and
 DTRAIN_SIM_SEED=n repeats the moments.
 """
+import collections
 import os
 import pathlib
 import random
@@ -49,6 +50,8 @@ class Job:
                                         stderr=subprocess.PIPE, env=environment(**more), start_new_session=True)
         self.said, self.left = "", ""
         self.pids, self.steps = {}, []  # process by (round, rank); (round, step, ns) as rank 0 told them
+        self.first = {}  # nanoseconds at the end of the first step of a round
+        self.made = collections.Counter()  # steps of each round
         self.losses = {}  # by step: each loss that was told, as bits
 
     def __enter__(self):
@@ -75,6 +78,8 @@ class Job:
                 self.pids[round, rank] = pid
             elif found := re.search(r"round (\d+) step (\d+) at (\d+) loss (\S+)", line):
                 self.steps.append(tuple(map(int, found.groups()[:3])))
+                self.made[self.steps[-1][0]] += 1
+                self.first.setdefault(self.steps[-1][0], self.steps[-1][2])
                 self.losses.setdefault(self.steps[-1][1], set()).add(found[4])
         return bool(chunk)
 
@@ -137,16 +142,16 @@ class KeptState(unittest.TestCase):
                 early = moments.random() < 0.2  # while the round begins
                 if not early:
                     wanted = moments.randint(1, 6)
-                    job.until(lambda: sum(round == number for round, _, _ in job.steps) >= wanted)
+                    job.until(lambda: job.made[number] >= wanted)
                 # tidy: allow sleep, because the moment of the kill is what is tried
                 time.sleep(moments.uniform(0, 0.3 if early else 0.01))
                 killed_at = time.monotonic_ns()
                 os.kill(job.pids[number, moments.randrange(ranks)], signal.SIGKILL)
                 job.until(lambda: (number + 1, 0) in job.pids)
                 if not early:
-                    job.until(lambda: any(round > number for round, _, _ in job.steps))
-                    recovered.append((next(at for round, _, at in job.steps if round > number) - killed_at) / 1e9)
-            job.until(lambda: sum(round == kills for round, _, _ in job.steps) >= 5)
+                    job.until(lambda: number + 1 in job.first)
+                    recovered.append((job.first[number + 1] - killed_at) / 1e9)
+            job.until(lambda: job.made[kills] >= 5)
             job.process.terminate()
             job.end()
         begins = re.findall(r"round (\d+) begins after step (\d+) from (\w+), extra '(.*)'", job.said)
@@ -192,22 +197,23 @@ class KeptState(unittest.TestCase):
         self.assertNotEqual(alone, expected)
 
     def test_the_newer_one_of_memory_and_disk_is_taken(self):
-        folder = self.fresh()
-        words = dtrain("--keep-state", "--max-restarts", 2, WORKER, folder, 60, WIDTH, 1000)
-        with Job(words) as job:
-            job.until(lambda: len(job.steps) >= 5)
-            os.kill(job.pids[0, 1], signal.SIGKILL)
-            job.until(lambda: any(round == 1 for round, _, _ in job.steps))
-            # A checkpoint of another run, which is newer than what is kept.
-            other = self.fresh()
-            made = run(dtrain(WORKER, other, 50, WIDTH, 50))
-            self.assertEqual(made.code, 0, made.error)
-            (other / "checkpoints").rename(folder / "checkpoints")
-            if job.process.poll() is None and job.steps[-1][1] < 50:
-                os.kill(job.pids[1, 0], signal.SIGKILL)
-            self.assertEqual(job.end(), 0)
-        for step, where in re.findall(r"round [12] begins after step (\d+) from (\w+)", job.said):
-            self.assertEqual(where == "disk", int(step) == 50)
+        newer, folder, far = self.fresh(), self.fresh(), 3000
+        made = run(dtrain(WORKER, newer, far, WIDTH, far))
+        self.assertEqual(made.code, 0, made.error)
+        with Job(dtrain("--keep-state", "--max-restarts", 2, WORKER, folder, 1_000_000_000, WIDTH)) as job:
+            for round in range(3):
+                job.until(lambda: job.made[round] >= 5)
+                if round == 0:
+                    (folder / "checkpoints").mkdir()
+                    (newer / "checkpoints" / f"step-{far:08}").rename(folder / "checkpoints" / f"step-{far:08}")
+                if round < 2:
+                    os.kill(job.pids[round, round], signal.SIGKILL)
+            job.process.terminate()
+            job.end()
+        begins = re.findall(r"round ([12]) begins after step (\d+) from (\w+)", job.said)
+        self.assertEqual(begins[0], ("1", str(far), "disk"))
+        self.assertEqual((begins[1][0], begins[1][2]), ("2", "memory"))
+        self.assertGreaterEqual(int(begins[1][1]), far + 4)
 
     def test_with_another_number_of_ranks_the_disk_is_taken(self):
         folder, port = self.fresh(), free_port()
