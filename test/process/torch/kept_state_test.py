@@ -5,6 +5,7 @@ A step is completed when keep() has returned on all ranks. DTRAIN_TEST_KILLS=100
 DTRAIN_SIM_SEED=n repeats the moments.
 """
 import collections
+import json
 import os
 import pathlib
 import random
@@ -116,8 +117,8 @@ class KeptState(unittest.TestCase):
         folder.mkdir()
         return folder
 
-    def undisturbed(self, steps, strategy, *more):
-        job = run(dtrain(WORKER, self.fresh(), steps, WIDTH, *more, strategy=strategy))
+    def undisturbed(self, steps, strategy, *more, ranks=2):
+        job = run(dtrain(WORKER, self.fresh(), steps, WIDTH, *more, strategy=strategy, ranks=ranks))
         self.assertEqual(job.code, 0, job.said + job.error)
         self.assertEqual(len(job.losses), steps)
         return job.losses
@@ -132,10 +133,11 @@ class KeptState(unittest.TestCase):
             return next((step for round, step, _ in reversed(notes) if round < before), 0)
         return min(last(rank) for rank in range(ranks))
 
-    def kill_at_random(self, strategy, kills):
+    def kill_at_random(self, strategy, kills, ranks):
         moments = random.Random(f"{SEED} {strategy}")
-        folder, recovered, ranks = self.fresh(), [], 2
-        words = dtrain("--keep-state", "--max-restarts", kills, WORKER, folder, 1_000_000_000, WIDTH, strategy=strategy)
+        folder, recovered = self.fresh(), []
+        words = dtrain("--keep-state", "--max-restarts", kills, WORKER, folder, 1_000_000_000, WIDTH,
+                       ranks=ranks, strategy=strategy)
         with Job(words) as job:
             for number in range(kills):
                 job.until(lambda: all((number, rank) in job.pids for rank in range(ranks)))
@@ -165,7 +167,7 @@ class KeptState(unittest.TestCase):
         self.assertEqual([int(round) for round, *_ in begins][-1], kills)
         # A step that was made twice had the same loss, and so has a run that nobody disturbs.
         steps = max(job.losses)
-        expected = self.undisturbed(steps, strategy)
+        expected = self.undisturbed(steps, strategy, ranks=ranks)
         self.assertEqual([step for step in job.losses if job.losses[step] != expected[step]], [])
         recovered.sort()
         print(f"{strategy}: {kills} kills in {steps} steps, {lost} completed steps lost; from the death to the next "
@@ -174,9 +176,19 @@ class KeptState(unittest.TestCase):
 
     def test_a_killed_rank_costs_no_completed_step(self):
         print(f"DTRAIN_SIM_SEED={SEED}", flush=True)
-        for strategy, share in (("ddp", 2), ("zero1", 4), ("fsdp", 4)):
+        hybrid = json.dumps({"type": "fsdp", "one_copy": False, "shard_size": 2})
+        for strategy, ranks, share in (("ddp", 2, 2), ("zero1", 2, 4), ("fsdp", 2, 6), (hybrid, 4, 12)):
             with self.subTest(strategy):
-                self.kill_at_random(strategy, max(1, KILLS // share))
+                self.kill_at_random(strategy, max(1, KILLS // share), ranks)
+
+    def test_tensors_of_a_program_by_hand(self):
+        job = run(dtrain("--keep-state", "--max-restarts", 2, WORKER, "by-hand"))
+        self.assertEqual(job.code, 0, job.said + job.error)
+        for line in ("too long: dtrain: rank 0 cannot keep the state of step 3: `extra` has 1048577 bytes, and there "
+                     "is room for 1048576", "below: dtrain: rank 0 cannot keep the state of step -1: the step is below 0",
+                     "refused: the kept state cannot be used: rank 0: it was kept of other tensors: names, types, "
+                     "shapes or this rank's parts differ"):
+            self.assertIn(line + "\n", job.said)
 
     def test_without_the_launchers_memory_everything_else_works(self):
         expected = self.undisturbed(20, "ddp", 5)

@@ -2,12 +2,15 @@
 // depend on the steps alone, not on what was restarted in between.
 //
 //   kept_worker FOLDER STEPS WIDTH [SAVE_EVERY]
+//   kept_worker by-hand
 //
-// Each rank appends a line to FOLDER/kept-RANK when keep() has returned: round, step, nanoseconds of CLOCK_MONOTONIC.
-// Rank 0 prints where a round begins and each step, with the bits of its loss.
+// By hand: three rounds with tensors of the program's own, without dtrain::Parallel. Else each rank appends a line to
+// FOLDER/kept-RANK when keep() has returned: round, step, nanoseconds of CLOCK_MONOTONIC. Rank 0 prints where a round
+// begins and each step, with the bits of its loss.
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -105,11 +108,70 @@ void train(const std::string& folder, std::int64_t steps, int width, std::int64_
   session.shutdown();
 }
 
+void expect(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error(std::string("not so: ") + what);
+}
+
+std::string error_of_keep(dtrain::KeptState& kept, const dtrain::CheckpointState& state) {
+  try {
+    kept.keep(state);
+  } catch (const dtrain::CheckpointError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+// A row of eight elements, of which each of two ranks has four; and a number that each rank has.
+void by_hand() {
+  auto session = dtrain::init();
+  dtrain::KeptState kept(session);
+  const int rank = session.rank(), round = session.env().round;
+  const at::Tensor row = torch::zeros({4}), number = torch::zeros({1}, torch::kLong);
+  dtrain::CheckpointState state;
+  state.model.push_back({round < 2 ? "row" : "line", torch::kFloat, {8}, rank * 4, row});
+  state.optimizer.push_back({"number", torch::kLong, {}, 0, number});
+  const auto loaded = kept.restore(state);
+  if (round == 0) {
+    expect(!loaded && kept.refused().empty(), "nothing was kept, and that is no refusal");
+    for (state.step = 1; state.step <= 3; ++state.step) {
+      row.fill_(double(state.step) + rank);
+      number.fill_(100 * state.step + rank);
+      state.extra = "{\"by\":" + std::to_string(rank) + "}";
+      kept.keep(state);
+    }
+  } else if (round == 1) {
+    expect(loaded && loaded->step == 3 && loaded->from_memory && loaded->world_size == 2, "step 3 was kept");
+    expect(state.step == 3 && state.extra == "{\"by\":0}", "extra is that of rank 0");
+    expect(row.eq(3 + rank).all().item<bool>() && number.item<std::int64_t>() == 300 + rank, "the values are back");
+    expect(!kept.restore(state, nullptr, 4) && kept.refused().empty(), "step 3 is below 4");
+    state.extra = std::string((1 << 20) + 1, ' ');
+    if (rank == 0) std::printf("too long: %s\n", error_of_keep(kept, state).c_str());
+    state.step = -1;
+    if (rank == 0) std::printf("below: %s\n", error_of_keep(kept, state).c_str());
+    expect(kept.restore(state)->step == 3, "a keep that failed has changed nothing");
+  } else {
+    expect(!loaded, "a line is no row");
+    if (rank == 0) std::printf("refused: %s\n", kept.refused().c_str());
+    session.barrier();
+    kept.keep(state);
+    expect(kept.restore(state).has_value(), "the new tensors are kept");
+  }
+  std::fflush(stdout);
+  session.barrier();
+  if (round < 2) ::raise(SIGKILL);
+  session.shutdown();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 4) return 2;
+  const bool hand = argc == 2 && std::string(argv[1]) == "by-hand";
+  if (argc < 4 && !hand) return 2;
   try {
+    if (hand) {
+      by_hand();
+      return 0;
+    }
     train(argv[1], std::atoll(argv[2]), std::atoi(argv[3]), argc > 4 ? std::atoll(argv[4]) : 0);
   } catch (const std::exception& error) {
     std::cerr << "kept_worker: " << error.what() << '\n';
