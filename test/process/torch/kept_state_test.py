@@ -184,10 +184,11 @@ class KeptState(unittest.TestCase):
     def test_tensors_of_a_program_by_hand(self):
         job = run(dtrain("--keep-state", "--max-restarts", 2, WORKER, "by-hand"))
         self.assertEqual(job.code, 0, job.said + job.error)
-        for line in ("too long: dtrain: rank 0 cannot keep the state of step 3: `extra` has 1048577 bytes, and there "
-                     "is room for 1048576", "below: dtrain: rank 0 cannot keep the state of step -1: the step is below 0",
-                     "refused: the kept state cannot be used: rank 0: it was kept of other tensors: names, types, "
-                     "shapes or this rank's parts differ"):
+        cannot, refused = "dtrain: rank 0 cannot keep the state of step", "the kept state cannot be used: rank 0"
+        for line in (f"too long: {cannot} 3: `extra` has 1048577 bytes, and there is room for 1048576",
+                     f"below: {cannot} -1: the step is below 0",
+                     f"refused: {refused}: it was kept of other tensors: names, types, shapes or this rank's parts "
+                     "differ"):
             self.assertIn(line + "\n", job.said)
 
     def test_without_the_launchers_memory_everything_else_works(self):
