@@ -239,7 +239,7 @@ std::optional<Loaded> KeptState::restore(CheckpointState& state, const Checkpoin
   own.failure = checkpoint::failure_of([&] {
     layout = kept::slot_layout(kept != nullptr ? *kept : state, self.env);
     self.found = here() ? self.memory->find(layout.identity) : kept::nothing_kept();
-    if (!here() && self.env.launched) self.found.why_not = self.why_not;
+    if (!here()) self.found.why_not = self.why_not;
     own.text = kept::found_text(self.found);
   });
   std::vector<kept::Found> of_ranks;
