@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the state that the launcher keeps costs in a step, and how soon training goes on after a kill.
 
-    kept.py --build build [--steps 40] [--kills 20] [--runs 3] [--json out.json] [--write docs/benchmarks]
+    kept.py --build build [--steps 20] [--kills 20] [--runs 3] [--alone] [--json out.json] [--write docs/benchmarks]
 """
 import argparse
 import json
@@ -55,14 +55,17 @@ def recoveries(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, type=lambda name: pathlib.Path(name).resolve())
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
     parser.add_argument("--json", help="also write the figures to this file")
     parser.add_argument("--write", metavar="FOLDER", help="replace this section on its page in it")
     args = parser.parse_args()
     args.bin = args.build / "bin"
-    facts = page.machine()
+    facts = page.machine(args.alone)
+    if args.alone:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
     found = {shape: [steps(args, *shape) for _ in range(args.runs)] for shape in SHAPES}
     seconds = recoveries(args)
     rows, bars = [], []
