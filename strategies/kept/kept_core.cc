@@ -160,10 +160,10 @@ Found parse_found(const std::string& text) {
   }
   found.blank = words.at(0) == "blank";
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
-    const std::string* const its = &words.at(1 + 3 * slot + 2) - 2;
-    if (its[0] != "-")
-      found.slots[slot] =
-          Slot{{static_cast<std::uint32_t>(std::stoul(its[0])), std::stoll(its[1])}, std::stoull(its[2])};
+    const auto word = [&](std::size_t place) -> const std::string& { return words.at(1 + 3 * slot + place); };
+    if (word(0) == "-") continue;
+    found.slots[slot] =
+        Slot{{static_cast<std::uint32_t>(std::stoul(word(0))), std::stoll(word(1))}, std::stoull(word(2))};
   }
   found.why_not = text.substr(line + 1);
   return found;
