@@ -139,6 +139,13 @@ soak-kills: ## torch DDP on four hosts of a lab through ROUNDS (50) random kills
 	@$(call build,check,dtrain hostile)
 	@DTRAIN_BIN_DIR=build/check/bin .venv/bin/python -B test/process/torch/kills_soak.py --rounds $${ROUNDS:-50}
 
+.PHONY: soak-kept
+soak-kept: ## SIGKILL of a rank KILLS (1000) times while the launcher keeps the state; no completed step may be lost
+	@scripts/setup.sh launcher train test
+	@$(call build,release,dtrain kept_worker)
+	@DTRAIN_BIN_DIR=build/bin DTRAIN_TEST_BIN_DIR=build/test/bin DTRAIN_TEST_KILLS=$${KILLS:-1000} \
+	  .venv/bin/python -B test/process/torch/kept_state_test.py KeptState.test_a_killed_rank_costs_no_completed_step
+
 .PHONY: soak-headline
 soak-headline: ## one rank fails in every way, TRIALS (200) times, on one host and three; the report must name it
 	@scripts/setup.sh launcher train test
@@ -206,6 +213,8 @@ bench-checkpoint: ## measure checkpoints beside raw writes and Python's; writes 
 	@scripts/setup.sh launcher train test
 	@$(call build,bench)
 	@python3 test/bench/checkpoint/run.py --build build --write docs/benchmarks $(BENCH_ARGS)
+	@$(call build,release,kept_worker)
+	@python3 test/bench/checkpoint/kept.py --build build --write docs/benchmarks
 
 .PHONY: bench-build
 bench-build: ## measure builds from bare clones, sizes and starts; writes docs/benchmarks

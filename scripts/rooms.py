@@ -84,6 +84,7 @@ ROOMS = {
         "horovod": "collectives comm/backend comm/base comm/blame session torch",
         "optim": "",
         "checkpoint": "collectives torch",
+        "kept": "checkpoint collectives torch",
         "sampler": "",
         "python": "comm/backend comm/base torch",
         "python/dtrain": "",

@@ -73,10 +73,17 @@ Result<void> strategy(const Given& given, Plan& plan) {
       FlagId::strategy, usage_error("a strategy is ddp, zero1, zero2 or fsdp, or JSON such as {\"type\": \"fsdp\"}"));
 }
 
+Result<void> keep_state(const Given& given, Plan& plan) {
+  if (auto done = take_switch(given.options, FlagId::keep_state, plan.spec.keep_state); !done) return done;
+  if (plan.spec.keep_state && plan.spec.max_restarts == 0 && !plan.spec.nodes.several())
+    plan.notes.emplace_back("--keep-state has no use without --max-restarts: there is no second round");
+  return {};
+}
+
 }  // namespace
 
 Result<void> resolve_workers(const Given& given, Plan& plan) {
-  for (auto step : {job, workers, strategy, resolve_numa, threads})
+  for (auto step : {job, workers, strategy, keep_state, resolve_numa, threads})
     if (auto done = step(given, plan); !done) return done;
   return {};
 }

@@ -18,6 +18,7 @@ enum class FlagId {
   virtual_local_rank,
   numa_binding,
   strategy,
+  keep_state,
   nnodes,
   node_rank,
   topology,

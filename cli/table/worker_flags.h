@@ -76,6 +76,14 @@ inline constexpr Flag kWorkersFlags[] = {
      .details = "For C++ programs that train with dtrain::Parallel: they need no change. JSON says more, such as "
                 "'{\"type\": \"fsdp\", \"prefetch\": 2}'; docs/training/sharding.md lists the keys. Programs with "
                 "dtrain::Ddp can only use ddp, and end with an error for another strategy."},
+    {.id = FlagId::keep_state,
+     .group = Group::workers,
+     .name = "keep-state",
+     .help = "keep each worker's training state in memory over restarts",
+     .details =
+         "For C++ programs that train with dtrain::KeptState: after a restart they go on from the last step, and "
+         "read no disk. dtrain has the memory while it runs, and nothing is left of it afterwards. The memory is "
+         "twice what a worker keeps; docs/training/checkpoints.md says how much that is."},
 };
 
 }  // namespace dtrain::cli

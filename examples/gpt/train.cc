@@ -65,6 +65,7 @@ class Trainer {
             },
             parallel_options(settings)),
         optimizer_(model_.optimizer(optimizer_options(settings))),
+        kept_(session),
         schedule_(dtrain::after_warmup(std::max<std::int64_t>(1, settings.steps / 20),
                                        dtrain::cosine(std::max<std::int64_t>(1, settings.steps), 0.1), 0.1)) {
     if (!settings.save.empty())
@@ -79,6 +80,7 @@ class Trainer {
       const double loss = update(step);
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
       if (losses.is_open()) losses << step << ' ' << took.count() << ' ' << loss << '\n' << std::flush;
+      model_.keep(kept_, step + 1, optimizer_);
       if (session_.is_first() && (step % 50 == 0 || step + 1 == settings_.steps))
         std::cout << "step " << step << "  loss " << std::fixed << std::setprecision(4) << loss << '\n' << std::flush;
       if (checkpoints_ && ((step + 1) % settings_.save_every == 0 || step + 1 == settings_.steps))
@@ -90,8 +92,9 @@ class Trainer {
 
  private:
   std::int64_t resume() {
-    if (!settings_.resume) return 0;
-    const auto loaded = model_.load(*checkpoints_, optimizer_);
+    const auto loaded =
+        settings_.resume ? model_.load(*checkpoints_, kept_, optimizer_) : model_.load(kept_, optimizer_);
+    if (session_.is_first() && !kept_.refused().empty()) std::cout << kept_.refused() << '\n';
     if (session_.is_first() && loaded) std::cout << "going on after step " << loaded->step << '\n' << std::flush;
     return loaded ? loaded->step : 0;
   }
@@ -135,6 +138,7 @@ class Trainer {
   std::int64_t mine_;  // stretches of each rank
   dtrain::Parallel<GptImpl> model_;
   dtrain::ShardedOptimizer optimizer_;
+  dtrain::KeptState kept_;  // of `dtrain run --keep-state`
   dtrain::Schedule schedule_;
   std::optional<dtrain::Checkpoints> checkpoints_;
 };

@@ -56,9 +56,14 @@ std::optional<Error> RoundStart::start_worker(const Assignment& assignment, int 
   auto ends = attached ? parts_.terminal->ends_for_worker()
                        : parts_.output.open(local_rank, std::move(streams->out), std::move(streams->err));
   if (!ends) return ends.error();
+  auto fds = descriptors_for_guard(std::move(*worker), std::move(*ends));
+  if (spec.keep_state) {
+    auto memory = state_.of(local_rank);
+    if (!memory) return memory.error();
+    fds.push_back(std::move(*memory));
+  }
   const Session session = attached ? parts_.terminal->session() : Session::own;
-  parts_.guard.send({GuardOp::spawn, local_rank, int32_t(session)},
-                    descriptors_for_guard(std::move(*worker), std::move(*ends)));
+  parts_.guard.send({GuardOp::spawn, local_rank, int32_t(session)}, std::move(fds));
   return std::nullopt;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/agent/prepare_worker.h"
+#include "launcher/agent/state_memory.h"
 #include "launcher/base/inherited.h"
 #include "launcher/guard/guard_channel.h"
 #include "launcher/hosting/node_rounds.h"
@@ -57,6 +58,7 @@ class RoundStart {
   pid_t jobs_group_;                          // the process group that the shell knows
   TerminalUse at_start_ = TerminalUse::none;  // of the round; `none` also where no worker may read
   RoundFiles files_;
+  StateMemory state_;
   std::vector<std::string> parent_env_ = own_environment();
 };
 

@@ -8,13 +8,12 @@
 #include <csignal>
 #include <cstring>
 
+#include "launcher/guard/memory_file.h"
 #include "rendezvous/base/check.h"
 
 namespace dtrain::launcher {
 
 namespace {
-
-constexpr unsigned kNoExec = 0x0008;  // MFD_NOEXEC_SEAL, which glibc 2.36 does not define
 
 struct PayloadHeader {
   uint32_t argc;
@@ -122,9 +121,7 @@ Result<UniqueFd> write_exec_payload(const std::vector<std::string>& argv, const 
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
   append(bytes, argv);
   append(bytes, env);
-  // Where vm.memfd_noexec is 2, the kernel allows no memfd without this flag. Linux knows the flag since 6.3.
-  UniqueFd fd(::memfd_create("dtrain-exec", MFD_CLOEXEC | kNoExec));
-  if (!fd && errno == EINVAL) fd = UniqueFd(::memfd_create("dtrain-exec", MFD_CLOEXEC));
+  UniqueFd fd = make_memory_file("dtrain-exec");
   if (!fd) return system_error("cannot make room for a worker's arguments (memfd_create)", errno);
   if (!write_all(fd.get(), bytes.data(), bytes.size())) {
     return system_error(

@@ -68,6 +68,8 @@ const char* step_name(SpawnStep step) {
       return "affinity";
     case SpawnStep::stdio:
       return "stdio";
+    case SpawnStep::state:
+      return "the descriptor of its state";
     case SpawnStep::working_directory:
       return "working directory";
     case SpawnStep::exec:

@@ -5,7 +5,19 @@
 namespace dtrain::launcher {
 
 // The step of starting a worker that failed, with errno. The child itself reports those up to `exec`.
-enum class SpawnStep { none, clone, session, cgroup, death_signal, affinity, stdio, working_directory, exec, watch };
+enum class SpawnStep {
+  none,
+  clone,
+  session,
+  cgroup,
+  death_signal,
+  affinity,
+  stdio,
+  state,
+  working_directory,
+  exec,
+  watch
+};
 
 struct ExitStatus {
   enum class Kind { exited, signaled, not_started } kind = Kind::exited;

@@ -11,6 +11,10 @@
 
 namespace dtrain::launcher {
 
+// The descriptor of the memory that a worker keeps its state in, with JobSpec::keep_state. It is above what shells and
+// other programs between dtrain and the worker use for themselves.
+inline constexpr int kStateFd = 100;
+
 // What a completed round says about this node.
 struct Assignment {
   int round = 0;          // counts every round of the job, from 0

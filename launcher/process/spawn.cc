@@ -15,6 +15,7 @@
 #include <cstring>
 #include <new>
 
+#include "launcher/job/worker_env.h"
 #include "launcher/process/cgroup.h"
 
 #ifdef __SANITIZE_THREAD__
@@ -71,11 +72,11 @@ void bind_to(Child& child, const CpuSet& cpus) {
   if (::syscall(SYS_sched_setaffinity, 0, sizeof mask, mask) != 0) fail(child, SpawnStep::affinity);
 }
 
-void set_stdio(Child& child, int from, int to) {
+void hand_over(Child& child, int from, int to, SpawnStep step) {
   if (from == to) {
-    if (::fcntl(to, F_SETFD, 0) != 0) fail(child, SpawnStep::stdio);
+    if (::fcntl(to, F_SETFD, 0) != 0) fail(child, step);
   } else if (::dup2(from, to) != to) {
-    fail(child, SpawnStep::stdio);
+    fail(child, step);
   }
 }
 
@@ -130,10 +131,11 @@ int child_main(void* arg) {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(child, SpawnStep::death_signal);
   if (::getppid() != child.parent) ::_exit(127);  // the parent died before the line above took hold
   if (r.cpus != nullptr) bind_to(child, *r.cpus);
-  set_stdio(child, r.stdin_fd, 0);
-  set_stdio(child, r.stdout_fd, 1);
-  set_stdio(child, r.stderr_fd, 2);
+  hand_over(child, r.stdin_fd, 0, SpawnStep::stdio);
+  hand_over(child, r.stdout_fd, 1, SpawnStep::stdio);
+  hand_over(child, r.stderr_fd, 2, SpawnStep::stdio);
   ::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (r.state_fd >= 0) hand_over(child, r.state_fd, kStateFd, SpawnStep::state);
   if (r.nofile.rlim_max > 0) ::setrlimit(RLIMIT_NOFILE, &r.nofile);
   exec_in_path(r);
   fail(child, SpawnStep::exec);

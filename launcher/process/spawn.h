@@ -22,6 +22,7 @@ struct SpawnRequest {
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
+  int state_fd = -1;          // becomes kStateFd (worker_env.h); -1: none
   int cgroup_folder_fd = -1;  // the cgroup to begin in, from open_to_clone_into(), -1 for none
   int cgroup_procs_fd = -1;   // without that: an open cgroup.procs to join, -1 for none
   rlimit nofile{};            // the limit the user had; dtrain raises its own
@@ -38,7 +39,8 @@ struct SpawnResult {
 
 // The child gets: its own session (so no controlling terminal, as under torchrun) or, attached, a place in the
 // caller's (with the terminal at stdin_fd), its own process group, default signal
-// dispositions and an empty mask, SIGKILL when the caller dies, descriptors 0-2 and no others.
+// dispositions and an empty mask, SIGKILL when the caller dies, descriptors 0-2, kStateFd
+// if there is one, and no others.
 // Call from the thread that lives as long as the process (the death signal follows the thread).
 SpawnResult spawn(const SpawnRequest& request);
 

@@ -17,7 +17,7 @@ StatePiece saved_piece(const std::string& name, const Shard& shard, const at::Te
   StatePiece piece{name, values.scalar_type(), shard.shape, shard.begin, values};
   if (purpose == Purpose::load) return piece;
   const std::int64_t count = values.numel();
-  if (!saving.saves) piece.values = values.narrow(0, 0, 0);
+  if (purpose == Purpose::save && !saving.saves) piece.values = values.narrow(0, 0, 0);
   if (saving.of == 0) return piece;
   const std::int64_t first = count * saving.rank / saving.of, last = count * (saving.rank + 1) / saving.of;
   piece.begin += first;
@@ -57,7 +57,7 @@ CheckpointState state_of(torch::nn::Module& module, const std::vector<Shard>& sh
   }
   for (const auto& item : module.named_buffers()) {
     const at::Tensor& buffer = item.value();
-    const bool says = purpose == Purpose::load || saving.rank == 0;
+    const bool says = purpose != Purpose::save || saving.rank == 0;
     TORCH_CHECK(buffer.is_contiguous(), "dtrain: buffer '", item.key(),
                 "' is not contiguous, and cannot be in a checkpoint");
     const at::Tensor row = buffer.detach().view({-1});

@@ -13,7 +13,9 @@ struct SavingRank {
   bool saves = true;  // false: another rank saves the same shards
 };
 
-// `shards`: this rank's part of each parameter. To be filled, all of them are there; to be saved, what the rank saves.
+// `shards`: this rank's part of each parameter. To be filled, all of them are there; to be saved, what the
+// rank saves. What it keeps in memory is its own shards, even if another rank has them too; where all ranks have all,
+// its share; and its own buffers.
 CheckpointState state_of(torch::nn::Module& module, const std::vector<Shard>& shards, const ShardedOptimizer* optimizer,
                          ParallelCore::Purpose purpose, const SavingRank& saving);
 

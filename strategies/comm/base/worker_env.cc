@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 
 namespace dtrain {
 namespace {
@@ -79,6 +80,8 @@ WorkerEnv parse_worker_env(const EnvLookup& lookup) {
   read_ranks(lookup, env);
   read_store(lookup, env);
   env.strategy = read_strategy(lookup);
+  env.round = read_int(lookup, "DTRAIN_ROUND", 0, std::numeric_limits<int>::max()).value_or(0);
+  env.state_fd = read_int(lookup, "DTRAIN_STATE_FD", 0, std::numeric_limits<int>::max()).value_or(-1);
   return env;
 }
 

@@ -71,6 +71,7 @@ struct Loaded {
   int world_size = 0;  // of the ranks that saved it
   // A line for each newer checkpoint that could not be loaded, with the reason.
   std::vector<std::string> skipped;
+  bool from_memory = false;  // what the launcher has kept (kept_state.h), and not a file
 };
 
 // A checkpoint cannot be saved or loaded. All ranks of the group throw the same error, and the group goes on working.

@@ -9,6 +9,7 @@
 #include "dtrain/errors.h"
 #include "dtrain/group.h"
 #include "dtrain/horovod.h"
+#include "dtrain/kept_state.h"
 #include "dtrain/mesh.h"
 #include "dtrain/optimizer.h"
 #include "dtrain/parallel.h"

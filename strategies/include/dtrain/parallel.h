@@ -35,6 +35,7 @@
 
 #include "dtrain/checkpoint.h"
 #include "dtrain/ddp.h"
+#include "dtrain/kept_state.h"
 #include "dtrain/optimizer.h"
 #include "dtrain/placement.h"
 #include "dtrain/session.h"
@@ -69,8 +70,8 @@ class ParallelCore : public UnitHooks {
   virtual std::vector<ShardRun> runs() = 0;
   virtual std::vector<at::Tensor> gradients() = 0;  // one for each run
   virtual SumOverRanks sum() const = 0;             // over the ranks that have the other shards
-  // What a checkpoint has of the model and the optimizer; to save it, or to be filled.
-  enum class Purpose { save, load };
+  // What a checkpoint has of the model and the optimizer: to save it, to be filled, or what this rank keeps in memory.
+  enum class Purpose { save, load, keep };
   virtual CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) = 0;
   virtual bool set_sync(bool sync) = 0;  // returns what it was
   virtual void zero_grad() = 0;
@@ -179,9 +180,36 @@ class Parallel {
     if (!checkpoints.latest()) return std::nullopt;
     CheckpointState state = core_->state(&optimizer, ParallelCore::Purpose::load);
     const Loaded loaded = checkpoints.load(state, options);
-    core_->begin_step();
-    restore(optimizer, state);
-    core_->end_step();
+    take(state, optimizer);
+    return loaded;
+  }
+
+  // No collective. Keeps this rank's part of what save() saves, and its own buffers, in the launcher's memory
+  // (kept_state.h); nothing if there is none. With ddp the ranks keep the model once among them. Throws
+  // CheckpointError.
+  void keep(KeptState& kept, std::int64_t step, const ShardedOptimizer& optimizer, std::string extra = {}) {
+    if (!kept.here()) return;
+    CheckpointState state = core_->state(&optimizer, ParallelCore::Purpose::keep);
+    state.step = step;
+    state.extra = std::move(extra);
+    kept.keep(state);
+  }
+  // Collective. Goes on from the kept state, if it is not older than the newest checkpoint; else loads that one, and
+  // Loaded::skipped says why the kept state was not used, if there was one. Nothing if there is neither.
+  std::optional<Loaded> load(Checkpoints& checkpoints, KeptState& kept, ShardedOptimizer& optimizer,
+                             const LoadOptions& options = {}) {
+    auto loaded = load(kept, optimizer, checkpoints.latest().value_or(0));
+    if (loaded) return loaded;
+    loaded = load(checkpoints, optimizer, options);
+    if (loaded && !kept.refused().empty()) loaded->skipped.insert(loaded->skipped.begin(), kept.refused());
+    return loaded;
+  }
+  // Collective. From the kept state alone.
+  std::optional<Loaded> load(KeptState& kept, ShardedOptimizer& optimizer, std::int64_t at_least = 0) {
+    CheckpointState state = core_->state(&optimizer, ParallelCore::Purpose::load);
+    const CheckpointState own = core_->state(&optimizer, ParallelCore::Purpose::keep);
+    auto loaded = kept.restore(state, &own, at_least);
+    if (loaded) take(state, optimizer);
     return loaded;
   }
 
@@ -225,6 +253,13 @@ class Parallel {
   Module* operator->() { return module_.get(); }
 
  private:
+  // Collective. The values of the state are there.
+  void take(const CheckpointState& state, ShardedOptimizer& optimizer) {
+    core_->begin_step();
+    restore(optimizer, state);
+    core_->end_step();
+  }
+
   class Building {
    public:
     explicit Building(UnitBuilder* builder) : before_(UnitBuilder::set_current(builder)) {}

@@ -21,6 +21,8 @@ struct WorkerEnv {
   int restart_count = 0;          // TORCHELASTIC_RESTART_COUNT: restarts of the job so far
   std::string run_id;             // TORCHELASTIC_RUN_ID: the job's id
   Strategy strategy{};            // DTRAIN_STRATEGY (strategy.h)
+  int round = 0;                  // DTRAIN_ROUND: rounds of the job before this one
+  int state_fd = -1;              // DTRAIN_STATE_FD: descriptor of the kept state (kept_state.h); -1: none
   bool launched = false;          // false: no launcher, this process is the whole job
 };
 

@@ -11,13 +11,13 @@ import unittest
 
 from support import *
 
-# torchrun's list (docs/worker-contract.md), and dtrain's two.
+# torchrun's list (docs/worker-contract.md), and dtrain's own.
 CONTRACT = {
     "RANK", "LOCAL_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE", "GROUP_RANK",
     "GROUP_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE",
     "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_ERROR_FILE",
     "TORCHELASTIC_SIGNALS_TO_HANDLE", "OMP_NUM_THREADS", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "DTRAIN_JOB_ID",
-    "DTRAIN_ROUND", "DTRAIN_ROUND_DIR",
+    "DTRAIN_ROUND", "DTRAIN_ROUND_DIR", "DTRAIN_STATE_FD",
 }
 
 # A worker says which round it is in, where its store is, and how often its rank has added to a key of its own there.

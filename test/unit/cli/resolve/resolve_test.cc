@@ -291,6 +291,20 @@ TEST_CASE("torchrun's flags for many nodes") {
         "--node-rank '1': ranks of nodes count from 0, and there are 1 (--nnodes)");
 }
 
+TEST_CASE("state is kept if somebody asks for it, and without a second round that is told to be useless") {
+  CHECK_FALSE(spec({}).keep_state);
+  CHECK(spec({"--keep-state", "--max-restarts=3"}).keep_state);
+  CHECK(spec({}, with_env("DTRAIN_KEEP_STATE", "1")).keep_state);
+  const auto says = [](const std::vector<std::string>& flags) {
+    const auto notes = plan(flags).notes;
+    return std::count(notes.begin(), notes.end(),
+                      "--keep-state has no use without --max-restarts: there is no second round");
+  };
+  CHECK(says({"--keep-state"}) == 1);
+  CHECK(says({"--keep-state", "--max-restarts=1"}) == 0);
+  CHECK(says({"--max-restarts=0"}) == 0);
+}
+
 TEST_CASE("a strategy is passed on as it was typed, and an unknown one is an error") {
   CHECK(spec({}).strategy.empty());
   CHECK(spec({"--strategy=fsdp"}).strategy == "fsdp");

@@ -1,5 +1,6 @@
 #include "launcher/job/worker_env.h"
 
+#include <algorithm>
 #include <csignal>
 
 #include "test/support/catch.h"
@@ -37,6 +38,17 @@ TEST_CASE("the worker environment of one node is torchrun's") {
   Environment env =
       worker_env(two_workers(), assignment, 1, {"/logs/job-1_x/attempt_1/1/error.json", "/logs/job-1_x/attempt_1"});
   test::check_golden("env/one_node_rank1.txt", text_of(apply({}, env)));
+}
+
+TEST_CASE("a worker learns where the memory of its state is, and of none that belongs to a job around this one") {
+  JobSpec spec = two_workers();
+  spec.keep_state = true;
+  Assignment assignment;
+  assignment.world_size = 2;
+  test::check_golden("env/kept_state_rank0.txt", text_of(apply({}, worker_env(spec, assignment, 0, {}))));
+  const auto without = apply({"DTRAIN_STATE_FD=100"}, worker_env(two_workers(), {}, 0, {}));
+  CHECK(std::count(without.begin(), without.end(), "DTRAIN_STATE_FD=") == 1);
+  CHECK(std::count(without.begin(), without.end(), "DTRAIN_STATE_FD=100") == 0);
 }
 
 TEST_CASE("the worker environment of a later node counts from its base rank") {

@@ -90,3 +90,11 @@ TEST_CASE("the strategy is a name or JSON, and an unknown one is an error") {
   CHECK(parse(with("DTRAIN_STRATEGY", R"({"type": "zero1", "bucket_bytes": 7})")).strategy.bucket_bytes == 7);
   CHECK_THAT(refusal(with("DTRAIN_STRATEGY", "zero9")), Catch::Contains("'zero9' is not known"));
 }
+
+TEST_CASE("the launcher's memory of the state, and the round, are read") {
+  CHECK(parse({}).state_fd == -1);
+  CHECK(parse(with("DTRAIN_STATE_FD", "")).state_fd == -1);
+  CHECK(parse(with("DTRAIN_STATE_FD", "100")).state_fd == 100);
+  CHECK(parse(with("DTRAIN_ROUND", "7")).round == 7);
+  CHECK_THAT(refusal(with("DTRAIN_STATE_FD", "-1")), Catch::Contains("DTRAIN_STATE_FD='-1' is not a whole number"));
+}

@@ -1,0 +1,65 @@
+#pragma once
+// KeptState: the state of training in memory that the launcher keeps, so that a restart goes on from the last step and
+// reads no disk. `dtrain run --keep-state --max-restarts N` makes the memory; without it nothing is kept, and the same
+// program runs on.
+//
+//   dtrain::KeptState kept(session);
+//   auto loaded = model.load(checkpoints, kept, optimizer);   // the newest of memory and disk
+//   for (step = loaded ? loaded->step : 0; step < steps; ...) {
+//     ...
+//     model.step(optimizer);
+//     model.keep(kept, ++step, optimizer);                    // this rank's part, in memory
+//   }
+//
+// A kill of a rank at any moment leaves the last step that keep() has finished on all ranks, or the step after it. The
+// state is lost when the launcher on the host ends, and it cannot be used by another number of ranks or another
+// strategy: so save checkpoints to a disk too, but more rarely. docs/training/checkpoints.md is the guide.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "dtrain/checkpoint.h"
+#include "dtrain/session.h"
+
+namespace dtrain {
+
+// One for each process. One thread at a time uses it.
+class KeptState {
+ public:
+  // No collective. Throws ConfigError if the launcher keeps the state of this rank and the memory did not reach this
+  // process, or another process of the rank has it.
+  explicit KeptState(const Session& session);
+  ~KeptState();
+  KeptState(KeptState&&) noexcept;
+  KeptState& operator=(KeptState&&) noexcept;
+
+  // Whether this rank has memory that outlives it. If not, keep() does nothing, and why_not() says "no kept state here"
+  // and the reason, in one line.
+  bool here() const;
+  const std::string& why_not() const;
+
+  // No collective. Copies the values of this rank's pieces into the memory, and returns when the state counts. The step
+  // before it stays, until the next call. The memory is twice the size of the values. The names, types, shapes and
+  // parts are the same at each step; if they change, the states before are lost. `extra` is kept by rank 0, 1 MiB at
+  // most. Ranks that keep each step, and exchange something in each step, as gradients, have one step in common
+  // whenever one of them is killed. Throws CheckpointError, on this rank alone, if there is not enough memory.
+  void keep(const CheckpointState& state);
+
+  // Collective of the session. Fills the values of `state`, its step and extra with the newest state that all ranks
+  // have. `kept` has the pieces that this rank gives to keep(), in the same order; none: those of `state`. A rank may
+  // keep less of a tensor than it needs, if the ranks together keep all of it. Returns nothing if nothing is kept, or
+  // only steps below `at_least`, or if the state cannot be used: refused() then has the reason. Throws CheckpointError
+  // or CollectiveError.
+  std::optional<Loaded> restore(CheckpointState& state, const CheckpointState* kept = nullptr,
+                                std::int64_t at_least = 0);
+  // Why the last restore() could not use what was kept, in one line; empty if it could, or if nothing was kept.
+  const std::string& refused() const;
+
+  struct State;  // opaque
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace dtrain

@@ -1,0 +1,146 @@
+#include "strategies/kept/kept_memory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "dtrain/errors.h"
+#include "strategies/checkpoint/stored_type.h"
+#include "strategies/kept/available_memory.h"
+
+namespace dtrain::kept {
+namespace {
+
+using checkpoint::Refused;
+
+// Between two looks at how much memory is left.
+constexpr std::uint64_t kReserveAtOnce = std::uint64_t{64} << 20;
+constexpr double kMiB = 1 << 20;
+
+[[noreturn]] void not_here(int fd, const std::string& why) {
+  throw ConfigError(
+      fmt::format("dtrain: the launcher keeps this rank's state in descriptor {} (DTRAIN_STATE_FD), and {}", fd, why));
+}
+
+void take_alone(int fd) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  if (::fcntl(fd, F_SETLK, &lock) == 0) return;
+  struct flock other = lock;
+  const bool known = ::fcntl(fd, F_GETLK, &other) == 0 && other.l_type != F_UNLCK;
+  not_here(fd, fmt::format("process {} of this rank has it: one process of a rank keeps state",
+                           known ? fmt::to_string(other.l_pid) : "?"));
+}
+
+}  // namespace
+
+KeptMemory::KeptMemory(int fd) : fd_(fd) {
+  constexpr int kLaunchers = F_SEAL_SHRINK | F_SEAL_SEAL;
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0 && errno == EBADF)
+    not_here(fd,
+             "it is closed here: a program between dtrain and this one closes what it inherits; start this program by "
+             "dtrain itself, or by a program that execs it");
+  if (seals < 0 || (seals & kLaunchers) != kLaunchers)
+    not_here(fd, "something else is there: a program between dtrain and this one uses that number");
+  take_alone(fd);
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+// The descriptor stays open: the process may make another KeptMemory.
+KeptMemory::~KeptMemory() {
+  unmap();
+  struct flock lock {};
+  lock.l_type = F_UNLCK;
+  lock.l_whence = SEEK_SET;
+  ::fcntl(fd_, F_SETLK, &lock);
+}
+
+std::uint64_t KeptMemory::size() const {
+  struct stat found {};
+  return ::fstat(fd_, &found) == 0 ? static_cast<std::uint64_t>(found.st_size) : 0;
+}
+
+Found KeptMemory::find(const Identity& own) {
+  const std::uint64_t bytes = size();
+  if (bytes < kHeadBytes) return nothing_kept();
+  if (base_ == nullptr) map(kHeadBytes);
+  Found found = read_head(head(), bytes, own);
+  if (!found.why_not.empty()) return found;
+  map(total_bytes(own.value_bytes));
+  value_bytes_ = own.value_bytes;
+  return found;
+}
+
+void KeptMemory::lay_out(const Identity& identity) {
+  const std::uint64_t bytes = total_bytes(identity.value_bytes);
+  reserve(bytes);
+  map(bytes);
+  value_bytes_ = identity.value_bytes;
+  for (std::size_t slot = 0; slot < kSlots; ++slot) empty(slot);
+  std::atomic_thread_fence(std::memory_order_release);
+  write_head(head(), identity);
+}
+
+// Memory that is reserved cannot fail to be there later, when a write would end the process by SIGBUS.
+void KeptMemory::reserve(std::uint64_t bytes) {
+  const std::string wanted = fmt::format("keeping the state of this rank takes {:.0f} MiB of memory, twice its size",
+                                         static_cast<double>(bytes) / kMiB);
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes)
+    throw Refused(fmt::format("{}, and the limit of a file's size is {:.0f} MiB (`ulimit -f`)", wanted,
+                              static_cast<double>(limit.rlim_cur) / kMiB));
+  for (std::uint64_t at = std::min(size(), bytes); at < bytes;) {
+    const auto available = available_memory();
+    if (available && *available < bytes - at)
+      throw Refused(fmt::format("{}, and {:.0f} MiB are available", wanted, static_cast<double>(*available) / kMiB));
+    const std::uint64_t next = std::min(kReserveAtOnce, bytes - at);
+    if (::fallocate(fd_, 0, static_cast<off_t>(at), static_cast<off_t>(next)) == 0)
+      at += next;
+    else if (errno != EINTR)
+      throw Refused(fmt::format("{}: {}", wanted, std::strerror(errno)));
+  }
+}
+
+void KeptMemory::map(std::uint64_t bytes) {
+  if (base_ != nullptr && mapped_ == bytes) return;
+  unmap();
+  void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd_, 0);
+  if (mapped == MAP_FAILED)
+    throw Refused(fmt::format("{} MiB of the kept state cannot be mapped: {}", bytes >> 20, std::strerror(errno)));
+  base_ = static_cast<std::byte*>(mapped);
+  mapped_ = bytes;
+  ::madvise(base_, mapped_, MADV_DONTFORK);  // a child that is forked has no business here
+}
+
+void KeptMemory::unmap() noexcept {
+  if (base_ != nullptr) ::munmap(base_, mapped_);
+  base_ = nullptr;
+}
+
+std::byte* KeptMemory::values(std::size_t slot) const { return base_ + values_at(value_bytes_, slot); }
+std::byte* KeptMemory::extra(std::size_t slot) const { return base_ + extra_at(value_bytes_, slot); }
+
+std::atomic_ref<std::uint64_t> KeptMemory::commit_word_of(std::size_t slot) const {
+  return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_ + commit_at(slot)));
+}
+
+void KeptMemory::empty(std::size_t slot) {
+  commit_word_of(slot).store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // before the slot is written
+}
+
+void KeptMemory::commit(std::size_t slot, const Slot& what) {
+  write_slot(head(), slot, what);
+  commit_word_of(slot).store(commit_word(what.stamp), std::memory_order_release);
+}
+
+}  // namespace dtrain::kept

@@ -1,0 +1,48 @@
+#pragma once
+// The memory that the launcher keeps for a rank: its descriptor, its mapping and its two slots. It is the launcher's,
+// so it stays when this process ends.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "strategies/kept/kept_core.h"
+
+namespace dtrain::kept {
+
+class KeptMemory {
+ public:
+  // Takes over the descriptor: programs that this process starts do not get it. Throws ConfigError if it is not the
+  // launcher's memory, or if another process has taken it.
+  explicit KeptMemory(int fd);
+  ~KeptMemory();
+  KeptMemory(const KeptMemory&) = delete;
+  KeptMemory& operator=(const KeptMemory&) = delete;
+
+  // What is there of this identity. Maps it.
+  Found find(const Identity& own);
+  // Both slots are empty, and there is room for the values. Throws checkpoint::Refused: there is not enough memory.
+  void lay_out(const Identity& identity);
+
+  // Of a memory that was found or laid out.
+  std::byte* values(std::size_t slot) const;
+  std::byte* extra(std::size_t slot) const;
+  // The slot counts no more.
+  void empty(std::size_t slot);
+  // The slot counts: its values and extra are there.
+  void commit(std::size_t slot, const Slot& what);
+
+ private:
+  Head head() const { return Head(base_, kHeadBytes); }
+  std::atomic_ref<std::uint64_t> commit_word_of(std::size_t slot) const;
+  std::uint64_t size() const;
+  void reserve(std::uint64_t bytes);
+  void map(std::uint64_t bytes);
+  void unmap() noexcept;
+
+  int fd_;
+  std::byte* base_ = nullptr;
+  std::uint64_t mapped_ = 0;
+  std::uint64_t value_bytes_ = 0;
+};
+
+}  // namespace dtrain::kept

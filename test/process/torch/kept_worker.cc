@@ -1,0 +1,181 @@
+// Trains a small model, keeps the state of each step and notes what it has kept, for kept_state_test.py. The losses
+// depend on the steps alone, not on what was restarted in between.
+//
+//   kept_worker FOLDER STEPS WIDTH [SAVE_EVERY]
+//   kept_worker by-hand
+//
+// By hand: three rounds with tensors of the program's own, without dtrain::Parallel. Else each rank appends a line to
+// FOLDER/kept-RANK when keep() has returned: round, step, nanoseconds of CLOCK_MONOTONIC. Rank 0 prints where a round
+// begins and each step, with the bits of its loss.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+#include "dtrain/dtrain.h"
+
+namespace {
+
+struct BlockImpl : torch::nn::Module {
+  explicit BlockImpl(int width)
+      : linear(register_module("linear", torch::nn::Linear(width, width))),
+        norm(register_module("norm", torch::nn::BatchNorm1d(width))) {}
+  torch::Tensor forward(torch::Tensor x) { return x + torch::tanh(norm(linear(x))); }
+  torch::nn::Linear linear;
+  torch::nn::BatchNorm1d norm;
+};
+DTRAIN_UNIT(Block);
+
+struct NetImpl : torch::nn::Module {
+  explicit NetImpl(int width) {
+    for (int i = 0; i < 3; ++i) blocks->push_back(Block(width));
+    register_module("blocks", blocks);
+  }
+  torch::Tensor forward(torch::Tensor x) { return blocks->forward(x); }
+  torch::nn::Sequential blocks;
+};
+TORCH_MODULE(Net);
+
+std::int64_t now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1'000'000'000LL + time.tv_nsec;
+}
+
+// In one write, so that a kill leaves whole lines.
+void note(int file, int round, std::int64_t step) {
+  char line[100];
+  const int size = std::snprintf(line, sizeof line, "%d %lld %lld\n", round, static_cast<long long>(step),
+                                 static_cast<long long>(now()));
+  if (::write(file, line, static_cast<std::size_t>(size)) != size) throw std::runtime_error("cannot note a step");
+}
+
+double one_step(dtrain::Session& session, dtrain::Parallel<NetImpl>& model, dtrain::ShardedOptimizer& optimizer,
+                std::int64_t step, int width) {
+  // Data of its own for each step and rank, on any round.
+  torch::manual_seed(1000 + step * 100 + session.rank());
+  const torch::Tensor x = torch::randn({8, width});
+  model.zero_grad();
+  torch::Tensor loss = (model(x) - x.sin()).pow(2).mean();
+  loss.backward();
+  model.step(optimizer);
+  torch::Tensor mean = loss.detach().to(torch::kDouble);
+  session.all_reduce(mean, c10d::ReduceOp::AVG);
+  return mean.item<double>();
+}
+
+void train(const std::string& folder, std::int64_t steps, int width, std::int64_t save_every) {
+  const auto env = dtrain::parse_worker_env(dtrain::process_env());
+  std::printf("rank %d is process %d in round %d\n", env.rank, static_cast<int>(::getpid()), env.round);
+  std::fflush(stdout);
+  auto session = dtrain::init();
+  torch::set_num_threads(1);
+  torch::manual_seed(1);
+  dtrain::Parallel model(session, [&] { return Net(width); });
+  auto optimizer = model.optimizer(dtrain::AdamW{.lr = 1e-3});
+  dtrain::KeptState kept(session);
+  dtrain::Checkpoints checkpoints(session.world(), folder + "/checkpoints", {.keep_last = 2, .sync = false});
+  const auto loaded = model.load(checkpoints, kept, optimizer);
+  const int round = session.env().round;
+  std::int64_t step = loaded ? loaded->step : 0;
+  if (session.is_first()) {
+    if (!kept.here()) std::printf("%s\n", kept.why_not().c_str());
+    for (const std::string& line : loaded ? loaded->skipped : std::vector<std::string>())
+      std::printf("%s\n", line.c_str());
+    std::printf("round %d begins after step %lld from %s, extra '%s'\n", round, static_cast<long long>(step),
+                !loaded               ? "nothing"
+                : loaded->from_memory ? "memory"
+                                      : "disk",
+                loaded ? loaded->extra.c_str() : "");
+  }
+  const int file = ::open((folder + "/kept-" + std::to_string(session.rank())).c_str(),
+                          O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  while (step < steps) {
+    const double loss = one_step(session, model, optimizer, step, width);
+    ++step;
+    model.keep(kept, step, optimizer, "{\"step\":" + std::to_string(step) + "}");
+    note(file, round, step);
+    if (save_every > 0 && step % save_every == 0) model.save(checkpoints, step, optimizer);
+    if (session.is_first())
+      std::printf("round %d step %lld at %lld loss %a\n", round, static_cast<long long>(step),
+                  static_cast<long long>(now()), loss);
+    std::fflush(stdout);
+  }
+  session.shutdown();
+}
+
+void expect(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error(std::string("not so: ") + what);
+}
+
+std::string error_of_keep(dtrain::KeptState& kept, const dtrain::CheckpointState& state) {
+  try {
+    kept.keep(state);
+  } catch (const dtrain::CheckpointError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+// A row of eight elements, of which each of two ranks has four; and a number that each rank has.
+void by_hand() {
+  auto session = dtrain::init();
+  dtrain::KeptState kept(session);
+  const int rank = session.rank(), round = session.env().round;
+  const at::Tensor row = torch::zeros({4}), number = torch::zeros({1}, torch::kLong);
+  dtrain::CheckpointState state;
+  state.model.push_back({round < 2 ? "row" : "line", torch::kFloat, {8}, rank * 4, row});
+  state.optimizer.push_back({"number", torch::kLong, {}, 0, number});
+  const auto loaded = kept.restore(state);
+  if (round == 0) {
+    expect(!loaded && kept.refused().empty(), "nothing was kept, and that is no refusal");
+    for (state.step = 1; state.step <= 3; ++state.step) {
+      row.fill_(double(state.step) + rank);
+      number.fill_(100 * state.step + rank);
+      state.extra = "{\"by\":" + std::to_string(rank) + "}";
+      kept.keep(state);
+    }
+  } else if (round == 1) {
+    expect(loaded && loaded->step == 3 && loaded->from_memory && loaded->world_size == 2, "step 3 was kept");
+    expect(state.step == 3 && state.extra == "{\"by\":0}", "extra is that of rank 0");
+    expect(row.eq(3 + rank).all().item<bool>() && number.item<std::int64_t>() == 300 + rank, "the values are back");
+    expect(!kept.restore(state, nullptr, 4) && kept.refused().empty(), "step 3 is below 4");
+    state.extra = std::string((1 << 20) + 1, ' ');
+    if (rank == 0) std::printf("too long: %s\n", error_of_keep(kept, state).c_str());
+    state.step = -1;
+    if (rank == 0) std::printf("below: %s\n", error_of_keep(kept, state).c_str());
+    expect(kept.restore(state)->step == 3, "a keep that failed has changed nothing");
+  } else {
+    expect(!loaded, "a line is no row");
+    if (rank == 0) std::printf("refused: %s\n", kept.refused().c_str());
+    session.barrier();
+    kept.keep(state);
+    expect(kept.restore(state).has_value(), "the new tensors are kept");
+  }
+  std::fflush(stdout);
+  session.barrier();
+  if (round < 2) ::raise(SIGKILL);
+  session.shutdown();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool hand = argc == 2 && std::string(argv[1]) == "by-hand";
+  if (argc < 4 && !hand) return 2;
+  try {
+    if (hand) {
+      by_hand();
+      return 0;
+    }
+    train(argv[1], std::atoll(argv[2]), std::atoi(argv[3]), argc > 4 ? std::atoll(argv[4]) : 0);
+  } catch (const std::exception& error) {
+    std::cerr << "kept_worker: " << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}
