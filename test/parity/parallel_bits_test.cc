@@ -58,10 +58,6 @@ std::string train_in_micro_batches(Session& session, const Strategy& strategy, i
   return said;
 }
 
-struct Counted {
-  int copies = 0, other = 0;
-};
-
 }  // namespace
 
 TEST_CASE("deterministic: 1, 2, 4 and 8 ranks, sharded in any way, have the same bits") {
@@ -121,42 +117,69 @@ TEST_CASE("deterministic: what cannot be added up in order is refused") {
   }
 }
 
-TEST_CASE("no parameter is copied in a step, and each gradient once") {
+namespace {
+
+// No rank's part needs padding, which an optimizer's last elements may need copies for.
+struct EvenBlockImpl : torch::nn::Module {
+  EvenBlockImpl()
+      : linear(register_module("linear", torch::nn::Linear(torch::nn::LinearOptions(16, 16).bias(false)))) {}
+  torch::Tensor forward(const torch::Tensor& x) { return torch::tanh(linear(x)); }
+  torch::nn::Linear linear;
+};
+DTRAIN_UNIT(EvenBlock);
+struct EvenNetImpl : torch::nn::Module {
+  EvenNetImpl()
+      : first(register_module("first", EvenBlock())),
+        second(register_module("second", EvenBlock())),
+        head(register_module("head", torch::nn::Linear(torch::nn::LinearOptions(16, 16).bias(false)))) {}
+  torch::Tensor forward(const torch::Tensor& x) { return head(second(first(x))); }
+  EvenBlock first, second;
+  torch::nn::Linear head;
+};
+
+int copies = 0;
+
+// Of the second of two equal steps.
+int copies_in(const std::function<void()>& step) {
+  step();
+  copies = 0;
+  const auto count = [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+    const std::string_view name = function.name();
+    for (const std::string_view copying : {"aten::copy_", "aten::clone", "aten::cat", "aten::_to_copy"})
+      copies += name == copying ? 1 : 0;
+    return nullptr;
+  };
+  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(count).scopes({at::RecordScope::FUNCTION}));
+  step();
+  at::removeCallback(handle);
+  return copies;
+}
+
+}  // namespace
+
+TEST_CASE("in a step no parameter is copied, and each gradient once") {
   for (const StrategyKind kind : {StrategyKind::zero1, StrategyKind::zero2, StrategyKind::fsdp}) {
     for (const bool one_copy : {true, false}) {
       for (const std::string& each : on_ranks(2, [&](Session& session) {
+             const torch::Tensor x = torch::ones({4, 16});
+             EvenNetImpl plain;
+             const int its_own = copies_in([&] {
+               plain.zero_grad();
+               plain.forward(x).square().mean().backward();
+             });
              Parallel model(
-                 session, [] { return ParNet(); },
+                 session, [] { return std::make_shared<EvenNetImpl>(); },
                  ParallelOptions{.strategy = Strategy{.kind = kind, .one_copy = one_copy}});
              ShardedOptimizer optimizer = model.optimizer(Sgd{.lr = 0.1});
-             const Data data = batch_of(0, 0);
-             const auto step = [&] {
+             const int all = copies_in([&] {
                model.zero_grad();
-               loss_of(model(data.words), data.classes).backward();
+               model(x).square().mean().backward();
                model.step(optimizer);
-             };
-             step();
-             static Counted counted;
-             counted = {};
-             const auto handle =
-                 at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function)
-                                                                           -> std::unique_ptr<at::ObserverContext> {
-                                              const std::string name = function.name();
-                                              if (name == "aten::copy_") ++counted.copies;
-                                              if (name == "aten::clone" || name == "aten::cat" ||
-                                                  name == "aten::_to_copy" || name == "aten::contiguous")
-                                                ++counted.other;
-                                              return nullptr;
-                                            }).scopes({at::RecordScope::FUNCTION}));
-             step();
-             at::removeCallback(handle);
-             return fmt::format("{} {} {}", counted.copies, counted.other, model->parameters().size());
+             });
+             return fmt::format("{} {}", all - its_own, model->parameters().size());
            })) {
         INFO(name_of(kind) << ": " << each);
-        const auto numbers = numbers_in(each);
-        REQUIRE(numbers.size() == 3);
-        CHECK(numbers[0] == numbers[2]);
-        CHECK(numbers[1] == 0);
+        CHECK(each == "3 3");
       }
     }
   }
