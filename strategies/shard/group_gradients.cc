@@ -1,7 +1,10 @@
 // The gradients of a ShardGroup: they come from autograd one by one, and are reduced together.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "strategies/collectives/collectives.h"
 #include "strategies/shard/shard_group.h"
 
 namespace dtrain {
