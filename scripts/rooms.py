@@ -83,6 +83,7 @@ ROOMS = {
         "parallel": "collectives ddp shard torch",
         "horovod": "collectives comm/backend comm/base comm/blame session torch",
         "optim": "",
+        "recompute": "torch",
         "checkpoint": "collectives torch",
         "kept": "checkpoint collectives torch",
         "sampler": "",

@@ -101,4 +101,13 @@ std::string ckpt_verdict(const Ckpt& ckpt) {
   return fmt::format("{}: step {} is intact: {}\n", printable(ckpt.path, 400), ckpt.manifest->step, read);
 }
 
+std::string ckpt_written_text(const Ckpt& ckpt, const CkptPlan& plan, const std::string& folder, std::uint64_t bytes) {
+  std::size_t tensors = 0;
+  for (const CkptNewFile& file : plan.files) tensors += file.tensors.size();
+  return fmt::format(
+      "{}: {} with {}, {} bytes; {}\n", printable(folder, 400), counted(plan.files.size(), "file"),
+      counted(tensors, "tensor"), bytes,
+      ckpt.manifest ? "each tensor was compared with its crc32c" : "without dtrain.json there were no sums to compare");
+}
+
 }  // namespace dtrain::cli

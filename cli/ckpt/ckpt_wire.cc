@@ -66,21 +66,9 @@ std::uint64_t natural(const CkptJson& json, const char* name, std::uint64_t most
   return json.get<std::uint64_t>();
 }
 
-// Bits of an element; 0: safetensors has no such type.
-unsigned bits_of(std::string_view type) {
-  static const std::map<std::string_view, unsigned> kBits = {
-      {"F64", 64},    {"I64", 64},    {"U64", 64},    {"C64", 64},        {"F32", 32},    {"I32", 32},
-      {"U32", 32},    {"F16", 16},    {"BF16", 16},   {"I16", 16},        {"U16", 16},    {"I8", 8},
-      {"U8", 8},      {"BOOL", 8},    {"F8_E4M3", 8}, {"F8_E5M2", 8},     {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
-      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4},      {"F8_E5M2FNUZ", 8},
-  };
-  const auto at = kBits.find(type);
-  return at == kBits.end() ? 0 : at->second;
-}
-
 void check_size(const CkptTensor& tensor, const std::string& told) {
   const bool empty = std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
-  std::uint64_t bits = empty ? 0 : bits_of(tensor.type);
+  std::uint64_t bits = empty ? 0 : ckpt_bits(tensor.type);
   bool too_large = false;
   for (const std::int64_t size : tensor.shape)
     too_large = __builtin_mul_overflow(bits, static_cast<std::uint64_t>(size), &bits) || too_large;
@@ -95,7 +83,7 @@ CkptTensor tensor_of(const std::string& name, const CkptJson& json, std::uint64_
   CkptTensor tensor;
   tensor.name = name;
   if (type.is_string()) tensor.type = type.get<std::string>();
-  if (bits_of(tensor.type) == 0) throw Damaged(fmt::format("tensor {} has a dtype that is unknown", told));
+  if (ckpt_bits(tensor.type) == 0) throw Damaged(fmt::format("tensor {} has a dtype that is unknown", told));
   if (!shape.is_array() || !offsets.is_array() || offsets.size() != 2)
     throw Damaged(fmt::format("tensor {} has no shape and two data_offsets", told));
   for (const CkptJson& size : shape) tensor.shape.push_back(static_cast<std::int64_t>(natural(size, "shape")));
@@ -140,6 +128,17 @@ CkptManifestFile file_of(const CkptJson& json) {
 }
 
 }  // namespace
+
+unsigned ckpt_bits(std::string_view type) {
+  static const std::map<std::string_view, unsigned> kBits = {
+      {"F64", 64},    {"I64", 64},    {"U64", 64},    {"C64", 64},        {"F32", 32},    {"I32", 32},
+      {"U32", 32},    {"F16", 16},    {"BF16", 16},   {"I16", 16},        {"U16", 16},    {"I8", 8},
+      {"U8", 8},      {"BOOL", 8},    {"F8_E4M3", 8}, {"F8_E5M2", 8},     {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4},      {"F8_E5M2FNUZ", 8},
+  };
+  const auto at = kBits.find(type);
+  return at == kBits.end() ? 0 : at->second;
+}
 
 Result<std::uint64_t> ckpt_header_length(std::string_view first, std::uint64_t file_bytes) {
   if (first.size() < 8) return usage_error(fmt::format("it has {} bytes, too few for a header", file_bytes));

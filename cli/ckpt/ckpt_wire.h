@@ -21,6 +21,9 @@ struct CkptTensor {
   std::uint64_t begin = 0, bytes = 0;  // from the start of the file
 };
 
+// Bits of an element; 0: safetensors has no such type.
+unsigned ckpt_bits(std::string_view type);
+
 // The length that the first eight bytes of a file announce.
 Result<std::uint64_t> ckpt_header_length(std::string_view first, std::uint64_t file_bytes);
 // The tensors, in the order of the file. They cover the rest of the file without gaps and overlaps.

@@ -39,7 +39,14 @@ constexpr CommandFlag kStatusFlags[] = {
 
 constexpr CommandFlag kFlightFlags[] = {{.name = "json", .help = "print it as JSON"}};
 
-constexpr CommandFlag kCkptFlags[] = {{.name = "json", .help = "inspect: print it as JSON"}};
+constexpr CommandFlag kCkptFlags[] = {
+    {.name = "json", .help = "inspect: print it as JSON"},
+    {.name = "max-size",
+     .value = "SIZE",
+     .help = "consolidate, convert: most bytes of a file, such as 5GB; default one file"},
+    {.name = "dtype", .value = "TYPE", .help = "convert: floating tensors become float32, bfloat16 or float16"},
+    {.name = "rename", .value = "FROM=TO", .help = "convert: names that begin with FROM begin with TO; repeatable"},
+};
 
 constexpr CommandFlag kRendezvousFlags[] = {
     {.name = "port", .value = "N", .help = "port to listen at, 0 for any free port; default 29400"},
@@ -94,14 +101,18 @@ constexpr Command kCommands[] = {
      .flags = kFlightFlags},
     {.id = CommandId::ckpt,
      .name = "ckpt",
-     .arguments = "inspect|verify PATH [--json]",
-     .help = "show what is in a checkpoint, or read all of it and compare",
+     .arguments = "inspect|verify|consolidate|convert PATH [FOLDER] [flags]",
+     .help = "show what is in a checkpoint, check it, or write its model anew",
      .details =
          "PATH is a checkpoint (the folder of a step), a folder of checkpoints, of which the newest counts, or a "
          "safetensors file (docs/training/checkpoints.md). `inspect` prints the step, the files and the "
          "tensors. `verify` reads all bytes, compares each tensor with its CRC-32C, and names the first one "
-         "that is damaged. Exits with 0 if nothing is damaged, 1 if something is, 2 if PATH or a flag is wrong.",
-     .choices = "inspect,verify",
+         "that is damaged. `consolidate` writes the model into FOLDER, which must not exist, as one safetensors file "
+         "or "
+         "as files of --max-size with an index, and compares the sums on the way. `convert` does it with another type "
+         "of floating tensors or other names. Exits with 0 if nothing is damaged, 1 if something is, 2 if a path or a "
+         "flag is wrong, 125 if FOLDER cannot be written.",
+     .choices = "inspect,verify,consolidate,convert",
      .flags = kCkptFlags},
     {.id = CommandId::rendezvous,
      .name = "rendezvous",

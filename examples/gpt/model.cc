@@ -43,7 +43,7 @@ torch::Tensor BlockImpl::forward(const torch::Tensor& x) {
   return y + narrow(torch::gelu(wide(norm2(y))));
 }
 
-GptImpl::GptImpl(const ModelOptions& options) {
+GptImpl::GptImpl(const ModelOptions& options) : recompute(options.recompute) {
   embed = register_module("embed", torch::nn::Embedding(options.characters, options.width));
   place = register_module("place", torch::nn::Embedding(options.context, options.width));
   begin_small(embed->weight, 0.02);
@@ -56,7 +56,11 @@ GptImpl::GptImpl(const ModelOptions& options) {
 torch::Tensor GptImpl::forward(const torch::Tensor& characters) {
   const torch::Tensor places = torch::arange(characters.size(1), characters.options());
   torch::Tensor x = embed(characters) + place(places);
-  x = norm(blocks->forward(x));
+  for (torch::nn::AnyModule& block : *blocks) {
+    const auto run = [&block](const torch::Tensor& each) { return block.forward(each); };
+    x = recompute ? dtrain::recompute(run, x) : run(x);
+  }
+  x = norm(x);
   return torch::linear(x, embed->weight);  // the same weights read and write characters
 }
 

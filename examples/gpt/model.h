@@ -6,6 +6,7 @@ namespace gpt {
 
 struct ModelOptions {
   std::int64_t characters = 0, context = 0, width = 0, depth = 0, heads = 0;
+  bool recompute = false;  // run each block again in backward, to keep less of it
 };
 
 // Attention and two linear layers, each added to what came in. A unit: with fsdp each block is sharded by itself.
@@ -24,6 +25,7 @@ struct GptImpl : torch::nn::Module {
   // [stretches, characters], int64 -> the scores of the next character, [stretches, characters, alphabet]
   torch::Tensor forward(const torch::Tensor& characters);
 
+  bool recompute;
   torch::nn::Embedding embed{nullptr}, place{nullptr};
   torch::nn::Sequential blocks;
   torch::nn::LayerNorm norm{nullptr};

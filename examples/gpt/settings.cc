@@ -31,6 +31,8 @@ Settings parse_settings(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--lr", settings.lr, "Learning rate")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--seed", settings.seed, "Seed of the first weights and of the order")->capture_default_str();
+  app.add_flag("--recompute", settings.recompute,
+               "Run each block again in backward: less memory, and a forward more for each step");
   app.add_option("--loss-file", settings.loss_file,
                  "Write a line for each step: its number, its seconds, the loss of the global batch");
   app.add_option("--save", settings.save, "Folder of checkpoints");

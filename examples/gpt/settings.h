@@ -15,6 +15,7 @@ struct Settings {
   std::string optimizer = "adamw";  // or muon
   double lr = 3e-3;
   std::uint64_t seed = 1;
+  bool recompute = false;
   std::string loss_file;          // empty: none
   std::string save;               // folder of checkpoints; empty: none
   std::int64_t save_every = 100;  // steps

@@ -61,7 +61,8 @@ class Trainer {
                                       .context = settings.context,
                                       .width = settings.width,
                                       .depth = settings.depth,
-                                      .heads = settings.heads});
+                                      .heads = settings.heads,
+                                      .recompute = settings.recompute});
             },
             parallel_options(settings)),
         optimizer_(model_.optimizer(optimizer_options(settings))),

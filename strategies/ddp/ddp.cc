@@ -3,9 +3,11 @@
 #include "dtrain/ddp.h"
 
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "strategies/collectives/collectives.h"
 #include "strategies/ddp/bucket_group.h"
@@ -75,6 +77,12 @@ void join_outputs(const std::vector<at::Tensor*>& outputs) {
   lead_through(make_node<OutputsTogether>(), joined);
 }
 
+// Whether the backward that runs adds to the gradients of parameters; torch::autograd::grad does not.
+bool accumulates() {
+  const auto* const asked = torch::autograd::get_current_graph_task_exec_info();
+  return asked == nullptr || asked->empty();
+}
+
 }  // namespace
 
 Session& require_ddp(Session& session) {
@@ -105,6 +113,8 @@ struct DdpCore::State {
   std::int64_t synchronised = 0;  // forwards
   // Whether the last of those had a backward. The parameters' hooks share it.
   std::shared_ptr<bool> has_backward = std::make_shared<bool>(true);
+  // The names of those whose gradient came since then, if one is to come of each. The hooks share it.
+  std::shared_ptr<std::optional<std::set<std::string>>> came = std::make_shared<std::optional<std::set<std::string>>>();
   std::vector<std::pair<at::Tensor, unsigned>> hooks;
 };
 
@@ -146,8 +156,12 @@ DdpCore::~DdpCore() {
 void DdpCore::watch_gradients() {
   for (const NamedParameter& one : state_->named) {
     if (!one.tensor.requires_grad()) continue;
-    const auto look = [began = state_->has_backward, name = one.name](const at::Tensor& gradient) {
+    const auto look = [began = state_->has_backward, came = state_->came, name = one.name](const at::Tensor& gradient) {
       *began = true;
+      if (*came && accumulates() && !(*came)->insert(name).second)
+        throw ConfigError("dtrain: Ddp: the gradient of '" + name +
+                          "' came twice after one forward, and only the first one was averaged: backward was called "
+                          "twice, or two calls of recompute use the parameter, which DdpOptions::static_graph allows");
       if (!gradient.defined() || gradient.layout() == at::kStrided) return;
       throw ConfigError("dtrain: Ddp averages dense gradients, and that of '" + name +
                         "' is sparse; make the embedding without sparse(true), or let the parameter need no gradient");
@@ -165,6 +179,7 @@ void DdpCore::zero_grad() {
 void DdpCore::before_forward() {
   state_->forward_will_sync = state_->sync && torch::GradMode::is_enabled();
   if (!torch::GradMode::is_enabled()) return;
+  state_->came->reset();
   // The Reducer waits for one, and would take that of this forward. The other ranks wait for it too.
   TORCH_CHECK(state_->forward_will_sync || *state_->has_backward,
               "dtrain: Ddp: the last forward without no_sync had no backward on this rank, so a forward under no_sync "
@@ -280,6 +295,7 @@ void DdpCore::after_forward(const std::optional<std::vector<at::Tensor*>>& outpu
   state_->bucket_group->begin(state_->buckets);
   state_->reducer->prepare_for_backward(roots);
   *state_->has_backward = false;
+  if (!state_->options.static_graph) state_->came->emplace();
   if (walks) join_outputs(*outputs);
   if (*state_->learns_graph) learn_graph(*outputs);
 }

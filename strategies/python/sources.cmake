@@ -1,7 +1,7 @@
 # The sources of dtrain._C, as a wheel brings them: dtrain/_build.py compiles them. units.json says which are compiled as
 # one, and with which flags: a unit is a room, as with DTRAIN_UNITY, but for the kernels.
 set(place dtrain/_sources)
-foreach(target dtrain_kernels dtrain_comm)
+foreach(target dtrain_kernels dtrain_comm dtrain_shards)
   set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
 endforeach()
 

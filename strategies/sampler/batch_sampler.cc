@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
@@ -47,6 +48,17 @@ void check_options(const BatchSamplerOptions& options) {
   }
 }
 
+using SamplerJson = nlohmann::json;
+
+void require_saved_as(const SamplerJson& state, const char* key, const SamplerJson& own) {
+  const SamplerJson saved = state.value(key, SamplerJson());
+  if (saved == own) return;
+  throw ConfigError(fmt::format(
+      "dtrain: BatchSampler: the checkpoint was saved with {} {}, and this sampler has {}; with another order "
+      "of the samples it cannot go on",
+      key, saved.dump(), own.dump()));
+}
+
 }  // namespace
 
 BatchSampler::BatchSampler(const BatchSamplerOptions& options) : options_(options) {
@@ -55,6 +67,8 @@ BatchSampler::BatchSampler(const BatchSamplerOptions& options) : options_(option
 }
 
 void BatchSampler::set_epoch(std::uint64_t epoch) {
+  epoch_ = epoch;
+  position_ = 0;
   order_.resize(static_cast<std::size_t>(options_.dataset_size));
   std::iota(order_.begin(), order_.end(), std::int64_t{0});
   if (!options_.shuffle) return;
@@ -77,11 +91,55 @@ std::vector<std::int64_t> BatchSampler::local_indices(std::int64_t batch) const 
   if (batch < 0 || batch >= batches()) {
     throw ConfigError(fmt::format("dtrain: BatchSampler: batch {} of {} does not exist", batch, batches()));
   }
-  const std::int64_t begin = batch * options_.global_batch_size;
-  const std::int64_t size = global_size(batch);
+  return share(batch * options_.global_batch_size, global_size(batch));
+}
+
+// This rank's part of `size` samples of the order.
+std::vector<std::int64_t> BatchSampler::share(std::int64_t begin, std::int64_t size) const {
   const auto first = order_.begin() + begin + size * options_.rank / options_.world_size;
   const auto last = order_.begin() + begin + size * (options_.rank + 1) / options_.world_size;
   return {first, last};
+}
+
+std::optional<SampledBatch> BatchSampler::next() {
+  const std::int64_t size = std::min(options_.global_batch_size, options_.dataset_size - position_);
+  if (size == 0 || (options_.drop_last && size < options_.global_batch_size)) return std::nullopt;
+  const std::int64_t begin = std::exchange(position_, position_ + size);
+  return SampledBatch{share(begin, size), size};
+}
+
+std::string BatchSampler::save_into(const std::string& extra) const {
+  SamplerJson all =
+      extra.empty() ? SamplerJson::object() : SamplerJson::parse(extra, nullptr, /*allow_exceptions=*/false);
+  if (!all.is_object())
+    throw ConfigError("dtrain: BatchSampler: what it saves into must be a JSON object, to get the key \"sampler\"");
+  all["sampler"] = {{"epoch", epoch_},
+                    {"position", position_},
+                    {"dataset_size", options_.dataset_size},
+                    {"seed", options_.seed},
+                    {"shuffle", options_.shuffle}};
+  return all.dump();
+}
+
+void BatchSampler::restore(const std::string& extra) {
+  const SamplerJson all = SamplerJson::parse(extra, nullptr, /*allow_exceptions=*/false);
+  const SamplerJson state = all.is_object() ? all.value("sampler", SamplerJson()) : SamplerJson();
+  if (!state.is_object())
+    throw ConfigError(
+        "dtrain: BatchSampler: the checkpoint's extra has no object \"sampler\"; save it with save_into() of a "
+        "sampler");
+  require_saved_as(state, "dataset_size", options_.dataset_size);
+  require_saved_as(state, "seed", options_.seed);
+  require_saved_as(state, "shuffle", options_.shuffle);
+  const SamplerJson epoch = state.value("epoch", SamplerJson()), position = state.value("position", SamplerJson());
+  if (!epoch.is_number_unsigned() || !position.is_number_unsigned() || position > options_.dataset_size)
+    throw ConfigError(
+        fmt::format("dtrain: BatchSampler: the checkpoint has epoch {} and position {}; they must be whole numbers, "
+                    "and the position "
+                    "at most the {} samples",
+                    epoch.dump(), position.dump(), options_.dataset_size));
+  set_epoch(epoch.get<std::uint64_t>());
+  position_ = position.get<std::int64_t>();
 }
 
 }  // namespace dtrain

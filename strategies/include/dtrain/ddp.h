@@ -10,8 +10,9 @@
 // Every parameter that requires a gradient must take part in every forward, unless find_unused_parameters or
 // static_graph is set. Parameters are dense, of a floating or complex type, and on one device. Their gradients are
 // dense: backward throws ConfigError for a sparse one. One thread at a time may use a Ddp. Every rank makes its
-// forwards and backwards in the same order. If a collective fails, forward or backward throws CollectiveError, and
-// training cannot go on.
+// forwards and backwards in the same order. Without static_graph, backward throws ConfigError if the gradient of a
+// parameter comes twice after one forward: only the first would be averaged. If a collective fails, forward or
+// backward throws CollectiveError, and training cannot go on.
 //
 // The buckets, and their overlap with backward, follow Li et al., "PyTorch Distributed: Experiences on Accelerating
 // Data Parallel Training", VLDB 2020. A step sends and receives about 2 (P - 1) / P times the bytes of the gradients,

@@ -13,6 +13,7 @@
 #include "dtrain/mesh.h"
 #include "dtrain/optimizer.h"
 #include "dtrain/parallel.h"
+#include "dtrain/recompute.h"
 #include "dtrain/schedule.h"
 #include "dtrain/session.h"
 #include "dtrain/strategy.h"

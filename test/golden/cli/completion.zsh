@@ -95,7 +95,7 @@ _dtrain() {
     'logs:print what workers have written to files'
     'status:show what your jobs on this host are doing, and why'
     'flight:say which rank is missing in which collective'
-    'ckpt:show what is in a checkpoint, or read all of it and compare'
+    'ckpt:show what is in a checkpoint, check it, or write its model anew'
     'rendezvous:serve the rendezvous of many jobs at one port'
     'doctor:check what this machine can do, and say how to fix it'
     'env:describe this machine for a bug report, without secrets'
@@ -117,7 +117,7 @@ _dtrain() {
     logs) _arguments --help'[tell about this command]' '--ranks=[only these local ranks, e.g. 0,5-7]:RANKS: ' '--rank=[the same as --ranks]:RANK: ' '-r[the same as --ranks]:RANK: ' '--grep=[only lines that contain TEXT]:TEXT: ' '-g[only lines that contain TEXT]:TEXT: ' '--since=[only what was written since TIME: 10m, 13:00, 2026-11-21T13:00]:TIME: ' '--attempt=[the rounds after N restarts; without it, the last round]:N: ' '--stdout[only stdout]' '--stderr[only stderr]' '--follow[keep printing what is written, in new rounds too]' '-f[keep printing what is written, in new rounds too]' '1:folder:_files -/' ;;
     status) _arguments --help'[tell about this command]' '--job=[only this job, by its --rdzv-id]:ID: ' '--json[print it as JSON]' ;;
     flight) _arguments --help'[tell about this command]' '--json[print it as JSON]' '1:folder:_files -/' ;;
-    ckpt) _arguments --help'[tell about this command]' '--json[inspect: print it as JSON]' '1:argument:(inspect verify)' ;;
+    ckpt) _arguments --help'[tell about this command]' '--json[inspect: print it as JSON]' '--max-size=[consolidate, convert: most bytes of a file, such as 5GB; default one file]:SIZE: ' '--dtype=[convert: floating tensors become float32, bfloat16 or float16]:TYPE: ' '--rename=[convert: names that begin with FROM begin with TO; repeatable]:FROM=TO: ' '1:argument:(inspect verify consolidate convert)' ;;
     rendezvous) _arguments --help'[tell about this command]' '--port=[port to listen at, 0 for any free port; default 29400]:N: ' '--bind=[listen only at this address of this host; default all]:ADDR: ' '--token-file=[the token that jobs need, as for run]:FILE: ' '--tls-ca=[use certificates, not a token, as for run]:FILE: ' '--tls-cert=[the server'\''s certificate]:FILE: ' '--tls-key=[the server'\''s private key]:FILE: ' '--max-jobs=[most jobs at a time; default 256]:N: ' '--max-nodes=[most nodes of all jobs together; default 16384]:N: ' '--max-store-mib=[most memory of one job'\''s store; default 1024]:N: ' '--max-store-keys=[most keys of one job'\''s store; default 1000000]:N: ' '--open-store=[open a store for torchrun agents too; NO AUTHENTICATION]:ADDR\:PORT: ' '1:argument:(serve)' ;;
     doctor) _arguments --help'[tell about this command]' ;;
     env) _arguments --help'[tell about this command]' '--json[print it as JSON]' ;;

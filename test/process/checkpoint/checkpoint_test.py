@@ -1,10 +1,16 @@
 """Checkpoints that ranks of dtrain save are loaded by other numbers of ranks, and by Python; and the other way."""
+import contextlib
+import glob
 import json
 import os
+import signal
+import struct
+import subprocess
+import time
 import unittest
 
 import torch
-from checkpoint_cases import Case, call, ckpt, said
+from checkpoint_cases import DTRAIN, Case, call, ckpt, said
 
 import safetensors
 import safetensors.torch as st
@@ -149,6 +155,19 @@ class Python(Case):
         self.fine(call(2, "load-plain", self.folder, "seed=3"), "loaded", 2)
 
 
+def read_all(folder):
+    """The tensors of a folder, through its index if it has one."""
+    index = os.path.join(folder, "model.safetensors.index.json")
+    names = ["model.safetensors"]
+    if os.path.exists(index):
+        with open(index) as file:
+            names = sorted(set(json.load(file)["weight_map"].values()))
+    read = {}
+    for name in names:
+        read.update(st.load_file(os.path.join(folder, name)))
+    return read
+
+
 class Command(Case):
     def test_it_agrees_with_the_library(self):
         self.save(3, "step=5", "seed=8", "most=300")
@@ -170,6 +189,92 @@ class Command(Case):
             done = ckpt(command, path)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("embed.weight" if command == "inspect" else "12 tensors", done.stdout)
+
+    def test_consolidate_writes_what_the_library_would_have_written(self):
+        self.save(2, "step=5")
+        with open(os.path.join(self.folder, STEP, "model.safetensors"), "rb") as file:
+            whole = file.read()
+        self.save(3, "step=5", "most=300")
+        out = self.folder + "-out"
+        done = ckpt("consolidate", self.folder, out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"-out: 1 file with 12 tensors, \d+ bytes; each tensor was compared")
+        self.assertEqual(os.listdir(out), ["model.safetensors"])
+        with open(os.path.join(out, "model.safetensors"), "rb") as file:
+            self.assertEqual(file.read(), whole)
+        done = ckpt("consolidate", self.folder, out)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("exists; name a folder that does not", done.stderr)
+        # As several files, and back to ranks.
+        done = ckpt("consolidate", out, out + "2", "--max-size", "700B")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(len(os.listdir(out + "2")), 3)
+        read = read_all(out + "2")
+        self.assertEqual(set(read), set(MODEL))
+        for name, tensor in model().items():
+            self.assertTrue(torch.equal(read[name], tensor), name)
+        self.fine(call(2, "load-plain", out + "2", "seed=3"), "loaded", 2)
+
+    def test_convert_rounds_as_torch_does(self):
+        torch.manual_seed(1)
+        bits = torch.randint(-2**31, 2**31, (100000,), dtype=torch.int64).to(torch.int32)
+        wild = bits.view(torch.float32)
+        tame = torch.randn(100000) * 10.0 ** torch.randint(-9, 5, (100000,))
+        source = {"m.tame": tame.clamp(-65000, 65000), "m.wild": wild[wild.isnan() | (wild.abs() < 3e38)],
+                  "m.ids": torch.arange(5), "other": torch.randn(3).half()}
+        os.makedirs(self.folder)
+        st.save_file(source, os.path.join(self.folder, "model.safetensors"))
+        out = self.folder + "-out"
+        done = ckpt("convert", self.folder, out, "--dtype=bfloat16", "--rename", "m.=model.")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        read = read_all(out)
+        self.assertEqual(set(read), {"model.tame", "model.wild", "model.ids", "other"})
+        for name, tensor in source.items():
+            wanted = tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
+            got = read[name.replace("m.", "model.")]
+            self.assertEqual(got.dtype, wanted.dtype)
+            self.assertTrue(torch.equal(got.nan_to_num(7), wanted.nan_to_num(7)), name)
+        done = ckpt("convert", self.folder, out + "16", "--dtype=float16")
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, r"tensor m.wild has \d+ numbers that are too large for F16")
+        self.assertFalse(os.path.exists(out + "16"))
+        del source["m.wild"]
+        st.save_file(source, os.path.join(self.folder, "model.safetensors"))
+        done = ckpt("convert", self.folder, out + "16", "--dtype=float16")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(torch.equal(read_all(out + "16")["m.tame"], source["m.tame"].half()))
+
+    def test_what_is_damaged_is_not_consolidated(self):
+        self.save(2, "step=5", "most=300")
+        path = sorted(glob.glob(os.path.join(self.folder, STEP, "model-*")))[1]
+        with open(path, "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            last = file.read(1)
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([last[0] ^ 1]))
+        done = ckpt("consolidate", self.folder, self.folder + "-out")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, "tensor .* is damaged: its crc32c")
+        self.assertEqual(os.listdir(os.path.dirname(self.folder)), ["run"])
+
+    def test_a_signal_leaves_nothing(self):
+        # Four GB of zeros that are on no disk: seconds of work.
+        elements = 500_000_000
+        header = json.dumps({"a": {"dtype": "F64", "shape": [elements], "data_offsets": [0, 8 * elements]}}).encode()
+        os.makedirs(self.folder)
+        with open(os.path.join(self.folder, "model.safetensors"), "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header)
+            file.truncate(8 + len(header) + 8 * elements)
+        out = self.folder + "-out"
+        process = subprocess.Popen([DTRAIN, "ckpt", "convert", self.folder, out, "--dtype", "bfloat16"],
+                                   stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while not glob.glob(out + ".tmp-*/*") and time.monotonic() < deadline:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.002)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(60), -signal.SIGTERM)
+        self.assertEqual(os.listdir(os.path.dirname(self.folder)), ["run"])
 
 
 if __name__ == "__main__":

@@ -114,6 +114,12 @@ class Installed(Prefix):
                 for place in (str(BUILD), str(ROOT) + "/strategies", "nlohmann", "fmt::", "-Werror"):
                     self.assertNotIn(place, text, path)
 
+    def test_the_demo_waits_for_no_more_than_its_example_needs(self):
+        inputs = self.says("ninja", "-C", BUILD, "-t", "inputs", "bin/train")
+        self.assertIn("libdtrain_data_parallel.a", inputs)
+        for part in ("strategies", "shards"):
+            self.assertNotIn(f"libdtrain_{part}.a", inputs)
+
     def test_a_torch_of_another_version_is_refused(self):
         other = self.folder / "torch"
         shutil.copytree(TORCH / "include/torch/headeronly", other / "include/torch/headeronly")
@@ -147,7 +153,7 @@ class Folder(Project):
         targets = set(re.findall(r"(?m)^\.\.\. (\w+)$", self.says("cmake", "--build", self.out, "--target", "help")))
         ours = {name for name in targets if name.startswith("dtrain")}
         self.assertEqual(targets - ours - {"all", "clean", "depend", "edit_cache", "rebuild_cache", "train"}, set())
-        self.assertIn("dtrain_strategies", ours)
+        self.assertLessEqual({"dtrain_strategies", "dtrain_data_parallel"}, ours)
         # The user's sources are compiled as the user wants.
         commands = json.loads((self.out / "compile_commands.json").read_text())
         theirs = [entry["command"] for entry in commands if entry["file"].endswith("project/careless.cc")]

@@ -58,6 +58,16 @@ class Gpt(unittest.TestCase):
             for a, b in zip(mine, alone):
                 self.assertAlmostEqual(a, b, delta=1e-9, msg=f"{strategy} on {ranks}")
 
+    def test_blocks_that_run_again_change_no_loss(self):
+        flags = ("--steps", 12, "--dtype", "float64")
+        alone = self.losses("alone", *flags)
+        self.assertEqual(self.losses("again", *flags, "--recompute"), alone)
+        for ranks, strategy in ((2, "ddp"), (2, "zero1"), (2, "zero2"), (3, "fsdp")):
+            if ranks == 3:
+                flags += ("--global-batch", 9)
+            plain = self.losses("plain", *flags, strategy=strategy, ranks=ranks)
+            self.assertEqual(self.losses("again", *flags, "--recompute", strategy=strategy, ranks=ranks), plain)
+
     def test_lower_precision_and_muon_learn_too(self):
         for flags, strategy in ((("--dtype", "bfloat16"), "fsdp"), (("--optimizer", "muon"), "fsdp"),
                                 (("--optimizer", "muon"), "zero1"),
