@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "cli/base/parse_value.h"
 #include "cli/base/text.h"
@@ -52,31 +51,10 @@ Result<void> threads(const Given& given, Plan& plan) {
   return {};
 }
 
-// Of JSON, the word that is its "type". The training layer reads the rest.
-std::string type_of_strategy(const std::string& text) {
-  if (text.find_first_of("{\"[") == std::string::npos) return text;
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_string()) return json.get<std::string>();
-  return json.is_object() && json.contains("type") && json["type"].is_string() ? json["type"].get<std::string>() : "";
-}
-
-Result<void> strategy(const Given& given, Plan& plan) {
-  const std::string& text = given.options.text(FlagId::strategy);
-  if (text.empty()) return {};
-  const std::string type = type_of_strategy(text);
-  for (const char* known : {"ddp", "zero1", "zero2", "fsdp"}) {
-    if (type != known) continue;
-    plan.spec.strategy = text;
-    return {};
-  }
-  return given.options.blame(
-      FlagId::strategy, usage_error("a strategy is ddp, zero1, zero2 or fsdp, or JSON such as {\"type\": \"fsdp\"}"));
-}
-
 }  // namespace
 
 Result<void> resolve_workers(const Given& given, Plan& plan) {
-  for (auto step : {job, workers, strategy, resolve_numa, threads})
+  for (auto step : {job, workers, resolve_strategy, resolve_numa, threads})
     if (auto done = step(given, plan); !done) return done;
   return {};
 }

@@ -78,6 +78,7 @@ void join_outputs(const std::vector<at::Tensor*>& outputs) {
 }  // namespace
 
 Session& require_ddp(Session& session) {
+  session.require_config_known();
   const StrategyKind asked = session.env().strategy.kind;
   if (asked == StrategyKind::ddp) return session;
   throw ConfigError("dtrain: the strategy is " + name_of(asked) +

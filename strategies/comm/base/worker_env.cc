@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <utility>
 
 namespace dtrain {
 namespace {
@@ -67,9 +68,12 @@ void read_store(const EnvLookup& lookup, WorkerEnv& env) {
   }
 }
 
-Strategy read_strategy(const EnvLookup& lookup) {
+void read_config(const EnvLookup& lookup, WorkerEnv& env) {
   const std::string text = lookup("DTRAIN_STRATEGY").value_or("");
-  return text.empty() ? Strategy{} : parse_strategy(text);
+  if (text.empty()) return;
+  Config config = parse_config(text, {.ranks = env.world_size, .ranks_of_host = env.local_world_size});
+  env.strategy = config.strategy;
+  env.training = std::move(config.training);
 }
 
 }  // namespace
@@ -78,7 +82,7 @@ WorkerEnv parse_worker_env(const EnvLookup& lookup) {
   WorkerEnv env;
   read_ranks(lookup, env);
   read_store(lookup, env);
-  env.strategy = read_strategy(lookup);
+  read_config(lookup, env);
   return env;
 }
 

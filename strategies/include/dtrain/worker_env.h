@@ -7,6 +7,7 @@
 #include <string>
 
 #include "dtrain/strategy.h"
+#include "dtrain/training_config.h"
 
 namespace dtrain {
 
@@ -21,6 +22,7 @@ struct WorkerEnv {
   int restart_count = 0;          // TORCHELASTIC_RESTART_COUNT: restarts of the job so far
   std::string run_id;             // TORCHELASTIC_RUN_ID: the job's id
   Strategy strategy{};            // DTRAIN_STRATEGY (strategy.h)
+  TrainingConfig training{};      // the rest of it; programs call Session::training_config()
   bool launched = false;          // false: no launcher, this process is the whole job
 };
 

@@ -101,7 +101,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l standalone -d 'one node, nothing shared with other jobs'
     complete -c $name -n 'test (__dtrain_place) = run' -l virtual-local-rank -d 'LOCAL_RANK=0 and one GPU of its own for every worker'
     complete -c $name -n 'test (__dtrain_place) = run' -l numa-binding -x -a 'node socket exclusive core-complex' -d 'bind workers to CPUs: node, socket, exclusive, core-complex'
-    complete -c $name -n 'test (__dtrain_place) = run' -l strategy -x -a 'ddp zero1 zero2 fsdp' -d 'how workers share a model: ddp, zero1, zero2, fsdp'
+    complete -c $name -n 'test (__dtrain_place) = run' -l strategy -x -a 'ddp zero1 zero2 fsdp' -d 'how workers share a model: a word, JSON or a file'
     complete -c $name -n 'test (__dtrain_place) = run' -l nnodes -x -d 'how many nodes (agents) form the job: N or MIN:MAX'
     complete -c $name -n 'test (__dtrain_place) = run' -l node-rank -x -d 'number of this node in a static job, from 0'
     complete -c $name -n 'test (__dtrain_place) = run' -l topology -x -d 'where this node is, e.g. its rack: orders the ranks'

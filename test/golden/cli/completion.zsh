@@ -25,7 +25,7 @@ _dtrain_run() {
     '(--standalone)--standalone[one node, nothing shared with other jobs]' \
     '(--virtual-local-rank)--virtual-local-rank[LOCAL_RANK=0 and one GPU of its own for every worker]' \
     '(--numa-binding)--numa-binding=[bind workers to CPUs: node, socket, exclusive, core-complex]:MODE:(node socket exclusive core-complex)' \
-    '(--strategy)--strategy=[how workers share a model: ddp, zero1, zero2, fsdp]:NAME:(ddp zero1 zero2 fsdp)' \
+    '(--strategy)--strategy=[how workers share a model: a word, JSON or a file]:NAME:(ddp zero1 zero2 fsdp)' \
     '(--nnodes)--nnodes=[how many nodes (agents) form the job: N or MIN:MAX]:MIN\:MAX: ' \
     '(--node-rank)--node-rank=[number of this node in a static job, from 0]:N: ' \
     '(--topology)--topology=[where this node is, e.g. its rack: orders the ranks]:NAME: ' \
