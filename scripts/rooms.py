@@ -51,6 +51,7 @@ ROOMS = {
         "machine": "gpus",
         "parse": "table",
         "ckpt": "table",
+        "estimate": "ckpt parse table",
         "flight": "table",
         "logs": "table",
         "nodes": "machine table",
