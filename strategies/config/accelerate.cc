@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "strategies/config/formats.h"
 
@@ -33,6 +34,10 @@ void read_sharding(JsonReader& fsdp, std::string_view key, const JobSize& job, S
     strategy.reshard_after_forward = given->get<bool>();
     return;
   }
+  if (given->is_number() && key.ends_with("reshard_after_forward")) {
+    strategy.reshard_size = static_cast<int>(*fsdp.count(key, 2, 1 << 20));
+    return;
+  }
   if (given->is_number()) {
     set_sharding(static_cast<Sharding>(*fsdp.count(key, 1, 5) - 1), job, strategy);
     return;
@@ -47,15 +52,36 @@ void read_sharding(JsonReader& fsdp, std::string_view key, const JobSize& job, S
 
 enum class Wrap { by_class, by_size, whole };
 
-// Which modules are units is the program's to say (DTRAIN_UNIT); the config can make small ones no units.
+// A list, or words with commas between them.
+std::vector<std::string> names_at(JsonReader& json, const std::string& key) {
+  const Json* given = json.value(key);
+  if (given == nullptr) return {};
+  std::vector<std::string> names;
+  if (given->is_array()) {
+    for (const Json& each : *given) names.push_back(each.is_string() ? each.get<std::string>() : "");
+  } else {
+    std::istringstream words(json.word(key).value_or(""));
+    for (std::string word; std::getline(words, word, ',');) names.push_back(word);
+  }
+  for (std::string& name : names) {
+    name.erase(0, name.find_first_not_of(' '));
+    if (name.empty()) json.refuse_value(key, "names of unit classes");
+  }
+  return names;
+}
+
+// Which modules are units is the program's to say (DTRAIN_UNIT); the config can leave out some.
 void read_wrapping(JsonReader& fsdp, const std::string& prefix, Strategy& strategy) {
   const auto wrap = fsdp.one_of<Wrap>(
       prefix + "auto_wrap_policy",
       {{"TRANSFORMER_BASED_WRAP", Wrap::by_class}, {"SIZE_BASED_WRAP", Wrap::by_size}, {"NO_WRAP", Wrap::whole}});
   const auto least = fsdp.count(prefix + "min_num_params", 0, kWholeModel);
+  std::vector<std::string> classes = names_at(fsdp, prefix + "transformer_layer_cls_to_wrap");
+  const std::vector<std::string> others = names_at(fsdp, prefix + "transformer_cls_names_to_wrap");
+  classes.insert(classes.end(), others.begin(), others.end());
+  if (wrap.value_or(Wrap::by_class) == Wrap::by_class) strategy.units = classes;
   if (wrap == Wrap::by_size) strategy.unit_elements = least.value_or(100'000'000);
   if (wrap == Wrap::whole) strategy.unit_elements = kWholeModel;
-  fsdp.without_meaning({prefix + "transformer_layer_cls_to_wrap", prefix + "transformer_cls_names_to_wrap"});
 }
 
 std::optional<Precision> precision_of(JsonReader& json, std::string_view key) {
@@ -73,7 +99,8 @@ std::optional<Precision> precision_of(JsonReader& json, std::string_view key) {
 void read_policy(JsonReader& policy, Config& config) {
   config.strategy.param = precision_of(policy, "param_dtype").value_or(config.strategy.param);
   config.strategy.reduce = precision_of(policy, "reduce_dtype").value_or(config.strategy.reduce);
-  policy.off({"output_dtype", "buffer_dtype"}, "dtrain leaves outputs and buffers as they are; remove the key");
+  config.strategy.output = precision_of(policy, "output_dtype").value_or(config.strategy.output);
+  policy.off("buffer_dtype", "dtrain leaves buffers as they are; remove the key");
   policy.without_meaning({"cast_forward_inputs"});
   policy.finish();
 }
@@ -97,7 +124,7 @@ void read_fsdp(JsonReader& fsdp, const std::string& prefix, const JobSize& job, 
   fsdp.finish();
   if (strategy.kind == StrategyKind::fsdp) return;
   // NO_SHARD: what was read has no meaning, but for the precision.
-  if (strategy.param != Precision::same || strategy.reduce != Precision::same)
+  if (strategy.param != Precision::same || strategy.reduce != Precision::same || strategy.output != Precision::same)
     require_sharded(fsdp.path_of(key("mixed_precision_policy")), strategy);
   strategy = {};
 }

@@ -22,12 +22,17 @@ constexpr std::string_view kMarks[] = {
     "zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu", "fp16", "bf16", "optimizer",
     "scheduler",         "gradient_clipping"};
 
-void read_mics(JsonReader& zero, Strategy& strategy) {
-  const auto size = zero.count("mics_shard_size", -1, 1 << 20);
-  if (!size || *size < 1) return;
-  if (strategy.kind != StrategyKind::fsdp)
-    refuse(fmt::format("{} belongs to stage 3, and the stage is another", zero.path_of("mics_shard_size")));
-  strategy.shard_size = static_cast<int>(*size);
+// Ranks that share one copy of the model, and those that share a unit between forward and backward.
+void read_partitions(JsonReader& zero, Strategy& strategy) {
+  const auto read = [&](const char* key, std::int64_t least) {
+    const auto size = zero.count(key, -1, 1 << 20).value_or(0);
+    if (size < least) return 0;
+    if (strategy.kind != StrategyKind::fsdp)
+      refuse(fmt::format("{} belongs to stage 3, and the stage is another", zero.path_of(key)));
+    return static_cast<int>(size);
+  };
+  strategy.shard_size = read("mics_shard_size", 1);
+  strategy.reshard_size = read("zero_hpz_partition_size", 2);
 }
 
 void read_buckets(JsonReader& zero, Strategy& strategy) {
@@ -46,13 +51,12 @@ void read_zero(JsonReader& zero, Strategy& strategy) {
   constexpr StrategyKind kStages[] = {StrategyKind::ddp, StrategyKind::zero1, StrategyKind::zero2, StrategyKind::fsdp};
   strategy.kind = kStages[zero.count("stage", 0, 3).value_or(is_auto ? 2 : 0)];
   read_buckets(zero, strategy);
-  read_mics(zero, strategy);
   zero.off({"offload_param", "offload_optimizer", "cpu_offload", "cpu_offload_param", "cpu_offload_use_pin_memory"},
            kNoOffload);
   zero.off({"zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients",
             "zeropp_loco_param"},
            kNotQuantized);
-  zero.only("zero_hpz_partition_size", 1, "dtrain has no second partition; set it to 1");
+  read_partitions(zero, strategy);
   zero.only("ignore_unused_parameters", true, "a parameter without a gradient has a gradient of zero; set it to true");
   zero.off({"mics_hierarchical_params_gather", "zenflow", "leaf_module", "elastic_checkpoint", "legacy_stage1"},
            "dtrain does not have it; remove the key");

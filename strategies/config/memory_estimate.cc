@@ -49,9 +49,13 @@ double units(const Sizes& sizes, std::size_t count) {
   return static_cast<double>(std::min(count, sizes.units)) * sizes.largest_unit;
 }
 
-// The whole units of fsdp at one time. What belongs to no unit stays whole from forward to the end of backward.
+// The whole units of fsdp at one time, and what each rank keeps of the others. What belongs to no unit stays whole from
+// forward to the end of backward.
 double whole(const Sizes& sizes, const Strategy& strategy) {
   if (!strategy.reshard_after_forward) return sizes.all;
+  if (strategy.reshard_size > 0)
+    return sizes.rest + units(sizes, 1 + static_cast<std::size_t>(strategy.prefetch)) +
+           (sizes.all - sizes.rest) / strategy.reshard_size;
   return sizes.rest + units(sizes, 1 + static_cast<std::size_t>(strategy.prefetch));
 }
 

@@ -93,6 +93,15 @@ class Configs(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("the file cannot be read: No such file or directory", done.stderr)
 
+    def test_units_of_accelerate_are_classes_of_the_program(self):
+        for name, code in (("Block", 0), ("GPT2Block", 1)):
+            self.file.write_text(json.dumps({"fsdp_config": {"fsdp_version": 2,
+                                                             "fsdp_transformer_layer_cls_to_wrap": name}}))
+            done = run(BIN / "dtrain", "run", "--nproc", 2, "--strategy", self.file, TEST_BIN / "any_strategy")
+            self.assertEqual(done.returncode != 0, code != 0, done.stdout + done.stderr)
+            self.assertIn("fsdp: loss" if code == 0 else "units has 'GPT2Block', and the model made no such unit",
+                          done.stdout + done.stderr)
+
     def test_a_program_that_does_not_read_it_ends_with_an_error(self):
         done = run(BIN / "dtrain", "run", "--nproc", 2, "--strategy", self.write(), TEST_BIN / "any_strategy")
         self.assertNotEqual(done.returncode, 0)
