@@ -23,6 +23,7 @@
 #include "cli/commands/token.h"
 #include "cli/doctor/doctor.h"
 #include "cli/doctor/env_report.h"
+#include "cli/estimate/estimate.h"
 #include "cli/flight/flight.h"
 #include "cli/help/completion.h"
 #include "cli/help/help.h"
@@ -105,6 +106,7 @@ constexpr Handler kHandlers[] = {
     {CommandId::status, true, status_command},
     {CommandId::flight, true, flight_command},
     {CommandId::ckpt, true, ckpt_command},
+    {CommandId::estimate, true, estimate_command},
     {CommandId::rendezvous, true, rendezvous_command},
     {CommandId::doctor, false, [](const Words&) { return doctor(); }},
     {CommandId::env, true, env},

@@ -51,6 +51,7 @@ ROOMS = {
         "machine": "gpus",
         "parse": "table",
         "ckpt": "table",
+        "estimate": "ckpt parse table",
         "flight": "table",
         "logs": "table",
         "nodes": "machine table",
@@ -62,6 +63,7 @@ ROOMS = {
     },
     "strategies": {
         "include/dtrain": "",
+        "config": "",
         "torch": "",
         "comm/base": "",
         "comm/blame": "",
@@ -98,13 +100,14 @@ FACES = {
     "cli": {
         "launcher": "agent base engines guard job logs output process service status terminal",
         "rendezvous": "base credentials munge net rounds",
+        "strategies": "config",
     },
 }
 
 # Rooms that hold decisions alone: no event loop, no system call, no clock. Each file of theirs has a test.
 PURE_ROOMS = {
     "rendezvous/rounds", "rendezvous/election", "rendezvous/store", "launcher/job", "launcher/engines", "cli/table",
-    "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/resolve",
+    "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/resolve", "strategies/config",
 }
 
 ROOM_FILES_MAX = 20

@@ -12,10 +12,12 @@
 #include <cstring>
 #include <optional>
 
+#include "cli/base/usage_error.h"
 #include "cli/machine/own_address.h"
 #include "cli/machine/slurm_address.h"
 #include "cli/machine/topology.h"
 #include "launcher/base/cpu_set.h"
+#include "launcher/base/small_file.h"
 #include "rendezvous/munge/munge_secret.h"
 
 namespace dtrain::cli {
@@ -64,6 +66,14 @@ std::vector<std::string> list(const std::string& folder) {
   return names;
 }
 
+Result<std::string> text_file(const std::string& path) {
+  constexpr std::size_t kLargest = std::size_t{1} << 20;
+  auto text = launcher::read_regular_file(path, kLargest);
+  if (!text) return usage_error("the file cannot be read: " + text.error().message);
+  if (text->size() > kLargest) return usage_error("the file is larger than 1 MiB; name the right one");
+  return text;
+}
+
 bool knows_foreign_programs() {
   for (const std::string& name : list("/proc/sys/fs/binfmt_misc"))
     if (name != "." && name != ".." && name != "register" && name != "status") return true;
@@ -103,6 +113,7 @@ Host this_host() {
   };
   host.meeting_address = meeting_address;
   host.probe = file_facts;
+  host.read_text = text_file;
   host.list = list;
   return host;
 }

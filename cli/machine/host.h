@@ -51,6 +51,10 @@ struct Host {
   std::function<Result<MeetingAddress>(const std::string& name)> meeting_address = [](const std::string& name) {
     return Result<MeetingAddress>(judge_meeting_address({name}, {}));
   };
+  // What a text file has, at most 1 MiB, or why it cannot be read.
+  std::function<Result<std::string>(const std::string& path)> read_text = [](const std::string&) {
+    return Result<std::string>(Error{ErrorKind::usage, "it cannot be read"});
+  };
   // Names in a folder, for suggestions; empty if it cannot be read.
   std::function<std::vector<std::string>(const std::string& folder)> list = [](const std::string&) {
     return std::vector<std::string>{};

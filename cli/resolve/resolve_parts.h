@@ -18,6 +18,7 @@ Result<void> resolve_workers(const Given& given, Plan& plan);  // name, number a
 // Parts of resolve_workers(): the number, and --virtual-local-rank.
 Result<int> count_workers(const Given& given, int most, Plan& plan);
 Result<void> resolve_own_device(const Given& given, Plan& plan);
+Result<void> resolve_strategy(const Given& given, Plan& plan);  // how they share a model; after their number
 Result<void> resolve_numa(const Given& given, Plan& plan);      // the CPUs they are bound to
 Result<void> resolve_program(const Given& given, Plan& plan);   // what they execute, and their standard input
 Result<void> resolve_stopping(const Given& given, Plan& plan);  // times, signals, containment

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "cli/base/parse_value.h"
 #include "cli/base/text.h"
@@ -52,27 +51,6 @@ Result<void> threads(const Given& given, Plan& plan) {
   return {};
 }
 
-// Of JSON, the word that is its "type". The training layer reads the rest.
-std::string type_of_strategy(const std::string& text) {
-  if (text.find_first_of("{\"[") == std::string::npos) return text;
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_string()) return json.get<std::string>();
-  return json.is_object() && json.contains("type") && json["type"].is_string() ? json["type"].get<std::string>() : "";
-}
-
-Result<void> strategy(const Given& given, Plan& plan) {
-  const std::string& text = given.options.text(FlagId::strategy);
-  if (text.empty()) return {};
-  const std::string type = type_of_strategy(text);
-  for (const char* known : {"ddp", "zero1", "zero2", "fsdp"}) {
-    if (type != known) continue;
-    plan.spec.strategy = text;
-    return {};
-  }
-  return given.options.blame(
-      FlagId::strategy, usage_error("a strategy is ddp, zero1, zero2 or fsdp, or JSON such as {\"type\": \"fsdp\"}"));
-}
-
 Result<void> keep_state(const Given& given, Plan& plan) {
   if (auto done = take_switch(given.options, FlagId::keep_state, plan.spec.keep_state); !done) return done;
   if (plan.spec.keep_state && plan.spec.max_restarts == 0 && !plan.spec.nodes.several())
@@ -83,7 +61,7 @@ Result<void> keep_state(const Given& given, Plan& plan) {
 }  // namespace
 
 Result<void> resolve_workers(const Given& given, Plan& plan) {
-  for (auto step : {job, workers, strategy, keep_state, resolve_numa, threads})
+  for (auto step : {job, workers, resolve_strategy, keep_state, resolve_numa, threads})
     if (auto done = step(given, plan); !done) return done;
   return {};
 }

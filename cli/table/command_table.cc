@@ -48,6 +48,18 @@ constexpr CommandFlag kCkptFlags[] = {
     {.name = "rename", .value = "FROM=TO", .help = "convert: names that begin with FROM begin with TO; repeatable"},
 };
 
+constexpr CommandFlag kEstimateFlags[] = {
+    {.name = "parameters", .value = "COUNT", .help = "so many parameters, in place of PATH: 350M, 7B, 7e9"},
+    {.name = "nproc", .value = "N", .help = "ranks on each node"},
+    {.name = "nnodes", .value = "N", .help = "nodes; default 1"},
+    {.name = "ranks", .value = "N", .help = "ranks in all, in place of --nproc and --nnodes"},
+    {.name = "optimizer", .value = "NAME", .help = "adamw (default), adam, lamb, adagrad, muon, sgd, sgd-momentum"},
+    {.name = "state", .value = "TYPE", .help = "type of the optimizer's state: float32 (default), bfloat16"},
+    {.name = "units", .value = "UNITS", .help = "units of fsdp: names such as model.layers.N, or a number"},
+    {.name = "memory", .value = "SIZE", .help = "memory of a rank, as 80GB: marks what fits"},
+    {.name = "json", .help = "print it as JSON"},
+};
+
 constexpr CommandFlag kRendezvousFlags[] = {
     {.name = "port", .value = "N", .help = "port to listen at, 0 for any free port; default 29400"},
     {.name = "bind", .value = "ADDR", .help = "listen only at this address of this host; default all"},
@@ -114,6 +126,18 @@ constexpr Command kCommands[] = {
          "flag is wrong, 125 if FOLDER cannot be written.",
      .choices = "inspect,verify,consolidate,convert",
      .flags = kCkptFlags},
+    {.id = CommandId::estimate,
+     .name = "estimate",
+     .arguments = "PATH [flags]",
+     .help = "estimate the memory of a rank under each strategy",
+     .details =
+         "PATH is a safetensors file, its index, or the folder of a model or of checkpoints: only headers are read. Or "
+         "give --parameters. Prints what a rank keeps of parameters, gradients and the optimizer's state, and what is "
+         "whole for a time (docs/training/sharding.md). Units are found by the numbers in names, as in layers.0, "
+         "unless "
+         "--units names them. Exits with 0, with 1 if --memory is given and no strategy fits, with 2 if PATH or a flag "
+         "is wrong.",
+     .flags = kEstimateFlags},
     {.id = CommandId::rendezvous,
      .name = "rendezvous",
      .arguments = "serve [flags]",
@@ -161,7 +185,7 @@ constexpr Command kCommands[] = {
      .details = "Called by the name torchrun, dtrain has torchrun's flags and defaults (docs/migrating.md). The link "
                 "is made in DIR, or in the folder of this dtrain. It never replaces a file. `rm` removes it.",
      .once = true},
-    {.id = CommandId::version, .name = "version", .help = "show version, compiler and build"},
+    {.id = CommandId::version, .name = "version", .help = "show version, compiler and build", .once = true},
     {.id = CommandId::help,
      .name = "help",
      .arguments = "[FLAG|COMMAND|TOPIC]",

@@ -17,6 +17,7 @@ enum class CommandId {
   status,
   flight,
   ckpt,
+  estimate,
   rendezvous,
   doctor,
   env,

@@ -72,10 +72,12 @@ inline constexpr Flag kWorkersFlags[] = {
      .name = "strategy",
      .value = "NAME",
      .choices = "ddp,zero1,zero2,fsdp",
-     .help = "how workers share a model: ddp, zero1, zero2, fsdp",
+     .help = "how workers share a model: a word, JSON or a file",
      .details = "For C++ programs that train with dtrain::Parallel: they need no change. JSON says more, such as "
-                "'{\"type\": \"fsdp\", \"prefetch\": 2}'; docs/training/sharding.md lists the keys. Programs with "
-                "dtrain::Ddp can only use ddp, and end with an error for another strategy."},
+                "'{\"type\": \"fsdp\", \"prefetch\": 2}'; docs/training/sharding.md lists the keys. A value with a dot "
+                "or a slash is the name of a JSON file: dtrain's own keys, or a config of DeepSpeed, Accelerate or "
+                "Ludwig (docs/training/config.md). Programs with dtrain::Ddp can only use ddp, and end with an error "
+                "for another strategy."},
     {.id = FlagId::keep_state,
      .group = Group::workers,
      .name = "keep-state",

@@ -86,6 +86,7 @@ bool accumulates() {
 }  // namespace
 
 Session& require_ddp(Session& session) {
+  session.require_config_known();
   const StrategyKind asked = session.env().strategy.kind;
   if (asked == StrategyKind::ddp) return session;
   throw ConfigError("dtrain: the strategy is " + name_of(asked) +

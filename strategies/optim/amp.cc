@@ -4,6 +4,7 @@
 #include <ATen/autocast_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace dtrain {
@@ -32,6 +33,9 @@ GradScaler::GradScaler(const GradScalerOptions& options, SumOverRanks sum) : opt
   demand(options.backoff_factor > 0 && options.backoff_factor < 1, "backoff_factor", options.backoff_factor,
          "above 0 and below 1");
   demand(options.growth_interval >= 1, "growth_interval", options.growth_interval, "that is 1 or more");
+  demand(options.hysteresis >= 1, "hysteresis", options.hysteresis, "that is 1 or more");
+  demand(options.min_scale >= 0 && options.min_scale <= options.init_scale, "min_scale", options.min_scale,
+         "from 0 to init_scale");
   state_.scale = options.enabled ? options.init_scale : 1;
 }
 
@@ -79,14 +83,24 @@ void GradScaler::update() {
   if (!options_.enabled) return;
   if (stage_ == Stage::scaled)
     throw ConfigError("dtrain: GradScaler: update() was called before unscale() and step(); call it after each step");
-  if (!is_finite_) {
-    state_ = {state_.scale * options_.backoff_factor, 0};
-  } else if (++state_.growth_tracker == options_.growth_interval) {
-    const double grown = state_.scale * options_.growth_factor;
-    state_ = {std::isfinite(static_cast<float>(grown)) ? grown : state_.scale, 0};
-  }
+  if (options_.dynamic) change_scale();
   stage_ = Stage::scaled;
   is_finite_ = true;
+}
+
+void GradScaler::change_scale() {
+  if (!is_finite_) {
+    state_.growth_tracker = 0;
+    // As DeepSpeed does: once the scale has become smaller, each further step without finite gradients lessens it.
+    if (state_.overflows + 1 < options_.hysteresis) {
+      ++state_.overflows;
+    } else {
+      state_.scale = std::max(state_.scale * options_.backoff_factor, options_.min_scale);
+    }
+  } else if (++state_.growth_tracker == options_.growth_interval) {
+    const double grown = state_.scale * options_.growth_factor;
+    state_ = {.scale = std::isfinite(static_cast<float>(grown)) ? grown : state_.scale};
+  }
 }
 
 }  // namespace dtrain

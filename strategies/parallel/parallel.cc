@@ -15,6 +15,7 @@ UnitBuilder* UnitBuilder::set_current(UnitBuilder* builder) { return std::exchan
 UnitBuilder* UnitBuilder::current() { return current_builder; }
 
 std::shared_ptr<ParallelCore> ParallelCore::make(Session& session, const ParallelOptions& options) {
+  session.require_config_known();
   const Strategy strategy = options.strategy.value_or(session.env().strategy);
   if (strategy.kind == StrategyKind::ddp) return make_parallel_ddp(session, strategy, options);
   return make_parallel_sharded(session, strategy, options);

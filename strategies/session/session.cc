@@ -3,6 +3,7 @@
 
 #include <c10/util/env.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "strategies/collectives/collectives.h"
 #include "strategies/collectives/texts.h"
@@ -79,6 +80,21 @@ Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
 const WorkerEnv& Session::env() const { return state_->groups->env; }
+
+const TrainingConfig& Session::training_config() {
+  state_->config_known = true;
+  return env().training;
+}
+
+void Session::require_config_known() const {
+  const std::vector<std::string>& keys = env().training.keys;
+  if (state_->config_known || keys.empty()) return;
+  throw ConfigError(
+      fmt::format("dtrain: the config (--strategy, DTRAIN_STRATEGY) has {}, and this program does not read it; remove "
+                  "these keys, or let the program call Session::training_config() (dtrain/training_config.h)",
+                  fmt::join(keys, ", ")));
+}
+
 torch::Device Session::device() const { return state_->device; }
 const Group& Session::world() const { return state_->world; }
 

@@ -16,6 +16,7 @@ struct Session::State {
   std::shared_ptr<GroupsOfSession> groups;
   Group world;
   torch::Device device;
+  bool config_known = false;  // the program has asked for the training config
 };
 
 // Collective of the session: all ranks must have called the same. Returns what each brings with it, by rank. Throws

@@ -1,7 +1,6 @@
 #include "strategies/shard/backward_edges.h"
 
-#include <torch/csrc/autograd/engine.h>
-
+#include "strategies/torch/backward_end.h"
 #include "strategies/torch/graph_edges.h"
 
 namespace dtrain {
@@ -44,8 +43,6 @@ bool call_before(const std::vector<at::Tensor*>& tensors, const std::function<vo
   return any;
 }
 
-void call_at_end(std::function<void()> call) {
-  torch::autograd::Engine::get_default_engine().queue_callback(std::move(call));
-}
+void call_at_end(std::function<void()> call) { at_end_of_backward(std::move(call)); }
 
 }  // namespace dtrain

@@ -152,15 +152,6 @@ TEST_CASE("recompute in units, around units and around all of them, under every 
 
 TEST_CASE("recompute where backward begins in what is run again") {
   for (const RecWay& way : rec_ways()) {
-    if (way.strategy.kind == StrategyKind::zero1) continue;
-    for (const RecRecipe& recipe : kWithoutHead) check_recompute(way, recipe);
-  }
-}
-
-// Its buckets are reduced at the end of the inner backward too, and the gradients that stay are counted twice.
-TEST_CASE("recompute where backward begins in what is run again: zero1 cannot yet", "[!shouldfail]") {
-  for (const RecWay& way : rec_ways()) {
-    if (way.strategy.kind != StrategyKind::zero1) continue;
     for (const RecRecipe& recipe : kWithoutHead) check_recompute(way, recipe);
   }
 }

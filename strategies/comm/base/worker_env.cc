@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <utility>
 
 namespace dtrain {
 namespace {
@@ -68,9 +69,12 @@ void read_store(const EnvLookup& lookup, WorkerEnv& env) {
   }
 }
 
-Strategy read_strategy(const EnvLookup& lookup) {
+void read_config(const EnvLookup& lookup, WorkerEnv& env) {
   const std::string text = lookup("DTRAIN_STRATEGY").value_or("");
-  return text.empty() ? Strategy{} : parse_strategy(text);
+  if (text.empty()) return;
+  Config config = parse_config(text, {.ranks = env.world_size, .ranks_of_host = env.local_world_size});
+  env.strategy = config.strategy;
+  env.training = std::move(config.training);
 }
 
 }  // namespace
@@ -79,7 +83,7 @@ WorkerEnv parse_worker_env(const EnvLookup& lookup) {
   WorkerEnv env;
   read_ranks(lookup, env);
   read_store(lookup, env);
-  env.strategy = read_strategy(lookup);
+  read_config(lookup, env);
   env.round = read_int(lookup, "DTRAIN_ROUND", 0, std::numeric_limits<int>::max()).value_or(0);
   env.state_fd = read_int(lookup, "DTRAIN_STATE_FD", 0, std::numeric_limits<int>::max()).value_or(-1);
   return env;

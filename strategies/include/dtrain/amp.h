@@ -16,6 +16,7 @@
 // Micikevicius et al., "Mixed Precision Training", ICLR 2018.
 #include <memory>
 
+#include "dtrain/loss_scale.h"
 #include "dtrain/optimizer.h"
 
 namespace dtrain {
@@ -34,21 +35,6 @@ class Autocast {
   at::DeviceType device_;
   bool was_enabled_;
   at::ScalarType was_type_;
-};
-
-// Names and defaults of torch.amp.GradScaler.
-struct GradScalerOptions {
-  double init_scale = 65536;
-  double growth_factor = 2;     // above 1
-  double backoff_factor = 0.5;  // above 0 and below 1
-  int growth_interval = 2000;   // steps with finite gradients after which the scale grows
-  bool enabled = true;          // false: no call does anything, but step() steps
-};
-
-// What a GradScaler knows, for a checkpoint.
-struct GradScalerState {
-  double scale = 65536;
-  int growth_tracker = 0;  // steps with finite gradients since the scale has changed
 };
 
 // The scale is the same on all ranks, as long as all make the same calls. One thread at a time uses a GradScaler.
@@ -79,6 +65,7 @@ class GradScaler {
  private:
   enum class Stage { scaled, unscaled, stepped };
   void find_not_finite(const std::vector<at::Tensor>& gradients);
+  void change_scale();
   GradScalerOptions options_;
   SumOverRanks sum_;
   GradScalerState state_{};

@@ -102,7 +102,8 @@ class DdpCore {
   std::unique_ptr<State> state_;
 };
 
-// Throws ConfigError if the session's strategy is another one than ddp. Returns the session.
+// Throws ConfigError if the session's strategy is another one than ddp, or as Session::require_config_known() does.
+// Returns the session.
 Session& require_ddp(Session& session);
 
 template <class Module>

@@ -17,4 +17,5 @@
 #include "dtrain/schedule.h"
 #include "dtrain/session.h"
 #include "dtrain/strategy.h"
+#include "dtrain/training_config.h"
 #include "dtrain/worker_env.h"

@@ -46,6 +46,11 @@ class Session {
   int local_world_size() const { return env().local_world_size; }
   bool is_first() const { return rank() == 0; }
   const WorkerEnv& env() const;
+  // What DTRAIN_STRATEGY says of training beside the strategy (training_config.h). No collective.
+  const TrainingConfig& training_config();
+  // Throws ConfigError if there is something of that kind, and nobody has called training_config(). Parallel and Ddp
+  // call this: a config is carried out, or it is an error.
+  void require_config_known() const;
 
   // Where this rank's model and data belong. If dtrain was built with CUDA and this process sees GPUs, it is the GPU
   // with the number of the local rank, or the only GPU. Otherwise it is the CPU.

@@ -73,7 +73,8 @@ struct Strategy {
 // The word for it in DTRAIN_STRATEGY.
 std::string name_of(StrategyKind kind);
 
-// Reads what DTRAIN_STRATEGY has: a word, or JSON. Throws ConfigError, which names the key, if it makes no sense.
+// Reads what DTRAIN_STRATEGY has: a word, or JSON. Throws ConfigError, which names the key, if it makes no sense. Of a
+// config of DeepSpeed, Accelerate or Ludwig this is the part about sharding; training_config.h has the rest.
 Strategy parse_strategy(const std::string& text);
 
 }  // namespace dtrain

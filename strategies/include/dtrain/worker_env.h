@@ -7,6 +7,7 @@
 #include <string>
 
 #include "dtrain/strategy.h"
+#include "dtrain/training_config.h"
 
 namespace dtrain {
 
@@ -23,6 +24,7 @@ struct WorkerEnv {
   Strategy strategy{};            // DTRAIN_STRATEGY (strategy.h)
   int round = 0;                  // DTRAIN_ROUND: rounds of the job before this one
   int state_fd = -1;              // DTRAIN_STATE_FD: descriptor of the kept state (kept_state.h); -1: none
+  TrainingConfig training{};      // the rest of it; programs call Session::training_config()
   bool launched = false;          // false: no launcher, this process is the whole job
 };
 

@@ -74,10 +74,12 @@ class Strategies(unittest.TestCase):
     def test_what_cannot_be_is_an_error(self):
         done = run(BIN / "dtrain", "run", "--nproc", 2, "--strategy", "zero9", PROGRAM)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("a strategy is ddp, zero1, zero2 or fsdp", done.stderr)
+        self.assertIn("type 'zero9' is not known; one of ddp, zero1, zero2, fsdp", done.stderr)
         done = run(BIN / "dtrain", "run", "--nproc", 2, "--strategy", '{"type": "fsdp", "prefetc": 2}', PROGRAM)
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("fsdp does not have the key 'prefetc'; its keys are", done.stdout + done.stderr)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("fsdp does not have the key 'prefetc'; its keys are", done.stderr)
+        done = run(PROGRAM, env={"DTRAIN_STRATEGY": "zero9"})
+        self.assertIn("type 'zero9' is not known", done.stdout + done.stderr)
         # The digits example trains with Ddp.
         done = run(BIN / "dtrain", "run", "--nproc", 2, "--strategy", "fsdp", BIN / "train")
         self.assertNotEqual(done.returncode, 0)

@@ -305,18 +305,6 @@ TEST_CASE("state is kept if somebody asks for it, and without a second round tha
   CHECK(says({"--max-restarts=0"}) == 0);
 }
 
-TEST_CASE("a strategy is passed on as it was typed, and an unknown one is an error") {
-  CHECK(spec({}).strategy.empty());
-  CHECK(spec({"--strategy=fsdp"}).strategy == "fsdp");
-  CHECK(spec({}, with_env("DTRAIN_STRATEGY", "zero1")).strategy == "zero1");
-  const std::string json = R"({"type": "zero2", "bucket_bytes": 7})";
-  CHECK(spec({"--strategy=" + json}).strategy == json);
-  CHECK(error({"--strategy=zero9"}) ==
-        "--strategy 'zero9': a strategy is ddp, zero1, zero2 or fsdp, or JSON such as {\"type\": \"fsdp\"}");
-  for (const char* wrong : {"{", "[]", R"({"type": 3})", R"({"stage": 1})", "{\"type\": \"x\"}"})
-    CHECK(error({std::string("--strategy=") + wrong}).find("a strategy is ddp") != std::string::npos);
-}
-
 TEST_CASE("numa binding: next to the GPUs, and without GPUs by turns") {
   Host host = test_host();
   host.topology = [] {

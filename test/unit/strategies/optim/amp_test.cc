@@ -151,3 +151,30 @@ TEST_CASE("ema: averages follow the values, and swapping keeps both") {
   }
   CHECK_THROWS_WITH(Ema({}, 1), Contains("decay"));
 }
+
+TEST_CASE("amp: a scale may wait for several overflows, has a least value, or stays") {
+  const ShardRun run = run_of({{"a", {3}}}, at::zeros({3}), 0, 3);
+  ShardedOptimizer optimizer(plain_sgd(), {run});
+  const auto overflow = [&](GradScaler& scaler) {
+    CHECK_FALSE(scaler.step(optimizer, {at::full({3}, kInfinity)}));
+    scaler.update();
+    return scaler.scale();
+  };
+  GradScaler patient({.init_scale = 16, .growth_interval = 1, .hysteresis = 3, .min_scale = 4});
+  CHECK(overflow(patient) == 16);
+  CHECK(overflow(patient) == 16);
+  CHECK(overflow(patient) == 8);
+  CHECK(overflow(patient) == 4);
+  CHECK(overflow(patient) == 4);
+  patient.step(optimizer, {at::Tensor()});
+  patient.update();
+  CHECK(patient.scale() == 8);
+  CHECK(overflow(patient) == 8);  // the count has begun again
+  GradScaler fixed({.init_scale = 16, .growth_interval = 1, .dynamic = false});
+  CHECK(overflow(fixed) == 16);
+  CHECK(fixed.step(optimizer, {at::Tensor()}));
+  fixed.update();
+  CHECK(fixed.scale() == 16);
+  CHECK_THROWS_WITH(GradScaler({.hysteresis = 0}), Contains("hysteresis"));
+  CHECK_THROWS_WITH(GradScaler({.init_scale = 2, .min_scale = 4}), Contains("min_scale"));
+}

@@ -1,20 +1,19 @@
-// Reads a strategy; see include/dtrain/strategy.h.
+// Reads our own keys of a strategy; see include/dtrain/strategy.h.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
 #include "dtrain/strategy.h"
-#include "dtrain/worker_env.h"
+#include "strategies/config/formats.h"
 
 namespace dtrain {
 namespace {
 
-using StrategyJson = nlohmann::json;
+using StrategyJson = config::Json;
 
 constexpr std::array<std::pair<std::string_view, StrategyKind>, 4> kKinds{{{"ddp", StrategyKind::ddp},
                                                                            {"zero1", StrategyKind::zero1},
@@ -169,16 +168,17 @@ std::string name_of(StrategyKind kind) {
   return std::string(found->first);
 }
 
-Strategy parse_strategy(const std::string& text) {
+namespace config {
+
+Strategy read_own(const Json& json, const std::string& text) {
   Strategy strategy;
-  const bool is_word = text.find_first_of("{\"[") == std::string::npos;
-  const StrategyJson json = is_word ? StrategyJson(text) : StrategyJson::parse(text, nullptr, false);
   const bool has_type = json.is_object() && json.contains("type");
-  const StrategyJson type = has_type ? json["type"] : json;
+  const Json type = has_type ? json["type"] : json;
   if (!type.is_string()) {
-    throw ConfigError(
-        fmt::format("dtrain: strategy '{}' must be a word, one of {}, or JSON such as {{\"type\": \"fsdp\"}}", text,
-                    words_of(kKinds)));
+    throw ConfigError(fmt::format(
+        "dtrain: strategy '{}' must be a word, one of {}, or JSON: such as {{\"type\": \"fsdp\"}}, or a config of "
+        "DeepSpeed, Accelerate or Ludwig (docs/training/config.md)",
+        text.substr(0, 200), words_of(kKinds)));
   }
   strategy.kind = from_word(kKinds, "type", type.get<std::string>());
   if (!has_type) return strategy;
@@ -188,4 +188,5 @@ Strategy parse_strategy(const std::string& text) {
   return strategy;
 }
 
+}  // namespace config
 }  // namespace dtrain

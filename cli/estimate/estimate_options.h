@@ -1,0 +1,37 @@
+#pragma once
+// What was typed after `dtrain estimate`. Pure.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rendezvous/base/result.h"
+
+namespace dtrain::cli {
+
+struct EstimateOptions {
+  std::string path;             // of files with parameters; empty: their number is given
+  std::int64_t parameters = 0;  // if it is given
+  int nnodes = 1;
+  int nproc = 1;                   // ranks of a node
+  bool knows_nodes = true;         // false: only the number of ranks was given
+  std::vector<std::string> units;  // patterns of names, as "model.layers.N"
+  std::int64_t unit_count = 0;     // units of one size, for a number of parameters; 0: not said
+  std::string optimizer = "adamw";
+  int state_numbers = 2;  // of the optimizer, for each parameter
+  std::string state = "float32";
+  int state_bytes = 4;
+  double memory = 0;  // bytes that a rank has; 0: not said
+  bool json = false;
+
+  int ranks() const { return nnodes * nproc; }
+  bool share_memory() const { return knows_nodes && nnodes == 1 && nproc > 1; }
+};
+
+Result<EstimateOptions> parse_estimate(const std::vector<std::string>& words);
+
+// "7e9", "7B", "350M": a number of parameters, 1 or more.
+Result<std::int64_t> parse_parameters(const std::string& text);
+// "80GB", "75GiB", "500MB": bytes.
+Result<double> parse_memory(const std::string& text);
+
+}  // namespace dtrain::cli

@@ -1,0 +1,110 @@
+// Tested by test/unit/strategies/config/memory_estimate_test.cc.
+#include "strategies/config/memory_estimate.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace dtrain::config {
+namespace {
+
+constexpr int kRowsOnTheirWay = 2;  // one is filled by backward while the one before is reduced
+
+// The sizes that count once small units belong to the rest.
+struct Sizes {
+  double all = 0, rest = 0, largest_unit = 0;
+  std::size_t units = 0;
+};
+
+Sizes sizes_of(const ModelSize& model, std::int64_t unit_elements) {
+  Sizes sizes{.rest = static_cast<double>(model.rest)};
+  for (const std::int64_t unit : model.units) {
+    const auto elements = static_cast<double>(unit);
+    sizes.all += elements;
+    if (unit < unit_elements) {
+      sizes.rest += elements;
+      continue;
+    }
+    ++sizes.units;
+    sizes.largest_unit = std::max(sizes.largest_unit, elements);
+  }
+  sizes.all += static_cast<double>(model.rest);
+  return sizes;
+}
+
+int bytes_of(Precision precision, int otherwise) {
+  switch (precision) {
+    case Precision::float32:
+      return 4;
+    case Precision::bfloat16:
+    case Precision::float16:
+      return 2;
+    case Precision::same:
+      break;
+  }
+  return otherwise;
+}
+
+// So many of the largest units, if there are so many.
+double units(const Sizes& sizes, std::size_t count) {
+  return static_cast<double>(std::min(count, sizes.units)) * sizes.largest_unit;
+}
+
+// The whole units of fsdp at one time, and what each rank keeps of the others. What belongs to no unit stays whole from
+// forward to the end of backward.
+double whole(const Sizes& sizes, const Strategy& strategy) {
+  if (!strategy.reshard_after_forward) return sizes.all;
+  if (strategy.reshard_size > 0)
+    return sizes.rest + units(sizes, 1 + static_cast<std::size_t>(strategy.prefetch)) +
+           (sizes.all - sizes.rest) / strategy.reshard_size;
+  return sizes.rest + units(sizes, 1 + static_cast<std::size_t>(strategy.prefetch));
+}
+
+double bucket(const Strategy& strategy, const ModelSize& model, const TrainingSize& training) {
+  const auto wanted = static_cast<double>(strategy.bucket_bytes) / training.parameter_bytes;
+  return std::min(static_cast<double>(model.elements()), std::max(wanted, static_cast<double>(model.largest)));
+}
+
+}  // namespace
+
+std::int64_t ModelSize::elements() const { return std::accumulate(units.begin(), units.end(), rest); }
+
+RankMemory memory_of(const Strategy& strategy, const ModelSize& model, const TrainingSize& training) {
+  const Sizes sizes = sizes_of(model, strategy.unit_elements);
+  const double own = training.parameter_bytes;
+  const double state = static_cast<double>(training.state_numbers) * training.state_bytes;
+  if (strategy.kind == StrategyKind::ddp)
+    return {.parameters = sizes.all * own, .gradients = sizes.all * own, .optimizer = sizes.all * state};
+
+  const int sharing = strategy.shard_size > 0 ? std::min(strategy.shard_size, training.ranks) : training.ranks;
+  const double mine = sizes.all / sharing;
+  const double compute = bytes_of(strategy.param, training.parameter_bytes);
+  const double reduce = bytes_of(strategy.reduce, static_cast<int>(compute));
+  // What is optimized is a part of what computes, if both have one type.
+  const double optimized = strategy.param == Precision::same || compute == own ? 0 : mine * own;
+  const bool reduced_as_own = reduce == own;
+  RankMemory memory{.gradients = mine * own, .optimizer = mine * state};
+  switch (strategy.kind) {
+    case StrategyKind::ddp:
+      break;
+    case StrategyKind::zero1:
+      memory.parameters = sizes.all * compute + optimized;
+      // The sum over the ranks lies in the row of all gradients.
+      memory.gradients = sizes.all * reduce + (reduced_as_own ? 0 : mine * own);
+      break;
+    case StrategyKind::zero2:
+      memory.parameters = sizes.all * compute + optimized;
+      memory.live = std::min(kRowsOnTheirWay * bucket(strategy, model, training), sizes.all) * reduce;
+      break;
+    case StrategyKind::fsdp: {
+      const bool one_copy = strategy.one_copy && training.one_host;
+      const bool stays = one_copy || sharing == 1;
+      memory.parameters = stays ? sizes.all / (one_copy ? sharing : 1) * compute + optimized : mine * own;
+      memory.live =
+          (stays ? 0 : whole(sizes, strategy) * compute) + (sizes.rest + units(sizes, kRowsOnTheirWay)) * reduce;
+      break;
+    }
+  }
+  return memory;
+}
+
+}  // namespace dtrain::config

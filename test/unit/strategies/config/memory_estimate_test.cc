@@ -1,0 +1,85 @@
+// The memory of a rank by strategy: the formulas of the field, and what dtrain adds to them.
+#include "strategies/config/memory_estimate.h"
+
+#include "test/support/catch.h"
+
+using namespace dtrain;
+using namespace dtrain::config;
+
+namespace {
+
+// 32 units and an embedding: 100 million parameters.
+ModelSize model() {
+  return {.units = std::vector<std::int64_t>(32, 3'000'000), .rest = 4'000'000, .largest = 4'000'000};
+}
+
+constexpr double kAll = 1e8;
+constexpr TrainingSize kEight{.ranks = 8};
+constexpr Strategy kMixed{.param = Precision::bfloat16};
+
+Strategy mixed(StrategyKind kind) {
+  Strategy strategy = kMixed;
+  strategy.kind = kind;
+  return strategy;
+}
+
+}  // namespace
+
+TEST_CASE("memory: in float32 with Adam, 16 bytes for a parameter are divided more and more") {
+  REQUIRE(model().elements() == 100'000'000);
+  const auto kept = [](StrategyKind kind) {
+    const RankMemory memory = memory_of({.kind = kind}, model(), kEight);
+    return memory.total() - memory.live;
+  };
+  CHECK(kept(StrategyKind::ddp) == 16 * kAll);
+  CHECK(kept(StrategyKind::zero1) == 8 * kAll + 8 * kAll / 8);
+  CHECK(kept(StrategyKind::zero2) == 4 * kAll + 12 * kAll / 8);
+  CHECK(kept(StrategyKind::fsdp) == 16 * kAll / 8);
+}
+
+TEST_CASE("memory: with bfloat16 the whole parameters and the gradients are half as large") {
+  const RankMemory zero1 = memory_of(mixed(StrategyKind::zero1), model(), kEight);
+  CHECK(zero1.parameters == 2 * kAll + 4 * kAll / 8);
+  CHECK(zero1.gradients == 2 * kAll + 4 * kAll / 8);
+  CHECK(zero1.optimizer == 8 * kAll / 8);
+  const RankMemory zero2 = memory_of(mixed(StrategyKind::zero2), model(), kEight);
+  CHECK(zero2.parameters == 2 * kAll + 4 * kAll / 8);
+  CHECK(zero2.gradients == 4 * kAll / 8);
+  const RankMemory fsdp = memory_of(mixed(StrategyKind::fsdp), model(), kEight);
+  CHECK(fsdp.total() - fsdp.live == 16 * kAll / 8);
+  // The rest and two units are whole, and as many gradients are on their way.
+  CHECK(fsdp.live == 2 * (4e6 + 2 * 3e6) + 2 * (4e6 + 2 * 3e6));
+}
+
+TEST_CASE("memory: live units depend on the keys of fsdp") {
+  Strategy strategy{.kind = StrategyKind::fsdp, .prefetch = 0};
+  const double rows = 4 * (4e6 + 2 * 3e6);
+  CHECK(memory_of(strategy, model(), kEight).live == 4 * (4e6 + 3e6) + rows);
+  strategy.reshard_after_forward = false;
+  CHECK(memory_of(strategy, model(), kEight).live == 4 * kAll + rows);
+  strategy = {.kind = StrategyKind::fsdp, .reshard_size = 2};
+  CHECK(memory_of(strategy, model(), kEight).live == 4 * (4e6 + 2 * 3e6 + 96e6 / 2) + rows);
+  strategy = {.kind = StrategyKind::fsdp, .unit_elements = 3'000'001};  // no unit is one
+  CHECK(memory_of(strategy, model(), kEight).live == 4 * kAll + 4 * kAll);
+}
+
+TEST_CASE("memory: one copy on a host is shared by its ranks") {
+  const TrainingSize host{.ranks = 4, .one_host = true};
+  const RankMemory same = memory_of({.kind = StrategyKind::fsdp}, model(), host);
+  CHECK(same.parameters == 4 * kAll / 4);
+  CHECK(same.live == 4 * (4e6 + 2 * 3e6));
+  CHECK(memory_of(mixed(StrategyKind::fsdp), model(), host).parameters == 2 * kAll / 4 + 4 * kAll / 4);
+  Strategy copies{.kind = StrategyKind::fsdp, .one_copy = false};
+  CHECK(memory_of(copies, model(), host).live > same.live);
+}
+
+TEST_CASE("memory: sets of ranks, the optimizer, and the size of buckets count") {
+  CHECK(memory_of({.kind = StrategyKind::zero1, .shard_size = 2}, model(), kEight).optimizer == 8 * kAll / 2);
+  CHECK(memory_of({.kind = StrategyKind::ddp}, model(), {.ranks = 8, .state_numbers = 0}).optimizer == 0);
+  CHECK(memory_of({.kind = StrategyKind::ddp}, model(), {.ranks = 8, .state_bytes = 2}).optimizer == 4 * kAll);
+  Strategy zero2{.kind = StrategyKind::zero2};
+  CHECK(memory_of(zero2, model(), kEight).live == 2 * 25.0 * 1024 * 1024);
+  zero2.bucket_bytes = 4;
+  CHECK(memory_of(zero2, model(), kEight).live == 2 * 4 * 4e6);  // a bucket has a whole parameter
+  CHECK(memory_of({.kind = StrategyKind::fsdp}, model(), {}).parameters == 4 * kAll);
+}
