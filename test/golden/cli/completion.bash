@@ -121,6 +121,7 @@ _dtrain() {
     status) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--job --json --help'; else :; fi ;;
     flight) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --help'; else compopt -o dirnames; fi ;;
     ckpt) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --max-size --dtype --rename --help'; else ((_dtrain_last == 2)) && _dtrain_offer 'inspect verify consolidate convert'; fi ;;
+    estimate) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--parameters --nproc --nnodes --ranks --optimizer --state --units --memory --json --help'; else :; fi ;;
     rendezvous) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--port --bind --token-file --tls-ca --tls-cert --tls-key --max-jobs --max-nodes --max-store-mib --max-store-keys --open-store --help'; else ((_dtrain_last == 2)) && _dtrain_offer 'serve'; fi ;;
     doctor) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
     env) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --help'; else :; fi ;;
@@ -128,7 +129,7 @@ _dtrain() {
     completion) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'bash zsh fish'; fi ;;
     install-torchrun) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
     version) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
-    help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'run launch logs status flight ckpt rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;
+    help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'run launch logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;
   esac
 }
 

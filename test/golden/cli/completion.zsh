@@ -25,7 +25,7 @@ _dtrain_run() {
     '(--standalone)--standalone[one node, nothing shared with other jobs]' \
     '(--virtual-local-rank)--virtual-local-rank[LOCAL_RANK=0 and one GPU of its own for every worker]' \
     '(--numa-binding)--numa-binding=[bind workers to CPUs: node, socket, exclusive, core-complex]:MODE:(node socket exclusive core-complex)' \
-    '(--strategy)--strategy=[how workers share a model: ddp, zero1, zero2, fsdp]:NAME:(ddp zero1 zero2 fsdp)' \
+    '(--strategy)--strategy=[how workers share a model: a word, JSON or a file]:NAME:(ddp zero1 zero2 fsdp)' \
     '(--keep-state)--keep-state[keep each worker'\''s training state in memory over restarts]' \
     '(--nnodes)--nnodes=[how many nodes (agents) form the job: N or MIN:MAX]:MIN\:MAX: ' \
     '(--node-rank)--node-rank=[number of this node in a static job, from 0]:N: ' \
@@ -96,6 +96,7 @@ _dtrain() {
     'status:show what your jobs on this host are doing, and why'
     'flight:say which rank is missing in which collective'
     'ckpt:show what is in a checkpoint, check it, or write its model anew'
+    'estimate:estimate the memory of a rank under each strategy'
     'rendezvous:serve the rendezvous of many jobs at one port'
     'doctor:check what this machine can do, and say how to fix it'
     'env:describe this machine for a bug report, without secrets'
@@ -118,6 +119,7 @@ _dtrain() {
     status) _arguments --help'[tell about this command]' '--job=[only this job, by its --rdzv-id]:ID: ' '--json[print it as JSON]' ;;
     flight) _arguments --help'[tell about this command]' '--json[print it as JSON]' '1:folder:_files -/' ;;
     ckpt) _arguments --help'[tell about this command]' '--json[inspect: print it as JSON]' '--max-size=[consolidate, convert: most bytes of a file, such as 5GB; default one file]:SIZE: ' '--dtype=[convert: floating tensors become float32, bfloat16 or float16]:TYPE: ' '--rename=[convert: names that begin with FROM begin with TO; repeatable]:FROM=TO: ' '1:argument:(inspect verify consolidate convert)' ;;
+    estimate) _arguments --help'[tell about this command]' '--parameters=[so many parameters, in place of PATH: 350M, 7B, 7e9]:COUNT: ' '--nproc=[ranks on each node]:N: ' '--nnodes=[nodes; default 1]:N: ' '--ranks=[ranks in all, in place of --nproc and --nnodes]:N: ' '--optimizer=[adamw (default), adam, lamb, adagrad, muon, sgd, sgd-momentum]:NAME: ' '--state=[type of the optimizer'\''s state: float32 (default), bfloat16]:TYPE: ' '--units=[units of fsdp: names such as model.layers.N, or a number]:UNITS: ' '--memory=[memory of a rank, as 80GB: marks what fits]:SIZE: ' '--json[print it as JSON]' ;;
     rendezvous) _arguments --help'[tell about this command]' '--port=[port to listen at, 0 for any free port; default 29400]:N: ' '--bind=[listen only at this address of this host; default all]:ADDR: ' '--token-file=[the token that jobs need, as for run]:FILE: ' '--tls-ca=[use certificates, not a token, as for run]:FILE: ' '--tls-cert=[the server'\''s certificate]:FILE: ' '--tls-key=[the server'\''s private key]:FILE: ' '--max-jobs=[most jobs at a time; default 256]:N: ' '--max-nodes=[most nodes of all jobs together; default 16384]:N: ' '--max-store-mib=[most memory of one job'\''s store; default 1024]:N: ' '--max-store-keys=[most keys of one job'\''s store; default 1000000]:N: ' '--open-store=[open a store for torchrun agents too; NO AUTHENTICATION]:ADDR\:PORT: ' '1:argument:(serve)' ;;
     doctor) _arguments --help'[tell about this command]' ;;
     env) _arguments --help'[tell about this command]' '--json[print it as JSON]' ;;
@@ -125,7 +127,7 @@ _dtrain() {
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     install-torchrun) _arguments --help'[tell about this command]' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run launch logs status flight ckpt rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run launch logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 
