@@ -19,6 +19,10 @@ Settings parse_settings(int argc, char** argv) {
   app.add_option("--global-batch", settings.global_batch, "Stretches of text per update, over all ranks")
       ->check(count)
       ->capture_default_str();
+  app.add_option("--micro-batches", settings.micro_batches,
+                 "Forwards and backwards of each rank per update; gradients are reduced in the last one")
+      ->check(count)
+      ->capture_default_str();
   app.add_option("--context", settings.context, "Characters of a stretch")->check(count)->capture_default_str();
   app.add_option("--width", settings.width, "Numbers for each character")->check(count)->capture_default_str();
   app.add_option("--depth", settings.depth, "Blocks")->check(count)->capture_default_str();

@@ -9,6 +9,7 @@ struct Settings {
   std::string data;  // a text file
   std::int64_t steps = 300;
   std::int64_t global_batch = 16;  // stretches of text per update, over all ranks
+  std::int64_t micro_batches = 1;  // of each rank in an update: so many forwards and backwards
   std::int64_t context = 64;       // characters of a stretch
   std::int64_t width = 96, depth = 4, heads = 4;
   std::string dtype = "float32";    // float32, float64 or bfloat16

@@ -119,18 +119,31 @@ class Trainer {
   // One update; returns the mean loss over the global batch, the same on every rank.
   double update(std::int64_t step) {
     optimizer_.set_lr(settings_.lr * schedule_(step));
-    const auto batch = corpus_.batch(settings_.seed, step, session_.rank() * mine_, mine_);
     model_.zero_grad();
-    const torch::Tensor scores = model_(batch.inputs);
-    const torch::Tensor loss = torch::nn::functional::cross_entropy(
-        scores.flatten(0, 1).to(torch::kFloat64 == scores.scalar_type() ? torch::kFloat64 : torch::kFloat32),
-        batch.targets.flatten());
-    loss.backward();
+    torch::Tensor mean = torch::zeros({}, torch::kDouble);
+    const std::int64_t last = settings_.micro_batches - 1;
+    for (std::int64_t each = 0; each < last; ++each) {
+      const auto quiet = model_.no_sync();
+      mean += learn(step, each);
+    }
+    mean += learn(step, last);
     model_.clip_grad_norm(1.0);
     model_.step(optimizer_);
-    torch::Tensor mean = loss.detach().to(torch::kDouble);
     session_.all_reduce(mean, c10d::ReduceOp::AVG);
     return mean.item<double>();
+  }
+
+  // Forward and backward of one of this rank's micro-batches; returns its part of the rank's mean loss.
+  torch::Tensor learn(std::int64_t step, std::int64_t micro_batch) {
+    const std::int64_t count = mine_ / settings_.micro_batches;
+    const auto batch = corpus_.batch(settings_.seed, step, session_.rank() * mine_ + micro_batch * count, count);
+    const torch::Tensor scores = model_(batch.inputs);
+    torch::Tensor loss = torch::nn::functional::cross_entropy(
+        scores.flatten(0, 1).to(torch::kFloat64 == scores.scalar_type() ? torch::kFloat64 : torch::kFloat32),
+        batch.targets.flatten());
+    loss = loss / settings_.micro_batches;
+    loss.backward();
+    return loss.detach().to(torch::kDouble);
   }
 
   dtrain::Session& session_;
@@ -150,6 +163,10 @@ void run(const Settings& settings) {
   if (settings.global_batch % session.world_size() != 0)
     throw std::runtime_error("--global-batch " + std::to_string(settings.global_batch) + " must be a multiple of the " +
                              std::to_string(session.world_size()) + " ranks");
+  if (settings.global_batch / session.world_size() % settings.micro_batches != 0)
+    throw std::runtime_error("--micro-batches " + std::to_string(settings.micro_batches) + " must divide the " +
+                             std::to_string(settings.global_batch / session.world_size()) +
+                             " stretches of each rank, which are --global-batch divided by the ranks");
   torch::manual_seed(settings.seed);
   torch::set_default_dtype(type_named(settings.dtype));
   const Corpus corpus(settings.data, settings.context);

@@ -20,8 +20,9 @@ def start(*words, strategy=None, ranks=1):
     environment = {k: v for k, v in os.environ.items() if k != "DTRAIN_STRATEGY"}
     line = [BIN / "dtrain", "run", "--nproc", ranks]
     line += ["--strategy", strategy] if strategy else []
+    environment |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen([str(word) for word in [*line, *words]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            text=True, errors="replace", env={**environment, "CUDA_VISIBLE_DEVICES": ""})
+                            text=True, errors="replace", env=environment)
 
 
 def run(*words, **how):
@@ -68,6 +69,24 @@ class Gpt(unittest.TestCase):
             plain = self.losses("plain", *flags, strategy=strategy, ranks=ranks)
             self.assertEqual(self.losses("again", *flags, "--recompute", strategy=strategy, ranks=ranks), plain)
 
+    def test_micro_batches_change_no_loss(self):
+        flags = ("--steps", 20, "--dtype", "float64")
+        alone = self.losses("alone", *flags)
+        for ranks, strategy, count in ((1, "ddp", 8), (2, "ddp", 4), (2, "zero1", 2), (2, "zero2", 4), (4, "fsdp", 2)):
+            mine = self.losses("parts", *flags, "--micro-batches", count, strategy=strategy, ranks=ranks)
+            self.assertEqual(len(mine), 20)
+            for a, b in zip(mine, alone):
+                self.assertAlmostEqual(a, b, delta=1e-9, msg=f"{strategy} on {ranks}, {count} micro-batches")
+
+    def test_deterministic_steps_have_the_same_bits_on_any_number_of_ranks(self):
+        def losses(name, ranks, count):
+            strategy = json.dumps({"type": name, "deterministic": True})
+            return self.losses("bits", "--steps", 12, "--micro-batches", count, strategy=strategy, ranks=ranks)
+        wanted = losses("zero2", 1, 4)
+        self.assertEqual(len(set(wanted)), 12)
+        for name, ranks, count in (("zero1", 2, 2), ("zero2", 4, 1), ("fsdp", 2, 2), ("fsdp", 4, 1)):
+            self.assertEqual(losses(name, ranks, count), wanted, f"{name} on {ranks}")
+
     def test_lower_precision_and_muon_learn_too(self):
         for flags, strategy in ((("--dtype", "bfloat16"), "fsdp"), (("--optimizer", "muon"), "fsdp"),
                                 (("--optimizer", "muon"), "zero1"),
@@ -106,6 +125,9 @@ class Gpt(unittest.TestCase):
         code, said = run(BIN / "gpt", *SMALL, "--global-batch", 9, ranks=2)
         self.assertNotEqual(code, 0)
         self.assertIn("--global-batch 9 must be a multiple of the 2 ranks", said)
+        code, said = run(BIN / "gpt", *SMALL, "--micro-batches", 3, ranks=2)
+        self.assertNotEqual(code, 0)
+        self.assertIn("--micro-batches 3 must divide the 4 stretches of each rank", said)
         code, said = run(BIN / "gpt", "--data", "/nowhere")
         self.assertNotEqual(code, 0)
         self.assertTrue(re.search("cannot read /nowhere", said), said)
