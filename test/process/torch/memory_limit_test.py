@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""A model that is too large for DDP inside a memory limit trains under FSDP inside the same limit; and dtrain says why
+DDP's worker died."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BIN = pathlib.Path(os.environ["DTRAIN_BIN_DIR"])
+LIMIT = 120  # seconds
+RANKS, STEPS = 4, 3
+# 25 million parameters. DDP keeps 16 bytes of each in every rank, and 1.8 GiB are needed in all. FSDP keeps as much
+# once: 1.1 GiB.
+MODEL = ("--width", 512, "--depth", 8, "--heads", 8, "--context", 16, "--global-batch", RANKS, "--generate", 0)
+BYTES = 1536 * 2**20
+CGROUPS = pathlib.Path("/sys/fs/cgroup")
+
+
+def limit_file():
+    """A folder in which cgroups can have memory limits, and the name of the file for one; None if there is none."""
+    if os.access(CGROUPS / "memory", os.W_OK):
+        return CGROUPS / "memory", "memory.limit_in_bytes"
+    control = CGROUPS / "cgroup.subtree_control"
+    if os.access(CGROUPS, os.W_OK) and control.exists() and "memory" in control.read_text().split():
+        return CGROUPS, "memory.max"
+    return None
+
+
+class Cgroup:
+    """A cgroup with a memory limit and without swap; it ends with the block."""
+
+    def __init__(self):
+        parent, name = limit_file()
+        self.folder = parent / f"dtrain-test-limit-{os.getpid()}"
+        self.folder.mkdir()
+        for each, value in ((name, BYTES), ("memory.memsw.limit_in_bytes", BYTES), ("memory.swap.max", 0)):
+            if (self.folder / each).exists():
+                (self.folder / each).write_text(str(value))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                return self.folder.rmdir()
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                # tidy: allow sleep, because a process leaves its cgroup some time after it is reaped, without an event
+                time.sleep(0.02)
+
+    def run(self, *words):
+        environment = {k: v for k, v in os.environ.items() if k != "DTRAIN_STRATEGY"}
+        environment |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+        return subprocess.run([str(word) for word in words], capture_output=True, text=True, errors="replace",
+                              timeout=LIMIT, env=environment,
+                              preexec_fn=lambda: (self.folder / "cgroup.procs").write_text("0"))
+
+
+@unittest.skipUnless(os.geteuid() == 0 and limit_file(), "needs root and a writable cgroup with a memory controller")
+class MemoryLimit(unittest.TestCase):
+    def trained(self, strategy, folder):
+        """The end of a training inside the limit, its losses, and its failure report."""
+        losses, report = folder / f"{strategy}.losses", folder / f"{strategy}.json"
+        with Cgroup() as cgroup:
+            done = cgroup.run(BIN / "dtrain", "run", "--nproc", RANKS, "--report", report, "--strategy", strategy,
+                              BIN / "gpt", *MODEL, "--steps", STEPS, "--loss-file", losses)
+        lines = losses.read_text().splitlines() if losses.exists() else []
+        return done, lines, json.loads(report.read_text()) if report.exists() else None
+
+    def test_fsdp_trains_where_ddp_dies(self):
+        with tempfile.TemporaryDirectory(prefix="dtrain-limit-") as name:
+            folder = pathlib.Path(name)
+            done, losses, report = self.trained("ddp", folder)
+            said = done.stdout + done.stderr
+            self.assertEqual(done.returncode, 137, said)
+            self.assertLess(len(losses), STEPS)
+            self.assertRegex(said, r"first failure: rank \d: signal 9 \(SIGKILL\), out of memory")
+            self.assertIn("limit 1.5 GiB", said)
+            self.assertIn("limit 1.5 GiB", report["first_failure"]["out_of_memory"])
+            done, losses, _ = self.trained("fsdp", folder)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual(len(losses), STEPS)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2 if "-v" in sys.argv else 1)
