@@ -24,7 +24,9 @@ PAGES = {
                    ["bench-checkpoint saving", "bench-checkpoint kept"]),
     "build": ("Build", "What a first hour waits for: builds from a bare clone.",
               ["bench-build bare", "bench-build sizes"]),
-    "sharding": ("Sharding", "Steps under DDP, ZeRO and FSDP beside Python's.", ["bench-sharding steps"]),
+    "sharding": ("Sharding", "Steps and memory under DDP, ZeRO and FSDP beside Python's, and what features cost.",
+                 ["bench-sharding steps", "bench-sharding deterministic", "bench-sharding memory",
+                  "bench-sharding unshard"]),
     "training": ("Training", "Steps of DDP, Horovod's way of reducing, how ResNet scales, and steps of optimizers.",
                  ["bench-collectives ddp", "bench-collectives fusion", "bench-resnet scaling", "bench-optim adamw"]),
 }

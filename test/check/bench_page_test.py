@@ -30,7 +30,8 @@ class Pages(unittest.TestCase):
                 self.assertEqual(re.findall(r"<!-- (.*): end -->", text), sections)
 
     def test_what_is_measured_has_a_page(self):
-        for owner, table in [("launch", "SECTIONS"), ("collectives", "PARTS"), ("rendezvous", "TITLES")]:
+        for owner, table in [("launch", "SECTIONS"), ("collectives", "PARTS"), ("rendezvous", "TITLES"),
+                             ("sharding", "SECTIONS")]:
             text = (ROOT / f"test/bench/{owner}/run.py").read_text()
             text = text[text.index(f"{table} = {{"):]
             names = re.findall(r'"(\w+)": ', text[:text.index("}")])

@@ -1,0 +1,75 @@
+"""Steps of examples/gpt: under each strategy beside the same model in Python, and with the same bits on any number of
+ranks."""
+import json
+import statistics
+
+import jobs
+import page
+
+SIZES = {"small": {"context": 64, "width": 96, "depth": 4, "heads": 4, "global-batch": 16},
+         "wide": {"context": 32, "width": 384, "depth": 4, "heads": 6, "global-batch": 2}}
+OURS = {"ddp": "ddp", "zero1": "zero1", "zero2": "zero2", "fsdp": "fsdp",
+        "fsdp, copies": json.dumps({"type": "fsdp", "one_copy": False})}
+THEIRS = {"Python DDP": "ddp", "Python FSDP2": "fsdp2"}
+CHARACTERS, SKIPPED = 109, 10
+BAR, PRICE = 2, 1.1
+MICRO_BATCHES = 2
+
+
+def medians(seconds):
+    return {way: statistics.median(each) for way, each in seconds.items()}
+
+
+def told(size):
+    return ", ".join(f"{key} {value}" for key, value in size.items())
+
+
+def steps_of(args):
+    bars, tables = [], []
+    for name in args.models.split(","):
+        size = SIZES[name]
+        seconds = {way: [] for way in [*OURS, *THEIRS]}
+        for _ in range(args.rounds):
+            for way, strategy in OURS.items():
+                seconds[way] += jobs.gpt_steps(args, args.ranks, strategy, size, args.steps)[SKIPPED:]
+            for way, theirs in THEIRS.items():
+                out = jobs.theirs(args, args.ranks, "gpt_reference.py", *jobs.flags(size), "--characters", CHARACTERS,
+                                  "--steps", args.steps, "--way", theirs)
+                seconds[way] += [float(line) for line in out.splitlines()][SKIPPED:]
+        step = medians(seconds)
+        rows = ["| | a step | Python DDP / this | Python FSDP2 / this |", "|---|---:|---:|---:|"]
+        rows += [f"| {way} | {1000 * step[way]:.1f} ms | {step['Python DDP'] / step[way]:.2f}x | "
+                 f"{step['Python FSDP2'] / step[way]:.2f}x |" for way in step]
+        tables.append(f"Model \"{name}\" ({told(size)}):\n\n" + "\n".join(rows))
+        for ours, theirs, bar in (("fsdp", "Python FSDP2", BAR), ("ddp", "Python DDP", 1)):
+            faster = step[theirs] / step[ours]
+            bars.append(page.judged(f"{name}: {ours} as fast as {theirs}, at least", faster, ">=", bar, "times"))
+    about = (f"{args.ranks} ranks, a thread each, float32, AdamW, clipping. Python's are on gloo; their DDP has the "
+             f"fused AdamW. Medians of the steps after the first {SKIPPED} of {args.rounds} runs of {args.steps} "
+             "steps; the programs took turns.")
+    return bars, [about, *tables]
+
+
+def deterministic(args):
+    """The price of `deterministic`: with and without, taking turns."""
+    size, bars = SIZES["small"], []
+    rows = ["| strategy | micro-batches of a rank | a step without | a step with | ratio |",
+            "|---|---:|---:|---:|---:|"]
+    for kind in ("zero1", "zero2", "fsdp"):
+        for count in (1, MICRO_BATCHES):
+            seconds = {True: [], False: []}
+            for turn in range(2 * args.rounds):
+                for way in ((True, False) if turn % 2 else (False, True)):
+                    strategy = json.dumps({"type": kind, "deterministic": way})
+                    seconds[way] += jobs.gpt_steps(args, args.ranks, strategy, size, args.steps, "--micro-batches",
+                                                   count)[SKIPPED:]
+            step = medians(seconds)
+            ratio = step[True] / step[False]
+            rows.append(f"| {kind} | {count} | {1000 * step[False]:.1f} ms | {1000 * step[True]:.1f} ms | "
+                        f"{ratio:.3f} |")
+            bars.append(page.judged(f"{kind}, micro-batches {count}: a step with `deterministic`, of one without",
+                                    ratio, "<=", PRICE, "times"))
+    about = (f"examples/gpt with and without `\"deterministic\": true`: {args.ranks} ranks, a thread each, float32 "
+             f"({told(size)}). Medians of the steps after the first {SKIPPED} of {2 * args.rounds} runs of "
+             f"{args.steps} steps each; the two took turns.")
+    return bars, [about, "\n".join(rows)]
