@@ -239,7 +239,7 @@ bench-optim: ## measure a step of AdamW beside LibTorch's, and beside copying; w
 .PHONY: bench-sharding
 bench-sharding: ## measure steps, memory and prices of each strategy beside Python's DDP and FSDP2; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench
-	@$(call build,bench,dtrain gpt memory_bench unshard_bench)
+	@$(call build,bench,dtrain gpt memory_bench price_bench unshard_bench)
 	@python3 test/bench/sharding/run.py --build build --python .venv/bin/python --write docs/benchmarks $(BENCH_ARGS)
 
 .PHONY: bench-resnet

@@ -39,9 +39,9 @@ def said_by(name, line, environment):
     return done.stdout
 
 
-def gpt_steps(args, ranks, strategy, size, steps, *words):
+def gpt_steps(args, ranks, strategy, size, steps):
     """Seconds of each step of examples/gpt."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "losses")
-        ours(args, ranks, strategy, "gpt", *flags(size), "--steps", steps, "--generate", 0, "--loss-file", path, *words)
+        ours(args, ranks, strategy, "gpt", *flags(size), "--steps", steps, "--generate", 0, "--loss-file", path)
         return [float(line.split()[1]) for line in path.read_text().splitlines()]

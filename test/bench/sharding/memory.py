@@ -28,11 +28,12 @@ WAYS = {
 TO_THE_KERNEL = {"MALLOC_MMAP_THRESHOLD_": "262144"}  # malloc gives each large block back as soon as it is free
 ABOUT = (f"A model of {DEPTH} blocks, each a linear layer of {WIDTH} x {WIDTH}: Ψ = {WIDTH**2 * DEPTH:,} parameters. "
          "AdamW; bfloat16: the module computes in bfloat16, and what is optimized is float32. MiB of a rank, mean over "
-         "the ranks. \"live\" and the estimate are what `dtrain estimate` says. \"Counted\" are the bytes of all "
-         "tensors, each memory once; what N ranks share counts for 1/N in each. \"Peak\" is the most that was found "
-         "while backward went through the blocks. PSS is what the kernel says of the process without files (Pss_Anon "
-         "and Pss_Shmem of /proc/self/smaps_rollup, at the same moments), less what was there before the model; the "
-         "kernel too counts a page that N ranks map for 1/N in each. Its first column is with "
+         "the ranks. \"Live\" and the estimate are what `dtrain estimate` says. \"Counted\" are the bytes of all "
+         "tensors, each memory once. What N ranks share counts for 1/N in each, and is in \"of it shared\", by the "
+         "kernel's count of these mappings: with one copy the parameters, elsewhere rows of gradients. \"Peak\" is "
+         "the most that was found while backward went through the blocks. PSS is what the kernel says of the process "
+         "without files (Pss_Anon and Pss_Shmem of /proc/self/smaps_rollup, at the same moments), less what was there "
+         "before the model; the kernel too counts a page that N ranks map for 1/N in each. Its first column is with "
          "`MALLOC_MMAP_THRESHOLD_=262144`, so that malloc keeps nothing that is free. The last one is with malloc as "
          "`dtrain::init()` sets it, and as Python has it: then holes between blocks that live count too.")
 
@@ -56,8 +57,8 @@ def measured(start, *words):
 
 
 def memory(args):
-    columns = ["ranks", "strategy", "textbook", "of dtrain", "live", "counted after backward", "counted peak",
-               "of the estimate", "PSS peak", "PSS, malloc as it is"]
+    columns = ["ranks", "strategy", "textbook", "of dtrain", "live", "counted after backward", "of it shared",
+               "counted peak", "of the estimate", "PSS peak", "PSS, malloc as it is"]
     bars, rows = [], [f"| {' | '.join(columns)} |", "|---:|---|" + "---:|" * (len(columns) - 2)]
     parameters = WIDTH**2 * DEPTH
     for ranks in RANKS:
@@ -72,7 +73,7 @@ def memory(args):
             unseen[name] = apart(found["pss_peak"], found["peak"])
             words = [ranks, name, f"{textbook} = {factor(ranks) * parameters / MIB:.0f}",
                      f"{formula} = {own(ranks) * parameters / MIB:.0f}", f"{guess['live'] / MIB:.0f}",
-                     f"{found['held'] / MIB:.0f}", f"{found['peak'] / MIB:.0f}",
+                     f"{found['held'] / MIB:.0f}", f"{found['shared'] / MIB:.0f}", f"{found['peak'] / MIB:.0f}",
                      f"{apart(found['peak'], guess['total']):+.1f} %", f"{found['pss_peak'] / MIB:.0f}",
                      f"{kept / MIB:.0f}"]
             rows.append(f"| {' | '.join(map(str, words))} |")
@@ -84,7 +85,7 @@ def memory(args):
     for precision in ("float32", "bfloat16"):
         theirs = measured(jobs.theirs, args, ranks, "fsdp2_reference.py", "memory", WIDTH, DEPTH, precision)
         theirs = theirs[0]["pss_peak"], theirs[1]
-        rows.append(f"| {ranks} | Python FSDP2, {precision} | | | | | | | {theirs[0] / MIB:.0f} | "
+        rows.append(f"| {ranks} | Python FSDP2, {precision} | | | | | | | | {theirs[0] / MIB:.0f} | "
                     f"{theirs[1] / MIB:.0f} |")
         for which, malloc in enumerate(("PSS peak", "PSS, malloc as it is")):
             bars.append(page.judged(f"{ranks} ranks, fsdp, one copy, {precision}: {malloc}, of FSDP2's",

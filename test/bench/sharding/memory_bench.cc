@@ -40,7 +40,6 @@ class CountingAllocator final : public c10::Allocator {
     const std::lock_guard lock(mutex_);
     if (memory != nullptr) sizes_[memory] = bytes;
     live_ += static_cast<double>(bytes);
-    most_ = std::max(most_, live_);
     return {memory, memory, &release, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -49,15 +48,6 @@ class CountingAllocator final : public c10::Allocator {
   double live() const {
     const std::lock_guard lock(mutex_);
     return live_;
-  }
-  // Since forget_most().
-  double most() const {
-    const std::lock_guard lock(mutex_);
-    return most_;
-  }
-  void forget_most() {
-    const std::lock_guard lock(mutex_);
-    most_ = live_;
   }
 
  private:
@@ -75,49 +65,43 @@ class CountingAllocator final : public c10::Allocator {
 
   mutable std::mutex mutex_;
   std::unordered_map<void*, std::size_t> sizes_;
-  double live_ = 0, most_ = 0;
+  double live_ = 0;
 };
 
 CountingAllocator& counted() { return CountingAllocator::the_one(); }
 
-// Bytes in the lines of such a file that begin with one of these words.
-double bytes_in(std::istream& lines, std::initializer_list<std::string> words) {
+// Bytes of this process that are no files', in proportion.
+double pss() {
+  std::ifstream file("/proc/self/smaps_rollup");
   double bytes = 0;
-  for (std::string line; std::getline(lines, line);) {
-    for (const std::string& word : words) {
-      if (line.starts_with(word)) bytes += 1024 * std::strtod(line.c_str() + word.size(), nullptr);
-    }
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("Pss_Anon:") || line.starts_with("Pss_Shmem:"))
+      bytes += 1024 * std::strtod(line.c_str() + line.find(':') + 1, nullptr);
   }
   return bytes;
 }
 
-double pss() {
-  std::ifstream file("/proc/self/smaps_rollup");
-  return bytes_in(file, {"Pss_Anon:", "Pss_Shmem:"});
-}
-
-// Of mappings of memory with this name that ranks share.
-double shared(const std::string& name) {
+// Of the mappings of memory that ranks share for parameters and for rows of gradients, in proportion. A line with an
+// address begins each mapping.
+double shared() {
   std::ifstream file("/proc/self/smaps");
   double bytes = 0;
   bool ours = false;
   for (std::string line; std::getline(file, line);) {
     if (const auto dash = line.find('-'); dash != std::string::npos && dash < line.find(' '))
-      ours = line.find("/memfd:" + name) != std::string::npos;
+      ours = line.find("/memfd:dtrain parameters") != std::string::npos ||
+             line.find("/memfd:dtrain-arena") != std::string::npos;
     if (ours && line.starts_with("Pss:")) bytes += 1024 * std::strtod(line.c_str() + 4, nullptr);
   }
   return bytes;
 }
-
-double shared_parameters() { return shared("dtrain parameters"); }
-double shared_rows() { return shared("dtrain-arena"); }
 
 // Of the moment when it was largest.
 struct Peak {
   double counted = 0, pss = 0, before = 0;
 
   void look() {
-    counted = std::max(counted, ::counted().live() + shared_parameters() + shared_rows());
+    counted = std::max(counted, ::counted().live() + shared());
     pss = std::max(pss, ::pss() - before);
   }
 };
@@ -152,9 +136,9 @@ struct MemoryNetImpl : torch::nn::Module {
 };
 TORCH_MODULE(MemoryNet);
 
-// Bytes: when backward has ended, at the peak, and what the tensors of it share with others.
+// Bytes: when backward has ended, those of them that ranks share, and at the peak.
 struct Found {
-  double held = 0, peak = 0, operations = 0, pss_held = 0, pss_peak = 0, parameters_shared = 0, rows_shared = 0;
+  double held = 0, peak = 0, shared = 0, pss_peak = 0;
 };
 
 Found train(dtrain::Session& session, std::int64_t width, int depth, bool measures) {
@@ -166,18 +150,13 @@ Found train(dtrain::Session& session, std::int64_t width, int depth, bool measur
   const torch::Tensor x = torch::ones({1, width});
   for (int step = 0; step < kSteps; ++step) {
     const bool last = measures && step == kSteps - 1;
-    if (last) {
-      watching = &peak;
-      counted().forget_most();
-    }
+    if (last) watching = &peak;
     model.zero_grad();
     model(x).pow(2).mean().backward();
     session.barrier();
     if (last) {
-      found.parameters_shared = shared_parameters();
-      found.rows_shared = shared_rows();
-      found.held = counted().live() - before + found.parameters_shared + found.rows_shared;
-      found.pss_held = pss() - peak.before;
+      found.shared = shared();
+      found.held = counted().live() - before + found.shared;
       session.barrier();  // all have looked
     }
     model.clip_grad_norm(1.0);
@@ -186,7 +165,6 @@ Found train(dtrain::Session& session, std::int64_t width, int depth, bool measur
   watching = nullptr;
   peak.look();
   found.peak = peak.counted - before;
-  found.operations = counted().most() - before;
   found.pss_peak = peak.pss;
   return found;
 }
@@ -198,17 +176,12 @@ int run(std::int64_t width, int depth) {
   train(session, 16, 2, false);  // what only the first training takes
   session.barrier();
   const Found found = train(session, width, depth, true);
-  torch::Tensor all = torch::tensor({found.held, found.peak, found.operations, found.pss_held, found.pss_peak,
-                                     found.parameters_shared, found.rows_shared},
-                                    torch::kDouble);
+  torch::Tensor all = torch::tensor({found.held, found.shared, found.peak, found.pss_peak}, torch::kDouble);
   session.all_reduce(all, c10d::ReduceOp::AVG);
   if (session.is_first()) {
-    const char* const names[] = {"held",     "peak",          "allocator_peak", "pss_held",
-                                 "pss_peak", "shared_params", "shared_rows"};
-    std::cout << "{\"elements\": " << width * width * depth;
-    for (int i = 0; i < all.size(0); ++i)
-      std::cout << ", \"" << names[i] << "\": " << static_cast<std::int64_t>(all[i].item<double>());
-    std::cout << "}\n";
+    const auto mean = [&](int which) { return static_cast<std::int64_t>(all[which].item<double>()); };
+    std::cout << "{\"held\": " << mean(0) << ", \"shared\": " << mean(1) << ", \"peak\": " << mean(2)
+              << ", \"pss_peak\": " << mean(3) << "}\n";
   }
   session.shutdown();
   return 0;

@@ -13,7 +13,7 @@ OURS = {"ddp": "ddp", "zero1": "zero1", "zero2": "zero2", "fsdp": "fsdp",
 THEIRS = {"Python DDP": "ddp", "Python FSDP2": "fsdp2"}
 CHARACTERS, SKIPPED = 109, 10
 BAR, PRICE = 2, 1.1
-MICRO_BATCHES = 2
+MICRO_BATCHES = (1, 4)
 
 
 def medians(seconds):
@@ -51,25 +51,20 @@ def steps_of(args):
 
 
 def deterministic(args):
-    """The price of `deterministic`: with and without, taking turns."""
-    size, bars = SIZES["small"], []
+    """The price of `deterministic`: steps with and without take turns within one process."""
+    bars = []
     rows = ["| strategy | micro-batches of a rank | a step without | a step with | ratio |",
             "|---|---:|---:|---:|---:|"]
     for kind in ("zero1", "zero2", "fsdp"):
-        for count in (1, MICRO_BATCHES):
-            seconds = {True: [], False: []}
-            for turn in range(2 * args.rounds):
-                for way in ((True, False) if turn % 2 else (False, True)):
-                    strategy = json.dumps({"type": kind, "deterministic": way})
-                    seconds[way] += jobs.gpt_steps(args, args.ranks, strategy, size, args.steps, "--micro-batches",
-                                                   count)[SKIPPED:]
-            step = medians(seconds)
-            ratio = step[True] / step[False]
-            rows.append(f"| {kind} | {count} | {1000 * step[False]:.1f} ms | {1000 * step[True]:.1f} ms | "
-                        f"{ratio:.3f} |")
+        for count in MICRO_BATCHES:
+            runs = [json.loads(jobs.ours(args, args.ranks, kind, "price_bench", count, SKIPPED + args.steps))
+                    for _ in range(args.rounds)]
+            ratio = statistics.median(run["with"] / run["without"] for run in runs)
+            step = {way: statistics.median(run[way] for run in runs) for way in ("without", "with")}
+            rows.append(f"| {kind} | {count} | {step['without']:.1f} ms | {step['with']:.1f} ms | {ratio:.3f} |")
             bars.append(page.judged(f"{kind}, micro-batches {count}: a step with `deterministic`, of one without",
                                     ratio, "<=", PRICE, "times"))
-    about = (f"examples/gpt with and without `\"deterministic\": true`: {args.ranks} ranks, a thread each, float32 "
-             f"({told(size)}). Medians of the steps after the first {SKIPPED} of {2 * args.rounds} runs of "
-             f"{args.steps} steps each; the two took turns.")
+    about = (f"The model of examples/gpt with and without `\"deterministic\": true`: {args.ranks} ranks, a thread "
+             f"each, float32 ({told(SIZES['small'])}). The two take turns in one program, step by step. Medians over "
+             f"{args.steps} steps, and of the ratios of {args.rounds} runs.")
     return bars, [about, "\n".join(rows)]
