@@ -31,11 +31,13 @@ ABOUT = (f"A model of {DEPTH} blocks, each a linear layer of {WIDTH} x {WIDTH}: 
          "the ranks. \"Live\" and the estimate are what `dtrain estimate` says. \"Counted\" are the bytes of all "
          "tensors, each memory once. What N ranks share counts for 1/N in each, and is in \"of it shared\", by the "
          "kernel's count of these mappings: with one copy the parameters, elsewhere rows of gradients. \"Peak\" is "
-         "the most that was found while backward went through the blocks. PSS is what the kernel says of the process "
-         "without files (Pss_Anon and Pss_Shmem of /proc/self/smaps_rollup, at the same moments), less what was there "
-         "before the model; the kernel too counts a page that N ranks map for 1/N in each. Its first column is with "
-         "`MALLOC_MMAP_THRESHOLD_=262144`, so that malloc keeps nothing that is free. The last one is with malloc as "
-         "`dtrain::init()` sets it, and as Python has it: then holes between blocks that live count too.")
+         "the most that was found while backward went through the blocks. With one copy nothing holds a rank back in "
+         "backward: one that is ahead keeps rows of gradients that wait for the others, on top of what is live. PSS "
+         "is what the kernel says of the process without files (Pss_Anon and Pss_Shmem of /proc/self/smaps_rollup, at "
+         "the same moments), less what was there before the model; the kernel too counts a page that N ranks map for "
+         "1/N in each. Its first column is with `MALLOC_MMAP_THRESHOLD_=262144`, so that malloc keeps nothing that is "
+         "free. The last one is with malloc as `dtrain::init()` sets it, and as Python has it: then holes between "
+         "blocks that live count too.")
 
 
 def estimates(args, ranks):

@@ -11,7 +11,7 @@ BAR, HOST, FASTER = 30, 50, 30  # microseconds, microseconds, times
 GATHER = ("A group of four float32 parameters is gathered on {} ranks of one host, until it may be read: the slowest "
           "rank's time, median of {} times. With one copy the parameters are whole all the time. The ranks meet "
           "before and after the optimizer's step instead, whatever the sizes are: two barriers for a step, of {} µs "
-          "each here.")
+          "each here (medians).")
 HOST_TIME = ("Host time: {} units, each with two linear layers of 8 x 8, in a forward and a backward on {} ranks, less "
              "the time of the same module without sharding; microseconds for each unit, medians of {} steps. \"On the "
              "core\" is the time that the program's thread ran, and does not count how long the ranks wait for each "
@@ -50,6 +50,6 @@ def unshard(args):
     bars.append(page.judged("FSDP2's host time, of this, at least", theirs / mine, ">=", FASTER, "times"))
     heads = ["| group | fsdp, one copy | fsdp, copies | Python FSDP2 |\n|---:|---:|---:|---:|",
              "| | on the core | by the clock | all threads, on cores |\n|---|---:|---:|---:|"]
-    return bars, [GATHER.format(args.ranks, GATHERS, f"{min(barriers):.1f}"), "\n".join([heads[0], *gathers]),
+    return bars, [GATHER.format(args.ranks, GATHERS, f"{min(barriers):.1f} to {max(barriers):.1f}"), "\n".join([heads[0], *gathers]),
                   HOST_TIME.format(GROUPS, args.ranks, f"{5 * args.steps} (FSDP2: {args.steps})"),
                   "\n".join([heads[1], *hosts])]
