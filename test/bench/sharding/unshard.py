@@ -50,6 +50,7 @@ def unshard(args):
     bars.append(page.judged("FSDP2's host time, of this, at least", theirs / mine, ">=", FASTER, "times"))
     heads = ["| group | fsdp, one copy | fsdp, copies | Python FSDP2 |\n|---:|---:|---:|---:|",
              "| | on the core | by the clock | all threads, on cores |\n|---|---:|---:|---:|"]
-    return bars, [GATHER.format(args.ranks, GATHERS, f"{min(barriers):.1f} to {max(barriers):.1f}"), "\n".join([heads[0], *gathers]),
+    barrier = f"{min(barriers):.1f} to {max(barriers):.1f}"
+    return bars, [GATHER.format(args.ranks, GATHERS, barrier), "\n".join([heads[0], *gathers]),
                   HOST_TIME.format(GROUPS, args.ranks, f"{5 * args.steps} (FSDP2: {args.steps})"),
                   "\n".join([heads[1], *hosts])]
