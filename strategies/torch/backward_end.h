@@ -1,5 +1,6 @@
 #pragma once
-// The end of a backward, which may run within another one (dtrain/recompute.h).
+// The end of a backward, which may run within another one (dtrain/recompute.h). Autograd has a thread for each device:
+// nodes of a backward within another one run on the thread of theirs, so a model is on one device.
 #include <functional>
 #include <vector>
 
