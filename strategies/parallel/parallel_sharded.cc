@@ -8,7 +8,6 @@
 #include "strategies/parallel/gradient_norm.h"
 #include "strategies/parallel/group_builder.h"
 #include "strategies/parallel/model_state.h"
-#include "strategies/recompute/run_state.h"
 #include "strategies/shard/backward_edges.h"
 #include "strategies/torch/backward_end.h"
 

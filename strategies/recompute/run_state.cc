@@ -16,8 +16,6 @@ at::Tensor state_of(at::Device device) {
   return generator.get_state();
 }
 
-thread_local int first_runs = 0;  // one within the other
-
 }  // namespace
 
 RandomState RandomState::now(const std::vector<at::Tensor>& tensors) {
@@ -76,9 +74,5 @@ AsInFirstRun::~AsInFirstRun() {
   autocast_before_.set();
   random_before_.set();
 }
-
-InFirstRun::InFirstRun() { ++first_runs; }
-InFirstRun::~InFirstRun() { --first_runs; }
-bool is_first_run() { return first_runs > 0 && !torch::GradMode::is_enabled(); }
 
 }  // namespace dtrain

@@ -44,14 +44,4 @@ class AsInFirstRun {
   torch::AutoGradMode with_gradients_;
 };
 
-// While it lives, this thread is in a first run: without gradients, and to be run again within backward.
-class InFirstRun {
- public:
-  InFirstRun();
-  ~InFirstRun();
-  InFirstRun(const InFirstRun&) = delete;
-  InFirstRun& operator=(const InFirstRun&) = delete;
-};
-bool is_first_run();
-
 }  // namespace dtrain

@@ -32,15 +32,20 @@ struct PartedImpl : torch::nn::Module {
   explicit PartedImpl(bool again) {
     for (int i = 0; i < 3; ++i) parts->push_back(Part(again));
     register_module("parts", parts);
-    norm = register_module("norm", torch::nn::BatchNorm1d(kSharedWidth));
+    norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kSharedWidth})));
     norm->to(at::kDouble);
     last = register_module("last", torch::nn::Linear(kSharedWidth, kResults));
     last->to(at::kDouble);
+    forwards = register_buffer("forwards", at::zeros({1}));
   }
-  at::Tensor forward(const at::Tensor& x) { return last(norm(parts->forward(x))); }
+  at::Tensor forward(const at::Tensor& x) {
+    forwards += 1;
+    return last(norm(parts->forward(x)));
+  }
   torch::nn::Sequential parts;
-  torch::nn::BatchNorm1d norm{nullptr};
+  torch::nn::LayerNorm norm{nullptr};
   torch::nn::Linear last{nullptr};
+  at::Tensor forwards;
 };
 TORCH_MODULE(Parted);
 
