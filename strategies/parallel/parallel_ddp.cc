@@ -62,6 +62,7 @@ class ParallelDdp final : public ParallelCore {
     return found;
   }
   SumOverRanks sum() const override { return {}; }
+  Group everyone() const override { return world_; }
   // All ranks have all: each saves its share.
   CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) override {
     std::vector<Shard> shards;

@@ -38,6 +38,7 @@ class ParallelSharded final : public ParallelCore,
   SumOverRanks sum() const override {
     return [sharing = settings_.sharing](const at::Tensor& each) { sharing.all_reduce(each); };
   }
+  Group everyone() const override { return settings_.everyone; }
   CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) override;
   bool set_sync(bool sync) override { return std::exchange(sync_, sync); }
   void zero_grad() override;

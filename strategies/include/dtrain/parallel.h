@@ -36,6 +36,7 @@
 
 #include "dtrain/checkpoint.h"
 #include "dtrain/ddp.h"
+#include "dtrain/group.h"
 #include "dtrain/kept_state.h"
 #include "dtrain/optimizer.h"
 #include "dtrain/placement.h"
@@ -74,6 +75,7 @@ class ParallelCore : public UnitHooks {
   virtual std::vector<ShardRun> runs() = 0;
   virtual std::vector<at::Tensor> gradients() = 0;  // one for each run
   virtual SumOverRanks sum() const = 0;             // over the ranks that have the other shards
+  virtual Group everyone() const = 0;               // all ranks
   // What a checkpoint has of the model and the optimizer: to save it, to be filled, or what this rank keeps in memory.
   enum class Purpose { save, load, keep };
   virtual CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) = 0;
@@ -184,6 +186,16 @@ class Parallel {
   std::optional<Loaded> load(Checkpoints& checkpoints, ShardedOptimizer& optimizer, const LoadOptions& options = {}) {
     if (!checkpoints.latest()) return std::nullopt;
     return fill(optimizer, [&](CheckpointState& state) { return checkpoints.load(state, options); });
+  }
+
+  // Collective. Loads the parameters and the buffers, and nothing of an optimizer, from a file or a folder in
+  // safetensors, as Transformers saves models (load_safetensors() in checkpoint.h). A part of each file is read by each
+  // rank. Throws CheckpointError; the values are undefined then.
+  void load_weights(const std::string& path, const LoadOptions& options = {}) {
+    core_->begin_step();
+    CheckpointState state = core_->state(nullptr, ParallelCore::Purpose::load);
+    load_safetensors(core_->everyone(), path, state.model, options);
+    core_->end_step();
   }
 
   // No collective. Keeps this rank's part of what save() saves, and its own buffers, in the launcher's memory
