@@ -195,6 +195,7 @@ void ParallelSharded::begin_step() {
   TORCH_CHECK(!core_->is_held(),
               "dtrain: Parallel::step, or load, was called while full_parameters() is alive: the parameters that it "
               "shows would be old");
+  for (const auto& group : groups()) group->end_reads();
   if (settings_.one_copy) settings_.sharing.barrier();
 }
 

@@ -11,7 +11,7 @@ namespace dtrain {
 
 at::Tensor& ShardGroup::unreduced() {
   if (!unreduced_.defined()) {
-    const auto options = at::TensorOptions().dtype(reduce_).device(part_.device());
+    const auto options = at::TensorOptions().dtype(reduce_).device(settings_.device);
     unreduced_ = empty_shared(settings_.sharing.process_group(), layout_.elements, options);
   }
   return unreduced_;
@@ -150,9 +150,9 @@ void ShardGroup::end_reduce() {
           "dtrain: gradients were added to those of a step that is done. Call zero_grad() of the Parallel or of the "
           "optimizer after each step; zero_grad() of the module does not reach them");
     }
-    gradient_.add_(reduced);
+    gradient_.add_(reduced.to(part_.device()));
   } else {
-    gradient_ = reduced.to(type_);
+    gradient_ = reduced.to(part_.device(), type_);
     has_gradient_ = true;
     used_ = false;
   }

@@ -1,5 +1,6 @@
 #include "strategies/shard/shard_group.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function_hook.h>
 
@@ -113,7 +114,7 @@ void ShardGroup::fill(const std::vector<NamedTensor>& parameters) {
   } else {
     row.copy_(values);
   }
-  part_ = stays_ && compute_ == type_ ? own(row) : own(values).clone();
+  part_ = make_part(values);
   const NoAutograd plain;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor view = row.narrow(0, layout_.at[i], parameters[i].tensor.numel()).view(shapes_[i]);
@@ -121,6 +122,15 @@ void ShardGroup::fill(const std::vector<NamedTensor>& parameters) {
     members_.back().set_name(parameters[i].name, kAdviceToBuilder);
     members_.back().tensor().mutable_grad().reset();
   }
+}
+
+at::Tensor ShardGroup::make_part(const at::Tensor& values) const {
+  const bool away = settings_.parts_on_cpu && !settings_.device.is_cpu();
+  if (!away) return stays_ && compute_ == type_ ? own(whole_.row()) : own(values).clone();
+  // Pinned: copies to the device then need no other one.
+  at::Tensor part = at::empty({size_}, at::TensorOptions().dtype(type_).pinned_memory(true));
+  part.copy_(own(values));
+  return part;
 }
 
 void ShardGroup::settle(const Names& names, std::function<void()> before, std::function<void()> came) {
@@ -185,7 +195,8 @@ void ShardGroup::begin_gather() {
   const at::NoGradGuard no_grad;
   whole_.take();
   const bool near = near_part_.defined();
-  at::Tensor row = whole_.row(), input = near ? near_part_ : part_.to(compute_);
+  at::Tensor row = whole_.row(),
+             input = near ? near_part_ : part_.to(settings_.device, compute_, /*non_blocking=*/true);
   const GroupPtr& group = (near ? settings_.near : settings_.sharing).process_group();
   if (layout_.even()) {
     gathering_ = all_gather_single(*group, row, input);
@@ -251,6 +262,12 @@ std::vector<Shard> ShardGroup::shards() const {
   return found;
 }
 
+void ShardGroup::end_reads() const {
+  if (part_.device() == settings_.device) return;
+  const c10::impl::VirtualGuardImpl device(settings_.device.type());
+  device.synchronizeStream(device.getStream(settings_.device));
+}
+
 void ShardGroup::publish() {
   used_ = true;
   for (ShardedParameter& each : members_) {
@@ -260,7 +277,7 @@ void ShardGroup::publish() {
   const at::NoGradGuard no_grad;
   at::Tensor row = whole_.row();
   at::Tensor its = own(row);
-  if (compute_ != type_) its.copy_(part_);
+  if (!its.is_same(part_) && !its.is_alias_of(part_)) its.copy_(part_, /*non_blocking=*/true);
   if (is_shared() || settings_.sharing.size() == 1) return;
   const GroupPtr& group = settings_.sharing.process_group();
   if (layout_.even()) return all_gather(group, row, its);

@@ -33,7 +33,8 @@ struct ShardSettings {
   bool whole_stays = false;                           // the whole parameters are kept by each rank (zero1, zero2)
   bool gradients_stay = false;                        // the whole gradients too (zero1)
   bool deterministic = false;                         // gradients are added up in the order of a tree
-  bool one_copy = false;  // the ranks of `sharing` are on one host, and keep the whole parameters once
+  bool parts_on_cpu = false;  // the parts, with their gradients, are in the CPU's memory, wherever the model is
+  bool one_copy = false;      // the ranks of `sharing` are on one host, and keep the whole parameters once
 };
 
 class ShardGroup {
@@ -67,6 +68,8 @@ class ShardGroup {
   // average is in gradient(), added to what was there since forget_gradients().
   void begin_reduce();
   void end_reduce();
+  // Before the parts are written: what was begun reads them no more.
+  void end_reads() const;
 
   // A gradient came; called by autograd.
   void take_gradient(std::size_t member);
@@ -100,6 +103,7 @@ class ShardGroup {
   bool is_shared() const { return whole_.is_shared(); }
   void free_whole();
   void fill(const std::vector<NamedTensor>& parameters);
+  at::Tensor make_part(const at::Tensor& values) const;
   Shard shard_of(std::size_t member) const;
   void make_runs();
   at::Tensor own(const at::Tensor& row) const { return row.narrow(0, begin_, size_); }
