@@ -1,7 +1,6 @@
 #include "cli/estimate/estimate.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "cli/base/fail.h"
 #include "cli/base/print.h"
@@ -14,15 +13,13 @@ namespace dtrain::cli {
 namespace {
 
 constexpr int kNothingFits = 1;
-constexpr const char* kIndexEnd = ".index.json";
 
 // Buffers of whole numbers are no parameters.
 bool is_floating(const CkptTensor& tensor) { return tensor.type.starts_with('F') || tensor.type.starts_with("BF"); }
 
+// The file has so many, so the number is in bounds, whatever the shape says.
 std::int64_t elements_of(const CkptTensor& tensor) {
-  std::int64_t elements = 1;
-  for (const std::int64_t extent : tensor.shape) elements *= extent;
-  return elements;
+  return static_cast<std::int64_t>(tensor.bytes * 8 / ckpt_bits(tensor.type));
 }
 
 // A checkpoint of dtrain has the optimizer's state too, in files of other names.
@@ -31,10 +28,7 @@ bool has_parameters(const Ckpt& ckpt, const CkptFile& file) {
 }
 
 Result<std::vector<EstimatedParameter>> parameters_at(const std::string& path) {
-  // An index stands for its folder.
-  const std::string place =
-      path.ends_with(kIndexEnd) ? (std::filesystem::path(path).parent_path() / "").string() : path;
-  auto ckpt = open_ckpt(place.empty() ? "." : place);
+  auto ckpt = open_ckpt(path);
   if (!ckpt) return ckpt.error();
   if (const std::string damage = ckpt->first_damage(); !damage.empty()) return usage_error(damage);
   std::vector<EstimatedParameter> parameters;
