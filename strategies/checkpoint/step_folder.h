@@ -16,7 +16,8 @@ namespace dtrain::checkpoint {
 // "step-00001200"
 std::string step_name(std::int64_t step);
 
-// The steps that have a folder with dtrain.json, newest first. Empty where there is no such folder.
+// The steps that have a folder with dtrain.json, newest first. Empty where there is no such folder. Throws Refused: it
+// cannot be read.
 std::vector<std::int64_t> steps_in(const std::string& folder);
 // What dtrain.json says. Throws Refused: it makes no sense, or one of its files has not its size.
 Manifest complete_manifest(const std::string& step_folder);
