@@ -2,15 +2,10 @@
 // ckpt` has a reader of its own (test/unit/cli/ckpt).
 #include "strategies/checkpoint/step_folder.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 
 #include "strategies/checkpoint/range_file.h"
@@ -117,24 +112,6 @@ TEST_CASE("checkpoint folder: what cannot be read is not taken for empty") {
   std::filesystem::create_symlink(kManifestName, run + "/step-00000004/" + kManifestName);
   CHECK(steps_in(run) == std::vector<std::int64_t>{4, 3});
   CHECK(why_incomplete(run + "/step-00000004")->ends_with("cannot be opened: Too many levels of symbolic links"));
-}
-
-TEST_CASE("checkpoint folder: a signal while room is made is no error") {
-  const int memory = ::memfd_create("room", MFD_CLOEXEC);
-  REQUIRE(memory >= 0);
-  struct sigaction noticed {
-  }, before{};
-  noticed.sa_handler = [](int) {};
-  ::sigaction(SIGALRM, &noticed, &before);
-  const itimerval once{{}, {0, 3000}};
-  ::setitimer(ITIMER_REAL, &once, nullptr);
-  RangeFile file(fmt::format("/proc/self/fd/{}", memory), RangeFile::Use::write);
-  CHECK(refused([&] { file.reserve(std::uint64_t{256} << 20); }) == "accepted");
-  CHECK(file.bytes() == std::uint64_t{256} << 20);
-  const itimerval none{};
-  ::setitimer(ITIMER_REAL, &none, nullptr);
-  ::sigaction(SIGALRM, &before, nullptr);
-  ::close(memory);
 }
 
 TEST_CASE("checkpoint folder: an error of close is an error of the file") {
