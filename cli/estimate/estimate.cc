@@ -7,7 +7,9 @@
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
 #include "cli/ckpt/ckpt_files.h"
+#include "cli/estimate/estimate_strategy.h"
 #include "cli/estimate/estimate_text.h"
+#include "cli/machine/file_facts.h"
 
 namespace dtrain::cli {
 namespace {
@@ -53,9 +55,11 @@ Result<EstimatedModel> model_for(const EstimateOptions& options) {
 int estimate_command(const std::vector<std::string>& words) {
   auto options = parse_estimate(words);
   if (!options) return fail(options.error());
+  const auto strategy = strategy_for(*options, text_file);
+  if (!strategy) return fail(strategy.error());
   auto model = model_for(*options);
   if (!model) return fail(model.error());
-  const std::vector<EstimateRow> rows = estimate_rows(*model, *options);
+  const std::vector<EstimateRow> rows = estimate_rows(*model, *options, *strategy);
   const int printed =
       print(options->json ? estimate_json(*model, *options, rows) : estimate_text(*model, *options, rows));
   const bool fits = std::any_of(rows.begin(), rows.end(), [](const EstimateRow& row) { return row.fits; });
