@@ -6,6 +6,7 @@
 #include <bit>
 #include <variant>
 
+#include "cli/base/text.h"
 #include "cli/base/usage_error.h"
 #include "strategies/config/why_refused.h"
 
@@ -67,7 +68,7 @@ Result<std::optional<Strategy>> strategy_for(EstimateOptions& options, const Rea
   std::optional<OptimizerOptions> optimizer;
   if (!options.strategy.empty()) {
     auto config = config_for(options, read);
-    if (!config) return config.error().in("--strategy");
+    if (!config) return config.error().in(fmt::format("--strategy '{}'", printable(options.strategy, 100)));
     strategy = config->strategy;
     optimizer = config->training.optimizer;
   }

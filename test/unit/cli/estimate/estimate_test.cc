@@ -159,8 +159,9 @@ TEST_CASE("estimate: one strategy with its keys, or that of a config") {
   CHECK(options.optimizer == "sgd-momentum");
   CHECK_THAT(estimate_text(model_of(options.parameters, 0), options, {}), Contains("strategy: {"));
 
-  CHECK_THAT(why_no_strategy({"--ranks=8", "--strategy=zero4"}), Contains("--strategy: type 'zero4' is not known"));
-  CHECK(why_no_strategy({"--ranks=8", "--strategy=./x.json"}) == "--strategy: ./x.json is not there");
+  CHECK_THAT(why_no_strategy({"--ranks=8", "--strategy=zero4"}),
+             Contains("--strategy 'zero4': type 'zero4' is not known"));
+  CHECK(why_no_strategy({"--ranks=8", "--strategy=./x.json"}) == "--strategy './x.json': ./x.json is not there");
   CHECK_THAT(why_no_strategy({"--ranks=8", R"(--strategy={"type": "fsdp", "shard_size": 3})"}),
              Contains("shard_size 3 does not divide the 8 ranks"));
   CHECK_THAT(
