@@ -59,9 +59,11 @@ void move_folder(const std::string& from, const std::string& to) {
     throw Refused(fmt::format("{} cannot be renamed to {}: {}", from, to, std::strerror(errno)));
 }
 
+std::string away_name(const std::string& path) { return fmt::format("{}{}{}-old", path, kAttemptMark, ::getpid()); }
+
 // First out of the names that are complete, so that a kill leaves no half of it.
 void remove_step(const std::string& folder, const std::string& name) {
-  const std::string away = fmt::format("{}/{}{}{}-old", folder, name, kAttemptMark, ::getpid());
+  const std::string away = away_name(folder + "/" + name);
   std::error_code error;
   fs::rename(fmt::format("{}/{}", folder, name), away, error);
   if (!error) fs::remove_all(away, error);
@@ -136,19 +138,32 @@ void make_files(const std::string& attempt, const Layout& layout) {
 }
 
 void finish_attempt(const std::string& folder, const std::string& attempt, std::int64_t step, bool sync) {
-  const std::string name = step_name(step), path = folder + "/" + name;
+  const std::string path = folder + "/" + step_name(step);
   if (sync) sync_folder(attempt);
   struct stat facts {};
+  std::string old;  // where the earlier one is
   if (::lstat(path.c_str(), &facts) != 0) {
     move_folder(attempt, path);
   } else if (::renameat2(AT_FDCWD, attempt.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) {
-    std::error_code error;
-    fs::remove_all(attempt, error);
-  } else {  // this file system cannot exchange two names: for a moment neither is there
-    remove_step(folder, name);
-    move_folder(attempt, path);
+    old = attempt;
+  } else {
+    old = put_in_place(attempt, path);
   }
   if (sync) sync_folder(folder);
+  std::error_code error;
+  if (!old.empty()) fs::remove_all(old, error);
+}
+
+std::string put_in_place(const std::string& attempt, const std::string& path) {
+  const std::string away = away_name(path);
+  move_folder(path, away);
+  try {
+    move_folder(attempt, path);
+  } catch (const Refused&) {
+    ::rename(away.c_str(), path.c_str());
+    throw;
+  }
+  return away;
 }
 
 void remove_old_steps(const std::string& folder, std::int64_t step, int keep) {

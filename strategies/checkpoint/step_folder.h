@@ -30,6 +30,9 @@ std::string begin_attempt(const std::string& folder, std::int64_t step);
 void make_files(const std::string& attempt, const Layout& layout);
 // The attempt becomes the step, in the place of an earlier one of this name.
 void finish_attempt(const std::string& folder, const std::string& attempt, std::int64_t step, bool sync);
+// The same where the file system cannot exchange two names, as NFS: between two calls of the system neither has the
+// name. Returns where the earlier one is now. Throws Refused: it has its name again.
+std::string put_in_place(const std::string& attempt, const std::string& path);
 // Removes all steps but the newest `keep` that are not newer than `step`; 0: none. What cannot be removed stays.
 void remove_old_steps(const std::string& folder, std::int64_t step, int keep);
 

@@ -102,6 +102,21 @@ TEST_CASE("checkpoint folder: what is not complete says why") {
   CHECK(*why_incomplete(step) == step + "/dtrain.json: its JSON is damaged");
 }
 
+TEST_CASE("checkpoint folder: without an exchange of names the earlier step is there until the later one is") {
+  test::TempFolder folder;
+  const std::string run = folder / "run", step = save(run, 3);
+  CHECK(refused([&] { put_in_place(run + "/none", step); }).find("cannot be renamed") != std::string::npos);
+  CHECK_FALSE(why_incomplete(step).has_value());
+  const std::string attempt = begin_attempt(run, 3);
+  write_whole(attempt + "/later", "x", false);
+  const std::string old = put_in_place(attempt, step);
+  CHECK(std::filesystem::exists(step + "/later"));
+  CHECK_FALSE(why_incomplete(old).has_value());
+  CHECK(steps_in(run).empty());  // the later one is no checkpoint, and the earlier one has no name of a step
+  begin_attempt(run, 4);
+  CHECK_FALSE(std::filesystem::exists(old));
+}
+
 TEST_CASE("checkpoint folder: what cannot be read is not taken for empty") {
   test::TempFolder folder;
   const std::string run = folder / "run", file = folder / "file";
