@@ -3,6 +3,7 @@ import contextlib
 import glob
 import json
 import os
+import re
 import resource
 import signal
 import struct
@@ -282,7 +283,7 @@ class Command(Case):
         """Bytes of the new file, as far as the process has come."""
         for fd in glob.glob(f"/proc/{process.pid}/fd/*"):
             with contextlib.suppress(OSError):
-                if "-out.tmp-" in os.readlink(fd):
+                if re.search(r"-out\.tmp-\w+/model\.safetensors$", os.readlink(fd)):
                     with open(fd.replace("/fd/", "/fdinfo/")) as facts:
                         return int(facts.readline().split()[1])
         return 0
