@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -22,13 +22,11 @@ using Suffixes = std::initializer_list<std::pair<const char*, double>>;
 
 // A positive number, times what its suffix means. 0: it is none.
 double with_suffix(const std::string& text, Suffixes suffixes) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, status] = std::from_chars(text.data(), end, number);
-  if (status != std::errc()) return 0;
-  const std::string_view suffix(rest, static_cast<std::size_t>(end - rest));
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789.eE+"), text.size());
+  const auto number = parse_python_float(text.substr(0, digits));
+  if (!number) return 0;
   for (const auto& [name, factor] : suffixes)
-    if (suffix == name) return number * factor;
+    if (text.substr(digits) == name) return *number * factor;
   return 0;
 }
 

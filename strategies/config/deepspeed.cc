@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "strategies/config/formats.h"
@@ -104,7 +103,10 @@ bool read_float16(JsonReader& fp16, Config& config) {
   GradScalerOptions scale;
   const double fixed = fp16.number("loss_scale", 0, kInfinite).value_or(0);
   scale.dynamic = fixed == 0;
-  scale.init_scale = scale.dynamic ? std::pow(2.0, fp16.number("initial_scale_power", 0, 100).value_or(16)) : fixed;
+  // DeepSpeed has no use for the power if the scale is fixed.
+  const std::int64_t power = fp16.count("initial_scale_power", 0, 100).value_or(16);
+  scale.init_scale = scale.dynamic ? 1 : fixed;
+  for (std::int64_t i = 0; scale.dynamic && i < power; ++i) scale.init_scale *= 2;
   scale.growth_interval = static_cast<int>(fp16.count("loss_scale_window", 1, 1 << 30).value_or(1000));
   scale.hysteresis = static_cast<int>(fp16.count("hysteresis", 1, 1 << 30).value_or(2));
   scale.min_scale = std::min(fp16.number("min_loss_scale", 0, kInfinite).value_or(1), scale.init_scale);

@@ -132,7 +132,7 @@ at::Tensor ShardGroup::average_in_order(const at::Tensor& pieces) const {
     settings_.replicas.process_group()->allgather(outputs, inputs)->wait();
     sum = tree_sum(all);
   }
-  return sum.mul_(1.0 / static_cast<double>(count));
+  return sum.mul(1.0 / static_cast<double>(count));  // on memory of its own: the sum is one row of many
 }
 
 void ShardGroup::end_reduce() {

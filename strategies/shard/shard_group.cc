@@ -18,14 +18,14 @@ void require_one_type(const std::string& group, const std::vector<NamedTensor>& 
   const at::Tensor& first = parameters.front().tensor;
   for (const NamedTensor& each : parameters) {
     const at::Tensor& its = each.tensor;
-    if (its.layout() == at::kStrided && its.scalar_type() == first.scalar_type() && its.device() == first.device() &&
+    if (its.layout() == at::kStrided && its.scalar_type() == first.scalar_type() &&
         (its.is_floating_point() || its.is_complex()))
       continue;
     throw ConfigError(fmt::format(
-        "dtrain: {}: parameters that are sharded together must be dense floating tensors of one type on one device. "
-        "'{}' is {} on {}, and '{}' is {} on {}; make a unit of the module that has it (DTRAIN_UNIT)",
-        group, parameters.front().name, c10::toString(first.scalar_type()), first.device().str(), each.name,
-        c10::toString(its.scalar_type()), its.device().str()));
+        "dtrain: {}: parameters that are sharded together must be dense floating tensors of one type. '{}' is {}, and "
+        "'{}' is {}; make a unit of the module that has it (DTRAIN_UNIT)",
+        group, parameters.front().name, c10::toString(first.scalar_type()), each.name,
+        c10::toString(its.scalar_type())));
   }
 }
 
@@ -49,6 +49,13 @@ constexpr const char* kAdviceToBuilder =
     "A unit is sharded as soon as it is made: give its parameters their first values in the unit's own constructor";
 constexpr const char* kAdvice = "Use it in the forward of its unit, which Parallel calls, or within full_parameters()";
 
+// An all-gather of parts of different sizes.
+c10::intrusive_ptr<c10d::Work> gather_uneven(c10d::ProcessGroup& group, std::vector<at::Tensor> parts,
+                                             const at::Tensor& own) {
+  std::vector<at::Tensor> inputs(parts.size(), own);
+  return group.alltoall(parts, inputs);
+}
+
 class GradientHook final : public torch::autograd::PostAccumulateGradHook {
  public:
   GradientHook(ShardGroup& group, std::size_t member) : group_(group), member_(member) {}
@@ -71,7 +78,7 @@ ShardGroup::ShardGroup(const ShardSettings& settings, std::string name, const st
       reduce_(settings.reduce.value_or(compute_)),
       begin_(layout_.begin(settings.sharing.rank())),
       size_(layout_.size(settings.sharing.rank())),
-      whole_(make_whole(settings, parameters.front().tensor.options())),
+      whole_(make_whole()),
       stays_(settings.whole_stays || settings.one_copy || settings.sharing.size() == 1) {
   fill(parameters);
   free();
@@ -83,17 +90,16 @@ ShardGroup::~ShardGroup() {
   }
 }
 
-WholeMemory ShardGroup::make_whole(const ShardSettings& settings, const at::TensorOptions& options) const {
-  const at::TensorOptions plain = at::TensorOptions().dtype(compute_).device(options.device());
-  if (settings.one_copy && settings.sharing.size() > 1)
-    return WholeMemory::of_host(settings.sharing, layout_.elements, plain);
+WholeMemory ShardGroup::make_whole() const {
+  const at::TensorOptions plain = at::TensorOptions().dtype(compute_).device(settings_.device);
+  if (settings_.one_copy && settings_.sharing.size() > 1)
+    return WholeMemory::of_host(settings_.sharing, layout_.elements, plain);
   return WholeMemory(layout_.elements, plain);
 }
 
 void ShardGroup::fill(const std::vector<NamedTensor>& parameters) {
   const at::NoGradGuard no_grad;
-  const at::Tensor& first = parameters.front().tensor;
-  at::Tensor values = at::zeros({layout_.elements}, at::TensorOptions().dtype(type_).device(first.device()));
+  at::Tensor values = at::zeros({layout_.elements}, at::TensorOptions().dtype(type_).device(settings_.device));
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& its = parameters[i].tensor;
     if (settings_.everyone.rank() == 0) values.narrow(0, layout_.at[i], its.numel()).copy_(its.detach().reshape({-1}));
@@ -185,9 +191,7 @@ void ShardGroup::begin_gather() {
     gathering_ = all_gather_single(*group, row, input);
     return;
   }
-  std::vector<at::Tensor> outputs = near ? near_parts_of(row) : parts_of(row);
-  std::vector<at::Tensor> inputs(outputs.size(), input);
-  gathering_ = group->alltoall(outputs, inputs);
+  gathering_ = gather_uneven(*group, near ? near_parts_of(row) : parts_of(row), input);
 }
 
 void ShardGroup::end_gather() {
@@ -260,10 +264,7 @@ void ShardGroup::publish() {
   if (is_shared() || settings_.sharing.size() == 1) return;
   const GroupPtr& group = settings_.sharing.process_group();
   if (layout_.even()) return all_gather(group, row, its);
-  std::vector<at::Tensor> outputs = parts_of(row);
-  const at::Tensor input = its.clone();
-  std::vector<at::Tensor> inputs(outputs.size(), input);
-  group->alltoall(outputs, inputs)->wait();
+  gather_uneven(*group, parts_of(row), its.clone())->wait();
 }
 
 }  // namespace dtrain

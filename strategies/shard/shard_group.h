@@ -28,6 +28,7 @@ struct ShardSettings {
   Group sharing;   // those that have one copy of it between them
   Group near;      // those of `sharing` that share a group between forward and backward; empty: all
   Group replicas;  // those of other sets that have the same part; this rank alone, or an empty group: there are none
+  at::Device device = at::kCPU;
   std::optional<at::ScalarType> compute{}, reduce{};  // types of the whole parameters, and of gradients on their way
   bool whole_stays = false;                           // the whole parameters are kept by each rank (zero1, zero2)
   bool gradients_stay = false;                        // the whole gradients too (zero1)
@@ -37,8 +38,8 @@ struct ShardSettings {
 
 class ShardGroup {
  public:
-  // Collective of settings.everyone, which gets the first rank's values. The parameters are of one type and on one
-  // device; throws ConfigError if not. Their tensors stay and get other memory. `loads`: see lay_out().
+  // Collective of settings.everyone, which gets the first rank's values. The parameters are of one type; throws
+  // ConfigError if not. Their tensors stay and get other memory, on settings.device. `loads`: see lay_out().
   ShardGroup(const ShardSettings& settings, std::string name, const std::vector<NamedTensor>& parameters,
              std::vector<std::int64_t>& loads);
   ~ShardGroup();
@@ -54,6 +55,7 @@ class ShardGroup {
 
   bool trains() const;
   const std::string& name() const { return name_; }
+  at::Device device() const { return part_.device(); }
 
   // Collectives of `sharing`, in pairs. In between, other groups may begin.
   void begin_gather();
@@ -94,7 +96,7 @@ class ShardGroup {
   }
 
  private:
-  WholeMemory make_whole(const ShardSettings& settings, const at::TensorOptions& options) const;
+  WholeMemory make_whole() const;
   bool is_shared() const { return whole_.is_shared(); }
   void free_whole();
   void fill(const std::vector<NamedTensor>& parameters);
