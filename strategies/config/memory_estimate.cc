@@ -68,18 +68,10 @@ double bucket(const Strategy& strategy, const ModelSize& model, const TrainingSi
 }
 
 // With `deterministic` all gradients are there when backward ends: in a row for each level of the tree and the one that
-// is filled. Then they are one row, and pieces of all ranks come beside it. The sum lies in the first of the pieces: so
-// they stay with it, if it needs no other type.
-void reduce_in_order(RankMemory& memory, double all_rows, double whole, double rest, bool stays, int sets,
-                     int micro_batches) {
+// is filled. Then they are one row, and pieces of all ranks come beside it.
+double live_in_order(double all_rows, double whole_bytes, double rest_bytes, int micro_batches) {
   const auto rows = static_cast<double>(std::bit_width(static_cast<unsigned>(std::max(1, micro_batches))));
-  memory.live = std::max(whole + rows * all_rows, rest + 2 * all_rows);
-  if (stays && sets == 1) {
-    memory.gradients = all_rows;
-    memory.live -= all_rows;
-  } else if (stays) {
-    memory.gradients *= sets;  // the pieces of the other sets
-  }
+  return std::max(whole_bytes + rows * all_rows, rest_bytes + 2 * all_rows);
 }
 
 }  // namespace
@@ -125,8 +117,7 @@ RankMemory memory_of(const Strategy& strategy, const ModelSize& model, const Tra
     }
   }
   if (strategy.deterministic)
-    reduce_in_order(memory, sizes.all * reduce, whole_bytes, rest_bytes, reduced_as_own, training.ranks / sharing,
-                    training.micro_batches);
+    memory.live = live_in_order(sizes.all * reduce, whole_bytes, rest_bytes, training.micro_batches);
   return memory;
 }
 
