@@ -36,15 +36,6 @@ const std::map<std::string, int, std::less<>>& numbers_of_optimizers() {
   return numbers;
 }
 
-Result<void> read_optimizer(const std::string& name, EstimateOptions& options) {
-  std::vector<std::string> known;
-  for (const auto& [each, count] : numbers_of_optimizers()) known.push_back(each);
-  if (auto fine = one_of(name, known); !fine) return fine.error().in("--optimizer");
-  options.optimizer = name;
-  options.state_numbers = numbers_of_optimizers().at(name);
-  return {};
-}
-
 Result<void> read_units(const std::string& text, EstimateOptions& options) {
   if (all_digits(text)) {
     auto count = parse_number(text, 1, 1000000);
@@ -93,7 +84,16 @@ Result<void> read_flags(std::map<std::string, std::string>& flags, EstimateOptio
     options.memory = *bytes;
   }
   if (flags.contains("optimizer"))
-    if (auto done = read_optimizer(flags["optimizer"], options); !done) return done;
+    if (auto done = take_optimizer(flags["optimizer"], options); !done) return done.error().in("--optimizer");
+  if (flags.contains("strategy")) {
+    options.strategy = flags["strategy"];
+    if (options.strategy.empty()) return usage_error("--strategy: it is empty");
+  }
+  if (flags.contains("micro-batches")) {
+    auto count = parse_number(flags["micro-batches"], 1, 1 << 20);
+    if (!count) return count.error().in("--micro-batches");
+    options.micro_batches = *count;
+  }
   if (flags.contains("state")) {
     options.state = flags["state"];
     if (auto fine = one_of(options.state, {"float32", "bfloat16"}); !fine) return fine.error().in("--state");
@@ -123,6 +123,15 @@ std::vector<std::string> take_plain(std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+Result<void> take_optimizer(const std::string& name, EstimateOptions& options) {
+  std::vector<std::string> known;
+  for (const auto& [each, count] : numbers_of_optimizers()) known.push_back(each);
+  if (auto fine = one_of(name, known); !fine) return fine.error();
+  options.optimizer = name;
+  options.state_numbers = numbers_of_optimizers().at(name);
+  return {};
+}
 
 Result<std::int64_t> parse_parameters(const std::string& text) {
   const double count = with_suffix(

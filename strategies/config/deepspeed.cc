@@ -137,6 +137,23 @@ void read_precision(JsonReader& json, Config& config) {
   config.strategy.reduce = *reduce;
 }
 
+// The gradients of a rank's micro-batches are added up in the type in which they are reduced.
+void read_accumulation(JsonReader& json, Strategy& strategy) {
+  auto types = json.section("data_types");
+  if (!types) return;
+  types->only("grad_accum_dtype", "fp32", "dtrain keeps the sum of gradients in float32; set it to fp32");
+  const bool asked = types->value("grad_accum_dtype") != nullptr;
+  types->finish();
+  const Precision reduced = strategy.reduce == Precision::same ? strategy.param : strategy.reduce;
+  if (!asked || reduced == Precision::same || reduced == Precision::float32) return;
+  if (strategy.reduce != Precision::same)
+    refuse(
+        fmt::format("{} is fp32, and communication_data_type is another type; dtrain adds gradients up in the type "
+                    "in which it sends them: set communication_data_type to fp32, or remove one of the keys",
+                    types->path_of("grad_accum_dtype")));
+  strategy.reduce = Precision::float32;
+}
+
 // Of no use for training itself, or of DeepSpeed's own parts.
 void read_rest(JsonReader& json) {
   json.without_meaning({"steps_per_print", "wall_clock_breakdown", "memory_breakdown", "dump_state",
@@ -171,10 +188,6 @@ void read_rest(JsonReader& json) {
             "weight_quantization",
             "quantize_training"},
            "dtrain does not have it; remove the key");
-  if (auto types = json.section("data_types")) {
-    types->only("grad_accum_dtype", "fp32", "dtrain accumulates gradients in float32; set it to fp32");
-    types->finish();
-  }
 }
 
 }  // namespace
@@ -206,6 +219,7 @@ Config read_deepspeed(JsonReader& json, const JobSize& job) {
   if (!zero && json.has("type")) config.strategy.kind = StrategyKind::zero2;
   if (zero) read_zero(*zero, config.strategy);
   read_precision(json, config);
+  read_accumulation(json, config.strategy);
   if (auto optimizer = json.section("optimizer")) {
     config.training.optimizer = read_optimizer(*optimizer);
     config.training.keys.push_back(json.path_of("optimizer"));
