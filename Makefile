@@ -146,6 +146,12 @@ soak-kept: ## SIGKILL of a rank KILLS (1000) times while the launcher keeps the 
 	@DTRAIN_BIN_DIR=build/bin DTRAIN_TEST_BIN_DIR=build/test/bin DTRAIN_TEST_KILLS=$${KILLS:-1000} \
 	  .venv/bin/python -B test/process/torch/kept_state_test.py KeptState.test_a_killed_rank_costs_no_completed_step
 
+.PHONY: soak-checkpoint
+soak-checkpoint: ## kill examples/gpt while it starts, loads, trains and saves, SEEDS (100) times; it must go on to the same losses
+	@scripts/setup.sh launcher train test
+	@$(call build,release,dtrain gpt)
+	@DTRAIN_BIN_DIR=build/bin DTRAIN_TEST_KILLS=$${SEEDS:-100} .venv/bin/python -B test/process/torch/gpt_kills_test.py
+
 .PHONY: soak-headline
 soak-headline: ## one rank fails in every way, TRIALS (200) times, on one host and three; the report must name it
 	@scripts/setup.sh launcher train test

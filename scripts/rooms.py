@@ -51,7 +51,7 @@ ROOMS = {
         "machine": "gpus",
         "parse": "table",
         "ckpt": "table",
-        "estimate": "ckpt parse table",
+        "estimate": "ckpt machine parse table",
         "flight": "table",
         "logs": "table",
         "nodes": "machine table",

@@ -4,7 +4,7 @@
 # usage: scripts/setup.sh GROUP...
 #   launcher  compiler and libraries of build/bin/dtrain
 #   train     LibTorch (in .venv) and the handwritten digits (in .cache)
-#   test      what the tests use besides: Debian packages, parsers in .venv-test, and all of docs
+#   test      what the tests use besides: Debian packages, parsers and Transformers in .venv-test, and all of docs
 #   docs      what builds the documentation as a site: Doxygen, and mkdocs in .venv-docs
 #   lint      clang-format
 #   tidy      clang-tidy
@@ -185,7 +185,7 @@ for group in "$@"; do
   fi
   [[ $group != test && $group != bench ]] || install_corpus
   [[ $group != wheel ]] || install_tools wheel 100 "zig and Python's tools for wheels"
-  [[ $group != test ]] || install_tools test 30 "what reads recipes and schemas"
+  [[ $group != test ]] || install_tools test 50 "what reads recipes and schemas, and Transformers"
   [[ $group != docs && $group != test ]] || install_tools docs 15 "mkdocs"
   [[ $group != peers ]] || install_peers
 done

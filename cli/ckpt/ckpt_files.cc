@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
@@ -24,6 +26,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kReadBytes = std::size_t{4} << 20;
 constexpr const char* kManifest = "dtrain.json";
 constexpr const char* kModel = "model.safetensors";
+constexpr const char* kIndexEnd = ".index.json";
 
 // As many bytes as there are from `at` on, up to the size of the buffer.
 Result<std::string_view> bytes_at(int file, std::uint64_t at, std::string& buffer) {
@@ -105,24 +108,45 @@ Ckpt open_step(const std::string& folder) {
   return ckpt;
 }
 
-Ckpt open_index(const std::string& folder, const std::string& index) {
+// The names of a file's tensors.
+std::set<std::string_view> names_in(const CkptFile& file) {
+  std::set<std::string_view> names;
+  for (const CkptTensor& tensor : file.tensors) names.insert(tensor.name);
+  return names;
+}
+
+// `path`: that of the Ckpt, the index or its folder.
+Ckpt open_index(const std::string& path, const std::string& index) {
   Ckpt ckpt;
-  ckpt.path = folder;
+  ckpt.path = path;
   auto text = launcher::read_regular_file(index, kCkptManifestMax);
-  auto names = text ? read_ckpt_index(*text) : Result<std::vector<std::string>>(text.error());
-  if (!names)
-    ckpt.damage = fmt::format("{}: {}", index, names.error().message);
-  else
-    for (const std::string& name : *names) ckpt.files.push_back(open_file(folder, name));
+  auto files = text ? read_ckpt_index(*text) : Result<std::map<std::string, std::string>>(text.error());
+  if (!files) {
+    ckpt.damage = fmt::format("{}: {}", index, files.error().message);
+    return ckpt;
+  }
+  std::map<std::string, std::vector<std::string>> tensors;
+  for (const auto& [tensor, file] : *files) tensors[file].push_back(tensor);
+  for (const auto& [name, its] : tensors) {
+    CkptFile file = open_file(fs::path(index).parent_path().string(), name);
+    const auto there = names_in(file);
+    for (const std::string& tensor : its)
+      if (file.damage.empty() && !there.contains(tensor))
+        file.damage = fmt::format("it lacks tensor {}, which the index has", printable(tensor, 200));
+    ckpt.files.push_back(std::move(file));
+  }
   return ckpt;
 }
 
-// step-00001200, and nothing behind the number.
+// step-00001200: eight digits, or more if the number has more.
 bool is_step(const std::string& name) {
-  return name.starts_with("step-") && name.size() >= 13 && all_digits(std::string_view(name).substr(5));
+  constexpr std::size_t kBegin = 5, kDigits = 8, kMostDigits = 18;
+  if (!name.starts_with("step-") || !all_digits(std::string_view(name).substr(kBegin))) return false;
+  const std::size_t digits = name.size() - kBegin;
+  return digits == kDigits || (digits > kDigits && digits <= kMostDigits && name[kBegin] != '0');
 }
 
-std::string newest_step(const std::string& folder) {
+Result<std::string> newest_step(const std::string& folder) {
   std::string newest;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
@@ -131,6 +155,7 @@ std::string newest_step(const std::string& folder) {
     const bool later = name.size() != newest.size() ? name.size() > newest.size() : name > newest;
     if (is_step(name) && later && fs::exists(it->path() / kManifest, none)) newest = name;
   }
+  if (error) return usage_error(fmt::format("{} cannot be read: {}", printable(folder, 400), error.message()));
   return newest;
 }
 
@@ -169,8 +194,11 @@ std::string Ckpt::first_damage() const {
 
 Result<Ckpt> open_ckpt(const std::string& path) {
   std::error_code error;
-  if (!fs::exists(path, error)) return usage_error(fmt::format("{} does not exist", printable(path, 400)));
+  const bool exists = fs::exists(path, error);
+  if (error) return usage_error(fmt::format("{} cannot be examined: {}", printable(path, 400), error.message()));
+  if (!exists) return usage_error(fmt::format("{} does not exist", printable(path, 400)));
   if (!fs::is_directory(path, error)) {
+    if (path.ends_with(kIndexEnd)) return open_index(path, path);
     Ckpt ckpt;
     ckpt.path = path;
     ckpt.files.push_back(open_file("", path));
@@ -178,8 +206,10 @@ Result<Ckpt> open_ckpt(const std::string& path) {
   }
   const std::string folder = path.size() > 1 && path.ends_with('/') ? path.substr(0, path.size() - 1) : path;
   if (fs::exists(folder + "/" + kManifest, error)) return open_step(folder);
-  if (const std::string step = newest_step(folder); !step.empty()) return open_step(folder + "/" + step);
-  const std::string index = folder + "/" + kModel + ".index.json";
+  const auto step = newest_step(folder);
+  if (!step) return step.error();
+  if (!step->empty()) return open_step(folder + "/" + *step);
+  const std::string index = folder + "/" + kModel + kIndexEnd;
   if (fs::exists(index, error)) return open_index(folder, index);
   if (!fs::exists(folder + "/" + kModel, error))
     return usage_error(

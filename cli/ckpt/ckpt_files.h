@@ -27,8 +27,8 @@ struct Ckpt {
   std::string first_damage() const;
 };
 
-// What lies at `path`: a file, the folder of a step, a folder with steps (the newest), or one as Hugging Face's
-// libraries write it. Reads headers alone. Errors: nothing is there.
+// What lies at `path`: a file, an index, the folder of a step, a folder with steps (the newest), or one as Hugging
+// Face's libraries write it. Reads headers alone. Errors: nothing is there, or it cannot be read.
 Result<Ckpt> open_ckpt(const std::string& path);
 
 // Reads each tensor that has a sum, and compares.

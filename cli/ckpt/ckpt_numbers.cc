@@ -26,7 +26,9 @@ double widened(std::uint16_t bits, const NarrowFloat& type) {
   const std::uint64_t shifted = mantissa << (kMantissa - type.mantissa_bits);
   if (rest >= type.infinity()) return std::bit_cast<double>(sign | std::uint64_t{0x7FF} << kMantissa | shifted);
   if (exponent == 0) {
-    const double value = std::ldexp(static_cast<double>(mantissa), 1 - type.bias() - type.mantissa_bits);
+    const int least = 1 - type.bias() - type.mantissa_bits;  // the smallest number is 2 to this
+    const auto unit = std::bit_cast<double>(static_cast<std::uint64_t>(least + kBias) << kMantissa);
+    const double value = static_cast<double>(mantissa) * unit;
     return sign != 0 ? -value : value;
   }
   return std::bit_cast<double>(sign | static_cast<std::uint64_t>(exponent - type.bias() + kBias) << kMantissa |

@@ -194,14 +194,14 @@ Result<CkptManifest> read_ckpt_manifest(std::string_view text) {
   });
 }
 
-Result<std::vector<std::string>> read_ckpt_index(std::string_view text) {
+Result<std::map<std::string, std::string>> read_ckpt_index(std::string_view text) {
   return caught([&] {
     const CkptJson json = json_of(text, kHeaderDepth);
     const CkptJson& map = entry(json, "weight_map");
     if (!map.is_object()) throw Damaged("'weight_map' is not an object");
-    std::set<std::string> names;
-    for (const auto& one : map.items()) names.insert(file_name(one.value()));
-    return std::vector<std::string>(names.begin(), names.end());
+    std::map<std::string, std::string> files;
+    for (const auto& one : map.items()) files[one.key()] = file_name(one.value());
+    return files;
   });
 }
 

@@ -43,7 +43,7 @@ struct CkptManifest {
 };
 
 Result<CkptManifest> read_ckpt_manifest(std::string_view text);
-// The files that an index names, once each.
-Result<std::vector<std::string>> read_ckpt_index(std::string_view text);
+// The file of each tensor, as an index has them.
+Result<std::map<std::string, std::string>> read_ckpt_index(std::string_view text);
 
 }  // namespace dtrain::cli

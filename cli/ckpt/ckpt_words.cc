@@ -4,6 +4,7 @@
 
 #include <array>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
@@ -32,6 +33,15 @@ Result<std::string> type_named(std::string_view name) {
   return usage_error("expected float32, bfloat16 or float16");
 }
 
+// Names in safetensors are UTF-8.
+bool is_utf8(const std::string& text) {
+  try {
+    return !nlohmann::json(text).dump().empty();
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
 Result<void> take_flag(CkptAsked& asked, std::string_view flag, const std::string& value) {
   if (flag == "dtype") {
     auto type = type_named(value);
@@ -45,6 +55,7 @@ Result<void> take_flag(CkptAsked& asked, std::string_view flag, const std::strin
     const std::size_t equals = value.find('=');
     if (equals == std::string::npos || equals == 0)
       return usage_error("expected FROM=TO, the old and the new beginning of names");
+    if (!is_utf8(value)) return usage_error("names are UTF-8, and this is not");
     asked.rewrite.renames.emplace_back(value.substr(0, equals), value.substr(equals + 1));
   } else {
     asked.json = true;
@@ -82,6 +93,7 @@ Result<CkptAsked> completed(CkptAsked asked, const std::vector<std::string>& pla
     return usage_error("dtrain ckpt convert needs --dtype or --rename; without them `consolidate` copies");
   asked.path = plain[1];
   if (writes(asked.what)) asked.folder = plain[2];
+  if (writes(asked.what) && asked.folder.empty()) return usage_error("FOLDER is empty; name the folder to be made");
   return asked;
 }
 

@@ -16,6 +16,7 @@
 #include "cli/base/usage_error.h"
 #include "cli/ckpt/ckpt_numbers.h"
 #include "cli/ckpt/ckpt_sum.h"
+#include "launcher/base/inherited.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
@@ -33,28 +34,38 @@ struct Stop {
 
 [[noreturn]] void stop_with(const std::string& what) { throw Stop{.error = system_error(what, errno)}; }
 
-// Signals that would end the program wait until it has cleaned up.
+// Signals that would end the program wait until it has cleaned up. Those that it ignores, as under nohup, do nothing.
 class EndingSignals {
  public:
   EndingSignals() {
-    ::sigemptyset(&ending_);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaddset(&ending_, number);
-    ::pthread_sigmask(SIG_BLOCK, &ending_, &before_);
+    sigset_t ending;
+    ::sigemptyset(&ending);
+    for (const int number : ending_) ::sigaddset(&ending, number);
+    ::pthread_sigmask(SIG_BLOCK, &ending, &before_);
+    struct sigaction ignore {};
+    ignore.sa_handler = SIG_IGN;
+    ::sigaction(SIGXFSZ, &ignore, &too_large_);  // `ulimit -f` becomes an error of the write
   }
-  ~EndingSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  ~EndingSignals() {
+    ::sigaction(SIGXFSZ, &too_large_, nullptr);
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
   EndingSignals(const EndingSignals&) = delete;
   EndingSignals& operator=(const EndingSignals&) = delete;
 
   void stop_if_one_came() const {
     sigset_t pending;
     ::sigpending(&pending);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT})
+    for (const int number : ending_)
       if (::sigismember(&pending, number) == 1 && ::sigismember(&before_, number) == 0)
         throw Stop{.error = Error{ErrorKind::system, "a signal has stopped it", 0}};
   }
 
  private:
-  sigset_t ending_{}, before_{};
+  const std::vector<int> ending_ =
+      launcher::not_ignored({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGXCPU});
+  sigset_t before_{};
+  struct sigaction too_large_ {};
 };
 
 // A folder with another name, until keep_as().
@@ -78,7 +89,7 @@ class NewFolder {
   void keep_as(const std::string& name) {
     int done = ::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, name.c_str(), RENAME_NOREPLACE);
     // A file system that cannot refuse: an empty folder at most is replaced.
-    if (done != 0 && errno == EINVAL) done = ::rename(path_.c_str(), name.c_str());
+    if (done != 0 && (errno == EINVAL || errno == ENOSYS)) done = ::rename(path_.c_str(), name.c_str());
     if (done != 0) stop_with(printable(name, 400) + " cannot get its name");
     made_ = false;
   }
@@ -105,8 +116,10 @@ class OutFile {
       : path_(std::move(path)), file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) {
     if (!file_) stop_with(printable(path_, 400) + " cannot be made");
     // A full disk is told at once, where the file system can reserve room.
-    if (bytes != 0 && ::fallocate(file_.get(), 0, 0, static_cast<off_t>(bytes)) != 0 && errno != EOPNOTSUPP)
-      stop_with(printable(path_, 400) + " cannot be written");
+    while (bytes != 0 && ::fallocate(file_.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
+      if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) break;
+      if (errno != EINTR) stop_with(printable(path_, 400) + " cannot be written");
+    }
   }
   void write(std::string_view bytes) {
     while (!bytes.empty()) {
@@ -125,7 +138,8 @@ class OutFile {
 
 class InFile {
  public:
-  explicit InFile(const CkptFile& file) : name_(file.path), file_(::open(name_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit InFile(const CkptFile& file)
+      : name_(file.path), file_(::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (!file_) stop_with(printable(name_, 400) + " cannot be opened");
   }
   void read(std::uint64_t at, std::string& buffer) const {
@@ -134,7 +148,7 @@ class InFile {
           ::pread(file_.get(), buffer.data() + done, buffer.size() - done, static_cast<off_t>(at + done));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) stop_with(printable(name_, 400) + " cannot be read");
-      if (got == 0) throw Stop{.damage = name_ + ": it was cut while it was read"};
+      if (got == 0) throw Stop{.damage = printable(name_, 400) + ": it was cut while it was read"};
       done += static_cast<std::size_t>(got);
     }
   }

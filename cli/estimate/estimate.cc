@@ -1,28 +1,27 @@
 #include "cli/estimate/estimate.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "cli/base/fail.h"
 #include "cli/base/print.h"
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
 #include "cli/ckpt/ckpt_files.h"
+#include "cli/estimate/estimate_strategy.h"
 #include "cli/estimate/estimate_text.h"
+#include "cli/machine/file_facts.h"
 
 namespace dtrain::cli {
 namespace {
 
 constexpr int kNothingFits = 1;
-constexpr const char* kIndexEnd = ".index.json";
 
 // Buffers of whole numbers are no parameters.
 bool is_floating(const CkptTensor& tensor) { return tensor.type.starts_with('F') || tensor.type.starts_with("BF"); }
 
+// The file has so many, so the number is in bounds, whatever the shape says.
 std::int64_t elements_of(const CkptTensor& tensor) {
-  std::int64_t elements = 1;
-  for (const std::int64_t extent : tensor.shape) elements *= extent;
-  return elements;
+  return static_cast<std::int64_t>(tensor.bytes * 8 / ckpt_bits(tensor.type));
 }
 
 // A checkpoint of dtrain has the optimizer's state too, in files of other names.
@@ -31,10 +30,7 @@ bool has_parameters(const Ckpt& ckpt, const CkptFile& file) {
 }
 
 Result<std::vector<EstimatedParameter>> parameters_at(const std::string& path) {
-  // An index stands for its folder.
-  const std::string place =
-      path.ends_with(kIndexEnd) ? (std::filesystem::path(path).parent_path() / "").string() : path;
-  auto ckpt = open_ckpt(place.empty() ? "." : place);
+  auto ckpt = open_ckpt(path);
   if (!ckpt) return ckpt.error();
   if (const std::string damage = ckpt->first_damage(); !damage.empty()) return usage_error(damage);
   std::vector<EstimatedParameter> parameters;
@@ -59,9 +55,11 @@ Result<EstimatedModel> model_for(const EstimateOptions& options) {
 int estimate_command(const std::vector<std::string>& words) {
   auto options = parse_estimate(words);
   if (!options) return fail(options.error());
+  const auto strategy = strategy_for(*options, text_file);
+  if (!strategy) return fail(strategy.error());
   auto model = model_for(*options);
   if (!model) return fail(model.error());
-  const std::vector<EstimateRow> rows = estimate_rows(*model, *options);
+  const std::vector<EstimateRow> rows = estimate_rows(*model, *options, *strategy);
   const int printed =
       print(options->json ? estimate_json(*model, *options, rows) : estimate_text(*model, *options, rows));
   const bool fits = std::any_of(rows.begin(), rows.end(), [](const EstimateRow& row) { return row.fits; });

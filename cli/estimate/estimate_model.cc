@@ -83,6 +83,7 @@ EstimatedModel model_of(std::int64_t parameters, std::int64_t units) {
   const std::int64_t wanted = std::min(units > 0 ? units : kUsualUnits, parameters);
   model.size.units.assign(static_cast<std::size_t>(wanted), parameters / wanted);
   model.size.rest = parameters % wanted;
+  model.size.largest = parameters / wanted;  // it cannot be larger, and how large it is nobody says
   model.patterns.push_back(fmt::format("{} of one size{}", wanted, units > 0 ? "" : ", assumed"));
   return model;
 }

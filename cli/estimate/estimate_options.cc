@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -22,13 +22,11 @@ using Suffixes = std::initializer_list<std::pair<const char*, double>>;
 
 // A positive number, times what its suffix means. 0: it is none.
 double with_suffix(const std::string& text, Suffixes suffixes) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, status] = std::from_chars(text.data(), end, number);
-  if (status != std::errc()) return 0;
-  const std::string_view suffix(rest, static_cast<std::size_t>(end - rest));
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789.eE+"), text.size());
+  const auto number = parse_python_float(text.substr(0, digits));
+  if (!number) return 0;
   for (const auto& [name, factor] : suffixes)
-    if (suffix == name) return number * factor;
+    if (text.substr(digits) == name) return *number * factor;
   return 0;
 }
 
@@ -36,15 +34,6 @@ const std::map<std::string, int, std::less<>>& numbers_of_optimizers() {
   static const std::map<std::string, int, std::less<>> numbers{
       {"adam", 2}, {"adamw", 2}, {"lamb", 2}, {"adagrad", 1}, {"muon", 1}, {"sgd", 0}, {"sgd-momentum", 1}};
   return numbers;
-}
-
-Result<void> read_optimizer(const std::string& name, EstimateOptions& options) {
-  std::vector<std::string> known;
-  for (const auto& [each, count] : numbers_of_optimizers()) known.push_back(each);
-  if (auto fine = one_of(name, known); !fine) return fine.error().in("--optimizer");
-  options.optimizer = name;
-  options.state_numbers = numbers_of_optimizers().at(name);
-  return {};
 }
 
 Result<void> read_units(const std::string& text, EstimateOptions& options) {
@@ -95,7 +84,16 @@ Result<void> read_flags(std::map<std::string, std::string>& flags, EstimateOptio
     options.memory = *bytes;
   }
   if (flags.contains("optimizer"))
-    if (auto done = read_optimizer(flags["optimizer"], options); !done) return done;
+    if (auto done = take_optimizer(flags["optimizer"], options); !done) return done.error().in("--optimizer");
+  if (flags.contains("strategy")) {
+    options.strategy = flags["strategy"];
+    if (options.strategy.empty()) return usage_error("--strategy: it is empty");
+  }
+  if (flags.contains("micro-batches")) {
+    auto count = parse_number(flags["micro-batches"], 1, 1 << 20);
+    if (!count) return count.error().in("--micro-batches");
+    options.micro_batches = *count;
+  }
   if (flags.contains("state")) {
     options.state = flags["state"];
     if (auto fine = one_of(options.state, {"float32", "bfloat16"}); !fine) return fine.error().in("--state");
@@ -125,6 +123,15 @@ std::vector<std::string> take_plain(std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+Result<void> take_optimizer(const std::string& name, EstimateOptions& options) {
+  std::vector<std::string> known;
+  for (const auto& [each, count] : numbers_of_optimizers()) known.push_back(each);
+  if (auto fine = one_of(name, known); !fine) return fine.error();
+  options.optimizer = name;
+  options.state_numbers = numbers_of_optimizers().at(name);
+  return {};
+}
 
 Result<std::int64_t> parse_parameters(const std::string& text) {
   const double count = with_suffix(

@@ -16,8 +16,10 @@ struct EstimateOptions {
   bool knows_nodes = true;         // false: only the number of ranks was given
   std::vector<std::string> units;  // patterns of names, as "model.layers.N"
   std::int64_t unit_count = 0;     // units of one size, for a number of parameters; 0: not said
-  std::string optimizer = "adamw";
-  int state_numbers = 2;  // of the optimizer, for each parameter
+  std::string strategy{};          // as it was typed; empty: all
+  int micro_batches = 0;           // 0: not said
+  std::string optimizer{};         // empty: not said
+  int state_numbers = 0;           // of the optimizer, for each parameter
   std::string state = "float32";
   int state_bytes = 4;
   double memory = 0;  // bytes that a rank has; 0: not said
@@ -27,6 +29,10 @@ struct EstimateOptions {
   bool share_memory() const { return knows_nodes && nnodes == 1 && nproc > 1; }
 };
 
+// `name`: as --optimizer has it.
+Result<void> take_optimizer(const std::string& name, EstimateOptions& options);
+
+// Without --optimizer it is not known yet: estimate_strategy.h says it.
 Result<EstimateOptions> parse_estimate(const std::vector<std::string>& words);
 
 // "7e9", "7B", "350M": a number of parameters, 1 or more.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/text.h"
 #include "rendezvous/base/counted.h"
 
 namespace dtrain::cli {
@@ -24,6 +25,19 @@ std::string amount_text(double bytes) {
   return fmt::format("{:.1f} TB", bytes / 1e12);
 }
 
+std::string precision_name(Precision param) {
+  switch (param) {
+    case Precision::bfloat16:
+      return "bfloat16";
+    case Precision::float16:
+      return "float16";
+    case Precision::same:
+    case Precision::float32:
+      break;
+  }
+  return "float32";
+}
+
 std::string many_text(std::int64_t count) {
   const auto number = static_cast<double>(count);
   if (count < 10'000) return std::to_string(count);
@@ -37,6 +51,7 @@ std::string head(const EstimatedModel& model, const EstimateOptions& options) {
   const std::string nodes = options.knows_nodes ? " on " + counted(options.nnodes, "node") : "";
   std::string text = fmt::format("{} parameters, {}{}, {} with state in {}\n", many_text(model.size.elements()),
                                  counted(options.ranks(), "rank"), nodes, options.optimizer, options.state);
+  if (!options.strategy.empty()) text += fmt::format("strategy: {}\n", printable(options.strategy, 200));
   if (units.empty()) return text + "units: none was found, so fsdp makes all parameters whole at one time (--units)\n";
   text += fmt::format("units: {}; the largest has {}, and {} are in no unit\n", fmt::join(model.patterns, ", "),
                       many_text(*std::max_element(units.begin(), units.end())), many_text(model.size.rest));
@@ -55,17 +70,24 @@ std::string row_text(const EstimateRow& row, bool marks) {
 
 }  // namespace
 
-std::vector<EstimateRow> estimate_rows(const EstimatedModel& model, const EstimateOptions& options) {
+std::vector<EstimateRow> estimate_rows(const EstimatedModel& model, const EstimateOptions& options,
+                                       const std::optional<Strategy>& strategy) {
   std::vector<EstimateRow> rows;
   config::TrainingSize training{.ranks = options.ranks(),
                                 .one_host = false,
                                 .state_numbers = options.state_numbers,
-                                .state_bytes = options.state_bytes};
-  const auto add = [&](const std::string& name, const Strategy& strategy) {
-    const config::RankMemory memory = config::memory_of(strategy, model.size, training);
-    rows.push_back({name, strategy.param == Precision::same ? "float32" : "bfloat16", memory,
-                    options.memory == 0 || memory.total() <= options.memory});
+                                .state_bytes = options.state_bytes,
+                                .micro_batches = std::max(1, options.micro_batches)};
+  const auto add = [&](const std::string& name, const Strategy& one) {
+    const config::RankMemory memory = config::memory_of(one, model.size, training);
+    rows.push_back({name, precision_name(one.param), memory, options.memory == 0 || memory.total() <= options.memory});
   };
+  if (strategy) {
+    add(name_of(strategy->kind), *strategy);
+    training.one_host = options.share_memory();
+    if (training.one_host && strategy->kind == StrategyKind::fsdp && strategy->one_copy) add(kOneCopy, *strategy);
+    return rows;
+  }
   for (const Precision param : {Precision::same, Precision::bfloat16}) {
     for (const StrategyKind kind : {StrategyKind::ddp, StrategyKind::zero1, StrategyKind::zero2, StrategyKind::fsdp}) {
       training.one_host = false;
@@ -92,7 +114,7 @@ std::string estimate_text(const EstimatedModel& model, const EstimateOptions& op
   }
   text +=
       "\nof each rank, without activations and buffers. live: units that are whole in backward, and gradients on\n"
-      "their way. bfloat16: what is optimized is float32.\n";
+      "their way. bfloat16: what is optimized, and a rank's part of its gradient, is float32.\n";
   if (options.memory > 0) text += fmt::format("memory of a rank: {}\n", amount_text(options.memory));
   return text;
 }
@@ -103,6 +125,7 @@ std::string estimate_json(const EstimatedModel& model, const EstimateOptions& op
   json["parameters"] = model.size.elements();
   json["ranks"] = options.ranks();
   if (options.knows_nodes) json["nodes"] = options.nnodes;
+  if (!options.strategy.empty()) json["strategy"] = options.strategy;
   json["optimizer"] = options.optimizer;
   json["state"] = options.state;
   json["units"] = model.patterns;
@@ -122,7 +145,7 @@ std::string estimate_json(const EstimatedModel& model, const EstimateOptions& op
     if (options.memory > 0) one["fits"] = row.fits;
     json["strategies"].push_back(std::move(one));
   }
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, EstimateJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace dtrain::cli

@@ -1,5 +1,6 @@
 #pragma once
 // What `dtrain estimate` prints. Pure.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ struct EstimateRow {
   bool fits = true;  // into --memory, if it is given
 };
 
-std::vector<EstimateRow> estimate_rows(const EstimatedModel& model, const EstimateOptions& options);
+// Of one strategy, or of all.
+std::vector<EstimateRow> estimate_rows(const EstimatedModel& model, const EstimateOptions& options,
+                                       const std::optional<Strategy>& strategy = std::nullopt);
 std::string estimate_text(const EstimatedModel& model, const EstimateOptions& options,
                           const std::vector<EstimateRow>& rows);
 std::string estimate_json(const EstimatedModel& model, const EstimateOptions& options,

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include "cli/base/text.h"
+#include "cli/base/usage_error.h"
+#include "launcher/base/small_file.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
@@ -33,6 +35,14 @@ FileFacts file_facts(const std::string& path) {
   facts.execute_bit = (status.st_mode & 0111) != 0;
   if (facts.kind == FileFacts::Kind::file && facts.readable) facts.head = read_head(path);
   return facts;
+}
+
+Result<std::string> text_file(const std::string& path) {
+  constexpr std::size_t kLargest = std::size_t{1} << 20;
+  auto text = launcher::read_regular_file(path, kLargest);
+  if (!text) return usage_error("the file cannot be read: " + text.error().message);
+  if (text->size() > kLargest) return usage_error("the file is larger than 1 MiB; name the right one");
+  return text;
 }
 
 std::string find_in_path(const std::string& name, const std::string& search_path, const Probe& probe) {

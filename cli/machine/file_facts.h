@@ -3,6 +3,8 @@
 #include <functional>
 #include <string>
 
+#include "rendezvous/base/result.h"
+
 namespace dtrain::cli {
 
 // Links are followed.
@@ -17,6 +19,9 @@ struct FileFacts {
 
 // Of the system's files.
 FileFacts file_facts(const std::string& path);
+
+// What a regular file has, 1 MiB at most.
+Result<std::string> text_file(const std::string& path);
 
 // Gives the facts of a path: file_facts(), or what a test made up.
 using Probe = std::function<FileFacts(const std::string& path)>;

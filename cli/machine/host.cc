@@ -17,7 +17,6 @@
 #include "cli/machine/slurm_address.h"
 #include "cli/machine/topology.h"
 #include "launcher/base/cpu_set.h"
-#include "launcher/base/small_file.h"
 #include "rendezvous/munge/munge_secret.h"
 
 namespace dtrain::cli {
@@ -64,14 +63,6 @@ std::vector<std::string> list(const std::string& folder) {
   }
   closedir(dir);
   return names;
-}
-
-Result<std::string> text_file(const std::string& path) {
-  constexpr std::size_t kLargest = std::size_t{1} << 20;
-  auto text = launcher::read_regular_file(path, kLargest);
-  if (!text) return usage_error("the file cannot be read: " + text.error().message);
-  if (text->size() > kLargest) return usage_error("the file is larger than 1 MiB; name the right one");
-  return text;
 }
 
 bool knows_foreign_programs() {

@@ -53,6 +53,8 @@ constexpr CommandFlag kEstimateFlags[] = {
     {.name = "nproc", .value = "N", .help = "ranks on each node"},
     {.name = "nnodes", .value = "N", .help = "nodes; default 1"},
     {.name = "ranks", .value = "N", .help = "ranks in all, in place of --nproc and --nnodes"},
+    {.name = "strategy", .value = "NAME", .help = "this strategy alone: a word, JSON or a file, as for run"},
+    {.name = "micro-batches", .value = "N", .help = "backwards of a rank in a step, if the strategy is deterministic"},
     {.name = "optimizer", .value = "NAME", .help = "adamw (default), adam, lamb, adagrad, muon, sgd, sgd-momentum"},
     {.name = "state", .value = "TYPE", .help = "type of the optimizer's state: float32 (default), bfloat16"},
     {.name = "units", .value = "UNITS", .help = "units of fsdp: names such as model.layers.N, or a number"},
@@ -134,8 +136,8 @@ constexpr Command kCommands[] = {
          "PATH is a safetensors file, its index, or the folder of a model or of checkpoints: only headers are read. Or "
          "give --parameters. Prints what a rank keeps of parameters, gradients and the optimizer's state, and what is "
          "whole for a time (docs/training/sharding.md). Units are found by the numbers in names, as in layers.0, "
-         "unless "
-         "--units names them. Exits with 0, with 1 if --memory is given and no strategy fits, with 2 if PATH or a flag "
+         "unless --units names them. --strategy asks for one strategy, with its keys. Exits with 0, with 1 if --memory "
+         "is given and no strategy fits, with 2 if PATH or a flag "
          "is wrong.",
      .flags = kEstimateFlags},
     {.id = CommandId::rendezvous,

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "launcher/job/worker_env.h"
 #include "rendezvous/base/signal_name.h"
 
 namespace dtrain::launcher {
@@ -43,6 +44,10 @@ std::string describe(const ExitStatus& status) {
       break;
   }
   if (status.step == SpawnStep::none) return "not started";
+  // The number of the descriptor is beyond the limit.
+  if (status.step == SpawnStep::state && status.code == EBADF)
+    return fmt::format("not started: {} has the number {}, and `ulimit -n` must be {} or more", step_name(status.step),
+                       kStateFd, kStateFd + 1);
   return fmt::format("not started: {}: {}", step_name(status.step), std::strerror(status.code));
 }
 

@@ -145,9 +145,10 @@ Loaded load_one(const Checkpoints::State& self, std::int64_t step, CheckpointSta
 
 // Collective: the newest step below `below` that rank 0 finds complete, -1: none. Rank 0 tells what it has skipped.
 std::int64_t newest(const Checkpoints::State& self, std::int64_t below, std::vector<std::string>& skipped) {
-  std::string text;
-  if (self.group.rank() == 0) {
+  Said own;
+  const auto look = [&] {
     std::int64_t found = -1;
+    std::string text;
     for (const std::int64_t step : steps_in(self.folder)) {
       if (step >= below) continue;
       const auto why = why_incomplete(self.folder + "/" + step_name(step));
@@ -155,9 +156,10 @@ std::int64_t newest(const Checkpoints::State& self, std::int64_t below, std::vec
       if (!why) break;
       text += fmt::format("\n{}", *why);
     }
-    text = fmt::format("{}{}", found, text);
-  }
-  const std::string said = exchange(self.group, "the newest checkpoint cannot be found", {{}, text})[0];
+    own.text = fmt::format("{}{}", found, text);
+  };
+  if (self.group.rank() == 0) own.failure = failure_of(look);
+  const std::string said = exchange(self.group, "the newest checkpoint cannot be found", own)[0];
   std::size_t at = said.find('\n');
   const std::int64_t found = std::stoll(said.substr(0, at));
   while (at != std::string::npos) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "strategies/checkpoint/crc32c.h"
 
@@ -35,7 +36,9 @@ RangeFile::RangeFile(std::string path, Use use) : path_(std::move(path)) {
   }
 }
 
-RangeFile::~RangeFile() { ::close(descriptor_); }
+RangeFile::~RangeFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
 
 void RangeFile::refuse(const std::string& why) const { throw Refused(fmt::format("{} {}", path_, why)); }
 
@@ -51,7 +54,11 @@ std::uint64_t RangeFile::bytes() const {
 
 void RangeFile::reserve(std::uint64_t bytes) {
   const auto size = static_cast<off_t>(bytes);
-  if (bytes == 0 || ::fallocate(descriptor_, 0, 0, size) == 0) return;
+  if (bytes == 0) return;
+  int done = 0;
+  do done = ::fallocate(descriptor_, 0, 0, size);
+  while (done != 0 && errno == EINTR);
+  if (done == 0) return;
   if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) failed("given its size");
   if (::ftruncate(descriptor_, size) != 0) failed("given its size");
 }
@@ -96,6 +103,10 @@ void RangeFile::sync() {
   if (::fsync(descriptor_) != 0) failed("brought to the disk");
 }
 
+void RangeFile::close() {
+  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) failed("written");
+}
+
 std::string read_whole(const std::string& path, std::uint64_t most) {
   RangeFile file(path, RangeFile::Use::read);
   const std::uint64_t bytes = file.bytes();
@@ -109,6 +120,7 @@ void write_whole(const std::string& path, const std::string& text, bool sync) {
   RangeFile file(path, RangeFile::Use::create);
   file.write(0, text.data(), text.size());
   if (sync) file.sync();
+  file.close();
 }
 
 void sync_folder(const std::string& path) {

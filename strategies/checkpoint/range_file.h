@@ -1,5 +1,6 @@
 #pragma once
-// A file of which ranges are written and read, with their CRC-32C. Errors are Refused, with the file's name.
+// A file of which ranges are written and read, with their CRC-32C. Errors are Refused, with the file's name. The
+// destructor tells no error, so who writes calls close().
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -26,6 +27,8 @@ class RangeFile {
   std::uint32_t read(std::uint64_t at, void* data, std::size_t bytes, std::uint32_t before = 0, bool sum = true);
   // To the disk.
   void sync();
+  // The end of writing: some file systems tell only here that the disk is full.
+  void close();
   // Throws Refused with this file's name before the text.
   [[noreturn]] void refuse(const std::string& why) const;
 

@@ -37,9 +37,8 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   return step;
 }
 
-std::vector<std::string> names_in(const std::string& folder) {
+std::vector<std::string> names_in(const std::string& folder, std::error_code& error) {
   std::vector<std::string> names;
-  std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
     names.push_back(it->path().filename().string());
   return names;
@@ -60,9 +59,11 @@ void move_folder(const std::string& from, const std::string& to) {
     throw Refused(fmt::format("{} cannot be renamed to {}: {}", from, to, std::strerror(errno)));
 }
 
+std::string away_name(const std::string& path) { return fmt::format("{}{}{}-old", path, kAttemptMark, ::getpid()); }
+
 // First out of the names that are complete, so that a kill leaves no half of it.
 void remove_step(const std::string& folder, const std::string& name) {
-  const std::string away = fmt::format("{}/{}{}{}-old", folder, name, kAttemptMark, ::getpid());
+  const std::string away = away_name(folder + "/" + name);
   std::error_code error;
   fs::rename(fmt::format("{}/{}", folder, name), away, error);
   if (!error) fs::remove_all(away, error);
@@ -75,9 +76,15 @@ std::string step_name(std::int64_t step) { return fmt::format("{}{:08}", kStepPr
 std::vector<std::int64_t> steps_in(const std::string& folder) {
   std::vector<std::int64_t> steps;
   std::error_code error;
-  for (const std::string& name : names_in(folder))
-    if (const auto step = step_of(name); step && fs::exists(folder + "/" + name + "/" + kManifestName, error))
-      steps.push_back(*step);
+  const std::vector<std::string> names = names_in(folder, error);
+  // Training must not begin anew because a file system is away.
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw Refused(fmt::format("{} cannot be read: {}", folder, error.message()));
+  for (const std::string& name : names) {
+    const auto step = step_of(name);
+    // One that cannot be examined counts: whoever opens it says why.
+    if (step && (fs::exists(folder + "/" + name + "/" + kManifestName, error) || error)) steps.push_back(*step);
+  }
   std::sort(steps.rbegin(), steps.rend());
   return steps;
 }
@@ -114,7 +121,8 @@ std::string begin_attempt(const std::string& folder, std::int64_t step) {
     const std::string why = error ? error.message() : std::strerror(ENOTDIR);
     throw Refused(fmt::format("the folder {} cannot be made: {}", folder, why));
   }
-  for (const std::string& name : names_in(folder))
+  std::error_code unread;  // then there is nothing to be removed
+  for (const std::string& name : names_in(folder, unread))
     if (const auto mark = name.find(kAttemptMark); mark != std::string::npos && step_of(name.substr(0, mark)))
       fs::remove_all(fmt::format("{}/{}", folder, name), error);
   return new_folder(folder, step_name(step));
@@ -125,28 +133,48 @@ void make_files(const std::string& attempt, const Layout& layout) {
     RangeFile file(attempt + "/" + planned.name, RangeFile::Use::create);
     file.reserve(planned.bytes);
     file.write(0, planned.head.data(), planned.head.size());
+    file.close();
   }
 }
 
 void finish_attempt(const std::string& folder, const std::string& attempt, std::int64_t step, bool sync) {
-  const std::string name = step_name(step), path = folder + "/" + name;
+  const std::string path = folder + "/" + step_name(step);
   if (sync) sync_folder(attempt);
   struct stat facts {};
+  std::string old;  // where the earlier one is
   if (::lstat(path.c_str(), &facts) != 0) {
     move_folder(attempt, path);
   } else if (::renameat2(AT_FDCWD, attempt.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) {
-    std::error_code error;
-    fs::remove_all(attempt, error);
-  } else {  // this file system cannot exchange two names: for a moment neither is there
-    remove_step(folder, name);
-    move_folder(attempt, path);
+    old = attempt;
+  } else {
+    old = put_in_place(attempt, path);
   }
   if (sync) sync_folder(folder);
+  std::error_code error;
+  if (!old.empty()) fs::remove_all(old, error);
+}
+
+std::string put_in_place(const std::string& attempt, const std::string& path) {
+  const std::string away = away_name(path);
+  move_folder(path, away);
+  try {
+    move_folder(attempt, path);
+  } catch (const Refused&) {
+    ::rename(away.c_str(), path.c_str());
+    throw;
+  }
+  return away;
 }
 
 void remove_old_steps(const std::string& folder, std::int64_t step, int keep) {
   if (keep <= 0) return;
-  for (const std::int64_t old : steps_in(folder))
+  std::vector<std::int64_t> steps;
+  try {
+    steps = steps_in(folder);
+  } catch (const Refused&) {
+    return;
+  }
+  for (const std::int64_t old : steps)
     if (old <= step && keep-- <= 0) remove_step(folder, step_name(old));
 }
 
@@ -162,9 +190,13 @@ std::vector<PartSum> write_parts(const std::string& attempt, const Layout& layou
   std::vector<PartSum> sums;
   std::unique_ptr<RangeFile> file;
   std::size_t number = 0;
+  const auto end_file = [&] {
+    if (file && sync) file->sync();
+    if (file) file->close();
+  };
   for (const Part* part : in_order) {
     if (!file || layout.file_of[part->tensor] != number) {
-      if (file && sync) file->sync();
+      end_file();
       number = layout.file_of[part->tensor];
       file = std::make_unique<RangeFile>(attempt + "/" + layout.files[number].name, RangeFile::Use::write);
     }
@@ -173,7 +205,7 @@ std::vector<PartSum> write_parts(const std::string& attempt, const Layout& layou
         file->write(layout.begin_of[part->tensor] + part->begin * element, part->data, part->count * element);
     sums.push_back({part->tensor, part->begin, part->count, sum});
   }
-  if (file && sync) file->sync();
+  end_file();
   return sums;
 }
 

@@ -16,7 +16,8 @@ namespace dtrain::checkpoint {
 // "step-00001200"
 std::string step_name(std::int64_t step);
 
-// The steps that have a folder with dtrain.json, newest first. Empty where there is no such folder.
+// The steps that have a folder with dtrain.json, newest first. Empty where there is no such folder. Throws Refused: it
+// cannot be read.
 std::vector<std::int64_t> steps_in(const std::string& folder);
 // What dtrain.json says. Throws Refused: it makes no sense, or one of its files has not its size.
 Manifest complete_manifest(const std::string& step_folder);
@@ -29,6 +30,9 @@ std::string begin_attempt(const std::string& folder, std::int64_t step);
 void make_files(const std::string& attempt, const Layout& layout);
 // The attempt becomes the step, in the place of an earlier one of this name.
 void finish_attempt(const std::string& folder, const std::string& attempt, std::int64_t step, bool sync);
+// The same where the file system cannot exchange two names, as NFS: between two calls of the system neither has the
+// name. Returns where the earlier one is now. Throws Refused: it has its name again.
+std::string put_in_place(const std::string& attempt, const std::string& path);
 // Removes all steps but the newest `keep` that are not newer than `step`; 0: none. What cannot be removed stays.
 void remove_old_steps(const std::string& folder, std::int64_t step, int keep);
 

@@ -25,8 +25,8 @@ void set_sharding(Sharding sharding, const JobSize& job, Strategy& strategy) {
   if (hybrid) strategy.shard_size = job.ranks_of_host;
 }
 
-// fsdp_sharding_strategy by name or number, and fsdp_reshard_after_forward, which may have such a name too.
-void read_sharding(JsonReader& fsdp, std::string_view key, const JobSize& job, Strategy& strategy) {
+// fsdp_sharding_strategy by name or number, or fsdp_reshard_after_forward, which may have such a name too.
+void read_sharding_key(JsonReader& fsdp, std::string_view key, const JobSize& job, Strategy& strategy) {
   const Json* given = fsdp.value(key);
   if (given == nullptr) return;
   if (given->is_boolean()) {
@@ -48,6 +48,19 @@ void read_sharding(JsonReader& fsdp, std::string_view key, const JobSize& job, S
                                                     {"HYBRID_SHARD", Sharding::hybrid},
                                                     {"HYBRID_SHARD_ZERO2", Sharding::hybrid_grad_op}});
   set_sharding(*sharding, job, strategy);
+}
+
+// Both keys may be there, if they say the same.
+void read_sharding(JsonReader& fsdp, const std::string& prefix, const JobSize& job, Strategy& strategy) {
+  const std::string sharding = prefix + "sharding_strategy", reshard = prefix + "reshard_after_forward";
+  Strategy alone = strategy;
+  read_sharding_key(fsdp, sharding, job, strategy);
+  read_sharding_key(fsdp, reshard, job, alone);
+  if (fsdp.value(reshard) == nullptr) return;
+  const bool same = strategy.kind == alone.kind && strategy.reshard_after_forward == alone.reshard_after_forward;
+  if (fsdp.value(sharding) != nullptr && !same)
+    refuse(fmt::format("{} and {} contradict each other; remove one", fsdp.path_of(sharding), fsdp.path_of(reshard)));
+  read_sharding_key(fsdp, reshard, job, strategy);
 }
 
 enum class Wrap { by_class, by_size, whole };
@@ -101,7 +114,7 @@ void read_policy(JsonReader& policy, Config& config) {
   config.strategy.reduce = precision_of(policy, "reduce_dtype").value_or(config.strategy.reduce);
   config.strategy.output = precision_of(policy, "output_dtype").value_or(config.strategy.output);
   policy.off("buffer_dtype", "dtrain leaves buffers as they are; remove the key");
-  policy.without_meaning({"cast_forward_inputs"});
+  policy.only("cast_forward_inputs", true, "dtrain gives units inputs of param_dtype; set it to true");
   policy.finish();
 }
 
@@ -110,8 +123,7 @@ void read_fsdp(JsonReader& fsdp, const std::string& prefix, const JobSize& job, 
   strategy.kind = StrategyKind::fsdp;
   const auto key = [&](const char* name) { return prefix + name; };
   fsdp.count(key("version"), 1, 2);
-  read_sharding(fsdp, key("sharding_strategy"), job, strategy);
-  read_sharding(fsdp, key("reshard_after_forward"), job, strategy);
+  read_sharding(fsdp, prefix, job, strategy);
   if (auto policy = fsdp.section(key("mixed_precision_policy"))) read_policy(*policy, config);
   const auto prefetch = fsdp.one_of<int>(key("backward_prefetch"), {{"BACKWARD_PRE", 1}, {"NO_PREFETCH", 0}});
   strategy.prefetch = prefetch.value_or(strategy.prefetch);
@@ -180,6 +192,26 @@ void read_launch(JsonReader& json, const JobSize& job) {
       "dtrain does not have it; remove the key");
 }
 
+enum class Section { none, fsdp, deepspeed };
+
+// Which section says how the model is sharded. An empty one says nothing, but distributed_type asks for its defaults.
+Section section_of(JsonReader& json) {
+  const auto has = [&](const char* key) { return json.has(key) && !json.is_empty(key); };
+  const bool fsdp = has("fsdp_config"), deepspeed = has("deepspeed_config");
+  if (fsdp && deepspeed) refuse("fsdp_config and deepspeed_config are both there; remove one");
+  const Section there = fsdp ? Section::fsdp : deepspeed ? Section::deepspeed : Section::none;
+  const auto asked = json.one_of<Section>("distributed_type", {{"FSDP", Section::fsdp},
+                                                               {"DEEPSPEED", Section::deepspeed},
+                                                               {"MULTI_GPU", Section::none},
+                                                               {"MULTI_CPU", Section::none},
+                                                               {"NO", Section::none}});
+  if (!asked) return there;
+  if (there != Section::none && there != *asked)
+    refuse(fmt::format("distributed_type is {}, and {} is there; correct one of them",
+                       json.word("distributed_type").value_or(""), fsdp ? "fsdp_config" : "deepspeed_config"));
+  return *asked;
+}
+
 bool is_fsdp_alone(const Json& json) {
   const auto items = json.items();
   return !json.empty() &&
@@ -203,15 +235,18 @@ Config read_accelerate(JsonReader& json, const JobSize& job) {
     return config;
   }
   json.only("type", "accelerate", "a config of Accelerate has no type, or accelerate");
-  json.one_of<int>("distributed_type", {{"FSDP", 0}, {"DEEPSPEED", 0}, {"MULTI_GPU", 0}, {"MULTI_CPU", 0}, {"NO", 0}});
-  const bool is_fsdp = json.has("fsdp_config") && !json.is_empty("fsdp_config");
-  if (is_fsdp && json.has("deepspeed_config") && !json.is_empty("deepspeed_config"))
-    refuse("fsdp_config and deepspeed_config are both there; remove one");
-  if (is_fsdp) {
-    auto fsdp = json.section("fsdp_config");
-    if (fsdp) read_fsdp(*fsdp, fsdp->keys_begin_with(kFsdpPrefix) ? kFsdpPrefix : "", job, config);
-  } else if (auto plugin = json.section("deepspeed_config"); plugin && !json.is_empty("deepspeed_config")) {
-    config = read_plugin(*plugin, job);
+  static const Json nothing = Json::object();
+  const auto section_at = [&](const char* key) {
+    const Json* given = json.value(key);
+    return JsonReader(given != nullptr ? *given : nothing, json.path_of(key));
+  };
+  const Section section = section_of(json);
+  if (section == Section::fsdp) {
+    JsonReader fsdp = section_at("fsdp_config");
+    read_fsdp(fsdp, fsdp.keys_begin_with(kFsdpPrefix) ? kFsdpPrefix : "", job, config);
+  } else if (section == Section::deepspeed) {
+    JsonReader plugin = section_at("deepspeed_config");
+    config = read_plugin(plugin, job);
   }
   json.without_meaning({"fsdp_config", "deepspeed_config"});
   read_mixed_precision(json, config);

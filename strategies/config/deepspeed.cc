@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "strategies/config/formats.h"
@@ -104,7 +103,10 @@ bool read_float16(JsonReader& fp16, Config& config) {
   GradScalerOptions scale;
   const double fixed = fp16.number("loss_scale", 0, kInfinite).value_or(0);
   scale.dynamic = fixed == 0;
-  scale.init_scale = scale.dynamic ? std::pow(2.0, fp16.number("initial_scale_power", 0, 100).value_or(16)) : fixed;
+  // DeepSpeed has no use for the power if the scale is fixed.
+  const std::int64_t power = fp16.count("initial_scale_power", 0, 100).value_or(16);
+  scale.init_scale = scale.dynamic ? 1 : fixed;
+  for (std::int64_t i = 0; scale.dynamic && i < power; ++i) scale.init_scale *= 2;
   scale.growth_interval = static_cast<int>(fp16.count("loss_scale_window", 1, 1 << 30).value_or(1000));
   scale.hysteresis = static_cast<int>(fp16.count("hysteresis", 1, 1 << 30).value_or(2));
   scale.min_scale = std::min(fp16.number("min_loss_scale", 0, kInfinite).value_or(1), scale.init_scale);
@@ -133,6 +135,23 @@ void read_precision(JsonReader& json, Config& config) {
   if (!reduce) return;
   require_sharded(json.path_of("communication_data_type"), config.strategy);
   config.strategy.reduce = *reduce;
+}
+
+// The gradients of a rank's micro-batches are added up in the type in which they are reduced.
+void read_accumulation(JsonReader& json, Strategy& strategy) {
+  auto types = json.section("data_types");
+  if (!types) return;
+  types->only("grad_accum_dtype", "fp32", "dtrain keeps the sum of gradients in float32; set it to fp32");
+  const bool asked = types->value("grad_accum_dtype") != nullptr;
+  types->finish();
+  const Precision reduced = strategy.reduce == Precision::same ? strategy.param : strategy.reduce;
+  if (!asked || reduced == Precision::same || reduced == Precision::float32) return;
+  if (strategy.reduce != Precision::same)
+    refuse(
+        fmt::format("{} is fp32, and communication_data_type is another type; dtrain adds gradients up in the type "
+                    "in which it sends them: set communication_data_type to fp32, or remove one of the keys",
+                    types->path_of("grad_accum_dtype")));
+  strategy.reduce = Precision::float32;
 }
 
 // Of no use for training itself, or of DeepSpeed's own parts.
@@ -169,10 +188,6 @@ void read_rest(JsonReader& json) {
             "weight_quantization",
             "quantize_training"},
            "dtrain does not have it; remove the key");
-  if (auto types = json.section("data_types")) {
-    types->only("grad_accum_dtype", "fp32", "dtrain accumulates gradients in float32; set it to fp32");
-    types->finish();
-  }
 }
 
 }  // namespace
@@ -204,6 +219,7 @@ Config read_deepspeed(JsonReader& json, const JobSize& job) {
   if (!zero && json.has("type")) config.strategy.kind = StrategyKind::zero2;
   if (zero) read_zero(*zero, config.strategy);
   read_precision(json, config);
+  read_accumulation(json, config.strategy);
   if (auto optimizer = json.section("optimizer")) {
     config.training.optimizer = read_optimizer(*optimizer);
     config.training.keys.push_back(json.path_of("optimizer"));

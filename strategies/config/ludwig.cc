@@ -15,14 +15,18 @@ Config read_map(const Json& map, const std::string& path, const JobSize& job) {
   return {read_own(map, map.dump(-1, ' ', false, Json::error_handler_t::replace)), {}};
 }
 
+// What the word means without a key.
+Config deepspeed_alone(const std::string& path, const JobSize& job) {
+  return read_map({{"type", "deepspeed"}}, path, job);
+}
+
 Config read_strategy(JsonReader& trainer, const JobSize& job) {
   const Json* strategy = trainer.value("strategy");
   if (strategy == nullptr) return {};
   if (*strategy == "horovod")
     refuse(fmt::format("{} is horovod; write the program with dtrain::hvd, and remove the key",
                        trainer.path_of("strategy")));
-  // Both words mean what their config means without a key.
-  if (*strategy == "deepspeed") return read_map({{"type", "deepspeed"}}, trainer.path_of("strategy"), job);
+  if (*strategy == "deepspeed") return deepspeed_alone(trainer.path_of("strategy"), job);
   if (*strategy == "accelerate") return {};
   return read_map(*strategy, trainer.path_of("strategy"), job);
 }
@@ -43,11 +47,13 @@ Config read_trainer(JsonReader& trainer, const JobSize& job) {
 }
 
 Config read_backend(JsonReader& backend, const JobSize& job) {
-  backend.one_of<int>("type", {{"local", 0}, {"ray", 0}, {"deepspeed", 0}});
+  const auto trains = backend.one_of<bool>("type", {{"local", false}, {"ray", false}, {"deepspeed", true}});
   backend.off({"cache_dir", "cache_credentials", "processor", "loader", "preprocessor_kwargs"},
               "data are the program's; remove the key");
   auto trainer = backend.section("trainer");
+  const bool says = trainer && trainer->value("strategy") != nullptr;
   Config config = trainer ? read_trainer(*trainer, job) : Config{};
+  if (trains.value_or(false) && !says) config = deepspeed_alone(backend.path_of("type"), job);
   backend.finish();
   return config;
 }

@@ -2,6 +2,7 @@
 #include "strategies/config/memory_estimate.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 namespace dtrain::config {
@@ -51,17 +52,26 @@ double units(const Sizes& sizes, std::size_t count) {
 
 // The whole units of fsdp at one time, and what each rank keeps of the others. What belongs to no unit stays whole from
 // forward to the end of backward.
-double whole(const Sizes& sizes, const Strategy& strategy) {
+double whole(const Sizes& sizes, const Strategy& strategy, int sharing) {
   if (!strategy.reshard_after_forward) return sizes.all;
-  if (strategy.reshard_size > 0)
+  // Shared by as many ranks as before it is no further copy.
+  if (strategy.reshard_size > 0 && strategy.reshard_size < sharing)
     return sizes.rest + units(sizes, 1 + static_cast<std::size_t>(strategy.prefetch)) +
            (sizes.all - sizes.rest) / strategy.reshard_size;
   return sizes.rest + units(sizes, 1 + static_cast<std::size_t>(strategy.prefetch));
 }
 
+// The parameter that makes a bucket full may be the largest.
 double bucket(const Strategy& strategy, const ModelSize& model, const TrainingSize& training) {
   const auto wanted = static_cast<double>(strategy.bucket_bytes) / training.parameter_bytes;
-  return std::min(static_cast<double>(model.elements()), std::max(wanted, static_cast<double>(model.largest)));
+  return std::min(static_cast<double>(model.elements()), wanted + static_cast<double>(model.largest));
+}
+
+// With `deterministic` all gradients are there when backward ends: in a row for each level of the tree and the one that
+// is filled. Then they are one row, and pieces of all ranks come beside it.
+double live_in_order(double all_rows, double whole_bytes, double rest_bytes, int micro_batches) {
+  const auto rows = static_cast<double>(std::bit_width(static_cast<unsigned>(std::max(1, micro_batches))));
+  return std::max(whole_bytes + rows * all_rows, rest_bytes + 2 * all_rows);
 }
 
 }  // namespace
@@ -82,6 +92,7 @@ RankMemory memory_of(const Strategy& strategy, const ModelSize& model, const Tra
   // What is optimized is a part of what computes, if both have one type.
   const double optimized = strategy.param == Precision::same || compute == own ? 0 : mine * own;
   const bool reduced_as_own = reduce == own;
+  double whole_bytes = 0, rest_bytes = 0;
   RankMemory memory{.gradients = mine * own, .optimizer = mine * state};
   switch (strategy.kind) {
     case StrategyKind::ddp:
@@ -89,7 +100,7 @@ RankMemory memory_of(const Strategy& strategy, const ModelSize& model, const Tra
     case StrategyKind::zero1:
       memory.parameters = sizes.all * compute + optimized;
       // The sum over the ranks lies in the row of all gradients.
-      memory.gradients = sizes.all * reduce + (reduced_as_own ? 0 : mine * own);
+      if (!strategy.deterministic) memory.gradients = sizes.all * reduce + (reduced_as_own ? 0 : mine * own);
       break;
     case StrategyKind::zero2:
       memory.parameters = sizes.all * compute + optimized;
@@ -99,11 +110,14 @@ RankMemory memory_of(const Strategy& strategy, const ModelSize& model, const Tra
       const bool one_copy = strategy.one_copy && training.one_host;
       const bool stays = one_copy || sharing == 1;
       memory.parameters = stays ? sizes.all / (one_copy ? sharing : 1) * compute + optimized : mine * own;
-      memory.live =
-          (stays ? 0 : whole(sizes, strategy) * compute) + (sizes.rest + units(sizes, kRowsOnTheirWay)) * reduce;
+      whole_bytes = stays ? 0 : whole(sizes, strategy, sharing) * compute;
+      rest_bytes = stays ? 0 : sizes.rest * compute;
+      memory.live = whole_bytes + (sizes.rest + units(sizes, kRowsOnTheirWay)) * reduce;
       break;
     }
   }
+  if (strategy.deterministic)
+    memory.live = live_in_order(sizes.all * reduce, whole_bytes, rest_bytes, training.micro_batches);
   return memory;
 }
 

@@ -24,6 +24,7 @@ struct TrainingSize {
   int parameter_bytes = 4;  // of an element that is optimized
   int state_numbers = 2;    // of the optimizer for an element: Adam 2, SGD 0, with momentum 1
   int state_bytes = 4;      // of such a number
+  int micro_batches = 1;    // backwards of a rank in a step, which count with `deterministic`: a power of two
 };
 
 // Bytes of one rank. If ranks share memory, this rank's share of it.

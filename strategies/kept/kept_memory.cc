@@ -29,11 +29,17 @@ constexpr double kMiB = 1 << 20;
       fmt::format("dtrain: the launcher keeps this rank's state in descriptor {} (DTRAIN_STATE_FD), and {}", fd, why));
 }
 
+std::atomic<pid_t> holder = 0;  // the process that has it: locks of files do not tell a process from itself
+
 void take_alone(int fd) {
+  if (holder == ::getpid()) not_here(fd, "this process has it already: one KeptState of a process is enough");
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
-  if (::fcntl(fd, F_SETLK, &lock) == 0) return;
+  if (::fcntl(fd, F_SETLK, &lock) == 0) {
+    holder = ::getpid();
+    return;
+  }
   struct flock other = lock;
   const bool known = ::fcntl(fd, F_GETLK, &other) == 0 && other.l_type != F_UNLCK;
   not_here(fd, fmt::format("process {} of this rank has it: one process of a rank keeps state",
@@ -62,11 +68,19 @@ KeptMemory::~KeptMemory() {
   lock.l_type = F_UNLCK;
   lock.l_whence = SEEK_SET;
   ::fcntl(fd_, F_SETLK, &lock);
+  holder = 0;
 }
 
 std::uint64_t KeptMemory::size() const {
   struct stat found {};
   return ::fstat(fd_, &found) == 0 ? static_cast<std::uint64_t>(found.st_size) : 0;
+}
+
+// Less than the size, if there are holes.
+std::uint64_t KeptMemory::reserved() const {
+  constexpr std::uint64_t kBlock = 512;
+  struct stat found {};
+  return ::fstat(fd_, &found) == 0 ? static_cast<std::uint64_t>(found.st_blocks) * kBlock : 0;
 }
 
 Found KeptMemory::find(const Identity& own) {
@@ -81,13 +95,19 @@ Found KeptMemory::find(const Identity& own) {
 }
 
 void KeptMemory::lay_out(const Identity& identity) {
-  const std::uint64_t bytes = total_bytes(identity.value_bytes);
-  reserve(bytes);
-  map(bytes);
+  const std::uint64_t bytes = total_bytes(identity.value_bytes), before = size();
+  try {
+    reserve(bytes);
+    map(bytes);
+  } catch (...) {
+    give_back_behind(before);
+    throw;
+  }
   value_bytes_ = identity.value_bytes;
   for (std::size_t slot = 0; slot < kSlots; ++slot) empty(slot);
   std::atomic_thread_fence(std::memory_order_release);
   write_head(head(), identity);
+  give_back_behind(bytes);
 }
 
 // Memory that is reserved cannot fail to be there later, when a write would end the process by SIGBUS.
@@ -98,9 +118,9 @@ void KeptMemory::reserve(std::uint64_t bytes) {
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes)
     throw Refused(fmt::format("{}, and the limit of a file's size is {:.0f} MiB (`ulimit -f`)", wanted,
                               static_cast<double>(limit.rlim_cur) / kMiB));
-  for (std::uint64_t at = std::min(size(), bytes); at < bytes;) {
+  for (std::uint64_t at = 0; at < bytes;) {
     const auto available = available_memory();
-    if (available && *available < bytes - at)
+    if (available && *available < bytes - std::min(bytes, reserved()))
       throw Refused(fmt::format("{}, and {:.0f} MiB are available", wanted, static_cast<double>(*available) / kMiB));
     const std::uint64_t next = std::min(kReserveAtOnce, bytes - at);
     if (::fallocate(fd_, 0, static_cast<off_t>(at), static_cast<off_t>(next)) == 0)
@@ -108,6 +128,14 @@ void KeptMemory::reserve(std::uint64_t bytes) {
     else if (errno != EINTR)
       throw Refused(fmt::format("{}: {}", wanted, std::strerror(errno)));
   }
+}
+
+// It cannot shrink, but it may have a hole there.
+void KeptMemory::give_back_behind(std::uint64_t bytes) noexcept {
+  const std::uint64_t end = size();
+  if (end <= bytes) return;
+  ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(bytes),
+              static_cast<off_t>(end - bytes));
 }
 
 void KeptMemory::map(std::uint64_t bytes) {

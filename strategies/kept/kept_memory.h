@@ -12,7 +12,7 @@ namespace dtrain::kept {
 class KeptMemory {
  public:
   // Takes over the descriptor: programs that this process starts do not get it. Throws ConfigError if it is not the
-  // launcher's memory, or if another process has taken it.
+  // launcher's memory, or if another process, or another KeptMemory of this one, has taken it.
   explicit KeptMemory(int fd);
   ~KeptMemory();
   KeptMemory(const KeptMemory&) = delete;
@@ -20,7 +20,8 @@ class KeptMemory {
 
   // What is there of this identity. Maps it.
   Found find(const Identity& own);
-  // Both slots are empty, and there is room for the values. Throws checkpoint::Refused: there is not enough memory.
+  // Both slots are empty, and there is room for the values. Memory that an earlier layout needed is given back. Throws
+  // checkpoint::Refused: there is not enough memory; what was kept is as it was, and find() comes before other calls.
   void lay_out(const Identity& identity);
 
   // Of a memory that was found or laid out.
@@ -35,7 +36,9 @@ class KeptMemory {
   Head head() const { return Head(base_, kHeadBytes); }
   std::atomic_ref<std::uint64_t> commit_word_of(std::size_t slot) const;
   std::uint64_t size() const;
+  std::uint64_t reserved() const;
   void reserve(std::uint64_t bytes);
+  void give_back_behind(std::uint64_t bytes) noexcept;
   void map(std::uint64_t bytes);
   void unmap() noexcept;
 

@@ -2,12 +2,16 @@
 #include "dtrain/kept_state.h"
 
 #include <ATen/Parallel.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
+#include <set>
 #include <sstream>
 
 #include "strategies/checkpoint/pieces.h"
 #include "strategies/kept/kept_memory.h"
+#include "strategies/kept/told_parts.h"
 
 namespace dtrain {
 
@@ -104,12 +108,6 @@ void copy_values(const SlotLayout& layout, std::byte* values) {
   copy_all(stretches);
 }
 
-// The elements of a whole tensor that a rank has in its slot, told to the others.
-struct ToldPart {
-  std::size_t index = 0;  // of the piece
-  std::uint64_t begin = 0, count = 0, at = 0;
-};
-
 std::vector<StatePiece*> pieces_of(CheckpointState& state) {
   std::vector<StatePiece*> pieces;
   for (auto* list : {&state.model, &state.optimizer})
@@ -117,70 +115,69 @@ std::vector<StatePiece*> pieces_of(CheckpointState& state) {
   return pieces;
 }
 
-bool is_whole(const StatePiece& piece) { return count_of(piece) == checkpoint::elements_of(piece.shape); }
-
-std::string parts_text(const SlotLayout& layout, const std::vector<StatePiece*>& wanted) {
-  std::string text = fmt::format("{}", layout.identity.value_bytes);
-  for (std::size_t i = 0; i < wanted.size(); ++i)
-    if (is_whole(*wanted[i]))
-      text += fmt::format(" {} {} {} {}", i, layout.pieces[i].piece->begin, count_of(*layout.pieces[i].piece),
-                          layout.pieces[i].at);
-  return text;
+// The pieces that were kept are those that are to be filled, but for this rank's part of them.
+void require_same_pieces(const SlotLayout& layout, const std::vector<StatePiece*>& wanted) {
+  const auto same = [](const PieceInSlot& own, const StatePiece* piece) {
+    return own.piece->name == piece->name && own.piece->dtype == piece->dtype && own.piece->shape == piece->shape;
+  };
+  if (!std::equal(layout.pieces.begin(), layout.pieces.end(), wanted.begin(), wanted.end(), same))
+    throw checkpoint::Refused("`kept` has other names, types or shapes of tensors than the state that is to be filled");
+  for (const StatePiece* piece : wanted) checkpoint::wanted_of(*piece);
 }
 
+ToldPart part_of(std::size_t index, const PieceInSlot& own) {
+  return {index, static_cast<std::uint64_t>(own.piece->begin), count_of(*own.piece), own.at};
+}
+
+// What the part has of the piece, from the values of a slot.
 void fill(const StatePiece& wanted, const ToldPart& part, std::byte* values) {
-  const auto first = static_cast<std::int64_t>(part.begin) - wanted.begin;
-  wanted.values.narrow(0, first, static_cast<std::int64_t>(part.count))
-      .copy_(tensor_at(values + part.at, part.count, wanted.dtype));
+  const auto first = static_cast<std::uint64_t>(wanted.begin);
+  const std::uint64_t begin = std::max(first, part.begin),
+                      end = std::min(first + count_of(wanted), part.begin + part.count);
+  if (begin >= end) return;
+  std::byte* const from = values + part.at + (begin - part.begin) * c10::elementSize(wanted.dtype);
+  wanted.values.narrow(0, static_cast<std::int64_t>(begin - first), static_cast<std::int64_t>(end - begin))
+      .copy_(tensor_at(from, end - begin, wanted.dtype));
 }
 
-// From this rank's own slot.
-void fill_own(const SlotLayout& layout, const std::vector<StatePiece*>& wanted, std::byte* values) {
+// From this rank's own slot. The pieces that it has not got all of.
+std::vector<std::size_t> fill_own(const SlotLayout& layout, const std::vector<StatePiece*>& wanted, std::byte* values) {
   const at::NoGradGuard no_grad;
+  std::vector<std::size_t> lacking;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const PieceInSlot& own = layout.pieces[i];
-    if (own.bytes == 0) continue;
-    fill(*wanted[i], {i, static_cast<std::uint64_t>(own.piece->begin), count_of(*own.piece), own.at}, values);
+    const ToldPart own = part_of(i, layout.pieces[i]);
+    fill(*wanted[i], own, values);
+    const std::uint64_t count = count_of(*wanted[i]), first = static_cast<std::uint64_t>(wanted[i]->begin);
+    if (count != 0 && (own.begin > first || own.begin + own.count < first + count)) lacking.push_back(i);
   }
+  return lacking;
 }
 
-struct ToldParts {
-  std::uint64_t value_bytes = 0;
-  std::vector<ToldPart> parts;
-};
-
-ToldParts parse_parts(const std::string& text) {
-  ToldParts told;
-  std::istringstream words(text);
-  words >> told.value_bytes;
-  ToldPart part;
-  while (words >> part.index >> part.begin >> part.count >> part.at) told.parts.push_back(part);
-  return told;
-}
-
-// Collective. What some rank keeps only a part of comes from the slots of the others.
-void fill_from_others(const Group& world, const std::vector<std::string>& texts, const std::vector<StatePiece*>& wanted,
-                      std::byte* values) {
+// Collective. What some rank lacks comes from the slots of the others. `lacking`: the same on all ranks.
+void fill_from_others(const Group& world, const std::string& what, const SlotLayout& layout,
+                      const std::set<std::size_t>& lacking, const std::vector<StatePiece*>& wanted, std::byte* values) {
+  if (lacking.empty()) return;
   const at::NoGradGuard no_grad;
+  ToldParts own{layout.identity.value_bytes, {}};
+  for (const std::size_t i : lacking)
+    if (layout.pieces[i].bytes != 0) own.parts.push_back(part_of(i, layout.pieces[i]));
   std::vector<ToldParts> told;
-  std::vector<bool> divided(wanted.size(), false);
-  for (const std::string& text : texts) {
-    told.push_back(parse_parts(text));
-    for (const ToldPart& part : told.back().parts)
-      if (part.count < checkpoint::elements_of(wanted.at(part.index)->shape)) divided[part.index] = true;
-  }
-  if (std::find(divided.begin(), divided.end(), true) == divided.end()) return;
+  for (const std::string& text : checkpoint::exchange(world, what, {{}, told_text(own)}))
+    told.push_back(parse_told(text));
+  for (const std::size_t i : lacking)
+    if (const auto missing = missing_element(told, i, checkpoint::elements_of(wanted[i]->shape)))
+      throw CheckpointError(fmt::format("dtrain: {}: no rank keeps element {} of {}", what, *missing,
+                                        checkpoint::shown(wanted[i]->name)));
   for (int rank = 0; rank < world.size(); ++rank) {
     const ToldParts& its = told[static_cast<std::size_t>(rank)];
-    if (its.value_bytes == 0) continue;
-    const bool own = rank == world.rank();
-    const at::Tensor bytes = own ? tensor_at(values, its.value_bytes, at::kByte)
-                                 : at::empty({static_cast<std::int64_t>(its.value_bytes)}, at::kByte);
+    if (its.parts.empty()) continue;
+    const bool is_own = rank == world.rank();
+    const at::Tensor bytes = is_own ? tensor_at(values, its.value_bytes, at::kByte)
+                                    : at::empty({static_cast<std::int64_t>(its.value_bytes)}, at::kByte);
     world.broadcast(bytes, rank);
-    if (own) continue;
+    if (is_own) continue;
     auto* from = static_cast<std::byte*>(bytes.mutable_data_ptr());
-    for (const ToldPart& part : its.parts)
-      if (divided[part.index] && part.count != 0) fill(*wanted[part.index], part, from);
+    for (const ToldPart& part : its.parts) fill(*wanted[part.index], part, from);
   }
 }
 
@@ -212,6 +209,7 @@ void KeptState::keep(const CheckpointState& state) {
       throw checkpoint::Refused(
           fmt::format("`extra` has {} bytes, and there is room for {}", extra.size(), kept::kExtraBytes));
     if (!self.identity || self.identity->fingerprint != layout.identity.fingerprint) {
+      self.identity.reset();  // of what `found` tells, should this fail
       self.found = self.memory->find(layout.identity);
       if (!self.found.why_not.empty()) self.memory->lay_out(layout.identity);
       self.identity = layout.identity;
@@ -236,8 +234,11 @@ std::optional<Loaded> KeptState::restore(CheckpointState& state, const Checkpoin
   const std::string what = "the kept state cannot be restored";
   kept::SlotLayout layout;
   checkpoint::Said own;
+  const auto wanted = kept::pieces_of(state);
+  self.identity.reset();
   own.failure = checkpoint::failure_of([&] {
     layout = kept::slot_layout(kept != nullptr ? *kept : state, self.env);
+    kept::require_same_pieces(layout, wanted);
     self.found = here() ? self.memory->find(layout.identity) : kept::nothing_kept();
     if (!here()) self.found.why_not = self.why_not;
     own.text = kept::found_text(self.found);
@@ -251,19 +252,21 @@ std::optional<Loaded> KeptState::restore(CheckpointState& state, const Checkpoin
   self.identity = layout.identity;
   const std::size_t slot = self.found.slots[0] && self.found.slots[0]->stamp == *choice.stamp ? 0 : 1;
   const std::size_t other = 1 - slot;
-  const auto wanted = kept::pieces_of(state);
   own = {};
   own.failure = checkpoint::failure_of([&] {
-    kept::fill_own(layout, wanted, self.memory->values(slot));
-    own.text = kept::parts_text(layout, wanted) + "\n";
+    own.text = fmt::format("{}\n", fmt::join(kept::fill_own(layout, wanted, self.memory->values(slot)), " "));
     if (self.env.rank == 0)
       own.text.append(reinterpret_cast<const char*>(self.memory->extra(slot)), self.found.slots[slot]->extra_bytes);
   });
-  std::vector<std::string> said = checkpoint::exchange(self.world, what, own);
+  const std::vector<std::string> said = checkpoint::exchange(self.world, what, own);
   state.step = choice.stamp->step;
   state.extra = said[0].substr(said[0].find('\n') + 1);
-  for (std::string& text : said) text.erase(text.find('\n'));
-  kept::fill_from_others(self.world, said, wanted, self.memory->values(slot));
+  std::set<std::size_t> lacking;
+  for (const std::string& text : said) {
+    std::istringstream words(text.substr(0, text.find('\n')));
+    for (std::size_t i = 0; words >> i;) lacking.insert(i);
+  }
+  kept::fill_from_others(self.world, what, layout, lacking, wanted, self.memory->values(slot));
   // A later step, which not all ranks have, is made anew: this slot is the next one to be filled.
   if (self.found.slots[other] && self.found.slots[other]->stamp > *choice.stamp) {
     self.memory->empty(other);

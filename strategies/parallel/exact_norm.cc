@@ -13,6 +13,7 @@ namespace {
 constexpr std::int64_t kExactPiece = 1024 * 1024;  // elements that are looked at together
 constexpr double kNormEpsilon = 1e-6;              // torch's
 constexpr int kWholeBits = 62;                     // of a sum of whole numbers
+constexpr int kLeastExponent = -1000;              // 2 to its negative is a number
 
 template <class Look>
 void look_at_pieces(const std::vector<at::Tensor>& gradients, const Look& look) {
@@ -27,41 +28,41 @@ void look_at_pieces(const std::vector<at::Tensor>& gradients, const Look& look) 
 struct Range {
   double largest;
   double count;  // of elements that are not zero: padding depends on the ranks
-  at::Device device;
 };
 
-Range range_of(const std::vector<at::Tensor>& gradients, const Group& sharing) {
-  at::Device device = at::kCPU;  // of the group's collectives
-  for (const at::Tensor& each : gradients) device = each.defined() ? each.device() : device;
-  at::Tensor largest = at::zeros({1}, at::kDouble), count = at::zeros({1}, at::kLong);
+Range range_of(const std::vector<at::Tensor>& gradients, const Group& sharing, at::Device device) {
+  const at::TensorOptions numbers = at::TensorOptions(at::kDouble).device(device);
+  at::Tensor largest = at::zeros({}, numbers), count = at::zeros({1}, numbers.dtype(at::kLong));
   look_at_pieces(gradients, [&](const at::Tensor& piece) {
-    largest = at::maximum(largest, piece.abs().max().reshape({1}).cpu());
-    count += at::count_nonzero(piece).reshape({1}).cpu();
+    largest = at::maximum(largest, piece.abs().max());
+    count += at::count_nonzero(piece);
   });
-  largest = largest.to(device);
-  count = count.to(device);
-  sharing.all_reduce(largest, c10d::ReduceOp::MAX);
+  // A maximum over ranks may lose a NaN.
+  const at::Tensor both = at::stack({largest, largest.isnan().to(at::kDouble)}).nan_to_num_(0.0, HUGE_VAL);
+  sharing.all_reduce(both, c10d::ReduceOp::MAX);
   sharing.all_reduce(count);
-  return {largest.item<double>(), static_cast<double>(count.item<std::int64_t>()), device};
+  const at::Tensor found = both.cpu();
+  const double number = found[0].item<double>();
+  return {found[1].item<double>() > 0 ? std::nan("") : number, static_cast<double>(count.item<std::int64_t>())};
 }
 
-double exact_norm(const std::vector<at::Tensor>& gradients, const Group& sharing) {
-  const auto [largest, count, device] = range_of(gradients, sharing);
+double exact_norm(const std::vector<at::Tensor>& gradients, const Group& sharing, at::Device device) {
+  const auto [largest, count] = range_of(gradients, sharing, device);
   if (largest == 0 || !std::isfinite(largest)) return largest;
   // Each square is scaled by a power of two and split into two whole numbers, a high and a low one, so that the sum of
   // so many cannot overflow.
   int exponent = 0, places = 0;
   std::frexp(largest, &exponent);
   std::frexp(count, &places);
+  exponent = std::max(exponent, kLeastExponent);
   const int bits = kWholeBits - places;
-  at::Tensor sums = at::zeros({2}, at::TensorOptions(at::kLong));
+  const at::Tensor sums = at::zeros({2}, at::TensorOptions(at::kLong).device(device));
   look_at_pieces(gradients, [&](const at::Tensor& piece) {
     const at::Tensor scaled = (piece * std::ldexp(1.0, -exponent)).square_() * std::ldexp(1.0, bits);
     const at::Tensor high = scaled.floor(), low = ((scaled - high) * std::ldexp(1.0, bits)).floor();
-    sums[0] += high.to(at::kLong).sum().cpu();
-    sums[1] += low.to(at::kLong).sum().cpu();
+    sums[0] += high.to(at::kLong).sum();
+    sums[1] += low.to(at::kLong).sum();
   });
-  sums = sums.to(device);
   sharing.all_reduce(sums);
   const at::Tensor whole = sums.to(at::kDouble).cpu();
   const double squares = whole[0].item<double>() + std::ldexp(whole[1].item<double>(), -bits);
@@ -70,11 +71,12 @@ double exact_norm(const std::vector<at::Tensor>& gradients, const Group& sharing
 
 }  // namespace
 
-at::Tensor clip_by_exact_norm(const std::vector<at::Tensor>& gradients, double max_norm, const Group& sharing) {
+at::Tensor clip_by_exact_norm(const std::vector<at::Tensor>& gradients, double max_norm, const Group& sharing,
+                              at::Device device) {
   const at::NoGradGuard no_grad;
   if (!(max_norm > 0))
     throw ConfigError(fmt::format("dtrain: clip_grad_norm: the limit is {}; choose one above 0", max_norm));
-  const double norm = exact_norm(gradients, sharing), factor = max_norm / (norm + kNormEpsilon);
+  const double norm = exact_norm(gradients, sharing, device), factor = max_norm / (norm + kNormEpsilon);
   for (const at::Tensor& each : gradients) {
     if (each.defined() && !(factor >= 1)) at::Tensor(each).mul_(factor);
   }

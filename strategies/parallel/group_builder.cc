@@ -35,14 +35,13 @@ std::string unit_name(const std::string& type) {
   return name;
 }
 
-bool are_alike(const NamedTensor& a, const NamedTensor& b) {
-  return a.tensor.scalar_type() == b.tensor.scalar_type() && a.tensor.device() == b.tensor.device();
-}
+bool are_alike(const NamedTensor& a, const NamedTensor& b) { return a.tensor.scalar_type() == b.tensor.scalar_type(); }
 
 }  // namespace
 
-ShardSettings shard_settings(Session& session, const Strategy& strategy) {
+ShardSettings shard_settings(Session& session, const Strategy& strategy, const ParallelOptions& options) {
   ShardSettings settings;
+  settings.device = options.device.value_or(session.device());
   settings.everyone = settings.sharing = session.world();
   const int size = strategy.shard_size, ranks = session.world_size();
   if (size > 0 && size != ranks) {
@@ -72,7 +71,7 @@ ShardSettings shard_settings(Session& session, const Strategy& strategy) {
         "dtrain: strategy: deterministic adds up in a binary tree and needs 1, 2, 4, 8, ... ranks, and there are {}",
         ranks));
   }
-  const bool together = shares_memory(settings.sharing.process_group()) && session.device().is_cpu();
+  const bool together = shares_memory(settings.sharing.process_group()) && settings.device.is_cpu();
   settings.one_copy = strategy.kind == StrategyKind::fsdp && strategy.one_copy && together;
   return settings;
 }

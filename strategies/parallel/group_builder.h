@@ -15,15 +15,15 @@ namespace dtrain {
 std::optional<at::ScalarType> type_of(Precision precision);
 
 // Collective. Throws ConfigError if the strategy does not fit the ranks.
-ShardSettings shard_settings(Session& session, const Strategy& strategy);
+ShardSettings shard_settings(Session& session, const Strategy& strategy, const ParallelOptions& options);
 
 class GroupBuilder {
  public:
   GroupBuilder(const Strategy& strategy, const ShardSettings& settings, const ParallelOptions& options);
 
   using Groups = std::vector<std::size_t>;
-  // Collective: groups of what the module has and no group has yet, one for each type and device of parameters; a unit
-  // may have none by its class or size. `type`: its class, with namespaces. Throws ConfigError, and DivergedError if
+  // Collective: groups of what the module has and no group has yet, one for each type of parameters; a unit may have
+  // none by its class or size. `type`: its class, with namespaces. Throws ConfigError, and DivergedError if
   // the ranks have different parameters.
   Groups add_unit(const torch::nn::Module& module, const std::string& type);
   // Throws ConfigError if the strategy names units that were not made.

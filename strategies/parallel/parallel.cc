@@ -21,4 +21,13 @@ std::shared_ptr<ParallelCore> ParallelCore::make(Session& session, const Paralle
   return make_parallel_sharded(session, strategy, options);
 }
 
+ShardedOptimizer make_optimizer(ParallelCore& core, const ShardedOptimizerOptions& options) {
+  if (core.strategy().deterministic && std::holds_alternative<Lamb>(options.algorithm)) {
+    throw ConfigError(
+        "dtrain: LAMB adds up norms in an order that depends on the ranks, and the strategy is deterministic; choose "
+        "another optimizer, or take deterministic out of the strategy");
+  }
+  return {options, core.runs(), core.sum()};
+}
+
 }  // namespace dtrain

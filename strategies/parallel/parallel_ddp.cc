@@ -13,10 +13,14 @@ namespace {
 class ParallelDdp final : public ParallelCore {
  public:
   ParallelDdp(Session& session, const Strategy& strategy, const ParallelOptions& options)
-      : world_(session.world()), strategy_(strategy), broadcast_buffers_(options.broadcast_buffers) {}
+      : world_(session.world()),
+        device_(options.device.value_or(session.device())),
+        strategy_(strategy),
+        broadcast_buffers_(options.broadcast_buffers) {}
 
   void take(std::shared_ptr<torch::nn::Module> module) override {
     module_ = std::move(module);
+    module_->to(device_);
     parameters_ = parameters_of(*module_);
     // As the other strategies lay them out: rows of elements.
     for (NamedParameter& each : parameters_) {
@@ -37,27 +41,28 @@ class ParallelDdp final : public ParallelCore {
 
   std::vector<at::Tensor> parameters() override {
     std::vector<at::Tensor> found;
-    for (const NamedParameter& each : trained()) found.push_back(each.tensor);
+    for (const NamedParameter* each : trained()) found.push_back(each->tensor);
     return found;
   }
   // Each parameter is a run of its own.
   std::vector<ShardRun> runs() override {
     std::vector<ShardRun> found;
-    for (const auto& [name, parameter] : trained()) {
-      const at::Tensor row = parameter.detach().view({-1});
-      found.push_back({row, {{name, parameter.sizes().vec(), 0, row}}});
+    for (const NamedParameter* each : trained()) {
+      const at::Tensor row = each->tensor.detach().view({-1});
+      found.push_back({row, {{each->name, each->tensor.sizes().vec(), 0, row}}});
     }
     return found;
   }
   std::vector<at::Tensor> gradients() override {
     std::vector<at::Tensor> found;
-    for (const NamedParameter& each : trained()) {
-      const at::Tensor& gradient = each.tensor.grad();
+    for (const NamedParameter* each : trained()) {
+      const at::Tensor& gradient = each->tensor.grad();
       found.push_back(gradient.defined() ? gradient.reshape({-1}) : gradient);
     }
     return found;
   }
   SumOverRanks sum() const override { return {}; }
+  Group everyone() const override { return world_; }
   // All ranks have all: each saves its share.
   CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) override {
     std::vector<Shard> shards;
@@ -69,7 +74,7 @@ class ParallelDdp final : public ParallelCore {
   void zero_grad() override { ddp_->zero_grad(); }
   torch::Tensor clip_grad_norm(double max_norm, double norm_type) override {
     std::vector<at::Tensor> gradients;
-    for (const NamedParameter& each : trained()) gradients.push_back(each.tensor.grad());
+    for (const NamedParameter* each : trained()) gradients.push_back(each->tensor.grad());
     return clip_by_norm(gradients, max_norm, norm_type);
   }
   void begin_step() override {}
@@ -78,13 +83,15 @@ class ParallelDdp final : public ParallelCore {
   void free_all() override {}
 
  private:
-  std::vector<NamedParameter> trained() const {
-    std::vector<NamedParameter> found;
-    std::copy_if(parameters_.begin(), parameters_.end(), std::back_inserter(found),
-                 [](const NamedParameter& each) { return each.tensor.requires_grad(); });
+  std::vector<const NamedParameter*> trained() const {
+    std::vector<const NamedParameter*> found;
+    for (const NamedParameter& each : parameters_) {
+      if (each.tensor.requires_grad()) found.push_back(&each);
+    }
     return found;
   }
   Group world_;
+  torch::Device device_;
   Strategy strategy_;
   bool broadcast_buffers_;
   std::shared_ptr<torch::nn::Module> module_;

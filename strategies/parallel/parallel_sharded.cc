@@ -9,6 +9,7 @@
 #include "strategies/parallel/group_builder.h"
 #include "strategies/parallel/model_state.h"
 #include "strategies/shard/backward_edges.h"
+#include "strategies/torch/backward_end.h"
 
 namespace dtrain {
 namespace {
@@ -23,7 +24,7 @@ class ParallelSharded final : public ParallelCore,
   ParallelSharded(Session& session, const Strategy& strategy, const ParallelOptions& options)
       : strategy_(strategy),
         broadcast_buffers_(options.broadcast_buffers),
-        settings_(shard_settings(session, strategy)),
+        settings_(shard_settings(session, strategy, options)),
         built_(strategy, settings_, options) {}
 
   UnitBuilder* builder() override { return is_fsdp() ? this : nullptr; }
@@ -37,6 +38,7 @@ class ParallelSharded final : public ParallelCore,
   SumOverRanks sum() const override {
     return [sharing = settings_.sharing](const at::Tensor& each) { sharing.all_reduce(each); };
   }
+  Group everyone() const override { return settings_.everyone; }
   CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) override;
   bool set_sync(bool sync) override { return std::exchange(sync_, sync); }
   void zero_grad() override;
@@ -132,7 +134,10 @@ void ParallelSharded::take(std::shared_ptr<torch::nn::Module> module) {
   const std::vector<UnshardCore::Facts> facts = built_.facts();
   TORCH_CHECK(std::any_of(facts.begin(), facts.end(), [](const auto& each) { return each.trains; }),
               "dtrain: Parallel needs a module with a parameter that requires a gradient");
-  for (const NamedParameter& each : buffers) buffers_.push_back(each.tensor);
+  for (const NamedParameter& each : buffers) {
+    if (each.tensor.device() != settings_.device) each.tensor.set_data(each.tensor.to(settings_.device));
+    buffers_.push_back(each.tensor);
+  }
   if (!buffers_.empty()) broadcast_all(settings_.everyone.process_group(), buffers_, 0);
   using Reduce = UnshardCore::Reduce;
   const Reduce usual = is_fsdp() ? Reduce::passed : Reduce::in_order;
@@ -179,7 +184,8 @@ void ParallelSharded::zero_grad() {
 torch::Tensor ParallelSharded::clip_grad_norm(double max_norm, double norm_type) {
   std::vector<at::Tensor> gradients;
   for (const auto& group : groups()) gradients.push_back(group->gradient());
-  if (strategy_.deterministic && norm_type == 2) return clip_by_exact_norm(gradients, max_norm, settings_.sharing);
+  if (strategy_.deterministic && norm_type == 2)
+    return clip_by_exact_norm(gradients, max_norm, settings_.sharing, groups().front()->device());
   return clip_by_norm(gradients, max_norm, norm_type, &settings_.sharing);
 }
 
@@ -189,6 +195,7 @@ void ParallelSharded::begin_step() {
   TORCH_CHECK(!core_->is_held(),
               "dtrain: Parallel::step, or load, was called while full_parameters() is alive: the parameters that it "
               "shows would be old");
+  for (const auto& group : groups()) group->end_reads();
   if (settings_.one_copy) settings_.sharing.barrier();
 }
 
@@ -213,6 +220,7 @@ void ParallelSharded::before_forward(const Tensors& inputs) {
     sync_buffers();
     forward_syncs_ = sync_;
   }
+  if (backward_.expired()) carry_out(core_->backward_failed());
   core_->begin_forward(learns);
   unit_begins(root_, inputs);
 }
@@ -242,6 +250,7 @@ void ParallelSharded::unit_begins(const Groups& unit, const Tensors& inputs) {
   TORCH_CHECK(core_, "dtrain: a unit was called while the model is built; Parallel must have all of it first");
   const bool learns = torch::GradMode::is_enabled();
   cast(inputs, settings_.compute);
+  if (backward_.expired()) carry_out(core_->backward_failed());
   for (const std::size_t group : unit) carry_out(core_->before_forward(group, learns));
   // The root's gradients may come until the end.
   if (learns && &unit != &root_) unit_is_behind(unit, inputs);
@@ -257,7 +266,7 @@ void ParallelSharded::unit_is_behind(const Groups& unit, const Tensors& inputs) 
 
 void ParallelSharded::unit_ends(const Groups& unit, const std::optional<Tensors>& outputs) {
   using Return = UnshardCore::Return;
-  Return back = Return::never;
+  Return back = is_fsdp() && is_first_run() ? Return::by_rerun : Return::never;
   if (torch::GradMode::is_enabled() && is_fsdp()) {
     const auto call = [self = weak_from_this(), unit] {
       const auto all = Unit::required(self);
@@ -277,7 +286,7 @@ void ParallelSharded::in_backward() {
   backward_ = alive;
   for (const auto& group : groups()) group->expect_gradients();
   core_->begin_backward(std::exchange(forward_syncs_, std::nullopt).value_or(sync_));
-  call_at_end([self = weak_from_this(), alive = std::move(alive)]() mutable {
+  at_end_of_backward([self = weak_from_this(), alive = std::move(alive)]() mutable {
     alive.reset();
     Unit::required(self)->backward_ends();
   });

@@ -126,6 +126,7 @@ struct FirstRun::State {
   std::vector<at::Tensor> inputs;
   bool keeps_casts = true;
   torch::NoGradGuard without_gradients{};
+  InFirstRun first{};
 };
 
 FirstRun::FirstRun(const std::optional<std::vector<at::Tensor*>>& arguments) {

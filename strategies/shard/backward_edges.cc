@@ -1,6 +1,5 @@
 #include "strategies/shard/backward_edges.h"
 
-#include "strategies/torch/backward_end.h"
 #include "strategies/torch/graph_edges.h"
 
 namespace dtrain {
@@ -42,7 +41,5 @@ bool call_before(const std::vector<at::Tensor*>& tensors, const std::function<vo
   }
   return any;
 }
-
-void call_at_end(std::function<void()> call) { at_end_of_backward(std::move(call)); }
 
 }  // namespace dtrain

@@ -16,7 +16,4 @@ bool call_behind(const std::vector<at::Tensor*>& tensors, std::function<void()> 
 // becomes another one on the same memory, so what is later changed in place still comes through here. False as above.
 bool call_before(const std::vector<at::Tensor*>& tensors, const std::function<void()>& call);
 
-// Called at the end of the backward that runs; use it within one of those.
-void call_at_end(std::function<void()> call);
-
 }  // namespace dtrain

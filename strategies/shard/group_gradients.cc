@@ -11,7 +11,7 @@ namespace dtrain {
 
 at::Tensor& ShardGroup::unreduced() {
   if (!unreduced_.defined()) {
-    const auto options = at::TensorOptions().dtype(reduce_).device(part_.device());
+    const auto options = at::TensorOptions().dtype(reduce_).device(settings_.device);
     unreduced_ = empty_shared(settings_.sharing.process_group(), layout_.elements, options);
   }
   return unreduced_;
@@ -132,7 +132,7 @@ at::Tensor ShardGroup::average_in_order(const at::Tensor& pieces) const {
     settings_.replicas.process_group()->allgather(outputs, inputs)->wait();
     sum = tree_sum(all);
   }
-  return sum.mul_(1.0 / static_cast<double>(count));
+  return sum.mul(1.0 / static_cast<double>(count));  // on memory of its own: the sum is one row of many
 }
 
 void ShardGroup::end_reduce() {
@@ -150,9 +150,9 @@ void ShardGroup::end_reduce() {
           "dtrain: gradients were added to those of a step that is done. Call zero_grad() of the Parallel or of the "
           "optimizer after each step; zero_grad() of the module does not reach them");
     }
-    gradient_.add_(reduced);
+    gradient_.add_(reduced.to(part_.device()));
   } else {
-    gradient_ = reduced.to(type_);
+    gradient_ = reduced.to(part_.device(), type_);
     has_gradient_ = true;
     used_ = false;
   }

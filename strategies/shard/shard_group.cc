@@ -1,5 +1,6 @@
 #include "strategies/shard/shard_group.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function_hook.h>
 
@@ -18,14 +19,14 @@ void require_one_type(const std::string& group, const std::vector<NamedTensor>& 
   const at::Tensor& first = parameters.front().tensor;
   for (const NamedTensor& each : parameters) {
     const at::Tensor& its = each.tensor;
-    if (its.layout() == at::kStrided && its.scalar_type() == first.scalar_type() && its.device() == first.device() &&
+    if (its.layout() == at::kStrided && its.scalar_type() == first.scalar_type() &&
         (its.is_floating_point() || its.is_complex()))
       continue;
     throw ConfigError(fmt::format(
-        "dtrain: {}: parameters that are sharded together must be dense floating tensors of one type on one device. "
-        "'{}' is {} on {}, and '{}' is {} on {}; make a unit of the module that has it (DTRAIN_UNIT)",
-        group, parameters.front().name, c10::toString(first.scalar_type()), first.device().str(), each.name,
-        c10::toString(its.scalar_type()), its.device().str()));
+        "dtrain: {}: parameters that are sharded together must be dense floating tensors of one type. '{}' is {}, and "
+        "'{}' is {}; make a unit of the module that has it (DTRAIN_UNIT)",
+        group, parameters.front().name, c10::toString(first.scalar_type()), each.name,
+        c10::toString(its.scalar_type())));
   }
 }
 
@@ -49,6 +50,13 @@ constexpr const char* kAdviceToBuilder =
     "A unit is sharded as soon as it is made: give its parameters their first values in the unit's own constructor";
 constexpr const char* kAdvice = "Use it in the forward of its unit, which Parallel calls, or within full_parameters()";
 
+// An all-gather of parts of different sizes.
+c10::intrusive_ptr<c10d::Work> gather_uneven(c10d::ProcessGroup& group, std::vector<at::Tensor> parts,
+                                             const at::Tensor& own) {
+  std::vector<at::Tensor> inputs(parts.size(), own);
+  return group.alltoall(parts, inputs);
+}
+
 class GradientHook final : public torch::autograd::PostAccumulateGradHook {
  public:
   GradientHook(ShardGroup& group, std::size_t member) : group_(group), member_(member) {}
@@ -71,7 +79,7 @@ ShardGroup::ShardGroup(const ShardSettings& settings, std::string name, const st
       reduce_(settings.reduce.value_or(compute_)),
       begin_(layout_.begin(settings.sharing.rank())),
       size_(layout_.size(settings.sharing.rank())),
-      whole_(make_whole(settings, parameters.front().tensor.options())),
+      whole_(make_whole()),
       stays_(settings.whole_stays || settings.one_copy || settings.sharing.size() == 1) {
   fill(parameters);
   free();
@@ -83,17 +91,16 @@ ShardGroup::~ShardGroup() {
   }
 }
 
-WholeMemory ShardGroup::make_whole(const ShardSettings& settings, const at::TensorOptions& options) const {
-  const at::TensorOptions plain = at::TensorOptions().dtype(compute_).device(options.device());
-  if (settings.one_copy && settings.sharing.size() > 1)
-    return WholeMemory::of_host(settings.sharing, layout_.elements, plain);
+WholeMemory ShardGroup::make_whole() const {
+  const at::TensorOptions plain = at::TensorOptions().dtype(compute_).device(settings_.device);
+  if (settings_.one_copy && settings_.sharing.size() > 1)
+    return WholeMemory::of_host(settings_.sharing, layout_.elements, plain);
   return WholeMemory(layout_.elements, plain);
 }
 
 void ShardGroup::fill(const std::vector<NamedTensor>& parameters) {
   const at::NoGradGuard no_grad;
-  const at::Tensor& first = parameters.front().tensor;
-  at::Tensor values = at::zeros({layout_.elements}, at::TensorOptions().dtype(type_).device(first.device()));
+  at::Tensor values = at::zeros({layout_.elements}, at::TensorOptions().dtype(type_).device(settings_.device));
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& its = parameters[i].tensor;
     if (settings_.everyone.rank() == 0) values.narrow(0, layout_.at[i], its.numel()).copy_(its.detach().reshape({-1}));
@@ -107,7 +114,7 @@ void ShardGroup::fill(const std::vector<NamedTensor>& parameters) {
   } else {
     row.copy_(values);
   }
-  part_ = stays_ && compute_ == type_ ? own(row) : own(values).clone();
+  part_ = make_part(values);
   const NoAutograd plain;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor view = row.narrow(0, layout_.at[i], parameters[i].tensor.numel()).view(shapes_[i]);
@@ -115,6 +122,15 @@ void ShardGroup::fill(const std::vector<NamedTensor>& parameters) {
     members_.back().set_name(parameters[i].name, kAdviceToBuilder);
     members_.back().tensor().mutable_grad().reset();
   }
+}
+
+at::Tensor ShardGroup::make_part(const at::Tensor& values) const {
+  const bool away = settings_.parts_on_cpu && !settings_.device.is_cpu();
+  if (!away) return stays_ && compute_ == type_ ? own(whole_.row()) : own(values).clone();
+  // Pinned: copies to the device then need no other one.
+  at::Tensor part = at::empty({size_}, at::TensorOptions().dtype(type_).pinned_memory(true));
+  part.copy_(own(values));
+  return part;
 }
 
 void ShardGroup::settle(const Names& names, std::function<void()> before, std::function<void()> came) {
@@ -179,15 +195,14 @@ void ShardGroup::begin_gather() {
   const at::NoGradGuard no_grad;
   whole_.take();
   const bool near = near_part_.defined();
-  at::Tensor row = whole_.row(), input = near ? near_part_ : part_.to(compute_);
+  at::Tensor row = whole_.row(),
+             input = near ? near_part_ : part_.to(settings_.device, compute_, /*non_blocking=*/true);
   const GroupPtr& group = (near ? settings_.near : settings_.sharing).process_group();
   if (layout_.even()) {
     gathering_ = all_gather_single(*group, row, input);
     return;
   }
-  std::vector<at::Tensor> outputs = near ? near_parts_of(row) : parts_of(row);
-  std::vector<at::Tensor> inputs(outputs.size(), input);
-  gathering_ = group->alltoall(outputs, inputs);
+  gathering_ = gather_uneven(*group, near ? near_parts_of(row) : parts_of(row), input);
 }
 
 void ShardGroup::end_gather() {
@@ -247,6 +262,12 @@ std::vector<Shard> ShardGroup::shards() const {
   return found;
 }
 
+void ShardGroup::end_reads() const {
+  if (part_.device() == settings_.device) return;
+  const c10::impl::VirtualGuardImpl device(settings_.device.type());
+  device.synchronizeStream(device.getStream(settings_.device));
+}
+
 void ShardGroup::publish() {
   used_ = true;
   for (ShardedParameter& each : members_) {
@@ -256,14 +277,11 @@ void ShardGroup::publish() {
   const at::NoGradGuard no_grad;
   at::Tensor row = whole_.row();
   at::Tensor its = own(row);
-  if (compute_ != type_) its.copy_(part_);
+  if (!its.is_same(part_) && !its.is_alias_of(part_)) its.copy_(part_, /*non_blocking=*/true);
   if (is_shared() || settings_.sharing.size() == 1) return;
   const GroupPtr& group = settings_.sharing.process_group();
   if (layout_.even()) return all_gather(group, row, its);
-  std::vector<at::Tensor> outputs = parts_of(row);
-  const at::Tensor input = its.clone();
-  std::vector<at::Tensor> inputs(outputs.size(), input);
-  group->alltoall(outputs, inputs)->wait();
+  gather_uneven(*group, parts_of(row), its.clone())->wait();
 }
 
 }  // namespace dtrain

@@ -28,17 +28,19 @@ struct ShardSettings {
   Group sharing;   // those that have one copy of it between them
   Group near;      // those of `sharing` that share a group between forward and backward; empty: all
   Group replicas;  // those of other sets that have the same part; this rank alone, or an empty group: there are none
+  at::Device device = at::kCPU;
   std::optional<at::ScalarType> compute{}, reduce{};  // types of the whole parameters, and of gradients on their way
   bool whole_stays = false;                           // the whole parameters are kept by each rank (zero1, zero2)
   bool gradients_stay = false;                        // the whole gradients too (zero1)
   bool deterministic = false;                         // gradients are added up in the order of a tree
-  bool one_copy = false;  // the ranks of `sharing` are on one host, and keep the whole parameters once
+  bool parts_on_cpu = false;  // the parts, with their gradients, are in the CPU's memory, wherever the model is
+  bool one_copy = false;      // the ranks of `sharing` are on one host, and keep the whole parameters once
 };
 
 class ShardGroup {
  public:
-  // Collective of settings.everyone, which gets the first rank's values. The parameters are of one type and on one
-  // device; throws ConfigError if not. Their tensors stay and get other memory. `loads`: see lay_out().
+  // Collective of settings.everyone, which gets the first rank's values. The parameters are of one type; throws
+  // ConfigError if not. Their tensors stay and get other memory, on settings.device. `loads`: see lay_out().
   ShardGroup(const ShardSettings& settings, std::string name, const std::vector<NamedTensor>& parameters,
              std::vector<std::int64_t>& loads);
   ~ShardGroup();
@@ -54,6 +56,7 @@ class ShardGroup {
 
   bool trains() const;
   const std::string& name() const { return name_; }
+  at::Device device() const { return part_.device(); }
 
   // Collectives of `sharing`, in pairs. In between, other groups may begin.
   void begin_gather();
@@ -65,6 +68,8 @@ class ShardGroup {
   // average is in gradient(), added to what was there since forget_gradients().
   void begin_reduce();
   void end_reduce();
+  // Before the parts are written: what was begun reads them no more.
+  void end_reads() const;
 
   // A gradient came; called by autograd.
   void take_gradient(std::size_t member);
@@ -94,10 +99,11 @@ class ShardGroup {
   }
 
  private:
-  WholeMemory make_whole(const ShardSettings& settings, const at::TensorOptions& options) const;
+  WholeMemory make_whole() const;
   bool is_shared() const { return whole_.is_shared(); }
   void free_whole();
   void fill(const std::vector<NamedTensor>& parameters);
+  at::Tensor make_part(const at::Tensor& values) const;
   Shard shard_of(std::size_t member) const;
   void make_runs();
   at::Tensor own(const at::Tensor& row) const { return row.narrow(0, begin_, size_); }

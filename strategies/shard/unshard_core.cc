@@ -1,6 +1,7 @@
 #include "strategies/shard/unshard_core.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace dtrain {
@@ -109,7 +110,7 @@ UnshardCore::Actions UnshardCore::after_forward(Group group, Return back) {
   One& one = groups_[group];
   --one.running;
   if (back == Return::unannounced) one.stays = true;
-  if (back != Return::never) ++one.ran;
+  if (back == Return::announced || back == Return::unannounced) ++(backward_ ? one.reran : one.ran);
   // What runs within backward is gone back through at once.
   if (backward_ && back == Return::announced) one.backward = true;
   if (back == Return::never || one.facts.between == Between::sharded) {
@@ -121,14 +122,18 @@ UnshardCore::Actions UnshardCore::after_forward(Group group, Return back) {
   return actions;
 }
 
-UnshardCore::Actions UnshardCore::forward_failed(Group group) { return after_forward(group, Return::never); }
+UnshardCore::Actions UnshardCore::forward_failed(Group group) {
+  // Perhaps one that did not come to this group.
+  if (groups_[group].running == 0) return {};
+  return after_forward(group, Return::never);
+}
 
 void UnshardCore::begin_backward(bool sync) {
   backward_ = true;
   sync_ = sync;
   next_reduced_ = 0;
   for (One& one : groups_) {
-    one.passed = 0;
+    one.passed = one.reran = 0;
     one.backward = one.reduced = one.all_came = false;
   }
 }
@@ -144,7 +149,7 @@ UnshardCore::Actions UnshardCore::before_backward(Group group) {
 UnshardCore::Actions UnshardCore::after_backward(Group group) {
   Actions actions;
   One& one = groups_[group];
-  if (++one.passed < one.ran) return actions;
+  if (++one.passed < one.ran + one.reran) return actions;
   one.backward = false;
   if (when_ == Reduce::passed) reduce(group, actions);
   free_if_unused(group, actions);
@@ -165,6 +170,10 @@ UnshardCore::Actions UnshardCore::end_backward() {
   Actions actions;
   backward_ = false;
   backward_ended_ = true;
+  const auto wait = [&](Group group) {
+    if (std::exchange(groups_[group].reducing, false)) actions.push_back({Do::wait_reduced, group});
+  };
+  std::optional<Group> before;
   for (Group i = 0; i < groups_.size(); ++i) {
     // Backward comes to the last unit first.
     const Group group = when_ == Reduce::in_order ? i : groups_.size() - 1 - i;
@@ -172,9 +181,23 @@ UnshardCore::Actions UnshardCore::end_backward() {
     one.backward = one.stays = false;
     if (!one.reduced) reduce(group, actions);
     free_if_unused(group, actions);
+    // All at once would need the memory of all.
+    if (when_ == Reduce::at_end && before) wait(*before);
+    before = group;
   }
+  for (Group group = 0; group < groups_.size(); ++group) wait(group);
+  return actions;
+}
+
+UnshardCore::Actions UnshardCore::backward_failed() {
+  Actions actions;
+  if (!std::exchange(backward_, false)) return actions;
+  backward_ended_ = true;
   for (Group group = 0; group < groups_.size(); ++group) {
-    if (std::exchange(groups_[group].reducing, false)) actions.push_back({Do::wait_reduced, group});
+    One& one = groups_[group];
+    one.backward = one.stays = false;
+    free_if_unused(group, actions);
+    if (std::exchange(one.reducing, false)) actions.push_back({Do::wait_reduced, group});
   }
   return actions;
 }

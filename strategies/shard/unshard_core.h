@@ -27,6 +27,7 @@ class UnshardCore {
   // How backward will come to what a forward returns.
   enum class Return : std::uint8_t {
     never,
+    by_rerun,    // it runs the forward again, and comes to what this one returns
     announced,   // before_backward() comes before backward needs the group again
     unannounced  // it does not: the group stays whole until a backward has ended
   };
@@ -60,8 +61,9 @@ class UnshardCore {
   Actions after_forward(Group group, Return back);
   Actions forward_failed(Group group);
 
-  // Every backward that synchronises reduces all groups that train, whatever it came through: which way it took may
-  // differ between ranks. The one before may have ended with an exception.
+  // Every backward that synchronises reduces all groups that train, whatever it came through. Which way it took may
+  // differ between ranks, unless groups are reduced as it has passed them. The one before may have ended with an
+  // exception.
   void begin_backward(bool sync);
   // Backward is at the outputs of a unit, or has passed its inputs.
   Actions before_backward(Group group);
@@ -69,6 +71,8 @@ class UnshardCore {
   // `all`: no gradient of the group is missing any more.
   Actions gradient_came(Group group, bool all);
   Actions end_backward();
+  // It ended with an exception, and no other one has begun. Nothing if there was none.
+  Actions backward_failed();
 
   // All groups are whole until they are released. Calls may lie in each other.
   Actions hold();
@@ -84,7 +88,8 @@ class UnshardCore {
     State state = State::sharded;
     int running = 0;        // forwards that have begun and not ended
     int ran = 0;            // forwards whose backward may come, since the last one ended
-    int passed = 0;         // of those, in this backward
+    int reran = 0;          // forwards within this backward
+    int passed = 0;         // of both, in this backward
     bool backward = false;  // it has begun and not ended
     bool stays = false;     // backward may come unannounced
     bool reduced = false;   // in this backward, and no gradient came since

@@ -1,5 +1,6 @@
 #include "strategies/torch/backward_end.h"
 
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <utility>
@@ -8,6 +9,7 @@ namespace dtrain {
 namespace {
 
 thread_local InnerBackward* innermost = nullptr;
+thread_local int first_runs = 0;  // one within the other
 
 }  // namespace
 
@@ -25,5 +27,9 @@ InnerBackward::~InnerBackward() {
   innermost = outer_;
   for (auto& call : calls_) at_end_of_backward(std::move(call));
 }
+
+InFirstRun::InFirstRun() { ++first_runs; }
+InFirstRun::~InFirstRun() { --first_runs; }
+bool is_first_run() { return first_runs > 0 && !at::GradMode::is_enabled(); }
 
 }  // namespace dtrain

@@ -1,5 +1,7 @@
 #pragma once
-// The end of a backward, which may run within another one (dtrain/recompute.h).
+// The end of a backward, which may run within another one, and forwards that a backward runs again
+// (dtrain/recompute.h). Autograd has a thread for each device: nodes of a backward within another one run on the thread
+// of theirs, so a model is on one device.
 #include <functional>
 #include <vector>
 
@@ -22,5 +24,15 @@ class InnerBackward {
   InnerBackward* outer_;
   std::vector<std::function<void()>> calls_;  // for the end of the one around it
 };
+
+// While it lives, this thread is in the first run of such a forward, which has no gradients.
+class InFirstRun {
+ public:
+  InFirstRun();
+  ~InFirstRun();
+  InFirstRun(const InFirstRun&) = delete;
+  InFirstRun& operator=(const InFirstRun&) = delete;
+};
+bool is_first_run();
 
 }  // namespace dtrain

@@ -137,6 +137,9 @@ TEST_CASE("strategy memory: a rank holds what was estimated, within five per cen
   const Strategy ways[] = {
       {.kind = Kind::ddp},
       {.kind = Kind::zero1},
+      {.kind = Kind::zero1, .deterministic = true},
+      {.kind = Kind::zero2, .param = Precision::bfloat16, .deterministic = true},
+      {.kind = Kind::fsdp, .one_copy = false, .deterministic = true},
       {.kind = Kind::zero1, .param = Precision::bfloat16},
       {.kind = Kind::zero1, .param = Precision::bfloat16, .reduce = Precision::float32},
       {.kind = Kind::zero2},

@@ -108,7 +108,8 @@ class Checkpoints {
   // Waits for the save in flight, if there is one.
   void wait();
 
-  // The newest complete checkpoint.
+  // The newest complete checkpoint. Nothing if the folder does not exist or has none; a folder that cannot be read is
+  // an error.
   std::optional<std::int64_t> latest();
 
   // Fills the values of the state, and its step and extra. load(state) takes the newest checkpoint. After an error the

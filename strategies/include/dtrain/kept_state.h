@@ -24,7 +24,7 @@
 
 namespace dtrain {
 
-// One for each process. One thread at a time uses it.
+// One for each process: a second one is an error while the first one lives. One thread at a time uses it.
 class KeptState {
  public:
   // No collective. Throws ConfigError if the launcher keeps the state of this rank and the memory did not reach this
@@ -42,15 +42,16 @@ class KeptState {
   // No collective. Copies the values of this rank's pieces into the memory, and returns when the state counts. The step
   // before it stays, until the next call. The memory is twice the size of the values. The names, types, shapes and
   // parts are the same at each step; if they change, the states before are lost. `extra` is kept by rank 0, 1 MiB at
-  // most. Ranks that keep each step, and exchange something in each step, as gradients, have one step in common
-  // whenever one of them is killed. Throws CheckpointError, on this rank alone, if there is not enough memory.
+  // most, and comes back as it was. Ranks that keep each step, and exchange something in each step, as gradients, have
+  // one step in common whenever one of them is killed. Throws CheckpointError, on this rank alone, if there is not
+  // enough memory.
   void keep(const CheckpointState& state);
 
   // Collective of the session. Fills the values of `state`, its step and extra with the newest state that all ranks
-  // have. `kept` has the pieces that this rank gives to keep(), in the same order; none: those of `state`. A rank may
-  // keep less of a tensor than it needs, if the ranks together keep all of it. Returns nothing if nothing is kept, or
-  // only steps below `at_least`, or if the state cannot be used: refused() then has the reason. Throws CheckpointError
-  // or CollectiveError.
+  // have. `kept` has the pieces that this rank gives to keep(): the same names, types and shapes in the same order;
+  // none: those of `state`. A rank may keep less of a tensor than it needs, if the ranks together keep all of it.
+  // Returns nothing if nothing is kept, or only steps below `at_least`, or if the state cannot be used: refused() then
+  // has the reason. Throws CheckpointError or CollectiveError.
   std::optional<Loaded> restore(CheckpointState& state, const CheckpointState* kept = nullptr,
                                 std::int64_t at_least = 0);
   // Why the last restore() could not use what was kept, in one line; empty if it could, or if nothing was kept.

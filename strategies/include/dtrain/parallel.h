@@ -25,8 +25,9 @@
 // has a gradient of zero; ddp refuses such parameters unless its key find_unused_parameters is true. If a collective
 // fails, a call throws CollectiveError, and training cannot go on.
 //
-// What the function that builds the model has decided stays: which parameters need a gradient, their types and their
-// memory. A forward throws ConfigError if that has changed, and so does a Parallel of parameters that another one has.
+// Parallel moves the model to the device that trains it (ParallelOptions). What the function that builds the model has
+// decided stays: which parameters need a gradient, their types and their memory. A forward throws ConfigError if that
+// has changed, and so does a Parallel of parameters that another one has.
 #include <functional>
 #include <memory>
 #include <type_traits>
@@ -35,6 +36,7 @@
 
 #include "dtrain/checkpoint.h"
 #include "dtrain/ddp.h"
+#include "dtrain/group.h"
 #include "dtrain/kept_state.h"
 #include "dtrain/optimizer.h"
 #include "dtrain/placement.h"
@@ -51,6 +53,9 @@ struct ParallelOptions {
   // How a parameter lies on the ranks, by its name and itself. Empty: by rows. ddp does not ask. fsdp asks when a unit
   // is made: the name of a unit's parameter is then its name in the unit.
   std::function<Placement(const std::string& name, const torch::Tensor& parameter)> placement{};
+  // Where the model is trained. Empty: session.device(). Parallel moves parameters and buffers there, and a unit as
+  // soon as it is made; inputs are the program's.
+  std::optional<torch::Device> device{};
   // Copy rank 0's buffers (running means of batch norm) to all ranks before each forward with gradients.
   bool broadcast_buffers = true;
 };
@@ -70,6 +75,7 @@ class ParallelCore : public UnitHooks {
   virtual std::vector<ShardRun> runs() = 0;
   virtual std::vector<at::Tensor> gradients() = 0;  // one for each run
   virtual SumOverRanks sum() const = 0;             // over the ranks that have the other shards
+  virtual Group everyone() const = 0;               // all ranks
   // What a checkpoint has of the model and the optimizer: to save it, to be filled, or what this rank keeps in memory.
   enum class Purpose { save, load, keep };
   virtual CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) = 0;
@@ -97,6 +103,8 @@ using Built = typename decltype(pointer_to(std::declval<std::invoke_result_t<Bui
 
 }  // namespace detail
 
+// As Parallel::optimizer.
+ShardedOptimizer make_optimizer(ParallelCore& core, const ShardedOptimizerOptions& options);
 // The optimizer goes on with the counts of updates that the state has.
 void restore(ShardedOptimizer& optimizer, const CheckpointState& state);
 
@@ -137,10 +145,9 @@ class Parallel {
   // ddp.
   SumOverRanks sum() const { return core_->sum(); }
 
-  // No collective. An optimizer for these runs.
-  ShardedOptimizer optimizer(const ShardedOptimizerOptions& options) const {
-    return {options, core_->runs(), core_->sum()};
-  }
+  // No collective. An optimizer for these runs. Throws ConfigError as its constructor does, and for LAMB if the
+  // strategy is deterministic.
+  ShardedOptimizer optimizer(const ShardedOptimizerOptions& options) const { return make_optimizer(*core_, options); }
   ShardedOptimizer optimizer(const OptimizerOptions& algorithm) const {
     return optimizer(ShardedOptimizerOptions{.algorithm = algorithm});
   }
@@ -178,10 +185,17 @@ class Parallel {
   // Collective. Loads the newest checkpoint; nothing if there is none. Throws CheckpointError.
   std::optional<Loaded> load(Checkpoints& checkpoints, ShardedOptimizer& optimizer, const LoadOptions& options = {}) {
     if (!checkpoints.latest()) return std::nullopt;
-    CheckpointState state = core_->state(&optimizer, ParallelCore::Purpose::load);
-    const Loaded loaded = checkpoints.load(state, options);
-    take(state, optimizer);
-    return loaded;
+    return fill(optimizer, [&](CheckpointState& state) { return checkpoints.load(state, options); });
+  }
+
+  // Collective. Loads the parameters and the buffers, and nothing of an optimizer, from a file or a folder in
+  // safetensors, as Transformers saves models (load_safetensors() in checkpoint.h). A part of each file is read by each
+  // rank. Throws CheckpointError; the values are undefined then.
+  void load_weights(const std::string& path, const LoadOptions& options = {}) {
+    core_->begin_step();
+    CheckpointState state = core_->state(nullptr, ParallelCore::Purpose::load);
+    load_safetensors(core_->everyone(), path, state.model, options);
+    core_->end_step();
   }
 
   // No collective. Keeps this rank's part of what save() saves, and its own buffers, in the launcher's memory
@@ -206,11 +220,10 @@ class Parallel {
   }
   // Collective. From the kept state alone.
   std::optional<Loaded> load(KeptState& kept, ShardedOptimizer& optimizer, std::int64_t at_least = 0) {
-    CheckpointState state = core_->state(&optimizer, ParallelCore::Purpose::load);
-    const CheckpointState own = core_->state(&optimizer, ParallelCore::Purpose::keep);
-    auto loaded = kept.restore(state, &own, at_least);
-    if (loaded) take(state, optimizer);
-    return loaded;
+    return fill(optimizer, [&](CheckpointState& state) {
+      const CheckpointState own = core_->state(&optimizer, ParallelCore::Purpose::keep);
+      return kept.restore(state, &own, at_least);
+    });
   }
 
   // Clears all gradients. No collective. zero_grad() of an optimizer on parameters() does the same; zero_grad() of the
@@ -253,11 +266,16 @@ class Parallel {
   Module* operator->() { return module_.get(); }
 
  private:
-  // Collective. The values of the state are there.
-  void take(const CheckpointState& state, ShardedOptimizer& optimizer) {
+  // Collective. `read` fills a state, or returns nothing.
+  template <class Read>
+  std::optional<Loaded> fill(ShardedOptimizer& optimizer, Read read) {
     core_->begin_step();
+    CheckpointState state = core_->state(&optimizer, ParallelCore::Purpose::load);
+    std::optional<Loaded> loaded = read(state);
+    if (!loaded) return loaded;
     restore(optimizer, state);
     core_->end_step();
+    return loaded;
   }
 
   class Building {

@@ -16,7 +16,8 @@
 // Gradients come to the arguments, and to leaves that the function uses, such as the parameters of its modules. Another
 // tensor that needs a gradient must be an argument, and must not be captured.
 //
-// It works within Ddp and Parallel: around a unit (unit.h), and in the forward of a unit. Ddp with
+// It works within Ddp and Parallel: around a unit (unit.h), and in the forward of a unit. Not around all of a Parallel
+// or a Ddp: their forward must know that it needs gradients. Ddp with
 // find_unused_parameters does not see the parameters that are used in the function; DdpOptions::static_graph allows
 // what it allows.
 //

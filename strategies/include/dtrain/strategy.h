@@ -60,7 +60,8 @@ struct Strategy {
   // zero1, zero2 and fsdp. The same parameters to the last bit for 1, 2, 4, 8, ... ranks, if the steps are the same: a
   // step is a number of micro-batches, a power of two, of which rank 0 has the first ones, rank 1 the next, and so on.
   // Each has a backward of its own, and all but a rank's last are under no_sync(). Their gradients are added up in the
-  // order of a balanced binary tree over all micro-batches, and clip_grad_norm() adds up without rounding.
+  // order of a balanced binary tree over all micro-batches, and clip_grad_norm() adds up without rounding. Optimizers
+  // that work element by element keep the bits.
   bool deterministic = false;
   // ddp, zero1 and zero2: bytes of gradients that are reduced together.
   std::int64_t bucket_bytes = 25 * 1024 * 1024;

@@ -14,9 +14,9 @@
 // Session::training_config(): so no key is left out in silence. docs/training/config.md has all keys. Pure: no I/O, no
 // torch.
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "dtrain/errors.h"
@@ -26,8 +26,40 @@
 
 namespace dtrain {
 
-// The rate of a step, from 0.
-using LearningRate = std::function<double(std::int64_t step)>;
+// Schedules of a config, with the rates of DeepSpeed's classes. Rates that rise over `warmup` steps, along a logarithm
+// or a line.
+struct WarmupRate {
+  double low = 0, high = 0;
+  double warmup = 1000;
+  bool is_log = true;
+  std::optional<double> steps{};  // then falls in a line, and is `low` behind so many steps; else it stays
+};
+// Parts of `base`: from `first` to 1 over the warm-up, then along half a cosine to `last` in step `steps`.
+struct WarmupCosineRate {
+  double base = 0, first = 0, last = 1e-4;
+  double warmup = 1000;
+  bool is_log = true;
+  double steps = 0;
+};
+// From `low` to `high` in `up` steps, back in `down`, then divided by 1 + decay * the intervals of `every` steps.
+struct OneCycleRate {
+  double low = 0, high = 0;
+  double up = 2000, down = 2000;
+  double decay = 0, every = 0;  // 0: none
+};
+// Times 1 + growth * the intervals of `every` steps, of which parts count, or do not.
+struct RangeTestRate {
+  double low = 1e-3;
+  double every = 2000, growth = 1;
+  bool stairs = false;
+};
+
+struct LearningRate {
+  std::variant<std::monostate, WarmupRate, WarmupCosineRate, OneCycleRate, RangeTestRate> schedule{};
+  explicit operator bool() const { return schedule.index() != 0; }
+  // The rate of a step, from 0. Needs a schedule.
+  double operator()(std::int64_t step) const;
+};
 
 struct TrainingConfig {
   std::optional<OptimizerOptions> optimizer{};

@@ -41,7 +41,7 @@ class UnitHooks {
   virtual void before_forward(const std::vector<at::Tensor*>& inputs) = 0;
   // `outputs`: none if their type is not known.
   virtual void after_forward(const std::optional<std::vector<at::Tensor*>>& outputs) = 0;
-  // Forward ended with an exception.
+  // It ended with an exception, as before_forward() or after_forward() may.
   virtual void give_up() noexcept = 0;
 };
 
@@ -80,23 +80,38 @@ template <class T>
 using Held = std::conditional_t<std::is_lvalue_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>>, T,
                                 std::remove_cvref_t<T>>;
 
-// A tensor of the caller, which hooks may replace for the time of a forward. An argument of another kind is held.
+// Tensors of the caller, which hooks may replace for the time of a forward. An argument of another kind is held.
 template <class T>
 struct PutBack {
   explicit PutBack(T& /*held*/) {}
   void replaced() {}
 };
-template <>
-struct PutBack<at::Tensor&> {
-  explicit PutBack(at::Tensor& held) : tensor(held), given(held) {}
+template <class T>
+struct PutBack<T&> {
+  explicit PutBack(T& each) : held(each), given(tensors()) {}
   ~PutBack() {
-    if (tensor.is_same(other)) tensor = given;  // else forward has set it
+    std::vector<at::Tensor*> found;
+    look_into(held, found);
+    for (at::Tensor* tensor : found) {
+      for (std::size_t i = 0; i < others.size(); ++i) {
+        if (!tensor->is_same(others[i])) continue;  // forward has set it
+        *tensor = given[i];
+        break;
+      }
+    }
   }
   PutBack(const PutBack&) = delete;
   PutBack& operator=(const PutBack&) = delete;
-  void replaced() { other = tensor; }
-  at::Tensor& tensor;
-  at::Tensor given, other;
+  void replaced() { others = tensors(); }
+  std::vector<at::Tensor> tensors() {
+    std::vector<at::Tensor*> found;
+    look_into(held, found);
+    std::vector<at::Tensor> values;
+    for (const at::Tensor* each : found) values.push_back(*each);
+    return values;
+  }
+  T& held;
+  std::vector<at::Tensor> given, others;
 };
 
 // Calls `forward` on the arguments, with what the hooks do around it.
@@ -107,9 +122,9 @@ decltype(auto) call_with_hooks(const std::shared_ptr<UnitHooks>& keep, const For
   std::vector<at::Tensor*> inputs;
   std::apply([&](auto&... each) { (look_into(each, inputs), ...); }, held);
   auto given = std::apply([](auto&... each) { return std::tuple<PutBack<Held<Args&&>>...>(each...); }, held);
-  hooks->before_forward(inputs);
-  std::apply([](auto&... each) { (each.replaced(), ...); }, given);
   try {
+    hooks->before_forward(inputs);
+    std::apply([](auto&... each) { (each.replaced(), ...); }, given);
     auto output = std::apply([&](auto&... each) { return forward(static_cast<Args&&>(each)...); }, held);
     hooks->after_forward(output_tensors(output));
     return output;

@@ -1,5 +1,6 @@
-// gpu_bench STEPS LAYERS WIDTH BATCH, under a launcher: training of LAYERS linear layers of WIDTH by Ddp, on the device
-// of the session, and collectives. As gpu_worker.py does the same with torch. Prints JSON: microseconds, and bytes.
+// gpu_bench STEPS LAYERS WIDTH BATCH, under a launcher: training of LAYERS linear layers of WIDTH by Ddp and by
+// Parallel with fsdp, on the device of the session, and collectives. As gpu_worker.py does the same with torch. Prints
+// JSON: microseconds, and bytes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,12 +44,46 @@ double measure(Session& session, int rows, int calls, const std::function<void()
   return median(times);
 }
 
+// Bytes at most since the last call.
 long peak(const Session& session) {
+  long bytes = 0;
 #ifdef USE_C10D_NCCL
   namespace memory = c10::cuda::CUDACachingAllocator;
-  if (session.device().is_cuda()) return memory::getDeviceStats(session.device().index()).allocated_bytes[0].peak;
+  if (session.device().is_cuda()) {
+    bytes = memory::getDeviceStats(session.device().index()).allocated_bytes[0].peak;
+    memory::resetPeakStats(session.device().index());
+  }
 #endif
-  return 0 * session.rank();
+  return bytes + 0 * session.rank();
+}
+
+struct DenseImpl : torch::nn::Module {
+  explicit DenseImpl(int width) : linear(register_module("linear", torch::nn::Linear(width, width))) {}
+  torch::Tensor forward(const torch::Tensor& x) { return torch::relu(linear(x)); }
+  torch::nn::Linear linear;
+};
+DTRAIN_UNIT(Dense);
+
+std::string fsdp(Session& session, int rows, int layers, int width, int batch) {
+  peak(session);
+  dtrain::ParallelOptions options;
+  options.strategy = dtrain::Strategy{.kind = dtrain::StrategyKind::fsdp};
+  dtrain::Parallel model(
+      session,
+      [&] {
+        torch::nn::Sequential net;
+        for (int i = 0; i < layers; ++i) net->push_back(Dense(width));
+        return net;
+      },
+      options);
+  dtrain::ShardedOptimizer optimizer = model.optimizer(dtrain::AdamW{.lr = 1e-3});
+  const auto x = torch::randn({batch, width}, session.device());
+  const double step = measure(session, rows, 10, [&] {
+    model.zero_grad();
+    model(x).square().mean().backward();
+    model.step(optimizer);
+  });
+  return fmt::format("\"fsdp step\": {:.2f}, \"fsdp peak bytes\": {}, ", step, peak(session));
 }
 
 }  // namespace
@@ -80,6 +115,7 @@ int main(int argc, char** argv) {
     result += fmt::format("\"{}\": {:.2f}, ", views ? "ddp step, views" : "ddp step", step);
     if (!views) result += fmt::format("\"peak bytes\": {}, ", peak(session));
   }
+  result += fsdp(session, rows, layers, width, batch);
   for (const std::int64_t bytes : {1L << 10, 1L << 20, 1L << 26}) {
     const auto tensor = torch::zeros({bytes / 4}, session.device());
     result += fmt::format("\"all_reduce {}\": {:.2f}, ", bytes,

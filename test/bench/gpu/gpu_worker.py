@@ -1,5 +1,5 @@
-"""gpu_worker.py STEPS LAYERS WIDTH BATCH: what gpu_bench.cc does, by torch: DistributedDataParallel, collectives over
-NCCL (over gloo where there is no GPU). Prints JSON: microseconds, and bytes."""
+"""gpu_worker.py STEPS LAYERS WIDTH BATCH: what gpu_bench.cc does, by torch: DistributedDataParallel, FSDP2,
+collectives over NCCL (over gloo where there is no GPU). Prints JSON: microseconds, and bytes."""
 import json
 import statistics
 import sys
@@ -8,6 +8,7 @@ import time
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 rows, layers, width, batch = map(int, sys.argv[1:])
@@ -55,6 +56,29 @@ for views in (False, True):
     if not views:
         result["peak bytes"] = torch.cuda.max_memory_allocated() if gpu else 0
     del model, net, sgd
+
+
+def fsdp():
+    if gpu:
+        torch.cuda.reset_peak_memory_stats()
+    net = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(layers))).to(device)
+    mesh = dist.init_device_mesh(device.type, (dist.get_world_size(),))
+    for part in net:
+        fully_shard(part, mesh=mesh)
+    fully_shard(net, mesh=mesh)
+    adam = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
+    x = torch.randn(batch, width, device=device)
+
+    def step():
+        adam.zero_grad()
+        net(x).square().mean().backward()
+        adam.step()
+
+    result["fsdp step"] = round(measure(10, step), 2)
+    result["fsdp peak bytes"] = torch.cuda.max_memory_allocated() if gpu else 0
+
+
+fsdp()
 for size in (1 << 10, 1 << 20, 1 << 26):
     tensor = torch.zeros(size // 4, device=device)
     result[f"all_reduce {size}"] = round(measure(20, lambda: dist.all_reduce(tensor)), 2)

@@ -1,6 +1,6 @@
-"""run.py --build build/cuda --python PYTHON: training by Ddp and all_reduce on this machine's GPUs, by dtrain in C++
-and by torch in Python, in turn; prints the medians, and how many times as long Python takes. If --ranks is above the
-number of GPUs, ranks share them: NCCL accepts that where it believes them to be on several hosts."""
+"""run.py --build build/cuda --python PYTHON: training by Ddp and by FSDP, and all_reduce, on this machine's GPUs, by
+dtrain in C++ and by torch in Python, in turn; prints the medians, and how many times as long Python takes. If --ranks
+is above the number of GPUs, ranks share them: NCCL accepts that where it believes them to be on several hosts."""
 import argparse
 import json
 import pathlib

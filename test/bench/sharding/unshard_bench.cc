@@ -40,7 +40,7 @@ double median_of_slowest(Session& session, const std::vector<double>& mine) {
 
 void gather(Session& session, std::int64_t megabytes, int count) {
   constexpr std::int64_t kParameters = 4;
-  const auto settings = dtrain::shard_settings(session, session.env().strategy);
+  const auto settings = dtrain::shard_settings(session, session.env().strategy, {});
   std::vector<dtrain::NamedTensor> parameters;
   for (std::int64_t i = 0; i < kParameters; ++i)
     parameters.push_back({"p" + std::to_string(i), torch::ones({megabytes * 1024, 1024 / 4 / kParameters})});

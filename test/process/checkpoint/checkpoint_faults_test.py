@@ -143,7 +143,8 @@ class Disks(Case):
         self.refused(call(2, "save", self.folder), why + "the folder .* cannot be made: Not a directory", 2)
         self.refused(call(2, "save", "/proc/none"), why + "the folder /proc/none cannot be made", 2)
         self.refused(call(2, "save", "/sys"), why + "/sys/step-00000001.tmp-.* cannot be made: ", 2)
-        self.refused(call(2, "load", self.folder), ".*has no checkpoint that can be loaded", 2)
+        why = "the newest checkpoint cannot be found: rank 0: .* cannot be read: Not a directory"
+        self.refused(call(2, "load", self.folder), why, 2)
 
     def test_a_folder_where_this_user_may_not_write(self):
         if os.geteuid() != 0:

@@ -3,6 +3,8 @@ import contextlib
 import glob
 import json
 import os
+import re
+import resource
 import signal
 import struct
 import subprocess
@@ -257,23 +259,58 @@ class Command(Case):
         self.assertRegex(done.stderr, "tensor .* is damaged: its crc32c")
         self.assertEqual(os.listdir(os.path.dirname(self.folder)), ["run"])
 
-    def test_a_signal_leaves_nothing(self):
-        # Four GB of zeros that are on no disk: seconds of work.
+    def convert_zeros(self, *ignored):
+        """The conversion of four GB of zeros that are on no disk, seconds of work, once it has begun."""
         elements = 500_000_000
         header = json.dumps({"a": {"dtype": "F64", "shape": [elements], "data_offsets": [0, 8 * elements]}}).encode()
-        os.makedirs(self.folder)
+        os.makedirs(self.folder, exist_ok=True)
         with open(os.path.join(self.folder, "model.safetensors"), "wb") as file:
             file.write(struct.pack("<Q", len(header)) + header)
             file.truncate(8 + len(header) + 8 * elements)
-        out = self.folder + "-out"
-        process = subprocess.Popen([DTRAIN, "ckpt", "convert", self.folder, out, "--dtype", "bfloat16"],
-                                   stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([DTRAIN, "ckpt", "convert", self.folder, self.folder + "-out", "--dtype=bfloat16"],
+                                   stderr=subprocess.DEVNULL,
+                                   preexec_fn=lambda: [signal.signal(each, signal.SIG_IGN) for each in ignored])
+        self.until(process, lambda: self.written(process) > 0)
+        return process
+
+    def until(self, process, condition):
         deadline = time.monotonic() + 60
-        while not glob.glob(out + ".tmp-*/*") and time.monotonic() < deadline:
+        while process.poll() is None and time.monotonic() < deadline and not condition():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.002)
+
+    def written(self, process):
+        """Bytes of the new file, as far as the process has come."""
+        for fd in glob.glob(f"/proc/{process.pid}/fd/*"):
+            with contextlib.suppress(OSError):
+                if re.search(r"-out\.tmp-\w+/model\.safetensors$", os.readlink(fd)):
+                    with open(fd.replace("/fd/", "/fdinfo/")) as facts:
+                        return int(facts.readline().split()[1])
+        return 0
+
+    def test_a_signal_leaves_nothing(self):
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            process = self.convert_zeros()
+            process.send_signal(number)
+            self.assertEqual(process.wait(60), -number)
+            self.assertEqual(os.listdir(os.path.dirname(self.folder)), ["run"])
+
+    def test_a_signal_that_is_ignored_stops_nothing(self):
+        process = self.convert_zeros(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+        far = self.written(process) + (64 << 20)
+        self.until(process, lambda: self.written(process) > far)
+        self.assertIsNone(process.poll())
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(60), -signal.SIGTERM)
+
+    def test_a_file_beyond_ulimit_is_an_error_and_leaves_nothing(self):
+        self.save(2, "step=5")
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        done = subprocess.run([DTRAIN, "ckpt", "consolidate", self.folder, self.folder + "-out"], text=True,
+                              capture_output=True, preexec_fn=limit, timeout=60)
+        self.assertEqual(done.returncode, 125, done.stderr)
+        self.assertIn("cannot be written: File too large", done.stderr)
         self.assertEqual(os.listdir(os.path.dirname(self.folder)), ["run"])
 
 

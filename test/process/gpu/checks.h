@@ -96,6 +96,8 @@ inline void keep_busy(const at::Device& device, int milliseconds) {
 void check_moves(Checks& checks);
 void check_streams(Checks& checks);
 void check_training(Checks& checks);
+// Parallel, by strategy.
+void check_sharded(Checks& checks);
 void check_horovod(Checks& checks);
 void check_diverged(Checks& checks);
 // Prints "peak BYTES", of the steps of a model of 50 MB.

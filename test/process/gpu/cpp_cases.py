@@ -39,6 +39,15 @@ class Cpp(GpuCase):
     def test_training_2(self):
         self.checks("training", 2, 120)
 
+    def test_sharded_1(self):
+        self.checks("sharded", 1, 90)
+
+    def test_sharded_2(self):
+        self.checks("sharded", 2, 180)
+
+    def test_sharded_4(self):
+        self.checks("sharded", 4, 240)
+
     def test_horovod_1(self):
         self.checks("horovod", 1, 60)
 

@@ -1,5 +1,5 @@
-// gpu_worker PART, under a launcher: moves, streams, training, horovod, diverged, memory. Or gpu_worker fail WAY
-// CULPRIT. Without a GPU it does the same on CPUs.
+// gpu_worker PART, under a launcher: moves, streams, training, sharded, horovod, diverged, memory. Or gpu_worker fail
+// WAY CULPRIT. Without a GPU it does the same on CPUs.
 #include <iostream>
 #include <map>
 
@@ -7,11 +7,9 @@
 
 int main(int argc, char** argv) {
   using namespace dtrain::gpu_test;
-  const std::map<std::string, void (*)(Checks&)> parts{{"moves", check_moves},
-                                                       {"streams", check_streams},
-                                                       {"training", check_training},
-                                                       {"horovod", check_horovod},
-                                                       {"diverged", check_diverged}};
+  const std::map<std::string, void (*)(Checks&)> parts{{"moves", check_moves},       {"streams", check_streams},
+                                                       {"training", check_training}, {"sharded", check_sharded},
+                                                       {"horovod", check_horovod},   {"diverged", check_diverged}};
   const std::string part = argc > 1 ? argv[1] : "";
   if (part == "fail" && argc == 4) return fail(argv[2], std::atoi(argv[3]));
   torch::set_num_threads(1);
@@ -25,7 +23,8 @@ int main(int argc, char** argv) {
   }
   const auto found = parts.find(part);
   if (found == parts.end()) {
-    std::cerr << "usage: gpu_worker moves|streams|training|horovod|diverged|memory, or gpu_worker fail WAY CULPRIT\n";
+    std::cerr
+        << "usage: gpu_worker moves|streams|training|sharded|horovod|diverged|memory, or gpu_worker fail WAY CULPRIT\n";
     return 2;
   }
   std::cout << "on " << session.device() << '\n' << std::flush;

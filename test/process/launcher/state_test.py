@@ -85,7 +85,7 @@ class State(ProcessTest):
 
     def test_too_few_descriptors_are_one_clear_error(self):
         job = self.assert_run(125, "--keep-state", "--max-restarts", 1, "true", preexec_fn=limit_descriptors(90))
-        self.assertIn("the descriptor of its state: Bad file descriptor", job.said)
+        self.assertIn("the descriptor of its state has the number 100, and `ulimit -n` must be 101 or more", job.said)
 
 
 if __name__ == "__main__":

@@ -185,7 +185,11 @@ class KeptState(unittest.TestCase):
         job = run(dtrain("--keep-state", "--max-restarts", 2, WORKER, "by-hand"))
         self.assertEqual(job.code, 0, job.said + job.error)
         cannot, refused = "dtrain: rank 0 cannot keep the state of step", "the kept state cannot be used: rank 0"
-        for line in (f"too long: {cannot} 3: `extra` has 1048577 bytes, and there is room for 1048576",
+        cannot_restore = "dtrain: the kept state cannot be restored"
+        for line in (f"missing: {cannot_restore}: no rank keeps element 7 of row",
+                     f"others: {cannot_restore}: rank 0: `kept` has other names, types or shapes of tensors than the "
+                     "state that is to be filled (2 ranks failed)",
+                     f"too long: {cannot} 3: `extra` has 1048577 bytes, and there is room for 1048576",
                      f"below: {cannot} -1: the step is below 0",
                      f"refused: {refused}: it was kept of other tensors: names, types, shapes or this rank's parts "
                      "differ"):

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 
 #include "dtrain/dtrain.h"
@@ -112,13 +113,59 @@ void expect(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(std::string("not so: ") + what);
 }
 
-std::string error_of_keep(dtrain::KeptState& kept, const dtrain::CheckpointState& state) {
+std::string error_of(const std::function<void()>& call) {
   try {
-    kept.keep(state);
+    call();
   } catch (const dtrain::CheckpointError& error) {
     return error.what();
   }
   return "none";
+}
+
+// Step 3 is the newest. Other tensors that are too large, or that were not kept, must not make it the older one.
+void what_fails_forgets_nothing(dtrain::Session& session, dtrain::KeptState& kept, dtrain::CheckpointState& state) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 44;
+  dtrain::CheckpointState huge, other;
+  huge.model.push_back({"huge", torch::kFloat, {kHuge}, 0, torch::zeros({1}).expand({kHuge})});
+  other.model.push_back({"other", torch::kFloat, {1}, 0, torch::zeros({1})});
+  const std::function<void()> disturb[] = {[&] { error_of([&] { kept.keep(huge); }); }, [&] { kept.restore(other); }};
+  for (const auto& each : disturb) {
+    each();
+    state.step = 4;
+    if (session.rank() == 0) kept.keep(state);
+    session.barrier();
+    expect(kept.restore(state)->step == 3, "one rank has step 4, and both have step 3");
+    session.barrier();
+  }
+}
+
+dtrain::CheckpointState row_of(std::int64_t begin, const torch::Tensor& values) {
+  dtrain::CheckpointState state;
+  state.model.push_back({"row", torch::kFloat, {8}, begin, values});
+  return state;
+}
+
+// Each rank keeps a part of a row; one of them, or both, want all of it.
+void whole_from_parts(dtrain::KeptState& kept, int rank) {
+  const auto short_of_one = row_of(rank * 4, torch::full({rank == 0 ? 4 : 3}, rank + 1.0F));
+  const auto half = row_of(rank * 4, torch::full({4}, rank + 1.0F));
+  const torch::Tensor row = torch::zeros({8});
+  auto whole = row_of(0, row);
+  kept.keep(short_of_one);
+  const std::string missing = error_of([&] { kept.restore(whole, &short_of_one); });
+  if (rank == 0) std::printf("missing: %s\n", missing.c_str());
+  const dtrain::CheckpointState none;
+  const std::string others = error_of([&] { kept.restore(whole, &none); });
+  if (rank == 0) std::printf("others: %s\n", others.c_str());
+  kept.keep(half);
+  if (rank == 0) {
+    expect(kept.restore(whole, &half).has_value(), "rank 0 wants all");
+    expect(row.eq(torch::tensor({1, 1, 1, 1, 2, 2, 2, 2})).all().item<bool>(), "rank 0 has all");
+    return;
+  }
+  auto own = row_of(4, row.narrow(0, 4, 4));
+  expect(kept.restore(own, &half).has_value(), "rank 1 wants its half");
+  expect(row.eq(torch::tensor({0, 0, 0, 0, 2, 2, 2, 2})).all().item<bool>(), "rank 1 has its half");
 }
 
 // A row of eight elements, of which each of two ranks has four; and a number that each rank has.
@@ -139,15 +186,16 @@ void by_hand() {
       state.extra = "{\"by\":" + std::to_string(rank) + "}";
       kept.keep(state);
     }
+    what_fails_forgets_nothing(session, kept, state);
   } else if (round == 1) {
     expect(loaded && loaded->step == 3 && loaded->from_memory && loaded->world_size == 2, "step 3 was kept");
     expect(state.step == 3 && state.extra == "{\"by\":0}", "extra is that of rank 0");
     expect(row.eq(3 + rank).all().item<bool>() && number.item<std::int64_t>() == 300 + rank, "the values are back");
     expect(!kept.restore(state, nullptr, 4) && kept.refused().empty(), "step 3 is below 4");
     state.extra = std::string((1 << 20) + 1, ' ');
-    if (rank == 0) std::printf("too long: %s\n", error_of_keep(kept, state).c_str());
+    if (rank == 0) std::printf("too long: %s\n", error_of([&] { kept.keep(state); }).c_str());
     state.step = -1;
-    if (rank == 0) std::printf("below: %s\n", error_of_keep(kept, state).c_str());
+    if (rank == 0) std::printf("below: %s\n", error_of([&] { kept.keep(state); }).c_str());
     expect(kept.restore(state)->step == 3, "a keep that failed has changed nothing");
   } else {
     expect(!loaded, "a line is no row");
@@ -155,6 +203,8 @@ void by_hand() {
     session.barrier();
     kept.keep(state);
     expect(kept.restore(state).has_value(), "the new tensors are kept");
+    session.barrier();
+    whole_from_parts(kept, rank);
   }
   std::fflush(stdout);
   session.barrier();

@@ -269,6 +269,10 @@ TEST_CASE("ckpt: words") {
   CHECK(refused({"convert", "a", "b", "--dtype"}) == "--dtype needs a value: TYPE");
   CHECK(refused({"convert", "a", "b", "--dtype=int8"}).ends_with("expected float32, bfloat16 or float16"));
   CHECK(refused({"convert", "a", "b", "--rename=x"}).find("expected FROM=TO") != std::string::npos);
+  CHECK(refused({"convert", "a", "b", "--rename=a=\xff"}).ends_with("names are UTF-8, and this is not"));
+  CHECK(refused({"convert", "a", "b", "--rename=\xc3=b"}).ends_with("names are UTF-8, and this is not"));
+  CHECK(refused({"convert", "a", "b", "--rename=\xc3\xa9=b"}) == "understood");
+  CHECK(refused({"consolidate", "a", ""}) == "FOLDER is empty; name the folder to be made");
   CHECK(refused({"inspect", "a", "--json=1"}) == "--json takes no value");
   for (const char* size : {"", "0", "GB", "5 GB", "-1", "5gb", "99999999999TB", "1.5GB"}) CHECK_FALSE(parse_size(size));
   CHECK(*parse_size("1TB") == 1'000'000'000'000);

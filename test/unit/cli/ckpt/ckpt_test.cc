@@ -114,6 +114,31 @@ TEST_CASE("ckpt: a file or a folder of other programs") {
   test::TempFolder empty;
   CHECK_FALSE(open_ckpt(empty.path().string()));
   CHECK_FALSE(open_ckpt(empty / "none"));
+  std::filesystem::create_symlink("loop", empty / "loop");
+  CHECK(open_ckpt(empty / "loop").error().message.starts_with(empty / "loop" + " cannot be examined: Too many levels"));
+}
+
+TEST_CASE("ckpt: an index is read by its own name, and a file that lacks its tensors is damaged") {
+  test::TempFolder folder;
+  folder.write("one.safetensors", file_of(tensor("[2]", "[0,2]"), "ab"));
+  folder.write("model.safetensors", file_of(tensor("[1]", "[0,1]"), "a"));
+  const std::string index = folder / "other.safetensors.index.json";
+  folder.write("other.safetensors.index.json", R"({"weight_map":{"a":"one.safetensors"}})");
+  auto ckpt = open_ckpt(index);
+  REQUIRE(ckpt);
+  CHECK(ckpt->first_damage().empty());
+  CHECK(ckpt->files.at(0).name == "one.safetensors");
+  folder.write("other.safetensors.index.json", R"({"weight_map":{"a":"one.safetensors","b":"one.safetensors"}})");
+  CHECK(open_ckpt(index)->first_damage() == folder / "one.safetensors" + ": it lacks tensor b, which the index has");
+}
+
+TEST_CASE("ckpt: the newest step has the name that the library gives it") {
+  Run run;
+  for (const std::string name : {"step-0000000100", "step-99999999999999999999", "step-100"}) {
+    std::filesystem::create_directories(run.folder / name);
+    run.folder.write(name + "/dtrain.json", "{}");
+  }
+  CHECK(open_ckpt(run.folder.path().string())->path == run.folder / Run::step());
 }
 
 TEST_CASE("ckpt: headers that are refused") {

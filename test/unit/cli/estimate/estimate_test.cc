@@ -2,6 +2,8 @@
 // test/unit/strategies/config/memory_estimate_test.cc.
 #include <nlohmann/json.hpp>
 
+#include "cli/base/usage_error.h"
+#include "cli/estimate/estimate_strategy.h"
 #include "cli/estimate/estimate_text.h"
 #include "test/support/catch.h"
 #include "test/support/golden.h"
@@ -13,11 +15,33 @@ using Words = std::vector<std::string>;
 
 namespace {
 
+Result<std::string> no_file(const std::string& path) { return usage_error(path + " is not there"); }
+
 EstimateOptions typed(const Words& words) {
   auto options = parse_estimate(words);
   INFO((options ? "" : options.error().message));
   REQUIRE(options.ok());
+  REQUIRE(strategy_for(*options, no_file));  // names the optimizer
   return *options;
+}
+
+// The rows of a model of a billion parameters, with a strategy.
+std::vector<EstimateRow> rows_with(Words words) {
+  words.insert(words.begin(), "--parameters=1B");
+  auto options = parse_estimate(words);
+  REQUIRE(options);
+  const auto strategy = strategy_for(*options, no_file);
+  INFO((strategy ? "" : strategy.error().message));
+  REQUIRE(strategy);
+  return estimate_rows(model_of(options->parameters, options->unit_count), *options, *strategy);
+}
+
+std::string why_no_strategy(Words words) {
+  words.insert(words.begin(), "--parameters=1B");
+  auto options = parse_estimate(words);
+  REQUIRE(options);
+  const auto strategy = strategy_for(*options, no_file);
+  return strategy ? "accepted" : strategy.error().message;
 }
 
 std::string why(const Words& words) {
@@ -112,6 +136,44 @@ TEST_CASE("estimate: the table is as reviewed") {
   test::check_golden("cli/estimate.txt", estimate_text(model, options, rows));
   const EstimateOptions host = typed({"x", "--nproc=4", "--optimizer=sgd"});
   test::check_golden("cli/estimate-host.txt", estimate_text(model_with({}), host, estimate_rows(model_with({}), host)));
+}
+
+TEST_CASE("estimate: one strategy with its keys, or that of a config") {
+  const auto one = rows_with({"--ranks=8", R"(--strategy={"type": "zero2", "deterministic": true})"});
+  REQUIRE(one.size() == 1);
+  CHECK(one[0].strategy == "zero2");
+  CHECK(one[0].memory.live == 8e9);
+  CHECK(rows_with({"--ranks=8", "--micro-batches=8", R"(--strategy={"type": "zero2", "deterministic": true})"})[0]
+            .memory.live == 16e9);
+  CHECK(rows_with({"--ranks=8", "--strategy=zero2"})[0].memory.live < 1e9);
+  const auto host = rows_with({"--nproc=8", "--strategy=fsdp"});
+  REQUIRE(host.size() == 2);
+  CHECK(host[1].strategy == "fsdp, one copy (CPU)");
+  CHECK(rows_with({"--nproc=8", R"(--strategy={"type": "fsdp", "one_copy": false})"}).size() == 1);
+  const std::string sgd = R"(--strategy={"zero_optimization": {"stage": 1}, "fp16": {"enabled": true},
+                             "optimizer": {"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9}}})";
+  CHECK(rows_with({"--ranks=8", sgd})[0].memory.optimizer == 4e9 / 8);
+  CHECK(rows_with({"--ranks=8", sgd})[0].precision == "float16");
+  CHECK(rows_with({"--ranks=8", "--optimizer=adamw", sgd})[0].memory.optimizer == 8e9 / 8);
+  const EstimateOptions options = typed({"--parameters=1B", "--ranks=8", sgd});
+  CHECK(options.optimizer == "sgd-momentum");
+  CHECK_THAT(estimate_text(model_of(options.parameters, 0), options, {}), Contains("strategy: {"));
+
+  CHECK_THAT(why_no_strategy({"--ranks=8", "--strategy=zero4"}),
+             Contains("--strategy 'zero4': type 'zero4' is not known"));
+  CHECK(why_no_strategy({"--ranks=8", "--strategy=./x.json"}) == "--strategy './x.json': ./x.json is not there");
+  CHECK_THAT(why_no_strategy({"--ranks=8", R"(--strategy={"type": "fsdp", "shard_size": 3})"}),
+             Contains("shard_size 3 does not divide the 8 ranks"));
+  CHECK_THAT(
+      why_no_strategy({"--ranks=8", R"(--strategy={"type": "fsdp", "shard_size": 4, "reshard_after_forward": 8})"}),
+      Contains("reshard_after_forward 8 does not divide the 4 ranks"));
+  CHECK_THAT(why_no_strategy({"--ranks=6", R"(--strategy={"type": "fsdp", "deterministic": true})"}),
+             Contains("deterministic needs 1, 2, 4, 8, ... ranks, and there are 6"));
+  CHECK_THAT(why_no_strategy({"--ranks=8", R"(--strategy={"type": "fsdp", "units": ["Block"]})"}), Contains("--units"));
+  CHECK_THAT(why_no_strategy({"--ranks=8", "--micro-batches=2"}), Contains("only a --strategy with deterministic"));
+  CHECK_THAT(
+      why_no_strategy({"--ranks=8", "--micro-batches=3", R"(--strategy={"type": "fsdp", "deterministic": true})"}),
+      Contains("--micro-batches: deterministic needs 1, 2, 4, 8"));
 }
 
 TEST_CASE("estimate: JSON has the same numbers") {

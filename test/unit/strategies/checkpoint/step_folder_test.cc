@@ -3,6 +3,7 @@
 #include "strategies/checkpoint/step_folder.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -99,6 +100,42 @@ TEST_CASE("checkpoint folder: what is not complete says why") {
   CHECK(*why_incomplete(step) == file + " is no regular file");
   std::filesystem::resize_file(step + "/dtrain.json", 20);
   CHECK(*why_incomplete(step) == step + "/dtrain.json: its JSON is damaged");
+}
+
+TEST_CASE("checkpoint folder: without an exchange of names the earlier step is there until the later one is") {
+  test::TempFolder folder;
+  const std::string run = folder / "run", step = save(run, 3);
+  CHECK(refused([&] { put_in_place(run + "/none", step); }).find("cannot be renamed") != std::string::npos);
+  CHECK_FALSE(why_incomplete(step).has_value());
+  const std::string attempt = begin_attempt(run, 3);
+  write_whole(attempt + "/later", "x", false);
+  const std::string old = put_in_place(attempt, step);
+  CHECK(std::filesystem::exists(step + "/later"));
+  CHECK_FALSE(why_incomplete(old).has_value());
+  CHECK(steps_in(run).empty());  // the later one is no checkpoint, and the earlier one has no name of a step
+  begin_attempt(run, 4);
+  CHECK_FALSE(std::filesystem::exists(old));
+}
+
+TEST_CASE("checkpoint folder: what cannot be read is not taken for empty") {
+  test::TempFolder folder;
+  const std::string run = folder / "run", file = folder / "file";
+  folder.write("file", "x");
+  CHECK(refused([&] { steps_in(file + "/run"); }) == file + "/run cannot be read: Not a directory");
+  save(run, 3);
+  std::filesystem::create_directories(run + "/step-00000004");
+  std::filesystem::create_symlink(kManifestName, run + "/step-00000004/" + kManifestName);
+  CHECK(steps_in(run) == std::vector<std::int64_t>{4, 3});
+  CHECK(why_incomplete(run + "/step-00000004")->ends_with("cannot be opened: Too many levels of symbolic links"));
+}
+
+TEST_CASE("checkpoint folder: an error of close is an error of the file") {
+  test::TempFolder folder;
+  const int next = ::dup(0);  // the number that the file gets
+  ::close(next);
+  RangeFile file(folder / "file", RangeFile::Use::create);
+  REQUIRE(::close(next) == 0);
+  CHECK(refused([&] { file.close(); }) == folder / "file" + " cannot be written: Bad file descriptor");
 }
 
 TEST_CASE("checkpoint folder: a folder that is a file, a file that was cut") {

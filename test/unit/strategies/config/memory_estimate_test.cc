@@ -63,6 +63,33 @@ TEST_CASE("memory: live units depend on the keys of fsdp") {
   CHECK(memory_of(strategy, model(), kEight).live == 4 * kAll + 4 * kAll);
 }
 
+TEST_CASE("memory: a unit that stays with all ranks is no further copy") {
+  Strategy strategy{.kind = StrategyKind::fsdp, .reshard_size = 8};
+  CHECK(memory_of(strategy, model(), kEight).live == memory_of({.kind = StrategyKind::fsdp}, model(), kEight).live);
+  strategy.shard_size = strategy.reshard_size = 4;
+  Strategy alone{.kind = StrategyKind::fsdp, .shard_size = 4};
+  CHECK(memory_of(strategy, model(), kEight).live == memory_of(alone, model(), kEight).live);
+}
+
+TEST_CASE("memory: the same bits for any number of ranks need rows of all gradients") {
+  for (const StrategyKind kind : {StrategyKind::zero1, StrategyKind::zero2}) {
+    Strategy strategy{.kind = kind, .deterministic = true};
+    CHECK(memory_of(strategy, model(), kEight).gradients == 4 * kAll / 8);
+    CHECK(memory_of(strategy, model(), kEight).live == 2 * 4 * kAll);  // a row, and the pieces of all ranks
+    CHECK(memory_of(strategy, model(), {.ranks = 8, .micro_batches = 2}).live == 2 * 4 * kAll);
+    CHECK(memory_of(strategy, model(), {.ranks = 8, .micro_batches = 16}).live == 5 * 4 * kAll);
+    strategy.shard_size = 4;
+    CHECK(memory_of(strategy, model(), kEight).gradients == 4 * kAll / 4);
+    strategy = {.kind = kind, .param = Precision::bfloat16, .deterministic = true};
+    CHECK(memory_of(strategy, model(), kEight).gradients == 4 * kAll / 8);
+    CHECK(memory_of(strategy, model(), kEight).live == 2 * 2 * kAll);
+  }
+  const Strategy fsdp{.kind = StrategyKind::fsdp, .deterministic = true};
+  CHECK(memory_of(fsdp, model(), kEight).live == 4 * 4e6 + 2 * 4 * kAll);  // units are parts again by then
+  CHECK(memory_of(fsdp, model(), {.ranks = 8, .micro_batches = 4}).live == 4 * (4e6 + 2 * 3e6) + 3 * 4 * kAll);
+  CHECK(memory_of(fsdp, model(), {.ranks = 4, .one_host = true}).live == 2 * 4 * kAll);
+}
+
 TEST_CASE("memory: one copy on a host is shared by its ranks") {
   const TrainingSize host{.ranks = 4, .one_host = true};
   const RankMemory same = memory_of({.kind = StrategyKind::fsdp}, model(), host);
@@ -78,8 +105,8 @@ TEST_CASE("memory: sets of ranks, the optimizer, and the size of buckets count")
   CHECK(memory_of({.kind = StrategyKind::ddp}, model(), {.ranks = 8, .state_numbers = 0}).optimizer == 0);
   CHECK(memory_of({.kind = StrategyKind::ddp}, model(), {.ranks = 8, .state_bytes = 2}).optimizer == 4 * kAll);
   Strategy zero2{.kind = StrategyKind::zero2};
-  CHECK(memory_of(zero2, model(), kEight).live == 2 * 25.0 * 1024 * 1024);
+  CHECK(memory_of(zero2, model(), kEight).live == 2 * (25.0 * 1024 * 1024 + 4 * 4e6));
   zero2.bucket_bytes = 4;
-  CHECK(memory_of(zero2, model(), kEight).live == 2 * 4 * 4e6);  // a bucket has a whole parameter
+  CHECK(memory_of(zero2, model(), kEight).live == 2 * 4 * (1 + 4e6));  // the last parameter of a bucket is whole
   CHECK(memory_of({.kind = StrategyKind::fsdp}, model(), {}).parameters == 4 * kAll);
 }

@@ -19,6 +19,20 @@ TEST_CASE("a cgroup has left what its limit allows, and files that can be droppe
   CHECK_FALSE(left_in_group("", "", ""));
 }
 
+TEST_CASE("a cgroup of the first version has a hierarchy for memory") {
+  CHECK(left_in_group("1000\n", "600\n", "inactive_file 50\ntotal_inactive_file 100\n") == 500);
+  const MemoryGroup first = memory_group("12:cpu,cpuacct:/x\n5:memory:/slurm/job_7\n0::/init.scope\n");
+  CHECK(first.first_version);
+  CHECK(first.path == "/slurm/job_7");
+  CHECK(memory_group("3:hugetlb,memory:/a:b\n").path == "/a:b");
+  const MemoryGroup second = memory_group("1:name=systemd:/y\n0::/user.slice/a\n");
+  CHECK_FALSE(second.first_version);
+  CHECK(second.path == "/user.slice/a");
+  CHECK(memory_group("0::/\n").path == "/");
+  CHECK(memory_group("").path.empty());
+  CHECK(memory_group("nonsense\n:\n").path.empty());
+}
+
 TEST_CASE("this machine tells how much it has") {
   REQUIRE(available_memory());
   CHECK(*available_memory() > 0);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@ using namespace dtrain::kept;
 
 namespace {
 
+constexpr std::uint64_t kLarge = 16 << 20;
 constexpr Identity kSmall{.rank = 0, .world_size = 1, .fingerprint = 7, .value_bytes = 64 << 10};
 
 struct Descriptor {
@@ -105,6 +107,7 @@ TEST_CASE("one process of a rank has the memory, and programs that it starts do 
   CHECK(std::string(text).find("process " + std::to_string(::getpid()) + " of this rank has it") != std::string::npos);
   ::close(ends[0]);
   ::close(ends[1]);
+  CHECK_THAT(error_of<ConfigError>([&] { KeptMemory again(file.fd); }), Catch::Contains("this process has it already"));
 }
 
 TEST_CASE("a child that is forked has no mapping of the memory") {
@@ -157,4 +160,48 @@ TEST_CASE("another layout takes the place of the one before") {
   memory.lay_out(other);
   CHECK(memory.find(other).blank);
   CHECK_FALSE(memory.find(kSmall).slots[0]);
+}
+
+TEST_CASE("memory that no layout needs any more is given back, and may be taken again") {
+  const Descriptor file;
+  const auto reserved = [&] {
+    struct stat facts {};
+    REQUIRE(::fstat(file.fd, &facts) == 0);
+    return static_cast<std::uint64_t>(facts.st_blocks) * 512;
+  };
+  KeptMemory memory(file.fd);
+  Identity large = kSmall;
+  large.value_bytes = kLarge;
+  memory.lay_out(large);
+  CHECK(reserved() == total_bytes(kLarge));
+  memory.lay_out(kSmall);
+  CHECK(reserved() == total_bytes(kSmall.value_bytes));
+  memory.lay_out(large);
+  CHECK(reserved() == total_bytes(kLarge));
+}
+
+TEST_CASE("a layout that fails leaves the one before, and no memory is lost") {
+  const Descriptor file;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    KeptMemory memory(file.fd);
+    memory.lay_out(kSmall);
+    std::memset(memory.values(0), 7, kSmall.value_bytes);
+    memory.commit(0, {{0, 3}, 0});
+    const rlimit little{1, 1};  // no more can be mapped
+    ::setrlimit(RLIMIT_AS, &little);
+    Identity large = kSmall;
+    large.value_bytes = kLarge;
+    const std::string said = error_of<checkpoint::Refused>([&] { memory.lay_out(large); });
+    ::_exit(said.find("cannot be mapped") != std::string::npos ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  struct stat facts {};
+  REQUIRE(::fstat(file.fd, &facts) == 0);
+  CHECK(static_cast<std::uint64_t>(facts.st_blocks) * 512 == total_bytes(kSmall.value_bytes));
+  KeptMemory memory(file.fd);
+  REQUIRE(memory.find(kSmall).slots[0]);
+  CHECK(memory.values(0)[kSmall.value_bytes - 1] == std::byte{7});
 }

@@ -97,7 +97,7 @@ struct Call {
 };
 
 Return return_of(const Call& call, bool learns) {
-  if (!learns) return Return::never;
+  if (!learns) return call.recomputed ? Return::by_rerun : Return::never;
   return call.known ? Return::announced : Return::unannounced;
 }
 
@@ -200,6 +200,7 @@ TEST_CASE("a forward that fails frees its unit and not those around it") {
   core.before_forward(0, true);
   core.before_forward(1, true);
   CHECK(core.forward_failed(1) == Actions{{Do::free, 1}});
+  CHECK(core.forward_failed(1).empty());  // it had not begun
   CHECK(core.after_forward(0, Return::announced) == Actions{{Do::free, 0}});
   core.before_forward(0, true);
   core.before_forward(1, true);
@@ -226,14 +227,60 @@ TEST_CASE("buckets are reduced in their order, and once more if a gradient comes
 }
 
 TEST_CASE("all groups are reduced as backward ends, if they are to be") {
-  UnshardCore core({{}, {}}, 0, UnshardCore::Reduce::at_end);
+  UnshardCore core({{}, {}, {}}, 0, UnshardCore::Reduce::at_end);
   core.before_forward(1, true);
   core.after_forward(1, Return::announced);
   core.begin_backward(true);
   core.before_backward(1);
   CHECK(core.gradient_came(1, true).empty());
   CHECK(core.after_backward(1) == Actions{{Do::free, 1}});
-  CHECK(core.end_backward() == Actions{{Do::reduce, 1}, {Do::reduce, 0}, {Do::wait_reduced, 0}, {Do::wait_reduced, 1}});
+  // Two at a time.
+  CHECK(core.end_backward() == Actions{{Do::reduce, 2},
+                                       {Do::reduce, 1},
+                                       {Do::wait_reduced, 2},
+                                       {Do::reduce, 0},
+                                       {Do::wait_reduced, 1},
+                                       {Do::wait_reduced, 0}});
+}
+
+TEST_CASE("a forward after a backward that failed is the first of a new iteration") {
+  UnshardCore core({{}, {}, {}}, 1);
+  CHECK(core.backward_failed().empty());
+  const auto forward = [&] {
+    core.begin_forward(true);
+    for (std::size_t g = 0; g < 3; ++g) {
+      core.before_forward(g, true);
+      core.after_forward(g, g == 0 ? Return::unannounced : Return::announced);
+    }
+  };
+  forward();
+  core.begin_backward(true);
+  core.before_backward(2);
+  core.after_backward(2);
+  CHECK(core.before_backward(1) == Actions{{Do::wait, 1}});
+  CHECK(core.backward_failed() == Actions{{Do::free, 0}, {Do::free, 1}, {Do::wait_reduced, 2}});
+  CHECK(core.backward_failed().empty());
+  core.begin_forward(true);
+  CHECK(core.before_forward(0, true) == Actions{{Do::gather, 0}, {Do::wait, 0}, {Do::gather, 1}});
+  CHECK(core.after_forward(0, Return::announced) == Actions{{Do::free, 0}});
+}
+
+TEST_CASE("a unit whose forward runs again is freed in each backward, and stays in between if groups stay") {
+  for (const Between between : {Between::sharded, Between::whole}) {
+    UnshardCore core({{.between = between}}, 0);
+    const bool stays = between == Between::whole;
+    core.begin_forward(true);
+    core.before_forward(0, false);
+    CHECK(core.after_forward(0, Return::by_rerun) == (stays ? Actions{} : Actions{{Do::free, 0}}));
+    for (int backward = 0; backward < 3; ++backward) {
+      core.begin_backward(true);
+      const bool there = stays && backward == 0;
+      CHECK(core.before_forward(0, true) == (there ? Actions{} : Actions{{Do::gather, 0}, {Do::wait, 0}}));
+      CHECK(core.after_forward(0, Return::announced).empty());
+      CHECK(core.after_backward(0) == Actions{{Do::reduce, 0}, {Do::free, 0}});
+      CHECK(core.end_backward() == Actions{{Do::wait_reduced, 0}});
+    }
+  }
 }
 
 TEST_CASE("random programs never use what is not there, and ranks make the same collectives") {
@@ -256,7 +303,7 @@ TEST_CASE("random programs never use what is not there, and ranks make the same 
       if (below(4) == 0) call = program(3);
       const bool evaluates = below(3) == 0, looks = below(4) == 0, sync = below(4) != 0, direct = below(6) == 0;
       const unsigned forwards = 1 + below(2), backwards = 1 + below(2);
-      const bool fails = below(5) == 0;
+      const bool fails = below(5) == 0, begins_anew = below(2) == 0;
       for (int rank = 0; rank < 2; ++rank) {
         INFO("seed " << seed << " step " << step << " rank " << rank);
         UnshardCore& core = cores[rank];
@@ -282,6 +329,11 @@ TEST_CASE("random programs never use what is not there, and ranks make the same 
           // A backward that ended with an exception on its way, and then another one.
           core.begin_backward(sync);
           if (call.known && !call.recomputed) checker.carry_out(core.before_backward(call.group));
+          if (begins_anew) {
+            checker.carry_out(core.backward_failed());
+            CHECK_FALSE(checker.anything_whole());
+            for (unsigned f = 0; f < forwards; ++f) run(true);
+          }
         }
         for (unsigned b = 0; b < backwards; ++b) {
           core.begin_backward(sync);
