@@ -26,7 +26,8 @@ PAGES = {
               ["bench-build bare", "bench-build sizes"]),
     "sharding": ("Sharding", "Steps under DDP, ZeRO and FSDP beside Python's.", ["bench-sharding steps"]),
     "training": ("Training", "Steps of DDP, Horovod's way of reducing, how ResNet scales, and steps of optimizers.",
-                 ["bench-collectives ddp", "bench-collectives fusion", "bench-resnet scaling", "bench-optim adamw"]),
+                 ["bench-collectives ddp", "bench-collectives fusion", "bench-resnet scaling", "bench-optim adamw",
+                  "bench-optim state"]),
 }
 
 HEAD = """# Benchmarks: {title}
