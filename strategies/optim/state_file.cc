@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statfs.h>
@@ -17,8 +18,6 @@
 #include <mutex>
 #include <thread>
 
-#include "rendezvous/base/all_signals_blocked.h"
-
 namespace dtrain {
 namespace {
 
@@ -27,14 +26,27 @@ constexpr double kMiBOfState = 1 << 20;
 
 std::string mib(std::uint64_t bytes) { return fmt::format("{:.0f} MiB", static_cast<double>(bytes) / kMiBOfState); }
 
-UniqueFd open_without_name(const std::string& folder) {
-  UniqueFd fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (fd || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
+int open_without_name(const std::string& folder) {
+  int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
   std::string path = folder + "/.dtrain-state-XXXXXX";  // the file system cannot do it in one call
-  fd.reset(::mkostemp(path.data(), O_CLOEXEC));
-  if (fd) ::unlink(path.c_str());
+  fd = ::mkostemp(path.data(), O_CLOEXEC);
+  if (fd >= 0) ::unlink(path.c_str());
   return fd;
 }
+
+// The program's signals are for its own threads.
+struct SignalsBlocked {
+  SignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  sigset_t before{};
+};
 
 std::byte* new_memory(int fd, int flags, std::uint64_t bytes) {
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
@@ -46,11 +58,11 @@ std::byte* new_memory(int fd, int flags, std::uint64_t bytes) {
 }  // namespace
 
 std::shared_ptr<StateFile> StateFile::make(const std::string& folder, std::uint64_t bytes) {
-  std::shared_ptr<StateFile> file(new StateFile(folder, open_without_name(folder), bytes));
-  if (!file->fd_)
+  std::shared_ptr<StateFile> file(new StateFile(folder, bytes));
+  if (file->fd_ < 0)
     file->refuse(fmt::format("{}; name a folder of a disk that is there on each host", std::strerror(errno)));
   struct statfs facts {};
-  if (::fstatfs(file->fd_.get(), &facts) == 0 && (facts.f_type == TMPFS_MAGIC || facts.f_type == RAMFS_MAGIC))
+  if (::fstatfs(file->fd_, &facts) == 0 && (facts.f_type == TMPFS_MAGIC || facts.f_type == RAMFS_MAGIC))
     file->refuse("the folder lies in memory itself (tmpfs); name a folder of a disk");
   file->reserve();
   file->map();
@@ -58,12 +70,13 @@ std::shared_ptr<StateFile> StateFile::make(const std::string& folder, std::uint6
   return file;
 }
 
-StateFile::StateFile(std::string folder, UniqueFd fd, std::uint64_t bytes)
-    : folder_(std::move(folder)), fd_(std::move(fd)), bytes_(std::max(bytes, kFileBlock)) {}
+StateFile::StateFile(std::string folder, std::uint64_t bytes)
+    : folder_(std::move(folder)), fd_(open_without_name(folder_)), bytes_(std::max(bytes, kFileBlock)) {}
 
 StateFile::~StateFile() {
   if (mapped_ != nullptr) ::munmap(mapped_, bytes_);
   if (memory_ != nullptr) ::munmap(memory_, memory_bytes_);
+  if (fd_ >= 0) ::close(fd_);
 }
 
 void StateFile::refuse(const std::string& why) const {
@@ -78,18 +91,18 @@ void StateFile::reserve() {
     refuse(fmt::format("the limit of a file's size is {} (`ulimit -f`)", mib(limit.rlim_cur)));
   // Asked first, so that an attempt that must fail does not take what others need.
   struct statfs facts {};
-  if (::fstatfs(fd_.get(), &facts) == 0) {
+  if (::fstatfs(fd_, &facts) == 0) {
     const std::uint64_t free = facts.f_bavail * static_cast<std::uint64_t>(facts.f_bsize);
     if (free < bytes_) refuse(fmt::format("{} are free there; make room, or name another folder", mib(free)));
   }
   int error = 0;
-  do error = ::posix_fallocate(fd_.get(), 0, static_cast<off_t>(bytes_));
+  do error = ::posix_fallocate(fd_, 0, static_cast<off_t>(bytes_));
   while (error == EINTR);
   if (error != 0) refuse(fmt::format("{}; make room, or name another folder", std::strerror(error)));
 }
 
 void StateFile::map() {
-  mapped_ = new_memory(fd_.get(), MAP_SHARED, bytes_);
+  mapped_ = new_memory(fd_, MAP_SHARED, bytes_);
   if (mapped_ == nullptr) refuse(fmt::format("it cannot be mapped: {}", std::strerror(errno)));
   ::madvise(mapped_, bytes_, MADV_SEQUENTIAL);
 }
@@ -97,10 +110,10 @@ void StateFile::map() {
 // Some file systems cannot, and go through it.
 void StateFile::go_past_page_cache() {
   take_memory(kFileBlock);
-  const int flags = ::fcntl(fd_.get(), F_GETFL);
-  const bool can = ::fcntl(fd_.get(), F_SETFL, flags | O_DIRECT) == 0 &&
-                   ::pread(fd_.get(), memory_, kFileBlock, 0) == static_cast<ssize_t>(kFileBlock);
-  if (!can) ::fcntl(fd_.get(), F_SETFL, flags);
+  const int flags = ::fcntl(fd_, F_GETFL);
+  const bool can = ::fcntl(fd_, F_SETFL, flags | O_DIRECT) == 0 &&
+                   ::pread(fd_, memory_, kFileBlock, 0) == static_cast<ssize_t>(kFileBlock);
+  if (!can) ::fcntl(fd_, F_SETFL, flags);
 }
 
 std::vector<at::Tensor> StateFile::rows(const StateRegion& region, at::ScalarType type) {
@@ -131,8 +144,8 @@ void StateFile::transfer(const StateJob& job, std::byte* memory, bool writes) co
     for (std::uint64_t done = 0; done < range.bytes;) {
       std::byte* const place = memory + range.place + done;
       const auto at = static_cast<off_t>(range.begin + done);
-      const ssize_t moved = writes ? ::pwrite(fd_.get(), place, range.bytes - done, at)
-                                   : ::pread(fd_.get(), place, range.bytes - done, at);
+      const ssize_t moved =
+          writes ? ::pwrite(fd_, place, range.bytes - done, at) : ::pread(fd_, place, range.bytes - done, at);
       if (moved < 0 && errno == EINTR) continue;
       if (moved <= 0)
         throw std::runtime_error(fmt::format(
@@ -156,7 +169,7 @@ class StateFile::Walk {
         is_read_(jobs.size()),
         is_done_(jobs.size()),
         is_free_(jobs.size()) {
-    const AllSignalsBlocked blocked;
+    const SignalsBlocked blocked;
     try {
       for (int i = 0; i < kReaders; ++i) threads_.emplace_back([this] { read_all(); });
       for (int i = 0; writes && i < kWriters; ++i) threads_.emplace_back([this] { write_all(); });

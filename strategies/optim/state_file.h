@@ -8,7 +8,6 @@
 #include <string>
 
 #include "dtrain/optimizer.h"
-#include "rendezvous/base/unique_fd.h"
 #include "strategies/optim/state_plan.h"
 
 namespace dtrain {
@@ -36,7 +35,7 @@ class StateFile : public std::enable_shared_from_this<StateFile> {
 
  private:
   class Walk;
-  StateFile(std::string folder, UniqueFd fd, std::uint64_t bytes);
+  StateFile(std::string folder, std::uint64_t bytes);
   void reserve();
   void map();
   void go_past_page_cache();
@@ -45,7 +44,7 @@ class StateFile : public std::enable_shared_from_this<StateFile> {
   [[noreturn]] void refuse(const std::string& why) const;
 
   std::string folder_;
-  UniqueFd fd_;
+  int fd_;
   std::uint64_t bytes_;
   std::byte* mapped_ = nullptr;
   std::byte* memory_ = nullptr;  // of the jobs in flight

@@ -174,7 +174,7 @@ int main(int count, char** arguments) {
         reader.join();
       });
     }
-    if (step >= 0) std::cout << loss << ' ' << seconds << ' ' << one_by_one << ' ' << at_once << std::endl;
+    if (step >= 0) std::cout << loss << ' ' << seconds << ' ' << one_by_one << ' ' << at_once << '\n';
   }
   std::cout << chain.state_bytes() << ' ' << chain.bits() << '\n';
   return 0;

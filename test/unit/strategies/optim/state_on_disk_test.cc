@@ -167,6 +167,10 @@ TEST_CASE("state on disk: a folder that cannot have it is an error with its name
                     Contains("none'") && Contains("(8 MiB): No such file or directory; name a folder"));
   CHECK_THROWS_AS(made(folder / "none"), ConfigError);
   CHECK_THROWS_WITH(made("/dev/shm"), Contains("state_folder '/dev/shm'") && Contains("in memory itself (tmpfs)"));
+  const at::Tensor elsewhere = at::zeros({10}, at::kMeta);
+  CHECK_THROWS_WITH(ShardedOptimizer({.algorithm = AdamW{}, .state_folder = folder.path()},
+                                     {{elsewhere, {{"a", {10}, 0, elsewhere}}}}),
+                    Contains("is for parameters on a CPU, and 'a' is on meta; leave it out"));
   struct statfs facts {};
   REQUIRE(::statfs(folder.path().c_str(), &facts) == 0);
   const std::uint64_t free = facts.f_bavail * static_cast<std::uint64_t>(facts.f_bsize);
