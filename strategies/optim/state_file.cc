@@ -136,6 +136,7 @@ void StateFile::take_memory(std::uint64_t bytes) {
   memory_bytes_ = 0;
   memory_ = new_memory(-1, MAP_PRIVATE | MAP_ANONYMOUS, bytes);
   if (memory_ == nullptr) throw std::bad_alloc();
+  ::madvise(memory_, bytes, MADV_HUGEPAGE);  // a direct request pins its pages: 4 in place of 2048
   memory_bytes_ = bytes;
 }
 
