@@ -237,10 +237,11 @@ bench-gpu: ## measure training and all_reduce on GPUs beside Python (PY=python w
 	@python3 test/bench/gpu/run.py --build build/cuda --python $(or $(PY),.venv/bin/python) $(BENCH_ARGS)
 
 .PHONY: bench-optim
-bench-optim: ## measure a step of AdamW beside LibTorch's, and beside copying; writes docs/benchmarks
+bench-optim: ## measure AdamW beside LibTorch's and beside copying, and with state on disk; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench
-	@$(call build,bench,optim_bench)
+	@$(call build,bench,optim_bench state_bench)
 	@python3 test/bench/optim/run.py --build build --write docs/benchmarks $(BENCH_ARGS)
+	@python3 test/bench/optim/state.py --build build --write docs/benchmarks
 
 .PHONY: bench-sharding
 bench-sharding: ## measure steps, memory and prices of each strategy beside Python's DDP and FSDP2; writes docs/benchmarks

@@ -73,6 +73,7 @@ Result<void> read_ranks(std::map<std::string, std::string>& flags, EstimateOptio
 
 Result<void> read_flags(std::map<std::string, std::string>& flags, EstimateOptions& options) {
   options.json = flags.contains("json");
+  options.state_on_disk = flags.contains("state-on-disk");
   if (flags.contains("parameters")) {
     auto count = parse_parameters(flags["parameters"]);
     if (!count) return count.error().in("--parameters");

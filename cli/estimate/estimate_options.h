@@ -22,6 +22,7 @@ struct EstimateOptions {
   int state_numbers = 0;           // of the optimizer, for each parameter
   std::string state = "float32";
   int state_bytes = 4;
+  bool state_on_disk = false;
   double memory = 0;  // bytes that a rank has; 0: not said
   bool json = false;
 

@@ -58,11 +58,12 @@ std::string head(const EstimatedModel& model, const EstimateOptions& options) {
   return text;
 }
 
-std::string row_text(const EstimateRow& row, bool marks) {
+std::string row_text(const EstimateRow& row, bool marks, bool on_disk) {
   const auto& memory = row.memory;
-  return fmt::format("  {:<22}{:>10}  {:>10}  {:>10}  {:>10}  {:>10}{}\n", row.strategy, amount_text(memory.parameters),
-                     amount_text(memory.gradients), amount_text(memory.optimizer), amount_text(memory.live),
-                     amount_text(memory.total()),
+  return fmt::format("  {:<22}{:>10}  {:>10}  {:>10}  {:>10}  {:>10}{}{}\n", row.strategy,
+                     amount_text(memory.parameters), amount_text(memory.gradients), amount_text(memory.optimizer),
+                     amount_text(memory.live), amount_text(memory.total()),
+                     on_disk ? fmt::format("  {:>10}", amount_text(memory.on_disk)) : "",
                      !marks     ? ""
                      : row.fits ? "  fits"
                                 : "  too large");
@@ -78,7 +79,8 @@ std::vector<EstimateRow> estimate_rows(const EstimatedModel& model, const Estima
                                 .state_numbers = options.state_numbers,
                                 .state_bytes = options.state_bytes,
                                 .micro_batches = std::max(1, options.micro_batches)};
-  const auto add = [&](const std::string& name, const Strategy& one) {
+  const auto add = [&](const std::string& name, Strategy one) {
+    if (options.state_on_disk) one.state_folder = "/";
     const config::RankMemory memory = config::memory_of(one, model.size, training);
     rows.push_back({name, precision_name(one.param), memory, options.memory == 0 || memory.total() <= options.memory});
   };
@@ -107,14 +109,17 @@ std::string estimate_text(const EstimatedModel& model, const EstimateOptions& op
   for (const EstimateRow& row : rows) {
     if (row.precision != precision) {
       precision = row.precision;
-      text += fmt::format("\n{:<24}{:>10}  {:>10}  {:>10}  {:>10}  {:>10}\n", precision, "parameters", "gradients",
-                          "optimizer", "live", "total");
+      text += fmt::format("\n{:<24}{:>10}  {:>10}  {:>10}  {:>10}  {:>10}{}\n", precision, "parameters", "gradients",
+                          "optimizer", "live", "total", options.state_on_disk ? "     on disk" : "");
     }
-    text += row_text(row, options.memory > 0);
+    text += row_text(row, options.memory > 0, options.state_on_disk);
   }
   text +=
       "\nof each rank, without activations and buffers. live: units that are whole in backward, and gradients on\n"
       "their way. bfloat16: what is optimized, and a rank's part of its gradient, is float32.\n";
+  if (options.state_on_disk)
+    text +=
+        "on disk: the optimizer's state; a step has 64 MiB of it in memory. Muon may have two of its matrices there.\n";
   if (options.memory > 0) text += fmt::format("memory of a rank: {}\n", amount_text(options.memory));
   return text;
 }
@@ -142,6 +147,7 @@ std::string estimate_json(const EstimatedModel& model, const EstimateOptions& op
     one["optimizer"] = row.memory.optimizer;
     one["live"] = row.memory.live;
     one["total"] = row.memory.total();
+    one["on_disk"] = row.memory.on_disk;
     if (options.memory > 0) one["fits"] = row.fits;
     json["strategies"].push_back(std::move(one));
   }

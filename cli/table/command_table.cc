@@ -57,6 +57,7 @@ constexpr CommandFlag kEstimateFlags[] = {
     {.name = "micro-batches", .value = "N", .help = "backwards of a rank in a step, if the strategy is deterministic"},
     {.name = "optimizer", .value = "NAME", .help = "adamw (default), adam, lamb, adagrad, muon, sgd, sgd-momentum"},
     {.name = "state", .value = "TYPE", .help = "type of the optimizer's state: float32 (default), bfloat16"},
+    {.name = "state-on-disk", .help = "the state lies in a state_folder"},
     {.name = "units", .value = "UNITS", .help = "units of fsdp: names such as model.layers.N, or a number"},
     {.name = "memory", .value = "SIZE", .help = "memory of a rank, as 80GB: marks what fits"},
     {.name = "json", .help = "print it as JSON"},

@@ -160,12 +160,14 @@ Config read_plugin(JsonReader& plugin, const JobSize& job) {
   Json deepspeed = Json::object();
   Json& zero = deepspeed["zero_optimization"];
   zero["stage"] = plugin.count("zero_stage", 0, 3).value_or(2);
-  for (const char* part : {"param", "optimizer"})
-    plugin.off(fmt::format("offload_{}_device", part), "dtrain keeps all parts on the rank's device; set it to none");
+  plugin.off("offload_param_device", "dtrain keeps parameters on the rank's device; set it to none");
+  for (const char* key : {"device", "nvme_path"})
+    if (const Json* value = plugin.value(fmt::format("offload_optimizer_{}", key)))
+      zero["offload_optimizer"][key] = *value;
   for (const char* key : {"gradient_accumulation_steps", "gradient_clipping"})
     if (const Json* value = plugin.value(key)) deepspeed[key] = *value;
   plugin.without_meaning({"zero3_init_flag", "zero3_save_16bit_model", "deepspeed_multinode_launcher",
-                          "offload_optimizer_nvme_path", "offload_param_nvme_path", "zero_stage"});
+                          "offload_param_nvme_path", "zero_stage"});
   plugin.off({"deepspeed_hostfile", "deepspeed_inclusion_filter", "deepspeed_exclusion_filter"},
              "the hosts are those where dtrain run is started; remove the key");
   plugin.off("deepspeed_moe_layer_cls_names", "dtrain does not have it; remove the key");

@@ -13,7 +13,7 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kMany = std::int64_t{1} << 40;
 constexpr const char* kNoOffload =
-    "dtrain keeps all parts on the rank's device; remove the key, or set its device to none";
+    "dtrain keeps parameters and gradients on the rank's device; remove the key, or set its device to none";
 constexpr const char* kNotQuantized = "dtrain sends numbers as they are; set it to false";
 
 // Any of these makes a JSON object one of DeepSpeed.
@@ -44,14 +44,36 @@ void read_buckets(JsonReader& zero, Strategy& strategy) {
   }
 }
 
+enum class OffloadTo { none, cpu, disk };
+
+// The optimizer's state, in the memory of the CPU or on a disk.
+void read_offload(JsonReader& offload, Strategy& strategy) {
+  const auto to = offload.one_of<OffloadTo>(
+      "device", {{"none", OffloadTo::none}, {"cpu", OffloadTo::cpu}, {"nvme", OffloadTo::disk}});
+  const auto folder = offload.word("nvme_path");
+  offload.only("ratio", 1.0, "dtrain moves all of the state; set it to 1.0");
+  offload.off("super_offload", "dtrain does not have it; remove the key");
+  offload.without_meaning({"pin_memory", "buffer_count", "buffer_size", "pipeline", "pipeline_read", "pipeline_write",
+                           "fast_init", "cpuadam_cores_perc"});
+  offload.finish();
+  strategy.state_on_cpu = to == OffloadTo::cpu;
+  if (to != OffloadTo::disk) return;
+  if (!folder || !folder->starts_with('/'))
+    refuse(fmt::format("{} is nvme, and {} is not the path of a folder, from / on; name one that is on each host",
+                       offload.path_of("device"), offload.path_of("nvme_path")));
+  strategy.state_folder = *folder;
+}
+
 void read_zero(JsonReader& zero, Strategy& strategy) {
   // Accelerate, which fills in what is "auto", takes stage 2.
   const bool is_auto = zero.has("stage") && zero.value("stage") == nullptr;
   constexpr StrategyKind kStages[] = {StrategyKind::ddp, StrategyKind::zero1, StrategyKind::zero2, StrategyKind::fsdp};
   strategy.kind = kStages[zero.count("stage", 0, 3).value_or(is_auto ? 2 : 0)];
   read_buckets(zero, strategy);
-  zero.off({"offload_param", "offload_optimizer", "cpu_offload", "cpu_offload_param", "cpu_offload_use_pin_memory"},
-           kNoOffload);
+  zero.off({"offload_param", "cpu_offload_param"}, kNoOffload);
+  zero.without_meaning({"cpu_offload_use_pin_memory"});
+  strategy.state_on_cpu = zero.flag("cpu_offload").value_or(false);  // its name in old versions
+  if (auto offload = zero.section("offload_optimizer")) read_offload(*offload, strategy);
   zero.off({"zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients",
             "zeropp_loco_param"},
            kNotQuantized);

@@ -8,7 +8,8 @@
 namespace dtrain::config {
 namespace {
 
-constexpr int kRowsOnTheirWay = 2;  // one is filled by backward while the one before is reduced
+constexpr double kStateInFlight = 64 << 20;  // of a state on disk, in a step: StateFile::kBytesInFlight
+constexpr int kRowsOnTheirWay = 2;           // one is filled by backward while the one before is reduced
 
 // The sizes that count once small units belong to the rest.
 struct Sizes {
@@ -74,6 +75,13 @@ double live_in_order(double all_rows, double whole_bytes, double rest_bytes, int
   return std::max(whole_bytes + rows * all_rows, rest_bytes + 2 * all_rows);
 }
 
+RankMemory with_state_in_place(RankMemory memory, const Strategy& strategy) {
+  if (strategy.state_folder.empty()) return memory;
+  memory.on_disk = memory.optimizer;
+  memory.optimizer = std::min(memory.optimizer, kStateInFlight);
+  return memory;
+}
+
 }  // namespace
 
 std::int64_t ModelSize::elements() const { return std::accumulate(units.begin(), units.end(), rest); }
@@ -83,7 +91,8 @@ RankMemory memory_of(const Strategy& strategy, const ModelSize& model, const Tra
   const double own = training.parameter_bytes;
   const double state = static_cast<double>(training.state_numbers) * training.state_bytes;
   if (strategy.kind == StrategyKind::ddp)
-    return {.parameters = sizes.all * own, .gradients = sizes.all * own, .optimizer = sizes.all * state};
+    return with_state_in_place(
+        {.parameters = sizes.all * own, .gradients = sizes.all * own, .optimizer = sizes.all * state}, strategy);
 
   const int sharing = strategy.shard_size > 0 ? std::min(strategy.shard_size, training.ranks) : training.ranks;
   const double mine = sizes.all / sharing;
@@ -118,7 +127,7 @@ RankMemory memory_of(const Strategy& strategy, const ModelSize& model, const Tra
   }
   if (strategy.deterministic)
     memory.live = live_in_order(sizes.all * reduce, whole_bytes, rest_bytes, training.micro_batches);
-  return memory;
+  return with_state_in_place(memory, strategy);
 }
 
 }  // namespace dtrain::config

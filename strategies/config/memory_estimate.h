@@ -27,12 +27,13 @@ struct TrainingSize {
   int micro_batches = 1;    // backwards of a rank in a step, which count with `deterministic`: a power of two
 };
 
-// Bytes of one rank. If ranks share memory, this rank's share of it.
+// Bytes of one rank. If ranks share memory, this rank's share of it. total(): of memory.
 struct RankMemory {
   double parameters = 0;  // all the time; with mixed precision, those that compute and those that are optimized
   double gradients = 0;   // when backward has ended
   double optimizer = 0;   // the state
   double live = 0;        // in backward: units that are whole for a time, and gradients on their way
+  double on_disk = 0;     // the state that is not in memory (state_folder)
 
   double total() const { return parameters + gradients + optimizer + live; }
 };

@@ -62,6 +62,13 @@ std::vector<std::string> to_names(const std::string& key, const StrategyJson& va
   return value.get<std::vector<std::string>>();
 }
 
+// Ranks of other hosts, and of other working directories, have the same name.
+std::string to_folder(const std::string& key, const StrategyJson& value) {
+  if (!value.is_string() || !value.get<std::string>().starts_with('/'))
+    refuse_value(key, value, "the path of a folder, from / on");
+  return value.get<std::string>();
+}
+
 Precision to_precision(const std::string& key, const StrategyJson& value) {
   if (!value.is_string()) refuse_value(key, value, fmt::format("one of {}", words_of(kPrecisions)));
   return from_word(kPrecisions, key, value.get<std::string>());
@@ -140,8 +147,15 @@ const std::vector<Key>& keys() {
        [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
          strategy.units = to_names(key, value);
        }},
-      {"one_copy", {Kind::fsdp}, [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
+      {"one_copy",
+       {Kind::fsdp},
+       [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
          strategy.one_copy = to_bool(key, value);
+       }},
+      {"state_folder",
+       {Kind::ddp, Kind::zero1, Kind::zero2, Kind::fsdp},
+       [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
+         strategy.state_folder = to_folder(key, value);
        }}};
   return all;
 }

@@ -87,7 +87,13 @@ bool accumulates() {
 
 Session& require_ddp(Session& session) {
   session.require_config_known();
-  const StrategyKind asked = session.env().strategy.kind;
+  const Strategy& strategy = session.env().strategy;
+  const StrategyKind asked = strategy.kind;
+  if (!strategy.state_folder.empty() || (strategy.state_on_cpu && !session.device().is_cpu()))
+    throw ConfigError(
+        "dtrain: the strategy says where the optimizer's state lies (state_folder, offload_optimizer), and this "
+        "program "
+        "trains with dtrain::Ddp, which has no optimizer. Use dtrain::Parallel (dtrain/parallel.h), or remove the key");
   if (asked == StrategyKind::ddp) return session;
   throw ConfigError("dtrain: the strategy is " + name_of(asked) +
                     ", and this program trains with dtrain::Ddp, which is ddp and nothing else. Use dtrain::Parallel "

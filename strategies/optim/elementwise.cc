@@ -84,16 +84,23 @@ void update_copies(const Elementwise& algorithm, const Rates& rates, const Part&
   std::vector<at::Tensor> states;
   used(0).copy_(part.values);
   used(1).copy_(part.gradient);
+  // A state of the copies' type, in whole blocks, needs no copy.
+  const auto is_used_in_place = [&](const at::Tensor& state) {
+    return count == rounded_up(count) && state.scalar_type() == copies.scalar_type();
+  };
   for (std::size_t i = 0; i < part.states.size(); ++i) {
-    used(i + 2).copy_(part.states[i]);
-    states.push_back(row(i + 2));
+    const bool in_place = is_used_in_place(part.states[i]);
+    if (!in_place) used(i + 2).copy_(part.states[i]);
+    states.push_back(in_place ? part.states[i] : row(i + 2));
   }
   Lists lists;
   lists.add(row(0), row(1), states, part.step);
   fused(algorithm, rates, lists);
   part.values.copy_(used(0));
-  for (std::size_t i = 0; i < part.states.size(); ++i)
-    store_state(part.states[i], used(i + 2), part.random + i, part.first_element);
+  for (std::size_t i = 0; i < part.states.size(); ++i) {
+    if (!is_used_in_place(part.states[i]))
+      store_state(part.states[i], used(i + 2), part.random + i, part.first_element);
+  }
 }
 
 void update_in_pieces(const Elementwise& algorithm, const Rates& rates, const Part& part) {

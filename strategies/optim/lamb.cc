@@ -7,8 +7,6 @@
 namespace dtrain {
 namespace {
 
-// Small enough for the second cache, large enough for ATen's calls to take little of the time.
-constexpr std::int64_t kLambPiece = 64 * 1024;
 constexpr std::int64_t kLambPieceOnGpu = 4 * 1024 * 1024;
 
 struct LambPiece {
@@ -59,15 +57,15 @@ void average(const Lamb& lamb, const LambPart& one, const at::Tensor& norms) {
 
 }  // namespace
 
-void update_by_lamb(const Lamb& lamb, const std::vector<LambPart>& parts, std::int64_t parameters,
-                    const at::TensorOptions& options, const SumOverRanks& sum) {
+void update_by_lamb(const Lamb& lamb, const LambWalk& walk, std::int64_t parameters, const at::TensorOptions& options,
+                    const SumOverRanks& sum) {
   const auto norms = at::zeros({parameters, 2}, options.dtype(at::kDouble));
-  for (const LambPart& one : parts) average(lamb, one, norms[one.parameter]);
+  walk(true, [&](const LambPart& one) { average(lamb, one, norms[one.parameter]); });
   if (sum) sum(norms);
   const auto roots = norms.sqrt();
   const auto of_values = roots.select(1, 0), of_updates = roots.select(1, 1);
   const auto scales = at::where(of_values.gt(0).logical_and_(of_updates.gt(0)), of_values / of_updates, 1.0);
-  for (const LambPart& one : parts) {
+  walk(false, [&](const LambPart& one) {
     in_pieces(one, [&](std::int64_t begin, std::int64_t count) {
       const LambPiece piece = piece_of(one, begin, count);
       const auto update = direction(lamb, one, piece).mul_(scales[one.parameter] * one.lr);
@@ -75,7 +73,7 @@ void update_by_lamb(const Lamb& lamb, const std::vector<LambPart>& parts, std::i
       const auto to = one.part.values.narrow(0, begin, count);
       if (to.scalar_type() != piece.values.scalar_type()) to.copy_(piece.values);
     });
-  }
+  });
 }
 
 }  // namespace dtrain

@@ -42,6 +42,7 @@ struct ShardedOptimizer::State {
   SumOverRanks sum;
   std::vector<at::Tensor> runs;  // their values
   std::vector<Slice> slices;
+  std::optional<StateOnDisk> disk;
   std::int64_t parameters = 0;
   std::int64_t steps = 0;
   double lr = 0;
@@ -59,12 +60,15 @@ struct ShardedOptimizer::State {
     return rates;
   }
 
-  Part part_of(const Slice& slice, const std::vector<at::Tensor>& gradients) const {
-    Part part{slice.values, gradients[slice.run], slice.states, slice.step};
-    if (slice.count != part.gradient.numel()) part.gradient = part.gradient.narrow(0, slice.begin, slice.count);
+  static Part part_of(const Stretch& stretch, const std::vector<at::Tensor>& gradients) {
+    const Slice& slice = *stretch.slice;
+    Part part{slice.values, gradients[slice.run], stretch.states, slice.step};
+    if (stretch.count != slice.count) part.values = part.values.narrow(0, stretch.begin, stretch.count);
+    if (stretch.count != part.gradient.numel())
+      part.gradient = part.gradient.narrow(0, slice.begin + stretch.begin, stretch.count);
     part.random =
         hash_of_name(slice.shards.front().name) + static_cast<std::uint64_t>(slice.updates()) * slice.states.size();
-    part.first_element = slice.shards.front().begin;
+    part.first_element = slice.shards.front().begin + stretch.begin;
     return part;
   }
 
@@ -77,33 +81,46 @@ struct ShardedOptimizer::State {
     return result;
   }
 
-  void update_elementwise(const std::vector<Slice*>& updated, const std::vector<at::Tensor>& gradients) {
-    std::map<std::tuple<std::size_t, bool>, std::pair<Rates, std::vector<Part>>> calls;  // those of equal rates
+  // Calls act() with what has the state of these slices: all at once, or from disk part by part.
+  void walk(const std::vector<Slice*>& updated, bool writes, const StateOnDisk::Act& act) {
+    if (disk) return disk->walk(updated, writes, act);
+    std::vector<Stretch> all;
     for (const Slice* slice : updated) {
-      const Rates rates = rates_of(*slice);
-      if (slice->is_matrix) {
-        if (slice->count > 0)
-          update_by_muon(std::get<Muon>(options.algorithm), rates, part_of(*slice, gradients), slice->shards[0].shape);
+      if (slice->count > 0) all.push_back({slice, 0, slice->count, slice->states});
+    }
+    act(all);
+  }
+
+  void update_elementwise(const std::vector<Stretch>& stretches, const std::vector<at::Tensor>& gradients) const {
+    std::map<std::tuple<std::size_t, bool>, std::pair<Rates, std::vector<Part>>> calls;  // those of equal rates
+    for (const Stretch& stretch : stretches) {
+      const Slice& slice = *stretch.slice;
+      const Rates rates = rates_of(slice);
+      const Part part = part_of(stretch, gradients);
+      if (slice.is_matrix) {
+        update_by_muon(std::get<Muon>(options.algorithm), rates, part, slice.shards[0].shape);
         continue;
       }
-      auto& [rates_of_call, parts] = calls[{slice->group, rates.first_update}];
+      auto& [rates_of_call, parts] = calls[{slice.group, rates.first_update}];
       rates_of_call = rates;
-      if (slice->count > 0) {
-        slice->step.fill_(static_cast<double>(slice->updates() + 1));
-        parts.push_back(part_of(*slice, gradients));
-      }
+      slice.step.fill_(static_cast<double>(slice.updates() + 1));
+      parts.push_back(part);
     }
     const auto algorithm = elementwise_of(options.algorithm);
     for (const auto& [key, call] : calls) update(*algorithm, call.first, call.second);
   }
 
   void update_lamb(const Lamb& lamb, const std::vector<Slice*>& updated, const std::vector<at::Tensor>& gradients) {
-    std::vector<LambPart> parts;
-    for (const Slice* slice : updated) {
-      const Rates rates = rates_of(*slice);
-      parts.push_back(
-          {part_of(*slice, gradients), slice->shards[0].parameter, rates.lr, rates.weight_decay, slice->updates() + 1});
-    }
+    const LambWalk parts = [&](bool writes, const std::function<void(const LambPart&)>& act) {
+      walk(updated, writes, [&](const std::vector<Stretch>& stretches) {
+        for (const Stretch& stretch : stretches) {
+          const Slice& slice = *stretch.slice;
+          const Rates rates = rates_of(slice);
+          act({part_of(stretch, gradients), slice.shards[0].parameter, rates.lr, rates.weight_decay,
+               slice.updates() + 1});
+        }
+      });
+    };
     const auto place = runs.empty() ? at::TensorOptions() : runs[0].options();
     update_by_lamb(lamb, parts, parameters, place, sum);
   }
@@ -178,6 +195,11 @@ ShardedOptimizer::ShardedOptimizer(const ShardedOptimizerOptions& options, const
   state_->sum = std::move(sum);
   state_->lr = lr_of(options.algorithm);
   state_->slices = slices_of(options, runs, state_->parameters);
+  if (options.state_folder.empty()) {
+    add_state(state_->slices, options);
+  } else {
+    state_->disk.emplace(state_->slices, options);
+  }
   for (const ShardRun& run : runs) state_->runs.push_back(run.values.detach());
 }
 ShardedOptimizer::~ShardedOptimizer() = default;
@@ -193,7 +215,8 @@ void ShardedOptimizer::step(const std::vector<at::Tensor>& gradients) {
   if (const auto* lamb = std::get_if<Lamb>(&state_->options.algorithm)) {
     state_->update_lamb(*lamb, updated, gradients);
   } else {
-    state_->update_elementwise(updated, gradients);
+    state_->walk(updated, true,
+                 [&](const std::vector<Stretch>& stretches) { state_->update_elementwise(stretches, gradients); });
   }
   for (Slice* slice : updated) {
     for (ShardPlace& shard : slice->shards) ++shard.step;

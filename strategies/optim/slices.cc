@@ -1,5 +1,7 @@
 #include "strategies/optim/slices.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <unordered_map>
 
@@ -22,11 +24,38 @@ double first_value(const OptimizerOptions& algorithm) {
   return adagrad == nullptr ? 0 : adagrad->initial_accumulator_value;
 }
 
-void add_state(Slice& slice, const ShardedOptimizerOptions& options) {
-  const auto type = options.state_dtype.value_or(slice.values.scalar_type());
-  const auto names = state_names_of(options.algorithm, slice.is_matrix);
-  for (std::size_t i = 0; i < names.size(); ++i)
-    slice.states.push_back(at::full({slice.count}, first_value(options.algorithm), slice.values.options().dtype(type)));
+at::ScalarType state_type(const Slice& slice, const ShardedOptimizerOptions& options) {
+  return options.state_dtype.value_or(slice.values.scalar_type());
+}
+
+StateRegion region_of(const Slice& slice, const ShardedOptimizerOptions& options) {
+  if (!slice.values.is_cpu())
+    throw ConfigError(
+        fmt::format("dtrain: state_folder '{}' is for parameters on a CPU, and '{}' is on {}; leave it out",
+                    options.state_folder, slice.shards.front().name, slice.values.device().str()));
+  return {slice.count, state_names_of(options.algorithm, slice.is_matrix).size(),
+          c10::elementSize(state_type(slice, options)), slice.is_matrix};
+}
+
+// The parts of the slices that a job has in its memory.
+std::vector<Stretch> stretches_of(const StateJob& job, std::byte* memory,
+                                  const std::vector<std::vector<Slice*>>& slices) {
+  std::vector<Stretch> stretches;
+  for (const StateUse& use : job.uses) {
+    for (const Slice* slice : slices[use.region]) {
+      const auto first = std::max(use.begin, slice->region_begin);
+      const auto end = std::min(use.begin + use.count, slice->region_begin + slice->count);
+      if (first >= end) continue;
+      Stretch stretch{slice, first - slice->region_begin, end - first, {}};
+      for (std::size_t i = 0; i < slice->states.size(); ++i) {
+        const auto type = slice->states[i].scalar_type();
+        const auto skipped = static_cast<std::size_t>(first - use.begin) * c10::elementSize(type);
+        stretch.states.push_back(at::from_blob(memory + use.rows[i] + skipped, {end - first}, at::TensorOptions(type)));
+      }
+      stretches.push_back(std::move(stretch));
+    }
+  }
+  return stretches;
 }
 
 at::Tensor step_tensor(const at::Tensor& values) { return at::zeros({}, values.options().dtype(at::kFloat)); }
@@ -86,12 +115,49 @@ std::vector<Slice> slices_of(const ShardedOptimizerOptions& options, const std::
       if (slice.run == run) slice.values = values.narrow(0, slice.begin, slice.count);
     }
   }
-  for (Slice& slice : slices) {
-    add_state(slice, options);
-    slice.step = step_tensor(slice.values);
-  }
+  for (Slice& slice : slices) slice.step = step_tensor(slice.values);
   parameters = static_cast<std::int64_t>(numbers.size());
   return slices;
+}
+
+void add_state(std::vector<Slice>& slices, const ShardedOptimizerOptions& options) {
+  const double first = first_value(options.algorithm);
+  for (Slice& slice : slices) {
+    const auto names = state_names_of(options.algorithm, slice.is_matrix);
+    for (std::size_t i = 0; i < names.size(); ++i)
+      slice.states.push_back(at::full({slice.count}, first, slice.values.options().dtype(state_type(slice, options))));
+  }
+}
+
+StateOnDisk::StateOnDisk(std::vector<Slice>& slices, const ShardedOptimizerOptions& options) {
+  for (Slice& slice : slices) {
+    slice.region = regions_.size();
+    regions_.push_back(region_of(slice, options));
+  }
+  file_ = StateFile::make(options.state_folder, place_regions(regions_));
+  std::vector<Slice*> all;
+  for (Slice& slice : slices) {
+    slice.states = file_->rows(regions_[slice.region], state_type(slice, options));
+    all.push_back(&slice);
+  }
+  const double first = first_value(options.algorithm);
+  if (first == 0) return;  // as the file is
+  walk(all, true, [first](const std::vector<Stretch>& stretches) {
+    for (const Stretch& stretch : stretches)
+      for (const at::Tensor& state : stretch.states) state.fill_(first);
+  });
+}
+
+void StateOnDisk::walk(const std::vector<Slice*>& slices, bool writes, const Act& act) {
+  std::vector<std::vector<Slice*>> of_region(regions_.size());
+  std::vector<std::size_t> used;
+  for (Slice* slice : slices) {
+    if (slice->count == 0) continue;
+    if (of_region[slice->region].empty()) used.push_back(slice->region);
+    of_region[slice->region].push_back(slice);
+  }
+  file_->walk(plan_jobs(regions_, used, StateFile::kJobBytes), writes,
+              [&](const StateJob& job, std::byte* memory) { act(stretches_of(job, memory, of_region)); });
 }
 
 std::vector<Slice> divided_by_step(const std::vector<Slice>& slices) {
@@ -107,6 +173,8 @@ std::vector<Slice> divided_by_step(const std::vector<Slice>& slices) {
       part.values = slice.values.narrow(0, begin, count);
       for (const at::Tensor& state : slice.states) part.states.push_back(state.narrow(0, begin, count));
       part.step = step_tensor(slice.values);
+      part.region = slice.region;
+      part.region_begin = slice.region_begin + begin;
       divided.push_back(std::move(part));
       begin += count;
       first = end;

@@ -28,7 +28,8 @@ PAGES = {
                  ["bench-sharding steps", "bench-sharding deterministic", "bench-sharding memory",
                   "bench-sharding unshard"]),
     "training": ("Training", "Steps of DDP, Horovod's way of reducing, how ResNet scales, and steps of optimizers.",
-                 ["bench-collectives ddp", "bench-collectives fusion", "bench-resnet scaling", "bench-optim adamw"]),
+                 ["bench-collectives ddp", "bench-collectives fusion", "bench-resnet scaling", "bench-optim adamw",
+                  "bench-optim state"]),
 }
 
 HEAD = """# Benchmarks: {title}

@@ -45,6 +45,11 @@ struct ShardedOptimizerOptions {
   // an average are not lost. The random numbers depend on the parameter's name, the element and the step alone. If
   // values, gradient and state all are bfloat16, the update is torch's, which rounds to the nearest.
   std::optional<at::ScalarType> state_dtype{};
+  // A folder of a disk: the state lies there and not in memory, in a file without a name that is gone with the process.
+  // For values on a CPU. Each rank has a file of its own, whose room is reserved at once. A step reads and writes the
+  // state part by part, while it computes: it holds 64 MiB of it, or two of Muon's largest matrices if these have more.
+  // The results have the same bits. ZeRO-Infinity: Rajbhandari et al., SC 2021, arXiv:2104.07857. Empty: in memory.
+  std::string state_folder{};
 };
 
 // The state of one shard, or what was saved of it.
@@ -59,7 +64,8 @@ struct ShardState {
 class ShardedOptimizer {
  public:
   // No collective. Keeps the tensors of `runs`, and allocates the state. Throws ConfigError if an option is out of its
-  // range, the shards of a run do not fill it, or Muon gets a matrix that is split over ranks.
+  // range, the shards of a run do not fill it, Muon gets a matrix that is split over ranks, or state_folder has no room
+  // for the state, lies in memory (tmpfs) or is not there.
   ShardedOptimizer(const ShardedOptimizerOptions& options, const std::vector<ShardRun>& runs, SumOverRanks sum = {});
   ~ShardedOptimizer();
   ShardedOptimizer(ShardedOptimizer&&) noexcept;
@@ -68,7 +74,8 @@ class ShardedOptimizer {
   // One update. `gradients` has a tensor for each run, contiguous and with as many elements, of any floating type. An
   // undefined tensor leaves its run as it is. A collective with LAMB alone. Gradients of the values' type need no
   // memory; for another type, or another type of the state, the update is made by pieces of 64 Ki elements. Does not
-  // wait for a GPU. Throws ConfigError if a gradient does not fit its run.
+  // wait for a GPU. Throws ConfigError if a gradient does not fit its run, and std::runtime_error if a disk with the
+  // state fails: then go on from a checkpoint.
   void step(const std::vector<at::Tensor>& gradients);
 
   // The rate that groups scale. The constructor sets it to the lr of the algorithm.
@@ -78,7 +85,8 @@ class ShardedOptimizer {
   std::int64_t steps() const;
 
   // The state of each shard, in the order of the runs. The tensors are the state itself, and not copies: what is
-  // written to them is loaded. They are of state_dtype, on the device of the values.
+  // written to them is loaded. They are of state_dtype, on the device of the values. With state_folder they are mapped
+  // memory of the file.
   std::vector<ShardState> state() const;
   // Copies what is saved of a parameter into the shards of it that this rank has; elements of other ranks are left
   // out. So ranks may load pieces of any size, as one rank or another saved them. Returns the number of elements that

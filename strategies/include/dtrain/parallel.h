@@ -86,6 +86,15 @@ class ParallelCore : public UnitHooks {
   virtual void end_step() = 0;
   virtual void gather_all() = 0;
   virtual void free_all() = 0;
+
+  // For runs(), with its state where the strategy says.
+  ShardedOptimizer optimizer(ShardedOptimizerOptions options);
+  // Throws ConfigError if the strategy says where the state lies, and the program does not step such an optimizer.
+  void require_state_in_place(bool is_of_torch);
+
+ private:
+  void require_on_cpu(const std::vector<at::Tensor>& values) const;
+  bool made_optimizer_ = false;
 };
 
 namespace detail {
@@ -103,8 +112,6 @@ using Built = typename decltype(pointer_to(std::declval<std::invoke_result_t<Bui
 
 }  // namespace detail
 
-// As Parallel::optimizer.
-ShardedOptimizer make_optimizer(ParallelCore& core, const ShardedOptimizerOptions& options);
 // The optimizer goes on with the counts of updates that the state has.
 void restore(ShardedOptimizer& optimizer, const CheckpointState& state);
 
@@ -145,15 +152,18 @@ class Parallel {
   // ddp.
   SumOverRanks sum() const { return core_->sum(); }
 
-  // No collective. An optimizer for these runs. Throws ConfigError as its constructor does, and for LAMB if the
+  // No collective. An optimizer for these runs, with its state where the strategy says (state_folder). Throws
+  // ConfigError as the constructor of ShardedOptimizer does, if the options say another place, and for LAMB if the
   // strategy is deterministic.
-  ShardedOptimizer optimizer(const ShardedOptimizerOptions& options) const { return make_optimizer(*core_, options); }
+  ShardedOptimizer optimizer(const ShardedOptimizerOptions& options) const { return core_->optimizer(options); }
   ShardedOptimizer optimizer(const OptimizerOptions& algorithm) const {
     return optimizer(ShardedOptimizerOptions{.algorithm = algorithm});
   }
 
   // Collective. The optimizer's step, on parameters(). Then the ranks have each other's new values.
+  // Throws ConfigError if the strategy has a state_folder, and the optimizer is not one that optimizer() has made.
   void step(torch::optim::Optimizer& optimizer) {
+    core_->require_state_in_place(true);
     step([&] { optimizer.step(); });
   }
   void step(ShardedOptimizer& optimizer) {
@@ -162,6 +172,7 @@ class Parallel {
   template <class Update>
   requires std::is_invocable_v<Update>
   void step(Update update) {
+    core_->require_state_in_place(false);
     core_->begin_step();
     update();
     core_->end_step();

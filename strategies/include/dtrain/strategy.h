@@ -65,6 +65,12 @@ struct Strategy {
   bool deterministic = false;
   // ddp, zero1 and zero2: bytes of gradients that are reduced together.
   std::int64_t bucket_bytes = 25 * 1024 * 1024;
+  // A folder of a disk for the state of the optimizer that Parallel::optimizer() makes: state_folder in optimizer.h. A
+  // program that steps another optimizer gets an error.
+  std::string state_folder{};
+  // DeepSpeed's offload_optimizer with the device cpu: the optimizer's state is in the memory of the CPU. That is where
+  // the state of a model on a CPU is anyway. A model on another device is an error.
+  bool state_on_cpu = false;
   // ddp. A parameter may have no part in a forward. The others allow that at no cost.
   bool find_unused_parameters = false;
 

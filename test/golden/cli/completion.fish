@@ -75,6 +75,7 @@ complete -c dtrain -n 'test (__dtrain_place) = estimate' -l strategy -x -d 'this
 complete -c dtrain -n 'test (__dtrain_place) = estimate' -l micro-batches -x -d 'backwards of a rank in a step, if the strategy is deterministic'
 complete -c dtrain -n 'test (__dtrain_place) = estimate' -l optimizer -x -d 'adamw (default), adam, lamb, adagrad, muon, sgd, sgd-momentum'
 complete -c dtrain -n 'test (__dtrain_place) = estimate' -l state -x -d 'type of the optimizer\'s state: float32 (default), bfloat16'
+complete -c dtrain -n 'test (__dtrain_place) = estimate' -l state-on-disk -d 'the state lies in a state_folder'
 complete -c dtrain -n 'test (__dtrain_place) = estimate' -l units -x -d 'units of fsdp: names such as model.layers.N, or a number'
 complete -c dtrain -n 'test (__dtrain_place) = estimate' -l memory -x -d 'memory of a rank, as 80GB: marks what fits'
 complete -c dtrain -n 'test (__dtrain_place) = estimate' -l json -d 'print it as JSON'

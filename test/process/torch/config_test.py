@@ -38,6 +38,8 @@ class Configs(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.file = pathlib.Path(folder.name, "ds_config.json")
+        self.disk = tempfile.TemporaryDirectory(dir=BIN)  # /tmp may lie in memory
+        self.addCleanup(self.disk.cleanup)
 
     def write(self, **changes):
         self.file.write_text(json.dumps({**DEEPSPEED, **changes}, indent=2))
@@ -70,6 +72,27 @@ class Configs(unittest.TestCase):
         alone = self.train(self.write(), nproc=1)
         self.assertEqual(alone[1:4], ("16", "1", "16"))
         self.assertAlmostEqual(float(whole[6]), float(alone[6]), places=4)
+
+    def test_offloaded_state_trains_the_same(self):
+        for stage in (0, 2, 3):
+            in_memory = self.train(self.write(zero_optimization={"stage": stage}))
+            for offload in ({"device": "nvme", "nvme_path": self.disk.name, "pin_memory": True},
+                            {"device": "cpu"}):
+                zero = {"stage": stage, "offload_optimizer": offload}
+                self.assertEqual(self.train(self.write(zero_optimization=zero)), in_memory)
+        self.assertEqual(os.listdir(self.disk.name), [])
+
+    def test_state_that_cannot_be_on_disk_is_an_error(self):
+        own = json.dumps({"type": "zero2", "state_folder": self.disk.name})
+        for program, why in ((TEST_BIN / "any_strategy", "steps an optimizer that keeps its state in memory"),
+                             (BIN / "train", "trains with dtrain::Ddp, which has no optimizer")):
+            done = run(BIN / "dtrain", "run", "--nproc", 2, "--strategy", own, program)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(why, done.stdout + done.stderr)
+        zero = {"stage": 2, "offload_optimizer": {"device": "nvme", "nvme_path": self.disk.name + "/none"}}
+        done = run(BIN / "dtrain", "run", "--nproc", 2, "--strategy", self.write(zero_optimization=zero), PROGRAM)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("/none' cannot have the optimizer's state", done.stdout + done.stderr)
 
     def test_under_torchrun_the_variable_has_the_text(self):
         self.write()

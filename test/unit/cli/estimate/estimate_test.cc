@@ -136,6 +136,8 @@ TEST_CASE("estimate: the table is as reviewed") {
   test::check_golden("cli/estimate.txt", estimate_text(model, options, rows));
   const EstimateOptions host = typed({"x", "--nproc=4", "--optimizer=sgd"});
   test::check_golden("cli/estimate-host.txt", estimate_text(model_with({}), host, estimate_rows(model_with({}), host)));
+  const EstimateOptions disk = typed({"--parameters=7.5B", "--nproc=8", "--memory=80GB", "--state-on-disk"});
+  test::check_golden("cli/estimate-disk.txt", estimate_text(model, disk, estimate_rows(model, disk)));
 }
 
 TEST_CASE("estimate: one strategy with its keys, or that of a config") {
@@ -186,6 +188,7 @@ TEST_CASE("estimate: JSON has the same numbers") {
   REQUIRE(json["strategies"].size() == rows.size());
   CHECK(json["strategies"][0]["strategy"] == "ddp");
   CHECK(json["strategies"][0]["total"] == 16 * 3010);
+  CHECK(json["strategies"][0]["on_disk"] == 0);
   CHECK(json["strategies"][0]["fits"] == true);
   CHECK(rows.size() == 7);  // ddp has no mixed precision, and --ranks says nothing of hosts
 }

@@ -110,3 +110,15 @@ TEST_CASE("memory: sets of ranks, the optimizer, and the size of buckets count")
   CHECK(memory_of(zero2, model(), kEight).live == 2 * 4 * (1 + 4e6));  // the last parameter of a bucket is whole
   CHECK(memory_of({.kind = StrategyKind::fsdp}, model(), {}).parameters == 4 * kAll);
 }
+
+TEST_CASE("memory: a state on disk leaves in memory what a step has of it at a time") {
+  for (const StrategyKind kind : {StrategyKind::ddp, StrategyKind::zero1, StrategyKind::zero2, StrategyKind::fsdp}) {
+    const RankMemory memory = memory_of({.kind = kind}, model(), kEight);
+    const RankMemory disk = memory_of({.kind = kind, .state_folder = "/scratch"}, model(), kEight);
+    CHECK(memory.on_disk == 0);
+    CHECK(disk.on_disk == memory.optimizer);
+    CHECK(disk.optimizer == 64.0 * 1024 * 1024);
+    CHECK(disk.total() == memory.total() - memory.optimizer + disk.optimizer);
+  }
+  CHECK(memory_of({.state_folder = "/scratch"}, {.rest = 10}, kEight).optimizer == 80);
+}

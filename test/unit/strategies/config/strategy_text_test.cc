@@ -39,6 +39,9 @@ TEST_CASE("a strategy is a word, a JSON string or a JSON object") {
   CHECK(parse_strategy(R"({"type": "zero2", "mixed_precision": {"output": "float32"}})").output == Precision::float32);
   CHECK(parse_strategy(R"({"type": "ddp", "find_unused_parameters": true})").find_unused_parameters);
   CHECK(parse_strategy(R"({"type": "zero1", "deterministic": true})").deterministic);
+  for (const StrategyKind kind : {StrategyKind::ddp, StrategyKind::zero1, StrategyKind::zero2, StrategyKind::fsdp})
+    CHECK(parse_strategy(R"({"type": ")" + name_of(kind) + R"(", "state_folder": "/scratch"})") ==
+          Strategy{.kind = kind, .state_folder = "/scratch"});
   CHECK(parse_strategy(R"({"type": "fsdp", "reshard_after_forward": 8, "units": ["Block", "Head"]})") ==
         Strategy{.kind = StrategyKind::fsdp, .reshard_size = 8, .units = {"Block", "Head"}});
 }
@@ -59,6 +62,9 @@ TEST_CASE("what a strategy cannot be is named") {
   CHECK_THAT(why_refused(R"({"type": "fsdp", "reshard_after_forward": "no"})"),
              Catch::Contains("must be true, false or a number of ranks"));
   CHECK_THAT(why_refused(R"({"type": "fsdp", "reshard_after_forward": 1})"), Catch::Contains("a whole number from 2"));
+  for (const char* folder : {"\"scratch\"", "\"\"", "true"})
+    CHECK_THAT(why_refused(std::string(R"({"type": "ddp", "state_folder": )") + folder + "}"),
+               Catch::Contains("must be the path of a folder, from / on"));
   for (const char* names : {"\"Block\"", "[]", "[1]"})
     CHECK_THAT(why_refused(std::string(R"({"type": "fsdp", "units": )") + names + "}"),
                Catch::Contains("must be a list of names"));
