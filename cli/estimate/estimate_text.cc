@@ -106,18 +106,20 @@ std::string estimate_text(const EstimatedModel& model, const EstimateOptions& op
                           const std::vector<EstimateRow>& rows) {
   std::string text = head(model, options);
   std::string precision;
+  const bool on_disk =
+      std::any_of(rows.begin(), rows.end(), [](const EstimateRow& row) { return row.memory.on_disk > 0; });
   for (const EstimateRow& row : rows) {
     if (row.precision != precision) {
       precision = row.precision;
       text += fmt::format("\n{:<24}{:>10}  {:>10}  {:>10}  {:>10}  {:>10}{}\n", precision, "parameters", "gradients",
-                          "optimizer", "live", "total", options.state_on_disk ? "     on disk" : "");
+                          "optimizer", "live", "total", on_disk ? "     on disk" : "");
     }
-    text += row_text(row, options.memory > 0, options.state_on_disk);
+    text += row_text(row, options.memory > 0, on_disk);
   }
   text +=
       "\nof each rank, without activations and buffers. live: units that are whole in backward, and gradients on\n"
       "their way. bfloat16: what is optimized, and a rank's part of its gradient, is float32.\n";
-  if (options.state_on_disk)
+  if (on_disk)
     text +=
         "on disk: the optimizer's state; a step has 64 MiB of it in memory. Muon may have two of its matrices there.\n";
   if (options.memory > 0) text += fmt::format("memory of a rank: {}\n", amount_text(options.memory));

@@ -128,7 +128,8 @@ void read_fsdp(JsonReader& fsdp, const std::string& prefix, const JobSize& job, 
   const auto prefetch = fsdp.one_of<int>(key("backward_prefetch"), {{"BACKWARD_PRE", 1}, {"NO_PREFETCH", 0}});
   strategy.prefetch = prefetch.value_or(strategy.prefetch);
   read_wrapping(fsdp, prefix, strategy);
-  fsdp.off({key("offload_params"), key("cpu_offload")}, "dtrain keeps all parts on the rank's device; set it to false");
+  for (const char* name : {"offload_params", "cpu_offload"})
+    strategy.cpu_offload |= fsdp.flag(key(name)).value_or(false);
   fsdp.off({key("activation_checkpointing")}, "it is the program that checkpoints activations; set it to false");
   fsdp.off({key("ignored_modules"), key("ignored_params")}, "dtrain shards all parameters; remove the key");
   fsdp.without_meaning({key("forward_prefetch"), key("state_dict_type"), key("use_orig_params"),
@@ -160,7 +161,7 @@ Config read_plugin(JsonReader& plugin, const JobSize& job) {
   Json deepspeed = Json::object();
   Json& zero = deepspeed["zero_optimization"];
   zero["stage"] = plugin.count("zero_stage", 0, 3).value_or(2);
-  plugin.off("offload_param_device", "dtrain keeps parameters on the rank's device; set it to none");
+  if (const Json* value = plugin.value("offload_param_device")) zero["offload_param"]["device"] = *value;
   for (const char* key : {"device", "nvme_path"})
     if (const Json* value = plugin.value(fmt::format("offload_optimizer_{}", key)))
       zero["offload_optimizer"][key] = *value;

@@ -12,8 +12,6 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kMany = std::int64_t{1} << 40;
-constexpr const char* kNoOffload =
-    "dtrain keeps parameters and gradients on the rank's device; remove the key, or set its device to none";
 constexpr const char* kNotQuantized = "dtrain sends numbers as they are; set it to false";
 
 // Any of these makes a JSON object one of DeepSpeed.
@@ -56,12 +54,28 @@ void read_offload(JsonReader& offload, Strategy& strategy) {
   offload.without_meaning({"pin_memory", "buffer_count", "buffer_size", "pipeline", "pipeline_read", "pipeline_write",
                            "fast_init", "cpuadam_cores_perc"});
   offload.finish();
-  strategy.state_on_cpu = to == OffloadTo::cpu;
+  if (to == OffloadTo::cpu) strategy.cpu_offload = true;
   if (to != OffloadTo::disk) return;
   if (!folder || !folder->starts_with('/'))
     refuse(fmt::format("{} is nvme, and {} is not the path of a folder, from / on; name one that is on each host",
                        offload.path_of("device"), offload.path_of("nvme_path")));
   strategy.state_folder = *folder;
+}
+
+// dtrain has the parts of parameters beside their gradients and their state.
+void read_parameter_offload(JsonReader& zero, const Strategy& strategy) {
+  bool asked = zero.flag("cpu_offload_param").value_or(false);  // its name in old versions
+  if (auto offload = zero.section("offload_param")) {
+    asked |= offload->one_of<bool>("device", {{"none", false}, {"cpu", true}}).value_or(false);
+    offload->without_meaning({"nvme_path", "pin_memory", "buffer_count", "buffer_size", "max_in_cpu"});
+    offload->finish();
+  }
+  if (asked && !strategy.cpu_offload)
+    refuse(fmt::format("{} is cpu, and dtrain has parameters on the CPU with their optimizer alone; set {} to cpu too",
+                       zero.path_of("offload_param.device"), zero.path_of("offload_optimizer.device")));
+  if (strategy.cpu_offload && strategy.kind == StrategyKind::ddp)
+    refuse(fmt::format("{} is cpu and needs {} 1, 2 or 3", zero.path_of("offload_optimizer.device"),
+                       zero.path_of("stage")));
 }
 
 void read_zero(JsonReader& zero, Strategy& strategy) {
@@ -70,10 +84,10 @@ void read_zero(JsonReader& zero, Strategy& strategy) {
   constexpr StrategyKind kStages[] = {StrategyKind::ddp, StrategyKind::zero1, StrategyKind::zero2, StrategyKind::fsdp};
   strategy.kind = kStages[zero.count("stage", 0, 3).value_or(is_auto ? 2 : 0)];
   read_buckets(zero, strategy);
-  zero.off({"offload_param", "cpu_offload_param"}, kNoOffload);
   zero.without_meaning({"cpu_offload_use_pin_memory"});
-  strategy.state_on_cpu = zero.flag("cpu_offload").value_or(false);  // its name in old versions
+  strategy.cpu_offload = zero.flag("cpu_offload").value_or(false);  // its name in old versions
   if (auto offload = zero.section("offload_optimizer")) read_offload(*offload, strategy);
+  read_parameter_offload(zero, strategy);
   zero.off({"zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients",
             "zeropp_loco_param"},
            kNotQuantized);

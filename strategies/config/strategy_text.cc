@@ -152,6 +152,11 @@ const std::vector<Key>& keys() {
        [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
          strategy.one_copy = to_bool(key, value);
        }},
+      {"cpu_offload",
+       {Kind::zero1, Kind::zero2, Kind::fsdp},
+       [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
+         strategy.cpu_offload = to_bool(key, value);
+       }},
       {"state_folder",
        {Kind::ddp, Kind::zero1, Kind::zero2, Kind::fsdp},
        [](const std::string& key, const StrategyJson& value, Strategy& strategy) {

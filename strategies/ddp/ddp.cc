@@ -89,7 +89,7 @@ Session& require_ddp(Session& session) {
   session.require_config_known();
   const Strategy& strategy = session.env().strategy;
   const StrategyKind asked = strategy.kind;
-  if (!strategy.state_folder.empty() || (strategy.state_on_cpu && !session.device().is_cpu()))
+  if (!strategy.state_folder.empty())
     throw ConfigError(
         "dtrain: the strategy says where the optimizer's state lies (state_folder, offload_optimizer), and this "
         "program "

@@ -66,6 +66,7 @@ ShardSettings shard_settings(Session& session, const Strategy& strategy, const P
   // A row of gradients for each level of the tree stays, if sums are.
   settings.gradients_stay = strategy.kind == StrategyKind::zero1 && !strategy.deterministic;
   settings.deterministic = strategy.deterministic;
+  settings.parts_on_cpu = strategy.cpu_offload;
   if (strategy.deterministic && !std::has_single_bit(static_cast<unsigned>(ranks))) {
     throw ConfigError(fmt::format(
         "dtrain: strategy: deterministic adds up in a binary tree and needs 1, 2, 4, 8, ... ranks, and there are {}",

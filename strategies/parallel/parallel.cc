@@ -35,31 +35,16 @@ ShardedOptimizer ParallelCore::optimizer(ShardedOptimizerOptions options) {
         fmt::format("dtrain: the strategy's state_folder is '{}', and the program's is '{}'; remove one of them",
                     folder, options.state_folder));
   if (!folder.empty()) options.state_folder = folder;
-  const std::vector<ShardRun> all = runs();
-  std::vector<at::Tensor> values;
-  for (const ShardRun& run : all) values.push_back(run.values);
-  require_on_cpu(values);
   made_optimizer_ = true;
-  return {options, all, sum()};
+  return {options, runs(), sum()};
 }
 
 void ParallelCore::require_state_in_place(bool is_of_torch) {
-  if (strategy().state_on_cpu) require_on_cpu(parameters());
   if (strategy().state_folder.empty() || (made_optimizer_ && !is_of_torch)) return;
   throw ConfigError(fmt::format(
       "dtrain: the strategy's state_folder is '{}', and the program steps an optimizer that keeps its state "
       "in memory; let Parallel::optimizer() make the optimizer, or remove the key",
       strategy().state_folder));
-}
-
-void ParallelCore::require_on_cpu(const std::vector<at::Tensor>& values) const {
-  for (const at::Tensor& each : values) {
-    if (!strategy().state_on_cpu || each.is_cpu()) continue;
-    throw ConfigError(
-        fmt::format("dtrain: the strategy's offload_optimizer has the device cpu, and the model is on {}: dtrain keeps "
-                    "the optimizer's state beside the parameters; remove the key, or set its device to none",
-                    each.device().str()));
-  }
 }
 
 }  // namespace dtrain

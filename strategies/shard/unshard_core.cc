@@ -1,12 +1,13 @@
 #include "strategies/shard/unshard_core.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 namespace dtrain {
 namespace {
 
+// A row of gradients is filled while so many are on their way. More are kept by a rank that is ahead of the others.
+constexpr std::size_t kMostReducing = 2;
 constexpr std::size_t kMostRuns = 64;  // of a group, on average, that the order of an iteration holds
 
 }  // namespace
@@ -47,8 +48,16 @@ void UnshardCore::free_if_unused(Group group, Actions& actions) {
 void UnshardCore::reduce(Group group, Actions& actions) {
   One& one = groups_[group];
   if (!one.facts.trains || !sync_) return;
-  one.reduced = one.reducing = true;
+  one.reduced = true;
+  if (std::find(reducing_.begin(), reducing_.end(), group) != reducing_.end()) wait_reduced(group, actions);
+  if (reducing_.size() == kMostReducing) wait_reduced(reducing_.front(), actions);
+  reducing_.push_back(group);
   actions.push_back({Do::reduce, group});
+}
+
+void UnshardCore::wait_reduced(Group group, Actions& actions) {
+  std::erase(reducing_, group);
+  actions.push_back({Do::wait_reduced, group});
 }
 
 int UnshardCore::waiting_to_be_used() const {
@@ -170,10 +179,6 @@ UnshardCore::Actions UnshardCore::end_backward() {
   Actions actions;
   backward_ = false;
   backward_ended_ = true;
-  const auto wait = [&](Group group) {
-    if (std::exchange(groups_[group].reducing, false)) actions.push_back({Do::wait_reduced, group});
-  };
-  std::optional<Group> before;
   for (Group i = 0; i < groups_.size(); ++i) {
     // Backward comes to the last unit first.
     const Group group = when_ == Reduce::in_order ? i : groups_.size() - 1 - i;
@@ -181,11 +186,8 @@ UnshardCore::Actions UnshardCore::end_backward() {
     one.backward = one.stays = false;
     if (!one.reduced) reduce(group, actions);
     free_if_unused(group, actions);
-    // All at once would need the memory of all.
-    if (when_ == Reduce::at_end && before) wait(*before);
-    before = group;
   }
-  for (Group group = 0; group < groups_.size(); ++group) wait(group);
+  while (!reducing_.empty()) wait_reduced(reducing_.front(), actions);
   return actions;
 }
 
@@ -197,8 +199,8 @@ UnshardCore::Actions UnshardCore::backward_failed() {
     One& one = groups_[group];
     one.backward = one.stays = false;
     free_if_unused(group, actions);
-    if (std::exchange(one.reducing, false)) actions.push_back({Do::wait_reduced, group});
   }
+  while (!reducing_.empty()) wait_reduced(reducing_.front(), actions);
   return actions;
 }
 

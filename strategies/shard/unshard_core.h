@@ -93,7 +93,6 @@ class UnshardCore {
     bool backward = false;  // it has begun and not ended
     bool stays = false;     // backward may come unannounced
     bool reduced = false;   // in this backward, and no gradient came since
-    bool reducing = false;  // in this backward
     bool all_came = false;  // in this backward
   };
   void begin_iteration();
@@ -103,6 +102,7 @@ class UnshardCore {
   bool is_used(const One& one) const;
   void free_if_unused(Group group, Actions& actions);
   void reduce(Group group, Actions& actions);
+  void wait_reduced(Group group, Actions& actions);
   void look_ahead(const std::vector<Group>& order, std::size_t place, int direction, Actions& actions);
   void look_back_from(Group group, Actions& actions);
   int waiting_to_be_used() const;
@@ -119,6 +119,7 @@ class UnshardCore {
   std::vector<Group> last_order_;  // of the iteration before
   std::size_t next_ = 0;           // where in it the next forward is expected
   Group next_reduced_ = 0;         // in_order_
+  std::vector<Group> reducing_;    // on their way, in the order in which they began
 };
 
 }  // namespace dtrain

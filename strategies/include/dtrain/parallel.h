@@ -93,7 +93,6 @@ class ParallelCore : public UnitHooks {
   void require_state_in_place(bool is_of_torch);
 
  private:
-  void require_on_cpu(const std::vector<at::Tensor>& values) const;
   bool made_optimizer_ = false;
 };
 

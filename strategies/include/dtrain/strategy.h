@@ -68,9 +68,10 @@ struct Strategy {
   // A folder of a disk for the state of the optimizer that Parallel::optimizer() makes: state_folder in optimizer.h. A
   // program that steps another optimizer gets an error.
   std::string state_folder{};
-  // DeepSpeed's offload_optimizer with the device cpu: the optimizer's state is in the memory of the CPU. That is where
-  // the state of a model on a CPU is anyway. A model on another device is an error.
-  bool state_on_cpu = false;
+  // zero1, zero2 and fsdp. The parts of the parameters that a rank's optimizer updates, their gradients and the
+  // optimizer's state are in the CPU's memory, and the CPU updates them. A model on a GPU then takes the GPU's memory
+  // for what it computes with alone. For a model on a CPU it changes nothing.
+  bool cpu_offload = false;
   // ddp. A parameter may have no part in a forward. The others allow that at no cost.
   bool find_unused_parameters = false;
 

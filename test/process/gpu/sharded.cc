@@ -123,7 +123,8 @@ std::vector<at::Tensor> values_after(Checks& on, const SharedWay& way, const at:
   auto optimizer = model.optimizer(AdamW{.lr = 0.01});
   train(on, way, model, optimizer, device);
   for (const at::Tensor& each : model->parameters()) require(each.device() == device, "a parameter is elsewhere");
-  for (const at::Tensor& each : model.parameters()) require(each.device() == device, "a part is elsewhere");
+  const at::Device parts = way.strategy.cpu_offload ? at::Device(at::kCPU) : device;
+  for (const at::Tensor& each : model.parameters()) require(each.device() == parts, "a part is elsewhere");
   std::vector<at::Tensor> after = all_of(model);
   require(apart(before, after) > 1e-2, "nothing was learnt");
   return after;
@@ -148,6 +149,9 @@ std::vector<SharedWay> shared_ways(int ranks) {
       {"fsdp_prefetch_2", with([](auto& s) { s.prefetch = 2; })},
       {"fsdp_whole_between", with([](auto& s) { s.reshard_after_forward = false; })},
       {"fsdp_bfloat16", with([](auto& s) { s.param = Precision::bfloat16, s.reduce = Precision::float32; }), 0.1}};
+  all.push_back({"fsdp_offload", with([](auto& s) { s.cpu_offload = true; })});
+  all.push_back({"zero1_offload", {.kind = Kind::zero1, .cpu_offload = true}});
+  all.push_back({"zero2_offload", {.kind = Kind::zero2, .bucket_bytes = 4096, .cpu_offload = true}});
   all.push_back({.name = "fsdp_recompute", .strategy = fsdp, .recomputes = true});
   all.push_back({.name = "fsdp_accumulates", .strategy = fsdp, .accumulates = true});
   all.push_back({.name = "zero1_accumulates", .strategy = {.kind = Kind::zero1}, .accumulates = true});

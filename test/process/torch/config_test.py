@@ -111,7 +111,7 @@ class Configs(unittest.TestCase):
         file = self.write(zero_optimization={"stage": 3, "offload_param": {"device": "nvme"}})
         done = run(BIN / "dtrain", "run", "--nproc", 2, "--strategy", file, PROGRAM)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("zero_optimization.offload_param is", done.stderr)
+        self.assertIn("zero_optimization.offload_param.device 'nvme' is not known", done.stderr)
         done = run(BIN / "dtrain", "run", "--nproc", 2, "--strategy", self.file.with_name("no.json"), PROGRAM)
         self.assertEqual(done.returncode, 2)
         self.assertIn("the file cannot be read: No such file or directory", done.stderr)

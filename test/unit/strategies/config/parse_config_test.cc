@@ -59,11 +59,14 @@ TEST_CASE("config: a stage of DeepSpeed is a strategy") {
            "pin_memory": true, "buffer_count": 4, "pipeline_read": true, "ratio": 1}}})",
        {.kind = StrategyKind::fsdp, .state_folder = "/local_nvme"}},
       {R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": true}}})",
-       {.kind = StrategyKind::zero2, .state_on_cpu = true}},
+       {.kind = StrategyKind::zero2, .cpu_offload = true}},
       {R"({"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "none", "nvme_path": "/x"}}})",
        {.kind = StrategyKind::zero1}},
+      {R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu",
+           "pin_memory": true, "buffer_count": 5}}})",
+       {.kind = StrategyKind::fsdp, .cpu_offload = true}},
       {R"({"zero_optimization": {"stage": 2, "cpu_offload": true}})",
-       {.kind = StrategyKind::zero2, .state_on_cpu = true}},
+       {.kind = StrategyKind::zero2, .cpu_offload = true}},
       {R"({"type": "deepspeed", "zero_optimization": {"stage": 1}, "steps_per_print": 10})",
        {.kind = StrategyKind::zero1}},
       {R"({"train_batch_size": 8})", {}},
@@ -80,9 +83,14 @@ TEST_CASE("config: what DeepSpeed has and dtrain has not is named") {
        "zero_optimization.stage is 4, and must be a whole number from 0 to 3"},
       {R"({"zero_optimization": {"stage": 2.5}})", "a whole number from 0 to 3"},
       {R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu", "pin_memory": true}}})",
-       "zero_optimization.offload_param is {\"device\":\"cpu\",\"pin_memory\":true}; dtrain keeps parameters and "},
-      {R"({"zero_optimization": {"stage": 2, "cpu_offload_param": true}})",
-       "zero_optimization.cpu_offload_param is true; dtrain keeps"},
+       "zero_optimization.offload_param.device is cpu, and dtrain has parameters on the CPU with their optimizer "
+       "alone; "
+       "set zero_optimization.offload_optimizer.device to cpu too"},
+      {R"({"zero_optimization": {"stage": 2, "cpu_offload_param": true}})", "with their optimizer alone"},
+      {R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}}})",
+       "zero_optimization.offload_param.device 'nvme' is not known; one of none, cpu"},
+      {R"({"zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}})",
+       "zero_optimization.offload_optimizer.device is cpu and needs zero_optimization.stage 1, 2 or 3"},
       {R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}})",
        "zero_optimization.offload_optimizer.device is nvme, and zero_optimization.offload_optimizer.nvme_path is not "
        "the "
@@ -222,6 +230,7 @@ TEST_CASE("config: the names of Accelerate are a strategy") {
       {R"({"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 3, "offload_param_device": "none"}})",
        {.kind = StrategyKind::fsdp}},
       {R"({"distributed_type": "FSDP", "fsdp_config": {}})", {.kind = StrategyKind::fsdp}},
+      {R"({"fsdp_config": {"fsdp_offload_params": true}})", {.kind = StrategyKind::fsdp, .cpu_offload = true}},
       {R"({"distributed_type": "DEEPSPEED"})", {.kind = StrategyKind::zero2}},
       {R"({"distributed_type": "NO", "fsdp_config": {}, "deepspeed_config": {}})", {}},
       {R"({"fsdp_sharding_strategy": "HYBRID_SHARD", "fsdp_reshard_after_forward": true})",
@@ -243,7 +252,6 @@ TEST_CASE("config: the names of Accelerate are a strategy") {
     CHECK(strategy_in(each.text) == each.wanted);
   }
   const Wrong wrong[] = {
-      {R"({"fsdp_config": {"fsdp_offload_params": true}})", "fsdp_config.fsdp_offload_params is true; dtrain keeps"},
       {R"({"fsdp_config": {"fsdp_activation_checkpointing": true}})", "it is the program that checkpoints"},
       {R"({"fsdp_config": {"fsdp_backward_prefetch": "BACKWARD_POST"}})", "one of BACKWARD_PRE, NO_PREFETCH"},
       {R"({"fsdp_config": {"fsdp_sharding_strategy": "HALF"}})", "is not known; one of FULL_SHARD"},
@@ -264,7 +272,7 @@ TEST_CASE("config: the names of Accelerate are a strategy") {
       {R"({"distributed_type": "MULTI_GPU", "mixed_precision": "bf16"})", "mixed_precision asks for mixed precision"},
       {R"({"distributed_type": "MULTI_GPU", "mixed_precision": "fp8"})", "mixed_precision 'fp8'"},
       {R"({"deepspeed_config": {"deepspeed_config_file": "x.json"}})", "give that file to --strategy"},
-      {R"({"deepspeed_config": {"offload_param_device": "cpu"}})", "offload_param_device is \"cpu\""},
+      {R"({"deepspeed_config": {"offload_param_device": "cpu"}})", "set zero_optimization.offload_optimizer.device to"},
       {R"({"deepspeed_config": {"offload_optimizer_device": "nvme"}})", "nvme_path is not the path of a folder"},
   };
   for (const Wrong& each : wrong) {

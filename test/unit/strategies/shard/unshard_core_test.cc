@@ -50,7 +50,9 @@ class Checker {
           calls_.push_back({what, group});
           break;
         case Do::reduce:
+          CHECK_FALSE(reducing_[group]);
           reducing_[group] = true;
+          CHECK(std::count(reducing_.begin(), reducing_.end(), true) <= 2);
           unreduced_[group] = false;
           calls_.push_back({what, group});
           break;
@@ -145,8 +147,9 @@ TEST_CASE("a row of units: each is gathered twice, one ahead, and reduced once")
   CHECK(all(core.before_backward(1)) == Actions{{Do::wait, 1}, {Do::gather, 0}});
   CHECK(all(core.after_backward(1)) == Actions{{Do::reduce, 1}, {Do::free, 1}});
   CHECK(all(core.before_backward(0)) == Actions{{Do::wait, 0}});
+  // Two are on their way at once.
   CHECK(all(core.end_backward()) ==
-        Actions{{Do::reduce, 0}, {Do::free, 0}, {Do::wait_reduced, 0}, {Do::wait_reduced, 1}, {Do::wait_reduced, 2}});
+        Actions{{Do::wait_reduced, 2}, {Do::reduce, 0}, {Do::free, 0}, {Do::wait_reduced, 1}, {Do::wait_reduced, 0}});
   // The order is known from now on.
   core.begin_forward(true);
   CHECK(all(core.before_forward(0, true)) == Actions{{Do::gather, 0}, {Do::wait, 0}, {Do::gather, 1}});
@@ -192,7 +195,7 @@ TEST_CASE("an evaluation keeps nothing but what backward comes to unannounced") 
   CHECK(core.release() == Actions{{Do::free, 1}});
   core.begin_backward(true);
   CHECK(core.end_backward() ==
-        Actions{{Do::reduce, 1}, {Do::reduce, 0}, {Do::free, 0}, {Do::wait_reduced, 0}, {Do::wait_reduced, 1}});
+        Actions{{Do::reduce, 1}, {Do::reduce, 0}, {Do::free, 0}, {Do::wait_reduced, 1}, {Do::wait_reduced, 0}});
 }
 
 TEST_CASE("a forward that fails frees its unit and not those around it") {
@@ -214,8 +217,12 @@ TEST_CASE("buckets are reduced in their order, and once more if a gradient comes
   CHECK(core.gradient_came(0, false).empty());
   CHECK(core.gradient_came(0, true) == Actions{{Do::reduce, 0}, {Do::reduce, 2}});
   CHECK(core.gradient_came(0, true).empty());
-  CHECK(core.end_backward() ==
-        Actions{{Do::reduce, 0}, {Do::reduce, 3}, {Do::wait_reduced, 0}, {Do::wait_reduced, 2}, {Do::wait_reduced, 3}});
+  CHECK(core.end_backward() == Actions{{Do::wait_reduced, 0},
+                                       {Do::reduce, 0},
+                                       {Do::wait_reduced, 2},
+                                       {Do::reduce, 3},
+                                       {Do::wait_reduced, 0},
+                                       {Do::wait_reduced, 3}});
   core.begin_backward(false);
   CHECK(core.gradient_came(0, true).empty());
   CHECK(core.end_backward().empty());
@@ -223,7 +230,7 @@ TEST_CASE("buckets are reduced in their order, and once more if a gradient comes
   core.begin_backward(true);
   core.gradient_came(0, true);
   core.begin_backward(true);
-  CHECK(core.end_backward().size() == 6);
+  CHECK(core.end_backward().size() == 7);
 }
 
 TEST_CASE("all groups are reduced as backward ends, if they are to be") {
@@ -234,7 +241,6 @@ TEST_CASE("all groups are reduced as backward ends, if they are to be") {
   core.before_backward(1);
   CHECK(core.gradient_came(1, true).empty());
   CHECK(core.after_backward(1) == Actions{{Do::free, 1}});
-  // Two at a time.
   CHECK(core.end_backward() == Actions{{Do::reduce, 2},
                                        {Do::reduce, 1},
                                        {Do::wait_reduced, 2},
