@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "strategies/collectives/collectives.h"
 #include "strategies/ddp/diverged.h"
@@ -66,6 +67,8 @@ ShardSettings shard_settings(Session& session, const Strategy& strategy, const P
   // A row of gradients for each level of the tree stays, if sums are.
   settings.gradients_stay = strategy.kind == StrategyKind::zero1 && !strategy.deterministic;
   settings.deterministic = strategy.deterministic;
+  // Then all groups are reduced at the end of backward.
+  if (strategy.deterministic) settings.rows = std::make_shared<RowPool>(std::numeric_limits<std::size_t>::max());
   settings.parts_on_cpu = strategy.cpu_offload;
   if (strategy.deterministic && !std::has_single_bit(static_cast<unsigned>(ranks))) {
     throw ConfigError(fmt::format(

@@ -12,7 +12,9 @@ namespace dtrain {
 at::Tensor& ShardGroup::unreduced() {
   if (!unreduced_.defined()) {
     const auto options = at::TensorOptions().dtype(reduce_).device(settings_.device);
-    unreduced_ = empty_shared(settings_.sharing.process_group(), layout_.elements, options);
+    unreduced_ = settings_.rows->take(layout_.elements, reduce_, [&] {
+      return empty_shared(settings_.sharing.process_group(), layout_.elements, options);
+    });
   }
   return unreduced_;
 }
@@ -87,7 +89,7 @@ void ShardGroup::end_micro_batch() {
   }
   clear_missing();
   came_.assign(members_.size(), false);
-  tree_.add(std::exchange(unreduced_, {}));
+  tree_.add(std::exchange(unreduced_, {}), [this](at::Tensor row) { settings_.rows->give_back(std::move(row)); });
 }
 
 void ShardGroup::begin_reduce() {
@@ -100,6 +102,7 @@ void ShardGroup::begin_reduce() {
         "all but the last under no_sync()");
   }
   at::Tensor row = take_unreduced();
+  if (!settings_.gradients_stay) on_its_way_ = row;
   if (settings_.deterministic) {
     reduced_ = at::empty({settings_.sharing.size(), size_}, row.options());
     std::vector<at::Tensor> outputs = reduced_.unbind(0), inputs = parts_of(row);
@@ -139,6 +142,7 @@ void ShardGroup::end_reduce() {
   if (!reducing_) return;
   const at::NoGradGuard no_grad;
   std::exchange(reducing_, {})->wait();
+  settings_.rows->give_back(std::exchange(on_its_way_, {}));
   at::Tensor reduced = std::exchange(reduced_, {});
   if (settings_.deterministic) reduced = average_in_order(reduced);
   if (settings_.replicas.size() > 1 && !settings_.deterministic)

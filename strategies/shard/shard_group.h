@@ -2,6 +2,7 @@
 // Parameters that are sharded together: their layout, their memory, their gradients, and the collectives between them.
 // What happens when is decided elsewhere (unshard_core.h).
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include "dtrain/placement.h"
 #include "dtrain/shards.h"
 #include "strategies/shard/group_layout.h"
+#include "strategies/shard/row_pool.h"
 #include "strategies/shard/tree_sum.h"
 #include "strategies/shard/whole_memory.h"
 #include "strategies/torch/compat.h"
@@ -34,7 +36,8 @@ struct ShardSettings {
   bool gradients_stay = false;                        // the whole gradients too (zero1)
   bool deterministic = false;                         // gradients are added up in the order of a tree
   bool parts_on_cpu = false;  // the parts, with their gradients, are in the CPU's memory, wherever the model is
-  bool one_copy = false;      // the ranks of `sharing` are on one host, and keep the whole parameters once
+  std::shared_ptr<RowPool> rows = std::make_shared<RowPool>();  // of all groups
+  bool one_copy = false;  // the ranks of `sharing` are on one host, and keep the whole parameters once
 };
 
 class ShardGroup {
@@ -132,8 +135,9 @@ class ShardGroup {
   std::vector<ShardedParameter> members_;
   c10::intrusive_ptr<c10d::Work> gathering_, reducing_;
   // Gradients.
-  at::Tensor unreduced_;  // whole, undefined until the first came
-  TreeSum tree_;          // of micro-batches, if it is deterministic
+  at::Tensor unreduced_;   // whole, undefined until the first came
+  at::Tensor on_its_way_;  // what is being reduced, if it is not unreduced_
+  TreeSum tree_;           // of micro-batches, if it is deterministic
   std::function<void()> before_gradient_, gradient_came_;
   std::vector<bool> came_;         // since the last reduction, for each member
   std::vector<bool> arrived_;      // in this backward

@@ -10,11 +10,13 @@ namespace dtrain {
 // Adds up rows that come one after the other: ((a + b) + (c + d)) + ... At most one row for each level is kept.
 class TreeSum {
  public:
-  // The row may be changed from now on.
-  void add(at::Tensor row) {
+  // The row may be changed from now on. `drop` gets rows that are no longer needed.
+  template <class Drop>
+  void add(at::Tensor row, const Drop& drop) {
     int level = 0;
     while (!levels_.empty() && levels_.back().first == level) {
-      row = levels_.back().second.add_(row);
+      levels_.back().second.add_(row);
+      drop(std::exchange(row, levels_.back().second));
       levels_.pop_back();
       ++level;
     }

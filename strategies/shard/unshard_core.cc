@@ -6,8 +6,9 @@
 namespace dtrain {
 namespace {
 
-// A row of gradients is filled while so many are on their way. More are kept by a rank that is ahead of the others.
-constexpr std::size_t kMostReducing = 2;
+// A row of gradients is filled while so many are on their way. Without a bound a rank that is ahead of the others would
+// keep more and more of them. A unit's row is large, and as many as two are what fsdp is said to need.
+constexpr std::size_t kMostReducing = 2, kMostUnitsReducing = 1;
 constexpr std::size_t kMostRuns = 64;  // of a group, on average, that the order of an iteration holds
 
 }  // namespace
@@ -50,7 +51,8 @@ void UnshardCore::reduce(Group group, Actions& actions) {
   if (!one.facts.trains || !sync_) return;
   one.reduced = true;
   if (std::find(reducing_.begin(), reducing_.end(), group) != reducing_.end()) wait_reduced(group, actions);
-  if (reducing_.size() == kMostReducing) wait_reduced(reducing_.front(), actions);
+  const std::size_t most = when_ == Reduce::passed ? kMostUnitsReducing : kMostReducing;
+  if (reducing_.size() == most) wait_reduced(reducing_.front(), actions);
   reducing_.push_back(group);
   actions.push_back({Do::reduce, group});
 }

@@ -1,6 +1,7 @@
 // Corners of Parallel: what a forward takes, what is left behind a failure, norms that are not numbers.
 #include <fmt/format.h>
 
+#include <fstream>
 #include <limits>
 
 #include "dtrain/dtrain.h"
@@ -197,13 +198,59 @@ TEST_CASE("rows are added up in the order of a tree") {
   const std::vector<float> numbers{1e8F, 1, -1e8F, 1, 3, 1e-3F, 5e7F, 1};
   const auto row = [](float number) { return torch::full({1}, number); };
   TreeSum sum;
+  int dropped = 0;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     CHECK(sum.is_complete() == (i == 1 || i == 2 || i == 4));
-    sum.add(row(numbers[i]));
+    sum.add(row(numbers[i]), [&](const torch::Tensor&) { ++dropped; });
   }
   const auto add = [](float a, float b) { return a + b; };
   const float expected = add(add(add(numbers[0], numbers[1]), add(numbers[2], numbers[3])),
                              add(add(numbers[4], numbers[5]), add(numbers[6], numbers[7])));
   CHECK(sum.take().item<float>() == expected);
+  CHECK(dropped == 7);
   CHECK(tree_sum(torch::tensor(numbers).view({8, 1})).item<float>() == expected);
+}
+
+namespace {
+
+struct LargeBlockImpl : torch::nn::Module {
+  LargeBlockImpl() : linear(register_module("linear", torch::nn::Linear(512, 512))) {}
+  torch::Tensor forward(const torch::Tensor& x) { return torch::tanh(linear(x)); }
+  torch::nn::Linear linear;
+};
+DTRAIN_UNIT(LargeBlock);
+
+// MiB of this process that are no file's and nobody else's.
+double private_memory() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  for (std::string word; rollup >> word;) {
+    if (word != "Pss_Anon:") continue;
+    double kilobytes = 0;
+    rollup >> kilobytes;
+    return kilobytes / 1024;
+  }
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("a rank has the memory of its part, and not the holes of a model that was built") {
+  for (const std::string& each : on_ranks(4, [&](Session& session) {
+         // What is made once has been made.
+         torch::nn::Linear(8, 8)->forward(torch::ones({2, 8})).sum().backward();
+         const double before = private_memory();
+         Parallel model(
+             session,
+             [] {
+               torch::nn::Sequential net;
+               for (int i = 0; i < 64; ++i) net->push_back(LargeBlock());
+               return net;
+             },
+             ParallelOptions{.strategy = kCopies});
+         return fmt::format("{:.1f}", private_memory() - before);
+       })) {
+    INFO(each << " MiB, and 16 are its part");
+    CHECK(std::stod(each) > 14);
+    CHECK(std::stod(each) < 20);
+  }
 }

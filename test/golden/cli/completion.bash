@@ -121,7 +121,7 @@ _dtrain() {
     status) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--job --json --help'; else :; fi ;;
     flight) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --help'; else compopt -o dirnames; fi ;;
     ckpt) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --max-size --dtype --rename --help'; else ((_dtrain_last == 2)) && _dtrain_offer 'inspect verify consolidate convert'; fi ;;
-    estimate) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--parameters --nproc --nnodes --ranks --optimizer --state --state-on-disk --units --memory --json --help'; else :; fi ;;
+    estimate) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--parameters --nproc --nnodes --ranks --strategy --micro-batches --optimizer --state --state-on-disk --units --memory --json --help'; else :; fi ;;
     rendezvous) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--port --bind --token-file --tls-ca --tls-cert --tls-key --max-jobs --max-nodes --max-store-mib --max-store-keys --open-store --help'; else ((_dtrain_last == 2)) && _dtrain_offer 'serve'; fi ;;
     doctor) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
     env) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --help'; else :; fi ;;

@@ -74,10 +74,10 @@ class Configs(unittest.TestCase):
         self.assertAlmostEqual(float(whole[6]), float(alone[6]), places=4)
 
     def test_offloaded_state_trains_the_same(self):
-        for stage in (0, 2, 3):
+        disk, cpu = {"device": "nvme", "nvme_path": self.disk.name, "pin_memory": True}, {"device": "cpu"}
+        for stage, places in ((0, [disk]), (2, [disk, cpu]), (3, [disk, cpu])):
             in_memory = self.train(self.write(zero_optimization={"stage": stage}))
-            for offload in ({"device": "nvme", "nvme_path": self.disk.name, "pin_memory": True},
-                            {"device": "cpu"}):
+            for offload in places:
                 zero = {"stage": stage, "offload_optimizer": offload}
                 self.assertEqual(self.train(self.write(zero_optimization=zero)), in_memory)
         self.assertEqual(os.listdir(self.disk.name), [])
