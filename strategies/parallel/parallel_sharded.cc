@@ -76,6 +76,7 @@ class ParallelSharded final : public ParallelCore,
   bool broadcast_buffers_;
   ShardSettings settings_;
   GroupBuilder built_;
+  std::int64_t holes_ = 0;  // bytes that were freed as units were built, since they were given back
   std::shared_ptr<torch::nn::Module> module_;
   std::vector<at::Tensor> buffers_;
   std::optional<UnshardCore> core_;
@@ -91,7 +92,10 @@ void cast(const Tensors& tensors, const std::optional<at::ScalarType>& type) {
   }
 }
 
-// The model, as it was built, has left holes in malloc's heap, and training has no use for most of them.
+constexpr std::int64_t kMostHoles = 16 << 20;  // bytes of units that were built
+
+// What was built leaves holes in malloc's heap, which glibc does not use for the next block of the same size and
+// alignment: so a rank would need the memory of the whole model to build it.
 void give_back_holes() {
 #ifdef __GLIBC__
   ::malloc_trim(0);
@@ -121,6 +125,11 @@ class ParallelSharded::Unit final : public UnitHooks {
 void ParallelSharded::built(torch::nn::Module& module, UnitSite& site, const std::string& type) {
   Groups unit = built_.add_unit(module, type);
   if (!unit.empty()) site.set_hooks(std::make_shared<Unit>(weak_from_this(), std::move(unit)));
+  for (const at::Tensor& each : module.parameters())
+    holes_ += each.numel() * static_cast<std::int64_t>(each.element_size());
+  if (holes_ < kMostHoles) return;
+  holes_ = 0;
+  give_back_holes();
 }
 
 void ParallelSharded::take(std::shared_ptr<torch::nn::Module> module) {
@@ -153,7 +162,7 @@ void ParallelSharded::take(std::shared_ptr<torch::nn::Module> module) {
   using Reduce = UnshardCore::Reduce;
   const Reduce usual = is_fsdp() ? Reduce::passed : Reduce::in_order;
   core_.emplace(facts, is_fsdp() ? strategy_.prefetch : 0, strategy_.deterministic ? Reduce::at_end : usual);
-  if (settings_.device.is_cpu()) give_back_holes();
+  give_back_holes();
 }
 
 std::vector<ShardRun> ParallelSharded::runs() {
