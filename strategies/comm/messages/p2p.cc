@@ -259,6 +259,11 @@ void P2p::stop_helping(std::optional<std::uint32_t> seen, bool moved) {
   if (wakes) ring_own();
 }
 
+std::size_t P2p::pending() {
+  const Lock lock(callers_.mutex());
+  return operations_.pending().size();
+}
+
 void P2p::end() {
   Lock lock(callers_.mutex());
   operations_.close();

@@ -56,6 +56,9 @@ class P2p {
   // returns at once.
   void help(Id id, const std::function<bool()>& over);
 
+  // Sends and receives that have begun and not ended. Any thread.
+  std::size_t pending();
+
   // Pending operations end with FailureKind::aborted, or the group's failure; returns when all callbacks have, and what
   // was sent has reached the other hosts, for which it waits no longer than two seconds. Not from a callback.
   void end();

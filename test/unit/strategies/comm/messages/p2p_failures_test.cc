@@ -7,9 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -311,16 +309,9 @@ TEST_CASE("an end of the group on this rank ends what is pending, and the other 
 
 namespace {
 
-// Until every thread of this process in the list sleeps.
-void await_sleep(const std::vector<std::atomic<pid_t>>& threads) {
-  const auto sleeps = [](const std::atomic<pid_t>& tid) {
-    std::ifstream file("/proc/self/task/" + std::to_string(tid.load()) + "/stat");
-    std::string pid, name, state;
-    return tid.load() != 0 && file >> pid >> name >> state && state == "S";
-  };
+void await_pending(CommGroup& group, std::size_t count) {
   const auto until = std::chrono::steady_clock::now() + kTimeout;
-  while (!std::all_of(threads.begin(), threads.end(), sleeps) && std::chrono::steady_clock::now() < until)
-    std::this_thread::yield();
+  while (group.p2p().pending() < count && std::chrono::steady_clock::now() < until) std::this_thread::yield();
 }
 
 }  // namespace
@@ -331,16 +322,14 @@ TEST_CASE("an end of the group on this rank ends what its threads wait for") {
     if (rank == 0) return end_of_receive(group, true, 8, 1, kTimeout);
     const auto large = message_of(5'000'000, 1);
     std::vector<std::string> said(3);
-    std::vector<std::atomic<pid_t>> tids(said.size());
     std::vector<std::thread> threads;
     for (std::size_t t = 0; t < said.size(); ++t) {
       threads.emplace_back([&, t] {
-        tids[t] = static_cast<pid_t>(::syscall(SYS_gettid));
         said[t] = t == 0 ? end_of([&] { return test::send_now(group, large, 0, 3); })
                          : end_of_receive(group, true, 8, 0, kTimeout);
       });
     }
-    await_sleep(tids);
+    await_pending(group, said.size());
     group.p2p().end();
     for (auto& thread : threads) thread.join();
     return said[0] + "\n" + said[1] + "\n" + said[2];
