@@ -7,6 +7,7 @@
 #include "dtrain/checkpoint.h"
 #include "strategies/checkpoint/pieces.h"
 #include "strategies/checkpoint/range_file.h"
+#include "strategies/comm/base/signals_blocked.h"
 
 namespace dtrain::checkpoint {
 namespace {
@@ -187,13 +188,10 @@ void Checkpoints::save_async(const CheckpointState& state) {
   attempt->failure = checkpoint::failure_of([&] { checkpoint::take_values(*state_, *attempt, state, true); });
   if (!attempt->failure.empty()) attempt->written = true;
   if (attempt->failure.empty()) {
-    sigset_t all, before;  // the program's signals are for its own threads
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
     const std::string failure = checkpoint::failure_of([&] {
+      const SignalsBlocked blocked;
       attempt->writer = std::thread([one = attempt.get(), sync = state_->options.sync] { one->write(sync); });
     });
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (!failure.empty()) {  // no thread
       attempt->failure = failure;
       attempt->written = true;

@@ -18,6 +18,8 @@
 #include <mutex>
 #include <thread>
 
+#include "strategies/comm/base/signals_blocked.h"
+
 namespace dtrain {
 namespace {
 
@@ -34,19 +36,6 @@ int open_without_name(const std::string& folder) {
   if (fd >= 0) ::unlink(path.c_str());
   return fd;
 }
-
-// The program's signals are for its own threads.
-struct SignalsBlocked {
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-  sigset_t before{};
-};
 
 std::byte* new_memory(int fd, int flags, std::uint64_t bytes) {
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);

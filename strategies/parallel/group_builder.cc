@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 #include "strategies/collectives/collectives.h"
+#include "strategies/config/rank_fit.h"
 #include "strategies/ddp/diverged.h"
 
 namespace dtrain {
@@ -41,26 +41,17 @@ bool are_alike(const NamedTensor& a, const NamedTensor& b) { return a.tensor.sca
 }  // namespace
 
 ShardSettings shard_settings(Session& session, const Strategy& strategy, const ParallelOptions& options) {
+  const int size = strategy.shard_size, ranks = session.world_size();
+  if (const auto why = config::why_unfit(strategy, ranks)) throw ConfigError("dtrain: strategy: " + *why);
   ShardSettings settings;
   settings.device = options.device.value_or(session.device());
   settings.everyone = settings.sharing = session.world();
-  const int size = strategy.shard_size, ranks = session.world_size();
   if (size > 0 && size != ranks) {
-    if (ranks % size != 0) {
-      throw ConfigError(
-          fmt::format("dtrain: strategy: shard_size {} does not divide the {} ranks; each set of ranks that shares a "
-                      "model has so many",
-                      size, ranks));
-    }
     settings.sharing = session.split(session.rank() / size, {"sharing"});
     settings.replicas = session.split(session.rank() % size, {"replicas"});
   }
-  const int near = strategy.reshard_size, sharing = settings.sharing.size();
-  if (near > 0 && sharing % near != 0) {
-    throw ConfigError(fmt::format(
-        "dtrain: strategy: reshard_after_forward {} does not divide the {} ranks that share the model", near, sharing));
-  }
-  if (near > 0 && near < sharing) settings.near = session.split(session.rank() / near, {"near"});
+  const int near = strategy.reshard_size;
+  if (near > 0 && near < settings.sharing.size()) settings.near = session.split(session.rank() / near, {"near"});
   settings.compute = type_of(strategy.param);
   settings.reduce = type_of(strategy.reduce);
   settings.whole_stays = strategy.kind != StrategyKind::fsdp;
@@ -70,11 +61,6 @@ ShardSettings shard_settings(Session& session, const Strategy& strategy, const P
   // Then all groups are reduced at the end of backward.
   if (strategy.deterministic) settings.rows = std::make_shared<RowPool>(std::numeric_limits<std::size_t>::max());
   settings.parts_on_cpu = strategy.cpu_offload;
-  if (strategy.deterministic && !std::has_single_bit(static_cast<unsigned>(ranks))) {
-    throw ConfigError(fmt::format(
-        "dtrain: strategy: deterministic adds up in a binary tree and needs 1, 2, 4, 8, ... ranks, and there are {}",
-        ranks));
-  }
   const bool together = shares_memory(settings.sharing.process_group()) && settings.device.is_cpu();
   settings.one_copy = strategy.kind == StrategyKind::fsdp && strategy.one_copy && together;
   return settings;

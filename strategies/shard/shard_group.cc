@@ -277,7 +277,7 @@ void ShardGroup::publish() {
   const at::NoGradGuard no_grad;
   at::Tensor row = whole_.row();
   at::Tensor its = own(row);
-  if (!its.is_same(part_) && !its.is_alias_of(part_)) its.copy_(part_, /*non_blocking=*/true);
+  if (!its.is_alias_of(part_)) its.copy_(part_, /*non_blocking=*/true);
   if (is_shared() || settings_.sharing.size() == 1) return;
   const GroupPtr& group = settings_.sharing.process_group();
   if (layout_.even()) return all_gather(group, row, its);

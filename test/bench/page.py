@@ -48,6 +48,15 @@ class Bar:
     met: Optional[bool]  # None: not measured
 
 
+def add_alone(parser):
+    parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
+
+
+def go_alone(args):
+    if args.alone:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
+
+
 def judged(what, value, direction, bar, unit):
     """The promise that `value` is "<=" or ">=" than `bar`; None: not measured, infinity: it did not come."""
     promise = f"{direction} {bar:,g} {unit}".rstrip()

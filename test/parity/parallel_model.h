@@ -82,6 +82,22 @@ inline void check_close(const std::string& said, const std::string& expected) {
   CHECK(worst < 1e-9);
 }
 
+// Whole matrices on one rank, and rows of the rest.
+inline Placement owned_matrices(const std::string& /*name*/, const torch::Tensor& parameter) {
+  return parameter.dim() == 2 ? Placement::owned() : Placement{};
+}
+
+// All bits of the tensors, for short.
+inline std::string bits_of(const std::vector<torch::Tensor>& tensors) {
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  for (const torch::Tensor& each : tensors) {
+    const torch::Tensor plain = each.detach().contiguous();
+    const auto* const bytes = static_cast<const unsigned char*>(plain.const_data_ptr());
+    for (std::size_t i = 0; i < plain.nbytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001B3U;
+  }
+  return fmt::format("{:016x}", hash);
+}
+
 struct Way {
   const char* name;
   Strategy strategy;

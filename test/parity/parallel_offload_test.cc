@@ -15,27 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// All bits of the parameters, for short.
-std::string bits_of(const std::vector<at::Tensor>& tensors) {
-  std::uint64_t hash = 0xCBF29CE484222325U;
-  for (const at::Tensor& each : tensors) {
-    const at::Tensor flat = each.detach().contiguous();
-    const auto* bytes = static_cast<const unsigned char*>(flat.const_data_ptr());
-    for (std::size_t i = 0; i < flat.nbytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001B3U;
-  }
-  return fmt::format("{:016x}", hash);
-}
-
 // Goes on from the checkpoint in `folder`, if there is one, and saves one.
 std::string trained_from(Session& session, const Strategy& strategy, const OptimizerOptions& algorithm,
                          const std::string& folder) {
   const InDouble in_double;
   torch::manual_seed(session.rank());
-  const auto owned = [](const std::string&, const torch::Tensor& parameter) {
-    return parameter.dim() == 2 ? Placement::owned() : Placement{};
-  };
   Parallel model(
-      session, [] { return ParNet(); }, ParallelOptions{.strategy = strategy, .placement = owned});
+      session, [] { return ParNet(); }, ParallelOptions{.strategy = strategy, .placement = owned_matrices});
   ShardedOptimizer optimizer = model.optimizer(algorithm);
   Checkpoints checkpoints(session.world(), folder, {.sync = false});
   const auto loaded = model.load(checkpoints, optimizer);

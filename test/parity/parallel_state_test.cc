@@ -79,11 +79,8 @@ TEST_CASE("LAMB, and Muon with owned matrices, train under every strategy as on 
   const auto run = [](Session& session, const Strategy& strategy, const OptimizerOptions& algorithm) {
     const InDouble in_double;
     torch::manual_seed(session.rank());
-    const auto owned = [](const std::string&, const torch::Tensor& parameter) {
-      return parameter.dim() == 2 ? Placement::owned() : Placement{};
-    };
     Parallel model(
-        session, [] { return ParNet(); }, ParallelOptions{.strategy = strategy, .placement = owned});
+        session, [] { return ParNet(); }, ParallelOptions{.strategy = strategy, .placement = owned_matrices});
     ShardedOptimizer optimizer = model.optimizer(algorithm);
     const std::int64_t mine = kBatch / session.world_size();
     for (int step = 0; step < 10; ++step) {

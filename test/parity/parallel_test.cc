@@ -139,9 +139,6 @@ TEST_CASE("hybrid sharding, owned matrices and blocks of rows") {
 TEST_CASE("units that few ranks share between forward and backward, and units by their class") {
   const Recipe recipe{.steps = 20, .clip = 0.7};
   const std::string expected = alone_in_child(recipe);
-  const auto owned = [](const std::string&, const torch::Tensor& parameter) {
-    return parameter.dim() == 2 ? Placement::owned() : Placement{};
-  };
   const auto check = [&](const Strategy& strategy, const auto& placement) {
     for (const std::string& each :
          on_ranks(4, [&](Session& session) { return together(session, recipe, strategy, placement); }))
@@ -150,7 +147,7 @@ TEST_CASE("units that few ranks share between forward and backward, and units by
   using Placing = std::function<Placement(const std::string&, const torch::Tensor&)>;
   const Strategy near{.kind = StrategyKind::fsdp, .reshard_size = 2, .one_copy = false};
   check(near, Placing());
-  check(near, Placing(owned));
+  check(near, Placing(owned_matrices));
   Strategy shared = near;
   shared.one_copy = true;
   check(shared, Placing());

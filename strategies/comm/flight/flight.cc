@@ -18,6 +18,7 @@
 
 #include "strategies/comm/base/failure.h"
 #include "strategies/comm/base/own_process.h"
+#include "strategies/comm/base/signals_blocked.h"
 #include "strategies/comm/blame/new_file.h"
 #include "strategies/comm/flight/flight_clock.h"
 #include "strategies/comm/flight/flight_file.h"
@@ -148,15 +149,11 @@ class Recorder {
     return std::find_if(watched_.begin(), watched_.end(), [&](const Watched& one) { return one.group == &group; });
   }
 
-  // The program's signals are for its own threads.
   void start_thread() {
     if (settings_.signal != 0 && !settings_.folder.empty()) catch_flight_signal(settings_.signal);
     static_cast<void>(flight_signal_came());  // nothing was there to write of
-    sigset_t all, before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked blocked;
     thread_ = std::thread([this, mine = generation_] { run(mine); });
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   void run(std::uint64_t mine) {

@@ -9,10 +9,10 @@
 #include <map>
 #include <vector>
 
-#include "strategies/comm/base/socket.h"
 #include "strategies/comm/bootstrap/peers.h"
 #include "strategies/comm/memory/futex.h"
 #include "strategies/comm/memory/shm_segment.h"
+#include "strategies/comm/tcp/socket.h"
 
 namespace dtrain {
 

@@ -14,7 +14,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "strategies/comm/base/socket.h"
+#include "strategies/comm/tcp/socket.h"
 
 namespace dtrain {
 namespace {

@@ -7,8 +7,8 @@
 #include <map>
 #include <vector>
 
-#include "strategies/comm/base/socket.h"
 #include "strategies/comm/bootstrap/peers.h"
+#include "strategies/comm/tcp/socket.h"
 
 namespace dtrain {
 

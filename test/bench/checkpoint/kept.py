@@ -58,14 +58,13 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
+    page.add_alone(parser)
     parser.add_argument("--json", help="also write the figures to this file")
     parser.add_argument("--write", metavar="FOLDER", help="replace this section on its page in it")
     args = parser.parse_args()
     args.bin = args.build / "bin"
     facts = page.machine(args.alone)
-    if args.alone:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
+    page.go_alone(args)
     found = {shape: [steps(args, *shape) for _ in range(args.runs)] for shape in SHAPES}
     seconds = recoveries(args)
     rows, bars = [], []

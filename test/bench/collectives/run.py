@@ -295,7 +295,7 @@ def main():
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--most", type=int, default=SIZES[-1], help="no larger sizes than this")
-    parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
+    page.add_alone(parser)
     parser.add_argument("--python", default=".venv/bin/python", help="one with torch")
     parser.add_argument("--write", metavar="FOLDER", help="replace the measured sections on their pages in it")
     args = parser.parse_args()
@@ -303,8 +303,7 @@ def main():
     args.ranks = [int(ranks) for ranks in args.ranks.split(",")]
     args.sizes = [size for size in SIZES if size <= args.most]
     netlab.become_able()
-    if args.alone:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
+    page.go_alone(args)
     args.cores = Cores(os.path.join(args.build, "bin", "cores_bench"))
     peers = Peers(args)
     *facts, load = page.machine(args.alone)

@@ -36,12 +36,11 @@ def main():
     parser.add_argument("--parameters", type=int, default=32_000_000)
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
+    page.add_alone(parser)
     parser.add_argument("--write", metavar="FOLDER", help="replace this section on its page in it")
     args = parser.parse_args()
     facts = page.machine(args.alone)
-    if args.alone:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
+    page.go_alone(args)
     program = os.path.join(args.build, "bin/optim_bench")
     columns = ["threads", "torch::optim::AdamW", "dtrain", "dtrain, state in bfloat16", f"copying {BYTES} bytes",
                f"scaling {BYTES} bytes in place"]

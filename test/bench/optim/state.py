@@ -95,12 +95,11 @@ def main():
     parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
+    page.add_alone(parser)
     parser.add_argument("--write", metavar="FOLDER", help="replace this section on its page in it")
     args = parser.parse_args()
     facts = page.machine(args.alone)
-    if args.alone:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
+    page.go_alone(args)
     program = [os.path.join(args.build, "bin/state_bench"),
                *map(str, (args.layers, args.width, args.steps, args.threads))]
     parameters = args.layers * args.width**2

@@ -358,12 +358,11 @@ def main():
     parser.add_argument("--operations", type=int, default=20000)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--write", metavar="FOLDER", help="replace the measured sections on their pages in it")
-    parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
+    page.add_alone(parser)
     parser.add_argument("--json", help="also write the figures to this file")
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    if args.alone:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
+    page.go_alone(args)
     figures = {}
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}", flush=True)
     for name in args.only.split(","):

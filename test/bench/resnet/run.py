@@ -45,7 +45,7 @@ def main():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--depth", type=int, default=50)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--alone", action="store_true", help="under a real-time priority (needs root)")
+    page.add_alone(parser)
     parser.add_argument("--python", default=".venv/bin/python", help="one with torch")
     parser.add_argument("--write", metavar="FOLDER", help="replace this section on its page in it")
     parser.add_argument("--plot", type=pathlib.Path, help="draw it")
@@ -61,8 +61,7 @@ def main():
     programs = {OURS: [os.path.join(build, "bin/resnet"), *flags], GLOO: [*peer, "gloo"]}
     if list(pathlib.Path(build, "python/dtrain").glob("_C*")):
         programs[DTRAIN] = [*peer, "dtrain"]
-    if args.alone:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
+    page.go_alone(args)
     *facts, load = page.machine(args.alone)
     facts += [f"torch {page.first_line(args.python, '-c', 'import torch; print(torch.__version__)')}.", load]
     try:

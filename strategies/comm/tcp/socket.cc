@@ -1,5 +1,5 @@
 // See socket.h.
-#include "strategies/comm/base/socket.h"
+#include "strategies/comm/tcp/socket.h"
 
 #include <unistd.h>
 
