@@ -53,6 +53,11 @@ Result<void> threads(const Given& given, Plan& plan) {
 
 Result<void> keep_state(const Given& given, Plan& plan) {
   if (auto done = take_switch(given.options, FlagId::keep_state, plan.spec.keep_state); !done) return done;
+  if (auto done = take_switch(given.options, FlagId::copy_state, plan.spec.copy_state); !done) return done;
+  if (plan.spec.copy_state && !plan.spec.nodes.several())
+    return given.options.blame(FlagId::copy_state,
+                               usage_error("copies need another node, and the job has one (--nnodes)"));
+  plan.spec.keep_state = plan.spec.keep_state || plan.spec.copy_state;
   if (plan.spec.keep_state && plan.spec.max_restarts == 0 && !plan.spec.nodes.several())
     plan.notes.emplace_back("--keep-state has no use without --max-restarts: there is no second round");
   return {};

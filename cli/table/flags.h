@@ -19,6 +19,7 @@ enum class FlagId {
   numa_binding,
   strategy,
   keep_state,
+  copy_state,
   nnodes,
   node_rank,
   topology,

@@ -86,6 +86,13 @@ inline constexpr Flag kWorkersFlags[] = {
          "For C++ programs that train with dtrain::KeptState: after a restart they go on from the last step, and "
          "read no disk. dtrain has the memory while it runs, and nothing is left of it afterwards. The memory is "
          "twice what a worker keeps; docs/training/checkpoints.md says how much that is."},
+    {.id = FlagId::copy_state,
+     .group = Group::workers,
+     .name = "copy-state",
+     .help = "keep the state, and a copy of each on another node",
+     .details = "So that the state outlives the loss of a node; implies --keep-state. Each step that is kept is also "
+                "sent to a worker on another node, before the training goes on. It takes the memory of --keep-state a "
+                "second time."},
 };
 
 }  // namespace dtrain::cli

@@ -62,6 +62,11 @@ std::optional<Error> RoundStart::start_worker(const Assignment& assignment, int 
     if (!memory) return memory.error();
     fds.push_back(std::move(*memory));
   }
+  if (spec.copy_state) {
+    auto memory = copies_.of(local_rank);
+    if (!memory) return memory.error();
+    fds.push_back(std::move(*memory));
+  }
   const Session session = attached ? parts_.terminal->session() : Session::own;
   parts_.guard.send({GuardOp::spawn, local_rank, int32_t(session)}, std::move(fds));
   return std::nullopt;

@@ -59,6 +59,7 @@ class RoundStart {
   TerminalUse at_start_ = TerminalUse::none;  // of the round; `none` also where no worker may read
   RoundFiles files_;
   StateMemory state_;
+  StateMemory copies_;  // of workers on other nodes
   std::vector<std::string> parent_env_ = own_environment();
 };
 

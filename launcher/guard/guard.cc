@@ -209,9 +209,10 @@ class Guard {
     ExecPayload payload;
     if (!round_.broken && payload.map(received.fds[0].get())) {
       const bool bound = size_t(local_rank) < settings_.cpus.size();
-      result = spawn({payload.argv(), payload.envp(), received.fds[1].get(), received.fds[2].get(),
-                      received.fds[3].get(), received.fds[4].get(), cgroup_.get(), settings_.cgroup_procs_fd,
-                      settings_.nofile, session, bound ? &settings_.cpus[size_t(local_rank)] : nullptr});
+      result =
+          spawn({payload.argv(), payload.envp(), received.fds[1].get(), received.fds[2].get(), received.fds[3].get(),
+                 received.fds[4].get(), received.fds[5].get(), cgroup_.get(), settings_.cgroup_procs_fd,
+                 settings_.nofile, session, bound ? &settings_.cpus[size_t(local_rank)] : nullptr});
     }
     if (result.pid >= 0 && !watch(result.pidfd.get())) result = call_off(result.pid, errno);
     if (result.pid < 0) {

@@ -19,7 +19,7 @@ enum class GuardOp : int32_t {
   // agent -> guard
   begin_round,     // a: number of spawns that follow
   spawn,           // local_rank, a: Session (spawn.h); fds: payload (argv and environment), stdin, stdout, stderr
-                   // and, with JobSpec::keep_state, the memory of its state
+                   // and, with JobSpec::keep_state, the memory of its state, with copy_state a second one
   signal_workers,  // a: signal, to the worker processes alone
   suspend,         // SIGSTOP to every process of the round; a: the number of the suspension
   resume,          // SIGCONT to every process of the round
@@ -57,7 +57,7 @@ ExitStatus exit_status_of(const GuardMessage& message);
 // "the guard cannot ...: Too many open files", from a `failed`.
 std::string describe_failure(const GuardMessage& message);
 
-inline constexpr size_t kMaxPassedFds = 5;
+inline constexpr size_t kMaxPassedFds = 6;
 
 // Send one message with up to kMaxPassedFds descriptors. Returns 0, or errno (EAGAIN on a full non-blocking socket).
 int send_guard_message(int socket, const GuardMessage& message, const int* fds = nullptr, size_t fd_count = 0);

@@ -140,6 +140,7 @@ struct JobSpec {
   std::string role = "default";  // ROLE_NAME
   std::string strategy;          // DTRAIN_STRATEGY, a word or JSON; empty: not set
   bool keep_state = false;       // a memory for each worker, from round to round (launcher/agent/state_memory.h)
+  bool copy_state = false;       // with keep_state: a second one, for the state of a worker on another node
   int max_restarts = 0;          // restarts of the worker group after a failure, >= 0
 
   // From the first TERM to KILL: after a worker failed, and after the user (or the system) asked to stop.

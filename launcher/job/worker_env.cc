@@ -59,6 +59,7 @@ Environment worker_env(const JobSpec& spec, const Assignment& assignment, int lo
   // Empty for the same reason.
   set(env, "DTRAIN_ROUND_DIR", paths.round);
   set(env, "DTRAIN_STATE_FD", spec.keep_state ? std::to_string(kStateFd) : "");
+  set(env, "DTRAIN_STATE_COPY_FD", spec.copy_state ? std::to_string(kStateCopyFd) : "");
   if (!spec.strategy.empty()) set(env, "DTRAIN_STRATEGY", spec.strategy);
   if (!assignment.rank0_addr.empty()) set(env, "DTRAIN_RANK0_ADDR", assignment.rank0_addr);
   if (own) set(env, "CUDA_VISIBLE_DEVICES", devices[size_t(local_rank)]);

@@ -14,6 +14,8 @@ namespace dtrain::launcher {
 // The descriptor of the memory that a worker keeps its state in, with JobSpec::keep_state. It is above what shells and
 // other programs between dtrain and the worker use for themselves.
 inline constexpr int kStateFd = 100;
+// The same, with JobSpec::copy_state, for a copy of the state of a worker on another node.
+inline constexpr int kStateCopyFd = 101;
 
 // What a completed round says about this node.
 struct Assignment {

@@ -136,6 +136,7 @@ int child_main(void* arg) {
   hand_over(child, r.stderr_fd, 2, SpawnStep::stdio);
   ::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
   if (r.state_fd >= 0) hand_over(child, r.state_fd, kStateFd, SpawnStep::state);
+  if (r.state_copy_fd >= 0) hand_over(child, r.state_copy_fd, kStateCopyFd, SpawnStep::state);
   if (r.nofile.rlim_max > 0) ::setrlimit(RLIMIT_NOFILE, &r.nofile);
   exec_in_path(r);
   fail(child, SpawnStep::exec);

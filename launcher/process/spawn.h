@@ -23,6 +23,7 @@ struct SpawnRequest {
   int stdout_fd = -1;
   int stderr_fd = -1;
   int state_fd = -1;          // becomes kStateFd (worker_env.h); -1: none
+  int state_copy_fd = -1;     // becomes kStateCopyFd; -1: none
   int cgroup_folder_fd = -1;  // the cgroup to begin in, from open_to_clone_into(), -1 for none
   int cgroup_procs_fd = -1;   // without that: an open cgroup.procs to join, -1 for none
   rlimit nofile{};            // the limit the user had; dtrain raises its own

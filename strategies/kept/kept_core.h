@@ -1,16 +1,18 @@
 #pragma once
-// How a rank's state lies in the memory that the launcher keeps for it, and which state the ranks go on from. Pure.
+// How the state of a rank lies in a memory that the launcher keeps. Pure.
 //
-// The memory begins with a head of one page: who laid it out, and the stamps of two slots. The slots follow. A keep
+// The memory begins with a head of one page: whose state it is, and the stamps of two slots. The slots follow. A keep
 // fills one slot and leaves the other as it is. A slot counts when its commit word is there, which is written last. So
 // a rank that is killed at any moment leaves the state before.
 //
-//     0   head     "dtrainKS", version, rank, world size, fingerprint, bytes of values; CRC-32C of these
+//     0   head     "dtrainKS", version, rank, world size, fingerprint, bytes of values, number of parts; CRC-32C of the
+//                  parts, and of all of these
 //   256   slot 0   commit word, round, step, bytes of extra; CRC-32C of these
 //   512   slot 1   the same
-//  4096   values and extra of slot 0, then those of slot 1; each begins at a page
+//  4096   values and extra of slot 0, then those of slot 1, then the parts; each begins at a page
 //
-// Numbers are little-endian. Ranks that exchange something in each step are at most one step apart, so two slots are
+// A part says which elements of a tensor the values have, and where: four numbers of 8 bytes. Numbers are
+// little-endian. Ranks that exchange something in each step are at most one step apart, so two slots are
 // enough for a step that all of them have.
 #include <array>
 #include <compare>
@@ -27,11 +29,22 @@ inline constexpr std::size_t kHeadBytes = 4096;
 inline constexpr std::uint64_t kExtraBytes = std::uint64_t{1} << 20;  // room for the extra text of a slot
 inline constexpr std::size_t kSlots = 2;
 
-// Whose memory it is. With another identity its contents cannot be used.
+// The elements of a tensor that a slot has.
+struct Part {
+  std::uint64_t index = 0;             // of the tensor, in the list of all
+  std::uint64_t begin = 0, count = 0;  // in the whole tensor
+  std::uint64_t at = 0;                // bytes, in the values of the slot
+  bool operator==(const Part&) const = default;
+};
+
+// Whose state it is. `fingerprint` is that of the names, types and shapes of all tensors: it is the same on all ranks,
+// and with another one the contents cannot be used.
 struct Identity {
   std::uint32_t rank = 0, world_size = 1;
-  std::uint64_t fingerprint = 0;  // of the names, types, shapes and parts that are kept
+  std::uint64_t fingerprint = 0;
   std::uint64_t value_bytes = 0;  // of one slot
+  std::vector<Part> parts{};
+  bool operator==(const Identity&) const = default;
 };
 
 // Which state it is. A round that goes on from an earlier step makes later steps anew: they are other states.
@@ -46,10 +59,11 @@ struct Slot {
   std::uint64_t extra_bytes = 0;
 };
 
-// Where the values of a slot begin in the memory, and where its extra text does.
+// Where the values of a slot begin in the memory, where its extra text does, and where the parts do.
 std::uint64_t values_at(std::uint64_t value_bytes, std::size_t slot);
 std::uint64_t extra_at(std::uint64_t value_bytes, std::size_t slot);
-std::uint64_t total_bytes(std::uint64_t value_bytes);
+std::uint64_t parts_at(std::uint64_t value_bytes);
+std::uint64_t total_bytes(std::uint64_t value_bytes, std::uint64_t parts);
 // The place of a slot's commit word in the head. 0: the slot is empty.
 std::size_t commit_at(std::size_t slot);
 std::uint64_t commit_word(const Stamp& stamp);
@@ -57,33 +71,34 @@ std::uint64_t commit_word(const Stamp& stamp);
 using Head = std::span<std::byte, kHeadBytes>;
 using ConstHead = std::span<const std::byte, kHeadBytes>;
 
-// The caller has emptied both commit words before, and writes the commit word of a slot after write_slot().
+// The caller has emptied both commit words before, writes the parts at parts_at(), and writes the commit word of a slot
+// after write_slot().
 void write_head(Head head, const Identity& identity);
 void write_slot(Head head, std::size_t number, const Slot& slot);
 
-// What a rank finds.
+// What is there.
 struct Found {
   std::string why_not{};  // it cannot be used, and why; empty: it can
   bool blank = false;     // nothing was kept here yet
+  Identity identity{};    // of what can be used
   std::array<std::optional<Slot>, kSlots> slots{};
 };
-// `memory_bytes`: the size of the memory. A slot with a damaged stamp counts as empty.
-Found read_head(ConstHead head, std::uint64_t memory_bytes, const Identity& own);
 Found nothing_kept();
+
+// In two steps, as the head says how large the memory is: first all but the parts, then these. `memory_bytes`: the size
+// of the memory; `fingerprint`: of the tensors that this program has. A slot with a damaged stamp counts as empty.
+struct HeadFacts {
+  Found found;
+  std::uint64_t parts = 0;  // how many there are
+  std::uint32_t parts_sum = 0;
+};
+HeadFacts read_head(ConstHead head, std::uint64_t memory_bytes, std::uint64_t fingerprint);
+// `bytes`: as many as the head says, from parts_at().
+Found read_parts(HeadFacts facts, const std::byte* bytes);
 
 // The slot for the next state: one that is empty, else the older one.
 std::size_t next_slot(const Found& found);
-
-// What a rank tells the others, as text.
-std::string found_text(const Found& found);
-Found parse_found(const std::string& text);
-
-// The newest state that every rank has, by what all ranks found. `refused`: there are states, but not one that all
-// ranks can use, and this line says why. Nothing of both: nothing was kept.
-struct Choice {
-  std::optional<Stamp> stamp{};
-  std::string refused{};
-};
-Choice choose(const std::vector<Found>& of_ranks);
+// The slot that has this state.
+std::optional<std::size_t> slot_of(const Found& found, const Stamp& stamp);
 
 }  // namespace dtrain::kept

@@ -10,6 +10,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <set>
+#include <utility>
 
 #include "dtrain/errors.h"
 #include "strategies/checkpoint/stored_type.h"
@@ -24,40 +27,50 @@ using checkpoint::Refused;
 constexpr std::uint64_t kReserveAtOnce = std::uint64_t{64} << 20;
 constexpr double kMiB = 1 << 20;
 
-[[noreturn]] void not_here(int fd, const std::string& why) {
-  throw ConfigError(
-      fmt::format("dtrain: the launcher keeps this rank's state in descriptor {} (DTRAIN_STATE_FD), and {}", fd, why));
+struct Where {
+  int fd;
+  const char* variable;
+};
+
+[[noreturn]] void not_here(const Where& where, const std::string& why) {
+  throw ConfigError(fmt::format("dtrain: the launcher keeps this rank's state in descriptor {} ({}), and {}", where.fd,
+                                where.variable, why));
 }
 
-std::atomic<pid_t> holder = 0;  // the process that has it: locks of files do not tell a process from itself
+std::mutex in_use_mutex;
+std::set<std::pair<pid_t, int>> in_use;  // by which process: locks of files do not tell a process from itself
 
-void take_alone(int fd) {
-  if (holder == ::getpid()) not_here(fd, "this process has it already: one KeptState of a process is enough");
+void take_alone(const Where& where) {
+  const int fd = where.fd;
+  const std::lock_guard guard(in_use_mutex);
+  if (in_use.contains({::getpid(), fd}))
+    not_here(where, "this process has it already: one KeptState of a process is enough");
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   if (::fcntl(fd, F_SETLK, &lock) == 0) {
-    holder = ::getpid();
+    in_use.emplace(::getpid(), fd);
     return;
   }
   struct flock other = lock;
   const bool known = ::fcntl(fd, F_GETLK, &other) == 0 && other.l_type != F_UNLCK;
-  not_here(fd, fmt::format("process {} of this rank has it: one process of a rank keeps state",
-                           known ? fmt::to_string(other.l_pid) : "?"));
+  not_here(where, fmt::format("process {} of this rank has it: one process of a rank keeps state",
+                              known ? fmt::to_string(other.l_pid) : "?"));
 }
 
 }  // namespace
 
-KeptMemory::KeptMemory(int fd) : fd_(fd) {
+KeptMemory::KeptMemory(int fd, const char* variable) : fd_(fd) {
+  const Where where{fd, variable};
   constexpr int kLaunchers = F_SEAL_SHRINK | F_SEAL_SEAL;
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0 && errno == EBADF)
-    not_here(fd,
+    not_here(where,
              "it is closed here: a program between dtrain and this one closes what it inherits; start this program by "
              "dtrain itself, or by a program that execs it");
   if (seals < 0 || (seals & kLaunchers) != kLaunchers)
-    not_here(fd, "something else is there: a program between dtrain and this one uses that number");
-  take_alone(fd);
+    not_here(where, "something else is there: a program between dtrain and this one uses that number");
+  take_alone(where);
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
@@ -68,7 +81,8 @@ KeptMemory::~KeptMemory() {
   lock.l_type = F_UNLCK;
   lock.l_whence = SEEK_SET;
   ::fcntl(fd_, F_SETLK, &lock);
-  holder = 0;
+  const std::lock_guard guard(in_use_mutex);
+  in_use.erase({::getpid(), fd_});
 }
 
 std::uint64_t KeptMemory::size() const {
@@ -83,19 +97,19 @@ std::uint64_t KeptMemory::reserved() const {
   return ::fstat(fd_, &found) == 0 ? static_cast<std::uint64_t>(found.st_blocks) * kBlock : 0;
 }
 
-Found KeptMemory::find(const Identity& own) {
+Found KeptMemory::find(std::uint64_t fingerprint) {
   const std::uint64_t bytes = size();
   if (bytes < kHeadBytes) return nothing_kept();
   if (base_ == nullptr) map(kHeadBytes);
-  Found found = read_head(head(), bytes, own);
-  if (!found.why_not.empty()) return found;
-  map(total_bytes(own.value_bytes));
-  value_bytes_ = own.value_bytes;
-  return found;
+  HeadFacts facts = read_head(head(), bytes, fingerprint);
+  if (!facts.found.why_not.empty()) return facts.found;
+  value_bytes_ = facts.found.identity.value_bytes;
+  map(total_bytes(value_bytes_, facts.parts));
+  return read_parts(std::move(facts), base_ + parts_at(value_bytes_));
 }
 
 void KeptMemory::lay_out(const Identity& identity) {
-  const std::uint64_t bytes = total_bytes(identity.value_bytes), before = size();
+  const std::uint64_t bytes = total_bytes(identity.value_bytes, identity.parts.size()), before = size();
   try {
     reserve(bytes);
     map(bytes);
@@ -106,6 +120,8 @@ void KeptMemory::lay_out(const Identity& identity) {
   value_bytes_ = identity.value_bytes;
   for (std::size_t slot = 0; slot < kSlots; ++slot) empty(slot);
   std::atomic_thread_fence(std::memory_order_release);
+  std::copy_n(reinterpret_cast<const std::byte*>(identity.parts.data()), identity.parts.size() * sizeof(Part),
+              base_ + parts_at(value_bytes_));
   write_head(head(), identity);
   give_back_behind(bytes);
 }
@@ -164,6 +180,14 @@ std::atomic_ref<std::uint64_t> KeptMemory::commit_word_of(std::size_t slot) cons
 void KeptMemory::empty(std::size_t slot) {
   commit_word_of(slot).store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // before the slot is written
+}
+
+void KeptMemory::forget_after(Found& found, const Stamp& stamp) {
+  for (std::size_t slot = 0; slot < kSlots; ++slot) {
+    if (!found.slots[slot] || found.slots[slot]->stamp <= stamp) continue;
+    empty(slot);
+    found.slots[slot].reset();
+  }
 }
 
 void KeptMemory::commit(std::size_t slot, const Slot& what) {

@@ -12,14 +12,15 @@ namespace dtrain::kept {
 class KeptMemory {
  public:
   // Takes over the descriptor: programs that this process starts do not get it. Throws ConfigError if it is not the
-  // launcher's memory, or if another process, or another KeptMemory of this one, has taken it.
-  explicit KeptMemory(int fd);
+  // launcher's memory, or if another process, or another KeptMemory of this one, has taken it. `variable`: where the
+  // number of the descriptor comes from.
+  explicit KeptMemory(int fd, const char* variable = "DTRAIN_STATE_FD");
   ~KeptMemory();
   KeptMemory(const KeptMemory&) = delete;
   KeptMemory& operator=(const KeptMemory&) = delete;
 
-  // What is there of this identity. Maps it.
-  Found find(const Identity& own);
+  // What is there of these tensors. Maps it.
+  Found find(std::uint64_t fingerprint);
   // Both slots are empty, and there is room for the values. Memory that an earlier layout needed is given back. Throws
   // checkpoint::Refused: there is not enough memory; what was kept is as it was, and find() comes before other calls.
   void lay_out(const Identity& identity);
@@ -29,6 +30,8 @@ class KeptMemory {
   std::byte* extra(std::size_t slot) const;
   // The slot counts no more.
   void empty(std::size_t slot);
+  // The states that are newer than this one count no more: they are made anew.
+  void forget_after(Found& found, const Stamp& stamp);
   // The slot counts: its values and extra are there.
   void commit(std::size_t slot, const Slot& what);
 

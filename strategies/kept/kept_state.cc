@@ -2,16 +2,16 @@
 #include "dtrain/kept_state.h"
 
 #include <ATen/Parallel.h>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
-#include <set>
-#include <sstream>
 
 #include "strategies/checkpoint/pieces.h"
 #include "strategies/kept/kept_memory.h"
-#include "strategies/kept/told_parts.h"
+#include "strategies/kept/neighbour_copy.h"
+#include "strategies/kept/refill.h"
+#include "strategies/kept/restore_plan.h"
 
 namespace dtrain {
 
@@ -19,11 +19,19 @@ struct KeptState::State {
   Group world;
   WorkerEnv env;
   std::optional<kept::KeptMemory> memory{};
-  std::string why_not{};
+  std::optional<kept::NeighbourCopy> copy{};
+  std::string why_not{}, why_no_copy{};
   std::string refused{};
   // Of the memory, once it was looked at.
   std::optional<kept::Identity> identity{};
   kept::Found found = kept::nothing_kept();
+  // Once the ranks have told each other where they are.
+  bool met = false;
+  std::optional<kept::Neighbours> neighbours{};
+
+  void meet(const std::vector<kept::Told>& of_ranks);
+  kept::Slot keep_own(const CheckpointState& state);
+  const std::byte* at(const kept::Place& place, std::uint64_t values) const;
 };
 
 namespace kept {
@@ -43,10 +51,6 @@ struct SlotLayout {
   Identity identity;
 };
 
-std::uint64_t count_of(const StatePiece& piece) {
-  return piece.values.defined() ? static_cast<std::uint64_t>(piece.values.numel()) : 0;
-}
-
 // FNV-1a, 64 bits: to tell lists of tensors apart.
 void mix(std::uint64_t& hash, const void* data, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3ULL;
@@ -54,21 +58,25 @@ void mix(std::uint64_t& hash, const void* data, std::size_t bytes) {
 
 SlotLayout slot_layout(const CheckpointState& state, const WorkerEnv& env) {
   SlotLayout layout;
+  layout.identity = {static_cast<std::uint32_t>(env.rank), static_cast<std::uint32_t>(env.world_size)};
   std::uint64_t hash = 0xcbf29ce484222325ULL, at = 0;
   for (const auto* list : {&state.model, &state.optimizer}) {
     for (const StatePiece& piece : *list) {
-      const std::uint64_t bytes = checkpoint::wanted_of(piece).count * c10::elementSize(piece.dtype);
-      const std::int64_t numbers[] = {
-          static_cast<std::int64_t>(piece.name.size()), static_cast<std::int64_t>(piece.dtype),
-          static_cast<std::int64_t>(piece.shape.size()), piece.begin, static_cast<std::int64_t>(bytes)};
+      const std::uint64_t count = checkpoint::wanted_of(piece).count, bytes = count * c10::elementSize(piece.dtype);
+      const std::int64_t numbers[] = {static_cast<std::int64_t>(piece.name.size()),
+                                      static_cast<std::int64_t>(piece.dtype),
+                                      static_cast<std::int64_t>(piece.shape.size())};
       mix(hash, numbers, sizeof numbers);
       mix(hash, piece.name.data(), piece.name.size());
       mix(hash, piece.shape.data(), piece.shape.size() * sizeof(std::int64_t));
+      if (count != 0)
+        layout.identity.parts.push_back({layout.pieces.size(), static_cast<std::uint64_t>(piece.begin), count, at});
       layout.pieces.push_back({&piece, at, bytes});
       at += (bytes + kValueAlign - 1) / kValueAlign * kValueAlign;
     }
   }
-  layout.identity = {static_cast<std::uint32_t>(env.rank), static_cast<std::uint32_t>(env.world_size), hash, at};
+  layout.identity.fingerprint = hash;
+  layout.identity.value_bytes = at;
   return layout;
 }
 
@@ -98,7 +106,7 @@ void copy_values(const SlotLayout& layout, std::byte* values) {
   for (const auto& [piece, at, bytes] : layout.pieces) {
     if (bytes == 0) continue;
     if (!piece->values.is_cpu() || !piece->values.is_contiguous()) {
-      tensor_at(values + at, count_of(*piece), piece->dtype).copy_(piece->values);
+      tensor_at(values + at, checkpoint::wanted_of(*piece).count, piece->dtype).copy_(piece->values);
       continue;
     }
     const auto* from = static_cast<const std::byte*>(piece->values.const_data_ptr());
@@ -125,70 +133,29 @@ void require_same_pieces(const SlotLayout& layout, const std::vector<StatePiece*
   for (const StatePiece* piece : wanted) checkpoint::wanted_of(*piece);
 }
 
-ToldPart part_of(std::size_t index, const PieceInSlot& own) {
-  return {index, static_cast<std::uint64_t>(own.piece->begin), count_of(*own.piece), own.at};
-}
-
-// What the part has of the piece, from the values of a slot.
-void fill(const StatePiece& wanted, const ToldPart& part, std::byte* values) {
-  const auto first = static_cast<std::uint64_t>(wanted.begin);
-  const std::uint64_t begin = std::max(first, part.begin),
-                      end = std::min(first + count_of(wanted), part.begin + part.count);
-  if (begin >= end) return;
-  std::byte* const from = values + part.at + (begin - part.begin) * c10::elementSize(wanted.dtype);
-  wanted.values.narrow(0, static_cast<std::int64_t>(begin - first), static_cast<std::int64_t>(end - begin))
-      .copy_(tensor_at(from, end - begin, wanted.dtype));
-}
-
-// From this rank's own slot. The pieces that it has not got all of.
-std::vector<std::size_t> fill_own(const SlotLayout& layout, const std::vector<StatePiece*>& wanted, std::byte* values) {
-  const at::NoGradGuard no_grad;
-  std::vector<std::size_t> lacking;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const ToldPart own = part_of(i, layout.pieces[i]);
-    fill(*wanted[i], own, values);
-    const std::uint64_t count = count_of(*wanted[i]), first = static_cast<std::uint64_t>(wanted[i]->begin);
-    if (count != 0 && (own.begin > first || own.begin + own.count < first + count)) lacking.push_back(i);
-  }
-  return lacking;
-}
-
-// Collective. What some rank lacks comes from the slots of the others. `lacking`: the same on all ranks.
-void fill_from_others(const Group& world, const std::string& what, const SlotLayout& layout,
-                      const std::set<std::size_t>& lacking, const std::vector<StatePiece*>& wanted, std::byte* values) {
-  if (lacking.empty()) return;
-  const at::NoGradGuard no_grad;
-  ToldParts own{layout.identity.value_bytes, {}};
-  for (const std::size_t i : lacking)
-    if (layout.pieces[i].bytes != 0) own.parts.push_back(part_of(i, layout.pieces[i]));
-  std::vector<ToldParts> told;
-  for (const std::string& text : checkpoint::exchange(world, what, {{}, told_text(own)}))
-    told.push_back(parse_told(text));
-  for (const std::size_t i : lacking)
-    if (const auto missing = missing_element(told, i, checkpoint::elements_of(wanted[i]->shape)))
-      throw CheckpointError(fmt::format("dtrain: {}: no rank keeps element {} of {}", what, *missing,
-                                        checkpoint::shown(wanted[i]->name)));
-  for (int rank = 0; rank < world.size(); ++rank) {
-    const ToldParts& its = told[static_cast<std::size_t>(rank)];
-    if (its.parts.empty()) continue;
-    const bool is_own = rank == world.rank();
-    const at::Tensor bytes = is_own ? tensor_at(values, its.value_bytes, at::kByte)
-                                    : at::empty({static_cast<std::int64_t>(its.value_bytes)}, at::kByte);
-    world.broadcast(bytes, rank);
-    if (is_own) continue;
-    auto* from = static_cast<std::byte*>(bytes.mutable_data_ptr());
-    for (const ToldPart& part : its.parts) fill(*wanted[part.index], part, from);
-  }
+// What this rank says before a state is chosen.
+Told told_of(const SlotLayout& layout, const std::vector<StatePiece*>& wanted, int node) {
+  Told told;
+  told.fingerprint = layout.identity.fingerprint;
+  told.node = node;
+  for (const StatePiece* piece : wanted)
+    told.wanted.emplace_back(static_cast<std::uint64_t>(piece->begin), checkpoint::wanted_of(*piece).count);
+  return told;
 }
 
 }  // namespace
 }  // namespace kept
 
 KeptState::KeptState(const Session& session) : state_(new State{session.world(), session.env()}) {
-  if (state_->env.state_fd >= 0)
-    state_->memory.emplace(state_->env.state_fd);
+  State& self = *state_;
+  if (self.env.state_fd >= 0)
+    self.memory.emplace(self.env.state_fd);
   else
-    state_->why_not = "no kept state here: the workers were not started with `dtrain run --keep-state`";
+    self.why_not = "no kept state here: the workers were not started with `dtrain run --keep-state`";
+  if (self.env.state_copy_fd >= 0)
+    self.copy.emplace(self.env.state_copy_fd);
+  else
+    self.why_no_copy = "no second copy of the kept state: the workers were not started with `dtrain run --copy-state`";
 }
 KeptState::~KeptState() = default;
 KeptState::KeptState(KeptState&&) noexcept = default;
@@ -198,35 +165,84 @@ bool KeptState::here() const { return state_->memory.has_value(); }
 const std::string& KeptState::why_not() const { return state_->why_not; }
 const std::string& KeptState::refused() const { return state_->refused; }
 
+const std::string& KeptState::why_no_copy() const { return state_->why_no_copy; }
+
+// By what all ranks have told: the same result on all of them.
+void KeptState::State::meet(const std::vector<kept::Told>& of_ranks) {
+  met = true;
+  neighbours.reset();
+  std::vector<int> nodes;
+  std::size_t with_copies = 0;
+  for (const kept::Told& told : of_ranks) {
+    nodes.push_back(told.node);
+    with_copies += told.copies ? 1 : 0;
+  }
+  if (with_copies == 0) return;
+  if (with_copies < of_ranks.size())
+    throw CheckpointError("dtrain: some workers were started with `dtrain run --copy-state`, and others were not");
+  neighbours = kept::neighbours(nodes, env.rank);
+  why_no_copy =
+      neighbours ? "" : "no second copy of the kept state in this round: a node has more than half of the ranks";
+}
+
+kept::Slot KeptState::State::keep_own(const CheckpointState& state) {
+  if (state.step < 0) throw checkpoint::Refused("the step is below 0");
+  kept::SlotLayout layout = kept::slot_layout(state, env);
+  const std::string_view extra = env.rank == 0 ? std::string_view(state.extra) : std::string_view();
+  if (extra.size() > kept::kExtraBytes)
+    throw checkpoint::Refused(
+        fmt::format("`extra` has {} bytes, and there is room for {}", extra.size(), kept::kExtraBytes));
+  if (identity != layout.identity) {
+    identity.reset();  // of what `found` tells, should this fail
+    found = memory->find(layout.identity.fingerprint);
+    if (!found.why_not.empty() || found.identity != layout.identity) {
+      memory->lay_out(layout.identity);
+      found = kept::nothing_kept();
+    }
+    identity = layout.identity;
+  }
+  const std::size_t slot = kept::next_slot(found);
+  memory->empty(slot);
+  found.slots[slot].reset();
+  kept::copy_values(layout, memory->values(slot));
+  std::transform(extra.begin(), extra.end(), memory->extra(slot), [](char c) { return static_cast<std::byte>(c); });
+  const kept::Slot what{{static_cast<std::uint32_t>(env.round), state.step}, extra.size()};
+  memory->commit(slot, what);
+  found.slots[slot] = what;
+  return what;
+}
+
 void KeptState::keep(const CheckpointState& state) {
   if (!here()) return;
   State& self = *state_;
-  const std::string failure = checkpoint::failure_of([&] {
-    if (state.step < 0) throw checkpoint::Refused("the step is below 0");
-    const kept::SlotLayout layout = kept::slot_layout(state, self.env);
-    const std::string_view extra = self.env.rank == 0 ? std::string_view(state.extra) : std::string_view();
-    if (extra.size() > kept::kExtraBytes)
-      throw checkpoint::Refused(
-          fmt::format("`extra` has {} bytes, and there is room for {}", extra.size(), kept::kExtraBytes));
-    if (!self.identity || self.identity->fingerprint != layout.identity.fingerprint) {
-      self.identity.reset();  // of what `found` tells, should this fail
-      self.found = self.memory->find(layout.identity);
-      if (!self.found.why_not.empty()) self.memory->lay_out(layout.identity);
-      self.identity = layout.identity;
+  const std::string what = fmt::format("rank {} cannot keep the state of step {}", self.env.rank, state.step);
+  if (self.copy && !self.met) {
+    kept::Told own;
+    own.node = self.env.group_rank;
+    own.copies = true;
+    std::vector<kept::Told> told;
+    for (const std::string& text : checkpoint::exchange(self.world, what, {{}, kept::told_text(own)}))
+      told.push_back(kept::parse_told(text));
+    self.meet(told);
+  }
+  kept::Slot kept_now;
+  std::string failure = checkpoint::failure_of([&] { kept_now = self.keep_own(state); });
+  if (self.neighbours) {
+    const kept::Identity none;
+    const bool done = failure.empty();
+    kept::NeighbourCopy::Own own{*self.memory, done ? *self.identity : none, std::nullopt, kept_now};
+    if (done) own.slot = kept::slot_of(self.found, kept_now.stamp);
+    try {
+      self.copy->exchange(self.world, *self.neighbours, own);
+    } catch (const checkpoint::Refused& refused) {
+      failure = fmt::format("the copy of rank {}'s state: {}", self.neighbours->from, refused.what());
     }
-    const std::size_t slot = kept::next_slot(self.found);
-    self.memory->empty(slot);
-    self.found.slots[slot].reset();
-    kept::copy_values(layout, self.memory->values(slot));
-    std::transform(extra.begin(), extra.end(), self.memory->extra(slot),
-                   [](char c) { return static_cast<std::byte>(c); });
-    const kept::Slot what{{static_cast<std::uint32_t>(self.env.round), state.step}, extra.size()};
-    self.memory->commit(slot, what);
-    self.found.slots[slot] = what;
-  });
-  if (!failure.empty())
-    throw CheckpointError(
-        fmt::format("dtrain: rank {} cannot keep the state of step {}: {}", self.env.rank, state.step, failure));
+  }
+  if (!failure.empty()) throw CheckpointError(fmt::format("dtrain: {}: {}", what, failure));
+}
+
+const std::byte* KeptState::State::at(const kept::Place& place, std::uint64_t values) const {
+  return (place.memory == 0 ? memory->values(place.slot) : copy->values(place.slot)) + values;
 }
 
 std::optional<Loaded> KeptState::restore(CheckpointState& state, const CheckpointState* kept, std::int64_t at_least) {
@@ -239,39 +255,38 @@ std::optional<Loaded> KeptState::restore(CheckpointState& state, const Checkpoin
   own.failure = checkpoint::failure_of([&] {
     layout = kept::slot_layout(kept != nullptr ? *kept : state, self.env);
     kept::require_same_pieces(layout, wanted);
-    self.found = here() ? self.memory->find(layout.identity) : kept::nothing_kept();
+    kept::Told told = kept::told_of(layout, wanted, self.env.group_rank);
+    self.found = here() ? self.memory->find(told.fingerprint) : kept::nothing_kept();
     if (!here()) self.found.why_not = self.why_not;
-    own.text = kept::found_text(self.found);
+    told.memories.push_back(self.found);
+    if (self.copy) told.memories.push_back(self.copy->find(told.fingerprint));
+    told.copies = self.copy.has_value();
+    own.text = kept::told_text(told);
   });
-  std::vector<kept::Found> of_ranks;
+  std::vector<kept::Told> of_ranks;
   for (const std::string& text : checkpoint::exchange(self.world, what, own))
-    of_ranks.push_back(kept::parse_found(text));
+    of_ranks.push_back(kept::parse_told(text));
+  self.meet(of_ranks);
   const kept::Choice choice = kept::choose(of_ranks);
   self.refused = choice.refused;
   if (!choice.stamp || choice.stamp->step < at_least) return std::nullopt;
-  self.identity = layout.identity;
-  const std::size_t slot = self.found.slots[0] && self.found.slots[0]->stamp == *choice.stamp ? 0 : 1;
-  const std::size_t other = 1 - slot;
+  const kept::Stamp stamp = *choice.stamp;
+  kept::refill(self.world, what, of_ranks, stamp, wanted,
+               [&](const kept::Place& place, std::uint64_t values) { return self.at(place, values); });
   own = {};
-  own.failure = checkpoint::failure_of([&] {
-    own.text = fmt::format("{}\n", fmt::join(kept::fill_own(layout, wanted, self.memory->values(slot)), " "));
-    if (self.env.rank == 0)
-      own.text.append(reinterpret_cast<const char*>(self.memory->extra(slot)), self.found.slots[slot]->extra_bytes);
-  });
-  const std::vector<std::string> said = checkpoint::exchange(self.world, what, own);
-  state.step = choice.stamp->step;
-  state.extra = said[0].substr(said[0].find('\n') + 1);
-  std::set<std::size_t> lacking;
-  for (const std::string& text : said) {
-    std::istringstream words(text.substr(0, text.find('\n')));
-    for (std::size_t i = 0; words >> i;) lacking.insert(i);
+  const auto first = kept::place_of(of_ranks, stamp, 0, 0);
+  if (first->rank == self.env.rank) {
+    const bool in_copy = first->memory != 0;
+    const kept::Found& found = in_copy ? self.copy->found() : self.found;
+    const std::byte* extra = in_copy ? self.copy->extra(first->slot) : self.memory->extra(first->slot);
+    own.text.assign(reinterpret_cast<const char*>(extra), found.slots[first->slot]->extra_bytes);
   }
-  kept::fill_from_others(self.world, what, layout, lacking, wanted, self.memory->values(slot));
-  // A later step, which not all ranks have, is made anew: this slot is the next one to be filled.
-  if (self.found.slots[other] && self.found.slots[other]->stamp > *choice.stamp) {
-    self.memory->empty(other);
-    self.found.slots[other].reset();
-  }
+  state.extra = checkpoint::exchange(self.world, what, own)[static_cast<std::size_t>(first->rank)];
+  state.step = stamp.step;
+  // A later step, which not all ranks have, is made anew: its slot is the next one to be filled.
+  if (here()) self.memory->forget_after(self.found, stamp);
+  if (self.copy) self.copy->forget_after(stamp);
+  if (self.found.why_not.empty() && self.found.identity == layout.identity) self.identity = layout.identity;
   Loaded loaded{state.step, state.extra, self.world.size(), {}};
   loaded.from_memory = true;
   return loaded;

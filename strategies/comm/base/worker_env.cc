@@ -85,7 +85,9 @@ WorkerEnv parse_worker_env(const EnvLookup& lookup) {
   read_store(lookup, env);
   read_config(lookup, env);
   env.round = read_int(lookup, "DTRAIN_ROUND", 0, std::numeric_limits<int>::max()).value_or(0);
+  env.group_rank = read_int(lookup, "GROUP_RANK", 0, std::numeric_limits<int>::max()).value_or(0);
   env.state_fd = read_int(lookup, "DTRAIN_STATE_FD", 0, std::numeric_limits<int>::max()).value_or(-1);
+  env.state_copy_fd = read_int(lookup, "DTRAIN_STATE_COPY_FD", 0, std::numeric_limits<int>::max()).value_or(-1);
   return env;
 }
 

@@ -16,6 +16,7 @@ struct WorkerEnv {
   int world_size = 1;             // WORLD_SIZE
   int local_rank = 0;             // LOCAL_RANK: number among the workers of this node; RANK if unset
   int local_world_size = 1;       // LOCAL_WORLD_SIZE: workers of this node; WORLD_SIZE if unset
+  int group_rank = 0;             // GROUP_RANK: number of this node; 0 if unset
   std::string master_addr;        // MASTER_ADDR: host of the store; empty without a launcher
   std::uint16_t master_port = 0;  // MASTER_PORT
   bool agent_store = false;       // TORCHELASTIC_USE_AGENT_STORE=True: the launcher hosts the store; else rank 0 does
@@ -24,6 +25,7 @@ struct WorkerEnv {
   Strategy strategy{};            // DTRAIN_STRATEGY (strategy.h)
   int round = 0;                  // DTRAIN_ROUND: rounds of the job before this one
   int state_fd = -1;              // DTRAIN_STATE_FD: descriptor of the kept state (kept_state.h); -1: none
+  int state_copy_fd = -1;         // DTRAIN_STATE_COPY_FD: the same for a copy of another rank's state
   TrainingConfig training{};      // the rest of it; programs call Session::training_config()
   bool launched = false;          // false: no launcher, this process is the whole job
 };

@@ -7,7 +7,7 @@ import page
 WAYS = {"fsdp, one copy": {"type": "fsdp"}, "fsdp, copies": {"type": "fsdp", "one_copy": False}}
 SIZES = (1, 64, 256)  # MB
 GATHERS, GROUPS = 20, 32
-BAR, HOST, FASTER = 30, 50, 30  # microseconds, microseconds, times
+BAR, HOST = 30, 50  # microseconds
 GATHER = ("A group of four float32 parameters is gathered on {} ranks of one host, until it may be read: the slowest "
           "rank's time, median of {} times. With one copy the parameters are whole all the time. The ranks meet "
           "before and after the optimizer's step instead, whatever the sizes are: two barriers for a step, of {} µs "
@@ -15,7 +15,8 @@ GATHER = ("A group of four float32 parameters is gathered on {} ranks of one hos
 HOST_TIME = ("Host time: {} units, each with two linear layers of 8 x 8, in a forward and a backward on {} ranks, less "
              "the time of the same module without sharding; microseconds for each unit, medians of {} steps. \"On the "
              "core\" is the time that the program's thread ran, and does not count how long the ranks wait for each "
-             "other. FSDP2 runs with torch's fake process group, whose collectives do nothing.")
+             "other. FSDP2 runs with torch's fake process group, whose collectives do nothing. Its time on the "
+             "core is {:.1f} times that of one copy.")
 
 
 def best(runs):
@@ -45,12 +46,13 @@ def unshard(args):
     least = {way: best(each) for way, each in runs.items()}
     for way, found in least.items():
         hosts.append(f"| {way} | {found['thread']:,.1f} | {found['wall']:,.1f} | {found['process']:,.1f} |")
-    mine, theirs = least["fsdp, one copy"]["thread"], least["Python FSDP2"]["thread"]
-    bars.append(page.judged("one copy: host time for a group of a step, on the core", mine, "<=", HOST, "µs"))
-    bars.append(page.judged("FSDP2's host time, of this, at least", theirs / mine, ">=", FASTER, "times"))
+    mine, theirs = least["fsdp, one copy"], least["Python FSDP2"]
+    bars.append(page.judged("one copy: host time for a group of a step, on the core", mine["thread"], "<=", HOST, "µs"))
+    bars.append(page.judged("one copy: host time for a group of a step, by the clock", mine["wall"], "<=", HOST, "µs"))
     heads = ["| group | fsdp, one copy | fsdp, copies | Python FSDP2 |\n|---:|---:|---:|---:|",
              "| | on the core | by the clock | all threads, on cores |\n|---|---:|---:|---:|"]
     barrier = f"{min(barriers):.1f} to {max(barriers):.1f}"
     return bars, [GATHER.format(args.ranks, GATHERS, barrier), "\n".join([heads[0], *gathers]),
-                  HOST_TIME.format(GROUPS, args.ranks, f"{5 * args.steps} (FSDP2: {args.steps})"),
+                  HOST_TIME.format(GROUPS, args.ranks, f"{5 * args.steps} (FSDP2: {args.steps})",
+                                   theirs["thread"] / mine["thread"]),
                   "\n".join([heads[1], *hosts])]

@@ -87,11 +87,14 @@ void train(const std::string& folder, std::int64_t steps, int width, std::int64_
     if (!kept.here()) std::printf("%s\n", kept.why_not().c_str());
     for (const std::string& line : loaded ? loaded->skipped : std::vector<std::string>())
       std::printf("%s\n", line.c_str());
-    std::printf("round %d begins after step %lld from %s, extra '%s'\n", round, static_cast<long long>(step),
+    if (kept.here() && session.env().state_copy_fd >= 0 && !kept.why_no_copy().empty())
+      std::printf("%s\n", kept.why_no_copy().c_str());
+    std::printf("round %d begins after step %lld from %s, extra '%s', of %d ranks\n", round,
+                static_cast<long long>(step),
                 !loaded               ? "nothing"
                 : loaded->from_memory ? "memory"
                                       : "disk",
-                loaded ? loaded->extra.c_str() : "");
+                loaded ? loaded->extra.c_str() : "", session.world_size());
   }
   const int file = ::open((folder + "/kept-" + std::to_string(session.rank())).c_str(),
                           O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);

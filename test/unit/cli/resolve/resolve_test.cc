@@ -295,6 +295,10 @@ TEST_CASE("state is kept if somebody asks for it, and without a second round tha
   CHECK_FALSE(spec({}).keep_state);
   CHECK(spec({"--keep-state", "--max-restarts=3"}).keep_state);
   CHECK(spec({}, with_env("DTRAIN_KEEP_STATE", "1")).keep_state);
+  CHECK_FALSE(spec({"--keep-state", "--max-restarts=3"}).copy_state);
+  CHECK(spec({"--copy-state", "--nnodes=2"}).copy_state);
+  CHECK(spec({"--copy-state", "--nnodes=2"}).keep_state);
+  CHECK(error({"--copy-state"}) == "--copy-state '1': copies need another node, and the job has one (--nnodes)");
   const auto says = [](const std::vector<std::string>& flags) {
     const auto notes = plan(flags).notes;
     return std::count(notes.begin(), notes.end(),

@@ -46,9 +46,13 @@ TEST_CASE("a worker learns where the memory of its state is, and of none that be
   Assignment assignment;
   assignment.world_size = 2;
   test::check_golden("env/kept_state_rank0.txt", text_of(apply({}, worker_env(spec, assignment, 0, {}))));
-  const auto without = apply({"DTRAIN_STATE_FD=100"}, worker_env(two_workers(), {}, 0, {}));
-  CHECK(std::count(without.begin(), without.end(), "DTRAIN_STATE_FD=") == 1);
-  CHECK(std::count(without.begin(), without.end(), "DTRAIN_STATE_FD=100") == 0);
+  const auto without = apply({"DTRAIN_STATE_FD=100", "DTRAIN_STATE_COPY_FD=101"}, worker_env(two_workers(), {}, 0, {}));
+  for (const char* name : {"DTRAIN_STATE_FD=", "DTRAIN_STATE_COPY_FD="})
+    CHECK(std::count(without.begin(), without.end(), name) == 1);
+  spec.copy_state = true;
+  const auto twice = apply({}, worker_env(spec, assignment, 0, {}));
+  CHECK(std::count(twice.begin(), twice.end(), "DTRAIN_STATE_FD=100") == 1);
+  CHECK(std::count(twice.begin(), twice.end(), "DTRAIN_STATE_COPY_FD=101") == 1);
 }
 
 TEST_CASE("the worker environment of a later node counts from its base rank") {

@@ -1,5 +1,5 @@
 // The layout of the kept state: whatever is torn, cut or of another job, no rank goes on from something that is not
-// whole, and all ranks choose the same step.
+// whole.
 #include "strategies/kept/kept_core.h"
 
 #include <algorithm>
@@ -13,15 +13,22 @@ using namespace dtrain::kept;
 
 namespace {
 
-constexpr Identity kOwn{.rank = 1, .world_size = 2, .fingerprint = 0x0123456789abcdef, .value_bytes = 10'000};
+const Identity kOwn{.rank = 1,
+                    .world_size = 2,
+                    .fingerprint = 0x0123456789abcdef,
+                    .value_bytes = 10'000,
+                    .parts = {{0, 4, 4, 0}, {2, 0, 7, 64}}};
 
 // A memory as KeptMemory fills it, step by step.
 struct Memory {
   alignas(8) std::array<std::byte, kHeadBytes> bytes{};
-  std::uint64_t size = total_bytes(kOwn.value_bytes);
+  std::vector<Part> parts = kOwn.parts;
+  std::uint64_t size = total_bytes(kOwn.value_bytes, kOwn.parts.size());
 
   Head head() { return Head(bytes); }
-  Found read(const Identity& identity = kOwn) { return read_head(head(), size, identity); }
+  Found read(std::uint64_t fingerprint = kOwn.fingerprint) {
+    return read_parts(read_head(head(), size, fingerprint), reinterpret_cast<const std::byte*>(parts.data()));
+  }
   void set_commit(std::size_t slot, std::uint64_t word) { std::memcpy(&bytes[commit_at(slot)], &word, sizeof word); }
   void keep(std::size_t slot, Slot what) {
     set_commit(slot, 0);
@@ -38,18 +45,6 @@ Memory with_steps(Stamp first, Stamp second) {
   return memory;
 }
 
-Found holding(std::vector<Stamp> stamps) {
-  Found found;
-  for (std::size_t i = 0; i < stamps.size(); ++i) found.slots[i] = Slot{stamps[i], 0};
-  return found;
-}
-
-std::string refusal(const std::vector<Found>& of_ranks) {
-  const Choice choice = choose(of_ranks);
-  CHECK_FALSE(choice.stamp);
-  return choice.refused;
-}
-
 }  // namespace
 
 TEST_CASE("slots lie behind the head, each at a page, and do not overlap") {
@@ -57,8 +52,11 @@ TEST_CASE("slots lie behind the head, each at a page, and do not overlap") {
   CHECK(extra_at(10'000, 0) == 4096 + 12'288);
   CHECK(values_at(10'000, 1) == extra_at(10'000, 0) + kExtraBytes);
   CHECK(extra_at(10'000, 1) == values_at(10'000, 1) + 12'288);
-  CHECK(total_bytes(10'000) == extra_at(10'000, 1) + kExtraBytes);
-  CHECK(total_bytes(0) == 4096 + 2 * kExtraBytes);
+  CHECK(parts_at(10'000) == extra_at(10'000, 1) + kExtraBytes);
+  CHECK(total_bytes(10'000, 0) == parts_at(10'000));
+  CHECK(total_bytes(10'000, 128) == parts_at(10'000) + 4096);
+  CHECK(total_bytes(10'000, 129) == parts_at(10'000) + 8192);
+  CHECK(total_bytes(0, 0) == 4096 + 2 * kExtraBytes);
   CHECK(commit_at(0) % 64 == 0);
   CHECK(commit_at(1) % 64 == 0);
 }
@@ -94,6 +92,9 @@ TEST_CASE("what was kept is found, and fresh memory has nothing") {
   CHECK_FALSE(found.slots[0]);
   CHECK(found.slots[1]->stamp == Stamp{2, 0});
   CHECK(found.slots[1]->extra_bytes == 7);
+  CHECK(found.identity == kOwn);
+  CHECK(slot_of(found, {2, 0}) == 1);
+  CHECK_FALSE(slot_of(found, {2, 1}));
 }
 
 TEST_CASE("a kill inside of a keep leaves the slot before") {
@@ -123,11 +124,14 @@ TEST_CASE("a damaged stamp is an empty slot, and a damaged head is refused") {
     CHECK(found.slots[0]->stamp == Stamp{0, 4});
     CHECK_FALSE(found.slots[1]);
   }
-  for (std::size_t byte = 0; byte < 44; ++byte) {
+  for (std::size_t byte = 0; byte < 52; ++byte) {
     Memory damaged = whole;
     damaged.bytes[byte] ^= std::byte{0x01};
     CHECK(damaged.read().why_not == "its head is damaged");
   }
+  Memory other_parts = whole;
+  other_parts.parts[1].count += 1;
+  CHECK(other_parts.read().why_not == "its list of parts is damaged");
   Memory two = whole;
   for (std::size_t slot = 0; slot < kSlots; ++slot) two.bytes[commit_at(slot) + 12] ^= std::byte{1};
   CHECK(two.read().blank);
@@ -143,18 +147,9 @@ TEST_CASE("a slot whose extra would not fit is none") {
 
 TEST_CASE("another job's state is refused by name") {
   Memory memory = with_steps({0, 4}, {0, 5});
-  const auto why = [&](auto change) {
-    Identity other = kOwn;
-    change(other);
-    return memory.read(other).why_not;
-  };
-  CHECK(why([](Identity& i) { i.world_size = 4; }) == "it was kept with world size 2, and now the world size is 4");
-  CHECK(why([](Identity& i) { i.rank = 0; }) == "it was kept by rank 1, and now it is rank 0");
-  const std::string others = "it was kept of other tensors: names, types, shapes or this rank's parts differ";
-  CHECK(why([](Identity& i) { i.fingerprint ^= 1; }) == others);
-  CHECK(why([](Identity& i) { i.value_bytes += 64; }) == others);
+  CHECK(memory.read(kOwn.fingerprint ^ 1).why_not == "it was kept of other tensors: names, types or shapes differ");
   memory.size -= 1;
-  CHECK(memory.read().why_not == "the memory has 2125823 bytes, and its head tells of 2125824");
+  CHECK(memory.read().why_not == "the memory has 2129919 bytes, and its head tells of 2129920");
 }
 
 TEST_CASE("the next slot is an empty one, else the older one") {
@@ -165,42 +160,4 @@ TEST_CASE("the next slot is an empty one, else the older one") {
   Found found = with_steps({0, 4}, {0, 5}).read();
   found.slots[1].reset();
   CHECK(next_slot(found) == 1);
-}
-
-TEST_CASE("what a rank tells the others is what they hear") {
-  for (const Found& found : {nothing_kept(), with_steps({7, 4}, {8, 1LL << 40}).read(), Found{"no\nreason"}}) {
-    const Found heard = parse_found(found_text(found));
-    CHECK(heard.blank == found.blank);
-    CHECK(heard.why_not == found.why_not);
-    for (std::size_t slot = 0; slot < kSlots; ++slot) {
-      REQUIRE(heard.slots[slot].has_value() == found.slots[slot].has_value());
-      if (!heard.slots[slot]) continue;
-      CHECK(heard.slots[slot]->stamp == found.slots[slot]->stamp);
-      CHECK(heard.slots[slot]->extra_bytes == found.slots[slot]->extra_bytes);
-    }
-  }
-}
-
-TEST_CASE("ranks go on from the newest state that all of them have") {
-  CHECK(choose({holding({{0, 4}, {0, 5}}), holding({{0, 5}, {0, 4}})}).stamp == Stamp{0, 5});
-  // One rank is a step ahead, and another was killed inside of the keep.
-  CHECK(choose({holding({{0, 6}, {0, 5}}), holding({{0, 4}, {0, 5}}), holding({{0, 5}})}).stamp == Stamp{0, 5});
-  // Steps 6 of two rounds are two states.
-  CHECK(choose({holding({{0, 5}, {0, 6}}), holding({{0, 5}, {1, 6}})}).stamp == Stamp{0, 5});
-  CHECK(choose({holding({{1, 3}, {0, 6}}), holding({{1, 3}, {0, 6}})}).stamp == Stamp{1, 3});
-}
-
-TEST_CASE("without a state that all ranks have, one line says why") {
-  const Choice none = choose({nothing_kept(), nothing_kept()});
-  CHECK_FALSE(none.stamp);
-  CHECK(none.refused.empty());
-  CHECK(refusal({holding({{0, 5}}), nothing_kept()}) == "the kept state cannot be used: rank 1: nothing is kept there");
-  CHECK(refusal({nothing_kept(), Found{"it was kept with world size 2, and now the world size is 4"}}) ==
-        "the kept state cannot be used: rank 0: nothing is kept there");
-  CHECK(refusal({Found{"it was kept with world size 1, and now the world size is 2"}, Found{"its head is damaged"}}) ==
-        "the kept state cannot be used: rank 0: it was kept with world size 1, and now the world size is 2");
-  CHECK(refusal({holding({{0, 4}, {0, 5}}), holding({{0, 4}, {0, 5}}), holding({{0, 7}, {0, 8}})}) ==
-        "the kept state cannot be used: rank 0 has steps 4 and 5, rank 2 has steps 7 and 8");
-  CHECK(refusal({holding({{0, 4}}), holding({{0, 5}})}) ==
-        "the kept state cannot be used: rank 0 has step 4, rank 1 has step 5");
 }

@@ -23,7 +23,8 @@ using namespace dtrain::kept;
 namespace {
 
 constexpr std::uint64_t kLarge = 16 << 20;
-constexpr Identity kSmall{.rank = 0, .world_size = 1, .fingerprint = 7, .value_bytes = 64 << 10};
+const Identity kSmall{
+    .rank = 0, .world_size = 1, .fingerprint = 7, .value_bytes = 64 << 10, .parts = {{0, 0, 64 << 10, 0}}};
 
 struct Descriptor {
   int fd = ::memfd_create("dtrain-state", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -44,7 +45,7 @@ std::string error_of(Body body) {
 // Keeps steps one after the other, each with values that tell the step, until a signal kills it.
 [[noreturn]] void keep_for_ever(int fd) {
   KeptMemory memory(fd);
-  Found found = memory.find(kSmall);
+  Found found = memory.find(kSmall.fingerprint);
   if (!found.why_not.empty()) memory.lay_out(kSmall);
   for (std::int64_t step = 1;; ++step) {
     const std::size_t slot = next_slot(found);
@@ -70,7 +71,7 @@ TEST_CASE("a process that is killed at any moment leaves a whole state") {
     }
     ::waitpid(child, nullptr, 0);
     KeptMemory memory(file.fd);
-    const Found found = memory.find(kSmall);
+    const Found found = memory.find(kSmall.fingerprint);
     for (std::size_t slot = 0; slot < kSlots; ++slot) {
       if (!found.slots[slot]) continue;
       const auto value = static_cast<std::byte>(found.slots[slot]->stamp.step % 251);
@@ -156,10 +157,10 @@ TEST_CASE("another layout takes the place of the one before") {
   Identity other = kSmall;
   other.fingerprint = 8;
   other.value_bytes = 100;
-  CHECK_FALSE(memory.find(other).why_not.empty());
+  CHECK_FALSE(memory.find(other.fingerprint).why_not.empty());
   memory.lay_out(other);
-  CHECK(memory.find(other).blank);
-  CHECK_FALSE(memory.find(kSmall).slots[0]);
+  CHECK(memory.find(other.fingerprint).blank);
+  CHECK_FALSE(memory.find(kSmall.fingerprint).slots[0]);
 }
 
 TEST_CASE("memory that no layout needs any more is given back, and may be taken again") {
@@ -173,11 +174,11 @@ TEST_CASE("memory that no layout needs any more is given back, and may be taken 
   Identity large = kSmall;
   large.value_bytes = kLarge;
   memory.lay_out(large);
-  CHECK(reserved() == total_bytes(kLarge));
+  CHECK(reserved() == total_bytes(kLarge, 1));
   memory.lay_out(kSmall);
-  CHECK(reserved() == total_bytes(kSmall.value_bytes));
+  CHECK(reserved() == total_bytes(kSmall.value_bytes, 1));
   memory.lay_out(large);
-  CHECK(reserved() == total_bytes(kLarge));
+  CHECK(reserved() == total_bytes(kLarge, 1));
 }
 
 TEST_CASE("a layout that fails leaves the one before, and no memory is lost") {
@@ -200,8 +201,8 @@ TEST_CASE("a layout that fails leaves the one before, and no memory is lost") {
   CHECK(status == 0);
   struct stat facts {};
   REQUIRE(::fstat(file.fd, &facts) == 0);
-  CHECK(static_cast<std::uint64_t>(facts.st_blocks) * 512 == total_bytes(kSmall.value_bytes));
+  CHECK(static_cast<std::uint64_t>(facts.st_blocks) * 512 == total_bytes(kSmall.value_bytes, 1));
   KeptMemory memory(file.fd);
-  REQUIRE(memory.find(kSmall).slots[0]);
+  REQUIRE(memory.find(kSmall.fingerprint).slots[0]);
   CHECK(memory.values(0)[kSmall.value_bytes - 1] == std::byte{7});
 }

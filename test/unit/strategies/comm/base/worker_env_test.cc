@@ -95,6 +95,10 @@ TEST_CASE("the launcher's memory of the state, and the round, are read") {
   CHECK(parse({}).state_fd == -1);
   CHECK(parse(with("DTRAIN_STATE_FD", "")).state_fd == -1);
   CHECK(parse(with("DTRAIN_STATE_FD", "100")).state_fd == 100);
+  CHECK(parse({}).state_copy_fd == -1);
+  CHECK(parse(with("DTRAIN_STATE_COPY_FD", "101")).state_copy_fd == 101);
+  CHECK(parse({}).group_rank == 0);
+  CHECK(parse(with("GROUP_RANK", "3")).group_rank == 3);
   CHECK(parse(with("DTRAIN_ROUND", "7")).round == 7);
   CHECK_THAT(refusal(with("DTRAIN_STATE_FD", "-1")), Catch::Contains("DTRAIN_STATE_FD='-1' is not a whole number"));
 }
