@@ -23,7 +23,12 @@ std::uint32_t by_table(std::uint32_t sum, std::string_view bytes) {
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::uint32_t sum, std::string_view bytes) {
+#ifdef __clang__  // for which the instruction is no part of SSE 4.2
+#define DTRAIN_CRC32_TARGET "crc32"
+#else
+#define DTRAIN_CRC32_TARGET "sse4.2"
+#endif
+__attribute__((target(DTRAIN_CRC32_TARGET))) std::uint32_t by_instruction(std::uint32_t sum, std::string_view bytes) {
   std::uint64_t wide = sum;
   for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
     std::uint64_t word = 0;

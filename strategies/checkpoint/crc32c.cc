@@ -62,6 +62,11 @@ std::uint32_t raw_by_table(std::uint32_t sum, const unsigned char* at, std::size
 }
 
 #if defined(__x86_64__)
+#ifdef __clang__  // for which the instruction is no part of SSE 4.2
+#define DTRAIN_CRC32_TARGET "crc32"
+#else
+#define DTRAIN_CRC32_TARGET "sse4.2"
+#endif
 std::uint64_t eight_bytes(const unsigned char* at) {
   std::uint64_t word = 0;
   std::memcpy(&word, at, sizeof word);
@@ -69,8 +74,9 @@ std::uint64_t eight_bytes(const unsigned char* at) {
 }
 
 // The instruction takes three cycles and one can start in each: so three sums are made at a time, and joined.
-__attribute__((target("sse4.2"))) std::uint32_t raw_by_instruction(std::uint32_t sum, const unsigned char* at,
-                                                                   std::size_t bytes) {
+__attribute__((target(DTRAIN_CRC32_TARGET))) std::uint32_t raw_by_instruction(std::uint32_t sum,
+                                                                              const unsigned char* at,
+                                                                              std::size_t bytes) {
   static constexpr std::uint32_t kOverLane = shift_over(kLane);
   for (; bytes >= 3 * kLane; at += 3 * kLane, bytes -= 3 * kLane) {
     std::uint64_t first = sum, second = 0, third = 0;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "strategies/torch/compat.h"
+
 namespace dtrain {
 namespace {
 
@@ -62,9 +64,17 @@ bool is_of_one_type(const Part& part) {
                      [&](const at::Tensor& s) { return s.scalar_type() == type; });
 }
 
+// Whether torch's kernel can have the tensors as they are. That of torch 2.11 does not store what SGD makes of whole
+// vectors of bfloat16 or half on a CPU.
+bool goes_as_it_is(const Elementwise& algorithm, const Part& part) {
+  const bool narrow = part.values.is_cpu() && at::isReducedFloatingType(part.values.scalar_type());
+  if (std::holds_alternative<Sgd>(algorithm) && narrow && !kFusedSgdStoresNarrowTypes) return false;
+  return is_of_one_type(part);
+}
+
 // The type that the copies have.
-at::ScalarType type_of_copies(const Part& part) {
-  if (is_of_one_type(part)) return part.values.scalar_type();
+at::ScalarType type_of_copies(const Elementwise& algorithm, const Part& part) {
+  if (goes_as_it_is(algorithm, part)) return part.values.scalar_type();
   return part.values.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
@@ -111,7 +121,7 @@ void update_in_pieces(const Elementwise& algorithm, const Rates& rates, const Pa
   const auto some = [&](std::int64_t first, std::int64_t end) {
     const torch::NoGradGuard no_grad;  // each thread has a setting of its own
     const auto copies = at::zeros({static_cast<std::int64_t>(part.states.size()) + 2, piece},
-                                  part.values.options().dtype(type_of_copies(part)));
+                                  part.values.options().dtype(type_of_copies(algorithm, part)));
     for (std::int64_t i = first; i < end; ++i)
       update_copies(algorithm, rates, narrowed(part, i * piece, std::min(piece, count - i * piece)), copies);
   };
@@ -136,7 +146,7 @@ void update(const Elementwise& algorithm, const Rates& rates, const std::vector<
   std::vector<Part> rest;
   for (const Part& part : parts) {
     const auto count = part.values.numel();
-    const auto whole = !is_of_one_type(part) ? 0 : part.values.is_cpu() ? count / kBlock * kBlock : count;
+    const auto whole = !goes_as_it_is(algorithm, part) ? 0 : part.values.is_cpu() ? count / kBlock * kBlock : count;
     if (whole > 0) {
       const Part blocks = whole == count ? part : narrowed(part, 0, whole);
       lists.add(blocks.values, blocks.gradient, blocks.states, blocks.step);

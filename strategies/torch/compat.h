@@ -26,6 +26,9 @@ inline std::string short_reason(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
+// Before, the fused SGD for CPUs did not store what it made of whole vectors of bfloat16 and half.
+inline constexpr bool kFusedSgdStoresNarrowTypes = DTRAIN_TORCH_AT_LEAST(2, 15);
+
 // Whether the group forms with its first reconfigure() and not as its backend is made.
 template <class Options>
 bool is_formed_later(const Options& options) {
