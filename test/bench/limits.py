@@ -1,0 +1,66 @@
+"""Limits of memory for programs that benchmarks start."""
+import contextlib
+import os
+import pathlib
+import resource
+import time
+
+CGROUPS = pathlib.Path("/sys/fs/cgroup")
+
+
+def own_group(controller):
+    """The path of this process's cgroup in that hierarchy."""
+    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == controller:
+            return path.lstrip("/")
+    return None
+
+
+def make_group(limit):
+    """A new memory cgroup with this limit, beside or in the own one; None: this machine does not let us."""
+    name = f"dtrain-bench-{os.getpid()}"
+    if (CGROUPS / "memory").is_dir():
+        places, values = [CGROUPS / "memory"], {"memory.limit_in_bytes": limit}
+    else:
+        places, values = [CGROUPS, CGROUPS / (own_group("") or "")], {"memory.max": limit, "memory.swap.max": 0}
+    for place in places:
+        group = place / name
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            for file, value in values.items():
+                (group / file).write_text(str(value))
+            with_swap = group / "memory.memsw.limit_in_bytes"
+            if with_swap.exists():
+                with_swap.write_text(str(limit))
+            return group
+        except OSError:
+            group.rmdir()
+    return None
+
+
+def remove(group):
+    """Processes leave a cgroup some time after they are reaped, and there is no event."""
+    for _ in range(1500):
+        try:
+            return group.rmdir()
+        except OSError:
+            # tidy: allow sleep, because nothing tells when the last process has left
+            time.sleep(0.02)
+    raise TimeoutError(f"{group} is not empty")
+
+
+@contextlib.contextmanager
+def limited(limit):
+    """Yields what a child does before it execs, and the limit in words."""
+    group = make_group(limit)
+    if group is None:
+        yield lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)), "of data (RLIMIT_DATA)"
+        return
+    try:
+        yield lambda: (group / "cgroup.procs").write_text(str(os.getpid())), "of a memory cgroup"
+    finally:
+        remove(group)
