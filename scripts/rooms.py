@@ -84,7 +84,7 @@ ROOMS = {
         "shard": "collectives comm/base torch",
         "parallel": "collectives config ddp shard torch",
         "horovod": "collectives comm/backend comm/base comm/blame session torch",
-        "optim": "comm/base",
+        "optim": "comm/base torch",
         "recompute": "torch",
         "checkpoint": "collectives comm/base torch",
         "kept": "checkpoint collectives torch",

@@ -95,6 +95,19 @@ void Session::require_config_known() const {
                   fmt::join(keys, ", ")));
 }
 
+// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), as a hash: seeds
+// that are near each other give numbers that are not.
+void seed_step(const Session& session, std::uint64_t seed, std::int64_t step) {
+  std::uint64_t mixed = seed;
+  for (const std::uint64_t part : {static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(session.rank())}) {
+    mixed += 0x9e3779b97f4a7c15ULL * (part + 1);
+    mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebULL;
+    mixed ^= mixed >> 31;
+  }
+  torch::manual_seed(mixed);
+}
+
 torch::Device Session::device() const { return state_->device; }
 const Group& Session::world() const { return state_->world; }
 

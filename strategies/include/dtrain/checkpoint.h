@@ -59,8 +59,9 @@ struct LoadOptions {
   // The files may have tensors that are not in the lists. They are not read.
   bool allow_others = false;
   // Compare each tensor with its CRC-32C. A tensor costs no further reading if the ranks' parts are the whole of it.
-  // Files without dtrain.json have no sums. Without `verify`, headers and sizes are checked.
-  bool verify = false;
+  // Files without dtrain.json have no sums. Without `verify`, headers and sizes are checked: the load is about a fifth
+  // faster where the files are in memory already.
+  bool verify = true;
   // If a checkpoint is damaged, load the one before it. Loaded::skipped says so.
   bool fall_back = true;
 };

@@ -11,6 +11,7 @@
 #include "dtrain/horovod.h"
 #include "dtrain/kept_state.h"
 #include "dtrain/mesh.h"
+#include "dtrain/metrics.h"
 #include "dtrain/optimizer.h"
 #include "dtrain/parallel.h"
 #include "dtrain/recompute.h"

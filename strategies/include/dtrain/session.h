@@ -108,6 +108,13 @@ class Session {
   std::unique_ptr<State> state_;
 };
 
+// No collective. The default generators of torch, for the CPU and for this rank's GPU, begin with numbers that depend
+// on the seed, the step and the rank alone. Call it before each step: then dropout and other random operators give a
+// run that goes on from a checkpoint the numbers of an undisturbed one, and no state of a generator has to be saved.
+// Another number of ranks has other numbers. Ranks that shall have equal numbers, as for the model's first weights,
+// call torch::manual_seed() instead.
+void seed_step(const Session& session, std::uint64_t seed, std::int64_t step);
+
 // Collective. Reads the worker environment (worker_env.h), connects to the store and forms the group of all ranks. Call
 // it once in a process, before other threads change the environment. Throws ConfigError if the environment makes no
 // sense. Throws std::runtime_error if the store cannot be reached, or if the ranks did not come in time or cannot be

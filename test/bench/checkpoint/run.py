@@ -25,7 +25,7 @@ ROWS = {
     "raw_write": "write and fsync, a file for each rank", "save": "`save()`",
     "async_stall": "`save_async()`, until it returns", "async_rest": "`wait()` after it",
     "dcp_save": "DCP, its own format", "dcp_hf_save": "DCP, safetensors with consolidation",
-    "raw_read": "read, a file for each rank", "load": "`load()`", "load_verify": "`load()` with `verify`",
+    "raw_read": "read, a file for each rank", "load": "`load()` without `verify`", "load_verify": "`load()`",
     "dcp_load": "DCP, its own format, load", "dcp_hf_load": "DCP, safetensors, load",
 }
 

@@ -130,7 +130,7 @@ void load(dtrain::Session& session, dtrain::Checkpoints& checkpoints, const Word
   if (words.contains("shape")) state.model[0].shape = {7, 61};
   if (words.contains("rename")) state.model[0].name = "other";
   dtrain::LoadOptions options;
-  options.verify = words.contains("verify");
+  options.verify = !words.contains("unverified");
   options.convert = words.contains("convert");
   options.fall_back = !words.contains("strict");
   const auto loaded = checkpoints.load(state, options);
