@@ -219,6 +219,7 @@ bench-checkpoint: ## measure checkpoints beside raw writes and Python's; writes 
 	@scripts/setup.sh launcher train test
 	@$(call build,bench)
 	@python3 test/bench/checkpoint/run.py --build build --write docs/benchmarks $(BENCH_ARGS)
+	@python3 test/bench/checkpoint/background.py --build build --write docs/benchmarks
 	@$(call build,release,kept_worker)
 	@python3 test/bench/checkpoint/kept.py --build build --write docs/benchmarks
 

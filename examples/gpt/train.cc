@@ -84,10 +84,12 @@ class Trainer {
       model_.keep(kept_, step + 1, optimizer_);
       if (session_.is_first() && (step % 50 == 0 || step + 1 == settings_.steps))
         std::cout << "step " << step << "  loss " << std::fixed << std::setprecision(4) << loss << '\n' << std::flush;
+      if (checkpoints_) checkpoints_->poll();
       if (checkpoints_ && ((step + 1) % settings_.save_every == 0 || step + 1 == settings_.steps))
-        model_.save(*checkpoints_, step + 1, optimizer_);
+        model_.save_async(*checkpoints_, step + 1, optimizer_);
     }
-    const std::string text = generate(model_, corpus_, settings_.context, settings_.generate, settings_.seed);
+    if (checkpoints_) checkpoints_->wait();
+    const std::string text = generate(model_, corpus_, settings_, session_.device());
     if (session_.is_first() && !text.empty()) std::cout << text << '\n';
   }
 
@@ -120,7 +122,7 @@ class Trainer {
   double update(std::int64_t step) {
     optimizer_.set_lr(settings_.lr * schedule_(step));
     model_.zero_grad();
-    torch::Tensor mean = torch::zeros({}, torch::kDouble);
+    torch::Tensor mean = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(session_.device()));
     const std::int64_t last = settings_.micro_batches - 1;
     for (std::int64_t each = 0; each < last; ++each) {
       const auto quiet = model_.no_sync();
@@ -137,10 +139,10 @@ class Trainer {
   torch::Tensor learn(std::int64_t step, std::int64_t micro_batch) {
     const std::int64_t count = mine_ / settings_.micro_batches;
     const auto batch = corpus_.batch(settings_.seed, step, session_.rank() * mine_ + micro_batch * count, count);
-    const torch::Tensor scores = model_(batch.inputs);
+    const torch::Tensor scores = model_(batch.inputs.to(session_.device()));
     torch::Tensor loss = torch::nn::functional::cross_entropy(
         scores.flatten(0, 1).to(torch::kFloat64 == scores.scalar_type() ? torch::kFloat64 : torch::kFloat32),
-        batch.targets.flatten());
+        batch.targets.to(session_.device()).flatten());
     loss = loss / settings_.micro_batches;
     loss.backward();
     return loss.detach().to(torch::kDouble);

@@ -1,10 +1,13 @@
-// Saving: rank 0 makes a folder with the files' headers, each rank writes its values into the files, and rank 0 renames
-// the folder when all have told the sums of their values.
+// Saving: rank 0 makes a folder with the files, each rank writes its values into them, rank 0 the headers too, and rank
+// 0 renames the folder when all have told the sums of their values. In the background threads do all but what ranks
+// tell each other.
 #include <signal.h>
 
 #include <filesystem>
 
 #include "dtrain/checkpoint.h"
+#include "strategies/background/low_priority.h"
+#include "strategies/background/value_copy.h"
 #include "strategies/checkpoint/pieces.h"
 #include "strategies/checkpoint/range_file.h"
 #include "strategies/comm/base/signals_blocked.h"
@@ -25,15 +28,32 @@ at::Tensor flat_values(const StatePiece& piece) { return piece.values.detach().t
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kStagingAlign - 1) / kStagingAlign * kStagingAlign; }
 
-// The values themselves; or a copy of them in the staging memory.
-void take_values(Checkpoints::State& self, Attempt& attempt, const CheckpointState& state, bool copied) {
-  const at::NoGradGuard no_grad;
+using ValueCopyPtr = std::shared_ptr<background::ValueCopy>;
+
+void make_staging(Checkpoints::State& self, const CheckpointState& state) {
   std::size_t bytes = 0;
   for (const auto* list : {&state.model, &state.optimizer})
     for (const StatePiece& piece : *list)
       if (piece.values.defined()) bytes += aligned(static_cast<std::size_t>(piece.values.nbytes()));
-  if (copied && (!self.staging.defined() || static_cast<std::size_t>(self.staging.numel()) < bytes))
+  if (!self.staging.defined() || static_cast<std::size_t>(self.staging.numel()) < bytes)
     self.staging = at::empty({static_cast<std::int64_t>(bytes)}, at::kByte);
+}
+
+// Copies the values, or leaves that to `later`.
+void copy_or_leave(const at::Tensor& to, const StatePiece& piece, const ValueCopyPtr& later) {
+  if (!later || piece.changes || !piece.values.is_cpu() || !piece.values.is_contiguous()) {
+    to.copy_(piece.values);
+    return;
+  }
+  later->add(to.mutable_data_ptr(), piece.values.const_data_ptr(), piece.values.nbytes(),
+             std::make_shared<const at::Tensor>(piece.values));
+}
+
+// The values themselves; or a copy of them in the staging memory, of which a part may be left to `later`.
+void take_values(Checkpoints::State& self, Attempt& attempt, const CheckpointState& state, bool copied,
+                 const ValueCopyPtr& later = nullptr) {
+  const at::NoGradGuard no_grad;
+  if (copied) make_staging(self, state);
   std::size_t at = 0;
   std::size_t half = 0;
   for (const auto* list : {&state.model, &state.optimizer}) {
@@ -44,7 +64,7 @@ void take_values(Checkpoints::State& self, Attempt& attempt, const CheckpointSta
       if (copied) {
         values = at::from_blob(self.staging.mutable_data_ptr<std::uint8_t>() + at, piece.values.sizes(),
                                at::TensorOptions(piece.dtype));
-        values.copy_(piece.values);
+        copy_or_leave(values, piece, later);
         at += aligned(static_cast<std::size_t>(values.nbytes()));
       } else {
         values = flat_values(piece);
@@ -120,53 +140,89 @@ Manifest manifest_of(const Checkpoints::State& self, const Attempt& attempt, con
   return manifest;
 }
 
-void finish_save(Checkpoints::State& self, const Attempt& attempt, const std::vector<std::string>& said) {
+void write_values(const Checkpoints::State& self, Attempt& attempt) {
+  const bool sync = self.options.sync, first = self.group.rank() == 0;
+  if (first)
+    for (const auto& half : attempt.halves) begin_files(attempt.path, half.layout);
+  for (auto& half : attempt.halves) half.sums = write_parts(attempt.path, half.layout, half.parts, sync);
+  if (!sync || !first) return;
+  for (const auto& half : attempt.halves)  // the headers, and the sizes of files to which rank 0 added nothing
+    for (const PlannedFile& file : half.layout.files)
+      RangeFile(attempt.path + "/" + file.name, RangeFile::Use::write).sync();
+}
+
+void finish_save(const Checkpoints::State& self, const Attempt& attempt, const std::vector<std::string>& said) {
   const Manifest manifest = manifest_of(self, attempt, said);
   const bool sync = self.options.sync;
   for (const auto& half : attempt.halves) {
-    if (sync)  // the headers, and the sizes of files to which rank 0 added nothing
-      for (const PlannedFile& file : half.layout.files)
-        RangeFile(attempt.path + "/" + file.name, RangeFile::Use::write).sync();
-    if (half.layout.files.size() > 1) {
-      const std::string& first = half.layout.files[0].name;
-      write_whole(fmt::format("{}/{}.safetensors.index.json", attempt.path, first.substr(0, first.find('-'))),
-                  index_text(half.layout), sync);
-    }
+    if (half.layout.files.size() <= 1) continue;
+    const std::string& first = half.layout.files[0].name;
+    write_whole(fmt::format("{}/{}.safetensors.index.json", attempt.path, first.substr(0, first.find('-'))),
+                index_text(half.layout), sync);
   }
   write_whole(attempt.path + "/" + kManifestName, manifest_text(manifest), sync);
   finish_attempt(self.folder, attempt.path, attempt.step, sync);
   remove_old_steps(self.folder, attempt.step, self.options.keep_last);
 }
 
-// Collective. Whether each rank has written its part, and the last steps of rank 0.
-void commit(Checkpoints::State& self, std::unique_ptr<Attempt> attempt) {
-  if (attempt->writer.joinable()) attempt->writer.join();
-  Said own{attempt->failure, {}};
-  own.text = fmt::format("{}|{}", sums_text(attempt->halves[0].sums), sums_text(attempt->halves[1].sums));
+// Collective: this stage is over on all ranks. Begins the next one, or ends the attempt.
+void next_stage(Checkpoints::State& self, bool in_background) {
+  Attempt& attempt = *self.in_flight;
+  attempt.join();
   const bool first = self.group.rank() == 0;
+  Said own{attempt.failure, {}};
+  if (!attempt.finishing)
+    own.text = fmt::format("{}|{}", sums_text(attempt.halves[0].sums), sums_text(attempt.halves[1].sums));
   try {
-    const auto said = exchange(self.group, attempt->what(), own);
-    const std::string failure = first ? failure_of([&] { finish_save(self, *attempt, said); }) : "";
-    exchange(self.group, attempt->what(), {failure, {}});
+    std::vector<std::string> said = exchange(self.group, attempt.what(), own);
+    if (attempt.finishing) return self.in_flight.reset();
+    attempt.finishing = true;
+    attempt.values.clear();
+    if (!first) return;  // `done` stays
+    if (!in_background) return attempt.carry_out([&] { finish_save(self, attempt, said); });
+    attempt.begin([&self, &attempt, said = std::move(said)] {
+      background::take_lowest_priority();
+      finish_save(self, attempt, said);
+    });
   } catch (const CheckpointError&) {
     std::error_code error;
-    if (first) std::filesystem::remove_all(attempt->path, error);
+    if (first) std::filesystem::remove_all(attempt.path, error);
+    self.in_flight.reset();
+    throw;
+  } catch (...) {
+    self.in_flight.reset();
     throw;
   }
 }
 
 }  // namespace
 
-void Attempt::write(bool sync) {
-  failure = failure_of([&] {
-    for (Half& half : halves) half.sums = write_parts(path, half.layout, half.parts, sync);
+void Attempt::carry_out(const std::function<void()>& body) {
+  failure = failure_of(body);
+  done = true;
+}
+
+bool Attempt::begin(std::function<void()> body) {
+  done = false;
+  const std::string no_thread = failure_of([&] {
+    const SignalsBlocked blocked;
+    thread = std::thread([this, body = std::move(body)] { carry_out(body); });
   });
-  written = true;
+  if (no_thread.empty()) return true;
+  failure = no_thread;
+  done = true;
+  return false;
 }
 
 }  // namespace dtrain::checkpoint
 
 namespace dtrain {
+
+bool PendingCopy::is_complete() const noexcept { return !copy_ || copy_->is_complete(); }
+void PendingCopy::wait() noexcept {
+  if (copy_) copy_->run();
+  copy_.reset();
+}
 
 Checkpoints::Checkpoints(Group group, std::string folder, CheckpointOptions options)
     : state_(new State{std::move(group), std::move(folder), options}) {}
@@ -176,42 +232,44 @@ Checkpoints& Checkpoints::operator=(Checkpoints&&) noexcept = default;
 
 void Checkpoints::save(const CheckpointState& state) {
   wait();
-  auto attempt = checkpoint::begin(*state_, state);
-  attempt->failure = checkpoint::failure_of([&] { checkpoint::take_values(*state_, *attempt, state, false); });
-  if (attempt->failure.empty()) attempt->write(state_->options.sync);
-  checkpoint::commit(*state_, std::move(attempt));
+  state_->in_flight = checkpoint::begin(*state_, state);
+  checkpoint::Attempt& attempt = *state_->in_flight;
+  attempt.carry_out([&] {
+    checkpoint::take_values(*state_, attempt, state, false);
+    checkpoint::write_values(*state_, attempt);
+  });
+  wait();
 }
 
-void Checkpoints::save_async(const CheckpointState& state) {
+PendingCopy Checkpoints::save_async(const CheckpointState& state, Copy copy) {
   wait();
-  auto attempt = checkpoint::begin(*state_, state);
-  attempt->failure = checkpoint::failure_of([&] { checkpoint::take_values(*state_, *attempt, state, true); });
-  if (!attempt->failure.empty()) attempt->written = true;
-  if (attempt->failure.empty()) {
-    const std::string failure = checkpoint::failure_of([&] {
-      const SignalsBlocked blocked;
-      attempt->writer = std::thread([one = attempt.get(), sync = state_->options.sync] { one->write(sync); });
-    });
-    if (!failure.empty()) {  // no thread
-      attempt->failure = failure;
-      attempt->written = true;
-    }
-  }
-  state_->in_flight = std::move(attempt);
+  state_->in_flight = checkpoint::begin(*state_, state);
+  checkpoint::Attempt& attempt = *state_->in_flight;
+  checkpoint::ValueCopyPtr later;
+  if (copy == Copy::in_background) later = std::make_shared<background::ValueCopy>();
+  attempt.carry_out([&] { checkpoint::take_values(*state_, attempt, state, true, later); });
+  if (!attempt.failure.empty()) return {};
+  const bool begun = attempt.begin([self = state_.get(), &attempt, later]() mutable {
+    if (later) later->run();  // at the priority of training, which will wait for it
+    later.reset();
+    background::take_lowest_priority();
+    checkpoint::write_values(*self, attempt);
+  });
+  return begun ? PendingCopy(std::move(later)) : PendingCopy();
 }
 
 bool Checkpoints::poll() {
   if (!state_->in_flight) return true;
   const auto said = checkpoint::exchange(state_->group, state_->in_flight->what(),
-                                         {{}, state_->in_flight->written ? "written" : "writing"});
+                                         {{}, state_->in_flight->done ? "done" : "at work"});
   for (const std::string& text : said)
-    if (text != "written") return false;
-  checkpoint::commit(*state_, std::move(state_->in_flight));
-  return true;
+    if (text != "done") return false;
+  checkpoint::next_stage(*state_, true);
+  return state_->in_flight == nullptr;
 }
 
 void Checkpoints::wait() {
-  if (state_->in_flight) checkpoint::commit(*state_, std::move(state_->in_flight));
+  while (state_->in_flight) checkpoint::next_stage(*state_, false);
 }
 
 }  // namespace dtrain

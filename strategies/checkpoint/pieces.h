@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,15 +30,20 @@ struct Attempt {
   std::string path;  // of the folder
   std::vector<Half> halves;
   std::vector<at::Tensor> values;  // that the parts point to
-  std::string failure;             // of write()
-  std::atomic<bool> written = false;
-  std::thread writer;
+  // A save has two stages: all ranks write, then rank 0 finishes.
+  bool finishing = false;
+  std::string failure;             // of the stage, on this rank
+  std::atomic<bool> done = false;  // with the stage
+  std::thread thread;
 
-  ~Attempt() {
-    if (writer.joinable()) writer.join();
+  ~Attempt() { join(); }
+  void join() {
+    if (thread.joinable()) thread.join();
   }
   std::string what() const { return fmt::format("the checkpoint of step {} cannot be saved", step); }
-  void write(bool sync);
+  // The stage, by the caller or by a thread. False: there is no thread, and that is the failure.
+  void carry_out(const std::function<void()>& body);
+  bool begin(std::function<void()> body);
 };
 
 struct TypePair {

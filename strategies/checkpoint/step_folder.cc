@@ -129,8 +129,13 @@ std::string begin_attempt(const std::string& folder, std::int64_t step) {
 }
 
 void make_files(const std::string& attempt, const Layout& layout) {
+  for (const PlannedFile& planned : layout.files)
+    RangeFile(attempt + "/" + planned.name, RangeFile::Use::create).close();
+}
+
+void begin_files(const std::string& attempt, const Layout& layout) {
   for (const PlannedFile& planned : layout.files) {
-    RangeFile file(attempt + "/" + planned.name, RangeFile::Use::create);
+    RangeFile file(attempt + "/" + planned.name, RangeFile::Use::write);
     file.reserve(planned.bytes);
     file.write(0, planned.head.data(), planned.head.size());
     file.close();

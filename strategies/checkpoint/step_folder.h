@@ -26,8 +26,10 @@ std::optional<std::string> why_incomplete(const std::string& step_folder);
 
 // Makes the folder, removes what dead attempts left, and makes a new attempt: its path.
 std::string begin_attempt(const std::string& folder, std::int64_t step);
-// The files of a layout in the attempt, with headers and room for all bytes.
+// The files of a layout in the attempt, empty.
 void make_files(const std::string& attempt, const Layout& layout);
+// Their headers, and room for all bytes. Others may already have written parts.
+void begin_files(const std::string& attempt, const Layout& layout);
 // The attempt becomes the step, in the place of an earlier one of this name.
 void finish_attempt(const std::string& folder, const std::string& attempt, std::int64_t step, bool sync);
 // The same where the file system cannot exchange two names, as NFS: between two calls of the system neither has the

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "strategies/optim/check_options.h"
 #include "strategies/optim/slices.h"
@@ -47,6 +48,11 @@ struct ShardedOptimizer::State {
   std::int64_t steps = 0;
   double lr = 0;
   bool is_loaded = false;  // shards of a slice may have different numbers of updates
+  std::function<void()> before_change{};
+
+  void change() {
+    if (const auto wait = std::exchange(before_change, {})) wait();
+  }
 
   Rates rates_of(const Slice& slice) const {
     const bool has_group = slice.group < options.groups.size();
@@ -209,6 +215,7 @@ ShardedOptimizer& ShardedOptimizer::operator=(ShardedOptimizer&&) noexcept = def
 void ShardedOptimizer::step(const std::vector<at::Tensor>& gradients) {
   const torch::NoGradGuard no_grad;
   state_->check(gradients);
+  state_->change();
   if (state_->is_loaded) state_->slices = divided_by_step(state_->slices);
   state_->is_loaded = false;
   const auto updated = state_->updated(gradients);
@@ -250,11 +257,14 @@ std::vector<ShardState> ShardedOptimizer::state() const {
 
 std::int64_t ShardedOptimizer::load(const ShardState& saved) {
   const torch::NoGradGuard no_grad;
+  state_->change();
   std::int64_t copied = 0;
   for (Slice& slice : state_->slices) copied += state_->load_into(slice, saved);
   state_->is_loaded = true;
   state_->steps = std::max(state_->steps, saved.step);
   return copied;
 }
+
+void ShardedOptimizer::before_change(std::function<void()> wait) { state_->before_change = std::move(wait); }
 
 }  // namespace dtrain

@@ -61,8 +61,9 @@ CheckpointState state_of(torch::nn::Module& module, const std::vector<Shard>& sh
     TORCH_CHECK(buffer.is_contiguous(), "dtrain: buffer '", item.key(),
                 "' is not contiguous, and cannot be in a checkpoint");
     const at::Tensor row = buffer.detach().view({-1});
-    state.model.push_back(
-        {item.key(), buffer.scalar_type(), buffer.sizes().vec(), 0, says ? row : row.narrow(0, 0, 0)});
+    StatePiece piece{item.key(), buffer.scalar_type(), buffer.sizes().vec(), 0, says ? row : row.narrow(0, 0, 0)};
+    piece.changes = true;  // by a forward
+    state.model.push_back(std::move(piece));
   }
   return state;
 }

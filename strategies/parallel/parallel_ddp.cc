@@ -77,12 +77,12 @@ class ParallelDdp final : public ParallelCore {
     for (const NamedParameter* each : trained()) gradients.push_back(each->tensor.grad());
     return clip_by_norm(gradients, max_norm, norm_type);
   }
-  void begin_step() override {}
   void end_step() override {}
   void gather_all() override {}
   void free_all() override {}
 
  private:
+  void ready_to_step() override {}
   std::vector<const NamedParameter*> trained() const {
     std::vector<const NamedParameter*> found;
     for (const NamedParameter& each : parameters_) {

@@ -47,7 +47,6 @@ class ParallelSharded final : public ParallelCore,
   bool set_sync(bool sync) override { return std::exchange(sync_, sync); }
   void zero_grad() override;
   torch::Tensor clip_grad_norm(double max_norm, double norm_type) override;
-  void begin_step() override;
   void end_step() override;
   void gather_all() override { carry_out(core_->hold()); }
   void free_all() override { carry_out(core_->release()); }
@@ -58,6 +57,7 @@ class ParallelSharded final : public ParallelCore,
   void give_up() noexcept override;
 
  private:
+  void ready_to_step() override;
   class Unit;
   struct Backward {};  // alive as long as a backward runs
   bool is_fsdp() const { return strategy_.kind == StrategyKind::fsdp; }
@@ -211,7 +211,7 @@ torch::Tensor ParallelSharded::clip_grad_norm(double max_norm, double norm_type)
 }
 
 // With one copy, other ranks may still read what this rank is about to write.
-void ParallelSharded::begin_step() {
+void ParallelSharded::ready_to_step() {
   TORCH_CHECK(backward_.expired(), "dtrain: Parallel::step was called within backward");
   TORCH_CHECK(!core_->is_held(),
               "dtrain: Parallel::step, or load, was called while full_parameters() is alive: the parameters that it "

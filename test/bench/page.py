@@ -21,7 +21,7 @@ PAGES = {
     "collectives": ("Collectives", "Collectives and messages between ranks, on one host and on two.",
                     ["bench-collectives allreduce", "bench-collectives others", "bench-collectives hosts"]),
     "checkpoint": ("Checkpoints", "Saving and loading the state of several ranks.",
-                   ["bench-checkpoint saving", "bench-checkpoint kept"]),
+                   ["bench-checkpoint saving", "bench-checkpoint kept", "bench-checkpoint async"]),
     "build": ("Build", "What a first hour waits for: builds from a bare clone.",
               ["bench-build bare", "bench-build sizes"]),
     "sharding": ("Sharding", "Steps and memory under DDP, ZeRO and FSDP beside Python's, and what features cost.",

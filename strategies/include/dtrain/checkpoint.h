@@ -14,6 +14,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dtrain/group.h"
@@ -30,6 +31,9 @@ struct StatePiece {
   // The elements of the part: a tensor of one dimension, with the type `dtype`, on any device. It may be empty or
   // undefined. save() reads the values. load() writes them.
   at::Tensor values{};
+  // Copy::in_background: the values may change earlier than those of other pieces, so they are copied before the call
+  // returns.
+  bool changes = false;
 };
 
 // All ranks give the same lists of names, types and shapes, in the same order. In save(), the parts of the ranks
@@ -82,6 +86,33 @@ class CheckpointError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+namespace background {
+class ValueCopy;
+}
+
+// When save_async() copies the values.
+enum class Copy {
+  before_return,  // they may change as soon as the call has returned
+  // A thread copies them: they may be read, and must not change before PendingCopy::wait() has returned. Values that
+  // are not on a CPU, and pieces that say `changes`, are copied before the call returns.
+  in_background
+};
+
+// What Copy::in_background left to be done. It keeps the tensors alive until wait(). An object that no save made is
+// complete, and so is that of a save that failed at once. One thread at a time uses it. It may outlive the Checkpoints
+// that made it.
+class PendingCopy {
+ public:
+  PendingCopy() = default;
+  explicit PendingCopy(std::shared_ptr<background::ValueCopy> copy) : copy_(std::move(copy)) {}
+  bool is_complete() const noexcept;
+  // Copies what is left, together with the thread, and returns when all is copied. No collective.
+  void wait() noexcept;
+
+ private:
+  std::shared_ptr<background::ValueCopy> copy_;
+};
+
 // The checkpoints of one folder, which all hosts of the group share. All calls are collectives of the group, from one
 // thread at a time, but the constructor and the destructor. They throw CheckpointError, or CollectiveError if a rank
 // dies. The group makes a few small collectives for each call: the tensors themselves are not sent.
@@ -100,11 +131,15 @@ class Checkpoints {
   // Returns when the checkpoint is complete. An earlier checkpoint of this step is replaced.
   void save(const CheckpointState& state);
 
-  // Copies the values, and returns while a thread of this rank writes them. The memory of the copy is kept for the next
-  // save. The checkpoint is complete when poll() or wait() says so, or the next save() or save_async(), which wait for
-  // it. If it failed, that call throws the error.
-  void save_async(const CheckpointState& state);
-  // True if no save is in flight any more. Does not wait for the disk.
+  // Copies the values, and returns while a thread of this rank writes them; with Copy::in_background that thread
+  // copies them first. Parallel::save_async() (parallel.h) knows when the values change. The memory of the copy is kept
+  // for the next save. The thread writes with the lowest priority (nice 19), so that it leaves the cores to training.
+  //
+  // The checkpoint is complete when poll() or wait() says so, or the next save() or save_async(), which wait for it.
+  // If it failed, that call throws the error.
+  PendingCopy save_async(const CheckpointState& state, Copy copy = Copy::before_return);
+  // True if no save is in flight any more. Does not wait for the disk. Called after each step, it costs an exchange of
+  // a few bytes while a save is in flight, and the next save finds nothing to wait for.
   bool poll();
   // Waits for the save in flight, if there is one.
   void wait();

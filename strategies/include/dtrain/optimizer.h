@@ -85,8 +85,8 @@ class ShardedOptimizer {
   std::int64_t steps() const;
 
   // The state of each shard, in the order of the runs. The tensors are the state itself, and not copies: what is
-  // written to them is loaded. They are of state_dtype, on the device of the values. With state_folder they are mapped
-  // memory of the file.
+  // written to them is loaded. After Parallel::save_async(), write nothing to them before its PendingCopy is complete.
+  // They are of state_dtype, on the device of the values. With state_folder they are mapped memory of the file.
   std::vector<ShardState> state() const;
   // Copies what is saved of a parameter into the shards of it that this rank has; elements of other ranks are left
   // out. So ranks may load pieces of any size, as one rank or another saved them. Returns the number of elements that
@@ -94,6 +94,10 @@ class ShardedOptimizer {
   std::int64_t load(const ShardState& saved);
 
  private:
+  friend class ParallelCore;
+  // The next step() or load() calls it first: a save in the background reads the state until then.
+  void before_change(std::function<void()> wait);
+
   struct State;
   std::unique_ptr<State> state_;
 };

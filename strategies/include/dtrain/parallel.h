@@ -63,6 +63,7 @@ struct ParallelOptions {
 // The part of Parallel that does not depend on the module's type. Programs use Parallel.
 class ParallelCore : public UnitHooks {
  public:
+  ~ParallelCore() override { copy_.wait(); }
   // Collective.
   static std::shared_ptr<ParallelCore> make(Session& session, const ParallelOptions& options);
   // What hears of the units while the model is built. Null: nobody needs to.
@@ -82,8 +83,14 @@ class ParallelCore : public UnitHooks {
   virtual bool set_sync(bool sync) = 0;  // returns what it was
   virtual void zero_grad() = 0;
   virtual torch::Tensor clip_grad_norm(double max_norm, double norm_type) = 0;
-  virtual void begin_step() = 0;
+  // Before parameters or state change: waits until a save in the background has copied them.
+  void begin_step() {
+    copy_.wait();
+    ready_to_step();
+  }
   virtual void end_step() = 0;
+  PendingCopy save_async(Checkpoints& checkpoints, std::int64_t step, ShardedOptimizer& optimizer, std::string extra);
+  void wait_for_copy() { copy_.wait(); }
   virtual void gather_all() = 0;
   virtual void free_all() = 0;
 
@@ -93,7 +100,10 @@ class ParallelCore : public UnitHooks {
   void require_state_in_place(bool is_of_torch);
 
  private:
+  virtual void ready_to_step() = 0;
+
   bool made_optimizer_ = false;
+  PendingCopy copy_;  // of the last save in the background
 };
 
 namespace detail {
@@ -192,6 +202,16 @@ class Parallel {
     state.extra = std::move(extra);
     checkpoints.save(state);
   }
+  // Collective. As save(), but returns at once: while forwards and backwards run, a thread copies this rank's
+  // parameters and the optimizer's state, and then writes them (Checkpoints::save_async()). The checkpoint is that of
+  // the call: the buffers, which a forward may change, are copied before the call returns, and so is what lies on a
+  // GPU. The next step(), load(), load_weights() or full_parameters(), a step or load of this optimizer and the
+  // destructor wait until the rest is copied, and help. Whoever changes parameters or state in another way calls wait()
+  // of the result first.
+  PendingCopy save_async(Checkpoints& checkpoints, std::int64_t step, ShardedOptimizer& optimizer,
+                         std::string extra = {}) {
+    return core_->save_async(checkpoints, step, optimizer, std::move(extra));
+  }
   // Collective. Loads the newest checkpoint; nothing if there is none. Throws CheckpointError.
   std::optional<Loaded> load(Checkpoints& checkpoints, ShardedOptimizer& optimizer, const LoadOptions& options = {}) {
     if (!checkpoints.latest()) return std::nullopt;
@@ -261,7 +281,10 @@ class Parallel {
   // load(), throws. One may lie in another.
   class FullParameters {
    public:
-    explicit FullParameters(ParallelCore& core) : core_(core) { core_.gather_all(); }
+    explicit FullParameters(ParallelCore& core) : core_(core) {
+      core_.wait_for_copy();
+      core_.gather_all();
+    }
     ~FullParameters() { core_.free_all(); }
     FullParameters(const FullParameters&) = delete;
     FullParameters& operator=(const FullParameters&) = delete;

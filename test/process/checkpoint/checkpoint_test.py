@@ -12,7 +12,7 @@ import time
 import unittest
 
 import torch
-from checkpoint_cases import DTRAIN, Case, call, ckpt, said
+from checkpoint_cases import DTRAIN, WORKER, Case, call, ckpt, said
 
 import safetensors
 import safetensors.torch as st
@@ -73,6 +73,29 @@ class Ranks(Case):
         done = call(2, "save-many", self.folder, "async", "step=6", "until=12", "keep=3")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(self.names(), ["step-00000009", "step-00000010", "step-00000011"])
+
+    def test_a_thread_in_the_background_leaves_the_cores_to_others(self):
+        job = subprocess.Popen([DTRAIN, "run", "--nproc", "1", WORKER, "save-many", self.folder, "async", "mib=64"],
+                               stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                               env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+        try:
+            deadline, seen = time.monotonic() + 60, set()
+            while 19 not in seen and time.monotonic() < deadline:
+                for path in glob.glob("/proc/[0-9]*/task/[0-9]*/stat"):
+                    with contextlib.suppress(OSError):
+                        if self.is_of_worker(path):
+                            with open(path) as file:
+                                seen.add(int(file.read().rpartition(")")[2].split()[16]))
+        finally:
+            job.terminate()
+            job.wait(60)
+        self.assertIn(19, seen)
+        self.assertLess(min(seen), 19, "the thread that trains")
+
+    def is_of_worker(self, path):
+        with open(path.partition("/task/")[0] + "/cmdline", "rb") as file:
+            line = file.read()
+        return line.startswith(WORKER.encode() + b"\0") and self.folder.encode() in line
 
     def test_a_type_is_converted_where_that_is_allowed(self):
         self.save(2, "step=5")

@@ -29,8 +29,9 @@ std::string save(const std::string& folder, std::int64_t step) {
   const Layout layout = small_layout();
   const std::string attempt = begin_attempt(folder, step);
   make_files(attempt, layout);
-  const auto first = write_parts(attempt, layout, {{0, 0, 4, kText.data()}, {1, 0, 5, kWord.data()}}, true);
   const auto second = write_parts(attempt, layout, {{1, 5, 0, nullptr}, {0, 4, 7, kText.data() + 4}}, true);
+  begin_files(attempt, layout);
+  const auto first = write_parts(attempt, layout, {{0, 0, 4, kText.data()}, {1, 0, 5, kWord.data()}}, true);
   const auto whole = whole_sums(layout.tensors, {first, second});
   Manifest manifest{step, 2, {{layout.files[0].name, layout.files[0].bytes, {}}}, R"({"epoch":3})"};
   for (std::size_t i = 0; i < 2; ++i) {
