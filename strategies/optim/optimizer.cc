@@ -16,6 +16,8 @@
 namespace dtrain {
 namespace {
 
+constexpr const char* kAverage = "ema";
+
 double decay_of(const OptimizerOptions& algorithm, bool is_matrix) {
   if (const auto* muon = std::get_if<Muon>(&algorithm))
     return is_matrix ? muon->weight_decay : muon->adamw.weight_decay;
@@ -44,6 +46,7 @@ struct ShardedOptimizer::State {
   std::vector<at::Tensor> runs;  // their values
   std::vector<Slice> slices;
   std::optional<StateOnDisk> disk;
+  std::optional<Ema> average;
   std::int64_t parameters = 0;
   std::int64_t steps = 0;
   double lr = 0;
@@ -52,6 +55,18 @@ struct ShardedOptimizer::State {
 
   void change() {
     if (const auto wait = std::exchange(before_change, {})) wait();
+  }
+
+  std::vector<std::string> names_of(const Slice& slice) const {
+    auto names = state_names_of(options.algorithm, slice.is_matrix);
+    if (average) names.emplace_back(kAverage);
+    return names;
+  }
+
+  // Of a state of the algorithm, or of the average, which lies as the values do: what belongs to the slice.
+  at::Tensor tensor_of(const Slice& slice, std::size_t which) const {
+    if (which < slice.states.size()) return slice.states[which];
+    return average->averages()[slice.run].narrow(0, slice.begin, slice.count);
   }
 
   Rates rates_of(const Slice& slice) const {
@@ -152,14 +167,14 @@ struct ShardedOptimizer::State {
 
   std::int64_t load_into(Slice& slice, const ShardState& saved) {
     std::int64_t copied = 0, offset = 0;
-    const auto names = state_names_of(options.algorithm, slice.is_matrix);
+    const auto names = names_of(slice);
     for (ShardPlace& shard : slice.shards) {
       if (shard.name == saved.name) {
         check_names(saved, names);
         for (const auto& [name, tensor] : saved.tensors) {
           const auto which = std::find(names.begin(), names.end(), name) - names.begin();
-          copy_common(slice.states[static_cast<std::size_t>(which)].narrow(0, offset, shard.count), shard.begin, tensor,
-                      saved.begin);
+          copy_common(tensor_of(slice, static_cast<std::size_t>(which)).narrow(0, offset, shard.count), shard.begin,
+                      tensor, saved.begin);
         }
         const auto common =
             std::min(shard.begin + shard.count, saved.begin + saved.count) - std::max(shard.begin, saved.begin);
@@ -207,6 +222,7 @@ ShardedOptimizer::ShardedOptimizer(const ShardedOptimizerOptions& options, const
     state_->disk.emplace(state_->slices, options);
   }
   for (const ShardRun& run : runs) state_->runs.push_back(run.values.detach());
+  if (options.average_decay) state_->average.emplace(runs, *options.average_decay);
 }
 ShardedOptimizer::~ShardedOptimizer() = default;
 ShardedOptimizer::ShardedOptimizer(ShardedOptimizer&&) noexcept = default;
@@ -229,7 +245,10 @@ void ShardedOptimizer::step(const std::vector<at::Tensor>& gradients) {
     for (ShardPlace& shard : slice->shards) ++shard.step;
   }
   ++state_->steps;
+  if (state_->average) state_->average->update();
 }
+
+Ema* ShardedOptimizer::average() { return state_->average ? &*state_->average : nullptr; }
 
 double ShardedOptimizer::lr() const { return state_->lr; }
 void ShardedOptimizer::set_lr(double lr) {
@@ -242,12 +261,12 @@ std::int64_t ShardedOptimizer::steps() const { return state_->steps; }
 std::vector<ShardState> ShardedOptimizer::state() const {
   std::vector<ShardState> result;
   for (const Slice& slice : state_->slices) {
-    const auto names = state_names_of(state_->options.algorithm, slice.is_matrix);
+    const auto names = state_->names_of(slice);
     std::int64_t offset = 0;
     for (const ShardPlace& shard : slice.shards) {
       ShardState one{shard.name, shard.begin, shard.count, shard.step};
       for (std::size_t i = 0; i < names.size(); ++i)
-        one.tensors.emplace_back(names[i], slice.states[i].narrow(0, offset, shard.count));
+        one.tensors.emplace_back(names[i], state_->tensor_of(slice, i).narrow(0, offset, shard.count));
       result.push_back(std::move(one));
       offset += shard.count;
     }
@@ -262,6 +281,7 @@ std::int64_t ShardedOptimizer::load(const ShardState& saved) {
   for (Slice& slice : state_->slices) copied += state_->load_into(slice, saved);
   state_->is_loaded = true;
   state_->steps = std::max(state_->steps, saved.step);
+  if (state_->average) state_->average->set_updates(state_->steps);
   return copied;
 }
 

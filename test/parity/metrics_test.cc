@@ -52,8 +52,8 @@ TEST_CASE("metrics are those of all ranks' rows") {
     if (rank == 2) metrics.max("only here", 7);
     std::string text = texts_of(metrics.reduce()) + "| ";
     metrics.sum("right", 1);  // anew
-    text += texts_of(metrics.reduce()) + "|" + texts_of(metrics.reduce());
-    return text;
+    text += texts_of(metrics.reduce()) + "|";
+    return text + texts_of(metrics.reduce());
   });
   // (0 * 1 + 10 * 2 + 20 * 3) / 6
   for (const std::string& each : said)

@@ -22,8 +22,8 @@ std::string steps_with_checkpoints(Session& session, const Strategy& strategy, c
   torch::manual_seed(session.rank());
   Parallel model(
       session, [] { return ParNet(); }, ParallelOptions{.strategy = strategy});
-  ShardedOptimizer optimizer = model.optimizer(
-      ShardedOptimizerOptions{.algorithm = AdamW{.lr = 0.01}, .groups = {{.dims_max = 1, .weight_decay = 0.0}}});
+  ShardedOptimizer optimizer = model.optimizer(ShardedOptimizerOptions{
+      .algorithm = AdamW{.lr = 0.01}, .groups = {{.dims_max = 1, .weight_decay = 0.0}}, .average_decay = 0.9});
   Checkpoints checkpoints(session.world(), folder, {.sync = false});
   const auto loaded = model.load(checkpoints, optimizer);
   const auto first = static_cast<int>(loaded ? loaded->step : 0);
@@ -37,10 +37,16 @@ std::string steps_with_checkpoints(Session& session, const Strategy& strategy, c
     model.step(optimizer);
   }
   model.save(checkpoints, first + steps, optimizer, R"({"seed": 7})");
-  const auto full = model.full_parameters();
   std::string said;
-  for (const auto& each : model->named_parameters())
-    said += fmt::format("{:.17g} ", each.value().square().sum().item<double>());
+  const auto say = [&] {
+    const auto full = model.full_parameters();
+    for (const auto& each : model->named_parameters())
+      said += fmt::format("{:.17g} ", each.value().square().sum().item<double>());
+  };
+  say();
+  model.step([&] { optimizer.average()->swap_in(); });
+  say();
+  model.step([&] { optimizer.average()->swap_out(); });
   return said + (loaded ? loaded->extra : "") + " 0 0 0 0";
 }
 

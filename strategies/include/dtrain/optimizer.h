@@ -16,6 +16,7 @@
 #include <utility>
 #include <variant>
 
+#include "dtrain/ema.h"
 #include "dtrain/optimizer_options.h"
 #include "dtrain/shards.h"
 #include "dtrain/worker_env.h"
@@ -50,6 +51,9 @@ struct ShardedOptimizerOptions {
   // state part by part, while it computes: it holds 64 MiB of it, or two of Muon's largest matrices if these have more.
   // The results have the same bits. ZeRO-Infinity: Rajbhandari et al., SC 2021, arXiv:2104.07857. Empty: in memory.
   std::string state_folder{};
+  // Keep a moving average of the values with this decay (ema.h), updated at the end of each step(). It is a part of the
+  // state, as tensor "ema": so checkpoints and kept states have it, and what is loaded must have it too. In memory.
+  std::optional<double> average_decay{};
 };
 
 // The state of one shard, or what was saved of it.
@@ -81,6 +85,8 @@ class ShardedOptimizer {
   // The rate that groups scale. The constructor sets it to the lr of the algorithm.
   double lr() const;
   void set_lr(double lr);  // 0 or more
+  // The average of average_decay, to evaluate with: swap it in and out, and do not save in between. Null without it.
+  Ema* average();
   // Calls of step(), with those before a checkpoint that load() has read.
   std::int64_t steps() const;
 
