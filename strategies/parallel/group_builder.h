@@ -45,7 +45,7 @@ class GroupBuilder {
   Strategy strategy_;
   ShardSettings settings_;
   std::function<Placement(const std::string&, const torch::Tensor&)> placement_;
-  std::vector<std::int64_t> loads_;  // elements of each rank
+  std::vector<std::int64_t> loads_;  // bytes of each rank
   std::vector<std::unique_ptr<ShardGroup>> groups_;
   std::vector<Between> between_;
   std::set<std::string> made_;                          // names of unit classes

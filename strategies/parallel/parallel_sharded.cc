@@ -29,7 +29,10 @@ class ParallelSharded final : public ParallelCore,
       : strategy_(strategy),
         broadcast_buffers_(options.broadcast_buffers),
         settings_(shard_settings(session, strategy, options)),
-        built_(strategy, settings_, options) {}
+        built_(strategy, settings_, options) {
+    // Torch's operators divide some sums by the threads, whose number depends on the ranks if the launcher chooses it.
+    if (strategy.deterministic) at::set_num_threads(1);
+  }
 
   UnitBuilder* builder() override { return is_fsdp() ? this : nullptr; }
   void built(torch::nn::Module& module, UnitSite& site, const std::string& type) override;

@@ -81,14 +81,15 @@ void divide(const Parameters& parameters, std::int64_t ranks, GroupLayout& layou
 }
 
 // Longest first, each to the rank that has least (Graham, "Bounds on Multiprocessing Timing Anomalies", 1969).
-void give_away(const Parameters& parameters, std::vector<std::int64_t> loads, GroupLayout& layout) {
+void give_away(const Parameters& parameters, std::int64_t element_bytes, std::vector<std::int64_t> loads,
+               GroupLayout& layout) {
   std::vector<std::size_t> largest = layout.order;
   std::stable_sort(largest.begin(), largest.end(),
                    [&](std::size_t a, std::size_t b) { return parameters[a].elements() > parameters[b].elements(); });
   std::vector<std::size_t> owner(parameters.size());
   for (const std::size_t each : largest) {
     owner[each] = static_cast<std::size_t>(std::min_element(loads.begin(), loads.end()) - loads.begin());
-    loads[owner[each]] += parameters[each].elements();
+    loads[owner[each]] += parameters[each].elements() * element_bytes;
   }
   std::stable_sort(layout.order.begin(), layout.order.end(),
                    [&](std::size_t a, std::size_t b) { return owner[a] < owner[b]; });
@@ -107,7 +108,7 @@ bool GroupLayout::even() const {
   return true;
 }
 
-GroupLayout lay_out(const Parameters& parameters, std::vector<std::int64_t>& loads) {
+GroupLayout lay_out(const Parameters& parameters, std::int64_t element_bytes, std::vector<std::int64_t>& loads) {
   GroupLayout layout;
   layout.order.resize(parameters.size());
   std::iota(layout.order.begin(), layout.order.end(), std::size_t{0});
@@ -115,11 +116,11 @@ GroupLayout lay_out(const Parameters& parameters, std::vector<std::int64_t>& loa
     return each.placement.kind == Placement::Kind::owned;
   });
   if (owned) {
-    give_away(parameters, loads, layout);
+    give_away(parameters, element_bytes, loads, layout);
   } else {
     divide(parameters, static_cast<std::int64_t>(loads.size()), layout);
   }
-  for (std::size_t r = 0; r < loads.size(); ++r) loads[r] += layout.size(static_cast<int>(r));
+  for (std::size_t r = 0; r < loads.size(); ++r) loads[r] += layout.size(static_cast<int>(r)) * element_bytes;
   return layout;
 }
 

@@ -34,10 +34,11 @@ struct GroupLayout {
   bool even() const;
 };
 
-// `loads`: the elements that each rank has of the groups laid out so far, one number for each rank; those of this group
-// are added. If a parameter of the group is owned, none of its parameters is divided, and they go to the ranks that
-// have least. Otherwise parts have one size where at most a sixteenth of the buffer is wasted for that, and nearly one
-// size where not.
-GroupLayout lay_out(const std::vector<LaidOutParameter>& parameters, std::vector<std::int64_t>& loads);
+// `loads`: the bytes that each rank has of the groups laid out so far, one number for each rank; those of this group,
+// whose elements have `element_bytes` each, are added. If a parameter of the group is owned, none of its parameters is
+// divided, and they go to the ranks that have least. Otherwise parts have one size where at most a sixteenth of the
+// buffer is wasted for that, and nearly one size where not.
+GroupLayout lay_out(const std::vector<LaidOutParameter>& parameters, std::int64_t element_bytes,
+                    std::vector<std::int64_t>& loads);
 
 }  // namespace dtrain

@@ -42,7 +42,8 @@ std::vector<LaidOutParameter> layout_input(const std::vector<NamedTensor>& param
 GroupLayout layout_for(const std::string& group, const std::vector<NamedTensor>& parameters,
                        std::vector<std::int64_t>& loads) {
   require_one_type(group, parameters);
-  return lay_out(layout_input(parameters), loads);
+  const auto bytes = static_cast<std::int64_t>(parameters.front().tensor.element_size());
+  return lay_out(layout_input(parameters), bytes, loads);
 }
 
 // A parameter of this name is sharded: what to do about it, as soon as its unit is made, and later.
@@ -50,10 +51,12 @@ constexpr const char* kAdviceToBuilder =
     "A unit is sharded as soon as it is made: give its parameters their first values in the unit's own constructor";
 constexpr const char* kAdvice = "Use it in the forward of its unit, which Parallel calls, or within full_parameters()";
 
-// An all-gather of parts of different sizes.
+// An all-gather of parts of different sizes. `own` may be this rank's part itself.
 c10::intrusive_ptr<c10d::Work> gather_uneven(c10d::ProcessGroup& group, std::vector<at::Tensor> parts,
                                              const at::Tensor& own) {
   std::vector<at::Tensor> inputs(parts.size(), own);
+  at::Tensor& its = parts[static_cast<std::size_t>(group.getRank())];
+  if (its.is_alias_of(own)) its = inputs[static_cast<std::size_t>(group.getRank())] = own.narrow(0, 0, 0);
   return group.alltoall(parts, inputs);
 }
 
@@ -281,7 +284,7 @@ void ShardGroup::publish() {
   if (is_shared() || settings_.sharing.size() == 1) return;
   const GroupPtr& group = settings_.sharing.process_group();
   if (layout_.even()) return all_gather(group, row, its);
-  gather_uneven(*group, parts_of(row), its.clone())->wait();
+  gather_uneven(*group, parts_of(row), its)->wait();
 }
 
 }  // namespace dtrain

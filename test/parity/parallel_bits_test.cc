@@ -14,14 +14,22 @@ using namespace dtrain::test;
 
 namespace {
 
+struct BitsRecipe {
+  std::int64_t width = kWidth;
+  OptimizerOptions algorithm = AdamW{.lr = 0.02};
+};
+
 // Steps of eight micro-batches, divided between the ranks.
 std::string train_in_micro_batches(Session& session, const Strategy& strategy, int first, int last,
-                                   const std::string& folder = {}) {
+                                   const std::string& folder = {}, const BitsRecipe& recipe = {}) {
   constexpr int kMicroBatches = 8;
+  torch::set_num_threads(8 / session.world_size());  // the ranks divide the cores, as the launcher has it
   torch::manual_seed(7);
+  ParallelOptions options{.strategy = strategy};
+  if (std::holds_alternative<Muon>(recipe.algorithm)) options.placement = owned_matrices;
   Parallel model(
-      session, [] { return ParNet(); }, ParallelOptions{.strategy = strategy});
-  ShardedOptimizer optimizer = model.optimizer(AdamW{.lr = 0.02});
+      session, [&] { return ParNet(recipe.width); }, options);
+  ShardedOptimizer optimizer = model.optimizer(recipe.algorithm);
   std::optional<Checkpoints> checkpoints;
   if (!folder.empty()) {
     checkpoints.emplace(session.world(), folder, CheckpointOptions{.sync = false});
@@ -79,6 +87,25 @@ TEST_CASE("deterministic: 1, 2, 4 and 8 ranks, sharded in any way, have the same
   for (const std::string& each :
        on_ranks(2, [&](Session& session) { return train_in_micro_batches(session, fsdp, 9, 12, folder / "run"); }))
     CHECK(each == expected);
+}
+
+TEST_CASE("deterministic: Muon has the bits of one process, with matrices at other places in memory") {
+  for (const std::int64_t width : {64, 33}) {
+    std::string expected;
+    for (const int ranks : {1, 2, 4}) {
+      for (const StrategyKind kind : {StrategyKind::fsdp, StrategyKind::zero2}) {
+        INFO(name_of(kind) << " on " << ranks << ", width " << width);
+        const Strategy strategy{.kind = kind, .deterministic = true};
+        const BitsRecipe recipe{.width = width, .algorithm = Muon{.lr = 0.02, .adamw = {.lr = 0.01}}};
+        for (const std::string& each : on_ranks(ranks, [&](Session& session) {
+               return train_in_micro_batches(session, strategy, 0, 6, {}, recipe);
+             })) {
+          if (expected.empty()) expected = each;
+          CHECK(each == expected);
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("deterministic: what cannot be added up in order is refused") {
@@ -151,7 +178,8 @@ int copies_in(const std::function<void()>& step) {
 
 TEST_CASE("in a step no parameter is copied, and each gradient once") {
   for (const StrategyKind kind : {StrategyKind::zero1, StrategyKind::zero2, StrategyKind::fsdp}) {
-    for (const bool one_copy : {true, false}) {
+    for (const int way : {0, 1, 2, 3}) {
+      const bool one_copy = way % 2 == 0, muon = way / 2 == 1;
       for (const std::string& each : on_ranks(2, [&](Session& session) {
              const torch::Tensor x = torch::ones({4, 16});
              EvenNetImpl plain;
@@ -161,16 +189,23 @@ TEST_CASE("in a step no parameter is copied, and each gradient once") {
              });
              Parallel model(
                  session, [] { return std::make_shared<EvenNetImpl>(); },
-                 ParallelOptions{.strategy = Strategy{.kind = kind, .one_copy = one_copy}});
-             ShardedOptimizer optimizer = model.optimizer(Sgd{.lr = 0.1});
+                 // Three matrices of two ranks: with Muon the parts have different sizes.
+                 ParallelOptions{.strategy = Strategy{.kind = kind, .one_copy = one_copy},
+                                 .placement = muon ? owned_matrices : nullptr});
+             ShardedOptimizer optimizer =
+                 model.optimizer(muon ? OptimizerOptions(Muon{}) : OptimizerOptions(Sgd{.lr = 0.1}));
              const int all = copies_in([&] {
                model.zero_grad();
                model(x).square().mean().backward();
-               model.step(optimizer);
+               model.step([&] {
+                 const int before = copies;
+                 optimizer.step(model.gradients());
+                 if (muon) copies = before;  // its matrices in bfloat16
+               });
              });
              return fmt::format("{} {}", all - its_own, model->parameters().size());
            })) {
-        INFO(name_of(kind) << ": " << each);
+        INFO(name_of(kind) << (muon ? ", Muon: " : ": ") << each);
         CHECK(each == "3 3");
       }
     }

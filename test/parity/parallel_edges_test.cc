@@ -260,3 +260,42 @@ TEST_CASE("a rank has the memory of its part, also while the model is built") {
     CHECK(numbers[1] < 56);
   }
 }
+
+namespace {
+
+struct TwoTypesImpl : torch::nn::Module {
+  explicit TwoTypesImpl(std::int64_t width) {
+    const auto add = [&](const char* name, std::int64_t rows, std::int64_t columns, at::ScalarType type) {
+      register_parameter(name, torch::zeros({rows, columns}, type));
+    };
+    add("wide", 3 * width, width, torch::kBFloat16);
+    add("narrow", width, 3 * width, torch::kBFloat16);
+    add("tall", 2 * width, width, torch::kFloat);
+    add("square", width, width, torch::kFloat);
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return x; }
+};
+DTRAIN_UNIT(TwoTypes);
+
+}  // namespace
+
+TEST_CASE("owned matrices of units of different sizes and of two types are balanced by their bytes") {
+  const auto said = on_ranks(3, [](Session& session) {
+    Parallel model(
+        session,
+        [] {
+          torch::nn::Sequential all;
+          for (int i = 0; i < 12; ++i) all->push_back(TwoTypes(8 + 4 * (i * 5 % 7)));
+          return all.ptr();
+        },
+        ParallelOptions{.strategy = Strategy{.kind = StrategyKind::fsdp}, .placement = owned_matrices});
+    std::size_t bytes = 0;
+    for (const torch::Tensor& each : model.parameters()) bytes += each.nbytes();
+    return std::to_string(bytes);
+  });
+  const double all = std::stod(said[0]) + std::stod(said[1]) + std::stod(said[2]);
+  for (const std::string& each : said) {
+    INFO(each << " of " << all);
+    CHECK(std::abs(std::stod(each) * 3 / all - 1) <= 0.05);
+  }
+}

@@ -25,11 +25,11 @@ struct ParBlockImpl : torch::nn::Module {
 DTRAIN_UNIT(ParBlock);
 
 struct ParNetImpl : torch::nn::Module {
-  ParNetImpl() {
-    embed = register_module("embed", torch::nn::Embedding(11, kWidth));
-    for (int i = 0; i < 3; ++i) blocks->push_back(ParBlock(kWidth));
+  explicit ParNetImpl(std::int64_t width = kWidth) {
+    embed = register_module("embed", torch::nn::Embedding(11, width));
+    for (int i = 0; i < 3; ++i) blocks->push_back(ParBlock(width));
     register_module("blocks", blocks);
-    head = register_module("head", torch::nn::Linear(kWidth, kClasses));
+    head = register_module("head", torch::nn::Linear(width, kClasses));
     calls = register_buffer("calls", torch::zeros({1}));
   }
   torch::Tensor forward(const torch::Tensor& words) {

@@ -61,7 +61,10 @@ struct Strategy {
   // step is a number of micro-batches, a power of two, of which rank 0 has the first ones, rank 1 the next, and so on.
   // Each has a backward of its own, and all but a rank's last are under no_sync(). Their gradients are added up in the
   // order of a balanced binary tree over all micro-batches, and clip_grad_norm() adds up without rounding. Optimizers
-  // that work element by element keep the bits.
+  // that work element by element keep the bits, and so does Muon with owned matrices (placement.h). Some of torch's
+  // operators add up in an order that depends on the number of threads. So Parallel calls torch::set_num_threads(1),
+  // for the whole process, before it builds the model: a rank computes on one core. A program that wants more sets
+  // another number after that, the same on all ranks and in all runs.
   bool deterministic = false;
   // ddp, zero1 and zero2: bytes of gradients that are reduced together.
   std::int64_t bucket_bytes = 25 * 1024 * 1024;

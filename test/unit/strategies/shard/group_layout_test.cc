@@ -37,6 +37,15 @@ void check_layout(const std::vector<LaidOutParameter>& parameters, const GroupLa
   for (std::size_t i = 1; i < places.size(); ++i) CHECK(places[i - 1].second <= places[i].first);
 }
 
+void check_balanced(const std::vector<std::int64_t>& bytes) {
+  const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
+  const double mean = static_cast<double>(std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0})) /
+                      static_cast<double>(bytes.size());
+  INFO(bytes.size() << " ranks: " << *least << " to " << *most);
+  CHECK(static_cast<double>(*most) <= 1.05 * mean);
+  CHECK(static_cast<double>(*least) >= 0.95 * mean);
+}
+
 std::vector<LaidOutParameter> block_of(std::int64_t d, Placement placement = {}) {
   return {{d, 1}, {d, 1}, {3 * d, d, placement}, {3 * d, 1}, {d, d, placement},     {d, 1},
           {d, 1}, {d, 1}, {4 * d, d, placement}, {4 * d, 1}, {d, 4 * d, placement}, {d, 1}};
@@ -49,7 +58,7 @@ TEST_CASE("a transformer's block is divided into parts of one size") {
     for (const std::int64_t d : {64, 128, 768}) {
       std::vector<std::int64_t> loads(ranks);
       const auto parameters = block_of(d);
-      const GroupLayout layout = lay_out(parameters, loads);
+      const GroupLayout layout = lay_out(parameters, 1, loads);
       INFO(ranks << " ranks, " << d);
       check_layout(parameters, layout, ranks);
       CHECK(layout.even());
@@ -76,10 +85,12 @@ TEST_CASE("layouts of any parameters keep rows and blocks together") {
         parameters.push_back(each);
       }
       const auto before = loads;
-      const GroupLayout layout = lay_out(parameters, loads);
+      const std::int64_t element_bytes = 1 + below(8);
+      const GroupLayout layout = lay_out(parameters, element_bytes, loads);
       INFO("seed " << seed);
       check_layout(parameters, layout, ranks);
-      for (std::size_t r = 0; r < ranks; ++r) CHECK(loads[r] - before[r] == layout.size(static_cast<int>(r)));
+      for (std::size_t r = 0; r < ranks; ++r)
+        CHECK(loads[r] - before[r] == element_bytes * layout.size(static_cast<int>(r)));
     }
   }
 }
@@ -87,7 +98,7 @@ TEST_CASE("layouts of any parameters keep rows and blocks together") {
 TEST_CASE("where rows are large, parts differ by a row at most") {
   std::vector<std::int64_t> loads(4);
   const std::vector<LaidOutParameter> parameters{{5, 1000}};
-  const GroupLayout layout = lay_out(parameters, loads);
+  const GroupLayout layout = lay_out(parameters, 1, loads);
   check_layout(parameters, layout, 4);
   CHECK_FALSE(layout.even());
   CHECK(layout.elements == 5000);
@@ -99,14 +110,22 @@ TEST_CASE("owned matrices of a whole model are balanced within five per cent") {
     std::vector<std::int64_t> loads(ranks);
     for (int block = 0; block < 24; ++block) {
       const auto parameters = block_of(128, Placement::owned());
-      const GroupLayout layout = lay_out(parameters, loads);
+      const GroupLayout layout = lay_out(parameters, 1, loads);
       check_layout(parameters, layout, ranks);
     }
-    const auto [least, most] = std::minmax_element(loads.begin(), loads.end());
-    const double mean =
-        static_cast<double>(std::accumulate(loads.begin(), loads.end(), std::int64_t{0})) / static_cast<double>(ranks);
-    INFO(ranks << " ranks: " << *least << " to " << *most);
-    CHECK(static_cast<double>(*most) <= 1.05 * mean);
-    CHECK(static_cast<double>(*least) >= 0.95 * mean);
+    check_balanced(loads);
+  }
+}
+
+TEST_CASE("blocks of different sizes and types are balanced by their bytes") {
+  for (const std::size_t ranks : {2, 3, 4, 8}) {
+    std::vector<std::int64_t> loads(ranks), bytes(ranks);
+    for (int block = 0; block < 24; ++block) {
+      const std::int64_t element_bytes = block % 3 == 0 ? 4 : 2;
+      const GroupLayout layout = lay_out(block_of(64 + 32 * (block * 5 % 8), Placement::owned()), element_bytes, loads);
+      for (std::size_t r = 0; r < ranks; ++r) bytes[r] += layout.size(static_cast<int>(r)) * element_bytes;
+    }
+    CHECK(loads == bytes);
+    check_balanced(bytes);
   }
 }

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""examples/gpt over two hosts of a lab, two ranks on each: sharded strategies have the losses of one process."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1] / "support")]
+
+import netlab  # noqa: E402
+from lab_case import LabCase, new_token  # noqa: E402
+
+BIN = pathlib.Path(os.environ["DTRAIN_BIN_DIR"])
+DTRAIN = os.path.join(BIN, "dtrain")
+DEADLINE = 120
+STEPS = 10
+GPT = [str(word) for word in (BIN / "gpt", "--width", 32, "--depth", 2, "--heads", 2, "--context", 16, "--global-batch",
+                              8, "--generate", 0, "--dtype", "float64", "--steps", STEPS, "--loss-file")]
+MOVED = 8 * 2 * 12 * 32 * 32  # bytes of the matrices of the blocks, which each step brings to the other host
+
+
+class StrategiesAcrossHosts(LabCase):
+    def setUp(self):
+        self.net = self.lab(2)
+        self.folder = self.enterContext(tempfile.TemporaryDirectory(prefix="dtrain-strategy-hosts-"))
+        os.mkdir(os.path.join(self.folder, "dtrain"))
+        new_token(DTRAIN, os.path.join(self.folder, "dtrain"))
+        clean = {name: value for name, value in os.environ.items() if name != "DTRAIN_STRATEGY"}
+        self.environment = {**clean, "XDG_CONFIG_HOME": self.folder, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        self.count = 0
+
+    def losses(self, hosts, *flags):
+        """Of a job on these hosts; on none: of the program by itself."""
+        self.count += 1
+        path = pathlib.Path(self.folder, f"losses{self.count}")
+        how = {"env": self.environment, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+               "stderr": subprocess.STDOUT, "text": True}
+        line = [DTRAIN, "run", "--nproc", "2", "--nnodes", "2", "--rdzv-endpoint", "host1:29400", "--rdzv-id",
+                f"job{self.count}", *flags]
+        jobs = [host.popen([*line, *GPT, path], **how) for host in hosts] or [subprocess.Popen([*GPT, path], **how)]
+        said = [job.communicate(timeout=DEADLINE)[0] for job in jobs]
+        self.assertEqual([job.returncode for job in jobs], [0] * len(jobs), "\n".join(said))
+        return [float(each.split()[-1]) for each in path.read_text().splitlines()]
+
+    def sent(self):
+        """Bytes that have left the first host."""
+        devices = self.net.host(0).run(["cat", "/proc/net/dev"], stdout=subprocess.PIPE, text=True, check=True).stdout
+        return int(devices.split("eth0:")[1].split()[8])
+
+    def test_each_has_the_losses_of_one_process(self):
+        alone = self.losses([])
+        self.assertEqual(len(alone), STEPS)
+        self.assertLess(alone[-1], alone[0] - 0.1)
+        for strategy in ({"type": "zero2"}, {"type": "fsdp"}, {"type": "fsdp", "shard_size": 2},
+                         {"type": "fsdp", "reshard_after_forward": 2}):
+            with self.subTest(strategy=strategy):
+                before = self.sent()
+                mine = self.losses(self.net.hosts, "--strategy", json.dumps(strategy))
+                self.assertEqual(len(mine), STEPS)
+                for a, b in zip(mine, alone):
+                    self.assertAlmostEqual(a, b, delta=1e-9)
+                self.assertGreater(self.sent() - before, STEPS * MOVED / 2, "the hosts talk over the network")
+
+
+if __name__ == "__main__":
+    netlab.become_able()
+    unittest.main()
