@@ -88,7 +88,7 @@ ROOMS = {
         "recompute": "torch",
         "background": "",
         "checkpoint": "background collectives comm/base torch",
-        "kept": "checkpoint collectives torch",
+        "kept": "background checkpoint collectives torch",
         "sampler": "",
         "python": "comm/backend comm/base torch",
         "python/dtrain": "",

@@ -10,7 +10,7 @@ void ValueCopy::add(void* to, const void* from, std::size_t bytes, std::shared_p
   for (std::size_t done = 0; done < bytes; done += kStretchBytes)
     stretches_.push_back({static_cast<std::byte*>(to) + done, static_cast<const std::byte*>(from) + done,
                           std::min(kStretchBytes, bytes - done)});
-  owners_.push_back(std::move(owner));
+  if (owner) owners_.push_back(std::move(owner));
   left_.store(static_cast<std::uint32_t>(stretches_.size()), std::memory_order_relaxed);
 }
 

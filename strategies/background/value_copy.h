@@ -13,8 +13,8 @@ class ValueCopy {
  public:
   static constexpr std::size_t kStretchBytes = std::size_t{1} << 20;  // what a thread copies at a time
 
-  // Before the first run(). `owner` keeps the values alive as long as this object lives.
-  void add(void* to, const void* from, std::size_t bytes, std::shared_ptr<const void> owner);
+  // Before the first run(). `owner` keeps the values alive as long as this object lives; null: the caller does.
+  void add(void* to, const void* from, std::size_t bytes, std::shared_ptr<const void> owner = nullptr);
 
   // Copies what no thread has begun, and returns when all is copied. Any number of threads may call it.
   void run() noexcept;

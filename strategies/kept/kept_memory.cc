@@ -97,7 +97,9 @@ std::uint64_t KeptMemory::reserved() const {
   return ::fstat(fd_, &found) == 0 ? static_cast<std::uint64_t>(found.st_blocks) * kBlock : 0;
 }
 
-Found KeptMemory::find(std::uint64_t fingerprint) {
+const Found& KeptMemory::find(std::uint64_t fingerprint) { return found_ = look(fingerprint); }
+
+Found KeptMemory::look(std::uint64_t fingerprint) {
   const std::uint64_t bytes = size();
   if (bytes < kHeadBytes) return nothing_kept();
   if (base_ == nullptr) map(kHeadBytes);
@@ -106,6 +108,12 @@ Found KeptMemory::find(std::uint64_t fingerprint) {
   value_bytes_ = facts.found.identity.value_bytes;
   map(total_bytes(value_bytes_, facts.parts));
   return read_parts(std::move(facts), base_ + parts_at(value_bytes_));
+}
+
+void KeptMemory::make_room(const Identity& identity) {
+  if (is_of(identity)) return;
+  find(identity.fingerprint);
+  if (!is_of(identity)) lay_out(identity);
 }
 
 void KeptMemory::lay_out(const Identity& identity) {
@@ -124,6 +132,8 @@ void KeptMemory::lay_out(const Identity& identity) {
               base_ + parts_at(value_bytes_));
   write_head(head(), identity);
   give_back_behind(bytes);
+  found_ = {};
+  found_.identity = identity;
 }
 
 // Memory that is reserved cannot fail to be there later, when a write would end the process by SIGBUS.
@@ -177,22 +187,27 @@ std::atomic_ref<std::uint64_t> KeptMemory::commit_word_of(std::size_t slot) cons
   return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_ + commit_at(slot)));
 }
 
+std::size_t KeptMemory::begin() {
+  const std::size_t slot = next_slot(found_);
+  empty(slot);
+  return slot;
+}
+
 void KeptMemory::empty(std::size_t slot) {
+  found_.slots[slot].reset();
   commit_word_of(slot).store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // before the slot is written
 }
 
-void KeptMemory::forget_after(Found& found, const Stamp& stamp) {
-  for (std::size_t slot = 0; slot < kSlots; ++slot) {
-    if (!found.slots[slot] || found.slots[slot]->stamp <= stamp) continue;
-    empty(slot);
-    found.slots[slot].reset();
-  }
+void KeptMemory::forget_after(const Stamp& stamp) {
+  for (std::size_t slot = 0; slot < kSlots; ++slot)
+    if (found_.slots[slot] && found_.slots[slot]->stamp > stamp) empty(slot);
 }
 
 void KeptMemory::commit(std::size_t slot, const Slot& what) {
   write_slot(head(), slot, what);
   commit_word_of(slot).store(commit_word(what.stamp), std::memory_order_release);
+  found_.slots[slot] = what;
 }
 
 }  // namespace dtrain::kept

@@ -20,22 +20,29 @@ class KeptMemory {
   KeptMemory& operator=(const KeptMemory&) = delete;
 
   // What is there of these tensors. Maps it.
-  Found find(std::uint64_t fingerprint);
+  const Found& find(std::uint64_t fingerprint);
+  // What is there, since the last find(), make_room() or lay_out().
+  const Found& found() const { return found_; }
+  // The memory is that of this identity: what it has kept stays, or it is laid out. Throws as lay_out() does.
+  void make_room(const Identity& identity);
   // Both slots are empty, and there is room for the values. Memory that an earlier layout needed is given back. Throws
-  // checkpoint::Refused: there is not enough memory; what was kept is as it was, and find() comes before other calls.
+  // checkpoint::Refused: there is not enough memory; what was kept is as it was.
   void lay_out(const Identity& identity);
 
   // Of a memory that was found or laid out.
   std::byte* values(std::size_t slot) const;
   std::byte* extra(std::size_t slot) const;
-  // The slot counts no more.
-  void empty(std::size_t slot);
-  // The states that are newer than this one count no more: they are made anew.
-  void forget_after(Found& found, const Stamp& stamp);
+  // The slot for the next state; it counts no more.
+  std::size_t begin();
   // The slot counts: its values and extra are there.
   void commit(std::size_t slot, const Slot& what);
+  // The states that are newer than this one count no more: they are made anew.
+  void forget_after(const Stamp& stamp);
 
  private:
+  bool is_of(const Identity& identity) const { return found_.why_not.empty() && found_.identity == identity; }
+  Found look(std::uint64_t fingerprint);
+  void empty(std::size_t slot);
   Head head() const { return Head(base_, kHeadBytes); }
   std::atomic_ref<std::uint64_t> commit_word_of(std::size_t slot) const;
   std::uint64_t size() const;
@@ -49,6 +56,7 @@ class KeptMemory {
   std::byte* base_ = nullptr;
   std::uint64_t mapped_ = 0;
   std::uint64_t value_bytes_ = 0;
+  Found found_ = nothing_kept();
 };
 
 }  // namespace dtrain::kept

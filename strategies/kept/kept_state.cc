@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "strategies/background/value_copy.h"
 #include "strategies/checkpoint/pieces.h"
 #include "strategies/kept/kept_memory.h"
 #include "strategies/kept/neighbour_copy.h"
@@ -19,26 +19,22 @@ struct KeptState::State {
   Group world;
   WorkerEnv env;
   std::optional<kept::KeptMemory> memory{};
-  std::optional<kept::NeighbourCopy> copy{};
+  std::optional<kept::KeptMemory> copy{};  // of the state of a rank on another node
   std::string why_not{}, why_no_copy{};
   std::string refused{};
-  // Of the memory, once it was looked at.
-  std::optional<kept::Identity> identity{};
-  kept::Found found = kept::nothing_kept();
   // Once the ranks have told each other where they are.
   bool met = false;
   std::optional<kept::Neighbours> neighbours{};
 
-  void meet(const std::vector<kept::Told>& of_ranks);
-  kept::Slot keep_own(const CheckpointState& state);
-  const std::byte* at(const kept::Place& place, std::uint64_t values) const;
+  std::vector<kept::Told> meet(const std::string& what, const checkpoint::Said& own);
+  std::size_t keep_own(const CheckpointState& state);
+  const kept::KeptMemory& memory_of(const kept::Place& place) const { return place.memory == 0 ? *memory : *copy; }
 };
 
 namespace kept {
 namespace {
 
 constexpr std::uint64_t kValueAlign = 64;
-constexpr std::int64_t kCopyAtOnce = std::int64_t{1} << 20;  // bytes, for one thread
 
 // Where the values of a piece lie in a slot.
 struct PieceInSlot {
@@ -84,36 +80,18 @@ at::Tensor tensor_at(std::byte* at, std::uint64_t count, at::ScalarType type) {
   return at::from_blob(at, {static_cast<std::int64_t>(count)}, at::TensorOptions(type));
 }
 
-// Pieces of a copy that several threads make.
-struct Stretch {
-  std::byte* to;
-  const std::byte* from;
-  std::size_t bytes;
-};
-
-void copy_all(const std::vector<Stretch>& stretches) {
-  at::parallel_for(0, static_cast<std::int64_t>(stretches.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const Stretch& each = stretches[static_cast<std::size_t>(i)];
-      std::memcpy(each.to, each.from, each.bytes);
-    }
-  });
-}
-
 void copy_values(const SlotLayout& layout, std::byte* values) {
   const at::NoGradGuard no_grad;
-  std::vector<Stretch> stretches;
+  background::ValueCopy copy;
   for (const auto& [piece, at, bytes] : layout.pieces) {
     if (bytes == 0) continue;
     if (!piece->values.is_cpu() || !piece->values.is_contiguous()) {
       tensor_at(values + at, checkpoint::wanted_of(*piece).count, piece->dtype).copy_(piece->values);
       continue;
     }
-    const auto* from = static_cast<const std::byte*>(piece->values.const_data_ptr());
-    for (std::size_t done = 0; done < bytes; done += kCopyAtOnce)
-      stretches.push_back({values + at + done, from + done, std::min<std::size_t>(kCopyAtOnce, bytes - done)});
+    copy.add(values + at, piece->values.const_data_ptr(), bytes);
   }
-  copy_all(stretches);
+  at::parallel_for(0, at::get_num_threads(), 1, [&](std::int64_t, std::int64_t) { copy.run(); });
 }
 
 std::vector<StatePiece*> pieces_of(CheckpointState& state) {
@@ -153,7 +131,7 @@ KeptState::KeptState(const Session& session) : state_(new State{session.world(),
   else
     self.why_not = "no kept state here: the workers were not started with `dtrain run --keep-state`";
   if (self.env.state_copy_fd >= 0)
-    self.copy.emplace(self.env.state_copy_fd);
+    self.copy.emplace(self.env.state_copy_fd, "DTRAIN_STATE_COPY_FD");
   else
     self.why_no_copy = "no second copy of the kept state: the workers were not started with `dtrain run --copy-state`";
 }
@@ -167,8 +145,10 @@ const std::string& KeptState::refused() const { return state_->refused; }
 
 const std::string& KeptState::why_no_copy() const { return state_->why_no_copy; }
 
-// By what all ranks have told: the same result on all of them.
-void KeptState::State::meet(const std::vector<kept::Told>& of_ranks) {
+// Collective. What all ranks tell, and by it the neighbours: the same result on all of them.
+std::vector<kept::Told> KeptState::State::meet(const std::string& what, const checkpoint::Said& own) {
+  std::vector<kept::Told> of_ranks;
+  for (const std::string& text : checkpoint::exchange(world, what, own)) of_ranks.push_back(kept::parse_told(text));
   met = true;
   neighbours.reset();
   std::vector<int> nodes;
@@ -177,39 +157,29 @@ void KeptState::State::meet(const std::vector<kept::Told>& of_ranks) {
     nodes.push_back(told.node);
     with_copies += told.copies ? 1 : 0;
   }
-  if (with_copies == 0) return;
+  if (with_copies == 0) return of_ranks;
   if (with_copies < of_ranks.size())
     throw CheckpointError("dtrain: some workers were started with `dtrain run --copy-state`, and others were not");
   neighbours = kept::neighbours(nodes, env.rank);
   why_no_copy =
       neighbours ? "" : "no second copy of the kept state in this round: a node has more than half of the ranks";
+  return of_ranks;
 }
 
-kept::Slot KeptState::State::keep_own(const CheckpointState& state) {
+// The slot that has the state.
+std::size_t KeptState::State::keep_own(const CheckpointState& state) {
   if (state.step < 0) throw checkpoint::Refused("the step is below 0");
-  kept::SlotLayout layout = kept::slot_layout(state, env);
+  const kept::SlotLayout layout = kept::slot_layout(state, env);
   const std::string_view extra = env.rank == 0 ? std::string_view(state.extra) : std::string_view();
   if (extra.size() > kept::kExtraBytes)
     throw checkpoint::Refused(
         fmt::format("`extra` has {} bytes, and there is room for {}", extra.size(), kept::kExtraBytes));
-  if (identity != layout.identity) {
-    identity.reset();  // of what `found` tells, should this fail
-    found = memory->find(layout.identity.fingerprint);
-    if (!found.why_not.empty() || found.identity != layout.identity) {
-      memory->lay_out(layout.identity);
-      found = kept::nothing_kept();
-    }
-    identity = layout.identity;
-  }
-  const std::size_t slot = kept::next_slot(found);
-  memory->empty(slot);
-  found.slots[slot].reset();
+  memory->make_room(layout.identity);
+  const std::size_t slot = memory->begin();
   kept::copy_values(layout, memory->values(slot));
   std::transform(extra.begin(), extra.end(), memory->extra(slot), [](char c) { return static_cast<std::byte>(c); });
-  const kept::Slot what{{static_cast<std::uint32_t>(env.round), state.step}, extra.size()};
-  memory->commit(slot, what);
-  found.slots[slot] = what;
-  return what;
+  memory->commit(slot, {{static_cast<std::uint32_t>(env.round), state.step}, extra.size()});
+  return slot;
 }
 
 void KeptState::keep(const CheckpointState& state) {
@@ -220,29 +190,18 @@ void KeptState::keep(const CheckpointState& state) {
     kept::Told own;
     own.node = self.env.group_rank;
     own.copies = true;
-    std::vector<kept::Told> told;
-    for (const std::string& text : checkpoint::exchange(self.world, what, {{}, kept::told_text(own)}))
-      told.push_back(kept::parse_told(text));
-    self.meet(told);
+    self.meet(what, {{}, kept::told_text(own)});
   }
-  kept::Slot kept_now;
-  std::string failure = checkpoint::failure_of([&] { kept_now = self.keep_own(state); });
+  std::optional<std::size_t> slot;
+  std::string failure = checkpoint::failure_of([&] { slot = self.keep_own(state); });
   if (self.neighbours) {
-    const kept::Identity none;
-    const bool done = failure.empty();
-    kept::NeighbourCopy::Own own{*self.memory, done ? *self.identity : none, std::nullopt, kept_now};
-    if (done) own.slot = kept::slot_of(self.found, kept_now.stamp);
     try {
-      self.copy->exchange(self.world, *self.neighbours, own);
+      kept::exchange_copies(self.world, *self.neighbours, *self.memory, slot, *self.copy);
     } catch (const checkpoint::Refused& refused) {
       failure = fmt::format("the copy of rank {}'s state: {}", self.neighbours->from, refused.what());
     }
   }
   if (!failure.empty()) throw CheckpointError(fmt::format("dtrain: {}: {}", what, failure));
-}
-
-const std::byte* KeptState::State::at(const kept::Place& place, std::uint64_t values) const {
-  return (place.memory == 0 ? memory->values(place.slot) : copy->values(place.slot)) + values;
 }
 
 std::optional<Loaded> KeptState::restore(CheckpointState& state, const CheckpointState* kept, std::int64_t at_least) {
@@ -251,42 +210,36 @@ std::optional<Loaded> KeptState::restore(CheckpointState& state, const Checkpoin
   kept::SlotLayout layout;
   checkpoint::Said own;
   const auto wanted = kept::pieces_of(state);
-  self.identity.reset();
   own.failure = checkpoint::failure_of([&] {
     layout = kept::slot_layout(kept != nullptr ? *kept : state, self.env);
     kept::require_same_pieces(layout, wanted);
     kept::Told told = kept::told_of(layout, wanted, self.env.group_rank);
-    self.found = here() ? self.memory->find(told.fingerprint) : kept::nothing_kept();
-    if (!here()) self.found.why_not = self.why_not;
-    told.memories.push_back(self.found);
+    told.memories.push_back(here() ? self.memory->find(told.fingerprint) : kept::nothing_kept());
+    if (!here()) told.memories.back().why_not = self.why_not;
     if (self.copy) told.memories.push_back(self.copy->find(told.fingerprint));
     told.copies = self.copy.has_value();
     own.text = kept::told_text(told);
   });
-  std::vector<kept::Told> of_ranks;
-  for (const std::string& text : checkpoint::exchange(self.world, what, own))
-    of_ranks.push_back(kept::parse_told(text));
-  self.meet(of_ranks);
+  const std::vector<kept::Told> of_ranks = self.meet(what, own);
   const kept::Choice choice = kept::choose(of_ranks);
   self.refused = choice.refused;
   if (!choice.stamp || choice.stamp->step < at_least) return std::nullopt;
   const kept::Stamp stamp = *choice.stamp;
-  kept::refill(self.world, what, of_ranks, stamp, wanted,
-               [&](const kept::Place& place, std::uint64_t values) { return self.at(place, values); });
+  kept::refill(self.world, what, of_ranks, stamp, wanted, [&](const kept::Place& place, std::uint64_t values) {
+    return self.memory_of(place).values(place.slot) + values;
+  });
   own = {};
   const auto first = kept::place_of(of_ranks, stamp, 0, 0);
   if (first->rank == self.env.rank) {
-    const bool in_copy = first->memory != 0;
-    const kept::Found& found = in_copy ? self.copy->found() : self.found;
-    const std::byte* extra = in_copy ? self.copy->extra(first->slot) : self.memory->extra(first->slot);
-    own.text.assign(reinterpret_cast<const char*>(extra), found.slots[first->slot]->extra_bytes);
+    const kept::KeptMemory& memory = self.memory_of(*first);
+    own.text.assign(reinterpret_cast<const char*>(memory.extra(first->slot)),
+                    memory.found().slots[first->slot]->extra_bytes);
   }
   state.extra = checkpoint::exchange(self.world, what, own)[static_cast<std::size_t>(first->rank)];
   state.step = stamp.step;
   // A later step, which not all ranks have, is made anew: its slot is the next one to be filled.
-  if (here()) self.memory->forget_after(self.found, stamp);
+  if (here()) self.memory->forget_after(stamp);
   if (self.copy) self.copy->forget_after(stamp);
-  if (self.found.why_not.empty() && self.found.identity == layout.identity) self.identity = layout.identity;
   Loaded loaded{state.step, state.extra, self.world.size(), {}};
   loaded.from_memory = true;
   return loaded;

@@ -48,59 +48,47 @@ void exchange_bytes(const Group& group, int to, Bytes out, int from, Bytes in) {
   }
 }
 
-void NeighbourCopy::make_room(const Identity& identity) {
-  if (found_.identity == identity) return;
-  found_ = memory_.find(identity.fingerprint);
-  if (found_.why_not.empty() && found_.identity == identity) return;
-  found_ = nothing_kept();
-  memory_.lay_out(identity);
-  found_.identity = identity;
-}
-
-void NeighbourCopy::exchange(const Group& group, const Neighbours& neighbours, const Own& own) {
+void exchange_copies(const Group& group, const Neighbours& neighbours, const KeptMemory& own,
+                     std::optional<std::size_t> slot, KeptMemory& copy) {
   const auto signed_of = [](std::uint64_t value) { return static_cast<std::int64_t>(value); };
   Announced mine, its;
-  Identity identity = own.identity;  // whose parts are sent
-  if (own.slot)
+  Identity identity;
+  if (slot) {
+    const Slot& what = *own.found().slots[*slot];
+    identity = own.found().identity;
     mine = {1,
-            own.what.stamp.round,
-            own.what.stamp.step,
-            signed_of(own.what.extra_bytes),
+            what.stamp.round,
+            what.stamp.step,
+            signed_of(what.extra_bytes),
             identity.rank,
             identity.world_size,
             signed_of(identity.fingerprint),
             signed_of(identity.value_bytes),
             signed_of(identity.parts.size())};
+  }
   exchange_bytes(group, neighbours.to, bytes_of(mine), neighbours.from, bytes_of(its));
   Identity coming{static_cast<std::uint32_t>(its.rank), static_cast<std::uint32_t>(its.world_size),
                   static_cast<std::uint64_t>(its.fingerprint), static_cast<std::uint64_t>(its.value_bytes)};
   coming.parts.resize(static_cast<std::size_t>(its.parts));
-  if (!own.slot) identity.parts.clear();
   exchange_bytes(group, neighbours.to, bytes_of(identity.parts), neighbours.from, bytes_of(coming.parts));
 
-  std::size_t slot = 0;
+  std::optional<std::size_t> place;
   std::string failure;
   if (its.there != 0)
     failure = checkpoint::failure_of([&] {
-      make_room(coming);
-      slot = next_slot(found_);
-      memory_.empty(slot);
-      found_.slots[slot].reset();
+      copy.make_room(coming);
+      place = copy.begin();
     });
   // Whatever comes is taken, so that the rank that sends it can go on.
-  const bool room = its.there != 0 && failure.empty();
   const auto part = [](std::byte* data, std::int64_t count) { return Bytes{data, static_cast<std::size_t>(count)}; };
-  exchange_bytes(group, neighbours.to, own.slot ? part(own.memory.values(*own.slot), mine.value_bytes) : Bytes(),
-                 neighbours.from, part(room ? memory_.values(slot) : nullptr, its.value_bytes));
-  exchange_bytes(group, neighbours.to, own.slot ? part(own.memory.extra(*own.slot), mine.extra_bytes) : Bytes(),
-                 neighbours.from, part(room ? memory_.extra(slot) : nullptr, its.extra_bytes));
+  exchange_bytes(group, neighbours.to, slot ? part(own.values(*slot), mine.value_bytes) : Bytes(), neighbours.from,
+                 part(place ? copy.values(*place) : nullptr, its.value_bytes));
+  exchange_bytes(group, neighbours.to, slot ? part(own.extra(*slot), mine.extra_bytes) : Bytes(), neighbours.from,
+                 part(place ? copy.extra(*place) : nullptr, its.extra_bytes));
   if (!failure.empty()) throw checkpoint::Refused(failure);
-  if (!room) return;
-  const Slot what{{static_cast<std::uint32_t>(its.round), its.step}, static_cast<std::uint64_t>(its.extra_bytes)};
-  memory_.commit(slot, what);
-  found_.slots[slot] = what;
-  found_.blank = false;
-  found_.why_not.clear();
+  if (place)
+    copy.commit(*place,
+                {{static_cast<std::uint32_t>(its.round), its.step}, static_cast<std::uint64_t>(its.extra_bytes)});
 }
 
 }  // namespace dtrain::kept

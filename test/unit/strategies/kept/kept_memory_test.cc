@@ -45,15 +45,11 @@ std::string error_of(Body body) {
 // Keeps steps one after the other, each with values that tell the step, until a signal kills it.
 [[noreturn]] void keep_for_ever(int fd) {
   KeptMemory memory(fd);
-  Found found = memory.find(kSmall.fingerprint);
-  if (!found.why_not.empty()) memory.lay_out(kSmall);
+  memory.make_room(kSmall);
   for (std::int64_t step = 1;; ++step) {
-    const std::size_t slot = next_slot(found);
-    memory.empty(slot);
-    found.slots[slot].reset();
+    const std::size_t slot = memory.begin();
     std::memset(memory.values(slot), static_cast<int>(step % 251), kSmall.value_bytes);
     memory.commit(slot, {{0, step}, 0});
-    found.slots[slot] = Slot{{0, step}, 0};
   }
 }
 
