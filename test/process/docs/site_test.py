@@ -136,9 +136,12 @@ def bare(text):
 
 def without_private(header):
     """A header's lines without the private parts of classes, and without the namespace detail."""
-    private = detail = False
+    private, detail = "", False  # the indent of a label `private:`; what is nested in that part ends further in
     for line in header.split("\n"):
-        private = (private or line.strip() == "private:") and not re.match(r" *(public:|};)", line)
+        if line.strip() == "private:":
+            private = line.partition("p")[0]
+        elif re.match(r" *public:", line) or (private and line.startswith("};", len(private) - 1)):
+            private = ""
         detail = (detail or line == "namespace detail {") and line != "}  // namespace detail"
         if not private and not detail:
             yield line
