@@ -1,5 +1,6 @@
 """What the benchmarks that write docs/benchmarks/ share: bars, facts of the machine, a section's page and place."""
 import datetime
+import json
 import math
 import os
 import platform
@@ -121,3 +122,18 @@ def write_section(folder, owner, name, text):
         whole = whole.rstrip("\n") + "\n\n" + part
     with open(path, "w") as f:
         f.write(whole)
+
+
+def add_outputs(parser):
+    parser.add_argument("--json", help="also write the figures to this file")
+    parser.add_argument("--write", metavar="FOLDER", help="replace this section on its page in it")
+
+
+def put_out(args, owner, name, text, figures):
+    """Prints a section, and writes it and its figures to where add_outputs() says."""
+    print(text)
+    if args.json:
+        with open(args.json, "w") as out:
+            json.dump(figures, out, indent=2)
+    if args.write:
+        write_section(args.write, owner, name, text)

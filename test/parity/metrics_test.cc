@@ -10,6 +10,7 @@
 #include "dtrain/dtrain.h"
 #include "test/parity/joined.h"
 #include "test/support/catch.h"
+#include "test/support/error_of.h"
 #include "test/unit/strategies/ranks.h"
 
 using namespace dtrain;
@@ -26,15 +27,7 @@ std::string texts_of(const std::map<std::string, double>& all) {
 using Body = std::function<std::string(Session&)>;
 std::vector<std::string> said_by(int ranks, const Body& body) { return on_ranks(ranks, body); }
 
-template <class Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "none";
-}
+std::string refusal(const std::function<void()>& call) { return error_of<ConfigError>(call, "none"); }
 
 }  // namespace
 

@@ -168,13 +168,7 @@ std::string all_alone_in_child(Numbers numbers, int pieces) {
 }
 
 std::vector<Way> all_ways() {
-  using Kind = StrategyKind;
-  return {{"ddp", {.kind = Kind::ddp}},
-          {"zero1", {.kind = Kind::zero1, .bucket_bytes = 500}},
-          {"zero2", {.kind = Kind::zero2, .bucket_bytes = 500}},
-          {"fsdp", {.kind = Kind::fsdp}},
-          {"fsdp, copies", {.kind = Kind::fsdp, .one_copy = false}},
-          {"hybrid", {.kind = Kind::fsdp, .one_copy = false, .shard_size = 2}}};
+  return each_strategy({{"hybrid", {.kind = StrategyKind::fsdp, .one_copy = false, .shard_size = 2}}});
 }
 
 struct Furthest {

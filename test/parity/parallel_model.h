@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dtrain/dtrain.h"
+#include "test/parity/ways.h"
 #include "test/support/catch.h"
 
 namespace dtrain::test {
@@ -97,11 +98,6 @@ inline std::string bits_of(const std::vector<torch::Tensor>& tensors) {
   }
   return fmt::format("{:016x}", hash);
 }
-
-struct Way {
-  const char* name;
-  Strategy strategy;
-};
 
 inline std::vector<Way> ways() {
   using Kind = StrategyKind;

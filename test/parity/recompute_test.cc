@@ -6,9 +6,11 @@
 
 #include "dtrain/dtrain.h"
 #include "test/parity/joined.h"
+#include "test/parity/ways.h"
 #include "test/support/catch.h"
 
 using namespace dtrain;
+using dtrain::test::each_strategy, dtrain::test::Way;
 using dtrain::test::on_ranks;
 using torch::Tensor;
 
@@ -109,28 +111,18 @@ std::string trained(Session& session, const RecRecipe& recipe, Where where) {
   return values_of(model.module());
 }
 
-struct RecWay {
-  const char* name;
-  Strategy strategy;
-};
-
-std::vector<RecWay> rec_ways() {
+std::vector<Way> rec_ways() {
   using Kind = StrategyKind;
-  return {{"ddp", {.kind = Kind::ddp}},
-          {"zero1", {.kind = Kind::zero1, .bucket_bytes = 500}},
-          {"zero2", {.kind = Kind::zero2, .bucket_bytes = 500}},
-          {"fsdp", {.kind = Kind::fsdp}},
-          {"fsdp, copies", {.kind = Kind::fsdp, .one_copy = false}},
-          {"fsdp, copies, kept", {.kind = Kind::fsdp, .reshard_after_forward = false, .one_copy = false}},
-          {"fsdp, copies, no prefetch", {.kind = Kind::fsdp, .prefetch = 0, .one_copy = false}},
-          {"fsdp, copies, two sets", {.kind = Kind::fsdp, .one_copy = false, .shard_size = 1}}};
+  return each_strategy({{"fsdp, copies, kept", {.kind = Kind::fsdp, .reshard_after_forward = false, .one_copy = false}},
+                        {"fsdp, copies, no prefetch", {.kind = Kind::fsdp, .prefetch = 0, .one_copy = false}},
+                        {"fsdp, copies, two sets", {.kind = Kind::fsdp, .one_copy = false, .shard_size = 1}}});
 }
 
 }  // namespace
 
 namespace {
 
-void check_recompute(const RecWay& way, RecRecipe recipe) {
+void check_recompute(const Way& way, RecRecipe recipe) {
   recipe.strategy = way.strategy;
   const auto plain = on_ranks(2, [&](Session& session) { return trained(session, recipe, Where::nowhere); });
   for (const Where where : {Where::in_units, Where::around_units, Where::around_all}) {
@@ -145,13 +137,13 @@ const std::vector<RecRecipe> kWithoutHead = {{.head = false}, {.head = false, .m
 }  // namespace
 
 TEST_CASE("recompute in units, around units and around all of them, under every strategy") {
-  for (const RecWay& way : rec_ways()) {
+  for (const Way& way : rec_ways()) {
     for (const RecRecipe& recipe : std::vector<RecRecipe>{{}, {.micro = 3}}) check_recompute(way, recipe);
   }
 }
 
 TEST_CASE("recompute where backward begins in what is run again") {
-  for (const RecWay& way : rec_ways()) {
+  for (const Way& way : rec_ways()) {
     for (const RecRecipe& recipe : kWithoutHead) check_recompute(way, recipe);
   }
 }

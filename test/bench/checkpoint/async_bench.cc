@@ -4,28 +4,19 @@
 // the save and during it.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <iostream>
 
 #include "dtrain/dtrain.h"
 #include "examples/gpt/model.h"
+#include "test/bench/timing.h"
 
 namespace {
 
+using dtrain::bench::Clock, dtrain::bench::median, dtrain::bench::ms_since;
+
 constexpr std::int64_t kContext = 64, kCharacters = 109;
 constexpr int kPlainSteps = 8;
-
-using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + std::ptrdiff_t(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 class Training {
  public:

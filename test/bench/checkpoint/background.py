@@ -5,7 +5,6 @@
                   [--write docs/benchmarks]
 """
 import argparse
-import json
 import os
 import pathlib
 import re
@@ -43,8 +42,7 @@ def main():
     parser.add_argument("--saves", type=int, default=5)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--first", action="store_true", help="the trainings at nice -15 (needs root)")
-    parser.add_argument("--json", help="also write the figures to this file")
-    parser.add_argument("--write", metavar="FOLDER", help="replace this section on its page in it")
+    page.add_outputs(parser)
     args = parser.parse_args()
     args.bin = args.build / "bin"
     facts = page.machine()
@@ -76,12 +74,7 @@ def main():
                         "save.",
                         "| | state | step | the call | the step waited | until the checkpoint is complete | ratio |\n"
                         "|---|---|---|---|---|---|---|\n" + "\n".join(rows), page.bars_table(bars)])
-    print(text)
-    if args.json:
-        with open(args.json, "w") as out:
-            json.dump(kept, out, indent=2)
-    if args.write:
-        page.write_section(args.write, OWNER, "async", text)
+    page.put_out(args, OWNER, "async", text, kept)
 
 
 if __name__ == "__main__":

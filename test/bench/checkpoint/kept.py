@@ -4,7 +4,6 @@
     kept.py --build build [--steps 20] [--kills 20] [--runs 3] [--alone] [--json out.json] [--write docs/benchmarks]
 """
 import argparse
-import json
 import os
 import pathlib
 import re
@@ -59,8 +58,7 @@ def main():
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--runs", type=int, default=3)
     page.add_alone(parser)
-    parser.add_argument("--json", help="also write the figures to this file")
-    parser.add_argument("--write", metavar="FOLDER", help="replace this section on its page in it")
+    page.add_outputs(parser)
     args = parser.parse_args()
     args.bin = args.build / "bin"
     facts = page.machine(args.alone)
@@ -88,13 +86,8 @@ def main():
                         f"ended {min(seconds):.2f} to {max(seconds):.2f} s after the kill. That is the end of the "
                         "other worker, the start of two processes with LibTorch, and their meeting.",
                         page.bars_table(bars)])
-    print(text)
-    if args.json:
-        with open(args.json, "w") as out:
-            steps_of = [[*shape, runs] for shape, runs in found.items()]
-            json.dump({"steps": steps_of, "recoveries": seconds}, out, indent=2)
-    if args.write:
-        page.write_section(args.write, OWNER, "kept", text)
+    steps_of = [[*shape, runs] for shape, runs in found.items()]
+    page.put_out(args, OWNER, "kept", text, {"steps": steps_of, "recoveries": seconds})
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
 // Steps with and without a keep, in turns: `kept_bench WIDTH LAYERS BATCH STEPS` under `dtrain run --keep-state`. Rank
 // 0 prints medians, each of the slowest rank.
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 
 #include "dtrain/dtrain.h"
+#include "test/bench/timing.h"
 
 namespace {
+
+using dtrain::bench::Clock, dtrain::bench::median, dtrain::bench::ms_since;
 
 struct BlockImpl : torch::nn::Module {
   explicit BlockImpl(int width) : linear(register_module("linear", torch::nn::Linear(width, width))) {}
@@ -26,16 +27,6 @@ struct NetImpl : torch::nn::Module {
   torch::nn::Sequential blocks;
 };
 TORCH_MODULE(Net);
-
-using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + std::ptrdiff_t(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 void measure(int width, int layers, int batch, int steps) {
   auto session = dtrain::init();

@@ -7,7 +7,6 @@ Each run has all kinds, one after the other; printed are medians, and the ratios
 """
 import argparse
 import glob
-import json
 import os
 import pathlib
 import statistics
@@ -72,8 +71,7 @@ def main():
     parser.add_argument("--folder", help="on the disk to measure; default the folder for temporary files")
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--json", help="also write the figures to this file")
-    parser.add_argument("--write", metavar="FOLDER", help="replace this section on its page in it")
+    page.add_outputs(parser)
     args = parser.parse_args()
     args.bin, args.python = os.path.join(args.build, "bin"), os.path.abspath(args.python)
     args.packages = ":".join(glob.glob(str(HERE.parents[2] / ".venv-test/lib/python3*/site-packages")))
@@ -91,12 +89,7 @@ def main():
                         f"DCP with consolidation takes {consolidated:.1f} times as long as write and fsync in the same "
                         "runs. A save that syncs cannot do much better than that number: it must bring the same bytes "
                         "to the disk."])
-    print(text)
-    if args.json:
-        with open(args.json, "w") as out:
-            json.dump(runs, out, indent=2)
-    if args.write:
-        page.write_section(args.write, OWNER, "saving", text)
+    page.put_out(args, OWNER, "saving", text, runs)
 
 
 if __name__ == "__main__":

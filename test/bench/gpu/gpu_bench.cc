@@ -11,21 +11,17 @@
 #include <vector>
 
 #include "dtrain/dtrain.h"
+#include "test/bench/timing.h"
 #ifdef USE_C10D_NCCL
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif
 
 namespace {
 
-using dtrain::Session;
+using dtrain::Session, dtrain::bench::median;
 
 void wait(const Session& session) {
   if (session.device().is_cuda()) torch::cuda::synchronize(session.device().index());
-}
-
-double median(std::vector<double> times) {
-  std::nth_element(times.begin(), times.begin() + std::ptrdiff_t(times.size() / 2), times.end());
-  return times[times.size() / 2];
 }
 
 // Of one call, in microseconds: of so many together, between two times at which the device is idle.

@@ -3,12 +3,11 @@
 // Rank 0 prints a line of JSON: the medians of both in milliseconds.
 //
 // usage: price_bench MICRO_BATCHES STEPS
-#include <algorithm>
-#include <chrono>
 #include <iostream>
 
 #include "dtrain/dtrain.h"
 #include "examples/gpt/model.h"
+#include "test/bench/timing.h"
 
 namespace {
 
@@ -28,7 +27,7 @@ class Training {
 
   void step(bool counts) {
     session_.barrier();
-    const auto began = std::chrono::steady_clock::now();
+    const auto began = dtrain::bench::Clock::now();
     model_.zero_grad();
     for (std::int64_t each = 1; each < micro_batches_; ++each) {
       const auto quiet = model_.no_sync();
@@ -38,15 +37,10 @@ class Training {
     model_.clip_grad_norm(1.0);
     model_.step(optimizer_);
     session_.barrier();
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
-    if (counts) taken_.push_back(took.count());
+    if (counts) taken_.push_back(dtrain::bench::ms_since(began));
   }
 
-  double median() {
-    const auto middle = taken_.begin() + static_cast<std::ptrdiff_t>(taken_.size() / 2);
-    std::nth_element(taken_.begin(), middle, taken_.end());
-    return *middle;
-  }
+  double median() const { return dtrain::bench::median(taken_); }
 
  private:
   static dtrain::Strategy strategy_of(const dtrain::Session& session, bool deterministic) {

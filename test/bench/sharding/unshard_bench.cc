@@ -15,21 +15,16 @@
 
 #include "dtrain/dtrain.h"
 #include "strategies/parallel/group_builder.h"
+#include "test/bench/timing.h"
 
 namespace {
 
-using dtrain::Session;
+using dtrain::Session, dtrain::bench::median;
 
 double now_on(clockid_t clock) {
   timespec time{};
   clock_gettime(clock, &time);
   return 1e6 * static_cast<double>(time.tv_sec) + 1e-3 * static_cast<double>(time.tv_nsec);
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 double median_of_slowest(Session& session, const std::vector<double>& mine) {

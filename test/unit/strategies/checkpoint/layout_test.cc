@@ -8,6 +8,7 @@
 #include "strategies/checkpoint/manifest_wire.h"
 #include "strategies/checkpoint/sums_wire.h"
 #include "test/support/catch.h"
+#include "test/support/error_of.h"
 
 using namespace dtrain::checkpoint;
 
@@ -17,14 +18,7 @@ TensorSpec spec(const std::string& name, std::string_view type, std::vector<std:
   return {name, stored_type(type), std::move(shape)};
 }
 
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Refused& error) {
-    return error.what();
-  }
-  return "accepted";
-}
+std::string refusal(const std::function<void()>& call) { return dtrain::test::error_of<Refused>(call, "accepted"); }
 
 std::string header_refusal(const std::string& json, std::uint64_t data) {
   return refusal([&] { parse_header(json, kLengthBytes + json.size() + data); });

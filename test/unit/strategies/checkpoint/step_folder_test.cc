@@ -10,6 +10,7 @@
 
 #include "strategies/checkpoint/range_file.h"
 #include "test/support/catch.h"
+#include "test/support/error_of.h"
 #include "test/support/golden.h"
 #include "test/support/temp_folder.h"
 
@@ -50,14 +51,7 @@ std::vector<std::string> names_of(const std::string& folder) {
   return names;
 }
 
-std::string refused(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Refused& error) {
-    return error.what();
-  }
-  return "accepted";
-}
+std::string refused(const std::function<void()>& call) { return dtrain::test::error_of<Refused>(call, "accepted"); }
 
 }  // namespace
 

@@ -16,9 +16,11 @@
 #include "dtrain/errors.h"
 #include "strategies/checkpoint/stored_type.h"
 #include "test/support/catch.h"
+#include "test/support/error_of.h"
 
 using namespace dtrain;
 using namespace dtrain::kept;
+using dtrain::test::error_of;
 
 namespace {
 
@@ -31,16 +33,6 @@ struct Descriptor {
   Descriptor() { REQUIRE(::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) == 0); }
   ~Descriptor() { ::close(fd); }
 };
-
-template <class Error, class Body>
-std::string error_of(Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 // Keeps steps one after the other, each with values that tell the step, until a signal kills it.
 [[noreturn]] void keep_for_ever(int fd) {
