@@ -50,7 +50,7 @@ class NotesImpl final : public c10::impl::DeviceGuardImplInterface {
   }
 
  private:
-  static c10::Stream stream(c10::StreamId id) { return {c10::Stream::UNSAFE, kDevice, id}; }
+  static c10::Stream stream(c10::StreamId id) { return c10::Stream(c10::Stream::UNSAFE, kDevice, id); }
   static void note(const char* what, void* event, const c10::Stream& on) {
     noted().notes.push_back(fmt::format("{} {} {}", on.id(), what, *static_cast<std::size_t*>(event)));
   }
