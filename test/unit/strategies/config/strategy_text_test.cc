@@ -25,7 +25,8 @@ TEST_CASE("a strategy is a word, a JSON string or a JSON object") {
     CHECK(parse_strategy(R"({"type": ")" + name + "\"}") == Strategy{.kind = kind});
   }
   const Strategy all = parse_strategy(
-      R"({"type": "fsdp", "reshard_after_forward": false, "prefetch": 3, "prefetch_bytes": 5000, "unit_elements": 1000, "one_copy": false,
+      R"({"type": "fsdp", "reshard_after_forward": false, "prefetch": 3, "prefetch_bytes": 5000,
+          "unit_elements": 1000, "one_copy": false,
           "shard_size": 4, "mixed_precision": {"param": "bfloat16", "reduce": "float32"}})");
   CHECK(all == Strategy{.kind = StrategyKind::fsdp,
                         .param = Precision::bfloat16,
