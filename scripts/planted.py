@@ -34,16 +34,20 @@ NEEDS = {"store": ["rendezvous/" + name + ".cc" for name in [
     "store_relay/store_link", "store_relay/store_link_wire",
     "store_relay/store_links", "store_relay/store_relay", "store_server/store_clients", "store_server/store_local",
     "store_server/store_service", "tls/link_socket", "tls/link_stream", "tls/tls_alerts", "tls/tls_bio",
-    "tls/tls_handshake", "tls/tls_session"]]}
-# A patch named succession-..., pulse-..., election-... or store-... is for another than the first.
+    "tls/tls_handshake", "tls/tls_session"]],
+    "unshard": ["strategies/shard/unshard_core.cc"]}
+# A patch named succession-..., pulse-..., election-..., store-... or unshard-... is for another than the first.
 SIMS = {"job": ["job_world.cc", "job_link.cc", "job_host.cc", "job_node.cc", "job_sim_main.cc"],
         "succession": ["succession_world.cc", "succession_node.cc", "succession_sim_main.cc"],
         "election": ["election_world.cc", "election_sim_main.cc"],
         "store": ["store_world.cc", "store_clients.cc", "store_network.cc", "store_witness.cc", "store_model.cc",
-                  "store_sim_main.cc"]}
-OF_PREFIX = {"succession": "succession", "pulse": "succession", "election": "election", "store": "store"}
+                  "store_sim_main.cc"],
+        "unshard": ["stream_machine.cc", "unshard_rank.cc", "unshard_program.cc", "unshard_world.cc",
+                    "unshard_sim_main.cc"]}
+OF_PREFIX = {"succession": "succession", "pulse": "succession", "election": "election", "store": "store",
+             "unshard": "unshard"}
 # Which part of --seeds: one of the second is as long as ten others, and finds rarer bugs.
-SHARE = {"job": 1, "succession": 2, "election": 1, "store": 4}
+SHARE = {"job": 1, "succession": 2, "election": 1, "store": 4, "unshard": 10}
 
 
 def compile_and_link(folder, sim, base=None, changed=()):
@@ -59,7 +63,7 @@ def compile_and_link(folder, sim, base=None, changed=()):
 
 
 def copy(folder):
-    for part in ["rendezvous", "launcher", "test/sim"]:
+    for part in ["rendezvous", "launcher", "strategies/shard", "test/sim"]:
         shutil.copytree(ROOT / part, folder / part)
 
 

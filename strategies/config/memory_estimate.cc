@@ -53,13 +53,14 @@ double units(const Sizes& sizes, std::size_t count) {
 
 // The whole units of fsdp at one time, and what each rank keeps of the others. What belongs to no unit stays whole from
 // forward to the end of backward.
-double whole(const Sizes& sizes, const Strategy& strategy, int sharing) {
+double whole(const Sizes& sizes, const Strategy& strategy, int sharing, double element_bytes) {
   if (!strategy.reshard_after_forward) return sizes.all;
+  const double runs = units(sizes, 1), more = units(sizes, 1 + static_cast<std::size_t>(strategy.prefetch)) - runs;
+  const double ahead = std::min(more, static_cast<double>(strategy.prefetch_bytes) / element_bytes);
   // Shared by as many ranks as before it is no further copy.
   if (strategy.reshard_size > 0 && strategy.reshard_size < sharing)
-    return sizes.rest + units(sizes, 1 + static_cast<std::size_t>(strategy.prefetch)) +
-           (sizes.all - sizes.rest) / strategy.reshard_size;
-  return sizes.rest + units(sizes, 1 + static_cast<std::size_t>(strategy.prefetch));
+    return sizes.rest + runs + ahead + (sizes.all - sizes.rest) / strategy.reshard_size;
+  return sizes.rest + runs + ahead;
 }
 
 // The parameter that makes a bucket full may be the largest.
@@ -119,7 +120,7 @@ RankMemory memory_of(const Strategy& strategy, const ModelSize& model, const Tra
       const bool one_copy = strategy.one_copy && training.one_host;
       const bool stays = one_copy || sharing == 1;
       memory.parameters = stays ? sizes.all / (one_copy ? sharing : 1) * compute + optimized : mine * own;
-      whole_bytes = stays ? 0 : whole(sizes, strategy, sharing) * compute;
+      whole_bytes = stays ? 0 : whole(sizes, strategy, sharing, compute) * compute;
       rest_bytes = stays ? 0 : sizes.rest * compute;
       memory.live = whole_bytes + (sizes.rest + units(sizes, kRowsOnTheirWay)) * reduce;
       break;

@@ -137,6 +137,11 @@ const std::vector<Key>& keys() {
        [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
          strategy.prefetch = static_cast<int>(to_count(key, value, 0, 64));
        }},
+      {"prefetch_bytes",
+       {Kind::fsdp},
+       [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
+         strategy.prefetch_bytes = to_count(key, value, 0, kManyBytes);
+       }},
       {"unit_elements",
        {Kind::fsdp},
        [](const std::string& key, const StrategyJson& value, Strategy& strategy) {

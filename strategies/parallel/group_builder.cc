@@ -161,7 +161,8 @@ void GroupBuilder::add_buckets(const torch::nn::Module& module) {
 
 std::vector<UnshardCore::Facts> GroupBuilder::facts() const {
   std::vector<UnshardCore::Facts> found;
-  for (std::size_t i = 0; i < groups_.size(); ++i) found.push_back({between_[i], groups_[i]->trains()});
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    found.push_back({between_[i], groups_[i]->trains(), groups_[i]->gathered_bytes()});
   return found;
 }
 

@@ -13,6 +13,7 @@
 #include "strategies/parallel/group_builder.h"
 #include "strategies/parallel/model_state.h"
 #include "strategies/shard/backward_edges.h"
+#include "strategies/shard/plan_streams.h"
 #include "strategies/torch/backward_end.h"
 
 namespace dtrain {
@@ -71,9 +72,11 @@ class ParallelSharded final : public ParallelCore,
   void unit_failed(const Groups& unit) noexcept;
   void unit_is_behind(const Groups& unit, const Tensors& inputs);
   void in_backward();
+  void heed_failure();
+  void gradient_comes(std::size_t group);
   void backward_ends();
   void carry_out(const UnshardCore::Actions& actions);
-  void carry_out(UnshardCore::Action action);
+  static void carry_out(UnshardCore::Do what, ShardGroup& group);
 
   Strategy strategy_;
   bool broadcast_buffers_;
@@ -83,6 +86,7 @@ class ParallelSharded final : public ParallelCore,
   std::shared_ptr<torch::nn::Module> module_;
   std::vector<at::Tensor> buffers_;
   std::optional<UnshardCore> core_;
+  std::optional<PlanStreams> streams_;
   Groups root_;  // what belongs to no unit
   bool sync_ = true;
   std::optional<bool> forward_syncs_;  // the last forward with gradients, if no backward came after it
@@ -151,7 +155,7 @@ void ParallelSharded::take(std::shared_ptr<torch::nn::Module> module) {
   for (const auto& [name, parameter] : parameters) names.emplace(parameter.unsafeGetTensorImpl(), name);
   for (std::size_t g = 0; g < groups().size(); ++g) {
     groups()[g]->settle(
-        names, [this] { in_backward(); },
+        names, [this, g] { gradient_comes(g); },
         [this, g] { carry_out(core_->gradient_came(g, groups()[g]->has_all_gradients())); });
   }
   const std::vector<UnshardCore::Facts> facts = built_.facts();
@@ -164,7 +168,9 @@ void ParallelSharded::take(std::shared_ptr<torch::nn::Module> module) {
   if (!buffers_.empty()) broadcast_all(settings_.everyone.process_group(), buffers_, 0);
   using Reduce = UnshardCore::Reduce;
   const Reduce usual = is_fsdp() ? Reduce::passed : Reduce::in_order;
-  core_.emplace(facts, is_fsdp() ? strategy_.prefetch : 0, strategy_.deterministic ? Reduce::at_end : usual);
+  core_.emplace(facts, is_fsdp() ? strategy_.prefetch : 0, strategy_.deterministic ? Reduce::at_end : usual,
+                strategy_.prefetch_bytes);
+  streams_.emplace(settings_.device, core_->events());
   give_back_holes();
 }
 
@@ -202,6 +208,7 @@ CheckpointState ParallelSharded::state(const ShardedOptimizer* optimizer, Purpos
 }
 
 void ParallelSharded::zero_grad() {
+  heed_failure();
   for (const auto& group : groups()) group->forget_gradients();
 }
 
@@ -219,14 +226,16 @@ void ParallelSharded::ready_to_step() {
   TORCH_CHECK(!core_->is_held(),
               "dtrain: Parallel::step, or load, was called while full_parameters() is alive: the parameters that it "
               "shows would be old");
+  heed_failure();
+  // Nobody reads the parts any more. A forward without a backward may have left groups whole, with what will be old.
+  if (is_fsdp()) carry_out(core_->free_all());
   for (const auto& group : groups()) group->end_reads();
   if (settings_.one_copy) settings_.sharing.barrier();
 }
 
 void ParallelSharded::end_step() {
   for (const auto& group : groups()) group->publish();
-  // A forward without a backward may have left groups whole, with the old values.
-  if (is_fsdp()) carry_out(core_->free_all());
+  carry_out(core_->updated());
   if (settings_.one_copy) settings_.sharing.barrier();
 }
 
@@ -244,7 +253,7 @@ void ParallelSharded::before_forward(const Tensors& inputs) {
     sync_buffers();
     forward_syncs_ = sync_;
   }
-  if (backward_.expired()) carry_out(core_->backward_failed());
+  heed_failure();
   core_->begin_forward(learns);
   unit_begins(root_, inputs);
 }
@@ -274,7 +283,7 @@ void ParallelSharded::unit_begins(const Groups& unit, const Tensors& inputs) {
   TORCH_CHECK(core_, "dtrain: a unit was called while the model is built; Parallel must have all of it first");
   const bool learns = torch::GradMode::is_enabled();
   cast(inputs, settings_.compute);
-  if (backward_.expired()) carry_out(core_->backward_failed());
+  heed_failure();
   for (const std::size_t group : unit) carry_out(core_->before_forward(group, learns));
   // The root's gradients may come until the end.
   if (learns && &unit != &root_) unit_is_behind(unit, inputs);
@@ -316,6 +325,16 @@ void ParallelSharded::in_backward() {
   });
 }
 
+// Perhaps the last backward ended with an exception.
+void ParallelSharded::heed_failure() {
+  if (backward_.expired()) carry_out(core_->backward_failed());
+}
+
+void ParallelSharded::gradient_comes(std::size_t group) {
+  in_backward();
+  if (settings_.gradients_stay) carry_out(core_->before_gradient(group));
+}
+
 void ParallelSharded::backward_ends() {
   if (strategy_.deterministic) {
     for (const auto& group : groups()) group->end_micro_batch();
@@ -324,13 +343,24 @@ void ParallelSharded::backward_ends() {
 }
 
 void ParallelSharded::carry_out(const UnshardCore::Actions& actions) {
-  for (const UnshardCore::Action& action : actions) carry_out(action);
+  const bool aside = streams_->are_there();
+  for (const UnshardCore::Action& action : actions) {
+    ShardGroup& group = *groups()[action.group];
+    if (!aside) {
+      carry_out(action.what, group);
+      continue;
+    }
+    streams_->carry_out(action, [&] {
+      carry_out(action.what, group);
+      // What the gather stream records then is that the group is whole.
+      if (action.what == UnshardCore::Do::gather) group.join_gather();
+    });
+  }
 }
 
-void ParallelSharded::carry_out(UnshardCore::Action action) {
+void ParallelSharded::carry_out(UnshardCore::Do what, ShardGroup& group) {
   using Do = UnshardCore::Do;
-  ShardGroup& group = *groups()[action.group];
-  switch (action.what) {
+  switch (what) {
     case Do::gather:
       return group.begin_gather();
     case Do::wait:
@@ -341,8 +371,13 @@ void ParallelSharded::carry_out(UnshardCore::Action action) {
       return group.share_near();
     case Do::reduce:
       return group.begin_reduce();
-    case Do::wait_reduced:
+    case Do::average:
       return group.end_reduce();
+    case Do::wait_reduced:
+      return group.drop_row();
+    case Do::updated:
+    case Do::filled:
+      return;
   }
 }
 

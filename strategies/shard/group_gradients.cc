@@ -1,4 +1,5 @@
 // The gradients of a ShardGroup: they come from autograd one by one, and are reduced together.
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,7 +51,7 @@ void ShardGroup::take_gradient(std::size_t member) {
 // The row is about to be written. With gradients_stay the last reduction reads it, and the sum so far may lie in it.
 void ShardGroup::leave_row() {
   if (!settings_.gradients_stay) return;
-  end_reduce();
+  finish_reduce();
   heed_resets();
   if (!has_gradient_ || !gradient_.is_alias_of(unreduced_)) return;
   gradient_ = gradient_.clone();
@@ -80,7 +81,7 @@ at::Tensor ShardGroup::take_unreduced() {
 void ShardGroup::end_micro_batch() {
   if (!trains()) return;
   const at::NoGradGuard no_grad;
-  end_reduce();
+  finish_reduce();
   heed_resets();
   if (has_gradient_) {
     throw ConfigError(
@@ -94,7 +95,7 @@ void ShardGroup::end_micro_batch() {
 
 void ShardGroup::begin_reduce() {
   const at::NoGradGuard no_grad;
-  end_reduce();  // an earlier one of this backward
+  finish_reduce();  // an earlier one of this backward
   heed_resets();
   if (settings_.deterministic && !tree_.is_complete()) {
     throw ConfigError(
@@ -142,7 +143,6 @@ void ShardGroup::end_reduce() {
   if (!reducing_) return;
   const at::NoGradGuard no_grad;
   std::exchange(reducing_, {})->wait();
-  settings_.rows->give_back(std::exchange(on_its_way_, {}));
   at::Tensor reduced = std::exchange(reduced_, {});
   if (settings_.deterministic) reduced = average_in_order(reduced);
   if (settings_.replicas.size() > 1 && !settings_.deterministic)
@@ -163,6 +163,19 @@ void ShardGroup::end_reduce() {
   give_gradients();
 }
 
+void ShardGroup::drop_row() {
+  settings_.rows->give_back(std::exchange(on_its_way_, {}));
+  if (!has_gradient_ || gradient_.is_cpu()) return;
+  // The program reads it from now on, and lets go of it when it likes.
+  gradient_.record_stream(c10::impl::VirtualGuardImpl(gradient_.device().type()).getStream(gradient_.device()));
+}
+
+// Where no plan says so.
+void ShardGroup::finish_reduce() {
+  end_reduce();
+  drop_row();
+}
+
 void ShardGroup::expect_gradients() {
   arrived_.assign(members_.size(), false);
   missing_ = 0;
@@ -170,7 +183,7 @@ void ShardGroup::expect_gradients() {
 }
 
 void ShardGroup::forget_gradients() {
-  end_reduce();
+  finish_reduce();
   gradient_.reset();
   has_gradient_ = false;
   give_gradients();

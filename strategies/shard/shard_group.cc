@@ -208,8 +208,12 @@ void ShardGroup::begin_gather() {
   gathering_ = gather_uneven(*group, near ? near_parts_of(row) : parts_of(row), input);
 }
 
-void ShardGroup::end_gather() {
+void ShardGroup::join_gather() {
   if (gathering_) std::exchange(gathering_, {})->wait();
+}
+
+void ShardGroup::end_gather() {
+  join_gather();
   near_part_.reset();
   for (ShardedParameter& each : members_) each.set_whole(true);
 }

@@ -61,16 +61,21 @@ class ShardGroup {
   const std::string& name() const { return name_; }
   at::Device device() const { return part_.device(); }
 
-  // Collectives of `sharing`, in pairs. In between, other groups may begin.
+  // Collectives of `sharing`, in pairs. In between, other groups may begin. What runs on a device's stream is ordered
+  // by the current stream of each call (plan_streams.h): begin_gather() and join_gather() have the same one,
+  // begin_reduce() and end_reduce() too, and the others the program's.
   void begin_gather();
-  void end_gather();
+  void join_gather();  // the current stream waits for it, or on a CPU the caller
+  void end_gather();   // after that the parameters may be read
   void free();
   // Sharded among settings.near, from which begin_gather() then takes it.
   void share_near();
   // Of the gradients that came since the last reduction, and zeros for those that did not come. After end_reduce() the
-  // average is in gradient(), added to what was there since forget_gradients().
+  // average is in gradient(), added to what was there since forget_gradients(). drop_row(): nobody reads the row any
+  // more that was reduced.
   void begin_reduce();
   void end_reduce();
+  void drop_row();
   // Before the parts are written: what was begun reads them no more.
   void end_reads() const;
 
@@ -83,6 +88,10 @@ class ShardGroup {
   void end_micro_batch();
   bool has_all_gradients() const { return missing_ == 0; }
   void forget_gradients();
+  // Bytes that a gather takes.
+  std::int64_t gathered_bytes() const {
+    return stays_ ? 0 : layout_.elements * static_cast<std::int64_t>(c10::elementSize(compute_));
+  }
 
   // What this rank's optimizer updates.
   // With an empty shard for each parameter of which this rank has nothing. The values have their gradients.
@@ -113,6 +122,7 @@ class ShardGroup {
   std::vector<at::Tensor> parts_of(const at::Tensor& row) const;
   std::vector<at::Tensor> near_parts_of(const at::Tensor& row) const;
   // Gradients.
+  void finish_reduce();
   void give_gradients();
   void heed_resets();
   void leave_row();

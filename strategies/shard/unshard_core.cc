@@ -13,31 +13,47 @@ constexpr std::size_t kMostRuns = 64;  // of a group, on average, that the order
 
 }  // namespace
 
-UnshardCore::UnshardCore(std::vector<Facts> groups, int ahead, Reduce reduce) : ahead_(ahead), when_(reduce) {
+UnshardCore::UnshardCore(std::vector<Facts> groups, int ahead, Reduce reduce, std::int64_t ahead_bytes)
+    : ahead_(ahead), ahead_bytes_(ahead_bytes), when_(reduce) {
   for (const Facts& facts : groups) groups_.push_back({.facts = facts});
 }
 
 void UnshardCore::gather(Group group, Actions& actions) {
   One& one = groups_[group];
   if (one.state != State::sharded && one.state != State::near) return;
+  // The first values, which nobody spoke of.
+  if (last_left_ == kNoEvent) note_updated(actions);
   one.state = State::coming;
-  actions.push_back({Do::gather, group});
+  ++coming_;
+  coming_bytes_ += one.facts.bytes;
+  actions.push_back({Do::gather, Stream::gather, last_left_, event(group, Mark::gathered), group});
+}
+
+void UnshardCore::wait_gathered(Group group, Actions& actions) {
+  One& one = groups_[group];
+  if (one.state != State::coming) return;
+  one.state = State::whole;
+  --coming_;
+  coming_bytes_ -= one.facts.bytes;
+  actions.push_back({Do::wait, Stream::compute, event(group, Mark::gathered), kNoEvent, group});
 }
 
 void UnshardCore::make_whole(Group group, Actions& actions) {
   gather(group, actions);
-  One& one = groups_[group];
-  if (one.state == State::whole) return;
-  one.state = State::whole;
-  actions.push_back({Do::wait, group});
+  wait_gathered(group, actions);
+}
+
+void UnshardCore::leave(Do how, Group group, Actions& actions) {
+  last_left_ = event(group, Mark::left);
+  actions.push_back({how, Stream::compute, kNoEvent, last_left_, group});
 }
 
 void UnshardCore::free(Group group, Actions& actions) {
   One& one = groups_[group];
   if (one.state == State::sharded || holders_ > 0) return;
-  if (one.state == State::coming) actions.push_back({Do::wait, group});
+  wait_gathered(group, actions);
   one.state = State::sharded;
-  actions.push_back({Do::free, group});
+  leave(Do::free, group, actions);
 }
 
 bool UnshardCore::is_used(const One& one) const { return one.running > 0 || one.backward || one.stays || holders_ > 0; }
@@ -54,25 +70,33 @@ void UnshardCore::reduce(Group group, Actions& actions) {
   const std::size_t most = when_ == Reduce::passed ? kMostUnitsReducing : kMostReducing;
   if (reducing_.size() == most) wait_reduced(reducing_.front(), actions);
   reducing_.push_back(group);
-  actions.push_back({Do::reduce, group});
+  const Event filled = event(group, Mark::filled);
+  actions.push_back({Do::filled, Stream::compute, kNoEvent, filled, group});
+  actions.push_back({Do::reduce, Stream::reduce, filled, kNoEvent, group});
 }
 
+// And for those that began before it: the average over copies of the model is a collective too.
 void UnshardCore::wait_reduced(Group group, Actions& actions) {
-  std::erase(reducing_, group);
-  actions.push_back({Do::wait_reduced, group});
-}
-
-int UnshardCore::waiting_to_be_used() const {
-  return static_cast<int>(
-      std::count_if(groups_.begin(), groups_.end(), [](const One& one) { return one.state == State::coming; }));
+  for (bool done = false; !done;) {
+    const Group first = reducing_.front();
+    const Event reduced = event(first, Mark::reduced);
+    reducing_.erase(reducing_.begin());
+    actions.push_back({Do::average, Stream::reduce, kNoEvent, reduced, first});
+    actions.push_back({Do::wait_reduced, Stream::compute, reduced, kNoEvent, first});
+    done = first == group;
+  }
 }
 
 void UnshardCore::look_ahead(const std::vector<Group>& order, std::size_t place, int direction, Actions& actions) {
   auto next = static_cast<std::ptrdiff_t>(place);
   for (int i = 0; i < ahead_; ++i) {
     next += direction;
-    if (next < 0 || next >= static_cast<std::ptrdiff_t>(order.size()) || waiting_to_be_used() >= ahead_) return;
-    gather(order[static_cast<std::size_t>(next)], actions);
+    if (next < 0 || next >= static_cast<std::ptrdiff_t>(order.size()) || coming_ >= ahead_) return;
+    const Group group = order[static_cast<std::size_t>(next)];
+    const One& one = groups_[group];
+    const bool is_there = one.state == State::whole || one.state == State::coming;
+    if (!is_there && one.facts.bytes > ahead_bytes_ - coming_bytes_) return;
+    gather(group, actions);
   }
 }
 
@@ -128,7 +152,7 @@ UnshardCore::Actions UnshardCore::after_forward(Group group, Return back) {
     free_if_unused(group, actions);
   } else if (one.facts.between == Between::near && one.state == State::whole && !is_used(one)) {
     one.state = State::near;
-    actions.push_back({Do::share_near, group});
+    leave(Do::share_near, group, actions);
   }
   return actions;
 }
@@ -164,6 +188,12 @@ UnshardCore::Actions UnshardCore::after_backward(Group group) {
   one.backward = false;
   if (when_ == Reduce::passed) reduce(group, actions);
   free_if_unused(group, actions);
+  return actions;
+}
+
+UnshardCore::Actions UnshardCore::before_gradient(Group group) {
+  Actions actions;
+  if (std::find(reducing_.begin(), reducing_.end(), group) != reducing_.end()) wait_reduced(group, actions);
   return actions;
 }
 
@@ -229,6 +259,17 @@ UnshardCore::Actions UnshardCore::free_all() {
     one.backward = one.stays = false;
     free(group, actions);
   }
+  return actions;
+}
+
+void UnshardCore::note_updated(Actions& actions) {
+  last_left_ = static_cast<Event>(kEventsOfGroup * groups_.size());
+  actions.push_back({Do::updated, Stream::compute, kNoEvent, last_left_, 0});
+}
+
+UnshardCore::Actions UnshardCore::updated() {
+  Actions actions = free_all();
+  note_updated(actions);
   return actions;
 }
 

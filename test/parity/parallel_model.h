@@ -110,6 +110,7 @@ inline std::vector<Way> ways() {
       {"fsdp", {.kind = Kind::fsdp}},
       {"fsdp, copies", {.kind = Kind::fsdp, .one_copy = false}},
       {"fsdp, copies, kept", {.kind = Kind::fsdp, .reshard_after_forward = false, .prefetch = 2, .one_copy = false}},
+      {"fsdp, copies, few bytes ahead", {.kind = Kind::fsdp, .prefetch = 3, .prefetch_bytes = 2000, .one_copy = false}},
       {"fsdp, copies, no prefetch", {.kind = Kind::fsdp, .prefetch = 0, .one_copy = false}},
       {"fsdp, one unit", {.kind = Kind::fsdp, .unit_elements = 1000000}}};
 }

@@ -47,6 +47,9 @@ struct Strategy {
   int reshard_size = 0;
   // fsdp. So many units are gathered before the program comes to them. 0: none.
   int prefetch = 1;
+  // fsdp. The units that are gathered ahead have at most so many bytes together, in the type that the module computes
+  // in. One that would be more is gathered when those before it are in use, or when the program comes to it.
+  std::int64_t prefetch_bytes = std::int64_t{1} << 32;
   // fsdp. A unit with fewer elements than this is no unit of its own: its parameters belong to the unit around it.
   std::int64_t unit_elements = 0;
   // fsdp. Names of unit classes, as DTRAIN_UNIT has them ("Block"): others are no units of their own. Empty: all are.

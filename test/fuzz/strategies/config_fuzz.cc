@@ -12,7 +12,9 @@ namespace {
 
 void check_strategy(const Strategy& strategy) {
   DT_CHECK(!name_of(strategy.kind).empty(), "it has a name");
-  DT_CHECK(strategy.bucket_bytes > 0 && strategy.prefetch >= 0 && strategy.shard_size >= 0, "ranges hold");
+  DT_CHECK(
+      strategy.bucket_bytes > 0 && strategy.prefetch >= 0 && strategy.prefetch_bytes >= 0 && strategy.shard_size >= 0,
+      "ranges hold");
   const bool sharded = strategy.kind != StrategyKind::ddp;
   DT_CHECK(sharded || strategy.param == Precision::same, "ddp has no mixed precision");
 }

@@ -147,6 +147,7 @@ std::vector<SharedWay> shared_ways(int ranks) {
       {"fsdp", fsdp},
       {"fsdp_no_prefetch", with([](auto& s) { s.prefetch = 0; })},
       {"fsdp_prefetch_2", with([](auto& s) { s.prefetch = 2; })},
+      {"fsdp_prefetch_bytes", with([](auto& s) { s.prefetch = 3, s.prefetch_bytes = 20000; })},
       {"fsdp_whole_between", with([](auto& s) { s.reshard_after_forward = false; })},
       {"fsdp_bfloat16", with([](auto& s) { s.param = Precision::bfloat16, s.reduce = Precision::float32; }), 0.1}};
   all.push_back({"fsdp_offload", with([](auto& s) { s.cpu_offload = true; })});

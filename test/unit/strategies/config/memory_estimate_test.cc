@@ -57,6 +57,8 @@ TEST_CASE("memory: live units depend on the keys of fsdp") {
   CHECK(memory_of(strategy, model(), kEight).live == 4 * (4e6 + 3e6) + rows);
   strategy.reshard_after_forward = false;
   CHECK(memory_of(strategy, model(), kEight).live == 4 * kAll + rows);
+  strategy = {.kind = StrategyKind::fsdp, .prefetch = 2, .prefetch_bytes = 8'000'000};
+  CHECK(memory_of(strategy, model(), kEight).live == 4 * (4e6 + 3e6 + 2e6) + rows);
   strategy = {.kind = StrategyKind::fsdp, .reshard_size = 2};
   CHECK(memory_of(strategy, model(), kEight).live == 4 * (4e6 + 2 * 3e6 + 96e6 / 2) + rows);
   strategy = {.kind = StrategyKind::fsdp, .unit_elements = 3'000'001};  // no unit is one

@@ -25,13 +25,15 @@ TEST_CASE("a strategy is a word, a JSON string or a JSON object") {
     CHECK(parse_strategy(R"({"type": ")" + name + "\"}") == Strategy{.kind = kind});
   }
   const Strategy all = parse_strategy(
-      R"({"type": "fsdp", "reshard_after_forward": false, "prefetch": 3, "unit_elements": 1000, "one_copy": false,
+      R"({"type": "fsdp", "reshard_after_forward": false, "prefetch": 3, "prefetch_bytes": 5000,
+          "unit_elements": 1000, "one_copy": false,
           "shard_size": 4, "mixed_precision": {"param": "bfloat16", "reduce": "float32"}})");
   CHECK(all == Strategy{.kind = StrategyKind::fsdp,
                         .param = Precision::bfloat16,
                         .reduce = Precision::float32,
                         .reshard_after_forward = false,
                         .prefetch = 3,
+                        .prefetch_bytes = 5000,
                         .unit_elements = 1000,
                         .one_copy = false,
                         .shard_size = 4});
@@ -58,6 +60,8 @@ TEST_CASE("what a strategy cannot be is named") {
   CHECK_THAT(why_refused(R"({"type": "fsdp", "prefetch": -1})"),
              Catch::Contains("prefetch is -1, and must be a whole number from 0 to 64"));
   CHECK_THAT(why_refused(R"({"type": "fsdp", "prefetch": 18446744073709551615})"), Catch::Contains("prefetch is"));
+  CHECK_THAT(why_refused(R"({"type": "fsdp", "prefetch_bytes": -1})"),
+             Catch::Contains("prefetch_bytes is -1, and must be a whole number from 0 to"));
   CHECK_THAT(why_refused(R"({"type": "fsdp", "prefetch": 1.5})"), Catch::Contains("a whole number"));
   CHECK_THAT(why_refused(R"({"type": "fsdp", "reshard_after_forward": "no"})"),
              Catch::Contains("must be true, false or a number of ranks"));

@@ -15,6 +15,23 @@ namespace {
 
 using Return = UnshardCore::Return;
 using Between = UnshardCore::Between;
+using Stream = UnshardCore::Stream;
+
+// What is done with which group, without streams and events; those that only record are left out.
+struct Step {
+  Do what;
+  std::size_t group;
+  friend bool operator==(const Step&, const Step&) = default;
+};
+using Steps = std::vector<Step>;
+
+Steps steps(const Actions& actions) {
+  Steps found;
+  for (const auto& each : actions)
+    if (each.what != Do::updated && each.what != Do::filled && each.what != Do::average)
+      found.push_back({each.what, each.group});
+  return found;
+}
 
 // Carries actions out, and knows what must never happen.
 class Checker {
@@ -22,8 +39,8 @@ class Checker {
   Checker(std::size_t groups, int ahead)
       : whole_(groups), near_(groups), gathering_(groups), reducing_(groups), unreduced_(groups), ahead_(ahead) {}
 
-  Actions carry_out(const Actions& actions) {
-    for (const auto& [what, group] : actions) {
+  Steps carry_out(const Actions& actions) {
+    for (const auto& [what, group] : steps(actions)) {
       switch (what) {
         case Do::gather:
           CHECK_FALSE(whole_[group]);
@@ -60,10 +77,12 @@ class Checker {
           CHECK(reducing_[group]);
           reducing_[group] = false;
           break;
+        default:
+          break;
       }
       if (!holds) CHECK(std::count(gathering_.begin(), gathering_.end(), true) <= ahead_ + 1);
     }
-    return actions;
+    return steps(actions);
   }
   void use(std::size_t group) { CHECK(whole_[group]); }
   void begin_use(std::size_t group) {
@@ -80,14 +99,14 @@ class Checker {
   bool anything_reducing() const { return std::count(reducing_.begin(), reducing_.end(), true) > 0; }
   bool anything_unreduced() const { return std::count(unreduced_.begin(), unreduced_.end(), true) > 0; }
   // The collectives, in their order: they must be the same on all ranks.
-  const Actions& calls() const { return calls_; }
+  const Steps& calls() const { return calls_; }
   bool holds = false;
 
  private:
   std::vector<bool> whole_, near_, gathering_, reducing_, unreduced_;
   int ahead_;
   std::vector<std::size_t> in_use_;
-  Actions calls_;
+  Steps calls_;
 };
 
 // A program: which units run, one within the other. A unit's own computation comes before and after what it calls.
@@ -138,76 +157,77 @@ TEST_CASE("a row of units: each is gathered twice, one ahead, and reduced once")
   const auto all = [&](const Actions& actions) { return checker.carry_out(actions); };
   core.begin_forward(true);
   for (std::size_t g = 0; g < 3; ++g) {
-    CHECK(all(core.before_forward(g, true)) == Actions{{Do::gather, g}, {Do::wait, g}});
-    CHECK(all(core.after_forward(g, Return::announced)) == Actions{{Do::free, g}});
+    CHECK(all(core.before_forward(g, true)) == Steps{{Do::gather, g}, {Do::wait, g}});
+    CHECK(all(core.after_forward(g, Return::announced)) == Steps{{Do::free, g}});
   }
   core.begin_backward(true);
-  CHECK(all(core.before_backward(2)) == Actions{{Do::gather, 2}, {Do::wait, 2}, {Do::gather, 1}});
-  CHECK(all(core.after_backward(2)) == Actions{{Do::reduce, 2}, {Do::free, 2}});
-  CHECK(all(core.before_backward(1)) == Actions{{Do::wait, 1}, {Do::gather, 0}});
+  CHECK(all(core.before_backward(2)) == Steps{{Do::gather, 2}, {Do::wait, 2}, {Do::gather, 1}});
+  CHECK(all(core.after_backward(2)) == Steps{{Do::reduce, 2}, {Do::free, 2}});
+  CHECK(all(core.before_backward(1)) == Steps{{Do::wait, 1}, {Do::gather, 0}});
   // One is on its way at a time.
-  CHECK(all(core.after_backward(1)) == Actions{{Do::wait_reduced, 2}, {Do::reduce, 1}, {Do::free, 1}});
-  CHECK(all(core.before_backward(0)) == Actions{{Do::wait, 0}});
+  CHECK(all(core.after_backward(1)) == Steps{{Do::wait_reduced, 2}, {Do::reduce, 1}, {Do::free, 1}});
+  CHECK(all(core.before_backward(0)) == Steps{{Do::wait, 0}});
   CHECK(all(core.end_backward()) ==
-        Actions{{Do::wait_reduced, 1}, {Do::reduce, 0}, {Do::free, 0}, {Do::wait_reduced, 0}});
+        Steps{{Do::wait_reduced, 1}, {Do::reduce, 0}, {Do::free, 0}, {Do::wait_reduced, 0}});
   // The order is known from now on.
   core.begin_forward(true);
-  CHECK(all(core.before_forward(0, true)) == Actions{{Do::gather, 0}, {Do::wait, 0}, {Do::gather, 1}});
-  CHECK(all(core.after_forward(0, Return::announced)) == Actions{{Do::free, 0}});
-  CHECK(all(core.before_forward(1, true)) == Actions{{Do::wait, 1}, {Do::gather, 2}});
+  CHECK(all(core.before_forward(0, true)) == Steps{{Do::gather, 0}, {Do::wait, 0}, {Do::gather, 1}});
+  CHECK(all(core.after_forward(0, Return::announced)) == Steps{{Do::free, 0}});
+  CHECK(all(core.before_forward(1, true)) == Steps{{Do::wait, 1}, {Do::gather, 2}});
 }
 
 TEST_CASE("a group that is not resharded is gathered once, and a frozen one is not reduced") {
   UnshardCore core({{.between = Between::whole}, {.trains = false}}, 0);
-  CHECK(core.before_forward(0, true) == Actions{{Do::gather, 0}, {Do::wait, 0}});
+  CHECK(steps(core.before_forward(0, true)) == Steps{{Do::gather, 0}, {Do::wait, 0}});
   CHECK(core.after_forward(0, Return::announced).empty());
-  CHECK(core.before_forward(1, true) == Actions{{Do::gather, 1}, {Do::wait, 1}});
-  CHECK(core.after_forward(1, Return::announced) == Actions{{Do::free, 1}});
+  CHECK(steps(core.before_forward(1, true)) == Steps{{Do::gather, 1}, {Do::wait, 1}});
+  CHECK(steps(core.after_forward(1, Return::announced)) == Steps{{Do::free, 1}});
   core.begin_backward(true);
-  CHECK(core.before_backward(1) == Actions{{Do::gather, 1}, {Do::wait, 1}});  // to what the unit's inputs came from
-  CHECK(core.after_backward(1) == Actions{{Do::free, 1}});
+  CHECK(steps(core.before_backward(1)) ==
+        Steps{{Do::gather, 1}, {Do::wait, 1}});  // to what the unit's inputs came from
+  CHECK(steps(core.after_backward(1)) == Steps{{Do::free, 1}});
   CHECK(core.before_backward(0).empty());
-  CHECK(core.after_backward(0) == Actions{{Do::reduce, 0}, {Do::free, 0}});
-  CHECK(core.end_backward() == Actions{{Do::wait_reduced, 0}});
+  CHECK(steps(core.after_backward(0)) == Steps{{Do::reduce, 0}, {Do::free, 0}});
+  CHECK(steps(core.end_backward()) == Steps{{Do::wait_reduced, 0}});
 }
 
 TEST_CASE("a group that few ranks share between forward and backward is gathered from them") {
   UnshardCore core({{.between = Between::near}}, 0);
-  CHECK(core.before_forward(0, true) == Actions{{Do::gather, 0}, {Do::wait, 0}});
-  CHECK(core.after_forward(0, Return::announced) == Actions{{Do::share_near, 0}});
+  CHECK(steps(core.before_forward(0, true)) == Steps{{Do::gather, 0}, {Do::wait, 0}});
+  CHECK(steps(core.after_forward(0, Return::announced)) == Steps{{Do::share_near, 0}});
   core.begin_backward(true);
-  CHECK(core.before_backward(0) == Actions{{Do::gather, 0}, {Do::wait, 0}});
-  CHECK(core.after_backward(0) == Actions{{Do::reduce, 0}, {Do::free, 0}});
+  CHECK(steps(core.before_backward(0)) == Steps{{Do::gather, 0}, {Do::wait, 0}});
+  CHECK(steps(core.after_backward(0)) == Steps{{Do::reduce, 0}, {Do::free, 0}});
   core.before_forward(0, true);
   core.after_forward(0, Return::announced);
-  CHECK(core.free_all() == Actions{{Do::free, 0}});
+  CHECK(steps(core.free_all()) == Steps{{Do::free, 0}});
 }
 
 TEST_CASE("an evaluation keeps nothing but what backward comes to unannounced") {
   UnshardCore core({{}, {.between = Between::whole}}, 1);
-  CHECK(core.before_forward(1, false) == Actions{{Do::gather, 1}, {Do::wait, 1}});
-  CHECK(core.after_forward(1, Return::never) == Actions{{Do::free, 1}});
+  CHECK(steps(core.before_forward(1, false)) == Steps{{Do::gather, 1}, {Do::wait, 1}});
+  CHECK(steps(core.after_forward(1, Return::never)) == Steps{{Do::free, 1}});
   core.before_forward(0, true);
   CHECK(core.after_forward(0, Return::unannounced).empty());
   CHECK(core.before_forward(0, false).empty());
   CHECK(core.after_forward(0, Return::never).empty());
-  CHECK(core.hold() == Actions{{Do::gather, 1}, {Do::wait, 1}});
-  CHECK(core.release() == Actions{{Do::free, 1}});
+  CHECK(steps(core.hold()) == Steps{{Do::gather, 1}, {Do::wait, 1}});
+  CHECK(steps(core.release()) == Steps{{Do::free, 1}});
   core.begin_backward(true);
-  CHECK(core.end_backward() ==
-        Actions{{Do::reduce, 1}, {Do::wait_reduced, 1}, {Do::reduce, 0}, {Do::free, 0}, {Do::wait_reduced, 0}});
+  CHECK(steps(core.end_backward()) ==
+        Steps{{Do::reduce, 1}, {Do::wait_reduced, 1}, {Do::reduce, 0}, {Do::free, 0}, {Do::wait_reduced, 0}});
 }
 
 TEST_CASE("a forward that fails frees its unit and not those around it") {
   UnshardCore core({{}, {}}, 0);
   core.before_forward(0, true);
   core.before_forward(1, true);
-  CHECK(core.forward_failed(1) == Actions{{Do::free, 1}});
+  CHECK(steps(core.forward_failed(1)) == Steps{{Do::free, 1}});
   CHECK(core.forward_failed(1).empty());  // it had not begun
-  CHECK(core.after_forward(0, Return::announced) == Actions{{Do::free, 0}});
+  CHECK(steps(core.after_forward(0, Return::announced)) == Steps{{Do::free, 0}});
   core.before_forward(0, true);
   core.before_forward(1, true);
-  CHECK(core.free_all() == Actions{{Do::free, 0}, {Do::free, 1}});
+  CHECK(steps(core.free_all()) == Steps{{Do::free, 0}, {Do::free, 1}});
 }
 
 TEST_CASE("buckets are reduced in their order, and once more if a gradient comes later") {
@@ -215,14 +235,14 @@ TEST_CASE("buckets are reduced in their order, and once more if a gradient comes
   core.begin_backward(true);
   CHECK(core.gradient_came(2, true).empty());
   CHECK(core.gradient_came(0, false).empty());
-  CHECK(core.gradient_came(0, true) == Actions{{Do::reduce, 0}, {Do::reduce, 2}});
+  CHECK(steps(core.gradient_came(0, true)) == Steps{{Do::reduce, 0}, {Do::reduce, 2}});
   CHECK(core.gradient_came(0, true).empty());
-  CHECK(core.end_backward() == Actions{{Do::wait_reduced, 0},
-                                       {Do::reduce, 0},
-                                       {Do::wait_reduced, 2},
-                                       {Do::reduce, 3},
-                                       {Do::wait_reduced, 0},
-                                       {Do::wait_reduced, 3}});
+  CHECK(steps(core.end_backward()) == Steps{{Do::wait_reduced, 0},
+                                            {Do::reduce, 0},
+                                            {Do::wait_reduced, 2},
+                                            {Do::reduce, 3},
+                                            {Do::wait_reduced, 0},
+                                            {Do::wait_reduced, 3}});
   core.begin_backward(false);
   CHECK(core.gradient_came(0, true).empty());
   CHECK(core.end_backward().empty());
@@ -230,7 +250,7 @@ TEST_CASE("buckets are reduced in their order, and once more if a gradient comes
   core.begin_backward(true);
   core.gradient_came(0, true);
   core.begin_backward(true);
-  CHECK(core.end_backward().size() == 7);
+  CHECK(steps(core.end_backward()).size() == 7);
 }
 
 TEST_CASE("all groups are reduced as backward ends, if they are to be") {
@@ -240,13 +260,13 @@ TEST_CASE("all groups are reduced as backward ends, if they are to be") {
   core.begin_backward(true);
   core.before_backward(1);
   CHECK(core.gradient_came(1, true).empty());
-  CHECK(core.after_backward(1) == Actions{{Do::free, 1}});
-  CHECK(core.end_backward() == Actions{{Do::reduce, 2},
-                                       {Do::reduce, 1},
-                                       {Do::wait_reduced, 2},
-                                       {Do::reduce, 0},
-                                       {Do::wait_reduced, 1},
-                                       {Do::wait_reduced, 0}});
+  CHECK(steps(core.after_backward(1)) == Steps{{Do::free, 1}});
+  CHECK(steps(core.end_backward()) == Steps{{Do::reduce, 2},
+                                            {Do::reduce, 1},
+                                            {Do::wait_reduced, 2},
+                                            {Do::reduce, 0},
+                                            {Do::wait_reduced, 1},
+                                            {Do::wait_reduced, 0}});
 }
 
 TEST_CASE("a forward after a backward that failed is the first of a new iteration") {
@@ -263,12 +283,12 @@ TEST_CASE("a forward after a backward that failed is the first of a new iteratio
   core.begin_backward(true);
   core.before_backward(2);
   core.after_backward(2);
-  CHECK(core.before_backward(1) == Actions{{Do::wait, 1}});
-  CHECK(core.backward_failed() == Actions{{Do::free, 0}, {Do::free, 1}, {Do::wait_reduced, 2}});
+  CHECK(steps(core.before_backward(1)) == Steps{{Do::wait, 1}});
+  CHECK(steps(core.backward_failed()) == Steps{{Do::free, 0}, {Do::free, 1}, {Do::wait_reduced, 2}});
   CHECK(core.backward_failed().empty());
   core.begin_forward(true);
-  CHECK(core.before_forward(0, true) == Actions{{Do::gather, 0}, {Do::wait, 0}, {Do::gather, 1}});
-  CHECK(core.after_forward(0, Return::announced) == Actions{{Do::free, 0}});
+  CHECK(steps(core.before_forward(0, true)) == Steps{{Do::gather, 0}, {Do::wait, 0}, {Do::gather, 1}});
+  CHECK(steps(core.after_forward(0, Return::announced)) == Steps{{Do::free, 0}});
 }
 
 TEST_CASE("a unit whose forward runs again is freed in each backward, and stays in between if groups stay") {
@@ -277,16 +297,89 @@ TEST_CASE("a unit whose forward runs again is freed in each backward, and stays 
     const bool stays = between == Between::whole;
     core.begin_forward(true);
     core.before_forward(0, false);
-    CHECK(core.after_forward(0, Return::by_rerun) == (stays ? Actions{} : Actions{{Do::free, 0}}));
+    CHECK(steps(core.after_forward(0, Return::by_rerun)) == (stays ? Steps{} : Steps{{Do::free, 0}}));
     for (int backward = 0; backward < 3; ++backward) {
       core.begin_backward(true);
       const bool there = stays && backward == 0;
-      CHECK(core.before_forward(0, true) == (there ? Actions{} : Actions{{Do::gather, 0}, {Do::wait, 0}}));
+      CHECK(steps(core.before_forward(0, true)) == (there ? Steps{} : Steps{{Do::gather, 0}, {Do::wait, 0}}));
       CHECK(core.after_forward(0, Return::announced).empty());
-      CHECK(core.after_backward(0) == Actions{{Do::reduce, 0}, {Do::free, 0}});
-      CHECK(core.end_backward() == Actions{{Do::wait_reduced, 0}});
+      CHECK(steps(core.after_backward(0)) == Steps{{Do::reduce, 0}, {Do::free, 0}});
+      CHECK(steps(core.end_backward()) == Steps{{Do::wait_reduced, 0}});
     }
   }
+}
+
+TEST_CASE("an action has its stream, and what it waits for has been recorded") {
+  UnshardCore core({{}, {}}, 1);
+  constexpr auto kNone = UnshardCore::kNoEvent;
+  // Each group's: gathered, left, filled, reduced. At last: updated.
+  REQUIRE(core.events() == 9);
+  core.begin_forward(true);
+  CHECK(core.before_forward(0, true) == Actions{{Do::updated, Stream::compute, kNone, 8, 0},
+                                                {Do::gather, Stream::gather, 8, 0, 0},
+                                                {Do::wait, Stream::compute, 0, kNone, 0}});
+  CHECK(core.after_forward(0, Return::announced) == Actions{{Do::free, Stream::compute, kNone, 1, 0}});
+  CHECK(core.before_forward(1, true) ==
+        Actions{{Do::gather, Stream::gather, 1, 4, 1}, {Do::wait, Stream::compute, 4, kNone, 1}});
+  core.after_forward(1, Return::announced);
+  core.begin_backward(true);
+  // The one that is gathered ahead may take the memory of what was left last.
+  CHECK(core.before_backward(1) == Actions{{Do::gather, Stream::gather, 5, 4, 1},
+                                           {Do::wait, Stream::compute, 4, kNone, 1},
+                                           {Do::gather, Stream::gather, 5, 0, 0}});
+  CHECK(core.after_backward(1) == Actions{{Do::filled, Stream::compute, kNone, 6, 1},
+                                          {Do::reduce, Stream::reduce, 6, kNone, 1},
+                                          {Do::free, Stream::compute, kNone, 5, 1}});
+  core.before_backward(0);
+  CHECK(core.after_backward(0) == Actions{{Do::average, Stream::reduce, kNone, 7, 1},
+                                          {Do::wait_reduced, Stream::compute, 7, kNone, 1},
+                                          {Do::filled, Stream::compute, kNone, 2, 0},
+                                          {Do::reduce, Stream::reduce, 2, kNone, 0},
+                                          {Do::free, Stream::compute, kNone, 1, 0}});
+  CHECK(core.end_backward() ==
+        Actions{{Do::average, Stream::reduce, kNone, 3, 0}, {Do::wait_reduced, Stream::compute, 3, kNone, 0}});
+  CHECK(core.updated() == Actions{{Do::updated, Stream::compute, kNone, 8, 0}});
+  core.begin_forward(true);
+  CHECK(core.before_forward(0, true).front() == UnshardCore::Action{Do::gather, Stream::gather, 8, 0, 0});
+}
+
+TEST_CASE("what is gathered ahead has no more bytes than it may have") {
+  const auto gathered_first = [](std::int64_t bytes) {
+    UnshardCore core({{.bytes = 5}, {.bytes = 4}, {.bytes = 6}, {.bytes = 1}}, 3, UnshardCore::Reduce::passed, bytes);
+    const auto forward = [&](const auto& look) {
+      core.begin_forward(true);
+      for (std::size_t g = 0; g < 4; ++g) {
+        look(g, steps(core.before_forward(g, true)));
+        core.after_forward(g, Return::announced);
+      }
+    };
+    forward([](std::size_t, const Steps&) {});
+    core.begin_backward(false);
+    core.end_backward();
+    std::vector<Steps> found;
+    forward([&](std::size_t, const Steps& its) { found.push_back(its); });
+    return found;
+  };
+  CHECK(gathered_first(11)[0] ==
+        Steps{{Do::gather, 0}, {Do::wait, 0}, {Do::gather, 1}, {Do::gather, 2}, {Do::gather, 3}});
+  CHECK(gathered_first(10)[0] == Steps{{Do::gather, 0}, {Do::wait, 0}, {Do::gather, 1}, {Do::gather, 2}});
+  // The others come when there is room, and the one that is too large when the program needs it.
+  const std::vector<Steps> five = gathered_first(5);
+  CHECK(five[0] == Steps{{Do::gather, 0}, {Do::wait, 0}, {Do::gather, 1}});
+  CHECK(five[1] == Steps{{Do::wait, 1}});
+  CHECK(five[2] == Steps{{Do::gather, 2}, {Do::wait, 2}, {Do::gather, 3}});
+  CHECK(gathered_first(0)[0] == Steps{{Do::gather, 0}, {Do::wait, 0}});
+}
+
+TEST_CASE("a row that is reduced is waited for before it is written, and what began before it first") {
+  UnshardCore core({{}, {}, {}}, 0, UnshardCore::Reduce::in_order);
+  core.begin_backward(true);
+  CHECK(core.before_gradient(0).empty());
+  core.gradient_came(0, true);
+  core.gradient_came(1, true);
+  CHECK(core.before_gradient(2).empty());
+  CHECK(steps(core.before_gradient(1)) == Steps{{Do::wait_reduced, 0}, {Do::wait_reduced, 1}});
+  CHECK(core.before_gradient(0).empty());
 }
 
 TEST_CASE("random programs never use what is not there, and ranks make the same collectives") {
