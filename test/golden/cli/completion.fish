@@ -119,7 +119,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l numa-binding -x -a 'node socket exclusive core-complex' -d 'bind workers to CPUs: node, socket, exclusive, core-complex'
     complete -c $name -n 'test (__dtrain_place) = run' -l strategy -x -a 'ddp zero1 zero2 fsdp' -d 'how workers share a model: a word, JSON or a file'
     complete -c $name -n 'test (__dtrain_place) = run' -l keep-state -d 'keep each worker\'s training state in memory over restarts'
-    complete -c $name -n 'test (__dtrain_place) = run' -l copy-state -d '--keep-state, with a copy of each state on another node'
+    complete -c $name -n 'test (__dtrain_place) = run' -l copy-state -d 'keep the state, and a copy of each on another node'
     complete -c $name -n 'test (__dtrain_place) = run' -l nnodes -x -d 'how many nodes (agents) form the job: N or MIN:MAX'
     complete -c $name -n 'test (__dtrain_place) = run' -l node-rank -x -d 'number of this node in a static job, from 0'
     complete -c $name -n 'test (__dtrain_place) = run' -l topology -x -d 'where this node is, e.g. its rack: orders the ranks'

@@ -27,7 +27,7 @@ _dtrain_run() {
     '(--numa-binding)--numa-binding=[bind workers to CPUs: node, socket, exclusive, core-complex]:MODE:(node socket exclusive core-complex)' \
     '(--strategy)--strategy=[how workers share a model: a word, JSON or a file]:NAME:(ddp zero1 zero2 fsdp)' \
     '(--keep-state)--keep-state[keep each worker'\''s training state in memory over restarts]' \
-    '(--copy-state)--copy-state[--keep-state, with a copy of each state on another node]' \
+    '(--copy-state)--copy-state[keep the state, and a copy of each on another node]' \
     '(--nnodes)--nnodes=[how many nodes (agents) form the job: N or MIN:MAX]:MIN\:MAX: ' \
     '(--node-rank)--node-rank=[number of this node in a static job, from 0]:N: ' \
     '(--topology)--topology=[where this node is, e.g. its rack: orders the ranks]:NAME: ' \
