@@ -2,7 +2,7 @@
 include(CMakePackageConfigHelpers)
 
 set(place ${CMAKE_INSTALL_LIBDIR}/cmake/dtrain)
-foreach(part kernels config comm shards data_parallel strategies)
+foreach(part kernels config comm shards data_parallel parallel strategies)
   set_target_properties(dtrain_${part} PROPERTIES EXPORT_NAME ${part})
   install(TARGETS dtrain_${part} EXPORT dtrainTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
 endforeach()

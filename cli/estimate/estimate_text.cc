@@ -87,7 +87,8 @@ std::vector<EstimateRow> estimate_rows(const EstimatedModel& model, const Estima
   if (strategy) {
     add(name_of(strategy->kind), *strategy);
     training.one_host = options.share_memory();
-    if (training.one_host && strategy->kind == StrategyKind::fsdp && strategy->one_copy) add(kOneCopy, *strategy);
+    if (training.one_host && strategy->kind == StrategyKind::fsdp && strategy->one_copy.value_or(true))
+      add(kOneCopy, *strategy);
     return rows;
   }
   for (const Precision param : {Precision::same, Precision::bfloat16}) {

@@ -43,6 +43,7 @@ Result<Program> python_program(const ProgramRequest& request, const Host& host) 
   auto python = find_python(host);
   if (!python) return python.error();
   Program program{{*python, "-u"}, request.command[0], *python};
+  program.is_python = true;
   if (request.module) program.argv.emplace_back("-m");
   program.argv.insert(program.argv.end(), request.command.begin(), request.command.end());
   // To Python a script's name that begins with a dash would be an option.
@@ -73,6 +74,7 @@ Result<Program> run_path_program(const ProgramRequest& request, const Host& host
   auto python = find_python(host);
   if (!python) return python.error();
   Program program{{*python, "-u", "-c", kRunPath}, name, *python};
+  program.is_python = true;
   program.argv.insert(program.argv.end(), request.command.begin(), request.command.end());
   return program;
 }
@@ -110,8 +112,10 @@ bool holds_output_back(const std::vector<std::string>& command, const Host& host
   return true;
 }
 
-Result<Program> direct_program(const ProgramRequest& request, const std::string& file, const Host& host) {
+Result<Program> direct_program(const ProgramRequest& request, const std::string& file, const FileFacts& facts,
+                               const Host& host) {
   Program program{request.command, request.command[0], file};
+  program.is_python = is_python(request.command[0]) || python_shebang(facts.head);
   if (!request.no_python && holds_output_back(request.command, host))
     program.note = fmt::format("{} without -u holds its output back: name the script alone, or add -u",
                                printable(request.command[0]));
@@ -219,7 +223,7 @@ Result<Program> build_program(const ProgramRequest& request, const Host& host) {
   }
   if (facts.kind != Kind::file || !facts.executable) return cannot_execute(name, facts);
   if (auto fine = check_executable(file, facts, host); !fine) return fine.error();
-  return direct_program(request, file, host);
+  return direct_program(request, file, facts, host);
 }
 
 }  // namespace dtrain::cli

@@ -22,6 +22,7 @@ struct Program {
   std::string name;       // what messages call it: the script for Python, else argv[0]
   std::string file;       // the file that is executed: Python, or the program as found in PATH
   std::string note = {};  // what the user may want to know
+  bool is_python = false;
 };
 
 // Decide whether Python runs the program or it runs itself, and check that it can.

@@ -49,6 +49,14 @@ void note_flags_after_program(const Given& given, Plan& plan) {
                                    printable(given.raw.command[0])));
 }
 
+void note_strategy_of_python(const Given& given, const Program& program, Plan& plan) {
+  if (!program.is_python || plan.spec.strategy.empty()) return;
+  const RawValue& asked = given.options[FlagId::strategy];
+  plan.notes.push_back(fmt::format("no effect: {} is for C++ programs with dtrain::Parallel, and {} runs in Python",
+                                   asked.origin == Origin::environment ? asked.where : "--strategy",
+                                   printable(program.name)));
+}
+
 Result<void> program(const Given& given, Plan& plan) {
   if (given.raw.command.empty())
     return usage_error(fmt::format("no program given: {0} [flags] PROGRAM [program's arguments]; try {0} --help",
@@ -68,6 +76,7 @@ Result<void> program(const Given& given, Plan& plan) {
   plan.executed_file = program->file;
   if (!program->note.empty()) plan.notes.push_back(program->note);
   note_flags_after_program(given, plan);
+  note_strategy_of_python(given, *program, plan);
   return {};
 }
 

@@ -76,8 +76,8 @@ inline constexpr Flag kWorkersFlags[] = {
      .details = "For C++ programs that train with dtrain::Parallel: they need no change. JSON says more, such as "
                 "'{\"type\": \"fsdp\", \"prefetch\": 2}'; docs/training/sharding.md lists the keys. A value with a dot "
                 "or a slash is the name of a JSON file: dtrain's own keys, or a config of DeepSpeed, Accelerate or "
-                "Ludwig (docs/training/config.md). Programs with dtrain::Ddp can only use ddp, and end with an error "
-                "for another strategy."},
+                "Ludwig (docs/training/config.md). Programs with dtrain::Ddp or dtrain::hvd can only use ddp, and end "
+                "with an error for another strategy. Programs in Python do not read it, and a note says so."},
     {.id = FlagId::keep_state,
      .group = Group::workers,
      .name = "keep-state",

@@ -12,6 +12,7 @@ struct Samples {
 
   std::int64_t size() const { return labels.size(0); }
   Samples select(const std::vector<std::int64_t>& indices) const;
+  Samples to(torch::Device device) const { return {images.to(device), labels.to(device)}; }
 };
 
 struct Split {

@@ -1,5 +1,5 @@
-// Trains a small network on handwritten digits with dtrain's DDP. The same binary runs alone, under `dtrain run` and
-// under torchrun, and makes the same updates on any number of ranks: the global batches are the same, the loss is the
+// Trains a small network on handwritten digits. The same binary runs alone, under `dtrain run` and under torchrun, with
+// any strategy, and makes the same updates on any number of ranks: the global batches are the same, the loss is the
 // mean over the global batch, and gradients are averaged over the ranks.
 #include <cstdlib>
 #include <fstream>
@@ -74,8 +74,8 @@ class Trainer {
                   .rank = session.rank(),
                   .world_size = session.world_size(),
                   .seed = settings.seed}),
-        model_(session, make_net(settings)),
-        optimizer_(model_->parameters(), torch::optim::SGDOptions(settings.lr).momentum(0.9)) {}
+        model_(session, [&] { return make_net(settings); }),
+        optimizer_(model_.optimizer(dtrain::Sgd{.lr = settings.lr, .momentum = 0.9})) {}
 
   // Returns the mean loss of the last epoch.
   double train(Progress& progress, LossLog& log) {
@@ -103,7 +103,7 @@ class Trainer {
                                      .rank = session_.rank(),
                                      .world_size = session_.world_size(),
                                      .shuffle = false});
-    const Samples mine = data_.test.select(part.local_indices(0));
+    const Samples mine = data_.test.select(part.local_indices(0)).to(session_.device());
     torch::Tensor right = (model_(mine.images).argmax(1) == mine.labels).sum();
     session_.all_reduce(right);
     return right.item<double>() / static_cast<double>(data_.test.size());
@@ -112,14 +112,15 @@ class Trainer {
  private:
   // One update on global batch `batch`; returns the mean loss over it, the same on every rank.
   double update(std::int64_t batch) {
-    const Samples mine = data_.train.select(sampler_.local_indices(batch));
+    const Samples mine = data_.train.select(sampler_.local_indices(batch)).to(session_.device());
     const auto size = static_cast<double>(sampler_.global_size(batch));
     model_.zero_grad();
     const auto options = torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum);
     const torch::Tensor sum = torch::nn::functional::cross_entropy(model_(mine.images), mine.labels, options);
-    // Ddp averages over the ranks, whose shares may differ by a sample: this makes it the mean over the global batch.
+    // Gradients are averaged over the ranks, whose shares may differ by a sample: this makes it the global batch's
+    // mean.
     (sum * (session_.world_size() / size)).backward();
-    optimizer_.step();
+    model_.step(optimizer_);
     torch::Tensor total = sum.detach().to(torch::kDouble);
     session_.all_reduce(total);
     return total.item<double>() / size;
@@ -129,8 +130,8 @@ class Trainer {
   const Settings& settings_;
   const Split& data_;
   dtrain::BatchSampler sampler_;
-  dtrain::Ddp<NetImpl> model_;
-  torch::optim::SGD optimizer_;
+  dtrain::Parallel<NetImpl> model_;
+  dtrain::ShardedOptimizer optimizer_;
 };
 
 void run(const Settings& settings) {

@@ -48,6 +48,9 @@ Settings parse_settings(int argc, char** argv) {
       ->capture_default_str();
   try {
     app.parse(argc, argv);
+    for (const char* flag : {"--global-batch", "--micro-batches", "--optimizer", "--lr"}) {
+      if (app.count(flag) > 0) settings.typed.emplace_back(flag);
+    }
     if (settings.width % settings.heads != 0) throw CLI::ValidationError("--heads", "must divide --width");
     if (settings.resume && settings.save.empty()) throw CLI::RequiredError("--resume needs --save, which");
   } catch (const CLI::ParseError& error) {

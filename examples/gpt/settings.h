@@ -1,7 +1,11 @@
 #pragma once
 // The flags of `gpt`.
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
+
+#include "dtrain/training_config.h"
 
 namespace gpt {
 
@@ -15,6 +19,7 @@ struct Settings {
   std::string dtype = "float32";    // float32, float64 or bfloat16
   std::string optimizer = "adamw";  // or muon
   double lr = 3e-3;
+  double max_norm = 1;  // of the gradient
   std::uint64_t seed = 1;
   bool recompute = false;
   std::string loss_file;          // empty: none
@@ -22,6 +27,11 @@ struct Settings {
   std::int64_t save_every = 100;  // steps
   bool resume = false;
   std::int64_t generate = 200;  // characters
+
+  std::vector<std::string> typed;  // of the flags that a config has too
+  // Of a config (config.h): in place of `optimizer`, and of the program's schedule.
+  std::optional<dtrain::OptimizerOptions> algorithm;
+  dtrain::LearningRate rate;
 };
 
 // Read the command line. Ends the program for --help (0) and for usage errors (2).

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "dtrain/dtrain.h"
+#include "examples/gpt/config.h"
 #include "examples/gpt/corpus.h"
 #include "examples/gpt/generate.h"
 #include "examples/gpt/model.h"
@@ -28,10 +29,10 @@ dtrain::ShardedOptimizerOptions optimizer_options(const Settings& settings) {
   dtrain::ShardedOptimizerOptions options;
   options.algorithm = adamw;
   if (settings.optimizer == "muon")
-    options.algorithm = dtrain::Muon{.lr = settings.lr,
-                                     .adjust_lr_fn = dtrain::MuonRate::match_rms_adamw,
-                                     .adamw = adamw,
-                                     .adamw_names = {"embed", "place"}};
+    options.algorithm =
+        dtrain::Muon{.lr = settings.lr, .adjust_lr_fn = dtrain::MuonRate::match_rms_adamw, .adamw = adamw};
+  if (settings.algorithm) options.algorithm = *settings.algorithm;
+  if (auto* muon = std::get_if<dtrain::Muon>(&options.algorithm)) muon->adamw_names = {"embed", "place"};
   options.groups = {{.dims_max = 1, .weight_decay = 0.0}};
   return options;
 }
@@ -120,7 +121,7 @@ class Trainer {
 
   // One update; returns the mean loss over the global batch, the same on every rank.
   double update(std::int64_t step) {
-    optimizer_.set_lr(settings_.lr * schedule_(step));
+    optimizer_.set_lr(settings_.rate ? settings_.rate(step) : settings_.lr * schedule_(step));
     model_.zero_grad();
     torch::Tensor mean = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(session_.device()));
     const std::int64_t last = settings_.micro_batches - 1;
@@ -129,7 +130,7 @@ class Trainer {
       mean += learn(step, each);
     }
     mean += learn(step, last);
-    model_.clip_grad_norm(1.0);
+    model_.clip_grad_norm(settings_.max_norm);
     model_.step(optimizer_);
     session_.all_reduce(mean, c10d::ReduceOp::AVG);
     return mean.item<double>();
@@ -159,8 +160,9 @@ class Trainer {
   std::optional<dtrain::Checkpoints> checkpoints_;
 };
 
-void run(const Settings& settings) {
+void run(const Settings& typed) {
   auto session = dtrain::init();
+  const Settings settings = with_config(typed, session.training_config(), session.world_size());
   if (std::getenv("OMP_NUM_THREADS") == nullptr && session.world_size() > 1) torch::set_num_threads(1);
   if (settings.global_batch % session.world_size() != 0)
     throw std::runtime_error("--global-batch " + std::to_string(settings.global_batch) + " must be a multiple of the " +

@@ -1,7 +1,8 @@
 // Fits a line to points: the smallest program that trains on any number of ranks.
 //
-//   ./train                              alone
-//   dtrain run --nproc 2 ./train         two ranks, the same result
+//   ./train                                          alone
+//   dtrain run --nproc 2 ./train                     two ranks, the same result
+//   dtrain run --nproc 2 --strategy fsdp ./train     the same, and each rank keeps a part of the model
 #include <dtrain/dtrain.h>
 
 #include <cstdio>
@@ -10,27 +11,28 @@ int main() {
   auto session = dtrain::init();  // joins the job; alone, the world is this process
 
   torch::manual_seed(1);  // the same points on every rank
-  const torch::Tensor x = torch::randn({1000, 3});
-  const torch::Tensor y = x.matmul(torch::tensor({{2.0F}, {-3.0F}, {5.0F}})) + 7;
+  const torch::TensorOptions here(session.device());
+  const torch::Tensor x = torch::randn({1000, 3}, here);
+  const torch::Tensor y = x.matmul(torch::tensor({{2.0F}, {-3.0F}, {5.0F}}, here)) + 7;
 
-  dtrain::Ddp model(session, torch::nn::Linear(3, 1));  // rank 0's weights on every rank
-  torch::optim::SGD optimizer(model->parameters(), 0.1);
+  dtrain::Parallel model(session, [] { return torch::nn::Linear(3, 1); });  // the ranks begin with the same weights
+  auto optimizer = model.optimizer(dtrain::Sgd{.lr = 0.1});
   dtrain::BatchSampler sampler(
       {.dataset_size = x.size(0), .global_batch_size = 50, .rank = session.rank(), .world_size = session.world_size()});
 
   double loss = 0;
   for (int epoch = 0; epoch < 5; ++epoch) {
     sampler.set_epoch(epoch);
-    torch::Tensor total = torch::zeros({}, torch::kDouble);
+    torch::Tensor total = torch::zeros({}, here.dtype(torch::kDouble));
     for (std::int64_t batch = 0; batch < sampler.batches(); ++batch) {
-      const torch::Tensor mine = torch::tensor(sampler.local_indices(batch));
+      const torch::Tensor mine = torch::tensor(sampler.local_indices(batch), here);
       const torch::Tensor errors = model(x.index_select(0, mine)) - y.index_select(0, mine);
       const torch::Tensor sum = errors.pow(2).sum();
       model.zero_grad();
-      // Ddp averages gradients over the ranks. With this factor the result is the mean over the global batch, also
+      // Gradients are averaged over the ranks. With this factor the result is the mean over the global batch, also
       // where the ranks' shares differ by a sample.
       (sum * (static_cast<double>(session.world_size()) / sampler.global_size(batch))).backward();
-      optimizer.step();
+      model.step(optimizer);
       total += sum.detach();
     }
     session.all_reduce(total);  // over all ranks

@@ -144,7 +144,8 @@ std::int64_t parameter_count(const torch::nn::Module& module) {
 void save_weights(const torch::nn::Module& module, const std::string& path) {
   std::vector<c10::IValue> pairs;  // torch.load refuses a dict from C++ unless it is told to trust it
   for (const auto& [name, tensor] : state_of(module)) {
-    pairs.emplace_back(c10::ivalue::Tuple::create({name, tensor.detach().to(torch::kCPU)}));
+    // A copy: pickle writes all that lies in the same memory, and fsdp has the parameters side by side.
+    pairs.emplace_back(c10::ivalue::Tuple::create({name, tensor.detach().to(torch::kCPU).clone()}));
   }
   const std::vector<char> bytes = torch::pickle_save(c10::ivalue::Tuple::create(std::move(pairs)));
   const std::string beside = path + ".new";

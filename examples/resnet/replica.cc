@@ -4,28 +4,38 @@
 namespace resnet {
 namespace {
 
-class DdpReplica : public Replica {
+class ParallelReplica : public Replica {
  public:
-  DdpReplica(dtrain::Session& session, ResNet network, double lr)
-      : Replica(session, std::move(network), lr), ddp_(session, network_) {}
+  ParallelReplica(dtrain::Session& session, const Build& build, double lr)
+      : Replica(session), model_(session, build), adam_(model_.optimizer(dtrain::Adam{.lr = lr})) {}
 
-  torch::Tensor forward(const torch::Tensor& x) override { return ddp_(x); }
+  torch::Tensor forward(const torch::Tensor& x) override { return model_(x); }
 
   void step(const torch::Tensor& loss) override {
-    ddp_.zero_grad();
+    model_.zero_grad();
     loss.backward();
-    adam_.step();
+    model_.step(adam_);
   }
 
+  void save(const std::string& path) override {
+    const auto full = model_.full_parameters();
+    if (session_.is_first()) save_weights(model_.module(), path);
+  }
+
+  ResNetImpl& network() override { return model_.module(); }
+
  private:
-  dtrain::Ddp<ResNetImpl> ddp_;
+  dtrain::Parallel<ResNetImpl> model_;
+  dtrain::ShardedOptimizer adam_;
 };
 
 class HorovodReplica : public Replica {
  public:
-  HorovodReplica(dtrain::Session& session, ResNet network, double lr)
-      : Replica(session, std::move(network), lr),
+  HorovodReplica(dtrain::Session& session, const Build& build, double lr)
+      : Replica(session),
         context_(session),
+        network_(build()),
+        adam_(network_->parameters(), torch::optim::AdamOptions(lr)),
         optimizer_(context_, adam_, network_->named_parameters()) {
     dtrain::hvd::broadcast_parameters(session, *network_);
   }
@@ -38,8 +48,16 @@ class HorovodReplica : public Replica {
     optimizer_.step();
   }
 
+  void save(const std::string& path) override {
+    if (session_.is_first()) save_weights(*network_, path);
+  }
+
+  ResNetImpl& network() override { return *network_; }
+
  private:
   dtrain::hvd::Context context_;
+  ResNet network_;
+  torch::optim::Adam adam_;
   dtrain::hvd::DistributedOptimizer optimizer_;
 };
 
@@ -47,15 +65,15 @@ class HorovodReplica : public Replica {
 
 void Replica::share_buffers() {
   const torch::NoGradGuard no_grad;
-  for (const torch::Tensor& buffer : network_->buffers()) session_.broadcast(buffer);
+  for (const torch::Tensor& buffer : network().buffers()) session_.broadcast(buffer);
 }
 
-std::unique_ptr<Replica> ddp_replica(dtrain::Session& session, ResNet network, double lr) {
-  return std::make_unique<DdpReplica>(session, std::move(network), lr);
+std::unique_ptr<Replica> parallel_replica(dtrain::Session& session, const Build& build, double lr) {
+  return std::make_unique<ParallelReplica>(session, build, lr);
 }
 
-std::unique_ptr<Replica> horovod_replica(dtrain::Session& session, ResNet network, double lr) {
-  return std::make_unique<HorovodReplica>(session, std::move(network), lr);
+std::unique_ptr<Replica> horovod_replica(dtrain::Session& session, const Build& build, double lr) {
+  return std::make_unique<HorovodReplica>(session, build, lr);
 }
 
 }  // namespace resnet

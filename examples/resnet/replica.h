@@ -1,37 +1,39 @@
 #pragma once
-// One process's copy of the network and its optimizer. The gradients are averaged over the processes by one of two
-// strategies, which differ in nothing else.
+// One process's network and its optimizer. The gradients are averaged over the processes in one of two ways, which
+// differ in nothing else.
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "dtrain/dtrain.h"
 #include "examples/resnet/model.h"
 
 namespace resnet {
 
+using Build = std::function<ResNet()>;
+
 class Replica {
  public:
   virtual ~Replica() = default;
 
-  // In training mode, recorded. Collective; one step follows each.
+  // Collective. In training mode, recorded, one step follows each.
   virtual torch::Tensor forward(const torch::Tensor& x) = 0;
   // Backward from the loss, with the mean of all processes' gradients, and Adam's update.
   virtual void step(const torch::Tensor& loss) = 0;
+  // Collective: rank 0 writes the weights.
+  virtual void save(const std::string& path) = 0;
+  virtual ResNetImpl& network() = 0;
 
-  ResNetImpl& network() { return *network_; }
   // Collective: running means and variances become rank 0's. Each process has those of its own images until then.
   void share_buffers();
 
  protected:
-  Replica(dtrain::Session& session, ResNet network, double lr)
-      : session_(session), network_(std::move(network)), adam_(network_->parameters(), torch::optim::AdamOptions(lr)) {}
-
+  explicit Replica(dtrain::Session& session) : session_(session) {}
   dtrain::Session& session_;
-  ResNet network_;
-  torch::optim::Adam adam_;
 };
 
-// Collective: all processes get rank 0's weights.
-std::unique_ptr<Replica> ddp_replica(dtrain::Session& session, ResNet network, double lr);
-std::unique_ptr<Replica> horovod_replica(dtrain::Session& session, ResNet network, double lr);
+// Collective: all processes get rank 0's weights. The first one trains as the launcher's --strategy says.
+std::unique_ptr<Replica> parallel_replica(dtrain::Session& session, const Build& build, double lr);
+std::unique_ptr<Replica> horovod_replica(dtrain::Session& session, const Build& build, double lr);
 
 }  // namespace resnet

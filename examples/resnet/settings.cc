@@ -7,7 +7,7 @@ namespace resnet {
 
 Settings parse_settings(int argc, char** argv) {
   Settings settings;
-  std::string strategy = "ddp";
+  std::string averaging = "parallel";
   CLI::App app("Train a ResNet, on any number of processes, and say how many images a second they take.", "resnet");
   auto* synthetic = app.add_option("--synthetic", settings.synthetic, "Train on so many made-up pictures")
                         ->check(CLI::Range(1, 100'000'000))
@@ -30,8 +30,8 @@ Settings parse_settings(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--lr", settings.lr, "Learning rate of Adam")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--seed", settings.seed, "Seed of the first weights and of the order")->capture_default_str();
-  app.add_option("--strategy", strategy, "What averages gradients: ddp, or horovod's optimizer")
-      ->check(CLI::IsMember({"ddp", "horovod"}))
+  app.add_option("--strategy", averaging, "What averages gradients: parallel, or horovod's optimizer")
+      ->check(CLI::IsMember({"parallel", "horovod"}))
       ->capture_default_str();
   app.add_flag("--double", settings.in_double, "Compute in double precision");
   app.add_option("--threads", settings.threads, "Threads of each process; else OMP_NUM_THREADS, or its share of cores")
@@ -46,7 +46,7 @@ Settings parse_settings(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     std::exit(app.exit(error) == 0 ? 0 : 2);
   }
-  settings.horovod = strategy == "horovod";
+  settings.horovod = averaging == "horovod";
   return settings;
 }
 

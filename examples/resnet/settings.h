@@ -17,7 +17,7 @@ struct Settings {
   double lr = 2e-4;
   std::uint64_t seed = 1;
   bool in_double = false;
-  bool horovod = false;  // the optimizer averages gradients, not Ddp
+  bool horovod = false;  // Horovod's optimizer averages gradients, not Parallel
   int threads = 0;       // of each process; 0: OMP_NUM_THREADS, or the cores shared out among the host's processes
   std::string init;      // weights to begin with; empty: drawn from the seed
   std::string save;      // where rank 0 writes the weights; empty: nowhere

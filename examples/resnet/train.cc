@@ -111,10 +111,8 @@ class Trainer {
                                       .shuffle = false});
     Score score;
     for (std::int64_t batch = 0; batch < parts.batches(); ++batch) {
-      const auto mine = parts.local_indices(batch);
-      if (mine.empty()) continue;
-      const auto [x, labels] = inputs(data_.test->load(mine));
-      const torch::Tensor logits = replica_.network().forward(x);
+      const auto [x, labels] = inputs(data_.test->load(parts.local_indices(batch)));
+      const torch::Tensor logits = replica_.forward(x);
       score.add(loss_sum(logits, labels), logits, labels);
     }
     replica_.network().train();
@@ -155,17 +153,20 @@ void run(const Settings& settings) {
   const Split data = settings.files.empty()
                          ? synthetic_images(settings.synthetic, settings.image_size, settings.classes)
                          : cifar_images(settings.files, settings.classes);
-  ResNet network(settings.depth, settings.classes);
-  if (!settings.init.empty()) load_weights(*network, settings.init);
-  network->to(session.device(), precision(settings));
+  const auto build = [&] {
+    ResNet network(settings.depth, settings.classes);
+    if (!settings.init.empty()) load_weights(*network, settings.init);
+    network->to(session.device(), precision(settings));
+    return network;
+  };
   {
-    const auto replica = (settings.horovod ? horovod_replica : ddp_replica)(session, network, settings.lr);
+    const auto replica = (settings.horovod ? horovod_replica : parallel_replica)(session, build, settings.lr);
     Trainer trainer(session, settings, data, *replica);
     Report report(settings,
                   {.ranks = session.world_size(),
                    .threads = at::get_num_threads(),
                    .device = session.device().is_cuda() ? "GPU" : "CPU",
-                   .parameters = parameter_count(*network),
+                   .parameters = parameter_count(replica->network()),
                    .global_batch = global_batch(settings, session),
                    .train_images = data.train->size(),
                    .test_images = data.test->size()},
@@ -174,7 +175,7 @@ void run(const Settings& settings) {
     const Score test = trainer.test();
     const auto images = static_cast<double>(data.test->size());
     report.finish(test.loss() / images, test.right() / images);
-    if (session.is_first() && !settings.save.empty()) save_weights(*network, settings.save);
+    if (!settings.save.empty()) replica->save(settings.save);
   }
   session.shutdown();
 }

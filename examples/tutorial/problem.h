@@ -8,15 +8,19 @@ struct Samples {
   torch::Tensor x, y;
 
   std::int64_t size() const { return x.size(0); }
-  Samples at(const torch::Tensor& indices) const { return {x.index_select(0, indices), y.index_select(0, indices)}; }
+  Samples at(torch::Tensor indices) const {
+    indices = indices.to(x.device());
+    return {x.index_select(0, indices), y.index_select(0, indices)};
+  }
 };
 
 // Points around ten centres: 1,000 to train on and 251 to test on. The seed makes them the same in every process.
-inline std::pair<Samples, Samples> draw_samples() {
+inline std::pair<Samples, Samples> draw_samples(torch::Device device = torch::kCPU) {
   torch::manual_seed(1);
   const torch::Tensor y = torch::randint(10, {1251}, torch::kLong);
   const torch::Tensor x = torch::randn({10, 16}).index_select(0, y) + 1.2 * torch::randn({1251, 16});
-  return {{x.slice(0, 0, 1000), y.slice(0, 0, 1000)}, {x.slice(0, 1000), y.slice(0, 1000)}};
+  const Samples all{x.to(device), y.to(device)};
+  return {{all.x.slice(0, 0, 1000), all.y.slice(0, 0, 1000)}, {all.x.slice(0, 1000), all.y.slice(0, 1000)}};
 }
 
 struct NetImpl : torch::nn::Module {

@@ -218,12 +218,6 @@ bool Attempt::begin(std::function<void()> body) {
 
 namespace dtrain {
 
-bool PendingCopy::is_complete() const noexcept { return !copy_ || copy_->is_complete(); }
-void PendingCopy::wait() noexcept {
-  if (copy_) copy_->run();
-  copy_.reset();
-}
-
 Checkpoints::Checkpoints(Group group, std::string folder, CheckpointOptions options)
     : state_(new State{std::move(group), std::move(folder), options}) {}
 Checkpoints::~Checkpoints() = default;

@@ -117,7 +117,7 @@ RankMemory memory_of(const Strategy& strategy, const ModelSize& model, const Tra
       memory.live = std::min(kRowsOnTheirWay * bucket(strategy, model, training), sizes.all) * reduce;
       break;
     case StrategyKind::fsdp: {
-      const bool one_copy = strategy.one_copy && training.one_host;
+      const bool one_copy = strategy.one_copy.value_or(true) && training.one_host;
       const bool stays = one_copy || sharing == 1;
       memory.parameters = stays ? sizes.all / (one_copy ? sharing : 1) * compute + optimized : mine * own;
       whole_bytes = stays ? 0 : whole(sizes, strategy, sharing, compute) * compute;

@@ -85,21 +85,6 @@ bool accumulates() {
 
 }  // namespace
 
-Session& require_ddp(Session& session) {
-  session.require_config_known();
-  const Strategy& strategy = session.env().strategy;
-  const StrategyKind asked = strategy.kind;
-  if (!strategy.state_folder.empty())
-    throw ConfigError(
-        "dtrain: the strategy says where the optimizer's state lies (state_folder, offload_optimizer), and this "
-        "program "
-        "trains with dtrain::Ddp, which has no optimizer. Use dtrain::Parallel (dtrain/parallel.h), or remove the key");
-  if (asked == StrategyKind::ddp) return session;
-  throw ConfigError("dtrain: the strategy is " + name_of(asked) +
-                    ", and this program trains with dtrain::Ddp, which is ddp and nothing else. Use dtrain::Parallel "
-                    "(dtrain/parallel.h), or start it without --strategy and DTRAIN_STRATEGY");
-}
-
 struct DdpCore::State {
   Group members;
   c10::intrusive_ptr<c10d::ProcessGroup> group;  // theirs

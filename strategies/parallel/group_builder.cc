@@ -62,7 +62,14 @@ ShardSettings shard_settings(Session& session, const Strategy& strategy, const P
   if (strategy.deterministic) settings.rows = std::make_shared<RowPool>(std::numeric_limits<std::size_t>::max());
   settings.parts_on_cpu = strategy.cpu_offload;
   const bool together = shares_memory(settings.sharing.process_group()) && settings.device.is_cpu();
-  settings.one_copy = strategy.kind == StrategyKind::fsdp && strategy.one_copy && together;
+  const bool is_fsdp = strategy.kind == StrategyKind::fsdp;
+  settings.one_copy = is_fsdp && strategy.one_copy.value_or(true) && together;
+  if (is_fsdp && strategy.one_copy == true && !together && session.is_first()) {
+    fmt::print(stderr,
+               "dtrain: strategy: one_copy is true, and {}: each rank keeps its part, and gathers units into memory of "
+               "its own\n",
+               settings.device.is_cpu() ? "ranks that share the model are on several hosts" : "the model is on GPUs");
+  }
   return settings;
 }
 

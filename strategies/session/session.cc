@@ -95,6 +95,31 @@ void Session::require_config_known() const {
                   fmt::join(keys, ", ")));
 }
 
+const Group& Session::world_for_ddp(const char* wrapper) const {
+  require_config_known();
+  const Strategy& strategy = env().strategy;
+  if (!strategy.state_folder.empty()) {
+    throw ConfigError(fmt::format(
+        "dtrain: the strategy says where the optimizer's state lies (state_folder, offload_optimizer), and this "
+        "program trains with {}, which leaves it in memory. Use dtrain::Parallel (dtrain/parallel.h), or remove the "
+        "key",
+        wrapper));
+  }
+  if (strategy.kind != StrategyKind::ddp) {
+    throw ConfigError(
+        fmt::format("dtrain: the strategy is {}, and this program trains with {}, which is ddp and nothing else. Use "
+                    "dtrain::Parallel (dtrain/parallel.h), or start it without --strategy and DTRAIN_STRATEGY",
+                    name_of(strategy.kind), wrapper));
+  }
+  if (strategy != Strategy{}) {
+    throw ConfigError(fmt::format(
+        "dtrain: the strategy has keys of ddp (bucket_bytes, find_unused_parameters), and this program trains with {}, "
+        "which has options of its own. Use dtrain::Parallel (dtrain/parallel.h), or remove the keys",
+        wrapper));
+  }
+  return world();
+}
+
 // SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), as a hash: seeds
 // that are near each other give numbers that are not.
 void seed_step(const Session& session, std::uint64_t seed, std::int64_t step) {

@@ -94,7 +94,33 @@ double train_beside(Session& session, const DdpOptions& options, bool accumulate
 }
 
 double train(const torch::Tensor& x, const torch::Tensor& y) {
-  auto session = dtrain::init();                                // joins the job; alone, the world is this process
+  auto session = dtrain::init();  // joins the job; alone, the world is this process
+  const torch::Device device = session.device();
+  dtrain::Parallel model(session, [&] { return torch::nn::Linear(x.size(1), 1); });  // rank 0's weights on every rank
+  auto optimizer = model.optimizer(dtrain::Sgd{.lr = 0.1});
+  dtrain::BatchSampler sampler(
+      {.dataset_size = x.size(0), .global_batch_size = 32, .rank = session.rank(), .world_size = session.world_size()});
+  torch::Tensor sum;
+  for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
+    sampler.set_epoch(epoch);
+    for (std::int64_t batch = 0; batch < sampler.batches(); ++batch) {
+      const torch::Tensor mine = torch::tensor(sampler.local_indices(batch));
+      model.zero_grad();
+      const torch::Tensor errors = model(x.index_select(0, mine).to(device)) - y.index_select(0, mine).to(device);
+      sum = errors.pow(2).sum();
+      // Gradients are averaged over the ranks, whose shares may differ by a sample: this makes it the batch's mean.
+      (sum * session.world_size() / sampler.global_size(batch)).backward();
+      model.step(optimizer);
+    }
+  }
+  sum = sum.detach();
+  session.all_reduce(sum);  // of the last batch, over all ranks
+  session.shutdown();
+  return sum.item<double>();
+}
+
+double train_with_ddp(const torch::Tensor& x, const torch::Tensor& y) {
+  auto session = dtrain::init();
   dtrain::Ddp model(session, torch::nn::Linear(x.size(1), 1));  // rank 0's weights on every rank
   torch::optim::SGD optimizer(model->parameters(), 0.1);
   dtrain::BatchSampler sampler(
@@ -117,6 +143,18 @@ double train(const torch::Tensor& x, const torch::Tensor& y) {
   session.shutdown();
   return sum.item<double>();
 }
+
+std::string text_of(const std::string& path) {
+  const char* root = std::getenv("DTRAIN_SOURCE_DIR");  // set by ctest
+  std::ifstream file(std::string(root ? root : ".") + "/" + path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+struct Loop {
+  const char* page;
+  double (*train)(const torch::Tensor& x, const torch::Tensor& y);
+  const char* strategy;
+};
 
 }  // namespace
 
@@ -141,18 +179,17 @@ TEST_CASE("gradients of 1, 2 and 4 ranks are those of one process on the whole b
   for (const auto& outcome : outcomes) CHECK(outcome.said == "1");
 }
 
-TEST_CASE("the loop in docs/training/first-loop.md is the one above, and gives 1, 2 and 3 ranks the same loss") {
-  const auto text = [](const char* path) {
-    const char* root = std::getenv("DTRAIN_SOURCE_DIR");  // set by ctest
-    std::ifstream file(std::string(root ? root : ".") + "/" + path);
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  };
-  const std::string page = text("docs/training/first-loop.md");
-  const std::size_t begin = page.find("```cpp\n");
+TEST_CASE("the loops in the documentation are those above, and give 1, 2 and 3 ranks the same loss") {
+  const auto loop = GENERATE(values<Loop>({{"first-loop.md", train, "ddp"},
+                                           {"first-loop.md", train, "fsdp"},
+                                           {"data-parallel.md", train_with_ddp, "ddp"}}));
+  CAPTURE(loop.page, loop.strategy);
+  const std::string page = text_of(std::string("docs/training/") + loop.page);
+  const std::size_t begin = page.find("```cpp\ndouble train");
   REQUIRE(begin != std::string::npos);
-  const std::string loop = page.substr(begin + 7, page.find("```", begin + 7) - begin - 7);
-  CHECK(loop.size() > 500);
-  CHECK(text("test/parity/ddp_test.cc").find(loop) != std::string::npos);
+  const std::string shown = page.substr(begin + 7, page.find("```", begin + 7) - begin - 7);
+  CHECK(shown.size() > 500);
+  CHECK(text_of("test/parity/ddp_test.cc").find(shown) != std::string::npos);
 
   std::vector<double> losses;
   for (const int ranks : {1, 2, 3}) {
@@ -163,10 +200,11 @@ TEST_CASE("the loop in docs/training/first-loop.md is the one above, and gives 1
       ::setenv("WORLD_SIZE", std::to_string(ranks).c_str(), 1);
       ::setenv("MASTER_ADDR", "127.0.0.1", 1);
       ::setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
+      ::setenv("DTRAIN_STRATEGY", loop.strategy, 1);
       torch::manual_seed(7);
       const torch::Tensor x = torch::randn({100, 3});  // the last batch has 4 samples
       const torch::Tensor y = x.matmul(torch::tensor({{1.0F}, {-2.0F}, {0.5F}})) + torch::rand({100, 1});
-      return std::to_string(train(x, y));
+      return std::to_string(loop.train(x, y));
     });
     test::require_all_returned(outcomes);
     for (const auto& outcome : outcomes) losses.push_back(std::stod(outcome.said));

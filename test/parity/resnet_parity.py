@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The ResNet example end to end, on real files: two ranks have the losses of Python's DDP on gloo, from the same first
-weights on the same batches, with Ddp and with Horovod's optimizer; a test does not depend on the number of ranks; it
-learns; bad input is one line; scaling.py measures and draws.
+weights on the same batches, with other strategies and with Horovod's optimizer; a test does not depend on the number of
+ranks; it learns; bad input is one line; scaling.py measures and draws.
 
 usage: resnet_parity.py BIN_DIR --digits digits.csv.gz      (with a Python that has torch)
 """
@@ -37,10 +37,10 @@ class Runs:
                               capture_output=True, env={**os.environ, "PYTHON_EXEC": sys.executable})
         assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stdout}{done.stderr}"
 
-    def losses(self, program, *flags):
+    def losses(self, program, *flags, strategy="ddp"):
         """Of every step, on two ranks."""
         file = self.folder / "loss.csv"
-        self.job(2, program, *flags, "--threads", "1", "--loss-csv", file)
+        self.job(2, "--strategy", strategy, program, *flags, "--threads", "1", "--loss-csv", file)
         with open(file, newline="") as rows:
             return [float(row["loss"]) for row in csv.DictReader(rows)]
 
@@ -62,8 +62,10 @@ def same_as_python(runs, images):
     weights, theirs = runs.folder / "ours.pt", runs.folder / "theirs.pt"
     flags = ["--files", images, "--depth", 18, "--batch", 16, "--epochs", 2, "--double"]
     ddp = runs.losses(runs.resnet, *flags, "--save", weights)
-    compare(ddp, runs.losses(PEER, *flags, "--save", theirs), "Ddp and Python's DDP")
-    compare(ddp, runs.losses(runs.resnet, *flags, "--strategy", "horovod"), "Ddp and Horovod's optimizer")
+    compare(ddp, runs.losses(PEER, *flags, "--save", theirs), "ddp and Python's DDP")
+    compare(ddp, runs.losses(runs.resnet, *flags, "--strategy", "horovod"), "ddp and Horovod's optimizer")
+    for strategy in ("zero2", "fsdp"):
+        compare(ddp, runs.losses(runs.resnet, *flags, strategy=strategy), f"ddp and {strategy}")
     ours, theirs = dict(torch.load(weights)), torch.load(theirs)
     assert list(sorted(ours)) == list(sorted(theirs))
     largest = max((ours[name].double() - tensor.double()).abs().max().item() for name, tensor in theirs.items()

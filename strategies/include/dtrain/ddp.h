@@ -102,24 +102,21 @@ class DdpCore {
   std::unique_ptr<State> state_;
 };
 
-// Throws ConfigError if the session's strategy is another one than ddp, or as Session::require_config_known() does.
-// Returns the session.
-Session& require_ddp(Session& session);
-
 template <class Module>
 class Ddp {
  public:
   // Collective, as DdpCore's constructor. Averages over all ranks of the session. Throws ConfigError if the launcher
-  // asks for another strategy (strategy.h): Parallel (parallel.h) can carry it out, and Ddp cannot.
+  // asks for another strategy (strategy.h), or for keys of one: Parallel (parallel.h) can carry them out, and Ddp
+  // cannot.
   Ddp(Session& session, std::shared_ptr<Module> module, const DdpOptions& options = {})
-      : Ddp(require_ddp(session).world(), std::move(module), options) {}
+      : Ddp(session.world_for_ddp("dtrain::Ddp"), std::move(module), options) {}
   // Averages over a group, such as a dimension of a mesh. "Rank 0", "world size" and "all ranks" in this header are
   // then those of the group.
   Ddp(const Group& group, std::shared_ptr<Module> module, const DdpOptions& options = {})
       : module_(std::move(module)), core_(std::make_unique<DdpCore>(group, *module_, options)) {}
   // The same for the holders that TORCH_MODULE makes. The Ddp and the holder share the module.
   Ddp(Session& session, const torch::nn::ModuleHolder<Module>& holder, const DdpOptions& options = {})
-      : Ddp(require_ddp(session).world(), holder.ptr(), options) {}
+      : Ddp(session.world_for_ddp("dtrain::Ddp"), holder.ptr(), options) {}
   Ddp(const Group& group, const torch::nn::ModuleHolder<Module>& holder, const DdpOptions& options = {})
       : Ddp(group, holder.ptr(), options) {}
 

@@ -75,9 +75,11 @@ class Context {
  public:
   // Collective. Every rank makes its contexts in the same order. The HOROVOD_* variables, or the settings, of rank 0
   // hold on all ranks. Throws ConfigError if a variable makes no sense, std::runtime_error if the timeline cannot be
-  // written, and c10::Error on a rank that is not in the group. Other errors are those of init().
-  explicit Context(Session& session) : Context(session.world()) {}
-  Context(Session& session, const Settings& settings) : Context(session.world(), settings) {}
+  // written, and c10::Error on a rank that is not in the group. Other errors are those of init(). Given the session,
+  // throws ConfigError if the launcher asks for another strategy than ddp (strategy.h), or for keys of one: Parallel
+  // (parallel.h) can carry them out.
+  explicit Context(Session& session) : Context(session.world_for_ddp("dtrain::hvd")) {}
+  Context(Session& session, const Settings& settings) : Context(session.world_for_ddp("dtrain::hvd"), settings) {}
   explicit Context(const Group& group);
   Context(const Group& group, const Settings& settings);
   // Ends the context on all ranks: pending tensors fail, and tensors that are submitted later fail. Takes about a tenth

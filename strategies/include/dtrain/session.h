@@ -3,7 +3,7 @@
 // process alone, and the same program runs unchanged.
 //
 //   auto session = dtrain::init();
-//   dtrain::Ddp model(session, Net());
+//   dtrain::Parallel model(session, [] { return Net(); });
 //   ...
 //   session.shutdown();
 #include <torch/torch.h>
@@ -48,9 +48,12 @@ class Session {
   const WorkerEnv& env() const;
   // What DTRAIN_STRATEGY says of training beside the strategy (training_config.h). No collective.
   const TrainingConfig& training_config();
-  // Throws ConfigError if there is something of that kind, and nobody has called training_config(). Parallel and Ddp
-  // call this: a config is carried out, or it is an error.
+  // Throws ConfigError if there is something of that kind, and nobody has called training_config(). Parallel, Ddp and
+  // hvd call this: a config is carried out, or it is an error.
   void require_config_known() const;
+  // world(), for what trains data parallel and in no other way; `wrapper` is its name in errors. Throws ConfigError if
+  // DTRAIN_STRATEGY asks for more than plain ddp, or as require_config_known() does. No collective.
+  const Group& world_for_ddp(const char* wrapper) const;
 
   // Where this rank's model and data belong. If dtrain was built with CUDA and this process sees GPUs, it is the GPU
   // with the number of the local rank, or the only GPU. Otherwise it is the CPU.

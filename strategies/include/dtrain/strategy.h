@@ -17,6 +17,7 @@
 //
 // Pure: no I/O, no torch.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,9 +55,10 @@ struct Strategy {
   std::int64_t unit_elements = 0;
   // fsdp. Names of unit classes, as DTRAIN_UNIT has them ("Block"): others are no units of their own. Empty: all are.
   std::vector<std::string> units{};
-  // fsdp. If all ranks are on one host, they keep the whole parameters once, in memory that they share. An all-gather
-  // is then a barrier at most, and the host's memory for parameters does not grow with its ranks.
-  bool one_copy = true;
+  // fsdp. If all ranks are on one host, and the model on the CPU, they keep the whole parameters once, in memory that
+  // they share. An all-gather is then a barrier at most, and the host's memory for parameters does not grow with its
+  // ranks. Empty: where that is possible. True: the same, and rank 0 says on stderr if it is not.
+  std::optional<bool> one_copy{};
   // zero1, zero2 and fsdp. Ranks that share one copy of the model. The ranks are divided into sets of this size, one
   // after the other, and gradients are averaged over the sets too (hybrid sharding). 0: all ranks.
   int shard_size = 0;

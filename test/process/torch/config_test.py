@@ -85,8 +85,8 @@ class Configs(unittest.TestCase):
     def test_state_that_cannot_be_on_disk_is_an_error(self):
         own = json.dumps({"type": "zero2", "state_folder": self.disk.name})
         for program, why in ((TEST_BIN / "any_strategy", "steps an optimizer that keeps its state in memory"),
-                             (BIN / "train", "trains with dtrain::Ddp, which has no optimizer")):
-            done = run(BIN / "dtrain", "run", "--nproc", 2, "--strategy", own, program)
+                             (TEST_BIN / "headline_worker", "trains with dtrain::Ddp, which leaves it in memory")):
+            done = run(BIN / "dtrain", "run", "--nproc", 2, "--strategy", own, program, "throw", 0)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(why, done.stdout + done.stderr)
         zero = {"stage": 2, "offload_optimizer": {"device": "nvme", "nvme_path": self.disk.name + "/none"}}

@@ -3,9 +3,11 @@ that failed and went on ends with the bits of a run that nothing interrupted.
 
 The page's commands are run in their order in one folder, as a reader types them.
 """
+import json
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -73,8 +75,12 @@ def weights(file):
     """Parameters and running statistics, by name."""
     if file.name.startswith("python"):
         return torch.load(file)["net"]
-    parts = torch.jit.load(file).state_dict()
-    return {name: value for name, value in parts.items() if name.startswith("net.")}
+    [newest] = sorted(file.glob("step-*/model.safetensors"))[-1:]
+    data = newest.read_bytes()
+    [size] = struct.unpack("<Q", data[:8])
+    types = {"F32": torch.float32, "I64": torch.int64}
+    return {name: torch.frombuffer(bytearray(data[8 + size:][slice(*each["data_offsets"])]), dtype=types[each["dtype"]])
+            for name, each in json.loads(data[8:8 + size]).items() if name != "__metadata__"}
 
 
 class Tutorial(unittest.TestCase):
@@ -103,7 +109,7 @@ class Tutorial(unittest.TestCase):
                               env={**os.environ, "PYTHON_EXEC": sys.executable, "PYTHONWARNINGS": "ignore"})
         assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}"
         cls.printed[command] = done.stdout
-        cls.weights[command] = {file.name: weights(file) for file in cls.bin.glob("*checkpoint.pt")}
+        cls.weights[command] = {file.name: weights(file) for file in cls.bin.glob("*checkpoint*")}
         return done.stdout
 
     def lines(self, ending):
@@ -158,19 +164,20 @@ class Tutorial(unittest.TestCase):
                         self.assertTrue(any(close(line, other) for other in left), f"{line!r} is not there:\n{printed}")
 
     def test_goes_on_as_if_nothing_had_happened(self):
-        self.assert_went_on("--nproc 2 ./tutorial", "--max-restarts 1 ./tutorial --fail", "checkpoint.pt")
+        self.assert_went_on("--nproc 2 ./tutorial", "--max-restarts 1 ./tutorial --fail", "checkpoint")
 
-    def test_any_number_of_workers_gives_the_same_weights_the_same_score(self):
+    def test_any_number_of_workers_and_strategy_gives_the_same_weights_the_same_score(self):
         score = self.lines("--max-restarts 1 ./tutorial --fail")[-1:]
-        for ending in ("--nproc 3 ./tutorial", "$ ./tutorial"):
+        for ending in ("--nproc 3 ./tutorial", "--strategy fsdp ./tutorial", "$ ./tutorial"):
             self.assert_near(self.lines(ending), score, 0.00011)
 
-    def test_without_batch_norm_any_number_of_workers_makes_the_same_updates(self):
-        endings = [f"{start} ./tutorial --no-batch-norm" for start in (";", "--nproc 2", "--nproc 3")]
-        alone = self.kept(endings[0], "checkpoint.pt")
+    def test_without_batch_norm_any_number_of_workers_and_strategy_makes_the_same_updates(self):
+        endings = [f"{start} ./tutorial --no-batch-norm" for start in
+                   (";", "--nproc 2", "--nproc 3", "--strategy zero2", "--strategy fsdp")]
+        alone = self.kept(endings[0], "checkpoint")
         for ending in endings[1:]:
             self.assert_near(self.lines(endings[0]), self.lines(ending), 0.00051)
-            for name, value in self.kept(ending, "checkpoint.pt").items():
+            for name, value in self.kept(ending, "checkpoint").items():
                 self.assertLess((value - alone[name]).abs().max().item(), 1e-4, name)
 
     @unittest.skipUnless(HAS_PYTHON, "the Python package dtrain is not built")

@@ -91,3 +91,24 @@ TEST_CASE("what a config asks for is compared with the job's size, if it is know
   CHECK_THAT(why(R"({"distributed_type": "MULTI_CPU", "num_processes": 4})", test_host(), {"--nproc=2"}),
              Contains("num_processes is 4, and the job has 2 ranks"));
 }
+
+TEST_CASE("a program in Python does not read the strategy, and a note says so") {
+  Host host = test_host({{"train.py", plain_file()}, {"script", executable_file("#!/usr/bin/python3\n")}});
+  const auto notes = [&](const Words& words) {
+    auto raw = parse(words);
+    REQUIRE(raw.ok());
+    auto plan = resolve(*raw, host);
+    REQUIRE(plan.ok());
+    return plan->notes;
+  };
+  const std::string of_flag = "no effect: --strategy is for C++ programs with dtrain::Parallel, and ";
+  CHECK(notes({"--strategy=fsdp", "train.py"}) == Words{of_flag + "train.py runs in Python"});
+  CHECK(notes({"--strategy=fsdp", "./script"}) == Words{of_flag + "./script runs in Python"});
+  CHECK(notes({"--strategy=fsdp", "/usr/bin/python3", "-u", "x.py"}) ==
+        Words{of_flag + "/usr/bin/python3 runs in Python"});
+  CHECK(notes({"--strategy=fsdp", "true"}).empty());
+  CHECK(notes({"train.py"}).empty());
+  host.env["DTRAIN_STRATEGY"] = "zero1";
+  CHECK(notes({"train.py"}) ==
+        Words{"no effect: DTRAIN_STRATEGY is for C++ programs with dtrain::Parallel, and train.py runs in Python"});
+}
