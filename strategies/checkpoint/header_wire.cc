@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -59,10 +60,25 @@ HeaderTensor tensor_of(const std::string& name, const HeaderJson& json, std::uin
   return tensor;
 }
 
-void check_metadata(const HeaderJson& json) {
-  if (!json.is_object() ||
-      !std::all_of(json.begin(), json.end(), [](const HeaderJson& value) { return value.is_string(); }))
+// Where the tensors of the file begin in those of which they are parts.
+std::map<std::string, std::vector<std::int64_t>> offsets_of(const HeaderJson& metadata) {
+  if (!metadata.is_object() ||
+      !std::all_of(metadata.begin(), metadata.end(), [](const HeaderJson& value) { return value.is_string(); }))
     throw Refused("its __metadata__ is not an object of texts");
+  std::map<std::string, std::vector<std::int64_t>> offsets;
+  const auto info = metadata.find("DCP_SHARDING_INFO");
+  if (info == metadata.end()) return offsets;
+  const HeaderJson json = parse_json(info->get_ref<const std::string&>(), kHeaderDepth);
+  if (!json.is_object()) throw Refused("its DCP_SHARDING_INFO is no object");
+  for (const auto& [name, value] : json.items()) {
+    const std::string told = shown(name);
+    const HeaderJson* saved = value.is_object() && value.contains("saved_offsets") ? &value["saved_offsets"] : nullptr;
+    if (saved == nullptr || !saved->is_array())
+      throw Refused(fmt::format("tensor {} has no saved_offsets in DCP_SHARDING_INFO", told));
+    for (const HeaderJson& at : *saved)
+      offsets[name].push_back(static_cast<std::int64_t>(number_of(at, fmt::format("an offset of tensor {}", told))));
+  }
+  return offsets;
 }
 
 // Neither gaps nor overlaps, up to the end of the file.
@@ -123,12 +139,15 @@ std::vector<HeaderTensor> parse_header(std::string_view header, std::uint64_t fi
   const HeaderJson json = parse_json(header, kHeaderDepth);
   const std::uint64_t data_begin = kLengthBytes + header.size();
   std::vector<HeaderTensor> tensors;
+  std::map<std::string, std::vector<std::int64_t>> offsets;
   for (const auto& [name, value] : json.items()) {
     if (name == "__metadata__")
-      check_metadata(value);
+      offsets = offsets_of(value);
     else
       tensors.push_back(tensor_of(name, value, data_begin, file_bytes));
   }
+  for (HeaderTensor& tensor : tensors)
+    if (const auto at = offsets.find(tensor.name); at != offsets.end()) tensor.offsets = at->second;
   std::sort(tensors.begin(), tensors.end(), [](const HeaderTensor& a, const HeaderTensor& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.bytes < b.bytes;
   });

@@ -18,6 +18,9 @@ struct HeaderTensor {
   const StoredType* type = nullptr;
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0, bytes = 0;  // from the start of the file
+  // Where it begins in a larger tensor of that name, by dimension, as torch.distributed.checkpoint says in the
+  // metadata.
+  std::vector<std::int64_t> offsets{};
 };
 
 // The product of the sizes. Throws Refused: a size is below 0, or the product above 2^63 - 1.

@@ -9,9 +9,16 @@
 
 namespace dtrain::checkpoint {
 
+// What a file has of a tensor.
+struct StoredPart {
+  std::size_t file = 0;                // its place in StoredTensors::files
+  std::uint64_t at = 0;                // of the file: its first byte
+  std::uint64_t begin = 0, count = 0;  // elements
+};
+
 struct StoredTensor {
-  HeaderTensor tensor;
-  std::size_t file = 0;  // its place in StoredTensors::files
+  TensorSpec tensor;              // the whole
+  std::vector<StoredPart> parts;  // without empty ones
 };
 
 // What some files hold.
@@ -20,17 +27,27 @@ struct StoredTensors {
   std::map<std::string, StoredTensor> by_name;
 
   // Adds a file. Throws Refused: one of its tensors is in an earlier file.
-  void add(const std::string& file, std::vector<HeaderTensor> tensors);
+  void add(const std::string& file, const std::vector<HeaderTensor>& tensors);
+  // Adds a file with the rows of tensors that a rank had, as torch.distributed.checkpoint writes them.
+  // Throws Refused: a tensor is not divided by rows.
+  void add_rows(const std::string& file, const std::vector<HeaderTensor>& tensors);
+  // After the last add_rows(). Throws Refused: the parts of a tensor overlap, or leave a gap.
+  void check_whole();
+  // Keeps the tensors whose names begin with this, without it.
+  void strip(const std::string& prefix);
 };
 
 // A part of a tensor, in elements.
 struct Wanted {
   TensorSpec tensor;
   std::uint64_t begin = 0, count = 0;
+  bool convert = false;   // another element type is no error
+  bool optional = false;  // nor is it that the files lack the tensor
 };
 
 struct PlannedRead {
-  std::size_t wanted = 0;  // its place in the list
+  std::size_t wanted = 0;              // its place in the list
+  std::uint64_t first = 0, count = 0;  // elements of the wanted part
   std::size_t file = 0;
   std::uint64_t begin = 0, bytes = 0;  // of the file
   const StoredType* stored = nullptr;

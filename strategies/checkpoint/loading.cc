@@ -37,25 +37,29 @@ void read_values(LoadHalf& half, const LoadOptions& options, bool& fits) {
     if (!file || read.file != number)
       file = std::make_unique<RangeFile>(half.stored.files[read.file], RangeFile::Use::read);
     number = read.file;
-    at::Tensor& values = (*half.pieces)[read.wanted].values;
+    at::Tensor values = (*half.pieces)[read.wanted].values.narrow(0, static_cast<std::int64_t>(read.first),
+                                                                  static_cast<std::int64_t>(read.count));
     const at::ScalarType type = torch_type(*read.stored);
     const bool direct = values.is_cpu() && values.is_contiguous() && values.scalar_type() == type;
     at::Tensor buffer = direct ? values : at::empty(values.sizes(), at::TensorOptions(type));
     const std::uint32_t sum = file->read(read.begin, buffer.mutable_data_ptr(), read.bytes, 0, summed);
     if (!direct) values.copy_(buffer);
-    half.read.push_back({read.wanted, wanted[read.wanted].begin, wanted[read.wanted].count, sum});
+    half.read.push_back({read.wanted, wanted[read.wanted].begin + read.first, read.count, sum});
   }
 }
 
 // The sum of a whole tensor in its file.
 std::uint32_t sum_in_file(const StoredTensors& stored, const StoredTensor& tensor) {
-  RangeFile file(stored.files[tensor.file], RangeFile::Use::read);
-  std::vector<char> buffer(std::min<std::uint64_t>(kVerifyChunk, tensor.tensor.bytes));
   std::uint32_t sum = 0;
-  for (std::uint64_t done = 0; done < tensor.tensor.bytes;) {
-    const auto chunk = std::min<std::uint64_t>(buffer.size(), tensor.tensor.bytes - done);
-    sum = file.read(tensor.tensor.begin + done, buffer.data(), chunk, sum);
-    done += chunk;
+  for (const StoredPart& part : tensor.parts) {
+    RangeFile file(stored.files[part.file], RangeFile::Use::read);
+    const std::uint64_t bytes = part.count * tensor.tensor.element_bytes();
+    std::vector<char> buffer(std::min<std::uint64_t>(kVerifyChunk, bytes));
+    for (std::uint64_t done = 0; done < bytes;) {
+      const auto chunk = std::min<std::uint64_t>(buffer.size(), bytes - done);
+      sum = file.read(part.at + done, buffer.data(), chunk, sum);
+      done += chunk;
+    }
   }
   return sum;
 }
@@ -64,13 +68,15 @@ std::uint32_t sum_in_file(const StoredTensors& stored, const StoredTensor& tenso
 void check_sums(const Group& group, const LoadHalf& half, const std::vector<std::vector<PartSum>>& of_ranks) {
   std::vector<TensorSpec> specs;
   for (const StatePiece& piece : *half.pieces) {
-    const HeaderTensor& stored = half.stored.by_name.at(piece.name).tensor;
-    specs.push_back({stored.name, stored.type, stored.shape});
+    const auto stored = half.stored.by_name.find(piece.name);  // none: it is optional
+    specs.push_back(stored != half.stored.by_name.end() ? stored->second.tensor : wanted_of(piece).tensor);
   }
   const auto whole = whole_sums(specs, of_ranks);
   std::size_t turn = 0;
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    const StoredTensor& stored = half.stored.by_name.at(specs[i].name);
+    const auto found = half.stored.by_name.find(specs[i].name);
+    if (found == half.stored.by_name.end()) continue;
+    const StoredTensor& stored = found->second;
     std::uint32_t sum = whole[i].sum;
     if (!whole[i].covered) {
       if (turn++ % static_cast<std::size_t>(group.size()) != static_cast<std::size_t>(group.rank())) continue;
@@ -78,7 +84,7 @@ void check_sums(const Group& group, const LoadHalf& half, const std::vector<std:
     }
     if (sum != half.sums.at(specs[i].name))
       throw Refused(fmt::format("{} is damaged: the crc32c of {} is {:08x}, and should be {:08x}",
-                                half.stored.files[stored.file], shown(specs[i].name), sum,
+                                half.stored.files[stored.parts[0].file], shown(specs[i].name), sum,
                                 half.sums.at(specs[i].name)));
   }
 }
@@ -230,10 +236,13 @@ Loaded Checkpoints::load_step(std::int64_t step, CheckpointState& state, const L
 }
 
 void load_safetensors(const Group& group, const std::string& path, std::vector<StatePiece>& pieces,
-                      const LoadOptions& options) {
+                      const LoadOptions& options, const std::vector<std::string>& stems) {
   std::vector<checkpoint::LoadHalf> halves(1);
   halves[0].pieces = &pieces;
-  const std::string failure = checkpoint::failure_of([&] { halves[0].stored = checkpoint::read_plain(path); });
+  const std::string failure = checkpoint::failure_of([&] {
+    halves[0].stored = checkpoint::read_plain(path, stems);
+    halves[0].stored.strip(options.prefix);
+  });
   checkpoint::load_halves(group, path + " cannot be loaded", halves, options, failure);
 }
 

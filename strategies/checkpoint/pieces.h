@@ -65,6 +65,8 @@ inline at::ScalarType torch_type(const StoredType& type) {
 inline Wanted wanted_of(const StatePiece& piece) {
   Wanted wanted;
   wanted.tensor = {piece.name, nullptr, piece.shape};
+  wanted.convert = piece.convert;
+  wanted.optional = piece.optional;
   for (const TypePair& pair : kTypePairs)
     if (pair.torch == piece.dtype) wanted.tensor.type = stored_type(pair.stored);
   const char* type = c10::toString(piece.dtype);

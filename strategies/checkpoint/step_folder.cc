@@ -214,6 +214,21 @@ std::vector<PartSum> write_parts(const std::string& attempt, const Layout& layou
   return sums;
 }
 
+namespace {
+
+// The files of the ranks that torch.distributed.checkpoint has not consolidated.
+std::vector<std::string> files_of_ranks(const std::string& folder) {
+  std::vector<std::string> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("shard-") && name.ends_with(".safetensors")) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace
+
 std::vector<HeaderTensor> read_header(const std::string& path) {
   RangeFile file(path, RangeFile::Use::read);
   const std::uint64_t bytes = file.bytes();
@@ -229,19 +244,29 @@ std::vector<HeaderTensor> read_header(const std::string& path) {
   }
 }
 
-StoredTensors read_plain(const std::string& path) {
-  std::vector<std::string> files{path};
-  if (fs::is_directory(path)) {
-    const std::string index = path + "/model.safetensors.index.json";
-    files = {path + "/model.safetensors"};
+StoredTensors read_plain(const std::string& path, const std::vector<std::string>& stems) {
+  StoredTensors stored;
+  if (!fs::is_directory(path)) {
+    stored.add(path, read_header(path));
+    return stored;
+  }
+  for (const std::string& stem : stems) {
+    const std::string file = fmt::format("{}/{}.safetensors", path, stem), index = file + ".index.json";
     if (fs::exists(index)) {
-      files.clear();
       for (const std::string& name : files_of_index(read_whole(index, kIndexBytesMax)))
-        files.push_back(path + "/" + name);
+        stored.add(path + "/" + name, read_header(path + "/" + name));
+      return stored;
+    }
+    if (fs::exists(file)) {
+      stored.add(file, read_header(file));
+      return stored;
     }
   }
-  StoredTensors stored;
-  for (const std::string& file : files) stored.add(file, read_header(file));
+  const std::vector<std::string> of_ranks = files_of_ranks(path);
+  if (of_ranks.empty())
+    throw Refused(fmt::format("it has neither {}.safetensors nor its index", fmt::join(stems, ".safetensors, ")));
+  for (const std::string& file : of_ranks) stored.add_rows(file, read_header(file));
+  stored.check_whole();
   return stored;
 }
 

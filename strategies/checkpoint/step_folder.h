@@ -50,7 +50,8 @@ std::vector<PartSum> write_parts(const std::string& attempt, const Layout& layou
 
 // The tensors of a safetensors file.
 std::vector<HeaderTensor> read_header(const std::string& path);
-// What is at `path`: a file, or a folder with model.safetensors or Hugging Face's index. Paths of files are whole.
-StoredTensors read_plain(const std::string& path);
+// What is at `path`: a file, or a folder with STEM.safetensors or its index, of the first stem that is there, or with a
+// file of each rank (shard-*.safetensors). Paths of files are whole.
+StoredTensors read_plain(const std::string& path, const std::vector<std::string>& stems);
 
 }  // namespace dtrain::checkpoint

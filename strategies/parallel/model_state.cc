@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "strategies/checkpoint/pieces.h"
 #include "strategies/ddp/diverged.h"
 
 namespace dtrain {
@@ -66,6 +67,36 @@ CheckpointState state_of(torch::nn::Module& module, const std::vector<Shard>& sh
     state.model.push_back(std::move(piece));
   }
   return state;
+}
+
+void allow_counts_of_torch(CheckpointState& state) {
+  bool counted = false;  // by torch: the parameter has more than a momentum
+  for (StatePiece& piece : state.optimizer) {
+    if (!piece.name.ends_with(kStepOf)) {
+      counted = counted || !piece.name.ends_with(".momentum_buffer");
+      continue;
+    }
+    piece.convert = true;  // a parameter's count comes after its tensors
+    piece.optional = !counted;
+    if (piece.optional) piece.values.fill_(1);
+    counted = false;
+  }
+}
+
+void refuse_lost_counts(const CheckpointState& state) {
+  const StatePiece* changed = nullptr;  // a tensor of the parameter that is not 0
+  for (const StatePiece& piece : state.optimizer) {
+    if (!piece.name.ends_with(kStepOf)) {
+      if (changed == nullptr && piece.values.any().item<bool>()) changed = &piece;
+      continue;
+    }
+    if (changed != nullptr && piece.values.item<std::int64_t>() == 0)
+      throw checkpoint::Refused(
+          fmt::format("{} is 0, but {} is not. torch.distributed.checkpoint writes 0 for tensors without a dimension "
+                      "where it consolidates; save the optimizer's state without enable_consolidation",
+                      piece.name, changed->name));
+    changed = nullptr;
+  }
 }
 
 void restore(ShardedOptimizer& optimizer, const CheckpointState& state) {

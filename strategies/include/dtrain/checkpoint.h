@@ -34,6 +34,8 @@ struct StatePiece {
   // Copy::in_background: the values may change earlier than those of other pieces, so they are copied before the call
   // returns.
   bool changes = false;
+  // load(): it is no error that the files have another type, or have no tensor of that name (the values stay then).
+  bool convert = false, optional = false;
 };
 
 // All ranks give the same lists of names, types and shapes, in the same order. In save(), the parts of the ranks
@@ -66,6 +68,9 @@ struct LoadOptions {
   // Files without dtrain.json have no sums. Without `verify`, headers and sizes are checked: the load is about a fifth
   // faster where the files are in memory already.
   bool verify = true;
+  // load_safetensors(), Parallel::load_weights() and load_state(): the names in the files begin with this, as "model."
+  // where Python has saved {"model": ..., "optim": ...}. Other names are not asked for.
+  std::string prefix{};
   // If a checkpoint is damaged, load the one before it. Loaded::skipped says so.
   bool fall_back = true;
 };
@@ -160,8 +165,11 @@ class Checkpoints {
 };
 
 // Collective of the group. Fills the values of the pieces from a safetensors file, or from a folder with
-// model.safetensors or model.safetensors.index.json, as Hugging Face's libraries write them. Throws CheckpointError.
+// model.safetensors or model.safetensors.index.json, as Hugging Face's libraries write them, or with the files of ranks
+// that torch.distributed.checkpoint writes (HuggingFaceStorageWriter, with and without consolidation; tensors that are
+// divided by rows, as FSDP2's are). `stems`: the names that come before .safetensors in a folder; the first one that is
+// there counts. Throws CheckpointError.
 void load_safetensors(const Group& group, const std::string& path, std::vector<StatePiece>& pieces,
-                      const LoadOptions& options = {});
+                      const LoadOptions& options = {}, const std::vector<std::string>& stems = {"model"});
 
 }  // namespace dtrain

@@ -1,6 +1,8 @@
 // Where bytes lie, sums of parts, and what is refused of files that others wrote.
+#include <limits>
 #include <random>
 #include <set>
+#include <tuple>
 
 #include "strategies/checkpoint/crc32c.h"
 #include "strategies/checkpoint/layout_plan.h"
@@ -258,4 +260,70 @@ TEST_CASE("checkpoint load: what does not fit is told") {
   CHECK(refusal([&] {
           stored.add("g", {{"a", stored_type("F32"), {}, 8, 4}});
         }) == "tensor a is in an earlier file too");
+}
+
+TEST_CASE("checkpoint load: rows of ranks in files of torch") {
+  const auto part = [](std::vector<std::int64_t> shape, std::uint64_t begin, std::vector<std::int64_t> offsets) {
+    return HeaderTensor{"a", stored_type("I16"), shape, begin, 2 * elements_of(shape), std::move(offsets)};
+  };
+  const auto stored_of = [](const std::vector<HeaderTensor>& parts) {
+    StoredTensors stored;
+    for (std::size_t i = 0; i < parts.size(); ++i) stored.add_rows("file " + std::to_string(i), {parts[i]});
+    stored.check_whole();
+    return stored;
+  };
+  const StoredTensors stored =
+      stored_of({part({2, 3}, 100, {2, 0}), part({0, 3}, 40, {4, 0}), part({2, 3}, 8, {0, 0})});
+  CHECK(stored.by_name.at("a").tensor.shape == std::vector<std::int64_t>{4, 3});
+  // Elements 4 to 9: two of the last file, four of the first.
+  const auto reads = plan_reads(stored, {{spec("a", "I16", {4, 3}), 4, 6}}, {});
+  REQUIRE(reads.size() == 2);
+  CHECK(std::tie(reads[0].file, reads[0].first, reads[0].begin, reads[0].bytes) == std::tuple(0U, 2U, 100U, 8U));
+  CHECK(std::tie(reads[1].file, reads[1].first, reads[1].begin, reads[1].bytes) == std::tuple(2U, 0U, 16U, 4U));
+
+  const auto told = [&](const std::vector<HeaderTensor>& parts) { return refusal([&] { stored_of(parts); }); };
+  CHECK(told({part({}, 8, {})}) == "accepted");
+  CHECK(told({part({2}, 8, {0}), part({2}, 8, {3})}) == "the parts of tensor a leave a gap at element 2");
+  CHECK(told({part({2}, 8, {0}), part({2}, 8, {1})}) == "the parts of tensor a overlap at element 2");
+  CHECK(told({part({2}, 8, {1})}) == "the parts of tensor a leave a gap at element 0");
+  const std::string not_rows = " and loads only parts by rows; consolidate the files with Python";
+  CHECK(told({part({2, 2}, 8, {0, 1})}) == "file 0 has a part of tensor a with the shape [2, 2] at [0, 1]," + not_rows);
+  CHECK(told({part({2, 2}, 8, {0, 0}), part({2, 3}, 8, {2, 0})}) ==
+        "file 1 has a part of tensor a with the shape [2, 3] at [2, 0]," + not_rows);
+  CHECK(told({part({2}, 8, {0, 0})}) == "file 0 has a part of tensor a with the shape [2] at [0, 0]," + not_rows);
+  const auto most = std::numeric_limits<std::int64_t>::max();
+  CHECK(told({part({2}, 8, {most})}).ends_with(not_rows));
+  CHECK(told({part({2, 2}, 8, {most - 2, 0})}).ends_with("has too many elements"));
+}
+
+TEST_CASE("checkpoint load: a prefix, and what may be lacking") {
+  StoredTensors stored;
+  stored.add("f", {{"optim.a", stored_type("F32"), {2}, 8, 8}, {"model.a", stored_type("F32"), {1}, 16, 4}});
+  stored.strip("model.");
+  Wanted a{spec("a", "F64", {1}), 0, 1}, b{spec("b", "F32", {1}), 0, 1};
+  const auto told = [&] { return refusal([&] { plan_reads(stored, {a, b}, {}); }); };
+  CHECK(told() == "the files lack b");
+  b.optional = true;
+  CHECK(told() == "a is F32 in the files, and F64 in the program (convert permits this)");
+  a.convert = true;
+  CHECK(told() == "accepted");
+  CHECK(plan_reads(stored, {a, b}, {}).size() == 1);
+}
+
+TEST_CASE("checkpoint header: where torch says that a tensor begins in a larger one") {
+  const auto header = [](const std::string& info) {
+    return R"({"__metadata__":{"DCP_SHARDING_INFO":")" + info +
+           R"("},"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
+  };
+  const auto parsed = [&](const std::string& info) {
+    const std::string text = header(info);
+    return parse_header(text, 8 + text.size() + 2);
+  };
+  CHECK(parsed(R"({\"a\": {\"saved_offsets\": [7]}})").at(0).offsets == std::vector<std::int64_t>{7});
+  CHECK(parsed(R"({\"b\": {\"saved_offsets\": [7]}})").at(0).offsets.empty());
+  const auto told = [&](const std::string& info) { return refusal([&] { parsed(info); }); };
+  CHECK(told("[]") == "its DCP_SHARDING_INFO is no object");
+  CHECK(told("{") == "its JSON is damaged");
+  CHECK(told(R"({\"a\": 3})") == "tensor a has no saved_offsets in DCP_SHARDING_INFO");
+  CHECK(told(R"({\"a\": {\"saved_offsets\": [-1]}})") == "an offset of tensor a is no number from 0 to 2^63 - 1");
 }
