@@ -3,7 +3,7 @@
 and what it costs to make a group of parameters whole.
 
     run.py --build build --python PYTHON [--only steps,deterministic,memory,unshard] [--ranks 2] [--steps 40]
-           [--rounds 3] [--models small,wide] [--write FOLDER]
+           [--rounds 3] [--models small,wide] [--corpus FILE] [--write FOLDER]
 
 Programs that are compared take turns, with one thread for each rank.
 """
@@ -35,6 +35,8 @@ def main():
     parser.add_argument("--steps", type=int, default=40, help="of each run, the first ten of which do not count")
     parser.add_argument("--rounds", type=int, default=3, help="how often each program has its turn")
     parser.add_argument("--models", default=",".join(SIZES), help="of section steps: of " + ", ".join(SIZES))
+    parser.add_argument("--corpus", default=HERE.parents[2] / ".cache/corpus.txt",
+                        help="of section steps: a text (scripts/setup.sh bench puts one into .cache)")
     parser.add_argument("--write", metavar="FOLDER", help="replace these sections on their page in it")
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
