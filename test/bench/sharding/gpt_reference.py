@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""examples/gpt in Python under DDP or FSDP2 on gloo: the same model, first weights, batches, loss, AdamW, learning rates
-and clipping. Prints the lines of gpt's --loss-file: a step's number, its seconds, the loss of the global batch. run.py
-starts it under torchrun."""
+"""examples/gpt in Python under DDP or FSDP2 on gloo: the same model, first weights, batches, loss, AdamW, learning
+rates and clipping. Prints the lines of gpt's --loss-file: a step's number, its seconds, the loss of the global batch.
+run.py starts it under torchrun."""
 import argparse
 import os
 import time

@@ -7,8 +7,8 @@ import tempfile
 import jobs
 
 SMALLEST_RATE = 1e-300  # of which nothing is left in float32: a step with it leaves all weights as they are
-# How far apart losses may be, of the loss: of the first steps, and of all. Sums in another order are within 5e-6 of each
-# other at first. Then a training makes what is small large: 1e-3 was found with the model "wide".
+# How far apart losses may be, of the loss: of the first steps, and of all. With sums in another order they are within
+# 5e-6 of each other at first. Then a training makes what is small large: 1e-3 was found with the model "wide".
 NEAR, FIRST, FAR = 2e-5, 10, 1e-2
 
 
@@ -49,7 +49,7 @@ def distance(model, losses):
         apart.append((high - low) / low)
         bound = NEAR if step < FIRST else FAR
         if not apart[-1] <= bound:  # nor if one is not a number
-            sys.exit(f"model \"{model}\": in step {step} the loss is {low:.7f} under {one} and {high:.7f} under {other}, "
-                     f"further apart than {bound:g} of it. The programs do not train the same, so there are no figures; "
-                     "compare gpt_reference.py and gpt_data.py with examples/gpt")
+            sys.exit(f"model \"{model}\": in step {step} the loss is {low:.7f} under {one} and {high:.7f} under "
+                     f"{other}, further apart than {bound:g} of it. The programs do not train the same, so there are "
+                     "no figures; compare gpt_reference.py and gpt_data.py with examples/gpt")
     return max(apart[:FIRST]), max(apart)
