@@ -42,6 +42,23 @@ def make_group(limit):
     return None
 
 
+def peak_of(group):
+    """The most bytes that a group had."""
+    file = group / "memory.max_usage_in_bytes"
+    return int((file if file.exists() else group / "memory.peak").read_text())
+
+
+def ended_of(group):
+    """How many processes of a group the kernel ended for want of memory."""
+    file = group / "memory.oom_control"
+    lines = (file if file.exists() else group / "memory.events").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+
+def enter(group):
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+
+
 def remove(group):
     """Processes leave a cgroup some time after they are reaped, and there is no event."""
     for _ in range(1500):
@@ -61,6 +78,6 @@ def limited(limit):
         yield lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)), "of data (RLIMIT_DATA)"
         return
     try:
-        yield lambda: (group / "cgroup.procs").write_text(str(os.getpid())), "of a memory cgroup"
+        yield lambda: enter(group), "of a memory cgroup"
     finally:
         remove(group)

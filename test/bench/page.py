@@ -27,7 +27,7 @@ PAGES = {
               ["bench-build bare", "bench-build sizes"]),
     "sharding": ("Sharding", "Steps and memory under DDP, ZeRO and FSDP beside Python's, and what features cost.",
                  ["bench-sharding steps", "bench-sharding deterministic", "bench-sharding memory",
-                  "bench-sharding unshard"]),
+                  "bench-sharding largest", "bench-sharding unshard"]),
     "training": ("Training", "Steps of DDP, Horovod's way of reducing, how ResNet scales, and steps of optimizers.",
                  ["bench-collectives ddp", "bench-collectives fusion", "bench-resnet scaling", "bench-optim adamw",
                   "bench-optim state"]),

@@ -2,7 +2,8 @@
 """What memory_bench.cc and unshard_bench.cc measure, of Python's FSDP2. Rank 0 prints a line of JSON. run.py starts it
 under torchrun.
 
-    fsdp2_reference.py memory WIDTH DEPTH TYPE    the type in which the module computes: float32 or bfloat16
+    fsdp2_reference.py memory WIDTH DEPTH TYPE    the type in which the module computes: float32 or bfloat16; or ddp,
+                                                  for DDP in float32 whose gradients are views of its buckets
     fsdp2_reference.py gather MEGABYTES COUNT
     fsdp2_reference.py groups GROUPS STEPS        collectives do nothing here: torch's fake process group
 """
@@ -50,9 +51,9 @@ def sharded(model, **options):
     return model
 
 
-def train(width, depth, policy):
+def train(width, depth, share):
     before = pss()
-    model = sharded(nn.Sequential(*[Residual(width, i) for i in range(depth)]), mp_policy=policy)
+    model = share(nn.Sequential(*[Residual(width, i) for i in range(depth)]))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     peak = [0]
 
@@ -74,10 +75,14 @@ def train(width, depth, policy):
 
 
 def memory(width, depth, precision):
-    policy = MixedPrecisionPolicy() if precision == "float32" else MixedPrecisionPolicy(param_dtype=torch.bfloat16)
-    train(16, 2, policy)
+    share = {
+        "ddp": lambda model: nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True),
+        "float32": sharded,
+        "bfloat16": lambda model: sharded(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16)),
+    }[precision]
+    train(16, 2, share)
     dist.barrier()
-    found = train(int(width), int(depth), policy)
+    found = train(int(width), int(depth), share)
     mean = torch.tensor(list(found.values()), dtype=torch.float64)
     dist.all_reduce(mean)
     return dict(zip(found, (mean / dist.get_world_size()).tolist()))

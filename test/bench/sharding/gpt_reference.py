@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""examples/gpt in Python: the same model, batch size, loss and AdamW, under DDP or FSDP2 on gloo. Prints the seconds of
-each step. run.py starts it under torchrun."""
+"""examples/gpt in Python under DDP or FSDP2 on gloo: the same model, first weights, batches, loss, AdamW, learning
+rates and clipping. Prints the lines of gpt's --loss-file: a step's number, its seconds, the loss of the global batch.
+run.py starts it under torchrun."""
 import argparse
 import os
 import time
+
+import gpt_data
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
+
+SEED, LR = 1, 3e-3  # gpt's defaults
 
 
 class Block(nn.Module):
@@ -42,41 +47,60 @@ class Gpt(nn.Module):
         return functional.linear(self.norm(x), self.embed.weight)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    for flag in ("steps", "global-batch", "context", "width", "depth", "heads", "characters"):
-        parser.add_argument(f"--{flag}", type=int, required=True)
-    parser.add_argument("--way", choices=("ddp", "fsdp2"), required=True)
-    args = parser.parse_args()
-    dist.init_process_group("gloo")
-    torch.manual_seed(0)
-    model = Gpt(args.characters, args.context, args.width, args.depth, args.heads)
-    if args.way == "ddp":
-        model = nn.parallel.DistributedDataParallel(model)
-    else:
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
-        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-        for block in model.blocks:
-            fully_shard(block, mesh=mesh)
-        fully_shard(model, mesh=mesh)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1,
-                                  fused=args.way == "ddp")
-    rows = args.global_batch // dist.get_world_size()
-    for _ in range(args.steps):
+def sharded(model, way):
+    if way == "ddp":
+        return nn.parallel.DistributedDataParallel(model)
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def adamw(model, way):
+    decayed = [{"params": [each for each in model.parameters() if (each.dim() > 1) == matrices],
+                "weight_decay": 0.1 if matrices else 0.0} for matrices in (True, False)]
+    return torch.optim.AdamW(decayed, lr=LR, betas=(0.9, 0.95), fused=way == "ddp")
+
+
+def train(args):
+    text, characters = gpt_data.text_of(args.data)
+    model = Gpt(characters, args.context, args.width, args.depth, args.heads)
+    model.load_state_dict(gpt_data.weights_of(args.weights))  # strict: the same names and shapes, no fewer and no more
+    model = sharded(model, args.way)
+    optimizer = adamw(model, args.way)
+    rows, rank = args.global_batch // dist.get_world_size(), dist.get_rank()
+    mine = range(rank * rows, (rank + 1) * rows)
+    begins = [gpt_data.begins_of(SEED, step, mine, len(text) - args.context) for step in range(args.steps)]
+    for step in range(args.steps):
         began = time.perf_counter()
-        text = torch.randint(args.characters, (rows, args.context + 1))
+        for group in optimizer.param_groups:
+            group["lr"] = gpt_data.rate_of(step, args.steps, LR)
+        stretches = torch.stack([text[begin:begin + args.context + 1] for begin in begins[step]])
         optimizer.zero_grad()
-        scores = model(text[:, :-1])
-        loss = functional.cross_entropy(scores.flatten(0, 1), text[:, 1:].flatten())
+        scores = model(stretches[:, :-1])
+        loss = functional.cross_entropy(scores.flatten(0, 1), stretches[:, 1:].flatten())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        mean = loss.detach().clone()
+        mean = loss.detach().double()
         dist.all_reduce(mean)
-        mean.item()
-        if os.environ["RANK"] == "0":
-            print(time.perf_counter() - began, flush=True)
+        mean = mean.item() / dist.get_world_size()
+        if rank == 0:
+            print(step, time.perf_counter() - began, mean, flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for flag in ("steps", "global-batch", "context", "width", "depth", "heads"):
+        parser.add_argument(f"--{flag}", type=int, required=True)
+    parser.add_argument("--data", required=True, help="a text file")
+    parser.add_argument("--weights", required=True, help="a file of safetensors with the first weights")
+    parser.add_argument("--way", choices=("ddp", "fsdp2"), required=True)
+    args = parser.parse_args()
+    dist.init_process_group("gloo")
+    train(args)
     dist.barrier()
     os._exit(0)  # gloo's threads end the process with SIGABRT now and then (torch 2.15)
 

@@ -3,7 +3,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIMIT = 1800  # seconds
@@ -37,11 +36,3 @@ def said_by(name, line, environment):
     if done.returncode != 0:
         sys.exit(f"{name} failed:\n{done.stderr}{done.stdout}")
     return done.stdout
-
-
-def gpt_steps(args, ranks, strategy, size, steps):
-    """Seconds of each step of examples/gpt."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "losses")
-        ours(args, ranks, strategy, "gpt", *flags(size), "--steps", steps, "--generate", 0, "--loss-file", path)
-        return [float(line.split()[1]) for line in path.read_text().splitlines()]

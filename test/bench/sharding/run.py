@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measure sharded training: steps of examples/gpt beside Python's, the price of the same bits, the memory of a rank,
-and what it costs to make a group of parameters whole.
+the largest model inside a limit, and what it costs to make a group of parameters whole.
 
-    run.py --build build --python PYTHON [--only steps,deterministic,memory,unshard] [--ranks 2] [--steps 40]
-           [--rounds 3] [--models small,wide] [--write FOLDER]
+    run.py --build build --python PYTHON [--only steps,deterministic,memory,largest,unshard] [--ranks 2]
+           [--steps 40] [--rounds 3] [--limit 1] [--models small,wide] [--corpus FILE] [--write FOLDER]
 
 Programs that are compared take turns, with one thread for each rank.
 """
@@ -16,6 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import page  # noqa: E402
+from largest import largest  # noqa: E402
 from memory import memory  # noqa: E402
 from steps import SIZES, deterministic, steps_of  # noqa: E402
 from unshard import unshard  # noqa: E402
@@ -23,6 +24,7 @@ from unshard import unshard  # noqa: E402
 SECTIONS = {"steps": ("A step of a GPT", steps_of),
             "deterministic": ("The same bits on any number of ranks", deterministic),
             "memory": ("Memory of a rank", memory),
+            "largest": ("The largest model inside a limit of memory", largest),
             "unshard": ("Making groups whole", unshard)}
 
 
@@ -34,7 +36,10 @@ def main():
     parser.add_argument("--ranks", type=int, default=2, help="of sections about steps")
     parser.add_argument("--steps", type=int, default=40, help="of each run, the first ten of which do not count")
     parser.add_argument("--rounds", type=int, default=3, help="how often each program has its turn")
+    parser.add_argument("--limit", type=float, default=1, help="of section largest: GiB for the model, in all ranks")
     parser.add_argument("--models", default=",".join(SIZES), help="of section steps: of " + ", ".join(SIZES))
+    parser.add_argument("--corpus", default=HERE.parents[2] / ".cache/corpus.txt",
+                        help="of section steps: a text (scripts/setup.sh bench puts one into .cache)")
     parser.add_argument("--write", metavar="FOLDER", help="replace these sections on their page in it")
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)

@@ -3,6 +3,7 @@ ranks."""
 import json
 import statistics
 
+import gpt_runs
 import jobs
 import page
 
@@ -11,7 +12,7 @@ SIZES = {"small": {"context": 64, "width": 96, "depth": 4, "heads": 4, "global-b
 OURS = {"ddp": "ddp", "zero1": "zero1", "zero2": "zero2", "fsdp": "fsdp",
         "fsdp, copies": json.dumps({"type": "fsdp", "one_copy": False})}
 THEIRS = {"Python DDP": "ddp", "Python FSDP2": "fsdp2"}
-CHARACTERS, SKIPPED = 109, 10
+SKIPPED = 10
 BAR, PRICE = 2, 1.1
 MICRO_BATCHES = (1, 4)
 
@@ -24,18 +25,25 @@ def told(size):
     return ", ".join(f"{key} {value}" for key, value in size.items())
 
 
+def turns(args, name, size):
+    """The seconds of steps by program, which take turns, and for each turn how far apart their losses are."""
+    seconds, apart = {way: [] for way in [*OURS, *THEIRS]}, []
+    with gpt_runs.first_weights(args, size) as weights:
+        for _ in range(args.rounds):
+            runs = {way: gpt_runs.ours(args, strategy, size) for way, strategy in OURS.items()}
+            runs |= {way: gpt_runs.theirs(args, theirs, size, weights) for way, theirs in THEIRS.items()}
+            for way, (taken, _) in runs.items():
+                seconds[way] += taken[SKIPPED:]
+            apart.append(gpt_runs.distance(name, {way: losses for way, (_, losses) in runs.items()}))
+    return seconds, apart
+
+
 def steps_of(args):
-    bars, tables = [], []
+    bars, tables, apart = [], [], []
     for name in args.models.split(","):
         size = SIZES[name]
-        seconds = {way: [] for way in [*OURS, *THEIRS]}
-        for _ in range(args.rounds):
-            for way, strategy in OURS.items():
-                seconds[way] += jobs.gpt_steps(args, args.ranks, strategy, size, args.steps)[SKIPPED:]
-            for way, theirs in THEIRS.items():
-                out = jobs.theirs(args, args.ranks, "gpt_reference.py", *jobs.flags(size), "--characters", CHARACTERS,
-                                  "--steps", args.steps, "--way", theirs)
-                seconds[way] += [float(line) for line in out.splitlines()][SKIPPED:]
+        seconds, distances = turns(args, name, size)
+        apart += distances
         step = medians(seconds)
         rows = ["| | a step | Python DDP / this | Python FSDP2 / this |", "|---|---:|---:|---:|"]
         rows += [f"| {way} | {1000 * step[way]:.1f} ms | {step['Python DDP'] / step[way]:.2f}x | "
@@ -46,7 +54,11 @@ def steps_of(args):
             bars.append(page.judged(f"{name}: {ours} as fast as {theirs}, at least", faster, ">=", bar, "times"))
     about = (f"{args.ranks} ranks, a thread each, float32, AdamW, clipping. Python's are on gloo; their DDP has the "
              f"fused AdamW. Medians of the steps after the first {SKIPPED} of {args.rounds} runs of {args.steps} "
-             "steps; the programs took turns.")
+             "steps; the programs took turns. All begin with the same weights and train on the same batches, with the "
+             "same learning rates and weight decay. Losses of a step are within "
+             f"{max(first for first, _ in apart):.1g} of each other in the first {gpt_runs.FIRST} steps and within "
+             f"{max(of_all for _, of_all in apart):.1g} in all, as parts of the loss. There are no figures if they are "
+             f"more than {gpt_runs.NEAR:g} and {gpt_runs.FAR:g} apart.")
     return bars, [about, *tables]
 
 
