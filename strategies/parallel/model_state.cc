@@ -1,8 +1,9 @@
 #include "strategies/parallel/model_state.h"
 
+#include <fmt/format.h>
+
 #include <unordered_map>
 
-#include "strategies/checkpoint/pieces.h"
 #include "strategies/ddp/diverged.h"
 
 namespace dtrain {
@@ -83,7 +84,7 @@ void allow_counts_of_torch(CheckpointState& state) {
   }
 }
 
-void refuse_lost_counts(const CheckpointState& state) {
+std::string lost_count(const CheckpointState& state) {
   const StatePiece* changed = nullptr;  // a tensor of the parameter that is not 0
   for (const StatePiece& piece : state.optimizer) {
     if (!piece.name.ends_with(kStepOf)) {
@@ -91,12 +92,13 @@ void refuse_lost_counts(const CheckpointState& state) {
       continue;
     }
     if (changed != nullptr && piece.values.item<std::int64_t>() == 0)
-      throw checkpoint::Refused(
-          fmt::format("{} is 0, but {} is not. torch.distributed.checkpoint writes 0 for tensors without a dimension "
-                      "where it consolidates; save the optimizer's state without enable_consolidation",
-                      piece.name, changed->name));
+      return fmt::format(
+          "{} is 0, but {} is not. torch.distributed.checkpoint writes 0 for tensors without a dimension "
+          "where it consolidates; save the optimizer's state without enable_consolidation",
+          piece.name, changed->name);
     changed = nullptr;
   }
+  return {};
 }
 
 void restore(ShardedOptimizer& optimizer, const CheckpointState& state) {

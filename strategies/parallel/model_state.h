@@ -22,7 +22,7 @@ CheckpointState state_of(torch::nn::Module& module, const std::vector<Shard>& sh
 // A state to be filled may come from torch: its counts of updates are float32, and SGD and Muon have none (then the
 // count is 1: there is a momentum).
 void allow_counts_of_torch(CheckpointState& state);
-// Throws checkpoint::Refused: a parameter has averages of gradients, and no update that made them.
-void refuse_lost_counts(const CheckpointState& state);
+// Why its counts cannot be right: a parameter has averages of gradients, and no update that made them. Empty: they can.
+std::string lost_count(const CheckpointState& state);
 
 }  // namespace dtrain

@@ -1,6 +1,8 @@
 // What of Parallel needs checkpoints; see include/dtrain/parallel.h.
+#include <fmt/format.h>
+
 #include "dtrain/parallel.h"
-#include "strategies/checkpoint/pieces.h"
+#include "strategies/collectives/texts.h"
 #include "strategies/parallel/model_state.h"
 
 namespace dtrain {
@@ -20,8 +22,11 @@ void ParallelCore::load_state(const std::string& path, ShardedOptimizer& optimiz
   CheckpointState wanted = state(&optimizer, Purpose::load);
   allow_counts_of_torch(wanted);
   load_safetensors(everyone(), path, wanted.optimizer, options, {"optimizer", "model"});
-  const checkpoint::Said own{checkpoint::failure_of([&] { refuse_lost_counts(wanted); })};
-  checkpoint::exchange(everyone(), path + " cannot be loaded", own);
+  const Group group = everyone();
+  const std::vector<std::string> lost = all_gather_texts(group.process_group(), lost_count(wanted));
+  for (std::size_t rank = 0; rank < lost.size(); ++rank)
+    if (!lost[rank].empty())
+      throw CheckpointError(fmt::format("dtrain: {} cannot be loaded: rank {}: {}", path, rank, lost[rank]));
   restore(optimizer, wanted);
 }
 

@@ -1,9 +1,9 @@
-"""A rank of Python's FSDP2 that trains steps BEGIN to END of what go_on.cc trains, over gloo, and saves the state at the
-end in WAY rank0.
+"""A rank of Python's FSDP2 that trains steps BEGIN to END of what go_on.cc trains, over gloo, and saves the end in WAY
+rank0.
 
 usage: go_on.py ALGORITHM BEGIN END FOLDER [--save STEP WAY FOLDER] [--load FOLDER]
-  WAY: rank0 (folders model and state, which rank 0 writes), consolidated (as rank0, by all ranks) or sharded (one folder,
-  {"model": ..., "optim": ...}, a file a rank); --load: a checkpoint of dtrain
+  WAY: rank0 (folders model and state, which rank 0 writes), consolidated (the same by all ranks) or sharded (one
+  folder, {"model": ..., "optim": ...}, a file a rank); --load: a checkpoint of dtrain
 """
 import argparse
 import glob
