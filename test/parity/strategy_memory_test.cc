@@ -1,6 +1,9 @@
 // What a rank of a training holds of parameters, gradients and the optimizer's state, beside what `dtrain estimate`
 // says (strategies/config/memory_estimate.h).
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <sstream>
 
@@ -75,6 +78,62 @@ struct MemNetImpl : torch::nn::Module {
   torch::nn::Linear head{nullptr};
 };
 TORCH_MODULE(MemNet);
+
+constexpr int kLargeDepth = 24;
+constexpr std::int64_t kLargeEdge = 2048;
+constexpr std::int64_t kLargeBytes = kLargeDepth * kLargeEdge * kLargeEdge * 4;  // 384 MiB
+
+struct LargeBlockImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return x + linear(x); }
+  torch::nn::Linear linear =
+      register_module("linear", torch::nn::Linear(torch::nn::LinearOptions(kLargeEdge, kLargeEdge).bias(false)));
+};
+DTRAIN_UNIT(LargeBlock);
+
+struct LargeNetImpl : torch::nn::Module {
+  LargeNetImpl() {
+    for (int i = 0; i < kLargeDepth; ++i) blocks->push_back(LargeBlock());
+    register_module("blocks", blocks);
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return blocks->forward(x); }
+  torch::nn::Sequential blocks;
+};
+TORCH_MODULE(LargeNet);
+
+// From now on this process gets no more memory of its own than that (ulimit -d).
+void limit_further_memory(std::int64_t bytes) {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  std::int64_t kib = 0;
+  while (std::getline(status, line))
+    if (line.starts_with("VmData:")) kib = std::stoll(line.substr(7));
+  const auto most = static_cast<rlim_t>(kib * 1024 + bytes);
+  const rlimit limit{most, most};
+  TORCH_CHECK(kib > 0 && setrlimit(RLIMIT_DATA, &limit) == 0, "no limit of memory");
+}
+
+// Builds and trains a large model in ranks with less memory than the model has.
+std::vector<RankOutcome> train_in_less_memory(const Strategy& strategy) {
+  return outcomes_of(
+      4,
+      [&](Session& session) -> std::string {
+        const torch::Tensor x = torch::ones({1, kLargeEdge});
+        torch::mm(x, torch::ones({kLargeEdge, 1})).requires_grad_().sum().backward();  // threads and buffers of torch
+        limit_further_memory(kLargeBytes * 3 / 4);
+        try {
+          Parallel model(
+              session, [] { return LargeNet(); }, ParallelOptions{.strategy = strategy});
+          auto optimizer = model.optimizer(Sgd{.lr = 0.1});
+          model(x).sum().backward();
+          model.step(optimizer);
+        } catch (const std::exception& error) {
+          const std::string_view text = error.what();
+          return text.find("memory") != text.npos || text.find("alloc") != text.npos ? "no memory" : std::string(text);
+        }
+        return "trained";
+      },
+      false);
+}
 
 config::ModelSize size_of_net() {
   return {.units = std::vector<std::int64_t>(kDepth, kEdge * kEdge + kEdge),
@@ -188,4 +247,13 @@ TEST_CASE("strategy memory: no more units are whole than were estimated") {
 
 TEST_CASE("strategy memory: SGD without momentum keeps nothing") {
   CHECK(held({.kind = StrategyKind::zero1}, Sgd{.lr = 0.1}).optimizer == 0);
+}
+
+TEST_CASE("strategy memory: a model is built and trained by ranks that have no room for it") {
+  for (const bool one_copy : {false, true}) {
+    INFO("one copy " << one_copy);
+    for (const RankOutcome& each : train_in_less_memory({.kind = StrategyKind::fsdp, .one_copy = one_copy}))
+      CHECK(each.said == "trained");
+  }
+  for (const RankOutcome& each : train_in_less_memory({.kind = StrategyKind::ddp})) CHECK(each.said == "no memory");
 }
