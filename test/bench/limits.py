@@ -3,6 +3,7 @@ import contextlib
 import os
 import pathlib
 import resource
+import signal
 import time
 
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
@@ -60,8 +61,11 @@ def enter(group):
 
 
 def remove(group):
-    """Processes leave a cgroup some time after they are reaped, and there is no event."""
+    """Ends what is left in it. Processes leave a cgroup some time after they are reaped, and there is no event."""
     for _ in range(1500):
+        for pid in (group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
         try:
             return group.rmdir()
         except OSError:

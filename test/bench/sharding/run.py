@@ -10,6 +10,7 @@ Programs that are compared take turns, with one thread for each rank.
 import argparse
 import os
 import pathlib
+import signal
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -42,6 +43,7 @@ def main():
                         help="of section steps: a text (scripts/setup.sh bench puts one into .cache)")
     parser.add_argument("--write", metavar="FOLDER", help="replace these sections on their page in it")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # nothing is left behind then
     args.build = os.path.abspath(args.build)
     for name in args.only.split(","):
         title, measure = SECTIONS[name]
