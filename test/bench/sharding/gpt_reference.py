@@ -58,10 +58,10 @@ def sharded(model, way):
     return fully_shard(model, mesh=mesh)
 
 
-def adamw(model, way):
+def adamw(model):
     decayed = [{"params": [each for each in model.parameters() if (each.dim() > 1) == matrices],
                 "weight_decay": 0.1 if matrices else 0.0} for matrices in (True, False)]
-    return torch.optim.AdamW(decayed, lr=LR, betas=(0.9, 0.95), fused=way == "ddp")
+    return torch.optim.AdamW(decayed, lr=LR, betas=(0.9, 0.95), fused=True)
 
 
 def train(args):
@@ -69,7 +69,7 @@ def train(args):
     model = Gpt(characters, args.context, args.width, args.depth, args.heads)
     model.load_state_dict(gpt_data.weights_of(args.weights))  # strict: the same names and shapes, no fewer and no more
     model = sharded(model, args.way)
-    optimizer = adamw(model, args.way)
+    optimizer = adamw(model)
     rows, rank = args.global_batch // dist.get_world_size(), dist.get_rank()
     mine = range(rank * rows, (rank + 1) * rows)
     begins = [gpt_data.begins_of(SEED, step, mine, len(text) - args.context) for step in range(args.steps)]

@@ -52,8 +52,8 @@ def steps_of(args):
         for ours, theirs, bar in (("fsdp", "Python FSDP2", BAR), ("ddp", "Python DDP", 1)):
             faster = step[theirs] / step[ours]
             bars.append(page.judged(f"{name}: {ours} as fast as {theirs}, at least", faster, ">=", bar, "times"))
-    about = (f"{args.ranks} ranks, a thread each, float32, AdamW, clipping. Python's are on gloo; their DDP has the "
-             f"fused AdamW. Medians of the steps after the first {SKIPPED} of {args.rounds} runs of {args.steps} "
+    about = (f"{args.ranks} ranks, a thread each, float32, AdamW, clipping. Python's are on gloo, with the fused "
+             f"AdamW. Medians of the steps after the first {SKIPPED} of {args.rounds} runs of {args.steps} "
              "steps; the programs took turns. All begin with the same weights and train on the same batches, with the "
              "same learning rates and weight decay. Losses of a step are within "
              f"{max(first for first, _ in apart):.1g} of each other in the first {gpt_runs.FIRST} steps and within "
