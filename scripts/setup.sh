@@ -39,7 +39,7 @@ packages_of() {
     tidy) echo clang-tidy git ;;
     fuzz) echo clang libfuzzer-14-dev openssl ;;
     packages) echo clang pkg-config debootstrap lintian ;;
-    bench) echo openmpi-bin libopenmpi-dev redis-tools ;;
+    bench) echo openmpi-bin libopenmpi-dev redis-tools libtcmalloc-minimal4 ;;
     wheel) echo g++ cmake ninja-build libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev \
                 libhwloc-dev git python3-venv ;;
     peers) ;;

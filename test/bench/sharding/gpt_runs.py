@@ -27,17 +27,17 @@ def read(text):
     return [float(row[1]) for row in rows], [float(row[2]) for row in rows]
 
 
-def ours(args, strategy, size):
+def ours(args, strategy, size, environment=None):
     with tempfile.TemporaryDirectory(prefix="dtrain-bench-") as folder:
         path = pathlib.Path(folder, "losses")
         jobs.ours(args, args.ranks, strategy, "gpt", *jobs.flags(size), "--data", args.corpus, "--steps", args.steps,
-                  "--generate", 0, "--loss-file", path)
+                  "--generate", 0, "--loss-file", path, environment=environment)
         return read(path.read_text())
 
 
-def theirs(args, way, size, weights):
+def theirs(args, way, size, weights, environment=None):
     return read(jobs.theirs(args, args.ranks, "gpt_reference.py", *jobs.flags(size), "--data", args.corpus, "--weights",
-                            weights, "--steps", args.steps, "--way", way))
+                            weights, "--steps", args.steps, "--way", way, environment=environment))
 
 
 def distance(model, losses):

@@ -9,6 +9,7 @@ WIDTH, DEPTH = 768, 64
 RANKS = (2, 4)
 MIXED = {"param": "bfloat16"}
 NEAR, MIB = 5, 2**20
+PSS = ["PSS peak", "PSS, malloc as it is", "PSS, tcmalloc"]
 # The strategy, the formula of the papers and that of dtrain, in bytes of a parameter for N ranks. What is live for a
 # time comes on top.
 WAYS = {
@@ -25,6 +26,7 @@ WAYS = {
                                  ("18Ψ/N", lambda n: 18 / n)),
     "fsdp, one copy, float32": ({"type": "fsdp"}, ("16Ψ/N", lambda n: 16 / n), ("16Ψ/N", lambda n: 16 / n)),
 }
+TCMALLOC = {"LD_PRELOAD": "libtcmalloc_minimal.so.4"}  # Debian's libtcmalloc-minimal4
 TO_THE_KERNEL = {"MALLOC_MMAP_THRESHOLD_": "262144"}  # malloc gives each large block back as soon as it is free
 ABOUT = (f"A model of {DEPTH} blocks, each a linear layer of {WIDTH} x {WIDTH}: Ψ = {WIDTH**2 * DEPTH:,} parameters. "
          "AdamW; bfloat16: the module computes in bfloat16, and what is optimized is float32. MiB of a rank, mean over "
@@ -35,8 +37,9 @@ ABOUT = (f"A model of {DEPTH} blocks, each a linear layer of {WIDTH} x {WIDTH}: 
          "is what the kernel says of the process without files (Pss_Anon and Pss_Shmem of /proc/self/smaps_rollup, at "
          "the same moments), less what was there before the model; the kernel too counts a page that N ranks map for "
          "1/N in each. Its first column is with `MALLOC_MMAP_THRESHOLD_=262144`, so that malloc keeps nothing that is "
-         "free. The last one is with malloc as `dtrain::init()` sets it, and as Python has it: then holes between "
-         "blocks that live count too.")
+         "free. The second one is with malloc as `dtrain::init()` sets it, and as Python has it: then holes between "
+         "blocks that live count too. The last one is with tcmalloc instead of glibc's malloc "
+         f"(`LD_PRELOAD={TCMALLOC['LD_PRELOAD']}`).")
 
 
 def estimates(args, ranks):
@@ -52,31 +55,29 @@ def apart(value, wanted):
 
 
 def measured(start, *words):
-    """What was found with and without what malloc keeps: the first, and the PSS of the second."""
-    found = json.loads(start(*words, environment=TO_THE_KERNEL))
-    return found, json.loads(start(*words))["pss_peak"]
+    """What was found where malloc keeps nothing; and the PSS then, with malloc as it is, and with tcmalloc."""
+    found = [json.loads(start(*words, environment=each)) for each in (TO_THE_KERNEL, {}, TCMALLOC)]
+    return found[0], [each["pss_peak"] for each in found]
 
 
 def memory(args):
     columns = ["ranks", "strategy", "textbook", "of dtrain", "live", "counted after backward", "of it shared",
-               "counted peak", "of the estimate", "PSS peak", "PSS, malloc as it is"]
+               "counted peak", "of the estimate", *PSS]
     bars, rows = [], [f"| {' | '.join(columns)} |", "|---:|---|" + "---:|" * (len(columns) - 2)]
     parameters = WIDTH**2 * DEPTH
     for ranks in RANKS:
         estimated, pss, above, unseen = estimates(args, ranks), {}, {}, {}
         for name, (strategy, (textbook, factor), (formula, own)) in WAYS.items():
-            found, kept = measured(jobs.ours, args, ranks, json.dumps(strategy), "memory_bench", WIDTH, DEPTH)
+            found, pss[name] = measured(jobs.ours, args, ranks, json.dumps(strategy), "memory_bench", WIDTH, DEPTH)
             precision = "bfloat16" if "mixed_precision" in strategy else "float32"
             one_copy = strategy["type"] == "fsdp" and strategy.get("one_copy", True)
             guess = estimated[strategy["type"], precision, one_copy]
-            pss[name] = (found["pss_peak"], kept)
             above[name] = apart(found["peak"], own(ranks) * parameters + guess["live"])
             unseen[name] = apart(found["pss_peak"], found["peak"])
             words = [ranks, name, f"{textbook} = {factor(ranks) * parameters / MIB:.0f}",
                      f"{formula} = {own(ranks) * parameters / MIB:.0f}", f"{guess['live'] / MIB:.0f}",
                      f"{found['held'] / MIB:.0f}", f"{found['shared'] / MIB:.0f}", f"{found['peak'] / MIB:.0f}",
-                     f"{apart(found['peak'], guess['total']):+.1f} %", f"{found['pss_peak'] / MIB:.0f}",
-                     f"{kept / MIB:.0f}"]
+                     f"{apart(found['peak'], guess['total']):+.1f} %", *(f"{each / MIB:.0f}" for each in pss[name])]
             rows.append(f"| {' | '.join(map(str, words))} |")
         for what, percents in (("counted peak above the formula of dtrain and what is live", above),
                                ("PSS peak above the counted peak", unseen)):
@@ -84,11 +85,10 @@ def memory(args):
             bars.append(page.judged(f"{ranks} ranks, the worst strategy ({worst}): {what}", percents[worst], "<=",
                                     NEAR, "%"))
     for precision in ("float32", "bfloat16"):
-        theirs = measured(jobs.theirs, args, ranks, "fsdp2_reference.py", "memory", WIDTH, DEPTH, precision)
-        theirs = theirs[0]["pss_peak"], theirs[1]
-        rows.append(f"| {ranks} | Python FSDP2, {precision} | | | | | | | | {theirs[0] / MIB:.0f} | "
-                    f"{theirs[1] / MIB:.0f} |")
-        for which, malloc in enumerate(("PSS peak", "PSS, malloc as it is")):
+        _, theirs = measured(jobs.theirs, args, ranks, "fsdp2_reference.py", "memory", WIDTH, DEPTH, precision)
+        rows.append(f"| {ranks} | Python FSDP2, {precision}{' |' * 8} "
+                    f"{' | '.join(f'{each / MIB:.0f}' for each in theirs)} |")
+        for which, malloc in enumerate(PSS):
             bars.append(page.judged(f"{ranks} ranks, fsdp, one copy, {precision}: {malloc}, of FSDP2's",
                                     pss[f"fsdp, one copy, {precision}"][which] / theirs[which], "<=", 1, "times"))
     return bars, [ABOUT, "\n".join(rows)]

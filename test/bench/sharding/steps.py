@@ -6,12 +6,14 @@ import statistics
 import gpt_runs
 import jobs
 import page
+from memory import TCMALLOC
 
 SIZES = {"small": {"context": 64, "width": 96, "depth": 4, "heads": 4, "global-batch": 16},
          "wide": {"context": 32, "width": 384, "depth": 4, "heads": 6, "global-batch": 2}}
 OURS = {"ddp": "ddp", "zero1": "zero1", "zero2": "zero2", "fsdp": "fsdp",
         "fsdp, copies": json.dumps({"type": "fsdp", "one_copy": False})}
 THEIRS = {"Python DDP": "ddp", "Python FSDP2": "fsdp2"}
+WITH = ", tcmalloc"  # instead of glibc's malloc
 SKIPPED = 10
 BAR, PRICE = 2, 1.1
 MICRO_BATCHES = (1, 4)
@@ -27,13 +29,15 @@ def told(size):
 
 def turns(args, name, size):
     """The seconds of steps by program, which take turns, and for each turn how far apart their losses are."""
-    seconds, apart = {way: [] for way in [*OURS, *THEIRS]}, []
+    seconds, apart = {}, []
     with gpt_runs.first_weights(args, size) as weights:
         for _ in range(args.rounds):
             runs = {way: gpt_runs.ours(args, strategy, size) for way, strategy in OURS.items()}
             runs |= {way: gpt_runs.theirs(args, theirs, size, weights) for way, theirs in THEIRS.items()}
+            runs["fsdp" + WITH] = gpt_runs.ours(args, "fsdp", size, TCMALLOC)
+            runs["Python FSDP2" + WITH] = gpt_runs.theirs(args, "fsdp2", size, weights, TCMALLOC)
             for way, (taken, _) in runs.items():
-                seconds[way] += taken[SKIPPED:]
+                seconds[way] = seconds.get(way, []) + taken[SKIPPED:]
             apart.append(gpt_runs.distance(name, {way: losses for way, (_, losses) in runs.items()}))
     return seconds, apart
 
