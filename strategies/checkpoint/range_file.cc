@@ -17,6 +17,9 @@ namespace dtrain::checkpoint {
 namespace {
 
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;       // summed while it is in the CPU's cache
+constexpr std::size_t kBlockBytes = 4096;                       // what O_DIRECT is aligned to
+constexpr std::size_t kDirectBytes = std::size_t{4} << 20;      // written at a time
+constexpr std::size_t kDirectFrom = std::size_t{1} << 20;       // smaller ranges go through the page cache
 constexpr std::size_t kWritebackBytes = std::size_t{16} << 20;  // the disk begins with these while the next are copied
 
 int flags_of(RangeFile::Use use) {
@@ -37,6 +40,7 @@ RangeFile::RangeFile(std::string path, Use use) : path_(std::move(path)) {
 }
 
 RangeFile::~RangeFile() {
+  stop_direct();
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
@@ -63,8 +67,53 @@ void RangeFile::reserve(std::uint64_t bytes) {
   if (::ftruncate(descriptor_, size) != 0) failed("given its size");
 }
 
+void RangeFile::write_directly() {
+  blocks_.reset(static_cast<char*>(std::aligned_alloc(kBlockBytes, kDirectBytes)));
+  if (blocks_) direct_ = ::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
+}
+
+void RangeFile::stop_direct() {
+  if (direct_ >= 0) ::close(std::exchange(direct_, -1));
+}
+
 std::uint32_t RangeFile::write(std::uint64_t at, const void* data, std::size_t bytes, std::uint32_t before) {
   const auto* from = static_cast<const char*>(data);
+  // Other parts may lie in the first block and in the last one.
+  const std::size_t head = std::min((kBlockBytes - at % kBlockBytes) % kBlockBytes, bytes);
+  const std::size_t whole = (bytes - head) / kBlockBytes * kBlockBytes;
+  if (direct_ < 0 || whole < kDirectFrom) return write_cached(at, from, bytes, before);
+  before = write_cached(at, from, head, before);
+  const std::size_t done = head + write_blocks(at + head, from + head, whole, before);
+  return write_cached(at + done, from + done, bytes - done, before);
+}
+
+// Returns how many bytes it has written; what it cannot write is left to the page cache, which tells the error too.
+std::size_t RangeFile::write_blocks(std::uint64_t at, const char* from, std::size_t bytes, std::uint32_t& sum) {
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t chunk = std::min(kDirectBytes, bytes - done);
+    std::uint32_t sum_then = sum;
+    for (std::size_t copied = 0; copied < chunk; copied += kChunkBytes) {
+      const std::size_t piece = std::min(kChunkBytes, chunk - copied);
+      std::memcpy(blocks_.get() + copied, from + done + copied, piece);
+      sum_then = crc32c(sum_then, blocks_.get() + copied, piece);
+    }
+    for (std::size_t written = 0; written < chunk;) {
+      const ssize_t count =
+          ::pwrite(direct_, blocks_.get() + written, chunk - written, static_cast<off_t>(at + done + written));
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0 || static_cast<std::size_t>(count) % kBlockBytes != 0) {
+        stop_direct();
+        return done;
+      }
+      written += static_cast<std::size_t>(count);
+    }
+    sum = sum_then;
+    done += chunk;
+  }
+  return bytes;
+}
+
+std::uint32_t RangeFile::write_cached(std::uint64_t at, const char* from, std::size_t bytes, std::uint32_t before) {
   std::size_t to_sum = 0, begun = 0;
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t chunk = std::min(kChunkBytes, bytes - done);
@@ -104,6 +153,7 @@ void RangeFile::sync() {
 }
 
 void RangeFile::close() {
+  stop_direct();
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) failed("written");
 }
 

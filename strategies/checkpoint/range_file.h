@@ -3,6 +3,8 @@
 // destructor tells no error, so who writes calls close().
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <string>
 
 #include "strategies/checkpoint/stored_type.h"
@@ -22,6 +24,9 @@ class RangeFile {
   std::uint64_t bytes() const;
   // Makes room, so that a full disk is known before anything is written, where the file system can do that.
   void reserve(std::uint64_t bytes);
+  // From now on large ranges are written past the page cache (O_DIRECT), where the file system can do that: it costs
+  // the CPUs a third, and there is little left for sync().
+  void write_directly();
   // The sum goes on from `before`.
   std::uint32_t write(std::uint64_t at, const void* data, std::size_t bytes, std::uint32_t before = 0);
   std::uint32_t read(std::uint64_t at, void* data, std::size_t bytes, std::uint32_t before = 0, bool sum = true);
@@ -34,9 +39,17 @@ class RangeFile {
 
  private:
   [[noreturn]] void failed(const char* to_do) const;
+  std::uint32_t write_cached(std::uint64_t at, const char* from, std::size_t bytes, std::uint32_t before);
+  std::size_t write_blocks(std::uint64_t at, const char* from, std::size_t bytes, std::uint32_t& sum);
+  void stop_direct();
 
   std::string path_;
   int descriptor_ = -1;
+  int direct_ = -1;  // the same file with O_DIRECT
+  struct Free {
+    void operator()(char* block) const { std::free(block); }
+  };
+  std::unique_ptr<char, Free> blocks_;  // what is written next with O_DIRECT
 };
 
 // The whole of a small file. Throws Refused.

@@ -204,6 +204,7 @@ std::vector<PartSum> write_parts(const std::string& attempt, const Layout& layou
       end_file();
       number = layout.file_of[part->tensor];
       file = std::make_unique<RangeFile>(attempt + "/" + layout.files[number].name, RangeFile::Use::write);
+      if (sync) file->write_directly();
     }
     const std::uint64_t element = layout.tensors[part->tensor].element_bytes();
     const std::uint32_t sum =

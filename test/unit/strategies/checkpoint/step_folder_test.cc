@@ -2,12 +2,16 @@
 // ckpt` has a reader of its own (test/unit/cli/ckpt).
 #include "strategies/checkpoint/step_folder.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <random>
 
+#include "strategies/checkpoint/crc32c.h"
 #include "strategies/checkpoint/range_file.h"
 #include "test/support/catch.h"
 #include "test/support/error_of.h"
@@ -49,6 +53,27 @@ std::vector<std::string> names_of(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+// How many pages of a file are in the page cache.
+std::int64_t cached_pages(const std::string& path, std::size_t bytes) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
+  ::close(file);
+  REQUIRE(at != MAP_FAILED);
+  std::vector<unsigned char> pages((bytes + 4095) / 4096);
+  REQUIRE(::mincore(at, bytes, pages.data()) == 0);
+  ::munmap(at, bytes);
+  return std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1U) != 0; });
+}
+
+bool can_write_directly(const std::string& folder) {
+  const std::string path = folder + "/direct";
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+  alignas(4096) static const char block[4096] = {};
+  const bool can = file >= 0 && ::pwrite(file, block, sizeof block, 0) == sizeof block && cached_pages(path, 4096) == 0;
+  if (file >= 0) ::close(file);
+  return can;
 }
 
 std::string refused(const std::function<void()>& call) { return dtrain::test::error_of<Refused>(call, "accepted"); }
@@ -144,4 +169,49 @@ TEST_CASE("checkpoint folder: a folder that is a file, a file that was cut") {
   std::string bytes(2, '\0');
   CHECK(refused([&] { file.read(0, bytes.data(), 2); }) == folder / "file" + " ends too early: it was cut");
   CHECK(refused([&] { write_whole(folder / "file", "y", false); }) == folder / "file" + " cannot be made: File exists");
+}
+
+TEST_CASE("checkpoint folder: ranges past the page cache have the same bytes and sums") {
+  constexpr std::size_t kBytes = std::size_t{24} << 20;
+  std::mt19937_64 random(4);
+  std::string data(kBytes, '\0');
+  for (std::size_t i = 0; i < kBytes; i += 8) {
+    const std::uint64_t word = random();
+    data.replace(i, 8, reinterpret_cast<const char*>(&word), 8);
+  }
+  test::TempFolder disk, memory("/dev/shm");
+  for (const std::string& folder : {disk / "", memory / ""}) {
+    INFO(folder);
+    const std::string path = folder + "file";
+    RangeFile(path, RangeFile::Use::create).reserve(kBytes);
+    // Borders of parts are anywhere: some are small, some large, some end where a block ends.
+    std::vector<std::size_t> borders{0, 5, 4096, std::size_t{9} << 20, kBytes - 1, kBytes};
+    for (int i = 0; i < 6; ++i) borders.push_back(random() % kBytes);
+    std::sort(borders.begin(), borders.end());
+    std::vector<std::size_t> order(borders.size() - 1);
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), random);
+    {
+      RangeFile files[2] = {{path, RangeFile::Use::write}, {path, RangeFile::Use::write}};  // as two ranks
+      for (RangeFile& each : files) each.write_directly();
+      for (const std::size_t part : order) {
+        const std::size_t begin = borders[part], bytes = borders[part + 1] - begin;
+        CHECK(files[part % 2].write(begin, data.data() + begin, bytes, 7) == crc32c(7, data.data() + begin, bytes));
+      }
+      if (can_write_directly(folder)) CHECK(cached_pages(path, kBytes) < static_cast<std::int64_t>(kBytes / 4096 / 2));
+      for (RangeFile& each : files) each.close();
+    }
+    CHECK(read_whole(path, kBytes) == data);
+  }
+}
+
+TEST_CASE("checkpoint folder: what cannot be written past the page cache is an error of the file") {
+  test::TempFolder folder;
+  const std::string path = folder / "file";
+  RangeFile file(path, RangeFile::Use::create);
+  file.write_directly();
+  const std::string data(std::size_t{2} << 20, 'x');
+  ::unlink(path.c_str());
+  CHECK(refused([&] { file.write(std::uint64_t{1} << 62, data.data(), data.size()); }) ==
+        path + " cannot be written: File too large");
 }
