@@ -140,11 +140,11 @@ Manifest manifest_of(const Checkpoints::State& self, const Attempt& attempt, con
   return manifest;
 }
 
-void write_values(const Checkpoints::State& self, Attempt& attempt) {
+void write_values(const Checkpoints::State& self, Attempt& attempt, Way way) {
   const bool sync = self.options.sync, first = self.group.rank() == 0;
   if (first)
     for (const auto& half : attempt.halves) begin_files(attempt.path, half.layout);
-  for (auto& half : attempt.halves) half.sums = write_parts(attempt.path, half.layout, half.parts, sync);
+  for (auto& half : attempt.halves) half.sums = write_parts(attempt.path, half.layout, half.parts, sync, way);
   if (!sync || !first) return;
   for (const auto& half : attempt.halves)  // the headers, and the sizes of files to which rank 0 added nothing
     for (const PlannedFile& file : half.layout.files)
@@ -230,7 +230,7 @@ void Checkpoints::save(const CheckpointState& state) {
   checkpoint::Attempt& attempt = *state_->in_flight;
   attempt.carry_out([&] {
     checkpoint::take_values(*state_, attempt, state, false);
-    checkpoint::write_values(*state_, attempt);
+    checkpoint::write_values(*state_, attempt, checkpoint::Way::page_cache);
   });
   wait();
 }
@@ -247,7 +247,7 @@ PendingCopy Checkpoints::save_async(const CheckpointState& state, Copy copy) {
     if (later) later->run();  // at the priority of training, which will wait for it
     later.reset();
     background::take_lowest_priority();
-    checkpoint::write_values(*self, attempt);
+    checkpoint::write_values(*self, attempt, checkpoint::Way::past_it);
   });
   return begun ? PendingCopy(std::move(later)) : PendingCopy();
 }

@@ -184,7 +184,7 @@ void remove_old_steps(const std::string& folder, std::int64_t step, int keep) {
 }
 
 std::vector<PartSum> write_parts(const std::string& attempt, const Layout& layout, const std::vector<Part>& parts,
-                                 bool sync) {
+                                 bool sync, Way way) {
   std::vector<const Part*> in_order;
   for (const Part& part : parts)
     if (part.count != 0) in_order.push_back(&part);
@@ -204,7 +204,7 @@ std::vector<PartSum> write_parts(const std::string& attempt, const Layout& layou
       end_file();
       number = layout.file_of[part->tensor];
       file = std::make_unique<RangeFile>(attempt + "/" + layout.files[number].name, RangeFile::Use::write);
-      if (sync) file->write_directly();
+      if (sync && way == Way::past_it) file->write_directly();
     }
     const std::uint64_t element = layout.tensors[part->tensor].element_bytes();
     const std::uint32_t sum =

@@ -44,9 +44,12 @@ struct Part {
   std::uint64_t begin = 0, count = 0;
   const void* data = nullptr;
 };
+// Large parts go past the page cache where others need the CPUs, if they go to the disk. Where nobody does, the page
+// cache is as fast, and a load finds the files there.
+enum class Way { page_cache, past_it };
 // Writes them into the files of the attempt, and to the disk.
 std::vector<PartSum> write_parts(const std::string& attempt, const Layout& layout, const std::vector<Part>& parts,
-                                 bool sync);
+                                 bool sync, Way way = Way::page_cache);
 
 // The tensors of a safetensors file.
 std::vector<HeaderTensor> read_header(const std::string& path);
