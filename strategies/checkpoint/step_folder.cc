@@ -69,6 +69,32 @@ void remove_step(const std::string& folder, const std::string& name) {
   if (!error) fs::remove_all(away, error);
 }
 
+// The files of the ranks that torch.distributed.checkpoint has not consolidated.
+std::vector<std::string> files_of_ranks(const std::string& folder) {
+  std::vector<std::string> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("shard-") && name.ends_with(".safetensors")) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// The files of whole tensors that a folder has; nothing: it has none.
+std::optional<std::vector<std::string>> files_of_whole(const std::string& folder,
+                                                       const std::vector<std::string>& stems) {
+  for (const std::string& stem : stems) {
+    const std::string file = fmt::format("{}/{}.safetensors", folder, stem), index = file + ".index.json";
+    if (fs::exists(index)) {
+      std::vector<std::string> files = files_of_index(read_whole(index, kIndexBytesMax));
+      for (std::string& name : files) name.insert(0, folder + "/");
+      return files;
+    }
+    if (fs::exists(file)) return std::vector{file};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string step_name(std::int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
@@ -215,21 +241,6 @@ std::vector<PartSum> write_parts(const std::string& attempt, const Layout& layou
   return sums;
 }
 
-namespace {
-
-// The files of the ranks that torch.distributed.checkpoint has not consolidated.
-std::vector<std::string> files_of_ranks(const std::string& folder) {
-  std::vector<std::string> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with("shard-") && name.ends_with(".safetensors")) found.push_back(entry.path());
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-}  // namespace
-
 std::vector<HeaderTensor> read_header(const std::string& path) {
   RangeFile file(path, RangeFile::Use::read);
   const std::uint64_t bytes = file.bytes();
@@ -247,21 +258,10 @@ std::vector<HeaderTensor> read_header(const std::string& path) {
 
 StoredTensors read_plain(const std::string& path, const std::vector<std::string>& stems) {
   StoredTensors stored;
-  if (!fs::is_directory(path)) {
-    stored.add(path, read_header(path));
+  const auto whole = fs::is_directory(path) ? files_of_whole(path, stems) : std::vector{path};
+  if (whole) {
+    for (const std::string& file : *whole) stored.add(file, read_header(file));
     return stored;
-  }
-  for (const std::string& stem : stems) {
-    const std::string file = fmt::format("{}/{}.safetensors", path, stem), index = file + ".index.json";
-    if (fs::exists(index)) {
-      for (const std::string& name : files_of_index(read_whole(index, kIndexBytesMax)))
-        stored.add(path + "/" + name, read_header(path + "/" + name));
-      return stored;
-    }
-    if (fs::exists(file)) {
-      stored.add(file, read_header(file));
-      return stored;
-    }
   }
   const std::vector<std::string> of_ranks = files_of_ranks(path);
   if (of_ranks.empty())

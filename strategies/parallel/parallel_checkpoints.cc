@@ -21,8 +21,8 @@ PendingCopy ParallelCore::save_async(Checkpoints& checkpoints, std::int64_t step
 void ParallelCore::load_state(const std::string& path, ShardedOptimizer& optimizer, const LoadOptions& options) {
   CheckpointState wanted = state(&optimizer, Purpose::load);
   allow_counts_of_torch(wanted);
-  load_safetensors(everyone(), path, wanted.optimizer, options, {"optimizer", "model"});
   const Group group = everyone();
+  load_safetensors(group, path, wanted.optimizer, options, {"optimizer", "model"});
   const std::vector<std::string> lost = all_gather_texts(group.process_group(), lost_count(wanted));
   for (std::size_t rank = 0; rank < lost.size(); ++rank)
     if (!lost[rank].empty())

@@ -12,17 +12,27 @@ def flags(size):
     return [str(word) for key, value in size.items() for word in (f"--{key}", value)]
 
 
+def launched(args, flags, ranks, strategy, program, *words):
+    """The command line of a program in build/bin under `dtrain run`."""
+    return [f"{args.build}/bin/dtrain", "run", "--quiet", *flags, "--nproc", ranks, "--strategy", strategy,
+            f"{args.build}/bin/{program}", *words]
+
+
+def by_torchrun(args, ranks, program, *words):
+    """The command line of a program of this folder under torchrun."""
+    return [args.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks, HERE / program,
+            *words]
+
+
 def ours(args, ranks, strategy, program, *words, environment=None):
     """What rank 0 prints of a program in build/bin."""
-    launcher = [f"{args.build}/bin/dtrain", "run", "--quiet", "--log-line-prefix-template", " "]
-    return said_by(strategy, [*launcher, "--nproc", ranks, "--strategy", strategy, f"{args.build}/bin/{program}",
-                              *words], environment)
+    return said_by(strategy, launched(args, ["--log-line-prefix-template", " "], ranks, strategy, program, *words),
+                   environment)
 
 
 def theirs(args, ranks, program, *words, environment=None):
     """What rank 0 prints of a program of this folder."""
-    return said_by(program, [args.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks,
-                             HERE / program, *words], environment)
+    return said_by(program, by_torchrun(args, ranks, program, *words), environment)
 
 
 def alone(args, program, *words):

@@ -75,14 +75,12 @@ def largest_of(take, guess, room):
 
 def ways(args):
     """Of dtrain and of Python, by name: the command for a width and a number of blocks, the bytes to begin with."""
-    launcher = [f"{args.build}/bin/dtrain", "run", "--quiet", "--failure-grace", 1, "--nproc", RANKS, "--strategy"]
-    torchrun = [args.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", RANKS]
-
     def ours(strategy):
-        return lambda *size: [*launcher, json.dumps(strategy), f"{args.build}/bin/memory_bench", *size]
+        return lambda *size: jobs.launched(args, ["--failure-grace", 1], RANKS, json.dumps(strategy), "memory_bench",
+                                           *size)
 
     def theirs(kind):
-        return lambda *size: [*torchrun, jobs.HERE / "fsdp2_reference.py", "memory", *size, kind]
+        return lambda *size: jobs.by_torchrun(args, RANKS, "fsdp2_reference.py", "memory", *size, kind)
     return ({name: (ours(WAYS[name.removesuffix(BARE)][0]), guess) for name, guess in OURS.items()},
             {name: (theirs(kind), guess) for name, (kind, guess) in THEIRS.items()})
 

@@ -31,6 +31,11 @@ void read_file(std::string_view file) {
     DT_CHECK(elements_of(tensor.shape) * static_cast<std::uint64_t>(tensor.type->bits) == tensor.bytes * 8, "size");
     DT_CHECK(!json_word(tensor.name).empty(), "its name can be written");
   }
+  StoredTensors stored;  // as rows of ranks
+  stored.add_rows("file", tensors);
+  stored.check_whole();
+  for (const auto& [name, found] : stored.by_name)
+    DT_CHECK(found.parts.size() <= 1, "one file has one part of a tensor, or nothing of an empty one");
 }
 
 }  // namespace

@@ -14,11 +14,14 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 sys.path += glob.glob(os.path.join(ROOT, ".venv-test/lib/python3*/site-packages"))
 
 
-def call(ranks, command, folder, *words, wrap=(), timeout=120):
-    done = subprocess.run([*wrap, DTRAIN, "run", "--nproc", str(ranks), WORKER, command, folder, *words],
+def launch(ranks, *words, wrap=(), timeout=120):
+    return subprocess.run([*wrap, DTRAIN, "run", "--nproc", str(ranks), *map(str, words)],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout,
                           env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
-    return done
+
+
+def call(ranks, command, folder, *words, wrap=(), timeout=120):
+    return launch(ranks, WORKER, command, folder, *words, wrap=wrap, timeout=timeout)
 
 
 def said(done):

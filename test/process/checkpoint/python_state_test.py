@@ -1,12 +1,11 @@
 """Training begins in Python's FSDP2 and goes on in C++, and the other way: the weights and the optimizer's state go
 through torch.distributed.checkpoint."""
 import os
-import subprocess
 import sys
 import unittest
 
 import torch
-from checkpoint_cases import BIN, DTRAIN, Case
+from checkpoint_cases import BIN, Case, launch
 
 import safetensors.torch as st
 
@@ -17,9 +16,7 @@ HALF, END = 4, 9
 
 
 def run(ranks, strategy, *words):
-    return subprocess.run([DTRAIN, "run", "--nproc", str(ranks), "--strategy", strategy, *map(str, words)],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200,
-                          env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    return launch(ranks, "--strategy", strategy, *words, timeout=200)
 
 
 class Both(Case):
