@@ -27,7 +27,8 @@ struct EstimateOptions {
   bool json = false;
 
   int ranks() const { return nnodes * nproc; }
-  bool share_memory() const { return knows_nodes && nnodes == 1 && nproc > 1; }
+  // Of a node, if they may share memory.
+  int host_ranks() const { return knows_nodes && nproc > 1 ? nproc : 0; }
 };
 
 // `name`: as --optimizer has it.

@@ -75,7 +75,6 @@ std::vector<EstimateRow> estimate_rows(const EstimatedModel& model, const Estima
                                        const std::optional<Strategy>& strategy) {
   std::vector<EstimateRow> rows;
   config::TrainingSize training{.ranks = options.ranks(),
-                                .one_host = false,
                                 .state_numbers = options.state_numbers,
                                 .state_bytes = options.state_bytes,
                                 .micro_batches = std::max(1, options.micro_batches)};
@@ -86,19 +85,21 @@ std::vector<EstimateRow> estimate_rows(const EstimatedModel& model, const Estima
   };
   if (strategy) {
     add(name_of(strategy->kind), *strategy);
-    training.one_host = options.share_memory();
-    if (training.one_host && strategy->kind == StrategyKind::fsdp && strategy->one_copy.value_or(true))
+    training.host_ranks = options.host_ranks();
+    const bool by_itself = options.nnodes == 1 || (strategy->shard_size > 0 && strategy->shard_size <= options.nproc);
+    if (training.host_ranks > 0 && strategy->kind == StrategyKind::fsdp && strategy->one_copy.value_or(by_itself))
       add(kOneCopy, *strategy);
     return rows;
   }
   for (const Precision param : {Precision::same, Precision::bfloat16}) {
     for (const StrategyKind kind : {StrategyKind::ddp, StrategyKind::zero1, StrategyKind::zero2, StrategyKind::fsdp}) {
-      training.one_host = false;
+      training.host_ranks = 0;
       if (kind == StrategyKind::ddp && param != Precision::same) continue;
       add(name_of(kind), {.kind = kind, .param = param});
     }
-    training.one_host = options.share_memory();
-    if (training.one_host) add(kOneCopy, {.kind = StrategyKind::fsdp, .param = param});
+    if (options.nnodes > 1) continue;
+    training.host_ranks = options.host_ranks();
+    if (training.host_ranks > 0) add(kOneCopy, {.kind = StrategyKind::fsdp, .param = param});
   }
   return rows;
 }

@@ -79,6 +79,7 @@ void take_values(Checkpoints::State& self, Attempt& attempt, const CheckpointSta
 
 // Collective. The layout, on all ranks; the folder and the files, by rank 0.
 std::unique_ptr<Attempt> begin(Checkpoints::State& self, const CheckpointState& state) {
+  self.removal.join();
   auto attempt = std::make_unique<Attempt>();
   attempt->step = state.step;
   attempt->extra = state.extra;
@@ -151,7 +152,7 @@ void write_values(const Checkpoints::State& self, Attempt& attempt, Way way) {
       RangeFile(attempt.path + "/" + file.name, RangeFile::Use::write).sync();
 }
 
-void finish_save(const Checkpoints::State& self, const Attempt& attempt, const std::vector<std::string>& said) {
+void finish_save(Checkpoints::State& self, const Attempt& attempt, const std::vector<std::string>& said) {
   const Manifest manifest = manifest_of(self, attempt, said);
   const bool sync = self.options.sync;
   for (const auto& half : attempt.halves) {
@@ -162,7 +163,7 @@ void finish_save(const Checkpoints::State& self, const Attempt& attempt, const s
   }
   write_whole(attempt.path + "/" + kManifestName, manifest_text(manifest), sync);
   finish_attempt(self.folder, attempt.path, attempt.step, sync);
-  remove_old_steps(self.folder, attempt.step, self.options.keep_last);
+  self.removal.begin(take_old_steps(self.folder, attempt.step, self.options.keep_last));
 }
 
 // Collective: this stage is over on all ranks. Begins the next one, or ends the attempt.
@@ -212,6 +213,20 @@ bool Attempt::begin(std::function<void()> body) {
   failure = no_thread;
   done = true;
   return false;
+}
+
+void Removal::begin(std::vector<std::string> folders) {
+  join();
+  if (folders.empty()) return;
+  const SignalsBlocked blocked;
+  try {
+    thread_ = std::thread([folders] {
+      background::take_lowest_priority();
+      remove_folders(folders);
+    });
+  } catch (const std::system_error&) {  // there is no thread
+    remove_folders(folders);
+  }
 }
 
 }  // namespace dtrain::checkpoint

@@ -61,14 +61,6 @@ void move_folder(const std::string& from, const std::string& to) {
 
 std::string away_name(const std::string& path) { return fmt::format("{}{}{}-old", path, kAttemptMark, ::getpid()); }
 
-// First out of the names that are complete, so that a kill leaves no half of it.
-void remove_step(const std::string& folder, const std::string& name) {
-  const std::string away = away_name(folder + "/" + name);
-  std::error_code error;
-  fs::rename(fmt::format("{}/{}", folder, name), away, error);
-  if (!error) fs::remove_all(away, error);
-}
-
 // The files of the ranks that torch.distributed.checkpoint has not consolidated.
 std::vector<std::string> files_of_ranks(const std::string& folder) {
   std::vector<std::string> found;
@@ -197,16 +189,29 @@ std::string put_in_place(const std::string& attempt, const std::string& path) {
   return away;
 }
 
-void remove_old_steps(const std::string& folder, std::int64_t step, int keep) {
-  if (keep <= 0) return;
+// Out of the names that are complete, so that a kill during the removal leaves no half of a step.
+std::vector<std::string> take_old_steps(const std::string& folder, std::int64_t step, int keep) {
+  std::vector<std::string> taken;
+  if (keep <= 0) return taken;
   std::vector<std::int64_t> steps;
   try {
     steps = steps_in(folder);
   } catch (const Refused&) {
-    return;
+    return taken;
   }
-  for (const std::int64_t old : steps)
-    if (old <= step && keep-- <= 0) remove_step(folder, step_name(old));
+  for (const std::int64_t old : steps) {
+    if (old > step || keep-- > 0) continue;
+    const std::string path = fmt::format("{}/{}", folder, step_name(old)), away = away_name(path);
+    std::error_code error;
+    fs::rename(path, away, error);
+    if (!error) taken.push_back(away);
+  }
+  return taken;
+}
+
+void remove_folders(const std::vector<std::string>& folders) {
+  std::error_code error;
+  for (const std::string& folder : folders) fs::remove_all(folder, error);
 }
 
 std::vector<PartSum> write_parts(const std::string& attempt, const Layout& layout, const std::vector<Part>& parts,

@@ -117,9 +117,11 @@ RankMemory memory_of(const Strategy& strategy, const ModelSize& model, const Tra
       memory.live = std::min(kRowsOnTheirWay * bucket(strategy, model, training), sizes.all) * reduce;
       break;
     case StrategyKind::fsdp: {
-      const bool one_copy = strategy.one_copy.value_or(true) && training.one_host;
+      // On several hosts only if it is asked for.
+      const bool one_copy = training.host_ranks > 0 && strategy.one_copy.value_or(sharing <= training.host_ranks);
       const bool stays = one_copy || sharing == 1;
-      memory.parameters = stays ? sizes.all / (one_copy ? sharing : 1) * compute + optimized : mine * own;
+      const int of_a_copy = one_copy ? std::min(sharing, training.host_ranks) : 1;
+      memory.parameters = stays ? sizes.all / of_a_copy * compute + optimized : mine * own;
       whole_bytes = stays ? 0 : whole(sizes, strategy, sharing, compute) * compute;
       rest_bytes = stays ? 0 : sizes.rest * compute;
       memory.live = whole_bytes + (sizes.rest + units(sizes, kRowsOnTheirWay)) * reduce;

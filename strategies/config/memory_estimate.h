@@ -20,7 +20,7 @@ struct ModelSize {
 
 struct TrainingSize {
   int ranks = 1;
-  bool one_host = false;    // the ranks share memory, on CPUs: then fsdp may keep one copy
+  int host_ranks = 0;       // so many ranks of each host share memory, on CPUs: then fsdp may keep one copy. 0: none
   int parameter_bytes = 4;  // of an element that is optimized
   int state_numbers = 2;    // of the optimizer for an element: Adam 2, SGD 0, with momentum 1
   int state_bytes = 4;      // of such a number

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 namespace dtrain::config {
@@ -20,6 +21,21 @@ std::optional<std::string> why_unfit(const Strategy& strategy, int ranks) {
     return fmt::format("deterministic needs 1, 2, 4, 8, ... ranks, and there are {}: it adds up in a binary tree",
                        ranks);
   return std::nullopt;
+}
+
+int ranks_of_a_node(std::span<const int> nodes, int set) {
+  const auto all = static_cast<int>(nodes.size());
+  const auto node_of = [&](int rank) { return nodes[static_cast<std::size_t>(rank)]; };
+  int each = 0;
+  while (each < std::min(set, all) && node_of(each) == node_of(0)) ++each;
+  if (each == 0 || set % each != 0 || all % set != 0) return 0;
+  for (int rank = 1; rank < all; ++rank) {
+    const bool begins = rank % each == 0;
+    if (!begins && node_of(rank) != node_of(rank - 1)) return 0;
+    // Sets may lie on one node.
+    if (begins && rank % set != 0 && node_of(rank) == node_of(rank - 1)) return 0;
+  }
+  return each;
 }
 
 }  // namespace dtrain::config

@@ -36,6 +36,35 @@ std::string unit_name(const std::string& type) {
   return name;
 }
 
+// Collective. One copy on each host: by itself where all ranks that share the model are on one host; on several, where
+// it takes more memory than the parts do, if the program asks for it.
+void keep_one_copy(Session& session, ShardSettings& settings, bool asked) {
+  const auto refuse = [](const char* why) {
+    throw ConfigError(fmt::format("dtrain: strategy: one_copy is true, and {}; leave one_copy out", why));
+  };
+  const auto all_share_memory = [&](const Group& group) {
+    at::Tensor all = at::full({1}, group.size() == 1 || shares_memory(group.process_group()) ? 1 : 0, at::kInt);
+    settings.everyone.all_reduce(all, c10d::ReduceOp::MIN);
+    return all.item<int>() == 1;
+  };
+  if (!settings.device.is_cpu()) {
+    if (asked) refuse("the model is on GPUs, each of which has memory of its own");
+    return;
+  }
+  settings.host = settings.sharing;
+  if (all_share_memory(settings.sharing)) return;
+  settings.host = Group();
+  if (!asked) return;
+  const auto ranks = static_cast<std::size_t>(session.world_size());
+  at::Tensor nodes = at::empty({session.world_size()}, at::kInt);  // the first rank of each rank's node
+  settings.everyone.all_gather(nodes, at::full({1}, session.rank() - session.local_rank(), at::kInt));
+  const int set = settings.sharing.size(), each = config::ranks_of_a_node({nodes.const_data_ptr<int>(), ranks}, set);
+  if (each == 0) refuse("the nodes do not have equal numbers of the ranks that share the model");
+  settings.host = session.split(session.rank() / each, {"host"});
+  settings.across = session.split(session.rank() / set * each + session.rank() % each, {"across hosts"});
+  if (!all_share_memory(settings.host)) refuse("the ranks of a node cannot share memory");
+}
+
 bool are_alike(const NamedTensor& a, const NamedTensor& b) { return a.tensor.scalar_type() == b.tensor.scalar_type(); }
 
 }  // namespace
@@ -61,15 +90,8 @@ ShardSettings shard_settings(Session& session, const Strategy& strategy, const P
   // Then all groups are reduced at the end of backward.
   if (strategy.deterministic) settings.rows = std::make_shared<RowPool>(std::numeric_limits<std::size_t>::max());
   settings.parts_on_cpu = strategy.cpu_offload;
-  const bool together = shares_memory(settings.sharing.process_group()) && settings.device.is_cpu();
-  const bool is_fsdp = strategy.kind == StrategyKind::fsdp;
-  settings.one_copy = is_fsdp && strategy.one_copy.value_or(true) && together;
-  if (is_fsdp && strategy.one_copy == true && !together && session.is_first()) {
-    fmt::print(stderr,
-               "dtrain: strategy: one_copy is true, and {}: each rank keeps its part, and gathers units into memory of "
-               "its own\n",
-               settings.device.is_cpu() ? "ranks that share the model are on several hosts" : "the model is on GPUs");
-  }
+  if (strategy.kind == StrategyKind::fsdp && strategy.one_copy.value_or(true) && settings.sharing.size() > 1)
+    keep_one_copy(session, settings, strategy.one_copy.has_value());
   return settings;
 }
 

@@ -18,7 +18,15 @@ PendingCopy ParallelCore::save_async(Checkpoints& checkpoints, std::int64_t step
   return copy_;
 }
 
+void ParallelCore::load_weights(const std::string& path, const LoadOptions& options) {
+  begin_step();
+  CheckpointState wanted = state(nullptr, Purpose::load);
+  load_safetensors(everyone(), path, wanted.model, options);
+  end_step();
+}
+
 void ParallelCore::load_state(const std::string& path, ShardedOptimizer& optimizer, const LoadOptions& options) {
+  begin_step();
   CheckpointState wanted = state(&optimizer, Purpose::load);
   allow_counts_of_torch(wanted);
   const Group group = everyone();
@@ -28,6 +36,7 @@ void ParallelCore::load_state(const std::string& path, ShardedOptimizer& optimiz
     if (!lost[rank].empty())
       throw CheckpointError(fmt::format("dtrain: {} cannot be loaded: rank {}: {}", path, rank, lost[rank]));
   restore(optimizer, wanted);
+  end_step();
 }
 
 }  // namespace dtrain

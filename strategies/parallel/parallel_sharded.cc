@@ -230,13 +230,13 @@ void ParallelSharded::ready_to_step() {
   // Nobody reads the parts any more. A forward without a backward may have left groups whole, with what will be old.
   if (is_fsdp()) carry_out(core_->free_all());
   for (const auto& group : groups()) group->end_reads();
-  if (settings_.one_copy) settings_.sharing.barrier();
+  if (settings_.one_copy()) settings_.host.barrier();
 }
 
 void ParallelSharded::end_step() {
   for (const auto& group : groups()) group->publish();
   carry_out(core_->updated());
-  if (settings_.one_copy) settings_.sharing.barrier();
+  if (settings_.one_copy()) settings_.host.barrier();
 }
 
 void ParallelSharded::sync_buffers() {

@@ -83,7 +83,7 @@ ShardGroup::ShardGroup(const ShardSettings& settings, std::string name, const st
       begin_(layout_.begin(settings.sharing.rank())),
       size_(layout_.size(settings.sharing.rank())),
       whole_(make_whole()),
-      stays_(settings.whole_stays || settings.one_copy || settings.sharing.size() == 1) {
+      stays_(settings.whole_stays || settings.one_copy() || settings.sharing.size() == 1) {
   fill(parameters);
   free();
 }
@@ -96,8 +96,7 @@ ShardGroup::~ShardGroup() {
 
 WholeMemory ShardGroup::make_whole() const {
   const at::TensorOptions plain = at::TensorOptions().dtype(compute_).device(settings_.device);
-  if (settings_.one_copy && settings_.sharing.size() > 1)
-    return WholeMemory::of_host(settings_.sharing, layout_.elements, plain);
+  if (settings_.host.size() > 1) return WholeMemory::of_host(settings_.host, layout_.elements, plain);
   return WholeMemory(layout_.elements, plain);
 }
 
@@ -112,8 +111,9 @@ void ShardGroup::fill(const std::vector<NamedTensor>& parameters) {
   settings_.everyone.broadcast(values, 0);
   const at::Tensor& row = whole_.row();
   if (is_shared()) {
-    own(row).copy_(own(values));
-    settings_.sharing.barrier();
+    const std::vector<at::Tensor> to = parts_across(row), from = parts_across(values);
+    for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
+    settings_.host.barrier();
   } else {
     row.copy_(values);
   }
@@ -189,6 +189,17 @@ std::vector<at::Tensor> ShardGroup::near_parts_of(const at::Tensor& row) const {
     const std::int64_t begin = layout_.begin(r * each), last = (r + 1) * each - 1;
     parts.push_back(
         row.narrow(0, begin, layout_.begin(static_cast<int>(last)) + layout_.size(static_cast<int>(last)) - begin));
+  }
+  return parts;
+}
+
+// What this rank brings into the memory of its host: its own part, and those of the ranks that have its number on other
+// hosts.
+std::vector<at::Tensor> ShardGroup::parts_across(const at::Tensor& row) const {
+  std::vector<at::Tensor> parts;
+  for (int host = 0; host < std::max(1, settings_.across.size()); ++host) {
+    const int rank = host * settings_.host.size() + settings_.host.rank();
+    parts.push_back(row.narrow(0, layout_.begin(rank), layout_.size(rank)));
   }
   return parts;
 }
@@ -285,7 +296,11 @@ void ShardGroup::publish() {
   at::Tensor row = whole_.row();
   at::Tensor its = own(row);
   if (!its.is_alias_of(part_)) its.copy_(part_, /*non_blocking=*/true);
-  if (is_shared() || settings_.sharing.size() == 1) return;
+  if (settings_.sharing.size() == 1) return;
+  if (is_shared()) {
+    if (settings_.across.size() > 1) gather_uneven(*settings_.across.process_group(), parts_across(row), its)->wait();
+    return;
+  }
   const GroupPtr& group = settings_.sharing.process_group();
   if (layout_.even()) return all_gather(group, row, its);
   gather_uneven(*group, parts_of(row), its)->wait();

@@ -37,7 +37,12 @@ struct ShardSettings {
   bool deterministic = false;                         // gradients are added up in the order of a tree
   bool parts_on_cpu = false;  // the parts, with their gradients, are in the CPU's memory, wherever the model is
   std::shared_ptr<RowPool> rows = std::make_shared<RowPool>();  // of all groups
-  bool one_copy = false;  // the ranks of `sharing` are on one host, and keep the whole parameters once
+  // One copy: the ranks of `host`, those of `sharing` on this rank's host, keep the whole parameters once. `across`:
+  // the ranks of `sharing` with this rank's number in `host`, one on each host; empty: there is one host. `host` is
+  // empty: each rank has memory of its own.
+  Group host{}, across{};
+
+  bool one_copy() const { return host.size() > 0; }
 };
 
 class ShardGroup {
@@ -121,6 +126,7 @@ class ShardGroup {
   at::Tensor own(const at::Tensor& row) const { return row.narrow(0, begin_, size_); }
   std::vector<at::Tensor> parts_of(const at::Tensor& row) const;
   std::vector<at::Tensor> near_parts_of(const at::Tensor& row) const;
+  std::vector<at::Tensor> parts_across(const at::Tensor& row) const;
   // Gradients.
   void finish_reduce();
   void give_gradients();

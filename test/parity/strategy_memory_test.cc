@@ -216,7 +216,7 @@ TEST_CASE("strategy memory: with one copy the ranks of a host hold it together")
     const Strategy strategy{.kind = StrategyKind::fsdp, .param = param};
     const Held real = held(strategy);
     const config::RankMemory estimated =
-        config::memory_of(strategy, size_of_net(), {.ranks = kRanks, .one_host = true});
+        config::memory_of(strategy, size_of_net(), {.ranks = kRanks, .host_ranks = kRanks});
     check_within("gradients", real.gradients, estimated.gradients);
     check_within("optimizer", real.optimizer, estimated.optimizer);
   }

@@ -91,6 +91,7 @@ class ParallelCore : public UnitHooks {
   virtual void end_step() = 0;
   PendingCopy save_async(Checkpoints& checkpoints, std::int64_t step, ShardedOptimizer& optimizer, std::string extra);
   void wait_for_copy() { copy_.wait(); }
+  void load_weights(const std::string& path, const LoadOptions& options);
   void load_state(const std::string& path, ShardedOptimizer& optimizer, const LoadOptions& options);
   virtual void gather_all() = 0;
   virtual void free_all() = 0;
@@ -222,21 +223,14 @@ class Parallel {
   // Collective. Loads the parameters and the buffers, and nothing of an optimizer, from a file or a folder in
   // safetensors, as Transformers saves models (load_safetensors() in checkpoint.h). A part of each file is read by each
   // rank. Throws CheckpointError; the values are undefined then.
-  void load_weights(const std::string& path, const LoadOptions& options = {}) {
-    core_->begin_step();
-    CheckpointState state = core_->state(nullptr, ParallelCore::Purpose::load);
-    load_safetensors(core_->everyone(), path, state.model, options);
-    core_->end_step();
-  }
+  void load_weights(const std::string& path, const LoadOptions& options = {}) { core_->load_weights(path, options); }
 
   // Collective. Loads the optimizer's state from safetensors: tensors "<parameter>.<state>", as a checkpoint of dtrain
   // has them, or as torch.distributed.checkpoint writes what get_optimizer_state_dict() gives (with the prefix
   // "state."). `path` is a file or a folder, as for load_weights(). The counts of updates may have any type.
   // Optimizers whose counts torch does not save (SGD, Muon) go on as after a first update. Throws CheckpointError.
   void load_state(const std::string& path, ShardedOptimizer& optimizer, const LoadOptions& options = {}) {
-    core_->begin_step();
     core_->load_state(path, optimizer, options);
-    core_->end_step();
   }
 
   // No collective. Keeps this rank's part of what save() saves, and its own buffers, in the launcher's memory

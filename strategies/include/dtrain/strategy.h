@@ -55,9 +55,11 @@ struct Strategy {
   std::int64_t unit_elements = 0;
   // fsdp. Names of unit classes, as DTRAIN_UNIT has them ("Block"): others are no units of their own. Empty: all are.
   std::vector<std::string> units{};
-  // fsdp. If all ranks are on one host, and the model on the CPU, they keep the whole parameters once, in memory that
-  // they share. An all-gather is then a barrier at most, and the host's memory for parameters does not grow with its
-  // ranks. Empty: where that is possible. True: the same, and rank 0 says on stderr if it is not.
+  // fsdp. The ranks of a host keep the whole parameters once, in memory that they share, if the model is on the CPU. An
+  // all-gather is then a barrier at most, and the host's memory for parameters does not grow with its ranks. Empty:
+  // yes, where all ranks that share a copy of the model are on one host. True: on several hosts too, with as many ranks
+  // on each: a host then keeps all parameters all the time, and each rank sends its part to the other hosts once for
+  // each step. ConfigError where that is not possible, as on GPUs.
   std::optional<bool> one_copy{};
   // zero1, zero2 and fsdp. Ranks that share one copy of the model. The ranks are divided into sets of this size, one
   // after the other, and gradients are averaged over the sets too (hybrid sharding). 0: all ranks.

@@ -9,6 +9,7 @@ import argparse
 import glob
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -45,6 +46,8 @@ def measure(args):
     runs = []
     with tempfile.TemporaryDirectory(prefix="dtrain-bench-checkpoint-", dir=args.folder) as folder:
         for _ in range(args.runs):
+            # load() takes the newest step: that of an earlier run is no longer in memory.
+            shutil.rmtree(os.path.join(folder, "steps"), ignore_errors=True)
             figures = call(args, [os.path.join(args.bin, "checkpoint_bench")], folder, {})
             figures.update(call(args, [str(HERE / "dcp_worker.py")], folder,
                                 {"PYTHON_EXEC": args.python, "PYTHONPATH": args.packages, "PYTHONWARNINGS": "ignore"}))

@@ -86,12 +86,13 @@ TEST_CASE("estimate: what is typed") {
       {"model.safetensors", "--nproc=8", "--nnodes", "2", "--optimizer", "sgd-momentum", "--memory=80GB", "--json"});
   CHECK(options.path == "model.safetensors");
   CHECK(options.ranks() == 16);
-  CHECK_FALSE(options.share_memory());
+  CHECK(options.host_ranks() == 8);
   CHECK(options.state_numbers == 1);
   CHECK(options.memory == 80e9);
   CHECK(options.json);
   CHECK(typed({"--parameters", "7B", "--ranks", "4", "--state=bfloat16"}).state_bytes == 2);
-  CHECK(typed({"--nproc", "2", "folder"}).share_memory());
+  CHECK(typed({"--nproc", "2", "folder"}).host_ranks() == 2);
+  CHECK(typed({"folder", "--ranks", "4"}).host_ranks() == 0);
   CHECK(typed({"--nproc", "2", "folder", "--units=a.N,b.N.c"}).units == Words{"a.N", "b.N.c"});
 
   CHECK_THAT(why({"--nproc=2"}), Contains("name the files of a model, or give the number"));

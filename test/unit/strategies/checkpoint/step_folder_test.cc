@@ -96,9 +96,13 @@ TEST_CASE("checkpoint folder: a step is saved again, attempts are removed, old s
   std::filesystem::create_directories(run + "/step-00000009.tmp-1-0/x");
   std::filesystem::create_directories(run + "/step-00000010");  // without dtrain.json
   CHECK(steps_in(run) == std::vector<std::int64_t>{12, 7, 3});
-  remove_old_steps(run, 12, 2);
+  const std::vector<std::string> taken = take_old_steps(run, 12, 2);
   CHECK(steps_in(run) == std::vector<std::int64_t>{12, 7});
-  remove_old_steps(run, 12, 0);
+  REQUIRE(taken.size() == 1);
+  CHECK(std::filesystem::exists(taken[0] + "/model.safetensors"));
+  remove_folders(taken);
+  CHECK_FALSE(std::filesystem::exists(taken[0]));
+  CHECK(take_old_steps(run, 12, 0).empty());
   CHECK(steps_in(run) == std::vector<std::int64_t>{12, 7});
   const std::string attempt = begin_attempt(run, 13);
   CHECK(names_of(run) == std::vector<std::string>{"step-00000007", "step-00000010", "step-00000012",

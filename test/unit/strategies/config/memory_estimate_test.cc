@@ -89,17 +89,23 @@ TEST_CASE("memory: the same bits for any number of ranks need rows of all gradie
   const Strategy fsdp{.kind = StrategyKind::fsdp, .deterministic = true};
   CHECK(memory_of(fsdp, model(), kEight).live == 4 * 4e6 + 2 * 4 * kAll);  // units are parts again by then
   CHECK(memory_of(fsdp, model(), {.ranks = 8, .micro_batches = 4}).live == 4 * (4e6 + 2 * 3e6) + 3 * 4 * kAll);
-  CHECK(memory_of(fsdp, model(), {.ranks = 4, .one_host = true}).live == 2 * 4 * kAll);
+  CHECK(memory_of(fsdp, model(), {.ranks = 4, .host_ranks = 4}).live == 2 * 4 * kAll);
 }
 
 TEST_CASE("memory: one copy on a host is shared by its ranks") {
-  const TrainingSize host{.ranks = 4, .one_host = true};
+  const TrainingSize host{.ranks = 4, .host_ranks = 4};
   const RankMemory same = memory_of({.kind = StrategyKind::fsdp}, model(), host);
   CHECK(same.parameters == 4 * kAll / 4);
   CHECK(same.live == 4 * (4e6 + 2 * 3e6));
   CHECK(memory_of(mixed(StrategyKind::fsdp), model(), host).parameters == 2 * kAll / 4 + 4 * kAll / 4);
   Strategy copies{.kind = StrategyKind::fsdp, .one_copy = false};
   CHECK(memory_of(copies, model(), host).live > same.live);
+  // Over several hosts it has to be asked for.
+  const TrainingSize hosts{.ranks = 8, .host_ranks = 4};
+  CHECK(memory_of({.kind = StrategyKind::fsdp}, model(), hosts).parameters == 4 * kAll / 8);
+  CHECK(memory_of({.kind = StrategyKind::fsdp, .one_copy = true}, model(), hosts).parameters == 4 * kAll / 4);
+  CHECK(memory_of({.kind = StrategyKind::fsdp, .one_copy = true}, model(), hosts).live == same.live);
+  CHECK(memory_of({.kind = StrategyKind::fsdp, .shard_size = 2}, model(), hosts).parameters == 4 * kAll / 2);
 }
 
 TEST_CASE("memory: sets of ranks, the optimizer, and the size of buckets count") {
