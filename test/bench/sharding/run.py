@@ -14,7 +14,7 @@ import signal
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "support")]
 
 import page  # noqa: E402
 from largest import largest  # noqa: E402

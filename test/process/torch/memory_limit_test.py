@@ -7,8 +7,11 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "support")]
+
+import limits  # noqa: E402
 
 BIN = pathlib.Path(os.environ["DTRAIN_BIN_DIR"])
 LIMIT = 120  # seconds
@@ -17,60 +20,25 @@ RANKS, STEPS = 4, 3
 # once: 1.1 GiB.
 MODEL = ("--width", 512, "--depth", 8, "--heads", 8, "--context", 16, "--global-batch", RANKS, "--generate", 0)
 BYTES = 1536 * 2**20
-CGROUPS = pathlib.Path("/sys/fs/cgroup")
 
 
-def limit_file():
-    """A folder in which cgroups can have memory limits, and the name of the file for one; None if there is none."""
-    if os.access(CGROUPS / "memory", os.W_OK):
-        return CGROUPS / "memory", "memory.limit_in_bytes"
-    control = CGROUPS / "cgroup.subtree_control"
-    if os.access(CGROUPS, os.W_OK) and control.exists() and "memory" in control.read_text().split():
-        return CGROUPS, "memory.max"
-    return None
+def can_limit():
+    with limits.group_of(BYTES) as group:
+        return group is not None
 
 
-class Cgroup:
-    """A cgroup with a memory limit and without swap; it ends with the block."""
-
-    def __init__(self):
-        parent, name = limit_file()
-        self.folder = parent / f"dtrain-test-limit-{os.getpid()}"
-        self.folder.mkdir()
-        for each, value in ((name, BYTES), ("memory.memsw.limit_in_bytes", BYTES), ("memory.swap.max", 0)):
-            if (self.folder / each).exists():
-                (self.folder / each).write_text(str(value))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                return self.folder.rmdir()
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                # tidy: allow sleep, because a process leaves its cgroup some time after it is reaped, without an event
-                time.sleep(0.02)
-
-    def run(self, *words):
-        environment = {k: v for k, v in os.environ.items() if k != "DTRAIN_STRATEGY"}
-        environment |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-        return subprocess.run([str(word) for word in words], capture_output=True, text=True, errors="replace",
-                              timeout=LIMIT, env=environment,
-                              preexec_fn=lambda: (self.folder / "cgroup.procs").write_text("0"))
-
-
-@unittest.skipUnless(os.geteuid() == 0 and limit_file(), "needs root and a writable cgroup with a memory controller")
+@unittest.skipUnless(can_limit(), "needs root and a writable cgroup with a memory controller")
 class MemoryLimit(unittest.TestCase):
     def trained(self, strategy, folder):
         """The end of a training inside the limit, its losses, and its failure report."""
         losses, report = folder / f"{strategy}.losses", folder / f"{strategy}.json"
-        with Cgroup() as cgroup:
-            done = cgroup.run(BIN / "dtrain", "run", "--nproc", RANKS, "--report", report, "--strategy", strategy,
-                              BIN / "gpt", *MODEL, "--steps", STEPS, "--loss-file", losses)
+        words = (BIN / "dtrain", "run", "--nproc", RANKS, "--report", report, "--strategy", strategy,
+                 BIN / "gpt", *MODEL, "--steps", STEPS, "--loss-file", losses)
+        environment = {k: v for k, v in os.environ.items() if k != "DTRAIN_STRATEGY"}
+        environment |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+        with limits.group_of(BYTES) as group:
+            done = subprocess.run([str(word) for word in words], capture_output=True, text=True, errors="replace",
+                                  timeout=LIMIT, env=environment, preexec_fn=lambda: limits.enter(group))
         lines = losses.read_text().splitlines() if losses.exists() else []
         return done, lines, json.loads(report.read_text()) if report.exists() else None
 

@@ -1,4 +1,4 @@
-"""Limits of memory for programs that benchmarks start."""
+"""Limits of memory for programs that tests and benchmarks start."""
 import contextlib
 import os
 import pathlib
@@ -20,7 +20,7 @@ def own_group(controller):
 
 def make_group(limit):
     """A new memory cgroup with this limit, beside or in the own one; None: this machine does not let us."""
-    name = f"dtrain-bench-{os.getpid()}"
+    name = f"dtrain-limit-{os.getpid()}"
     if (CGROUPS / "memory").is_dir():
         places, values = [CGROUPS / "memory"], {"memory.limit_in_bytes": limit}
     else:
@@ -75,13 +75,21 @@ def remove(group):
 
 
 @contextlib.contextmanager
+def group_of(limit):
+    """A group, or None, which ends with the block."""
+    group = make_group(limit)
+    try:
+        yield group
+    finally:
+        if group is not None:
+            remove(group)
+
+
+@contextlib.contextmanager
 def limited(limit):
     """Yields what a child does before it execs, and the limit in words."""
-    group = make_group(limit)
-    if group is None:
-        yield lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)), "of data (RLIMIT_DATA)"
-        return
-    try:
-        yield lambda: enter(group), "of a memory cgroup"
-    finally:
-        remove(group)
+    with group_of(limit) as group:
+        if group is None:
+            yield lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)), "of data (RLIMIT_DATA)"
+        else:
+            yield lambda: enter(group), "of a memory cgroup"
