@@ -43,11 +43,11 @@ Result<std::vector<EstimatedParameter>> parameters_at(const std::string& path) {
   return parameters;
 }
 
-Result<EstimatedModel> model_for(const EstimateOptions& options) {
+Result<EstimatedModel> model_for(const EstimateOptions& options, const std::optional<Strategy>& strategy) {
   if (options.path.empty()) return model_of(options.parameters, options.unit_count);
   auto parameters = parameters_at(options.path);
   if (!parameters) return parameters.error();
-  return model_of(*parameters, options.units);
+  return model_of(*parameters, options.units, strategy ? strategy->whole_elements : 0);
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ int estimate_command(const std::vector<std::string>& words) {
   if (!options) return fail(options.error());
   const auto strategy = strategy_for(*options, text_file);
   if (!strategy) return fail(strategy.error());
-  auto model = model_for(*options);
+  auto model = model_for(*options, *strategy);
   if (!model) return fail(model.error());
   const std::vector<EstimateRow> rows = estimate_rows(*model, *options, *strategy);
   const int printed =

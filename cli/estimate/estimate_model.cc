@@ -54,19 +54,19 @@ UnitName unit_of(const std::string& name, const std::vector<std::string>& patter
 }  // namespace
 
 Result<EstimatedModel> model_of(const std::vector<EstimatedParameter>& parameters,
-                                const std::vector<std::string>& patterns) {
+                                const std::vector<std::string>& patterns, std::int64_t whole_elements) {
   EstimatedModel model;
   std::map<std::string, std::int64_t> units;
   std::map<std::string, std::set<std::string>> by_pattern;
   for (const EstimatedParameter& each : parameters) {
     model.size.largest = std::max(model.size.largest, each.elements);
     const UnitName unit = unit_of(each.name, patterns);
-    if (unit.name.empty()) {
+    if (!unit.name.empty()) by_pattern[unit.pattern].insert(unit.name);
+    if (unit.name.empty() || each.elements <= whole_elements) {
       model.size.rest += each.elements;
-      continue;
+    } else {
+      units[unit.name] += each.elements;
     }
-    units[unit.name] += each.elements;
-    by_pattern[unit.pattern].insert(unit.name);
   }
   for (const std::string& pattern : patterns)
     if (!by_pattern.contains(pattern))

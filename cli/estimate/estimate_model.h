@@ -20,9 +20,10 @@ struct EstimatedModel {
 };
 
 // A unit is what names have up to the first number: "model.layers.0" of "model.layers.0.mlp.weight". With `patterns`,
-// only such units. Errors: a pattern that fits no name.
+// only such units. A parameter with at most `whole_elements` belongs to none (strategy.h). Errors: a pattern that fits
+// no name.
 Result<EstimatedModel> model_of(const std::vector<EstimatedParameter>& parameters,
-                                const std::vector<std::string>& patterns);
+                                const std::vector<std::string>& patterns, std::int64_t whole_elements = 0);
 // `units` of one size: 0 is 32, as many as a model of 7 billion has.
 EstimatedModel model_of(std::int64_t parameters, std::int64_t units);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a config of DeepSpeed or Accelerate (`dtrain run --strategy ds_config.json ./gpt`) says of training.
+// What a config of DeepSpeed, Accelerate or Ludwig (`dtrain run --strategy ds_config.json ./gpt`) says of training.
 #include "dtrain/training_config.h"
 #include "examples/gpt/settings.h"
 

@@ -48,7 +48,7 @@ Settings parse_settings(int argc, char** argv) {
       ->capture_default_str();
   try {
     app.parse(argc, argv);
-    for (const char* flag : {"--global-batch", "--micro-batches", "--optimizer", "--lr"}) {
+    for (const char* flag : {"--global-batch", "--micro-batches", "--optimizer", "--lr", "--steps"}) {
       if (app.count(flag) > 0) settings.typed.emplace_back(flag);
     }
     if (settings.width % settings.heads != 0) throw CLI::ValidationError("--heads", "must divide --width");

@@ -12,6 +12,8 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kMany = std::int64_t{1} << 40;
+// Units that are gathered ahead at most, whatever their size: the largest value of our own key.
+constexpr int kMostAhead = 64;
 constexpr const char* kNotQuantized = "dtrain sends numbers as they are; set it to false";
 
 // Any of these makes a JSON object one of DeepSpeed.
@@ -34,11 +36,32 @@ void read_partitions(JsonReader& zero, Strategy& strategy) {
 
 void read_buckets(JsonReader& zero, Strategy& strategy) {
   const auto elements = zero.count("reduce_bucket_size", 1, kMany / 4);
-  const auto ahead = zero.count("stage3_prefetch_bucket_size", 0, kMany);
-  if (strategy.kind == StrategyKind::fsdp) {
-    if (ahead && *ahead == 0) strategy.prefetch = 0;
-  } else if (elements) {
-    strategy.bucket_bytes = *elements * 4;  // the parameters that are optimized are float32
+  // The parameters that are optimized are float32. In stage 3 a unit is reduced as one.
+  if (elements && strategy.kind != StrategyKind::fsdp) strategy.bucket_bytes = *elements * 4;
+}
+
+// Elements that are gathered before they are needed, at most. The precision must be known: it says what they take.
+void read_prefetch(JsonReader& zero, Strategy& strategy) {
+  const auto elements = zero.count("stage3_prefetch_bucket_size", 0, kMany);
+  if (!elements || strategy.kind != StrategyKind::fsdp) return;
+  strategy.prefetch = *elements == 0 ? 0 : kMostAhead;
+  if (*elements == 0) return;
+  const bool narrow = strategy.param == Precision::bfloat16 || strategy.param == Precision::float16;
+  strategy.prefetch_bytes = *elements * (narrow ? 2 : 4);
+}
+
+// Small parameters that stay whole.
+void read_persistence(JsonReader& zero, Strategy& strategy) {
+  const auto each = zero.count("stage3_param_persistence_threshold", 0, kMany);
+  const auto together = zero.number("stage3_model_persistence_threshold", 0, kInfinite);
+  if (strategy.kind != StrategyKind::fsdp) return;
+  strategy.whole_elements = each.value_or(0);
+  if (strategy.whole_elements > 0 && together && *together < static_cast<double>(kMany)) {
+    refuse(
+        fmt::format("{} is {}, and dtrain has no limit for all small parameters together; remove the key, and lower "
+                    "{} if they are too many",
+                    zero.path_of("stage3_model_persistence_threshold"), *together,
+                    zero.path_of("stage3_param_persistence_threshold")));
   }
 }
 
@@ -84,6 +107,7 @@ void read_zero(JsonReader& zero, Strategy& strategy) {
   constexpr StrategyKind kStages[] = {StrategyKind::ddp, StrategyKind::zero1, StrategyKind::zero2, StrategyKind::fsdp};
   strategy.kind = kStages[zero.count("stage", 0, 3).value_or(is_auto ? 2 : 0)];
   read_buckets(zero, strategy);
+  read_persistence(zero, strategy);
   zero.without_meaning({"cpu_offload_use_pin_memory"});
   strategy.cpu_offload = zero.flag("cpu_offload").value_or(false);  // its name in old versions
   if (auto offload = zero.section("offload_optimizer")) read_offload(*offload, strategy);
@@ -104,8 +128,6 @@ void read_zero(JsonReader& zero, Strategy& strategy) {
                         "round_robin_gradients",
                         "sub_group_size",
                         "load_from_fp32_weights",
-                        "stage3_param_persistence_threshold",
-                        "stage3_model_persistence_threshold",
                         "stage3_max_live_parameters",
                         "stage3_max_reuse_distance",
                         "stage3_gather_16bit_weights_on_model_save",
@@ -120,18 +142,21 @@ void read_zero(JsonReader& zero, Strategy& strategy) {
                         "log_trace_cache_warnings",
                         "enable_sanity_checks",
                         "save_muon_momentum_buffer_in_memory"});
-  zero.finish();
 }
 
-bool read_bfloat16(JsonReader& bf16, Strategy& strategy) {
+bool read_bfloat16(JsonReader& bf16, Config& config) {
   const bool on = bf16.flag("enabled").value_or(false);
   bf16.off({"bf16_master_weights_and_grads", "bf16_optimizer_states"},
            "the config leaves parameters and state in float32; set it to false, and state_dtype in the program "
            "(optimizer.h)");
-  bf16.without_meaning({"immediate_grad_update", "check_grad_overflow"});
+  bf16.without_meaning({"immediate_grad_update"});
+  const bool checks = bf16.flag("check_grad_overflow").value_or(false);
   bf16.finish();
-  if (on) strategy.param = Precision::bfloat16;
-  return on;
+  if (!on) return false;
+  config.strategy.param = Precision::bfloat16;
+  // A scale of 1 that never changes: steps whose gradients are not finite are left out.
+  if (checks) scale_loss(bf16.path_of("check_grad_overflow"), {.init_scale = 1, .dynamic = false}, config);
+  return true;
 }
 
 bool read_float16(JsonReader& fp16, Config& config) {
@@ -160,7 +185,7 @@ bool read_float16(JsonReader& fp16, Config& config) {
 void read_precision(JsonReader& json, Config& config) {
   auto bf16 = json.section("bf16");
   auto fp16 = json.section("fp16");
-  const bool wide = bf16 && read_bfloat16(*bf16, config.strategy);
+  const bool wide = bf16 && read_bfloat16(*bf16, config);
   const bool narrow = fp16 && read_float16(*fp16, config);
   if (wide && narrow) refuse("bf16.enabled and fp16.enabled are both true; choose one");
   const auto reduce = json.one_of<Precision>("communication_data_type", {{"fp32", Precision::float32},
@@ -256,6 +281,10 @@ Config read_deepspeed(JsonReader& json, const JobSize& job) {
   if (zero) read_zero(*zero, config.strategy);
   read_precision(json, config);
   read_accumulation(json, config.strategy);
+  if (zero) {
+    read_prefetch(*zero, config.strategy);
+    zero->finish();
+  }
   if (auto optimizer = json.section("optimizer")) {
     config.training.optimizer = read_optimizer(*optimizer);
     config.training.keys.push_back(json.path_of("optimizer"));

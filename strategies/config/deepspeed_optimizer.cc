@@ -1,4 +1,5 @@
-// DeepSpeed's `optimizer` and the sizes of its batch. See formats.h.
+// DeepSpeed's `optimizer`, and the sizes of a batch. See formats.h.
+// Tested by test/unit/strategies/config/deepspeed_optimizer_test.cc.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,22 +31,22 @@ void read_adam(JsonReader& params, Options& options) {
     if (!fits(options.betas.first) || !fits(options.betas.second))
       params.refuse_value("betas", "two numbers from 0 to below 1");
   }
-  params.only("bias_correction", true, "dtrain corrects the bias always; set it to true");
   params.off("amsgrad", "dtrain does not have it; set it to false");
-  params.without_meaning({"fused", "foreach", "torch_adam", "fp32_optimizer_states", "set_grad_none"});
 }
 
-// As DeepSpeed does: its Adam decays weights as AdamW does, unless adam_w_mode is false.
-OptimizerOptions adam_of(JsonReader& params, bool decoupled) {
-  const bool is_adamw = params.flag("adam_w_mode").value_or(true) || decoupled;
-  if (is_adamw) {
-    AdamW options;
-    read_adam(params, options);
-    return options;
-  }
-  Adam options;
+template <class Options>
+OptimizerOptions adam_of(JsonReader& params) {
+  Options options;
   read_adam(params, options);
   return options;
+}
+
+// What only DeepSpeed's classes have.
+void read_own_of_adam(JsonReader& params) {
+  params.only("bias_correction", true, "dtrain corrects the bias always; set it to true");
+  params.only("fp32_optimizer_states", true,
+              "the config leaves the state in float32; set it to true, and state_dtype in the program (optimizer.h)");
+  params.without_meaning({"fused", "foreach", "torch_adam", "set_grad_none"});
 }
 
 OptimizerOptions sgd_of(JsonReader& params) {
@@ -69,6 +70,7 @@ OptimizerOptions adagrad_of(JsonReader& params) {
 }
 
 OptimizerOptions lamb_of(JsonReader& params) {
+  read_own_of_adam(params);
   Lamb options;
   read_adam(params, options);
   params.off({"max_coeff", "min_coeff"}, "dtrain's LAMB has no limits of the ratio; remove the key");
@@ -99,12 +101,16 @@ std::string lower(std::string word) {
 OptimizerOptions read_params(Known known, JsonReader& params) {
   switch (known) {
     case Known::adam:
-    case Known::adamw:
-      return adam_of(params, known == Known::adamw);
+    case Known::adamw: {
+      read_own_of_adam(params);
+      // DeepSpeed's Adam decays weights as AdamW does, unless adam_w_mode is false.
+      const bool decoupled = params.flag("adam_w_mode").value_or(true) || known == Known::adamw;
+      return read_torch_optimizer(decoupled ? TorchOptimizer::adamw : TorchOptimizer::adam, params);
+    }
     case Known::sgd:
-      return sgd_of(params);
+      return read_torch_optimizer(TorchOptimizer::sgd, params);
     case Known::adagrad:
-      return adagrad_of(params);
+      return read_torch_optimizer(TorchOptimizer::adagrad, params);
     case Known::lamb:
       return lamb_of(params);
     case Known::muon:
@@ -113,13 +119,33 @@ OptimizerOptions read_params(Known known, JsonReader& params) {
   return muon_of(params);
 }
 
-void require_whole(std::int64_t examples, std::int64_t divisor, std::string_view divisor_is) {
-  if (examples % divisor == 0) return;
-  refuse(fmt::format("train_batch_size is {}, which {} = {} does not divide; correct one of them", examples, divisor_is,
+// A size of a batch that the config says, or nothing said: 0.
+struct BatchSize {
+  std::string key;
+  std::int64_t& value;
+};
+
+void require_whole(const BatchSize& all, std::int64_t divisor, const std::string& divisor_is) {
+  if (all.value % divisor == 0) return;
+  refuse(fmt::format("{} is {}, which {} = {} does not divide; correct one of them", all.key, all.value, divisor_is,
                      divisor));
 }
 
 }  // namespace
+
+OptimizerOptions read_torch_optimizer(TorchOptimizer which, JsonReader& params) {
+  switch (which) {
+    case TorchOptimizer::adam:
+      return adam_of<Adam>(params);
+    case TorchOptimizer::adamw:
+      return adam_of<AdamW>(params);
+    case TorchOptimizer::sgd:
+      return sgd_of(params);
+    case TorchOptimizer::adagrad:
+      break;
+  }
+  return adagrad_of(params);
+}
 
 OptimizerOptions read_optimizer(JsonReader& json) {
   static const Json nothing = Json::object();
@@ -142,44 +168,43 @@ OptimizerOptions read_optimizer(JsonReader& json) {
   return options;
 }
 
-void read_batch(JsonReader& json, const JobSize& job, TrainingConfig& training) {
-  std::int64_t& micro = training.micro_batch;
-  std::int64_t& steps = training.accumulation;
-  std::int64_t& all = training.global_batch;
-  const std::pair<std::string_view, std::int64_t*> sizes[] = {
-      {"train_batch_size", &all}, {"train_micro_batch_size_per_gpu", &micro}, {"gradient_accumulation_steps", &steps}};
-  for (const auto& [key, size] : sizes) {
-    *size = json.count(key, 1, kManyExamples).value_or(0);
-    if (*size > 0 && !(size == &steps && steps == 1)) training.keys.push_back(json.path_of(key));
-  }
+void read_batch(JsonReader& json, const JobSize& job, TrainingConfig& training, const BatchKeys& keys) {
+  const BatchSize all{json.path_of(keys.all), training.global_batch};
+  const BatchSize micro{json.path_of(keys.micro), training.micro_batch};
+  const BatchSize steps{json.path_of(keys.steps), training.accumulation};
+  const auto read = [&](std::string_view key, const BatchSize& size, std::int64_t says_nothing) {
+    size.value = json.count(key, 1, kManyExamples).value_or(0);
+    if (size.value > says_nothing) training.keys.push_back(size.key);
+  };
+  read(keys.all, all, 0);
+  read(keys.micro, micro, 0);
+  read(keys.steps, steps, 1);
   const std::int64_t ranks = job.ranks;
   if (ranks == 0) return;
-  const auto too_many = [&] {
-    return static_cast<double>(micro) * static_cast<double>(steps) * static_cast<double>(ranks) >
-           static_cast<double>(kManyExamples);
+  const auto product = [&] {
+    return static_cast<double>(micro.value) * static_cast<double>(steps.value) * static_cast<double>(ranks);
   };
-  if (all > 0 && micro > 0 && steps > 0 && (too_many() || micro * steps * ranks != all)) {
-    refuse(
-        fmt::format("train_batch_size is {}, but train_micro_batch_size_per_gpu {} x gradient_accumulation_steps {} x "
-                    "{} ranks are {}; remove one of the three, or correct it",
-                    all, micro, steps, ranks,
-                    static_cast<double>(micro) * static_cast<double>(steps) * static_cast<double>(ranks)));
+  const auto too_many = [&] { return product() > static_cast<double>(kManyExamples); };
+  if (all.value > 0 && micro.value > 0 && steps.value > 0 &&
+      (too_many() || micro.value * steps.value * ranks != all.value)) {
+    refuse(fmt::format("{} is {}, but {} {} x {} {} x {} ranks are {}; remove one of the three, or correct it", all.key,
+                       all.value, micro.key, micro.value, steps.key, steps.value, ranks, product()));
   }
-  if (all == 0 && micro == 0) return;
-  if (steps == 0 && all > 0 && micro > 0) {
-    const std::int64_t together = micro * ranks;
-    require_whole(all, together, fmt::format("train_micro_batch_size_per_gpu {} x {} ranks", micro, ranks));
-    steps = all / together;
+  if (all.value == 0 && micro.value == 0) return;
+  if (steps.value == 0 && all.value > 0 && micro.value > 0) {
+    const std::int64_t together = micro.value * ranks;
+    require_whole(all, together, fmt::format("{} {} x {} ranks", micro.key, micro.value, ranks));
+    steps.value = all.value / together;
   }
-  if (steps == 0) steps = 1;
-  if (micro == 0) {
-    if (static_cast<double>(steps) * static_cast<double>(ranks) > static_cast<double>(kManyExamples))
-      refuse(fmt::format("gradient_accumulation_steps is {}; choose a smaller number", steps));
-    require_whole(all, steps * ranks, fmt::format("gradient_accumulation_steps {} x {} ranks", steps, ranks));
-    micro = all / (steps * ranks);
+  if (steps.value == 0) steps.value = 1;
+  if (micro.value == 0) {
+    if (static_cast<double>(steps.value) * static_cast<double>(ranks) > static_cast<double>(kManyExamples))
+      refuse(fmt::format("{} is {}; choose a smaller number", steps.key, steps.value));
+    require_whole(all, steps.value * ranks, fmt::format("{} {} x {} ranks", steps.key, steps.value, ranks));
+    micro.value = all.value / (steps.value * ranks);
   }
-  if (too_many()) refuse("train_micro_batch_size_per_gpu and gradient_accumulation_steps are too large together");
-  all = micro * steps * ranks;
+  if (too_many()) refuse(fmt::format("{} and {} are too large together", micro.key, steps.key));
+  all.value = micro.value * steps.value * ranks;
 }
 
 }  // namespace dtrain::config

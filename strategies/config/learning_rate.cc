@@ -1,6 +1,6 @@
 // The rates of a config's schedule; see training_config.h. Pure. The command line, which reads configs too, does not
 // compute rates: so it needs no libm, which makes each start slower.
-// Tested by test/unit/strategies/config/deepspeed_optimizer_test.cc.
+// Tested by test/unit/strategies/config/deepspeed_optimizer_test.cc and ludwig_trainer_test.cc.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -14,6 +14,30 @@ namespace {
 template <class Rate>
 double warmed_up(const Rate& rate, double at) {
   return rate.is_log ? std::log(at + 1) / std::log(rate.warmup) : at / rate.warmup;
+}
+
+// How DecayRate falls, `at` batches after its warm-up.
+double decayed(const DecayRate& rate, double at) {
+  using Decay = DecayRate::Decay;
+  switch (rate.decay) {
+    case Decay::linear: {
+      const double all = rate.end - rate.warmup;
+      return rate.base * std::max(0.0, (all - at) / std::max(1.0, all));
+    }
+    case Decay::exponential: {
+      const double times = 1 + at / rate.every;
+      return rate.base * std::pow(rate.factor, rate.stairs ? std::ceil(times) : times);
+    }
+    case Decay::cosine: {
+      double period = rate.every;
+      if (rate.growth == 1) at = std::fmod(at, period);
+      for (; at >= period; period *= rate.growth) at -= period;
+      return rate.low + (rate.base - rate.low) * (1 + std::cos(std::numbers::pi * at / period)) / 2;
+    }
+    case Decay::none:
+      break;
+  }
+  return rate.base;
 }
 
 // DeepSpeed's classes count from -1: the first step has the rate that they begin with, and step k the rate after k
@@ -46,6 +70,11 @@ struct RateAt {
   double operator()(const RangeTestRate& rate) const {
     const double intervals = step / rate.every;
     return rate.low * (1 + rate.growth * (rate.stairs ? std::floor(intervals) : intervals));
+  }
+  // Ludwig counts a batch when it is over, and steps in the last one of its batches.
+  double operator()(const DecayRate& rate) const {
+    const double at = (step + 1) * rate.batches - 1, warm = std::ceil(rate.warmup);
+    return at < warm ? rate.base * at / std::max(1.0, rate.warmup) : decayed(rate, at - warm);
   }
 };
 

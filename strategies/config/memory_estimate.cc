@@ -101,16 +101,18 @@ RankMemory memory_of(const Strategy& strategy, const ModelSize& model, const Tra
   const double reduce = bytes_of(strategy.reduce, static_cast<int>(compute));
   // What is optimized is a part of what computes, if both have one type.
   const double optimized = strategy.param == Precision::same || compute == own ? 0 : mine * own;
-  const bool reduced_as_own = reduce == own;
+  // A narrow gradient stays so. But a GradScaler, which float16 needs, reads it in the type of the parameters.
+  const bool scaled = (strategy.reduce == Precision::same ? strategy.param : strategy.reduce) == Precision::float16;
+  const double kept = scaled ? own : std::min(own, reduce);
   double whole_bytes = 0, rest_bytes = 0;
-  RankMemory memory{.gradients = mine * own, .optimizer = mine * state};
+  RankMemory memory{.gradients = mine * kept, .optimizer = mine * state};
   switch (strategy.kind) {
     case StrategyKind::ddp:
       break;
     case StrategyKind::zero1:
       memory.parameters = sizes.all * compute + optimized;
       // The sum over the ranks lies in the row of all gradients.
-      if (!strategy.deterministic) memory.gradients = sizes.all * reduce + (reduced_as_own ? 0 : mine * own);
+      if (!strategy.deterministic) memory.gradients = sizes.all * reduce + (kept == reduce ? 0 : mine * kept);
       break;
     case StrategyKind::zero2:
       memory.parameters = sizes.all * compute + optimized;

@@ -147,6 +147,11 @@ const std::vector<Key>& keys() {
        [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
          strategy.unit_elements = to_count(key, value, 0, kManyBytes);
        }},
+      {"whole_elements",
+       {Kind::fsdp},
+       [](const std::string& key, const StrategyJson& value, Strategy& strategy) {
+         strategy.whole_elements = to_count(key, value, 0, kManyBytes);
+       }},
       {"units",
        {Kind::fsdp},
        [](const std::string& key, const StrategyJson& value, Strategy& strategy) {

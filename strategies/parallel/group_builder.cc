@@ -147,10 +147,12 @@ GroupBuilder::Groups GroupBuilder::add_unit(const torch::nn::Module& module, con
   made_.insert(name);
   const auto& units = strategy_.units;
   if (!units.empty() && std::find(units.begin(), units.end(), name) == units.end()) return {};
-  const std::vector<NamedTensor> parameters = unclaimed(module);
+  std::vector<NamedTensor> parameters = unclaimed(module);
   std::int64_t elements = 0;
   for (const NamedTensor& each : parameters) elements += each.tensor.numel();
   if (elements < strategy_.unit_elements) return {};
+  if (strategy_.whole_elements > 0)
+    std::erase_if(parameters, [&](const auto& each) { return each.tensor.numel() <= strategy_.whole_elements; });
   const Between sharded = settings_.near ? Between::near : Between::sharded;
   return add_by_type(name, parameters, strategy_.reshard_after_forward ? sharded : Between::whole);
 }

@@ -112,6 +112,7 @@ inline std::vector<Way> ways() {
       {"fsdp, copies, kept", {.kind = Kind::fsdp, .reshard_after_forward = false, .prefetch = 2, .one_copy = false}},
       {"fsdp, copies, few bytes ahead", {.kind = Kind::fsdp, .prefetch = 3, .prefetch_bytes = 2000, .one_copy = false}},
       {"fsdp, copies, no prefetch", {.kind = Kind::fsdp, .prefetch = 0, .one_copy = false}},
+      {"fsdp, copies, small ones whole", {.kind = Kind::fsdp, .whole_elements = 18, .one_copy = false}},
       {"fsdp, one unit", {.kind = Kind::fsdp, .unit_elements = 1000000}}};
 }
 

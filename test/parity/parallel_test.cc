@@ -220,3 +220,35 @@ TEST_CASE("tied and frozen parameters, a unit that runs twice, one that runs not
     }
   }
 }
+
+// Reads a parameter of a block where the block does not run.
+struct PeekingImpl : ParNetImpl {
+  torch::Tensor forward(const torch::Tensor& words) {
+    return ParNetImpl::forward(words) * blocks->named_parameters()[peeked].square().sum();
+  }
+  std::string peeked = "1.norm.weight";
+};
+TORCH_MODULE(Peeking);
+
+TEST_CASE("with whole_elements, small parameters are whole through the whole forward") {
+  const auto said = on_ranks(2, [](Session& session) {
+    std::string found;
+    for (const std::int64_t whole : {0, 5, 6}) {
+      const Strategy strategy{.kind = StrategyKind::fsdp, .whole_elements = whole, .one_copy = false};
+      Parallel model(
+          session, [] { return Peeking(); }, ParallelOptions{.strategy = strategy});
+      const Data data = batch_of(0, 0);
+      const auto pass = [&] { loss_of(model(data.words), data.classes).backward(); };
+      found += fmt::format("{}: {} ", whole, test::message_of<c10::Error>(pass).substr(0, 60));
+      model->peeked = "1.wide.weight";
+      found += test::message_of<c10::Error>(pass).substr(0, 60) + "\n";
+    }
+    return found;
+  });
+  for (const std::string& each : said) {
+    INFO(each);
+    for (const std::string& whole : std::vector<std::string>{"0: ", "5: "})
+      CHECK_THAT(each, Catch::Contains(whole + "dtrain: parameter 'blocks.1.norm.weight' is sharded here"));
+    CHECK_THAT(each, Catch::Contains("6: no error dtrain: parameter 'blocks.1.wide.weight' is sharded here"));
+  }
+}

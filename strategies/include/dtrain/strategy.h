@@ -53,6 +53,9 @@ struct Strategy {
   std::int64_t prefetch_bytes = std::int64_t{1} << 32;
   // fsdp. A unit with fewer elements than this is no unit of its own: its parameters belong to the unit around it.
   std::int64_t unit_elements = 0;
+  // fsdp. A parameter with at most so many elements belongs to no unit. It is whole from the beginning of the model's
+  // forward to the end of backward, and its optimizer's state is sharded as that of others. 0: there are none.
+  std::int64_t whole_elements = 0;
   // fsdp. Names of unit classes, as DTRAIN_UNIT has them ("Block"): others are no units of their own. Empty: all are.
   std::vector<std::string> units{};
   // fsdp. The ranks of a host keep the whole parameters once, in memory that they share, if the model is on the CPU. An

@@ -26,8 +26,8 @@
 
 namespace dtrain {
 
-// Schedules of a config, with the rates of DeepSpeed's classes. Rates that rise over `warmup` steps, along a logarithm
-// or a line.
+// Schedules of a config, with the rates of DeepSpeed's classes and of Ludwig's. Rates that rise over `warmup` steps,
+// along a logarithm or a line.
 struct WarmupRate {
   double low = 0, high = 0;
   double warmup = 1000;
@@ -54,8 +54,29 @@ struct RangeTestRate {
   bool stairs = false;
 };
 
+// Ludwig's. From 0 to `base` in a line over the warm-up, and then as `decay` says, from its own step 0. It counts
+// batches, of which a rank has `batches` in a step.
+struct DecayRate {
+  enum class Decay {
+    none,
+    linear,       // to 0 in batch `end`, in a line
+    exponential,  // times `factor` for each `every` batches, of which parts count, or do not; one of them at once
+    cosine,  // along half a cosine to `low`, and from `base` again: after `every` batches, then `growth` times so many
+  };
+  Decay decay = Decay::none;
+  double base = 0;
+  double batches = 1;
+  double warmup = 0;  // a part of a batch counts
+  double end = 0;
+  double every = 1;
+  double factor = 1;
+  bool stairs = false;
+  double growth = 1;
+  double low = 0;
+};
+
 struct LearningRate {
-  std::variant<std::monostate, WarmupRate, WarmupCosineRate, OneCycleRate, RangeTestRate> schedule{};
+  std::variant<std::monostate, WarmupRate, WarmupCosineRate, OneCycleRate, RangeTestRate, DecayRate> schedule{};
   explicit operator bool() const { return schedule.index() != 0; }
   // The rate of a step, from 0. Needs a schedule.
   double operator()(std::int64_t step) const;
@@ -66,6 +87,7 @@ struct TrainingConfig {
   LearningRate rate{};                            // empty: the config has no schedule
   std::optional<double> max_norm{};               // clip the norm of the gradient to this
   std::optional<GradScalerOptions> loss_scale{};  // with float16
+  std::optional<std::int64_t> steps{};            // of the whole training
   // Examples in one forward of a rank, forwards of a rank in a step, and examples of all ranks in a step. The third is
   // the product of the others and the number of ranks. 0: not said.
   std::int64_t micro_batch = 0;

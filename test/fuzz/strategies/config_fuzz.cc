@@ -12,9 +12,9 @@ namespace {
 
 void check_strategy(const Strategy& strategy) {
   DT_CHECK(!name_of(strategy.kind).empty(), "it has a name");
-  DT_CHECK(
-      strategy.bucket_bytes > 0 && strategy.prefetch >= 0 && strategy.prefetch_bytes >= 0 && strategy.shard_size >= 0,
-      "ranges hold");
+  DT_CHECK(strategy.bucket_bytes > 0 && strategy.prefetch >= 0 && strategy.prefetch_bytes >= 0 &&
+               strategy.shard_size >= 0 && strategy.whole_elements >= 0,
+           "ranges hold");
   const bool sharded = strategy.kind != StrategyKind::ddp;
   DT_CHECK(sharded || strategy.param == Precision::same, "ddp has no mixed precision");
 }
@@ -24,6 +24,7 @@ void check_training(const TrainingConfig& training, const JobSize& job) {
     for (const std::int64_t step : {0, 1, 2, 1000, 1 << 30})
       DT_CHECK(!std::isnan(training.rate(step)), "each step has a rate");
   DT_CHECK(!training.max_norm || *training.max_norm > 0, "a norm that clips");
+  DT_CHECK(!training.steps || *training.steps > 0, "a training has a step");
   if (training.global_batch > 0 && job.ranks > 0)
     DT_CHECK(training.micro_batch * training.accumulation * job.ranks == training.global_batch, "the sizes agree");
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""--strategy FILE: a config of DeepSpeed trains a real program, and what nobody carries out is an error."""
+"""--strategy FILE: a config of DeepSpeed or Ludwig trains a real program, what nobody carries out is an error, and the
+pages name what is accepted."""
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import sys
 import tempfile
 import unittest
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 BIN = pathlib.Path(os.environ["DTRAIN_BIN_DIR"])
 TEST_BIN = pathlib.Path(os.environ["DTRAIN_TEST_BIN_DIR"])
 PROGRAM = TEST_BIN / "train_by_config"
@@ -48,8 +50,8 @@ class Configs(unittest.TestCase):
     def train(self, file, nproc=2):
         done = run(BIN / "dtrain", "run", "--nproc", nproc, "--strategy", file, PROGRAM)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        found = re.search(r"(\w+): micro (\d+) accumulation (\d+) global (\d+) rate (\S+) clipped (\d) loss (\S+)",
-                          done.stdout)
+        found = re.search(r"(\w+): micro (\d+) accumulation (\d+) global (\d+) steps (\d+) rate (\S+) clipped (\d) "
+                          r"loss (\S+)", done.stdout)
         self.assertTrue(found, done.stdout + done.stderr)
         return found.groups()
 
@@ -57,21 +59,42 @@ class Configs(unittest.TestCase):
         losses = []
         for stage, name in enumerate(("ddp", "zero1", "zero2", "fsdp")):
             got = self.train(self.write(zero_optimization={"stage": stage}))
-            self.assertEqual(got[:4], (name, "8", "1", "16"))
+            self.assertEqual(got[:5], (name, "8", "1", "16", "20"))
             # The last step is number 19: the scheduler counts 18.
-            self.assertAlmostEqual(float(got[4]), 0.01 * (40 - 18) / 35, places=9)
-            self.assertEqual(got[5], "1")
-            losses.append(float(got[6]))
+            self.assertAlmostEqual(float(got[5]), 0.01 * (40 - 18) / 35, places=9)
+            self.assertEqual(got[6], "1")
+            losses.append(float(got[7]))
         self.assertLess(max(losses) - min(losses), 1e-4, losses)
 
     def test_another_division_of_the_batch_trains_the_same(self):
         whole = self.train(self.write())
         pieces = self.train(self.write(gradient_accumulation_steps=4))
         self.assertEqual(pieces[1:4], ("2", "4", "16"))
-        self.assertAlmostEqual(float(whole[6]), float(pieces[6]), places=4)
+        self.assertAlmostEqual(float(whole[7]), float(pieces[7]), places=4)
         alone = self.train(self.write(), nproc=1)
         self.assertEqual(alone[1:4], ("16", "1", "16"))
-        self.assertAlmostEqual(float(whole[6]), float(alone[6]), places=4)
+        self.assertAlmostEqual(float(whole[7]), float(alone[7]), places=4)
+
+    def test_what_stage_3_keeps_whole_trains_the_same(self):
+        sharded = self.train(self.write(zero_optimization={"stage": 3}))
+        for zero in ({"stage3_param_persistence_threshold": 16}, {"stage3_param_persistence_threshold": 1e9},
+                     {"stage3_prefetch_bucket_size": 300}):
+            whole = self.train(self.write(zero_optimization={"stage": 3, **zero}))
+            self.assertEqual(whole[:7], sharded[:7])
+            self.assertAlmostEqual(float(whole[7]), float(sharded[7]), places=5)
+
+    def test_a_trainer_section_of_ludwig_is_carried_out(self):
+        self.file.write_text(json.dumps({
+            "backend": {"type": "ray", "trainer": {"strategy": "fsdp"}},
+            "trainer": {"learning_rate": 0.005, "batch_size": 4, "effective_batch_size": 16, "train_steps": 60,
+                        "optimizer": {"type": "adamw"}, "gradient_clipping": {"clipglobalnorm": 0.01},
+                        "learning_rate_scheduler": {"decay": "linear", "warmup_fraction": 0.1}}}))
+        got = self.train(self.file)
+        self.assertEqual(got[:5], ("fsdp", "4", "2", "16", "30"))
+        # The rate of two ranks, in the last of 60 batches, of which 6 are the warm-up.
+        self.assertAlmostEqual(float(got[5]), 0.005 * 2 / 54, places=9)
+        self.assertEqual(got[6], "1")
+        self.assertLess(float(got[7]), 0.3)
 
     def test_offloaded_state_trains_the_same(self):
         disk, cpu = {"device": "nvme", "nvme_path": self.disk.name, "pin_memory": True}, {"device": "cpu"}
@@ -124,6 +147,32 @@ class Configs(unittest.TestCase):
             self.assertEqual(done.returncode != 0, code != 0, done.stdout + done.stderr)
             self.assertIn("fsdp: loss" if code == 0 else "units has 'GPT2Block', and the model made no such unit",
                           done.stdout + done.stderr)
+
+    def test_the_config_of_the_page_on_sharding_trains(self):
+        page = (ROOT / "docs/training/sharding.md").read_text()
+        self.file.write_text(page.split("```json\n")[1].split("```")[0])
+        self.assertEqual(self.train(self.file)[:5], ("fsdp", "8", "16", "256", "20"))
+
+    def test_the_page_on_sharding_shows_lines_of_this_program(self):
+        page = (ROOT / "docs/training/sharding.md").read_text()
+        shown = page.split("```json\n")[1].split("```cpp\n")[1].split("```")[0].splitlines()
+        self.assertGreater(len(shown), 12)
+        # The program keeps the norm, to print it.
+        program = (ROOT / "test/process/torch/train_by_config.cc").read_text().replace(" norm = model.", " model.")
+        lines = iter([line.strip() for line in program.splitlines()])
+        for line in shown:
+            self.assertIn(line.split("  //")[0].strip(), lines, f"{line} is missing, or not in its place")
+
+    def test_the_page_names_what_has_no_meaning(self):
+        page = (ROOT / "docs/training/config.md").read_text()
+        named = []
+        for source in sorted((ROOT / "strategies/config").glob("*.cc")):
+            for call in re.findall(r"without_meaning\((?:\{(.*?)\})\);", source.read_text(), re.S):
+                named += [(source.name, key) for key in re.findall(r'"([^"]+)"', call)]
+        self.assertGreater(len(named), 90)
+        # A page may write `fsdp_key` for the key that Ludwig and Accelerate write without fsdp_ too.
+        missing = [each for each in named if not re.search(rf"[`._]{re.escape(each[1])}`", page)]
+        self.assertEqual(missing, [])
 
     def test_a_program_that_does_not_read_it_ends_with_an_error(self):
         done = run(BIN / "dtrain", "run", "--nproc", 2, "--strategy", self.write(), TEST_BIN / "any_strategy")

@@ -22,39 +22,45 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-constexpr int kSteps = 20;
+constexpr std::int64_t kSteps = 20;
 
 }  // namespace
 
+// docs/training/sharding.md shows the lines that matter, as the counterpart of a program of DeepSpeed.
 int main() {
   auto session = dtrain::init();
   const dtrain::TrainingConfig& config = session.training_config();
   torch::manual_seed(7);  // the same data on every rank
   const torch::Tensor all = torch::randn({config.global_batch, 16});
-  const torch::Tensor mine = all.chunk(session.world_size())[session.rank()];
+  const auto pieces = all.chunk(session.world_size())[session.rank()].split(config.micro_batch);
+  const auto batch_of = [&](std::int64_t /*step*/, std::int64_t part) {
+    const torch::Tensor& x = pieces.at(static_cast<std::size_t>(part));
+    return std::pair(x, x.sin());
+  };
   dtrain::Parallel model(session, [] { return Net(); });
-  auto optimizer = model.optimizer(config.optimizer.value_or(dtrain::Sgd{.lr = 0.1}));
-  double loss = 0, norm = 0;
-  for (int step = 0; step < kSteps; ++step) {
+  auto optimizer = model.optimizer(config.optimizer.value_or(dtrain::AdamW{.lr = 3e-4}));
+  const std::int64_t steps = config.steps.value_or(kSteps);
+  torch::Tensor sum, norm;
+  for (std::int64_t step = 0; step < steps; ++step) {
     if (config.rate) optimizer.set_lr(config.rate(step));
     model.zero_grad();
-    torch::Tensor sum = torch::zeros({});
-    const auto pieces = mine.split(config.micro_batch);
-    for (const torch::Tensor& x : pieces) {
-      const torch::Tensor part = (model(x) - x.sin()).pow(2).mean() / static_cast<double>(pieces.size());
-      part.backward();
-      sum += part.detach();
+    sum = torch::zeros({});
+    for (std::int64_t part = 0; part < config.accumulation; ++part) {
+      const auto [x, y] = batch_of(step, part);
+      const auto loss = (model(x) - y).pow(2).mean();
+      (loss / static_cast<double>(config.accumulation)).backward();
+      sum += loss.detach() / static_cast<double>(config.accumulation);
     }
-    if (config.max_norm) norm = model.clip_grad_norm(*config.max_norm).item<double>();
+    if (config.max_norm) norm = model.clip_grad_norm(*config.max_norm);
     model.step(optimizer);
-    session.all_reduce(sum, c10d::ReduceOp::AVG);
-    loss = sum.item<double>();
   }
+  session.all_reduce(sum, c10d::ReduceOp::AVG);
   if (session.is_first()) {
-    std::printf("%s: micro %ld accumulation %ld global %ld rate %.9f clipped %d loss %.6f\n",
+    std::printf("%s: micro %ld accumulation %ld global %ld steps %ld rate %.9f clipped %d loss %.6f\n",
                 name_of(model.strategy().kind).c_str(), static_cast<long>(config.micro_batch),
-                static_cast<long>(config.accumulation), static_cast<long>(config.global_batch), optimizer.lr(),
-                config.max_norm && norm > *config.max_norm ? 1 : 0, loss);
+                static_cast<long>(config.accumulation), static_cast<long>(config.global_batch),
+                static_cast<long>(steps), optimizer.lr(),
+                config.max_norm && norm.item<double>() > *config.max_norm ? 1 : 0, sum.item<double>());
   }
   session.shutdown();
 }

@@ -119,6 +119,9 @@ TEST_CASE("estimate: units are found in names, or named") {
   const EstimatedModel experts = model_with({"model.layers.N.experts.N"});
   CHECK(experts.size.units == std::vector<std::int64_t>{300, 300, 300, 300});
   CHECK(experts.size.rest == 1010 + 800);
+  const EstimatedModel small = *model_of(transformer(), {}, 300);  // which belong to no unit then
+  CHECK(small.size.units == std::vector<std::int64_t>{400, 400});
+  CHECK(small.size.rest == 1010 + 4 * 300);
   auto wrong = model_of(transformer(), {"layers.N"});
   REQUIRE_FALSE(wrong);
   CHECK(wrong.error().message == "--units 'layers.N' fits no parameter; the first is model.embed.weight");

@@ -78,6 +78,9 @@ TEST_CASE("config: an optimizer that cannot be is named") {
   CHECK_THAT(refused(R"({"type": "Adam", "params": {"betas": [0.9]}})"), Contains("must be two numbers"));
   CHECK_THAT(refused(R"({"type": "Adam", "params": {"betas": [0.9, 1]}})"), Contains("from 0 to below 1"));
   CHECK_THAT(refused(R"({"type": "Adam", "params": {"amsgrad": true}})"), Contains("optimizer.params.amsgrad is true"));
+  for (const char* type : {"Adam", "Lamb"})
+    CHECK_THAT(refused(R"({"type": ")" + std::string(type) + R"(", "params": {"fp32_optimizer_states": false}})"),
+               Contains("optimizer.params.fp32_optimizer_states is false; the config leaves the state in float32"));
   CHECK_THAT(refused(R"({"type": "Adam", "params": {"momentum": 0.9}})"),
              Contains("unknown key optimizer.params.momentum"));
   CHECK_THAT(refused(R"({"type": "SGD", "params": {"nesterov": true}})"), Contains("needs a momentum above 0"));

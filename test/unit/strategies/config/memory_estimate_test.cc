@@ -40,15 +40,25 @@ TEST_CASE("memory: in float32 with Adam, 16 bytes for a parameter are divided mo
 TEST_CASE("memory: with bfloat16 the whole parameters and the gradients are half as large") {
   const RankMemory zero1 = memory_of(mixed(StrategyKind::zero1), model(), kEight);
   CHECK(zero1.parameters == 2 * kAll + 4 * kAll / 8);
-  CHECK(zero1.gradients == 2 * kAll + 4 * kAll / 8);
+  CHECK(zero1.gradients == 2 * kAll);
   CHECK(zero1.optimizer == 8 * kAll / 8);
+  CHECK(zero1.total() == 4 * kAll + 12 * kAll / 8);
   const RankMemory zero2 = memory_of(mixed(StrategyKind::zero2), model(), kEight);
   CHECK(zero2.parameters == 2 * kAll + 4 * kAll / 8);
-  CHECK(zero2.gradients == 4 * kAll / 8);
+  CHECK(zero2.gradients == 2 * kAll / 8);
   const RankMemory fsdp = memory_of(mixed(StrategyKind::fsdp), model(), kEight);
-  CHECK(fsdp.total() - fsdp.live == 16 * kAll / 8);
+  CHECK(fsdp.total() - fsdp.live == 14 * kAll / 8);
   // The rest and two units are whole, and as many gradients are on their way.
   CHECK(fsdp.live == 2 * (4e6 + 2 * 3e6) + 2 * (4e6 + 2 * 3e6));
+}
+
+TEST_CASE("memory: a GradScaler reads gradients of float16 in the type of the parameters, and wide sums stay wide") {
+  Strategy strategy{.kind = StrategyKind::zero1, .param = Precision::float16};
+  CHECK(memory_of(strategy, model(), kEight).gradients == 2 * kAll + 4 * kAll / 8);
+  strategy.reduce = Precision::float32;
+  CHECK(memory_of(strategy, model(), kEight).gradients == 4 * kAll);
+  strategy = {.kind = StrategyKind::zero2, .param = Precision::bfloat16, .reduce = Precision::float32};
+  CHECK(memory_of(strategy, model(), kEight).gradients == 4 * kAll / 8);
 }
 
 TEST_CASE("memory: live units depend on the keys of fsdp") {
@@ -83,7 +93,7 @@ TEST_CASE("memory: the same bits for any number of ranks need rows of all gradie
     strategy.shard_size = 4;
     CHECK(memory_of(strategy, model(), kEight).gradients == 4 * kAll / 4);
     strategy = {.kind = kind, .param = Precision::bfloat16, .deterministic = true};
-    CHECK(memory_of(strategy, model(), kEight).gradients == 4 * kAll / 8);
+    CHECK(memory_of(strategy, model(), kEight).gradients == 2 * kAll / 8);
     CHECK(memory_of(strategy, model(), kEight).live == 2 * 2 * kAll);
   }
   const Strategy fsdp{.kind = StrategyKind::fsdp, .deterministic = true};

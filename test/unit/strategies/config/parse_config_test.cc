@@ -46,6 +46,25 @@ TEST_CASE("config: a stage of DeepSpeed is a strategy") {
       {R"({"zero_optimization": {"stage": 3, "overlap_comm": true, "reduce_bucket_size": "auto",
            "stage3_prefetch_bucket_size": 0, "mics_shard_size": 2, "offload_param": {"device": "none"}}})",
        {.kind = StrategyKind::fsdp, .prefetch = 0, .shard_size = 2}},
+      // Elements: of four bytes, or of two. As many units as fit.
+      {R"({"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7}})",
+       {.kind = StrategyKind::fsdp, .prefetch = 64, .prefetch_bytes = 200'000'000}},
+      {R"({"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7}, "bf16": {"enabled": true}})",
+       {.kind = StrategyKind::fsdp, .param = Precision::bfloat16, .prefetch = 64, .prefetch_bytes = 100'000'000}},
+      {R"({"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 10}, "fp16": {"enabled": true}})",
+       {.kind = StrategyKind::fsdp, .param = Precision::float16, .prefetch = 64, .prefetch_bytes = 20}},
+      {R"({"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": "auto",
+           "stage3_param_persistence_threshold": "auto", "stage3_model_persistence_threshold": "auto"}})",
+       {.kind = StrategyKind::fsdp}},
+      {R"({"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 1e5,
+           "stage3_model_persistence_threshold": 9223372036854775807}})",
+       {.kind = StrategyKind::fsdp, .whole_elements = 100'000}},
+      {R"({"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0,
+           "stage3_model_persistence_threshold": 5}})",
+       {.kind = StrategyKind::fsdp}},
+      {R"({"zero_optimization": {"stage": 2, "stage3_prefetch_bucket_size": 10,
+           "stage3_param_persistence_threshold": 10, "stage3_model_persistence_threshold": 5}})",
+       {.kind = StrategyKind::zero2}},
       {R"({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 2, "mics_shard_size": -1}})",
        {.kind = StrategyKind::fsdp, .reshard_size = 2}},
       {R"({"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}, "communication_data_type": "fp32"})",
@@ -104,6 +123,13 @@ TEST_CASE("config: what DeepSpeed has and dtrain has not is named") {
       {R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"devise": "cpu"}}})",
        "unknown key zero_optimization.offload_optimizer.devise"},
       {R"({"zero_optimization": {"stage": 3, "zero_quantized_weights": true}})", "zero_quantized_weights is true"},
+      {R"({"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 10,
+           "stage3_model_persistence_threshold": 1000000}})",
+       "stage3_model_persistence_threshold is 1000000, and dtrain has no limit for all small parameters together"},
+      {R"({"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": -1}})",
+       "stage3_param_persistence_threshold is -1, and must be a whole number from 0"},
+      {R"({"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": "many"}})",
+       "stage3_prefetch_bucket_size is \"many\", and must be a whole number"},
       {R"({"zero_optimization": {"stage": 2, "zero_hpz_partition_size": 8}})", "zero_hpz_partition_size belongs to"},
       {R"({"zero_optimization": {"stage": 2}, "data_types": {"grad_accum_dtype": "fp32"},
            "communication_data_type": "bf16"})",
@@ -156,6 +182,17 @@ TEST_CASE("config: float16 brings the scale of the loss") {
   CHECK_FALSE(training_in(R"({"zero_optimization": {"stage": 2}, "fp16": {"enabled": false}})").loss_scale);
   CHECK_THAT(refusal(R"({"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "auto_cast": true}})"),
              Contains("fp16.auto_cast is true"));
+}
+
+TEST_CASE("config: steps in bfloat16 that overflow are left out if the config asks for it") {
+  const std::string zero = R"({"zero_optimization": {"stage": 2}, "bf16": )";
+  const TrainingConfig training = training_in(zero + R"({"enabled": true, "check_grad_overflow": true}})");
+  REQUIRE(training.loss_scale);
+  CHECK(training.loss_scale->init_scale == 1);
+  CHECK_FALSE(training.loss_scale->dynamic);
+  CHECK(training.keys == std::vector<std::string>{"bf16.check_grad_overflow"});
+  CHECK_FALSE(training_in(zero + R"({"enabled": true, "check_grad_overflow": false}})").loss_scale);
+  CHECK_FALSE(training_in(zero + R"({"enabled": false, "check_grad_overflow": true}})").loss_scale);
 }
 
 TEST_CASE("config: two sizes of a batch give the third") {
@@ -299,6 +336,9 @@ TEST_CASE("config: a backend of Ludwig has a strategy") {
            "zero_optimization": {"stage": 3}}}}})",
        {.kind = StrategyKind::fsdp}},
       {R"({"backend": {"type": "deepspeed", "trainer": {"strategy": "fsdp"}}})", {.kind = StrategyKind::fsdp}},
+      {R"({"backend": {"type": "ray", "trainer": {"strategy": "accelerate"}}})", {}},
+      {R"({"backend": "ray"})", {}},
+      {R"({"backend": "deepspeed", "ludwig_version": "0.17"})", {.kind = StrategyKind::zero2}},
   };
   for (const Case& each : cases) {
     INFO(each.text);
@@ -313,7 +353,10 @@ TEST_CASE("config: a backend of Ludwig has a strategy") {
       {R"({"backend": {"type": "ray", "cache_dir": "/tmp"}})", "backend.cache_dir is \"/tmp\"; data are the program's"},
       {R"({"trainer": {"strategy": {"type": "deepspeed", "zero_optimization": {"stage": 9}}}})",
        "trainer.strategy.zero_optimization.stage is 9"},
-      {R"({"backend": {}, "input_features": []})", "unknown key input_features"},
+      {R"({"backend": {}, "input_features": []})", "input_features is there; the model and its data are the program's"},
+      {R"({"backend": {"type": "horovod"}})", "backend.type is horovod; write the program with dtrain::hvd"},
+      {R"({"backend": "horovod"})", "backend.type is horovod"},
+      {R"({"backend": "spark"})", "backend.type 'spark' is not known; one of local, ray, deepspeed"},
   };
   for (const Wrong& each : wrong) {
     INFO(each.text);

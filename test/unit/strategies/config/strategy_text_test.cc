@@ -26,7 +26,7 @@ TEST_CASE("a strategy is a word, a JSON string or a JSON object") {
   }
   const Strategy all = parse_strategy(
       R"({"type": "fsdp", "reshard_after_forward": false, "prefetch": 3, "prefetch_bytes": 5000,
-          "unit_elements": 1000, "one_copy": false,
+          "unit_elements": 1000, "whole_elements": 20, "one_copy": false,
           "shard_size": 4, "mixed_precision": {"param": "bfloat16", "reduce": "float32"}})");
   CHECK(all == Strategy{.kind = StrategyKind::fsdp,
                         .param = Precision::bfloat16,
@@ -35,6 +35,7 @@ TEST_CASE("a strategy is a word, a JSON string or a JSON object") {
                         .prefetch = 3,
                         .prefetch_bytes = 5000,
                         .unit_elements = 1000,
+                        .whole_elements = 20,
                         .one_copy = false,
                         .shard_size = 4});
   CHECK(parse_strategy(R"({"type": "zero2", "bucket_bytes": 4096})").bucket_bytes == 4096);
@@ -63,6 +64,9 @@ TEST_CASE("what a strategy cannot be is named") {
   CHECK_THAT(why_refused(R"({"type": "fsdp", "prefetch_bytes": -1})"),
              Catch::Contains("prefetch_bytes is -1, and must be a whole number from 0 to"));
   CHECK_THAT(why_refused(R"({"type": "fsdp", "prefetch": 1.5})"), Catch::Contains("a whole number"));
+  CHECK_THAT(why_refused(R"({"type": "fsdp", "whole_elements": -1})"), Catch::Contains("whole_elements is -1"));
+  CHECK_THAT(why_refused(R"({"type": "zero2", "whole_elements": 1})"),
+             Catch::Contains("zero2 does not have the key 'whole_elements'"));
   CHECK_THAT(why_refused(R"({"type": "fsdp", "reshard_after_forward": "no"})"),
              Catch::Contains("must be true, false or a number of ranks"));
   CHECK_THAT(why_refused(R"({"type": "fsdp", "reshard_after_forward": 1})"), Catch::Contains("a whole number from 2"));
