@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "strategies/extra/saved_state.h"
+
 namespace dtrain {
 
 Autocast::Autocast(at::DeviceType device, at::ScalarType type, bool enabled)
@@ -97,10 +99,37 @@ void GradScaler::change_scale() {
     } else {
       state_.scale = std::max(state_.scale * options_.backoff_factor, options_.min_scale);
     }
-  } else if (++state_.growth_tracker == options_.growth_interval) {
+  } else if (++state_.growth_tracker >= options_.growth_interval) {  // above it: restored from a longer interval
     const double grown = state_.scale * options_.growth_factor;
     state_ = {.scale = std::isfinite(static_cast<float>(grown)) ? grown : state_.scale};
   }
+}
+
+std::string GradScaler::save_into(const std::string& extra, const std::string& key) const {
+  if (stage_ != Stage::scaled)
+    throw ConfigError("dtrain: GradScaler: save_into() was called before update(); call it after update()");
+  return with_state("GradScaler", extra, key,
+                    {{"enabled", options_.enabled},
+                     {"scale", json_of_number(state_.scale)},
+                     {"growth_tracker", state_.growth_tracker},
+                     {"overflows", state_.overflows}});
+}
+
+void GradScaler::restore(const std::string& extra, const std::string& key) {
+  SavedState saved("GradScaler", extra, key);
+  const bool was_enabled = saved.flag("enabled");
+  const GradScalerState state{.scale = saved.number("scale"),
+                              .growth_tracker = saved.count("growth_tracker"),
+                              .overflows = saved.count("overflows")};
+  saved.finish();
+  if (!options_.enabled) return;
+  if (!was_enabled)
+    throw ConfigError(
+        "dtrain: GradScaler: the checkpoint was saved with a scaler that was not enabled, so it has no scale; leave "
+        "out restore() to begin with init_scale");
+  state_ = state;
+  stage_ = Stage::scaled;
+  is_finite_ = true;
 }
 
 }  // namespace dtrain

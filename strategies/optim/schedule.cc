@@ -7,6 +7,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "strategies/extra/saved_state.h"
+
 namespace dtrain {
 namespace {
 
@@ -115,6 +117,24 @@ double Plateau::step(double metric) {
     state_.bad_evaluations = 0;
   }
   return state_.factor;
+}
+
+std::string Plateau::save_into(const std::string& extra, const std::string& key) const {
+  return with_state("Plateau", extra, key,
+                    {{"factor", json_of_number(state_.factor)},
+                     {"best", state_.best ? json_of_number(*state_.best) : StateJson()},
+                     {"bad_evaluations", state_.bad_evaluations},
+                     {"cooldown_left", state_.cooldown_left}});
+}
+
+void Plateau::restore(const std::string& extra, const std::string& key) {
+  SavedState saved("Plateau", extra, key);
+  const PlateauState state{.factor = saved.number("factor", /*zero_too=*/true),
+                           .best = saved.any_number("best"),
+                           .bad_evaluations = saved.count("bad_evaluations"),
+                           .cooldown_left = saved.count("cooldown_left")};
+  saved.finish();
+  state_ = state;
 }
 
 }  // namespace dtrain

@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
 #include "dtrain/worker_env.h"
+#include "strategies/extra/saved_state.h"
 
 namespace dtrain {
 namespace {
@@ -48,10 +48,8 @@ void check_options(const BatchSamplerOptions& options) {
   }
 }
 
-using SamplerJson = nlohmann::json;
-
-void require_saved_as(const SamplerJson& state, const char* key, const SamplerJson& own) {
-  const SamplerJson saved = state.value(key, SamplerJson());
+void require_saved_as(SavedState& state, const char* key, const StateJson& own) {
+  const StateJson& saved = state.value(key);
   if (saved == own) return;
   throw ConfigError(fmt::format(
       "dtrain: BatchSampler: the checkpoint was saved with {} {}, and this sampler has {}; with another order "
@@ -109,37 +107,24 @@ std::optional<SampledBatch> BatchSampler::next() {
 }
 
 std::string BatchSampler::save_into(const std::string& extra) const {
-  SamplerJson all =
-      extra.empty() ? SamplerJson::object() : SamplerJson::parse(extra, nullptr, /*allow_exceptions=*/false);
-  if (!all.is_object())
-    throw ConfigError("dtrain: BatchSampler: what it saves into must be a JSON object, to get the key \"sampler\"");
-  all["sampler"] = {{"epoch", epoch_},
-                    {"position", position_},
-                    {"dataset_size", options_.dataset_size},
-                    {"seed", options_.seed},
-                    {"shuffle", options_.shuffle}};
-  return all.dump();
+  return with_state("BatchSampler", extra, "sampler",
+                    {{"epoch", epoch_},
+                     {"position", position_},
+                     {"dataset_size", options_.dataset_size},
+                     {"seed", options_.seed},
+                     {"shuffle", options_.shuffle}});
 }
 
 void BatchSampler::restore(const std::string& extra) {
-  const SamplerJson all = SamplerJson::parse(extra, nullptr, /*allow_exceptions=*/false);
-  const SamplerJson state = all.is_object() ? all.value("sampler", SamplerJson()) : SamplerJson();
-  if (!state.is_object())
-    throw ConfigError(
-        "dtrain: BatchSampler: the checkpoint's extra has no object \"sampler\"; save it with save_into() of a "
-        "sampler");
-  require_saved_as(state, "dataset_size", options_.dataset_size);
-  require_saved_as(state, "seed", options_.seed);
-  require_saved_as(state, "shuffle", options_.shuffle);
-  const SamplerJson epoch = state.value("epoch", SamplerJson()), position = state.value("position", SamplerJson());
-  if (!epoch.is_number_unsigned() || !position.is_number_unsigned() || position > options_.dataset_size)
-    throw ConfigError(
-        fmt::format("dtrain: BatchSampler: the checkpoint has epoch {} and position {}; they must be whole numbers, "
-                    "and the position "
-                    "at most the {} samples",
-                    epoch.dump(), position.dump(), options_.dataset_size));
-  set_epoch(epoch.get<std::uint64_t>());
-  position_ = position.get<std::int64_t>();
+  SavedState saved("BatchSampler", extra, "sampler");
+  require_saved_as(saved, "dataset_size", options_.dataset_size);
+  require_saved_as(saved, "seed", options_.seed);
+  require_saved_as(saved, "shuffle", options_.shuffle);
+  const std::uint64_t epoch = saved.whole("epoch", UINT64_MAX);
+  const std::uint64_t position = saved.whole("position", static_cast<std::uint64_t>(options_.dataset_size));
+  saved.finish();
+  set_epoch(epoch);
+  position_ = static_cast<std::int64_t>(position);
 }
 
 }  // namespace dtrain

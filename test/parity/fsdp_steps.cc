@@ -1,8 +1,10 @@
-// One rank of the training that fsdp_parity.py repeats with Python's FSDP2. Rank 0 saves for it: the weights before and
-// after, the batches of all ranks, and the mean of their losses in each step.
+// One rank of the training that fsdp_parity.py repeats in Python. Rank 0 saves for it: the weights before and after,
+// the batches of all ranks, and the mean of their losses in each step.
 //
-// usage: fsdp_steps FILE STEPS TYPE RECOMPUTE
-//   TYPE: float64, float32, or bfloat16 (parameters in float32, which are computed with in bfloat16); RECOMPUTE: 0 or 1
+// usage: fsdp_steps FILE STEPS TYPE RECOMPUTE TIED PIECES ALGORITHM
+//   TYPE: float64, float32, or bfloat16 (parameters in float32, which are computed with in bfloat16); RECOMPUTE: 0 or
+//   1; TIED: 1: the last layer has the embedding's weight; PIECES: batches whose gradients add up to those of a step;
+//   ALGORITHM: adamw or muon
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -26,17 +28,17 @@ struct LayerImpl : torch::nn::Module {
 DTRAIN_UNIT(Layer);
 
 struct StackImpl : torch::nn::Module {
-  explicit StackImpl(bool repeats) : again(repeats) {
+  StackImpl(bool repeats, bool ties) : again(repeats), tied(ties) {
     embed = register_module("embed", torch::nn::Embedding(kWords, kWide));
     for (int i = 0; i < 3; ++i) layers.push_back(register_module("layer" + std::to_string(i), Layer()));
-    head = register_module("head", torch::nn::Linear(kWide, kWords));
+    if (!tied) head = register_module("head", torch::nn::Linear(kWide, kWords));
   }
   torch::Tensor forward(const torch::Tensor& words) {
     torch::Tensor x = embed(words);
     for (Layer& layer : layers) x = again ? dtrain::recompute(layer, x) : layer(x);
-    return head(x);
+    return tied ? torch::matmul(x, embed->weight.t()) : head(x);
   }
-  bool again;
+  bool again, tied;
   torch::nn::Embedding embed{nullptr};
   std::vector<Layer> layers;
   torch::nn::Linear head{nullptr};
@@ -53,13 +55,15 @@ void keep_parameters(Saved& saved, const std::string& when, dtrain::Parallel<Sta
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 5) {
-    std::cerr << "usage: fsdp_steps FILE STEPS TYPE RECOMPUTE\n";
+  if (count != 8) {
+    std::cerr << "usage: fsdp_steps FILE STEPS TYPE RECOMPUTE TIED PIECES ALGORITHM\n";
     return 2;
   }
   torch::set_num_threads(1);
-  const int steps = std::atoi(arguments[2]);
+  const int steps = std::atoi(arguments[2]), pieces = std::atoi(arguments[6]);
   const std::string type = arguments[3];
+  const bool again = std::atoi(arguments[4]) != 0, tied = std::atoi(arguments[5]) != 0;
+  const bool is_muon = std::string(arguments[7]) == "muon";
   if (type == "float64") torch::set_default_dtype(caffe2::TypeMeta::Make<double>());
   dtrain::Strategy strategy{.kind = dtrain::StrategyKind::fsdp};
   if (type == "bfloat16") {
@@ -69,23 +73,41 @@ int main(int count, char** arguments) {
 
   auto session = dtrain::init();
   torch::manual_seed(3);
+  dtrain::ParallelOptions options{.strategy = strategy};
+  if (is_muon) {
+    options.placement = [](const std::string&, const torch::Tensor& parameter) {
+      return parameter.dim() == 2 ? dtrain::Placement::owned() : dtrain::Placement{};
+    };
+  }
   dtrain::Parallel model(
-      session, [&] { return Stack(std::atoi(arguments[4]) != 0); }, dtrain::ParallelOptions{.strategy = strategy});
-  auto optimizer = model.optimizer(dtrain::AdamW{.lr = 0.01, .weight_decay = 0.1});
+      session, [&] { return Stack(again, tied); }, options);
+  const dtrain::AdamW adamw{.lr = 0.01, .weight_decay = 0.1};
+  auto optimizer = is_muon ? model.optimizer(dtrain::Muon{.lr = 0.02, .adamw = adamw, .adamw_names = {"embed", "head"}})
+                           : model.optimizer(adamw);
   torch::manual_seed(4);
-  const torch::Tensor words = torch::randint(kWords, {steps, session.world_size(), kSamples, kLength + 1});
+  const torch::Tensor words = torch::randint(kWords, {steps, pieces, session.world_size(), kSamples, kLength + 1});
   const torch::Tensor losses = torch::zeros(steps, torch::kDouble);
   Saved saved;
   saved.insert("words", words);
   keep_parameters(saved, "before ", model);
   for (int step = 0; step < steps; ++step) {
     model.zero_grad();
-    const torch::Tensor mine = words[step][session.rank()];
-    const torch::Tensor scores = model(mine.narrow(1, 0, kLength)).flatten(0, 1);
-    const auto loss = torch::nn::functional::cross_entropy(scores.to(torch::get_default_dtype()),
-                                                           mine.narrow(1, 1, kLength).flatten());
-    loss.backward();
-    losses[step] = loss.detach();
+    for (int piece = 0; piece < pieces; ++piece) {
+      const auto learn = [&] {
+        const torch::Tensor mine = words[step][piece][session.rank()];
+        const torch::Tensor scores = model(mine.narrow(1, 0, kLength)).flatten(0, 1);
+        const auto loss = torch::nn::functional::cross_entropy(scores.to(torch::get_default_dtype()),
+                                                               mine.narrow(1, 1, kLength).flatten());
+        (loss / pieces).backward();
+        losses[step] += loss.detach() / pieces;
+      };
+      if (piece + 1 < pieces) {
+        const auto quiet = model.no_sync();
+        learn();
+      } else {
+        learn();
+      }
+    }
     model.clip_grad_norm(1.0);
     model.step(optimizer);
   }

@@ -18,9 +18,10 @@ def own_group(controller):
     return None
 
 
-def make_group(limit):
-    """A new memory cgroup with this limit, beside or in the own one; None: this machine does not let us."""
-    name = f"dtrain-limit-{os.getpid()}"
+def make_group(limit, number=0):
+    """A new memory cgroup with this limit, beside or in the own one; None: this machine does not let us. The name ends
+    with that number."""
+    name = f"dtrain-limit-{os.getpid()}-{number}"
     if (CGROUPS / "memory").is_dir():
         places, values = [CGROUPS / "memory"], {"memory.limit_in_bytes": limit}
     else:
@@ -75,9 +76,9 @@ def remove(group):
 
 
 @contextlib.contextmanager
-def group_of(limit):
+def group_of(limit, number=0):
     """A group, or None, which ends with the block."""
-    group = make_group(limit)
+    group = make_group(limit, number)
     try:
         yield group
     finally:

@@ -13,8 +13,15 @@
 //   scaler.step(optimizer, gradients);                          // or nothing, if a gradient is not finite
 //   scaler.update();
 //
+// A run that goes on from a checkpoint needs the scale:
+//
+//   model.save(checkpoints, step, optimizer, scaler.save_into());
+//   if (const auto loaded = model.load(checkpoints, optimizer)) scaler.restore(loaded->extra);
+//
 // Micikevicius et al., "Mixed Precision Training", ICLR 2018.
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "dtrain/loss_scale.h"
 #include "dtrain/optimizer.h"
@@ -61,6 +68,15 @@ class GradScaler {
   double scale() const { return state_.scale; }
   const GradScalerState& state() const { return state_; }
   void load(const GradScalerState& state) { state_ = state; }
+
+  // For a checkpoint: `extra`, a JSON object or empty, with the state under the key `key`. The numbers keep all their
+  // bits, and the text is the same on all ranks. Give each scaler of a program a key of its own. Throws ConfigError if
+  // `extra` is something else, or if it is called between unscale() and update(): the step is not over then.
+  std::string save_into(const std::string& extra = {}, const std::string& key = "grad_scaler") const;
+  // Goes on where save_into() was called, with this scaler's own options. All ranks give the same text. A scaler that
+  // is not enabled checks the text and takes nothing from it. Throws ConfigError if the text is not from save_into(),
+  // or from a scaler that was not enabled and so has no scale for this one; then nothing has changed.
+  void restore(const std::string& extra, const std::string& key = "grad_scaler");
 
  private:
   enum class Stage { scaled, unscaled, stepped };

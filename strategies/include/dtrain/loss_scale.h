@@ -17,7 +17,7 @@ struct GradScalerOptions {
   double min_scale = 0;  // the scale does not become smaller than this
 };
 
-// What a GradScaler knows, for a checkpoint.
+// What a GradScaler knows. GradScaler::save_into() has it as text.
 struct GradScalerState {
   double scale = 65536;
   int growth_tracker = 0;  // steps with finite gradients since the scale has changed

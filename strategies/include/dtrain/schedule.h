@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "dtrain/worker_env.h"
@@ -63,7 +64,11 @@ Schedule chained(std::vector<Schedule> schedules, std::vector<std::int64_t> unti
 // over the ranks first; then they have the same factor.
 //
 //   dtrain::Plateau plateau({.factor = 0.5});
+//   if (const auto loaded = model.load(checkpoints, optimizer)) plateau.restore(loaded->extra);
+//   optimizer.set_lr(base_lr * plateau.factor());
+//   ...
 //   optimizer.set_lr(base_lr * plateau.step(validation_loss));   // after each evaluation
+//   model.save(checkpoints, step, optimizer, plateau.save_into());
 struct PlateauOptions {
   double factor = 0.1;      // above 0 and below 1
   int patience = 10;        // evaluations without an improvement that change nothing
@@ -74,10 +79,10 @@ struct PlateauOptions {
   double min_factor = 0;  // min_lr of torch, over the base rate
 };
 
-// All that a Plateau knows, for a checkpoint. Keep it as numbers: `best` is not there before the first metric.
+// All that a Plateau knows. Plateau::save_into() has it as text.
 struct PlateauState {
   double factor = 1;
-  std::optional<double> best{};
+  std::optional<double> best{};  // nothing before the first metric
   int bad_evaluations = 0;
   int cooldown_left = 0;
 };
@@ -90,6 +95,13 @@ class Plateau {
   double factor() const { return state_.factor; }
   const PlateauState& state() const { return state_; }
   void load(const PlateauState& state) { state_ = state; }
+
+  // For a checkpoint: `extra`, a JSON object or empty, with the state under the key `key`. The numbers keep all their
+  // bits. Give each Plateau of a program a key of its own. Throws ConfigError if `extra` is something else.
+  std::string save_into(const std::string& extra = {}, const std::string& key = "plateau") const;
+  // Goes on where save_into() was called. It takes the state, and none of the options. Throws ConfigError if the text
+  // is not from save_into(); then nothing has changed.
+  void restore(const std::string& extra, const std::string& key = "plateau");
 
  private:
   bool is_better(double metric) const;

@@ -178,3 +178,56 @@ TEST_CASE("amp: a scale may wait for several overflows, has a least value, or st
   CHECK_THROWS_WITH(GradScaler({.hysteresis = 0}), Contains("hysteresis"));
   CHECK_THROWS_WITH(GradScaler({.init_scale = 2, .min_scale = 4}), Contains("min_scale"));
 }
+
+TEST_CASE("amp: the text of a scaler is pinned, and another one goes on from it") {
+  const ShardRun run = run_of({{"a", {3}}}, at::zeros({3}), 0, 3);
+  ShardedOptimizer optimizer(plain_sgd(), {run});
+  const GradScalerOptions options{.init_scale = 3, .growth_interval = 4, .hysteresis = 2};
+  GradScaler scaler(options), other(options);
+  const auto step = [&](GradScaler& each, float gradient) {
+    each.step(optimizer, {at::full({3}, gradient)});
+    each.update();
+    return each.scale();
+  };
+  for (const float gradient : {kInfinity, 1.0F, 1.0F}) step(scaler, gradient);
+  const std::string saved = scaler.save_into(R"({"step": 3})");
+  CHECK(saved == R"({"grad_scaler":{"enabled":true,"growth_tracker":2,"overflows":1,"scale":3.0},"step":3})");
+  scaler.unscale({at::ones({3})});
+  CHECK_THROWS_WITH(scaler.save_into(), Contains("update()"));
+  scaler.restore(saved);
+  other.restore(saved);
+  for (const float gradient : {1.0F, 1.0F, kInfinity, kInfinity, 1.0F, kInfinity})
+    CHECK(step(other, gradient) == step(scaler, gradient));
+  CHECK(scaler.scale() == 1.5);
+  CHECK(other.save_into({}, "second") == scaler.save_into({}, "second"));
+}
+
+TEST_CASE("amp: a damaged text, and that of a scaler that was off, change nothing of a scaler") {
+  GradScaler scaler({.init_scale = 8}), off({.enabled = false});
+  const std::string fine = scaler.save_into();
+  for (const char* text : {"", "{", R"({"grad_scaler": 1})", R"({"grad_scaler": {"scale": 4}})",
+                           R"({"grad_scaler":{"enabled":true,"growth_tracker":0,"overflows":0,"scale":0}})",
+                           R"({"grad_scaler":{"enabled":1,"growth_tracker":0,"overflows":0,"scale":4}})",
+                           R"({"grad_scaler":{"enabled":true,"growth_tracker":0.5,"overflows":0,"scale":4}})",
+                           R"({"grad_scaler":{"enabled":true,"growth_tracker":0,"overflows":0,"scale":"inf"}})",
+                           R"({"grad_scaler":{"enabled":true,"growth_tracker":0,"overflows":0,"scale":4,"more":1}})"}) {
+    INFO(text);
+    CHECK_THROWS_WITH(scaler.restore(text), Contains("dtrain: GradScaler: the checkpoint's extra"));
+    CHECK_THROWS_AS(off.restore(text), ConfigError);
+  }
+  CHECK_THROWS_WITH(scaler.restore(off.save_into()), Contains("not enabled"));
+  CHECK_THROWS_AS(scaler.save_into("[1]"), ConfigError);
+  CHECK(scaler.save_into() == fine);
+  off.restore(fine);
+  CHECK(off.scale() == 1);
+}
+
+TEST_CASE("amp: a scale grows after a shorter interval than that of the run before") {
+  const ShardRun run = run_of({{"a", {3}}}, at::zeros({3}), 0, 3);
+  ShardedOptimizer optimizer(plain_sgd(), {run});
+  GradScaler scaler({.init_scale = 8, .growth_interval = 3});
+  scaler.load({.scale = 8, .growth_tracker = 5});
+  scaler.step(optimizer, {at::Tensor()});
+  scaler.update();
+  CHECK(scaler.scale() == 16);
+}

@@ -61,6 +61,46 @@ TEST_CASE("schedule: a plateau's state is a few numbers, and a NaN is no improve
   CHECK(plateau.state().best == 1);
 }
 
+TEST_CASE("schedule: the text of a plateau is pinned, and it goes on from it") {
+  const PlateauOptions options{.factor = 0.3, .patience = 1, .cooldown = 2};
+  Plateau plateau(options), other(options);
+  CHECK(plateau.save_into() == R"({"plateau":{"bad_evaluations":0,"best":null,"cooldown_left":0,"factor":1.0}})");
+  for (const double metric : {0.1, 0.2, 0.2}) plateau.step(metric);
+  const std::string saved = plateau.save_into(R"({"step": 3})");
+  CHECK(saved == R"({"plateau":{"bad_evaluations":0,"best":0.1,"cooldown_left":2,"factor":0.3},"step":3})");
+  other.restore(saved);
+  CHECK(other.factor() == 0.3);
+  for (int i = 0; i < 20; ++i) CHECK(other.step(0.2) == plateau.step(0.2));
+  CHECK(plateau.factor() < 0.01);
+  CHECK(other.save_into({}, "second") == plateau.save_into({}, "second"));
+  other.restore(R"({"plateau":{"bad_evaluations":0,"best":null,"cooldown_left":0,"factor":0.5}})");
+  CHECK_FALSE(other.state().best);
+}
+
+TEST_CASE("schedule: a plateau whose best metric is infinite comes back so") {
+  Plateau plateau({.factor = 0.5, .patience = 1}), other({.factor = 0.5, .patience = 1});
+  plateau.step(HUGE_VAL);
+  other.restore(plateau.save_into());
+  CHECK(other.state().best == HUGE_VAL);
+}
+
+TEST_CASE("schedule: a damaged text changes nothing of a plateau") {
+  Plateau plateau;
+  plateau.step(7);
+  for (const char* text : {"", "{", R"({"plateau": 1})", R"({"plateau": {"factor": 0.5}})",
+                           R"({"plateau":{"bad_evaluations":0,"best":1.0,"cooldown_left":0,"factor":-0.5}})",
+                           R"({"plateau":{"bad_evaluations":-1,"best":1.0,"cooldown_left":0,"factor":0.5}})",
+                           R"({"plateau":{"bad_evaluations":0,"best":"low","cooldown_left":0,"factor":0.5}})",
+                           R"({"plateau":{"bad_evaluations":0,"best":1.0,"cooldown_left":0,"factor":0.5,"more":1}})"}) {
+    INFO(text);
+    CHECK_THROWS_WITH(plateau.restore(text), Contains("dtrain: Plateau: the checkpoint's extra"));
+  }
+  CHECK_THROWS_WITH(plateau.restore(plateau.save_into(), "second"), Contains("no object \"second\""));
+  CHECK_THROWS_AS(plateau.save_into("[1]"), ConfigError);
+  CHECK(plateau.factor() == 1);
+  CHECK(plateau.state().best == 7);
+}
+
 TEST_CASE("schedule: what makes no sense is named") {
   CHECK_THROWS_WITH(linear(0, 0, 1), Contains("linear"));
   CHECK_THROWS_WITH(cosine(0), Contains("cosine"));
