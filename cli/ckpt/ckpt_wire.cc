@@ -11,6 +11,7 @@
 
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
+#include "cli/ckpt/ckpt_sum.h"
 
 namespace dtrain::cli {
 namespace {
@@ -127,6 +128,23 @@ CkptManifestFile file_of(const CkptJson& json) {
   return file;
 }
 
+// As the training layer sums it (strategies/checkpoint/manifest_wire.cc).
+void check_own_sum(const CkptJson& json) {
+  const auto told = json.find("crc32c");
+  if (told == json.end()) return;  // nothing is known
+  CkptJson rest = json;
+  rest.erase("crc32c");
+  const std::string sum = fmt::format("{:08x}", ckpt_sum(0, rest.dump()));
+  if (*told != sum) throw Damaged(fmt::format("it is damaged: its crc32c is {}, and should be {}", sum, told->dump()));
+}
+
+void check_keys(const CkptJson& json) {
+  static const std::set<std::string_view> kKeys = {"crc32c", "extra",   "files",     "format",
+                                                   "step",   "version", "world_size"};
+  for (const auto& item : json.items())
+    if (!kKeys.contains(item.key())) throw Damaged(fmt::format("{} is no key of it", printable(item.key(), 200)));
+}
+
 }  // namespace
 
 unsigned ckpt_bits(std::string_view type) {
@@ -189,6 +207,8 @@ Result<CkptManifest> read_ckpt_manifest(std::string_view text) {
       manifest.files.push_back(file_of(file));
       if (!names.insert(manifest.files.back().name).second) throw Damaged("'files' has a name twice");
     }
+    check_keys(json);
+    check_own_sum(json);
     if (json.contains("extra")) manifest.extra = json["extra"].dump();
     return manifest;
   });

@@ -98,9 +98,15 @@ class Trainer {
   std::int64_t resume() {
     const auto loaded =
         settings_.resume ? model_.load(*checkpoints_, kept_, optimizer_) : model_.load(kept_, optimizer_);
-    if (session_.is_first() && !kept_.refused().empty()) std::cout << kept_.refused() << '\n';
+    if (session_.is_first()) warn(loaded ? loaded->skipped : std::vector{kept_.refused()});
     if (session_.is_first() && loaded) std::cout << "going on after step " << loaded->step << '\n' << std::flush;
     return loaded ? loaded->step : 0;
+  }
+
+  // Of what could not be loaded, although it was there.
+  static void warn(const std::vector<std::string>& lines) {
+    for (const std::string& line : lines)
+      if (!line.empty()) std::cerr << "gpt: warning: " << line << '\n';
   }
 
   // A run that goes on keeps the lines of the steps before.

@@ -86,6 +86,8 @@ int main(int argc, char** argv) {
 
   dtrain::Checkpoints checkpoints(session.world(), "checkpoint", {.keep_last = 2});
   const auto loaded = model.load(checkpoints, optimizer);  // nothing if there is no checkpoint
+  if (session.is_first() && loaded)
+    for (const std::string& why : loaded->skipped) std::fprintf(stderr, "warning: %s\n", why.c_str());
   for (auto epoch = loaded ? loaded->step : 0; epoch < kEpochs; ++epoch) {
     sampler.set_epoch(epoch);
     optimizer.set_lr(rate_of(epoch));

@@ -153,16 +153,9 @@ Loaded load_one(const Checkpoints::State& self, std::int64_t step, CheckpointSta
 std::int64_t newest(const Checkpoints::State& self, std::int64_t below, std::vector<std::string>& skipped) {
   Said own;
   const auto look = [&] {
-    std::int64_t found = -1;
-    std::string text;
-    for (const std::int64_t step : steps_in(self.folder)) {
-      if (step >= below) continue;
-      const auto why = why_incomplete(self.folder + "/" + step_name(step));
-      if (!why) found = step;
-      if (!why) break;
-      text += fmt::format("\n{}", *why);
-    }
-    own.text = fmt::format("{}{}", found, text);
+    std::vector<std::string> damaged;
+    own.text = std::to_string(newest_complete(self.folder, below, damaged));
+    for (const std::string& why : damaged) own.text += "\n" + why;
   };
   if (self.group.rank() == 0) own.failure = failure_of(look);
   const std::string said = exchange(self.group, "the newest checkpoint cannot be found", own)[0];
@@ -174,6 +167,16 @@ std::int64_t newest(const Checkpoints::State& self, std::int64_t below, std::vec
     at = end;
   }
   return found;
+}
+
+CheckpointError nothing_to_load(const std::string& folder, const std::vector<std::string>& damaged) {
+  std::string text = fmt::format("dtrain: {} has no checkpoint that can be loaded", folder);
+  if (!damaged.empty())
+    text += fmt::format(
+        ": {}. Put an undamaged copy of one in its place; or, to begin anew, move these away or name "
+        "another folder",
+        fmt::join(damaged, "; "));
+  return CheckpointError(text);
 }
 
 }  // namespace
@@ -204,8 +207,16 @@ std::vector<std::string> exchange(const Group& group, const std::string& what, c
 namespace dtrain {
 
 std::optional<std::int64_t> Checkpoints::latest() {
-  std::vector<std::string> skipped;
-  const std::int64_t step = checkpoint::newest(*state_, std::numeric_limits<std::int64_t>::max(), skipped);
+  std::vector<std::string> damaged;
+  const std::int64_t step = checkpoint::newest(*state_, std::numeric_limits<std::int64_t>::max(), damaged);
+  // Training must not begin anew, and remove with its saves what may still be saved by hand.
+  if (step < 0 && !damaged.empty()) throw checkpoint::nothing_to_load(state_->folder, damaged);
+  return step < 0 ? std::nullopt : std::optional(step);
+}
+
+std::optional<std::int64_t> Checkpoints::latest_undamaged() {
+  std::vector<std::string> damaged;
+  const std::int64_t step = checkpoint::newest(*state_, std::numeric_limits<std::int64_t>::max(), damaged);
   return step < 0 ? std::nullopt : std::optional(step);
 }
 
@@ -216,9 +227,7 @@ Loaded Checkpoints::load(CheckpointState& state, const LoadOptions& options) {
     const std::int64_t step = checkpoint::newest(*state_, below, skipped);
     if (!options.fall_back && !skipped.empty())
       throw CheckpointError(fmt::format("dtrain: the newest checkpoint cannot be loaded: {}", skipped[0]));
-    if (step < 0)
-      throw CheckpointError(fmt::format("dtrain: {} has no checkpoint that can be loaded{}{}", state_->folder,
-                                        skipped.empty() ? "" : ": ", fmt::join(skipped, "; ")));
+    if (step < 0) throw checkpoint::nothing_to_load(state_->folder, skipped);
     try {
       Loaded loaded = checkpoint::load_one(*state_, step, state, options);
       loaded.skipped = std::move(skipped);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "strategies/checkpoint/crc32c.h"
 #include "strategies/checkpoint/header_wire.h"
 
 namespace dtrain::checkpoint {
@@ -18,6 +19,8 @@ using ManifestJson = nlohmann::json;
 constexpr int kManifestVersion = 1;
 constexpr int kManifestDepth = 64;
 constexpr int kIndexDepth = 4;
+constexpr const char* kOwnSum = "crc32c";
+constexpr std::string_view kManifestKeys[] = {kOwnSum, "extra", "files", "format", "step", "version", "world_size"};
 
 const ManifestJson& entry_of(const ManifestJson& json, const char* name) {
   const auto at = json.is_object() ? json.find(name) : json.end();
@@ -66,6 +69,26 @@ ManifestJson extra_of(const std::string& extra) {
   }
 }
 
+// Of all that is in the manifest but the sum itself, as compact JSON with its keys in order.
+std::string own_sum(const ManifestJson& json) {
+  ManifestJson rest = json;
+  rest.erase(kOwnSum);
+  const std::string text = rest.dump();
+  return fmt::format("{:08x}", crc32c(0, text.data(), text.size()));
+}
+
+// A damaged `extra` would make training go on otherwise.
+void require_undamaged(const ManifestJson& json) {
+  for (const auto& item : json.items()) {
+    if (std::find(std::begin(kManifestKeys), std::end(kManifestKeys), item.key()) == std::end(kManifestKeys))
+      throw Refused(fmt::format("{} is no key of it", shown(item.key())));
+  }
+  const auto told = json.find(kOwnSum);
+  if (told == json.end()) return;  // nothing is known
+  if (const std::string sum = own_sum(json); *told != sum)
+    throw Refused(fmt::format("it is damaged: its crc32c is {}, and should be {}", sum, told->dump()));
+}
+
 }  // namespace
 
 std::string manifest_text(const Manifest& manifest) {
@@ -81,6 +104,7 @@ std::string manifest_text(const Manifest& manifest) {
                        {"world_size", manifest.world_size},
                        {"files", files}};
   if (!manifest.extra.empty()) json["extra"] = extra_of(manifest.extra);
+  json[kOwnSum] = own_sum(json);
   return json.dump(1) + "\n";
 }
 
@@ -102,6 +126,7 @@ Manifest parse_manifest(std::string_view text) {
     if (!names.insert(manifest.files.back().name).second)
       throw Refused(fmt::format("'files' has {} twice", shown(manifest.files.back().name)));
   }
+  require_undamaged(json);
   if (json.contains("extra")) manifest.extra = json["extra"].dump();
   return manifest;
 }

@@ -98,11 +98,8 @@ std::vector<std::int64_t> steps_in(const std::string& folder) {
   // Training must not begin anew because a file system is away.
   if (error && error != std::errc::no_such_file_or_directory)
     throw Refused(fmt::format("{} cannot be read: {}", folder, error.message()));
-  for (const std::string& name : names) {
-    const auto step = step_of(name);
-    // One that cannot be examined counts: whoever opens it says why.
-    if (step && (fs::exists(folder + "/" + name + "/" + kManifestName, error) || error)) steps.push_back(*step);
-  }
+  for (const std::string& name : names)
+    if (const auto step = step_of(name)) steps.push_back(*step);
   std::sort(steps.rbegin(), steps.rend());
   return steps;
 }
@@ -130,6 +127,19 @@ std::optional<std::string> why_incomplete(const std::string& step_folder) {
     return error.what();
   }
   return std::nullopt;
+}
+
+std::int64_t newest_complete(const std::string& folder, std::int64_t below, std::vector<std::string>& damaged) {
+  for (const std::int64_t step : steps_in(folder)) {
+    if (step >= below) continue;
+    const std::string path = folder + "/" + step_name(step);
+    const auto why = why_incomplete(path);
+    if (!why) return step;
+    // The job that saves here may have taken it away in the meantime, because of keep_last.
+    std::error_code error;
+    if (fs::symlink_status(path, error).type() != fs::file_type::not_found) damaged.push_back(*why);
+  }
+  return -1;
 }
 
 std::string begin_attempt(const std::string& folder, std::int64_t step) {
@@ -200,9 +210,9 @@ std::vector<std::string> take_old_steps(const std::string& folder, std::int64_t 
     return taken;
   }
   for (const std::int64_t old : steps) {
-    if (old > step || keep-- > 0) continue;
     const std::string path = fmt::format("{}/{}", folder, step_name(old)), away = away_name(path);
     std::error_code error;
+    if (old > step || (!fs::exists(path + "/" + kManifestName, error) && !error) || keep-- > 0) continue;
     fs::rename(path, away, error);
     if (!error) taken.push_back(away);
   }

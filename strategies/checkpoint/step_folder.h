@@ -16,13 +16,16 @@ namespace dtrain::checkpoint {
 // "step-00001200"
 std::string step_name(std::int64_t step);
 
-// The steps that have a folder with dtrain.json, newest first. Empty where there is no such folder. Throws Refused: it
+// What has the name of a step, newest first. A save gives a folder this name when it is complete, so one that lacks a
+// file, be it dtrain.json, is damaged, whatever was killed. Empty where there is no such folder. Throws Refused: it
 // cannot be read.
 std::vector<std::int64_t> steps_in(const std::string& folder);
 // What dtrain.json says. Throws Refused: it makes no sense, or one of its files has not its size.
 Manifest complete_manifest(const std::string& step_folder);
 // Why that is refused, else nothing.
 std::optional<std::string> why_incomplete(const std::string& step_folder);
+// The newest step below `below` that is complete, -1: none. Adds to `damaged` why newer ones are not.
+std::int64_t newest_complete(const std::string& folder, std::int64_t below, std::vector<std::string>& damaged);
 
 // Makes the folder, removes what dead attempts left, and makes a new attempt: its path.
 std::string begin_attempt(const std::string& folder, std::int64_t step);
@@ -36,7 +39,7 @@ void finish_attempt(const std::string& folder, const std::string& attempt, std::
 // name. Returns where the earlier one is now. Throws Refused: it has its name again.
 std::string put_in_place(const std::string& attempt, const std::string& path);
 // Takes their names from all steps but the newest `keep` that are not newer than `step`; 0: none. Returns the folders,
-// for remove_folders. What cannot be renamed stays.
+// for remove_folders. What cannot be renamed stays, and so does what has no dtrain.json: it may be no checkpoint.
 std::vector<std::string> take_old_steps(const std::string& folder, std::int64_t step, int keep);
 // What cannot be removed stays; the next attempt tries again.
 void remove_folders(const std::vector<std::string>& folders);

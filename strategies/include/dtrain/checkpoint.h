@@ -150,9 +150,11 @@ class Checkpoints {
   // Waits for the save in flight, if there is one.
   void wait();
 
-  // The newest complete checkpoint. Nothing if the folder does not exist or has none; a folder that cannot be read is
-  // an error.
+  // The newest complete checkpoint. Nothing if the folder does not exist, or has no step (what a killed save leaves is
+  // none). It is an error if the folder cannot be read, or if it has steps and all are damaged.
   std::optional<std::int64_t> latest();
+  // The same, but nothing if all steps are damaged: for a program that can go on from elsewhere.
+  std::optional<std::int64_t> latest_undamaged();
 
   // Fills the values of the state, and its step and extra. load(state) takes the newest checkpoint. After an error the
   // values are undefined. Throws CheckpointError if there is no checkpoint.

@@ -29,6 +29,15 @@ def said(done):
     return {int(rank): text for rank, text in re.findall(r"rank (\d+): (.*)$", done.stdout, re.M)}
 
 
+def told(done, ranks):
+    """What `load-each` told of each folder: {folder: {call: text}}, the same by all ranks."""
+    texts = [{} for _ in range(ranks)]
+    for rank, folder, what, text in re.findall(r"rank (\d+): (\S+) (latest|undamaged|load): (.*)$", done.stdout, re.M):
+        texts[int(rank)].setdefault(folder, {})[what] = text
+    assert all(each == texts[0] for each in texts), done.stdout
+    return texts[0]
+
+
 def ckpt(*words):
     return subprocess.run([DTRAIN, "ckpt", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=120)

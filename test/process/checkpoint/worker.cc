@@ -6,8 +6,11 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <functional>
 #include <map>
 #include <random>
+#include <set>
 
 #include "dtrain/dtrain.h"
 
@@ -119,7 +122,7 @@ void report(const dtrain::Session& session, const std::string& line) {
   std::fflush(stdout);
 }
 
-void load(dtrain::Session& session, dtrain::Checkpoints& checkpoints, const Words& words) {
+std::string load(dtrain::Session& session, dtrain::Checkpoints& checkpoints, const Words& words) {
   auto state = state_of(session, words, false);
   if (words.contains("convert"))
     for (auto& piece : state.model)
@@ -137,9 +140,30 @@ void load(dtrain::Session& session, dtrain::Checkpoints& checkpoints, const Word
   const bool big = number(words, "mib", 0) != 0;
   std::string bad = wrong(big ? big_tensors(number(words, "mib", 0)) : kModel, state.model, loaded.step);
   if (bad.empty() && !big) bad = wrong(kOptimizer, state.optimizer, loaded.step);
-  report(session, bad.empty() ? fmt::format("loaded {} {} of {} skipped {}", loaded.step, loaded.extra,
-                                            loaded.world_size, fmt::join(loaded.skipped, " | "))
-                              : fmt::format("wrong values of {}", bad));
+  return bad.empty() ? fmt::format("loaded {} {} of {} skipped {}", loaded.step, loaded.extra, loaded.world_size,
+                                   fmt::join(loaded.skipped, " | "))
+                     : fmt::format("wrong values of {}", bad);
+}
+
+// Each folder of the folder, and one that does not exist: what latest(), latest_undamaged() and load() say of it.
+void load_each(dtrain::Session& session, const std::string& folder, const Words& words) {
+  std::set<std::string> names{"none"};
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename());
+  for (const std::string& name : names) {
+    dtrain::Checkpoints checkpoints(session.world(), folder + "/" + name);
+    const auto tell = [&](const char* what, const std::function<std::string()>& call) {
+      std::string said;
+      try {
+        said = call();
+      } catch (const dtrain::CheckpointError& error) {
+        said = error.what();
+      }
+      report(session, fmt::format("{} {}: {}", name, what, said));
+    };
+    tell("latest", [&] { return std::to_string(checkpoints.latest().value_or(-1)); });
+    tell("undamaged", [&] { return std::to_string(checkpoints.latest_undamaged().value_or(-1)); });
+    tell("load", [&] { return load(session, checkpoints, words); });
+  }
 }
 
 void save_many(dtrain::Session& session, dtrain::Checkpoints& checkpoints, Words words) {
@@ -188,7 +212,9 @@ void carry_out(dtrain::Session& session, const std::string& command, const std::
     checkpoints.save(state);
     report(session, fmt::format("saved {}", checkpoints.latest().value_or(-1)));
   } else if (command == "load") {
-    load(session, checkpoints, words);
+    report(session, load(session, checkpoints, words));
+  } else if (command == "load-each") {
+    load_each(session, folder, words);
   } else if (command == "save-many") {
     save_many(session, checkpoints, words);
   } else if (command == "save-and-change") {

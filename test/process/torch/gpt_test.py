@@ -122,6 +122,26 @@ class Gpt(unittest.TestCase):
         for a, b in zip(numbers(path), straight[first:]):
             self.assertAlmostEqual(a, b, delta=1e-9)
 
+    def test_damaged_checkpoints_are_told(self):
+        saved = self.folder / "ckpt"
+        words = (BIN / "gpt", *SMALL, "--save", saved, "--save-every", 2, "--resume", "--steps")
+        code, said = run(*words, 4, strategy="zero1", ranks=2)
+        self.assertEqual(code, 0, said)
+        self.assertNotIn("warning", said)
+        cut = saved / "step-00000004/optimizer.safetensors"
+        os.truncate(cut, cut.stat().st_size - 1)
+        code, said = run(*words, 4, strategy="fsdp", ranks=2)
+        self.assertEqual(code, 0, said)
+        self.assertEqual(re.findall("gpt: warning: (.*) has", said), [str(cut)])
+        self.assertIn("going on after step 2\n", said)
+        for step in (2, 4):
+            os.truncate(saved / f"step-0000000{step}/dtrain.json", 20)
+        code, said = run(*words, 4, strategy="zero1", ranks=2)
+        self.assertNotEqual(code, 0)
+        self.assertRegex(said, f"gpt: dtrain: {saved} has no checkpoint that can be loaded: .*step-00000004/dtrain.json"
+                         ".*; .*step-00000002/dtrain.json: ")
+        self.assertNotIn("step 0  loss", said)
+
     def test_it_writes_text_and_says_what_does_not_fit(self):
         code, said = run(BIN / "gpt", *SMALL[:-1], 50, "--steps", 2, strategy="fsdp", ranks=2)
         self.assertEqual(code, 0, said)

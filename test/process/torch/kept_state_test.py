@@ -185,9 +185,12 @@ class KeptState(unittest.TestCase):
     def test_a_killed_rank_costs_no_completed_step(self):
         print(f"DTRAIN_SIM_SEED={SEED}", flush=True)
         hybrid = json.dumps({"type": "fsdp", "one_copy": False, "shard_size": 2})
-        for strategy, ranks, share in (("ddp", 2, 2), ("zero1", 2, 4), ("fsdp", 2, 6), (hybrid, 4, 12)):
+        left, twelfths = KILLS, 12
+        for strategy, ranks, share in (("ddp", 2, 6), ("zero1", 2, 3), ("fsdp", 2, 2), (hybrid, 4, 1)):
+            kills = max(1, left * share // twelfths)
+            left, twelfths = left - kills, twelfths - share
             with self.subTest(strategy):
-                self.kill_at_random(strategy, max(1, KILLS // share), ranks)
+                self.kill_at_random(strategy, kills, ranks)
 
     def test_tensors_of_a_program_by_hand(self):
         job = run(dtrain("--keep-state", "--max-restarts", 2, WORKER, "by-hand"))
@@ -322,6 +325,29 @@ class KeptState(unittest.TestCase):
         job = run(dtrain("--copy-state", WORKER, folder, 5, WIDTH))
         self.assertEqual(job.code, 2)
         self.assertIn("copies need another node, and the job has one (--nnodes)", job.error)
+
+    def test_checkpoints_that_are_all_damaged_are_an_error_but_the_kept_state_wins(self):
+        folder = self.fresh()
+        steps = [folder / "checkpoints" / f"step-{step:08}" for step in (2, 3)]
+        with Job(dtrain("--keep-state", "--max-restarts", 1, WORKER, folder, 10**9, WIDTH)) as job:
+            job.until(lambda: job.made[0] > 3)
+            for step in steps:
+                step.mkdir(parents=True)
+                (step / "dtrain.json").write_text("{")
+            os.kill(job.pids[0, 1], signal.SIGKILL)
+            job.until(lambda: job.made[1] > 3)
+            self.assertRegex(job.said, r"round 1 begins after step \d+ from memory")
+        for words in ("--keep-state",), ():
+            job = run(dtrain(*words, "--max-restarts", 0, WORKER, folder, 5, WIDTH))
+            self.assertEqual(job.code, 1, job.said + job.error)
+            self.assertNotIn("begins", job.said)
+            self.assertRegex(job.error, f"kept_worker: dtrain: {steps[0].parent} has no checkpoint that can be loaded: "
+                             f"{steps[1]}/dtrain.json: its JSON is damaged; {steps[0]}/dtrain.json: its JSON is ")
+        for step in steps:  # as a first save that was killed
+            step.rename(f"{step}.tmp-12-0")
+        job = run(dtrain("--keep-state", "--max-restarts", 0, WORKER, folder, 5, WIDTH))
+        self.assertEqual(job.code, 0, job.said + job.error)
+        self.assertIn("round 0 begins after step 0 from nothing", job.said)
 
     def test_a_program_in_between_that_closes_the_descriptor_is_one_clear_error(self):
         wrapper = ("import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))")

@@ -91,6 +91,17 @@ TEST_CASE("ckpt: what is damaged is named") {
     run.change("dtrain.json", 0, '[');
     CHECK(run.verdict() == "damaged: RUN/step-00000007/dtrain.json: its JSON is damaged\n");
   }
+  SECTION("extra in dtrain.json") {
+    const std::string text = run.folder.read(Run::step() + "/dtrain.json");
+    run.change("dtrain.json", text.find(" 3") + 1, '2');
+    CHECK(run.verdict().starts_with("damaged: RUN/step-00000007/dtrain.json: it is damaged: its crc32c is "));
+    run.change("dtrain.json", text.find("extra"), 'E');
+    CHECK(run.verdict() == "damaged: RUN/step-00000007/dtrain.json: Extra is no key of it\n");
+  }
+  SECTION("dtrain.json is gone") {
+    std::filesystem::remove(run.folder / Run::step() + "/dtrain.json");
+    CHECK(run.verdict().starts_with("damaged: RUN/step-00000007/dtrain.json: "));
+  }
   SECTION("a file is gone") {
     std::filesystem::remove(run.folder / Run::step() + "/model.safetensors");
     CHECK(run.verdict().find("it cannot be opened: No such file or directory") != std::string::npos);

@@ -173,6 +173,25 @@ TEST_CASE("checkpoint manifest: written and read") {
   CHECK(changed("model.safetensors", "../x") == "'../x' is no name of a file in this folder");
   CHECK(changed("1200", "-1") == "'step' is no number from 0 to 9223372036854775807");
   CHECK(changed("00000001", "0000000G") == "the crc32c of a is not eight hexadecimal digits");
+  CHECK(changed("\"extra\"", "\"Extra\"") == "Extra is no key of it");
+  CHECK(changed("[\n   1", "[\n   2").starts_with("it is damaged: its crc32c is "));
+  // One without a sum, as another program may write it.
+  std::string text = manifest_text(manifest);
+  const auto sum = text.find(" \"crc32c\""), extra = text.find(" \"extra\"");
+  REQUIRE(sum < extra);
+  CHECK(parse_manifest(text.erase(sum, extra - sum)).step == 1200);
+}
+
+TEST_CASE("checkpoint manifest: no bit of it can be another one") {
+  const std::string text =
+      manifest_text({1200, 3, {{"model.safetensors", 77, {{"a", 1}, {"b", 0xFFFFFFFFU}}}}, R"({"z":[1, 2.5, "x"]})"});
+  std::vector<std::size_t> taken;
+  for (std::size_t bit = 0; bit < 8 * text.size(); ++bit) {
+    std::string other = text;
+    other[bit / 8] = static_cast<char>(static_cast<unsigned char>(other[bit / 8]) ^ (1U << (bit % 8)));
+    if (refusal([&] { parse_manifest(other); }) == "accepted") taken.push_back(bit);
+  }
+  CHECK(taken.empty());
 }
 
 TEST_CASE("checkpoint sums: parts of ranks are the whole, or the gap is told") {

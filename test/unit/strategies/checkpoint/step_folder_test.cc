@@ -95,15 +95,15 @@ TEST_CASE("checkpoint folder: a step is saved again, attempts are removed, old s
   for (const std::int64_t step : {3, 7, 7, 12}) save(run, step);
   std::filesystem::create_directories(run + "/step-00000009.tmp-1-0/x");
   std::filesystem::create_directories(run + "/step-00000010");  // without dtrain.json
-  CHECK(steps_in(run) == std::vector<std::int64_t>{12, 7, 3});
+  CHECK(steps_in(run) == std::vector<std::int64_t>{12, 10, 7, 3});
   const std::vector<std::string> taken = take_old_steps(run, 12, 2);
-  CHECK(steps_in(run) == std::vector<std::int64_t>{12, 7});
+  CHECK(steps_in(run) == std::vector<std::int64_t>{12, 10, 7});  // it may be no checkpoint, and counts for none
   REQUIRE(taken.size() == 1);
   CHECK(std::filesystem::exists(taken[0] + "/model.safetensors"));
   remove_folders(taken);
   CHECK_FALSE(std::filesystem::exists(taken[0]));
   CHECK(take_old_steps(run, 12, 0).empty());
-  CHECK(steps_in(run) == std::vector<std::int64_t>{12, 7});
+  CHECK(steps_in(run) == std::vector<std::int64_t>{12, 10, 7});
   const std::string attempt = begin_attempt(run, 13);
   CHECK(names_of(run) == std::vector<std::string>{"step-00000007", "step-00000010", "step-00000012",
                                                   std::filesystem::path(attempt).filename()});
@@ -126,6 +126,43 @@ TEST_CASE("checkpoint folder: what is not complete says why") {
   CHECK(*why_incomplete(step) == step + "/dtrain.json: its JSON is damaged");
 }
 
+TEST_CASE("checkpoint folder: the newest step is told apart from damaged ones, and these from unfinished ones") {
+  const auto newest_in = [](const std::string& run, std::int64_t below, const std::vector<std::string>& ends) {
+    std::vector<std::string> damaged;
+    const std::int64_t step = newest_complete(run, below, damaged);
+    REQUIRE(damaged.size() == ends.size());
+    for (std::size_t i = 0; i < ends.size(); ++i) CHECK(damaged[i] == run + "/" + ends[i]);
+    return step;
+  };
+  test::TempFolder folder;
+  const std::string run = folder / "run", no_file = " cannot be opened: No such file or directory";
+  CHECK(newest_in(run, 100, {}) == -1);
+  // Whatever a kill leaves of a first save: less than all files, all of them, an earlier step put away.
+  const std::string attempt = begin_attempt(run, 3);
+  CHECK(newest_in(run, 100, {}) == -1);
+  make_files(attempt, small_layout());
+  write_whole(attempt + "/" + kManifestName, "{", false);
+  CHECK(newest_in(run, 100, {}) == -1);
+  std::filesystem::rename(save(run, 3), run + "/step-00000003.tmp-1-old");
+  CHECK(newest_in(run, 100, {}) == -1);
+  std::filesystem::create_directories(run + "/step-3");  // the name of no step
+  CHECK(newest_in(run, 100, {}) == -1);
+  for (const std::int64_t step : {3, 4, 5, 6, 7}) save(run, step);
+  CHECK(newest_in(run, 100, {}) == 7);
+  CHECK(newest_in(run, 5, {}) == 4);
+  std::filesystem::remove(run + "/step-00000007/dtrain.json");
+  std::filesystem::resize_file(run + "/step-00000006/dtrain.json", 0);
+  std::filesystem::remove(run + "/step-00000005/model.safetensors");
+  std::filesystem::remove_all(run + "/step-00000004");
+  std::filesystem::create_directory_symlink("away", run + "/step-00000004");  // as of a disk that is not there
+  const std::vector<std::string> damaged{
+      "step-00000007/dtrain.json" + no_file, "step-00000006/dtrain.json: its JSON is damaged",
+      "step-00000005/model.safetensors" + no_file, "step-00000004/dtrain.json" + no_file};
+  CHECK(newest_in(run, 100, damaged) == 3);
+  std::filesystem::remove_all(run + "/step-00000003");
+  CHECK(newest_in(run, 100, damaged) == -1);
+}
+
 TEST_CASE("checkpoint folder: without an exchange of names the earlier step is there until the later one is") {
   test::TempFolder folder;
   const std::string run = folder / "run", step = save(run, 3);
@@ -136,7 +173,8 @@ TEST_CASE("checkpoint folder: without an exchange of names the earlier step is t
   const std::string old = put_in_place(attempt, step);
   CHECK(std::filesystem::exists(step + "/later"));
   CHECK_FALSE(why_incomplete(old).has_value());
-  CHECK(steps_in(run).empty());  // the later one is no checkpoint, and the earlier one has no name of a step
+  CHECK(steps_in(run) == std::vector<std::int64_t>{3});
+  CHECK(why_incomplete(step)->ends_with("dtrain.json cannot be opened: No such file or directory"));  // the later one
   begin_attempt(run, 4);
   CHECK_FALSE(std::filesystem::exists(old));
 }
