@@ -9,6 +9,7 @@ namespace dtrain {
 namespace {
 
 constexpr std::size_t kBroadcastBytes = 250 * 1024 * 1024;  // at most so much is packed into one broadcast
+constexpr std::size_t kAloneBytes = 4 * 1024 * 1024;        // a tensor of so much is broadcast where it lies
 
 template <class Options>
 Options waiting() {
@@ -128,8 +129,15 @@ void broadcast(const GroupPtr& group, const at::Tensor& tensor, int root) {
 void broadcast_all(const GroupPtr& group, const std::vector<at::Tensor>& tensors, int root) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> moved;
-  for (const at::Tensor& tensor : tensors) moved.push_back(own_backend(group, tensor) ? tensor : movable(tensor));
-  c10d::broadcast_coalesced(group, moved, kBroadcastBytes, root);
+  for (const at::Tensor& tensor : tensors) {
+    // What needs no message of its own is packed.
+    if (tensor.nbytes() >= kAloneBytes) {
+      broadcast(group, tensor.detach(), root);
+    } else {
+      moved.push_back(own_backend(group, tensor) ? tensor : movable(tensor));
+    }
+  }
+  if (!moved.empty()) c10d::broadcast_coalesced(group, moved, kBroadcastBytes, root);
 }
 
 void all_gather(const GroupPtr& group, at::Tensor& output, at::Tensor& input) {

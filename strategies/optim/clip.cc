@@ -1,10 +1,10 @@
 // Clipping of gradients by a norm over all ranks; see include/dtrain/optimizer.h.
+#include "strategies/optim/clip.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
-
-#include "dtrain/optimizer.h"
 
 namespace dtrain {
 namespace {
@@ -45,34 +45,48 @@ at::Tensor norms_of(const std::vector<at::Tensor>& gradients, double order) {
 }
 
 void scale_down(const std::vector<at::Tensor>& gradients, const at::Tensor& norm, double limit) {
-  const at::Tensor factor = (norm + kClipEpsilon).reciprocal().mul_(limit).clamp_max_(1.0);
-  if (factor.is_cpu() && factor.item<double>() == 1.0) return;
+  const at::Tensor factor = clip_factor(norm, limit);
+  if (!factor.defined()) return;
   for (const at::Tensor& gradient : gradients) {
     if (gradient.defined()) at::Tensor(gradient).mul_(factor);
   }
 }
 
-void check_limit(const char* function, double limit) {
+}  // namespace
+
+void require_clip_limit(const char* function, double limit) {
   if (!(limit > 0)) throw ConfigError(fmt::format("dtrain: {}: the limit is {}; choose one above 0", function, limit));
 }
 
-}  // namespace
+at::Tensor clip_factor(const at::Tensor& norm, double limit) {
+  const at::Tensor factor = (norm + kClipEpsilon).reciprocal().mul_(limit).clamp_max_(1.0);
+  return factor.is_cpu() && factor.item<double>() == 1.0 ? at::Tensor() : factor;
+}
+
+at::Tensor global_norm_of(const std::vector<at::Tensor>& gradients, const SumOverRanks& sum) {
+  const auto squares = norms_of(gradients, 2).square().sum();
+  if (sum) sum(squares);
+  return squares.sqrt();
+}
+
+at::Tensor largest_of(const std::vector<at::Tensor>& gradients, const MaxOverRanks& max) {
+  const auto norm = norms_of(gradients, std::numeric_limits<double>::infinity()).max();
+  if (max) max(norm);
+  return norm;
+}
 
 at::Tensor clip_by_global_norm(const std::vector<at::Tensor>& gradients, double max_norm, const SumOverRanks& sum) {
   const torch::NoGradGuard no_grad;
-  check_limit("clip_by_global_norm", max_norm);
-  const auto squares = norms_of(gradients, 2).square().sum();
-  if (sum) sum(squares);
-  const auto norm = squares.sqrt();
+  require_clip_limit("clip_by_global_norm", max_norm);
+  const auto norm = global_norm_of(gradients, sum);
   scale_down(gradients, norm, max_norm);
   return norm;
 }
 
 at::Tensor clip_by_largest(const std::vector<at::Tensor>& gradients, double max_value, const MaxOverRanks& max) {
   const torch::NoGradGuard no_grad;
-  check_limit("clip_by_largest", max_value);
-  const auto norm = norms_of(gradients, std::numeric_limits<double>::infinity()).max();
-  if (max) max(norm);
+  require_clip_limit("clip_by_largest", max_value);
+  const auto norm = largest_of(gradients, max);
   scale_down(gradients, norm, max_value);
   return norm;
 }

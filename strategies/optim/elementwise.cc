@@ -69,7 +69,7 @@ bool is_of_one_type(const Part& part) {
 bool goes_as_it_is(const Elementwise& algorithm, const Part& part) {
   const bool narrow = part.values.is_cpu() && at::isReducedFloatingType(part.values.scalar_type());
   if (std::holds_alternative<Sgd>(algorithm) && narrow && !kFusedSgdStoresNarrowTypes) return false;
-  return is_of_one_type(part);
+  return is_of_one_type(part) && !part.scale.defined();
 }
 
 // The type that the copies have.
@@ -79,8 +79,13 @@ at::ScalarType type_of_copies(const Elementwise& algorithm, const Part& part) {
 }
 
 Part narrowed(const Part& part, std::int64_t begin, std::int64_t count) {
-  Part result{part.values.narrow(0, begin, count), part.gradient.narrow(0, begin, count), {}, part.step, part.random,
-              part.first_element + begin};
+  Part result{part.values.narrow(0, begin, count),
+              part.gradient.narrow(0, begin, count),
+              {},
+              part.step,
+              part.random,
+              part.first_element + begin,
+              part.scale};
   for (const at::Tensor& state : part.states) result.states.push_back(state.narrow(0, begin, count));
   return result;
 }
@@ -92,21 +97,23 @@ void update_copies(const Elementwise& algorithm, const Rates& rates, const Part&
   const auto row = [&](std::size_t i) { return padded.select(0, static_cast<std::int64_t>(i)); };
   const auto used = [&](std::size_t i) { return row(i).narrow(0, 0, count); };
   std::vector<at::Tensor> states;
-  used(0).copy_(part.values);
-  used(1).copy_(part.gradient);
-  // A state of the copies' type, in whole blocks, needs no copy.
-  const auto is_used_in_place = [&](const at::Tensor& state) {
-    return count == rounded_up(count) && state.scalar_type() == copies.scalar_type();
+  // What has the copies' type, in whole blocks, needs no copy.
+  const auto is_used_in_place = [&](const at::Tensor& its) {
+    return count == rounded_up(count) && its.scalar_type() == copies.scalar_type();
   };
+  const bool in_values = is_used_in_place(part.values);
+  if (!in_values) used(0).copy_(part.values);
+  used(1).copy_(part.gradient);
+  if (part.scale.defined()) used(1).mul_(part.scale);
   for (std::size_t i = 0; i < part.states.size(); ++i) {
     const bool in_place = is_used_in_place(part.states[i]);
     if (!in_place) used(i + 2).copy_(part.states[i]);
     states.push_back(in_place ? part.states[i] : row(i + 2));
   }
   Lists lists;
-  lists.add(row(0), row(1), states, part.step);
+  lists.add(in_values ? part.values : row(0), row(1), states, part.step);
   fused(algorithm, rates, lists);
-  part.values.copy_(used(0));
+  if (!in_values) part.values.copy_(used(0));
   for (std::size_t i = 0; i < part.states.size(); ++i) {
     if (!is_used_in_place(part.states[i]))
       store_state(part.states[i], used(i + 2), part.random + i, part.first_element);
@@ -133,6 +140,11 @@ void update_in_pieces(const Elementwise& algorithm, const Rates& rates, const Pa
 }
 
 }  // namespace
+
+at::Tensor scaled_gradient(const Part& part, at::ScalarType type) {
+  const at::Tensor gradient = part.gradient.to(type);
+  return part.scale.defined() ? gradient.mul(part.scale) : gradient;
+}
 
 std::vector<std::string> state_names(const Elementwise& algorithm) {
   if (const auto* sgd = std::get_if<Sgd>(&algorithm))

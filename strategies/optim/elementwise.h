@@ -15,7 +15,11 @@ struct Part {
   at::Tensor step;                 // float32, without dimensions: 1 in the first update
   std::uint64_t random = 0;        // for the rounding of a narrower state; another number for each update
   std::int64_t first_element = 0;  // in the parameter, for the same
+  at::Tensor scale{};              // without dimensions: the gradient counts times this; undefined: as it is
 };
+
+// The gradient in this type, times the scale.
+at::Tensor scaled_gradient(const Part& part, at::ScalarType type);
 
 struct Rates {
   double lr = 0;

@@ -41,7 +41,9 @@ at::Tensor square_sum(const at::Tensor& tensor) { return tensor.square().sum(at:
 void average(const Lamb& lamb, const LambPart& one, const at::Tensor& norms) {
   in_pieces(one, [&](std::int64_t begin, std::int64_t count) {
     const LambPiece piece = piece_of(one, begin, count);
-    const auto gradient = one.part.gradient.narrow(0, begin, count).to(piece.values.scalar_type());
+    Part part = one.part;
+    part.gradient = part.gradient.narrow(0, begin, count);
+    const auto gradient = scaled_gradient(part, piece.values.scalar_type());
     piece.exp_avg.mul_(lamb.betas.first).add_(gradient, 1 - lamb.betas.first);
     piece.exp_avg_sq.mul_(lamb.betas.second).addcmul_(gradient, gradient, 1 - lamb.betas.second);
     norms.select(0, 0).add_(square_sum(piece.values));

@@ -41,7 +41,7 @@ void update_by_muon(const Muon& muon, const Rates& rates, const Part& part, cons
   const bool is_converted =
       part.states[0].scalar_type() != type && part.states[0].scalar_type() != part.values.scalar_type();
   const auto state_type = is_converted ? type : part.states[0].scalar_type();
-  const auto gradient = part.gradient.view(shape).to(state_type);
+  const auto gradient = scaled_gradient(part, state_type).view(shape);
   const auto momentum = part.states[0].view(shape).to(state_type);
   momentum.lerp_(gradient, 1 - muon.momentum);
   if (is_converted) store_state(part.states[0], momentum.view(-1), part.random, part.first_element);

@@ -29,6 +29,12 @@ double decay_of(const OptimizerOptions& algorithm, bool is_matrix) {
       algorithm);
 }
 
+// What a step is given: for each run a gradient, and what that counts.
+struct Gradients {
+  const std::vector<at::Tensor>&of_runs, &scales;
+  at::Tensor scale_of(std::size_t run) const { return scales.empty() ? at::Tensor() : scales[run]; }
+};
+
 // Copies what two ranges of a parameter have in common.
 std::int64_t copy_common(const at::Tensor& to, std::int64_t to_begin, const at::Tensor& from, std::int64_t from_begin) {
   const auto begin = std::max(to_begin, from_begin);
@@ -81,9 +87,10 @@ struct ShardedOptimizer::State {
     return rates;
   }
 
-  static Part part_of(const Stretch& stretch, const std::vector<at::Tensor>& gradients) {
+  static Part part_of(const Stretch& stretch, const Gradients& gradients) {
     const Slice& slice = *stretch.slice;
-    Part part{slice.values, gradients[slice.run], stretch.states, slice.step};
+    Part part{slice.values, gradients.of_runs[slice.run], stretch.states, slice.step};
+    part.scale = gradients.scale_of(slice.run);
     if (stretch.count != slice.count) part.values = part.values.narrow(0, stretch.begin, stretch.count);
     if (stretch.count != part.gradient.numel())
       part.gradient = part.gradient.narrow(0, slice.begin + stretch.begin, stretch.count);
@@ -94,10 +101,10 @@ struct ShardedOptimizer::State {
   }
 
   // The slices that this step updates.
-  std::vector<Slice*> updated(const std::vector<at::Tensor>& gradients) {
+  std::vector<Slice*> updated(const Gradients& gradients) {
     std::vector<Slice*> result;
     for (Slice& slice : slices) {
-      if (gradients[slice.run].defined()) result.push_back(&slice);
+      if (gradients.of_runs[slice.run].defined()) result.push_back(&slice);
     }
     return result;
   }
@@ -112,7 +119,7 @@ struct ShardedOptimizer::State {
     act(all);
   }
 
-  void update_elementwise(const std::vector<Stretch>& stretches, const std::vector<at::Tensor>& gradients) const {
+  void update_elementwise(const std::vector<Stretch>& stretches, const Gradients& gradients) const {
     std::map<std::tuple<std::size_t, bool>, std::pair<Rates, std::vector<Part>>> calls;  // those of equal rates
     for (const Stretch& stretch : stretches) {
       const Slice& slice = *stretch.slice;
@@ -131,7 +138,7 @@ struct ShardedOptimizer::State {
     for (const auto& [key, call] : calls) update(*algorithm, call.first, call.second);
   }
 
-  void update_lamb(const Lamb& lamb, const std::vector<Slice*>& updated, const std::vector<at::Tensor>& gradients) {
+  void update_lamb(const Lamb& lamb, const std::vector<Slice*>& updated, const Gradients& gradients) {
     const LambWalk parts = [&](bool writes, const std::function<void(const LambPart&)>& act) {
       walk(updated, writes, [&](const std::vector<Stretch>& stretches) {
         for (const Stretch& stretch : stretches) {
@@ -146,14 +153,22 @@ struct ShardedOptimizer::State {
     update_by_lamb(lamb, parts, parameters, place, sum);
   }
 
-  void check(const std::vector<at::Tensor>& gradients) const {
-    if (gradients.size() != runs.size())
+  void check(const Gradients& gradients) const {
+    if (gradients.of_runs.size() != runs.size())
       throw ConfigError(
           fmt::format("dtrain: the optimizer's step() got {} gradients for {} runs; give one for each run, "
                       "undefined where there is none",
-                      gradients.size(), runs.size()));
+                      gradients.of_runs.size(), runs.size()));
+    if (!gradients.scales.empty() && gradients.scales.size() != runs.size())
+      throw ConfigError(
+          fmt::format("dtrain: the optimizer's step() got {} scales for {} runs; give none, or one for each run",
+                      gradients.scales.size(), runs.size()));
     for (std::size_t i = 0; i < runs.size(); ++i) {
-      const at::Tensor& gradient = gradients[i];
+      const at::Tensor &gradient = gradients.of_runs[i], scale = gradients.scale_of(i);
+      if (scale.defined() && scale.dim() != 0)
+        throw ConfigError(
+            fmt::format("dtrain: scale {} of the optimizer's step() has shape [{}]; give a tensor without dimensions",
+                        i, fmt::join(scale.sizes(), ", ")));
       if (!gradient.defined()) continue;
       if (gradient.dim() != 1 || !gradient.is_contiguous() || gradient.numel() != runs[i].numel() ||
           gradient.device() != runs[i].device() || !gradient.is_floating_point())
@@ -228,8 +243,9 @@ ShardedOptimizer::~ShardedOptimizer() = default;
 ShardedOptimizer::ShardedOptimizer(ShardedOptimizer&&) noexcept = default;
 ShardedOptimizer& ShardedOptimizer::operator=(ShardedOptimizer&&) noexcept = default;
 
-void ShardedOptimizer::step(const std::vector<at::Tensor>& gradients) {
+void ShardedOptimizer::step(const std::vector<at::Tensor>& of_runs, const std::vector<at::Tensor>& scales) {
   const torch::NoGradGuard no_grad;
+  const Gradients gradients{of_runs, scales};
   state_->check(gradients);
   state_->change();
   if (state_->is_loaded) state_->slices = divided_by_step(state_->slices);

@@ -1,17 +1,12 @@
 #include "strategies/parallel/exact_norm.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-
-#include "dtrain/errors.h"
 
 namespace dtrain {
 namespace {
 
 constexpr std::int64_t kExactPiece = 1024 * 1024;  // elements that are looked at together
-constexpr double kNormEpsilon = 1e-6;              // torch's
 constexpr int kWholeBits = 62;                     // of a sum of whole numbers
 constexpr int kLeastExponent = -1000;              // 2 to its negative is a number
 
@@ -71,16 +66,8 @@ double exact_norm(const std::vector<at::Tensor>& gradients, const Group& sharing
 
 }  // namespace
 
-at::Tensor clip_by_exact_norm(const std::vector<at::Tensor>& gradients, double max_norm, const Group& sharing,
-                              at::Device device) {
-  const at::NoGradGuard no_grad;
-  if (!(max_norm > 0))
-    throw ConfigError(fmt::format("dtrain: clip_grad_norm: the limit is {}; choose one above 0", max_norm));
-  const double norm = exact_norm(gradients, sharing, device), factor = max_norm / (norm + kNormEpsilon);
-  for (const at::Tensor& each : gradients) {
-    if (each.defined() && !(factor >= 1)) at::Tensor(each).mul_(factor);
-  }
-  return at::full({}, norm, at::kDouble);
+at::Tensor exact_norm_of(const std::vector<at::Tensor>& gradients, const Group& sharing, at::Device device) {
+  return at::full({}, exact_norm(gradients, sharing, device), at::kDouble);
 }
 
 }  // namespace dtrain

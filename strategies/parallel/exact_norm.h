@@ -6,11 +6,9 @@
 
 namespace dtrain {
 
-// Collective of `sharing`. Scales the gradients, which are on `device`, so that their norm over all ranks is at most
-// `max_norm`, and returns the norm that they had, a scalar in float64. The squares are added up as whole numbers, so
-// their order is of no matter, as in Demmel and Nguyen, "Fast Reproducible Floating-Point Summation", ARITH 2013, with
-// one fold for all. If the norm is not finite, the gradients are not finite either afterwards.
-at::Tensor clip_by_exact_norm(const std::vector<at::Tensor>& gradients, double max_norm, const Group& sharing,
-                              at::Device device);
+// Collective of `sharing`. The norm of the gradients, which are on `device`, over all ranks: a scalar in float64, in
+// the CPU's memory. The squares are added up as whole numbers, so their order is of no matter, as in Demmel and Nguyen,
+// "Fast Reproducible Floating-Point Summation", ARITH 2013, with one fold for all.
+at::Tensor exact_norm_of(const std::vector<at::Tensor>& gradients, const Group& sharing, at::Device device);
 
 }  // namespace dtrain

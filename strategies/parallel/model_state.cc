@@ -17,13 +17,11 @@ constexpr const char* kStepOf = ".step";
 StatePiece saved_piece(const std::string& name, const Shard& shard, const at::Tensor& values, Purpose purpose,
                        const SavingRank& saving) {
   StatePiece piece{name, values.scalar_type(), shard.shape, shard.begin, values};
-  if (purpose == Purpose::load) return piece;
-  const std::int64_t count = values.numel();
-  if (purpose == Purpose::save && !saving.saves) piece.values = values.narrow(0, 0, 0);
+  if (purpose == Purpose::restore) return piece;
+  if (purpose != Purpose::keep && !saving.saves) piece.values = values.narrow(0, 0, 0);
   if (saving.of == 0) return piece;
-  const std::int64_t first = count * saving.rank / saving.of, last = count * (saving.rank + 1) / saving.of;
-  piece.begin += first;
-  piece.values = values.narrow(0, first, last - first);
+  piece.values = share_of(values, saving.rank, saving.of);
+  piece.begin += piece.values.storage_offset() - values.storage_offset();
   return piece;
 }
 
@@ -34,6 +32,23 @@ std::unordered_map<std::string, ShardState> by_name(const ShardedOptimizer& opti
 }
 
 }  // namespace
+
+at::Tensor share_of(const at::Tensor& row, int rank, int of) {
+  const std::int64_t first = row.numel() * rank / of;
+  return row.narrow(0, first, row.numel() * (rank + 1) / of - first);
+}
+
+std::vector<at::Tensor> rows_of(const std::vector<Shard>& shards, const ShardedOptimizer* optimizer) {
+  std::vector<at::Tensor> rows;
+  const auto states = optimizer != nullptr ? by_name(*optimizer) : std::unordered_map<std::string, ShardState>();
+  for (const Shard& shard : shards) {
+    rows.push_back(shard.values);
+    const auto its = states.find(shard.name);
+    if (its == states.end()) continue;
+    for (const auto& [name, values] : its->second.tensors) rows.push_back(values);
+  }
+  return rows;
+}
 
 CheckpointState state_of(torch::nn::Module& module, const std::vector<Shard>& shards, const ShardedOptimizer* optimizer,
                          Purpose purpose, const SavingRank& saving) {
@@ -59,7 +74,7 @@ CheckpointState state_of(torch::nn::Module& module, const std::vector<Shard>& sh
   }
   for (const auto& item : module.named_buffers()) {
     const at::Tensor& buffer = item.value();
-    const bool says = purpose != Purpose::save || saving.rank == 0;
+    const bool says = purpose == Purpose::keep || purpose == Purpose::restore || saving.rank == 0;
     TORCH_CHECK(buffer.is_contiguous(), "dtrain: buffer '", item.key(),
                 "' is not contiguous, and cannot be in a checkpoint");
     const at::Tensor row = buffer.detach().view({-1});

@@ -65,17 +65,31 @@ class ParallelDdp final : public ParallelCore {
   Group everyone() const override { return world_; }
   // All ranks have all: each saves its share.
   CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) override {
-    std::vector<Shard> shards;
-    for (const auto& [name, parameter] : parameters_)
-      shards.push_back({name, parameter.sizes().vec(), 0, parameter.detach().reshape({-1})});
-    return state_of(*module_, shards, optimizer, purpose, {world_.rank(), world_.size()});
+    return state_of(*module_, shards(), optimizer, purpose, {world_.rank(), world_.size()});
+  }
+  void spread(const ShardedOptimizer* optimizer) override {
+    const std::vector<at::Tensor> rows = rows_of(shards(), optimizer);
+    for (int rank = 0; rank < world_.size(); ++rank) {
+      std::vector<at::Tensor> its;
+      for (const at::Tensor& row : rows) its.push_back(share_of(row, rank, world_.size()));
+      broadcast_all(world_.process_group(), its, rank);
+    }
+    std::vector<at::Tensor> buffers;
+    for (const auto& buffer : module_->buffers()) buffers.push_back(buffer.detach());
+    broadcast_all(world_.process_group(), buffers, 0);
   }
   bool set_sync(bool sync) override { return ddp_->set_sync(sync); }
   void zero_grad() override { ddp_->zero_grad(); }
   torch::Tensor clip_grad_norm(double max_norm, double norm_type) override {
     std::vector<at::Tensor> gradients;
     for (const NamedParameter* each : trained()) gradients.push_back(each->tensor.grad());
-    return clip_by_norm(gradients, max_norm, norm_type);
+    const at::NoGradGuard no_grad;
+    require_clip_limit("clip_grad_norm", max_norm);
+    const at::Tensor norm = norm_of_all(gradients, norm_type), factor = clip_factor(norm, max_norm);
+    for (at::Tensor& each : gradients) {
+      if (each.defined() && factor.defined()) each.mul_(factor);
+    }
+    return norm;
   }
   void end_step() override {}
   void gather_all() override {}
@@ -83,6 +97,12 @@ class ParallelDdp final : public ParallelCore {
 
  private:
   void ready_to_step() override {}
+  std::vector<Shard> shards() const {
+    std::vector<Shard> found;
+    for (const auto& [name, parameter] : parameters_)
+      found.push_back({name, parameter.sizes().vec(), 0, parameter.detach().reshape({-1})});
+    return found;
+  }
   std::vector<const NamedParameter*> trained() const {
     std::vector<const NamedParameter*> found;
     for (const NamedParameter& each : parameters_) {

@@ -8,8 +8,7 @@
 
 #include "strategies/collectives/collectives.h"
 #include "strategies/ddp/diverged.h"
-#include "strategies/parallel/exact_norm.h"
-#include "strategies/parallel/gradient_norm.h"
+#include "strategies/parallel/all_groups.h"
 #include "strategies/parallel/group_builder.h"
 #include "strategies/parallel/model_state.h"
 #include "strategies/shard/backward_edges.h"
@@ -41,16 +40,20 @@ class ParallelSharded final : public ParallelCore,
 
   const Strategy& strategy() const override { return strategy_; }
   std::vector<at::Tensor> parameters() override;
-  std::vector<ShardRun> runs() override;
-  std::vector<at::Tensor> gradients() override;
+  std::vector<ShardRun> runs() override { return runs_of(groups()); }
+  std::vector<at::Tensor> gradients() override { return wide_gradients_of(groups()); }
+  void update(ShardedOptimizer& optimizer) override { update_groups(groups(), optimizer); }
   SumOverRanks sum() const override {
     return [sharing = settings_.sharing](const at::Tensor& each) { sharing.all_reduce(each); };
   }
   Group everyone() const override { return settings_.everyone; }
   CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) override;
+  void spread(const ShardedOptimizer* optimizer) override;
   bool set_sync(bool sync) override { return std::exchange(sync_, sync); }
   void zero_grad() override;
-  torch::Tensor clip_grad_norm(double max_norm, double norm_type) override;
+  torch::Tensor clip_grad_norm(double max_norm, double norm_type) override {
+    return clip_groups(groups(), max_norm, norm_type, settings_.sharing, strategy_.deterministic);
+  }
   void end_step() override;
   void gather_all() override { carry_out(core_->hold()); }
   void free_all() override { carry_out(core_->release()); }
@@ -65,7 +68,7 @@ class ParallelSharded final : public ParallelCore,
   class Unit;
   struct Backward {};  // alive as long as a backward runs
   bool is_fsdp() const { return strategy_.kind == StrategyKind::fsdp; }
-  const std::vector<std::unique_ptr<ShardGroup>>& groups() const { return built_.groups(); }
+  const ShardGroups& groups() const { return built_.groups(); }
   void sync_buffers();
   void unit_begins(const Groups& unit, const Tensors& inputs);
   void unit_ends(const Groups& unit, const std::optional<Tensors>& outputs);
@@ -174,50 +177,30 @@ void ParallelSharded::take(std::shared_ptr<torch::nn::Module> module) {
   give_back_holes();
 }
 
-std::vector<ShardRun> ParallelSharded::runs() {
-  std::vector<ShardRun> all;
-  for (const auto& group : groups()) all.insert(all.end(), group->runs().begin(), group->runs().end());
-  return all;
-}
-
 std::vector<at::Tensor> ParallelSharded::parameters() {
   std::vector<at::Tensor> found;
+  for (const auto& group : groups()) group->keep_gradients_wide();  // torch's optimizers read them
   for (const ShardRun& run : runs()) {
     if (run.values.numel() > 0) found.push_back(run.values);
   }
   return found;
 }
 
-std::vector<at::Tensor> ParallelSharded::gradients() {
-  std::vector<at::Tensor> found;
-  for (const auto& group : groups()) {
-    for (const ShardRun& run : group->runs()) found.push_back(run.values.grad());
-  }
-  return found;
-}
-
 CheckpointState ParallelSharded::state(const ShardedOptimizer* optimizer, Purpose purpose) {
-  std::vector<Shard> shards;
-  for (const auto& group : groups()) {
-    const std::vector<Shard> its = group->shards();
-    shards.insert(shards.end(), its.begin(), its.end());
-  }
   // The first of those that have the same part saves it.
   const bool first = !settings_.replicas || settings_.replicas.rank() == 0;
-  return state_of(*module_, shards, optimizer, purpose, {settings_.everyone.rank(), 0, first});
+  return state_of(*module_, shards_of(groups()), optimizer, purpose, {settings_.everyone.rank(), 0, first});
+}
+
+void ParallelSharded::spread(const ShardedOptimizer* optimizer) {
+  if (settings_.replicas.size() > 1)
+    broadcast_all(settings_.replicas.process_group(), rows_of(shards_of(groups()), optimizer), 0);
+  if (!buffers_.empty()) broadcast_all(settings_.everyone.process_group(), buffers_, 0);
 }
 
 void ParallelSharded::zero_grad() {
   heed_failure();
   for (const auto& group : groups()) group->forget_gradients();
-}
-
-torch::Tensor ParallelSharded::clip_grad_norm(double max_norm, double norm_type) {
-  std::vector<at::Tensor> gradients;
-  for (const auto& group : groups()) gradients.push_back(group->gradient());
-  if (strategy_.deterministic && norm_type == 2)
-    return clip_by_exact_norm(gradients, max_norm, settings_.sharing, groups().front()->device());
-  return clip_by_norm(gradients, max_norm, norm_type, &settings_.sharing);
 }
 
 // With one copy, other ranks may still read what this rank is about to write.

@@ -53,6 +53,7 @@ void ShardGroup::leave_row() {
   if (!settings_.gradients_stay) return;
   finish_reduce();
   heed_resets();
+  widen_gradient();
   if (!has_gradient_ || !gradient_.is_alias_of(unreduced_)) return;
   gradient_ = gradient_.clone();
   give_gradients();
@@ -154,9 +155,10 @@ void ShardGroup::end_reduce() {
           "dtrain: gradients were added to those of a step that is done. Call zero_grad() of the Parallel or of the "
           "optimizer after each step; zero_grad() of the module does not reach them");
     }
+    widen_gradient();
     gradient_.add_(reduced.to(part_.device()));
   } else {
-    gradient_ = reduced.to(part_.device(), type_);
+    gradient_ = reduced.to(part_.device(), kept_);
     has_gradient_ = true;
     used_ = false;
   }
@@ -184,9 +186,7 @@ void ShardGroup::expect_gradients() {
 
 void ShardGroup::forget_gradients() {
   finish_reduce();
-  gradient_.reset();
-  has_gradient_ = false;
-  give_gradients();
+  drop_gradient();
   for (ShardedParameter& each : members_) each.tensor().mutable_grad().reset();
   if (!settings_.gradients_stay) unreduced_.reset();
   tree_.clear();
@@ -195,7 +195,31 @@ void ShardGroup::forget_gradients() {
 
 at::Tensor ShardGroup::gradient() {
   heed_resets();
+  if (gradient_scale_.defined()) widen_gradient();
   return has_gradient_ ? gradient_ : at::Tensor();
+}
+
+// In a narrow type the factor would be one rounding more, and in float16 small gradients would become 0.
+void ShardGroup::scale_gradient(const at::Tensor& factor) {
+  if (!has_gradient_) return;
+  if (gradient_.scalar_type() == type_) {
+    gradient_.mul_(factor);
+  } else {
+    gradient_scale_ = gradient_scale_.defined() ? gradient_scale_ * factor : factor;
+  }
+}
+
+void ShardGroup::widen_gradient() {
+  if (!has_gradient_ || gradient_.scalar_type() == type_) return;
+  const at::NoGradGuard no_grad;
+  gradient_ = gradient_.to(type_);
+  if (gradient_scale_.defined()) gradient_.mul_(std::exchange(gradient_scale_, {}));
+  give_gradients();
+}
+
+void ShardGroup::keep_gradients_wide() {
+  kept_ = type_;
+  widen_gradient();
 }
 
 // The program may have reset gradients of its parts, as zero_grad() of torch's optimizers does.
@@ -210,8 +234,12 @@ void ShardGroup::heed_resets() {
       gradient_.narrow(0, run.values.storage_offset() - part_.storage_offset(), run.values.numel()).zero_();
     }
   }
-  if (any) return;
+  if (!any) drop_gradient();
+}
+
+void ShardGroup::drop_gradient() {
   gradient_.reset();
+  gradient_scale_.reset();
   has_gradient_ = false;
   give_gradients();
 }

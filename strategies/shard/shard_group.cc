@@ -80,6 +80,7 @@ ShardGroup::ShardGroup(const ShardSettings& settings, std::string name, const st
       type_(parameters.front().tensor.scalar_type()),
       compute_(settings.compute.value_or(type_)),
       reduce_(settings.reduce.value_or(compute_)),
+      kept_(c10::elementSize(reduce_) < c10::elementSize(type_) ? reduce_ : type_),
       begin_(layout_.begin(settings.sharing.rank())),
       size_(layout_.size(settings.sharing.rank())),
       whole_(make_whole()),

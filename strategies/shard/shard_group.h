@@ -103,8 +103,15 @@ class ShardGroup {
   const std::vector<ShardRun>& runs() const { return runs_; }
   // This rank's part of each parameter, frozen or not, in their order.
   std::vector<Shard> shards() const;
-  // The gradient of all of this rank's part, or an undefined tensor.
+  // The gradient of all of this rank's part, or an undefined tensor. It stays in the type in which it was reduced, if
+  // that is narrower than the part's, until another one is added to it.
   at::Tensor gradient();
+  // A narrow gradient is not changed: it counts times gradient_scale() from then on, if that is defined.
+  void scale_gradient(const at::Tensor& factor);
+  const at::Tensor& gradient_scale() const { return gradient_scale_; }
+  // The gradient in the type of the part, with its scale: once, or from now on always.
+  void widen_gradient();
+  void keep_gradients_wide();
 
   // The optimizer has written this rank's part: bring it to the other ranks where they keep whole parameters. With one
   // copy all ranks must meet before and after. A backward that was left over from before throws, as after any change
@@ -131,6 +138,7 @@ class ShardGroup {
   void finish_reduce();
   void give_gradients();
   void heed_resets();
+  void drop_gradient();
   void leave_row();
   at::Tensor& unreduced();
   at::Tensor gradient_of(const at::Tensor& row, std::size_t member) const;
@@ -142,6 +150,7 @@ class ShardGroup {
   std::string name_;
   GroupLayout layout_;
   at::ScalarType type_, compute_, reduce_;  // of part_, of the whole parameters, of gradients on their way
+  at::ScalarType kept_;                     // of the gradient, before another is added
   std::int64_t begin_, size_;               // this rank's part of the layout
   WholeMemory whole_;
   bool stays_;  // the whole parameters are always there
@@ -159,6 +168,7 @@ class ShardGroup {
   std::vector<bool> arrived_;      // in this backward
   std::size_t missing_ = 0;        // in this backward, of those that need a gradient
   at::Tensor reduced_, gradient_;  // this rank's part: of the last reduction, and of all
+  at::Tensor gradient_scale_;
   bool has_gradient_ = false;
   bool used_ = false;  // the gradient, by a step
   std::vector<ShardRun> runs_;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "dtrain/dtrain.h"
+#include "strategies/optim/clip.h"
 #include "strategies/parallel/exact_norm.h"
 #include "strategies/shard/tree_sum.h"
 #include "test/parity/joined.h"
@@ -173,7 +174,11 @@ TEST_CASE("the exact norm does not depend on who has what, and says when it is n
         if (static_cast<int>(i) % ranks == session.rank()) mine.push_back(torch::full({1}, all[i], torch::kDouble));
       }
       if (mine.empty()) mine.emplace_back();  // nothing of the model
-      const double norm = clip_by_exact_norm(mine, limit, session.world(), torch::kCPU).item<double>();
+      const torch::Tensor found = exact_norm_of(mine, session.world(), torch::kCPU), factor = clip_factor(found, limit);
+      for (torch::Tensor& each : mine) {
+        if (each.defined() && factor.defined()) each.mul_(factor);
+      }
+      const double norm = found.item<double>();
       bool finite = true;
       for (const torch::Tensor& each : mine) finite &= !each.defined() || std::isfinite(each.item<double>());
       return fmt::format("{:a} {}", norm, finite);

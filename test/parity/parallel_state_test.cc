@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
 
 #include "dtrain/dtrain.h"
@@ -50,7 +52,53 @@ std::string steps_with_checkpoints(Session& session, const Strategy& strategy, c
   return said + (loaded ? loaded->extra : "") + " 0 0 0 0";
 }
 
+// What this process has read from files so far.
+std::int64_t bytes_read() {
+  std::ifstream io("/proc/self/io");
+  std::string word;
+  std::int64_t bytes = 0;
+  io >> word >> bytes;
+  REQUIRE(word == "rchar:");
+  return bytes;
+}
+
+std::int64_t bytes_in(const std::string& folder) {
+  std::int64_t bytes = 0;
+  for (const auto& each : std::filesystem::recursive_directory_iterator(folder))
+    if (each.is_regular_file()) bytes += static_cast<std::int64_t>(each.file_size());
+  return bytes;
+}
+
 }  // namespace
+
+TEST_CASE("the ranks together read each byte of a checkpoint once") {
+  const test::TempFolder folder;
+  using Kind = StrategyKind;
+  const Strategy some[] = {{.kind = Kind::ddp},
+                           {.kind = Kind::zero1},
+                           {.kind = Kind::fsdp},
+                           {.kind = Kind::fsdp, .one_copy = false},
+                           {.kind = Kind::fsdp, .shard_size = 2}};
+  for (const Strategy& strategy : some) {
+    INFO(name_of(strategy.kind) << " " << strategy.shard_size);
+    const std::string path = folder / fmt::format("{}-{}", name_of(strategy.kind), strategy.shard_size);
+    std::int64_t all = 0;
+    for (const std::string& each : on_ranks(4, [&](Session& session) {
+           Parallel model(
+               session, [] { return ParNet(256); }, ParallelOptions{.strategy = strategy});
+           ShardedOptimizer optimizer = model.optimizer(AdamW{});
+           Checkpoints checkpoints(session.world(), path, {.sync = false});
+           model.save(checkpoints, 1, optimizer);
+           const std::int64_t before = bytes_read();
+           model.load(checkpoints, optimizer);
+           return std::to_string(bytes_read() - before);
+         }))
+      all += std::stoll(each);
+    // With the headers, which each rank reads.
+    CHECK(static_cast<double>(all) >= 0.99 * static_cast<double>(bytes_in(path)));
+    CHECK(static_cast<double>(all) < 1.05 * static_cast<double>(bytes_in(path)));
+  }
+}
 
 TEST_CASE("a checkpoint goes from any strategy and number of ranks to any other") {
   const test::TempFolder folder;

@@ -75,11 +75,15 @@ class ParallelCore : public UnitHooks {
   virtual std::vector<at::Tensor> parameters() = 0;
   virtual std::vector<ShardRun> runs() = 0;
   virtual std::vector<at::Tensor> gradients() = 0;  // one for each run
-  virtual SumOverRanks sum() const = 0;             // over the ranks that have the other shards
-  virtual Group everyone() const = 0;               // all ranks
-  // What a checkpoint has of the model and the optimizer: to save it, to be filled, or what this rank keeps in memory.
-  enum class Purpose { save, load, keep };
+  // The optimizer's step, with the gradients as they are kept.
+  virtual void update(ShardedOptimizer& optimizer) { optimizer.step(gradients()); }
+  virtual SumOverRanks sum() const = 0;  // over the ranks that have the other shards
+  virtual Group everyone() const = 0;    // all ranks
+  // What of the model and the optimizer this rank saves, reads from files, keeps in memory, or fills from there.
+  enum class Purpose { save, load, keep, restore };
   virtual CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) = 0;
+  // Collective. What one rank alone has read from files goes to all that have it too.
+  virtual void spread(const ShardedOptimizer* optimizer) = 0;
   virtual bool set_sync(bool sync) = 0;  // returns what it was
   virtual void zero_grad() = 0;
   virtual torch::Tensor clip_grad_norm(double max_norm, double norm_type) = 0;
@@ -151,12 +155,15 @@ class Parallel {
   }
 
   // What this rank's optimizer updates: tensors of one dimension, or with ddp the module's parameters. Each has its
-  // gradient when backward has returned. The tensors stay the same.
+  // gradient when backward has returned. The tensors stay the same. Once this was called, gradients that were reduced
+  // in a narrower type are kept in the type of their parameters, as torch's optimizers want them: with bfloat16 that
+  // takes 2 bytes more for each element of a rank's part. ShardedOptimizer reads them as they are.
   std::vector<torch::Tensor> parameters() const { return core_->parameters(); }
   // The same as rows of one dimension, with the names of the parameters, and where each part begins.
   std::vector<ShardRun> runs() const { return core_->runs(); }
 
-  // The gradients of runs(), one for each: rows of one dimension, or undefined tensors. GradScaler wants them:
+  // The gradients of runs(), one for each: rows of one dimension, of the type of the values, or undefined tensors.
+  // What is written to them counts. GradScaler wants them:
   // model.step([&] { scaler.step(optimizer, model.gradients()); }).
   std::vector<torch::Tensor> gradients() const { return core_->gradients(); }
   // Adds a tensor up over the ranks that have the other parts, for GradScaler and clip_by_global_norm(); empty with
@@ -178,7 +185,7 @@ class Parallel {
     step([&] { optimizer.step(); });
   }
   void step(ShardedOptimizer& optimizer) {
-    step([&] { optimizer.step(core_->gradients()); });
+    step([&] { core_->update(optimizer); });
   }
   template <class Update>
   requires std::is_invocable_v<Update>
@@ -214,10 +221,12 @@ class Parallel {
                          std::string extra = {}) {
     return core_->save_async(checkpoints, step, optimizer, std::move(extra));
   }
-  // Collective. Loads the newest checkpoint; nothing if there is none. Throws CheckpointError.
+  // Collective. Loads the newest checkpoint; nothing if there is none. Throws CheckpointError, also if there are
+  // checkpoints and all are damaged: training must not begin anew then.
   std::optional<Loaded> load(Checkpoints& checkpoints, ShardedOptimizer& optimizer, const LoadOptions& options = {}) {
     if (!checkpoints.latest()) return std::nullopt;
-    return fill(optimizer, [&](CheckpointState& state) { return checkpoints.load(state, options); });
+    return fill(optimizer, ParallelCore::Purpose::load,
+                [&](CheckpointState& state) { return checkpoints.load(state, options); });
   }
 
   // Collective. Loads the parameters and the buffers, and nothing of an optimizer, from a file or a folder in
@@ -244,10 +253,11 @@ class Parallel {
     kept.keep(state);
   }
   // Collective. Goes on from the kept state, if it is not older than the newest checkpoint; else loads that one, and
-  // Loaded::skipped says why the kept state was not used, if there was one. Nothing if there is neither.
+  // Loaded::skipped says why the kept state was not used, if there was one. Nothing if there is neither. If the kept
+  // state cannot be used, and there are checkpoints and all are damaged, it throws CheckpointError.
   std::optional<Loaded> load(Checkpoints& checkpoints, KeptState& kept, ShardedOptimizer& optimizer,
                              const LoadOptions& options = {}) {
-    auto loaded = load(kept, optimizer, checkpoints.latest().value_or(0));
+    auto loaded = load(kept, optimizer, checkpoints.latest_undamaged().value_or(0));
     if (loaded) return loaded;
     loaded = load(checkpoints, optimizer, options);
     if (loaded && !kept.refused().empty()) loaded->skipped.insert(loaded->skipped.begin(), kept.refused());
@@ -255,7 +265,7 @@ class Parallel {
   }
   // Collective. From the kept state alone.
   std::optional<Loaded> load(KeptState& kept, ShardedOptimizer& optimizer, std::int64_t at_least = 0) {
-    return fill(optimizer, [&](CheckpointState& state) {
+    return fill(optimizer, ParallelCore::Purpose::restore, [&](CheckpointState& state) {
       const CheckpointState own = core_->state(&optimizer, ParallelCore::Purpose::keep);
       return kept.restore(state, &own, at_least);
     });
@@ -306,11 +316,12 @@ class Parallel {
  private:
   // Collective. `read` fills a state, or returns nothing.
   template <class Read>
-  std::optional<Loaded> fill(ShardedOptimizer& optimizer, Read read) {
+  std::optional<Loaded> fill(ShardedOptimizer& optimizer, ParallelCore::Purpose purpose, Read read) {
     core_->begin_step();
-    CheckpointState state = core_->state(&optimizer, ParallelCore::Purpose::load);
+    CheckpointState state = core_->state(&optimizer, purpose);
     std::optional<Loaded> loaded = read(state);
     if (!loaded) return loaded;
+    if (purpose == ParallelCore::Purpose::load) core_->spread(&optimizer);
     restore(optimizer, state);
     core_->end_step();
     return loaded;

@@ -10,21 +10,16 @@ RANKS = (2, 4)
 MIXED = {"param": "bfloat16"}
 NEAR, MIB = 5, 2**20
 PSS = ["PSS peak", "PSS, malloc as it is", "PSS, tcmalloc"]
-# The strategy, the formula of the papers and that of dtrain, in bytes of a parameter for N ranks. What is live for a
-# time comes on top.
+# The strategy, and the formula in bytes of a parameter for N ranks. What is live for a time comes on top.
 WAYS = {
-    "ddp, float32": ({"type": "ddp"}, ("16Ψ", lambda n: 16), ("16Ψ", lambda n: 16)),
-    "zero1, bfloat16": ({"type": "zero1", "mixed_precision": MIXED}, ("4Ψ + 12Ψ/N", lambda n: 4 + 12 / n),
-                        ("4Ψ + 16Ψ/N", lambda n: 4 + 16 / n)),
-    "zero2, bfloat16": ({"type": "zero2", "mixed_precision": MIXED}, ("2Ψ + 14Ψ/N", lambda n: 2 + 14 / n),
-                        ("2Ψ + 16Ψ/N", lambda n: 2 + 16 / n)),
-    "fsdp, copies, bfloat16": ({"type": "fsdp", "one_copy": False, "mixed_precision": MIXED},
-                               ("16Ψ/N", lambda n: 16 / n), ("16Ψ/N", lambda n: 16 / n)),
-    "fsdp, copies, float32": ({"type": "fsdp", "one_copy": False}, ("16Ψ/N", lambda n: 16 / n),
-                              ("16Ψ/N", lambda n: 16 / n)),
-    "fsdp, one copy, bfloat16": ({"type": "fsdp", "mixed_precision": MIXED}, ("16Ψ/N", lambda n: 16 / n),
-                                 ("18Ψ/N", lambda n: 18 / n)),
-    "fsdp, one copy, float32": ({"type": "fsdp"}, ("16Ψ/N", lambda n: 16 / n), ("16Ψ/N", lambda n: 16 / n)),
+    "ddp, float32": ({"type": "ddp"}, "16Ψ", lambda n: 16),
+    "zero1, bfloat16": ({"type": "zero1", "mixed_precision": MIXED}, "4Ψ + 12Ψ/N", lambda n: 4 + 12 / n),
+    "zero2, bfloat16": ({"type": "zero2", "mixed_precision": MIXED}, "2Ψ + 14Ψ/N", lambda n: 2 + 14 / n),
+    "fsdp, copies, bfloat16": ({"type": "fsdp", "one_copy": False, "mixed_precision": MIXED}, "14Ψ/N",
+                               lambda n: 14 / n),
+    "fsdp, copies, float32": ({"type": "fsdp", "one_copy": False}, "16Ψ/N", lambda n: 16 / n),
+    "fsdp, one copy, bfloat16": ({"type": "fsdp", "mixed_precision": MIXED}, "16Ψ/N", lambda n: 16 / n),
+    "fsdp, one copy, float32": ({"type": "fsdp"}, "16Ψ/N", lambda n: 16 / n),
 }
 TCMALLOC = {"LD_PRELOAD": "libtcmalloc_minimal.so.4"}  # Debian's libtcmalloc-minimal4
 TO_THE_KERNEL = {"MALLOC_MMAP_THRESHOLD_": "262144"}  # malloc gives each large block back as soon as it is free
@@ -61,32 +56,31 @@ def measured(start, *words):
 
 
 def memory(args):
-    columns = ["ranks", "strategy", "textbook", "of dtrain", "live", "counted after backward", "of it shared",
+    columns = ["ranks", "strategy", "formula", "live", "counted after backward", "of it shared",
                "counted peak", "of the estimate", *PSS]
     bars, rows = [], [f"| {' | '.join(columns)} |", "|---:|---|" + "---:|" * (len(columns) - 2)]
     parameters = WIDTH**2 * DEPTH
     for ranks in RANKS:
         estimated, pss, above, unseen = estimates(args, ranks), {}, {}, {}
-        for name, (strategy, (textbook, factor), (formula, own)) in WAYS.items():
+        for name, (strategy, formula, factor) in WAYS.items():
             found, pss[name] = measured(jobs.ours, args, ranks, json.dumps(strategy), "memory_bench", WIDTH, DEPTH)
             precision = "bfloat16" if "mixed_precision" in strategy else "float32"
             one_copy = strategy["type"] == "fsdp" and strategy.get("one_copy", True)
             guess = estimated[strategy["type"], precision, one_copy]
-            above[name] = apart(found["peak"], own(ranks) * parameters + guess["live"])
+            above[name] = apart(found["peak"], factor(ranks) * parameters + guess["live"])
             unseen[name] = apart(found["pss_peak"], found["peak"])
-            words = [ranks, name, f"{textbook} = {factor(ranks) * parameters / MIB:.0f}",
-                     f"{formula} = {own(ranks) * parameters / MIB:.0f}", f"{guess['live'] / MIB:.0f}",
+            words = [ranks, name, f"{formula} = {factor(ranks) * parameters / MIB:.0f}", f"{guess['live'] / MIB:.0f}",
                      f"{found['held'] / MIB:.0f}", f"{found['shared'] / MIB:.0f}", f"{found['peak'] / MIB:.0f}",
                      f"{apart(found['peak'], guess['total']):+.1f} %", *(f"{each / MIB:.0f}" for each in pss[name])]
             rows.append(f"| {' | '.join(map(str, words))} |")
-        for what, percents in (("counted peak above the formula of dtrain and what is live", above),
+        for what, percents in (("counted peak above the formula and what is live", above),
                                ("PSS peak above the counted peak", unseen)):
             worst = max(percents, key=percents.get)
             bars.append(page.judged(f"{ranks} ranks, the worst strategy ({worst}): {what}", percents[worst], "<=",
                                     NEAR, "%"))
     for precision in ("float32", "bfloat16"):
         _, theirs = measured(jobs.theirs, args, ranks, "fsdp2_reference.py", "memory", WIDTH, DEPTH, precision)
-        rows.append(f"| {ranks} | Python FSDP2, {precision}{' |' * 8} "
+        rows.append(f"| {ranks} | Python FSDP2, {precision}{' |' * 7} "
                     f"{' | '.join(f'{each / MIB:.0f}' for each in theirs)} |")
         for which, malloc in enumerate(PSS):
             bars.append(page.judged(f"{ranks} ranks, fsdp, one copy, {precision}: {malloc}, of FSDP2's",

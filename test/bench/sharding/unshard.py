@@ -47,8 +47,10 @@ def unshard(args):
     for way, found in least.items():
         hosts.append(f"| {way} | {found['thread']:,.1f} | {found['wall']:,.1f} | {found['process']:,.1f} |")
     mine, theirs = least["fsdp, one copy"], least["Python FSDP2"]
-    bars.append(page.judged("one copy: host time for a group of a step, on the core", mine["thread"], "<=", HOST, "µs"))
-    bars.append(page.judged("one copy: host time for a group of a step, by the clock", mine["wall"], "<=", HOST, "µs"))
+    for way in WAYS:
+        for clock, words in ("thread", "on the core"), ("wall", "by the clock"):
+            bars.append(page.judged(f"{way}: host time for a group of a step, {words}", least[way][clock], "<=", HOST,
+                                    "µs"))
     heads = ["| group | fsdp, one copy | fsdp, copies | Python FSDP2 |\n|---:|---:|---:|---:|",
              "| | on the core | by the clock | all threads, on cores |\n|---|---:|---:|---:|"]
     barrier = f"{min(barriers):.1f} to {max(barriers):.1f}"

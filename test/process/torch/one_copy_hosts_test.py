@@ -1,5 +1,4 @@
 """fsdp over two hosts: each host keeps the parameters once, if the strategy asks for that."""
-import collections
 import contextlib
 import json
 import os
@@ -46,18 +45,24 @@ class OneCopy(LabCase):
         return [node.returncode for node in nodes], text
 
     def look(self):
-        """For each rank the most memories of parameters that it ever had, by their inodes."""
+        """For each rank the memories of parameters that it had whenever this came by, by their inodes."""
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if os.readlink(process / "exe") != os.path.realpath(PROGRAM):
                     continue
                 lines = (process / "maps").read_text().splitlines()
                 found = {line.split()[4] for line in lines if "memfd:dtrain parameters" in line}
-                self.memories[process] = max(found, self.memories.get(process, set()), key=len)
+                self.memories.setdefault(process, set()).update(found)
 
     def copies(self):
-        """How many ranks have each copy of the parameters in shared memory."""
-        return sorted(collections.Counter(frozenset(each) for each in self.memories.values() if each).values())
+        """How many ranks have each copy of the parameters in shared memory: those that had a memory in common. One of
+        them may have been seen before it had all, or while it ended."""
+        copies = []
+        for found in filter(None, self.memories.values()):
+            same = [each for each in copies if each[0] & found]
+            copies = [each for each in copies if each not in same]
+            copies.append((found.union(*(each[0] for each in same)), 1 + sum(each[1] for each in same)))
+        return sorted(ranks for _, ranks in copies)
 
     def loss(self, *ranks, **keys):
         codes, text = self.train(*ranks, **keys)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,15 +34,16 @@ class StrategiesAcrossHosts(LabCase):
         self.environment = {**clean, "XDG_CONFIG_HOME": self.folder, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         self.count = 0
 
-    def losses(self, hosts, *flags):
-        """Of a job on these hosts; on none: of the program by itself."""
+    def losses(self, hosts, *flags, more=()):
+        """Of a job on these hosts; on none: of the program by itself. `more`: words for the program."""
         self.count += 1
         path = pathlib.Path(self.folder, f"losses{self.count}")
         how = {"env": self.environment, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
                "stderr": subprocess.STDOUT, "text": True}
         line = [DTRAIN, "run", "--nproc", "2", "--nnodes", "2", "--rdzv-endpoint", "host1:29400", "--rdzv-id",
                 f"job{self.count}", *flags]
-        jobs = [host.popen([*line, *GPT, path], **how) for host in hosts] or [subprocess.Popen([*GPT, path], **how)]
+        words = [*GPT, str(path), *more]
+        jobs = [host.popen([*line, *words], **how) for host in hosts] or [subprocess.Popen(words, **how)]
         said = [job.communicate(timeout=DEADLINE)[0] for job in jobs]
         self.assertEqual([job.returncode for job in jobs], [0] * len(jobs), "\n".join(said))
         return [float(each.split()[-1]) for each in path.read_text().splitlines()]
@@ -55,15 +57,31 @@ class StrategiesAcrossHosts(LabCase):
         alone = self.losses([])
         self.assertEqual(len(alone), STEPS)
         self.assertLess(alone[-1], alone[0] - 0.1)
-        for strategy in ({"type": "zero2"}, {"type": "fsdp"}, {"type": "fsdp", "shard_size": 2},
-                         {"type": "fsdp", "reshard_after_forward": 2}):
+        one_copy, halves = {"type": "fsdp", "one_copy": True}, ("--micro-batches", "2")
+        for strategy, more in (({"type": "zero1"}, ()), ({"type": "zero2"}, ()), ({"type": "fsdp"}, ()),
+                               ({"type": "fsdp", "shard_size": 2}, ()),
+                               ({"type": "fsdp", "reshard_after_forward": 2}, ()), (one_copy, halves),
+                               ({**one_copy, "deterministic": True}, halves)):
             with self.subTest(strategy=strategy):
                 before = self.sent()
-                mine = self.losses(self.net.hosts, "--strategy", json.dumps(strategy))
-                self.assertEqual(len(mine), STEPS)
-                for a, b in zip(mine, alone):
-                    self.assertAlmostEqual(a, b, delta=1e-9)
+                mine = self.losses(self.net.hosts, "--strategy", json.dumps(strategy), more=more)
+                self.assert_close(mine, alone)
                 self.assertGreater(self.sent() - before, STEPS * MOVED / 2, "the hosts talk over the network")
+
+    def assert_close(self, mine, alone):
+        self.assertEqual(len(mine), len(alone))
+        for a, b in zip(mine, alone):
+            self.assertAlmostEqual(a, b, delta=1e-9)
+
+    def test_a_checkpoint_of_one_copy_on_each_host_goes_on_anywhere(self):
+        alone = self.losses([])
+        one_copy = ("--strategy", json.dumps({"type": "fsdp", "one_copy": True}))
+        steps = pathlib.Path(self.folder, "steps")
+        save = ("--save", str(steps), "--save-every", "5", "--resume")
+        self.assert_close(self.losses(self.net.hosts, *one_copy, more=save), alone)
+        for hosts, flags in ((self.net.hosts, one_copy), ([], ())):
+            shutil.rmtree(steps / f"step-{STEPS:08}")
+            self.assert_close(self.losses(hosts, *flags, more=save), alone[5:])
 
 
 if __name__ == "__main__":

@@ -202,15 +202,20 @@ TEST_CASE("optimizer: gradients and values of narrower types") {
     const ShardRun narrow = run_of(small_model(), random_flat(size, 1, at::kBFloat16), 0, size);
     auto options = with(algorithm);
     ShardedOptimizer optimizer(options, {run}), other(options, {same});
+    const ShardRun scaled = run_of(small_model(), random_flat(size, 1), 0, size);
+    ShardedOptimizer with_scale(options, {scaled});
     options.state_dtype = at::kFloat;
     ShardedOptimizer narrow_one(options, {narrow});
     for (int step = 0; step < 3; ++step) {
       const auto gradient = gradient_of_step(size, step).to(at::kBFloat16);
       optimizer.step({gradient});
       other.step({gradient.to(at::kFloat)});
+      // Exact: a power of two.
+      with_scale.step({gradient * 0.25}, {at::full({}, 4.0, at::kDouble)});
       narrow_one.step({gradient});
     }
     CHECK(at::equal(run.values, same.values));
+    CHECK(at::equal(scaled.values, same.values));
     CHECK(apart(narrow.values, run.values) < 0.05);
     CHECK(apart(narrow.values, random_flat(size, 1, at::kBFloat16)) > 1e-3);
   }
@@ -322,6 +327,9 @@ TEST_CASE("optimizer: what makes no sense is named") {
   ShardedOptimizer optimizer(with(Adam{}), {{flat, {{"a", {10}, 0, flat}}}});
   CHECK_THROWS_WITH(optimizer.step({}), Contains("0 gradients for 1 runs"));
   CHECK_THROWS_WITH(optimizer.step({at::zeros({9})}), Contains("shape [9]"));
+  CHECK_THROWS_WITH(optimizer.step({at::zeros({10})}, {{}, {}}), Contains("2 scales for 1 runs"));
+  CHECK_THROWS_WITH(optimizer.step({at::zeros({10})}, {at::ones({1})}),
+                    Contains("scale 0 of the optimizer's step() has shape [1]"));
   CHECK_THROWS_WITH(optimizer.load({"a", 0, 10, 1, {{"sum", at::zeros({10})}}}), Contains("[exp_avg, exp_avg_sq]"));
   CHECK_THROWS_WITH(optimizer.load({"a", 0, 9, 1, {{"exp_avg", at::zeros({10})}}}), Contains("count is 9"));
   CHECK(optimizer.load({"other", 0, 10, 1, {}}) == 0);
