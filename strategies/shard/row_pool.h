@@ -9,7 +9,8 @@ namespace dtrain {
 
 class RowPool {
  public:
-  // Keeps at most so many rows that nobody uses. By default one is filled, and two are on their way (unshard_core.cc).
+  // Keeps at most so many rows that nobody uses: by default one that was filled, one that was on its way, and one of
+  // another size.
   explicit RowPool(std::size_t most = 3) : most_(most) {}
   // A row that was given back, or what `make` makes.
   template <class Make>

@@ -13,8 +13,10 @@ constexpr std::size_t kMostRuns = 64;  // of a group, on average, that the order
 
 }  // namespace
 
-UnshardCore::UnshardCore(std::vector<Facts> groups, int ahead, Reduce reduce, std::int64_t ahead_bytes)
-    : ahead_(ahead), ahead_bytes_(ahead_bytes), when_(reduce) {
+UnshardCore::UnshardCore(std::vector<Facts> groups, int ahead, Reduce reduce, std::int64_t ahead_bytes,
+                         std::size_t reducing)
+    : ahead_(ahead), ahead_bytes_(ahead_bytes), when_(reduce), most_reducing_(reducing) {
+  if (most_reducing_ == 0) most_reducing_ = when_ == Reduce::passed ? kMostUnitsReducing : kMostReducing;
   for (const Facts& facts : groups) groups_.push_back({.facts = facts});
 }
 
@@ -67,8 +69,7 @@ void UnshardCore::reduce(Group group, Actions& actions) {
   if (!one.facts.trains || !sync_) return;
   one.reduced = true;
   if (std::find(reducing_.begin(), reducing_.end(), group) != reducing_.end()) wait_reduced(group, actions);
-  const std::size_t most = when_ == Reduce::passed ? kMostUnitsReducing : kMostReducing;
-  if (reducing_.size() == most) wait_reduced(reducing_.front(), actions);
+  if (reducing_.size() == most_reducing_) wait_reduced(reducing_.front(), actions);
   reducing_.push_back(group);
   const Event filled = event(group, Mark::filled);
   actions.push_back({Do::filled, Stream::compute, kNoEvent, filled, group});

@@ -72,8 +72,10 @@ class UnshardCore {
   // `ahead`: so many groups may be gathered before the program comes to them, and of so many bytes together. One that
   // is too much waits until the program has come to others, or to itself.
   static constexpr std::int64_t kAnyBytes = INT64_MAX;
+  // `reducing`: so many groups are on their way at a time. 0: one of those that are reduced as backward has passed
+  // them, else two.
   UnshardCore(std::vector<Facts> groups, int ahead, Reduce reduce = Reduce::passed,
-              std::int64_t ahead_bytes = kAnyBytes);
+              std::int64_t ahead_bytes = kAnyBytes, std::size_t reducing = 0);
   std::size_t events() const { return kEventsOfGroup * groups_.size() + 1; }
 
   // The program calls the whole model. `learns`: gradients are enabled.
@@ -146,6 +148,7 @@ class UnshardCore {
   int ahead_;
   std::int64_t ahead_bytes_;
   Reduce when_;
+  std::size_t most_reducing_;
   int coming_ = 0;  // groups, and their bytes
   std::int64_t coming_bytes_ = 0;
   Event last_left_ = kNoEvent;  // the last of the computation's that gathers wait for

@@ -23,7 +23,8 @@ UnshardRank::UnshardRank(StreamMachine& machine, int rank, const PlanSettings& s
       settings_(settings),
       meetings_(meetings),
       core_(settings.groups, settings.ahead, settings.reduce,
-            settings.fault == PlanFault::too_far_ahead ? UnshardCore::kAnyBytes : settings.ahead_bytes),
+            settings.fault == PlanFault::too_far_ahead ? UnshardCore::kAnyBytes : settings.ahead_bytes,
+            settings.row_stays || settings.reduce == UnshardCore::Reduce::at_end ? 2 : 1),
       streams_{machine.add_stream(rank, "compute"), machine.add_stream(rank, "gather"),
                machine.add_stream(rank, "reduce")} {
   for (std::size_t i = 0; i < core_.events(); ++i) events_.push_back(machine_.add_event());

@@ -1,6 +1,8 @@
 """Memory of a rank by strategy, beside the formulas of ZeRO, beside `dtrain estimate`, and beside Python's FSDP2."""
+import ctypes
 import json
 import subprocess
+import sys
 
 import jobs
 import page
@@ -55,7 +57,16 @@ def measured(start, *words):
     return found[0], [each["pss_peak"] for each in found]
 
 
+def require_tcmalloc():
+    """The loader of programs would go on without it, and the figures would be those of glibc's malloc."""
+    try:
+        ctypes.CDLL(TCMALLOC["LD_PRELOAD"])
+    except OSError:
+        sys.exit(f"{TCMALLOC['LD_PRELOAD']} is not installed; run scripts/setup.sh bench")
+
+
 def memory(args):
+    require_tcmalloc()
     columns = ["ranks", "strategy", "formula", "live", "counted after backward", "of it shared",
                "counted peak", "of the estimate", *PSS]
     bars, rows = [], [f"| {' | '.join(columns)} |", "|---:|---|" + "---:|" * (len(columns) - 2)]

@@ -6,7 +6,7 @@ import statistics
 import gpt_runs
 import jobs
 import page
-from memory import TCMALLOC
+from memory import TCMALLOC, require_tcmalloc
 
 SIZES = {"small": {"context": 64, "width": 96, "depth": 4, "heads": 4, "global-batch": 16},
          "wide": {"context": 32, "width": 384, "depth": 4, "heads": 6, "global-batch": 2}}
@@ -29,6 +29,7 @@ def told(size):
 
 def turns(args, name, size):
     """The seconds of steps by program, which take turns, and for each turn how far apart their losses are."""
+    require_tcmalloc()
     seconds, apart = {}, []
     with gpt_runs.first_weights(args, size) as weights:
         for _ in range(args.rounds):

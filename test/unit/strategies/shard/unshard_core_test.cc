@@ -253,6 +253,14 @@ TEST_CASE("buckets are reduced in their order, and once more if a gradient comes
   CHECK(steps(core.end_backward()).size() == 7);
 }
 
+TEST_CASE("so many buckets are on their way as there are rows for") {
+  UnshardCore core({{}, {}, {}}, 0, UnshardCore::Reduce::in_order, UnshardCore::kAnyBytes, 1);
+  core.begin_backward(true);
+  CHECK(steps(core.gradient_came(0, true)) == Steps{{Do::reduce, 0}});
+  CHECK(steps(core.gradient_came(1, true)) == Steps{{Do::wait_reduced, 0}, {Do::reduce, 1}});
+  CHECK(steps(core.end_backward()) == Steps{{Do::wait_reduced, 1}, {Do::reduce, 2}, {Do::wait_reduced, 2}});
+}
+
 TEST_CASE("all groups are reduced as backward ends, if they are to be") {
   UnshardCore core({{}, {}, {}}, 0, UnshardCore::Reduce::at_end);
   core.before_forward(1, true);
