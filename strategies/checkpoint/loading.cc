@@ -169,6 +169,11 @@ std::int64_t newest(const Checkpoints::State& self, std::int64_t below, std::vec
   return found;
 }
 
+std::optional<std::int64_t> newest_of_all(const Checkpoints::State& self, std::vector<std::string>& damaged) {
+  const std::int64_t step = newest(self, std::numeric_limits<std::int64_t>::max(), damaged);
+  return step < 0 ? std::nullopt : std::optional(step);
+}
+
 CheckpointError nothing_to_load(const std::string& folder, const std::vector<std::string>& damaged) {
   std::string text = fmt::format("dtrain: {} has no checkpoint that can be loaded", folder);
   if (!damaged.empty())
@@ -208,16 +213,15 @@ namespace dtrain {
 
 std::optional<std::int64_t> Checkpoints::latest() {
   std::vector<std::string> damaged;
-  const std::int64_t step = checkpoint::newest(*state_, std::numeric_limits<std::int64_t>::max(), damaged);
+  const auto step = checkpoint::newest_of_all(*state_, damaged);
   // Training must not begin anew, and remove with its saves what may still be saved by hand.
-  if (step < 0 && !damaged.empty()) throw checkpoint::nothing_to_load(state_->folder, damaged);
-  return step < 0 ? std::nullopt : std::optional(step);
+  if (!step && !damaged.empty()) throw checkpoint::nothing_to_load(state_->folder, damaged);
+  return step;
 }
 
 std::optional<std::int64_t> Checkpoints::latest_undamaged() {
   std::vector<std::string> damaged;
-  const std::int64_t step = checkpoint::newest(*state_, std::numeric_limits<std::int64_t>::max(), damaged);
-  return step < 0 ? std::nullopt : std::optional(step);
+  return checkpoint::newest_of_all(*state_, damaged);
 }
 
 Loaded Checkpoints::load(CheckpointState& state, const LoadOptions& options) {

@@ -44,15 +44,14 @@ at::Tensor norms_of(const std::vector<at::Tensor>& gradients, double order) {
   return at::stack(norms);
 }
 
-void scale_down(const std::vector<at::Tensor>& gradients, const at::Tensor& norm, double limit) {
-  const at::Tensor factor = clip_factor(norm, limit);
+}  // namespace
+
+void scale_down(const std::vector<at::Tensor>& gradients, const at::Tensor& factor) {
   if (!factor.defined()) return;
   for (const at::Tensor& gradient : gradients) {
     if (gradient.defined()) at::Tensor(gradient).mul_(factor);
   }
 }
-
-}  // namespace
 
 void require_clip_limit(const char* function, double limit) {
   if (!(limit > 0)) throw ConfigError(fmt::format("dtrain: {}: the limit is {}; choose one above 0", function, limit));
@@ -79,7 +78,7 @@ at::Tensor clip_by_global_norm(const std::vector<at::Tensor>& gradients, double 
   const torch::NoGradGuard no_grad;
   require_clip_limit("clip_by_global_norm", max_norm);
   const auto norm = global_norm_of(gradients, sum);
-  scale_down(gradients, norm, max_norm);
+  scale_down(gradients, clip_factor(norm, max_norm));
   return norm;
 }
 
@@ -87,7 +86,7 @@ at::Tensor clip_by_largest(const std::vector<at::Tensor>& gradients, double max_
   const torch::NoGradGuard no_grad;
   require_clip_limit("clip_by_largest", max_value);
   const auto norm = largest_of(gradients, max);
-  scale_down(gradients, norm, max_value);
+  scale_down(gradients, clip_factor(norm, max_value));
   return norm;
 }
 

@@ -12,6 +12,9 @@ at::Tensor largest_of(const std::vector<at::Tensor>& gradients, const MaxOverRan
 // undefined one, where it is known without waiting for a device that they need no change.
 at::Tensor clip_factor(const at::Tensor& norm, double limit);
 
+// Multiplies the gradients by it, if it is defined.
+void scale_down(const std::vector<at::Tensor>& gradients, const at::Tensor& factor);
+
 // Throws ConfigError if the limit is none.
 void require_clip_limit(const char* function, double limit);
 

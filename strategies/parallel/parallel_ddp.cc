@@ -85,10 +85,8 @@ class ParallelDdp final : public ParallelCore {
     for (const NamedParameter* each : trained()) gradients.push_back(each->tensor.grad());
     const at::NoGradGuard no_grad;
     require_clip_limit("clip_grad_norm", max_norm);
-    const at::Tensor norm = norm_of_all(gradients, norm_type), factor = clip_factor(norm, max_norm);
-    for (at::Tensor& each : gradients) {
-      if (each.defined() && factor.defined()) each.mul_(factor);
-    }
+    const at::Tensor norm = norm_of_all(gradients, norm_type);
+    scale_down(gradients, clip_factor(norm, max_norm));
     return norm;
   }
   void end_step() override {}

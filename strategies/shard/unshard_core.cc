@@ -6,9 +6,6 @@
 namespace dtrain {
 namespace {
 
-// A row of gradients is filled while so many are on their way. Without a bound a rank that is ahead of the others would
-// keep more and more of them. A unit's row is large, and as many as two are what fsdp is said to need.
-constexpr std::size_t kMostReducing = 2, kMostUnitsReducing = 1;
 constexpr std::size_t kMostRuns = 64;  // of a group, on average, that the order of an iteration holds
 
 }  // namespace
@@ -16,7 +13,6 @@ constexpr std::size_t kMostRuns = 64;  // of a group, on average, that the order
 UnshardCore::UnshardCore(std::vector<Facts> groups, int ahead, Reduce reduce, std::int64_t ahead_bytes,
                          std::size_t reducing)
     : ahead_(ahead), ahead_bytes_(ahead_bytes), when_(reduce), most_reducing_(reducing) {
-  if (most_reducing_ == 0) most_reducing_ = when_ == Reduce::passed ? kMostUnitsReducing : kMostReducing;
   for (const Facts& facts : groups) groups_.push_back({.facts = facts});
 }
 

@@ -72,10 +72,10 @@ class UnshardCore {
   // `ahead`: so many groups may be gathered before the program comes to them, and of so many bytes together. One that
   // is too much waits until the program has come to others, or to itself.
   static constexpr std::int64_t kAnyBytes = INT64_MAX;
-  // `reducing`: so many groups are on their way at a time. 0: one of those that are reduced as backward has passed
-  // them, else two.
+  // `reducing`: a row of gradients is filled while so many are on their way. Without a bound a rank that is ahead of
+  // the others would keep more and more of them.
   UnshardCore(std::vector<Facts> groups, int ahead, Reduce reduce = Reduce::passed,
-              std::int64_t ahead_bytes = kAnyBytes, std::size_t reducing = 0);
+              std::int64_t ahead_bytes = kAnyBytes, std::size_t reducing = 1);
   std::size_t events() const { return kEventsOfGroup * groups_.size() + 1; }
 
   // The program calls the whole model. `learns`: gradients are enabled.

@@ -174,10 +174,8 @@ TEST_CASE("the exact norm does not depend on who has what, and says when it is n
         if (static_cast<int>(i) % ranks == session.rank()) mine.push_back(torch::full({1}, all[i], torch::kDouble));
       }
       if (mine.empty()) mine.emplace_back();  // nothing of the model
-      const torch::Tensor found = exact_norm_of(mine, session.world(), torch::kCPU), factor = clip_factor(found, limit);
-      for (torch::Tensor& each : mine) {
-        if (each.defined() && factor.defined()) each.mul_(factor);
-      }
+      const torch::Tensor found = exact_norm_of(mine, session.world(), torch::kCPU);
+      scale_down(mine, clip_factor(found, limit));
       const double norm = found.item<double>();
       bool finite = true;
       for (const torch::Tensor& each : mine) finite &= !each.defined() || std::isfinite(each.item<double>());

@@ -231,7 +231,7 @@ TEST_CASE("a forward that fails frees its unit and not those around it") {
 }
 
 TEST_CASE("buckets are reduced in their order, and once more if a gradient comes later") {
-  UnshardCore core({{}, {.trains = false}, {}, {}}, 0, UnshardCore::Reduce::in_order);
+  UnshardCore core({{}, {.trains = false}, {}, {}}, 0, UnshardCore::Reduce::in_order, UnshardCore::kAnyBytes, 2);
   core.begin_backward(true);
   CHECK(core.gradient_came(2, true).empty());
   CHECK(core.gradient_came(0, false).empty());
@@ -254,7 +254,7 @@ TEST_CASE("buckets are reduced in their order, and once more if a gradient comes
 }
 
 TEST_CASE("so many buckets are on their way as there are rows for") {
-  UnshardCore core({{}, {}, {}}, 0, UnshardCore::Reduce::in_order, UnshardCore::kAnyBytes, 1);
+  UnshardCore core({{}, {}, {}}, 0, UnshardCore::Reduce::in_order);
   core.begin_backward(true);
   CHECK(steps(core.gradient_came(0, true)) == Steps{{Do::reduce, 0}});
   CHECK(steps(core.gradient_came(1, true)) == Steps{{Do::wait_reduced, 0}, {Do::reduce, 1}});
@@ -262,7 +262,7 @@ TEST_CASE("so many buckets are on their way as there are rows for") {
 }
 
 TEST_CASE("all groups are reduced as backward ends, if they are to be") {
-  UnshardCore core({{}, {}, {}}, 0, UnshardCore::Reduce::at_end);
+  UnshardCore core({{}, {}, {}}, 0, UnshardCore::Reduce::at_end, UnshardCore::kAnyBytes, 2);
   core.before_forward(1, true);
   core.after_forward(1, Return::announced);
   core.begin_backward(true);
@@ -380,7 +380,7 @@ TEST_CASE("what is gathered ahead has no more bytes than it may have") {
 }
 
 TEST_CASE("a row that is reduced is waited for before it is written, and what began before it first") {
-  UnshardCore core({{}, {}, {}}, 0, UnshardCore::Reduce::in_order);
+  UnshardCore core({{}, {}, {}}, 0, UnshardCore::Reduce::in_order, UnshardCore::kAnyBytes, 2);
   core.begin_backward(true);
   CHECK(core.before_gradient(0).empty());
   core.gradient_came(0, true);
