@@ -23,7 +23,8 @@ struct EstimateOptions {
   std::string state = "float32";
   int state_bytes = 4;
   bool state_on_disk = false;
-  double memory = 0;  // bytes that a rank has; 0: not said
+  bool loss_scale = false;  // the strategy's text has one
+  double memory = 0;        // bytes that a rank has; 0: not said
   bool json = false;
 
   int ranks() const { return nnodes * nproc; }

@@ -57,6 +57,7 @@ Result<std::optional<Strategy>> strategy_for(EstimateOptions& options, const Rea
     if (!config) return config.error().in(fmt::format("--strategy '{}'", printable(options.strategy, 100)));
     strategy = config->strategy;
     optimizer = config->training.optimizer;
+    options.loss_scale = config->training.loss_scale.has_value();
   }
   if (auto fine = check_micro_batches(strategy, options.micro_batches); !fine) return fine.error();
   if (!options.optimizer.empty()) return strategy;

@@ -77,7 +77,8 @@ std::vector<EstimateRow> estimate_rows(const EstimatedModel& model, const Estima
   config::TrainingSize training{.ranks = options.ranks(),
                                 .state_numbers = options.state_numbers,
                                 .state_bytes = options.state_bytes,
-                                .micro_batches = std::max(1, options.micro_batches)};
+                                .micro_batches = std::max(1, options.micro_batches),
+                                .loss_scale = options.loss_scale};
   const auto add = [&](const std::string& name, Strategy one) {
     if (options.state_on_disk) one.state_folder = "/";
     const config::RankMemory memory = config::memory_of(one, model.size, training);

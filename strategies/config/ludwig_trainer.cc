@@ -89,8 +89,8 @@ void take_clipping(JsonReader& trainer, TrainingConfig& training) {
   auto section = trainer.section("gradient_clipping");
   if (!section) return;
   require_alone(trainer, "gradient_clipping", training.max_norm.has_value());
-  const double unsaid = section->has("clipglobalnorm") ? 0 : 0.5;  // null is no clipping
-  const double together = section->number("clipglobalnorm", 0, kNoBound).value_or(unsaid);
+  const bool none = section->has("clipglobalnorm") && section->is_empty("clipglobalnorm");  // null
+  const double together = section->number("clipglobalnorm", 0, kNoBound).value_or(none ? 0 : 0.5);
   const double again = section->number("clipnorm", 0, kNoBound).value_or(0);
   section->off("clipvalue", "dtrain clips the norm of all gradients; give clipglobalnorm in its place");
   section->finish();

@@ -102,7 +102,8 @@ RankMemory memory_of(const Strategy& strategy, const ModelSize& model, const Tra
   // What is optimized is a part of what computes, if both have one type.
   const double optimized = strategy.param == Precision::same || compute == own ? 0 : mine * own;
   // A narrow gradient stays so. But a GradScaler, which float16 needs, reads it in the type of the parameters.
-  const bool scaled = (strategy.reduce == Precision::same ? strategy.param : strategy.reduce) == Precision::float16;
+  const bool scaled = training.loss_scale ||
+                      (strategy.reduce == Precision::same ? strategy.param : strategy.reduce) == Precision::float16;
   const double kept = scaled ? own : std::min(own, reduce);
   double whole_bytes = 0, rest_bytes = 0;
   RankMemory memory{.gradients = mine * kept, .optimizer = mine * state};

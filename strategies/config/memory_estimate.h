@@ -25,6 +25,7 @@ struct TrainingSize {
   int state_numbers = 2;    // of the optimizer for an element: Adam 2, SGD 0, with momentum 1
   int state_bytes = 4;      // of such a number
   int micro_batches = 1;    // backwards of a rank in a step, which count with `deterministic`: a power of two
+  bool loss_scale = false;  // a GradScaler reads the gradients; with float16 one always does
 };
 
 // Bytes of one rank. If ranks share memory, this rank's share of it. total(): of memory.

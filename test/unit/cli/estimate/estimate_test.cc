@@ -161,6 +161,13 @@ TEST_CASE("estimate: one strategy with its keys, or that of a config") {
   CHECK(rows_with({"--ranks=8", sgd})[0].memory.optimizer == 4e9 / 8);
   CHECK(rows_with({"--ranks=8", sgd})[0].precision == "float16");
   CHECK(rows_with({"--ranks=8", "--optimizer=adamw", sgd})[0].memory.optimizer == 8e9 / 8);
+  const auto checked = [](const std::string& checks) {
+    const std::string text =
+        R"(--strategy={"zero_optimization": {"stage": 2}, "bf16": {"enabled": true)" + checks + "}}";
+    return rows_with({"--ranks=8", text})[0].memory.gradients;
+  };
+  CHECK(checked("") == 2e9 / 8);
+  CHECK(checked(R"(, "check_grad_overflow": true)") == 4e9 / 8);  // a GradScaler reads them
   const EstimateOptions options = typed({"--parameters=1B", "--ranks=8", sgd});
   CHECK(options.optimizer == "sgd-momentum");
   CHECK_THAT(estimate_text(model_of(options.parameters, 0), options, {}), Contains("strategy: {"));

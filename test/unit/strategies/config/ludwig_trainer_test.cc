@@ -115,6 +115,7 @@ TEST_CASE("ludwig: clipping is to the smaller norm") {
   };
   CHECK(norm("{}") == 0.5);
   CHECK(norm(R"({"clipglobalnorm": 2})") == 2);
+  CHECK(norm(R"({"clipglobalnorm": "auto"})") == 0.5);
   CHECK(norm(R"({"clipnorm": 1})") == 0.5);
   CHECK(norm(R"({"clipglobalnorm": null, "clipnorm": 1})") == 1);
   CHECK(norm(R"({"clipglobalnorm": 3, "clipnorm": 2, "clipvalue": null})") == 2);
