@@ -212,7 +212,12 @@ std::vector<std::string> take_old_steps(const std::string& folder, std::int64_t 
   for (const std::int64_t old : steps) {
     const std::string path = fmt::format("{}/{}", folder, step_name(old)), away = away_name(path);
     std::error_code error;
-    if (old > step || (!fs::exists(path + "/" + kManifestName, error) && !error) || keep-- > 0) continue;
+    if (old > step || (!fs::exists(path + "/" + kManifestName, error) && !error)) continue;
+    // A damaged one is none of the steps that are kept, and stays as long as too few newer ones are complete.
+    if (keep > 0) {
+      if (!why_incomplete(path)) --keep;
+      continue;
+    }
     fs::rename(path, away, error);
     if (!error) taken.push_back(away);
   }

@@ -38,8 +38,9 @@ void finish_attempt(const std::string& folder, const std::string& attempt, std::
 // The same where the file system cannot exchange two names, as NFS: between two calls of the system neither has the
 // name. Returns where the earlier one is now. Throws Refused: it has its name again.
 std::string put_in_place(const std::string& attempt, const std::string& path);
-// Takes their names from all steps but the newest `keep` that are not newer than `step`; 0: none. Returns the folders,
-// for remove_folders. What cannot be renamed stays, and so does what has no dtrain.json: it may be no checkpoint.
+// Takes their names from the steps that are older than the newest `keep` complete ones of up to `step`; 0: none.
+// Returns the folders, for remove_folders. What cannot be renamed stays, and so does what has no dtrain.json: it may be
+// no checkpoint.
 std::vector<std::string> take_old_steps(const std::string& folder, std::int64_t step, int keep);
 // What cannot be removed stays; the next attempt tries again.
 void remove_folders(const std::vector<std::string>& folders);

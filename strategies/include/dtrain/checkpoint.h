@@ -50,8 +50,9 @@ struct CheckpointState {
 };
 
 struct CheckpointOptions {
-  // After a save, older steps are removed until so many are left. 0: none is removed. Their names are gone when the
-  // save is over; a thread frees the disk, until the next save or the destructor at the latest.
+  // After a save, the steps that are older than the newest `keep_last` complete ones are removed. 0: none is removed.
+  // Their names are gone when the save is over; a thread frees the disk, until the next save or the destructor at the
+  // latest.
   int keep_last = 0;
   // A file gets no more than this many bytes of tensors, if it has more than one tensor. 0: no limit.
   std::int64_t max_file_bytes = 0;

@@ -111,6 +111,19 @@ TEST_CASE("checkpoint folder: a step is saved again, attempts are removed, old s
   CHECK(step_name(123456789) == "step-123456789");
 }
 
+TEST_CASE("checkpoint folder: a damaged step is none of those that are kept") {
+  test::TempFolder folder;
+  const std::string run = folder / "run";
+  for (const std::int64_t step : {3, 5, 7, 9, 12}) save(run, step);
+  std::filesystem::resize_file(run + "/step-00000009/model.safetensors", 10);
+  std::filesystem::resize_file(run + "/step-00000003/model.safetensors", 10);
+  remove_folders(take_old_steps(run, 12, 2));
+  CHECK(steps_in(run) == std::vector<std::int64_t>{12, 9, 7});
+  std::filesystem::resize_file(run + "/step-00000007/model.safetensors", 10);
+  remove_folders(take_old_steps(run, 12, 2));
+  CHECK(steps_in(run) == std::vector<std::int64_t>{12, 9, 7});  // too few are complete
+}
+
 TEST_CASE("checkpoint folder: what is not complete says why") {
   test::TempFolder folder;
   const std::string step = save(folder / "run", 7);
