@@ -10,23 +10,20 @@ namespace dtrain {
 namespace {
 
 constexpr double kClipEpsilon = 1e-6;             // torch's
-constexpr std::int64_t kClipPiece = 1024 * 1024;  // of a gradient that is not of the type of its norm
+constexpr std::int64_t kClipPiece = 1024 * 1024;  // whose norm is taken at once, in the type of the gradient
 
 at::Tensor norm_of_part(const at::Tensor& gradient, double order) {
   return at::linalg_vector_norm(gradient, order).to(at::kDouble);
 }
 
-// The norms of the parts of one gradient. A narrow type has too few bits for its own norm.
+// The norms of the parts of one gradient. A narrow type has too few bits for its own norm. The parts do not depend on
+// the type, so that a gradient that was made wide has the same norm.
 void add_norms(const at::Tensor& gradient, double order, std::vector<at::Tensor>& norms) {
   if (gradient.numel() == 0) return;
-  if (gradient.scalar_type() == at::kFloat || gradient.scalar_type() == at::kDouble) {
-    norms.push_back(norm_of_part(gradient, order));
-    return;
-  }
+  const auto type = gradient.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto flat = gradient.reshape(-1);
   for (std::int64_t begin = 0; begin < flat.numel(); begin += kClipPiece)
-    norms.push_back(
-        norm_of_part(flat.narrow(0, begin, std::min(kClipPiece, flat.numel() - begin)).to(at::kFloat), order));
+    norms.push_back(norm_of_part(flat.narrow(0, begin, std::min(kClipPiece, flat.numel() - begin)).to(type), order));
 }
 
 at::Device device_of_gradients(const std::vector<at::Tensor>& gradients) {

@@ -90,16 +90,26 @@ Part narrowed(const Part& part, std::int64_t begin, std::int64_t count) {
   return result;
 }
 
-// `copies` has a row for the values, the gradient and each state.
-void update_copies(const Elementwise& algorithm, const Rates& rates, const Part& part, const at::Tensor& copies) {
+// Rows for the values, the gradient and each state, made where they are needed.
+struct Copies {
+  std::int64_t elements;
+  at::TensorOptions options;
+  std::vector<at::Tensor> rows;
+
+  at::Tensor first(std::size_t row, std::int64_t count) {
+    if (!rows[row].defined()) rows[row] = at::zeros({elements}, options);
+    return rows[row].narrow(0, 0, count);
+  }
+};
+
+void update_copies(const Elementwise& algorithm, const Rates& rates, const Part& part, Copies& copies) {
   const auto count = part.values.numel();
-  const auto padded = copies.narrow(1, 0, rounded_up(count));
-  const auto row = [&](std::size_t i) { return padded.select(0, static_cast<std::int64_t>(i)); };
+  const auto row = [&](std::size_t i) { return copies.first(i, rounded_up(count)); };
   const auto used = [&](std::size_t i) { return row(i).narrow(0, 0, count); };
   std::vector<at::Tensor> states;
   // What has the copies' type, in whole blocks, needs no copy.
   const auto is_used_in_place = [&](const at::Tensor& its) {
-    return count == rounded_up(count) && its.scalar_type() == copies.scalar_type();
+    return count == rounded_up(count) && its.scalar_type() == c10::typeMetaToScalarType(copies.options.dtype());
   };
   const bool in_values = is_used_in_place(part.values);
   if (!in_values) used(0).copy_(part.values);
@@ -127,8 +137,8 @@ void update_in_pieces(const Elementwise& algorithm, const Rates& rates, const Pa
   const auto pieces = (count + piece - 1) / piece;
   const auto some = [&](std::int64_t first, std::int64_t end) {
     const torch::NoGradGuard no_grad;  // each thread has a setting of its own
-    const auto copies = at::zeros({static_cast<std::int64_t>(part.states.size()) + 2, piece},
-                                  part.values.options().dtype(type_of_copies(algorithm, part)));
+    Copies copies{piece, part.values.options().dtype(type_of_copies(algorithm, part)),
+                  std::vector<at::Tensor>(part.states.size() + 2)};
     for (std::int64_t i = first; i < end; ++i)
       update_copies(algorithm, rates, narrowed(part, i * piece, std::min(piece, count - i * piece)), copies);
   };

@@ -169,6 +169,11 @@ struct ShardedOptimizer::State {
         throw ConfigError(
             fmt::format("dtrain: scale {} of the optimizer's step() has shape [{}]; give a tensor without dimensions",
                         i, fmt::join(scale.sizes(), ", ")));
+      if (scale.defined() && !scale.is_cpu() && scale.device() != runs[i].device())
+        throw ConfigError(fmt::format(
+            "dtrain: scale {} of the optimizer's step() is on {}, and run {} on {}; give it on the same device, or on "
+            "the CPU",
+            i, scale.device().str(), i, runs[i].device().str()));
       if (!gradient.defined()) continue;
       if (gradient.dim() != 1 || !gradient.is_contiguous() || gradient.numel() != runs[i].numel() ||
           gradient.device() != runs[i].device() || !gradient.is_floating_point())

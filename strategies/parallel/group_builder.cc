@@ -142,15 +142,15 @@ GroupBuilder::Groups GroupBuilder::add_by_type(const std::string& name, const st
   return added;
 }
 
-GroupBuilder::Groups GroupBuilder::add_unit(const torch::nn::Module& module, const std::string& type) {
+std::optional<GroupBuilder::Groups> GroupBuilder::add_unit(const torch::nn::Module& module, const std::string& type) {
   const std::string name = unit_name(type);
   made_.insert(name);
   const auto& units = strategy_.units;
-  if (!units.empty() && std::find(units.begin(), units.end(), name) == units.end()) return {};
+  if (!units.empty() && std::find(units.begin(), units.end(), name) == units.end()) return std::nullopt;
   std::vector<NamedTensor> parameters = unclaimed(module);
   std::int64_t elements = 0;
   for (const NamedTensor& each : parameters) elements += each.tensor.numel();
-  if (elements < strategy_.unit_elements) return {};
+  if (parameters.empty() || elements < strategy_.unit_elements) return std::nullopt;
   if (strategy_.whole_elements > 0)
     std::erase_if(parameters, [&](const auto& each) { return each.tensor.numel() <= strategy_.whole_elements; });
   const Between sharded = settings_.near ? Between::near : Between::sharded;

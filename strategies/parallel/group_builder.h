@@ -1,6 +1,7 @@
 #pragma once
 // Makes the groups of a sharded model, while the program builds it.
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_set>
@@ -22,10 +23,10 @@ class GroupBuilder {
   GroupBuilder(const Strategy& strategy, const ShardSettings& settings, const ParallelOptions& options);
 
   using Groups = std::vector<std::size_t>;
-  // Collective: groups of what the module has and no group has yet, one for each type of parameters; a unit may have
-  // none by its class or size. `type`: its class, with namespaces. Throws ConfigError, and DivergedError if
-  // the ranks have different parameters.
-  Groups add_unit(const torch::nn::Module& module, const std::string& type);
+  // Collective: groups of what the module has and no group has yet, one for each type of parameters; nothing:
+  // by its class or size it is no unit. A unit may have no group, if all of its parameters are small. `type`: its
+  // class, with namespaces. Throws ConfigError, and DivergedError if the ranks have different parameters.
+  std::optional<Groups> add_unit(const torch::nn::Module& module, const std::string& type);
   // Throws ConfigError if the strategy names units that were not made.
   void require_units() const;
   Groups add_rest(const torch::nn::Module& module);

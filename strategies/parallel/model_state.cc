@@ -38,11 +38,11 @@ at::Tensor share_of(const at::Tensor& row, int rank, int of) {
   return row.narrow(0, first, row.numel() * (rank + 1) / of - first);
 }
 
-std::vector<at::Tensor> rows_of(const std::vector<Shard>& shards, const ShardedOptimizer* optimizer) {
+std::vector<at::Tensor> rows_of(const std::vector<Shard>& shards, bool weights, const ShardedOptimizer* optimizer) {
   std::vector<at::Tensor> rows;
   const auto states = optimizer != nullptr ? by_name(*optimizer) : std::unordered_map<std::string, ShardState>();
   for (const Shard& shard : shards) {
-    rows.push_back(shard.values);
+    if (weights) rows.push_back(shard.values);
     const auto its = states.find(shard.name);
     if (its == states.end()) continue;
     for (const auto& [name, values] : its->second.tensors) rows.push_back(values);

@@ -20,8 +20,8 @@ struct SavingRank {
 CheckpointState state_of(torch::nn::Module& module, const std::vector<Shard>& shards, const ShardedOptimizer* optimizer,
                          ParallelCore::Purpose purpose, const SavingRank& saving);
 
-// The values of these shards, and of the optimizer's state for them, as rows.
-std::vector<at::Tensor> rows_of(const std::vector<Shard>& shards, const ShardedOptimizer* optimizer);
+// The values of these shards, if `weights`, and of the optimizer's state for them, as rows.
+std::vector<at::Tensor> rows_of(const std::vector<Shard>& shards, bool weights, const ShardedOptimizer* optimizer);
 // Of a row that all ranks have, what this one saves and reads.
 at::Tensor share_of(const at::Tensor& row, int rank, int of);
 

@@ -22,7 +22,7 @@ void ParallelCore::load_weights(const std::string& path, const LoadOptions& opti
   begin_step();
   CheckpointState wanted = state(nullptr, Purpose::load);
   load_safetensors(everyone(), path, wanted.model, options);
-  spread(nullptr);
+  spread(true, nullptr);
   end_step();
 }
 
@@ -36,7 +36,7 @@ void ParallelCore::load_state(const std::string& path, ShardedOptimizer& optimiz
   for (std::size_t rank = 0; rank < lost.size(); ++rank)
     if (!lost[rank].empty())
       throw CheckpointError(fmt::format("dtrain: {} cannot be loaded: rank {}: {}", path, rank, lost[rank]));
-  spread(&optimizer);
+  spread(false, &optimizer);
   restore(optimizer, wanted);
   end_step();
 }

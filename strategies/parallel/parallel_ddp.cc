@@ -67,13 +67,14 @@ class ParallelDdp final : public ParallelCore {
   CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) override {
     return state_of(*module_, shards(), optimizer, purpose, {world_.rank(), world_.size()});
   }
-  void spread(const ShardedOptimizer* optimizer) override {
-    const std::vector<at::Tensor> rows = rows_of(shards(), optimizer);
+  void spread(bool weights, const ShardedOptimizer* optimizer) override {
+    const std::vector<at::Tensor> rows = rows_of(shards(), weights, optimizer);
     for (int rank = 0; rank < world_.size(); ++rank) {
       std::vector<at::Tensor> its;
       for (const at::Tensor& row : rows) its.push_back(share_of(row, rank, world_.size()));
       broadcast_all(world_.process_group(), its, rank);
     }
+    if (!weights) return;
     std::vector<at::Tensor> buffers;
     for (const auto& buffer : module_->buffers()) buffers.push_back(buffer.detach());
     broadcast_all(world_.process_group(), buffers, 0);

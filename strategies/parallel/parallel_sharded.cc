@@ -48,7 +48,7 @@ class ParallelSharded final : public ParallelCore,
   }
   Group everyone() const override { return settings_.everyone; }
   CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) override;
-  void spread(const ShardedOptimizer* optimizer) override;
+  void spread(bool weights, const ShardedOptimizer* optimizer) override;
   bool set_sync(bool sync) override { return std::exchange(sync_, sync); }
   void zero_grad() override;
   torch::Tensor clip_grad_norm(double max_norm, double norm_type) override {
@@ -69,6 +69,7 @@ class ParallelSharded final : public ParallelCore,
   struct Backward {};  // alive as long as a backward runs
   bool is_fsdp() const { return strategy_.kind == StrategyKind::fsdp; }
   const ShardGroups& groups() const { return built_.groups(); }
+  void warn_if_nothing_fits_ahead(const std::vector<UnshardCore::Facts>& facts) const;
   void sync_buffers();
   void unit_begins(const Groups& unit, const Tensors& inputs);
   void unit_ends(const Groups& unit, const std::optional<Tensors>& outputs);
@@ -133,8 +134,8 @@ class ParallelSharded::Unit final : public UnitHooks {
 };
 
 void ParallelSharded::built(torch::nn::Module& module, UnitSite& site, const std::string& type) {
-  Groups unit = built_.add_unit(module, type);
-  if (!unit.empty()) site.set_hooks(std::make_shared<Unit>(weak_from_this(), std::move(unit)));
+  if (auto unit = built_.add_unit(module, type))
+    site.set_hooks(std::make_shared<Unit>(weak_from_this(), std::move(*unit)));
   for (const at::Tensor& each : module.parameters())
     holes_ += each.numel() * static_cast<std::int64_t>(each.element_size());
   if (holes_ < kMostHoles) return;
@@ -172,10 +173,25 @@ void ParallelSharded::take(std::shared_ptr<torch::nn::Module> module) {
   using Reduce = UnshardCore::Reduce;
   const Reduce usual = is_fsdp() ? Reduce::passed : Reduce::in_order;
   // Where rows do not stay, each group on its way is a row more.
+  warn_if_nothing_fits_ahead(facts);
   core_.emplace(facts, is_fsdp() ? strategy_.prefetch : 0, strategy_.deterministic ? Reduce::at_end : usual,
                 strategy_.prefetch_bytes, settings_.gradients_stay || strategy_.deterministic ? 2 : 1);
   streams_.emplace(settings_.device, core_->events());
   give_back_holes();
+}
+
+// The root is the first to be gathered, and so never gathered ahead in a forward.
+void ParallelSharded::warn_if_nothing_fits_ahead(const std::vector<UnshardCore::Facts>& facts) const {
+  if (!is_fsdp() || strategy_.prefetch == 0 || settings_.everyone.rank() != 0) return;
+  std::int64_t smallest = UnshardCore::kAnyBytes;
+  for (std::size_t g = 0; g < facts.size(); ++g) {
+    const bool is_unit = std::find(root_.begin(), root_.end(), g) == root_.end();
+    if (is_unit && facts[g].bytes > 0) smallest = std::min(smallest, facts[g].bytes);
+  }
+  if (smallest == UnshardCore::kAnyBytes || smallest <= strategy_.prefetch_bytes) return;
+  TORCH_WARN("dtrain: no unit is gathered ahead: the strategy lets them have ", strategy_.prefetch_bytes,
+             " bytes (prefetch_bytes, or DeepSpeed's stage3_prefetch_bucket_size), and the smallest unit has ",
+             smallest, ". Choose more bytes, or set prefetch to 0");
 }
 
 std::vector<at::Tensor> ParallelSharded::parameters() {
@@ -193,10 +209,10 @@ CheckpointState ParallelSharded::state(const ShardedOptimizer* optimizer, Purpos
   return state_of(*module_, shards_of(groups()), optimizer, purpose, {settings_.everyone.rank(), 0, first});
 }
 
-void ParallelSharded::spread(const ShardedOptimizer* optimizer) {
+void ParallelSharded::spread(bool weights, const ShardedOptimizer* optimizer) {
   if (settings_.replicas.size() > 1)
-    broadcast_all(settings_.replicas.process_group(), rows_of(shards_of(groups()), optimizer), 0);
-  if (!buffers_.empty()) broadcast_all(settings_.everyone.process_group(), buffers_, 0);
+    broadcast_all(settings_.replicas.process_group(), rows_of(shards_of(groups()), weights, optimizer), 0);
+  if (weights && !buffers_.empty()) broadcast_all(settings_.everyone.process_group(), buffers_, 0);
 }
 
 void ParallelSharded::zero_grad() {

@@ -52,7 +52,6 @@ void ShardGroup::take_gradient(std::size_t member) {
 void ShardGroup::leave_row() {
   if (!settings_.gradients_stay) return;
   finish_reduce();
-  heed_resets();
   widen_gradient();
   if (!has_gradient_ || !gradient_.is_alias_of(unreduced_)) return;
   gradient_ = gradient_.clone();
@@ -210,6 +209,7 @@ void ShardGroup::scale_gradient(const at::Tensor& factor) {
 }
 
 void ShardGroup::widen_gradient() {
+  heed_resets();
   if (!has_gradient_ || gradient_.scalar_type() == type_) return;
   const at::NoGradGuard no_grad;
   gradient_ = gradient_.to(type_);

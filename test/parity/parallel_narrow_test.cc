@@ -41,7 +41,8 @@ std::string trained(Session& session, const NarrowRecipe& recipe, bool wide) {
     if (recipe.looks) said += bits_of(model.gradients()) + " ";
     model.step(optimizer);
   }
-  const auto type = model.runs().front().values.grad().scalar_type();
+  const auto type = model.core().runs().front().values.grad().scalar_type();
+  for (const ShardRun& run : model.runs()) said += run.values.grad().defined() ? "narrow " : "";
   const auto full = model.full_parameters();
   for (const auto& each : model->parameters()) said += bits_of({each}) + " ";
   return said + c10::toString(type);
@@ -57,6 +58,7 @@ void check_same(const NarrowRecipe& recipe, const std::string& narrow_type, int 
     const auto cut = narrow[rank].rfind(' ');
     CHECK(narrow[rank].substr(cut + 1) == narrow_type);
     CHECK(wide[rank].substr(cut + 1) == "Float");
+    CHECK_THAT(narrow[rank], !Catch::Contains("narrow"));
     CHECK(narrow[rank].substr(0, cut) == wide[rank].substr(0, cut));
   }
 }

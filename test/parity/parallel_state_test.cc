@@ -100,6 +100,40 @@ TEST_CASE("the ranks together read each byte of a checkpoint once") {
   }
 }
 
+TEST_CASE("load_state() brings the state of the optimizer alone") {
+  const test::TempFolder folder;
+  using Kind = StrategyKind;
+  for (const Strategy& strategy :
+       {Strategy{.kind = Kind::ddp}, Strategy{.kind = Kind::zero2}, Strategy{.kind = Kind::fsdp, .shard_size = 2}}) {
+    const std::string path = folder / name_of(strategy.kind);
+    INFO(path);
+    const auto said = on_ranks(4, [&](Session& session) {
+      Parallel model(
+          session, [] { return ParNet(); }, ParallelOptions{.strategy = strategy, .broadcast_buffers = false});
+      ShardedOptimizer optimizer = model.optimizer(AdamW{});
+      const Data data = batch_of(0, session.rank());
+      loss_of(model(data.words), data.classes).backward();
+      model.step(optimizer);
+      Checkpoints checkpoints(session.world(), path, {.sync = false});
+      model.save(checkpoints, 1, optimizer);
+      const torch::NoGradGuard no_grad;
+      model->calls.fill_(session.rank());
+      const auto sum_of_state = [&] {
+        double sum = 0;
+        for (const ShardState& each : optimizer.state())
+          for (const auto& [name, values] : each.tensors) sum += values.abs().sum().item<double>();
+        return sum;
+      };
+      const double before = sum_of_state();
+      for (const ShardState& each : optimizer.state())
+        for (const auto& [name, values] : each.tensors) at::Tensor(values).zero_();
+      model.load_state(path + "/step-00000001", optimizer);
+      return fmt::format("{} {}", model->calls.item<float>(), before > 0 && sum_of_state() == before);
+    });
+    for (std::size_t rank = 0; rank < said.size(); ++rank) CHECK(said[rank] == fmt::format("{} true", rank));
+  }
+}
+
 TEST_CASE("a checkpoint goes from any strategy and number of ranks to any other") {
   const test::TempFolder folder;
   const auto run = [&](const Strategy& strategy, int ranks, const std::string& name, int steps) {

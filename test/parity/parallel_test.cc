@@ -252,3 +252,42 @@ TEST_CASE("with whole_elements, small parameters are whole through the whole for
     CHECK_THAT(each, Catch::Contains("6: no error dtrain: parameter 'blocks.1.wide.weight' is sharded here"));
   }
 }
+
+struct WideningImpl : ParNetImpl {
+  torch::Tensor forward(const torch::Tensor& words) { return head(blocks->forward(embed(words).to(torch::kFloat))); }
+};
+TORCH_MODULE(Widening);
+
+TEST_CASE("a unit whose parameters are all small computes in the type of the others") {
+  const auto said = on_ranks(2, [](Session& session) {
+    const Strategy strategy{
+        .kind = StrategyKind::fsdp, .param = Precision::bfloat16, .whole_elements = 1000, .one_copy = false};
+    Parallel model(
+        session, [] { return Widening(); }, ParallelOptions{.strategy = strategy});
+    return std::string(c10::toString(model(batch_of(0, 0).words).scalar_type()));
+  });
+  for (const std::string& each : said) CHECK(each == "BFloat16");
+}
+
+struct Warnings final : c10::WarningHandler {
+  std::string text;
+  void process(const c10::Warning& warning) override { text += warning.msg(); }
+};
+
+TEST_CASE("a bound below every unit is told, as it turns prefetching off") {
+  const auto warned = [](std::int64_t bytes, int prefetch) {
+    return on_ranks(2, [&](Session& session) {
+      Warnings warnings;
+      const c10::WarningUtils::WarningHandlerGuard heard(&warnings);
+      const Strategy strategy{
+          .kind = StrategyKind::fsdp, .prefetch = prefetch, .prefetch_bytes = bytes, .one_copy = false};
+      Parallel model(
+          session, [] { return ParNet(); }, ParallelOptions{.strategy = strategy});
+      return warnings.text;
+    });
+  };
+  CHECK_THAT(warned(500, 1)[0], Catch::Contains("no unit is gathered ahead: the strategy lets them have 500 bytes"));
+  CHECK(warned(500, 1)[1].empty());  // one rank says it
+  CHECK(warned(500, 0)[0].empty());
+  CHECK(warned(2000, 1)[0].empty());
+}

@@ -147,7 +147,7 @@ std::string held_with(Session& session, const Strategy& strategy, const Optimize
   std::vector<at::Tensor> values = parameters_in(model.module()), gradients, state;
   // parameters() would make narrow gradients wide.
   const bool whole = strategy.kind == StrategyKind::ddp;
-  for (const ShardRun& run : model.runs()) {
+  for (const ShardRun& run : model.core().runs()) {
     values.push_back(run.values);
     if (!whole) gradients.push_back(run.values.grad());
   }

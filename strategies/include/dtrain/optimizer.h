@@ -76,11 +76,12 @@ class ShardedOptimizer {
   ShardedOptimizer& operator=(ShardedOptimizer&&) noexcept;
 
   // One update. `gradients` has a tensor for each run, contiguous and with as many elements, of any floating type. An
-  // undefined tensor leaves its run as it is. `scales` is empty, or has for each run a tensor without dimensions: the
-  // gradient counts times that, and is not changed; an undefined one is 1. A collective with LAMB alone. Gradients of
-  // the values' type need no memory; for another type, or another type of the state, or with a scale, the update is
-  // made by pieces of 64 Ki elements. Does not wait for a GPU. Throws ConfigError if a gradient or a scale does not fit
-  // its run, and std::runtime_error if a disk with the state fails: then go on from a checkpoint.
+  // undefined tensor leaves its run as it is. `scales` is empty, or has for each run a tensor without dimensions, on
+  // its device or on the CPU: the gradient counts times that, and is not changed; an undefined one is 1. A collective
+  // with LAMB alone. Gradients of the values' type need no memory; for another type, or another type of the state, or
+  // with a scale, the update is made by pieces of 64 Ki elements. Does not wait for a GPU. Throws ConfigError if a
+  // gradient or a scale does not fit its run, and std::runtime_error if a disk with the state fails: then go on from a
+  // checkpoint.
   void step(const std::vector<at::Tensor>& gradients, const std::vector<at::Tensor>& scales = {});
 
   // The rate that groups scale. The constructor sets it to the lr of the algorithm.

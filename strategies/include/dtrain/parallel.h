@@ -73,8 +73,9 @@ class ParallelCore : public UnitHooks {
 
   virtual const Strategy& strategy() const = 0;
   virtual std::vector<at::Tensor> parameters() = 0;
+  // With values.grad() of a rank's parts: as they were reduced, and so perhaps in a narrower type and not clipped yet.
   virtual std::vector<ShardRun> runs() = 0;
-  virtual std::vector<at::Tensor> gradients() = 0;  // one for each run
+  virtual std::vector<at::Tensor> gradients() = 0;  // one for each run, as the program sees them
   // The optimizer's step, with the gradients as they are kept.
   virtual void update(ShardedOptimizer& optimizer) { optimizer.step(gradients()); }
   virtual SumOverRanks sum() const = 0;  // over the ranks that have the other shards
@@ -82,8 +83,9 @@ class ParallelCore : public UnitHooks {
   // What of the model and the optimizer this rank saves, reads from files, keeps in memory, or fills from there.
   enum class Purpose { save, load, keep, restore };
   virtual CheckpointState state(const ShardedOptimizer* optimizer, Purpose purpose) = 0;
-  // Collective. What one rank alone has read from files goes to all that have it too.
-  virtual void spread(const ShardedOptimizer* optimizer) = 0;
+  // Collective. What one rank alone has read from files goes to all that have it too: of parameters and buffers, if
+  // `weights`, and of the state of an optimizer, if there is one.
+  virtual void spread(bool weights, const ShardedOptimizer* optimizer) = 0;
   virtual bool set_sync(bool sync) = 0;  // returns what it was
   virtual void zero_grad() = 0;
   virtual torch::Tensor clip_grad_norm(double max_norm, double norm_type) = 0;
@@ -159,8 +161,13 @@ class Parallel {
   // in a narrower type are kept in the type of their parameters, as torch's optimizers want them: with bfloat16 that
   // takes 2 bytes more for each element of a rank's part. ShardedOptimizer reads them as they are.
   std::vector<torch::Tensor> parameters() const { return core_->parameters(); }
-  // The same as rows of one dimension, with the names of the parameters, and where each part begins.
-  std::vector<ShardRun> runs() const { return core_->runs(); }
+  // The same as rows of one dimension, with the names of the parameters, and where each part begins. These tensors
+  // share the memory of parameters(), but have no gradients: gradients() has them.
+  std::vector<ShardRun> runs() const {
+    std::vector<ShardRun> found = core_->runs();
+    for (ShardRun& each : found) each.values = each.values.detach();
+    return found;
+  }
 
   // The gradients of runs(), one for each: rows of one dimension, of the type of the values, or undefined tensors.
   // What is written to them counts. GradScaler wants them:
@@ -310,6 +317,8 @@ class Parallel {
   [[nodiscard]] FullParameters full_parameters() { return FullParameters(*core_); }
 
   const Strategy& strategy() const { return core_->strategy(); }
+  // For functions that take any Parallel.
+  ParallelCore& core() { return *core_; }
   Module& module() { return *module_; }
   Module* operator->() { return module_.get(); }
 
@@ -321,7 +330,7 @@ class Parallel {
     CheckpointState state = core_->state(&optimizer, purpose);
     std::optional<Loaded> loaded = read(state);
     if (!loaded) return loaded;
-    if (purpose == ParallelCore::Purpose::load) core_->spread(&optimizer);
+    if (purpose == ParallelCore::Purpose::load) core_->spread(true, &optimizer);
     restore(optimizer, state);
     core_->end_step();
     return loaded;

@@ -75,9 +75,10 @@ class Project(unittest.TestCase):
     def train(self, program):
         alone = self.says(program)
         self.assertRegex(alone, r"(?s)^epoch 0: loss \d+\.\d+\n.*epoch 4: loss 0\.0000\n$")
-        both = self.says(BUILD / "bin/dtrain", "run", "--nproc", "2", program)
-        for line in alone.splitlines():
-            self.assertIn(f"[0] {line}\n", both)
+        for strategy in "ddp", "zero1", "zero2", "fsdp":
+            both = self.says(BUILD / "bin/dtrain", "run", "--nproc", "2", "--strategy", strategy, program)
+            for line in alone.splitlines():
+                self.assertIn(f"[0] {line}\n", both)
 
 
 class Prefix(Project):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""examples/gpt over two hosts of a lab, two ranks on each: sharded strategies have the losses of one process."""
+"""examples/gpt over hosts of a lab, two ranks on each: sharded strategies have the losses of one process."""
 import json
 import os
 import pathlib
@@ -24,9 +24,11 @@ GPT = [str(word) for word in (BIN / "gpt", "--width", 32, "--depth", 2, "--heads
 MOVED = 8 * 2 * 12 * 32 * 32  # bytes of the matrices of the blocks, which each step brings to the other host
 
 
-class StrategiesAcrossHosts(LabCase):
+class Jobs(LabCase):
+    HOSTS = 2
+
     def setUp(self):
-        self.net = self.lab(2)
+        self.net = self.lab(self.HOSTS)
         self.folder = self.enterContext(tempfile.TemporaryDirectory(prefix="dtrain-strategy-hosts-"))
         os.mkdir(os.path.join(self.folder, "dtrain"))
         new_token(DTRAIN, os.path.join(self.folder, "dtrain"))
@@ -40,8 +42,8 @@ class StrategiesAcrossHosts(LabCase):
         path = pathlib.Path(self.folder, f"losses{self.count}")
         how = {"env": self.environment, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
                "stderr": subprocess.STDOUT, "text": True}
-        line = [DTRAIN, "run", "--nproc", "2", "--nnodes", "2", "--rdzv-endpoint", "host1:29400", "--rdzv-id",
-                f"job{self.count}", *flags]
+        line = [DTRAIN, "run", "--nproc", "2", "--nnodes", str(self.HOSTS), "--rdzv-endpoint", "host1:29400",
+                "--rdzv-id", f"job{self.count}", *flags]
         words = [*GPT, str(path), *more]
         jobs = [host.popen([*line, *words], **how) for host in hosts] or [subprocess.Popen(words, **how)]
         said = [job.communicate(timeout=DEADLINE)[0] for job in jobs]
@@ -53,6 +55,13 @@ class StrategiesAcrossHosts(LabCase):
         devices = self.net.host(0).run(["cat", "/proc/net/dev"], stdout=subprocess.PIPE, text=True, check=True).stdout
         return int(devices.split("eth0:")[1].split()[8])
 
+    def assert_close(self, mine, alone):
+        self.assertEqual(len(mine), len(alone))
+        for a, b in zip(mine, alone):
+            self.assertAlmostEqual(a, b, delta=1e-9)
+
+
+class StrategiesAcrossHosts(Jobs):
     def test_each_has_the_losses_of_one_process(self):
         alone = self.losses([])
         self.assertEqual(len(alone), STEPS)
@@ -68,11 +77,6 @@ class StrategiesAcrossHosts(LabCase):
                 self.assert_close(mine, alone)
                 self.assertGreater(self.sent() - before, STEPS * MOVED / 2, "the hosts talk over the network")
 
-    def assert_close(self, mine, alone):
-        self.assertEqual(len(mine), len(alone))
-        for a, b in zip(mine, alone):
-            self.assertAlmostEqual(a, b, delta=1e-9)
-
     def test_a_checkpoint_of_one_copy_on_each_host_goes_on_anywhere(self):
         alone = self.losses([])
         one_copy = ("--strategy", json.dumps({"type": "fsdp", "one_copy": True}))
@@ -82,6 +86,14 @@ class StrategiesAcrossHosts(LabCase):
         for hosts, flags in ((self.net.hosts, one_copy), ([], ())):
             shutil.rmtree(steps / f"step-{STEPS:08}")
             self.assert_close(self.losses(hosts, *flags, more=save), alone[5:])
+
+
+class SetsAcrossHosts(Jobs):
+    HOSTS = 4
+
+    def test_two_sets_of_two_hosts_with_one_copy_on_each_host(self):
+        strategy = json.dumps({"type": "fsdp", "shard_size": 4, "one_copy": True})
+        self.assert_close(self.losses(self.net.hosts, "--strategy", strategy), self.losses([]))
 
 
 if __name__ == "__main__":

@@ -108,6 +108,16 @@ TEST_CASE("clip: the norm is that over all gradients and ranks") {
   CHECK_THROWS_WITH(clip_by_global_norm({}, 0), Contains("above 0"));
 }
 
+TEST_CASE("clip: a gradient that was made wide has the same norm, however large it is") {
+  torch::manual_seed(3);
+  for (const std::int64_t elements : {1000, (1 << 20) + 1, (3 << 20) + 77}) {
+    const at::Tensor narrow = torch::randn({elements}).to(at::kBFloat16);
+    const auto norm = [](const at::Tensor& each) { return clip_by_global_norm({each}, 1e9).item<double>(); };
+    CHECK(norm(narrow) == norm(narrow.to(at::kFloat)));
+    CHECK(norm(narrow) == Approx(narrow.to(at::kDouble).norm().item<double>()).epsilon(1e-4));
+  }
+}
+
 TEST_CASE("clip: a narrow type does not narrow its norm, and what is not finite stays so") {
   std::vector<at::Tensor> gradients = {at::full({3 << 20}, 0.25, at::kBFloat16)};
   CHECK(clip_by_global_norm(gradients, 1e9).item<double>() == Approx(0.25 * std::sqrt(3 << 20)).epsilon(1e-5));

@@ -330,6 +330,8 @@ TEST_CASE("optimizer: what makes no sense is named") {
   CHECK_THROWS_WITH(optimizer.step({at::zeros({10})}, {{}, {}}), Contains("2 scales for 1 runs"));
   CHECK_THROWS_WITH(optimizer.step({at::zeros({10})}, {at::ones({1})}),
                     Contains("scale 0 of the optimizer's step() has shape [1]"));
+  CHECK_THROWS_WITH(optimizer.step({at::zeros({10})}, {at::empty({}, at::TensorOptions(at::kMeta))}),
+                    Contains("scale 0 of the optimizer's step() is on meta, and run 0 on cpu"));
   CHECK_THROWS_WITH(optimizer.load({"a", 0, 10, 1, {{"sum", at::zeros({10})}}}), Contains("[exp_avg, exp_avg_sq]"));
   CHECK_THROWS_WITH(optimizer.load({"a", 0, 9, 1, {{"exp_avg", at::zeros({10})}}}), Contains("count is 9"));
   CHECK(optimizer.load({"other", 0, 10, 1, {}}) == 0);
