@@ -16,6 +16,7 @@ ROOMS = {
         "credentials": "crypto net",
         "election": "rounds",
         "munge": "credentials net",
+        "pmi": "credentials",
         "tls": "credentials crypto net",
         "agent_link": "credentials munge net rounds store tls",
         "etcd": "credentials net tls",
@@ -45,10 +46,11 @@ ROOMS = {
     },
     "cli": {
         "base": "",
-        "gpus": "",
+        "children": "",
+        "gpus": "children",
         "table": "",
         "help": "table",
-        "machine": "gpus",
+        "machine": "children gpus",
         "parse": "table",
         "ckpt": "table",
         "estimate": "ckpt machine parse table",
@@ -56,10 +58,11 @@ ROOMS = {
         "logs": "table",
         "nodes": "machine table",
         "options": "machine parse",
-        "program": "machine",
-        "doctor": "gpus machine program",
-        "resolve": "machine nodes options parse program",
-        "commands": "help machine nodes parse resolve",
+        "engines": "machine options parse",
+        "program": "children machine",
+        "doctor": "children gpus machine program",
+        "resolve": "engines machine nodes options parse program",
+        "commands": "engines help machine nodes parse resolve",
     },
     "strategies": {
         "include/dtrain": "",
@@ -101,7 +104,7 @@ FACES = {
     "launcher": {"rendezvous": "agent_link base credentials election etcd munge net rounds server store store_server"},
     "cli": {
         "launcher": "agent base engines guard job logs output process service status terminal",
-        "rendezvous": "base credentials munge net rounds",
+        "rendezvous": "base credentials munge net pmi rounds",
         "strategies": "config",
     },
 }
@@ -109,7 +112,7 @@ FACES = {
 # Rooms that hold decisions alone: no event loop, no system call, no clock. Each file of theirs has a test.
 PURE_ROOMS = {
     "rendezvous/rounds", "rendezvous/election", "rendezvous/store", "launcher/job", "launcher/engines", "cli/table",
-    "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/resolve", "strategies/config",
+    "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/engines", "cli/resolve", "strategies/config",
 }
 
 ROOM_FILES_MAX = 20

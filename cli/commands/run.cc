@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <utility>
 
 #include "cli/base/fail.h"
 #include "cli/base/print.h"
@@ -12,14 +14,71 @@
 #include "cli/commands/await_host.h"
 #include "cli/commands/dry_run.h"
 #include "cli/commands/settings_text.h"
+#include "cli/engines/mpi.h"
 #include "cli/help/completion.h"
 #include "cli/help/help.h"
 #include "cli/machine/host.h"
+#include "cli/machine/mpi_job.h"
 #include "cli/resolve/resolve.h"
 #include "launcher/agent/run_job.h"
+#include "launcher/base/cpu_set.h"
 #include "launcher/job/exit_codes.h"
+#include "rendezvous/base/printable.h"
 
 namespace dtrain::cli {
+
+namespace {
+
+// What an MPI launcher has to do with this process.
+struct MpiPart {
+  bool is_agent = true;  // false: another process of this host is
+  UniqueFd launcher;     // a pidfd
+};
+
+// With the other processes of an MPI job, if this is one.
+Result<MpiPart> meet_the_others(const RawOptions& raw, const std::vector<std::string>& words, Host& host) {
+  MpiPart part;
+  auto process = mpi_that_counts(raw, host);
+  if (!process) return process.error();
+  const MpiAncestry above = mpi_ancestry();
+  if (!*process) {
+    const auto found = launcher::mpi_process(host.env);
+    if (raw.as_torchrun || !found || !*found) return part;
+    leave_mpi();
+    // A job of its own has the host, or the CPUs that its process has among others.
+    if ((*found)->local_size == 1) take_cpus_of_host(**found, above.launcher, {});
+    host.cpus = std::max(1, static_cast<int>(launcher::allowed_cpus().size()));
+    return part;
+  }
+  if (!above.program.empty()) {
+    say(
+        fmt::format("{} has started {}, and that has started this dtrain: a job of its own. To make one job of all "
+                    "processes, let {} start dtrain itself",
+                    (*process)->launcher, printable(above.program), (*process)->launcher));
+    leave_mpi();
+    return part;
+  }
+  host.mpi = Host::Mpi{std::move(**process), std::nullopt};
+  // Who only wants to see what would be run does not use up the one meeting.
+  if (raw[FlagId::print_config] || raw[FlagId::dry_run]) return part;
+  MpiSelf self;
+  self.command = command_digest(words);
+  self.credential = named_credential(Options(raw, host), host);
+  const auto trial = resolve(raw, host);
+  if (!trial) self.failure = trial.error().message;
+  auto meeting = meet_by_mpi(host.mpi->process, host.env, std::move(self));
+  if (!trial) return trial.error();
+  if (!meeting) return meeting.error();
+  if (meeting->seat.node_rank < 0) return MpiPart{false, {}};
+  leave_mpi();
+  take_cpus_of_host(host.mpi->process, above.launcher, meeting->seat);
+  host.cpus = std::max(1, static_cast<int>(launcher::allowed_cpus().size()));
+  host.mpi->meeting = std::move(*meeting);
+  part.launcher = watch_launcher(above.launcher);
+  return part;
+}
+
+}  // namespace
 
 int run_command(const std::vector<std::string>& words, CalledAs called) {
   auto raw = parse(words, called);
@@ -30,7 +89,10 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   }
   if ((*raw)[FlagId::version]) return print(version_line());
   if (auto& shell = (*raw)[FlagId::print_completion]) return print(completion_script(shell->text));
-  const Host host = this_host();
+  Host host = this_host();
+  const auto part = meet_the_others(*raw, words, host);
+  if (!part) return fail(part.error());
+  if (!part->is_agent) return 0;
   auto plan = resolve(*raw, host);
   if (!plan) return fail(plan.error());
   if (plan->print_config == Plan::PrintConfig::json) return print(settings_json(plan->settings));
@@ -52,6 +114,7 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
     for (const std::string& note : plan->notes) say(note);
   if (plan->spec.verbose)
     for (const std::string& detail : plan->details) say(detail);
+  plan->spec.ends_with = part->launcher.get();
   return launcher::run_job(plan->spec);
 }
 

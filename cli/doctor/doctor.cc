@@ -1,32 +1,24 @@
 // Runs the checks of `dtrain doctor` within bounds, and prints what they found.
 #include "cli/doctor/doctor.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/base/read_until.h"
 #include "cli/base/text.h"
+#include "cli/children/ask_child.h"
 #include "launcher/terminal/terminal_line.h"
 #include "launcher/terminal/wants_color.h"
 #include "rendezvous/base/counted.h"
-#include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
 namespace {
 
 using Json = nlohmann::json;
-using std::chrono::steady_clock;
 constexpr std::size_t kColumn = 24;
-constexpr std::size_t kLongestFinding = std::size_t{1} << 20;  // of what one check finds
 
 std::string_view level_word(Finding::Level level) {
   switch (level) {
@@ -70,42 +62,21 @@ Findings unpacked(const std::string& text) {
   return findings;
 }
 
-[[noreturn]] void run_in_child(const Check& check, int fd, pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);
-  std::string text = packed(check.run());
-  std::size_t done = 0;
-  while (done < text.size()) {
-    ssize_t size = write(fd, text.data() + done, text.size() - done);
-    if (size <= 0) break;
-    done += static_cast<std::size_t>(size);
-  }
-  _exit(0);
-}
-
 Findings examine_one(const Check& check, int patience_ms) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0)
-    return {{Finding::Level::fail, check.what, "no descriptors left", "raise ulimit -n"}};
-  UniqueFd read_end(ends[0]), write_end(ends[1]);
-  pid_t parent = getpid();
-  pid_t child = fork();
-  if (child < 0) return {{Finding::Level::fail, check.what, "no process can be started", "raise ulimit -u"}};
-  if (child == 0) run_in_child(check, write_end.get(), parent);
-  write_end.reset();
-  auto deadline = steady_clock::now() + std::chrono::milliseconds(patience_ms);
-  PipeText findings = read_until(read_end.get(), deadline, kLongestFinding);
-  bool ended = findings.complete;
-  if (!ended) kill(child, SIGKILL);
-  int status = 0;
-  // One that hangs in the kernel cannot be waited for; init reaps it when it wakes up.
-  waitpid(child, &status, ended ? 0 : WNOHANG);
-  if (!ended)
-    return {{Finding::Level::warn, check.what, fmt::format("no answer within {} s", patience_ms / 1000),
-             "something that this check uses hangs: a driver, a file system, a network name"}};
-  if (status != 0)
-    return {{Finding::Level::warn, check.what, "the check itself failed", "please report it, with `dtrain env`"}};
-  return unpacked(findings.text);
+  using End = ChildAnswer::End;
+  const auto [end, text] = ask_child([&] { return packed(check.run()); }, std::chrono::milliseconds(patience_ms));
+  switch (end) {
+    case End::answered:
+      return unpacked(text);
+    case End::late:
+      return {{Finding::Level::warn, check.what, fmt::format("no answer within {} s", patience_ms / 1000),
+               "something that this check uses hangs: a driver, a file system, a network name"}};
+    case End::failed:
+      return {{Finding::Level::warn, check.what, "the check itself failed", "please report it, with `dtrain env`"}};
+    case End::not_started:
+      break;
+  }
+  return {{Finding::Level::fail, check.what, "no process can be started", "raise ulimit -u, or ulimit -n"}};
 }
 
 }  // namespace
@@ -153,6 +124,7 @@ std::vector<Check> all_checks() {
           {"owners of connections", check_owners},
           {"ports", check_ports},
           {"GPUs", check_gpus},
+          {"MPI", check_mpi},
           {"SLURM", check_slurm},
           {"python", check_python}};
 }

@@ -7,6 +7,7 @@
 
 #include "cli/base/layout.h"
 #include "cli/program/python_facts.h"
+#include "launcher/engines/mpi_plan.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {
@@ -45,6 +46,9 @@ Findings judge_python(const PythonFacts& facts, int gpus);
 Findings judge_slurm(const std::map<std::string, std::string>& env, const std::string& step, const std::string& token,
                      const Result<void>& munge);
 
+// `library`: whether PMIx's can be loaded. Pure.
+Findings judge_mpi(const launcher::MpiProcess& process, const Result<void>& library);
+
 // The parts of all_checks(), one file each.
 Findings check_containment();
 Findings check_cgroups();
@@ -59,6 +63,7 @@ Findings check_owners();  // of connections
 Findings check_ports();
 Findings check_gpus();
 Findings check_slurm();  // none outside SLURM
+Findings check_mpi();    // none where no MPI launcher has started this process
 Findings check_python();
 
 }  // namespace dtrain::cli

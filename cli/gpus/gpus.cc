@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cli/base/read_until.h"
+#include "cli/children/read_until.h"
 #include "cli/gpus/gpu_sources.h"
 #include "rendezvous/base/unique_fd.h"
 

@@ -103,6 +103,7 @@ Host this_host() {
     return slurm_address(node, find_in_path("scontrol", path, file_facts));
   };
   host.meeting_address = meeting_address;
+  host.addresses = reachable_addresses;
   host.probe = file_facts;
   host.read_text = text_file;
   host.list = list;

@@ -12,10 +12,12 @@
 #include "cli/machine/file_facts.h"
 #include "cli/machine/numa.h"
 #include "cli/machine/own_address.h"
+#include "launcher/engines/mpi_plan.h"
 #include "launcher/process/attached_terminal.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/credentials/job_secret.h"
 #include "rendezvous/credentials/site_certificates.h"
+#include "rendezvous/pmi/mpi_meeting.h"
 
 namespace dtrain::cli {
 
@@ -29,6 +31,13 @@ struct Host {
       SiteCertificates::load;
   // Whether munged answers here (munge_secret.h), so that a token can go from node to node by MUNGE.
   std::function<Result<void>()> munge = [] { return Result<void>(Error{ErrorKind::system, "MUNGE: not here"}); };
+  // An MPI launcher has started this process, and its word counts; and what the processes of the job have told each
+  // other, if they have met (mpi_job.h).
+  struct Mpi {
+    launcher::MpiProcess process;
+    std::optional<MpiMeeting> meeting;
+  };
+  std::optional<Mpi> mpi{};
   int cpus = 1;                   // cores this process may run on (sched_getaffinity), >= 1
   std::uint16_t machine = 0;      // ELF e_machine of this machine's programs; 0: do not judge
   bool foreign_programs = false;  // the kernel knows further program formats (binfmt_misc)
@@ -47,6 +56,8 @@ struct Host {
   };
   // What the network calls a node of SLURM's (slurm_address.h). May be slow.
   std::function<std::string(const std::string& node)> slurm_address = [](const std::string& node) { return node; };
+  // By which others may reach this host.
+  std::function<std::vector<InterfaceAddress>()> addresses = [] { return std::vector<InterfaceAddress>{}; };
   // Whether another name is this host's too, and what leads there.
   std::function<Result<MeetingAddress>(const std::string& name)> meeting_address = [](const std::string& name) {
     return Result<MeetingAddress>(judge_meeting_address({name}, {}));

@@ -67,6 +67,18 @@ std::string interface_of(const std::string& address, const std::vector<Interface
 
 bool is_loopback_name(std::string_view name) { return name == "localhost" || is_loopback(name); }
 
+std::vector<InterfaceAddress> reachable_addresses() {
+  std::vector<InterfaceAddress> found = interfaces();
+  std::erase_if(found, [](const InterfaceAddress& i) {
+    return is_loopback(i.address) || i.address.starts_with("fe80:") || i.address.starts_with("169.254.") ||
+           i.interface.starts_with("docker") || i.interface.starts_with("virbr") || i.interface.starts_with("lxcbr");
+  });
+  // IPv4 first.
+  std::stable_partition(found.begin(), found.end(),
+                        [](const InterfaceAddress& i) { return i.address.find(':') == std::string::npos; });
+  return found;
+}
+
 Result<std::string> own_address(const std::string& name) {
   if (name == "localhost") return std::string("127.0.0.1");
   auto addresses = addresses_of_host(name);

@@ -21,6 +21,10 @@ struct InterfaceAddress {
   bool operator==(const InterfaceAddress&) const = default;
 };
 
+// Of this host, by which others may reach it: no loopback, nothing that is good on one link alone, and no bridge of
+// containers or virtual machines, whose addresses are the same on every host.
+std::vector<InterfaceAddress> reachable_addresses();
+
 // Where the nodes of a job across hosts meet, as seen from this one.
 struct MeetingAddress {
   std::vector<std::string> addresses;  // numeric, IPv4 first

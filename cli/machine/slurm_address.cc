@@ -6,8 +6,8 @@
 #include <chrono>
 #include <string_view>
 
-#include "cli/base/ask_program.h"
 #include "cli/base/text.h"
+#include "cli/children/ask_program.h"
 
 namespace dtrain::cli {
 namespace {

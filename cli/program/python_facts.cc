@@ -3,8 +3,8 @@
 
 #include <chrono>
 
-#include "cli/base/ask_program.h"
 #include "cli/base/text.h"
+#include "cli/children/ask_program.h"
 #include "cli/program/program.h"
 
 namespace dtrain::cli {

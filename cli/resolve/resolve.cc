@@ -1,10 +1,12 @@
 // Runs the parts and lists the settings.
 #include "cli/resolve/resolve.h"
 
+#include "cli/engines/cloud.h"
+#include "cli/engines/mpi.h"
+#include "cli/engines/slurm.h"
 #include "cli/options/take_value.h"
 #include "cli/resolve/backend.h"
 #include "cli/resolve/resolve_parts.h"
-#include "cli/resolve/slurm.h"
 #include "cli/resolve/torchrun.h"
 
 namespace dtrain::cli {
@@ -41,7 +43,9 @@ Result<Plan::PrintConfig> print_config(const Options& options) {
 
 Result<Plan> resolve(const RawOptions& raw, const Host& host) {
   Options options(raw, host);
+  if (auto done = take_from_mpi(host, options); !done) return done.error();
   if (auto done = take_from_slurm(raw, host, options); !done) return done.error();
+  if (auto done = take_from_cloud(raw, host, options); !done) return done.error();
   choose_backend(raw, options);
   const Given given{raw, host, options};
   Plan plan;

@@ -6,6 +6,7 @@
 
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
+#include "cli/engines/mpi.h"
 #include "cli/nodes/nodes.h"
 #include "cli/options/take_value.h"
 #include "cli/program/program.h"
@@ -167,8 +168,9 @@ Result<void> meet_by_etcd(const Given& given, const NodesPlan& nodes, Plan& plan
   return nodes.etcd->own ? find_own_etcd(given, *nodes.etcd, plan) : find_etcd(given, *nodes.etcd, plan);
 }
 
-// Of a SLURM step's nodes, for the lines about who is missing.
+// Of a SLURM step's nodes, or an MPI job's, for the lines about who is missing.
 std::vector<std::string> node_names(const Given& given) {
+  if (mpi_has_said(given.host, given.options)) return given.host.mpi->meeting->hosts;
   if (given.options[FlagId::node_rank].where != "SLURM_NODEID") return {};
   auto step = launcher::slurm_step(given.host.env);
   return step && *step ? (*step)->hosts : std::vector<std::string>{};

@@ -2,11 +2,12 @@
 #include <fmt/format.h>
 
 #include "cli/base/usage_error.h"
+#include "cli/engines/mpi.h"
+#include "cli/engines/slurm.h"
 #include "cli/machine/site_certificates.h"
 #include "cli/machine/user_token.h"
 #include "cli/options/take_value.h"
 #include "cli/resolve/resolve_parts.h"
-#include "cli/resolve/slurm.h"
 
 namespace dtrain::cli {
 namespace {
@@ -70,6 +71,7 @@ Result<std::optional<JobSecret>> found(const Given& given, bool own_etcd) {
                                        : Result<JobSecret>(given.host.token->error().in("DTRAIN_TOKEN")));
   if (file.origin == Origin::environment) return must(of_file(given, file.text));
   // Before a file of the user's that may be on some of the nodes only.
+  if (mpi_has_said(given.host, given.options)) return given.host.mpi->meeting->secret;
   if (slurm_has_said(given) && !own_etcd && given.host.munge()) return std::optional<JobSecret>();
   const std::string usual = usual_token_file(given.host);
   if (usual.empty() || given.host.probe(usual).kind == FileFacts::Kind::missing) return none_found(given);

@@ -29,6 +29,7 @@ int run_job(const JobSpec& spec) {
   std::optional<AttachedTerminal> terminal;
   if (spec.attach) terminal.emplace();
   FrontSignals signals{effective.stop_signals, effective.passed_signals};
+  signals.ends_with = spec.ends_with;
   if (spec.nodes.across_hosts)
     signals.stopped_lease = std::min(signals.stopped_lease, spec.nodes.pulse.stopped_lease());
   std::optional<PrivateFolder> folder;  // outlives the agent, however that ends

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "launcher/engines/hostlist.h"
 
@@ -15,19 +14,6 @@ constexpr std::uint32_t kFirstSpecialStep = 0xfffffff0;  // a batch script's, an
 constexpr std::uint16_t kFirstPort = 20000;              // below the ports that Linux gives out by itself
 constexpr std::uint16_t kPorts = 9000;                   // and below torchrun's defaults
 constexpr std::uint64_t kPortsApart = 31;                // jobs in a row leave room for steps in a row
-
-std::string variable(const Variables& env, const char* name) {
-  const auto found = env.find(name);
-  return found == env.end() ? "" : found->second;
-}
-
-std::optional<std::uint32_t> number(std::string_view text) {
-  std::uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
-
-std::optional<std::uint32_t> number(const Variables& env, const char* name) { return number(variable(env, name)); }
 
 Error misled(const std::string& what) {
   return {ErrorKind::usage, fmt::format("{}; to ignore SLURM use --standalone, or say where the nodes meet with "

@@ -2,17 +2,15 @@
 // What SLURM's variables say about the job that `srun dtrain run` is to form: one agent on each node of the step.
 // Pure.
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "launcher/engines/variables.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::launcher {
-
-using Variables = std::map<std::string, std::string>;
 
 // A job step that `srun` has started, as one of its tasks sees it.
 struct SlurmStep {

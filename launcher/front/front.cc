@@ -48,6 +48,7 @@ class Front {
         signals_(std::move(signals)),
         notes_(notes),
         stopped_lease_(told.stopped_lease),
+        ends_with_(told.ends_with),
         ends_(told.stop),
         terminal_(terminal),
         job_control_(socket_, terminal_, ends_) {}
@@ -68,11 +69,16 @@ class Front {
     // Without an attached worker the agent says nothing that the front does not ask for.
     pollfd fds[] = {{signals_.get(), POLLIN, 0},
                     {terminal_.is_lent() ? socket_.get() : -1, POLLIN, 0},
-                    {terminal_.hangup_fd(), 0, 0}};
-    if (::poll(fds, 3, timeout_ms) <= 0) return;
+                    {terminal_.hangup_fd(), 0, 0},
+                    {ends_with_, POLLIN, 0}};
+    if (::poll(fds, 4, timeout_ms) <= 0) return;
     if (fds[0].revents != 0) read_signals();
     if (fds[1].revents != 0) read_agent((fds[1].revents & POLLHUP) != 0);
     if (fds[2].revents != 0) hang_up();
+    if (fds[3].revents != 0) {
+      ends_with_ = -1;
+      end_job({SIGTERM, SI_KERNEL});
+    }
   }
 
   // What ends the job comes first: `kill %1` of a stopped job sends SIGTERM and SIGCONT.
@@ -177,6 +183,7 @@ class Front {
   UniqueFd signals_;
   const JobNotes* notes_;
   const std::chrono::nanoseconds stopped_lease_;
+  int ends_with_;
   EndRequests ends_;
   FrontTerminal terminal_;
   JobControl job_control_;

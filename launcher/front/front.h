@@ -24,6 +24,8 @@ struct FrontSignals {
   std::vector<int> passed;  // go to the workers
   // An agent that was stopped by SIGSTOP, and that nobody has continued in this time, is killed.
   std::chrono::nanoseconds stopped_lease = std::chrono::seconds(3);
+  // The job is stopped when this process dies, as by SIGTERM; -1: there is none. A pidfd.
+  int ends_with = -1;
 };
 
 // Fork the agent and be the front until the agent has ended and nothing is left. `agent_main` runs in the child and

@@ -42,7 +42,11 @@ namespace dtrain {
   F(X509V3_EXT_conf_nid) F(X509V3_set_ctx) F(X509_EXTENSION_free) F(X509_NAME_add_entry_by_txt) F(X509_NAME_free) \
   F(X509_NAME_new) F(X509_STORE_add_cert) F(X509_add_ext) F(X509_free) F(X509_get_serialNumber) \
   F(X509_get_subject_name) F(X509_getm_notAfter) F(X509_getm_notBefore) F(X509_gmtime_adj) F(X509_new) \
-  F(X509_set_issuer_name) F(X509_set_pubkey) F(X509_set_version) F(X509_sign) F(d2i_AutoPrivateKey)
+  F(X509_set_issuer_name) F(X509_set_pubkey) F(X509_set_version) F(X509_sign) F(d2i_AutoPrivateKey) \
+  F(EVP_CIPHER_CTX_ctrl) F(EVP_CIPHER_CTX_free) F(EVP_CIPHER_CTX_new) F(EVP_DecryptFinal_ex) F(EVP_DecryptInit_ex) \
+  F(EVP_DecryptUpdate) F(EVP_EncryptFinal_ex) F(EVP_EncryptInit_ex) F(EVP_EncryptUpdate) F(EVP_PKEY_CTX_free) \
+  F(EVP_PKEY_CTX_new) F(EVP_PKEY_derive) F(EVP_PKEY_derive_init) F(EVP_PKEY_derive_set_peer) \
+  F(EVP_PKEY_get_raw_public_key) F(EVP_PKEY_new_raw_public_key) F(EVP_aes_256_gcm)
 // clang-format on
 
 struct OpenSsl {

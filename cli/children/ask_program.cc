@@ -1,5 +1,5 @@
 // Starts the program in a process group of its own and reads its answer.
-#include "cli/base/ask_program.h"
+#include "cli/children/ask_program.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 #include <csignal>
 #include <utility>
 
-#include "cli/base/read_until.h"
+#include "cli/children/read_until.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {

@@ -1,4 +1,4 @@
-#include "cli/base/read_until.h"
+#include "cli/children/read_until.h"
 
 #include <poll.h>
 #include <unistd.h>

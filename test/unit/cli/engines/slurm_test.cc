@@ -1,5 +1,5 @@
 // When SLURM's word counts for where nodes meet, and when the user's does.
-#include "cli/resolve/slurm.h"
+#include "cli/engines/slurm.h"
 
 #include <fmt/format.h>
 

@@ -1,35 +1,25 @@
 // Fills flags from SLURM's variables.
-#include "cli/resolve/slurm.h"
+#include "cli/engines/slurm.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 
+#include "cli/engines/user_decides.h"
 #include "launcher/engines/slurm_plan.h"
 
 namespace dtrain::cli {
 namespace {
 
-// Who says one of these has said where the nodes meet.
-constexpr std::array kPlaces = {FlagId::standalone, FlagId::rdzv_backend, FlagId::rdzv_endpoint, FlagId::node_rank,
-                                FlagId::master_addr};
-
 // SLURM's own SIGKILL comes KillWait after its SIGTERM, 30 s where the site has not chosen another time. The job has
 // ended by then, with its report and its exit code.
 constexpr const char* kWithinKillWait = "25";
 
-bool user_decides(const Options& options) {
-  if (std::any_of(kPlaces.begin(), kPlaces.end(), [&](FlagId id) { return options.given(id); })) return true;
-  const std::string& nnodes = options.text(FlagId::nnodes);
-  return options.given(FlagId::nnodes) && (nnodes == "1" || nnodes == "1:1");
-}
-
 }  // namespace
 
 Result<void> take_from_slurm(const RawOptions& raw, const Host& host, Options& options) {
-  if (raw.as_torchrun || user_decides(options)) return {};
+  if (raw.as_torchrun || host.mpi || user_decides(options)) return {};
   auto found = launcher::slurm_step(host.env);
   if (!found) return found.error();
   if (!*found) return {};

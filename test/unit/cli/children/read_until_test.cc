@@ -1,4 +1,4 @@
-#include "cli/base/read_until.h"
+#include "cli/children/read_until.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -7,7 +7,7 @@
 #include <csignal>
 #include <string>
 
-#include "cli/base/ask_program.h"
+#include "cli/children/ask_program.h"
 #include "rendezvous/base/unique_fd.h"
 #include "test/support/catch.h"
 

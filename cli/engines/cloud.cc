@@ -1,0 +1,36 @@
+#include "cli/engines/cloud.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "cli/engines/user_decides.h"
+#include "launcher/engines/cloud_plan.h"
+
+namespace dtrain::cli {
+namespace {
+
+constexpr const char* kPort = "29500";  // torchrun's, which its users open between nodes
+
+}  // namespace
+
+Result<void> take_from_cloud(const RawOptions& raw, const Host& host, Options& options) {
+  if (raw.as_torchrun || host.mpi || user_decides(options)) return {};  // a launcher's word is in options by now
+  auto found = launcher::cloud_place(host.env);
+  if (!found) return found.error();
+  if (!*found || (*found)->nodes == 1) return {};
+  const launcher::CloudPlace& place = **found;
+  const std::string nodes = std::to_string(place.nodes);
+  if (options.given(FlagId::nnodes) && options.text(FlagId::nnodes) != nodes) return {};
+  const std::string port = options.given(FlagId::master_port) ? options.text(FlagId::master_port) : kPort;
+  const bool brackets = place.address.find(':') != std::string::npos;
+  options.suggest(FlagId::nnodes, nodes, place.origin);
+  options.suggest(FlagId::node_rank, std::to_string(place.node_rank), place.rank_origin);
+  options.suggest(FlagId::rdzv_endpoint,
+                  fmt::format("{}{}{}:{}", brackets ? "[" : "", place.address, brackets ? "]" : "", port),
+                  place.address_origin);
+  if (!place.id.empty()) options.suggest(FlagId::run_id, place.id, place.id_origin);
+  return {};
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""dtrain under real MPI launchers on the hosts of a lab: Open MPI's mpirun, and MPICH's mpiexec."""
+import os
+import pathlib
+import re
+import shutil
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "launcher"), str(HERE.parents[1] / "support")]
+
+import netlab  # noqa: E402
+from far_shell import FarShell  # noqa: E402
+from lab_case import LabCase  # noqa: E402
+from support import DTRAIN, until  # noqa: E402
+
+DEADLINE = 60
+FACTS = ("echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $(hostname) which is $GROUP_RANK, job $TORCHELASTIC_RUN_ID, "
+         "${OMPI_COMM_WORLD_RANK-}${PMI_RANK-}${PMIX_RANK-}. on $(nproc)")
+ROW = re.compile(r"rank (\d+) of (\d+), (\d+) on (\S+) which is (\d+), job (\S+), \. on (\d+)")
+
+
+class Launcher(LabCase):
+    """`launch()` is that of a launcher."""
+
+    HOSTS = 3
+    tells_of_signals = True
+
+    def setUp(self):
+        self.net = self.lab(self.HOSTS)
+        self.folder = self.enterContext(tempfile.TemporaryDirectory(prefix="dtrain-mpi-"))
+        path = os.path.join(self.folder, "far")
+        self.enterContext(FarShell(self.net, path))
+        self.shell = os.path.join(self.folder, "shell")
+        pathlib.Path(self.shell).write_text(f"#!/bin/sh\nexec {sys.executable} {HERE}/far_shell.py {path} \"$@\"\n")
+        os.chmod(self.shell, 0o755)
+        self.environment = {**os.environ, "HOME": self.folder, "XDG_CONFIG_HOME": self.folder}
+
+    def tearDown(self):
+        until(lambda: not self.left(), 10, "the end of all that the job started")
+
+    def left(self):
+        return [pid for host in self.net.hosts for pid in host.pids()]
+
+    def start(self, per_host, hosts, *words):
+        job = self.net.host(0).popen([*self.launch(per_host, [host.name for host in self.net.hosts[:hosts]]), *words],
+                                     env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                     stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(job.stdout.close)
+        return job
+
+    def says(self, per_host, hosts, *words, code=0):
+        job = self.start(per_host, hosts, *words)
+        said = job.communicate(timeout=DEADLINE)[0]
+        self.assertEqual(job.returncode, code, said)
+        return said
+
+    def rows(self, said):
+        """(rank, world size, local rank, host, node rank, CPUs) of each worker, and the job's name."""
+        rows = sorted(ROW.findall(said), key=lambda row: int(row[0]))
+        names = {row[5] for row in rows}
+        self.assertEqual(len(names), 1, said)
+        return [tuple(int(word) if word.isdigit() else word for word in row[:5]) for row in rows], names.pop()
+
+    def run_of(self, *flags):
+        return [DTRAIN, "run", *flags, "sh", "-c", FACTS]
+
+
+class Jobs:
+    def test_one_process_on_each_host_is_an_agent(self):
+        rows, name = self.rows(self.says(1, 3, *self.run_of("--nproc", "2")))
+        self.assertEqual(rows, [(r, 6, r % 2, f"host{r // 2 + 1}", r // 2) for r in range(6)])
+        self.assertNotIn("job-", name)
+
+    def test_several_processes_on_a_host_are_its_workers(self):
+        rows, _ = self.rows(self.says(2, 2, *self.run_of()))
+        self.assertEqual(rows, [(r, 4, r % 2, f"host{r // 2 + 1}", r // 2) for r in range(4)])
+        said = self.says(2, 2, *self.run_of("--nproc", "3"), code=2)
+        self.assertIn("has started 2 processes on this host, each for one worker, and --nproc is 3", said)
+
+    def test_a_job_on_one_host_is_local(self):
+        rows, name = self.rows(self.says(2, 1, *self.run_of()))
+        self.assertEqual(rows, [(0, 2, 0, "host1", 0), (1, 2, 1, "host1", 0)])
+        self.assertTrue(name.startswith("job-"))
+
+    def test_the_user_decides(self):
+        said = self.says(1, 2, *self.run_of("--standalone", "--nproc", "1"))
+        self.assertEqual(len(re.findall(r"rank 0 of 1.*job \S+, \.", said)), 2, said)
+        said = self.says(1, 2, *self.run_of("--nnodes", "3"), code=2)
+        self.assertIn("has started processes on 2 hosts, and --nnodes is 3", said)
+
+    def test_a_shell_between_is_none_of_our_business(self):
+        rows, _ = self.rows(self.says(1, 2, "sh", "-c", shlex.join(self.run_of("--nproc", "1")) + "; true"))
+        self.assertEqual(rows, [(0, 2, 0, "host1", 0), (1, 2, 0, "host2", 1)])
+
+    def test_dtrain_in_a_program_is_a_job_of_its_own(self):
+        program = f"import subprocess; subprocess.run({self.run_of('--nproc', '1')!r}, check=True)"
+        said = self.says(1, 2, sys.executable, "-c", program)
+        self.assertEqual(len(re.findall("rank 0 of 1", said)), 2, said)
+        self.assertIn("and that has started this dtrain: a job of its own", said)
+
+    def test_processes_of_a_host_that_differ_are_refused(self):
+        differ = f'exec {DTRAIN} run sh -c "echo ${{OMPI_COMM_WORLD_RANK-$PMI_RANK}}"'
+        said = self.says(2, 1, "sh", "-c", differ, code=2)
+        self.assertIn("process 0 (on host1) and process 1 (on host1) have different commands", said)
+
+    def test_one_that_cannot_start_ends_all(self):
+        missing = f'[ $(hostname) = host1 ] && file=true || file=/nonexist; exec {DTRAIN} run --nproc 1 $file'
+        said = self.start(1, 2, "sh", "-c", missing)
+        text = said.communicate(timeout=DEADLINE)[0]
+        self.assertNotEqual(said.returncode, 0, text)
+        self.assertIn("process 1 (on host2) of this MPI job cannot start: /nonexist", text)
+
+    def test_a_second_meeting_says_what_is_wrong(self):
+        twice = f"{DTRAIN} run --nproc 1 true; {DTRAIN} run --nproc 1 true; echo code $?"
+        said = self.says(1, 2, "sh", "-c", twice)
+        self.assertIn("a process of MPI can do this once", said)
+        self.assertNotIn("code 0", said)
+
+    def test_a_worker_that_fails_ends_the_job_with_its_code(self):
+        said = self.says(1, 2, DTRAIN, "run", "--nproc", "2", "sh", "-c", "[ $RANK != 3 ] || exit 7; sleep 50", code=7)
+        self.assertRegex(said, r"rank 3.*exit code 7|exit code 7.*rank 3")
+
+    def test_nothing_is_left_when_the_launcher_is_killed(self):
+        for number in signal.SIGTERM, signal.SIGINT, signal.SIGKILL:
+            with self.subTest(signal=number):
+                job = self.start(1, 2, DTRAIN, "run", "--nproc", "2", "--shutdown-timeout", "1", "sh", "-c",
+                                 "trap '' TERM INT; echo ready; while :; do sleep 0.1; done")
+                ready = 0
+                while ready < 4:
+                    line = job.stdout.readline()
+                    self.assertTrue(line, "the job has ended")
+                    ready += "ready" in line
+                job.send_signal(number)
+                job.communicate(timeout=DEADLINE)
+                if self.tells_of_signals:
+                    self.assertNotEqual(job.returncode, 0)
+                until(lambda: not self.left(), 10, "the end of all")
+
+    def test_the_secret_is_nowhere_to_be_read(self):
+        job = self.start(1, 2, DTRAIN, "run", "--nproc", "1", "sh", "-c", "echo ready; exec sleep 50")
+        ready = 0
+        while ready < 2:
+            ready += "ready" in job.stdout.readline()
+        for pid in self.left():
+            for file in "cmdline", "environ":
+                with open(f"/proc/{pid}/{file}", "rb") as seen:
+                    self.assertNotRegex(seen.read(), rb"dtrain-[A-Za-z0-9_-]{48}")
+        job.terminate()
+        job.communicate(timeout=DEADLINE)
+
+
+@unittest.skipUnless(shutil.which("mpirun.openmpi"), "not installed: openmpi-bin")
+class OpenMpi(Jobs, Launcher):
+    def launch(self, per_host, hosts, *flags):
+        slots = ",".join(f"{host}:{per_host}" for host in hosts)
+        return ["mpirun.openmpi", "--allow-run-as-root", "--mca", "plm_rsh_agent", self.shell, "-N", str(per_host),
+                "-H", slots, *flags]
+
+    def test_workers_can_save_before_it_kills(self):
+        saving = "trap 'sleep 0.3; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+        job = self.start(1, 2, DTRAIN, "run", "--nproc", "1", "bash", "-c", saving)
+        ready = 0
+        while ready < 2:
+            line = job.stdout.readline()
+            self.assertTrue(line, "the job has ended")
+            ready += "ready" in line
+        job.send_signal(signal.SIGTERM)
+        self.assertEqual(job.communicate(timeout=DEADLINE)[0].count("saved"), 2)
+
+    def test_nothing_is_left_behind_a_shell_when_it_is_killed(self):
+        job = self.start(1, 1, "sh", "-c", f"{DTRAIN} run --nproc 1 sh -c 'echo ready; exec sleep 50'; true")
+        while "ready" not in job.stdout.readline():
+            pass
+        job.kill()
+        job.communicate(timeout=DEADLINE)
+        until(lambda: not self.left(), 10, "the end of all")
+
+    def test_its_own_choice_of_cpus_does_not_count(self):
+        cpus = os.cpu_count()
+        said = self.says(1, 2, *self.run_of("--nproc", "1"))
+        self.assertEqual({row[6] for row in ROW.findall(said)}, {str(cpus)}, said)
+        words = [*self.launch(1, ["host1", "host2"], "--bind-to", "core"), *self.run_of("--nproc", "1")]
+        said = self.net.host(0).run(words, env=self.environment, timeout=DEADLINE).stdout
+        self.assertEqual({row[6] for row in ROW.findall(said)}, {"1"}, said)
+
+
+@unittest.skipUnless(shutil.which("mpiexec.hydra"), "not installed: mpich")
+class Mpich(Jobs, Launcher):
+    tells_of_signals = False  # it ends with 0 when it is told to end, whatever its processes do
+
+    def launch(self, per_host, hosts, *flags):
+        return ["mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", self.shell, "-hosts", ",".join(hosts), "-ppn",
+                str(per_host), "-n", str(per_host * len(hosts)), *flags]
+
+
+if __name__ == "__main__":
+    netlab.become_able()
+    unittest.main()
