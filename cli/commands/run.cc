@@ -40,16 +40,16 @@ Result<MpiPart> meet_the_others(const RawOptions& raw, const std::vector<std::st
   MpiPart part;
   auto process = mpi_that_counts(raw, host);
   if (!process) return process.error();
-  const MpiAncestry above = mpi_ancestry();
   if (!*process) {
     const auto found = launcher::mpi_process(host.env);
     if (raw.as_torchrun || !found || !*found) return part;
     leave_mpi();
     // A job of its own has the host, or the CPUs that its process has among others.
-    if ((*found)->local_size == 1) take_cpus_of_host(**found, above.launcher, {});
+    if ((*found)->local_size == 1) take_cpus_of_host(**found, mpi_ancestry().launcher, {});
     host.cpus = std::max(1, static_cast<int>(launcher::allowed_cpus().size()));
     return part;
   }
+  const MpiAncestry above = mpi_ancestry();
   if (!above.program.empty()) {
     say(
         fmt::format("{} has started {}, and that has started this dtrain: a job of its own. To make one job of all "

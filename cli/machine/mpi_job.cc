@@ -25,8 +25,7 @@ namespace {
 
 using Json = nlohmann::json;
 constexpr std::chrono::seconds kPatience{120};
-
-constexpr int kMostAbove = 64;
+constexpr int kMostAbove = 64;  // processes
 
 Result<MpiMeeting> met(const launcher::MpiProcess& process, const std::map<std::string, std::string>& env,
                        MpiSelf self) {

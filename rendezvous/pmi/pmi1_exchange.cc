@@ -86,15 +86,14 @@ class Pmi1Exchange final : public PmiExchange {
 
   Result<std::string> read_line() {
     std::string line;
-    for (char c = 0; line.size() < kLongestPmiLine; line += c) {
+    while (line.size() < kLongestPmiLine) {
+      char c = 0;
       const ssize_t size = ::read(socket_, &c, 1);
-      if (size < 0 && errno == EINTR) {
-        c = 0;
-        return pmi_failed("interrupted");
-      }
+      if (size < 0 && errno == EINTR) continue;
       if (size < 0) return pmi_failed(system_error("the launcher cannot be reached", errno).message);
       if (size == 0) return pmi_failed("the launcher is gone");
       if (c == '\n') return line;
+      line += c;
     }
     return pmi_failed("the launcher's answer is too long");
   }

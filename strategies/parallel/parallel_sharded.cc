@@ -172,8 +172,8 @@ void ParallelSharded::take(std::shared_ptr<torch::nn::Module> module) {
   if (!buffers_.empty()) broadcast_all(settings_.everyone.process_group(), buffers_, 0);
   using Reduce = UnshardCore::Reduce;
   const Reduce usual = is_fsdp() ? Reduce::passed : Reduce::in_order;
-  // Where rows do not stay, each group on its way is a row more.
   warn_if_nothing_fits_ahead(facts);
+  // Where rows do not stay, each group on its way is a row more.
   core_.emplace(facts, is_fsdp() ? strategy_.prefetch : 0, strategy_.deterministic ? Reduce::at_end : usual,
                 strategy_.prefetch_bytes, settings_.gradients_stay || strategy_.deterministic ? 2 : 1);
   streams_.emplace(settings_.device, core_->events());
