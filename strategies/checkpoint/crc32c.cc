@@ -1,8 +1,10 @@
 // See crc32c.h. A sum is a polynomial over GF(2): bit 31 is the coefficient of x^0, bit 0 that of x^31.
 #include "strategies/checkpoint/crc32c.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -106,25 +108,61 @@ constexpr std::size_t kFolded = 256;
 constexpr std::uint64_t kFoldLow = std::uint64_t{shift_over(kFolded + 4)} << 1;
 constexpr std::uint64_t kFoldHigh = std::uint64_t{shift_over(kFolded - 4)} << 1;
 
-__attribute__((target("avx2,vpclmulqdq"))) std::uint32_t raw_by_folding(std::uint32_t sum, const unsigned char* at,
-                                                                        std::size_t bytes) {
-  if (bytes < 2 * kFolded) return raw_by_instruction(sum, at, bytes);
+// At least 256 bytes. Copies, if there is a `to`, which is aligned to 32 bytes: as many as it returns.
+template <bool kCopies>
+__attribute__((target("avx2,vpclmulqdq"))) std::size_t fold(std::uint32_t& sum, unsigned char* to,
+                                                            const unsigned char* at, std::size_t bytes) {
   const __m256i powers = _mm256_set_epi64x(kFoldHigh, kFoldLow, kFoldHigh, kFoldLow);
-  __m256i kept[kFolded / sizeof(__m256i)];
-  std::memcpy(kept, at, sizeof kept);
-  kept[0] = _mm256_xor_si256(kept[0], _mm256_set_epi32(0, 0, 0, 0, 0, 0, 0, static_cast<int>(sum)));
-  for (at += kFolded, bytes -= kFolded; bytes >= kFolded; bytes -= kFolded) {
-    for (__m256i& each : kept) {
-      const __m256i low = _mm256_clmulepi64_epi128(each, powers, 0x00);
-      const __m256i high = _mm256_clmulepi64_epi128(each, powers, 0x11);
-      const __m256i next = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
-      each = _mm256_xor_si256(_mm256_xor_si256(low, high), next);
-      at += sizeof each;
+  __m256i kept[kFolded / sizeof(__m256i)];  // in registers
+  const std::size_t whole = bytes / kFolded * kFolded;
+  for (std::size_t done = 0; done < whole; done += kFolded) {
+    for (std::size_t i = 0; i < std::size(kept); ++i) {
+      const std::size_t place = done + i * sizeof(__m256i);
+      __m256i next = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + place));
+      if constexpr (kCopies) _mm256_stream_si256(reinterpret_cast<__m256i*>(to + place), next);
+      if (done != 0) {
+        const __m256i low = _mm256_clmulepi64_epi128(kept[i], powers, 0x00);
+        const __m256i high = _mm256_clmulepi64_epi128(kept[i], powers, 0x11);
+        next = _mm256_xor_si256(_mm256_xor_si256(low, high), next);
+      } else if (i == 0) {
+        next = _mm256_xor_si256(next, _mm256_set_epi32(0, 0, 0, 0, 0, 0, 0, static_cast<int>(sum)));
+      }
+      kept[i] = next;
     }
   }
+  if constexpr (kCopies) _mm_sfence();
   unsigned char left[kFolded];
   std::memcpy(left, kept, sizeof left);
-  return raw_by_instruction(raw_by_instruction(0, left, sizeof left), at, bytes);
+  sum = raw_by_instruction(0, left, sizeof left);
+  return whole;
+}
+
+std::uint32_t raw_by_folding(std::uint32_t sum, const unsigned char* at, std::size_t bytes) {
+  const std::size_t folded = bytes < 2 * kFolded ? 0 : fold<false>(sum, nullptr, at, bytes);
+  return raw_by_instruction(sum, at + folded, bytes - folded);
+}
+
+std::uint32_t raw_copied_by_folding(std::uint32_t sum, unsigned char* to, const unsigned char* from,
+                                    std::size_t bytes) {
+  constexpr std::size_t kAligned = sizeof(__m256i);
+  const std::size_t head = std::min(bytes, (kAligned - reinterpret_cast<std::uintptr_t>(to) % kAligned) % kAligned);
+  std::memcpy(to, from, head);
+  sum = raw_by_instruction(sum, from, head);
+  std::size_t done = head;
+  if (bytes - head >= kFolded) done += fold<true>(sum, to + head, from + head, bytes - head);
+  std::memcpy(to + done, from + done, bytes - done);
+  return raw_by_instruction(sum, from + done, bytes - done);
+}
+
+bool has_instruction() {
+  static const bool has = __builtin_cpu_supports("sse4.2") != 0;
+  return has;
+}
+
+bool has_products() {
+  static const bool has =
+      has_instruction() && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("vpclmulqdq") != 0;
+  return has;
 }
 #endif
 
@@ -136,12 +174,21 @@ std::uint32_t crc32c_by_table(std::uint32_t before, const void* data, std::size_
 
 std::uint32_t crc32c(std::uint32_t before, const void* data, std::size_t bytes) {
 #if defined(__x86_64__)
-  static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
-  static const bool has_products = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("vpclmulqdq") != 0;
-  if (has_instruction && has_products) return ~raw_by_folding(~before, static_cast<const unsigned char*>(data), bytes);
-  if (has_instruction) return ~raw_by_instruction(~before, static_cast<const unsigned char*>(data), bytes);
+  const auto* at = static_cast<const unsigned char*>(data);
+  if (has_products()) return ~raw_by_folding(~before, at, bytes);
+  if (has_instruction()) return ~raw_by_instruction(~before, at, bytes);
 #endif
   return crc32c_by_table(before, data, bytes);
+}
+
+std::uint32_t crc32c_copied(std::uint32_t before, void* to, const void* from, std::size_t bytes) {
+#if defined(__x86_64__)
+  if (has_products())
+    return ~raw_copied_by_folding(~before, static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from),
+                                  bytes);
+#endif
+  if (bytes != 0) std::memcpy(to, from, bytes);
+  return crc32c(before, to, bytes);
 }
 
 std::uint32_t crc32c_joined(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {

@@ -12,8 +12,6 @@
 namespace dtrain::checkpoint {
 namespace {
 
-constexpr std::size_t kVerifyChunk = std::size_t{8} << 20;
-
 // One list of pieces, and the files that have it.
 struct LoadHalf {
   std::vector<StatePiece>* pieces = nullptr;
@@ -42,7 +40,11 @@ void read_values(LoadHalf& half, const LoadOptions& options, bool& fits) {
     const at::ScalarType type = torch_type(*read.stored);
     const bool direct = values.is_cpu() && values.is_contiguous() && values.scalar_type() == type;
     at::Tensor buffer = direct ? values : at::empty(values.sizes(), at::TensorOptions(type));
-    const std::uint32_t sum = file->read(read.begin, buffer.mutable_data_ptr(), read.bytes, 0, summed);
+    std::uint32_t sum = 0;
+    if (summed)
+      sum = file->read(read.begin, buffer.mutable_data_ptr(), read.bytes);
+    else
+      file->read_unsummed(read.begin, buffer.mutable_data_ptr(), read.bytes);
     if (!direct) values.copy_(buffer);
     half.read.push_back({read.wanted, wanted[read.wanted].begin + read.first, read.count, sum});
   }
@@ -53,13 +55,7 @@ std::uint32_t sum_in_file(const StoredTensors& stored, const StoredTensor& tenso
   std::uint32_t sum = 0;
   for (const StoredPart& part : tensor.parts) {
     RangeFile file(stored.files[part.file], RangeFile::Use::read);
-    const std::uint64_t bytes = part.count * tensor.tensor.element_bytes();
-    std::vector<char> buffer(std::min<std::uint64_t>(kVerifyChunk, bytes));
-    for (std::uint64_t done = 0; done < bytes;) {
-      const auto chunk = std::min<std::uint64_t>(buffer.size(), bytes - done);
-      sum = file.read(part.at + done, buffer.data(), chunk, sum);
-      done += chunk;
-    }
+    sum = file.sum(part.at, part.count * tensor.tensor.element_bytes(), sum);
   }
   return sum;
 }

@@ -29,7 +29,10 @@ class RangeFile {
   void write_directly();
   // The sum goes on from `before`.
   std::uint32_t write(std::uint64_t at, const void* data, std::size_t bytes, std::uint32_t before = 0);
-  std::uint32_t read(std::uint64_t at, void* data, std::size_t bytes, std::uint32_t before = 0, bool sum = true);
+  std::uint32_t read(std::uint64_t at, void* data, std::size_t bytes, std::uint32_t before = 0);
+  void read_unsummed(std::uint64_t at, void* data, std::size_t bytes);
+  // The sum alone.
+  std::uint32_t sum(std::uint64_t at, std::uint64_t bytes, std::uint32_t before = 0);
   // To the disk.
   void sync();
   // The end of writing: some file systems tell only here that the disk is full.
@@ -42,6 +45,8 @@ class RangeFile {
   std::uint32_t write_cached(std::uint64_t at, const char* from, std::size_t bytes, std::uint32_t before);
   std::size_t write_blocks(std::uint64_t at, const char* from, std::size_t bytes, std::uint32_t& sum);
   void stop_direct();
+  std::size_t read_some(std::uint64_t at, char* to, std::size_t bytes);
+  char* cached();
 
   std::string path_;
   int descriptor_ = -1;
@@ -50,6 +55,7 @@ class RangeFile {
     void operator()(char* block) const { std::free(block); }
   };
   std::unique_ptr<char, Free> blocks_;  // what is written next with O_DIRECT
+  std::unique_ptr<char[]> cached_;      // what is read and has no sum yet
 };
 
 // The whole of a small file. Throws Refused.

@@ -266,9 +266,9 @@ std::vector<HeaderTensor> read_header(const std::string& path) {
   const std::uint64_t bytes = file.bytes();
   try {
     std::string first(std::min<std::uint64_t>(bytes, kLengthBytes), '\0');
-    file.read(0, first.data(), first.size(), 0, false);
+    file.read_unsummed(0, first.data(), first.size());
     std::string header(header_length(first, bytes), '\0');
-    file.read(kLengthBytes, header.data(), header.size(), 0, false);
+    file.read_unsummed(kLengthBytes, header.data(), header.size());
     return parse_header(header, bytes);
   } catch (const Refused& error) {
     if (std::string_view(error.what()).starts_with(path)) throw;

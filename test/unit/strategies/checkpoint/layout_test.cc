@@ -50,6 +50,24 @@ TEST_CASE("crc32c: the published values, the table and the instruction agree") {
   }
 }
 
+TEST_CASE("crc32c: a copy has the bytes and the sum, at any place and of any length") {
+  std::mt19937 random(5);
+  std::vector<unsigned char> bytes(5000);
+  for (unsigned char& byte : bytes) byte = static_cast<unsigned char>(random());
+  for (int trial = 0; trial < 500; ++trial) {
+    const std::size_t begin = random() % 100, at = random() % 100, count = random() % 4800;
+    const auto before = static_cast<std::uint32_t>(random());
+    std::vector<unsigned char> copy(5000, 0xA5);
+    CHECK(crc32c_copied(before, copy.data() + at, bytes.data() + begin, count) ==
+          crc32c_by_table(before, bytes.data() + begin, count));
+    CHECK(std::equal(copy.begin() + static_cast<long>(at), copy.begin() + static_cast<long>(at + count),
+                     bytes.begin() + static_cast<long>(begin)));
+    CHECK(std::count(copy.begin(), copy.begin() + static_cast<long>(at), 0xA5) == static_cast<long>(at));
+    CHECK(std::count(copy.begin() + static_cast<long>(at + count), copy.end(), 0xA5) ==
+          static_cast<long>(copy.size() - at - count));
+  }
+}
+
 TEST_CASE("crc32c: sums of parts give the sum of the whole") {
   std::mt19937_64 random(8);
   std::string bytes(10'000, '\0');
