@@ -202,6 +202,12 @@ bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmar
 	@$(call build,bench)
 	@python3 test/bench/launch/run.py --write docs/benchmarks $(BENCH_ARGS)
 
+.PHONY: bench-engines
+bench-engines: ## measure what dtrain adds to ssh, mpirun, mpiexec and srun, and ends without them; writes docs/benchmarks
+	@scripts/setup.sh launcher train test bench
+	@$(call build,release,dtrain)
+	@python3 test/bench/engines/run.py --write docs/benchmarks $(BENCH_ARGS)
+
 .PHONY: bench-rendezvous
 bench-rendezvous: ## measure nodes lost, rounds of thousands, links, the store across nodes; writes docs/benchmarks
 	@scripts/setup.sh launcher test bench

@@ -17,7 +17,6 @@
 #include "cli/base/version.h"
 #include "cli/ckpt/ckpt.h"
 #include "cli/commands/install_torchrun.h"
-#include "cli/commands/run.h"
 #include "cli/commands/serve.h"
 #include "cli/commands/status.h"
 #include "cli/commands/token.h"
@@ -30,6 +29,8 @@
 #include "cli/help/man.h"
 #include "cli/logs/logs.h"
 #include "cli/parse/command_words.h"
+#include "cli/run/agent.h"
+#include "cli/run/run.h"
 #include "cli/table/command_table.h"
 #include "launcher/base/last_words.h"
 #include "launcher/job/exit_codes.h"
@@ -102,6 +103,7 @@ struct Handler {
 constexpr Handler kHandlers[] = {
     {CommandId::run, true, [](const Words& words) { return run_command(words, CalledAs::dtrain); }},
     {CommandId::launch, true, [](const Words& words) { return run_command(words, CalledAs::launch); }},
+    {CommandId::agent, false, [](const Words&) { return agent_command(); }},
     {CommandId::logs, true, show_logs},
     {CommandId::status, true, status_command},
     {CommandId::flight, true, flight_command},

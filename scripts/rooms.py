@@ -35,6 +35,7 @@ ROOMS = {
         "output": "job process",
         "guard": "job process status",
         "front": "guard job process status",
+        "submit": "engines front job output process terminal",
         "finding": "etcd job",
         "hosting": "finding job status",
         "logs": "job output",
@@ -58,11 +59,12 @@ ROOMS = {
         "logs": "table",
         "nodes": "machine table",
         "options": "machine parse",
-        "engines": "machine options parse",
+        "engines": "machine nodes options parse",
         "program": "children machine",
-        "doctor": "children gpus machine program",
+        "doctor": "children engines gpus machine options parse program",
         "resolve": "engines machine nodes options parse program",
-        "commands": "engines help machine nodes parse resolve",
+        "commands": "machine nodes parse",
+        "run": "engines help machine options parse resolve",
     },
     "strategies": {
         "include/dtrain": "",
@@ -103,7 +105,7 @@ ROOMS = {
 FACES = {
     "launcher": {"rendezvous": "agent_link base credentials election etcd munge net rounds server store store_server"},
     "cli": {
-        "launcher": "agent base engines guard job logs output process service status terminal",
+        "launcher": "agent base engines front guard job logs output process service status submit terminal",
         "rendezvous": "base credentials munge net pmi rounds",
         "strategies": "config",
     },

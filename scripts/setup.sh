@@ -32,8 +32,8 @@ packages_of() {
                    libssl-dev libhwloc-dev ;;
     train) echo g++ binutils python3 python3-dev python3-venv ca-certificates zlib1g-dev ;;
     test) echo catch2 librapidcheck-dev python3-venv procps strace iproute2 zsh fish groff-base gdb lldb \
-                 openmpi-bin mpich munge slurmctld slurmd slurm-client etcd-server etcd-client openssl tshark \
-                 g++-aarch64-linux-gnu qemu-user doxygen ;;
+                 openmpi-bin mpich openssh-client openssh-server munge slurmctld slurmd slurm-client \
+                 etcd-server etcd-client openssl tshark g++-aarch64-linux-gnu qemu-user doxygen ;;
     docs) echo doxygen python3-venv ;;
     lint) echo clang-format python3 git ;;
     tidy) echo clang-tidy git ;;

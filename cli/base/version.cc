@@ -5,7 +5,9 @@
 
 namespace dtrain::cli {
 
-std::string version_line() { return "dtrain " DTRAIN_VERSION "\n"; }
+std::string own_version() { return "dtrain " DTRAIN_VERSION; }
+
+std::string version_line() { return own_version() + "\n"; }
 
 std::string version_text() {
 #if defined(__clang__)

@@ -4,7 +4,8 @@
 
 namespace dtrain::cli {
 
-std::string version_line();  // "dtrain 0.1.0"
+std::string own_version();   // "dtrain 0.1.0"
+std::string version_line();  // that and a newline
 std::string version_text();  // that, and compiler, build type and git revision as known when the build was configured
 
 }  // namespace dtrain::cli

@@ -124,6 +124,7 @@ std::vector<Check> all_checks() {
           {"owners of connections", check_owners},
           {"ports", check_ports},
           {"GPUs", check_gpus},
+          {"engine", check_engine},
           {"MPI", check_mpi},
           {"SLURM", check_slurm},
           {"python", check_python}};

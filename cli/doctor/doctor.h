@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/base/layout.h"
+#include "cli/machine/host.h"
 #include "cli/program/python_facts.h"
 #include "launcher/engines/mpi_plan.h"
 #include "rendezvous/base/result.h"
@@ -46,6 +47,9 @@ Findings judge_python(const PythonFacts& facts, int gpus);
 Findings judge_slurm(const std::map<std::string, std::string>& env, const std::string& step, const std::string& token,
                      const Result<void>& munge);
 
+// Of a machine with these variables. Pure but for a file with hosts.
+Findings judge_engine(const Host& host);
+
 // `library`: whether PMIx's can be loaded. Pure.
 Findings judge_mpi(const launcher::MpiProcess& process, const Result<void>& library);
 
@@ -62,6 +66,7 @@ Findings check_loopback();
 Findings check_owners();  // of connections
 Findings check_ports();
 Findings check_gpus();
+Findings check_engine();
 Findings check_slurm();  // none outside SLURM
 Findings check_mpi();    // none where no MPI launcher has started this process
 Findings check_python();

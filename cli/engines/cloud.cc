@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cli/engines/user_decides.h"
+#include "cli/engines/engine.h"
 #include "launcher/engines/cloud_plan.h"
 
 namespace dtrain::cli {
@@ -15,7 +15,9 @@ constexpr const char* kPort = "29500";  // torchrun's, which its users open betw
 }  // namespace
 
 Result<void> take_from_cloud(const RawOptions& raw, const Host& host, Options& options) {
-  if (raw.as_torchrun || host.mpi || user_decides(options)) return {};  // a launcher's word is in options by now
+  const auto speaks = may_speak("cloud", raw, host, options);
+  if (!speaks) return speaks.error();
+  if (!*speaks || host.mpi) return {};  // a launcher's word is in options by now
   auto found = launcher::cloud_place(host.env);
   if (!found) return found.error();
   if (!*found || (*found)->nodes == 1) return {};

@@ -7,33 +7,19 @@
 #include <string>
 
 #include "cli/base/usage_error.h"
-#include "cli/engines/user_decides.h"
+#include "cli/engines/engine.h"
+#include "launcher/engines/meeting_place.h"
 
 namespace dtrain::cli {
 namespace {
 
 constexpr double kOfKillTime = 0.7;  // that workers have: the job has ended before the launcher kills, with its report
-constexpr std::uint32_t kFirstPort = 20000, kPorts = 9000;  // as for a step of SLURM
-
-std::uint64_t hash_of(std::string_view text, std::uint64_t hash = 14695981039346656037U) {  // FNV-1a
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-  return hash;
-}
-
-// The same on all nodes of a job, and seldom that of another one.
-std::uint16_t port_of(const std::string& job) { return static_cast<std::uint16_t>(kFirstPort + hash_of(job) % kPorts); }
-
-// Node 0's addresses as this node sees them: one that this host has too is a bridge's, or leads to itself.
+// Node 0's addresses as this node sees them.
 Result<std::string> endpoint_of(const MpiMeeting& meeting, const Host& host, const std::string& port) {
-  const auto own = host.addresses();
-  std::string endpoint;
-  for (const std::string& address : meeting.addresses) {
-    const bool is_own = std::any_of(own.begin(), own.end(), [&](const auto& each) { return each.address == address; });
-    if (meeting.seat.node_rank > 0 && is_own) continue;
-    const bool brackets = address.find(':') != std::string::npos;
-    endpoint += fmt::format("{}{}{}{}:{}", endpoint.empty() ? "" : ",", brackets ? "[" : "", address,
-                            brackets ? "]" : "", port);
-  }
+  std::vector<std::string> own;
+  for (const InterfaceAddress& each : host.addresses()) own.push_back(each.address);
+  auto endpoint = meeting.seat.node_rank > 0 ? launcher::endpoint_seen_from(own, meeting.addresses, port)
+                                             : launcher::endpoint_of_node_0(meeting.addresses, port);
   if (endpoint.empty())
     return usage_error(
         "the host of MPI's rank 0 has no address that this host could reach; say where the nodes meet with --nnodes, "
@@ -76,13 +62,19 @@ Result<void> check_nodes(const Host::Mpi& mpi, const Options& options) {
 
 Result<std::optional<launcher::MpiProcess>> mpi_that_counts(const RawOptions& raw, const Host& host) {
   const Options options(raw, host);
-  if (raw.as_torchrun || user_decides(options)) return {std::nullopt};
-  return launcher::mpi_process(host.env);
+  const auto speaks = may_speak("mpi", raw, host, options);
+  if (!speaks) return speaks.error();
+  if (!*speaks) return {std::nullopt};
+  auto process = launcher::mpi_process(host.env);
+  if (process && !*process && is_named("mpi", options))
+    return usage_error(
+        "--engine mpi: no MPI launcher has started this process; start dtrain by mpirun -N 1 or mpiexec -ppn 1");
+  return process;
 }
 
 std::string command_digest(const std::vector<std::string>& words) {
-  std::uint64_t hash = hash_of("");
-  for (const std::string& word : words) hash = hash_of(word + '\0', hash);
+  std::uint64_t hash = launcher::kHashOfNothing;
+  for (const std::string& word : words) hash = launcher::hash_of(word + '\0', hash);
   return fmt::format("{:016x}", hash);
 }
 
@@ -104,8 +96,8 @@ Result<void> take_from_mpi(const Host& host, Options& options) {
   if (const double seconds = host.mpi->process.kill_after; seconds > 0)
     options.suggest(FlagId::shutdown_timeout, fmt::format("{:g}", seconds * kOfKillTime), origin);
   if (meeting.seat.nodes == 1) return {};
-  const auto port =
-      options.given(FlagId::master_port) ? options.text(FlagId::master_port) : std::to_string(port_of(meeting.job));
+  const auto port = options.given(FlagId::master_port) ? options.text(FlagId::master_port)
+                                                       : std::to_string(launcher::port_of_job(meeting.job));
   auto endpoint = endpoint_of(meeting, host, port);
   if (!endpoint) return endpoint.error();
   options.suggest(FlagId::nnodes, std::to_string(meeting.seat.nodes), origin);

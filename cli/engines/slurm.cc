@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <string>
 
-#include "cli/engines/user_decides.h"
+#include "cli/base/usage_error.h"
+#include "cli/engines/engine.h"
 #include "launcher/engines/slurm_plan.h"
 
 namespace dtrain::cli {
@@ -19,10 +20,17 @@ constexpr const char* kWithinKillWait = "25";
 }  // namespace
 
 Result<void> take_from_slurm(const RawOptions& raw, const Host& host, Options& options) {
-  if (raw.as_torchrun || host.mpi || user_decides(options)) return {};
+  const auto speaks = may_speak("slurm", raw, host, options);
+  if (!speaks) return speaks.error();
+  if (!*speaks || host.mpi) return {};
   auto found = launcher::slurm_step(host.env);
   if (!found) return found.error();
-  if (!*found) return {};
+  if (!*found) {
+    if (!is_named("slurm", options)) return {};
+    return usage_error(
+        "--engine slurm: this is no step of SLURM; start dtrain by srun, one task on each node: srun "
+        "--ntasks-per-node 1 dtrain run ...");
+  }
   options.suggest(FlagId::shutdown_timeout, kWithinKillWait, "SLURM_STEP_ID");
   if ((*found)->nodes == 1) return {};
   const launcher::SlurmStep& step = **found;

@@ -10,7 +10,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "cli/base/usage_error.h"
 #include "cli/machine/own_address.h"
@@ -79,6 +81,15 @@ std::string random_digits() {
   return digits;
 }
 
+// As the shell has it: PWD may go through a link that other hosts have too.
+std::string working_folder() {
+  std::error_code none;
+  const auto folder = std::filesystem::current_path(none);
+  const char* shown = std::getenv("PWD");
+  if (shown != nullptr && shown[0] == '/' && std::filesystem::equivalent(shown, folder, none)) return shown;
+  return folder.string();
+}
+
 }  // namespace
 
 Host this_host() {
@@ -93,6 +104,7 @@ Host this_host() {
   host.machine = own_machine();
   host.foreign_programs = knows_foreign_programs();
   host.fresh_id = random_digits();
+  host.folder = working_folder();
   host.stdin_use = launcher::standard_input_use(::getpgrp());
   host.gpus = [] { return driver_gpus(); };
   host.listed_gpus = listed_gpus;

@@ -12,6 +12,7 @@
 #include "cli/machine/file_facts.h"
 #include "cli/machine/numa.h"
 #include "cli/machine/own_address.h"
+#include "launcher/engines/agent_wire.h"
 #include "launcher/engines/mpi_plan.h"
 #include "launcher/process/attached_terminal.h"
 #include "rendezvous/base/result.h"
@@ -38,6 +39,9 @@ struct Host {
     std::optional<MpiMeeting> meeting;
   };
   std::optional<Mpi> mpi{};
+  // What an engine has told this agent of its node (cli/run/agent.h).
+  std::optional<launcher::AgentPlace> place{};
+  std::string folder;             // where this process works; empty: it has been removed
   int cpus = 1;                   // cores this process may run on (sched_getaffinity), >= 1
   std::uint16_t machine = 0;      // ELF e_machine of this machine's programs; 0: do not judge
   bool foreign_programs = false;  // the kernel knows further program formats (binfmt_misc)

@@ -23,23 +23,6 @@ std::string without_brackets(const std::string& address) {
   return brackets ? address.substr(1, address.size() - 2) : address;
 }
 
-struct Range {
-  int min = 1, max = 1;
-};
-
-// "N" or "MIN:MAX".
-Result<Range> parse_nnodes(std::string_view text) {
-  const auto colon = text.find(':');
-  const bool bounds = colon != std::string_view::npos;
-  const auto number = [](std::string_view part) { return parse_python_int(part, 0, kMostNodes); };
-  const auto least = number(text.substr(0, colon));
-  const auto most = bounds ? number(text.substr(colon + 1)) : least;
-  if (!least || !most) return usage_error("expected N or MIN:MAX");
-  if (*least < 1 || *most < 1) return usage_error(bounds ? "MIN and MAX are at least 1" : "a job has at least 1 node");
-  if (*least > *most) return usage_error("MIN is above MAX");
-  return Range{*least, *most};
-}
-
 class Planner {
  public:
   explicit Planner(const NodesTyped& typed) : typed_(typed) {
@@ -275,6 +258,18 @@ class Planner {
 };
 
 }  // namespace
+
+Result<NodeRange> parse_nnodes(std::string_view text) {
+  const auto colon = text.find(':');
+  const bool bounds = colon != std::string_view::npos;
+  const auto number = [](std::string_view part) { return parse_python_int(part, 0, kMostNodes); };
+  const auto least = number(text.substr(0, colon));
+  const auto most = bounds ? number(text.substr(colon + 1)) : least;
+  if (!least || !most) return usage_error("expected N or MIN:MAX");
+  if (*least < 1 || *most < 1) return usage_error(bounds ? "MIN and MAX are at least 1" : "a job has at least 1 node");
+  if (*least > *most) return usage_error("MIN is above MAX");
+  return NodeRange{*least, *most};
+}
 
 bool as_they_come(const NodesTyped& typed) {
   const bool numbered = typed.node_rank || typed.master_port || (typed.master_addr && *typed.master_addr != "real");

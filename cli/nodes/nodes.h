@@ -63,6 +63,12 @@ struct NodesVerdict {
   std::optional<NodesError> error;
 };
 
+// "N" or "MIN:MAX".
+struct NodeRange {
+  int min = 1, max = 1;
+};
+Result<NodeRange> parse_nnodes(std::string_view text);
+
 NodesVerdict plan_nodes(const NodesTyped& typed);
 
 // By the name dtrain, with no --rdzv-backend: several nodes that are named a place, or a MIN and a MAX, and none of

@@ -3,6 +3,7 @@
 
 #include "cli/engines/cloud.h"
 #include "cli/engines/mpi.h"
+#include "cli/engines/placed.h"
 #include "cli/engines/slurm.h"
 #include "cli/options/take_value.h"
 #include "cli/resolve/backend.h"
@@ -43,6 +44,7 @@ Result<Plan::PrintConfig> print_config(const Options& options) {
 
 Result<Plan> resolve(const RawOptions& raw, const Host& host) {
   Options options(raw, host);
+  take_from_engine(host, options);
   if (auto done = take_from_mpi(host, options); !done) return done.error();
   if (auto done = take_from_slurm(raw, host, options); !done) return done.error();
   if (auto done = take_from_cloud(raw, host, options); !done) return done.error();

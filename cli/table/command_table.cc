@@ -88,6 +88,13 @@ constexpr Command kCommands[] = {
      .help = "do what torch.distributed.launch does: add --local-rank=N",
      .details = "Takes the flags of `dtrain run` and behaves as torchrun does, but puts --local-rank=N before the "
                 "program's arguments unless --use-env is given."},
+    {.id = CommandId::agent,
+     .name = "agent",
+     .help = "be the agent of one node: for engines, which start it",
+     .details = "It says on standard output who it is, and reads its task from standard input: the flags and the "
+                "program of a `dtrain run`, its environment, and where the nodes meet. `dtrain run --hosts` starts it "
+                "by ssh. The end of its input ends the job. docs/hosts.md has the messages.",
+     .once = true},
     {.id = CommandId::logs,
      .name = "logs",
      .arguments = "DIR [flags]",

@@ -13,6 +13,7 @@ namespace dtrain::cli {
 enum class CommandId {
   run,
   launch,
+  agent,
   logs,
   status,
   flight,

@@ -5,6 +5,58 @@
 namespace dtrain::cli {
 
 inline constexpr Flag kNodesFlags[] = {
+    {.id = FlagId::engine,
+     .group = Group::nodes,
+     .name = "engine",
+     .value = "NAME",
+     .choices = "auto,local,slurm,mpi,ssh",
+     .fallback = "auto",
+     .help = "what starts the agents: auto, local, slurm, mpi or ssh",
+     .details =
+         "auto: --hosts or --hostfile if you give one, else the scheduler or launcher that has started dtrain, "
+         "if it has (`dtrain doctor` shows it). local: this node only, or the nodes as the flags below say. "
+         "slurm: in a step, that step; elsewhere dtrain starts one by srun, on --nnodes nodes. mpi: an error if no "
+         "MPI launcher has started dtrain. ssh needs --hosts or --hostfile."},
+    {.id = FlagId::hosts,
+     .group = Group::nodes,
+     .name = "hosts",
+     .letter = 'H',
+     .value = "HOST[:SLOTS],...",
+     .help = "start an agent on each of these hosts by ssh",
+     .details =
+         "SLOTS is the number of workers there, the default for --nproc. node[1-4]:8 means four hosts. Where the "
+         "nodes meet and the job's token need no flags. Variables and the working folder are those of this "
+         "command. No host asks for a password, so use keys. localhost, and this host's own name, need no ssh."},
+    {.id = FlagId::hostfile,
+     .group = Group::nodes,
+     .name = "hostfile",
+     .value = "FILE",
+     .help = "the same, from a file: a line HOST, HOST slots=N or HOST:N",
+     .details = "The lines of one host add up. # begins a comment."},
+    {.id = FlagId::include,
+     .group = Group::nodes,
+     .name = "include",
+     .value = "HOST[:SLOT,...]@...",
+     .help = "only these hosts, or these slots of theirs",
+     .details = "As with DeepSpeed. Slots count from 0. With slots, CUDA_VISIBLE_DEVICES names them on that host."},
+    {.id = FlagId::exclude,
+     .group = Group::nodes,
+     .name = "exclude",
+     .value = "HOST[:SLOT,...]@...",
+     .help = "all hosts or slots but these"},
+    {.id = FlagId::ssh,
+     .group = Group::nodes,
+     .name = "ssh",
+     .value = "COMMAND",
+     .fallback = "ssh",
+     .help = "what runs a command on a host, e.g. 'ssh -p 2222'",
+     .details = "The words are split at blanks; options of dtrain's own, the host and the command follow."},
+    {.id = FlagId::srun,
+     .group = Group::nodes,
+     .name = "srun",
+     .value = "OPTIONS",
+     .help = "options of srun for --engine slurm, e.g. '-p gpu -t 60'",
+     .details = "The words are split at blanks."},
     {.id = FlagId::nnodes,
      .group = Group::nodes,
      .name = "nnodes",

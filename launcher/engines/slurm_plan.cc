@@ -6,13 +6,12 @@
 #include <algorithm>
 
 #include "launcher/engines/hostlist.h"
+#include "launcher/engines/meeting_place.h"
 
 namespace dtrain::launcher {
 namespace {
 
 constexpr std::uint32_t kFirstSpecialStep = 0xfffffff0;  // a batch script's, an interactive shell's, the prolog's
-constexpr std::uint16_t kFirstPort = 20000;              // below the ports that Linux gives out by itself
-constexpr std::uint16_t kPorts = 9000;                   // and below torchrun's defaults
 constexpr std::uint64_t kPortsApart = 31;                // jobs in a row leave room for steps in a row
 
 Error misled(const std::string& what) {
@@ -80,7 +79,7 @@ Result<std::optional<SlurmStep>> slurm_step(const Variables& env) {
   if (auto done = one_task_a_node(env, step.id); !done) return done.error();
   if (*nodes > kMostHosts) return misled(fmt::format("SLURM step {} has more than {} nodes", step.id, kMostHosts));
   step.nodes = static_cast<int>(*nodes);
-  step.port = static_cast<std::uint16_t>(kFirstPort + (*job * kPortsApart + *id) % kPorts);
+  step.port = static_cast<std::uint16_t>(kFirstJobPort + (*job * kPortsApart + *id) % kJobPorts);
   if (auto done = place(env, step); !done) return done.error();
   return {std::move(step)};
 }

@@ -9,11 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <optional>
 
@@ -21,7 +23,9 @@
 #include "launcher/front/end_requests.h"
 #include "launcher/front/front_message.h"
 #include "launcher/front/front_terminal.h"
+#include "launcher/front/interrupt.h"
 #include "launcher/front/job_control.h"
+#include "launcher/front/order_lines.h"
 #include "launcher/front/poll_time.h"
 #include "launcher/job/exit_codes.h"
 #include "launcher/job/exit_status.h"
@@ -49,6 +53,8 @@ class Front {
         notes_(notes),
         stopped_lease_(told.stopped_lease),
         ends_with_(told.ends_with),
+        orders_(told.orders),
+        passed_(told.passed),
         ends_(told.stop),
         terminal_(terminal),
         job_control_(socket_, terminal_, ends_) {}
@@ -70,8 +76,9 @@ class Front {
     pollfd fds[] = {{signals_.get(), POLLIN, 0},
                     {terminal_.is_lent() ? socket_.get() : -1, POLLIN, 0},
                     {terminal_.hangup_fd(), 0, 0},
-                    {ends_with_, POLLIN, 0}};
-    if (::poll(fds, 4, timeout_ms) <= 0) return;
+                    {ends_with_, POLLIN, 0},
+                    {orders_, POLLIN, 0}};
+    if (::poll(fds, std::size(fds), timeout_ms) <= 0) return;
     if (fds[0].revents != 0) read_signals();
     if (fds[1].revents != 0) read_agent((fds[1].revents & POLLHUP) != 0);
     if (fds[2].revents != 0) hang_up();
@@ -79,6 +86,24 @@ class Front {
       ends_with_ = -1;
       end_job({SIGTERM, SI_KERNEL});
     }
+    if (fds[4].revents != 0) read_orders();
+  }
+
+  // An order is a request of its own, as a key of a terminal is: whoever gives it has seen to that.
+  void read_orders() {
+    char chunk[256];
+    const ssize_t got = ::read(orders_, chunk, sizeof chunk);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (got <= 0) {
+      orders_ = -1;
+      return end_job({SIGTERM, SI_KERNEL, true});
+    }
+    order_lines_.feed({chunk, static_cast<std::size_t>(got)}, [this](int signal) {
+      if (ends_.is_request(signal))
+        end_job({signal, SI_KERNEL});
+      else if (std::find(passed_.begin(), passed_.end(), signal) != passed_.end())
+        send_to(socket_.get(), {FrontMessage::Op::signal, signal});
+    });
   }
 
   // What ends the job comes first: `kill %1` of a stopped job sends SIGTERM and SIGCONT.
@@ -184,6 +209,9 @@ class Front {
   const JobNotes* notes_;
   const std::chrono::nanoseconds stopped_lease_;
   int ends_with_;
+  int orders_;
+  OrderLines order_lines_;
+  const std::vector<int> passed_;
   EndRequests ends_;
   FrontTerminal terminal_;
   JobControl job_control_;
@@ -192,17 +220,6 @@ class Front {
   bool clean_ = true;                                  // the agent ended by itself, and has cleaned up
   int exit_code_ = kExitOwnFailure;
 };
-
-// A shell loop ends on Ctrl-C only if the program that was interrupted died of SIGINT. Returns if that is impossible
-// (PID 1).
-void die_of_interrupt() {
-  sigset_t only;
-  ::sigemptyset(&only);
-  ::sigaddset(&only, SIGINT);
-  ::signal(SIGINT, SIG_DFL);
-  ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
-  ::raise(SIGINT);
-}
 
 // What the front reads from a descriptor. A SIGTSTP that the user's shell ignores stays ignored.
 sigset_t block_signals(const FrontSignals& signals) {
@@ -250,7 +267,8 @@ int run_front(const FrontSignals& signals, const AttachedTerminal* terminal,
   theirs.reset();
   ::prctl(PR_SET_NAME, "dtrain");
   const int code = Front(agent, std::move(ours), std::move(signal_fd), notes, signals, terminal).run();
-  if (notes->interrupted) die_of_interrupt();
+  // An engine hears of it by the exit code: there is no shell.
+  if (notes->interrupted && signals.orders < 0) die_of_interrupt();
   return code;
 }
 

@@ -26,6 +26,8 @@ struct FrontSignals {
   std::chrono::nanoseconds stopped_lease = std::chrono::seconds(3);
   // The job is stopped when this process dies, as by SIGTERM; -1: there is none. A pidfd.
   int ends_with = -1;
+  // From an engine: lines with a signal each (order_lines.h). At its end the job is stopped. -1: there is none.
+  int orders = -1;
 };
 
 // Fork the agent and be the front until the agent has ended and nothing is left. `agent_main` runs in the child and

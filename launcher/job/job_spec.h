@@ -175,6 +175,8 @@ struct JobSpec {
   std::vector<int> stop_signals;
   // A pidfd: the job is stopped when that process dies. -1: there is none.
   int ends_with = -1;
+  // Signals for the job from an engine (FrontSignals::orders). -1: there is none.
+  int orders = -1;
   // The CPUs that each local rank is bound to; empty: the workers are not bound.
   std::vector<CpuSet> cpus;
   // Set on top of dtrain's own environment for every worker (e.g. OMP_NUM_THREADS), before the worker contract.

@@ -128,7 +128,7 @@ int child_main(void* arg) {
   enter_session(child, r);
   reset_signals();
   if (child.joins_cgroup && ::write(r.cgroup_procs_fd, "0", 1) != 1) fail(child, SpawnStep::cgroup);
-  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(child, SpawnStep::death_signal);
+  if (r.dies_with_caller && ::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(child, SpawnStep::death_signal);
   if (::getppid() != child.parent) ::_exit(127);  // the parent died before the line above took hold
   if (r.cpus != nullptr) bind_to(child, *r.cpus);
   hand_over(child, r.stdin_fd, 0, SpawnStep::stdio);

@@ -29,6 +29,7 @@ struct SpawnRequest {
   rlimit nofile{};            // the limit the user had; dtrain raises its own
   Session session = Session::own;
   const CpuSet* cpus = nullptr;  // to be bound to; none: wherever the caller may run
+  bool dies_with_caller = true;  // by SIGKILL
 };
 
 struct SpawnResult {
@@ -40,7 +41,7 @@ struct SpawnResult {
 
 // The child gets: its own session (so no controlling terminal, as under torchrun) or, attached, a place in the
 // caller's (with the terminal at stdin_fd), its own process group, default signal
-// dispositions and an empty mask, SIGKILL when the caller dies, descriptors 0-2, kStateFd
+// dispositions and an empty mask, SIGKILL when the caller dies (if dies_with_caller), descriptors 0-2, kStateFd
 // if there is one, and no others.
 // Call from the thread that lives as long as the process (the death signal follows the thread).
 SpawnResult spawn(const SpawnRequest& request);

@@ -17,6 +17,7 @@ PAGES = {
     "rendezvous": ("Rendezvous", "Nodes that come, go and are lost; links between them; thousands of nodes.",
                    ["bench-rendezvous faults", "bench-rendezvous tls", "bench-rendezvous rounds",
                     "bench-rendezvous start", "bench-rendezvous agents"]),
+    "engines": ("Engines", "What dtrain adds to the engines that start its agents.", ["bench-engines start"]),
     "store": ("Store", "The workers' store, on one node and across nodes.",
               ["bench-launch store", "bench-rendezvous store", "bench-rendezvous edges", "bench-rendezvous barrier"]),
     "collectives": ("Collectives", "Collectives and messages between ranks, on one host and on two.",

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "cli/base/text.h"
-#include "cli/commands/dry_run.h"
 #include "cli/resolve/resolve.h"
+#include "cli/run/dry_run.h"
 #include "rendezvous/base/check.h"
 #include "test/fuzz/one_line.h"
 

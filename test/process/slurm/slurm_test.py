@@ -164,6 +164,32 @@ class Starting(SlurmTest):
         self.assertEqual(said.count("world 1"), 2)
 
 
+class FromALoginShell(SlurmTest):
+    def dtrain(self, *words, code=0):
+        done = self.cluster.run(DTRAIN, "run", "--engine", "slurm", *words)
+        self.assertEqual(done.returncode, code, f"{done.stdout}\n{done.stderr}\n{self.cluster.logs()}")
+        return done.stdout
+
+    def test_dtrain_starts_a_step_and_returns_its_code(self):
+        said = self.dtrain("--nnodes", "2", "--nproc", "2", "--srun", "-J mine -t 5", "sh", "-c",
+                           "echo $RANK of $WORLD_SIZE on $(env -u OMP_NUM_THREADS nproc) in $SLURM_JOB_NAME; "
+                           "exit $((RANK == 3 ? 7 : 0))",
+                           code=7)
+        self.assertEqual(sorted(re.findall(r"(\d) of 4 on 2 in mine", said))[:1], ["0"], said)
+        self.assertIn("/opt", self.dtrain("--dry-run", "/opt/train"))
+
+    def test_in_an_allocation_it_takes_the_nodes_of_that(self):
+        done = self.cluster.run("salloc", "-N3", "-n3", DTRAIN, "run", "--engine", "slurm", "--nproc", "1", "sh", "-c",
+                                "echo $RANK of $WORLD_SIZE")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(re.findall(r"\d of 3", done.stdout)), ["0 of 3", "1 of 3", "2 of 3"])
+
+    def test_what_srun_refuses_is_its_own_error(self):
+        done = self.cluster.run(DTRAIN, "run", "--engine", "slurm", "--srun", "-p nosuch", "true")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("srun: error", done.stderr)
+
+
 class Secrets(SlurmTest):
     WORLD = ("sh", "-c", "echo world $WORLD_SIZE, r0 at $DTRAIN_RANK0_ADDR, token $DTRAIN_TOKEN.")
 

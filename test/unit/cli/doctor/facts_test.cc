@@ -1,10 +1,10 @@
 #include <unistd.h>
 
-#include "cli/commands/settings_text.h"
 #include "cli/doctor/doctor.h"
 #include "cli/doctor/env_report.h"
 #include "cli/machine/machine_facts.h"
 #include "cli/program/python_facts.h"
+#include "cli/run/settings_text.h"
 #include "test/support/catch.h"
 #include "test/support/golden.h"
 #include "test/unit/cli/test_host.h"

@@ -1,5 +1,5 @@
 // Prints settings.
-#include "cli/commands/settings_text.h"
+#include "cli/run/settings_text.h"
 
 #include <fmt/format.h>
 

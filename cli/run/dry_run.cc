@@ -1,5 +1,5 @@
 // Prints a plan.
-#include "cli/commands/dry_run.h"
+#include "cli/run/dry_run.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <map>
 
 #include "cli/base/text.h"
-#include "cli/commands/settings_text.h"
+#include "cli/run/settings_text.h"
 #include "launcher/job/worker_env.h"
 #include "rendezvous/base/counted.h"
 

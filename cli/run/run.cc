@@ -1,28 +1,27 @@
-#include "cli/commands/run.h"
+#include "cli/run/run.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <csignal>
 #include <utility>
 
 #include "cli/base/fail.h"
 #include "cli/base/print.h"
 #include "cli/base/terminal.h"
 #include "cli/base/version.h"
-#include "cli/commands/await_host.h"
-#include "cli/commands/dry_run.h"
-#include "cli/commands/settings_text.h"
+#include "cli/engines/hosts.h"
 #include "cli/engines/mpi.h"
+#include "cli/engines/srun.h"
 #include "cli/help/completion.h"
 #include "cli/help/help.h"
 #include "cli/machine/host.h"
 #include "cli/machine/mpi_job.h"
 #include "cli/resolve/resolve.h"
-#include "launcher/agent/run_job.h"
+#include "cli/run/dry_run.h"
+#include "cli/run/settings_text.h"
+#include "cli/run/start_job.h"
+#include "cli/run/submit.h"
 #include "launcher/base/cpu_set.h"
-#include "launcher/job/exit_codes.h"
 #include "rendezvous/base/printable.h"
 
 namespace dtrain::cli {
@@ -90,6 +89,13 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   if ((*raw)[FlagId::version]) return print(version_line());
   if (auto& shell = (*raw)[FlagId::print_completion]) return print(completion_script(shell->text));
   Host host = this_host();
+  auto hosts = hosts_that_count(*raw, host);
+  if (!hosts) return fail(hosts.error());
+  const bool asks = Options(*raw, host).given(FlagId::print_config);
+  if (*hosts && !asks) return submit(*raw, host, std::move(**hosts));
+  const auto step = srun_that_counts(*raw, host, own_file());
+  if (!step) return fail(step.error());
+  if (*step && !asks) return become_srun(*raw, host, **step);
   const auto part = meet_the_others(*raw, words, host);
   if (!part) return fail(part.error());
   if (!part->is_agent) return 0;
@@ -103,19 +109,8 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
       say(fmt::format("there is no host {} yet; the job would wait for it", plan->awaited_host));
     return print(describe(*plan, host.env));
   }
-  for (const auto since = std::chrono::steady_clock::now(); !plan->awaited_host.empty();) {
-    if (!await_host(*plan, since)) return launcher::kExitTimeLimit;
-    plan = resolve(*raw, host);
-    if (!plan) return fail(plan.error());
-  }
-  std::signal(SIGPIPE, SIG_IGN);  // a reader of ours that leaves must not take the job with it
-  for (const std::string& warning : plan->warnings) say(warning);
-  if (!plan->spec.quiet)
-    for (const std::string& note : plan->notes) say(note);
-  if (plan->spec.verbose)
-    for (const std::string& detail : plan->details) say(detail);
   plan->spec.ends_with = part->launcher.get();
-  return launcher::run_job(plan->spec);
+  return start_job(*raw, host, std::move(*plan));
 }
 
 }  // namespace dtrain::cli

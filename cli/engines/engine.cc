@@ -1,0 +1,58 @@
+// Tested by test/unit/cli/engines/hosts_test.cc.
+#include "cli/engines/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cli/base/usage_error.h"
+#include "cli/options/take_value.h"
+
+namespace dtrain::cli {
+namespace {
+
+// Who says one of these has said where the nodes meet.
+constexpr std::array kPlaces = {FlagId::standalone, FlagId::rdzv_backend, FlagId::rdzv_endpoint, FlagId::node_rank,
+                                FlagId::master_addr};
+
+bool is_one_node(const Options& options) {
+  const std::string& nnodes = options.text(FlagId::nnodes);
+  return options.given(FlagId::nnodes) && (nnodes == "1" || nnodes == "1:1");
+}
+
+}  // namespace
+
+Result<std::string> engine_of(const Options& options) {
+  std::string named;
+  if (auto done = take_choice<std::string>(
+          options, FlagId::engine, named,
+          {{"auto", "auto"}, {"local", "local"}, {"slurm", "slurm"}, {"mpi", "mpi"}, {"ssh", "ssh"}});
+      !done)
+    return done.error();
+  return named;
+}
+
+bool user_decides(const Options& options) {
+  return is_one_node(options) ||
+         std::any_of(kPlaces.begin(), kPlaces.end(), [&](FlagId id) { return options.given(id); });
+}
+
+bool is_named(std::string_view engine, const Options& options) { return options.text(FlagId::engine) == engine; }
+
+Result<bool> may_speak(std::string_view engine, const RawOptions& raw, const Host& host, const Options& options) {
+  if (host.place) return false;
+  const auto named = engine_of(options);
+  if (!named) return named.error();
+  if (*named == "auto") return !raw.as_torchrun && !user_decides(options);
+  if (*named != engine) return false;
+  for (const FlagId id : kPlaces)
+    if (options.given(id))
+      return usage_error(
+          fmt::format("{} is in conflict with --engine {}, which says where the nodes meet: leave out one "
+                      "of the two",
+                      options[id].where, engine));
+  return true;
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,68 @@
+#include "cli/engines/srun.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/base/parse_value.h"
+#include "cli/base/usage_error.h"
+#include "cli/engines/engine.h"
+#include "cli/engines/sent_words.h"
+#include "cli/nodes/nodes.h"
+#include "launcher/engines/slurm_plan.h"
+
+namespace dtrain::cli {
+namespace {
+
+// Of srun's own words, one that says how many CPUs a task has.
+bool says_cpus(const std::string& word) {
+  return word.starts_with("-c") || word.starts_with("--cpus-per-") || word.starts_with("--exclusive") ||
+         word.starts_with("--exact");
+}
+
+// "2-4" of 2:4. Nothing: an allocation's own number.
+Result<std::string> nodes_text(const Options& options) {
+  if (!options.given(FlagId::nnodes)) return std::string();
+  const auto range = parse_nnodes(options.text(FlagId::nnodes));
+  if (!range) return options.blame(FlagId::nnodes, range.error());
+  return range->min == range->max ? std::to_string(range->min) : fmt::format("{}-{}", range->min, range->max);
+}
+
+}  // namespace
+
+Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOptions& raw, const Host& host,
+                                                                 const std::string& own) {
+  const std::optional<std::vector<std::string>> none;
+  const Options options(raw, host);
+  const auto speaks = may_speak("slurm", raw, host, options);
+  if (!speaks) return speaks.error();
+  if (!is_named("slurm", options)) {
+    if (options[FlagId::srun].origin != Origin::flag) return none;
+    return usage_error("--srun is for --engine slurm: give that too");
+  }
+  const auto step = launcher::slurm_step(host.env);
+  if (!step) return step.error();
+  if (*step) return none;
+  if (raw.as_torchrun)
+    return usage_error("--engine slurm needs the name dtrain, by which SLURM's values count: dtrain run");
+  if (raw.command.empty()) return usage_error("no program to start: dtrain run --engine slurm PROGRAM");
+  if (host.search_path().empty() || find_in_path("srun", host).empty())
+    return usage_error("--engine slurm: srun is not in PATH; is this a host of the cluster?");
+  const auto nodes = nodes_text(options);
+  if (!nodes) return nodes.error();
+  const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));
+  std::vector<std::string> words = {"srun", "--ntasks-per-node=1", "--mpi=none"};
+  if (!nodes->empty()) words.push_back("--nodes=" + *nodes);
+  // A task has one CPU where nobody says more, and all workers of a node are in one task.
+  const bool has_cpus = std::any_of(typed.begin(), typed.end(), says_cpus) ||
+                        !host.variable("SLURM_CPUS_PER_TASK").empty() || !host.variable("SRUN_CPUS_PER_TASK").empty();
+  if (const auto workers = parse_number(options.text(FlagId::nproc), 2, kMostRank); workers && !has_cpus)
+    words.push_back(fmt::format("--cpus-per-task={}", *workers));
+  words.insert(words.end(), typed.begin(), typed.end());
+  words.insert(words.end(), {own, "run", "--engine=slurm"});
+  const auto rest = words_to_send(raw);
+  words.insert(words.end(), rest.begin(), rest.end());
+  return std::optional(std::move(words));
+}
+
+}  // namespace dtrain::cli

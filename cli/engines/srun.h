@@ -1,0 +1,18 @@
+#pragma once
+// --engine slurm outside of a step: on a login host, or in an allocation's script or shell. srun makes the step. Pure.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/machine/host.h"
+#include "cli/options/options.h"
+#include "rendezvous/base/result.h"
+
+namespace dtrain::cli {
+
+// What dtrain becomes: srun, with a dtrain of the same flags on each node. `own`: this program's file. Nothing: the
+// engine is another one, or this is a step already.
+Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOptions& raw, const Host& host,
+                                                                 const std::string& own);
+
+}  // namespace dtrain::cli

@@ -1,0 +1,103 @@
+#include "cli/run/submit.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/base/fail.h"
+#include "cli/base/print.h"
+#include "cli/base/text.h"
+#include "cli/base/version.h"
+#include "cli/engines/hosts.h"
+#include "cli/resolve/resolve_parts.h"
+#include "launcher/base/host_name.h"
+#include "launcher/submit/submit.h"
+#include "launcher/terminal/wants_color.h"
+
+namespace dtrain::cli {
+namespace {
+
+constexpr std::size_t kLongestWord = 8192;
+
+std::string words_quoted(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_quoted(printable(word, kLongestWord));
+  return text;
+}
+
+// Where each host's agent would be started: the words of a command, quoted.
+std::string commands_shown(const launcher::SubmitSpec& spec) {
+  std::string text;
+  for (std::size_t i = 0; i < spec.commands.size(); ++i) {
+    text += spec.request.hosts[i].name + ":";
+    text += " " + words_quoted(spec.commands[i]) + "\n";
+  }
+  return text + "each agent: " + words_quoted(spec.request.task.words) + "\n";
+}
+
+// The agents write to pipes.
+bool wants_color(const Options& options) {
+  return !options.given(FlagId::color) && launcher::wants_color(launcher::Color::automatic, STDOUT_FILENO) &&
+         launcher::wants_color(launcher::Color::automatic, STDERR_FILENO);
+}
+
+Result<launcher::SubmitSpec> spec_of(const RawOptions& raw, const Host& host, const Options& options,
+                                     launcher::PlacementRequest request) {
+  launcher::SubmitSpec spec;
+  Plan plan;
+  if (auto done = resolve_stopping({raw, host, options}, plan); !done) return done.error();
+  spec.stop_signals = plan.spec.stop_signals;
+  spec.passed_signals = plan.spec.passed_signals;
+  auto token = token_to_send(raw, host, request.hosts.size());
+  if (!token) return token.error();
+  request.version = own_version();
+  request.task.env = environment_to_send(host, *token);
+  if (wants_color(options)) request.task.words.insert(request.task.words.begin(), "--color=always");
+  const std::string own = own_file();
+  const std::vector<std::string> here = {"localhost", "127.0.0.1", "::1", launcher::kernel_hostname(),
+                                         launcher::short_hostname()};
+  for (const launcher::PlacedHost& each : request.hosts)
+    spec.commands.push_back(agent_command_on(each.name, options.text(FlagId::ssh), own, here));
+  request.here = here;
+  spec.request = std::move(request);
+  return spec;
+}
+
+}  // namespace
+
+std::string own_file() {
+  std::string path(4096, '\0');
+  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size());
+  path.resize(length < 0 ? 0 : static_cast<std::size_t>(length));
+  return path;
+}
+
+int become_srun(const RawOptions& raw, const Host& host, std::vector<std::string> words) {
+  const auto dry_run = Options(raw, host).on(FlagId::dry_run);
+  if (!dry_run) return fail(dry_run.error());
+  if (*dry_run) return print(words_quoted(words) + "\n");
+  if (host.token && host.token->ok()) ::setenv("DTRAIN_TOKEN", (*host.token)->text().c_str(), 1);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  return fail(system_error("srun cannot be started", errno));
+}
+
+int submit(const RawOptions& raw, const Host& host, launcher::PlacementRequest request) {
+  const Options options(raw, host);
+  auto spec = spec_of(raw, host, options, std::move(request));
+  if (!spec) return fail(spec.error());
+  const auto dry_run = options.on(FlagId::dry_run);
+  if (!dry_run) return fail(dry_run.error());
+  if (*dry_run) return print(commands_shown(*spec));
+  const auto code = launcher::run_on_hosts(std::move(*spec));
+  return code ? *code : fail(code.error());
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,166 @@
+#include "launcher/engines/agent_wire.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "rendezvous/base/printable.h"
+
+namespace dtrain::launcher {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kMark = "dtrain-agent ";
+constexpr std::size_t kMostAddresses = 64, kLongestShown = 200;
+constexpr std::array kKinds = {std::pair{ErrorKind::usage, "usage"}, std::pair{ErrorKind::not_found, "not-found"},
+                               std::pair{ErrorKind::not_executable, "not-executable"},
+                               std::pair{ErrorKind::system, "system"}};
+
+Error no_sense(std::string_view what, std::string_view line) {
+  return {ErrorKind::system, fmt::format("'{}' is no {}", printable(line.substr(0, kLongestShown)), what)};
+}
+
+// Bytes that are not UTF-8 are replaced: for texts that people read.
+std::string one_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+bool is_utf8(const std::string& text) {
+  try {
+    (void)Json(text).dump();
+    return true;
+  } catch (const Json::type_error&) {
+    return false;
+  }
+}
+
+// An object, or nothing.
+std::optional<Json> object(std::string_view text) {
+  if (text.size() > kLongestAgentLine) return std::nullopt;
+  Json json = Json::parse(text, nullptr, false);
+  return json.is_object() ? std::optional(std::move(json)) : std::nullopt;
+}
+
+// The member of this type; nothing if it is not there, or is of another type.
+template <class T>
+std::optional<T> typed_member(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  if (found == json.end()) return std::nullopt;
+  try {
+    return found->get<T>();
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string text_member(const Json& json, const char* name) {
+  return typed_member<std::string>(json, name).value_or("");
+}
+
+// Programs get C strings.
+bool has_nul(const std::string& text) { return text.find('\0') != std::string::npos; }
+
+std::optional<Json> of_agent(std::string_view line) {
+  const auto mark = line.find(kMark);
+  return mark == std::string_view::npos ? std::nullopt : object(line.substr(mark + kMark.size()));
+}
+
+Json place_json(const AgentPlace& place) {
+  return {{"engine", place.engine},     {"nnodes", place.nnodes}, {"node_rank", place.node_rank},
+          {"endpoint", place.endpoint}, {"run_id", place.run_id}, {"nproc", place.nproc}};
+}
+
+}  // namespace
+
+bool is_of_agent(std::string_view line) { return line.find(kMark) != std::string_view::npos; }
+
+std::string card_line(const AgentCard& card) {
+  return std::string(kMark) + one_line({{"protocol", kAgentProtocol},
+                                        {"version", card.version},
+                                        {"host", card.host},
+                                        {"addresses", card.addresses}});
+}
+
+Result<std::string> task_line(const AgentTask& task) {
+  for (const std::string& word : task.words)
+    if (!is_utf8(word))
+      return Error{ErrorKind::usage,
+                   fmt::format("'{}' is not UTF-8, and only that can be sent to other hosts", printable(word))};
+  for (const auto& [name, value] : task.env)
+    if (!is_utf8(name) || !is_utf8(value))
+      return Error{ErrorKind::usage,
+                   fmt::format("the variable {} is not UTF-8, and only that can be sent to other hosts: unset it",
+                               printable(name))};
+  if (!is_utf8(task.folder))
+    return Error{ErrorKind::usage, fmt::format("the folder '{}' is not UTF-8, and only that can be sent to other hosts",
+                                               printable(task.folder))};
+  std::string line = one_line({{"called", task.called},
+                               {"words", task.words},
+                               {"env", task.env},
+                               {"folder", task.folder},
+                               {"place", place_json(task.place)}});
+  if (line.size() > kLongestAgentLine)
+    return Error{ErrorKind::usage, fmt::format("arguments and environment are {} MiB, and at most {} MiB can be sent "
+                                               "to other hosts",
+                                               line.size() >> 20, kLongestAgentLine >> 20)};
+  return line;
+}
+
+std::string verdict_line(const Result<void>& verdict) {
+  if (verdict) return std::string(kMark) + one_line({{"ready", true}});
+  std::string kind;
+  for (const auto& [each, name] : kKinds)
+    if (each == verdict.error().kind) kind = name;
+  return std::string(kMark) + one_line({{"error", verdict.error().message}, {"kind", kind}});
+}
+
+Result<AgentCard> parse_agent_card(std::string_view line) {
+  const auto json = of_agent(line);
+  const auto protocol = json ? typed_member<int>(*json, "protocol") : std::nullopt;
+  if (!protocol) return no_sense("greeting of `dtrain agent`", line);
+  AgentCard card{text_member(*json, "version"), text_member(*json, "host"), {}};
+  if (*protocol != kAgentProtocol)
+    return Error{ErrorKind::usage, fmt::format("{} is there, which speaks another protocol: install the same "
+                                               "version on all hosts",
+                                               printable(card.version))};
+  const auto addresses = typed_member<std::vector<std::string>>(*json, "addresses");
+  if (!addresses || addresses->size() > kMostAddresses) return no_sense("greeting of `dtrain agent`", line);
+  card.addresses = *addresses;
+  return card;
+}
+
+Result<AgentTask> parse_agent_task(std::string_view line) {
+  const auto json = object(line);
+  // The text may have the job's token in it, so an error does not show it.
+  const Error wrong{ErrorKind::usage, "the task has no words, env or place of the right types"};
+  if (!json) return wrong;
+  const auto words = typed_member<std::vector<std::string>>(*json, "words");
+  const auto env = typed_member<std::map<std::string, std::string>>(*json, "env");
+  const auto place = typed_member<Json>(*json, "place");
+  if (!words || !env || !place || !place->is_object()) return wrong;
+  AgentTask task{text_member(*json, "called"), *words, *env, text_member(*json, "folder"), {}};
+  task.place = {text_member(*place, "engine"),   text_member(*place, "nnodes"), text_member(*place, "node_rank"),
+                text_member(*place, "endpoint"), text_member(*place, "run_id"), text_member(*place, "nproc")};
+  for (const std::string& word : task.words)
+    if (has_nul(word)) return wrong;
+  for (const auto& [name, value] : task.env)
+    if (name.empty() || name.find('=') != std::string::npos || has_nul(name) || has_nul(value)) return wrong;
+  if (has_nul(task.folder)) return wrong;
+  return task;
+}
+
+Result<void> parse_agent_verdict(std::string_view line) {
+  const auto json = of_agent(line);
+  if (!json) return no_sense("answer of `dtrain agent`", line);
+  if (typed_member<bool>(*json, "ready") == true) return {};
+  const auto error = typed_member<std::string>(*json, "error");
+  if (!error) return no_sense("answer of `dtrain agent`", line);
+  ErrorKind kind = ErrorKind::system;
+  const std::string said = text_member(*json, "kind");
+  for (const auto& [each, name] : kKinds)
+    if (said == name) kind = each;
+  return Error{kind, *error};
+}
+
+}  // namespace dtrain::launcher

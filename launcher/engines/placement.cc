@@ -1,0 +1,252 @@
+#include "launcher/engines/placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher/engines/meeting_place.h"
+#include "rendezvous/base/printable.h"
+
+namespace dtrain::launcher {
+namespace {
+
+constexpr int kNotFound = 127, kHostLost = 125;
+constexpr std::size_t kLongestComplaint = 400, kMostComplaints = 50;
+
+std::string joined_slots(const std::vector<int>& slots) {
+  std::string text;
+  for (const int slot : slots) text += fmt::format("{}{}", text.empty() ? "" : ",", slot);
+  return text;
+}
+
+}  // namespace
+
+Placement::Placement(PlacementRequest request, MonoTime now)
+    : request_(std::move(request)), agents_(request_.hosts.size()) {
+  start_more(now);
+}
+
+std::size_t Placement::count(Agent::State state) const {
+  return static_cast<std::size_t>(
+      std::count_if(agents_.begin(), agents_.end(), [&](const Agent& agent) { return agent.state == state; }));
+}
+
+std::optional<MonoTime> Placement::deadline() const {
+  return stage_ == Stage::meeting || stage_ == Stage::judging ? std::optional(deadline_) : std::nullopt;
+}
+
+void Placement::said(int host, std::string_view line, MonoTime now) {
+  if (!is_of_agent(line)) return complained(host, line);
+  const auto at = static_cast<std::size_t>(host);
+  if (stage_ == Stage::meeting && agents_[at].state == Agent::State::awaited)
+    card_of(at, line, now);
+  else if (stage_ == Stage::judging && agents_[at].is_member && agents_[at].state == Agent::State::present)
+    verdict_of(at, line);
+}
+
+void Placement::complained(int host, std::string_view line) {
+  const auto first = line.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos) return;
+  auto& complaints = agents_[static_cast<std::size_t>(host)].complaints;
+  if (complaints.size() == kMostComplaints) complaints.erase(complaints.begin());
+  const auto last = line.find_last_not_of(" \t\r");
+  complaints.push_back(printable(line.substr(first, std::min(last + 1 - first, kLongestComplaint))));
+}
+
+std::string Placement::last_words(std::size_t host) const {
+  const auto& complaints = agents_[host].complaints;
+  return complaints.empty() ? "" : complaints.back();
+}
+
+// The patience is with each of them, and so begins again with the last.
+void Placement::start_more(MonoTime now) {
+  for (std::size_t i = 0; i < agents_.size() && count(Agent::State::awaited) < kAtOnce; ++i) {
+    if (agents_[i].state != Agent::State::waiting) continue;
+    agents_[i].state = Agent::State::awaited;
+    orders_.push_back({Order::What::start, int(i), {}});
+    deadline_ = now + kPatience;
+  }
+}
+
+void Placement::card_of(std::size_t host, std::string_view line, MonoTime now) {
+  auto card = parse_agent_card(line);
+  if (!card) return fail(card.error().in(name(host)));
+  if (card->version != request_.version)
+    return fail({ErrorKind::usage, fmt::format("{} has {}, and this is {}: install the same version on all hosts",
+                                               name(host), printable(card->version), request_.version)});
+  agents_[host].card = std::move(*card);
+  agents_[host].state = Agent::State::present;
+  meet(now);
+}
+
+void Placement::verdict_of(std::size_t host, std::string_view line) {
+  auto verdict = parse_agent_verdict(line);
+  if (!verdict) return fail(verdict.error().in(name(host)));
+  agents_[host].state = Agent::State::ready;
+  for (const Agent& agent : agents_)
+    if (agent.is_member && agent.state != Agent::State::ready) return;
+  begin();
+}
+
+void Placement::begin() {
+  stage_ = Stage::running;
+  has_begun_ = true;
+  for (std::size_t i = 0; i < agents_.size(); ++i)
+    if (agents_[i].is_member) send(i, std::string(kAgentGo));
+}
+
+bool Placement::is_here(int host) const {
+  return std::find(request_.here.begin(), request_.here.end(), name(static_cast<std::size_t>(host))) !=
+         request_.here.end();
+}
+
+void Placement::ended(int host, int status, MonoTime now) {
+  const auto at = static_cast<std::size_t>(host);
+  Agent& agent = agents_[at];
+  if (agent.state == Agent::State::gone) return;
+  // ssh that is killed is a connection that is lost.
+  agent.code = status >= 0 ? status : is_here(host) ? 128 - status : kNoConnection;
+  const std::string said = last_words(at);
+  const std::string why = said.empty() ? fmt::format("its command ended with {}", agent.code) : said;
+  if (stage_ == Stage::meeting) {
+    constexpr const char* kAdvice = ": dtrain must be installed there, in PATH or where it is here";
+    has_no_agent(at, agent.code == kNotFound ? why + kAdvice : why);
+    if (stage_ == Stage::meeting) meet(now);
+    return;
+  }
+  agent.state = Agent::State::gone;
+  if (!agent.is_member || stage_ == Stage::over) return;
+  if (stage_ == Stage::judging) return fail({ErrorKind::system, fmt::format("{}: {}", name(at), why)});
+  bool is_last = true, is_first = true;
+  for (const Agent& each : agents_) {
+    if (!each.is_member || &each == &agent) continue;
+    (each.state == Agent::State::gone ? is_first : is_last) = false;
+  }
+  if (agent.code == kNoConnection && !is_here(host)) {
+    // A job may have that code too; then the others do.
+    lost_first_ = lost_first_ || (is_first && !is_last);
+    if (!is_last)
+      notes_.push_back(fmt::format("{}: ssh has ended with {}: is the connection lost?", name(at), agent.code));
+  }
+  if (!is_last) return;
+  stage_ = Stage::over;
+  end_ = exit_code();
+}
+
+void Placement::signal(int number, bool stops) {
+  stopped_ = stopped_ || stops;
+  if (stage_ == Stage::running) {
+    for (std::size_t i = 0; i < agents_.size(); ++i)
+      if (agents_[i].is_member && agents_[i].state != Agent::State::gone) send(i, std::to_string(number));
+    return;
+  }
+  if (!stops || stage_ == Stage::over) return;
+  fail({ErrorKind::system, "interrupted"});
+  end_ = 128 + number;
+}
+
+void Placement::look_at(MonoTime now) {
+  if (!deadline() || now < deadline_) return;
+  const bool meets = stage_ == Stage::meeting;
+  for (std::size_t i = 0; i < agents_.size(); ++i) {
+    const Agent& agent = agents_[i];
+    if (agent.state != (meets ? Agent::State::awaited : Agent::State::present) || (!meets && !agent.is_member))
+      continue;
+    const std::string why = fmt::format("no answer within {:g} s{}", in_seconds(kPatience),
+                                        agent.complaints.empty() ? "" : "; " + last_words(i));
+    if (!meets) return fail({ErrorKind::system, fmt::format("{}: {}", name(i), why)});
+    orders_.push_back({Order::What::drop, int(i), {}});
+    has_no_agent(i, why);
+    if (stage_ == Stage::over) return;
+  }
+  if (meets) meet(now);
+}
+
+// Nothing has been started: what is there is dropped.
+void Placement::fail(Error error) {
+  stage_ = Stage::over;
+  for (std::size_t i = 0; i < agents_.size(); ++i)
+    if (agents_[i].state != Agent::State::gone && agents_[i].state != Agent::State::waiting)
+      orders_.push_back({Order::What::drop, int(i), {}});
+  end_ = std::move(error);
+}
+
+void Placement::has_no_agent(std::size_t host, const std::string& why) {
+  agents_[host].state = Agent::State::gone;
+  const std::string text = fmt::format("{}: {}", name(host), why);
+  if (agents_.size() - count(Agent::State::gone) >= static_cast<std::size_t>(request_.least))
+    return notes_.push_back(text + "; the job begins without it");
+  fail({ErrorKind::system, text});
+}
+
+// Once every host has an agent, or has none.
+void Placement::meet(MonoTime now) {
+  start_more(now);
+  if (count(Agent::State::awaited) == 0) assign(now);
+}
+
+void Placement::assign(MonoTime now) {
+  stage_ = Stage::judging;
+  deadline_ = now + kPatience;
+  std::vector<std::size_t> members;
+  for (std::size_t i = 0; i < agents_.size(); ++i)
+    if (agents_[i].state == Agent::State::present) members.push_back(i);
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    const std::size_t at = members[rank];
+    agents_[at].is_member = true;
+    const PlacedHost& host = request_.hosts[at];
+    AgentTask task = request_.task;
+    if (task.place.nnodes.empty()) task.place.nnodes = std::to_string(members.size());
+    if (request_.numbered && members.size() > 1) task.place.node_rank = std::to_string(rank);
+    if (!request_.meets_elsewhere && members.size() > 1) {
+      task.place.endpoint = endpoint(at, members[0]);
+      if (task.place.endpoint.empty()) return fail(no_way(members[0], at));
+    }
+    if (task.place.nproc.empty() && host.slots > 0)
+      task.place.nproc =
+          std::to_string(host.chosen.empty() ? static_cast<std::size_t>(host.slots) : host.chosen.size());
+    if (!host.chosen.empty()) task.env["CUDA_VISIBLE_DEVICES"] = joined_slots(host.chosen);
+    auto line = task_line(task);
+    if (!line) return fail(line.error());
+    send(at, std::move(*line));
+  }
+  request_.task = {};  // the token has been told
+}
+
+Error Placement::no_way(std::size_t first, std::size_t host) const {
+  const AgentCard &one = agents_[first].card, &other = agents_[host].card;
+  if (first != host && one.host == other.host && one.addresses == other.addresses)
+    return {ErrorKind::usage,
+            fmt::format("{} and {} are the same host: name it once, with more slots", name(first), name(host))};
+  return {ErrorKind::usage, fmt::format("{} has no address that other hosts could reach: say where the nodes meet with "
+                                        "--rdzv-endpoint",
+                                        name(first))};
+}
+
+std::string Placement::endpoint(std::size_t host, std::size_t first) const {
+  const std::string port =
+      request_.port.empty() ? std::to_string(port_of_job(request_.task.place.run_id)) : request_.port;
+  const auto& addresses = agents_[first].card.addresses;
+  return host == first ? endpoint_of_node_0(addresses, port)
+                       : endpoint_seen_from(agents_[host].card.addresses, addresses, port);
+}
+
+// All agents end with the job's code. One whose connection is gone does not say it, and a job that does without hosts
+// may be done without it.
+int Placement::exit_code() const {
+  bool one_is_fine = false, all_lost = true;
+  int code = 0;
+  for (const Agent& agent : agents_) {
+    if (!agent.is_member) continue;
+    one_is_fine = one_is_fine || agent.code == 0;
+    all_lost = all_lost && agent.code == kNoConnection;
+    if (code == 0 && agent.code != kNoConnection) code = agent.code;
+  }
+  if (all_lost) return kNoConnection;
+  if (request_.elastic && one_is_fine) return 0;
+  // The agent that has lost its engine stops its node, and the others take that for a wish of the user's.
+  return code != 0 && lost_first_ && !stopped_ ? kHostLost : code;
+}
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,103 @@
+#pragma once
+// How an engine that runs a command on each host (ssh) gets a job's agents to start together. Each agent shows a card,
+// gets its task, and says whether it can carry that out; the job begins once all of them can. Pure: `ssh` and its pipes
+// are in launcher/submit.
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/engines/agent_wire.h"
+#include "launcher/engines/hostfile.h"
+#include "rendezvous/base/clock.h"
+#include "rendezvous/base/result.h"
+
+namespace dtrain::launcher {
+
+struct PlacementRequest {
+  std::vector<PlacedHost> hosts;    // at least one
+  int least = 1;                    // hosts that must answer; the job begins without others
+  AgentTask task{};                 // of each agent, without what the cards decide of its place
+  bool meets_elsewhere = false;     // the user has said where the nodes meet
+  bool numbered = true;             // the nodes have a --node-rank
+  bool elastic = false;             // the job goes on without hosts that are lost
+  std::vector<std::string> here{};  // names of this host, whose agent needs no connection
+  std::string port{};               // on node 0; empty: one of the job's
+  std::string version{};            // of this dtrain
+};
+
+class Placement {
+ public:
+  static constexpr Duration kPatience = std::chrono::seconds(60);  // with all cards, and then with all answers
+  static constexpr std::size_t kAtOnce = 64;                       // commands that start
+  // What ssh ends with where there is no connection, or no more.
+  static constexpr int kNoConnection = 255;
+
+  struct Order {
+    // start: its command; send: a line; drop: end the command, without a word.
+    enum class What { start, send, drop } what = What::send;
+    int host = 0;
+    std::string line{};
+    bool operator==(const Order&) const = default;
+  };
+
+  Placement(PlacementRequest request, MonoTime now);
+
+  // A line of standard output before the job runs: the agent's, or that of a login shell.
+  void said(int host, std::string_view line, MonoTime now);
+  // What is on its standard error, before the job runs: the last line of it tells why an agent does not come.
+  void complained(int host, std::string_view line);
+  // Its command has ended. `status`: its code, or minus the signal that has killed it.
+  void ended(int host, int status, MonoTime now);
+  // A signal for the job. One that stops a job that does not run yet ends the placement.
+  void signal(int number, bool stops);
+  void look_at(MonoTime now);
+
+  // Taken once, in this order.
+  std::vector<Order> take_orders() { return std::exchange(orders_, {}); }
+  std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
+
+  // The job runs, or has run: from then on output is the job's.
+  bool has_begun() const { return has_begun_; }
+  bool is_here(int host) const;
+  std::optional<MonoTime> deadline() const;
+  // The job's exit code, or why there is no job.
+  const std::optional<Result<int>>& end() const { return end_; }
+
+ private:
+  enum class Stage { meeting, judging, running, over };
+  struct Agent {
+    enum class State { waiting, awaited, present, ready, gone } state = State::waiting;
+    AgentCard card{};
+    std::vector<std::string> complaints{};  // at most kComplaints
+    bool is_member = false;
+    int code = 0;  // if it is gone
+  };
+
+  const std::string& name(std::size_t host) const { return request_.hosts[host].name; }
+  std::size_t count(Agent::State state) const;
+  void send(std::size_t host, std::string line) { orders_.push_back({Order::What::send, int(host), std::move(line)}); }
+  void start_more(MonoTime now);
+  std::string last_words(std::size_t host) const;
+  void begin();
+  void fail(Error error);
+  void has_no_agent(std::size_t host, const std::string& why);
+  void card_of(std::size_t host, std::string_view line, MonoTime now);
+  void verdict_of(std::size_t host, std::string_view line);
+  void meet(MonoTime now);
+  void assign(MonoTime now);
+  std::string endpoint(std::size_t host, std::size_t first) const;
+  Error no_way(std::size_t first, std::size_t host) const;
+  int exit_code() const;
+
+  PlacementRequest request_;
+  std::vector<Agent> agents_;
+  Stage stage_ = Stage::meeting;
+  bool has_begun_ = false, stopped_ = false, lost_first_ = false;
+  MonoTime deadline_;
+  std::vector<Order> orders_{};
+  std::vector<std::string> notes_{};
+  std::optional<Result<int>> end_{};
+};
+
+}  // namespace dtrain::launcher

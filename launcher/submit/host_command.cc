@@ -1,0 +1,98 @@
+#include "launcher/submit/host_command.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <boost/asio/buffer.hpp>
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include "launcher/base/inherited.h"
+#include "launcher/process/spawn.h"
+
+namespace dtrain::launcher {
+namespace {
+
+std::vector<char*> c_strings(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
+
+HostCommand::HostCommand(boost::asio::io_context& io, std::function<void(int status)> ended)
+    : ended_(std::move(ended)), input_(io), pidfd_(io) {}
+
+Result<void> HostCommand::start(const std::vector<std::string>& words, StreamEnds output, bool dies_with_us) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe", errno);
+  UniqueFd theirs(ends[0]), ours(ends[1]);
+  ::fcntl(ours.get(), F_SETFL, O_NONBLOCK);
+  const auto environment = own_environment();
+  auto argv = c_strings(words), envp = c_strings(environment);
+  SpawnRequest request;
+  request.argv = argv.data();
+  request.envp = envp.data();
+  request.stdin_fd = theirs.get();
+  request.stdout_fd = output.out.get();
+  request.stderr_fd = output.err.get();
+  request.dies_with_caller = dies_with_us;
+  ::getrlimit(RLIMIT_NOFILE, &request.nofile);
+  SpawnResult spawned = spawn(request);
+  if (spawned.pid < 0) return system_error(words[0] + ": cannot be started", spawned.error);
+  pid_ = spawned.pid;
+  input_.assign(ours.release());
+  pidfd_.assign(spawned.pidfd.release());
+  pidfd_.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
+    if (!error) reap();
+  });
+  return {};
+}
+
+void HostCommand::send(const std::string& line) {
+  if (!input_.is_open()) return;
+  unsent_ += line + "\n";
+  if (!writes_) write();
+}
+
+void HostCommand::write() {
+  while (!unsent_.empty()) {
+    const ssize_t sent = ::write(input_.native_handle(), unsent_.data(), unsent_.size());
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) break;
+    if (sent < 0) {  // it has ended, which its pidfd tells
+      unsent_.clear();
+      break;
+    }
+    unsent_.erase(0, static_cast<std::size_t>(sent));
+  }
+  writes_ = !unsent_.empty();
+  if (!writes_) return;
+  input_.async_wait(boost::asio::posix::stream_descriptor::wait_write, [this](const boost::system::error_code& error) {
+    if (!error) write();
+  });
+}
+
+void HostCommand::close_input() {
+  unsent_.clear();
+  if (input_.is_open()) input_.close();
+}
+
+void HostCommand::kill() {
+  if (pid_ > 0) ::kill(-pid_, SIGKILL);
+}
+
+void HostCommand::reap() {
+  int status = 0;
+  if (::waitpid(std::exchange(pid_, -1), &status, 0) < 0) status = 0;
+  close_input();
+  pidfd_.close();
+  ended_(WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,40 @@
+#pragma once
+// The command on one host, and the pipe to its standard input.
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "launcher/process/stream_ends.h"
+#include "rendezvous/base/result.h"
+
+namespace dtrain::launcher {
+
+class HostCommand {
+ public:
+  // `ended`: with its exit code, or minus the signal that has killed it. It may destroy nothing.
+  HostCommand(boost::asio::io_context& io, std::function<void(int status)> ended);
+
+  // `dies_with_us`: it is killed when this process dies; else it hears the end of its input. Error: it cannot be
+  // started.
+  Result<void> start(const std::vector<std::string>& words, StreamEnds output, bool dies_with_us);
+  // Without waiting: what the pipe does not take goes later.
+  void send(const std::string& line);
+  void close_input();
+  // With all that it has started, such as ssh's ProxyCommand.
+  void kill();
+  bool is_running() const { return pid_ > 0; }
+
+ private:
+  void write();
+  void reap();
+
+  std::function<void(int)> ended_;
+  boost::asio::posix::stream_descriptor input_, pidfd_;
+  std::string unsent_{};
+  bool writes_ = false;
+  pid_t pid_ = -1;
+};
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""What dtrain adds to the time in which an engine starts a process on each of two hosts, and how soon nothing
+is left of a job whose submitter is killed: ssh, Open MPI, MPICH and SLURM, on hosts of a lab.
+
+    run.py [--bin build/bin] [--runs 15] [--kills 7] [--json out.json] [--write docs/benchmarks]
+
+Each run has the engine alone and the engine with dtrain, one after the other. Printed are medians.
+"""
+import argparse
+import contextlib
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+TESTS = HERE.parents[1]
+sys.path[:0] = [str(HERE.parent), str(TESTS / "process/ssh"), str(TESTS / "process/mpi"),
+                str(TESTS / "process/slurm"), str(TESTS / "support")]
+
+import netlab  # noqa: E402
+from cluster import Cluster  # noqa: E402
+from far_shell import FarShell  # noqa: E402
+from page import add_outputs, bars_table, judged, machine, put_out  # noqa: E402
+from ssh_server import SshServers  # noqa: E402
+
+OWN_SHARE, DEADLINE, STEP = 50, 60, 0.002
+
+
+class Engine:
+    """`words(command)` start it on two hosts from the first host of the lab."""
+
+    def __init__(self, name, popen, words, left, dtrain):
+        self.name, self.popen, self.words, self.left, self.dtrain = name, popen, words, left, dtrain
+
+    def time(self, words):
+        began = time.monotonic()
+        done = self.popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        error = done.communicate(timeout=DEADLINE)[1]
+        if done.returncode != 0:
+            raise RuntimeError(f"{self.name}: {words}: {done.returncode}\n{error}")
+        return time.monotonic() - began
+
+    def starts(self, runs):
+        """Seconds alone, and with dtrain, of each run."""
+        alone, both = self.words(["true"]), self.dtrain("true")
+        self.time(alone), self.time(both)
+        return [(self.time(alone), self.time(both)) for _ in range(runs)]
+
+    def gone(self):
+        """Seconds from the submitter's SIGKILL until nothing of the job is left."""
+        before = set(self.left())
+        job = self.popen(self.dtrain("sh", "-c", "echo ready; exec sleep 100"), stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        ready = 0
+        while ready < 2:
+            line = job.stdout.readline()
+            if not line:
+                raise RuntimeError(f"{self.name}: the job has ended")
+            ready += "ready" in line
+        job.send_signal(signal.SIGKILL)
+        began = time.monotonic()
+        job.wait()
+        while set(self.left()) - before and time.monotonic() < began + DEADLINE:
+            time.sleep(STEP)  # tidy: allow sleep, because the processes are on other hosts
+        took = time.monotonic() - began
+        job.stdout.close()
+        return took
+
+
+def engines(stack, dtrain):
+    lab = stack.enter_context(netlab.Lab(3))
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dtrain-bench-"))
+    ssh = stack.enter_context(SshServers(lab, folder))
+    environment = {**os.environ, "HOME": folder, "DTRAIN_SSH": ssh.command}
+    far = os.path.join(folder, "far")
+    stack.enter_context(FarShell(lab, far))
+    shell = os.path.join(folder, "shell")
+    pathlib.Path(shell).write_text(f"#!/bin/sh\nexec {sys.executable} {TESTS}/process/mpi/far_shell.py {far} \"$@\"\n")
+    os.chmod(shell, 0o755)
+
+    def popen(words, **options):
+        return lab.host(0).popen(words, env=environment, cwd=folder, **options)
+
+    def left():
+        return [pid for host in lab.hosts for pid in host.pids() if pid not in ssh.pids()]
+
+    run = [dtrain, "run", "--quiet", "--nproc", "1"]
+
+    def by_ssh(command):
+        both = " & ".join(f"{ssh.command} -o BatchMode=yes {host} {' '.join(command)}" for host in ("host2", "host3"))
+        return ["sh", "-c", f"{both} & wait"]
+
+    yield Engine("ssh", popen, by_ssh, left, lambda *command: [dtrain, "run", "--quiet", "-H", "host2:1,host3:1",
+                                                               *command])
+    launchers = {
+        "mpirun (Open MPI)": ["mpirun.openmpi", "--allow-run-as-root", "--mca", "plm_rsh_agent", shell, "-N", "1", "-H",
+                              "host2,host3"],
+        "mpiexec (MPICH)": ["mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", shell, "-hosts", "host2,host3",
+                            "-ppn", "1", "-n", "2"],
+    }
+    for name, words in launchers.items():
+        yield Engine(name, popen, lambda command, words=words: [*words, *command], left,
+                     lambda *command, words=words: [*words, *run, *command])
+    network = stack.enter_context(netlab.Lab(1))
+    cluster = stack.enter_context(Cluster(nodes=2, network=network.host(0)))
+    step = ["srun", "-N2"]
+    yield Engine("srun (SLURM)", lambda words, **options: cluster.start(*words, **options),
+                 lambda command: [*step, *command], cluster.left, lambda *command: [*step, *run, *command])
+
+
+def milliseconds(values):
+    return 1000 * statistics.median(values)
+
+
+def measure(args):
+    figures = {}
+    dtrain = os.path.abspath(os.path.join(args.bin, "dtrain"))
+    with contextlib.ExitStack() as stack:
+        for engine in engines(stack, dtrain):
+            starts = engine.starts(args.runs)
+            figures[engine.name] = {
+                "alone_ms": milliseconds([alone for alone, _ in starts]),
+                "with_dtrain_ms": milliseconds([both for _, both in starts]),
+                "own_share_ms": milliseconds([both - alone for alone, both in starts]),
+                "gone_ms": milliseconds([engine.gone() for _ in range(args.kills)]),
+            }
+            print(engine.name, figures[engine.name], file=sys.stderr)
+    return figures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", default="build/bin")
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--kills", type=int, default=7)
+    add_outputs(parser)
+    args = parser.parse_args()
+    said = machine()
+    figures = measure(args)
+    bars = []
+    rows = ["| engine | alone | with dtrain | dtrain's own share | gone after a kill |", "|---|---|---|---|---|"]
+    for name, of in figures.items():
+        bars.append(judged(f"{name}: dtrain's own share", of["own_share_ms"], "<=", OWN_SHARE, "ms"))
+        bars.append(judged(f"{name}: nothing left after the submitter is killed", of["gone_ms"], "<=", 1000, "ms"))
+        rows.append("| {} | {alone_ms:.0f} ms | {with_dtrain_ms:.0f} ms | {own_share_ms:.0f} ms | {gone_ms:.0f} ms |"
+                    .format(name, **of))
+    text = "\n\n".join([
+        "## Start and end under engines",
+        "`true` on two hosts, started by the engine alone, and as a worker of an agent that the engine starts. Medians "
+        f"of {args.runs} pairs of runs; the share is the median of the differences. Then the submitter of a job that "
+        f"sleeps gets SIGKILL: medians of {args.kills} jobs. The hosts are network namespaces of this machine, and ssh "
+        "is a real one for dtrain; MPI's launchers reach their hosts by a program that takes the place of ssh.",
+        bars_table(bars), "\n".join(rows), " ".join(said)])
+    put_out(args, "bench-engines", "start", text, figures)
+
+
+if __name__ == "__main__":
+    netlab.become_able()
+    main()

@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""dtrain run --hosts: agents on the hosts of a lab, started by a real ssh."""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "launcher"), str(HERE.parents[1] / "support")]
+
+import netlab  # noqa: E402
+from lab_case import LabCase, new_token  # noqa: E402
+from ssh_server import SshServers  # noqa: E402
+from support import DTRAIN, until  # noqa: E402
+
+DEADLINE = 60
+FACTS = "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $(hostname) which is $GROUP_RANK in $PWD with $LR"
+ROW = re.compile(r"rank (\d+) of (\d+), (\d+) on (\S+) which is (\d+) in (\S+) with (.*)")
+
+
+class Ssh(LabCase):
+    HOSTS = 3
+
+    def setUp(self):
+        self.net = self.lab(self.HOSTS)
+        self.folder = self.enterContext(tempfile.TemporaryDirectory(prefix="dtrain-ssh-"))
+        self.ssh = self.enterContext(SshServers(self.net, self.folder))
+        self.environment = {**os.environ, "HOME": self.folder, "XDG_CONFIG_HOME": self.folder,
+                            "DTRAIN_SSH": self.ssh.command, "LR": "it's \"0.1\""}
+
+    def tearDown(self):
+        until(lambda: not self.left(), 10, "the end of all that the job started")
+
+    def left(self):
+        """What runs on the hosts but the servers."""
+        return [pid for host in self.net.hosts if host.up for pid in host.pids() if pid not in self.ssh.pids()]
+
+    def start(self, *words, **options):
+        job = self.net.host(0).popen([DTRAIN, "run", *words], env=self.environment, cwd=self.folder,
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                     text=True, **options)
+        self.addCleanup(job.stdout.close)
+        return job
+
+    def says(self, *words, code=0):
+        job = self.start(*words)
+        said = job.communicate(timeout=DEADLINE)[0]
+        self.assertEqual(job.returncode, code, said)
+        return said
+
+    def rows(self, said):
+        return sorted((int(rank), int(size), int(local), host, int(node))
+                      for rank, size, local, host, node, *_ in ROW.findall(said))
+
+    def until_ready(self, job, workers):
+        while workers:
+            line = job.stdout.readline()
+            self.assertTrue(line, "the job has ended")
+            workers -= "ready" in line
+
+    def test_one_command_is_a_job_on_all_hosts(self):
+        said = self.says("--hosts", "host[1-3]:2", "sh", "-c", FACTS)
+        self.assertEqual(self.rows(said), [(r, 6, r % 2, f"host{r // 2 + 1}", r // 2) for r in range(6)])
+        self.assertEqual({row[5:] for row in ROW.findall(said)}, {(self.folder, self.environment["LR"])}, said)
+
+    def test_a_file_and_a_choice_of_its_hosts(self):
+        pathlib.Path(self.folder, "hosts").write_text("host1 slots=1\nhost2 slots=2  # big\nhost3 slots=2\n")
+        said = self.says("--hostfile", "hosts", "--include", "host2@host3:1", "sh", "-c",
+                         FACTS + "; echo GPUs ${CUDA_VISIBLE_DEVICES-all} on $(hostname)")
+        self.assertEqual(self.rows(said), [(0, 3, 0, "host2", 0), (1, 3, 1, "host2", 0), (2, 3, 0, "host3", 1)])
+        self.assertIn("GPUs 1 on host3", said)
+        self.assertIn("GPUs all on host2", said)
+
+    def test_a_job_on_this_host_needs_no_ssh(self):
+        self.environment["DTRAIN_SSH"] = "/nonexistent/ssh"
+        said = self.says("-H", "localhost:2", "sh", "-c", FACTS)
+        self.assertEqual(self.rows(said), [(0, 2, 0, "host1", 0), (1, 2, 1, "host1", 0)])
+
+    def test_the_users_own_token_and_place_count(self):
+        token = new_token(DTRAIN, self.folder)
+        said = self.says("-H", "host1,host2", "--token-file", token, "--rdzv-endpoint", "host2:29500", "--nproc", "1",
+                         "sh", "-c", FACTS)
+        self.assertEqual([row[:2] for row in self.rows(said)], [(0, 2), (1, 2)])
+        said = self.says("-H", "host1,host2", "--nproc", "1", "sh", "-c", "echo token ${DTRAIN_TOKEN-none}")
+        self.assertEqual(said.count("token none"), 2, said)
+
+    def test_a_backend_and_a_name_of_the_users_own(self):
+        for flags in ["--rdzv-backend", "c10d"], ["--rdzv-backend", "static"], ["--rdzv-id", "mine"]:
+            with self.subTest(flags=flags):
+                said = self.says("-H", "host[1-2]:1", *flags, "sh", "-c", FACTS)
+                self.assertEqual([row[:2] for row in self.rows(said)], [(0, 2), (1, 2)])
+
+    def test_a_job_that_goes_on_without_a_host_is_done(self):
+        job = self.start("-H", "host[1-2]:1", "--nnodes", "1:2", "--rdzv-conf", "last_call_timeout=1", "sh", "-c",
+                         "echo ready; [ $WORLD_SIZE = 1 ] || exec sleep 50")
+        self.until_ready(job, 2)
+        self.net.host(1).crash()
+        said = job.communicate(timeout=DEADLINE)[0]
+        self.assertEqual(job.returncode, 0, said)
+
+    def test_workers_here_can_save_when_the_command_is_killed(self):
+        job = self.start("-H", "localhost:1", "bash", "-c",
+                         "trap 'touch saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+        self.until_ready(job, 1)
+        job.kill()
+        job.wait()
+        until(lambda: os.path.exists(os.path.join(self.folder, "saved")), 10, "the worker's end")
+
+    def test_output_that_is_not_written_is_told(self):
+        with open("/dev/full", "w") as full:
+            job = self.net.host(0).run([DTRAIN, "run", "-H", "localhost:1", "echo", "lost"], env=self.environment,
+                                       stdout=full)
+        self.assertIn("(1 lines) of stdout were not written: No space left on device", job.stderr)
+
+    def test_the_exit_code_is_the_jobs(self):
+        said = self.says("-H", "host1:1,host2:1", "sh", "-c", "[ $RANK = 0 ] || exit 7; sleep 50", code=7)
+        self.assertRegex(said, r"rank 1.*exit code 7|exit code 7.*rank 1")
+        self.says("-H", "host1:1,host2:1", "sh", "-c", "[ $RANK = 0 ] || kill -SEGV $$; sleep 50", code=139)
+
+    def test_what_one_host_lacks_is_told_before_anything_starts(self):
+        program = os.path.join("/run/tmp", "train")
+        shutil.copy("/usr/bin/touch", self.net.host(0).path(program))
+        mark = os.path.join(self.folder, "started")
+        said = self.says("-H", "host1:1,host2:1", program, mark, code=127)
+        self.assertEqual(said.splitlines(), [f"dtrain: host2: {program}: no such file"])
+        self.assertFalse(os.path.exists(mark))
+        os.mkdir(self.net.host(0).path("/run/tmp/here"))
+        job = self.net.host(0).run(["sh", "-c", f"cd /run/tmp/here && exec {DTRAIN} run -H host1,host2 true"],
+                                   env=self.environment)
+        self.assertEqual(job.returncode, 2, job.stderr)
+        self.assertIn("host2: the job's folder cannot be entered there: /run/tmp/here", job.stderr)
+
+    def test_a_host_that_cannot_be_reached(self):
+        self.ssh.stop("host3")
+        said = self.says("-H", "host[1-3]:1", "true", code=125)
+        self.assertRegex(said, r"^dtrain: host3: ssh: connect to host host3 .*refused\n$")
+        said = self.says("-H", "host[1-3]:1", "--nnodes", "2:3", "--rdzv-conf", "last_call_timeout=1", "sh", "-c",
+                         FACTS)
+        self.assertIn("refused; the job begins without it", said)
+        self.assertEqual([row[:2] for row in self.rows(said)], [(0, 2), (1, 2)])
+        pathlib.Path(self.folder, "known_hosts").write_text("")
+        self.assertIn("dtrain: host2: Host key verification failed.", self.says("-H", "host1,host2", "true", code=125))
+
+    def test_nothing_is_left_when_it_is_ended(self):
+        for number in signal.SIGTERM, signal.SIGINT, signal.SIGKILL:
+            with self.subTest(signal=number):
+                job = self.start("-H", "host[1-2]:2", "--shutdown-timeout", "1", "sh", "-c",
+                                 "trap '' TERM INT; echo ready; while :; do sleep 0.1; done")
+                self.until_ready(job, 4)
+                job.send_signal(number)
+                job.communicate(timeout=DEADLINE)
+                self.assertIn(job.returncode, (128 + number, -number))
+                until(lambda: not self.left(), 10, "the end of all")
+
+    def test_workers_hear_signals(self):
+        job = self.start("-H", "host[1-2]:1", "bash", "-c",
+                         "trap 'echo saved; exit 0' TERM; trap 'echo dumped' USR1; echo ready; "
+                         "while :; do sleep 0.05; done")
+        self.until_ready(job, 2)
+        job.send_signal(signal.SIGUSR1)
+        dumped = 0
+        while dumped < 2:
+            line = job.stdout.readline()
+            self.assertTrue(line)
+            dumped += "dumped" in line
+        job.send_signal(signal.SIGTERM)
+        self.assertEqual(job.communicate(timeout=DEADLINE)[0].count("saved"), 2)
+        self.assertEqual(job.returncode, 143)
+
+    def test_a_second_request_kills(self):
+        job = self.start("-H", "host[1-2]:1", "sh", "-c", "trap '' INT TERM; echo ready; while :; do sleep 0.1; done")
+        self.until_ready(job, 2)
+        # Signals within a second are one request.
+        for _ in range(10):
+            job.send_signal(signal.SIGTERM)
+            try:
+                job.communicate(timeout=0.5)
+                break
+            except subprocess.TimeoutExpired:
+                pass
+        self.assertEqual(job.returncode, 143)
+
+    def test_a_connection_that_is_lost_ends_the_job_there(self):
+        job = self.start("-H", "host[1-3]:1", "sh", "-c", "echo ready; exec sleep 50")
+        self.until_ready(job, 3)
+        mine = [pid for pid in self.net.host(0).pids()
+                if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ssh\0")]
+        self.assertEqual(len(mine), 2)
+        os.kill(mine[0], signal.SIGKILL)
+        job.communicate(timeout=DEADLINE)
+        self.assertNotEqual(job.returncode, 0)
+
+    def test_a_host_that_is_lost_ends_the_job(self):
+        job = self.start("-H", "host[1-3]:1", "sh", "-c", "echo ready; exec sleep 50")
+        self.until_ready(job, 3)
+        self.net.host(2).crash()
+        said = job.communicate(timeout=DEADLINE)[0]
+        self.assertNotEqual(job.returncode, 0, said)
+        self.assertIn("host3", said)
+
+    def test_lines_stay_whole(self):
+        said = self.says("-H", "host[1-3]:2", "sh", "-c",
+                         "i=0; while [ $i -lt 3000 ]; do echo line $i of $RANK which is long enough to matter; "
+                         "i=$((i+1)); done")
+        lines = re.findall(r"^\[(\d)] line (\d+) of (\d) which is long enough to matter$", said, re.M)
+        self.assertEqual(len(lines), 6 * 3000)
+        self.assertTrue(all(prefix == rank for prefix, _, rank in lines))
+
+    def test_no_secret_is_to_be_seen(self):
+        job = self.start("-H", "host[1-2]:1", "sh", "-c", "echo ready; exec sleep 50")
+        self.until_ready(job, 2)
+        for pid in self.left():
+            for file in "cmdline", "environ":
+                with open(f"/proc/{pid}/{file}", "rb") as seen:
+                    self.assertNotRegex(seen.read(), rb"dtrain-[A-Za-z0-9_-]{48}")
+        job.terminate()
+        job.communicate(timeout=DEADLINE)
+
+    def test_a_dry_run_shows_the_commands(self):
+        said = self.says("-H", "host[1-2]:1", "--dry-run", "true")
+        self.assertRegex(said, r"(?m)^host1: /proc/self/exe agent$")
+        self.assertRegex(said, r"(?m)^host2: ssh -F .* host2 '/bin/sh -c ")
+        self.assertIn("each agent: -- true", said)
+
+
+if __name__ == "__main__":
+    netlab.become_able()
+    unittest.main()

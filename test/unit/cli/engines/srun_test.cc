@@ -1,0 +1,62 @@
+// --engine slurm outside of a step.
+#include "cli/engines/srun.h"
+
+#include "test/support/catch.h"
+#include "test/unit/cli/test_host.h"
+
+using namespace dtrain;
+using namespace dtrain::cli;
+using Catch::Contains;
+using Words = std::vector<std::string>;
+
+namespace {
+
+Host login() {
+  FileMap files;
+  files.emplace("/usr/bin/srun", executable_file());
+  return test_host(std::move(files));
+}
+
+Result<std::optional<Words>> srun(Words words, const Host& host = login(), CalledAs as = CalledAs::dtrain) {
+  words.insert(words.end(), {"./train", "--lr=1"});
+  return srun_that_counts(*parse(words, as), host, "/opt/dtrain");
+}
+
+std::string no_srun(Words words, const Host& host = login(), CalledAs as = CalledAs::dtrain) {
+  const auto made = srun(std::move(words), host, as);
+  return made ? "fine" : made.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("on a login host the engine slurm is srun with a dtrain on each node") {
+  CHECK(**srun({"--engine", "slurm", "--nnodes", "4", "--nproc", "8", "-v", "--srun", "-p gpu  -t 60"}) ==
+        Words{"srun", "--ntasks-per-node=1", "--mpi=none", "--nodes=4", "--cpus-per-task=8", "-p", "gpu", "-t", "60",
+              "/opt/dtrain", "run", "--engine=slurm", "--nproc=8", "--nnodes=4", "--verbose", "--", "./train",
+              "--lr=1"});
+  CHECK(**srun({"--engine", "slurm"}) == Words{"srun", "--ntasks-per-node=1", "--mpi=none", "/opt/dtrain", "run",
+                                               "--engine=slurm", "--", "./train", "--lr=1"});
+  CHECK((**srun({"--engine", "slurm", "--nnodes", "2:4"}))[3] == "--nodes=2-4");
+  const Words own = **srun({"--engine", "slurm", "--nproc", "2", "--srun=--cpus-per-task=16"});
+  CHECK(std::count(own.begin(), own.end(), "--cpus-per-task=2") == 0);
+}
+
+TEST_CASE("in a step, and for other engines, srun is not needed") {
+  CHECK_FALSE(srun({})->has_value());
+  Host step = login();
+  step.env.insert({{"SLURM_JOB_ID", "7"},
+                   {"SLURM_STEP_ID", "0"},
+                   {"SLURM_STEP_NUM_NODES", "1"},
+                   {"SLURM_STEP_TASKS_PER_NODE", "1"},
+                   {"SLURM_STEP_NODELIST", "n"},
+                   {"SLURM_NODEID", "0"}});
+  CHECK_FALSE(srun({"--engine", "slurm"}, step)->has_value());
+}
+
+TEST_CASE("srun that cannot be is told") {
+  CHECK_THAT(no_srun({"--engine", "slurm"}, test_host()), Contains("srun is not in PATH"));
+  CHECK_THAT(no_srun({"--engine", "slurm"}, login(), CalledAs::torchrun), Contains("needs the name dtrain"));
+  CHECK_THAT(no_srun({"--srun", "-p gpu"}), Contains("--srun is for --engine slurm"));
+  CHECK_THAT(no_srun({"--engine", "slurm", "--node-rank", "1"}), Contains("--node-rank is in conflict"));
+  CHECK_THAT(no_srun({"--engine", "slurm", "--nnodes", "x"}), Contains("--nnodes 'x'"));
+}

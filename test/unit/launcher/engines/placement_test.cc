@@ -1,0 +1,273 @@
+// Agents of several hosts come together, or do not.
+#include "launcher/engines/placement.h"
+
+#include "test/support/catch.h"
+
+using namespace dtrain;
+using namespace dtrain::launcher;
+using Catch::Contains;
+using What = Placement::Order::What;
+
+namespace {
+
+constexpr const char* kVersion = "dtrain 1.0";
+const MonoTime kStart{};
+
+PlacementRequest request(std::vector<PlacedHost> hosts) {
+  PlacementRequest asked;
+  asked.least = static_cast<int>(hosts.size());
+  asked.hosts = std::move(hosts);
+  asked.version = kVersion;
+  asked.task.called = "dtrain";
+  asked.task.words = {"--", "true"};
+  asked.task.place.engine = "ssh";
+  asked.task.place.run_id = "job-1";
+  return asked;
+}
+
+std::string card(int host) { return card_line({kVersion, "h", {"10.0.0." + std::to_string(host)}}); }
+
+struct Job {
+  Placement placement;
+
+  explicit Job(PlacementRequest asked) : placement(std::move(asked), kStart) { placement.take_orders(); }
+
+  void shows_card(int host) { placement.said(host, card(host), kStart); }
+  void is_ready(int host) { placement.said(host, verdict_line({}), kStart); }
+  void ends(int host, int code) { placement.ended(host, code, kStart); }
+  // By host; an empty place: nothing was sent there.
+  std::vector<AgentPlace> places(std::size_t hosts) {
+    std::vector<AgentPlace> found(hosts);
+    for (const auto& order : placement.take_orders()) {
+      REQUIRE(order.what == What::send);
+      const auto task = parse_agent_task(order.line);
+      REQUIRE(task.ok());
+      found[static_cast<std::size_t>(order.host)] = task->place;
+    }
+    return found;
+  }
+  int dropped() {
+    int count = 0;
+    for (const auto& order : placement.take_orders()) count += order.what == What::drop ? 1 : 0;
+    return count;
+  }
+  std::string failure() const {
+    REQUIRE(placement.end().has_value());
+    REQUIRE_FALSE(placement.end()->ok());
+    return placement.end()->error().message;
+  }
+  int code() const {
+    REQUIRE(placement.end().has_value());
+    REQUIRE(placement.end()->ok());
+    return **placement.end();
+  }
+};
+
+Job running(int hosts) {
+  std::vector<PlacedHost> named;
+  for (int i = 0; i < hosts; ++i) named.push_back({"h" + std::to_string(i)});
+  Job job(request(std::move(named)));
+  for (int i = 0; i < hosts; ++i) job.shows_card(i);
+  for (int i = 0; i < hosts; ++i) job.is_ready(i);
+  job.placement.take_orders();
+  REQUIRE(job.placement.has_begun());
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("agents that have shown their cards get a place, and begin once all are ready") {
+  Job job(request({{"a", 2}, {"b", 4, {0, 3}}}));
+  job.placement.said(1, "Welcome", kStart);
+  job.shows_card(1);
+  CHECK(job.placement.take_orders().empty());
+  job.shows_card(0);
+  const auto places = job.places(2);
+  const std::string port = places[0].endpoint.substr(places[0].endpoint.find(':'));
+  CHECK(places[0] == AgentPlace{"ssh", "2", "0", "10.0.0.0" + port, "job-1", "2"});
+  CHECK(places[1] == AgentPlace{"ssh", "2", "1", "10.0.0.0" + port, "job-1", "2"});
+  job.is_ready(1);
+  CHECK(job.placement.take_orders().empty());
+  job.is_ready(0);
+  CHECK(job.placement.take_orders() == std::vector<Placement::Order>{{What::send, 0, "go"}, {What::send, 1, "go"}});
+  CHECK(job.placement.has_begun());
+  CHECK_FALSE(job.placement.deadline());
+}
+
+TEST_CASE("a choice of slots is a choice of GPUs") {
+  Job job(request({{"a", 4, {0, 3}}}));
+  job.shows_card(0);
+  const auto orders = job.placement.take_orders();
+  REQUIRE(orders.size() == 1);
+  const auto task = parse_agent_task(orders[0].line);
+  CHECK(task->env.at("CUDA_VISIBLE_DEVICES") == "0,3");
+  CHECK(task->place == AgentPlace{"ssh", "1", "", "", "job-1", "2"});
+}
+
+TEST_CASE("where the nodes meet may be the user's choice") {
+  auto asked = request({{"a"}, {"b"}});
+  asked.meets_elsewhere = true;
+  asked.numbered = false;
+  Job job(asked);
+  job.shows_card(0);
+  job.shows_card(1);
+  for (const AgentPlace& place : job.places(2)) CHECK(place == AgentPlace{"ssh", "2", "", "", "job-1", ""});
+}
+
+TEST_CASE("a host that does not come ends a job that needs it") {
+  Job job(request({{"a"}, {"b"}}));
+  job.shows_card(0);
+  job.placement.complained(1, "ssh: connect to host b port 22: No route to host\r");
+  job.ends(1, 255);
+  CHECK(job.failure() == "b: ssh: connect to host b port 22: No route to host");
+  CHECK(job.dropped() == 1);
+}
+
+TEST_CASE("a job that can begin with fewer hosts does") {
+  auto asked = request({{"a"}, {"b"}, {"c"}});
+  asked.least = 2;
+  asked.numbered = false;
+  Job job(asked);
+  job.ends(0, 255);
+  job.shows_card(1);
+  job.shows_card(2);
+  const auto places = job.places(3);
+  CHECK(places[0] == AgentPlace{});
+  CHECK(places[1].nnodes == "2");
+  CHECK_THAT(places[2].endpoint, Contains("10.0.0.1:"));
+  CHECK_THAT(job.placement.take_notes().at(0), Contains("a: its command ended with 255; the job begins without it"));
+  job.is_ready(1);
+  job.is_ready(2);
+  CHECK(job.placement.has_begun());
+  job.ends(1, 0);
+  job.ends(2, 0);
+  CHECK(job.code() == 0);
+}
+
+TEST_CASE("hosts without dtrain, with another version and with another protocol are told") {
+  Job missing(request({{"a"}}));
+  missing.placement.complained(0, "sh: 1: exec: dtrain: not found");
+  missing.ends(0, 127);
+  CHECK_THAT(missing.failure(), Contains("a: sh: 1: exec: dtrain: not found: dtrain must be installed there"));
+  Job other(request({{"a"}}));
+  other.placement.said(0, card_line({"dtrain 0.9", "h", {}}), kStart);
+  CHECK(other.failure() == "a has dtrain 0.9, and this is dtrain 1.0: install the same version on all hosts");
+  Job strange(request({{"a"}}));
+  strange.placement.said(0, "dtrain-agent {\"protocol\":7,\"version\":\"x\"}", kStart);
+  CHECK_THAT(strange.failure(), Contains("a: x is there"));
+}
+
+TEST_CASE("an agent that cannot carry out its task ends the placement with its own error") {
+  Job job(request({{"a"}, {"b"}}));
+  job.shows_card(0);
+  job.shows_card(1);
+  job.placement.take_orders();
+  job.is_ready(0);
+  job.placement.said(1, verdict_line(Error{ErrorKind::not_found, "train.py: no such file"}), kStart);
+  CHECK(job.failure() == "b: train.py: no such file");
+  CHECK(job.placement.end()->error().kind == ErrorKind::not_found);
+  CHECK(job.dropped() == 2);
+}
+
+TEST_CASE("hosts that do not answer are waited for as long as has been said") {
+  Job job(request({{"a"}, {"b"}}));
+  job.shows_card(0);
+  REQUIRE(job.placement.deadline() == kStart + Placement::kPatience);
+  job.placement.look_at(kStart + Placement::kPatience - std::chrono::nanoseconds(1));
+  CHECK_FALSE(job.placement.end());
+  job.placement.look_at(kStart + Placement::kPatience);
+  CHECK(job.failure() == "b: no answer within 60 s");
+  CHECK(job.dropped() >= 2);
+  Job late(request({{"a"}}));
+  late.shows_card(0);
+  late.placement.look_at(kStart + Placement::kPatience);
+  CHECK(late.failure() == "a: no answer within 60 s");
+}
+
+TEST_CASE("the exit code is that of the job, not that of a connection") {
+  const auto code = [](int first, int second, bool elastic = false) {
+    auto asked = request({{"h0"}, {"h1"}});
+    asked.elastic = elastic;
+    Job job(asked);
+    for (int i = 0; i < 2; ++i) job.shows_card(i);
+    for (int i = 0; i < 2; ++i) job.is_ready(i);
+    job.ends(0, first);
+    job.ends(1, second);
+    return job.code();
+  };
+  CHECK(code(0, 0) == 0);
+  CHECK(code(7, 7) == 7);
+  CHECK(code(7, 255) == 7);
+  CHECK(code(255, 255) == 255);
+  // A node was lost, and the others were stopped by that.
+  CHECK(code(255, 143) == 125);
+  CHECK(code(-9, 143) == 125);
+  CHECK(code(255, 0) == 0);
+  CHECK(code(-9, 0, true) == 0);
+  CHECK(code(125, 0, true) == 0);
+  CHECK(code(125, 7, true) == 125);
+}
+
+TEST_CASE("an agent on this host has no connection that could be lost") {
+  auto asked = request({{"localhost"}});
+  asked.here = {"localhost"};
+  Job job(asked);
+  job.shows_card(0);
+  job.is_ready(0);
+  job.ends(0, -9);
+  CHECK(job.code() == 137);
+  CHECK(job.placement.take_notes().empty());
+}
+
+TEST_CASE("one host by two names is told") {
+  Job job(request({{"a"}, {"b"}}));
+  job.shows_card(0);
+  job.placement.said(1, card(0), kStart);
+  CHECK(job.failure() == "a and b are the same host: name it once, with more slots");
+  Job alone(request({{"a"}, {"b"}}));
+  alone.placement.said(0, card_line({kVersion, "x", {}}), kStart);
+  alone.shows_card(1);
+  CHECK_THAT(alone.failure(), Contains("a has no address that other hosts could reach"));
+}
+
+TEST_CASE("signals go to agents that run, and end a placement") {
+  Job job = running(2);
+  job.ends(0, 255);
+  CHECK_THAT(job.placement.take_notes().at(0), Contains("h0: ssh has ended with 255: is the connection lost?"));
+  job.placement.signal(15, true);
+  job.placement.signal(10, false);
+  CHECK(job.placement.take_orders() == std::vector<Placement::Order>{{What::send, 1, "15"}, {What::send, 1, "10"}});
+  Job early(request({{"a"}, {"b"}}));
+  early.shows_card(0);
+  early.placement.signal(10, false);
+  CHECK_FALSE(early.placement.end());
+  early.placement.signal(2, true);
+  CHECK(early.code() == 130);
+  CHECK(early.dropped() == 2);
+}
+
+TEST_CASE("of many hosts some are started at a time") {
+  std::vector<PlacedHost> hosts;
+  for (int i = 0; i < 100; ++i) hosts.push_back({"h" + std::to_string(i)});
+  Placement placement(request(hosts), kStart);
+  const auto first = placement.take_orders();
+  CHECK(first.size() == Placement::kAtOnce);
+  CHECK(first[0] == Placement::Order{What::start, 0, ""});
+  placement.said(3, card(3), kStart);
+  CHECK(placement.take_orders() == std::vector<Placement::Order>{{What::start, 64, ""}});
+  placement.ended(4, 255, kStart);
+  CHECK(placement.take_orders().size() == Placement::kAtOnce);  // all that were started are dropped
+}
+
+TEST_CASE("what ssh and a login shell have said is told if no agent comes") {
+  Job job(request({{"a"}}));
+  job.placement.said(0, "Choose a project:", kStart);
+  job.placement.complained(0, "  \r");
+  job.placement.look_at(kStart + Placement::kPatience);
+  CHECK(job.failure() == "a: no answer within 60 s; Choose a project:");
+  Job fine(request({{"a"}}));
+  fine.placement.complained(0, "Warning: Permanently added 'a'");
+  fine.shows_card(0);
+  fine.is_ready(0);
+  CHECK(fine.placement.take_notes().empty());
+}
