@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "cli/children/read_until.h"
+#include "launcher/process/spawn.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::cli {
@@ -39,10 +40,7 @@ constexpr int kNotStarted = 127;
 
 // -1 with errno, if no process can be started.
 pid_t start(const std::vector<std::string>& words, int output) {
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
+  const auto argv = launcher::c_strings(words);
   pid_t parent = getpid();
   pid_t child = fork();
   if (child == 0) become(argv.data(), output, parent);

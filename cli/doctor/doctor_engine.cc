@@ -24,7 +24,7 @@ Findings judge_engine(const Host& host) {
   RawOptions raw;
   raw.command = {"program"};
   const Options options(raw, host);
-  const auto hosts = hosts_that_count(raw, host);
+  const auto hosts = hosts_that_count(raw, options, host);
   if (!hosts) return engine_fails(hosts.error());
   if (*hosts) {
     const FlagId list = options.given(FlagId::hosts) ? FlagId::hosts : FlagId::hostfile;

@@ -6,6 +6,7 @@
 
 #include "cli/engines/engine.h"
 #include "launcher/engines/cloud_plan.h"
+#include "rendezvous/net/address_text.h"
 
 namespace dtrain::cli {
 namespace {
@@ -25,12 +26,9 @@ Result<void> take_from_cloud(const RawOptions& raw, const Host& host, Options& o
   const std::string nodes = std::to_string(place.nodes);
   if (options.given(FlagId::nnodes) && options.text(FlagId::nnodes) != nodes) return {};
   const std::string port = options.given(FlagId::master_port) ? options.text(FlagId::master_port) : kPort;
-  const bool brackets = place.address.find(':') != std::string::npos;
   options.suggest(FlagId::nnodes, nodes, place.origin);
   options.suggest(FlagId::node_rank, std::to_string(place.node_rank), place.rank_origin);
-  options.suggest(FlagId::rdzv_endpoint,
-                  fmt::format("{}{}{}:{}", brackets ? "[" : "", place.address, brackets ? "]" : "", port),
-                  place.address_origin);
+  options.suggest(FlagId::rdzv_endpoint, address_text(place.address, port), place.address_origin);
   if (!place.id.empty()) options.suggest(FlagId::run_id, place.id, place.id_origin);
   return {};
 }

@@ -8,11 +8,9 @@
 #include <string_view>
 
 #include "cli/base/parse_value.h"
-#include "cli/base/text.h"
 #include "cli/base/usage_error.h"
 #include "cli/engines/engine.h"
 #include "cli/engines/sent_words.h"
-#include "cli/machine/user_token.h"
 #include "cli/nodes/nodes.h"
 
 namespace dtrain::cli {
@@ -148,10 +146,10 @@ bool is_plain_path(const std::string& path) {
 
 }  // namespace
 
-Result<std::optional<launcher::PlacementRequest>> hosts_that_count(const RawOptions& raw, const Host& host) {
+Result<std::optional<launcher::PlacementRequest>> hosts_that_count(const RawOptions& raw, const Options& options,
+                                                                   const Host& host) {
   const std::optional<launcher::PlacementRequest> none;
   if (host.place) return none;
-  const Options options(raw, host);
   const auto engine = engine_of(options);
   if (!engine) return engine.error();
   const auto list = one_of_both(options, FlagId::hosts, FlagId::hostfile, "both name the hosts");
@@ -184,7 +182,7 @@ Result<std::optional<launcher::PlacementRequest>> hosts_that_count(const RawOpti
   if (raw.command.empty()) return usage_error("no program to start on the hosts: dtrain run --hosts ... PROGRAM");
   request.task.called = raw.as_launch ? "launch" : raw.as_torchrun ? "torchrun" : "dtrain";
   request.task.words = words_to_send(raw);
-  request.task.folder = host.folder;
+  request.task.folder = host.folder();
   request.task.place.engine = kEngine;
   const std::string& id = options.text(FlagId::run_id);
   request.task.place.run_id = options.given(FlagId::run_id) && !id.empty() ? id : "job-" + host.fresh_id;
@@ -201,8 +199,7 @@ std::map<std::string, std::string> environment_to_send(const Host& host, const s
   return sent;
 }
 
-Result<std::string> token_to_send(const RawOptions& raw, const Host& host, std::size_t hosts) {
-  const Options options(raw, host);
+Result<std::string> token_to_send(const Options& options, const Host& host, std::size_t hosts) {
   if (host.token) {
     if (!host.token->ok()) return host.token->error().in("DTRAIN_TOKEN");
     return (*host.token)->text();

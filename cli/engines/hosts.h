@@ -12,13 +12,14 @@
 namespace dtrain::cli {
 
 // Nothing: no hosts are named, or this process is the agent on one of them. The task has no environment yet.
-Result<std::optional<launcher::PlacementRequest>> hosts_that_count(const RawOptions& raw, const Host& host);
+Result<std::optional<launcher::PlacementRequest>> hosts_that_count(const RawOptions& raw, const Options& options,
+                                                                   const Host& host);
 
 // What of the environment goes to other hosts: all but what belongs to this host or to a login, and what has been said
 // by now. `token`: of the job; empty: it needs none.
 std::map<std::string, std::string> environment_to_send(const Host& host, const std::string& token);
 // The token of a job over these hosts; empty: there is one host, or the user has named another credential.
-Result<std::string> token_to_send(const RawOptions& raw, const Host& host, std::size_t hosts);
+Result<std::string> token_to_send(const Options& options, const Host& host, std::size_t hosts);
 
 // The command that starts `dtrain agent` on a host. `own`: this program's file. `here`: names of this host.
 std::vector<std::string> agent_command_on(const std::string& host, const std::string& ssh, const std::string& own,

@@ -1,6 +1,5 @@
 #pragma once
 // What was typed, for the dtrain that an engine starts. Pure.
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -9,6 +9,7 @@
 #include "cli/base/usage_error.h"
 #include "cli/engines/engine.h"
 #include "launcher/engines/slurm_plan.h"
+#include "rendezvous/net/address_text.h"
 
 namespace dtrain::cli {
 namespace {
@@ -45,8 +46,7 @@ Result<void> take_from_slurm(const RawOptions& raw, const Host& host, Options& o
   std::string endpoint;
   for (std::size_t i = 0; i < (*ha ? std::min<std::size_t>(3, step.hosts.size()) : 1); ++i) {
     const std::string address = host.slurm_address(step.hosts[i]);
-    const bool brackets = address.find(':') != std::string::npos;
-    endpoint += fmt::format("{}{}{}{}:{}", i == 0 ? "" : ",", brackets ? "[" : "", address, brackets ? "]" : "", port);
+    endpoint += (i == 0 ? "" : ",") + address_text(address, port);
   }
   if (!*ha) options.suggest(FlagId::node_rank, std::to_string(step.node_rank), "SLURM_NODEID");
   options.suggest(FlagId::rdzv_endpoint, endpoint, kSlurmNodes);

@@ -30,10 +30,9 @@ Result<std::string> nodes_text(const Options& options) {
 
 }  // namespace
 
-Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOptions& raw, const Host& host,
-                                                                 const std::string& own) {
+Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOptions& raw, const Options& options,
+                                                                 const Host& host) {
   const std::optional<std::vector<std::string>> none;
-  const Options options(raw, host);
   const auto speaks = may_speak("slurm", raw, host, options);
   if (!speaks) return speaks.error();
   if (!is_named("slurm", options)) {
@@ -46,7 +45,7 @@ Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOption
   if (raw.as_torchrun)
     return usage_error("--engine slurm needs the name dtrain, by which SLURM's values count: dtrain run");
   if (raw.command.empty()) return usage_error("no program to start: dtrain run --engine slurm PROGRAM");
-  if (host.search_path().empty() || find_in_path("srun", host).empty())
+  if (find_in_path("srun", host).empty())
     return usage_error("--engine slurm: srun is not in PATH; is this a host of the cluster?");
   const auto nodes = nodes_text(options);
   if (!nodes) return nodes.error();
@@ -59,7 +58,7 @@ Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOption
   if (const auto workers = parse_number(options.text(FlagId::nproc), 2, kMostRank); workers && !has_cpus)
     words.push_back(fmt::format("--cpus-per-task={}", *workers));
   words.insert(words.end(), typed.begin(), typed.end());
-  words.insert(words.end(), {own, "run", "--engine=slurm"});
+  words.insert(words.end(), {host.own_file(), "run", "--engine=slurm"});
   const auto rest = words_to_send(raw);
   words.insert(words.end(), rest.begin(), rest.end());
   return std::optional(std::move(words));

@@ -10,9 +10,9 @@
 
 namespace dtrain::cli {
 
-// What dtrain becomes: srun, with a dtrain of the same flags on each node. `own`: this program's file. Nothing: the
-// engine is another one, or this is a step already.
-Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOptions& raw, const Host& host,
-                                                                 const std::string& own);
+// What dtrain becomes: srun, with a dtrain of the same flags on each node. Nothing: the engine is another one, or this
+// is a step already.
+Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOptions& raw, const Options& options,
+                                                                 const Host& host);
 
 }  // namespace dtrain::cli

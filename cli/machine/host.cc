@@ -81,6 +81,11 @@ std::string random_digits() {
   return digits;
 }
 
+std::string own_file() {
+  std::error_code none;
+  return std::filesystem::read_symlink("/proc/self/exe", none).string();
+}
+
 // As the shell has it: PWD may go through a link that other hosts have too.
 std::string working_folder() {
   std::error_code none;
@@ -104,7 +109,8 @@ Host this_host() {
   host.machine = own_machine();
   host.foreign_programs = knows_foreign_programs();
   host.fresh_id = random_digits();
-  host.folder = working_folder();
+  host.folder = working_folder;
+  host.own_file = own_file;
   host.stdin_use = launcher::standard_input_use(::getpgrp());
   host.gpus = [] { return driver_gpus(); };
   host.listed_gpus = listed_gpus;

@@ -41,7 +41,6 @@ struct Host {
   std::optional<Mpi> mpi{};
   // What an engine has told this agent of its node (cli/run/agent.h).
   std::optional<launcher::AgentPlace> place{};
-  std::string folder;             // where this process works; empty: it has been removed
   int cpus = 1;                   // cores this process may run on (sched_getaffinity), >= 1
   std::uint16_t machine = 0;      // ELF e_machine of this machine's programs; 0: do not judge
   bool foreign_programs = false;  // the kernel knows further program formats (binfmt_misc)
@@ -66,6 +65,9 @@ struct Host {
   std::function<Result<MeetingAddress>(const std::string& name)> meeting_address = [](const std::string& name) {
     return Result<MeetingAddress>(judge_meeting_address({name}, {}));
   };
+  // Where this process works, empty if that has been removed; and its program's file.
+  std::function<std::string()> folder = [] { return std::string(); };
+  std::function<std::string()> own_file = [] { return std::string(); };
   // What a text file has, at most 1 MiB, or why it cannot be read.
   std::function<Result<std::string>(const std::string& path)> read_text = [](const std::string&) {
     return Result<std::string>(Error{ErrorKind::usage, "it cannot be read"});

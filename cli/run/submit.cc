@@ -16,6 +16,7 @@
 #include "cli/engines/hosts.h"
 #include "cli/resolve/resolve_parts.h"
 #include "launcher/base/host_name.h"
+#include "launcher/process/spawn.h"
 #include "launcher/submit/submit.h"
 #include "launcher/terminal/wants_color.h"
 
@@ -46,19 +47,19 @@ bool wants_color(const Options& options) {
          launcher::wants_color(launcher::Color::automatic, STDERR_FILENO);
 }
 
-Result<launcher::SubmitSpec> spec_of(const RawOptions& raw, const Host& host, const Options& options,
+Result<launcher::SubmitSpec> spec_of(const RawOptions& raw, const Options& options, const Host& host,
                                      launcher::PlacementRequest request) {
   launcher::SubmitSpec spec;
   Plan plan;
   if (auto done = resolve_stopping({raw, host, options}, plan); !done) return done.error();
   spec.stop_signals = plan.spec.stop_signals;
   spec.passed_signals = plan.spec.passed_signals;
-  auto token = token_to_send(raw, host, request.hosts.size());
+  auto token = token_to_send(options, host, request.hosts.size());
   if (!token) return token.error();
   request.version = own_version();
   request.task.env = environment_to_send(host, *token);
   if (wants_color(options)) request.task.words.insert(request.task.words.begin(), "--color=always");
-  const std::string own = own_file();
+  const std::string own = host.own_file();
   const std::vector<std::string> here = {"localhost", "127.0.0.1", "::1", launcher::kernel_hostname(),
                                          launcher::short_hostname()};
   for (const launcher::PlacedHost& each : request.hosts)
@@ -70,28 +71,17 @@ Result<launcher::SubmitSpec> spec_of(const RawOptions& raw, const Host& host, co
 
 }  // namespace
 
-std::string own_file() {
-  std::string path(4096, '\0');
-  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size());
-  path.resize(length < 0 ? 0 : static_cast<std::size_t>(length));
-  return path;
-}
-
-int become_srun(const RawOptions& raw, const Host& host, std::vector<std::string> words) {
-  const auto dry_run = Options(raw, host).on(FlagId::dry_run);
+int become_srun(const Options& options, const Host& host, const std::vector<std::string>& words) {
+  const auto dry_run = options.on(FlagId::dry_run);
   if (!dry_run) return fail(dry_run.error());
   if (*dry_run) return print(words_quoted(words) + "\n");
   if (host.token && host.token->ok()) ::setenv("DTRAIN_TOKEN", (*host.token)->text().c_str(), 1);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
+  ::execvp(words[0].c_str(), launcher::c_strings(words).data());
   return fail(system_error("srun cannot be started", errno));
 }
 
-int submit(const RawOptions& raw, const Host& host, launcher::PlacementRequest request) {
-  const Options options(raw, host);
-  auto spec = spec_of(raw, host, options, std::move(request));
+int submit(const RawOptions& raw, const Options& options, const Host& host, launcher::PlacementRequest request) {
+  auto spec = spec_of(raw, options, host, std::move(request));
   if (!spec) return fail(spec.error());
   const auto dry_run = options.on(FlagId::dry_run);
   if (!dry_run) return fail(dry_run.error());

@@ -1,8 +1,8 @@
 #include "launcher/engines/meeting_place.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include "rendezvous/net/address_text.h"
 
 namespace dtrain::launcher {
 
@@ -15,11 +15,6 @@ std::uint16_t port_of_job(std::string_view run_id) {
   return static_cast<std::uint16_t>(kFirstJobPort + hash_of(run_id) % kJobPorts);
 }
 
-std::string address_and_port(std::string_view address, std::string_view port) {
-  const bool brackets = address.find(':') != std::string_view::npos;
-  return fmt::format("{}{}{}:{}", brackets ? "[" : "", address, brackets ? "]" : "", port);
-}
-
 std::string endpoint_seen_from(const std::vector<std::string>& own, const std::vector<std::string>& of_node_0,
                                std::string_view port) {
   std::vector<std::string> seen;
@@ -30,8 +25,7 @@ std::string endpoint_seen_from(const std::vector<std::string>& own, const std::v
 
 std::string endpoint_of_node_0(const std::vector<std::string>& addresses, std::string_view port) {
   std::string endpoint;
-  for (const std::string& address : addresses)
-    endpoint += (endpoint.empty() ? "" : ",") + address_and_port(address, port);
+  for (const std::string& address : addresses) endpoint += (endpoint.empty() ? "" : ",") + address_text(address, port);
   return endpoint;
 }
 

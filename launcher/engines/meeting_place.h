@@ -16,9 +16,6 @@ std::uint16_t port_of_job(std::string_view run_id);
 inline constexpr std::uint64_t kHashOfNothing = 14695981039346656037U;
 std::uint64_t hash_of(std::string_view text, std::uint64_t before = kHashOfNothing);
 
-// "10.0.0.1:29400", "[fd00::1]:29400"
-std::string address_and_port(std::string_view address, std::string_view port);
-
 // Node 0's addresses as another node sees them, for --rdzv-endpoint: one that this node has too is a bridge's, or leads
 // to itself. Empty: none is left.
 std::string endpoint_seen_from(const std::vector<std::string>& own, const std::vector<std::string>& of_node_0,

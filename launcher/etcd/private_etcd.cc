@@ -44,14 +44,6 @@ std::vector<std::string> environment() {
   return env;
 }
 
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> all;
-  all.reserve(words.size() + 1);
-  for (std::string& word : words) all.push_back(word.data());
-  all.push_back(nullptr);
-  return all;
-}
-
 }  // namespace
 
 PrivateEtcd::PrivateEtcd(boost::asio::io_context& io, const JobSpec& spec, const Say& say)
@@ -207,7 +199,7 @@ Result<void> PrivateEtcd::spawn_member(const std::string& cluster, bool existing
   ::fcntl(ours.get(), F_SETFL, O_NONBLOCK);
   auto words = etcd_member_command(place(), spec_.run_id, cluster, existing);
   auto variables = environment();
-  auto argv = pointers(words), envp = pointers(variables);
+  auto argv = c_strings(words), envp = c_strings(variables);
   SpawnRequest request;
   request.argv = argv.data();
   request.envp = envp.data();

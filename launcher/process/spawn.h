@@ -5,12 +5,23 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "launcher/base/cpu_set.h"
 #include "launcher/job/exit_status.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace dtrain::launcher {
+
+// argv or envp of the words, which stay where they are as long as it is used.
+inline std::vector<char*> c_strings(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
 
 // Where a worker lives: in a session of its own, or in the user's, for a worker that has the terminal. `foreground`: it
 // begins as the group that the terminal listens to; `background`: another job has the terminal at the moment.

@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include <boost/asio/buffer.hpp>
 #include <cerrno>
 #include <csignal>
 #include <utility>
@@ -13,17 +12,6 @@
 #include "launcher/process/spawn.h"
 
 namespace dtrain::launcher {
-namespace {
-
-std::vector<char*> c_strings(const std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
-  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-}  // namespace
 
 HostCommand::HostCommand(boost::asio::io_context& io, std::function<void(int status)> ended)
     : ended_(std::move(ended)), input_(io), pidfd_(io) {}

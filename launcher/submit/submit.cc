@@ -21,6 +21,7 @@
 #include "launcher/base/inherited.h"
 #include "launcher/front/end_requests.h"
 #include "launcher/front/interrupt.h"
+#include "launcher/job/exit_codes.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/output/output_writer.h"
 #include "launcher/output/worker_pipes.h"
@@ -165,7 +166,7 @@ class Submitter {
                                 : Result<void>(output.error());
     if (started) return;
     placement_.complained(static_cast<int>(host), started.error().message);
-    placement_.ended(static_cast<int>(host), kNotStarted, SteadyClock::now());
+    placement_.ended(static_cast<int>(host), kExitNotExecutable, SteadyClock::now());
   }
 
   void say(const std::string& text) { write(1, std::string(own_line(text)) + "\n"); }
@@ -234,8 +235,6 @@ class Submitter {
     killed_ = signal;
     for (const auto& command : commands_) command->kill();
   }
-
-  static constexpr int kNotStarted = 126;
 
   asio::io_context io_;
   std::vector<std::vector<std::string>> commands_of_;

@@ -28,11 +28,6 @@ Error port_taken(const std::string& where, const std::string& holder, int error)
 
 }  // namespace
 
-std::string address_text(const std::string& address, std::uint16_t port) {
-  return address.find(':') == std::string::npos ? fmt::format("{}:{}", address, port)
-                                                : fmt::format("[{}]:{}", address, port);
-}
-
 std::string port_holder(std::uint16_t port) {
   const pid_t pid = holder_of(listeners_at(port));
   if (pid == 0) return "";

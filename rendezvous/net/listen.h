@@ -5,6 +5,7 @@
 
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/address_text.h"
 
 namespace dtrain {
 
@@ -16,9 +17,6 @@ Result<UniqueFd> try_listen_at(const std::string& address, std::uint16_t port);
 Result<UniqueFd> listen_at(const std::string& address, std::uint16_t port);
 
 Result<std::uint16_t> port_of_socket(int fd);
-
-// "[::1]:80", "127.0.0.1:80".
-std::string address_text(const std::string& address, std::uint16_t port);
 
 // "python3 (pid 123)" for the process that listens at this port of this host, ", ..." after the first; empty where that
 // cannot be found out, as with another user's process.

@@ -14,7 +14,7 @@ namespace {
 
 Host at_home() {
   Host host = test_host({{"./train", executable_file()}});
-  host.folder = "/work";
+  host.folder = [] { return std::string("/work"); };
   host.read_text = [](const std::string& path) {
     return path == "hosts" ? Result<std::string>("a slots=2\nb slots=4\n")
                            : Result<std::string>(Error{ErrorKind::usage, "no such file"});
@@ -25,7 +25,8 @@ Host at_home() {
 Result<std::optional<launcher::PlacementRequest>> asked(std::vector<std::string> words, const Host& host = at_home(),
                                                         CalledAs as = CalledAs::dtrain) {
   words.insert(words.end(), {"./train", "--lr=1"});
-  return hosts_that_count(*parse(words, as), host);
+  const auto raw = parse(words, as);
+  return hosts_that_count(*raw, Options(*raw, host), host);
 }
 
 launcher::PlacementRequest wanted(std::vector<std::string> words, const Host& host = at_home()) {
@@ -140,7 +141,7 @@ TEST_CASE("to other hosts go variables that are no host's own, and a token") {
   CHECK(environment_to_send(host, "secret").at("DTRAIN_TOKEN") == "secret");
   const auto token = [&](std::vector<std::string> words, std::size_t hosts) {
     words.emplace_back("x");
-    return *token_to_send(*parse(words), host, hosts);
+    return *token_to_send(Options(*parse(words), host), host, hosts);
   };
   CHECK(token({}, 1).empty());
   CHECK(JobSecret::parse(token({}, 2)).ok());

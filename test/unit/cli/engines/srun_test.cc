@@ -14,12 +14,15 @@ namespace {
 Host login() {
   FileMap files;
   files.emplace("/usr/bin/srun", executable_file());
-  return test_host(std::move(files));
+  Host host = test_host(std::move(files));
+  host.own_file = [] { return std::string("/opt/dtrain"); };
+  return host;
 }
 
 Result<std::optional<Words>> srun(Words words, const Host& host = login(), CalledAs as = CalledAs::dtrain) {
   words.insert(words.end(), {"./train", "--lr=1"});
-  return srun_that_counts(*parse(words, as), host, "/opt/dtrain");
+  const auto raw = parse(words, as);
+  return srun_that_counts(*raw, Options(*raw, host), host);
 }
 
 std::string no_srun(Words words, const Host& host = login(), CalledAs as = CalledAs::dtrain) {
