@@ -1,7 +1,6 @@
 #include "launcher/submit/host_command.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -16,7 +15,8 @@ namespace dtrain::launcher {
 HostCommand::HostCommand(boost::asio::io_context& io, std::function<void(int status)> ended)
     : ended_(std::move(ended)), input_(io), pidfd_(io) {}
 
-Result<void> HostCommand::start(const std::vector<std::string>& words, StreamEnds output, bool dies_with_us) {
+Result<void> HostCommand::start(const std::vector<std::string>& words, StreamEnds output, rlimit descriptors,
+                                bool dies_with_us) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe", errno);
   UniqueFd theirs(ends[0]), ours(ends[1]);
@@ -30,7 +30,7 @@ Result<void> HostCommand::start(const std::vector<std::string>& words, StreamEnd
   request.stdout_fd = output.out.get();
   request.stderr_fd = output.err.get();
   request.dies_with_caller = dies_with_us;
-  ::getrlimit(RLIMIT_NOFILE, &request.nofile);
+  request.nofile = descriptors;
   SpawnResult spawned = spawn(request);
   if (spawned.pid < 0) return system_error(words[0] + ": cannot be started", spawned.error);
   pid_ = spawned.pid;

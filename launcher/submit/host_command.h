@@ -1,5 +1,7 @@
 #pragma once
 // The command on one host, and the pipe to its standard input.
+#include <sys/resource.h>
+
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <functional>
@@ -16,9 +18,9 @@ class HostCommand {
   // `ended`: with its exit code, or minus the signal that has killed it. It may destroy nothing.
   HostCommand(boost::asio::io_context& io, std::function<void(int status)> ended);
 
-  // `dies_with_us`: it is killed when this process dies; else it hears the end of its input. Error: it cannot be
-  // started.
-  Result<void> start(const std::vector<std::string>& words, StreamEnds output, bool dies_with_us);
+  // `descriptors`: its limit of them. `dies_with_us`: it is killed when this process dies; else it hears the end of its
+  // input. Error: it cannot be started.
+  Result<void> start(const std::vector<std::string>& words, StreamEnds output, rlimit descriptors, bool dies_with_us);
   // Without waiting: what the pipe does not take goes later.
   void send(const std::string& line);
   void close_input();

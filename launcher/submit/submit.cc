@@ -38,12 +38,14 @@ constexpr std::size_t kQueueBytes = std::size_t{4} << 20;
 constexpr auto kLastOutput = std::chrono::seconds(2);   // for a reader of ours that reads nothing
 constexpr auto kSlowReader = std::chrono::seconds(60);  // for one that reads
 
-// Three descriptors a host.
-void raise_descriptors() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
+// Three descriptors a host. Returns the user's limit, which the commands keep.
+rlimit raise_descriptors() {
+  rlimit users{};
+  ::getrlimit(RLIMIT_NOFILE, &users);
+  rlimit raised = users;
+  raised.rlim_cur = raised.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &raised);
+  return users;
 }
 
 UniqueFd watch_signals(const SubmitSpec& spec) {
@@ -59,10 +61,11 @@ UniqueFd watch_signals(const SubmitSpec& spec) {
 
 class Submitter {
  public:
-  Submitter(SubmitSpec spec, UniqueFd signals)
+  Submitter(SubmitSpec spec, UniqueFd signals, rlimit users_descriptors)
       : commands_of_(std::move(spec.commands)),
         placement_(std::move(spec.request), SteadyClock::now()),
         ends_(spec.stop_signals),
+        users_descriptors_(users_descriptors),
         signals_(io_, signals.release()),
         deadline_(io_),
         out_(kQueueBytes, [this] { asio::post(io_, [this] { take_more(); }); }),
@@ -161,7 +164,7 @@ class Submitter {
 
   void start(std::size_t host) {
     auto output = pipes_.open(static_cast<int>(host), Streams::all);
-    const auto started = output ? commands_[host]->start(commands_of_[host], std::move(*output),
+    const auto started = output ? commands_[host]->start(commands_of_[host], std::move(*output), users_descriptors_,
                                                          !placement_.is_here(static_cast<int>(host)))
                                 : Result<void>(output.error());
     if (started) return;
@@ -240,6 +243,7 @@ class Submitter {
   std::vector<std::vector<std::string>> commands_of_;
   Placement placement_;
   EndRequests ends_;
+  rlimit users_descriptors_;
   asio::posix::stream_descriptor signals_;
   asio::steady_timer deadline_;
   OutputWriter out_, err_;
@@ -257,7 +261,7 @@ class Submitter {
 Result<int> run_on_hosts(SubmitSpec spec) {
   fill_standard_descriptors();
   ::prctl(PR_SET_DUMPABLE, 0);  // the token of the job is in this process (docs/security.md)
-  raise_descriptors();
+  const rlimit users_descriptors = raise_descriptors();
   spec.stop_signals = not_ignored(spec.stop_signals);
   spec.passed_signals = not_ignored(spec.passed_signals);
   UniqueFd signals = watch_signals(spec);
@@ -265,7 +269,7 @@ Result<int> run_on_hosts(SubmitSpec spec) {
   Result<int> code = 0;
   bool interrupted = false;
   {
-    Submitter submitter(std::move(spec), std::move(signals));
+    Submitter submitter(std::move(spec), std::move(signals), users_descriptors);
     code = submitter.run();
     interrupted = submitter.was_interrupted();
   }

@@ -81,6 +81,12 @@ class Ssh(LabCase):
         said = self.says("-H", "localhost:2", "sh", "-c", FACTS)
         self.assertEqual(self.rows(said), [(0, 2, 0, "host1", 0), (1, 2, 1, "host1", 0)])
 
+    def test_workers_here_have_the_users_limit_of_descriptors(self):
+        flags = ["-H", "localhost:1", "sh", "-c", "ulimit -Sn"]
+        said = subprocess.run(["bash", "-c", 'ulimit -Sn 900; exec "$@"', "-", DTRAIN, "run", *flags],
+                              cwd=self.folder, env=self.environment, timeout=DEADLINE, text=True, capture_output=True)
+        self.assertEqual((said.returncode, said.stdout), (0, "[0] 900\n"), said.stderr)
+
     def test_the_users_own_token_and_place_count(self):
         token = new_token(DTRAIN, self.folder)
         said = self.says("-H", "host1,host2", "--token-file", token, "--rdzv-endpoint", "host2:29500", "--nproc", "1",
