@@ -62,6 +62,12 @@ int env(const Words& words) {
   return print(flags->contains("json") ? env_json(env_facts()) : env_text(env_facts()));
 }
 
+int agent(const Words& words) {
+  const auto flags = command_words(CommandId::agent, words);
+  if (!flags) return fail(flags.error());
+  return flags->contains("relay") ? relay_command() : agent_command();
+}
+
 int install_torchrun(const Words& words) {
   if (!words.empty() && words[0].starts_with('-'))
     return fail(unknown_flag(*find_command("install-torchrun"), words[0]));
@@ -103,7 +109,7 @@ struct Handler {
 constexpr Handler kHandlers[] = {
     {CommandId::run, true, [](const Words& words) { return run_command(words, CalledAs::dtrain); }},
     {CommandId::launch, true, [](const Words& words) { return run_command(words, CalledAs::launch); }},
-    {CommandId::agent, false, [](const Words&) { return agent_command(); }},
+    {CommandId::agent, true, agent},
     {CommandId::logs, true, show_logs},
     {CommandId::status, true, status_command},
     {CommandId::flight, true, flight_command},

@@ -26,7 +26,8 @@ ROOMS = {
     },
     "launcher": {
         "base": "",
-        "engines": "",
+        "engine_wire": "",
+        "engines": "engine_wire",
         "status": "",
         "job": "",
         "process": "job",
@@ -35,7 +36,7 @@ ROOMS = {
         "output": "job process",
         "guard": "job process status",
         "front": "guard job process status",
-        "submit": "engines front job output process terminal",
+        "submit": "engine_wire engines front job output process terminal",
         "finding": "etcd job",
         "hosting": "finding job status",
         "logs": "job output",
@@ -64,7 +65,7 @@ ROOMS = {
         "doctor": "children engines gpus machine options parse program",
         "resolve": "engines machine nodes options parse program",
         "commands": "machine nodes parse",
-        "run": "engines help machine options parse resolve",
+        "run": "engines help machine options parse program resolve",
     },
     "strategies": {
         "include/dtrain": "",
@@ -105,7 +106,7 @@ ROOMS = {
 FACES = {
     "launcher": {"rendezvous": "agent_link base credentials election etcd munge net rounds server store store_server"},
     "cli": {
-        "launcher": "agent base engines front guard job logs output process service status submit terminal",
+        "launcher": "agent base engine_wire engines front guard job logs output process service status submit terminal",
         "rendezvous": "base credentials munge net pmi rounds",
         "strategies": "config",
     },
@@ -113,7 +114,8 @@ FACES = {
 
 # Rooms that hold decisions alone: no event loop, no system call, no clock. Each file of theirs has a test.
 PURE_ROOMS = {
-    "rendezvous/rounds", "rendezvous/election", "rendezvous/store", "launcher/job", "launcher/engines", "cli/table",
+    "rendezvous/rounds", "rendezvous/election", "rendezvous/store", "launcher/job", "launcher/engine_wire",
+    "launcher/engines", "cli/table",
     "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/engines", "cli/resolve", "strategies/config",
 }
 

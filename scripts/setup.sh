@@ -4,7 +4,8 @@
 # usage: scripts/setup.sh GROUP...
 #   launcher  compiler and libraries of build/bin/dtrain
 #   train     LibTorch (in .venv) and the handwritten digits (in .cache)
-#   test      what the tests use besides: Debian packages, parsers and Transformers in .venv-test, and all of docs
+#   test      what the tests use besides: Debian packages, parsers and Transformers in .venv-test, Ray in
+#             .venv-ray, and all of docs
 #   docs      what builds the documentation as a site: Doxygen, and mkdocs in .venv-docs
 #   lint      clang-format
 #   tidy      clang-tidy
@@ -186,6 +187,7 @@ for group in "$@"; do
   [[ $group != test && $group != bench ]] || install_corpus
   [[ $group != wheel ]] || install_tools wheel 100 "zig and Python's tools for wheels"
   [[ $group != test ]] || install_tools test 50 "what reads recipes and schemas, and Transformers"
+  [[ $group != test ]] || install_tools ray 80 "Ray"
   [[ $group != docs && $group != test ]] || install_tools docs 15 "mkdocs"
   [[ $group != peers ]] || install_peers
 done

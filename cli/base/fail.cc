@@ -19,6 +19,8 @@ int exit_code_of(ErrorKind kind) {
       return launcher::kExitNotFound;
     case ErrorKind::not_executable:
       return launcher::kExitNotExecutable;
+    case ErrorKind::unavailable:
+      return launcher::kExitUnavailable;
     case ErrorKind::system:
       return launcher::kExitOwnFailure;
   }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/doctor/doctor.h"
+#include "cli/engines/cluster.h"
 #include "cli/engines/engine.h"
 #include "cli/engines/hosts.h"
 #include "cli/engines/mpi.h"
@@ -31,6 +32,9 @@ Findings judge_engine(const Host& host) {
     return engine_is(fmt::format("ssh, to {} host{}: {} is set", (*hosts)->hosts.size(),
                                  (*hosts)->hosts.size() == 1 ? "" : "s", options[list].where));
   }
+  const auto cluster = cluster_that_counts(raw, options, host);
+  if (!cluster) return engine_fails(cluster.error());
+  if (*cluster) return engine_is("Ray: DTRAIN_ENGINE is set");
   const auto process = mpi_that_counts(raw, host);
   if (!process) return engine_fails(process.error());
   if (*process) return engine_is(fmt::format("{}: {} is set", (*process)->launcher, (*process)->origin));
@@ -48,6 +52,8 @@ Findings judge_engine(const Host& host) {
   if (!cloud) return engine_fails(cloud.error());
   if (*by_cloud && *cloud) return engine_is(fmt::format("{}: {} is set", (*cloud)->runner, (*cloud)->origin));
   if (user_decides(options)) return engine_is("none: variables say where the nodes meet");
+  if (const std::string ray = host.variable("RAY_ADDRESS"); !ray.empty())
+    return engine_is(fmt::format("local; with --nnodes N, Ray's cluster: RAY_ADDRESS is set ({})", printable(ray)));
   return engine_is("local: no scheduler, no launcher and no list of hosts says otherwise");
 }
 

@@ -27,7 +27,7 @@ Result<std::string> engine_of(const Options& options) {
   std::string named;
   if (auto done = take_choice<std::string>(
           options, FlagId::engine, named,
-          {{"auto", "auto"}, {"local", "local"}, {"slurm", "slurm"}, {"mpi", "mpi"}, {"ssh", "ssh"}});
+          {{"auto", "auto"}, {"local", "local"}, {"slurm", "slurm"}, {"ray", "ray"}, {"mpi", "mpi"}, {"ssh", "ssh"}});
       !done)
     return done.error();
   return named;

@@ -180,13 +180,20 @@ Result<std::optional<launcher::PlacementRequest>> hosts_that_count(const RawOpti
     if (!done) return done.error();
   take_meeting(options, request);
   if (raw.command.empty()) return usage_error("no program to start on the hosts: dtrain run --hosts ... PROGRAM");
-  request.task.called = raw.as_launch ? "launch" : raw.as_torchrun ? "torchrun" : "dtrain";
-  request.task.words = words_to_send(raw);
-  request.task.folder = host.folder();
-  request.task.place.engine = kEngine;
-  const std::string& id = options.text(FlagId::run_id);
-  request.task.place.run_id = options.given(FlagId::run_id) && !id.empty() ? id : "job-" + host.fresh_id;
+  request.task = task_to_send(raw, options, host, kEngine);
   return std::optional(std::move(request));
+}
+
+launcher::AgentTask task_to_send(const RawOptions& raw, const Options& options, const Host& host,
+                                 const std::string& engine) {
+  launcher::AgentTask task;
+  task.called = raw.as_launch ? "launch" : raw.as_torchrun ? "torchrun" : "dtrain";
+  task.words = words_to_send(raw);
+  task.folder = host.folder();
+  task.place.engine = engine;
+  const std::string& id = options.text(FlagId::run_id);
+  task.place.run_id = options.given(FlagId::run_id) && !id.empty() ? id : "job-" + host.fresh_id;
+  return task;
 }
 
 std::map<std::string, std::string> environment_to_send(const Host& host, const std::string& token) {

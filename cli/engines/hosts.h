@@ -15,6 +15,9 @@ namespace dtrain::cli {
 Result<std::optional<launcher::PlacementRequest>> hosts_that_count(const RawOptions& raw, const Options& options,
                                                                    const Host& host);
 
+// The task of each agent, but its environment and its place.
+launcher::AgentTask task_to_send(const RawOptions& raw, const Options& options, const Host& host,
+                                 const std::string& engine);
 // What of the environment goes to other hosts: all but what belongs to this host or to a login, and what has been said
 // by now. `token`: of the job; empty: it needs none.
 std::map<std::string, std::string> environment_to_send(const Host& host, const std::string& token);

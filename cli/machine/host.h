@@ -12,7 +12,7 @@
 #include "cli/machine/file_facts.h"
 #include "cli/machine/numa.h"
 #include "cli/machine/own_address.h"
-#include "launcher/engines/agent_wire.h"
+#include "launcher/engine_wire/agent_wire.h"
 #include "launcher/engines/mpi_plan.h"
 #include "launcher/process/attached_terminal.h"
 #include "rendezvous/base/result.h"

@@ -23,8 +23,9 @@
 #include "cli/run/start_job.h"
 #include "launcher/base/host_name.h"
 #include "launcher/base/inherited.h"
-#include "launcher/engines/agent_wire.h"
+#include "launcher/engine_wire/agent_wire.h"
 #include "launcher/job/exit_codes.h"
+#include "launcher/submit/relay.h"
 
 namespace dtrain::cli {
 namespace {
@@ -134,6 +135,19 @@ int agent_command() {
   if (orders.line(true) != launcher::kAgentGo) return launcher::kExitOwnFailure;
   prepared->plan.spec.orders = orders.fd();
   return start_job(prepared->raw, prepared->host, std::move(prepared->plan));
+}
+
+int relay_command() {
+  launcher::fill_standard_descriptors();
+  ::prctl(PR_SET_DUMPABLE, 0);  // it gets the secret of the link
+  Orders orders(UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)));
+  if (::isatty(STDIN_FILENO) == 1) return no_engine();
+  const auto line = orders.line(true);
+  if (!line) return no_engine();
+  const auto order = launcher::parse_relay_order(*line);
+  if (!order) return fail(order.error());
+  const auto code = launcher::relay(*order, {"/proc/self/exe", "agent"});
+  return code ? *code : fail(code.error());
 }
 
 }  // namespace dtrain::cli

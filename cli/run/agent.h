@@ -1,10 +1,12 @@
 #pragma once
 // `dtrain agent`: the agent of one node, which an engine has started and tells by standard input what to do
-// (launcher/engines/agent_wire.h).
+// (launcher/engine_wire/agent_wire.h).
 
 namespace dtrain::cli {
 
 // Returns the exit code of the job, or of an error, which the engine is told.
 int agent_command();
+// The same agent, by a relay to the submitter that the first line of standard input names (launcher/submit/relay.h).
+int relay_command();
 
 }  // namespace dtrain::cli

@@ -9,6 +9,7 @@
 #include "cli/base/print.h"
 #include "cli/base/terminal.h"
 #include "cli/base/version.h"
+#include "cli/engines/cluster.h"
 #include "cli/engines/hosts.h"
 #include "cli/engines/mpi.h"
 #include "cli/engines/srun.h"
@@ -94,6 +95,9 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   auto hosts = hosts_that_count(*raw, options, host);
   if (!hosts) return fail(hosts.error());
   if (*hosts && !asks) return submit(*raw, options, host, std::move(**hosts));
+  auto cluster = cluster_that_counts(*raw, options, host);
+  if (!cluster) return fail(cluster.error());
+  if (*cluster && !asks) return submit_to_cluster(*raw, options, host, std::move(**cluster));
   const auto step = srun_that_counts(*raw, options, host);
   if (!step) return fail(step.error());
   if (*step && !asks) return become_srun(options, host, **step);

@@ -14,7 +14,10 @@
 #include "cli/base/text.h"
 #include "cli/base/version.h"
 #include "cli/engines/hosts.h"
+#include "cli/machine/own_address.h"
+#include "cli/program/program.h"
 #include "cli/resolve/resolve_parts.h"
+#include "cli/run/engine_shims.h"
 #include "launcher/base/host_name.h"
 #include "launcher/process/spawn.h"
 #include "launcher/submit/submit.h"
@@ -32,7 +35,7 @@ std::string words_quoted(const std::vector<std::string>& words) {
 }
 
 // Where each host's agent would be started: the words of a command, quoted.
-std::string commands_shown(const launcher::SubmitSpec& spec) {
+std::string commands_shown(const launcher::HostsSpec& spec) {
   std::string text;
   for (std::size_t i = 0; i < spec.commands.size(); ++i) {
     text += spec.request.hosts[i].name + ":";
@@ -47,18 +50,28 @@ bool wants_color(const Options& options) {
          launcher::wants_color(launcher::Color::automatic, STDERR_FILENO);
 }
 
-Result<launcher::SubmitSpec> spec_of(const RawOptions& raw, const Options& options, const Host& host,
-                                     launcher::PlacementRequest request) {
-  launcher::SubmitSpec spec;
+Result<launcher::SubmitSignals> signals_of(const RawOptions& raw, const Options& options, const Host& host) {
   Plan plan;
   if (auto done = resolve_stopping({raw, host, options}, plan); !done) return done.error();
-  spec.stop_signals = plan.spec.stop_signals;
-  spec.passed_signals = plan.spec.passed_signals;
+  return launcher::SubmitSignals{plan.spec.stop_signals, plan.spec.passed_signals};
+}
+
+// What does not depend on who starts the agents.
+void complete(launcher::PlacementRequest& request, const Options& options) {
+  request.version = own_version();
+  if (wants_color(options)) request.task.words.insert(request.task.words.begin(), "--color=always");
+}
+
+Result<launcher::HostsSpec> spec_of(const RawOptions& raw, const Options& options, const Host& host,
+                                    launcher::PlacementRequest request) {
+  launcher::HostsSpec spec;
+  auto signals = signals_of(raw, options, host);
+  if (!signals) return signals.error();
+  spec.signals = std::move(*signals);
   auto token = token_to_send(options, host, request.hosts.size());
   if (!token) return token.error();
-  request.version = own_version();
   request.task.env = environment_to_send(host, *token);
-  if (wants_color(options)) request.task.words.insert(request.task.words.begin(), "--color=always");
+  complete(request, options);
   const std::string own = host.own_file();
   const std::vector<std::string> here = {"localhost", "127.0.0.1", "::1", launcher::kernel_hostname(),
                                          launcher::short_hostname()};
@@ -66,6 +79,36 @@ Result<launcher::SubmitSpec> spec_of(const RawOptions& raw, const Options& optio
     spec.commands.push_back(agent_command_on(each.name, options.text(FlagId::ssh), own, here));
   request.here = here;
   spec.request = std::move(request);
+  return spec;
+}
+
+// The code comes by standard input too: its words would fill `ps`.
+Result<std::vector<std::string>> shim_command(const Host& host) {
+  auto python = find_python(host);
+  if (!python) return python.error();
+  return std::vector<std::string>{
+      *python, "-c", "import json, sys; exec(compile(json.loads(sys.stdin.readline()), 'dtrain-ray', 'exec'))"};
+}
+
+Result<launcher::EngineSpec> spec_of(const RawOptions& raw, const Options& options, const Host& host,
+                                     ClusterRequest request) {
+  launcher::EngineSpec spec;
+  auto signals = signals_of(raw, options, host);
+  if (!signals) return signals.error();
+  spec.signals = std::move(*signals);
+  auto shim = shim_command(host);
+  if (!shim) return shim.error();
+  spec.shim = std::move(*shim);
+  spec.code = kRayShim;
+  auto token = token_to_send(options, host, static_cast<std::size_t>(request.nodes.most));
+  if (!token) return token.error();
+  request.placement.task.env = environment_for_cluster(host, *token);
+  complete(request.placement, options);
+  for (const InterfaceAddress& each : reachable_addresses()) request.nodes.order.addresses.push_back(each.address);
+  // For a cluster on this host alone.
+  request.nodes.order.addresses.emplace_back("127.0.0.1");
+  spec.request = std::move(request.placement);
+  spec.nodes = std::move(request.nodes);
   return spec;
 }
 
@@ -87,6 +130,22 @@ int submit(const RawOptions& raw, const Options& options, const Host& host, laun
   if (!dry_run) return fail(dry_run.error());
   if (*dry_run) return print(commands_shown(*spec));
   const auto code = launcher::run_on_hosts(std::move(*spec));
+  return code ? *code : fail(code.error());
+}
+
+int submit_to_cluster(const RawOptions& raw, const Options& options, const Host& host, ClusterRequest request) {
+  auto spec = spec_of(raw, options, host, std::move(request));
+  if (!spec) return fail(spec.error());
+  const auto dry_run = options.on(FlagId::dry_run);
+  if (!dry_run) return fail(dry_run.error());
+  if (*dry_run) {
+    const launcher::ShimRequest& nodes = spec->nodes;
+    const std::string count =
+        nodes.least == nodes.most ? std::to_string(nodes.most) : fmt::format("{} to {}", nodes.least, nodes.most);
+    return print(fmt::format("{} node{} of Ray's cluster, by {}\neach agent: {}\n", count, nodes.most == 1 ? "" : "s",
+                             spec->shim[0], words_quoted(spec->request.task.words)));
+  }
+  const auto code = launcher::run_on_engine(std::move(*spec));
   return code ? *code : fail(code.error());
 }
 

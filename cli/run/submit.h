@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/engines/cluster.h"
 #include "cli/machine/host.h"
 #include "cli/options/options.h"
 #include "cli/parse/parse.h"
@@ -12,6 +13,9 @@ namespace dtrain::cli {
 
 // Returns the job's exit code, or that of an error, which it says. With --dry-run: says what would be run where.
 int submit(const RawOptions& raw, const Options& options, const Host& host, launcher::PlacementRequest request);
+
+// The same, started by an engine on the nodes of its cluster.
+int submit_to_cluster(const RawOptions& raw, const Options& options, const Host& host, ClusterRequest request);
 
 // Executes srun in place of this program. Returns the exit code of an error, which it says. With --dry-run: says the
 // command.

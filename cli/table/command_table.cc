@@ -37,6 +37,9 @@ constexpr CommandFlag kStatusFlags[] = {
     {.name = "json", .help = "print it as JSON"},
 };
 
+constexpr CommandFlag kAgentFlags[] = {
+    {.name = "relay", .help = "dial back to the submitter that standard input names"}};
+
 constexpr CommandFlag kFlightFlags[] = {{.name = "json", .help = "print it as JSON"}};
 
 constexpr CommandFlag kCkptFlags[] = {
@@ -93,7 +96,10 @@ constexpr Command kCommands[] = {
      .help = "be the agent of one node: for engines, which start it",
      .details = "It says on standard output who it is, and reads its task from standard input: the flags and the "
                 "program of a `dtrain run`, its environment, and where the nodes meet. `dtrain run --hosts` starts it "
-                "by ssh. The end of its input ends the job. docs/hosts.md has the messages.",
+                "by ssh. The end of its input ends the job. With --relay it starts such an agent, and carries its "
+                "input and output "
+                "over a link. docs/hosts.md has the messages.",
+     .flags = kAgentFlags,
      .once = true},
     {.id = CommandId::logs,
      .name = "logs",

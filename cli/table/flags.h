@@ -27,6 +27,7 @@ enum class FlagId {
   exclude,
   ssh,
   srun,
+  resources,
   nnodes,
   node_rank,
   topology,

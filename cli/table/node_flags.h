@@ -9,14 +9,15 @@ inline constexpr Flag kNodesFlags[] = {
      .group = Group::nodes,
      .name = "engine",
      .value = "NAME",
-     .choices = "auto,local,slurm,mpi,ssh",
+     .choices = "auto,local,slurm,ray,mpi,ssh",
      .fallback = "auto",
-     .help = "what starts the agents: auto, local, slurm, mpi or ssh",
-     .details =
-         "auto: --hosts or --hostfile if you give one, else the scheduler or launcher that has started dtrain, "
-         "if it has (`dtrain doctor` shows it). local: this node only, or the nodes as the flags below say. "
-         "slurm: in a step, that step; elsewhere dtrain starts one by srun, on --nnodes nodes. mpi: an error if no "
-         "MPI launcher has started dtrain. ssh needs --hosts or --hostfile."},
+     .help = "what starts the agents: auto, local, slurm, ray, mpi or ssh",
+     .details = "auto: --hosts or --hostfile if you give one, else the scheduler or launcher that has started dtrain, "
+                "if it has (`dtrain doctor` shows it). local: this node only, or the nodes as the flags below say. "
+                "slurm: in a step, that step; elsewhere dtrain starts one by srun, on --nnodes nodes. ray: on --nnodes "
+                "nodes of the "
+                "cluster of RAY_ADDRESS, or of the one that runs on this host. mpi: an error if no "
+                "MPI launcher has started dtrain. ssh needs --hosts or --hostfile."},
     {.id = FlagId::hosts,
      .group = Group::nodes,
      .name = "hosts",
@@ -57,6 +58,14 @@ inline constexpr Flag kNodesFlags[] = {
      .value = "OPTIONS",
      .help = "options of srun for --engine slurm, e.g. '-p gpu -t 60'",
      .details = "The words are split at blanks."},
+    {.id = FlagId::resources,
+     .group = Group::nodes,
+     .name = "resources-per-worker",
+     .value = "NAME=N,...",
+     .help = "what a worker takes of a Ray cluster, e.g. CPU=2,GPU=1",
+     .details =
+         "By Ray's names, those of your own too. Default: CPU=1, and GPU=1 if the cluster has GPUs and --nproc is "
+         "not cpu. Of GPUs, a worker takes whole ones."},
     {.id = FlagId::nnodes,
      .group = Group::nodes,
      .name = "nnodes",

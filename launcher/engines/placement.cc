@@ -12,6 +12,7 @@ namespace dtrain::launcher {
 namespace {
 
 constexpr int kNotFound = 127, kHostLost = 125;
+constexpr std::string_view kSsh = "ssh";
 constexpr std::size_t kLongestComplaint = 400, kMostComplaints = 50;
 
 std::string joined_slots(const std::vector<int>& slots) {
@@ -21,6 +22,10 @@ std::string joined_slots(const std::vector<int>& slots) {
 }
 
 }  // namespace
+
+bool is_here(const PlacementRequest& request, std::size_t host) {
+  return std::find(request.here.begin(), request.here.end(), request.hosts[host].name) != request.here.end();
+}
 
 Placement::Placement(PlacementRequest request, MonoTime now)
     : request_(std::move(request)), agents_(request_.hosts.size()) {
@@ -96,19 +101,18 @@ void Placement::begin() {
     if (agents_[i].is_member) send(i, std::string(kAgentGo));
 }
 
-bool Placement::is_here(int host) const {
-  return std::find(request_.here.begin(), request_.here.end(), name(static_cast<std::size_t>(host))) !=
-         request_.here.end();
-}
-
 void Placement::ended(int host, int status, MonoTime now) {
   const auto at = static_cast<std::size_t>(host);
   Agent& agent = agents_[at];
   if (agent.state == Agent::State::gone) return;
   // ssh that is killed is a connection that is lost.
-  agent.code = status >= 0 ? status : is_here(host) ? 128 - status : kNoConnection;
+  const bool by_ssh = request_.task.place.engine == kSsh && !is_here(request_, at);
+  agent.code = status >= 0 ? status : by_ssh ? kNoConnection : 128 - status;
+  agent.is_lost = status == kLost || (by_ssh && agent.code == kNoConnection);
   const std::string said = last_words(at);
-  const std::string why = said.empty() ? fmt::format("its command ended with {}", agent.code) : said;
+  const std::string why = !said.empty()   ? said
+                          : agent.is_lost ? "its agent is lost"
+                                          : fmt::format("its command ended with {}", agent.code);
   if (stage_ == Stage::meeting) {
     constexpr const char* kAdvice = ": dtrain must be installed there, in PATH or where it is here";
     has_no_agent(at, agent.code == kNotFound ? why + kAdvice : why);
@@ -123,11 +127,12 @@ void Placement::ended(int host, int status, MonoTime now) {
     if (!each.is_member || &each == &agent) continue;
     (each.state == Agent::State::gone ? is_first : is_last) = false;
   }
-  if (agent.code == kNoConnection && !is_here(host)) {
+  if (agent.is_lost) {
     // A job may have that code too; then the others do.
     lost_first_ = lost_first_ || (is_first && !is_last);
     if (!is_last)
-      notes_.push_back(fmt::format("{}: ssh has ended with {}: is the connection lost?", name(at), agent.code));
+      notes_.push_back(by_ssh ? fmt::format("{}: ssh has ended with {}: is the connection lost?", name(at), agent.code)
+                              : fmt::format("{}: the agent is lost{}{}", name(at), said.empty() ? "" : ": ", said));
   }
   if (!is_last) return;
   stage_ = Stage::over;
@@ -211,7 +216,7 @@ void Placement::assign(MonoTime now) {
     if (!line) return fail(line.error());
     send(at, std::move(*line));
   }
-  request_.task = {};  // the token has been told
+  request_.task.env = {};  // the token has been told
 }
 
 Error Placement::no_way(std::size_t first, std::size_t host) const {
@@ -227,9 +232,11 @@ Error Placement::no_way(std::size_t first, std::size_t host) const {
 std::string Placement::endpoint(std::size_t host, std::size_t first) const {
   const std::string port =
       request_.port.empty() ? std::to_string(port_of_job(request_.task.place.run_id)) : request_.port;
-  const auto& addresses = agents_[first].card.addresses;
-  return host == first ? endpoint_of_node_0(addresses, port)
-                       : endpoint_seen_from(agents_[host].card.addresses, addresses, port);
+  const AgentCard &one = agents_[first].card, &other = agents_[host].card;
+  const bool on_one_host = request_.shares_hosts && one.host == other.host && one.addresses == other.addresses;
+  if (on_one_host && one.addresses.empty()) return endpoint_of_node_0({"127.0.0.1"}, port);
+  return host == first || on_one_host ? endpoint_of_node_0(one.addresses, port)
+                                      : endpoint_seen_from(other.addresses, one.addresses, port);
 }
 
 // All agents end with the job's code. One whose connection is gone does not say it, and a job that does without hosts
@@ -240,10 +247,11 @@ int Placement::exit_code() const {
   for (const Agent& agent : agents_) {
     if (!agent.is_member) continue;
     one_is_fine = one_is_fine || agent.code == 0;
-    all_lost = all_lost && agent.code == kNoConnection;
-    if (code == 0 && agent.code != kNoConnection) code = agent.code;
+    all_lost = all_lost && agent.is_lost;
+    if (code == 0 && !agent.is_lost) code = agent.code;
   }
-  if (all_lost) return kNoConnection;
+  // By ssh that may be the code of the job.
+  if (all_lost) return request_.task.place.engine == kSsh ? kNoConnection : kHostLost;
   if (request_.elastic && one_is_fine) return 0;
   // The agent that has lost its engine stops its node, and the others take that for a wish of the user's.
   return code != 0 && lost_first_ && !stopped_ ? kHostLost : code;

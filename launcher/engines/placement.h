@@ -7,8 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/engines/agent_wire.h"
+#include "launcher/engine_wire/agent_wire.h"
 #include "launcher/engines/hostfile.h"
+#include "rendezvous/agent_link/relay_frames.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/result.h"
 
@@ -21,10 +22,14 @@ struct PlacementRequest {
   bool meets_elsewhere = false;     // the user has said where the nodes meet
   bool numbered = true;             // the nodes have a --node-rank
   bool elastic = false;             // the job goes on without hosts that are lost
+  bool shares_hosts = false;        // agents may be on one host, by different names or the same
   std::vector<std::string> here{};  // names of this host, whose agent needs no connection
   std::string port{};               // on node 0; empty: one of the job's
   std::string version{};            // of this dtrain
 };
+
+// Whether this host of a request is the one that asks.
+bool is_here(const PlacementRequest& request, std::size_t host);
 
 class Placement {
  public:
@@ -32,6 +37,8 @@ class Placement {
   static constexpr std::size_t kAtOnce = 64;                       // commands that start
   // What ssh ends with where there is no connection, or no more.
   static constexpr int kNoConnection = 255;
+  // Of an agent that an engine has started: the engine has lost it, or the link to it is broken.
+  static constexpr int kLost = kRelayLost;
 
   struct Order {
     // start: its command; send: a line; drop: end the command, without a word.
@@ -47,7 +54,7 @@ class Placement {
   void said(int host, std::string_view line, MonoTime now);
   // What is on its standard error, before the job runs: the last line of it tells why an agent does not come.
   void complained(int host, std::string_view line);
-  // Its command has ended. `status`: its code, or minus the signal that has killed it.
+  // It has ended. `status`: its code, or minus the signal that has killed it, or kLost.
   void ended(int host, int status, MonoTime now);
   // A signal for the job. One that stops a job that does not run yet ends the placement.
   void signal(int number, bool stops);
@@ -59,7 +66,6 @@ class Placement {
 
   // The job runs, or has run: from then on output is the job's.
   bool has_begun() const { return has_begun_; }
-  bool is_here(int host) const;
   std::optional<MonoTime> deadline() const;
   // The job's exit code, or why there is no job.
   const std::optional<Result<int>>& end() const { return end_; }
@@ -71,7 +77,8 @@ class Placement {
     AgentCard card{};
     std::vector<std::string> complaints{};  // at most kComplaints
     bool is_member = false;
-    int code = 0;  // if it is gone
+    bool is_lost = false;  // it is gone and has not said with which code
+    int code = 0;          // if it is gone
   };
 
   const std::string& name(std::size_t host) const { return request_.hosts[host].name; }

@@ -1,5 +1,5 @@
 #pragma once
-// The signals that an engine sends to an agent as lines of text (launcher/engines/agent_wire.h). Pure.
+// The signals that an engine sends to an agent as lines of text (launcher/engine_wire/agent_wire.h). Pure.
 #include <string_view>
 
 namespace dtrain::launcher {

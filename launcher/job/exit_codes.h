@@ -4,6 +4,7 @@
 namespace dtrain::launcher {
 
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitUnavailable = 75;
 inline constexpr int kExitTimeLimit = 124;
 inline constexpr int kExitOwnFailure = 125;
 inline constexpr int kExitNotExecutable = 126;

@@ -42,9 +42,9 @@ Result<void> HostCommand::start(const std::vector<std::string>& words, StreamEnd
   return {};
 }
 
-void HostCommand::send(const std::string& line) {
+void HostCommand::send(std::string_view bytes) {
   if (!input_.is_open()) return;
-  unsent_ += line + "\n";
+  unsent_ += bytes;
   if (!writes_) write();
 }
 

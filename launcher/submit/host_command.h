@@ -6,6 +6,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/process/stream_ends.h"
@@ -22,7 +23,9 @@ class HostCommand {
   // input. Error: it cannot be started.
   Result<void> start(const std::vector<std::string>& words, StreamEnds output, rlimit descriptors, bool dies_with_us);
   // Without waiting: what the pipe does not take goes later.
-  void send(const std::string& line);
+  void send(std::string_view bytes);
+  // What waits in it yet.
+  std::size_t unsent() const { return unsent_.size(); }
   void close_input();
   // With all that it has started, such as ssh's ProxyCommand.
   void kill();

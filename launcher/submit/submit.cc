@@ -8,25 +8,23 @@
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdint>
-#include <memory>
-#include <string_view>
+#include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "launcher/base/inherited.h"
 #include "launcher/front/end_requests.h"
 #include "launcher/front/interrupt.h"
-#include "launcher/job/exit_codes.h"
-#include "launcher/output/line_splitter.h"
-#include "launcher/output/output_writer.h"
-#include "launcher/output/worker_pipes.h"
-#include "launcher/submit/host_command.h"
+#include "launcher/submit/command_agents.h"
+#include "launcher/submit/engine_shim.h"
+#include "launcher/submit/linked_agents.h"
+#include "launcher/submit/submitter.h"
 #include "launcher/terminal/terminal_line.h"
+#include "rendezvous/net/listen.h"
 
 namespace dtrain::launcher {
 namespace {
@@ -34,9 +32,8 @@ namespace {
 namespace asio = boost::asio;
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr std::size_t kQueueBytes = std::size_t{4} << 20;
-constexpr auto kLastOutput = std::chrono::seconds(2);   // for a reader of ours that reads nothing
-constexpr auto kSlowReader = std::chrono::seconds(60);  // for one that reads
+constexpr auto kPlacingTime = std::chrono::minutes(5);  // for an engine to find the nodes, or to say that it has none
+constexpr auto kShimEnd = std::chrono::seconds(3);      // for its shim to take its leave
 
 // Three descriptors a host. Returns the user's limit, which the commands keep.
 rlimit raise_descriptors() {
@@ -48,233 +45,188 @@ rlimit raise_descriptors() {
   return users;
 }
 
-UniqueFd watch_signals(const SubmitSpec& spec) {
+UniqueFd watch_signals(const SubmitSignals& spec) {
   sigset_t mask;
   ::sigemptyset(&mask);
-  for (const int signal : spec.stop_signals) ::sigaddset(&mask, signal);
-  for (const int signal : spec.passed_signals) ::sigaddset(&mask, signal);
+  for (const int signal : spec.stop) ::sigaddset(&mask, signal);
+  for (const int signal : spec.passed) ::sigaddset(&mask, signal);
   ::sigprocmask(SIG_BLOCK, &mask, nullptr);
   ::signal(SIGCHLD, SIG_DFL);
   ::signal(SIGPIPE, SIG_IGN);
   return UniqueFd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-class Submitter {
+// What this process has to be before it submits.
+struct Prepared {
+  rlimit descriptors{};
+  UniqueFd signals;
+};
+
+Result<Prepared> prepare(SubmitSignals& signals) {
+  fill_standard_descriptors();
+  ::prctl(PR_SET_DUMPABLE, 0);  // the token of the job is in this process (docs/security.md)
+  Prepared prepared;
+  prepared.descriptors = raise_descriptors();
+  signals.stop = not_ignored(signals.stop);
+  signals.passed = not_ignored(signals.passed);
+  prepared.signals = watch_signals(signals);
+  if (!prepared.signals) return system_error("signals cannot be watched", errno);
+  return prepared;
+}
+
+struct Outcome {
+  Result<int> code;
+  bool interrupted = false;
+};
+
+Outcome submit(asio::io_context& io, const SubmitSignals& signals, UniqueFd signal_fd, PlacementRequest request,
+               AgentEnds& agents) {
+  Submitter submitter(io, signals, std::move(signal_fd), std::move(request), agents);
+  Result<int> code = submitter.run();
+  return {std::move(code), submitter.was_interrupted()};
+}
+
+Result<int> conclude(Outcome outcome) {
+  if (outcome.interrupted && outcome.code && *outcome.code == 128 + SIGINT) die_of_interrupt();
+  return std::move(outcome.code);
+}
+
+// ---- an engine ------------------------------------------------------------------------------------------------------
+
+void say_now(const std::string& line) { ::dprintf(STDERR_FILENO, "%s\n", std::string(own_line(line)).c_str()); }
+
+// The shim, until the nodes are known and then until it has ended.
+class Engine {
  public:
-  Submitter(SubmitSpec spec, UniqueFd signals, rlimit users_descriptors)
-      : commands_of_(std::move(spec.commands)),
-        placement_(std::move(spec.request), SteadyClock::now()),
-        ends_(spec.stop_signals),
-        users_descriptors_(users_descriptors),
-        signals_(io_, signals.release()),
-        deadline_(io_),
-        out_(kQueueBytes, [this] { asio::post(io_, [this] { take_more(); }); }),
-        err_(kQueueBytes, [this] { asio::post(io_, [this] { take_more(); }); }),
-        pipes_(io_, static_cast<int>(commands_of_.size()),
-               {[this](int stream, std::string_view bytes) { return take(stream, bytes); },
-                [this](int stream) { take_end(stream); }, [] {}}),
-        lines_(2 * commands_of_.size()),
-        paused_(2 * commands_of_.size()) {
-    out_.add_borrowed_target(STDOUT_FILENO, "stdout");
-    err_.add_borrowed_target(STDERR_FILENO, "stderr");
-    for (std::size_t i = 0; i < commands_of_.size(); ++i)
-      commands_.push_back(std::make_unique<HostCommand>(io_, [this, i](int status) {
-        if (!placement_.has_begun()) pipes_.drain_all();  // its last words tell why
-        placement_.ended(static_cast<int>(i), status, SteadyClock::now());
-        carry_out();
-      }));
-    listen();
+  Engine(asio::io_context& io, rlimit descriptors, LinkedAgents& agents)
+      : io_(io),
+        agents_(agents),
+        shim_(io, descriptors,
+              {[this](ShimWord word) { said(std::move(word)); },
+               [this](int status, const std::string& why) { ended(status, why); }}) {}
+
+  // The nodes, or the signal that came before them; or why there are none.
+  struct Placed {
+    std::vector<ShimNode> nodes{};
+    int signal = 0;
+  };
+  Result<Placed> place(const EngineSpec& spec, int signal_fd) {
+    if (auto done = shim_.start(spec.shim, spec.code, spec.nodes); !done) return done.error();
+    asio::posix::stream_descriptor signals(io_, ::dup(signal_fd));
+    std::optional<int> signal;
+    await_signal(signals, spec.signals, signal);
+    const auto deadline = SteadyClock::now() + kPlacingTime;
+    while (!placed_ && !signal && io_.run_one_until(deadline) > 0) {
+    }
+    signals.cancel();
+    io_.poll();
+    if (signal) return Placed{{}, *signal};
+    if (!placed_) return Error{ErrorKind::system, "the engine has found no nodes within 5 min"};
+    if (!*placed_) return placed_->error();
+    return Placed{std::move(**placed_)};
   }
 
-  Result<int> run() {
-    carry_out();
-    while (!over() && io_.run_one() > 0) {
+  // The engine ends what a shim has started that is no more.
+  void end() {
+    ending_ = true;
+    shim_.end();
+    const auto deadline = SteadyClock::now() + (placed_ && *placed_ ? kShimEnd : std::chrono::seconds(0));
+    while (shim_.runs() && io_.run_one_until(deadline) > 0) {
     }
-    take_the_rest();
-    if (killed_) return 128 + killed_;
-    return *placement_.end();
+    if (!shim_.runs()) return;
+    shim_.kill();
+    while (shim_.runs() && io_.run_one() > 0) {
+    }
   }
-  bool was_interrupted() const { return interrupted_; }
 
  private:
-  // Somebody else may hold a pipe open, such as ssh's ControlMaster; and a reader of ours may be slow.
-  void take_the_rest() {
-    const auto last = SteadyClock::now() + kSlowReader;
-    auto deadline = SteadyClock::now() + kLastOutput;
-    std::uint64_t written = out_.progress() + err_.progress();
-    while (!pipes_.all_closed()) {
-      if (io_.run_one_until(std::min(deadline, last)) > 0) continue;
-      if (SteadyClock::now() >= last || out_.progress() + err_.progress() == written) break;
-      written = out_.progress() + err_.progress();
-      deadline = SteadyClock::now() + kLastOutput;
-    }
-    // What is in the pipes yet counts as lost, if the writers do not take it.
-    if (placement_.has_begun()) pipes_.drain_all();
-    pipes_.close_all();
-    const auto until = SteadyClock::now() + kLastOutput;
-    out_.finish(until);
-    const auto of_out = out_.losses();
-    for (const WriteLoss& loss : of_out) say(lost_text(loss));
-    if (unwritten_ != 0)
-      say(fmt::format("{} bytes of output were not written: they were not read in time", unwritten_));
-    err_.finish(until);
-  }
-
-  static std::string lost_text(const WriteLoss& loss) {
-    return fmt::format("{} bytes ({} lines) of {} were not written: {}", loss.bytes, loss.lines, loss.target,
-                       loss.reason);
-  }
-
-  bool over() const {
-    if (!placement_.end()) return false;
-    for (const auto& command : commands_)
-      if (command->is_running()) return false;
-    return true;
-  }
-
-  void carry_out() {
-    // An order that fails gives new ones.
-    for (auto orders = placement_.take_orders(); !orders.empty(); orders = placement_.take_orders())
-      for (const auto& order : orders) carry_out(order);
-    for (const std::string& note : placement_.take_notes()) say(note);
-    deadline_.cancel();
-    const auto due = placement_.deadline();
-    if (!due) return;
-    deadline_.expires_at(*due);
-    deadline_.async_wait([this](const boost::system::error_code& error) {
-      if (error) return;
-      placement_.look_at(SteadyClock::now());
-      carry_out();
-    });
-  }
-
-  void carry_out(const Placement::Order& order) {
-    const auto host = static_cast<std::size_t>(order.host);
-    HostCommand& command = *commands_[host];
-    switch (order.what) {
-      case Placement::Order::What::start:
-        return start(host);
-      case Placement::Order::What::send:
-        return command.send(order.line);
-      case Placement::Order::What::drop:
-        command.close_input();
-        return command.kill();
-    }
-  }
-
-  void start(std::size_t host) {
-    auto output = pipes_.open(static_cast<int>(host), Streams::all);
-    const auto started = output ? commands_[host]->start(commands_of_[host], std::move(*output), users_descriptors_,
-                                                         !placement_.is_here(static_cast<int>(host)))
-                                : Result<void>(output.error());
-    if (started) return;
-    placement_.complained(static_cast<int>(host), started.error().message);
-    placement_.ended(static_cast<int>(host), kExitNotExecutable, SteadyClock::now());
-  }
-
-  void say(const std::string& text) { write(1, std::string(own_line(text)) + "\n"); }
-
-  void write(std::size_t target, std::string_view bytes) {
-    Block block;
-    block.append({}, bytes, static_cast<StreamId>(target));
-    OutputWriter& writer = writer_of(target);
-    if (!writer.overfull()) return writer.submit(0, block);
-    unwritten_ += bytes.size();
-  }
-
-  OutputWriter& writer_of(std::size_t target) { return target == 0 ? out_ : err_; }
-
-  // False: not now.
-  bool take(int stream, std::string_view bytes) {
-    const bool ran = placement_.has_begun();
-    lines_[static_cast<std::size_t>(stream)].feed(bytes, [&](const Piece& piece) { take_piece(stream, piece); });
-    if (!ran) carry_out();
-    const bool full = placement_.has_begun() && writer_of(static_cast<std::size_t>(stream % 2)).full();
-    paused_[static_cast<std::size_t>(stream)] = full ? 1 : 0;
-    return !full;
-  }
-
-  void take_piece(int stream, const Piece& piece) {
-    const int host = stream / 2;
-    if (placement_.has_begun()) return write(static_cast<std::size_t>(stream % 2), piece.bytes);
-    std::string_view line = piece.bytes;
-    while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
-    if (stream % 2 == 0)
-      placement_.said(host, line, SteadyClock::now());
-    else
-      placement_.complained(host, line);
-  }
-
-  void take_end(int stream) {
-    lines_[static_cast<std::size_t>(stream)].finish([&](const Piece& piece) {
-      take_piece(stream, piece);
-      if (placement_.has_begun()) write(static_cast<std::size_t>(stream % 2), "\n");
-    });
-  }
-
-  void take_more() {
-    for (std::size_t i = 0; i < paused_.size(); ++i)
-      if (!writer_of(i % 2).full() && std::exchange(paused_[i], char{0}) != 0) pipes_.resume(static_cast<int>(i));
-  }
-
-  void listen() {
-    signals_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
+  // One that ends the job. There are no workers yet for the others.
+  static void await_signal(asio::posix::stream_descriptor& from, const SubmitSignals& spec, std::optional<int>& got) {
+    from.async_wait(asio::posix::stream_descriptor::wait_read, [&](const boost::system::error_code& error) {
       if (error) return;
       signalfd_siginfo info{};
-      while (::read(signals_.native_handle(), &info, sizeof info) == sizeof info) take_signal(info);
-      carry_out();
-      listen();
+      while (!got && ::read(from.native_handle(), &info, sizeof info) == sizeof info)
+        if (std::count(spec.stop.begin(), spec.stop.end(), static_cast<int>(info.ssi_signo)) != 0)
+          got = static_cast<int>(info.ssi_signo);
+      if (!got) await_signal(from, spec, got);
     });
   }
-
-  void take_signal(const signalfd_siginfo& info) {
-    const int signal = static_cast<int>(info.ssi_signo);
-    if (!ends_.is_request(signal)) return placement_.signal(signal, false);
-    if (!ends_.take({signal, info.ssi_code}, SteadyClock::now())) return;
-    interrupted_ = signal == SIGINT;
-    placement_.signal(signal, true);
-    // Agents that cannot be reached do not end.
-    if (!ends_.agent_is_stuck()) return;
-    killed_ = signal;
-    for (const auto& command : commands_) command->kill();
+  void said(ShimWord word) {
+    if (auto* placed = std::get_if<ShimPlaced>(&word)) {
+      if (!placed_) placed_ = std::move(placed->nodes);
+    } else if (const auto* lost = std::get_if<ShimLost>(&word)) {
+      agents_.lost(lost->agent, lost->why);
+    } else {
+      failed(std::get<Error>(word));
+    }
   }
 
-  asio::io_context io_;
-  std::vector<std::vector<std::string>> commands_of_;
-  Placement placement_;
-  EndRequests ends_;
-  rlimit users_descriptors_;
-  asio::posix::stream_descriptor signals_;
-  asio::steady_timer deadline_;
-  OutputWriter out_, err_;
-  WorkerPipes pipes_;
-  std::vector<LineSplitter> lines_;  // by stream
-  std::vector<char> paused_;         // by stream
-  std::vector<std::unique_ptr<HostCommand>> commands_{};
-  bool interrupted_ = false;
-  int killed_ = 0;  // the signal after which the commands were killed
-  std::uint64_t unwritten_ = 0;
+  void ended(int status, const std::string& why) {
+    const std::string text =
+        fmt::format("the process that knows the engine has {} {}{}", status < 0 ? "died of signal" : "ended with",
+                    std::abs(status), why.empty() ? "" : ": " + why);
+    if (placed_ && *placed_ && !ending_) say_now(text);
+    failed({ErrorKind::system, text});
+  }
+
+  // Its agents end without it.
+  void failed(const Error& error) {
+    if (!placed_) placed_ = error;
+  }
+
+  asio::io_context& io_;
+  LinkedAgents& agents_;
+  std::optional<Result<std::vector<ShimNode>>> placed_{};
+  bool ending_ = false;
+  EngineShim shim_;
 };
+
+Result<Outcome> submit_by(Engine& engine, asio::io_context& io, EngineSpec& spec, Prepared& prepared,
+                          LinkedAgents& agents) {
+  auto placed = engine.place(spec, prepared.signals.get());
+  if (!placed) return placed.error();
+  if (placed->signal) return Outcome{128 + placed->signal, placed->signal == SIGINT};
+  for (ShimNode& node : placed->nodes) spec.request.hosts.push_back({std::move(node.host), node.workers, {}});
+  spec.request.least = std::min(spec.request.least, static_cast<int>(spec.request.hosts.size()));
+  return submit(io, spec.signals, std::move(prepared.signals), std::move(spec.request), agents);
+}
 
 }  // namespace
 
-Result<int> run_on_hosts(SubmitSpec spec) {
-  fill_standard_descriptors();
-  ::prctl(PR_SET_DUMPABLE, 0);  // the token of the job is in this process (docs/security.md)
-  const rlimit users_descriptors = raise_descriptors();
-  spec.stop_signals = not_ignored(spec.stop_signals);
-  spec.passed_signals = not_ignored(spec.passed_signals);
-  UniqueFd signals = watch_signals(spec);
-  if (!signals) return system_error("signals cannot be watched", errno);
-  Result<int> code = 0;
-  bool interrupted = false;
+Result<int> run_on_hosts(HostsSpec spec) {
+  auto prepared = prepare(spec.signals);
+  if (!prepared) return prepared.error();
+  asio::io_context io;
+  std::vector<AgentCommand> commands;
+  for (std::size_t i = 0; i < spec.commands.size(); ++i)
+    commands.push_back({std::move(spec.commands[i]), !is_here(spec.request, i)});
+  CommandAgents agents(io, std::move(commands), prepared->descriptors);
+  return conclude(submit(io, spec.signals, std::move(prepared->signals), std::move(spec.request), agents));
+}
+
+Result<int> run_on_engine(EngineSpec spec) {
+  auto prepared = prepare(spec.signals);
+  if (!prepared) return prepared.error();
+  auto secret = JobSecret::generate();
+  if (!secret) return secret.error();
+  auto listener = listen_at("::", 0);
+  if (!listener) return listener.error();
+  const auto port = port_of_socket(listener->get());
+  if (!port) return port.error();
+  RelayOrder& order = spec.nodes.order;
+  order.port = *port;
+  order.job = "submit";
+  order.secret = secret->text();
+  asio::io_context io;
+  std::optional<Result<Outcome>> outcome;
   {
-    Submitter submitter(std::move(spec), std::move(signals), users_descriptors);
-    code = submitter.run();
-    interrupted = submitter.was_interrupted();
+    LinkedAgents agents(io, {std::move(*listener), std::move(*secret), order.job, spec.nodes.most, say_now});
+    Engine engine(io, prepared->descriptors, agents);
+    outcome = submit_by(engine, io, spec, *prepared, agents);
+    engine.end();
   }
-  if (interrupted && code && *code == 128 + SIGINT) die_of_interrupt();
-  return code;
+  if (!*outcome) return outcome->error();
+  return conclude(std::move(**outcome));
 }
 
 }  // namespace dtrain::launcher

@@ -1,22 +1,40 @@
 #pragma once
-// A job on several hosts, as the process that starts its agents by a command on each host (ssh) sees it: the agents
-// meet (launcher/engines/placement.h), their output is this process's, signals go to all of them, and they end with it.
+// A job on several hosts, as the process that has started its agents sees it: the agents meet
+// (launcher/engines/placement.h), their output is this process's, signals go to all of them, and they end with it.
+//
+// Both functions fork: call with one thread. They return the job's exit code, or why there is no job. After an
+// interrupted job the process dies of SIGINT in place of returning, as shells want it.
 #include <string>
 #include <vector>
 
+#include "launcher/engine_wire/shim_wire.h"
 #include "launcher/engines/placement.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::launcher {
 
-struct SubmitSpec {
-  PlacementRequest request;
-  std::vector<std::vector<std::string>> commands;  // by host; a word without a slash is looked up in PATH
-  std::vector<int> stop_signals, passed_signals;   // as in FrontSignals
+struct SubmitSignals {
+  std::vector<int> stop, passed;  // as in FrontSignals
 };
 
-// Forks: call with one thread. Returns the job's exit code, or why there is no job. After an interrupted job the
-// process dies of SIGINT in place of returning, as shells want it. Tested by test/process/ssh/ssh_test.py.
-Result<int> run_on_hosts(SubmitSpec spec);
+struct HostsSpec {
+  PlacementRequest request;
+  std::vector<std::vector<std::string>> commands;  // by host; a word without a slash is looked up in PATH
+  SubmitSignals signals;
+};
+
+// The agents are started by a command on each host (ssh). Tested by test/process/ssh/ssh_test.py.
+Result<int> run_on_hosts(HostsSpec spec);
+
+struct EngineSpec {
+  PlacementRequest request;       // its hosts are those that the engine has
+  std::vector<std::string> shim;  // the command that knows the engine
+  std::string code{};             // what it reads first, as a text of JSON
+  ShimRequest nodes;              // but its order's port, job and secret
+  SubmitSignals signals;
+};
+
+// The agents are started by an engine (Ray), and dial back. Tested by test/process/ray/ray_test.py.
+Result<int> run_on_engine(EngineSpec spec);
 
 }  // namespace dtrain::launcher

@@ -227,11 +227,17 @@ void OuterListener::readable(const UnknownPtr& peer) {
 }
 
 void OuterListener::hand_over(const UnknownPtr& peer) {
-  const bool for_rounds = peer->bytes.encrypted() ? peer->bytes.link().role == LinkRole::agent
-                                                  : peer->received.front() == kRoundGreeting.front();
+  const bool for_rounds = peer->received.starts_with(kRoundGreeting.front());
+  const LinkRole role = peer->bytes.encrypted() ? peer->bytes.link().role
+                        : for_rounds            ? LinkRole::agent
+                                                : LinkRole::store;
+  const Taker& taker = role == LinkRole::agent   ? options_.agent
+                       : role == LinkRole::store ? options_.store
+                                                 : options_.engine;
+  if (!taker) return drop(peer, fmt::format("its {} link does not lead here", word_of(role)));
   LinkSocket socket{UniqueFd(peer->socket.release()), peer->bytes.release()};
   forget(peer);
-  (for_rounds ? options_.agent : options_.store)(std::move(socket), std::move(peer->received));
+  taker(std::move(socket), std::move(peer->received));
 }
 
 // An empty reason: it has left.

@@ -53,6 +53,8 @@ class OuterListener {
     // Whoever has come for rounds, and for the store; what was received (plaintext) begins with the greeting.
     Taker agent;
     Taker store;
+    // Whoever has come for an engine. Empty: nobody comes.
+    Taker engine{};
     // A connection that looks like a worker's: ask the other agents whose it is, leaving its bytes unread. If one of
     // them vouches for it, it goes to `worker`. Empty: a connection that looks like a worker's is a stranger's.
     std::function<void(const TcpEnds& ends, std::function<void(bool)> answer)> vouch{};

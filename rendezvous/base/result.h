@@ -13,6 +13,7 @@ enum class ErrorKind {
   usage,           // the command line or environment makes no sense: 2
   not_found,       // the program does not exist: 127
   not_executable,  // it exists but cannot be executed: 126
+  unavailable,     // what is asked for is not free at the moment: 75
   system,          // the operating system refused something dtrain needs: 125
 };
 

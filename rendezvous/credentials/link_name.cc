@@ -21,7 +21,7 @@ std::optional<std::string_view> field(std::string_view& rest) {
 }
 
 std::optional<LinkRole> role_of(std::string_view word) {
-  for (LinkRole role : {LinkRole::agent, LinkRole::store})
+  for (LinkRole role : {LinkRole::agent, LinkRole::store, LinkRole::engine})
     if (word == word_of(role)) return role;
   return std::nullopt;
 }
@@ -60,7 +60,17 @@ bool take_job(std::string_view text, LinkName& link) {
 
 }  // namespace
 
-std::string_view word_of(LinkRole role) { return role == LinkRole::agent ? "agent" : "store"; }
+std::string_view word_of(LinkRole role) {
+  switch (role) {
+    case LinkRole::agent:
+      return "agent";
+    case LinkRole::store:
+      return "store";
+    case LinkRole::engine:
+      return "engine";
+  }
+  return {};
+}
 
 std::string encode(const LinkIdentity& identity) {
   return role_and_epoch(identity.link).append(identity.fingerprint).append("/").append(identity.link.job);

@@ -11,14 +11,15 @@
 namespace dtrain {
 
 enum class LinkRole {
-  agent,  // rounds and heartbeats: of an agent's thread
-  store,  // workers' requests: of its store's thread
+  agent,   // rounds and heartbeats: of an agent's thread
+  store,   // workers' requests: of its store's thread
+  engine,  // an agent's input and output, from and to whoever has started the job's agents
 };
 std::string_view word_of(LinkRole role);
 
 struct LinkName {
   LinkRole role = LinkRole::agent;
-  std::uint64_t epoch = 0;  // agent: 0; store: the round
+  std::uint64_t epoch = 0;  // agent: 0; store: the round; engine: the agent's number
   std::string job;          // --rdzv-id
   bool operator==(const LinkName&) const = default;
 };

@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <string>
 
-#include "launcher/engines/agent_wire.h"
+#include "launcher/engine_wire/agent_wire.h"
+#include "launcher/engine_wire/shim_wire.h"
 #include "launcher/engines/hostfile.h"
 #include "launcher/engines/placement.h"
+#include "rendezvous/agent_link/relay_frames.h"
 
 using namespace dtrain;
 using namespace dtrain::launcher;
@@ -45,6 +47,29 @@ void texts(const std::string& text) {
     require(!line || *parse_agent_task(*line) == *task);
   }
   (void)parse_agent_verdict(text);
+  if (const auto order = parse_relay_order(text)) require(*parse_relay_order(relay_order_line(*order)) == *order);
+  if (const auto word = parse_shim_word(text); !word) check(word.error());
+}
+
+// Frames, in pieces as long as the first byte says: what comes out goes in again as it is.
+void frames(std::string_view text) {
+  if (text.empty()) return;
+  const std::size_t piece = static_cast<unsigned char>(text[0]) + std::size_t{1};
+  text.remove_prefix(1);
+  RelayDecoder decoder;
+  std::string again;
+  for (; !text.empty(); text.remove_prefix(std::min(piece, text.size()))) {
+    decoder.feed(text.substr(0, piece));
+    for (;;) {
+      const auto frame = decoder.next();
+      if (!frame) return check(frame.error());
+      if (!*frame) break;
+      require((*frame)->bytes.size() <= kRelayFrameBytes);
+      again = relay_frames((*frame)->what, (*frame)->bytes);
+      require(again.size() == (*frame)->bytes.size() + kRelayHeadBytes);
+      (void)relay_status((*frame)->bytes);
+    }
+  }
 }
 
 void placement(std::string text) {
@@ -86,12 +111,15 @@ void placement(std::string text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string text(reinterpret_cast<const char*>(data + 1), size - 1);
-  switch (data[0] % 3) {
+  switch (data[0] % 4) {
     case 0:
       lists(text);
       break;
     case 1:
       texts(text);
+      break;
+    case 3:
+      frames(text);
       break;
     default:
       placement(text);

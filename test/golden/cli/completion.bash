@@ -13,8 +13,8 @@ _dtrain_offer_list() {
   compopt -o nospace
 }
 
-_dtrain_flags='--nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --standalone --virtual-local-rank --numa-binding --strategy --keep-state --copy-state --engine --hosts -H --hostfile --include --exclude --ssh --srun --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --insecure --ha --module -m --no-python --run-path --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --timestamps --fold --report --event-log-handler --color --quiet --verbose -v --dry-run --print-config --print-completion --help -h --version --monitor-interval --start-method --logs-specs --use-env'
-_dtrain_with_value=' --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --numa-binding --strategy --engine --hosts -H --hostfile --include --exclude --ssh --srun --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs '
+_dtrain_flags='--nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --standalone --virtual-local-rank --numa-binding --strategy --keep-state --copy-state --engine --hosts -H --hostfile --include --exclude --ssh --srun --resources-per-worker --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --insecure --ha --module -m --no-python --run-path --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --timestamps --fold --report --event-log-handler --color --quiet --verbose -v --dry-run --print-config --print-completion --help -h --version --monitor-interval --start-method --logs-specs --use-env'
+_dtrain_with_value=' --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --numa-binding --strategy --engine --hosts -H --hostfile --include --exclude --ssh --srun --resources-per-worker --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs '
 _dtrain_commands='run launch agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help --help --version'
 
 # Offer values of the flag $1.
@@ -23,7 +23,7 @@ _dtrain_value() {
     --nproc | --nproc-per-node) _dtrain_offer 'auto cpu gpu' ;;
     --numa-binding) _dtrain_offer 'node socket exclusive core-complex' ;;
     --strategy) _dtrain_offer 'ddp zero1 zero2 fsdp' ;;
-    --engine) _dtrain_offer 'auto local slurm mpi ssh' ;;
+    --engine) _dtrain_offer 'auto local slurm ray mpi ssh' ;;
     --hostfile) compopt -o default ;;
     --rdzv-backend) _dtrain_offer 'static c10d etcd etcd-v2' ;;
     --token-file) compopt -o default ;;
@@ -119,7 +119,7 @@ _dtrain() {
   case ${_dtrain_words[1]} in
     run) _dtrain_run 2 ;;
     launch) _dtrain_run 2 ;;
-    agent) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
+    agent) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--relay --help'; else :; fi ;;
     logs) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--ranks --rank -r --grep -g --since --attempt --stdout --stderr --follow -f --help'; else compopt -o dirnames; fi ;;
     status) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--job --json --help'; else :; fi ;;
     flight) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --help'; else compopt -o dirnames; fi ;;
@@ -132,7 +132,7 @@ _dtrain() {
     completion) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'bash zsh fish'; fi ;;
     install-torchrun) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
     version) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
-    help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'run launch agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;
+    help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'run launch agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun resources-per-worker nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;
   esac
 }
 

@@ -108,7 +108,8 @@ TEST_CASE("each mistake is one line that names it") {
   CHECK(error({"--log_dir", "--nproc"}) == "--log_dir needs a value: --log-dir DIR");
   CHECK(error({"-t"}) == "-t needs a value: --tee STREAMS");
   CHECK(error({"--no-python=1"}) == "--no-python takes no value (--no-python=1)");
-  CHECK(error({"--r=1"}).starts_with("--r could mean --role, --rdzv-id, --rdzv-backend, --rdzv-endpoint, --rdzv-conf"));
+  CHECK(error({"--r=1"}).starts_with(
+      "--r could mean --role, --rdzv-id, --resources-per-worker, --rdzv-backend, --rdzv-endpoint, "));
   CHECK(error({"--bad\nline"}).starts_with("unknown flag --bad\\x0aline"));
 }
 
@@ -148,7 +149,8 @@ TEST_CASE("as torchrun only its own names may be shortened") {
     CHECK((*raw)[row.id]);
     CHECK(raw->as_torchrun);
   }
-  CHECK(error({"--re=3", "train"}) == "--re could mean --redirects, --report; write more of its name");
+  CHECK(error({"--re=3", "train"}) ==
+        "--re could mean --resources-per-worker, --redirects, --report; write more of its name");
   CHECK(error({"--t=3", "train"}) ==
         "--t could mean --topology, --token-file, --tls-ca, --tls-cert, --tls-key, --tee, --timestamps; write more of "
         "its name");

@@ -271,3 +271,67 @@ TEST_CASE("what ssh and a login shell have said is told if no agent comes") {
   fine.is_ready(0);
   CHECK(fine.placement.take_notes().empty());
 }
+
+namespace {
+
+PlacementRequest of_engine(std::vector<PlacedHost> hosts) {
+  PlacementRequest asked = request(std::move(hosts));
+  asked.task.place.engine = "ray";
+  asked.shares_hosts = true;
+  return asked;
+}
+
+Job engine_runs(int agents) {
+  Job job(of_engine(std::vector<PlacedHost>(static_cast<std::size_t>(agents), PlacedHost{"10.0.0.1", 2})));
+  for (int i = 0; i < agents; ++i) job.placement.said(i, card(1), kStart);
+  for (int i = 0; i < agents; ++i) job.is_ready(i);
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("agents of an engine may be on one host") {
+  Job job(of_engine({{"10.0.0.1", 2}, {"10.0.0.1", 3}}));
+  job.placement.said(0, card(1), kStart);
+  job.placement.said(1, card(1), kStart);
+  const auto places = job.places(2);
+  CHECK(places[0].endpoint == places[1].endpoint);
+  CHECK_THAT(places[1].endpoint, Contains("10.0.0.1:"));
+  CHECK(places[1].nproc == "3");
+
+  Job alone(of_engine({{"laptop"}, {"laptop"}}));
+  for (const int host : {0, 1}) alone.placement.said(host, card_line({kVersion, "h", {}}), kStart);
+  CHECK_THAT(alone.places(2)[1].endpoint, Contains("127.0.0.1:"));
+}
+
+TEST_CASE("an agent that its engine has lost fails the job") {
+  for (const int other : {143, 0}) {
+    Job job = engine_runs(2);
+    job.ends(1, Placement::kLost);
+    CHECK(job.placement.take_notes() == std::vector<std::string>{"10.0.0.1: the agent is lost"});
+    job.ends(0, other);
+    CHECK(job.code() == (other == 0 ? 0 : 125));
+  }
+}
+
+TEST_CASE("a job all of whose agents are lost has no code of its own") {
+  Job job = engine_runs(2);
+  job.ends(0, Placement::kLost);
+  job.ends(1, Placement::kLost);
+  CHECK(job.code() == 125);
+}
+
+TEST_CASE("255 of an engine's agent is the job's code") {
+  Job job = engine_runs(2);
+  job.ends(0, 255);
+  job.ends(1, 255);
+  CHECK(job.code() == 255);
+  CHECK(job.placement.take_notes().empty());
+}
+
+TEST_CASE("an agent that an engine cannot start is named, with the reason") {
+  Job job(of_engine({{"10.0.0.1"}, {"10.0.0.2"}}));
+  job.placement.complained(1, "dtrain must be installed there, in PATH or where it is here");
+  job.ends(1, Placement::kLost);
+  CHECK(job.failure() == "10.0.0.2: dtrain must be installed there, in PATH or where it is here");
+}

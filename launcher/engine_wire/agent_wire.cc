@@ -1,30 +1,21 @@
-#include "launcher/engines/agent_wire.h"
+#include "launcher/engine_wire/agent_wire.h"
 
 #include <fmt/format.h>
 
 #include <array>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "launcher/engine_wire/json_line.h"
 #include "rendezvous/base/printable.h"
 
 namespace dtrain::launcher {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::string_view kMark = "dtrain-agent ";
 constexpr std::size_t kMostAddresses = 64, kLongestShown = 200;
-constexpr std::array kKinds = {std::pair{ErrorKind::usage, "usage"}, std::pair{ErrorKind::not_found, "not-found"},
-                               std::pair{ErrorKind::not_executable, "not-executable"},
-                               std::pair{ErrorKind::system, "system"}};
-
 Error no_sense(std::string_view what, std::string_view line) {
   return {ErrorKind::system, fmt::format("'{}' is no {}", printable(line.substr(0, kLongestShown)), what)};
 }
-
-// Bytes that are not UTF-8 are replaced: for texts that people read.
-std::string one_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 bool is_utf8(const std::string& text) {
   try {
@@ -35,35 +26,12 @@ bool is_utf8(const std::string& text) {
   }
 }
 
-// An object, or nothing.
-std::optional<Json> object(std::string_view text) {
-  if (text.size() > kLongestAgentLine) return std::nullopt;
-  Json json = Json::parse(text, nullptr, false);
-  return json.is_object() ? std::optional(std::move(json)) : std::nullopt;
-}
-
-// The member of this type; nothing if it is not there, or is of another type.
-template <class T>
-std::optional<T> typed_member(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  if (found == json.end()) return std::nullopt;
-  try {
-    return found->get<T>();
-  } catch (const Json::exception&) {
-    return std::nullopt;
-  }
-}
-
-std::string text_member(const Json& json, const char* name) {
-  return typed_member<std::string>(json, name).value_or("");
-}
-
 // Programs get C strings.
 bool has_nul(const std::string& text) { return text.find('\0') != std::string::npos; }
 
 std::optional<Json> of_agent(std::string_view line) {
   const auto mark = line.find(kMark);
-  return mark == std::string_view::npos ? std::nullopt : object(line.substr(mark + kMark.size()));
+  return mark == std::string_view::npos ? std::nullopt : json_object(line.substr(mark + kMark.size()));
 }
 
 Json place_json(const AgentPlace& place) {
@@ -109,10 +77,7 @@ Result<std::string> task_line(const AgentTask& task) {
 
 std::string verdict_line(const Result<void>& verdict) {
   if (verdict) return std::string(kMark) + one_line({{"ready", true}});
-  std::string kind;
-  for (const auto& [each, name] : kKinds)
-    if (each == verdict.error().kind) kind = name;
-  return std::string(kMark) + one_line({{"error", verdict.error().message}, {"kind", kind}});
+  return std::string(kMark) + one_line(error_json(verdict.error()));
 }
 
 Result<AgentCard> parse_agent_card(std::string_view line) {
@@ -131,7 +96,7 @@ Result<AgentCard> parse_agent_card(std::string_view line) {
 }
 
 Result<AgentTask> parse_agent_task(std::string_view line) {
-  const auto json = object(line);
+  const auto json = json_object(line);
   // The text may have the job's token in it, so an error does not show it.
   const Error wrong{ErrorKind::usage, "the task has no words, env or place of the right types"};
   if (!json) return wrong;
@@ -154,13 +119,8 @@ Result<void> parse_agent_verdict(std::string_view line) {
   const auto json = of_agent(line);
   if (!json) return no_sense("answer of `dtrain agent`", line);
   if (typed_member<bool>(*json, "ready") == true) return {};
-  const auto error = typed_member<std::string>(*json, "error");
-  if (!error) return no_sense("answer of `dtrain agent`", line);
-  ErrorKind kind = ErrorKind::system;
-  const std::string said = text_member(*json, "kind");
-  for (const auto& [each, name] : kKinds)
-    if (said == name) kind = each;
-  return Error{kind, *error};
+  auto error = error_of(*json);
+  return error ? std::move(*error) : no_sense("answer of `dtrain agent`", line);
 }
 
 }  // namespace dtrain::launcher

@@ -1,5 +1,5 @@
 // What an engine and an agent say to each other.
-#include "launcher/engines/agent_wire.h"
+#include "launcher/engine_wire/agent_wire.h"
 
 #include "test/support/catch.h"
 

@@ -1,0 +1,122 @@
+// Tested by test/unit/cli/engines/cluster_test.cc.
+#include "cli/engines/cluster.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include "cli/base/usage_error.h"
+#include "cli/engines/engine.h"
+#include "cli/engines/hosts.h"
+#include "cli/engines/sent_words.h"
+#include "cli/nodes/nodes.h"
+#include "launcher/engines/cloud_plan.h"
+#include "launcher/engines/mpi_plan.h"
+#include "launcher/engines/slurm_plan.h"
+#include "rendezvous/base/printable.h"
+
+namespace dtrain::cli {
+namespace {
+
+constexpr const char* kRay = "ray";
+constexpr std::array kDevices = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+                                 "ROCR_VISIBLE_DEVICES"};
+
+std::optional<double> quantity(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < 0)
+    return std::nullopt;
+  return value;
+}
+
+Result<std::map<std::string, double>> parse_resources(std::string_view text) {
+  std::map<std::string, double> resources;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    const auto equals = word.find('=');
+    const std::string name(word.substr(0, equals));
+    const auto value = equals == std::string_view::npos ? std::nullopt : quantity(word.substr(equals + 1));
+    if (name.empty() || !value)
+      return usage_error(fmt::format("'{}' is no NAME=NUMBER, such as CPU=2", printable(word)));
+    if (name == "GPU" && *value != std::floor(*value))
+      return usage_error(fmt::format("GPU={} is no whole number: a worker has its GPUs for itself", *value));
+    if (!resources.emplace(name, *value).second) return usage_error(fmt::format("{} is there twice", printable(name)));
+  }
+  return resources;
+}
+
+// A scheduler or launcher that comes before Ray has started this process.
+bool others_speak(const Host& host) {
+  const auto step = launcher::slurm_step(host.env);
+  const auto process = launcher::mpi_process(host.env);
+  const auto place = launcher::cloud_place(host.env);
+  return !step || *step || !process || *process || !place || *place;
+}
+
+Result<bool> counts(const RawOptions& raw, const Host& host, const Options& options) {
+  const auto speaks = may_speak(kRay, raw, host, options);
+  if (!speaks || !*speaks || is_named(kRay, options)) return speaks;
+  return options.given(FlagId::nnodes) && !host.variable("RAY_ADDRESS").empty() && !others_speak(host);
+}
+
+Result<void> check_cluster(const Options& options) {
+  if (options.text(FlagId::ha) != "0") return usage_error("--ha does not go together with --engine ray");
+  if (options.given(FlagId::attach))
+    return usage_error(fmt::format("{} does not go together with --engine ray", options[FlagId::attach].where));
+  if (options.given(FlagId::stdin_mode) && options.text(FlagId::stdin_mode) != "none")
+    return usage_error(fmt::format("{} does not go together with --engine ray: workers there read /dev/null",
+                                   options[FlagId::stdin_mode].where));
+  return {};
+}
+
+}  // namespace
+
+Result<std::optional<ClusterRequest>> cluster_that_counts(const RawOptions& raw, const Options& options,
+                                                          const Host& host) {
+  const std::optional<ClusterRequest> none;
+  const auto speaks = counts(raw, host, options);
+  if (!speaks) return speaks.error();
+  if (!*speaks) {
+    if (host.place || options[FlagId::resources].origin != Origin::flag) return none;
+    return usage_error("--resources-per-worker is for --engine ray: give that too");
+  }
+  if (auto done = check_cluster(options); !done) return done.error();
+  if (raw.command.empty()) return usage_error("no program to start: dtrain run --engine ray PROGRAM");
+  ClusterRequest request;
+  NodeRange nodes;
+  if (options.given(FlagId::nnodes)) {
+    const auto range = parse_nnodes(options.text(FlagId::nnodes));
+    if (!range) return options.blame(FlagId::nnodes, range.error());
+    nodes = *range;
+  }
+  request.nodes.least = nodes.min;
+  request.nodes.most = nodes.max;
+  if (options.given(FlagId::nproc)) request.nodes.workers = options.text(FlagId::nproc);
+  if (options.given(FlagId::resources)) {
+    auto resources = parse_resources(options.text(FlagId::resources));
+    if (!resources) return options.blame(FlagId::resources, resources.error());
+    request.nodes.resources = std::move(*resources);
+  }
+  request.nodes.program = host.own_file();
+  request.placement.least = nodes.min;
+  request.placement.elastic = nodes.min != nodes.max;
+  request.placement.numbered = !request.placement.elastic;
+  request.placement.shares_hosts = true;
+  if (options.given(FlagId::master_port)) request.placement.port = options.text(FlagId::master_port);
+  request.placement.task = task_to_send(raw, options, host, kRay);
+  return std::optional(std::move(request));
+}
+
+std::map<std::string, std::string> environment_for_cluster(const Host& host, const std::string& token) {
+  auto sent = environment_to_send(host, token);
+  for (const char* name : kDevices) sent.erase(name);
+  std::erase_if(sent, [](const auto& one) { return one.first.starts_with("RAY_") && one.first != "RAY_ADDRESS"; });
+  return sent;
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,61 @@
+#pragma once
+// What the submitter of a job and the shim that knows a cluster (scripts/engines/ray.py) say to each other, on the
+// shim's standard input and output, a line of JSON each. Pure.
+//
+//   submitter  {"least":1,"most":4, ...}                          a ShimRequest
+//   shim       {"placed":[{"host":"10.0.0.1","workers":8},...]}   the nodes; a relay is being started on each
+//   shim       {"lost":2,"why":"..."}                             an agent's node is lost, or has started none
+//   shim       {"error":"...","kind":"unavailable"}               there is no job
+//
+// The end of the shim's input ends all that it has started.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "rendezvous/base/result.h"
+
+namespace dtrain::launcher {
+
+// What tells a relay, on its standard input, which agent it starts and where that belongs. The secret is that of the
+// link.
+struct RelayOrder {
+  std::vector<std::string> addresses{};  // numeric: of the submitter
+  std::uint16_t port = 0;
+  std::string job{};     // the link's name
+  std::string secret{};  // in its text form (job_secret.h)
+  int agent = 0;         // its number
+  bool operator==(const RelayOrder&) const = default;
+};
+
+struct ShimRequest {
+  int least = 1, most = 1;                    // nodes
+  std::string workers{};                      // of each: a number, "auto", "cpu" or "gpu", as for --nproc
+  std::map<std::string, double> resources{};  // of each worker, by the engine's names; empty: what the engine has
+  std::string program{};                      // dtrain's own file, if nodes share it
+  RelayOrder order{};                         // for each relay; the agent's number is the shim's to add
+};
+
+struct ShimNode {
+  std::string host{};  // for people
+  int workers = 0;
+  bool operator==(const ShimNode&) const = default;
+};
+struct ShimPlaced {
+  std::vector<ShimNode> nodes;
+};
+struct ShimLost {
+  int agent = 0;
+  std::string why{};
+};
+using ShimWord = std::variant<ShimPlaced, ShimLost, Error>;
+
+std::string shim_request_line(const ShimRequest& request);
+std::string relay_order_line(const RelayOrder& order);
+Result<RelayOrder> parse_relay_order(std::string_view line);
+// Error: the line makes no sense.
+Result<ShimWord> parse_shim_word(std::string_view line);
+
+}  // namespace dtrain::launcher

@@ -1,0 +1,208 @@
+"""Starts an agent of dtrain on each node of a Ray cluster that a job takes, and ends with it.
+
+dtrain has this file in it, and runs it with the user's Python for `dtrain run --engine ray`. What it hears and says is
+in launcher/engine_wire/shim_wire.h. It carries nothing of the job: each agent dials back to dtrain.
+"""
+import json
+import os
+import socket
+import sys
+import threading
+
+KNOCK_SECONDS = 5
+GROUP_SECONDS = 15
+
+# Ray, and whatever it imports, may print.
+OUT = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+LOCK = threading.Lock()
+
+
+def say(**word):
+    with LOCK:
+        try:
+            OUT.write(json.dumps(word) + "\n")
+            OUT.flush()
+        except OSError:
+            os._exit(1)  # nobody is there
+
+
+class Refused(Exception):
+    def __init__(self, message, kind="system"):
+        super().__init__(message)
+        self.kind = kind
+
+
+def first_line(error):
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def knock(address):
+    """Ray asks for minutes at an address where nobody is."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
+    except OSError as error:
+        raise Refused(f"RAY_ADDRESS={address} does not answer: {error.strerror or error}") from None
+
+
+def connect():
+    try:
+        import ray
+    except ImportError as error:
+        raise Refused(f"{sys.executable} cannot import ray ({error}): install it there, or name another Python with "
+                      "PYTHON_EXEC", "usage") from None
+    address = os.environ.get("RAY_ADDRESS") or "auto"
+    if address.startswith(("http://", "https://")):
+        raise Refused(f"RAY_ADDRESS={address} is where jobs are submitted: type `ray job submit -- dtrain run "
+                      "--engine ray ...`, or set it to the address of the cluster", "usage")
+    knock(address)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="error")
+    except ConnectionError as error:
+        where = ("no Ray cluster runs on this host, and RAY_ADDRESS is not set" if address == "auto" else
+                 f"RAY_ADDRESS={address} does not answer: {first_line(error)}")
+        raise Refused(f"{where}; start one with `ray start --head`, or set RAY_ADDRESS") from None
+    except Exception as error:
+        raise Refused(f"Ray refuses: {first_line(error)}") from None
+    return ray
+
+
+def free_by_node():
+    from ray._private import state
+    return state.available_resources_per_node()
+
+
+def text_of(amounts):
+    return ", ".join(f"{name} {amount:g}" for name, amount in sorted(amounts.items()))
+
+
+def part(free, node, names):
+    return {name: free.get(node["NodeID"], {}).get(name, 0) for name in names}
+
+
+def workers_on(node, request, per_worker, free):
+    """How many workers this node gets; 0: it has no room for them."""
+    wish = request["workers"]
+    if wish.isdigit():
+        workers = int(wish)
+    else:
+        kind = {"cpu": "CPU", "gpu": "GPU"}.get(wish) or ("GPU" if per_worker.get("GPU") else "CPU")
+        if not wish and kind == "CPU":
+            workers = 1
+        elif not per_worker.get(kind):
+            raise Refused(f"--nproc {wish} counts {kind}s, and a worker takes none of them", "usage")
+        else:
+            workers = int(node["Resources"].get(kind, 0) // per_worker[kind])
+    fits = all(free.get(name, 0) >= amount * workers for name, amount in per_worker.items())
+    return workers if fits else 0
+
+
+def choose_nodes(ray, request):
+    """[(node, workers)], the nodes with most room first."""
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    free = free_by_node()
+    per_worker = dict(request["resources"])
+    if not per_worker:
+        per_worker = {"CPU": 1}
+        if request["workers"] != "cpu" and any(node["Resources"].get("GPU") for node in nodes):
+            per_worker["GPU"] = 1
+    order = sorted(nodes, key=lambda node: sorted(free.get(node["NodeID"], {}).items()), reverse=True)
+    chosen = []
+    for node in order:
+        workers = workers_on(node, request, per_worker, free.get(node["NodeID"], {}))
+        if workers:
+            chosen.append((node, workers))
+    least, most = request["least"], request["most"]
+    if len(chosen) < least:
+        rooms = "; ".join(f"{node['NodeManagerAddress']} has {text_of(part(free, node, per_worker))} free"
+                          for node in order[:8])
+        wish = f"{request['workers']} workers" if request["workers"].isdigit() else "workers"
+        raise Refused(f"the cluster has room on {len(chosen)} of {len(nodes)} nodes for {wish} that take "
+                      f"{text_of(per_worker)} each, and {least} nodes are asked for: {rooms}", "unavailable")
+    return chosen[:most], per_worker
+
+
+class Node:
+    """An actor: the relay beside the agent of one node. With the actor ends the relay's standard input."""
+
+    def run(self, program, order):
+        import shutil
+        import subprocess
+        if not os.access(program, os.X_OK) or not program.endswith("/dtrain"):
+            program = shutil.which("dtrain")
+        if not program:
+            return 127, "dtrain must be installed there, in PATH or where it is here"
+        relay = subprocess.Popen([program, "agent", "--relay"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+        try:
+            relay.stdin.write(json.dumps(order) + "\n")
+            relay.stdin.flush()
+        except OSError:
+            pass  # it has said why
+        said = relay.stderr.read().splitlines()
+        return relay.wait(), said[-1] if said else ""
+
+
+def options_of(amounts):
+    named = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+    options = {named[name]: amount for name, amount in amounts.items() if name in named}
+    options.setdefault("num_cpus", 0)
+    others = {name: amount for name, amount in amounts.items() if name not in named}
+    return {**options, "resources": others} if others else options
+
+
+def start(ray, request):
+    """The actors, and what each of them will return."""
+    from ray.util.placement_group import placement_group, placement_group_table
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+    chosen, per_worker = choose_nodes(ray, request)
+    bundles = [{name: amount * workers for name, amount in per_worker.items() if amount} for _, workers in chosen]
+    group = placement_group([bundle or {"CPU": 0.001} for bundle in bundles], strategy="STRICT_SPREAD")
+    if not group.wait(GROUP_SECONDS):
+        raise Refused("the cluster has given its free room to others in the meantime: try again", "unavailable")
+    where = placement_group_table(group)["bundles_to_node_id"]
+    names = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+    say(placed=[{"host": names.get(where[i], f"node {i}"), "workers": workers}
+                for i, (_, workers) in enumerate(chosen)])
+    Actor = ray.remote(max_restarts=0, max_task_retries=0)(Node)
+    actors = [
+        Actor.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, i), **options_of(bundle)).remote()
+        for i, bundle in enumerate(bundles)
+    ]
+    return actors, {
+        actor.run.remote(request["program"], {**request["order"], "agent": i}): i
+        for i, actor in enumerate(actors)
+    }
+
+
+def watch(ray, ends):
+    """Tell how each actor ends."""
+    while ends:
+        done, _ = ray.wait(list(ends), num_returns=1)
+        agent = ends.pop(done[0])
+        try:
+            code, why = ray.get(done[0])
+            say(lost=agent, why=why or f"its relay has ended with {code}")
+        except Exception as error:
+            say(lost=agent, why=f"Ray has lost it: {first_line(error)}")
+
+
+def main():
+    request = json.loads(sys.stdin.readline())
+    try:
+        ray = connect()
+        _, ends = start(ray, request)
+    except Refused as error:
+        return say(error=str(error), kind=error.kind)
+    except Exception as error:
+        return say(error=f"Ray: {first_line(error)}", kind="system")
+    threading.Thread(target=watch, args=(ray, ends), daemon=True).start()
+    sys.stdin.read()  # until dtrain closes it
+    ray.shutdown()    # and with it all actors and the placement group end
+
+
+main()

@@ -1,0 +1,44 @@
+"""A Ray cluster on this host, in processes of its own."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+HERE = pathlib.Path(__file__).resolve().parent
+PYTHON = str(HERE.parents[2] / ".venv-ray/bin/python")
+
+
+class RayCluster:
+    def __init__(self):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        self.process = subprocess.Popen([PYTHON, HERE / "ray_nodes.py"], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment,
+                                        stderr=subprocess.DEVNULL)
+        self.address = self.answer()
+
+    def answer(self):
+        line = self.process.stdout.readline().strip()
+        if not line:
+            raise RuntimeError("the cluster has ended")
+        return line
+
+    def wish(self, text):
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def add(self, **amounts):
+        return int(self.wish("add " + json.dumps(amounts)))
+
+    def kill(self, node):
+        self.wish(f"kill {node}")
+
+    def close(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self.process.stdout.close()

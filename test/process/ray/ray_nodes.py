@@ -1,0 +1,42 @@
+"""The cluster of ray_cluster.py: run by a Python that has Ray. A line of standard input is a wish, and its
+answer a line; the cluster ends with the input.
+
+  add {"num_cpus": 2}    a node; says its number
+  kill N                 its raylet, by SIGKILL
+"""
+import json
+import os
+import sys
+import tempfile
+
+OUT = os.fdopen(os.dup(1), "w", buffering=1)
+os.dup2(2, 1)
+
+from ray.cluster_utils import Cluster  # noqa: E402
+
+STORE_BYTES = 80 << 20
+
+
+def main():
+    # Short: sockets lie in it.
+    with tempfile.TemporaryDirectory(prefix="dtr", ignore_cleanup_errors=True) as folder:
+        options = {"object_store_memory": STORE_BYTES, "include_dashboard": False}
+        head = {"num_cpus": 0, "temp_dir": folder, **options}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        nodes = []
+        try:
+            print(cluster.address, file=OUT)
+            for line in sys.stdin:
+                wish, _, rest = line.strip().partition(" ")
+                if wish == "add":
+                    nodes.append(cluster.add_node(wait=True, object_store_memory=STORE_BYTES, **json.loads(rest)))
+                    print(len(nodes) - 1, file=OUT)
+                elif wish == "kill":
+                    node = nodes[int(rest)]
+                    cluster.remove_node(node, allow_graceful=False)
+                    print("killed", file=OUT)
+        finally:
+            cluster.shutdown()
+
+
+main()

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""dtrain run --engine ray, on a real cluster of three nodes, which all tests here share."""
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "launcher")]
+
+from ray_cluster import PYTHON, RayCluster  # noqa: E402
+from support import DTRAIN, until  # noqa: E402
+
+DEADLINE = 90
+FACTS = "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $GROUP_RANK in $PWD with $LR"
+ROW = re.compile(r"rank (\d+) of (\d+), (\d+) on (\d+) in (\S+) with (.*)")
+MARK = "31415.9265"  # by which workers that sleep are found
+SLEEP = f"echo ready; exec sleep {MARK}"
+
+
+def setUpModule():
+    global CLUSTER
+    CLUSTER = RayCluster()
+    unittest.addModuleCleanup(CLUSTER.close)
+    for _ in range(3):
+        CLUSTER.add(num_cpus=2)
+
+
+def command_lines():
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit():
+                yield int(entry.name), entry.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode(
+                    errors="replace")
+
+
+def pids(text):
+    return [pid for pid, line in command_lines() if text in line and pid != os.getpid()]
+
+
+class Ray(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory(prefix="dtrain-ray-"))
+        self.environment = {**os.environ, "RAY_ADDRESS": CLUSTER.address, "PYTHON_EXEC": PYTHON, "LR": "it's \"0.1\"",
+                            "XDG_CONFIG_HOME": self.folder}
+
+    def tearDown(self):
+        until(lambda: not pids("dtrain agent") and not pids(MARK), 20, "the end of all that the job started")
+
+    def start(self, *words):
+        job = subprocess.Popen([DTRAIN, "run", *words], env=self.environment, cwd=self.folder, text=True,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(job.stdout.close)
+        return job
+
+    def says(self, *words, code=0):
+        job = self.start(*words)
+        said = job.communicate(timeout=DEADLINE)[0]
+        self.assertEqual(job.returncode, code, said)
+        return said
+
+    def running(self, *words, workers):
+        job = self.start("--engine", "ray", *words, "sh", "-c", SLEEP)
+        while workers:
+            line = job.stdout.readline()
+            self.assertTrue(line, "the job has ended")
+            workers -= "ready" in line
+        return job
+
+    def rows(self, said):
+        return sorted((int(rank), int(size), int(local), int(node))
+                      for rank, size, local, node, *_ in ROW.findall(said))
+
+    def test_one_command_is_a_job_on_the_cluster(self):
+        said = self.says("--engine", "ray", "--nnodes", "3", "--nproc", "2", "sh", "-c", FACTS)
+        self.assertEqual(self.rows(said), [(r, 6, r % 2, r // 2) for r in range(6)], said)
+        self.assertEqual({row[4:] for row in ROW.findall(said)}, {(self.folder, self.environment["LR"])}, said)
+
+    def test_an_address_and_several_nodes_are_enough(self):
+        self.assertEqual([row[:2] for row in self.rows(self.says("--nnodes", "2", "sh", "-c", FACTS))],
+                         [(0, 2), (1, 2)])
+        self.assertEqual([row[:2] for row in self.rows(self.says("sh", "-c", FACTS))], [(0, 1)])
+        self.environment["RAY_ADDRESS"] = "127.0.0.1:1"
+        self.says("--engine", "local", "sh", "-c", FACTS)
+
+    def test_as_many_nodes_as_have_room(self):
+        said = self.says("--engine", "ray", "--nnodes", "2:5", "--nproc", "cpu", "sh", "-c", FACTS)
+        self.assertEqual(sorted(row[:2] for row in self.rows(said)), [(rank, 6) for rank in range(6)], said)
+
+    def test_workers_have_the_gpus_that_ray_gives(self):
+        node = CLUSTER.add(num_cpus=2, num_gpus=4)
+        said = self.says("--engine", "ray", "--nproc", "2", "--resources-per-worker", "CPU=1,GPU=1", "sh", "-c",
+                         "echo GPUs ${CUDA_VISIBLE_DEVICES-all}")
+        CLUSTER.kill(node)
+        shown = re.findall(r"GPUs (\S+)", said)
+        self.assertEqual(len(shown), 2, said)
+        self.assertEqual({len(each.split(",")) for each in shown}, {2}, said)
+
+    def test_the_exit_code_is_the_jobs(self):
+        said = self.says("--engine", "ray", "--nnodes", "2", "sh", "-c", "exit $((7 + 0 * RANK))", code=7)
+        self.assertIn("exit code 7", said)
+        self.says("--engine", "ray", "--nnodes", "2", "sh", "-c", "exit 255", code=255)
+
+    def test_too_little_room_is_told_at_once(self):
+        for words in ["--nnodes", "4"], ["--nproc", "3"], ["--resources-per-worker", "CPU=1,TPU=1"]:
+            with self.subTest(words=words):
+                said = self.says("--engine", "ray", *words, "sh", "-c", "echo started", code=75)
+                self.assertNotIn("started", said)
+                self.assertRegex(said, r"(?m)^dtrain: the cluster has room on \d of \d nodes for .* has CPU 2.* free")
+
+    def test_room_that_another_job_has(self):
+        first = self.running("--nnodes", "2", "--nproc", "2", workers=4)
+        self.assertIn("room on 1 of", self.says("--engine", "ray", "--nnodes", "2", "--nproc", "2", "true", code=75))
+        self.says("--engine", "ray", "--nproc", "2", "true")
+        first.terminate()
+        self.assertEqual(first.wait(DEADLINE), 143)
+
+    def test_what_is_wrong_is_one_line(self):
+        for code, text, words, changes in [
+            (127, "nosuchprogram: not in PATH", ["nosuchprogram"], {}),
+            (2, "cannot import ray", ["true"], {"PYTHON_EXEC": "/usr/bin/python3"}),
+            (127, "PYTHON_EXEC=nosuchpython", ["true"], {"PYTHON_EXEC": "nosuchpython"}),
+            (125, "127.0.0.1:1 does not answer: Connection refused", ["true"], {"RAY_ADDRESS": "127.0.0.1:1"}),
+            (2, "is where jobs are submitted", ["true"], {"RAY_ADDRESS": "http://127.0.0.1:8265"}),
+            (2, "is no whole number", ["--resources-per-worker", "GPU=0.5", "true"], {}),
+            (2, "--standalone", ["--standalone", "true"], {}),
+        ]:
+            with self.subTest(text=text):
+                before = dict(self.environment)
+                self.environment.update(changes)
+                said = self.says("--engine", "ray", *words, code=code)
+                self.environment = before
+                self.assertIn(text, said)
+                self.assertEqual(said.count("\n"), 1, said)
+
+    def test_a_request_to_end(self):
+        for number, code in (signal.SIGTERM, 143), (signal.SIGINT, -2):
+            with self.subTest(signal=number):
+                job = self.running("--nnodes", "2", "--nproc", "2", workers=4)
+                job.send_signal(number)
+                said = job.communicate(timeout=DEADLINE)[0]
+                self.assertEqual(job.returncode, code, said)
+
+    def test_nothing_is_left_when_a_part_is_killed(self):
+        parts = {
+            "the submitter": (lambda job: [job.pid], -9),
+            "the shim": (lambda job: [pid for pid in pids("dtrain-ray") if pid != job.pid][:1], 125),
+            "an actor": (lambda job: pids("ray::Node")[:1], 125),
+            "a relay": (lambda job: pids("dtrain agent --relay")[:1], 125),
+        }
+        for name, (find, code) in parts.items():
+            with self.subTest(part=name):
+                job = self.running("--nnodes", "2", workers=2)
+                victims = find(job)
+                self.assertEqual(len(victims), 1, name)
+                os.kill(victims[0], signal.SIGKILL)
+                said = job.communicate(timeout=DEADLINE)[0]
+                self.assertEqual(job.returncode, code, said)
+                until(lambda: not pids(MARK), 20, "the end of the workers")
+
+    def test_a_node_that_is_lost_ends_the_job(self):
+        node = CLUSTER.add(num_cpus=8)
+        job = self.running("--nproc", "8", workers=8)
+        CLUSTER.kill(node)
+        said = job.communicate(timeout=DEADLINE)[0]
+        self.assertEqual(job.returncode, 125, said)
+
+    def test_lines_stay_whole(self):
+        line = "x" * 300
+        said = self.says("--engine", "ray", "--nnodes", "2", "--nproc", "2", "sh", "-c",
+                         f"seq -f '%g {line}' 5000; seq -f '%g {line}' 5000 >&2")
+        self.assertEqual(len(re.findall(rf"(?m)^\[[0-3]\] \d+ {line}$", said)), 4 * 2 * 5000)
+
+    def test_no_secret_is_to_be_seen(self):
+        job = self.running("--nnodes", "2", workers=2)
+        for _, line in command_lines():
+            self.assertIsNone(re.search(r"dtrain-[A-Za-z0-9_-]{40}", line), line)
+        job.terminate()
+        self.assertEqual(job.wait(DEADLINE), 143)
+
+
+if __name__ == "__main__":
+    unittest.main()
