@@ -31,6 +31,7 @@ Result<std::chrono::milliseconds> parse_seconds(std::string_view text);
 Result<bool> parse_switch(std::string_view text);
 
 inline constexpr int kMostRank = 999999999;
+inline constexpr int kMostWorkersOfNode = 16384;
 
 // Ranks and ranges of ranks: "0,5-7". At least one; a rank above `highest` is an error that names it.
 Result<launcher::RankSet> parse_ranks(std::string_view text, int highest);

@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <string_view>
 
+#include "cli/base/parse_value.h"
 #include "cli/base/usage_error.h"
 #include "cli/engines/engine.h"
 #include "cli/engines/hosts.h"
@@ -22,6 +24,7 @@ namespace dtrain::cli {
 namespace {
 
 constexpr const char* kRay = "ray";
+constexpr double kLeastAmount = 0.0001;  // of a resource of Ray's
 constexpr std::array kDevices = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
                                  "ROCR_VISIBLE_DEVICES"};
 
@@ -43,11 +46,21 @@ Result<std::map<std::string, double>> parse_resources(std::string_view text) {
     const auto value = equals == std::string_view::npos ? std::nullopt : quantity(word.substr(equals + 1));
     if (name.empty() || !value)
       return usage_error(fmt::format("'{}' is no NAME=NUMBER, such as CPU=2", printable(word)));
+    if (*value > 0 && *value < kLeastAmount)
+      return usage_error(
+          fmt::format("{}={} is too little: Ray counts in steps of {}", printable(name), *value, kLeastAmount));
     if (name == "GPU" && *value != std::floor(*value))
       return usage_error(fmt::format("GPU={} is no whole number: a worker has its GPUs for itself", *value));
     if (!resources.emplace(name, *value).second) return usage_error(fmt::format("{} is there twice", printable(name)));
   }
   return resources;
+}
+
+Result<std::string> parse_workers(const std::string& text) {
+  if (text == "auto" || text == "cpu" || text == "gpu") return text;
+  const auto number = parse_python_int(text, 1, kMostWorkersOfNode);
+  if (!number) return usage_error(number.error().message + ", or auto, cpu, gpu");
+  return std::to_string(*number);
 }
 
 // A scheduler or launcher that comes before Ray has started this process.
@@ -59,7 +72,7 @@ bool others_speak(const Host& host) {
 }
 
 Result<bool> counts(const RawOptions& raw, const Host& host, const Options& options) {
-  const auto speaks = may_speak(kRay, raw, host, options);
+  auto speaks = may_speak(kRay, raw, host, options);
   if (!speaks || !*speaks || is_named(kRay, options)) return speaks;
   return options.given(FlagId::nnodes) && !host.variable("RAY_ADDRESS").empty() && !others_speak(host);
 }
@@ -96,7 +109,11 @@ Result<std::optional<ClusterRequest>> cluster_that_counts(const RawOptions& raw,
   }
   request.nodes.least = nodes.min;
   request.nodes.most = nodes.max;
-  if (options.given(FlagId::nproc)) request.nodes.workers = options.text(FlagId::nproc);
+  if (options.given(FlagId::nproc)) {
+    auto workers = parse_workers(options.text(FlagId::nproc));
+    if (!workers) return options.blame(FlagId::nproc, workers.error());
+    request.nodes.workers = std::move(*workers);
+  }
   if (options.given(FlagId::resources)) {
     auto resources = parse_resources(options.text(FlagId::resources));
     if (!resources) return options.blame(FlagId::resources, resources.error());

@@ -13,7 +13,6 @@
 namespace dtrain::cli {
 namespace {
 
-constexpr int kMostWorkers = 16384;
 constexpr int kMostRestarts = 1000000000;
 
 Result<void> job(const Given& given, Plan& plan) {
@@ -32,7 +31,7 @@ Result<void> job(const Given& given, Plan& plan) {
 }
 
 Result<void> workers(const Given& given, Plan& plan) {
-  auto count = count_workers(given, kMostWorkers, plan);
+  auto count = count_workers(given, kMostWorkersOfNode, plan);
   if (!count) return count.error();
   plan.spec.nproc_per_node = *count;
   if (auto done = resolve_own_device(given, plan); !done) return done;

@@ -82,12 +82,14 @@ Result<launcher::HostsSpec> spec_of(const RawOptions& raw, const Options& option
   return spec;
 }
 
-// The code comes by standard input too: its words would fill `ps`.
+// The code comes by standard input too: its words would fill `ps`. The user's folder has no part in it, nor a ray.py
+// there.
 Result<std::vector<std::string>> shim_command(const Host& host) {
   auto python = find_python(host);
   if (!python) return python.error();
-  return std::vector<std::string>{
-      *python, "-c", "import json, sys; exec(compile(json.loads(sys.stdin.readline()), 'dtrain-ray', 'exec'))"};
+  return std::vector<std::string>{*python, "-c",
+                                  "import sys; sys.path[:1] == [''] and sys.path.pop(0); import json; "
+                                  "exec(compile(json.loads(sys.stdin.readline()), 'dtrain-ray', 'exec'))"};
 }
 
 Result<launcher::EngineSpec> spec_of(const RawOptions& raw, const Options& options, const Host& host,

@@ -110,9 +110,9 @@ void Placement::ended(int host, int status, MonoTime now) {
   agent.code = status >= 0 ? status : by_ssh ? kNoConnection : 128 - status;
   agent.is_lost = status == kLost || (by_ssh && agent.code == kNoConnection);
   const std::string said = last_words(at);
-  const std::string why = !said.empty()   ? said
-                          : agent.is_lost ? "its agent is lost"
-                                          : fmt::format("its command ended with {}", agent.code);
+  const std::string why = !said.empty()     ? said
+                          : status == kLost ? "its agent is lost"
+                                            : fmt::format("its command ended with {}", agent.code);
   if (stage_ == Stage::meeting) {
     constexpr const char* kAdvice = ": dtrain must be installed there, in PATH or where it is here";
     has_no_agent(at, agent.code == kNotFound ? why + kAdvice : why);
@@ -130,7 +130,7 @@ void Placement::ended(int host, int status, MonoTime now) {
   if (agent.is_lost) {
     // A job may have that code too; then the others do.
     lost_first_ = lost_first_ || (is_first && !is_last);
-    if (!is_last)
+    if (!is_last || !by_ssh)
       notes_.push_back(by_ssh ? fmt::format("{}: ssh has ended with {}: is the connection lost?", name(at), agent.code)
                               : fmt::format("{}: the agent is lost{}{}", name(at), said.empty() ? "" : ": ", said));
   }

@@ -1,7 +1,6 @@
 #include "launcher/output/output_router.h"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <utility>
@@ -13,13 +12,6 @@ namespace {
 
 constexpr const char* kStuckReader = "the reader took nothing for too long";
 constexpr const char* kStuckDisk = "the disk took nothing for too long";
-
-bool same_file(int a, int b) {
-  struct stat first {
-  }, second{};
-  if (::fstat(a, &first) != 0 || ::fstat(b, &second) != 0) return false;
-  return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
-}
 
 const char* stream_name(Streams which) { return which == Streams::err ? "stderr" : "stdout"; }
 

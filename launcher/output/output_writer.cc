@@ -287,4 +287,11 @@ void OutputWriter::State::count_lost(const Job& job, size_t from, const std::str
   }
 }
 
+bool same_file(int a, int b) {
+  struct stat first {
+  }, second{};
+  if (::fstat(a, &first) != 0 || ::fstat(b, &second) != 0) return false;
+  return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
 }  // namespace dtrain::launcher

@@ -89,4 +89,7 @@ struct WatchedWriter {
   bool pauses() { return writer.full() && !watch.dropping(); }
 };
 
+// Whether both descriptors lead to one file, whose lines two writers would mix.
+bool same_file(int a, int b);
+
 }  // namespace dtrain::launcher

@@ -41,6 +41,7 @@ LinkedAgents::~LinkedAgents() {
 Result<void> LinkedAgents::start(int agent) {
   at(agent).expected = true;
   if (at(agent).link) at(agent).link->go_on();
+  if (at(agent).lost) lost(agent, at(agent).why);
   return {};
 }
 
@@ -57,12 +58,13 @@ void LinkedAgents::adopt(LinkSocket socket, const std::string& received) {
                            ended(agent, Placement::kLost);
                          }},
                         received);
+  if (at(agent).expected) at(agent).link->go_on();
   if (!at(agent).unsent.empty()) at(agent).link->send(RelayFrame::What::in, std::exchange(at(agent).unsent, {}));
 }
 
-// False: not now.
+// False: no more for now.
 bool LinkedAgents::heard(int agent, const RelayFrame& frame) {
-  if (!callbacks_.data || !at(agent).expected) return false;
+  if (!callbacks_.data) return true;  // the job is over
   if (frame.what == RelayFrame::What::ended) {
     const auto status = relay_status(frame.bytes);
     ended(agent, status.value_or(Placement::kLost));
@@ -121,6 +123,9 @@ bool LinkedAgents::any_runs() const {
 
 void LinkedAgents::lost(int agent, const std::string& why) {
   if (static_cast<std::size_t>(agent) >= agents_.size()) return;
+  at(agent).lost = true;
+  at(agent).why = why;
+  if (!at(agent).expected) return;
   // What it has said before that may be on its way.
   const bool comes = at(agent).link && at(agent).link->open();
   ended_after(comes ? kOnItsWay : std::chrono::milliseconds(0), agent, Placement::kLost, why);

@@ -47,7 +47,8 @@ class LinkedAgents final : public AgentEnds {
   struct Agent {
     std::shared_ptr<RelayLink> link{};
     std::string unsent{};  // until it comes
-    bool expected = false, ended = false;
+    bool expected = false, ended = false, lost = false;
+    std::string why{};  // lost
     bool paused[2] = {false, false};
     std::unique_ptr<boost::asio::steady_timer> grace{};
   };

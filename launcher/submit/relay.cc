@@ -69,6 +69,7 @@ class Relay {
                     pipes_.resume(1);
                   },
                   [this](const std::string&) { lost(); }});
+    link_->go_on();
     return {};
   }
 
@@ -84,12 +85,14 @@ class Relay {
   void wait_for_engine() {
     engine_.async_read_some(asio::buffer(ignored_), [this](const boost::system::error_code& error, std::size_t) {
       if (!error) return wait_for_engine();
+      engine_has_gone_ = true;
       // At once: the agent still has its workers to stop.
       if (!status_) {
         link_->send(RelayFrame::What::ended, std::to_string(kRelayLost));
         link_->finish();
       }
       command_.close_input();
+      end_soon();
     });
   }
 
@@ -109,7 +112,7 @@ class Relay {
     command_.close_input();
     pipes_.resume(0);
     pipes_.resume(1);
-    if (status_ && last_) over_ = true;
+    if (status_) over_ = true;
   }
 
   void ended(int status) {
@@ -127,6 +130,12 @@ class Relay {
     }
     link_->send(RelayFrame::What::ended, std::to_string(*status_));
     link_->finish();
+    end_soon();
+  }
+
+  // A submitter that reads slowly, or is stopped, has all the time that its engine has.
+  void end_soon() {
+    if (!status_ || !engine_has_gone_) return;
     last_.emplace(io_, kLastWords);
     last_->async_wait([this](const boost::system::error_code& error) {
       if (!error) over_ = true;
@@ -142,7 +151,7 @@ class Relay {
   std::shared_ptr<RelayLink> link_{};
   std::optional<asio::steady_timer> last_{};
   std::optional<int> status_{};
-  bool over_ = false;
+  bool over_ = false, engine_has_gone_ = false;
   char ignored_[256];
 };
 

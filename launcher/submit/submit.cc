@@ -153,7 +153,9 @@ class Engine {
   }
   void said(ShimWord word) {
     if (auto* placed = std::get_if<ShimPlaced>(&word)) {
-      if (!placed_) placed_ = std::move(placed->nodes);
+      if (placed_) return;
+      nodes_ = placed->nodes.size();
+      placed_ = std::move(placed->nodes);
     } else if (const auto* lost = std::get_if<ShimLost>(&word)) {
       agents_.lost(lost->agent, lost->why);
     } else {
@@ -165,18 +167,22 @@ class Engine {
     const std::string text =
         fmt::format("the process that knows the engine has {} {}{}", status < 0 ? "died of signal" : "ended with",
                     std::abs(status), why.empty() ? "" : ": " + why);
-    if (placed_ && *placed_ && !ending_) say_now(text);
     failed({ErrorKind::system, text});
   }
 
   // Its agents end without it.
   void failed(const Error& error) {
-    if (!placed_) placed_ = error;
+    if (!placed_) {
+      placed_ = error;
+    } else if (*placed_ && !ending_) {
+      for (int agent = 0; agent < static_cast<int>(nodes_); ++agent) agents_.lost(agent, error.message);
+    }
   }
 
   asio::io_context& io_;
   LinkedAgents& agents_;
   std::optional<Result<std::vector<ShimNode>>> placed_{};
+  std::size_t nodes_ = 0;
   bool ending_ = false;
   EngineShim shim_;
 };

@@ -39,8 +39,9 @@ Submitter::Submitter(asio::io_context& io, const SubmitSignals& spec, UniqueFd s
       ends_(spec.stop),
       signals_(io_, signals.release()),
       deadline_(io_),
-      out_(kQueueBytes, [this] { asio::post(io_, [this] { take_more(); }); }),
-      err_(kQueueBytes, [this] { asio::post(io_, [this] { take_more(); }); }),
+      one_file_(same_file(STDOUT_FILENO, STDERR_FILENO)),
+      out_(kQueueBytes, [this] { take_more_soon(); }),
+      err_(kQueueBytes, [this] { take_more_soon(); }),
       lines_(2 * hosts_),
       paused_(2 * hosts_) {
   out_.add_borrowed_target(STDOUT_FILENO, "stdout");
@@ -159,6 +160,13 @@ void Submitter::take_end(int stream) {
   lines_[static_cast<std::size_t>(stream)].finish([&](const Piece& piece) {
     take_piece(stream, piece);
     if (placement_.has_begun()) write(static_cast<std::size_t>(stream % 2), "\n");
+  });
+}
+
+// Of the writers' threads.
+void Submitter::take_more_soon() {
+  asio::post(io_, [this, alive = std::weak_ptr(lives_)] {
+    if (!alive.expired()) take_more();
   });
 }
 

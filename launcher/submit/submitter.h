@@ -5,6 +5,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,10 +40,11 @@ class Submitter {
   void start(int host);
   void say(const std::string& text);
   void write(std::size_t target, std::string_view bytes);
-  OutputWriter& writer_of(std::size_t target) { return target == 0 ? out_ : err_; }
+  OutputWriter& writer_of(std::size_t target) { return target == 0 || one_file_ ? out_ : err_; }
   bool take(int stream, std::string_view bytes);
   void take_piece(int stream, const Piece& piece);
   void take_end(int stream);
+  void take_more_soon();
   void take_more();
   void ended(int host, int status);
   void listen();
@@ -55,6 +57,8 @@ class Submitter {
   EndRequests ends_;
   boost::asio::posix::stream_descriptor signals_;
   boost::asio::steady_timer deadline_;
+  const std::shared_ptr<bool> lives_ = std::make_shared<bool>(true);
+  const bool one_file_;
   OutputWriter out_, err_;
   std::vector<LineSplitter> lines_;  // by stream
   std::vector<char> paused_;         // by stream

@@ -33,7 +33,6 @@ void RelayLink::start(Callbacks callbacks, std::string_view received) {
   callbacks_ = std::move(callbacks);
   decoder_.feed(received);
   write({});  // TLS's first words
-  asio::post(executor(), [this, self = shared_from_this()] { go_on(); });
 }
 
 void RelayLink::send(RelayFrame::What what, std::string_view bytes) {
@@ -42,7 +41,9 @@ void RelayLink::send(RelayFrame::What what, std::string_view bytes) {
 
 void RelayLink::go_on() {
   paused_ = false;
-  if (open() && decode()) resume();
+  asio::post(executor(), [this, self = shared_from_this()] {
+    if (open() && !paused_ && decode()) resume();
+  });
 }
 
 void RelayLink::received(std::string_view bytes) {

@@ -13,7 +13,7 @@ namespace dtrain {
 class RelayLink final : public LinkStream {
  public:
   struct Callbacks {
-    // False: no more until go_on().
+    // False: no more after this one until go_on().
     std::function<bool(const RelayFrame&)> frame;
     // It is no longer full().
     std::function<void()> drained;
@@ -24,10 +24,11 @@ class RelayLink final : public LinkStream {
   // `socket`: connected. The kernel looks whether the other host is there yet.
   RelayLink(boost::asio::io_context& io, LinkSocket socket);
 
-  // `received`: plaintext that came before. No callback is called from within.
+  // `received`: plaintext that came before. Nothing is heard until go_on().
   void start(Callbacks callbacks, std::string_view received = {});
   // Before the peer has said anything, no more than kTlsEarlyBytes.
   void send(RelayFrame::What what, std::string_view bytes);
+  // No callback is called from within.
   void go_on();
   using LinkStream::finish;
 
@@ -42,7 +43,7 @@ class RelayLink final : public LinkStream {
 
   Callbacks callbacks_{};
   RelayDecoder decoder_{};
-  bool paused_ = false;
+  bool paused_ = true;
 };
 
 }  // namespace dtrain

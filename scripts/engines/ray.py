@@ -38,15 +38,12 @@ def first_line(error):
     return lines[0] if lines else type(error).__name__
 
 
-def knock(address):
+def knock(address, host, port):
     """Ray asks for minutes at an address where nobody is."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
-        return
     try:
-        socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
-    except OSError as error:
-        raise Refused(f"RAY_ADDRESS={address} does not answer: {error.strerror or error}") from None
+        socket.create_connection((host, port), KNOCK_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise Refused(f"RAY_ADDRESS={address} does not answer: {getattr(error, 'strerror', None) or error}") from None
 
 
 def connect():
@@ -56,10 +53,17 @@ def connect():
         raise Refused(f"{sys.executable} cannot import ray ({error}): install it there, or name another Python with "
                       "PYTHON_EXEC", "usage") from None
     address = os.environ.get("RAY_ADDRESS") or "auto"
+    host, _, port = address.rpartition(":")
+    if address.startswith("ray://"):
+        raise Refused(f"RAY_ADDRESS={address} leads into a cluster from outside: type the command on a host of the "
+                      "cluster, whose address is HOST:6379 as a rule", "usage")
+    if address != "auto" and not address.startswith("http") and (not host or not port.isdigit()):
+        raise Refused(f"RAY_ADDRESS={address} is no HOST:PORT of a cluster", "usage")
     if address.startswith(("http://", "https://")):
         raise Refused(f"RAY_ADDRESS={address} is where jobs are submitted: type `ray job submit -- dtrain run "
                       "--engine ray ...`, or set it to the address of the cluster", "usage")
-    knock(address)
+    if address != "auto":
+        knock(address, host.strip("[]"), int(port))
     try:
         ray.init(address=address, log_to_driver=False, logging_level="error")
     except ConnectionError as error:
@@ -80,6 +84,11 @@ def text_of(amounts):
     return ", ".join(f"{name} {amount:g}" for name, amount in sorted(amounts.items()))
 
 
+def steps(amount):
+    """Ray counts in steps of 0.0001."""
+    return round(amount * 10000)
+
+
 def part(free, node, names):
     return {name: free.get(node["NodeID"], {}).get(name, 0) for name in names}
 
@@ -97,7 +106,7 @@ def workers_on(node, request, per_worker, free):
             raise Refused(f"--nproc {wish} counts {kind}s, and a worker takes none of them", "usage")
         else:
             workers = int(node["Resources"].get(kind, 0) // per_worker[kind])
-    fits = all(free.get(name, 0) >= amount * workers for name, amount in per_worker.items())
+    fits = all(steps(free.get(name, 0)) >= steps(amount * workers) for name, amount in per_worker.items())
     return workers if fits else 0
 
 
@@ -110,7 +119,8 @@ def choose_nodes(ray, request):
         per_worker = {"CPU": 1}
         if request["workers"] != "cpu" and any(node["Resources"].get("GPU") for node in nodes):
             per_worker["GPU"] = 1
-    order = sorted(nodes, key=lambda node: sorted(free.get(node["NodeID"], {}).items()), reverse=True)
+    names = sorted(per_worker, key=lambda name: (name != "GPU", name))
+    order = sorted(nodes, key=lambda node: list(part(free, node, names).values()), reverse=True)
     chosen = []
     for node in order:
         workers = workers_on(node, request, per_worker, free.get(node["NodeID"], {}))
@@ -129,6 +139,19 @@ def choose_nodes(ray, request):
 class Node:
     """An actor: the relay beside the agent of one node. With the actor ends the relay's standard input."""
 
+    # Ray's own, for its own workers.
+    OF_RAY = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
+
+    def as_on_the_node(self, pid):
+        """Ray makes its workers nice, and the first to be killed when memory ends: not ours, as far as we may."""
+        raylet = os.getppid()
+        try:
+            os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, raylet))
+            with open(f"/proc/{raylet}/oom_score_adj") as file, open(f"/proc/{pid}/oom_score_adj", "w") as own:
+                own.write(file.read())
+        except OSError:
+            pass
+
     def run(self, program, order):
         import shutil
         import subprocess
@@ -136,8 +159,11 @@ class Node:
             program = shutil.which("dtrain")
         if not program:
             return 127, "dtrain must be installed there, in PATH or where it is here"
+        env = {name: value for name, value in os.environ.items()
+               if not name.startswith("RAY_") and name not in self.OF_RAY}
         relay = subprocess.Popen([program, "agent", "--relay"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+                                 stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, env=env)
+        self.as_on_the_node(relay.pid)
         try:
             relay.stdin.write(json.dumps(order) + "\n")
             relay.stdin.flush()
@@ -160,23 +186,25 @@ def start(ray, request):
     from ray.util.placement_group import placement_group, placement_group_table
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
     chosen, per_worker = choose_nodes(ray, request)
-    bundles = [{name: amount * workers for name, amount in per_worker.items() if amount} for _, workers in chosen]
+    bundles = [{name: steps(amount * workers) / 10000 for name, amount in per_worker.items() if amount}
+               for _, workers in chosen]
     group = placement_group([bundle or {"CPU": 0.001} for bundle in bundles], strategy="STRICT_SPREAD")
     if not group.wait(GROUP_SECONDS):
         raise Refused("the cluster has given its free room to others in the meantime: try again", "unavailable")
     where = placement_group_table(group)["bundles_to_node_id"]
     names = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
-    say(placed=[{"host": names.get(where[i], f"node {i}"), "workers": workers}
-                for i, (_, workers) in enumerate(chosen)])
     Actor = ray.remote(max_restarts=0, max_task_retries=0)(Node)
     actors = [
         Actor.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, i), **options_of(bundle)).remote()
         for i, bundle in enumerate(bundles)
     ]
-    return actors, {
+    ends = {
         actor.run.remote(request["program"], {**request["order"], "agent": i}): i
         for i, actor in enumerate(actors)
     }
+    say(placed=[{"host": names.get(where[i], f"node {i}"), "workers": workers}
+                for i, (_, workers) in enumerate(chosen)])
+    return actors, ends
 
 
 def watch(ray, ends):

@@ -127,6 +127,9 @@ class Ray(unittest.TestCase):
             (127, "PYTHON_EXEC=nosuchpython", ["true"], {"PYTHON_EXEC": "nosuchpython"}),
             (125, "127.0.0.1:1 does not answer: Connection refused", ["true"], {"RAY_ADDRESS": "127.0.0.1:1"}),
             (2, "is where jobs are submitted", ["true"], {"RAY_ADDRESS": "http://127.0.0.1:8265"}),
+            (2, "is no HOST:PORT", ["true"], {"RAY_ADDRESS": "local"}),
+            (2, "from outside", ["true"], {"RAY_ADDRESS": "ray://127.0.0.1:10001"}),
+            (2, "--nproc '0'", ["--nproc", "0", "true"], {}),
             (2, "is no whole number", ["--resources-per-worker", "GPU=0.5", "true"], {}),
             (2, "--standalone", ["--standalone", "true"], {}),
         ]:
@@ -137,6 +140,33 @@ class Ray(unittest.TestCase):
                 self.environment = before
                 self.assertIn(text, said)
                 self.assertEqual(said.count("\n"), 1, said)
+
+    def test_a_folder_with_names_of_ours(self):
+        for name in "ray.py", "socket.py", "json.py", "subprocess.py":
+            pathlib.Path(self.folder, name).write_text("raise SystemExit('not this one')\n")
+        self.assertEqual(len(self.rows(self.says("--engine", "ray", "--nnodes", "2", "sh", "-c", FACTS))), 2)
+
+    def test_workers_are_as_on_the_node(self):
+        said = self.says("--engine", "ray", "sh", "-c", "nice; cat /proc/self/oom_score_adj; env")
+        self.assertEqual(re.findall(r"(?m)^\[0\] (-?\d+)$", said),
+                         [str(os.nice(0)), pathlib.Path("/proc/self/oom_score_adj").read_text().strip()], said)
+        self.assertEqual(re.findall(r"(?m)^\[0\] (RAY_\w+|PYTHONBREAKPOINT|SPT_NOENV)", said), ["RAY_ADDRESS"])
+
+    def test_a_submitter_that_is_stopped_for_a_while(self):
+        job = self.start("--engine", "ray", "sh", "-c", "seq 100000")
+        until(lambda: pids("dtrain-ray"), 20, "the shim")
+        os.kill(job.pid, signal.SIGSTOP)
+        until(lambda: pids("dtrain agent --relay"), 20, "the relay")
+        os.kill(job.pid, signal.SIGCONT)
+        job.stdout.readline()
+        os.kill(job.pid, signal.SIGSTOP)
+        try:
+            job.wait(7)  # longer than anybody waits for a last word
+        except subprocess.TimeoutExpired:
+            os.kill(job.pid, signal.SIGCONT)
+        said = job.communicate(timeout=DEADLINE)[0]
+        self.assertEqual(job.returncode, 0, said[-2000:])
+        self.assertTrue("[0] 100000\n" in said, said[-2000:])
 
     def test_a_request_to_end(self):
         for number, code in (signal.SIGTERM, 143), (signal.SIGINT, -2):

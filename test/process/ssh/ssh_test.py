@@ -212,9 +212,9 @@ class Ssh(LabCase):
     def test_lines_stay_whole(self):
         said = self.says("-H", "host[1-3]:2", "sh", "-c",
                          "i=0; while [ $i -lt 3000 ]; do echo line $i of $RANK which is long enough to matter; "
-                         "i=$((i+1)); done")
+                         "echo line $i of $RANK which is long enough to matter >&2; i=$((i+1)); done")
         lines = re.findall(r"^\[(\d)] line (\d+) of (\d) which is long enough to matter$", said, re.M)
-        self.assertEqual(len(lines), 6 * 3000)
+        self.assertEqual(len(lines), 2 * 6 * 3000)
         self.assertTrue(all(prefix == rank for prefix, _, rank in lines))
 
     def test_no_secret_is_to_be_seen(self):

@@ -78,6 +78,9 @@ TEST_CASE("resources have names and numbers") {
     CHECK_THAT(no_cluster({"--engine", "ray", "--resources-per-worker", text}), Contains("is no NAME=NUMBER"));
   CHECK_THAT(no_cluster({"--engine", "ray", "--resources-per-worker", "GPU=0.5"}), Contains("is no whole number"));
   CHECK_THAT(no_cluster({"--engine", "ray", "--resources-per-worker", "CPU=1,CPU=2"}), Contains("is there twice"));
+  CHECK_THAT(no_cluster({"--engine", "ray", "--resources-per-worker", "CPU=0.00001"}), Contains("is too little"));
+  for (const char* text : {"0", "99999999999", "foo", "-1"})
+    CHECK_THAT(no_cluster({"--engine", "ray", "--nproc", text}), Contains("--nproc"));
   CHECK_THAT(no_cluster({"--resources-per-worker", "CPU=1"}), Contains("is for --engine ray"));
 }
 

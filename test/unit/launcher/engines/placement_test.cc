@@ -316,9 +316,12 @@ TEST_CASE("an agent that its engine has lost fails the job") {
 
 TEST_CASE("a job all of whose agents are lost has no code of its own") {
   Job job = engine_runs(2);
+  job.placement.complained(1, "Ray has lost it");
   job.ends(0, Placement::kLost);
   job.ends(1, Placement::kLost);
   CHECK(job.code() == 125);
+  CHECK(job.placement.take_notes() ==
+        std::vector<std::string>{"10.0.0.1: the agent is lost", "10.0.0.1: the agent is lost: Ray has lost it"});
 }
 
 TEST_CASE("255 of an engine's agent is the job's code") {

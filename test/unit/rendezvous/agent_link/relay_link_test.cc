@@ -29,6 +29,7 @@ struct End {
                    return takes;
                  },
                  [this] { drained = true; }, [this](const std::string& reason) { closed = reason; }});
+    if (takes) link->go_on();
   }
 };
 
@@ -36,7 +37,8 @@ struct Pair {
   asio::io_context io;
   End relay, submitter;
 
-  explicit Pair(const JobSecret& of_relay, const JobSecret& of_submitter) {
+  Pair(const JobSecret& of_relay, const JobSecret& of_submitter, bool listens = true) {
+    submitter.takes = listens;
     int fds[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0);
     UniqueFd one(fds[0]), other(fds[1]);
@@ -79,7 +81,7 @@ TEST_CASE("an agent's output and orders go over a link") {
   pair.relay.link->finish();
   REQUIRE(pair.until([&] { return pair.submitter.closed.has_value(); }));
   CHECK(pair.submitter.heard[3] == "7");
-  CHECK(*pair.submitter.closed == "");
+  CHECK(pair.submitter.closed->empty());
 }
 
 TEST_CASE("a reader that is slow stops the writer, and loses nothing") {
@@ -102,10 +104,21 @@ TEST_CASE("a reader that is slow stops the writer, and loses nothing") {
   REQUIRE(pair.until([&] { return pair.submitter.heard[1].size() == sent && pair.relay.drained; }));
 }
 
+TEST_CASE("what was said before anybody listens is heard then") {
+  const JobSecret one = secret();
+  Pair pair(one, one, false);
+  pair.relay.link->send(What::out, "early");
+  for (int i = 0; i < 100; ++i) pair.io.poll();
+  CHECK(pair.submitter.heard[1].empty());
+  pair.submitter.takes = true;
+  pair.submitter.link->go_on();
+  REQUIRE(pair.until([&] { return pair.submitter.heard[1] == "early"; }));
+}
+
 TEST_CASE("whoever has another secret is no agent of this submission") {
   Pair pair(secret(), secret());
   pair.relay.link->send(What::out, "output");
   REQUIRE(pair.until([&] { return pair.submitter.closed.has_value(); }));
-  CHECK(*pair.submitter.closed != "");
-  CHECK(pair.submitter.heard[1] == "");
+  CHECK_FALSE(pair.submitter.closed->empty());
+  CHECK(pair.submitter.heard[1].empty());
 }
