@@ -8,6 +8,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -158,6 +159,7 @@ class Relay {
 }  // namespace
 
 Result<int> relay(const RelayOrder& order, const std::vector<std::string>& command) {
+  std::signal(SIGPIPE, SIG_IGN);  // an agent that has ended says so by its pidfd
   return Relay(order).run(command);
 }
 
