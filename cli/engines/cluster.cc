@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <string_view>
 
@@ -29,11 +28,9 @@ constexpr std::array kDevices = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES
                                  "ROCR_VISIBLE_DEVICES"};
 
 std::optional<double> quantity(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < 0)
-    return std::nullopt;
-  return value;
+  const auto value = parse_python_float(text);
+  if (!value || !std::isfinite(*value) || *value < 0) return std::nullopt;
+  return *value;
 }
 
 Result<std::map<std::string, double>> parse_resources(std::string_view text) {
@@ -49,7 +46,8 @@ Result<std::map<std::string, double>> parse_resources(std::string_view text) {
     if (*value > 0 && *value < kLeastAmount)
       return usage_error(
           fmt::format("{}={} is too little: Ray counts in steps of {}", printable(name), *value, kLeastAmount));
-    if (name == "GPU" && *value != std::floor(*value))
+    // Without libm, which dtrain does not need otherwise.
+    if (name == "GPU" && (*value > kMostWorkersOfNode || *value != static_cast<double>(static_cast<int>(*value))))
       return usage_error(fmt::format("GPU={} is no whole number: a worker has its GPUs for itself", *value));
     if (!resources.emplace(name, *value).second) return usage_error(fmt::format("{} is there twice", printable(name)));
   }

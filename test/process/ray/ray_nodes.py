@@ -20,8 +20,12 @@ STORE_BYTES = 80 << 20
 def main():
     # Short: sockets lie in it.
     with tempfile.TemporaryDirectory(prefix="dtr", ignore_cleanup_errors=True) as folder:
+        # Without this Ray writes of each cluster into /tmp/ray, which may not be there, or somebody's.
+        os.environ["RAY_TMPDIR"] = folder
+        temp = os.path.join(folder, "ray")
+        os.mkdir(temp)
         options = {"object_store_memory": STORE_BYTES, "include_dashboard": False}
-        head = {"num_cpus": 0, "temp_dir": folder, **options}
+        head = {"num_cpus": 0, "temp_dir": temp, **options}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         nodes = []
         try:
