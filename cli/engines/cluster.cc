@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <optional>
 #include <string_view>
 
 #include "cli/base/parse_value.h"
@@ -29,8 +29,7 @@ constexpr std::array kDevices = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES
 
 std::optional<double> quantity(std::string_view text) {
   const auto value = parse_python_float(text);
-  if (!value || !std::isfinite(*value) || *value < 0) return std::nullopt;
-  return *value;
+  return value && *value >= 0 ? std::optional(*value) : std::nullopt;
 }
 
 Result<std::map<std::string, double>> parse_resources(std::string_view text) {
@@ -79,10 +78,7 @@ Result<void> check_cluster(const Options& options) {
   if (options.text(FlagId::ha) != "0") return usage_error("--ha does not go together with --engine ray");
   if (options.given(FlagId::attach))
     return usage_error(fmt::format("{} does not go together with --engine ray", options[FlagId::attach].where));
-  if (options.given(FlagId::stdin_mode) && options.text(FlagId::stdin_mode) != "none")
-    return usage_error(fmt::format("{} does not go together with --engine ray: workers there read /dev/null",
-                                   options[FlagId::stdin_mode].where));
-  return {};
+  return check_stdin(options, "--engine ray");
 }
 
 }  // namespace

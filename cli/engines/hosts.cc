@@ -79,9 +79,7 @@ Result<void> check_conflicts(const Options& options) {
   for (const FlagId id : kOneNode)
     if (options.given(id))
       return usage_error(fmt::format("{} does not go together with a list of hosts", options[id].where));
-  if (options.given(FlagId::stdin_mode) && options.text(FlagId::stdin_mode) != "none")
-    return usage_error(fmt::format("{} does not go together with a list of hosts: workers there read /dev/null",
-                                   options[FlagId::stdin_mode].where));
+  if (auto done = check_stdin(options, "a list of hosts"); !done) return done.error();
   if (options.text(FlagId::ha) != "0" && !options.given(FlagId::rdzv_endpoint))
     return usage_error("--ha with a list of hosts needs --rdzv-endpoint HOST,HOST,HOST");
   if (options.given(FlagId::rdzv_backend) && options.text(FlagId::rdzv_backend).starts_with("etcd") &&
@@ -182,6 +180,12 @@ Result<std::optional<launcher::PlacementRequest>> hosts_that_count(const RawOpti
   if (raw.command.empty()) return usage_error("no program to start on the hosts: dtrain run --hosts ... PROGRAM");
   request.task = task_to_send(raw, options, host, kEngine);
   return std::optional(std::move(request));
+}
+
+Result<void> check_stdin(const Options& options, std::string_view with) {
+  if (!options.given(FlagId::stdin_mode) || options.text(FlagId::stdin_mode) == "none") return {};
+  return usage_error(fmt::format("{} does not go together with {}: workers there read /dev/null",
+                                 options[FlagId::stdin_mode].where, with));
 }
 
 launcher::AgentTask task_to_send(const RawOptions& raw, const Options& options, const Host& host,

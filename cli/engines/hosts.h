@@ -2,6 +2,7 @@
 // --hosts and --hostfile: the job's agents are started on these hosts, by ssh. Pure but for the file.
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/machine/host.h"
@@ -15,6 +16,8 @@ namespace dtrain::cli {
 Result<std::optional<launcher::PlacementRequest>> hosts_that_count(const RawOptions& raw, const Options& options,
                                                                    const Host& host);
 
+// Error: workers on other hosts are to read something. `with`: what puts them there.
+Result<void> check_stdin(const Options& options, std::string_view with);
 // The task of each agent, but its environment and its place.
 launcher::AgentTask task_to_send(const RawOptions& raw, const Options& options, const Host& host,
                                  const std::string& engine);

@@ -16,7 +16,7 @@ namespace dtrain::cli {
 namespace {
 
 constexpr double kMostParameters = 1e15;
-constexpr int kMostEstimatedNodes = 16384, kMostRanksOfNode = 16384;
+constexpr int kMostEstimatedNodes = 16384;
 
 using Suffixes = std::initializer_list<std::pair<const char*, double>>;
 
@@ -66,8 +66,8 @@ Result<void> read_ranks(std::map<std::string, std::string>& flags, EstimateOptio
   if (!flags.contains("ranks") && !flags.contains("nproc"))
     return usage_error("say how many ranks there are: --nproc N, with --nnodes N if there are several nodes");
   options.knows_nodes = !flags.contains("ranks");
-  if (auto done = read("ranks", kMostRanksOfNode, options.nproc); !done) return done;
-  if (auto done = read("nproc", kMostRanksOfNode, options.nproc); !done) return done;
+  if (auto done = read("ranks", kMostWorkersOfNode, options.nproc); !done) return done;
+  if (auto done = read("nproc", kMostWorkersOfNode, options.nproc); !done) return done;
   return read("nnodes", kMostEstimatedNodes, options.nnodes);
 }
 

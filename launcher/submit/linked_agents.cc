@@ -41,7 +41,7 @@ LinkedAgents::~LinkedAgents() {
 Result<void> LinkedAgents::start(int agent) {
   at(agent).expected = true;
   if (at(agent).link) at(agent).link->go_on();
-  if (at(agent).lost) lost(agent, at(agent).why);
+  if (at(agent).lost) lost(agent, std::string(*at(agent).lost));
   return {};
 }
 
@@ -59,7 +59,6 @@ void LinkedAgents::adopt(LinkSocket socket, const std::string& received) {
                          }},
                         received);
   if (at(agent).expected) at(agent).link->go_on();
-  if (!at(agent).unsent.empty()) at(agent).link->send(RelayFrame::What::in, std::exchange(at(agent).unsent, {}));
 }
 
 // False: no more for now.
@@ -99,11 +98,8 @@ void LinkedAgents::ended_after(std::chrono::milliseconds time, int agent, int st
 }
 
 void LinkedAgents::send(int agent, const std::string& line) {
-  if (at(agent).ended) return;
-  if (at(agent).link)
-    at(agent).link->send(RelayFrame::What::in, line + "\n");
-  else
-    at(agent).unsent += line + "\n";
+  // Nobody is told anything before it has said who it is.
+  if (at(agent).link) at(agent).link->send(RelayFrame::What::in, line + "\n");
 }
 
 void LinkedAgents::drop(int agent) {
@@ -123,8 +119,7 @@ bool LinkedAgents::any_runs() const {
 
 void LinkedAgents::lost(int agent, const std::string& why) {
   if (static_cast<std::size_t>(agent) >= agents_.size()) return;
-  at(agent).lost = true;
-  at(agent).why = why;
+  at(agent).lost = why;
   if (!at(agent).expected) return;
   // What it has said before that may be on its way.
   const bool comes = at(agent).link && at(agent).link->open();

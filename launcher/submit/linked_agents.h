@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,9 +47,8 @@ class LinkedAgents final : public AgentEnds {
  private:
   struct Agent {
     std::shared_ptr<RelayLink> link{};
-    std::string unsent{};  // until it comes
-    bool expected = false, ended = false, lost = false;
-    std::string why{};  // lost
+    bool expected = false, ended = false;
+    std::optional<std::string> lost{};  // why
     bool paused[2] = {false, false};
     std::unique_ptr<boost::asio::steady_timer> grace{};
   };

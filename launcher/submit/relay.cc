@@ -99,7 +99,7 @@ class Relay {
 
   bool obey(const RelayFrame& frame) {
     if (frame.what == RelayFrame::What::in) command_.send(frame.bytes);
-    if (frame.what == RelayFrame::What::end || command_.unsent() > kMostUnsent) command_.close_input();
+    if (command_.unsent() > kMostUnsent) command_.close_input();
     return true;
   }
 

@@ -43,7 +43,7 @@ Result<std::optional<RelayFrame>> RelayDecoder::next() {
   const std::string_view rest = std::string_view(held_).substr(used_);
   if (rest.empty()) return std::optional<RelayFrame>();
   const auto what = static_cast<RelayFrame::What>(rest[0]);
-  if (what < RelayFrame::What::out || what > RelayFrame::What::end)
+  if (what < RelayFrame::What::out || what > RelayFrame::What::in)
     return Error{ErrorKind::system, "the peer does not speak as an agent's relay does"};
   if (rest.size() < kRelayHeadBytes) return std::optional<RelayFrame>();
   std::size_t size = 0;

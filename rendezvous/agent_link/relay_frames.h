@@ -6,7 +6,7 @@
 //   octet   what it is (RelayFrame::What)
 //   octets  4: how many bytes follow, big-endian; at most kRelayFrameBytes
 //
-// The relay sends out, err and, last of all, ended; the submitter sends in and end.
+// The relay sends out, err and, last of all, ended; the submitter sends in.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,8 +26,7 @@ struct RelayFrame {
     out = 1,    // bytes of the agent's standard output
     err = 2,    // and of its standard error
     ended = 3,  // its exit code, or minus the signal that has killed it, or kRelayLost, in decimal digits
-    in = 4,     // bytes for its standard input
-    end = 5,    // its standard input ends
+    in = 4,     // bytes for its standard input, which ends with the link
   } what = What::out;
   std::string_view bytes{};
   bool operator==(const RelayFrame&) const = default;

@@ -223,14 +223,15 @@ def main():
     request = json.loads(sys.stdin.readline())
     try:
         ray = connect()
-        _, ends = start(ray, request)
+        actors, ends = start(ray, request)  # an actor ends when nobody holds it
     except Refused as error:
         return say(error=str(error), kind=error.kind)
     except Exception as error:
         return say(error=f"Ray: {first_line(error)}", kind="system")
     threading.Thread(target=watch, args=(ray, ends), daemon=True).start()
     sys.stdin.read()  # until dtrain closes it
-    ray.shutdown()    # and with it all actors and the placement group end
+    del actors
+    ray.shutdown()  # and with it the placement group ends
 
 
 main()

@@ -128,6 +128,13 @@ def until(condition, timeout, what="the condition"):
         time.sleep(0.005)  # tidy: allow sleep, because /proc sends no events; the deadline is above
 
 
+def said_by(case, job, code, timeout):
+    """All that a job says until it ends, with this exit code."""
+    said = job.communicate(timeout=timeout)[0]
+    case.assertEqual(job.returncode, code, said)
+    return said
+
+
 def until_it_counts():
     """Wait until a stop signal is a second request, and no copy of the first."""
     # tidy: allow sleep, because the time between two signals is what tells

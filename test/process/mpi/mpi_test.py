@@ -16,7 +16,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "launcher"), str(HERE.parents[1] / 
 import netlab  # noqa: E402
 from far_shell import FarShell  # noqa: E402
 from lab_case import LabCase  # noqa: E402
-from support import DTRAIN, until  # noqa: E402
+from support import DTRAIN, said_by, until  # noqa: E402
 
 DEADLINE = 60
 FACTS = ("echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $(hostname) which is $GROUP_RANK, job $TORCHELASTIC_RUN_ID, "
@@ -55,10 +55,7 @@ class Launcher(LabCase):
         return job
 
     def says(self, per_host, hosts, *words, code=0):
-        job = self.start(per_host, hosts, *words)
-        said = job.communicate(timeout=DEADLINE)[0]
-        self.assertEqual(job.returncode, code, said)
-        return said
+        return said_by(self, self.start(per_host, hosts, *words), code, DEADLINE)
 
     def rows(self, said):
         """(rank, world size, local rank, host, node rank, CPUs) of each worker, and the job's name."""

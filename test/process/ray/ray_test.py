@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """dtrain run --engine ray, on a real cluster of three nodes, which all tests here share."""
-import contextlib
 import os
 import pathlib
 import re
@@ -14,7 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "launcher")]
 
 from ray_cluster import PYTHON, RayCluster  # noqa: E402
-from support import DTRAIN, until  # noqa: E402
+from support import DTRAIN, pids, proc_file, said_by, until  # noqa: E402
 
 DEADLINE = 90
 FACTS = "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $GROUP_RANK in $PWD with $LR"
@@ -32,15 +31,11 @@ def setUpModule():
 
 
 def command_lines():
-    for entry in pathlib.Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit():
-                yield int(entry.name), entry.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode(
-                    errors="replace")
+    return {pid: proc_file(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace") for pid in pids()}
 
 
-def pids(text):
-    return [pid for pid, line in command_lines() if text in line and pid != os.getpid()]
+def processes_with(text):
+    return [pid for pid, line in command_lines().items() if text in line and pid != os.getpid()]
 
 
 class Ray(unittest.TestCase):
@@ -50,7 +45,8 @@ class Ray(unittest.TestCase):
                             "XDG_CONFIG_HOME": self.folder}
 
     def tearDown(self):
-        until(lambda: not pids("dtrain agent") and not pids(MARK), 20, "the end of all that the job started")
+        until(lambda: not processes_with("dtrain agent") and not processes_with(MARK), 20,
+              "the end of all that the job started")
 
     def start(self, *words):
         job = subprocess.Popen([DTRAIN, "run", *words], env=self.environment, cwd=self.folder, text=True,
@@ -59,10 +55,7 @@ class Ray(unittest.TestCase):
         return job
 
     def says(self, *words, code=0):
-        job = self.start(*words)
-        said = job.communicate(timeout=DEADLINE)[0]
-        self.assertEqual(job.returncode, code, said)
-        return said
+        return said_by(self, self.start(*words), code, DEADLINE)
 
     def running(self, *words, workers):
         job = self.start("--engine", "ray", *words, "sh", "-c", SLEEP)
@@ -154,9 +147,9 @@ class Ray(unittest.TestCase):
 
     def test_a_submitter_that_is_stopped_for_a_while(self):
         job = self.start("--engine", "ray", "sh", "-c", "seq 100000")
-        until(lambda: pids("dtrain-ray"), 20, "the shim")
+        until(lambda: processes_with("dtrain-ray"), 20, "the shim")
         os.kill(job.pid, signal.SIGSTOP)
-        until(lambda: pids("dtrain agent --relay"), 20, "the relay")
+        until(lambda: processes_with("dtrain agent --relay"), 20, "the relay")
         os.kill(job.pid, signal.SIGCONT)
         job.stdout.readline()
         os.kill(job.pid, signal.SIGSTOP)
@@ -173,15 +166,14 @@ class Ray(unittest.TestCase):
             with self.subTest(signal=number):
                 job = self.running("--nnodes", "2", "--nproc", "2", workers=4)
                 job.send_signal(number)
-                said = job.communicate(timeout=DEADLINE)[0]
-                self.assertEqual(job.returncode, code, said)
+                said_by(self, job, code, DEADLINE)
 
     def test_nothing_is_left_when_a_part_is_killed(self):
         parts = {
             "the submitter": (lambda job: [job.pid], -9),
-            "the shim": (lambda job: [pid for pid in pids("dtrain-ray") if pid != job.pid][:1], 125),
-            "an actor": (lambda job: pids("ray::Node")[:1], 125),
-            "a relay": (lambda job: pids("dtrain agent --relay")[:1], 125),
+            "the shim": (lambda job: [pid for pid in processes_with("dtrain-ray") if pid != job.pid][:1], 125),
+            "an actor": (lambda job: processes_with("ray::Node")[:1], 125),
+            "a relay": (lambda job: processes_with("dtrain agent --relay")[:1], 125),
         }
         for name, (find, code) in parts.items():
             with self.subTest(part=name):
@@ -189,16 +181,14 @@ class Ray(unittest.TestCase):
                 victims = find(job)
                 self.assertEqual(len(victims), 1, name)
                 os.kill(victims[0], signal.SIGKILL)
-                said = job.communicate(timeout=DEADLINE)[0]
-                self.assertEqual(job.returncode, code, said)
-                until(lambda: not pids(MARK), 20, "the end of the workers")
+                said_by(self, job, code, DEADLINE)
+                until(lambda: not processes_with(MARK), 20, "the end of the workers")
 
     def test_a_node_that_is_lost_ends_the_job(self):
         node = CLUSTER.add(num_cpus=8)
         job = self.running("--nproc", "8", workers=8)
         CLUSTER.kill(node)
-        said = job.communicate(timeout=DEADLINE)[0]
-        self.assertEqual(job.returncode, 125, said)
+        said_by(self, job, 125, DEADLINE)
 
     def test_lines_stay_whole(self):
         line = "x" * 300
@@ -208,7 +198,7 @@ class Ray(unittest.TestCase):
 
     def test_no_secret_is_to_be_seen(self):
         job = self.running("--nnodes", "2", workers=2)
-        for _, line in command_lines():
+        for line in command_lines().values():
             self.assertIsNone(re.search(r"dtrain-[A-Za-z0-9_-]{40}", line), line)
         job.terminate()
         self.assertEqual(job.wait(DEADLINE), 143)

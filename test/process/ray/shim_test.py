@@ -13,7 +13,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "launcher")]
 
-from support import DTRAIN, until  # noqa: E402
+from support import DTRAIN, said_by, until  # noqa: E402
 
 DEADLINE = 50  # less than anybody's patience with an agent that does not come
 
@@ -36,12 +36,8 @@ class Shim(unittest.TestCase):
         return self.said_by(job, code)
 
     def said_by(self, job, code=0):
-        try:
-            said = job.communicate(timeout=DEADLINE)[0]
-        finally:
-            job.kill()
-        self.assertEqual(job.returncode, code, said)
-        return said
+        self.addCleanup(job.kill)
+        return said_by(self, job, code, DEADLINE)
 
     def ranks(self, said):
         return sorted(int(rank) for rank in re.findall(r"(?m)^\[\d+\] rank (\d+)$", said))

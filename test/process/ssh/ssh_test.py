@@ -16,7 +16,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "launcher"), str(HERE.parents[1] / 
 import netlab  # noqa: E402
 from lab_case import LabCase, new_token  # noqa: E402
 from ssh_server import SshServers  # noqa: E402
-from support import DTRAIN, until  # noqa: E402
+from support import DTRAIN, said_by, until  # noqa: E402
 
 DEADLINE = 60
 FACTS = "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $(hostname) which is $GROUP_RANK in $PWD with $LR"
@@ -48,10 +48,7 @@ class Ssh(LabCase):
         return job
 
     def says(self, *words, code=0):
-        job = self.start(*words)
-        said = job.communicate(timeout=DEADLINE)[0]
-        self.assertEqual(job.returncode, code, said)
-        return said
+        return said_by(self, self.start(*words), code, DEADLINE)
 
     def rows(self, said):
         return sorted((int(rank), int(size), int(local), host, int(node))

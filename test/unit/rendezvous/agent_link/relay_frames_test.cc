@@ -44,9 +44,9 @@ std::string error_of(const std::string& text) {
 
 TEST_CASE("frames come through however a link cuts them") {
   const std::string text = relay_frames(What::out, "one\n") + relay_frames(What::err, std::string("\0two", 4)) +
-                           relay_frames(What::end, "") + relay_frames(What::ended, "-9");
+                           relay_frames(What::in, "") + relay_frames(What::ended, "-9");
   const std::vector<Kept> all{
-      {What::out, "one\n"}, {What::err, std::string("\0two", 4)}, {What::end, ""}, {What::ended, "-9"}};
+      {What::out, "one\n"}, {What::err, std::string("\0two", 4)}, {What::in, ""}, {What::ended, "-9"}};
   for (const std::size_t piece : {1, 2, 5, 7, 1000}) CHECK(decoded(text, piece) == all);
 }
 
