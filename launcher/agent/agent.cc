@@ -73,7 +73,7 @@ class Agent {
         say_([this](const std::string& text) { say(text); }),
         rounds_(io_, spec, say_,
                 {[this](const GroupEvent& e) { feed(e); }, [this](const std::string& text) { show(text); },
-                 [this](std::optional<MonoTime> at) { notes_.fence.set(at, clock_.now()); },
+                 [this](std::optional<MonoTime> at) { notes_.fence.set(at, SteadyClock::now()); },
                  [this] { return notes_.fence.passed(); }}),
         round_start_({spec, terminal_, logs_, rounds_, guard_, output_, record_}),
         status_(io_, {spec, core_, record_.workers(), rounds_, notes_}) {}
@@ -107,7 +107,6 @@ class Agent {
   pid_t guard_pid_;
   ChosenContainment& containment_;
   LogTree& logs_;
-  SteadyClock clock_;
   asio::io_context io_{1};
   GroupCore core_;
   FrontChannel front_;
@@ -146,7 +145,7 @@ int Agent::run() {
     say(open.error().message);
     return close_down();
   }
-  for (const auto& a : core_.start(clock_.now())) perform(a);
+  for (const auto& a : core_.start(SteadyClock::now())) perform(a);
   io_.run();
   return close_down();
 }
@@ -175,7 +174,7 @@ void Agent::on_front_lost() {
 
 void Agent::on_guard(ReceivedGuardMessage& received) {
   const GuardMessage& m = received.message;
-  const MonoTime now = clock_.now();
+  const MonoTime now = SteadyClock::now();
   switch (m.op) {
     case GuardOp::started:
       record_.started(m.local_rank, m.pid != 0 ? m.pid : pid_of_pidfd(received.fds[0].get()), now);
@@ -261,7 +260,7 @@ void Agent::guard_stopped() {
 }
 
 void Agent::feed(const GroupEvent& event) {
-  for (const auto& a : core_.step(event, clock_.now())) perform(a);
+  for (const auto& a : core_.step(event, SteadyClock::now())) perform(a);
   status_.stepped();
 }
 
@@ -365,7 +364,7 @@ int Agent::close_down() {
   guard_.close();  // no sooner: at its end the guard removes empty folders
   notes_.interrupted = code == 128 + SIGINT && outcome_->cause == StopCause::stop_signal;
   end_guard(guard_reaped_ ? 0 : guard_pid_, containment_.cgroup, outcome_ && outcome_->processes_left);
-  output_.finish(clock_.now() + kDrainOutput);
+  output_.finish(SteadyClock::now() + kDrainOutput);
   for (const Loss& loss : output_.losses()) say_unless_stuck(describe(loss));
   if (terminal_ != nullptr) terminal_->take_back();  // should the front be gone
   containment_.cgroup.remove();

@@ -30,14 +30,14 @@ std::string AgentStatus::open() {
 }
 
 void AgentStatus::stepped() {
-  if (std::exchange(state_, parts_.core.state()) != parts_.core.state()) since_ = clock_.now();
+  if (std::exchange(state_, parts_.core.state()) != parts_.core.state()) since_ = SteadyClock::now();
 }
 
 // How it does at this moment: its own process, not what it has started.
 void AgentStatus::look_at(WorkerNow& worker) {
   const auto look = worker.alive ? look_at_process(worker.pid) : std::nullopt;
   if (!look) return;
-  const MonoTime now = clock_.now();
+  const MonoTime now = SteadyClock::now();
   auto& known = activities_.try_emplace(worker.pid, now - worker.age).first->second;
   worker.cpu = look->cpu;
   worker.idle = std::min(worker.silent, known.idle(look->cpu, now));
@@ -45,7 +45,7 @@ void AgentStatus::look_at(WorkerNow& worker) {
 }
 
 AgentFacts AgentStatus::facts() {
-  const auto age = [now = clock_.now()](MonoTime from) {
+  const auto age = [now = SteadyClock::now()](MonoTime from) {
     return std::chrono::duration_cast<std::chrono::milliseconds>(now - from);
   };
   AgentFacts facts;
@@ -63,13 +63,13 @@ AgentFacts AgentStatus::facts() {
   facts.node_rank = place ? place->node_rank : -1;
   facts.nodes = place ? place->nnodes : 1;
   facts.world_size = place ? place->world_size : 1;
-  facts.workers = parts_.workers.now(clock_.now());
+  facts.workers = parts_.workers.now(SteadyClock::now());
   std::erase_if(activities_, [&](const auto& known) {
     return std::none_of(facts.workers.begin(), facts.workers.end(),
                         [&](const WorkerNow& w) { return w.alive && w.pid == known.first; });
   });
   for (WorkerNow& worker : facts.workers) look_at(worker);
-  facts.decisions = decisions_.list(clock_.now());
+  facts.decisions = decisions_.list(SteadyClock::now());
   facts.several = parts_.spec.nodes.several();
   facts.memory = resident_bytes();
   parts_.rounds.fill(facts);

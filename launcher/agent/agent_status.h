@@ -31,7 +31,7 @@ class AgentStatus {
   std::string open();
   void close() { socket_.reset(); }
   // A decision and its reason.
-  void decided(const std::string& text) { decisions_.add(text, clock_.now()); }
+  void decided(const std::string& text) { decisions_.add(text, SteadyClock::now()); }
   // The core has taken in an event.
   void stepped();
 
@@ -41,11 +41,10 @@ class AgentStatus {
 
   boost::asio::io_context& io_;
   const Parts parts_;
-  SteadyClock clock_;
   std::unique_ptr<StatusSocket> socket_;
   DecisionLog decisions_;
   GroupState state_ = GroupState::starting;
-  const MonoTime begun_ = clock_.now();
+  const MonoTime begun_ = SteadyClock::now();
   MonoTime since_ = begun_;                     // when the core came into this state
   std::map<pid_t, WorkerActivity> activities_;  // of the workers of this round
 };

@@ -115,7 +115,7 @@ void EtcdFinder::hear(const HostNews& news) {
 
 void EtcdFinder::feed(const ElectionEvent& event) {
   if (closed_) return;
-  for (const auto& action : core_.step(event, clock_.now()))
+  for (const auto& action : core_.step(event, SteadyClock::now()))
     if (!closed_) perform(action);
   if (!closed_) arm();
 }
@@ -160,7 +160,7 @@ void EtcdFinder::look() {
 void EtcdFinder::grant() {
   client_->call(etcd_grant(kRecordLease.count()), kCall, [this](Result<EtcdReply> record) {
     if (!record) return failed(record.error());
-    const MonoTime sent = clock_.now();
+    const MonoTime sent = SteadyClock::now();
     client_->call(etcd_grant(spec_.nodes.etcd->lease_ttl), kCall,
                   [this, sent, record_lease = record->lease](Result<EtcdReply> reply) {
                     if (!reply) return failed(reply.error());
@@ -185,7 +185,7 @@ void EtcdFinder::campaign(const election_action::Campaign& action) {
 
 void EtcdFinder::keep(const election_action::Keep& action) {
   client_->call(etcd_keepalive(action.lease), action.limit,
-                [this, lease = action.lease, sent = clock_.now()](Result<EtcdReply> reply) {
+                [this, lease = action.lease, sent = SteadyClock::now()](Result<EtcdReply> reply) {
                   if (lease != core_.lease()) return;  // this agent is the host no more, or anew
                   if (reply)
                     feed(election_event::Kept{reply->ttl > 0, sent});
@@ -244,7 +244,7 @@ void EtcdFinder::here(const election_action::Here& here) {
                  address_,
                  here.term,
                  here.not_before,
-                 [this] { return core_.sure(clock_.now()); },
+                 [this] { return core_.sure(SteadyClock::now()); },
                  [this](int round, int restarts, int nodes, const VoterSet&, std::function<void()> go) {
                    before_round(round, restarts, nodes, std::move(go));
                  },
@@ -275,7 +275,7 @@ void EtcdFinder::close(bool as_killed) {
     bool done = false;
     client_->cancel();
     client_->call(etcd_revoke(core_.lease()), kEtcdFarewell, [&](const Result<EtcdReply>&) { done = true; });
-    const MonoTime end = clock_.now() + 2 * kEtcdFarewell;
+    const MonoTime end = SteadyClock::now() + 2 * kEtcdFarewell;
     io_.restart();
     while (!done && io_.run_one_until(end) > 0) {
     }

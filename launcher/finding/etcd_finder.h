@@ -63,7 +63,6 @@ class EtcdFinder : public HostFinder, public HostFollower {
   const Callbacks callbacks_;
   const Say& say_;
   const std::string host_key_, record_key_;
-  SteadyClock clock_;
   ElectionCore core_;
   std::unique_ptr<EtcdClient> client_;
   std::unique_ptr<PrivateEtcd> member_;  // of the job's own etcd, where this node has one

@@ -92,7 +92,7 @@ void SuccessionFinder::close(bool /*as_killed*/) {
 
 void SuccessionFinder::feed(const SuccessionEvent& event) {
   const std::weak_ptr<bool> alive = lives_;
-  for (const auto& action : core_.step(event, clock_.now()))
+  for (const auto& action : core_.step(event, SteadyClock::now()))
     if (!alive.expired()) perform(action);
   if (!alive.expired()) arm();
 }
@@ -231,7 +231,7 @@ void SuccessionFinder::here(const act::Here& chosen) {
 }
 
 void SuccessionFinder::succeed(Here& here) {
-  here.sure = [this] { return core_.sure(clock_.now()); };
+  here.sure = [this] { return core_.sure(SteadyClock::now()); };
   here.before_round = [this](int round, int, int, const VoterSet& voters, std::function<void()> go) {
     go_ = std::move(go);
     feed(ev::Opening{round, voters});

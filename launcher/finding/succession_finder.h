@@ -60,7 +60,6 @@ class SuccessionFinder : public HostFinder, public HostFollower {
   const Say& say_;
   const VoterId self_;
   EndpointFinder endpoint_;
-  SteadyClock clock_;
   SuccessionCore core_;
   boost::asio::steady_timer timer_;
   UniqueFd listener_;  // kept: as the host, this agent has another descriptor of the same socket

@@ -36,8 +36,6 @@ namespace dtrain::launcher {
 
 namespace {
 
-using SteadyClock = std::chrono::steady_clock;
-
 // How long a living guard has to clean up after its agent before the front does it itself.
 constexpr auto kGuardCleansUp = std::chrono::seconds(3);
 // How long what is left has to die of SIGKILL before the front ends without it.

@@ -135,7 +135,7 @@ void NodeRounds::drop_fence() {
 
 void NodeRounds::show_waiting(const msg::Waiting& waiting) {
   std::optional<MonoTime> until;
-  if (waiting.left_ms >= 0) until = clock_.now() + std::chrono::milliseconds(waiting.left_ms);
+  if (waiting.left_ms >= 0) until = SteadyClock::now() + std::chrono::milliseconds(waiting.left_ms);
   waiting_.set(describe(waiting) + only_here(spec_.nodes), until);
 }
 

@@ -65,7 +65,6 @@ class NodeRounds {
   const JobSpec& spec_;
   const Say& say_;
   Callbacks callbacks_;
-  SteadyClock clock_;
   std::unique_ptr<StoreHost> store_;       // of a node that does not host the rounds of others
   std::unique_ptr<RoundJoining> joining_;  // one of several nodes; else null
   boost::asio::io_context& io_;

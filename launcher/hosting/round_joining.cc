@@ -108,7 +108,7 @@ Result<void> RoundJoining::open() {
 // ---- what the core says ---------------------------------------------------------------------------------------------
 
 void RoundJoining::feed(const JoinEvent& event) {
-  for (const auto& action : core_.step(event, scene(), clock_.now())) perform(action);
+  for (const auto& action : core_.step(event, scene(), SteadyClock::now())) perform(action);
   arm();
 }
 

@@ -84,7 +84,6 @@ class RoundJoining {
   const JobSpec& spec_;
   const Say& say_;
   Callbacks callbacks_;
-  SteadyClock clock_;
   NodeInfo info_;  // of this node, as Join says it
   JoinCore core_;
   boost::asio::steady_timer timer_;

@@ -32,7 +32,7 @@ void WaitingLine::show() {
     timer_.cancel();
     return show_("waiting: " + text_);
   }
-  const auto left = std::max(Duration{}, Duration(*until_ - clock_.now()));
+  const auto left = std::max(Duration{}, Duration(*until_ - SteadyClock::now()));
   show_(fmt::format("waiting: {}, {:.0f} s left", text_, in_seconds(left)));
   timer_.expires_after(kAskAgain);
   timer_.async_wait([this](const boost::system::error_code& ec) {

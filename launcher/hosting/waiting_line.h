@@ -28,7 +28,6 @@ class WaitingLine {
   void show();
 
   const Say show_;
-  SteadyClock clock_;
   boost::asio::steady_timer timer_;
   std::optional<MonoTime> until_;
   std::string text_;

@@ -31,7 +31,7 @@ OutputRouter::Options WorkerOutput::router_options(const ConsoleSettings& consol
 
 WorkerPipes::Callbacks WorkerOutput::pipe_callbacks() {
   return {[this](int stream, std::string_view bytes) { return take(stream, bytes); },
-          [this](int stream) { router_.end(ids_[size_t(stream)], clock_.now()); },
+          [this](int stream) { router_.end(ids_[size_t(stream)], SteadyClock::now()); },
           [this] { asio::post(io_, [this] { callbacks_.all_ended(); }); }};
 }
 
@@ -54,7 +54,7 @@ Result<StreamEnds> WorkerOutput::open(int local_rank, StreamSpec out, StreamSpec
 bool WorkerOutput::take(int stream, std::string_view bytes) {
   const StreamId id = ids_[size_t(stream)];
   callbacks_.data(stream, bytes);
-  router_.feed(id, bytes, clock_.now());
+  router_.feed(id, bytes, SteadyClock::now());
   const bool pause = router_.wants_pause(id);
   if (pause) paused_.push_back(stream);
   arm_timer();
@@ -86,7 +86,7 @@ void WorkerOutput::arm_timer() {
   timer_.async_wait([this](const boost::system::error_code& ec) {
     if (ec) return;
     armed_.reset();
-    router_.on_time(clock_.now());
+    router_.on_time(SteadyClock::now());
     resume_paused();
   });
 }

@@ -48,7 +48,6 @@ class WorkerOutput {
 
   boost::asio::io_context& io_;
   Callbacks callbacks_;
-  SteadyClock clock_;
   boost::asio::steady_timer timer_;
   std::optional<MonoTime> armed_;  // what timer_ waits for
   OutputRouter router_;

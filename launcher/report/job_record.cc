@@ -23,7 +23,7 @@ JobRecord::JobRecord(const JobSpec& spec, std::string cgroup_folder, std::functi
   if (!spec.event_log) return;
   const std::string host = spec.torchrun_report ? ends_.host() : qualified_hostname();
   const std::string entry_point = std::filesystem::path(spec.argv[0]).filename();
-  events_.emplace(EventSource{spec.run_id, spec.role, host, spec.rdzv_backend, entry_point}, clock_.now());
+  events_.emplace(EventSource{spec.run_id, spec.role, host, spec.rdzv_backend, entry_point}, SteadyClock::now());
 }
 
 // ---- the table of workers -------------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ Testimony JobRecord::ended(int local_rank, const ExitStatus& status, bool after_
 
 void JobRecord::output(int stream, std::string_view bytes) {
   WorkerRow& row = workers_.row(stream / 2);
-  row.wrote = clock_.now();
+  row.wrote = SteadyClock::now();
   if (stream % 2 == 1) row.tail.add(bytes);
 }
 
@@ -55,7 +55,7 @@ void JobRecord::output(int stream, std::string_view bytes) {
 
 Moment JobRecord::now() const {
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
-  return {clock_.now(), std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()};
+  return {SteadyClock::now(), std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()};
 }
 
 void JobRecord::write(const JobEvents::Lines& events) {
@@ -94,7 +94,7 @@ int JobRecord::conclude(const std::optional<Outcome>& outcome, const LogTree& lo
   if (events_) write(events_->ended(workers_, *outcome, now()));
   if (outcome->cause == StopCause::success) {
     if (!spec_.quiet && !spec_.torchrun_report)
-      note_("dtrain: " + plain_line(success_line(spec_, logs.path(), outcome->restarts, clock_.now() - began_)));
+      note_("dtrain: " + plain_line(success_line(spec_, logs.path(), outcome->restarts, SteadyClock::now() - began_)));
     return 0;
   }
   const FailureFacts facts = judge(spec_, workers_, *outcome);

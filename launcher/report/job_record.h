@@ -51,8 +51,7 @@ class JobRecord {
   const JobSpec& spec_;
   const std::function<void(const std::string&)> note_;
   const std::chrono::system_clock::time_point begun_at_ = std::chrono::system_clock::now();
-  SteadyClock clock_;
-  const MonoTime began_ = clock_.now();
+  const MonoTime began_ = SteadyClock::now();
   EndReader ends_;
   WorkerTable workers_;
   std::optional<JobEvents> events_;  // none: nobody asked for events

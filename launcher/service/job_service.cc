@@ -116,7 +116,7 @@ class Service {
 
   void stop(int signal) {
     const std::size_t count = server_.job_count();
-    const StopMeaning meaning = requests_.take({signal}, clock_.now());  // Asio does not tell who sent it
+    const StopMeaning meaning = requests_.take({signal}, SteadyClock::now());  // Asio does not tell who sent it
     if (meaning == StopMeaning::same) return;
     if (meaning == StopMeaning::first) {
       notify_systemd("STOPPING=1");
@@ -139,7 +139,7 @@ class Service {
     facts.host = short_hostname();
     facts.pid = ::getpid();
     facts.where = where_;
-    facts.age = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.now() - begun_);
+    facts.age = std::chrono::duration_cast<std::chrono::milliseconds>(SteadyClock::now() - begun_);
     facts.ending = requests_.count() > 0;
     facts.job_count = server_.job_count();
     facts.jobs = server_.jobs(kStatusJobs);
@@ -147,8 +147,7 @@ class Service {
   }
 
   asio::io_context io_{1};
-  SteadyClock clock_;
-  const MonoTime begun_ = clock_.now();
+  const MonoTime begun_ = SteadyClock::now();
   const std::string where_;
   StopRequests requests_;
   JobServer server_;

@@ -30,7 +30,6 @@ namespace dtrain::launcher {
 namespace {
 
 namespace asio = boost::asio;
-using SteadyClock = std::chrono::steady_clock;
 
 constexpr auto kPlacingTime = std::chrono::minutes(5);  // for an engine to find the nodes, or to say that it has none
 constexpr auto kShimEnd = std::chrono::seconds(3);      // for its shim to take its leave

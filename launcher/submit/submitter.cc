@@ -17,7 +17,6 @@ namespace dtrain::launcher {
 namespace {
 
 namespace asio = boost::asio;
-using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::size_t kQueueBytes = std::size_t{4} << 20;
 constexpr auto kLastOutput = std::chrono::seconds(2);   // for a reader of ours that reads nothing

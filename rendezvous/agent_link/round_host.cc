@@ -35,7 +35,7 @@ void RoundHost::adopt(LinkSocket socket, const std::string& received_before) {
   std::string address = options_.pulse ? peer_address(socket.fd.get()) : "";
   Peer* peer = add(std::move(socket), received_before);
   if (peer == nullptr) return;
-  if (options_.pulse) peer->silence.emplace(*options_.pulse, clock_.now());
+  if (options_.pulse) peer->silence.emplace(*options_.pulse, SteadyClock::now());
   peer->address = std::move(address);
   if (ends && !ends->own.empty()) desk_.came(last_id_, ends->own);
 }
@@ -69,7 +69,7 @@ void RoundHost::await_greeting(MemberId id) {
 
 bool RoundHost::late(MemberId id) const {
   const auto it = channels_.find(id);
-  return it != channels_.end() && it->second.greeting && it->second.greeting->expiry() <= clock_.now();
+  return it != channels_.end() && it->second.greeting && it->second.greeting->expiry() <= SteadyClock::now();
 }
 
 bool RoundHost::may_say(const Peer& peer, const RoundMessage& message) {
@@ -102,7 +102,7 @@ void RoundHost::received(MemberId id, const RoundMessage& message) {
   const bool here = std::holds_alternative<msg::Here>(message);
   if (here) peer.greeting.reset();
   if (peer.silence) {
-    peer.silence->heard(clock_.now());
+    peer.silence->heard(SteadyClock::now());
     listen_for_silence();
   }
   if (std::holds_alternative<msg::Ask>(message)) return peer.channel->send(msg::Facts{facts()});
@@ -111,7 +111,7 @@ void RoundHost::received(MemberId id, const RoundMessage& message) {
   if (std::holds_alternative<msg::Leaving>(message) && options_.succession) options_.succession->left(peer.voter);
   if (const auto* join = std::get_if<msg::Join>(&message); join != nullptr && peer.greeting) return welcome(id, *join);
   const RoundMessage said = here ? *std::exchange(peer.join, std::nullopt) : message;
-  perform(core_.step(round_event::Said{id, said}, clock_.now()));
+  perform(core_.step(round_event::Said{id, said}, SteadyClock::now()));
 }
 
 void RoundHost::pinged(MemberId id, const msg::Ping& ping) {
@@ -133,7 +133,7 @@ void RoundHost::answer_ping(MemberId id) {
   if (!sent || (!sure && !options_.succession)) return;
   msg::Pong pong{sure ? *sent : 0};
   if (options_.succession) {
-    pong.stamp = clock_.now().time_since_epoch().count();
+    pong.stamp = SteadyClock::now().time_since_epoch().count();
     pong.settled = options_.succession->settled_round();
   }
   it->second.channel->send(pong);
@@ -164,12 +164,12 @@ void RoundHost::listen_for_silence() {
 void RoundHost::look_for_silence() {
   std::vector<MemberId> lost;
   for (const auto& [id, peer] : channels_) {
-    if (peer.silence && !peer.greeting && peer.silence->lost(clock_.now())) lost.push_back(id);
+    if (peer.silence && !peer.greeting && peer.silence->lost(SteadyClock::now())) lost.push_back(id);
   }
   for (const MemberId id : lost) {
     read_waiting(id);
     const auto it = channels_.find(id);
-    if (it != channels_.end() && it->second.silence->lost(clock_.now())) drop(id);
+    if (it != channels_.end() && it->second.silence->lost(SteadyClock::now())) drop(id);
   }
   listen_for_silence();
 }
@@ -194,10 +194,10 @@ void RoundHost::closed(MemberId id) {
   MonoTime fenced_at = peer.silence ? peer.silence->fenced_at() : MonoTime{};
   // An agent that closes its link kills its workers after kill_grace, and the guard of one that has died does sooner.
   if (peer.channel->peer_ended() && options_.pulse)
-    fenced_at = std::min(fenced_at, clock_.now() + options_.pulse->kill_grace() * 3 / 2);
+    fenced_at = std::min(fenced_at, SteadyClock::now() + options_.pulse->kill_grace() * 3 / 2);
   channels_.erase(it);
   desk_.left(id);
-  perform(core_.step(round_event::Gone{id, fenced_at}, clock_.now()));
+  perform(core_.step(round_event::Gone{id, fenced_at}, SteadyClock::now()));
   if (channels_.empty() && on_empty) on_empty();
 }
 
@@ -243,7 +243,7 @@ void RoundHost::perform(const RoundAction& action) {
 
 void RoundHost::arm() {
   call_at(timer_, core_.deadline(), [this, alive = std::weak_ptr(lives_)] {
-    if (!alive.expired()) perform(core_.step(round_event::Tick{}, clock_.now()));
+    if (!alive.expired()) perform(core_.step(round_event::Tick{}, SteadyClock::now()));
   });
 }
 

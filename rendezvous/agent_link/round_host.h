@@ -74,7 +74,7 @@ class RoundHost {
   std::function<void()> on_ended;
   std::size_t connections() const { return channels_.size(); }
   const RoundCore& core() const { return core_; }
-  JobFacts facts() const { return core_.facts(clock_.now()); }
+  JobFacts facts() const { return core_.facts(SteadyClock::now()); }
 
  private:
   struct Peer {
@@ -107,7 +107,6 @@ class RoundHost {
   void ask_whose(MemberId id, const msg::Whose& whose);
 
   boost::asio::io_context& io_;
-  SteadyClock clock_;
   RoundCore core_;
   const Options options_;
   boost::asio::steady_timer timer_;

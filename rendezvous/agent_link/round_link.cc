@@ -86,7 +86,7 @@ void RoundLink::received(const RoundMessage& message) {
     hello_.cancel();
     channel_->send(msg::Here{});
     if (pulse_settings_) {
-      pulse_.emplace(*pulse_settings_, clock_.now());  // nothing hangs on the time before it says Here
+      pulse_.emplace(*pulse_settings_, SteadyClock::now());  // nothing hangs on the time before it says Here
       beat();
     }
   }
@@ -97,7 +97,7 @@ void RoundLink::received(const RoundMessage& message) {
   if (pulse_) pulse_->answered(MonoTime(MonoTime::duration(pong->sent)));
   if (pong->stamp == 0) return;
   stamp_ = std::max(stamp_, pong->stamp);
-  stamped_ = clock_.now();
+  stamped_ = SteadyClock::now();
   if (pong->settled == std::exchange(settled_, pong->settled)) return;
   if (pulse_ && settled_ == round_) pulse_->calm();
   if (callbacks_.settled) callbacks_.settled(settled_);
@@ -107,7 +107,7 @@ void RoundLink::received(const RoundMessage& message) {
 void RoundLink::opened(const msg::Open& open) {
   round_ = open.place.round;
   if (!pulse_ || open.electorate.voters.empty()) return;
-  pulse_->hurry(clock_.now() + pulse_settings_->hurry(), pulse_settings_->hurried_ping_every(open.place.nodes));
+  pulse_->hurry(SteadyClock::now() + pulse_settings_->hurry(), pulse_settings_->hurried_ping_every(open.place.nodes));
   beat();
 }
 
@@ -121,7 +121,7 @@ void RoundLink::vouch(const msg::Whose& whose) {
 }
 
 void RoundLink::beat() {
-  const MonoTime now = clock_.now();
+  const MonoTime now = SteadyClock::now();
   const auto due = pulse_->step(now);
   if (due == LinkPulse::Due::dead)
     return lost(fmt::format("no word from it for {:g} s", in_seconds(pulse_settings_->stop_after())));

@@ -71,7 +71,6 @@ class RoundLink {
   void beat();
 
   boost::asio::io_context& io_;
-  SteadyClock clock_;
   Callbacks callbacks_;
   Dial dial_;
   boost::asio::steady_timer hello_;

@@ -19,13 +19,13 @@ EtcdMembers::EtcdMembers(boost::asio::io_context& io, EtcdSettings settings)
 
 void EtcdMembers::look_up(std::size_t member) {
   const std::string& name = settings_.members[member].name;
-  if (clock_.now() < look_up_at_[member] || is_numeric_address(name)) return;
+  if (SteadyClock::now() < look_up_at_[member] || is_numeric_address(name)) return;
   look_up_at_[member] = MonoTime::max();  // one at a time
   beside_.start<std::vector<std::string>>(
       "etcd", [name] { return addresses_of_host(name); },
       [this, member](const Result<std::vector<std::string>>& found) {
         if (found) addresses_[member] = *found;
-        look_up_at_[member] = clock_.now() + kLookUpAgain;
+        look_up_at_[member] = SteadyClock::now() + kLookUpAgain;
       });
 }
 

@@ -67,7 +67,6 @@ class EtcdMembers {
   std::vector<MonoTime> look_up_at_;                 // of each member: not before
   std::vector<Idle> idle_;
   std::string own_address_;
-  SteadyClock clock_;
   BesideLoop beside_;
 };
 

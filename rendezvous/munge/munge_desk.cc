@@ -12,7 +12,7 @@ MungeDesk::MungeDesk(boost::asio::io_context& io, Munge munge, JobSecret secret,
     : munge_(io, std::move(munge)), secret_(std::move(secret)), job_(std::move(job)) {}
 
 bool MungeDesk::ask(std::weak_ptr<const void> who, Answer answer) {
-  if (waiting_.size() >= kMostWaiting || !budget_.take(clock_.now())) return false;
+  if (waiting_.size() >= kMostWaiting || !budget_.take(SteadyClock::now())) return false;
   waiting_.push_back({std::move(who), std::move(answer)});
   next();
   return true;

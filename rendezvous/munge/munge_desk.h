@@ -32,7 +32,6 @@ class MungeDesk {
   MungeAsync munge_;
   const JobSecret secret_;
   const std::string job_;
-  SteadyClock clock_;
   MungeBudget budget_;
   std::deque<Waiting> waiting_;  // bounded by the budget, and by those who are there
   bool busy_ = false;

@@ -168,7 +168,7 @@ Result<JobServer::Served*> JobServer::open(const std::string& key, const NodeInf
   ServedPtr& served = jobs_[key];
   const auto say = [this, job = first.job](const std::string& line) {
     if (const auto text =
-            reports_.admit(fmt::format("job {}: {}", printable(job), printable(line, 1000)), clock_.now()))
+            reports_.admit(fmt::format("job {}: {}", printable(job), printable(line, 1000)), SteadyClock::now()))
       options_.log(*text);
   };
   served = std::make_unique<Served>(io_, key, ++last_number_, std::move(*its_store),
@@ -189,7 +189,7 @@ void JobServer::store(LinkSocket socket, std::string received) {
 void JobServer::turn_away(LinkSocket socket, const std::string& job, const std::string& reason, bool try_again) {
   const std::string line = fmt::format("turned away a node of job {}: {}", printable(job), printable(reason, 1000));
   if (line != std::exchange(last_turned_away_, line))  // it tries again and again
-    if (const auto text = reports_.admit(line, clock_.now())) options_.log(*text);
+    if (const auto text = reports_.admit(line, SteadyClock::now())) options_.log(*text);
   const auto channel = std::make_shared<RoundChannel>(io_, std::move(socket));
   channel->start({[](const RoundMessage&) {}, [](const std::string&) {}});
   channel->send(msg::Refused{reason, try_again});

@@ -74,8 +74,7 @@ class JobServer {
 
   boost::asio::io_context& io_;
   const Options options_;
-  SteadyClock clock_;
-  const MonoTime begun_ = clock_.now();
+  const MonoTime begun_ = SteadyClock::now();
   std::map<std::string, ServedPtr> jobs_;  // by the name that an identity has
   std::map<std::string, Ended> ended_;     // how jobs of this name ended last
   std::deque<std::string> ended_first_;    // the same, oldest first

@@ -51,7 +51,7 @@ struct Hand {
   // Nothing of ours runs until then.
   void stall_until(MonoTime end) const {
     for (;;) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - SteadyClock().now());
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - SteadyClock::now());
       if (left <= 0ms) return;
       pollfd nothing{fd.get(), 0, 0};
       ::poll(&nothing, 1, int(left.count()));
@@ -122,7 +122,7 @@ TEST_CASE("a node that was stalled reads its host's answer before it believes it
     }));
     host.write(kRoundGreeting);
     REQUIRE(until(io, [&] { return host.read() && host.last<msg::Join>() != nullptr; }));
-    const MonoTime joined = SteadyClock().now();  // a little after it said so
+    const MonoTime joined = SteadyClock::now();  // a little after it said so
     host.say(msg::Welcome{});
     REQUIRE(until(io, [&] { return host.read() && host.last<msg::Ping>() != nullptr; }));
     const std::int64_t sent = host.last<msg::Ping>()->sent;
@@ -134,7 +134,7 @@ TEST_CASE("a node that was stalled reads its host's answer before it believes it
     host.say(msg::Pong{sent});
     host.heard.clear();
     REQUIRE(until(io, [&] { return !host.read() || host.last<msg::Ping>() != nullptr; }));
-    late = SteadyClock().now() >= MonoTime(MonoTime::duration(sent)) + pulse.stop_after();
+    late = SteadyClock::now() >= MonoTime(MonoTime::duration(sent)) + pulse.stop_after();
     if (late) continue;
     CHECK(lost.empty());
     CHECK(host.last<msg::Ping>() != nullptr);
@@ -165,7 +165,7 @@ TEST_CASE("a host that was stalled reads what its nodes said before it gives the
     return nodes[0].last<msg::Open>() != nullptr;
   }));
 
-  nodes[0].stall_until(SteadyClock().now() + pulse.lost_after());  // its timer goes off
+  nodes[0].stall_until(SteadyClock::now() + pulse.lost_after());  // its timer goes off
   for (Hand& each : nodes) each.say(msg::Over{0, true});
   REQUIRE(until(io, [&] { return nodes[0].read() && nodes[0].last<msg::End>() != nullptr; }));
   CHECK(nodes[0].last<msg::End>()->verdict.reason == "all workers ended with exit code 0");
