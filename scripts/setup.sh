@@ -5,7 +5,7 @@
 #   launcher  compiler and libraries of build/bin/dtrain
 #   train     LibTorch (in .venv) and the handwritten digits (in .cache)
 #   test      what the tests use besides: Debian packages, parsers and Transformers in .venv-test, Ray in
-#             .venv-ray, and all of docs
+#             .venv-ray, Spark in .venv-spark, and all of docs
 #   docs      what builds the documentation as a site: Doxygen, and mkdocs in .venv-docs
 #   lint      clang-format
 #   tidy      clang-tidy
@@ -25,6 +25,8 @@ venv=.venv
 [[ $torch == 2.15 ]] || venv=.venv-torch$torch
 scikit_learn=1.9.1
 digits_sha256=09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22
+spark=4.3.0
+spark_sha256=e8c517948eff7088a7aa07449aa8eafa4a15a8d50319de2525a6fd26622476c6
 log=.cache/setup.log
 
 packages_of() {
@@ -34,7 +36,8 @@ packages_of() {
     train) echo g++ binutils python3 python3-dev python3-venv ca-certificates zlib1g-dev ;;
     test) echo catch2 librapidcheck-dev python3-venv procps strace iproute2 zsh fish groff-base gdb lldb \
                  openmpi-bin mpich openssh-client openssh-server munge slurmctld slurmd slurm-client \
-                 etcd-server etcd-client openssl tshark g++-aarch64-linux-gnu qemu-user doxygen ;;
+                 etcd-server etcd-client openssl tshark g++-aarch64-linux-gnu qemu-user doxygen \
+                 openjdk-17-jre-headless ;;
     docs) echo doxygen python3-venv ;;
     lint) echo clang-format python3 git ;;
     tidy) echo clang-tidy git ;;
@@ -136,6 +139,26 @@ install_tools() {
   say "$3 installed in $((SECONDS - started)) s"
 }
 
+# PyPI has Spark as a source archive alone. Nothing in it needs to be built: it has to be put into the right places.
+install_spark() {
+  local venv=.venv-spark requirements=scripts/requirements-spark.txt folder=.cache/pyspark stamp started=$SECONDS site
+  stamp="$PWD $spark $(sha256sum <$requirements)"
+  [[ -f $venv/.complete && $(<$venv/.complete) == "$stamp" ]] && return
+  say "Spark $spark into $venv (about 460 MB to download)"
+  fresh_venv $venv $requirements
+  rm -rf $folder
+  quietly $venv/bin/pip download --no-deps --no-binary pyspark --disable-pip-version-check -d $folder pyspark==$spark
+  echo "$spark_sha256  $folder/pyspark-$spark.tar.gz" | quietly sha256sum --check
+  tar -xzf $folder/pyspark-$spark.tar.gz -C $folder --strip-components=1
+  mv $folder/deps/{bin,jars,sbin} $folder/pyspark/
+  site=$($venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  mv $folder/pyspark "$site/"
+  rm -rf $folder
+  quietly $venv/bin/python -c 'import pyspark.sql'
+  echo "$stamp" >$venv/.complete
+  say "Spark installed in $((SECONDS - started)) s"
+}
+
 install_digits() {
   [[ -f .cache/digits.csv.gz ]] && return
   say "the handwritten digits, out of the scikit-learn package"
@@ -188,6 +211,7 @@ for group in "$@"; do
   [[ $group != wheel ]] || install_tools wheel 100 "zig and Python's tools for wheels"
   [[ $group != test ]] || install_tools test 50 "what reads recipes and schemas, and Transformers"
   [[ $group != test ]] || install_tools ray 80 "Ray"
+  [[ $group != test ]] || install_spark
   [[ $group != docs && $group != test ]] || install_tools docs 15 "mkdocs"
   [[ $group != peers ]] || install_peers
 done

@@ -34,7 +34,7 @@ Findings judge_engine(const Host& host) {
   }
   const auto cluster = cluster_that_counts(raw, options, host);
   if (!cluster) return engine_fails(cluster.error());
-  if (*cluster) return engine_is("Ray: DTRAIN_ENGINE is set");
+  if (*cluster) return engine_is(fmt::format("{}: DTRAIN_ENGINE is set", (*cluster)->engine->title));
   const auto process = mpi_that_counts(raw, host);
   if (!process) return engine_fails(process.error());
   if (*process) return engine_is(fmt::format("{}: {} is set", (*process)->launcher, (*process)->origin));
@@ -52,8 +52,9 @@ Findings judge_engine(const Host& host) {
   if (!cloud) return engine_fails(cloud.error());
   if (*by_cloud && *cloud) return engine_is(fmt::format("{}: {} is set", (*cloud)->runner, (*cloud)->origin));
   if (user_decides(options)) return engine_is("none: variables say where the nodes meet");
-  if (const std::string ray = host.variable("RAY_ADDRESS"); !ray.empty())
-    return engine_is(fmt::format("local; with --nnodes N, Ray's cluster: RAY_ADDRESS is set ({})", printable(ray)));
+  if (const ClusterEngine* live = engine_of_address(host))
+    return engine_is(fmt::format("local; with --nnodes N, {}'s cluster: {} is set ({})", live->title, live->variable,
+                                 printable(host.variable(live->variable))));
   return engine_is("local: no scheduler, no launcher and no list of hosts says otherwise");
 }
 

@@ -22,7 +22,8 @@
 namespace dtrain::cli {
 namespace {
 
-constexpr const char* kRay = "ray";
+constexpr std::array<ClusterEngine, 2> kEngines = {
+    {{"ray", "Ray", "RAY_ADDRESS", ""}, {"spark", "Spark", "MASTER", "spark://"}}};
 constexpr double kLeastAmount = 0.0001;  // of a resource of Ray's
 constexpr std::array kDevices = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
                                  "ROCR_VISIBLE_DEVICES"};
@@ -60,7 +61,7 @@ Result<std::string> parse_workers(const std::string& text) {
   return std::to_string(*number);
 }
 
-// A scheduler or launcher that comes before Ray has started this process.
+// A scheduler or launcher that comes before clusters has started this process.
 bool others_speak(const Host& host) {
   const auto step = launcher::slurm_step(host.env);
   const auto process = launcher::mpi_process(host.env);
@@ -68,33 +69,61 @@ bool others_speak(const Host& host) {
   return !step || *step || !process || *process || !place || *place;
 }
 
-Result<bool> counts(const RawOptions& raw, const Host& host, const Options& options) {
-  auto speaks = may_speak(kRay, raw, host, options);
-  if (!speaks || !*speaks || is_named(kRay, options)) return speaks;
-  return options.given(FlagId::nnodes) && !host.variable("RAY_ADDRESS").empty() && !others_speak(host);
+// Null: none.
+Result<const ClusterEngine*> engine_that_counts(const RawOptions& raw, const Host& host, const Options& options) {
+  const ClusterEngine* const none = nullptr;
+  for (const ClusterEngine& each : kEngines) {
+    const auto speaks = may_speak(each.name, raw, host, options);
+    if (!speaks) return speaks.error();
+    if (*speaks && is_named(each.name, options)) return &each;
+  }
+  const auto speaks = may_speak("cluster", raw, host, options);
+  if (!speaks) return speaks.error();
+  return *speaks && options.given(FlagId::nnodes) && !others_speak(host) ? engine_of_address(host) : none;
 }
 
-Result<void> check_cluster(const Options& options) {
-  if (options.text(FlagId::ha) != "0") return usage_error("--ha does not go together with --engine ray");
+Result<void> check_cluster(const Options& options, const ClusterEngine& engine) {
+  const std::string flag = fmt::format("--engine {}", engine.name);
+  if (options.text(FlagId::ha) != "0") return usage_error("--ha does not go together with " + flag);
   if (options.given(FlagId::attach))
-    return usage_error(fmt::format("{} does not go together with --engine ray", options[FlagId::attach].where));
-  return check_stdin(options, "--engine ray");
+    return usage_error(fmt::format("{} does not go together with {}", options[FlagId::attach].where, flag));
+  if (options[FlagId::spark].origin == Origin::flag && engine.name != "spark")
+    return usage_error("--spark does not go together with " + flag);
+  return check_stdin(options, flag);
+}
+
+Result<void> check_without_cluster(const Options& options, const Host& host) {
+  if (host.place) return {};
+  if (options[FlagId::resources].origin == Origin::flag)
+    return usage_error("--resources-per-worker is for --engine ray or spark: give that too");
+  if (options[FlagId::spark].origin == Origin::flag) return usage_error("--spark is for --engine spark: give that too");
+  return {};
 }
 
 }  // namespace
 
+const ClusterEngine* engine_of_address(const Host& host) {
+  const auto found = std::find_if(kEngines.begin(), kEngines.end(), [&](const ClusterEngine& each) {
+    const std::string value = host.variable(each.variable);
+    return !value.empty() && value.starts_with(each.begins);
+  });
+  return found == kEngines.end() ? nullptr : found;
+}
+
 Result<std::optional<ClusterRequest>> cluster_that_counts(const RawOptions& raw, const Options& options,
                                                           const Host& host) {
   const std::optional<ClusterRequest> none;
-  const auto speaks = counts(raw, host, options);
-  if (!speaks) return speaks.error();
-  if (!*speaks) {
-    if (host.place || options[FlagId::resources].origin != Origin::flag) return none;
-    return usage_error("--resources-per-worker is for --engine ray: give that too");
+  const auto engine = engine_that_counts(raw, host, options);
+  if (!engine) return engine.error();
+  if (!*engine) {
+    if (auto done = check_without_cluster(options, host); !done) return done.error();
+    return none;
   }
-  if (auto done = check_cluster(options); !done) return done.error();
-  if (raw.command.empty()) return usage_error("no program to start: dtrain run --engine ray PROGRAM");
+  if (auto done = check_cluster(options, **engine); !done) return done.error();
+  if (raw.command.empty())
+    return usage_error(fmt::format("no program to start: dtrain run --engine {} PROGRAM", (*engine)->name));
   ClusterRequest request;
+  request.engine = *engine;
   NodeRange nodes;
   if (options.given(FlagId::nnodes)) {
     const auto range = parse_nnodes(options.text(FlagId::nnodes));
@@ -113,20 +142,25 @@ Result<std::optional<ClusterRequest>> cluster_that_counts(const RawOptions& raw,
     if (!resources) return options.blame(FlagId::resources, resources.error());
     request.nodes.resources = std::move(*resources);
   }
+  request.nodes.options = options.text(FlagId::spark);
   request.nodes.program = host.own_file();
   request.placement.least = nodes.min;
   request.placement.elastic = nodes.min != nodes.max;
   request.placement.numbered = !request.placement.elastic;
   request.placement.shares_hosts = true;
   if (options.given(FlagId::master_port)) request.placement.port = options.text(FlagId::master_port);
-  request.placement.task = task_to_send(raw, options, host, kRay);
+  request.placement.task = task_to_send(raw, options, host, std::string((*engine)->name));
   return std::optional(std::move(request));
 }
 
 std::map<std::string, std::string> environment_for_cluster(const Host& host, const std::string& token) {
   auto sent = environment_to_send(host, token);
   for (const char* name : kDevices) sent.erase(name);
-  std::erase_if(sent, [](const auto& one) { return one.first.starts_with("RAY_") && one.first != "RAY_ADDRESS"; });
+  sent.erase(kEnginePython);
+  // What a program of Ray's or Spark's that has started dtrain has for itself.
+  std::erase_if(sent, [](const auto& one) {
+    return (one.first.starts_with("RAY_") && one.first != "RAY_ADDRESS") || one.first.starts_with("PYSPARK_GATEWAY_");
+  });
   return sent;
 }
 

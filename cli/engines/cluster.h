@@ -1,8 +1,9 @@
 #pragma once
-// --engine ray: the job's agents are started on the nodes of a cluster, which a shim knows. Pure.
+// --engine ray and --engine spark: the job's agents are started on the nodes of a cluster, which a shim knows. Pure.
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/machine/host.h"
@@ -13,12 +14,26 @@
 
 namespace dtrain::cli {
 
+// A variable: the Python that knows the cluster, where that is not the one of the program (PYTHON_EXEC).
+inline constexpr const char* kEnginePython = "DTRAIN_ENGINE_PYTHON";
+
+struct ClusterEngine {
+  std::string_view name;    // one of the choices of --engine
+  std::string_view title;   // for people
+  const char* variable;     // which says where the cluster is
+  std::string_view begins;  // the variable counts by itself if its value begins so
+};
+
+// That of the environment's address, if it has one.
+const ClusterEngine* engine_of_address(const Host& host);
+
 struct ClusterRequest {
+  const ClusterEngine* engine = nullptr;
   launcher::PlacementRequest placement;  // its hosts are the shim's to say
   launcher::ShimRequest nodes;
 };
 
-// Nothing: no cluster is named, or this process is the agent on a node of it. A live address of Ray's counts by itself
+// Nothing: no cluster is named, or this process is the agent on a node of it. An address of a cluster counts by itself
 // where several nodes are asked for and nobody says more.
 Result<std::optional<ClusterRequest>> cluster_that_counts(const RawOptions& raw, const Options& options,
                                                           const Host& host);

@@ -25,9 +25,14 @@ bool is_one_node(const Options& options) {
 
 Result<std::string> engine_of(const Options& options) {
   std::string named;
-  if (auto done = take_choice<std::string>(
-          options, FlagId::engine, named,
-          {{"auto", "auto"}, {"local", "local"}, {"slurm", "slurm"}, {"ray", "ray"}, {"mpi", "mpi"}, {"ssh", "ssh"}});
+  if (auto done = take_choice<std::string>(options, FlagId::engine, named,
+                                           {{"auto", "auto"},
+                                            {"local", "local"},
+                                            {"slurm", "slurm"},
+                                            {"ray", "ray"},
+                                            {"spark", "spark"},
+                                            {"mpi", "mpi"},
+                                            {"ssh", "ssh"}});
       !done)
     return done.error();
   return named;

@@ -9,8 +9,8 @@
 namespace dtrain::cli {
 namespace {
 
-constexpr std::array kPlacing = {FlagId::engine, FlagId::hosts, FlagId::hostfile,  FlagId::include, FlagId::exclude,
-                                 FlagId::ssh,    FlagId::srun,  FlagId::resources, FlagId::dry_run};
+constexpr std::array kPlacing = {FlagId::engine, FlagId::hosts, FlagId::hostfile, FlagId::include,   FlagId::exclude,
+                                 FlagId::ssh,    FlagId::srun,  FlagId::spark,    FlagId::resources, FlagId::dry_run};
 
 }  // namespace
 

@@ -82,14 +82,20 @@ Result<launcher::HostsSpec> spec_of(const RawOptions& raw, const Options& option
   return spec;
 }
 
+std::string shim_code(std::string_view engine) {
+  return std::string(kShim) + (engine == "ray" ? kRayShim : kSparkShim);
+}
+
 // The code comes by standard input too: its words would fill `ps`. The user's folder has no part in it, nor a ray.py
 // there.
-Result<std::vector<std::string>> shim_command(const Host& host) {
-  auto python = find_python(host);
+Result<std::vector<std::string>> shim_command(const Host& host, std::string_view engine) {
+  const std::string named = host.variable(kEnginePython);
+  auto python = named.empty() ? find_python(host) : Result<std::string>(named);
   if (!python) return python.error();
   return std::vector<std::string>{*python, "-c",
-                                  "import sys; sys.path[:1] == [''] and sys.path.pop(0); import json; "
-                                  "exec(compile(json.loads(sys.stdin.readline()), 'dtrain-ray', 'exec'))"};
+                                  fmt::format("import sys; sys.path[:1] == [''] and sys.path.pop(0); import json; "
+                                              "exec(compile(json.loads(sys.stdin.readline()), 'dtrain-{}', 'exec'))",
+                                              engine)};
 }
 
 Result<launcher::EngineSpec> spec_of(const RawOptions& raw, const Options& options, const Host& host,
@@ -98,10 +104,10 @@ Result<launcher::EngineSpec> spec_of(const RawOptions& raw, const Options& optio
   auto signals = signals_of(raw, options, host);
   if (!signals) return signals.error();
   spec.signals = std::move(*signals);
-  auto shim = shim_command(host);
+  auto shim = shim_command(host, request.engine->name);
   if (!shim) return shim.error();
   spec.shim = std::move(*shim);
-  spec.code = kRayShim;
+  spec.code = shim_code(request.engine->name);
   auto token = token_to_send(options, host, static_cast<std::size_t>(request.nodes.most));
   if (!token) return token.error();
   request.placement.task.env = environment_for_cluster(host, *token);
@@ -136,6 +142,7 @@ int submit(const RawOptions& raw, const Options& options, const Host& host, laun
 }
 
 int submit_to_cluster(const RawOptions& raw, const Options& options, const Host& host, ClusterRequest request) {
+  const std::string_view title = request.engine->title;
   auto spec = spec_of(raw, options, host, std::move(request));
   if (!spec) return fail(spec.error());
   const auto dry_run = options.on(FlagId::dry_run);
@@ -144,8 +151,8 @@ int submit_to_cluster(const RawOptions& raw, const Options& options, const Host&
     const launcher::ShimRequest& nodes = spec->nodes;
     const std::string count =
         nodes.least == nodes.most ? std::to_string(nodes.most) : fmt::format("{} to {}", nodes.least, nodes.most);
-    return print(fmt::format("{} node{} of Ray's cluster, by {}\neach agent: {}\n", count, nodes.most == 1 ? "" : "s",
-                             spec->shim[0], words_quoted(spec->request.task.words)));
+    return print(fmt::format("{} node{} of {}'s cluster, by {}\neach agent: {}\n", count, nodes.most == 1 ? "" : "s",
+                             title, spec->shim[0], words_quoted(spec->request.task.words)));
   }
   const auto code = launcher::run_on_engine(std::move(*spec));
   return code ? *code : fail(code.error());

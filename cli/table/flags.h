@@ -27,6 +27,7 @@ enum class FlagId {
   exclude,
   ssh,
   srun,
+  spark,
   resources,
   nnodes,
   node_rank,

@@ -9,15 +9,16 @@ inline constexpr Flag kNodesFlags[] = {
      .group = Group::nodes,
      .name = "engine",
      .value = "NAME",
-     .choices = "auto,local,slurm,ray,mpi,ssh",
+     .choices = "auto,local,slurm,ray,spark,mpi,ssh",
      .fallback = "auto",
-     .help = "what starts the agents: auto, local, slurm, ray, mpi or ssh",
-     .details = "auto: --hosts or --hostfile if you give one, else the scheduler or launcher that has started dtrain, "
-                "if it has (`dtrain doctor` shows it). local: this node only, or the nodes as the flags below say. "
-                "slurm: in a step, that step; elsewhere dtrain starts one by srun, on --nnodes nodes. ray: on --nnodes "
-                "nodes of the "
-                "cluster of RAY_ADDRESS, or of the one that runs on this host. mpi: an error if no "
-                "MPI launcher has started dtrain. ssh needs --hosts or --hostfile."},
+     .help = "what starts the agents: slurm, ray, spark, mpi or ssh",
+     .details =
+         "auto: --hosts or --hostfile if you give one, else the scheduler or launcher that has started dtrain, "
+         "if it has (`dtrain doctor` shows it). local: this node only, or the nodes as the flags below say. "
+         "slurm: in a step, that step; elsewhere dtrain starts one by srun, on --nnodes nodes. ray: on --nnodes "
+         "nodes of the cluster of RAY_ADDRESS, or of the one that runs on this host. spark: in --nnodes tasks of "
+         "the cluster whose master --spark, MASTER or spark-defaults.conf names. mpi: an error if no MPI "
+         "launcher has started dtrain. ssh needs --hosts or --hostfile."},
     {.id = FlagId::hosts,
      .group = Group::nodes,
      .name = "hosts",
@@ -58,14 +59,23 @@ inline constexpr Flag kNodesFlags[] = {
      .value = "OPTIONS",
      .help = "options of srun for --engine slurm, e.g. '-p gpu -t 60'",
      .details = "The words are split at blanks."},
+    {.id = FlagId::spark,
+     .group = Group::nodes,
+     .name = "spark",
+     .value = "OPTIONS",
+     .help = "options of spark-submit for --engine spark",
+     .details = "E.g. '--master spark://head:7077 --conf spark.executor.memory=4g'. Words are split and quoted as in a "
+                "shell."},
     {.id = FlagId::resources,
      .group = Group::nodes,
      .name = "resources-per-worker",
      .value = "NAME=N,...",
-     .help = "what a worker takes of a Ray cluster, e.g. CPU=2,GPU=1",
+     .help = "what each worker takes, e.g. CPU=2,GPU=1",
      .details =
-         "By Ray's names, those of your own too. Default: CPU=1, and GPU=1 if the cluster has GPUs and --nproc is "
-         "not cpu. Of GPUs, a worker takes whole ones."},
+         "By the cluster's names, those of your own too. Default with Ray: CPU=1, and GPU=1 if the cluster has GPUs "
+         "and "
+         "--nproc is not cpu; with Spark, what spark-defaults.conf and --spark say of a task. Of GPUs, a worker takes "
+         "whole ones."},
     {.id = FlagId::nnodes,
      .group = Group::nodes,
      .name = "nnodes",

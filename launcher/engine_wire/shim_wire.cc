@@ -50,6 +50,7 @@ std::string shim_request_line(const ShimRequest& request) {
                    {"most", request.most},
                    {"workers", request.workers},
                    {"resources", request.resources},
+                   {"options", request.options},
                    {"program", request.program},
                    {"order", Json::parse(relay_order_line(request.order))}});
 }

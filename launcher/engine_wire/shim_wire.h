@@ -1,5 +1,5 @@
 #pragma once
-// What the submitter of a job and the shim that knows a cluster (scripts/engines/ray.py) say to each other, on the
+// What the submitter of a job and the shim that knows a cluster (scripts/engines) say to each other, on the
 // shim's standard input and output, a line of JSON each. Pure.
 //
 //   submitter  {"least":1,"most":4, ...}                          a ShimRequest
@@ -34,6 +34,7 @@ struct ShimRequest {
   int least = 1, most = 1;                    // nodes
   std::string workers{};                      // of each: a number, "auto", "cpu" or "gpu", as for --nproc
   std::map<std::string, double> resources{};  // of each worker, by the engine's names; empty: what the engine has
+  std::string options{};                      // the user's, for the engine itself
   std::string program{};                      // dtrain's own file, if nodes share it
   RelayOrder order{};                         // for each relay; the agent's number is the shim's to add
 };

@@ -34,7 +34,7 @@ struct EngineSpec {
   SubmitSignals signals;
 };
 
-// The agents are started by an engine (Ray), and dial back. Tested by test/process/ray/ray_test.py.
+// The agents are started by an engine (Ray), and dial back. Tested by test/process/clusters/ray_test.py.
 Result<int> run_on_engine(EngineSpec spec);
 
 }  // namespace dtrain::launcher

@@ -1,57 +1,14 @@
-"""Starts an agent of dtrain on each node of a Ray cluster that a job takes, and ends with it.
-
-dtrain has this file in it, and runs it with the user's Python for `dtrain run --engine ray`. What it hears and says is
-in launcher/engine_wire/shim_wire.h. It carries nothing of the job: each agent dials back to dtrain.
+"""Starts an agent of dtrain on each node of a Ray cluster that a job takes, and ends with it: for
+`dtrain run --engine ray`, after shim.py.
 """
-import json
-import os
-import socket
-import sys
-import threading
-
-KNOCK_SECONDS = 5
 GROUP_SECONDS = 15
-
-# Ray, and whatever it imports, may print.
-OUT = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
-LOCK = threading.Lock()
-
-
-def say(**word):
-    with LOCK:
-        try:
-            OUT.write(json.dumps(word) + "\n")
-            OUT.flush()
-        except OSError:
-            os._exit(1)  # nobody is there
-
-
-class Refused(Exception):
-    def __init__(self, message, kind="system"):
-        super().__init__(message)
-        self.kind = kind
-
-
-def first_line(error):
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
-
-
-def knock(address, host, port):
-    """Ray asks for minutes at an address where nobody is."""
-    try:
-        socket.create_connection((host, port), KNOCK_SECONDS).close()
-    except (OSError, OverflowError) as error:
-        raise Refused(f"RAY_ADDRESS={address} does not answer: {getattr(error, 'strerror', None) or error}") from None
 
 
 def connect():
     try:
         import ray
     except ImportError as error:
-        raise Refused(f"{sys.executable} cannot import ray ({error}): install it there, or name another Python with "
-                      "PYTHON_EXEC", "usage") from None
+        raise cannot_import("ray", error) from None
     address = os.environ.get("RAY_ADDRESS") or "auto"
     host, _, port = address.rpartition(":")
     if address.startswith("ray://"):
@@ -62,8 +19,8 @@ def connect():
     if address.startswith(("http://", "https://")):
         raise Refused(f"RAY_ADDRESS={address} is where jobs are submitted: type `ray job submit -- dtrain run "
                       "--engine ray ...`, or set it to the address of the cluster", "usage")
-    if address != "auto":
-        knock(address, host.strip("[]"), int(port))
+    if address != "auto" and (wrong := knock(host, int(port))):
+        raise Refused(f"RAY_ADDRESS={address} does not answer: {wrong}")
     try:
         ray.init(address=address, log_to_driver=False, logging_level="error")
     except ConnectionError as error:
@@ -153,24 +110,9 @@ class Node:
             pass
 
     def run(self, program, order):
-        import shutil
-        import subprocess
-        if not os.access(program, os.X_OK) or not program.endswith("/dtrain"):
-            program = shutil.which("dtrain")
-        if not program:
-            return 127, "dtrain must be installed there, in PATH or where it is here"
         env = {name: value for name, value in os.environ.items()
                if not name.startswith("RAY_") and name not in self.OF_RAY}
-        relay = subprocess.Popen([program, "agent", "--relay"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, env=env)
-        self.as_on_the_node(relay.pid)
-        try:
-            relay.stdin.write(json.dumps(order) + "\n")
-            relay.stdin.flush()
-        except OSError:
-            pass  # it has said why
-        said = relay.stderr.read().splitlines()
-        return relay.wait(), said[-1] if said else ""
+        return run_relay(program, order, env, self.as_on_the_node)
 
 
 def options_of(amounts):
@@ -181,7 +123,7 @@ def options_of(amounts):
     return {**options, "resources": others} if others else options
 
 
-def start(ray, request):
+def place(ray, request):
     """The actors, and what each of them will return."""
     from ray.util.placement_group import placement_group, placement_group_table
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -219,19 +161,16 @@ def watch(ray, ends):
             say(lost=agent, why=f"Ray has lost it: {first_line(error)}")
 
 
-def main():
-    request = json.loads(sys.stdin.readline())
-    try:
-        ray = connect()
-        actors, ends = start(ray, request)  # an actor ends when nobody holds it
-    except Refused as error:
-        return say(error=str(error), kind=error.kind)
-    except Exception as error:
-        return say(error=f"Ray: {first_line(error)}", kind="system")
+def start(request):
+    ray = connect()
+    actors, ends = place(ray, request)
     threading.Thread(target=watch, args=(ray, ends), daemon=True).start()
-    sys.stdin.read()  # until dtrain closes it
-    del actors
-    ray.shutdown()  # and with it the placement group ends
+
+    def end():
+        actors.clear()  # an actor ends when nobody holds it
+        ray.shutdown()  # and with it the placement group ends
+
+    return end
 
 
-main()
+serve("Ray", start)

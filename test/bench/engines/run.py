@@ -21,7 +21,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 TESTS = HERE.parents[1]
 sys.path[:0] = [str(HERE.parent), str(TESTS / "process/ssh"), str(TESTS / "process/mpi"),
-                str(TESTS / "process/slurm"), str(TESTS / "process/ray"), str(TESTS / "support")]
+                str(TESTS / "process/slurm"), str(TESTS / "process/clusters"), str(TESTS / "support")]
 
 import netlab  # noqa: E402
 from cluster import Cluster  # noqa: E402
@@ -129,7 +129,7 @@ def engines(stack, dtrain):
 
 
 def ray_engine(stack, dtrain):
-    cluster = RayCluster()
+    cluster = RayCluster("DTRAIN_TEST_CLUSTER=bench")
     stack.callback(cluster.close)
     for _ in range(2):
         cluster.add(num_cpus=2)

@@ -28,7 +28,7 @@ _dtrain_run() {
     '(--strategy)--strategy=[how workers share a model: a word, JSON or a file]:NAME:(ddp zero1 zero2 fsdp)' \
     '(--keep-state)--keep-state[keep each worker'\''s training state in memory over restarts]' \
     '(--copy-state)--copy-state[keep the state, and a copy of each on another node]' \
-    '(--engine)--engine=[what starts the agents: auto, local, slurm, ray, mpi or ssh]:NAME:(auto local slurm ray mpi ssh)' \
+    '(--engine)--engine=[what starts the agents: slurm, ray, spark, mpi or ssh]:NAME:(auto local slurm ray spark mpi ssh)' \
     '(--hosts -H)--hosts=[start an agent on each of these hosts by ssh]:HOST[\:SLOTS],...: ' \
     '(--hosts -H)-H+[start an agent on each of these hosts by ssh]:HOST[\:SLOTS],...: ' \
     '(--hostfile)--hostfile=[the same, from a file: a line HOST, HOST slots=N or HOST:N]:FILE:_files' \
@@ -36,7 +36,8 @@ _dtrain_run() {
     '(--exclude)--exclude=[all hosts or slots but these]:HOST[\:SLOT,...]@...: ' \
     '(--ssh)--ssh=[what runs a command on a host, e.g. '\''ssh -p 2222'\'']:COMMAND: ' \
     '(--srun)--srun=[options of srun for --engine slurm, e.g. '\''-p gpu -t 60'\'']:OPTIONS: ' \
-    '(--resources-per-worker)--resources-per-worker=[what a worker takes of a Ray cluster, e.g. CPU=2,GPU=1]:NAME=N,...: ' \
+    '(--spark)--spark=[options of spark-submit for --engine spark]:OPTIONS: ' \
+    '(--resources-per-worker)--resources-per-worker=[what each worker takes, e.g. CPU=2,GPU=1]:NAME=N,...: ' \
     '(--nnodes)--nnodes=[how many nodes (agents) form the job: N or MIN:MAX]:MIN\:MAX: ' \
     '(--node-rank)--node-rank=[number of this node in a static job, from 0]:N: ' \
     '(--topology)--topology=[where this node is, e.g. its rack: orders the ranks]:NAME: ' \
@@ -139,7 +140,7 @@ _dtrain() {
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     install-torchrun) _arguments --help'[tell about this command]' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run launch agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun resources-per-worker nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run launch agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun spark resources-per-worker nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 

@@ -1,4 +1,4 @@
-// --engine ray.
+// --engine ray and --engine spark.
 #include "cli/engines/cluster.h"
 
 #include "cli/doctor/doctor.h"
@@ -81,7 +81,25 @@ TEST_CASE("resources have names and numbers") {
   CHECK_THAT(no_cluster({"--engine", "ray", "--resources-per-worker", "CPU=0.00001"}), Contains("is too little"));
   for (const char* text : {"0", "99999999999", "foo", "-1"})
     CHECK_THAT(no_cluster({"--engine", "ray", "--nproc", text}), Contains("--nproc"));
-  CHECK_THAT(no_cluster({"--resources-per-worker", "CPU=1"}), Contains("is for --engine ray"));
+  CHECK_THAT(no_cluster({"--resources-per-worker", "CPU=1"}), Contains("is for --engine ray or spark"));
+}
+
+TEST_CASE("the options of Spark are the shim's") {
+  const auto request = cluster_for({"--engine", "spark", "--nnodes", "2", "--spark", "--master 'spark://a:1'"});
+  CHECK(request.engine->title == "Spark");
+  CHECK(request.nodes.options == "--master 'spark://a:1'");
+  CHECK(request.placement.task.place.engine == "spark");
+  CHECK(request.placement.task.words == std::vector<std::string>{"--nnodes=2", "--", "./train", "--lr=1"});
+  CHECK_THAT(no_cluster({"--spark", "x"}), Contains("is for --engine spark"));
+  CHECK_THAT(no_cluster({"--engine", "ray", "--spark", "x"}), Contains("does not go together with --engine ray"));
+  CHECK_THAT(no_cluster({"--engine", "spark", "--standalone"}), Contains("--engine spark"));
+}
+
+TEST_CASE("a master of Spark's counts as an address of Ray's does") {
+  const auto with = [](const char* master) { return on_a_laptop({{"MASTER", master}}); };
+  CHECK(cluster_for({"--nnodes", "2"}, with("spark://a:7077")).engine->title == "Spark");
+  CHECK(no_cluster({}, with("spark://a:7077")) == "none");
+  CHECK(no_cluster({"--nnodes", "2"}, with("the master's name")) == "none");
 }
 
 TEST_CASE("an address of Ray's counts where several nodes are asked for, and nobody says more") {
@@ -117,12 +135,19 @@ TEST_CASE("the doctor tells of a cluster") {
     return judge_engine(on_a_laptop(std::move(env))).at(0).detail;
   };
   CHECK(engine({{"DTRAIN_ENGINE", "ray"}}) == "Ray: DTRAIN_ENGINE is set");
+  CHECK(engine({{"DTRAIN_ENGINE", "spark"}}) == "Spark: DTRAIN_ENGINE is set");
+  CHECK(engine({{"MASTER", "spark://a:1"}}) == "local; with --nnodes N, Spark's cluster: MASTER is set (spark://a:1)");
   CHECK(engine({{"RAY_ADDRESS", "a:1"}}) == "local; with --nnodes N, Ray's cluster: RAY_ADDRESS is set (a:1)");
 }
 
-TEST_CASE("what Ray says of this node does not go to others") {
-  const auto sent = environment_for_cluster(
-      on_a_laptop({{"CUDA_VISIBLE_DEVICES", "1"}, {"RAY_JOB_ID", "1"}, {"RAY_ADDRESS", "a:1"}, {"LR", "1"}}), "token");
+TEST_CASE("what a cluster says of this node does not go to others") {
+  const auto sent = environment_for_cluster(on_a_laptop({{"CUDA_VISIBLE_DEVICES", "1"},
+                                                         {"RAY_JOB_ID", "1"},
+                                                         {"RAY_ADDRESS", "a:1"},
+                                                         {"LR", "1"},
+                                                         {"PYSPARK_GATEWAY_SECRET", "1"}}),
+                                            "token");
+  CHECK_FALSE(sent.contains("PYSPARK_GATEWAY_SECRET"));
   CHECK_FALSE(sent.contains("CUDA_VISIBLE_DEVICES"));
   CHECK_FALSE(sent.contains("RAY_JOB_ID"));
   CHECK(sent.at("RAY_ADDRESS") == "a:1");

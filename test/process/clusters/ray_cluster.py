@@ -10,8 +10,10 @@ PYTHON = str(HERE.parents[2] / ".venv-ray/bin/python")
 
 
 class RayCluster:
-    def __init__(self):
+    def __init__(self, mark):
+        """mark: NAME=VALUE, by which all that it starts is known."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        environment.update([mark.split("=")])
         self.process = subprocess.Popen([PYTHON, HERE / "ray_nodes.py"], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment,
                                         stderr=subprocess.DEVNULL)

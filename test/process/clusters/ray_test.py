@@ -6,68 +6,29 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "launcher")]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+from cluster_jobs import (DEADLINE, FACTS, MARK, OURS, ROW, ClusterJobs, command_lines,  # noqa: E402
+                          processes_with, said_by, until)
 from ray_cluster import PYTHON, RayCluster  # noqa: E402
-from support import DTRAIN, pids, proc_file, said_by, until  # noqa: E402
-
-DEADLINE = 90
-FACTS = "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $GROUP_RANK in $PWD with $LR"
-ROW = re.compile(r"rank (\d+) of (\d+), (\d+) on (\d+) in (\S+) with (.*)")
-MARK = "31415.9265"  # by which workers that sleep are found
-SLEEP = f"echo ready; exec sleep {MARK}"
 
 
 def setUpModule():
     global CLUSTER
-    CLUSTER = RayCluster()
+    CLUSTER = RayCluster(OURS)
     unittest.addModuleCleanup(CLUSTER.close)
     for _ in range(3):
         CLUSTER.add(num_cpus=2)
 
 
-def command_lines():
-    return {pid: proc_file(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace") for pid in pids()}
+class Ray(ClusterJobs):
+    ENGINE = "ray"
 
-
-def processes_with(text):
-    return [pid for pid, line in command_lines().items() if text in line and pid != os.getpid()]
-
-
-class Ray(unittest.TestCase):
     def setUp(self):
-        self.folder = self.enterContext(tempfile.TemporaryDirectory(prefix="dtrain-ray-"))
-        self.environment = {**os.environ, "RAY_ADDRESS": CLUSTER.address, "PYTHON_EXEC": PYTHON, "LR": "it's \"0.1\"",
-                            "XDG_CONFIG_HOME": self.folder}
-
-    def tearDown(self):
-        until(lambda: not processes_with("dtrain agent") and not processes_with(MARK), 20,
-              "the end of all that the job started")
-
-    def start(self, *words):
-        job = subprocess.Popen([DTRAIN, "run", *words], env=self.environment, cwd=self.folder, text=True,
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.addCleanup(job.stdout.close)
-        return job
-
-    def says(self, *words, code=0):
-        return said_by(self, self.start(*words), code, DEADLINE)
-
-    def running(self, *words, workers):
-        job = self.start("--engine", "ray", *words, "sh", "-c", SLEEP)
-        while workers:
-            line = job.stdout.readline()
-            self.assertTrue(line, "the job has ended")
-            workers -= "ready" in line
-        return job
-
-    def rows(self, said):
-        return sorted((int(rank), int(size), int(local), int(node))
-                      for rank, size, local, node, *_ in ROW.findall(said))
+        super().setUp()
+        self.environment.update(RAY_ADDRESS=CLUSTER.address, PYTHON_EXEC=PYTHON)
 
     def test_one_command_is_a_job_on_the_cluster(self):
         said = self.says("--engine", "ray", "--nnodes", "3", "--nproc", "2", "sh", "-c", FACTS)
@@ -114,7 +75,7 @@ class Ray(unittest.TestCase):
         self.assertEqual(first.wait(DEADLINE), 143)
 
     def test_what_is_wrong_is_one_line(self):
-        for code, text, words, changes in [
+        self.check_refusals([
             (127, "nosuchprogram: not in PATH", ["nosuchprogram"], {}),
             (2, "cannot import ray", ["true"], {"PYTHON_EXEC": "/usr/bin/python3"}),
             (127, "PYTHON_EXEC=nosuchpython", ["true"], {"PYTHON_EXEC": "nosuchpython"}),
@@ -125,14 +86,7 @@ class Ray(unittest.TestCase):
             (2, "--nproc '0'", ["--nproc", "0", "true"], {}),
             (2, "is no whole number", ["--resources-per-worker", "GPU=0.5", "true"], {}),
             (2, "--standalone", ["--standalone", "true"], {}),
-        ]:
-            with self.subTest(text=text):
-                before = dict(self.environment)
-                self.environment.update(changes)
-                said = self.says("--engine", "ray", *words, code=code)
-                self.environment = before
-                self.assertIn(text, said)
-                self.assertEqual(said.count("\n"), 1, said)
+        ])
 
     def test_a_folder_with_names_of_ours(self):
         for name in "ray.py", "socket.py", "json.py", "subprocess.py":
@@ -169,20 +123,12 @@ class Ray(unittest.TestCase):
                 said_by(self, job, code, DEADLINE)
 
     def test_nothing_is_left_when_a_part_is_killed(self):
-        parts = {
+        self.check_ends({
             "the submitter": (lambda job: [job.pid], -9),
             "the shim": (lambda job: [pid for pid in processes_with("dtrain-ray") if pid != job.pid][:1], 125),
             "an actor": (lambda job: processes_with("ray::Node")[:1], 125),
             "a relay": (lambda job: processes_with("dtrain agent --relay")[:1], 125),
-        }
-        for name, (find, code) in parts.items():
-            with self.subTest(part=name):
-                job = self.running("--nnodes", "2", workers=2)
-                victims = find(job)
-                self.assertEqual(len(victims), 1, name)
-                os.kill(victims[0], signal.SIGKILL)
-                said_by(self, job, code, DEADLINE)
-                until(lambda: not processes_with(MARK), 20, "the end of the workers")
+        })
 
     def test_a_node_that_is_lost_ends_the_job(self):
         node = CLUSTER.add(num_cpus=8)
@@ -197,11 +143,7 @@ class Ray(unittest.TestCase):
         self.assertEqual(len(re.findall(rf"(?m)^\[[0-3]\] \d+ {line}$", said)), 4 * 2 * 5000)
 
     def test_no_secret_is_to_be_seen(self):
-        job = self.running("--nnodes", "2", workers=2)
-        for line in command_lines().values():
-            self.assertIsNone(re.search(r"dtrain-[A-Za-z0-9_-]{40}", line), line)
-        job.terminate()
-        self.assertEqual(job.wait(DEADLINE), 143)
+        self.check_no_secret_is_to_be_seen()
 
 
 if __name__ == "__main__":

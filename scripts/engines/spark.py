@@ -1,0 +1,269 @@
+"""Starts an agent of dtrain in each task of a barrier stage of Spark, and ends with it: for
+`dtrain run --engine spark`, after shim.py.
+"""
+import time
+
+CONTEXT = globals().get("CONTEXT")  # of a Python program which runs this code inside itself
+EXECUTORS_SECONDS = 60  # for the first executor to come
+QUIET_SECONDS = 10      # after this time without another executor, there are no more
+ENOUGH_SECONDS = 3      # the same, where there are slots enough already
+START_SECONDS = 60
+POLL_SECONDS = 0.05
+GPUS = "spark.task.resource.gpu.amount"
+# What Spark sets for its own Python workers.
+OF_SPARK = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONHASHSEED", "OMP_NUM_THREADS")
+OF_SPARK_BEGIN = ("SPARK_", "PYSPARK_", "PYTHON_WORKER_", "PYTHON_DAEMON_", "PYTHON_UDF_")
+
+
+def why_of(error):
+    """Py4J's own first line says only which method has failed."""
+    java = getattr(error, "java_exception", None)
+    text = str(java.toString()) if java is not None else str(error)
+    lines = text.splitlines()
+    ours = [line for line in lines if "dtrain: " in line]
+    if ours:
+        return ours[0].split("dtrain: ", 1)[1]
+    python = [i for i, line in enumerate(lines[:-1]) if line.startswith("Error from python worker")]
+    return lines[python[0] + 1].strip() if python else first_line(text)
+
+
+def import_pyspark():
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        import glob
+        sys.path[:0] = [os.path.join(home, "python"), *glob.glob(os.path.join(home, "python/lib/py4j-*.zip"))]
+    try:
+        import pyspark
+    except ImportError as error:
+        raise cannot_import("pyspark", error) from None
+    return pyspark
+
+
+class Complaints(threading.Thread):
+    """Passes on what the JVM writes to its standard error, and knows why it has not started."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.reader, self.writer = os.pipe()
+        self.first = []
+        self.start()
+
+    def run(self):
+        with open(self.reader, errors="replace") as lines:
+            for line in lines:
+                if len(self.first) < 200:
+                    self.first.append(line.strip())
+                sys.stderr.write(line)
+
+    def why(self):
+        self.join(1)
+        told = [line for line in self.first if line.startswith("Error") or "Exception" in line]
+        return (told or self.first[-1:] or ["Java ended"])[0]
+
+
+def start_java(pyspark):
+    from pyspark.java_gateway import launch_gateway
+    complaints = Complaints()
+    try:
+        gateway = launch_gateway(popen_kwargs={"stderr": complaints.writer})
+    except Exception:
+        os.close(complaints.writer)
+        raise Refused(f"Spark does not start here: {complaints.why()} (it needs Java: JAVA_HOME or PATH)") from None
+    os.close(complaints.writer)
+    pyspark.SparkContext._ensure_initialized(gateway=gateway)
+
+
+def configure(pyspark, request):
+    """What spark-submit would find: options, spark-defaults.conf and environment. A JVM comes with it."""
+    for name in "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET":  # of a program of Spark's that has started dtrain
+        os.environ.pop(name, None)
+    if not os.environ.get("MASTER"):
+        os.environ.pop("MASTER", None)  # an empty one is an error of spark-submit's
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{request['options']} pyspark-shell"
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # The driver does little, and compiles for as long as it lives if nobody stops it.
+    os.environ["JDK_JAVA_OPTIONS"] = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -XX:TieredStopAtLevel=1"
+    start_java(pyspark)
+    conf = pyspark.SparkConf()
+    named = request["options"] + os.environ.get("MASTER", "")
+    master = conf.get("spark.master", "")
+    if not master or master.startswith("local") and "local" not in named:
+        raise Refused("no master of Spark's is known: give --spark '--master spark://HOST:7077', or set MASTER or "
+                      "spark.master in spark-defaults.conf", "usage")
+    if master.startswith("spark://"):
+        wrongs = []
+        for address in master.removeprefix("spark://").split(","):
+            host, _, port = address.rpartition(":")
+            if not host or not port.isdigit():
+                raise Refused(f"{master} is no spark://HOST:PORT", "usage")
+            wrongs.append(knock(host, int(port)))
+        if all(wrongs):
+            raise Refused(f"{master} does not answer: {wrongs[0]}")
+    return conf
+
+
+def whole(name, amount):
+    if amount != int(amount):
+        raise Refused(f"{name}={amount:g} for all workers of a node is no whole number, which Spark needs", "usage")
+    return int(amount)
+
+
+def workers_of_a_task(conf, request):
+    """How many workers each node gets. What they take is asked of Spark."""
+    wish, resources = request["workers"], request["resources"]
+    if not resources:
+        gpus = int(float(conf.get(GPUS, "0")))
+        if wish == "gpu" and not gpus:
+            raise Refused(f"--nproc gpu counts GPUs, and a task of Spark's has none ({GPUS})", "usage")
+        if wish.isdigit():
+            return int(wish)
+        cpus = int(conf.get("spark.task.cpus", "1"))
+        return cpus if wish == "cpu" or wish == "auto" and not gpus else gpus or 1
+    if wish and not wish.isdigit():
+        raise Refused(f"--resources-per-worker on Spark needs a number of workers: --nproc N, not {wish}", "usage")
+    workers = int(wish or 1)
+    for name, amount in resources.items():
+        total = whole(name, amount * workers)
+        if name == "memory":
+            raise Refused("Spark gives memory to executors: --spark '--conf spark.executor.memory=4g'", "usage")
+        if name == "CPU":
+            conf.set("spark.task.cpus", str(max(total, 1)))
+        elif total:
+            of = name.lower() if name == "GPU" else name
+            conf.set(f"spark.task.resource.{of}.amount", str(total))
+            if not conf.contains(f"spark.executor.resource.{of}.amount"):
+                conf.set(f"spark.executor.resource.{of}.amount", str(total))
+    return workers
+
+
+def connect(pyspark, conf, job):
+    conf.setAppName(conf.get("spark.app.name", job))
+    conf.set("spark.dynamicAllocation.enabled", "false")  # a barrier stage needs its slots at once
+    conf.set("spark.scheduler.barrier.maxConcurrentTasksCheck.interval", "1s")
+    conf.set("spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures", "3")
+    conf.set("spark.ui.showConsoleProgress", "false")
+    try:
+        context = pyspark.SparkContext(conf=conf)
+    except Exception as error:
+        raise Refused(f"Spark refuses: {why_of(error)}") from None
+    context.setLogLevel("OFF")
+    return context
+
+
+def choose_tasks(context, request):
+    """How many tasks can run at a time, from `least` to `most`. Executors come one by one, and nothing says that all
+    have come. Spark spreads the tasks over those that are there, so each task shall have one."""
+    scala = context._jsc.sc()
+    profile = scala.resourceProfileManager().defaultResourceProfile()
+    least, most = request["least"], request["most"]
+    slots = executors = 0
+    last = time.monotonic() + EXECUTORS_SECONDS
+    while min(slots, executors) < most:
+        found = scala.maxNumConcurrentTasks(profile), len(scala.statusTracker().getExecutorInfos()) - 1
+        if found != (slots, executors):
+            slots, executors = found
+            last = time.monotonic() + (ENOUGH_SECONDS if slots >= least else QUIET_SECONDS)
+        if time.monotonic() > last or scala.isLocal():
+            break
+        time.sleep(POLL_SECONDS)
+    if not slots:
+        raise Refused(f"Spark has given no executor within {EXECUTORS_SECONDS} s that can run a task: is the cluster "
+                      "full, or does a task ask for more than an executor has?", "unavailable")
+    if slots < least:
+        raise Refused(f"the cluster has room for {slots} tasks of this kind at a time, and {least} nodes are asked "
+                      "for, a task each", "unavailable")
+    return min(slots, most)
+
+
+def barrier_task(program, order):
+    def run(_):
+        from pyspark import BarrierTaskContext
+        context = BarrierTaskContext.get()
+        env = {name: value for name, value in os.environ.items()
+               if name not in OF_SPARK and not name.startswith(OF_SPARK_BEGIN)}
+        gpus = context.resources().get("gpu")
+        if gpus:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus.addresses)
+        code, why = run_relay(program, {**order, "agent": context.partitionId()}, env)
+        if why:
+            raise RuntimeError(f"dtrain: {why}")
+        yield code
+
+    return run
+
+
+class Stage(threading.Thread):
+    def __init__(self, context, request, count):
+        super().__init__(daemon=True)
+        self.context, self.request, self.count = context, request, count
+        self.group = f"dtrain-{request['order']['job']}"  # of Spark's jobs: this one
+        self.stage, self.why = None, ""
+
+    def run(self):
+        try:
+            self.context.setJobGroup(self.group, "dtrain", interruptOnCancel=True)
+            tasks = self.context.parallelize(range(self.count), self.count).barrier()
+            tasks.mapPartitions(barrier_task(self.request["program"], self.request["order"])).collect()
+            self.why = "its task has ended"
+        except Exception as error:
+            self.why = why_of(error)
+
+    def started(self):
+        tracker = self.context.statusTracker()
+        for job in map(tracker.getJobInfo, tracker.getJobIdsForGroup(self.group)):
+            for stage in map(tracker.getStageInfo, job.stageIds if job else []):
+                if stage and stage.numActiveTasks == self.count:
+                    self.stage = stage.stageId
+        return self.stage is not None
+
+    def hosts(self):
+        """Of the tasks, by number. The store of the web interface knows them, and may be late."""
+        hosts = [f"task {i}" for i in range(self.count)]
+        try:
+            tasks = self.context._jsc.sc().statusStore().taskList(self.stage, 0, self.count)
+            for task in map(tasks.apply, range(tasks.size())):
+                hosts[task.index()] = task.host()
+        except Exception:
+            pass
+        return hosts
+
+    def wait_for_start(self):
+        deadline = time.monotonic() + START_SECONDS
+        while not self.started():
+            if not self.is_alive():
+                raise Refused(f"Spark has not started the tasks: {self.why}")
+            if time.monotonic() > deadline:
+                raise Refused(f"Spark has not started {self.count} tasks within {START_SECONDS} s", "unavailable")
+            time.sleep(POLL_SECONDS)
+
+    def tell_of_end(self):
+        self.join()
+        for agent in range(self.count):
+            say(lost=agent, why=self.why)
+
+
+def start(request):
+    if CONTEXT is None:
+        pyspark = import_pyspark()
+        conf = configure(pyspark, request)
+        workers = workers_of_a_task(conf, request)
+        context = connect(pyspark, conf, request["order"]["job"])
+    else:
+        context = CONTEXT
+        workers = workers_of_a_task(context.getConf(), request)
+    stage = Stage(context, request, choose_tasks(context, request))
+    stage.start()
+    stage.wait_for_start()
+    say(placed=[{"host": host, "workers": workers} for host in stage.hosts()])
+    threading.Thread(target=stage.tell_of_end, daemon=True).start()
+
+    def end():
+        if CONTEXT is None:
+            context.stop()
+        else:
+            context.cancelJobGroup(stage.group)
+
+    return end
+
+
+serve("Spark", start)

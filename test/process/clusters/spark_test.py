@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""dtrain run --engine spark, on a real standalone master with two workers, which all tests here share."""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
+
+from cluster_jobs import DEADLINE, FACTS, OURS, ROW, ClusterJobs, processes_with, said_by, until  # noqa: E402
+from support_python import JOB, environment  # noqa: E402
+from support_python import PYTHON as TORCH_PYTHON  # noqa: E402
+from spark_cluster import CHEAP, PYTHON, SparkCluster  # noqa: E402
+
+GPUS = "GPU-5f1a", "GPU-77c0"
+
+
+def setUpModule():
+    global CLUSTER
+    CLUSTER = SparkCluster(OURS)
+    unittest.addModuleCleanup(CLUSTER.close)
+    for _ in range(2):
+        CLUSTER.add_worker(2, GPUS)
+
+
+class Spark(ClusterJobs):
+    ENGINE = "spark"
+
+    def setUp(self):
+        super().setUp()
+        self.environment.update(MASTER=CLUSTER.address, PYTHON_EXEC=PYTHON, SPARK_LOCAL_IP="127.0.0.1",
+                                DTRAIN_SPARK="--conf spark.executor.memory=512m --conf spark.ui.enabled=false "
+                                             f"--conf 'spark.executor.extraJavaOptions={CHEAP}'")
+        for name in "SPARK_HOME", "PYSPARK_PYTHON", "JAVA_HOME":
+            self.environment.pop(name, None)
+
+    def test_one_command_is_a_job_on_the_cluster(self):
+        said = self.says("--nnodes", "2", "--nproc", "2", "sh", "-c", FACTS)
+        self.assertEqual(self.rows(said), [(r, 4, r % 2, r // 2) for r in range(4)], said)
+        self.assertEqual({row[4:] for row in ROW.findall(said)}, {(self.folder, self.environment["LR"])}, said)
+
+    def test_the_exit_code_is_the_jobs(self):
+        said = self.says("--engine", "spark", "--nnodes", "2", "sh", "-c", "exit $((RANK * 7))", code=7)
+        self.assertIn("rank 1", said)
+
+    def test_workers_have_the_gpus_that_spark_gives_and_nothing_else_of_it(self):
+        before = set(os.environ) | set(self.environment)
+        said = self.says("--engine", "spark", "--nnodes", "1:8", "--nproc", "2", "--resources-per-worker",
+                         "CPU=1,GPU=1", "sh", "-c", "echo GPUs $CUDA_VISIBLE_DEVICES; env")
+        shown = re.findall(r"(?m)^\[\d\] GPUs (\S+)$", said)
+        self.assertEqual([sorted(each.split(",")) for each in shown], [sorted(GPUS)] * 4, said)
+        names = set(re.findall(r"(?m)^\[\d\] ((?:SPARK|PYSPARK|PYTHON)\w+)=", said)) - before
+        self.assertLessEqual(names, {"PYTHONUNBUFFERED", "PYTHON_EXEC"})
+
+    def test_too_little_room_is_told(self):
+        said = self.says("--engine", "spark", "--nnodes", "5", "sh", "-c", "echo started", code=75)
+        self.assertIn("room for 4 tasks of this kind at a time, and 5 nodes are asked for", said)
+        self.assertNotIn("started", said)
+
+    def test_what_is_wrong_is_one_line(self):
+        nobody = {"MASTER": "spark://127.0.0.1:1"}
+        self.check_refusals([
+            (2, "cannot import pyspark", ["true"], {"PYTHON_EXEC": "/usr/bin/python3"}),
+            (125, "spark://127.0.0.1:1 does not answer: Connection refused", ["true"], nobody),
+            (2, "no master of Spark's is known", ["true"], {"MASTER": ""}),
+            (2, "is no spark://HOST:PORT", ["true"], {"MASTER": "spark://head"}),
+            (2, "is no whole number", ["--resources-per-worker", "CPU=0.3", "true"], {}),
+            (2, "--nproc gpu counts GPUs", ["--nproc", "gpu", "true"], {}),
+            (2, "--standalone", ["--standalone", "true"], {}),
+            (125, "does not start here: Error: Unrecognized option: --nosuch", ["--spark=--nosuch", "true"], {}),
+            (125, "Spark does not start here", ["true"], {"JAVA_HOME": self.folder}),
+        ])
+
+    def test_an_error_of_a_node(self):
+        self.assertIn("nosuchprogram: not in PATH", self.says("--engine", "spark", "nosuchprogram", code=127))
+
+    def test_nothing_is_left_when_a_part_is_killed(self):
+        self.check_ends({
+            "the submitter": (lambda job: [job.pid], -9),
+            "the shim": (lambda job: [pid for pid in processes_with("dtrain-spark") if pid != job.pid][:1], 125),
+            "an executor": (lambda job: processes_with("CoarseGrainedExecutorBackend")[:1], 125),
+        })
+
+    def test_torch_distributor_in_a_session(self):
+        variables = environment(**self.environment, PYSPARK_PYTHON=PYTHON,
+                                PYSPARK_SUBMIT_ARGS=self.environment["DTRAIN_SPARK"] + " pyspark-shell")
+        del variables["PYTHON_EXEC"]
+        program = subprocess.Popen([TORCH_PYTHON, JOB, "spark"], env=variables, cwd=self.folder, text=True,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(program.stdout.close)
+        said = said_by(self, program, 0, DEADLINE)
+        for text in "[1] rank 1 of 2 trains with 0.5, 0.9", "value 0.5", "step 17", "session 6":
+            self.assertIn(text + "\n", said)
+        self.assertEqual([name for name in os.listdir(self.folder) if "run" in name], [])
+
+    def test_a_request_to_end(self):
+        job = self.running("--nnodes", "2", workers=2)
+        job.send_signal(signal.SIGINT)
+        said_by(self, job, -2, DEADLINE)
+        until(lambda: not processes_with("CoarseGrainedExecutorBackend"), 20, "the end of the executors")
+
+    def test_no_secret_is_to_be_seen(self):
+        self.check_no_secret_is_to_be_seen()
+
+
+if __name__ == "__main__":
+    unittest.main()
