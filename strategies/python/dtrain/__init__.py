@@ -4,6 +4,10 @@
 
 makes groups whose CPU tensors go through shared memory, and between hosts over TCP. `import torch` loads this package.
 See docs/training/python.md.
+
+    dtrain.run(train, 0.01, nproc=8)
+
+runs a function or a script as a job, as `dtrain run` does. See docs/python.md.
 """
 import os
 
@@ -16,6 +20,7 @@ import torch  # noqa: E402
 import torch.distributed  # noqa: E402
 
 from . import _extension  # noqa: E402
+from ._launch import RunError, run  # noqa: E402, F401
 
 
 def _create(place, _options):

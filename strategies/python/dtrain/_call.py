@@ -1,0 +1,61 @@
+"""What each rank of a function runs, for dtrain.run(): python _call.py FOLDER. The caller copies this file into FOLDER,
+and finds there what has become of the call."""
+import importlib
+import os
+import pickle
+import sys
+import time
+import traceback
+
+
+def cloudpickle():
+    """By which functions and classes of a notebook reach other processes. PySpark and Ray have it in them."""
+    for name in "cloudpickle", "pyspark.cloudpickle", "ray.cloudpickle":
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            pass
+    return None
+
+
+def dumps(value):
+    return (cloudpickle() or pickle).dumps(value)
+
+
+def save(path, value):
+    """The whole of it or nothing."""
+    text = dumps(value)
+    with open(f"{path}.{os.getpid()}", "wb") as file:
+        file.write(text)
+    os.replace(file.name, path)
+
+
+def without_surprise(error):
+    """The pickled exception, or nothing if it cannot be made again from that."""
+    try:
+        text = dumps(error)
+        pickle.loads(text)
+        return text
+    except Exception:
+        return None
+
+
+def main(folder):
+    rank = os.environ["RANK"]
+    with open(os.path.join(folder, "call"), "rb") as file:
+        paths = pickle.load(file)
+        sys.path[:] = paths + [path for path in sys.path[1:] if path not in paths]
+        try:
+            function, args, kwargs = pickle.load(file)
+            value = function(*args, **kwargs)
+            if rank == "0":
+                save(os.path.join(folder, "value"), value)
+        except Exception as error:
+            save(os.path.join(folder, f"error-{rank}"),
+                 {"rank": int(rank), "when": time.time(), "error": without_surprise(error),
+                  "text": "".join(traceback.format_exception(type(error), error, error.__traceback__))})
+            raise
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

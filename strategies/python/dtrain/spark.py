@@ -1,0 +1,127 @@
+"""What pyspark.ml.torch.distributor offers, carried out by dtrain. A program changes the import and nothing else:
+
+    from dtrain.spark import TorchDistributor
+    TorchDistributor(num_processes=8, local_mode=False).run(train, 0.01)
+
+See docs/python.md.
+"""
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import sys
+import tempfile
+import threading
+import warnings
+
+from ._launch import LAST_WISH, RunError, launch, options_of
+
+__all__ = ["RunError", "TorchDistributor"]
+
+GPUS = "spark.task.resource.gpu.amount"
+
+
+def _active_context():
+    spark = sys.modules.get("pyspark")
+    return spark.SparkContext._active_spark_context if spark else None
+
+
+def _answer(server, context):
+    """The shim of `dtrain run --engine spark` (scripts/engines), inside of the program that has the Spark session."""
+    try:
+        connection, _ = server.accept()
+    except OSError:
+        return  # dtrain has ended before it asked
+    with connection, connection.makefile("r") as hears, connection.makefile("w") as says:
+        code = json.loads(hears.readline())
+        scope = {"__name__": "dtrain_shim", "HEARS": hears, "SAYS": says, "CONTEXT": context}
+        exec(compile(code, "dtrain-spark", "exec"), scope)
+
+
+# Started by dtrain in place of a Python: it only connects dtrain's pipes with the socket.
+_BRIDGE = '''#!/bin/sh
+exec "{python}" -c '
+import os, shutil, socket, sys, threading
+link = socket.socket(socket.AF_UNIX)
+link.connect(sys.argv[1])
+def hear():
+    while chunk := link.recv(65536):
+        os.write(1, chunk)
+    os._exit(0)
+threading.Thread(target=hear, daemon=True).start()
+while chunk := os.read(0, 65536):
+    link.sendall(chunk)
+link.shutdown(socket.SHUT_WR)
+threading.Event().wait(60)
+' "{socket}"
+'''
+
+
+class TorchDistributor:
+    """num_processes: ranks, one for each task of Spark, or for each GPU that its tasks have. local_mode: on this host,
+    without Spark. use_gpu: each rank has a GPU.
+
+    run() returns and raises what dtrain.run() does.
+    """
+
+    def __init__(self, num_processes=1, local_mode=True, use_gpu=True, _ssl_conf=None):
+        if not isinstance(num_processes, int) or num_processes < 1:
+            raise ValueError(f"num_processes is {num_processes!r}, and must be a number from 1")
+        self.num_processes, self.local_mode, self.use_gpu = num_processes, local_mode, use_gpu
+
+    def run(self, train_object, *args, **kwargs):
+        environment = dict(os.environ)
+        if not self.use_gpu:
+            environment["CUDA_VISIBLE_DEVICES"] = ""
+        if self.local_mode:
+            options = options_of(self._local_processes(), None, "local", ())
+            return launch(train_object, args, kwargs, options, environment=environment)
+        return self._on_spark(train_object, args, kwargs, environment)
+
+    def _local_processes(self):
+        if not self.use_gpu:
+            return self.num_processes
+        import torch
+        gpus = torch.cuda.device_count()
+        if not gpus:
+            raise RuntimeError("this host has no GPU for PyTorch, and use_gpu is True; without GPUs, say use_gpu=False")
+        if gpus < self.num_processes:
+            warnings.warn(f"this host has {gpus} GPUs, so there are {gpus} ranks and not {self.num_processes}")
+        return min(gpus, self.num_processes)
+
+    def _tasks(self, conf):
+        """(tasks, ranks of each)"""
+        if not self.use_gpu:
+            return self.num_processes, 1
+        gpus = int(float(conf.get(GPUS, "0")))
+        if gpus < 1:
+            raise ValueError(f"{GPUS} is not set, so Spark gives tasks no GPU, and use_gpu is True")
+        if self.num_processes % gpus:
+            raise ValueError(f"num_processes is {self.num_processes}, and a task has {gpus} GPUs: the ranks must fill "
+                             "the tasks")
+        return self.num_processes // gpus, gpus
+
+    def _on_spark(self, train_object, args, kwargs, environment):
+        context = _active_context()
+        if context is None:
+            raise RuntimeError("there is no Spark session: make one (SparkSession.builder...getOrCreate()), or say "
+                               "local_mode=True")
+        tasks, ranks = self._tasks(context.getConf())
+        options = options_of(ranks, tasks, "spark", ())
+        with tempfile.TemporaryDirectory(prefix="dtrain-spark-") as folder, socket.socket(socket.AF_UNIX) as server:
+            door = os.path.join(folder, "door")
+            server.bind(door)
+            server.listen(1)
+            bridge = pathlib.Path(folder, "bridge")
+            bridge.write_text(_BRIDGE.format(python=sys.executable, socket=door))
+            bridge.chmod(0o700)
+            thread = threading.Thread(target=_answer, args=(server, context), daemon=True)
+            thread.start()
+            environment["DTRAIN_ENGINE_PYTHON"] = str(bridge)
+            try:
+                return launch(train_object, args, kwargs, options, shared=True, environment=environment)
+            finally:
+                with contextlib.suppress(OSError):
+                    server.shutdown(socket.SHUT_RDWR)  # wakes who waits there
+                thread.join(LAST_WISH)  # by then Spark knows that its stage is over
