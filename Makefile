@@ -203,7 +203,7 @@ bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmar
 	@python3 test/bench/launch/run.py --write docs/benchmarks $(BENCH_ARGS)
 
 .PHONY: bench-engines
-bench-engines: ## measure what dtrain adds to ssh, mpirun, mpiexec, srun and Ray, and ends without them; writes docs/benchmarks
+bench-engines: ## measure what dtrain adds to ssh, mpirun, mpiexec, srun, Ray and Spark, and ends without them; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench
 	@$(call build,release,dtrain)
 	@python3 test/bench/engines/run.py --write docs/benchmarks $(BENCH_ARGS)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What dtrain adds to the time in which an engine starts a process on each of two hosts, and how soon nothing
 is left of a job whose submitter is killed: ssh, Open MPI, MPICH and SLURM, on hosts of a lab; Ray, on two
-raylets.
+raylets; Spark, on a master with two workers.
 
     run.py [--bin build/bin] [--runs 15] [--kills 7] [--json out.json] [--write docs/benchmarks]
 
@@ -9,6 +9,7 @@ Each run has the engine alone and the engine with dtrain, one after the other. P
 """
 import argparse
 import contextlib
+import itertools
 import os
 import pathlib
 import signal
@@ -28,10 +29,12 @@ from cluster import Cluster  # noqa: E402
 from far_shell import FarShell  # noqa: E402
 from page import add_outputs, bars_table, judged, machine, put_out  # noqa: E402
 from ray_cluster import PYTHON, RayCluster  # noqa: E402
+from spark_cluster import CHEAP, SparkCluster  # noqa: E402
+from spark_cluster import PYTHON as SPARK_PYTHON  # noqa: E402
 from ssh_server import SshServers  # noqa: E402
 
 OWN_SHARE, DEADLINE, STEP = 50, 60, 0.002
-GONE = {"Ray": 3000}  # ms; of the others 1000
+GONE = {"Ray": 3000, "Spark": 3000}  # ms; of the others 1000
 # What dtrain's shim does for a job, and no more: a process on each of two nodes.
 RAY_ALONE = """
 import subprocess, sys, ray
@@ -43,6 +46,15 @@ ray.get(group.ready())
 Node = ray.remote(type("Node", (), {"run": lambda self, words: subprocess.call(words)}))
 nodes = [Node.options(num_cpus=1, scheduling_strategy=On(group, i)).remote() for i in range(2)]
 ray.get([node.run.remote(sys.argv[1:]) for node in nodes])
+"""
+SPARK_ALONE = """
+import subprocess, sys, time, pyspark
+context = pyspark.SparkContext()
+while len(context._jsc.sc().statusTracker().getExecutorInfos()) < 3:  # with the driver
+    time.sleep(0.05)
+words = sys.argv[1:]
+context.parallelize(range(2), 2).barrier().mapPartitions(lambda _: [subprocess.call(words)]).collect()
+context.stop()
 """
 
 
@@ -128,26 +140,41 @@ def engines(stack, dtrain):
                  lambda command: [*step, *command], cluster.left, lambda *command: [*step, *run, *command])
 
 
-def ray_engine(stack, dtrain):
-    cluster = RayCluster("DTRAIN_TEST_CLUSTER=bench")
-    stack.callback(cluster.close)
-    for _ in range(2):
-        cluster.add(num_cpus=2)
-    environment = {**os.environ, "RAY_ADDRESS": cluster.address, "PYTHON_EXEC": PYTHON}
+def left_here():
+    """Agents and what they run, on this host."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+            if b"dtrain\0agent" in words or words.startswith(b"sleep\0"):
+                found.append(entry.name)
+    return found
 
-    def left():
-        found = []
-        for entry in pathlib.Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-                if b"dtrain\0agent" in words or words.startswith(b"sleep\0"):
-                    found.append(entry.name)
-        return found
 
-    return Engine("Ray", lambda words, **options: subprocess.Popen(words, env=environment, **options),
-                  lambda command: [PYTHON, "-c", RAY_ALONE, *command], left,
-                  lambda *command: [dtrain, "run", "--quiet", "--engine", "ray", "--nnodes", "2", "--nproc", "1",
+def on_cluster(name, dtrain, python, alone, **variables):
+    environment = {**os.environ, **variables, "PYTHON_EXEC": python}
+    return Engine(name, lambda words, **options: subprocess.Popen(words, env=environment, **options),
+                  lambda command: [python, "-c", alone, *command], left_here,
+                  lambda *command: [dtrain, "run", "--quiet", "--engine", name.lower(), "--nnodes", "2", "--nproc", "1",
                                     *command])
+
+
+def clusters(stack, dtrain):
+    """One after the other, so that none is there when another one is measured."""
+    with contextlib.ExitStack() as of_ray:
+        cluster = RayCluster("DTRAIN_TEST_CLUSTER=bench")
+        of_ray.callback(cluster.close)
+        for _ in range(2):
+            cluster.add(num_cpus=2)
+        yield on_cluster("Ray", dtrain, PYTHON, RAY_ALONE, RAY_ADDRESS=cluster.address)
+    spark = SparkCluster("DTRAIN_TEST_CLUSTER=bench")
+    stack.callback(spark.close)
+    for _ in range(2):
+        spark.add_worker(1)
+    options = f"--conf spark.executor.memory=512m --conf 'spark.executor.extraJavaOptions={CHEAP}'"
+    yield on_cluster("Spark", dtrain, SPARK_PYTHON, SPARK_ALONE, MASTER=spark.address, SPARK_LOCAL_IP="127.0.0.1",
+                     PYSPARK_PYTHON=SPARK_PYTHON, DTRAIN_SPARK=options, JDK_JAVA_OPTIONS=CHEAP,
+                     PYSPARK_SUBMIT_ARGS=options + " pyspark-shell")
 
 
 def milliseconds(values):
@@ -158,7 +185,7 @@ def measure(args):
     figures = {}
     dtrain = os.path.abspath(os.path.join(args.bin, "dtrain"))
     with contextlib.ExitStack() as stack:
-        for engine in [*engines(stack, dtrain), ray_engine(stack, dtrain)]:
+        for engine in itertools.chain(engines(stack, dtrain), clusters(stack, dtrain)):
             starts = engine.starts(args.runs)
             figures[engine.name] = {
                 "alone_ms": milliseconds([alone for alone, _ in starts]),
@@ -193,7 +220,8 @@ def main():
         f"of {args.runs} pairs of runs; the share is the median of the differences. Then the submitter of a job that "
         f"sleeps gets SIGKILL: medians of {args.kills} jobs. The hosts are network namespaces of this machine, and ssh "
         "is a real one for dtrain; MPI's launchers reach their hosts by a program that takes the place of ssh. Ray's "
-        "two nodes are raylets on this host, and Ray alone is a driver in Python that starts an actor on each.",
+        "two nodes are raylets on this host, and Ray alone is a driver in Python that starts an actor on each. Spark's "
+        "two workers are on this host too, and Spark alone is a driver with a barrier stage of two tasks.",
         bars_table(bars), "\n".join(rows), " ".join(said)])
     put_out(args, "bench-engines", "start", text, figures)
 
