@@ -58,4 +58,5 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    place = sys.argv.pop(1)  # what follows is the function's
+    main(place)

@@ -161,15 +161,16 @@ def options_of(nproc, nnodes, engine, flags):
     return options + [str(flag) for flag in flags]
 
 
-def launch(target, args, kwargs, options, shared=False, environment=None):
-    """shared: nodes of other hosts need what is in the job's folder, which then is in the working folder."""
+def launch(target, args, kwargs, options, shared=False, environment=None, words=()):
+    """shared: nodes of other hosts need what is in the job's folder, which then is in the working folder.
+    words: the last ones of the ranks' command line."""
     environment = dict(os.environ if environment is None else environment)
     environment.setdefault("PYTHON_EXEC", sys.executable)
     command = [find_dtrain(), "run", *options]
     if not callable(target):
         if kwargs:
             raise TypeError("a script has arguments and no keywords: " + ", ".join(kwargs))
-        job = _Job([*command, os.fspath(target), *map(str, args)], environment)
+        job = _Job([*command, os.fspath(target), *map(str, args), *words], environment)
         code = job.run()
         if code:
             raise RunError(f"{os.fspath(target)} has failed with exit code {code}", code, job.last_lines())
@@ -181,7 +182,8 @@ def launch(target, args, kwargs, options, shared=False, environment=None):
         with open(os.path.join(folder, "call"), "wb") as file:
             file.write(pickle.dumps([os.path.abspath(path) for path in sys.path]))
             file.write(pickled((target, args, kwargs)))
-        program = ["--no-python", environment["PYTHON_EXEC"], "-u", os.path.join(folder, "_call.py"), folder]
+        program = ["--no-python", environment["PYTHON_EXEC"], "-u", os.path.join(folder, "_call.py"), folder,
+                   *words]
         job = _Job([*command, *program], environment)
         code = job.run()
         if code:

@@ -17,7 +17,7 @@ import warnings
 
 from ._launch import LAST_WISH, RunError, launch, options_of
 
-__all__ = ["RunError", "TorchDistributor"]
+__all__ = ["DeepspeedTorchDistributor", "RunError", "TorchDistributor"]
 
 GPUS = "spark.task.resource.gpu.amount"
 
@@ -76,8 +76,14 @@ class TorchDistributor:
             environment["CUDA_VISIBLE_DEVICES"] = ""
         if self.local_mode:
             options = options_of(self._local_processes(), None, "local", ())
-            return launch(train_object, args, kwargs, options, environment=environment)
+            with self._more_words(None) as words:
+                return launch(train_object, args, kwargs, options, environment=environment, words=words)
         return self._on_spark(train_object, args, kwargs, environment)
+
+    @contextlib.contextmanager
+    def _more_words(self, folder):
+        """The last words of the ranks' command line; what they name is there until the end."""
+        yield []
 
     def _local_processes(self):
         if not self.use_gpu:
@@ -120,8 +126,32 @@ class TorchDistributor:
             thread.start()
             environment["DTRAIN_ENGINE_PYTHON"] = str(bridge)
             try:
-                return launch(train_object, args, kwargs, options, shared=True, environment=environment)
+                with self._more_words(os.getcwd()) as words:
+                    return launch(train_object, args, kwargs, options, True, environment, words)
             finally:
                 with contextlib.suppress(OSError):
                     server.shutdown(socket.SHUT_RDWR)  # wakes who waits there
                 thread.join(LAST_WISH)  # by then Spark knows that its stage is over
+
+
+class DeepspeedTorchDistributor(TorchDistributor):
+    """The same for programs of DeepSpeed: numGpus * nnodes ranks, with `--deepspeed --deepspeed_config FILE` as the
+    last words of their command line (a function has them in sys.argv). deepspeedConfig: a path, or a dict for a file.
+    """
+
+    def __init__(self, numGpus=1, nnodes=1, localMode=True, useGpu=True, deepspeedConfig=None):
+        for name, value in ("numGpus", numGpus), ("nnodes", nnodes):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is {value!r}, and must be a number from 1")
+        super().__init__(numGpus * nnodes, localMode, useGpu)
+        self.deepspeed_config = deepspeedConfig
+
+    @contextlib.contextmanager
+    def _more_words(self, folder):
+        if not isinstance(self.deepspeed_config, dict):
+            yield ["--deepspeed"] + (["--deepspeed_config", self.deepspeed_config] if self.deepspeed_config else [])
+            return
+        with tempfile.NamedTemporaryFile("w", prefix=".dtrain-deepspeed-", suffix=".json", dir=folder) as file:
+            json.dump(self.deepspeed_config, file)
+            file.flush()
+            yield ["--deepspeed", "--deepspeed_config", file.name]

@@ -1,10 +1,11 @@
 """A program that uses dtrain.run(); its first argument says how."""
+import json
 import os
 import signal
 import sys
 
 import dtrain
-from dtrain.spark import TorchDistributor
+from dtrain.spark import DeepspeedTorchDistributor, TorchDistributor
 
 
 class Weights:
@@ -83,6 +84,17 @@ def distributes(on_spark):
         print("step", error.step)
     if on_spark:
         print("session", session.sparkContext.parallelize(range(4)).sum())
+
+
+def words():
+    return sys.argv[1:-1], json.load(open(sys.argv[-1]))
+
+
+def deepspeed(path):
+    config = {"zero_optimization": {"stage": 2}}
+    distributor = DeepspeedTorchDistributor(numGpus=2, useGpu=False, deepspeedConfig=config)
+    print("value", distributor.run(words))
+    print("said", distributor.run(path, "1", "2").count("--deepspeed_config"))
 
 
 def refusals():

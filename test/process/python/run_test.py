@@ -94,6 +94,14 @@ class Run(unittest.TestCase):
         self.assertIn("\nvalue 0.5\n", said)
         self.assertIn("\nstep 17\n", said)
 
+    def test_deepspeed_distributor_on_this_host(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
+            script.write("import sys\nprint(sys.argv[1:], open(sys.argv[-1]).read())\n")
+            script.flush()
+            said = self.says("deepspeed", script.name)
+        self.assertIn("value (['--deepspeed', '--deepspeed_config'], {'zero_optimization': {'stage': 2}})\n", said)
+        self.assertIn("said 2\n", said)
+
     def test_what_makes_no_sense_is_an_error(self):
         said = self.says("refusals")
         for text in ("ValueError num_processes is 0", "ValueError num_processes is '2'",
