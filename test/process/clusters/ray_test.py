@@ -8,11 +8,14 @@ import subprocess
 import sys
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 
 from cluster_jobs import (DEADLINE, FACTS, MARK, OURS, ROW, ClusterJobs, command_lines,  # noqa: E402
                           processes_with, said_by, until)
 from ray_cluster import PYTHON, RayCluster  # noqa: E402
+from support_python import JOB, environment  # noqa: E402
+from support_python import PYTHON as TORCH_PYTHON  # noqa: E402
 
 
 def setUpModule():
@@ -87,6 +90,16 @@ class Ray(ClusterJobs):
             (2, "is no whole number", ["--resources-per-worker", "GPU=0.5", "true"], {}),
             (2, "--standalone", ["--standalone", "true"], {}),
         ])
+
+    def test_a_function_from_python(self):
+        variables = environment(**self.environment, DTRAIN_ENGINE_PYTHON=PYTHON)
+        del variables["PYTHON_EXEC"]
+        program = subprocess.Popen([TORCH_PYTHON, JOB, "nodes", "ray"], env=variables, cwd=self.folder, text=True,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(program.stdout.close)
+        said = said_by(self, program, 0, DEADLINE)
+        self.assertIn("[1] rank 1 of 2 trains with 1.5, 0.0\n", said)
+        self.assertIn("\nvalue 1.5\n", said)
 
     def test_a_folder_with_names_of_ours(self):
         for name in "ray.py", "socket.py", "json.py", "subprocess.py":

@@ -112,6 +112,8 @@ if __name__ == "__main__":
     what, *rest = sys.argv[1:]
     if what == "value":
         print("value", dtrain.run(train, 1.5, nproc=2, momentum=0.9).value)
+    elif what == "nodes":
+        print("value", dtrain.run(train, 1.5, nnodes=2, nproc=1, engine=rest[0]).value)
     elif what == "spark":
         distributes(True)
     elif what == "local":
