@@ -1,9 +1,14 @@
 """Starts an agent of dtrain in each task of a barrier stage of Spark, and ends with it: for
 `dtrain run --engine spark`, after shim.py.
 """
+import re
+import shlex
 import time
+import uuid
 
-CONTEXT = globals().get("CONTEXT")  # of a Python program which runs this code inside itself
+# Of a Python program which runs this code inside itself: its SparkContext, and the event that dtrain is no more.
+CONTEXT = globals().get("CONTEXT")
+GONE = globals().get("GONE") or threading.Event()
 EXECUTORS_SECONDS = 60  # for the first executor to come
 QUIET_SECONDS = 10      # after this time without another executor, there are no more
 ENOUGH_SECONDS = 3      # the same, where there are slots enough already
@@ -79,15 +84,19 @@ def configure(pyspark, request):
         os.environ.pop(name, None)
     if not os.environ.get("MASTER"):
         os.environ.pop("MASTER", None)  # an empty one is an error of spark-submit's
+    try:
+        shlex.split(request["options"])
+    except ValueError as error:
+        raise Refused(f"--spark '{request['options']}': {error}", "usage") from None
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"{request['options']} pyspark-shell"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # The driver does little, and compiles for as long as it lives if nobody stops it.
     os.environ["JDK_JAVA_OPTIONS"] = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -XX:TieredStopAtLevel=1"
     start_java(pyspark)
     conf = pyspark.SparkConf()
-    named = request["options"] + os.environ.get("MASTER", "")
+    named = re.search(r"(--master|spark\.master)[ =]['\"]?local", request["options"])
     master = conf.get("spark.master", "")
-    if not master or master.startswith("local") and "local" not in named:
+    if not master or master.startswith("local") and not named and os.environ.get("MASTER") != master:
         raise Refused("no master of Spark's is known: give --spark '--master spark://HOST:7077', or set MASTER or "
                       "spark.master in spark-defaults.conf", "usage")
     if master.startswith("spark://"):
@@ -150,6 +159,11 @@ def connect(pyspark, conf, job):
     return context
 
 
+def pause():
+    if GONE.wait(POLL_SECONDS):
+        raise Refused("dtrain has ended")
+
+
 def choose_tasks(context, request):
     """How many tasks can run at a time, from `least` to `most`. Executors come one by one, and nothing says that all
     have come. Spark spreads the tasks over those that are there, so each task shall have one."""
@@ -165,7 +179,7 @@ def choose_tasks(context, request):
             last = time.monotonic() + (ENOUGH_SECONDS if slots >= least else QUIET_SECONDS)
         if time.monotonic() > last or scala.isLocal():
             break
-        time.sleep(POLL_SECONDS)
+        pause()
     if not slots:
         raise Refused(f"Spark has given no executor within {EXECUTORS_SECONDS} s that can run a task: is the cluster "
                       "full, or does a task ask for more than an executor has?", "unavailable")
@@ -196,7 +210,7 @@ class Stage(threading.Thread):
     def __init__(self, context, request, count):
         super().__init__(daemon=True)
         self.context, self.request, self.count = context, request, count
-        self.group = f"dtrain-{request['order']['job']}"  # of Spark's jobs: this one
+        self.group = f"dtrain-{uuid.uuid4().hex}"  # of Spark's jobs: this one
         self.stage, self.why = None, ""
 
     def run(self):
@@ -234,7 +248,14 @@ class Stage(threading.Thread):
                 raise Refused(f"Spark has not started the tasks: {self.why}")
             if time.monotonic() > deadline:
                 raise Refused(f"Spark has not started {self.count} tasks within {START_SECONDS} s", "unavailable")
-            time.sleep(POLL_SECONDS)
+            pause()
+
+    def cancel(self):
+        """Of a session that goes on."""
+        try:
+            self.context.cancelJobGroup(self.group)
+        except Exception:
+            pass  # the session has been stopped
 
     def tell_of_end(self):
         self.join()
@@ -253,7 +274,11 @@ def start(request):
         workers = workers_of_a_task(context.getConf(), request)
     stage = Stage(context, request, choose_tasks(context, request))
     stage.start()
-    stage.wait_for_start()
+    try:
+        stage.wait_for_start()
+    except BaseException:
+        stage.cancel()
+        raise
     say(placed=[{"host": host, "workers": workers} for host in stage.hosts()])
     threading.Thread(target=stage.tell_of_end, daemon=True).start()
 
@@ -261,7 +286,7 @@ def start(request):
         if CONTEXT is None:
             context.stop()
         else:
-            context.cancelJobGroup(stage.group)
+            stage.cancel()
 
     return end
 

@@ -34,14 +34,16 @@ def without_surprise(error):
     """The pickled exception, or nothing if it cannot be made again from that."""
     try:
         text = dumps(error)
-        pickle.loads(text)
-        return text
+        return text if isinstance(pickle.loads(text), BaseException) else None
     except Exception:
         return None
 
 
 def main(folder):
+    """Leaves what the rank has come to, in the job's round: the caller looks at the last round alone."""
     rank = os.environ["RANK"]
+    round_folder = os.path.join(folder, "round-" + os.environ["DTRAIN_ROUND"])
+    os.makedirs(round_folder, exist_ok=True)
     with open(os.path.join(folder, "call"), "rb") as file:
         paths = pickle.load(file)
         sys.path[:] = paths + [path for path in sys.path[1:] if path not in paths]
@@ -49,9 +51,9 @@ def main(folder):
             function, args, kwargs = pickle.load(file)
             value = function(*args, **kwargs)
             if rank == "0":
-                save(os.path.join(folder, "value"), value)
+                save(os.path.join(round_folder, "value"), value)
         except Exception as error:
-            save(os.path.join(folder, f"error-{rank}"),
+            save(os.path.join(round_folder, f"error-{rank}"),
                  {"rank": int(rank), "when": time.time(), "error": without_surprise(error),
                   "text": "".join(traceback.format_exception(type(error), error, error.__traceback__))})
             raise

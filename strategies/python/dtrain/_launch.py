@@ -1,6 +1,6 @@
 """dtrain.run(): a function or a script as a job of several ranks, from a Python program or a notebook."""
+import contextlib
 import ctypes
-import glob
 import os
 import pathlib
 import pickle
@@ -77,6 +77,7 @@ class _Job:
                                         preexec_fn=lambda: _dies_with_us(parent))
         self.said = bytearray()  # standard output
         self.last = bytearray()  # both
+        self.ending = False
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.process.stdout, selectors.EVENT_READ, ("stdout", bytearray()))
         self.selector.register(self.process.stderr, selectors.EVENT_READ, ("stderr", bytearray()))
@@ -89,11 +90,14 @@ class _Job:
                 chunk = os.read(key.fd, 1 << 16)
                 if not chunk:
                     self.selector.unregister(key.fileobj)
-                line += chunk
-                # Whole lines: two streams of a notebook may be one.
-                whole = line.rfind(b"\n") + 1 if chunk else len(line)
-                self.write(name, bytes(line[:whole]))
-                del line[:whole]
+                # Whole lines, and steps of a progress bar: two streams of a notebook may be one.
+                whole = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1 if chunk else 0
+                line += chunk[:whole]
+                if whole or not chunk:
+                    self.write(name, bytes(line))
+                    line[:] = chunk[whole:]
+                else:
+                    line += chunk
 
     def write(self, name, text):
         if name == "stdout":
@@ -102,22 +106,34 @@ class _Job:
         self.last += text
         del self.last[:-(1 << 16)]
         stream = getattr(sys, name)
-        stream.write(text.decode(errors="replace"))
-        stream.flush()
+        if stream is None:
+            return
+        text = text.decode(errors="replace")
+        try:
+            try:
+                stream.write(text)
+            except UnicodeEncodeError as error:
+                stream.write(text.encode(error.encoding, "replace").decode(error.encoding))
+            stream.flush()
+        except Exception:
+            if not self.ending:
+                raise
 
     def end(self):
-        """After an interrupt. Nothing of the job is left."""
-        for seconds in FIRST_WISH, LAST_WISH:
-            self.process.send_signal(signal.SIGINT)
-            deadline = time.monotonic() + seconds
-            self.show(deadline)
-            try:
-                self.process.wait(max(0, deadline - time.monotonic()))
-                return
-            except subprocess.TimeoutExpired:
-                pass
-        self.process.kill()  # its guard ends the workers
-        self.process.wait()
+        """After an interrupt. Nothing of the job is left, also after a second one."""
+        self.ending = True
+        try:
+            for seconds in FIRST_WISH, LAST_WISH:
+                self.process.send_signal(signal.SIGINT)
+                deadline = time.monotonic() + seconds
+                with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+                    self.show(deadline)
+                    self.process.wait(max(0, deadline - time.monotonic()))
+                    return
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()  # its guard ends the workers
+                self.process.wait()
 
     def run(self):
         """Its exit code."""
@@ -137,64 +153,103 @@ class _Job:
         return "\n".join(self.last.decode(errors="replace").splitlines()[-LAST_LINES:])
 
 
+def _last_round(folder):
+    rounds = [int(name.split("-")[1]) for name in os.listdir(folder) if name.startswith("round-")]
+    return os.path.join(folder, f"round-{max(rounds)}") if rounds else folder
+
+
 def _failure(folder, job, code):
     errors = []
-    for path in glob.glob(os.path.join(glob.escape(folder), "error-*")):
-        if path.rsplit("-", 1)[1].isdigit():
-            with open(path, "rb") as file:
+    for name in os.listdir(folder):
+        if name.startswith("error-") and name[6:].isdigit():
+            with open(os.path.join(folder, name), "rb") as file:
                 errors.append(pickle.load(file))
     if not errors:
         return RunError(f"the job has failed with exit code {code}", code, job.last_lines())
     first = min(errors, key=lambda each: each["when"])
     text = f"rank {first['rank']}:\n{first['text']}"
-    if first["error"] is None:
+    try:
+        error = pickle.loads(first["error"])
+        error.__cause__ = RemoteTraceback(text)
+        return error
+    except Exception:  # of a class that only the rank knows
         return RunError(f"the function has failed on {text}", code, "")
-    error = pickle.loads(first["error"])
-    error.__cause__ = RemoteTraceback(text)
-    return error
+
+
+def _value(folder, job):
+    try:
+        with open(os.path.join(folder, "value"), "rb") as file:
+            return pickle.load(file)
+    except FileNotFoundError:
+        raise RunError("rank 0 has ended without a value", 0, job.last_lines()) from None
+
+
+# Who says one of these may mean several hosts.
+PLACES = ("--nnodes", "--engine", "--hosts", "-H", "--hostfile", "--rdzv", "--node", "--master")
+PLACING = ("NNODES", "ENGINE", "HOSTS", "HOSTFILE", "RDZV_ENDPOINT", "MASTER_ADDR", "NODE_RANK")
+STEPS = ("SLURM_STEP_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")
+
+
+def _is_of_this_host(options, environment):
+    if options[:2] == ["--engine", "local"]:
+        options = options[2:]
+    return not any(word.startswith(PLACES) for word in options) and not any(
+        environment.get(name) for name in [*STEPS, *(f"{of}_{name}" for of in ("DTRAIN", "PET") for name in PLACING)])
 
 
 def options_of(nproc, nnodes, engine, flags):
+    if isinstance(flags, (str, bytes)):
+        raise TypeError("flags is a text, and must be a list of texts")
     options = [] if engine is None else ["--engine", str(engine)]
-    options += [] if nnodes is None else ["--nnodes", str(nnodes)]
+    options += [] if nnodes in (None, 1) else ["--nnodes", str(nnodes)]
     options += [] if nproc is None else ["--nproc", str(nproc)]
     return options + [str(flag) for flag in flags]
 
 
-def launch(target, args, kwargs, options, shared=False, environment=None, words=()):
-    """shared: nodes of other hosts need what is in the job's folder, which then is in the working folder.
-    words: the last ones of the ranks' command line."""
+def _script(target, python, variables):
+    path = os.fsdecode(target)
+    if not path:
+        raise ValueError("the script's name is empty")
+    path = "./" + path if path.startswith("-") else path
+    if not variables:
+        return [path]
+    return ["--no-python", "env", *variables, *([python, "-u"] if path.endswith(".py") else []), path]
+
+
+def launch(target, args, kwargs, options, environment=None, words=(), variables=()):
+    """words: the last ones of the ranks' command line. variables: NAME=VALUE, for ranks whatever their node says."""
     environment = dict(os.environ if environment is None else environment)
-    environment.setdefault("PYTHON_EXEC", sys.executable)
+    python = environment.get("PYTHON_EXEC") or sys.executable
+    environment["PYTHON_EXEC"] = python
     command = [find_dtrain(), "run", *options]
     if not callable(target):
         if kwargs:
             raise TypeError("a script has arguments and no keywords: " + ", ".join(kwargs))
-        job = _Job([*command, os.fspath(target), *map(str, args), *words], environment)
+        job = _Job([*command, *_script(target, python, variables), *map(str, args), *words], environment)
         code = job.run()
         if code:
-            raise RunError(f"{os.fspath(target)} has failed with exit code {code}", code, job.last_lines())
+            raise RunError(f"{os.fsdecode(target)} has failed with exit code {code}", code, job.last_lines())
         return job.said.decode(errors="replace")
-    folder = tempfile.mkdtemp(prefix=".dtrain-run-", dir=os.getcwd()) if shared else tempfile.mkdtemp(
-        prefix="dtrain-run-")
+    if _is_of_this_host(options, environment):
+        folder = tempfile.mkdtemp(prefix="dtrain-run-")
+    else:  # of which other hosts know nothing
+        folder = tempfile.mkdtemp(prefix=".dtrain-run-", dir=os.getcwd())
     try:
         shutil.copy(HERE / "_call.py", folder)
         with open(os.path.join(folder, "call"), "wb") as file:
             file.write(pickle.dumps([os.path.abspath(path) for path in sys.path]))
             file.write(pickled((target, args, kwargs)))
-        program = ["--no-python", environment["PYTHON_EXEC"], "-u", os.path.join(folder, "_call.py"), folder,
-                   *words]
-        job = _Job([*command, *program], environment)
+        program = ["--no-python", "env", *variables, python, "-u", os.path.join(folder, "_call.py"), folder]
+        job = _Job([*command, *program, *words], environment)
         code = job.run()
         if code:
-            raise _failure(folder, job, code)
-        with open(os.path.join(folder, "value"), "rb") as file:
-            return pickle.load(file)
+            raise _failure(_last_round(folder), job, code)
+        return _value(_last_round(folder), job)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def run(target, *args, nproc=None, nnodes=None, engine=None, flags=(), **kwargs):
+def run(target, /, *args, nproc=None, nnodes=None, engine=None, flags=(), **kwargs):
     """Run `target` as a job: a function, as target(*args, **kwargs) on each rank, or a script's path with arguments.
 
     Returns the function's value on rank 0, or what the script has written to its standard output, with the ranks before
@@ -203,9 +258,8 @@ def run(target, *args, nproc=None, nnodes=None, engine=None, flags=(), **kwargs)
     nproc, nnodes, engine: as --nproc, --nnodes and --engine of `dtrain run`; flags: more of its flags, e.g.
     ["--max-restarts", "3"]. With several nodes the working folder must be there on all of them.
 
-    Raises the exception of the rank that failed first; its cause is the traceback there. RunError, with the exit code:
-    a script has failed, or a rank has ended without an exception. An interrupt (Ctrl-C, a notebook's stop) ends all
-    ranks within 2 s. They also end when this process does.
+    Raises the Exception of the rank that failed first in the last round; its cause is the traceback there. RunError,
+    with the exit code: a script has failed, or a rank has ended without an exception. An interrupt (Ctrl-C, a
+    notebook's stop) ends all ranks within 2 s. They also end when this process does.
     """
-    one_host = engine in (None, "local") and nnodes in (None, 1, "1", "1:1")
-    return launch(target, args, kwargs, options_of(nproc, nnodes, engine, flags), shared=not one_host)
+    return launch(target, args, kwargs, options_of(nproc, nnodes, engine, flags))

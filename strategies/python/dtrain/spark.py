@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shlex
 import socket
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from ._launch import LAST_WISH, RunError, launch, options_of
 
 __all__ = ["DeepspeedTorchDistributor", "RunError", "TorchDistributor"]
 
+LONGEST_FOLDER = 60  # of a socket: its whole path has 107 bytes at most
 GPUS = "spark.task.resource.gpu.amount"
 
 
@@ -27,21 +29,23 @@ def _active_context():
     return spark.SparkContext._active_spark_context if spark else None
 
 
-def _answer(server, context):
+def _answer(server, context, gone):
     """The shim of `dtrain run --engine spark` (scripts/engines), inside of the program that has the Spark session."""
     try:
         connection, _ = server.accept()
     except OSError:
         return  # dtrain has ended before it asked
-    with connection, connection.makefile("r") as hears, connection.makefile("w") as says:
-        code = json.loads(hears.readline())
-        scope = {"__name__": "dtrain_shim", "HEARS": hears, "SAYS": says, "CONTEXT": context}
-        exec(compile(code, "dtrain-spark", "exec"), scope)
+    # dtrain may end at any time.
+    with contextlib.suppress(OSError), connection, connection.makefile("r") as hears, connection.makefile("w") as says:
+        code = hears.readline()
+        if code:
+            scope = {"__name__": "dtrain_shim", "HEARS": hears, "SAYS": says, "CONTEXT": context, "GONE": gone}
+            exec(compile(json.loads(code), "dtrain-spark", "exec"), scope)
 
 
 # Started by dtrain in place of a Python: it only connects dtrain's pipes with the socket.
 _BRIDGE = '''#!/bin/sh
-exec "{python}" -c '
+exec {python} -I -c '
 import os, shutil, socket, sys, threading
 link = socket.socket(socket.AF_UNIX)
 link.connect(sys.argv[1])
@@ -54,7 +58,7 @@ while chunk := os.read(0, 65536):
     link.sendall(chunk)
 link.shutdown(socket.SHUT_WR)
 threading.Event().wait(60)
-' "{socket}"
+' {socket}
 '''
 
 
@@ -70,20 +74,20 @@ class TorchDistributor:
             raise ValueError(f"num_processes is {num_processes!r}, and must be a number from 1")
         self.num_processes, self.local_mode, self.use_gpu = num_processes, local_mode, use_gpu
 
-    def run(self, train_object, *args, **kwargs):
-        environment = dict(os.environ)
-        if not self.use_gpu:
-            environment["CUDA_VISIBLE_DEVICES"] = ""
+    def run(self, train_object, /, *args, **kwargs):
         if self.local_mode:
             options = options_of(self._local_processes(), None, "local", ())
             with self._more_words(None) as words:
-                return launch(train_object, args, kwargs, options, environment=environment, words=words)
-        return self._on_spark(train_object, args, kwargs, environment)
+                return launch(train_object, args, kwargs, options, None, words, self._variables())
+        return self._on_spark(train_object, args, kwargs)
 
     @contextlib.contextmanager
     def _more_words(self, folder):
         """The last words of the ranks' command line; what they name is there until the end."""
         yield []
+
+    def _variables(self):
+        return [] if self.use_gpu else ["CUDA_VISIBLE_DEVICES="]
 
     def _local_processes(self):
         if not self.use_gpu:
@@ -108,27 +112,31 @@ class TorchDistributor:
                              "the tasks")
         return self.num_processes // gpus, gpus
 
-    def _on_spark(self, train_object, args, kwargs, environment):
+    def _on_spark(self, train_object, args, kwargs):
         context = _active_context()
         if context is None:
             raise RuntimeError("there is no Spark session: make one (SparkSession.builder...getOrCreate()), or say "
                                "local_mode=True")
         tasks, ranks = self._tasks(context.getConf())
         options = options_of(ranks, tasks, "spark", ())
-        with tempfile.TemporaryDirectory(prefix="dtrain-spark-") as folder, socket.socket(socket.AF_UNIX) as server:
+        short = "/tmp" if len(tempfile.gettempdir()) > LONGEST_FOLDER else None
+        with tempfile.TemporaryDirectory(prefix="dtrain-spark-", dir=short) as folder, \
+                socket.socket(socket.AF_UNIX) as server:
             door = os.path.join(folder, "door")
             server.bind(door)
             server.listen(1)
             bridge = pathlib.Path(folder, "bridge")
-            bridge.write_text(_BRIDGE.format(python=sys.executable, socket=door))
+            bridge.write_text(_BRIDGE.format(python=shlex.quote(sys.executable), socket=shlex.quote(door)))
             bridge.chmod(0o700)
-            thread = threading.Thread(target=_answer, args=(server, context), daemon=True)
+            gone = threading.Event()
+            thread = threading.Thread(target=_answer, args=(server, context, gone), daemon=True)
             thread.start()
-            environment["DTRAIN_ENGINE_PYTHON"] = str(bridge)
+            environment = {**os.environ, "DTRAIN_ENGINE_PYTHON": str(bridge)}
             try:
                 with self._more_words(os.getcwd()) as words:
-                    return launch(train_object, args, kwargs, options, True, environment, words)
+                    return launch(train_object, args, kwargs, options, environment, words, self._variables())
             finally:
+                gone.set()
                 with contextlib.suppress(OSError):
                     server.shutdown(socket.SHUT_RDWR)  # wakes who waits there
                 thread.join(LAST_WISH)  # by then Spark knows that its stage is over

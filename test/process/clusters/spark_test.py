@@ -93,7 +93,7 @@ class Spark(ClusterJobs):
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.addCleanup(program.stdout.close)
         said = said_by(self, program, 0, DEADLINE)
-        for text in "[1] rank 1 of 2 trains with 0.5, 0.9", "value 0.5", "step 17", "session 6":
+        for text in "[1] rank 1 of 2 trains with 0.5, 0.9", "value 0.5", "step 17", "both [1, 2]", "hidden ''", "session 6":
             self.assertIn(text + "\n", said)
         self.assertEqual([name for name in os.listdir(self.folder) if "run" in name], [])
 

@@ -1,4 +1,6 @@
 """A program that uses dtrain.run(); its first argument says how."""
+import concurrent.futures
+import glob
 import json
 import os
 import signal
@@ -43,6 +45,42 @@ def ignores_signals():
     signal.pause()
 
 
+def changes_by_round():
+    """Rank 0 has a value in the first round, which rank 1 ends; and none in the second."""
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        if os.environ["RANK"] == "0":
+            return "an old value"
+        wait_for_rank_0()
+        raise Broken(1)
+    sys.exit(int(os.environ["RANK"]) * 3)
+
+
+def wait_for_rank_0():
+    folder = os.path.dirname(os.path.abspath(sys.argv[0]))
+    while not glob.glob(os.path.join(folder, "round-*", "value")):
+        os.sched_yield()
+
+
+def rounds(code):
+    sys.stdout.flush()
+    try:
+        print("value", dtrain.run(changes_by_round, nproc=code, flags=["--max-restarts", "1"]))
+    except Exception as error:
+        print(type(error).__name__, getattr(error, "code", ""), str(error).splitlines()[0])
+
+
+def ends_without_value():
+    try:
+        dtrain.run(sys.exit, 0)
+    except dtrain.RunError as error:
+        print("code", error.code, str(error).splitlines()[0])
+    rounds(2)
+
+
+def says_umlauts():
+    sys.stdout.buffer.write("\u00fc \u2603\n".encode())
+
+
 def fails():
     try:
         dtrain.run(breaks, 1, nproc=2)
@@ -83,6 +121,10 @@ def distributes(on_spark):
     except Broken as error:
         print("step", error.step)
     if on_spark:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            one = TorchDistributor(num_processes=1, local_mode=False, use_gpu=False)
+            print("both", sorted(weights.value for weights in pool.map(lambda rate: one.run(train, rate), (1, 2))))
+        print("hidden", repr(one.run(os.environ.get, "CUDA_VISIBLE_DEVICES")))
         print("session", session.sparkContext.parallelize(range(4)).sum())
 
 
@@ -98,7 +140,9 @@ def deepspeed(path):
 
 
 def refusals():
-    for make in (lambda: TorchDistributor(0), lambda: TorchDistributor("2"), lambda: TorchDistributor(2).run(train, 1),
+    for make in (lambda: dtrain.run(train, 1, flags="--max-restarts 3"), lambda: dtrain.run(""),
+                 lambda: dtrain.run("--help"),
+                 lambda: TorchDistributor(0), lambda: TorchDistributor("2"), lambda: TorchDistributor(2).run(train, 1),
                  lambda: TorchDistributor(2, local_mode=False, use_gpu=False).run(train, 1),
                  lambda: dtrain.run("/bin/true", lr=1), lambda: dtrain.run("/no/such/script.py"),
                  lambda: dtrain.run(train, 1, engine="nonsense")):
@@ -116,6 +160,8 @@ if __name__ == "__main__":
         print("value", dtrain.run(train, 1.5, nnodes=2, nproc=1, engine=rest[0]).value)
     elif what == "spark":
         distributes(True)
+    elif what == "umlauts":
+        dtrain.run(says_umlauts, nproc=1)
     elif what == "local":
         distributes(False)
     else:

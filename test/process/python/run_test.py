@@ -2,6 +2,7 @@
 """dtrain.run() and dtrain.spark in programs of their own, on this host."""
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ class Run(unittest.TestCase):
         return [pid for pid in pids() if self.mark.encode() in proc_file(pid, "environ").split(b"\0")]
 
     def start(self, *words, **how):
-        more = dict([self.mark.split("=")], TMPDIR=self.folder)
+        more = dict([self.mark.split("=")], TMPDIR=self.folder, PYTHONIOENCODING=how.pop("encoding", "utf-8"))
         job = subprocess.Popen([PYTHON, JOB, *words], env=environment(**how, **more), cwd=self.folder, text=True,
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.addCleanup(job.stdout.close)
@@ -72,6 +73,24 @@ class Run(unittest.TestCase):
         self.assertIn("interrupted\n", said)
         self.assertEqual(self.processes(), [])
 
+    def test_a_second_interrupt_is_for_haste(self):
+        job = self.start("interrupted")
+        for text in "sleeps", "SIGINT: passing it":
+            while text not in (line := job.stdout.readline()):
+                self.assertTrue(line)
+            job.send_signal(signal.SIGINT)
+        said = said_by(self, job, 0, DEADLINE)
+        self.assertIn("interrupted\n", said)
+        self.assertEqual(self.processes(), [])
+
+    def test_only_the_last_round_counts(self):
+        said = self.says("ends_without_value")
+        self.assertIn("code 0 rank 0 has ended without a value", said)
+        self.assertIn("RunError 3 the job has failed with exit code 3", said)
+
+    def test_a_stream_that_cannot_show_all(self):
+        self.assertIn("[0] ? ?\n", self.says("umlauts", encoding="ascii"))
+
     def test_ranks_end_with_a_caller_that_is_killed(self):
         job = self.start("interrupted")
         while "sleeps" not in job.stdout.readline():
@@ -79,10 +98,8 @@ class Run(unittest.TestCase):
         job.kill()
         job.wait()
         until(lambda: not self.processes(), 60, "the end of the ranks")
-        for left in pathlib.Path(self.folder).glob("dtrain-run-*/*"):  # nobody was there to remove the folder
-            left.unlink()
-        for left in pathlib.Path(self.folder).iterdir():
-            left.rmdir()
+        for left in pathlib.Path(self.folder).glob("dtrain-run-*"):  # nobody was there to remove the folder
+            shutil.rmtree(left)
 
     def test_a_function_of_the_program_needs_cloudpickle(self):
         job = self.start("value", cloudpickle=False)
@@ -104,8 +121,10 @@ class Run(unittest.TestCase):
 
     def test_what_makes_no_sense_is_an_error(self):
         said = self.says("refusals")
-        for text in ("ValueError num_processes is 0", "ValueError num_processes is '2'",
-                     "RuntimeError this host has no GPU", "RuntimeError there is no Spark session",
+        for text in ("TypeError flags is a text", "ValueError the script's name is empty",
+                     "RunError --help has failed with exit code 127", "ValueError num_processes is 0",
+                     "ValueError num_processes is '2'", "RuntimeError this host has no GPU",
+                     "RuntimeError there is no Spark session",
                      "TypeError a script has arguments and no keywords: lr",
                      "RunError /no/such/script.py has failed with exit code 127",
                      "RunError the job has failed with exit code 2"):
