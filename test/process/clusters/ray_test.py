@@ -11,7 +11,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 
-from cluster_jobs import (DEADLINE, FACTS, MARK, OURS, ROW, ClusterJobs, command_lines,  # noqa: E402
+from cluster_jobs import (DEADLINE, FACTS, MARK, OURS, ROW, ClusterJobs,  # noqa: E402
                           processes_with, said_by, until)
 from ray_cluster import PYTHON, RayCluster  # noqa: E402
 from support_python import JOB, environment  # noqa: E402
@@ -156,7 +156,10 @@ class Ray(ClusterJobs):
         self.assertEqual(len(re.findall(rf"(?m)^\[[0-3]\] \d+ {line}$", said)), 4 * 2 * 5000)
 
     def test_no_secret_is_to_be_seen(self):
+        job = self.running("--nnodes", "2", workers=2)
         self.check_no_secret_is_to_be_seen()
+        job.terminate()
+        self.assertEqual(job.wait(DEADLINE), 143)
 
 
 if __name__ == "__main__":

@@ -67,8 +67,6 @@ class Spark(ClusterJobs):
             (2, "cannot import pyspark", ["true"], {"PYTHON_EXEC": "/usr/bin/python3"}),
             (125, "spark://127.0.0.1:1 does not answer: Connection refused", ["true"], nobody),
             (2, "no master of Spark's is known", ["true"], {"MASTER": ""}),
-            (2, "is no spark://HOST:PORT", ["true"], {"MASTER": "spark://head"}),
-            (2, "is no whole number", ["--resources-per-worker", "CPU=0.3", "true"], {}),
             (2, "--nproc gpu counts GPUs", ["--nproc", "gpu", "true"], {}),
             (2, "--standalone", ["--standalone", "true"], {}),
             (125, "does not start here: Error: Unrecognized option: --nosuch", ["--spark=--nosuch", "true"], {}),
@@ -93,18 +91,17 @@ class Spark(ClusterJobs):
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.addCleanup(program.stdout.close)
         said = said_by(self, program, 0, DEADLINE)
-        for text in "[1] rank 1 of 2 trains with 0.5, 0.9", "value 0.5", "step 17", "both [1, 2]", "hidden ''", "session 6":
+        for text in ("[1] rank 1 of 2 trains with 0.5, 0.9", "value 0.5", "step 17", "both [1, 2]", "hidden ''",
+                     "session 6"):
             self.assertIn(text + "\n", said)
         self.assertEqual([name for name in os.listdir(self.folder) if "run" in name], [])
 
-    def test_a_request_to_end(self):
+    def test_a_request_to_end_and_no_secret_is_to_be_seen(self):
         job = self.running("--nnodes", "2", workers=2)
+        self.check_no_secret_is_to_be_seen()
         job.send_signal(signal.SIGINT)
         said_by(self, job, -2, DEADLINE)
         until(lambda: not processes_with("CoarseGrainedExecutorBackend"), 20, "the end of the executors")
-
-    def test_no_secret_is_to_be_seen(self):
-        self.check_no_secret_is_to_be_seen()
 
 
 if __name__ == "__main__":
