@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "test/support/catch.h"
+#include "test/support/malloc.h"
 #include "test/unit/strategies/ranks.h"
 #include "test/unit/strategies/variables.h"
 
@@ -15,12 +16,6 @@ using namespace dtrain;
 using namespace dtrain::test;
 
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kOtherMalloc = true;  // the sanitizer's
-#else
-constexpr bool kOtherMalloc = false;
-#endif
 
 // Pages that the kernel brings for blocks like a step's gradients, the second time that a program has them.
 long pages_of_second_step() {
