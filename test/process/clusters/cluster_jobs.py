@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "launcher")]
 from support import DTRAIN, pids, proc_file, said_by, until  # noqa: E402
 
 DEADLINE = 90
+PATIENCE = 60  # with processes that come or go
 FACTS = "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $GROUP_RANK in $PWD with $LR"
 ROW = re.compile(r"rank (\d+) of (\d+), (\d+) on (\d+) in (\S+) with (.*)")
 MARK = f"31415.{os.getpid()}"  # by which workers that sleep are found
@@ -40,14 +42,22 @@ class ClusterJobs(unittest.TestCase):
                             "XDG_CONFIG_HOME": self.folder}
 
     def tearDown(self):
-        until(lambda: not processes_with("dtrain agent") and not processes_with(MARK), 20,
+        until(lambda: not processes_with("dtrain agent") and not processes_with(MARK), PATIENCE,
               "the end of all that the job started")
 
     def start(self, *words):
         job = subprocess.Popen([DTRAIN, "run", *words], env=self.environment, cwd=self.folder, text=True,
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.addCleanup(job.stdout.close)
+        self.addCleanup(self.finish, job)
         return job
+
+    def finish(self, job):
+        """So that a test that fails takes no room from the others."""
+        if job.poll() is None:
+            os.kill(job.pid, signal.SIGCONT)
+            job.kill()
+            job.wait()
 
     def says(self, *words, code=0):
         return said_by(self, self.start(*words), code, DEADLINE)
@@ -84,7 +94,7 @@ class ClusterJobs(unittest.TestCase):
                 self.assertEqual(len(victims), 1, name)
                 os.kill(victims[0], 9)
                 said_by(self, job, code, DEADLINE)
-                until(lambda: not processes_with(MARK), 20, "the end of the workers")
+                until(lambda: not processes_with(MARK), PATIENCE, "the end of the workers")
 
     def check_no_secret_is_to_be_seen(self):
         for line in command_lines().values():

@@ -11,7 +11,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 
-from cluster_jobs import (DEADLINE, FACTS, MARK, OURS, ROW, ClusterJobs,  # noqa: E402
+from cluster_jobs import (DEADLINE, FACTS, OURS, PATIENCE, ROW, ClusterJobs,  # noqa: E402
                           processes_with, said_by, until)
 from ray_cluster import PYTHON, RayCluster  # noqa: E402
 from support_python import JOB, environment  # noqa: E402
@@ -114,9 +114,9 @@ class Ray(ClusterJobs):
 
     def test_a_submitter_that_is_stopped_for_a_while(self):
         job = self.start("--engine", "ray", "sh", "-c", "seq 100000")
-        until(lambda: processes_with("dtrain-ray"), 20, "the shim")
+        until(lambda: processes_with("dtrain-ray"), PATIENCE, "the shim")
         os.kill(job.pid, signal.SIGSTOP)
-        until(lambda: processes_with("dtrain agent --relay"), 20, "the relay")
+        until(lambda: processes_with("dtrain agent --relay"), PATIENCE, "the relay")
         os.kill(job.pid, signal.SIGCONT)
         job.stdout.readline()
         os.kill(job.pid, signal.SIGSTOP)

@@ -11,7 +11,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 
-from cluster_jobs import DEADLINE, FACTS, OURS, ROW, ClusterJobs, processes_with, said_by, until  # noqa: E402
+from cluster_jobs import DEADLINE, FACTS, OURS, PATIENCE, ROW, ClusterJobs, processes_with, said_by, until  # noqa: E402
 from support_python import JOB, environment  # noqa: E402
 from support_python import PYTHON as TORCH_PYTHON  # noqa: E402
 from spark_cluster import CHEAP, PYTHON, SparkCluster  # noqa: E402
@@ -101,7 +101,7 @@ class Spark(ClusterJobs):
         self.check_no_secret_is_to_be_seen()
         job.send_signal(signal.SIGINT)
         said_by(self, job, -2, DEADLINE)
-        until(lambda: not processes_with("CoarseGrainedExecutorBackend"), 20, "the end of the executors")
+        until(lambda: not processes_with("CoarseGrainedExecutorBackend"), PATIENCE, "the end of the executors")
 
 
 if __name__ == "__main__":

@@ -81,6 +81,10 @@ def says_umlauts():
     sys.stdout.buffer.write("\u00fc \u2603\n".encode())
 
 
+def gpus():
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
 def fails():
     try:
         dtrain.run(breaks, 1, nproc=2)
@@ -124,7 +128,7 @@ def distributes(on_spark):
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             one = TorchDistributor(num_processes=1, local_mode=False, use_gpu=False)
             print("both", sorted(weights.value for weights in pool.map(lambda rate: one.run(train, rate), (1, 2))))
-        print("hidden", repr(one.run(os.environ.get, "CUDA_VISIBLE_DEVICES")))
+        print("hidden", repr(one.run(gpus)))
         print("session", session.sparkContext.parallelize(range(4)).sum())
 
 
