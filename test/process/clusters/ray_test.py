@@ -14,8 +14,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 from cluster_jobs import (DEADLINE, FACTS, OURS, PATIENCE, ROW, ClusterJobs,  # noqa: E402
                           processes_with, said_by, until)
 from ray_cluster import PYTHON, RayCluster  # noqa: E402
-from support_python import JOB, environment  # noqa: E402
-from support_python import PYTHON as TORCH_PYTHON  # noqa: E402
+from support_python import environment, start_job  # noqa: E402
 
 
 def setUpModule():
@@ -94,10 +93,7 @@ class Ray(ClusterJobs):
     def test_a_function_from_python(self):
         variables = environment(**self.environment, DTRAIN_ENGINE_PYTHON=PYTHON)
         del variables["PYTHON_EXEC"]
-        program = subprocess.Popen([TORCH_PYTHON, JOB, "nodes", "ray"], env=variables, cwd=self.folder, text=True,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.addCleanup(program.stdout.close)
-        said = said_by(self, program, 0, DEADLINE)
+        said = said_by(self, start_job(self, ["nodes", "ray"], variables, self.folder), 0, DEADLINE)
         self.assertIn("[1] rank 1 of 2 trains with 1.5, 0.0\n", said)
         self.assertIn("\nvalue 1.5\n", said)
 

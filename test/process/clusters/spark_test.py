@@ -4,7 +4,6 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 import sys
 import unittest
 
@@ -12,8 +11,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 
 from cluster_jobs import DEADLINE, FACTS, OURS, PATIENCE, ROW, ClusterJobs, processes_with, said_by, until  # noqa: E402
-from support_python import JOB, environment  # noqa: E402
-from support_python import PYTHON as TORCH_PYTHON  # noqa: E402
+from support_python import environment, start_job  # noqa: E402
 from spark_cluster import CHEAP, PYTHON, SparkCluster  # noqa: E402
 
 GPUS = "GPU-5f1a", "GPU-77c0"
@@ -87,10 +85,7 @@ class Spark(ClusterJobs):
         variables = environment(**self.environment, PYSPARK_PYTHON=PYTHON,
                                 PYSPARK_SUBMIT_ARGS=self.environment["DTRAIN_SPARK"] + " pyspark-shell")
         del variables["PYTHON_EXEC"]
-        program = subprocess.Popen([TORCH_PYTHON, JOB, "spark"], env=variables, cwd=self.folder, text=True,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.addCleanup(program.stdout.close)
-        said = said_by(self, program, 0, DEADLINE)
+        said = said_by(self, start_job(self, ["spark"], variables, self.folder), 0, DEADLINE)
         for text in ("[1] rank 1 of 2 trains with 0.5, 0.9", "value 0.5", "step 17", "both [1, 2]", "hidden ''",
                      "session 6"):
             self.assertIn(text + "\n", said)

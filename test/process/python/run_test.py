@@ -4,14 +4,13 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from support_python import JOB, PYTHON, environment  # noqa: E402
+from support_python import environment, start_job  # noqa: E402
 from support import pids, proc_file, said_by, until  # noqa: E402
 
 DEADLINE = 120
@@ -31,10 +30,7 @@ class Run(unittest.TestCase):
 
     def start(self, *words, **how):
         more = dict([self.mark.split("=")], TMPDIR=self.folder, PYTHONIOENCODING=how.pop("encoding", "utf-8"))
-        job = subprocess.Popen([PYTHON, JOB, *words], env=environment(**how, **more), cwd=self.folder, text=True,
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.addCleanup(job.stdout.close)
-        return job
+        return start_job(self, words, environment(**how, **more), self.folder)
 
     def says(self, *words, **how):
         return said_by(self, self.start(*words, **how), 0, DEADLINE)

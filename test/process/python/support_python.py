@@ -1,6 +1,7 @@
 """A Python that has torch, dtrain's package and PySpark."""
 import os
 import pathlib
+import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -18,3 +19,11 @@ def environment(cloudpickle=True, **more):
     if cloudpickle:
         paths += [str(path) for path in TOP.glob(".venv-spark/lib/python*/site-packages")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+
+def start_job(case, words, variables, folder):
+    """job.py, in a folder."""
+    job = subprocess.Popen([PYTHON, JOB, *words], env=variables, cwd=folder, text=True, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    case.addCleanup(job.stdout.close)
+    return job
