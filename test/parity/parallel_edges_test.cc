@@ -193,6 +193,16 @@ TEST_CASE("the exact norm does not depend on who has what, and says when it is n
     for (const std::string& each : clipped(ranks, {1, 1, -kInfinite, 2}, 1)) CHECK(each.substr(0, 3) == "inf");
     for (const std::string& each : clipped(ranks, {1e-310, 0, 2e-310}, 1)) CHECK(std::stod(each) < 1e-300);
   }
+  // Of whatever type the same numbers are.
+  const auto norm_of = [](at::ScalarType type) {
+    return on_ranks(1, [&](Session& session) {
+      torch::manual_seed(1);
+      const torch::Tensor narrow = torch::randn({77, 13}).to(at::kBFloat16);
+      return fmt::format("{:a}", exact_norm_of({narrow.to(type).t(), {}}, session.world(), torch::kCPU).item<double>());
+    })[0];
+  };
+  CHECK(norm_of(at::kBFloat16) == norm_of(at::kDouble));
+  CHECK(norm_of(at::kFloat) == norm_of(at::kDouble));
   // Whoever has the number that is none: its gradient is none either.
   CHECK(clipped(2, {1, std::nan("")}, 1)[1] == "nan false");
   CHECK(clipped(2, {1, std::nan("")}, 1)[0] == "nan false");
