@@ -62,7 +62,7 @@ ROOMS = {
         "options": "machine parse",
         "engines": "machine nodes options parse",
         "program": "children machine",
-        "doctor": "children engines gpus machine options parse program",
+        "doctor": "children engines gpus machine nodes options parse program",
         "resolve": "engines machine nodes options parse program",
         "commands": "machine nodes parse",
         "run": "engines help machine options parse program resolve",

@@ -2,14 +2,19 @@
 #include "cli/doctor/doctor.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/base/fail.h"
+#include "cli/base/print.h"
+#include "cli/base/terminal.h"
 #include "cli/base/text.h"
 #include "cli/children/ask_child.h"
+#include "cli/parse/command_words.h"
 #include "launcher/terminal/terminal_line.h"
 #include "launcher/terminal/wants_color.h"
 #include "rendezvous/base/counted.h"
@@ -26,6 +31,8 @@ std::string_view level_word(Finding::Level level) {
       return "ok";
     case Finding::Level::warn:
       return "warn";
+    case Finding::Level::retry:
+      return "retry";
     case Finding::Level::fail:
       return "FAIL";
   }
@@ -33,7 +40,7 @@ std::string_view level_word(Finding::Level level) {
 }
 
 std::string colored(Finding::Level level) {
-  const char* color = level == Finding::Level::ok ? "1;32" : level == Finding::Level::warn ? "1;33" : "1;31";
+  const char* color = level == Finding::Level::ok ? "1;32" : level == Finding::Level::fail ? "1;31" : "1;33";
   return launcher::colored(color, level_word(level));
 }
 
@@ -101,14 +108,31 @@ std::string report(const Findings& findings, std::size_t width, bool colors) {
   };
   auto failed = count(Finding::Level::fail), warned = count(Finding::Level::warn);
   if (failed > 0) return out + fmt::format("\n{} of {} checks failed\n", failed, findings.size());
+  if (count(Finding::Level::retry) > 0) return out + "\nnot ready to run jobs yet\n";
   if (warned > 0) return out + fmt::format("\nready to run jobs, with {}\n", counted(warned, "warning"));
   return out + "\nready to run jobs\n";
 }
 
 int verdict(const Findings& findings) {
   for (const Finding& finding : findings)
-    if (finding.level == Finding::Level::fail) return 1;
+    if (finding.level >= Finding::Level::retry) return 1;
   return 0;
+}
+
+int preflight_verdict(const Findings& findings) {
+  auto worst = Finding::Level::ok;
+  for (const Finding& finding : findings) worst = std::max(worst, finding.level);
+  return 10 * static_cast<int>(worst);
+}
+
+int doctor_command(const std::vector<std::string>& words) {
+  const auto flags = command_words(CommandId::doctor, words, Unknown::repeated);
+  if (!flags) return fail(flags.error());
+  const Findings findings = examine(all_checks());
+  const bool colors = launcher::wants_color(launcher::Color::automatic, STDOUT_FILENO);
+  const int printed = print(report(findings, output_width(), colors));
+  if (printed != 0) return printed;
+  return flags->contains("preflight") ? preflight_verdict(findings) : verdict(findings);
 }
 
 std::vector<Check> all_checks() {
@@ -123,6 +147,7 @@ std::vector<Check> all_checks() {
           {"loopback", check_loopback},
           {"owners of connections", check_owners},
           {"ports", check_ports},
+          {"meeting place", check_meeting},
           {"GPUs", check_gpus},
           {"engine", check_engine},
           {"MPI", check_mpi},

@@ -1,6 +1,7 @@
 #pragma once
 // `dtrain doctor`: what this machine can do for a job. Checks give findings; one place prints them and decides the
 // exit code, so a new check is one function in a list.
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,7 +15,8 @@
 namespace dtrain::cli {
 
 struct Finding {
-  enum class Level { ok, warn, fail } level = Level::ok;
+  // retry: a job cannot run here now, and may later.
+  enum class Level { ok, warn, retry, fail } level = Level::ok;
   std::string what;    // "shared memory"
   std::string detail;  // "/dev/shm, 64 MiB free"
   std::string cure;    // what to do about it; empty for ok
@@ -36,8 +38,14 @@ Findings examine(const std::vector<Check>& checks, int patience_ms = 30000);
 
 // The report as text; no line is longer than `width` unless a single word is. `colors`: of ok, warn and FAIL. Pure.
 std::string report(const Findings& findings, std::size_t width = kWidest, bool colors = false);
-// 0, or 1 if something that a job needs is missing. Pure.
+// 0, or 1 if something that a job needs is missing, or not there yet. Pure.
 int verdict(const Findings& findings);
+// For an init container of a pod (--preflight): 0 if all is well, 10 with a warning, 20 if a job may run here later, 30
+// if it cannot. Pure.
+int preflight_verdict(const Findings& findings);
+
+// `dtrain doctor [--preflight]`: prints the report. Returns the exit code.
+int doctor_command(const std::vector<std::string>& words);
 
 // Python and torch, judged for a machine with this many usable GPUs. Pure.
 Findings judge_python(const PythonFacts& facts, int gpus);
@@ -49,6 +57,16 @@ Findings judge_slurm(const std::map<std::string, std::string>& env, const std::s
 
 // Of a machine with these variables. Pure but for a file with hosts.
 Findings judge_engine(const Host& host);
+
+struct PortUse {
+  bool is_free = true;
+  std::string holder = {};  // "python3 (1234)"
+};
+// Whether a server could have this port on all addresses, as a store has it. Port 0 is always free.
+PortUse port_use(int port);
+
+// Of the place that variables name for the nodes of a job; none if they name none. Pure but for the name service.
+Findings judge_meeting(const Host& host, const std::function<PortUse(int port)>& use_of);
 
 // `library`: whether PMIx's can be loaded. Pure.
 Findings judge_mpi(const launcher::MpiProcess& process, const Result<void>& library);
@@ -65,6 +83,7 @@ Findings check_clock();
 Findings check_loopback();
 Findings check_owners();  // of connections
 Findings check_ports();
+Findings check_meeting();  // none if no variable names the place
 Findings check_gpus();
 Findings check_engine();
 Findings check_slurm();  // none outside SLURM

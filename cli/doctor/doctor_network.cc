@@ -19,7 +19,6 @@ namespace {
 
 using Level = Finding::Level;
 
-// Whether a server could have this port on all addresses, as a store has it.
 bool free_port(int port) {
   UniqueFd server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   int yes = 1;
@@ -32,6 +31,12 @@ bool free_port(int port) {
 }
 
 }  // namespace
+
+PortUse port_use(int port) {
+  if (free_port(port)) return {};
+  const std::string holder = who_listens(port);
+  return {false, holder.empty() ? "something that does not listen" : holder};
+}
 
 // Bind, listen and connect, as workers and store do.
 Findings check_loopback() {
@@ -71,13 +76,13 @@ Findings check_ports() {
   Findings findings;
   for (int port : {kC10d, kStatic}) {
     std::string what = fmt::format("port {}", port);
-    if (free_port(port)) {
+    const PortUse use = port_use(port);
+    if (use.is_free) {
       findings.push_back({Level::ok, what, "free", ""});
       continue;
     }
-    std::string holder = who_listens(port);
     findings.push_back(
-        {Level::warn, what, "taken by " + (holder.empty() ? "something that does not listen" : holder),
+        {Level::warn, what, "taken by " + use.holder,
          "only jobs that ask for this port cannot start: give them another one with --rdzv-endpoint or --master-port"});
   }
   return findings;
