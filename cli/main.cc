@@ -18,6 +18,7 @@
 #include "cli/ckpt/ckpt.h"
 #include "cli/commands/install_torchrun.h"
 #include "cli/commands/serve.h"
+#include "cli/commands/shim.h"
 #include "cli/commands/status.h"
 #include "cli/commands/token.h"
 #include "cli/doctor/doctor.h"
@@ -34,7 +35,6 @@
 #include "cli/table/command_table.h"
 #include "launcher/base/last_words.h"
 #include "launcher/job/exit_codes.h"
-#include "launcher/terminal/wants_color.h"
 #include "rendezvous/base/printable.h"
 
 namespace dtrain::cli {
@@ -47,13 +47,6 @@ int help(const Words& words) {
   if (words[0] == "--markdown") return print(markdown_help());
   if (words[0] == "--man") return print(man_page());
   return print_help(help_on(words[0], output_width()));
-}
-
-int doctor() {
-  Findings findings = examine(all_checks());
-  int printed =
-      print(report(findings, output_width(), launcher::wants_color(launcher::Color::automatic, STDOUT_FILENO)));
-  return printed != 0 ? printed : verdict(findings);
 }
 
 int env(const Words& words) {
@@ -72,6 +65,12 @@ int install_torchrun(const Words& words) {
   if (!words.empty() && words[0].starts_with('-'))
     return fail(unknown_flag(*find_command("install-torchrun"), words[0]));
   return install_torchrun_command(words);
+}
+
+int shim(const Words& words) {
+  if (!words.empty() && words[0].starts_with('-') && words[0] != "--")
+    return fail(unknown_flag(*find_command("shim"), words[0]));
+  return shim_command(words);
 }
 
 int no_command() {
@@ -109,6 +108,7 @@ struct Handler {
 constexpr Handler kHandlers[] = {
     {CommandId::run, true, [](const Words& words) { return run_command(words, CalledAs::dtrain); }},
     {CommandId::launch, true, [](const Words& words) { return run_command(words, CalledAs::launch); }},
+    {CommandId::shim, true, shim},
     {CommandId::agent, true, agent},
     {CommandId::logs, true, show_logs},
     {CommandId::status, true, status_command},
@@ -116,7 +116,7 @@ constexpr Handler kHandlers[] = {
     {CommandId::ckpt, true, ckpt_command},
     {CommandId::estimate, true, estimate_command},
     {CommandId::rendezvous, true, rendezvous_command},
-    {CommandId::doctor, false, [](const Words&) { return doctor(); }},
+    {CommandId::doctor, true, doctor_command},
     {CommandId::env, true, env},
     {CommandId::token, true, token_command},
     {CommandId::completion, false,
@@ -144,8 +144,9 @@ std::optional<Error> too_many_words(const Command& command, const Words& words) 
 
 int carry_out(const Command& command, const Words& words) {
   const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
-  // A job's program may have a --help of its own.
-  if (!starts_job(command) && std::any_of(words.begin(), words.end(), asks)) return help({std::string(command.name)});
+  // A job's program may have a --help of its own, and so may a command.
+  const auto end = command.runs_command && !words.empty() ? words.begin() + 1 : words.end();
+  if (!starts_job(command) && std::any_of(words.begin(), end, asks)) return help({std::string(command.name)});
   const Handler& handler = kHandlers[std::size_t(command.id)];
   if (!handler.judges_words)
     if (const auto error = too_many_words(command, words)) return fail(*error);

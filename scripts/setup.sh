@@ -25,6 +25,7 @@ venv=.venv
 [[ $torch == 2.15 ]] || venv=.venv-torch$torch
 scikit_learn=1.9.1
 digits_sha256=09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22
+deepspeed=0.19.8
 spark=4.3.0
 spark_sha256=e8c517948eff7088a7aa07449aa8eafa4a15a8d50319de2525a6fd26622476c6
 log=.cache/setup.log
@@ -115,17 +116,19 @@ install_torch() {
 install_peers() {
   local requirements=scripts/requirements-peers.txt stamp started=$SECONDS sites
   [[ -f .venv/.complete ]] || fail "peers use the torch of .venv: scripts/setup.sh train peers"
-  stamp="$PWD $(sha256sum <$requirements) $(<.venv/.complete)"
+  stamp="$PWD $deepspeed $(sha256sum <$requirements) $(<.venv/.complete)"
   [[ -f .venv-peers/.complete && $(<.venv-peers/.complete) == "$stamp" ]] && return
-  say "PyTorch Lightning and Accelerate into .venv-peers (about 4 MB to download)"
+  say "PyTorch Lightning, Accelerate, DeepSpeed and Jupyter into .venv-peers (about 25 MB to download)"
   fresh_venv .venv-peers "$requirements"
   mapfile -t sites < <(for venv in .venv-peers .venv; do
     $venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
   done)
   echo "${sites[1]}" >"${sites[0]}/torch.pth"
-  quietly .venv-peers/bin/python -c 'import torch, accelerate, pytorch_lightning'
+  DS_BUILD_OPS=0 quietly .venv-peers/bin/pip install --no-deps --no-build-isolation --disable-pip-version-check \
+    deepspeed==$deepspeed
+  quietly .venv-peers/bin/python -c 'import torch, accelerate, pytorch_lightning, deepspeed, click, httpcore2'
   echo "$stamp" >.venv-peers/.complete
-  say "Lightning and Accelerate installed in $((SECONDS - started)) s"
+  say "what people use with torch installed in $((SECONDS - started)) s"
 }
 
 # install_tools NAME MB WHAT: what scripts/requirements-NAME.txt lists, into .venv-NAME.
@@ -144,7 +147,7 @@ install_spark() {
   local venv=.venv-spark requirements=scripts/requirements-spark.txt folder=.cache/pyspark stamp started=$SECONDS site
   stamp="$PWD $spark $(sha256sum <$requirements)"
   [[ -f $venv/.complete && $(<$venv/.complete) == "$stamp" ]] && return
-  say "Spark $spark into $venv (about 460 MB to download)"
+  say "Spark $spark into $venv (about 530 MB to download)"
   fresh_venv $venv $requirements
   rm -rf $folder
   quietly $venv/bin/pip download --no-deps --no-binary pyspark --disable-pip-version-check -d $folder pyspark==$spark
@@ -209,7 +212,7 @@ for group in "$@"; do
   fi
   [[ $group != test && $group != bench ]] || install_corpus
   [[ $group != wheel ]] || install_tools wheel 100 "zig and Python's tools for wheels"
-  [[ $group != test ]] || install_tools test 50 "what reads recipes and schemas, and Transformers"
+  [[ $group != test ]] || install_tools test 80 "what reads recipes and schemas, and Transformers"
   [[ $group != test ]] || install_tools ray 80 "Ray"
   [[ $group != test ]] || install_spark
   [[ $group != docs && $group != test ]] || install_tools docs 15 "mkdocs"

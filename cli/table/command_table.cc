@@ -40,6 +40,9 @@ constexpr CommandFlag kStatusFlags[] = {
 constexpr CommandFlag kAgentFlags[] = {
     {.name = "relay", .help = "dial back to the submitter that standard input names"}};
 
+constexpr CommandFlag kDoctorFlags[] = {
+    {.name = "preflight", .help = "exit with 0, 10 (warning), 20 (try again) or 30 (never)"}};
+
 constexpr CommandFlag kFlightFlags[] = {{.name = "json", .help = "print it as JSON"}};
 
 constexpr CommandFlag kCkptFlags[] = {
@@ -90,7 +93,18 @@ constexpr Command kCommands[] = {
      .arguments = "[flags] PROGRAM [program's arguments]",
      .help = "do what torch.distributed.launch does: add --local-rank=N",
      .details = "Takes the flags of `dtrain run` and behaves as torchrun does, but puts --local-rank=N before the "
-                "program's arguments unless --use-env is given."},
+                "program's arguments unless --use-env is given.",
+     .once = true},
+    {.id = CommandId::shim,
+     .name = "shim",
+     .arguments = "COMMAND [its arguments]",
+     .help = "run COMMAND so that torchrun is dtrain in all that it starts",
+     .details = "For commands that start torchrun themselves, such as `accelerate launch` or `fabric run`. In COMMAND "
+                "and below it, torchrun in PATH, python -m torch.distributed.run and launch, and the functions of "
+                "torch.distributed.launcher are dtrain. No file of Python or torch is changed: PATH and PYTHONPATH "
+                "begin with folders in $XDG_CACHE_HOME/dtrain or ~/.cache/dtrain. COMMAND takes the place of "
+                "dtrain, so the exit code is its own (docs/shim.md).",
+     .runs_command = true},
     {.id = CommandId::agent,
      .name = "agent",
      .help = "be the agent of one node: for engines, which start it",
@@ -166,10 +180,16 @@ constexpr Command kCommands[] = {
      .flags = kRendezvousFlags},
     {.id = CommandId::doctor,
      .name = "doctor",
+     .arguments = "[--preflight]",
      .help = "check what this machine can do, and say how to fix it",
-     .details = "Checks what this machine can do for a job: how dtrain can hold workers together, cores, memory, "
-                "limits, shared memory, the loopback network, ports, GPUs, Python and torch. For each problem it says "
-                "what to do. Exits with 1 if something that dtrain needs is missing, else with 0."},
+     .details =
+         "Checks what this machine can do for a job: how dtrain can hold workers together, cores, memory, "
+         "limits, shared memory, the loopback network, ports, GPUs, Python and torch. For each problem it says "
+         "what to do. If a variable says where the nodes meet, it looks whether the name is known and the port free. "
+         "Exits "
+         "with 1 if something that dtrain needs is missing, else with 0. With --preflight, for an init container: "
+         "0 if all is well, 10 with a warning, 20 if a job may run here later, 30 if it cannot.",
+     .flags = kDoctorFlags},
     {.id = CommandId::env,
      .name = "env",
      .arguments = "[--json]",

@@ -13,6 +13,7 @@ namespace dtrain::cli {
 enum class CommandId {
   run,
   launch,
+  shim,
   agent,
   logs,
   status,
@@ -46,7 +47,8 @@ struct Command {
   std::string_view details = {};    // what the line does not say
   std::string_view choices = {};    // words that its argument may be, separated by commas
   std::span<const CommandFlag> flags = {};
-  bool once = false;  // typed once on a machine: not on the first screen of help
+  bool runs_command = false;  // the words after it are a command's, with flags of its own
+  bool once = false;          // seldom typed: not on the first screen of help
 };
 
 // Whether it takes the flags of `dtrain run` and a program: run itself and launch.

@@ -15,7 +15,7 @@ _dtrain_offer_list() {
 
 _dtrain_flags='--nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --standalone --virtual-local-rank --numa-binding --strategy --keep-state --copy-state --engine --hosts -H --hostfile --include --exclude --ssh --srun --spark --resources-per-worker --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --insecure --ha --module -m --no-python --run-path --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --timestamps --fold --report --event-log-handler --color --quiet --verbose -v --dry-run --print-config --print-completion --help -h --version --monitor-interval --start-method --logs-specs --use-env'
 _dtrain_with_value=' --nproc --nproc-per-node --max-restarts --role --rdzv-id --run-id --numa-binding --strategy --engine --hosts -H --hostfile --include --exclude --ssh --srun --spark --resources-per-worker --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs '
-_dtrain_commands='run launch agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help --help --version'
+_dtrain_commands='run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help --help --version'
 
 # Offer values of the flag $1.
 _dtrain_value() {
@@ -119,6 +119,7 @@ _dtrain() {
   case ${_dtrain_words[1]} in
     run) _dtrain_run 2 ;;
     launch) _dtrain_run 2 ;;
+    shim) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
     agent) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--relay --help'; else :; fi ;;
     logs) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--ranks --rank -r --grep -g --since --attempt --stdout --stderr --follow -f --help'; else compopt -o dirnames; fi ;;
     status) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--job --json --help'; else :; fi ;;
@@ -126,13 +127,13 @@ _dtrain() {
     ckpt) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --max-size --dtype --rename --help'; else ((_dtrain_last == 2)) && _dtrain_offer 'inspect verify consolidate convert'; fi ;;
     estimate) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--parameters --nproc --nnodes --ranks --strategy --micro-batches --optimizer --state --state-on-disk --units --memory --json --help'; else :; fi ;;
     rendezvous) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--port --bind --token-file --tls-ca --tls-cert --tls-key --max-jobs --max-nodes --max-store-mib --max-store-keys --open-store --help'; else ((_dtrain_last == 2)) && _dtrain_offer 'serve'; fi ;;
-    doctor) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
+    doctor) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--preflight --help'; else :; fi ;;
     env) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --help'; else :; fi ;;
     token) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--new --code --join --file --help'; else :; fi ;;
     completion) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'bash zsh fish'; fi ;;
     install-torchrun) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
     version) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
-    help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'run launch agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun spark resources-per-worker nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;
+    help) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else ((_dtrain_last == 2)) && _dtrain_offer 'run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun spark resources-per-worker nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'; fi ;;
   esac
 }
 

@@ -44,6 +44,7 @@ complete -c torchrun -f
 
 complete -c dtrain -n 'test (__dtrain_place) = command' -a run -d 'start PROGRAM as several workers and watch them to their end'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a launch -d 'do what torch.distributed.launch does: add --local-rank=N'
+complete -c dtrain -n 'test (__dtrain_place) = command' -a shim -d 'run COMMAND so that torchrun is dtrain in all that it starts'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a agent -d 'be the agent of one node: for engines, which start it'
 complete -c dtrain -n 'test (__dtrain_place) = agent' -l relay -d 'dial back to the submitter that standard input names'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a logs -d 'print what workers have written to files'
@@ -95,6 +96,7 @@ complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l max-store-keys -x 
 complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l open-store -x -d 'open a store for torchrun agents too; NO AUTHENTICATION'
 complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -a 'serve'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a doctor -d 'check what this machine can do, and say how to fix it'
+complete -c dtrain -n 'test (__dtrain_place) = doctor' -l preflight -d 'exit with 0, 10 (warning), 20 (try again) or 30 (never)'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a env -d 'describe this machine for a bug report, without secrets'
 complete -c dtrain -n 'test (__dtrain_place) = env' -l json -d 'print it as JSON'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a token -d 'make the token that a job\'s nodes share, or say where it is'
@@ -107,7 +109,7 @@ complete -c dtrain -n 'test (__dtrain_place) = completion' -a 'bash zsh fish'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a install-torchrun -d 'make a link named torchrun to this dtrain'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a version -d 'show version, compiler and build'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a help -d 'show this help, or help on a flag, command or topic'
-complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun spark resources-per-worker nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
+complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun spark resources-per-worker nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
 
 for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'

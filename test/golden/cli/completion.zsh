@@ -103,6 +103,7 @@ _dtrain() {
   local -a commands=(
     'run:start PROGRAM as several workers and watch them to their end'
     'launch:do what torch.distributed.launch does\: add --local-rank=N'
+    'shim:run COMMAND so that torchrun is dtrain in all that it starts'
     'agent:be the agent of one node\: for engines, which start it'
     'logs:print what workers have written to files'
     'status:show what your jobs on this host are doing, and why'
@@ -127,6 +128,7 @@ _dtrain() {
   case $words[1] in
     run) _dtrain_run ;;
     launch) _dtrain_run ;;
+    shim) _arguments --help'[tell about this command]' ;;
     agent) _arguments --help'[tell about this command]' '--relay[dial back to the submitter that standard input names]' ;;
     logs) _arguments --help'[tell about this command]' '--ranks=[only these local ranks, e.g. 0,5-7]:RANKS: ' '--rank=[the same as --ranks]:RANK: ' '-r[the same as --ranks]:RANK: ' '--grep=[only lines that contain TEXT]:TEXT: ' '-g[only lines that contain TEXT]:TEXT: ' '--since=[only what was written since TIME: 10m, 13:00, 2026-11-21T13:00]:TIME: ' '--attempt=[the rounds after N restarts; without it, the last round]:N: ' '--stdout[only stdout]' '--stderr[only stderr]' '--follow[keep printing what is written, in new rounds too]' '-f[keep printing what is written, in new rounds too]' '1:folder:_files -/' ;;
     status) _arguments --help'[tell about this command]' '--job=[only this job, by its --rdzv-id]:ID: ' '--json[print it as JSON]' ;;
@@ -134,13 +136,13 @@ _dtrain() {
     ckpt) _arguments --help'[tell about this command]' '--json[inspect: print it as JSON]' '--max-size=[consolidate, convert: most bytes of a file, such as 5GB; default one file]:SIZE: ' '--dtype=[convert: floating tensors become float32, bfloat16 or float16]:TYPE: ' '--rename=[convert: names that begin with FROM begin with TO; repeatable]:FROM=TO: ' '1:argument:(inspect verify consolidate convert)' ;;
     estimate) _arguments --help'[tell about this command]' '--parameters=[so many parameters, in place of PATH: 350M, 7B, 7e9]:COUNT: ' '--nproc=[ranks on each node]:N: ' '--nnodes=[nodes; default 1]:N: ' '--ranks=[ranks in all, in place of --nproc and --nnodes]:N: ' '--strategy=[this strategy alone: a word, JSON or a file, as for run]:NAME: ' '--micro-batches=[backwards of a rank in a step, if the strategy is deterministic]:N: ' '--optimizer=[adamw (default), adam, lamb, adagrad, muon, sgd, sgd-momentum]:NAME: ' '--state=[type of the optimizer'\''s state: float32 (default), bfloat16]:TYPE: ' '--state-on-disk[the state lies in a state_folder]' '--units=[units of fsdp: names such as model.layers.N, or a number]:UNITS: ' '--memory=[memory of a rank, as 80GB: marks what fits]:SIZE: ' '--json[print it as JSON]' ;;
     rendezvous) _arguments --help'[tell about this command]' '--port=[port to listen at, 0 for any free port; default 29400]:N: ' '--bind=[listen only at this address of this host; default all]:ADDR: ' '--token-file=[the token that jobs need, as for run]:FILE: ' '--tls-ca=[use certificates, not a token, as for run]:FILE: ' '--tls-cert=[the server'\''s certificate]:FILE: ' '--tls-key=[the server'\''s private key]:FILE: ' '--max-jobs=[most jobs at a time; default 256]:N: ' '--max-nodes=[most nodes of all jobs together; default 16384]:N: ' '--max-store-mib=[most memory of one job'\''s store; default 1024]:N: ' '--max-store-keys=[most keys of one job'\''s store; default 1000000]:N: ' '--open-store=[open a store for torchrun agents too; NO AUTHENTICATION]:ADDR\:PORT: ' '1:argument:(serve)' ;;
-    doctor) _arguments --help'[tell about this command]' ;;
+    doctor) _arguments --help'[tell about this command]' '--preflight[exit with 0, 10 (warning), 20 (try again) or 30 (never)]' ;;
     env) _arguments --help'[tell about this command]' '--json[print it as JSON]' ;;
     token) _arguments --help'[tell about this command]' '--new[make a new token; never overwrites a file]' '--code[make a token that can be typed: shows its code on the terminal]' '--join[make the token of a code: asks for the code, or reads it from stdin]' '--file=[use this file instead of ~/.config/dtrain/token]:FILE: ' ;;
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     install-torchrun) _arguments --help'[tell about this command]' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run launch agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun spark resources-per-worker nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun spark resources-per-worker nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 

@@ -63,7 +63,7 @@ class BadInput(unittest.TestCase):
     def test_commands(self):
         self.refuses(2, "unknown command rnu; did you mean dtrain run?", "rnu", "true")
         self.refuses(2, "to start a program: dtrain run ./train", "./train")
-        self.refuses(2, "dtrain doctor takes no arguments (x)", "doctor", "x")
+        self.refuses(2, "dtrain doctor takes --preflight and nothing else (x)", "doctor", "x")
         self.refuses(2, "no help on 'tea'; did you mean tee?", "help", "tea")
         self.refuses(2, "no help on 'exit-code'; did you mean exit-codes?", "help", "exit-code")
 
