@@ -1,4 +1,4 @@
-"""Each Kubernetes manifest of docs/kubernetes.md is valid: .venv-test's Python runs this, which has the schemas."""
+"""Each Kubernetes manifest of the docs is valid: .venv-test's Python runs this, which has the schemas."""
 import importlib
 import pathlib
 import re
@@ -12,9 +12,10 @@ VERSION = "1.37"
 KUBEFLOW = {"TrainJob": "TrainerV1alpha1TrainJob", "TrainingRuntime": "TrainerV1alpha1TrainingRuntime"}
 
 
-def manifests(text):
-    for block in re.findall(r"(?ms)^```yaml\n(.*?)^```", text):
-        yield from yaml.safe_load_all(block)
+def manifests():
+    for page in (ROOT / "docs").rglob("*.md"):
+        for block in re.findall(r"(?ms)^```ya?ml\n(apiVersion:.*?)^```", page.read_text()):
+            yield from yaml.safe_load_all(block)
 
 
 def breach(manifest):
@@ -35,7 +36,7 @@ def breach(manifest):
 
 class Manifests(unittest.TestCase):
     def setUp(self):
-        self.found = list(manifests((ROOT / "docs/kubernetes.md").read_text()))
+        self.found = list(manifests())
 
     def test_each_is_valid(self):
         self.assertEqual(sorted(each["kind"] for each in self.found), ["Job", "Service", "TrainJob", "TrainingRuntime"])
@@ -46,7 +47,7 @@ class Manifests(unittest.TestCase):
         for manifest in self.found:
             manifest["spec"]["templat"] = {}
             self.assertNotEqual(breach(manifest), "", manifest["kind"])
-        for manifest in manifests((ROOT / "docs/kubernetes.md").read_text()):
+        for manifest in manifests():
             manifest["spec"] = "none"
             self.assertNotEqual(breach(manifest), "", manifest["kind"])
 

@@ -112,6 +112,8 @@ def shell(tree, where, script):
 def check_listings(tree):
     seen = set()
     for where, text in tree.listings("ya?ml"):
+        if text.startswith("apiVersion:"):
+            continue  # Kubernetes': test/process/docs/manifests_test.py
         try:
             data = YAML(typ="safe", pure=True).load(text)
         except YAMLError as error:
