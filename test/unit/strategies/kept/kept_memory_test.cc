@@ -111,7 +111,11 @@ TEST_CASE("a child that is forked has no mapping of the memory") {
   }
   int status = 0;
   ::waitpid(child, &status, 0);
+#ifdef __SANITIZE_THREAD__  // it ends such a process itself
+  CHECK(status != 0);
+#else
   CHECK(WIFSIGNALED(status));
+#endif
 }
 
 TEST_CASE("too little memory, or too small a limit, is an error before anything is written") {
@@ -169,6 +173,7 @@ TEST_CASE("memory that no layout needs any more is given back, and may be taken 
   CHECK(reserved() == total_bytes(kLarge, 1));
 }
 
+#ifndef __SANITIZE_THREAD__  // which itself cannot go on where no more can be mapped
 TEST_CASE("a layout that fails leaves the one before, and no memory is lost") {
   const Descriptor file;
   const pid_t child = ::fork();
@@ -194,3 +199,4 @@ TEST_CASE("a layout that fails leaves the one before, and no memory is lost") {
   REQUIRE(memory.find(kSmall.fingerprint).slots[0]);
   CHECK(memory.values(0)[kSmall.value_bytes - 1] == std::byte{7});
 }
+#endif
