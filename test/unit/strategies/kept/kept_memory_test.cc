@@ -99,6 +99,7 @@ TEST_CASE("one process of a rank has the memory, and programs that it starts do 
   CHECK_THAT(error_of<ConfigError>([&] { KeptMemory again(file.fd); }), Catch::Contains("this process has it already"));
 }
 
+#ifndef __SANITIZE_THREAD__  // which maps memory of its own where the child has a gap
 TEST_CASE("a child that is forked has no mapping of the memory") {
   const Descriptor file;
   KeptMemory memory(file.fd);
@@ -111,12 +112,9 @@ TEST_CASE("a child that is forked has no mapping of the memory") {
   }
   int status = 0;
   ::waitpid(child, &status, 0);
-#ifdef __SANITIZE_THREAD__  // it ends such a process itself
-  CHECK(status != 0);
-#else
   CHECK(WIFSIGNALED(status));
-#endif
 }
+#endif
 
 TEST_CASE("too little memory, or too small a limit, is an error before anything is written") {
   const Descriptor file;
