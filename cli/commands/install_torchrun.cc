@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "cli/base/fail.h"
+#include "cli/base/own_file.h"
 #include "cli/base/print.h"
 #include "cli/base/usage_error.h"
 #include "rendezvous/base/printable.h"
@@ -18,8 +19,9 @@ namespace fs = std::filesystem;
 
 Result<std::string> install_torchrun(const std::string& asked) {
   std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  if (error) return system_error("cannot find out where this dtrain is", error.value());
+  const auto found = own_file();
+  if (!found) return found.error();
+  const fs::path& self = *found;
   const fs::path folder = asked.empty() ? self.parent_path() : fs::canonical(asked, error);
   if (error || !fs::is_directory(folder, error)) return usage_error(printable(asked) + " is not a folder");
 

@@ -16,8 +16,8 @@
 #include <system_error>
 
 #include "cli/base/fail.h"
+#include "cli/base/own_file.h"
 #include "cli/base/usage_error.h"
-#include "cli/base/version.h"
 #include "cli/commands/torchrun_shim.h"
 #include "launcher/engines/meeting_place.h"
 #include "rendezvous/base/printable.h"
@@ -113,9 +113,9 @@ Result<void> make(const fs::path& folder, const fs::path& self) {
 }
 
 Result<fs::path> shim_folder() {
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  if (error) return system_error("cannot find out where this dtrain is", error.value());
+  const auto found = own_file();
+  if (!found) return found.error();
+  const fs::path& self = *found;
   const auto cache = cache_folder();
   if (!cache) return cache.error();
   // One for each dtrain, and for what it would write.
@@ -125,6 +125,7 @@ Result<fs::path> shim_folder() {
   if (folder.native().find(':') != std::string::npos)
     return usage_error(fmt::format("{}: a colon in it would divide PATH; XDG_CACHE_HOME names another place",
                                    printable(cache->native())));
+  std::error_code error;
   fs::create_directories(cache->parent_path(), error);
   if (const int failed = ::mkdir(cache->c_str(), 0700) == 0 ? 0 : errno;
       failed != 0 && (failed != EEXIST || !fs::is_directory(*cache, error)))
@@ -142,12 +143,13 @@ Error cannot_become(const std::string& command, int error) {
   return {ErrorKind::not_executable, fmt::format("{}: {}", printable(command), std::generic_category().message(error))};
 }
 
-}  // namespace
-
-std::string list_with(std::string_view folder, std::string_view list) {
-  if (list == folder || list.starts_with(std::string(folder) + ":")) return std::string(list);
-  return std::string(folder) + (list.empty() ? "" : ":") + std::string(list);
+// A list such as PATH that begins with this folder. An empty element would mean the working folder, so none is made.
+std::string list_with(const std::string& folder, const std::string& list) {
+  if (list == folder || list.starts_with(folder + ":")) return list;
+  return folder + (list.empty() ? "" : ":") + list;
 }
+
+}  // namespace
 
 int shim_command(const std::vector<std::string>& words) {
   const std::vector<std::string> command(words.begin() + (!words.empty() && words[0] == "--" ? 1 : 0), words.end());

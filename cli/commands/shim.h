@@ -1,13 +1,9 @@
 #pragma once
 // `dtrain shim`: a command for which torchrun is dtrain, whoever starts it. docs/shim.md, docs/adr/0524.
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace dtrain::cli {
-
-// A list such as PATH that begins with this folder. Empty elements at an end mean the working folder, so none is made.
-std::string list_with(std::string_view folder, std::string_view list);
 
 // `dtrain shim COMMAND...`: becomes COMMAND, with PATH and PYTHONPATH that begin with folders of dtrain's. They are in
 // $XDG_CACHE_HOME/dtrain or ~/.cache/dtrain, and stay there. Returns only with an error's exit code: 2 without a

@@ -86,6 +86,12 @@ Findings examine_one(const Check& check, int patience_ms) {
   return {{Finding::Level::fail, check.what, "no process can be started", "raise ulimit -u, or ulimit -n"}};
 }
 
+Finding::Level worst_of(const Findings& findings) {
+  auto worst = Finding::Level::ok;
+  for (const Finding& finding : findings) worst = std::max(worst, finding.level);
+  return worst;
+}
+
 }  // namespace
 
 Findings examine(const std::vector<Check>& checks, int patience_ms) {
@@ -113,17 +119,9 @@ std::string report(const Findings& findings, std::size_t width, bool colors) {
   return out + "\nready to run jobs\n";
 }
 
-int verdict(const Findings& findings) {
-  for (const Finding& finding : findings)
-    if (finding.level >= Finding::Level::retry) return 1;
-  return 0;
-}
+int verdict(const Findings& findings) { return worst_of(findings) >= Finding::Level::retry ? 1 : 0; }
 
-int preflight_verdict(const Findings& findings) {
-  auto worst = Finding::Level::ok;
-  for (const Finding& finding : findings) worst = std::max(worst, finding.level);
-  return 10 * static_cast<int>(worst);
-}
+int preflight_verdict(const Findings& findings) { return 10 * static_cast<int>(worst_of(findings)); }
 
 int doctor_command(const std::vector<std::string>& words) {
   const auto flags = command_words(CommandId::doctor, words, Unknown::repeated);

@@ -14,6 +14,7 @@
 #include <optional>
 #include <system_error>
 
+#include "cli/base/own_file.h"
 #include "cli/base/usage_error.h"
 #include "cli/machine/own_address.h"
 #include "cli/machine/slurm_address.h"
@@ -81,11 +82,6 @@ std::string random_digits() {
   return digits;
 }
 
-std::string own_file() {
-  std::error_code none;
-  return std::filesystem::read_symlink("/proc/self/exe", none).string();
-}
-
 // As the shell has it: PWD may go through a link that other hosts have too.
 std::string working_folder() {
   std::error_code none;
@@ -110,7 +106,10 @@ Host this_host() {
   host.foreign_programs = knows_foreign_programs();
   host.fresh_id = random_digits();
   host.folder = working_folder;
-  host.own_file = own_file;
+  host.own_file = [] {
+    const auto file = own_file();
+    return file ? file->string() : std::string();
+  };
   host.stdin_use = launcher::standard_input_use(::getpgrp());
   host.gpus = [] { return driver_gpus(); };
   host.listed_gpus = listed_gpus;
