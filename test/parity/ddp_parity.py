@@ -10,7 +10,6 @@ usage: ddp_parity.py DDP_STEPS
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,10 @@ import torch
 import torch.distributed
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as theirs
 
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "support")]
+
+from ports import free_port  # noqa: E402
+
 RANKS = 2
 START = 2  # as in ddp_steps.cc
 # Steps, rank of the matrices, error feedback, epsilon: torch adds that to lengths in the sum over ranks, and dtrain to
@@ -26,12 +29,6 @@ START = 2  # as in ddp_steps.cc
 OPTIONS = [(14, 1, True, 0), (14, 2, True, 0), (14, 2, False, 0), (14, 2, True, 1e-12), (50, 0, False, 0)]
 TOLERANCE = 1e-10  # of weights around 0.1 to 1; sums are made in another order
 LOSS_TOLERANCE = 1e-9  # of losses around 1 to 20
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def on_ranks(command):

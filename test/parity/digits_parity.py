@@ -10,22 +10,19 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "support")]
+
+from ports import free_port  # noqa: E402
 
 # Ranks add up a batch in another order than one process does. In single precision that may put what goes into a ReLU on
 # the other side of 0 after some hundred steps, and then the weights part.
 TOLERANCE = 1e-8
 LEAST_ACCURACY = 97.0
 EPOCHS = 20
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def by_hand(command, ranks):

@@ -9,7 +9,6 @@ usage: fsdp_parity.py FSDP_STEPS
 import dataclasses
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,10 @@ import torch.distributed
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "support")]
+
+from ports import free_port  # noqa: E402
 
 STEPS = 50
 
@@ -157,11 +160,8 @@ def loaded(file):
 
 
 def on_ranks(ranks, command):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    world = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
-             "CUDA_VISIBLE_DEVICES": "", "DTRAIN_STRATEGY": ""}
+    world = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+             "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "DTRAIN_STRATEGY": ""}
     workers = [subprocess.Popen([str(word) for word in command], env=os.environ | world | {"RANK": str(rank)})
                for rank in range(ranks)]
     try:

@@ -46,6 +46,7 @@ import faults as lab_faults  # noqa: E402
 import lab_case  # noqa: E402
 import netlab  # noqa: E402
 import page  # noqa: E402
+from ports import free_port  # noqa: E402
 from server import Server  # noqa: E402
 
 NODES = 8
@@ -184,11 +185,6 @@ sys.stdin.read()
 REDIS = "redis-check-rdb"  # Debian's redis-tools has the server under this name, without a service that starts
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return str(probe.getsockname()[1])
-
-
 def start_peer(name):
     """A server that the edges are compared with: its process and its port; None: it is not here."""
     python = os.path.join(SOURCE, ".venv", "bin", "python")
@@ -200,7 +196,7 @@ def start_peer(name):
         return process, process.stdout.readline().strip()
     if not shutil.which(REDIS):
         return None
-    port = free_port()
+    port = str(free_port())
     flags = ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
     process = subprocess.Popen(["redis-server", *flags], executable=shutil.which(REDIS), stdout=subprocess.PIPE,
                                text=True)

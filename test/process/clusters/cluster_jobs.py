@@ -42,7 +42,7 @@ class ClusterJobs(unittest.TestCase):
                             "XDG_CONFIG_HOME": self.folder}
 
     def tearDown(self):
-        until(lambda: not processes_with("dtrain agent") and not processes_with(MARK), PATIENCE,
+        until(lambda: not any(map(processes_with, ("dtrain agent", MARK, "ray::Node"))), PATIENCE,
               "the end of all that the job started")
 
     def start(self, *words):

@@ -110,7 +110,7 @@ class Ray(ClusterJobs):
 
     def test_a_submitter_that_is_stopped_for_a_while(self):
         job = self.start("--engine", "ray", "sh", "-c", "seq 100000")
-        until(lambda: processes_with("dtrain-ray"), PATIENCE, "the shim")
+        until(lambda: processes_with("ray::Node"), PATIENCE, "an actor")  # the shim has its order
         os.kill(job.pid, signal.SIGSTOP)
         until(lambda: processes_with("dtrain agent --relay"), PATIENCE, "the relay")
         os.kill(job.pid, signal.SIGCONT)

@@ -14,11 +14,16 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "support"))
+
+from ports import free_port  # noqa: E402, F401
+
 BIN_DIR = os.environ.get("DTRAIN_BIN_DIR", "build/bin")
 DTRAIN = os.path.join(BIN_DIR, "dtrain")
 TEST_BIN_DIR = os.environ.get("DTRAIN_TEST_BIN_DIR", os.path.join(BIN_DIR, "../test/bin"))
@@ -164,13 +169,6 @@ def can_contain(level, user=None):
 
 def levels(user=None):
     return [level for level in ("cgroup", "subreaper", "pidns") if can_contain(level, user)]
-
-
-def free_port():
-    """A port that nobody has, for what must be named before it can be taken."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def as_user(user):

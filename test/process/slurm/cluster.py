@@ -24,6 +24,10 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
+
+from ports import free_port  # noqa: E402
+
 PACKAGES = ("munged", "slurmctld", "slurmd", "srun")
 START = 60 * float(os.environ.get("DTRAIN_TEST_SLOWER", "1"))
 REQUEUE_AFTER = 20  # seconds that a job waits before it runs again; SLURM itself: 120
@@ -62,17 +66,6 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
 def missing(*programs):
     """Those of the programs (without any: all that a cluster needs) that this machine lacks."""
     return [name for name in programs or PACKAGES if not shutil.which(name)]
-
-
-def free_ports(count, address="127.0.0.1"):
-    """Ports that nobody has, for daemons that must be told theirs."""
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind((address, 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 class Munged:
@@ -212,7 +205,7 @@ class Cluster(Munged):
         self._wait(self._all_idle, f"{self.nodes} idle nodes")
 
     def _write_configuration(self):
-        ports = free_ports(self.nodes + 1, self.address)
+        ports = [free_port(self.address) for _ in range(self.nodes + 1)]
         host = socket.gethostname().split(".")[0]
         nodes = "\n".join(f"NodeName=node{i} NodeHostname={host} NodeAddr={self.address} Port={ports[i]} "
                           f"CPUs={self.cpus} State=UNKNOWN" for i in range(1, self.nodes + 1))

@@ -9,8 +9,8 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "launcher"))
-from cluster import Cluster, free_ports, missing  # noqa: E402
-from support import DEADLINE, DTRAIN, NOBODY, until  # noqa: E402
+from cluster import Cluster, missing  # noqa: E402
+from support import DEADLINE, DTRAIN, NOBODY, free_port, until  # noqa: E402
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 import netlab  # noqa: E402
@@ -229,7 +229,7 @@ class Secrets(SlurmTest):
     def test_strangers_at_the_port_get_nothing_that_they_can_open(self):
         come = os.path.join(self.cluster.folder, "come")
         with self.cluster.network():
-            port = free_ports(1, self.cluster.address)[0]
+            port = free_port(self.cluster.address)
         job = self.cluster.start("srun", "-N3", "sh", "-c",
                                  f"[ $SLURM_NODEID = 0 ] || until [ -e {come} ]; do sleep 0.1; done; "
                                  f"exec {DTRAIN} run --master-port {port} true")

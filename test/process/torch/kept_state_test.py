@@ -13,12 +13,15 @@ import random
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "support")]
+
+from ports import free_port  # noqa: E402
 
 BIN = pathlib.Path(os.environ["DTRAIN_BIN_DIR"])
 WORKER = pathlib.Path(os.environ["DTRAIN_TEST_BIN_DIR"]) / "kept_worker"
@@ -36,12 +39,6 @@ def environment(**more):
 
 def dtrain(*words, ranks=2, strategy="ddp"):
     return [str(word) for word in [BIN / "dtrain", "run", "--nproc", ranks, "--strategy", strategy, *words]]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Job:

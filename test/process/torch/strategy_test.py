@@ -5,11 +5,14 @@ import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "support")]
+
+from ports import free_port  # noqa: E402
 
 BIN = pathlib.Path(os.environ["DTRAIN_BIN_DIR"]).resolve()
 TEST_BIN = pathlib.Path(os.environ["DTRAIN_TEST_BIN_DIR"]).resolve()
@@ -88,12 +91,9 @@ def by_torchrun(strategy, *words):
 
 
 def by_hand(test, strategy, *words):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     # One thread for each rank, as the launcher would have it: more of them wait for each other on busy cores.
     world = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-             "MASTER_PORT": str(port), "DTRAIN_STRATEGY": strategy, "OMP_NUM_THREADS": "1"}
+             "MASTER_PORT": str(free_port()), "DTRAIN_STRATEGY": strategy, "OMP_NUM_THREADS": "1"}
     ranks = [subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               env={**world, "RANK": str(r)}) for r in range(2)]
     said = [rank.communicate(timeout=LIMIT)[0] for rank in ranks]

@@ -12,10 +12,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
 import notices
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "support")]
+
+from ports import free_port  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 BIN_DIR = pathlib.Path(os.environ.get("DTRAIN_BIN_DIR", "build/bin")).resolve()
@@ -140,12 +145,6 @@ def launchers(peer, side, case, root):
                "cwd": str(root / "cwd"), "env": environment(case, str(root), peer.python),
                "network": peer.network and not case.agents,
                "stdin": str(root / "stdin"), "stdout": str(root / "stdout"), "stderr": str(root / "stderr")}
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def end_left(found):
