@@ -62,7 +62,10 @@ Result<ShimWord> parse_shim_word(std::string_view line) {
     if (const auto lost = typed_member<int>(*json, "lost"); lost && *lost >= 0)
       return ShimWord(ShimLost{*lost, text_member(*json, "why")});
     if (const auto hosts = json->find("placed"); hosts != json->end())
-      if (auto placed = placed_of(*hosts)) return ShimWord(std::move(*placed));
+      if (auto placed = placed_of(*hosts)) {
+        placed->named_by_cards = typed_member<bool>(*json, "named_by_cards").value_or(false);
+        return ShimWord(std::move(*placed));
+      }
   }
   return Error{ErrorKind::system,
                fmt::format("'{}' is nothing that an engine's shim says", printable(line.substr(0, kLongestWordShown)))};

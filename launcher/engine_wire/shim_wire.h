@@ -3,7 +3,8 @@
 // shim's standard input and output, a line of JSON each. Pure.
 //
 //   submitter  {"least":1,"most":4, ...}                          a ShimRequest
-//   shim       {"placed":[{"host":"10.0.0.1","workers":8},...]}   the nodes; a relay is being started on each
+//   shim       {"placed":[{"host":"10.0.0.1","workers":8},...]}   the nodes; a relay is being started on each. With
+//                                                                "named_by_cards":true the hosts are not known yet
 //   shim       {"lost":2,"why":"..."}                             an agent's node is lost, or has started none
 //   shim       {"error":"...","kind":"unavailable"}               there is no job
 //
@@ -40,12 +41,13 @@ struct ShimRequest {
 };
 
 struct ShimNode {
-  std::string host{};  // for people
+  std::string host{};  // for people: a name or an address, or what the engine calls the agent until that has named one
   int workers = 0;
   bool operator==(const ShimNode&) const = default;
 };
 struct ShimPlaced {
-  std::vector<ShimNode> nodes;
+  std::vector<ShimNode> nodes{};
+  bool named_by_cards = false;  // the engine does not know the hosts: the agents name them
 };
 struct ShimLost {
   int agent = 0;

@@ -80,6 +80,8 @@ void Placement::card_of(std::size_t host, std::string_view line, MonoTime now) {
   if (card->version != request_.version)
     return fail({ErrorKind::usage, fmt::format("{} has {}, and this is {}: install the same version on all hosts",
                                                name(host), printable(card->version), request_.version)});
+  if (request_.named_by_cards && !card->host.empty())
+    request_.hosts[host].name = fmt::format("{} ({})", printable(card->host), name(host));
   agents_[host].card = std::move(*card);
   agents_[host].state = Agent::State::present;
   meet(now);

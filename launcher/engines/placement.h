@@ -23,6 +23,7 @@ struct PlacementRequest {
   bool numbered = true;             // the nodes have a --node-rank
   bool elastic = false;             // the job goes on without hosts that are lost
   bool shares_hosts = false;        // agents may be on one host, by different names or the same
+  bool named_by_cards = false;      // the hosts' names are the engine's for its agents; the cards have better ones
   std::vector<std::string> here{};  // names of this host, whose agent needs no connection
   std::string port{};               // on node 0; empty: one of the job's
   std::string version{};            // of this dtrain

@@ -106,7 +106,7 @@ class Engine {
 
   // The nodes, or the signal that came before them; or why there are none.
   struct Placed {
-    std::vector<ShimNode> nodes{};
+    ShimPlaced by_engine{};
     int signal = 0;
   };
   Result<Placed> place(const EngineSpec& spec, int signal_fd) {
@@ -154,7 +154,7 @@ class Engine {
     if (auto* placed = std::get_if<ShimPlaced>(&word)) {
       if (placed_) return;
       nodes_ = placed->nodes.size();
-      placed_ = std::move(placed->nodes);
+      placed_ = std::move(*placed);
     } else if (const auto* lost = std::get_if<ShimLost>(&word)) {
       agents_.lost(lost->agent, lost->why);
     } else {
@@ -180,7 +180,7 @@ class Engine {
 
   asio::io_context& io_;
   LinkedAgents& agents_;
-  std::optional<Result<std::vector<ShimNode>>> placed_{};
+  std::optional<Result<ShimPlaced>> placed_{};
   std::size_t nodes_ = 0;
   bool ending_ = false;
   EngineShim shim_;
@@ -191,7 +191,8 @@ Result<Outcome> submit_by(Engine& engine, asio::io_context& io, EngineSpec& spec
   auto placed = engine.place(spec, prepared.signals.get());
   if (!placed) return placed.error();
   if (placed->signal) return Outcome{128 + placed->signal, placed->signal == SIGINT};
-  for (ShimNode& node : placed->nodes) spec.request.hosts.push_back({std::move(node.host), node.workers, {}});
+  spec.request.named_by_cards = placed->by_engine.named_by_cards;
+  for (ShimNode& node : placed->by_engine.nodes) spec.request.hosts.push_back({std::move(node.host), node.workers, {}});
   spec.request.least = std::min(spec.request.least, static_cast<int>(spec.request.hosts.size()));
   return submit(io, spec.signals, std::move(prepared.signals), std::move(spec.request), agents);
 }

@@ -45,6 +45,10 @@ TEST_CASE("a shim says where the nodes are, which is lost, or why there are none
   const auto placed = parse_shim_word(R"({"placed":[{"host":"a","workers":2},{"host":"b","workers":1}]})");
   REQUIRE(placed.ok());
   CHECK(std::get<ShimPlaced>(*placed).nodes == std::vector<ShimNode>{{"a", 2}, {"b", 1}});
+  CHECK_FALSE(std::get<ShimPlaced>(*placed).named_by_cards);
+  const auto unknown = parse_shim_word(R"({"placed":[{"host":"task 0","workers":2}],"named_by_cards":true})");
+  REQUIRE(unknown.ok());
+  CHECK(std::get<ShimPlaced>(*unknown).named_by_cards);
   const auto lost = parse_shim_word(R"({"lost":2,"why":"gone"})");
   REQUIRE(lost.ok());
   CHECK(std::get<ShimLost>(*lost).agent == 2);

@@ -338,3 +338,18 @@ TEST_CASE("an agent that an engine cannot start is named, with the reason") {
   job.ends(1, Placement::kLost);
   CHECK(job.failure() == "10.0.0.2: dtrain must be installed there, in PATH or where it is here");
 }
+
+TEST_CASE("hosts that an engine does not know are named by their agents") {
+  PlacementRequest asked = request({{"task 0"}, {"task 1"}});
+  asked.named_by_cards = true;
+  Job job(std::move(asked));
+  job.shows_card(0);
+  job.ends(0, Placement::kLost);
+  CHECK_THAT(job.failure(), Contains("h (task 0): its agent is lost"));
+  asked = request({{"task 0"}, {"task 1"}});
+  asked.named_by_cards = true;
+  Job other(std::move(asked));
+  other.shows_card(0);
+  other.ends(1, Placement::kLost);
+  CHECK_THAT(other.failure(), Contains("task 1: its agent is lost"));
+}
