@@ -19,7 +19,8 @@ ROOMS = {
         "pmi": "credentials",
         "tls": "credentials crypto net",
         "agent_link": "credentials munge net rounds store tls",
-        "etcd": "credentials net tls",
+        "http": "credentials net tls",
+        "etcd": "credentials http net tls",
         "store_relay": "net store tls",
         "store_server": "net store store_relay tls",
         "server": "agent_link credentials rounds store store_server",
@@ -39,12 +40,13 @@ ROOMS = {
         "submit": "engine_wire engines front job output process terminal",
         "finding": "etcd job",
         "hosting": "finding job status",
+        "progress": "job",
         "logs": "job output",
         "evidence": "job logs process status",
         "events": "evidence job",
         "report": "events evidence job logs terminal",
         "service": "job status",
-        "agent": "evidence front guard hosting job logs output process report status terminal",
+        "agent": "evidence front guard hosting job logs output process progress report status terminal",
     },
     "cli": {
         "base": "",
@@ -104,7 +106,8 @@ ROOMS = {
 
 # Which rooms of a lower folder the folder above may include.
 FACES = {
-    "launcher": {"rendezvous": "agent_link base credentials election etcd munge net rounds server store store_server"},
+    "launcher": {"rendezvous": "agent_link base credentials election etcd http munge net rounds server store "
+                               "store_server"},
     "cli": {
         "launcher": "agent base engine_wire engines front guard job logs output process service status submit terminal",
         "rendezvous": "base credentials munge net pmi rounds",

@@ -62,10 +62,19 @@ Result<void> keep_state(const Given& given, Plan& plan) {
   return {};
 }
 
+// Set by the platform and not by the user: what is wrong with it is told, and ends nothing.
+Result<void> status_server(const Given& given, Plan& plan) {
+  const std::string url = given.host.variable("KUBEFLOW_TRAINER_SERVER_URL");
+  if (!url.empty())
+    plan.spec.status_server = {url, given.host.variable("KUBEFLOW_TRAINER_SERVER_CA_CERT"),
+                               given.host.variable("KUBEFLOW_TRAINER_SERVER_TOKEN")};
+  return {};
+}
+
 }  // namespace
 
 Result<void> resolve_workers(const Given& given, Plan& plan) {
-  for (auto step : {job, workers, resolve_strategy, keep_state, resolve_numa, threads})
+  for (auto step : {job, workers, resolve_strategy, keep_state, resolve_numa, threads, status_server})
     if (auto done = step(given, plan); !done) return done;
   return {};
 }

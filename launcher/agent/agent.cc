@@ -76,7 +76,7 @@ class Agent {
                  [this](std::optional<MonoTime> at) { notes_.fence.set(at, SteadyClock::now()); },
                  [this] { return notes_.fence.passed(); }}),
         round_start_({spec, terminal_, logs_, rounds_, guard_, output_, record_}),
-        status_(io_, {spec, core_, record_.workers(), rounds_, notes_}) {}
+        status_(io_, {spec, core_, record_.workers(), rounds_, notes_, say_}) {}
 
   int run();
 
@@ -358,7 +358,7 @@ void Agent::finish(const Outcome& outcome) {
 
 int Agent::close_down() {
   if (!outcome_) guard_.close();  // the job was cut off: the guard kills the workers, and nothing is written
-  status_.close();
+  status_.close(outcome_);
   rounds_.close(outcome_);
   const int code = record_.conclude(outcome_, logs_);
   guard_.close();  // no sooner: at its end the guard removes empty folders

@@ -31,6 +31,7 @@ std::string AgentStatus::open() {
 
 void AgentStatus::stepped() {
   if (std::exchange(state_, parts_.core.state()) != parts_.core.state()) since_ = SteadyClock::now();
+  posts_.stepped();
 }
 
 // How it does at this moment: its own process, not what it has started.

@@ -1,11 +1,14 @@
 #pragma once
-// What the agent remembers for `dtrain status`, and the answer that it gives. On the agent's event loop.
+// What the agent remembers for `dtrain status`, and the answer that it gives; what it tells others unasked is
+// trainer_posts.h's. On the agent's event loop.
 // Tested by test/process/launcher/status_test.py.
 #include <boost/asio/io_context.hpp>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "launcher/agent/trainer_posts.h"
 #include "launcher/evidence/worker_table.h"
 #include "launcher/front/front.h"
 #include "launcher/hosting/node_rounds.h"
@@ -24,12 +27,18 @@ class AgentStatus {
     const WorkerTable& workers;
     NodeRounds& rounds;
     JobNotes& notes;
+    const Say& say;
   };
-  AgentStatus(boost::asio::io_context& io, Parts parts) : io_(io), parts_(parts) {}
+  AgentStatus(boost::asio::io_context& io, Parts parts)
+      : io_(io), parts_(parts), posts_(io, {parts.spec, parts.core, parts.workers, parts.say}) {}
 
   // From now on the agent can be asked. Returns what the user should know of the socket; empty: nothing.
   std::string open();
-  void close() { socket_.reset(); }
+  // The job is over, or was cut off (none).
+  void close(const std::optional<Outcome>& outcome) {
+    socket_.reset();
+    posts_.close(outcome);
+  }
   // A decision and its reason.
   void decided(const std::string& text) { decisions_.add(text, SteadyClock::now()); }
   // The core has taken in an event.
@@ -42,6 +51,7 @@ class AgentStatus {
   boost::asio::io_context& io_;
   const Parts parts_;
   std::unique_ptr<StatusSocket> socket_;
+  TrainerPosts posts_;
   DecisionLog decisions_;
   GroupState state_ = GroupState::starting;
   const MonoTime begun_ = SteadyClock::now();

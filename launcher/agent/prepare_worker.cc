@@ -9,6 +9,7 @@
 #include "launcher/base/inherited.h"
 #include "launcher/evidence/blame_file.h"
 #include "launcher/guard/guard_protocol.h"
+#include "launcher/progress/progress_file.h"
 
 namespace dtrain::launcher {
 
@@ -81,12 +82,15 @@ Result<PreparedWorker> prepare_worker(const JobSpec& spec, const Assignment& ass
   const auto to_files = Streams(unsigned(spec.redirects.of(local_rank)) | unsigned(spec.tee.of(local_rank)));
   auto files = logs.open_worker(assignment.restart_count, local_rank, to_files);
   if (!files) return files.error();
-  files->paths.blame = blame_path(files->attempt, assignment.base_rank + local_rank);
+  const int rank = assignment.base_rank + local_rank;
+  files->paths.blame = blame_path(files->attempt, rank);
+  if (spec.status_server && rank == 0) files->paths.progress = progress_path(files->attempt);
 
   const auto dollars = spec.collapse_double_dollar ? DoubleDollar::collapse : DoubleDollar::keep;
   std::vector<std::string> argv;
   for (const auto& arg : spec.argv) argv.push_back(substitute_local_rank(arg, local_rank, dollars));
-  const Environment contract = worker_env(spec, assignment, local_rank, {files->paths.error_file, files->attempt});
+  const Environment contract =
+      worker_env(spec, assignment, local_rank, {files->paths.error_file, files->attempt, files->paths.progress});
   auto payload = write_exec_payload(argv, launcher::apply(parent_env, contract));
   if (!payload) return payload.error();
   UniqueFd in = stdin_for(input, local_rank);

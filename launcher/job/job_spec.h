@@ -104,6 +104,13 @@ struct NodesSpec {
   bool several() const { return max > 1; }
 };
 
+// Where Kubeflow Trainer takes the status of a job (KEP-2779), as it tells its pods.
+struct StatusServer {
+  std::string url;
+  std::string ca_file;     // empty: the machine's authorities
+  std::string token_file;  // empty: none
+};
+
 enum class Color { automatic, always, never };
 
 // What the console shows, and how.
@@ -188,6 +195,7 @@ struct JobSpec {
   } own_devices;
   // Where the JSON failure report goes besides the log folder; empty: only there.
   std::string report_path;
+  std::optional<StatusServer> status_server;
   // Events as lines of JSON on stderr (launcher/events/event_log.h), and the name of the rendezvous in them.
   bool event_log = false;
   std::string rdzv_backend = "c10d";

@@ -58,6 +58,7 @@ Environment worker_env(const JobSpec& spec, const Assignment& assignment, int lo
   set(env, "DTRAIN_ROUND", std::to_string(assignment.round));
   // Empty for the same reason.
   set(env, "DTRAIN_ROUND_DIR", paths.round);
+  set(env, "DTRAIN_PROGRESS_FILE", paths.progress);
   set(env, "DTRAIN_STATE_FD", spec.keep_state ? std::to_string(kStateFd) : "");
   set(env, "DTRAIN_STATE_COPY_FD", spec.copy_state ? std::to_string(kStateCopyFd) : "");
   if (!spec.strategy.empty()) set(env, "DTRAIN_STRATEGY", spec.strategy);

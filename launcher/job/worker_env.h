@@ -35,7 +35,8 @@ struct Assignment {
 // The files of one worker; empty where there is none.
 struct WorkerPaths {
   std::string error_file;
-  std::string round{};  // the folder of this node's files of the round
+  std::string round{};     // the folder of this node's files of the round
+  std::string progress{};  // of rank 0, where somebody reads it
 };
 
 using Environment = std::vector<std::pair<std::string, std::string>>;

@@ -21,6 +21,7 @@ struct LogPaths {
   std::string err;
   std::string error_file;  // may be written by the worker
   std::string blame;       // the same; see blame_file.h
+  std::string progress{};  // the same, of rank 0 where somebody asks; see progress_file.h
 };
 
 struct WorkerFiles {

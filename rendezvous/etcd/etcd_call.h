@@ -13,7 +13,7 @@
 #include "rendezvous/base/result.h"
 #include "rendezvous/etcd/etcd_members.h"
 #include "rendezvous/etcd/etcd_wire.h"
-#include "rendezvous/etcd/http_connection.h"
+#include "rendezvous/http/http_connection.h"
 #include "rendezvous/net/dial.h"
 
 namespace dtrain {

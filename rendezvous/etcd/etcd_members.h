@@ -14,7 +14,7 @@
 #include "rendezvous/base/beside_loop.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/credentials/tls_certificates.h"
-#include "rendezvous/etcd/http_connection.h"
+#include "rendezvous/http/http_connection.h"
 
 namespace dtrain {
 

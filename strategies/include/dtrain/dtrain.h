@@ -14,6 +14,7 @@
 #include "dtrain/metrics.h"
 #include "dtrain/optimizer.h"
 #include "dtrain/parallel.h"
+#include "dtrain/progress.h"
 #include "dtrain/recompute.h"
 #include "dtrain/schedule.h"
 #include "dtrain/session.h"

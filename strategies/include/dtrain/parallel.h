@@ -40,6 +40,7 @@
 #include "dtrain/kept_state.h"
 #include "dtrain/optimizer.h"
 #include "dtrain/placement.h"
+#include "dtrain/progress.h"
 #include "dtrain/session.h"
 #include "dtrain/shards.h"
 #include "dtrain/strategy.h"
@@ -201,6 +202,7 @@ class Parallel {
     core_->begin_step();
     update();
     core_->end_step();
+    detail::step_done();
   }
 
   // Collective. Scales all gradients so that their norm over the whole model is at most `max_norm`. Returns the norm

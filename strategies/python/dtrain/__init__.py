@@ -8,6 +8,10 @@ See docs/training/python.md.
     dtrain.run(train, 0.01, nproc=8)
 
 runs a function or a script as a job, as `dtrain run` does. See docs/python.md.
+
+    dtrain.report_progress(step, steps, loss=loss)
+
+tells the launcher how far the training is. See docs/kubernetes.md.
 """
 import os
 
@@ -21,6 +25,7 @@ import torch.distributed  # noqa: E402
 
 from . import _extension  # noqa: E402
 from ._launch import RunError, run  # noqa: E402, F401
+from ._progress import report_progress  # noqa: E402, F401
 
 
 def _create(place, _options):

@@ -1,6 +1,6 @@
-// Fuzzes the error file and the blame file, which the user's program writes: whatever is in it, each report is text
-// that harms no terminal and JSON that can be read, and what is handed on to whoever started dtrain is an error file
-// again.
+// Fuzzes the error file, the blame file and the progress file, which the user's program writes: whatever is in it, each
+// report and each post is text that harms no terminal and JSON that can be read, and what is handed on to whoever
+// started dtrain is an error file again.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,6 +9,7 @@
 #include "launcher/evidence/error_file.h"
 #include "launcher/evidence/last_exception.h"
 #include "launcher/evidence/report_lines.h"
+#include "launcher/progress/trainer_status.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/report/torchrun_report.h"
 #include "rendezvous/base/check.h"
@@ -67,5 +68,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const std::string parent = error_file_for_parent(text, "exit code 1", 1795246790, 1);
   DT_CHECK(is_json(parent) && json::parse(parent)["message"]["errorCode"] == 1, "whoever started dtrain can read it");
+  const auto told = parse_progress(text);
+  const std::string status = trainer_status({"failed", text}, told ? &*told : nullptr, std::nullopt, "now");
+  DT_CHECK(is_json(status) && status.find('\n') == std::string::npos, "Trainer can read it");
   return 0;
 }

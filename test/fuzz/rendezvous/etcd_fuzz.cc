@@ -7,7 +7,7 @@
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/etcd/etcd_wire.h"
-#include "rendezvous/etcd/http_message.h"
+#include "rendezvous/http/http_message.h"
 #include "test/fuzz/one_line.h"
 #include "test/fuzz/pieces.h"
 

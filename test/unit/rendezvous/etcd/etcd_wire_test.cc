@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "rendezvous/base/base64.h"
-#include "rendezvous/etcd/http_message.h"
+#include "rendezvous/http/http_message.h"
 #include "test/support/catch.h"
 
 using namespace dtrain;

@@ -1,4 +1,4 @@
-#include "rendezvous/etcd/http_message.h"
+#include "rendezvous/http/http_message.h"
 
 #include <fmt/format.h>
 

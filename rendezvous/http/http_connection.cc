@@ -1,4 +1,4 @@
-#include "rendezvous/etcd/http_connection.h"
+#include "rendezvous/http/http_connection.h"
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 // What is at an address of etcd's may be anything: a proxy, another program, somebody on the way. Its answers go
 // through HttpConnection and EtcdClient, and what is told of them is a whole line of ours. `make asan` runs this too.
-#include "rendezvous/etcd/http_connection.h"
+#include "rendezvous/http/http_connection.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

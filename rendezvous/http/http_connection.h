@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "rendezvous/etcd/http_message.h"
+#include "rendezvous/http/http_message.h"
 #include "rendezvous/tls/link_stream.h"
 
 namespace dtrain {
