@@ -1,14 +1,15 @@
 """Real programs under torchrun and under dtrain: the same results. And restarts, many in a row.
 usage: programs_test.py PYTHON [unittest's arguments]
 
-PYTHON has torch. With `scripts/setup.sh peers` also PyTorch Lightning and Accelerate, in .venv-peers, which sees the
-torch of .venv. DTRAIN_RESTARTS: how many (4).
+PYTHON has torch. With `scripts/setup.sh peers` also PyTorch Lightning, Accelerate, Transformers and DeepSpeed, in
+.venv-peers, which sees the torch of .venv. DTRAIN_RESTARTS: how many (4).
 """
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -19,8 +20,8 @@ BIN_DIR = pathlib.Path(os.environ["DTRAIN_BIN_DIR"]).resolve()
 RESTARTS = int(os.environ.get("DTRAIN_RESTARTS", "4"))
 
 
-def run(*command, python=PYTHON, folder=HERE, seconds=120):
-    environment = {**os.environ, "PYTHON_EXEC": str(python), "PYTHONWARNINGS": "ignore"}
+def run(*command, python=PYTHON, folder=HERE, seconds=120, **variables):
+    environment = {**os.environ, "PYTHON_EXEC": str(python), "PYTHONWARNINGS": "ignore", **variables}
     return subprocess.run(list(map(str, command)), env=environment, cwd=folder, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=seconds)
 
@@ -56,6 +57,60 @@ class Programs(unittest.TestCase):
     @unittest.skipIf("thread" in os.environ.get("DTRAIN_TEST_SANITIZE", ""), "LibTorch has no ThreadSanitizer")
     def test_cpp(self):
         self.same("--nproc-per-node", "2", "--no-python", "./train", "--epochs=1", folder=BIN_DIR)
+
+
+class Ecosystem(unittest.TestCase):
+    """Programs as people have them, under `dtrain run`: exactly the losses that torchrun gives, on every rank."""
+    maxDiff = None
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+
+    def run_program(self, launcher, name, python, workers=2):
+        """The lines of each rank. No line is of a number of ranks other than that of the workers."""
+        folder = self.folder / f"{launcher}-{workers}"
+        words = ("run",) if launcher == "dtrain" else ("-m", "torch.distributed.run")
+        # One thread: the order of a sum is the same under both launchers, on any machine.
+        done = run(BIN_DIR / "dtrain" if launcher == "dtrain" else PYTHON, *words, "--nproc-per-node", workers,
+                   HERE / "programs" / name, folder, python=python, OMP_NUM_THREADS="1", DS_ACCELERATOR="cpu",
+                   HF_HUB_OFFLINE="1", HF_HOME=str(folder), TORCH_EXTENSIONS_DIR=str(folder))
+        self.assertEqual(done.returncode, 0, done.stderr[-3000:])
+        lines = [(int(rank), said) for rank, said in re.findall(
+            rf"result rank (\d+) of {workers}: ((?:(?!result).)*)", done.stdout)]
+        self.assertEqual({rank for rank, _ in lines}, set(range(workers)), done.stdout)
+        self.assertEqual(len(lines), done.stdout.count("result rank"), done.stdout)
+        return [[said for its, said in lines if its == rank] for rank in range(workers)]
+
+    def same(self, name, python=PYTHON):
+        theirs = self.run_program("torchrun", name, python)
+        ours = self.run_program("dtrain", name, python)
+        self.assertEqual(ours, theirs)
+        self.assertEqual(ours[0], ours[1])
+        return ours[0]
+
+    def test_fsdp2_and_its_checkpoint(self):
+        losses, shards, went_on, files = self.same("fsdp2_checkpoint.py")
+        self.assertIn("has 106 of 212 parameters", shards)
+        self.assertEqual(went_on, "went on as before: True")
+        self.assertEqual(files, "saved to __0_0.distcp __1_0.distcp")
+        # One worker with the whole batch learns the same, but for the order of sums.
+        alone = self.run_program("dtrain", "fsdp2_checkpoint.py", PYTHON, workers=1)[0][0]
+        for ours, its in zip(losses.split()[1:], alone.split()[1:], strict=True):
+            self.assertAlmostEqual(float(ours), float(its), places=5)
+
+    @unittest.skipUnless(PEERS.exists(), "no .venv-peers: scripts/setup.sh peers")
+    def test_transformers_trainer(self):
+        mode, losses, _ = self.same("transformers_trainer.py", PEERS)
+        self.assertEqual(mode, "ParallelMode.DISTRIBUTED DistributedDataParallel")
+        self.assertIn("of 8 batches", losses)  # half of the 16 that the data has
+
+    @unittest.skipUnless(PEERS.exists(), "no .venv-peers: scripts/setup.sh peers")
+    def test_deepspeed_zero2(self):
+        steps, parts = self.same("deepspeed_zero2.py", PEERS)
+        self.assertIn("4 steps of stage 2", steps)
+        self.assertIn("updates 106 of 212 parameters", parts)
 
 
 class Help(unittest.TestCase):
