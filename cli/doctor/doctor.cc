@@ -150,7 +150,8 @@ std::vector<Check> all_checks() {
           {"engine", check_engine},
           {"MPI", check_mpi},
           {"SLURM", check_slurm},
-          {"python", check_python}};
+          {"python", check_python},
+          {"build locks", check_build_locks}};
 }
 
 }  // namespace dtrain::cli

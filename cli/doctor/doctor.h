@@ -89,5 +89,6 @@ Findings check_engine();
 Findings check_slurm();  // none outside SLURM
 Findings check_mpi();    // none where no MPI launcher has started this process
 Findings check_python();
+Findings check_build_locks();  // none if no build was killed
 
 }  // namespace dtrain::cli

@@ -1,4 +1,4 @@
-// `dtrain doctor`: GPUs, Python and torch, and whether they match.
+// `dtrain doctor`: GPUs, Python and torch, whether they match, and what killed builds of extensions have left.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -8,6 +8,7 @@
 #include "cli/gpus/gpus.h"
 #include "cli/machine/host.h"
 #include "cli/machine/machine_facts.h"
+#include "cli/program/build_lock_search.h"
 
 namespace dtrain::cli {
 namespace {
@@ -86,6 +87,13 @@ Findings check_gpus() {
 Findings check_python() {
   Host host = this_host();
   return judge_python(python_facts(host), usable_gpus(visible_gpus(listed_gpus(), host.env)));
+}
+
+Findings check_build_locks() {
+  Findings findings;
+  for (const BuildLock& lock : left_build_locks(this_host()))
+    findings.push_back({Level::warn, "build lock", lock_found(lock), lock_cure(lock)});
+  return findings;
 }
 
 }  // namespace dtrain::cli

@@ -6,6 +6,7 @@
 
 #include "cli/base/fail.h"
 #include "cli/base/print.h"
+#include "cli/program/build_lock_search.h"
 #include "cli/run/await_host.h"
 #include "launcher/agent/run_job.h"
 
@@ -22,8 +23,10 @@ int start_job(const RawOptions& raw, const Host& host, Plan plan) {
   }
   std::signal(SIGPIPE, SIG_IGN);  // a reader of ours that leaves must not take the job with it
   for (const std::string& warning : plan.warnings) say(warning);
-  if (!plan.spec.quiet)
+  if (!plan.spec.quiet) {
     for (const std::string& note : plan.notes) say(note);
+    for (const BuildLock& lock : left_build_locks(host)) say(lock_found(lock) + ": " + lock_cure(lock));
+  }
   if (plan.spec.verbose)
     for (const std::string& detail : plan.details) say(detail);
   plan.spec.ends_with = ends_with;
