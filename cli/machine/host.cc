@@ -16,6 +16,7 @@
 
 #include "cli/base/own_file.h"
 #include "cli/base/usage_error.h"
+#include "cli/children/ask_program.h"
 #include "cli/machine/own_address.h"
 #include "cli/machine/slurm_address.h"
 #include "cli/machine/topology.h"
@@ -118,6 +119,12 @@ Host this_host() {
   host.own_address = own_address;
   host.slurm_address = [path = host.search_path()](const std::string& node) {
     return slurm_address(node, find_in_path("scontrol", path, file_facts));
+  };
+  host.scontrol = [path = host.search_path()](const std::vector<std::string>& words) -> Result<std::string> {
+    std::vector<std::string> command{find_in_path("scontrol", path, file_facts)};
+    if (command[0].empty()) return Error{ErrorKind::unavailable, "there is no scontrol in PATH"};
+    command.insert(command.end(), words.begin(), words.end());
+    return ask_program(command, std::chrono::seconds(30));
   };
   host.meeting_address = meeting_address;
   host.addresses = reachable_addresses;

@@ -59,6 +59,11 @@ struct Host {
   };
   // What the network calls a node of SLURM's (slurm_address.h). May be slow.
   std::function<std::string(const std::string& node)> slurm_address = [](const std::string& node) { return node; };
+  // What SLURM's `scontrol WORDS` prints. May be slow.
+  std::function<Result<std::string>(const std::vector<std::string>& words)> scontrol =
+      [](const std::vector<std::string>&) {
+        return Result<std::string>(Error{ErrorKind::unavailable, "there is no scontrol in PATH"});
+      };
   // By which others may reach this host.
   std::function<std::vector<InterfaceAddress>()> addresses = [] { return std::vector<InterfaceAddress>{}; };
   // Whether another name is this host's too, and what leads there.

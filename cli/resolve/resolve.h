@@ -1,8 +1,10 @@
 #pragma once
 // What was typed + this machine -> the job, or one clear error. Pure: everything it knows of the machine is in Host.
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/engines/requeue.h"
 #include "cli/machine/host.h"
 #include "cli/parse/parse.h"
 #include "launcher/job/job_spec.h"
@@ -19,11 +21,12 @@ struct Setting {
 
 struct Plan {
   launcher::JobSpec spec;
-  std::string executed_file;          // what the workers execute, as found
-  std::vector<Setting> settings;      // one for each flag of this version, in the table's order
-  std::vector<std::string> notes;     // lines to say once at start, unless --quiet
-  std::vector<std::string> details;   // likewise, with --verbose
-  std::vector<std::string> warnings;  // the same, --quiet or not
+  std::string executed_file;           // what the workers execute, as found
+  std::vector<Setting> settings;       // one for each flag of this version, in the table's order
+  std::vector<std::string> notes;      // lines to say once at start, unless --quiet
+  std::vector<std::string> details;    // likewise, with --verbose
+  std::vector<std::string> warnings;   // the same, --quiet or not
+  std::optional<RequeuePlan> requeue;  // --requeue
   bool dry_run = false;
   // The nodes meet at this host, whose name is not known yet: when it is, resolve again.
   std::string awaited_host;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "cli/base/parse_value.h"
 #include "cli/base/text.h"
@@ -63,10 +64,28 @@ Result<void> containment(const Given& given, Plan& plan) {
                       {"pidns", Containment::pidns}});
 }
 
+// SLURM itself ends the job a moment after its end: what is left by then had its time.
+Result<void> requeue(const Given& given, Plan& plan) {
+  if (!given.options.given(FlagId::requeue)) return {};
+  std::chrono::milliseconds ahead{};
+  if (auto done = take_seconds(given.options, FlagId::requeue, ahead); !done) return done;
+  const std::string job = given.host.variable("SLURM_JOB_ID");
+  if (job.empty() || job.find_first_not_of("0123456789") != job.npos)
+    return given.options.blame(FlagId::requeue, usage_error("there is no job of SLURM's here (SLURM_JOB_ID)"));
+  const auto says = given.host.scontrol({"show", "job", job, "--oneliner"});
+  if (!says) return given.options.blame(FlagId::requeue, says.error());
+  auto found = plan_requeue(job, *says, ahead, plan.spec.shutdown_timeout + std::chrono::seconds(5));
+  if (!found) return given.options.blame(FlagId::requeue, found.error());
+  const std::string node = given.host.variable("SLURM_NODEID");
+  found->leads = node.empty() || node == "0";
+  plan.requeue = std::move(*found);
+  return {};
+}
+
 }  // namespace
 
 Result<void> resolve_stopping(const Given& given, Plan& plan) {
-  for (auto step : {times, signals, containment})
+  for (auto step : {times, signals, containment, requeue})
     if (auto done = step(given, plan); !done) return done;
   return {};
 }

@@ -1,5 +1,7 @@
 #include "cli/run/start_job.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <csignal>
 #include <utility>
@@ -11,6 +13,17 @@
 #include "launcher/agent/run_job.h"
 
 namespace dtrain::cli {
+
+namespace {
+
+// SLURM ends this process with the job, perhaps before scontrol has.
+void give_back(const Host& host, const std::string& job) {
+  say(fmt::format("job {} goes back into SLURM's queue", job));
+  const auto done = host.scontrol({"requeue", job});
+  if (!done) say(fmt::format("job {} stays out of the queue: scontrol requeue: {}", job, done.error().message));
+}
+
+}  // namespace
 
 int start_job(const RawOptions& raw, const Host& host, Plan plan) {
   const int ends_with = plan.spec.ends_with, orders = plan.spec.orders;
@@ -31,7 +44,13 @@ int start_job(const RawOptions& raw, const Host& host, Plan plan) {
     for (const std::string& detail : plan.details) say(detail);
   plan.spec.ends_with = ends_with;
   plan.spec.orders = orders;
-  return launcher::run_job(plan.spec);
+  const MonoTime began = SteadyClock::now();
+  if (plan.requeue)
+    plan.spec.planned_signals = {{began + plan.requeue->ask, SIGUSR1}, {began + plan.requeue->last, SIGTERM}};
+  const int code = launcher::run_job(plan.spec);
+  if (plan.requeue && plan.requeue->leads && goes_back(*plan.requeue, code, SteadyClock::now() - began))
+    give_back(host, plan.requeue->job);
+  return code;
 }
 
 }  // namespace dtrain::cli

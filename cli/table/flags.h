@@ -54,6 +54,7 @@ enum class FlagId {
   signals_to_handle,
   pass_signals,
   contain,
+  requeue,
   log_dir,
   tee,
   redirects,

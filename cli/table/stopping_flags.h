@@ -49,6 +49,14 @@ inline constexpr Flag kStoppingFlags[] = {
      .details = "This makes sure that no process of the job survives it. `auto` takes `cgroup` if a cgroup v2 folder "
                 "is writable, else `subreaper`. A level that this machine does not support is an error. `dtrain "
                 "doctor` shows the supported levels."},
+    {.id = FlagId::requeue,
+     .group = Group::stopping,
+     .name = "requeue",
+     .value = "SECONDS",
+     .help = "SLURM: save this long before the time limit, and requeue",
+     .details = "This long before the batch job's time is over, the workers get SIGUSR1, so that they save and exit. "
+                "Those that are left get SIGTERM later. Unless all exit with 0, dtrain gives the job back to SLURM's "
+                "queue. The next run has the same number, and SLURM_RESTART_COUNT is higher."},
 };
 
 }  // namespace dtrain::cli

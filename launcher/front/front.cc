@@ -53,14 +53,16 @@ class Front {
         ends_with_(told.ends_with),
         orders_(told.orders),
         passed_(told.passed),
+        planned_(told.planned),
         ends_(told.stop),
         terminal_(terminal),
         job_control_(socket_, terminal_, ends_) {}
 
   int run() {
     while (agent_ > 0) {
-      wait(more_dead_ ? 0 : stopped_at_ ? milliseconds_until(*stopped_at_ + stopped_lease_) : -1);
+      wait(longest_wait());
       reap();
+      send_planned();
       if (agent_ > 0 && stopped_at_ && SteadyClock::now() >= *stopped_at_ + stopped_lease_) end_stopped_agent();
     }
     if (!clean_) clean_up();
@@ -69,6 +71,25 @@ class Front {
   }
 
  private:
+  int longest_wait() const {
+    if (more_dead_) return 0;
+    const int stopped = stopped_at_ ? milliseconds_until(*stopped_at_ + stopped_lease_) : -1;
+    if (planned_.empty()) return stopped;
+    const int planned = milliseconds_until(planned_.front().at);
+    return stopped < 0 ? planned : std::min(stopped, planned);
+  }
+
+  void send_planned() {
+    while (agent_ > 0 && !planned_.empty() && SteadyClock::now() >= planned_.front().at) {
+      const int signal = planned_.front().signal;
+      planned_.erase(planned_.begin());
+      if (ends_.is_request(signal))
+        end_job({signal, SI_KERNEL});
+      else
+        send_to(socket_.get(), {FrontMessage::Op::signal, signal});
+    }
+  }
+
   void wait(int timeout_ms) {
     // Without an attached worker the agent says nothing that the front does not ask for.
     pollfd fds[] = {{signals_.get(), POLLIN, 0},
@@ -210,6 +231,7 @@ class Front {
   int orders_;
   OrderLines order_lines_;
   const std::vector<int> passed_;
+  std::vector<PlannedSignal> planned_;  // that are still to come
   EndRequests ends_;
   FrontTerminal terminal_;
   JobControl job_control_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/guard/job_notes.h"
+#include "launcher/job/job_spec.h"
 #include "launcher/process/attached_terminal.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -26,6 +27,7 @@ struct FrontSignals {
   std::chrono::nanoseconds stopped_lease = std::chrono::seconds(3);
   // The job is stopped when this process dies, as by SIGTERM; -1: there is none. A pidfd.
   int ends_with = -1;
+  std::vector<PlannedSignal> planned{};
   // From an engine: lines with a signal each (order_lines.h). At its end the job is stopped. -1: there is none.
   int orders = -1;
 };

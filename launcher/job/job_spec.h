@@ -11,6 +11,7 @@
 
 #include "launcher/base/cpu_set.h"
 #include "launcher/job/rank_set.h"
+#include "rendezvous/base/clock.h"
 #include "rendezvous/credentials/link_credential.h"
 #include "rendezvous/rounds/link_pulse.h"
 
@@ -111,6 +112,11 @@ struct StatusServer {
   std::string token_file;  // empty: none
 };
 
+struct PlannedSignal {
+  MonoTime at{};
+  int signal = 0;
+};
+
 enum class Color { automatic, always, never };
 
 // What the console shows, and how.
@@ -180,6 +186,8 @@ struct JobSpec {
   std::vector<int> passed_signals;
   // Signals that stop the job: passed to the workers first, then KILL after shutdown_timeout.
   std::vector<int> stop_signals;
+  // Signals that come by themselves, as if somebody had sent them; in the order of their times.
+  std::vector<PlannedSignal> planned_signals;
   // A pidfd: the job is stopped when that process dies. -1: there is none.
   int ends_with = -1;
   // Signals for the job from an engine (FrontSignals::orders). -1: there is none.

@@ -64,6 +64,7 @@ _dtrain_run() {
     '(--signals-to-handle)--signals-to-handle=[signals that stop the job]:SIGNALS:_dtrain_signals' \
     '(--pass-signals)--pass-signals=[signals passed to the workers; the job goes on]:SIGNALS:_dtrain_signals' \
     '(--contain)--contain=[how dtrain holds workers: auto, cgroup, subreaper or pidns]:LEVEL:(auto cgroup subreaper pidns)' \
+    '(--requeue)--requeue=[SLURM: save this long before the time limit, and requeue]:SECONDS: ' \
     '(--log-dir)--log-dir=[base folder of the workers'\'' log files]:DIR:_files -/' \
     '(--tee -t)--tee=[write streams to files as well as to the console]:STREAMS: ' \
     '(--tee -t)-t+[write streams to files as well as to the console]:STREAMS: ' \
@@ -142,7 +143,7 @@ _dtrain() {
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     install-torchrun) _arguments --help'[tell about this command]' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun spark resources-per-worker nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun spark resources-per-worker nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 

@@ -2,6 +2,7 @@
 a job of several nodes is one across hosts, and MUNGE hands out its secret."""
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -25,6 +26,20 @@ exec 4<> <(:)
 trap 'echo got USR1 at $RANK' USR1
 trap 'echo got TERM at $RANK; exit 9' TERM
 echo ready
+while :; do read -t 0.05 _ <&4; done
+"""
+# Saves when it is asked to; the next run has all that is to be done.
+SAVES = """
+exec 4<> <(:)
+save() {
+  echo saved $RANK
+  : > $SAVED/$RANK
+  until [ $(ls $SAVED | wc -l) = 6 ]; do read -t 0.05 _ <&4; done  # the barrier
+  exit 75
+}
+trap save USR1
+echo ready $RANK restart $SLURM_RESTART_COUNT
+[ -z "$SLURM_RESTART_COUNT" ] || exit 0
 while :; do read -t 0.05 _ <&4; done
 """
 UNWILLING = "exec 4<> <(:); trap '' TERM; echo ready; while :; do read -t 0.1 _ <&4; done"
@@ -318,6 +333,25 @@ class Ending(EndingTest):
         job = self.start("-N3", "--shutdown-timeout", "60", script=UNWILLING)
         self.cluster.run("scancel", *self.cluster.jobs())
         self.outcome(job)  # srun gives up at about the same time, and then ends with 0
+
+    def test_a_job_saves_before_its_time_is_over_and_goes_back_into_the_queue(self):
+        saved, script, output = (os.path.join(self.cluster.folder, name) for name in ("saved", "back.sh", "back.out"))
+        os.mkdir(saved)
+        with open(script, "w") as f:
+            f.write("#!/bin/bash\n#SBATCH --nodes=3 --ntasks-per-node=1 --time=1 --requeue --open-mode=append\n"
+                    f"exec srun {' '.join(RUN)} --requeue 52 --nproc 2 bash -c {shlex.quote(SAVES)}\n")
+        done = self.cluster.run("sbatch", f"--export=ALL,SAVED={saved}", "-o", output, script)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        until(lambda: not self.cluster.jobs(), 4 * DEADLINE, "the end of the job")
+        with open(output) as f:
+            said = f.read()
+        self.assertEqual({r for r in re.findall(r"saved (\d)", said)}, set("012345"), said)
+        self.assertEqual(len(re.findall(r"job \d+ goes back into SLURM's queue", said)), 1, said)
+        self.assertEqual(len(re.findall(r"ready \d restart 1", said)), 6, said)
+
+    def test_what_cannot_be_requeued_is_told(self):
+        self.srun("-N1", *RUN, "--requeue", "10", "true", code=2)
+        self.assertRegex(self.said, r"--requeue '10': job \d+ is no batch job, and SLURM requeues no others")
 
     def test_usr1_is_a_notice_to_the_workers(self):
         job = self.start()

@@ -150,7 +150,7 @@ TEST_CASE("as torchrun only its own names may be shortened") {
     CHECK(raw->as_torchrun);
   }
   CHECK(error({"--re=3", "train"}) ==
-        "--re could mean --resources-per-worker, --redirects, --report; write more of its name");
+        "--re could mean --resources-per-worker, --requeue, --redirects, --report; write more of its name");
   CHECK(error({"--t=3", "train"}) ==
         "--t could mean --topology, --token-file, --tls-ca, --tls-cert, --tls-key, --tee, --timestamps; write more of "
         "its name");

@@ -1,0 +1,78 @@
+#include "cli/engines/requeue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <initializer_list>
+
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
+
+namespace dtrain::cli {
+namespace {
+
+// The value of KEY=VALUE, which has no blanks in it.
+std::string member_of(std::string_view says, std::string_view key) {
+  for (const std::string& word : split(std::string(says.substr(0, says.find('\n'))), ' '))
+    if (word.size() > key.size() && word[key.size()] == '=' && word.starts_with(key))
+      return word.substr(key.size() + 1);
+  return "";
+}
+
+}  // namespace
+
+Result<std::chrono::seconds> parse_slurm_duration(std::string_view text) {
+  constexpr std::int64_t kMostDays = 36500;
+  const Error wrong = usage_error(fmt::format("'{}' is no duration of SLURM's", printable(text.substr(0, 40))));
+  std::int64_t days = 0, seconds = 0;
+  const auto number = [](std::string_view digits, std::int64_t most, std::int64_t& value) {
+    const auto [rest, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return status == std::errc() && rest == digits.data() + digits.size() && value >= 0 && value <= most;
+  };
+  std::string_view clock = text;
+  if (const auto dash = text.find('-'); dash != text.npos) {
+    if (!number(text.substr(0, dash), kMostDays, days)) return wrong;
+    clock = text.substr(dash + 1);
+  }
+  const std::vector<std::string> parts = split(std::string(clock), ':');
+  if (parts.size() < 2 || parts.size() > 3) return wrong;
+  for (const std::string& part : parts) {
+    std::int64_t value = 0;
+    if (!number(part, kMostDays * 24, value)) return wrong;
+    seconds = seconds * 60 + value;
+  }
+  return std::chrono::seconds(days * 86400 + seconds);
+}
+
+Result<RequeuePlan> plan_requeue(const std::string& job, std::string_view scontrol_says, Duration ahead,
+                                 Duration ending) {
+  if (member_of(scontrol_says, "BatchFlag") != "1")
+    return usage_error(fmt::format("job {} is no batch job, and SLURM requeues no others: submit it with sbatch", job));
+  if (member_of(scontrol_says, "Requeue") != "1")
+    return usage_error(fmt::format("SLURM does not requeue job {}: submit it with sbatch --requeue", job));
+  const std::string limit = member_of(scontrol_says, "TimeLimit");
+  const auto all = parse_slurm_duration(limit), gone = parse_slurm_duration(member_of(scontrol_says, "RunTime"));
+  if (!all || !gone)
+    return usage_error(fmt::format("job {} has no time limit ({}): submit it with sbatch --time", job,
+                                   limit.empty() ? "scontrol names none" : printable(limit.substr(0, 40))));
+  const Duration left = *all - *gone;
+  // It would be asked before it has done anything, and go round in the queue for ever.
+  if (left <= ahead)
+    return usage_error(fmt::format("job {} has {:.0f} s left, and is to save {:.0f} s before its end", job,
+                                   in_seconds(left), in_seconds(ahead)));
+  RequeuePlan plan;
+  plan.job = job;
+  plan.ask = left - ahead;
+  plan.last = std::max(plan.ask, left - ending);
+  return plan;
+}
+
+bool goes_back(const RequeuePlan& plan, int code, Duration ran) {
+  const auto stops = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+  const bool stopped = std::any_of(stops.begin(), stops.end(), [code](int signal) { return code == 128 + signal; });
+  return code != 0 && ran >= plan.ask && (!stopped || ran >= plan.last);
+}
+
+}  // namespace dtrain::cli
