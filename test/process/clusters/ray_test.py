@@ -96,6 +96,7 @@ class Ray(ClusterJobs):
         said = said_by(self, start_job(self, ["nodes", "ray"], variables, self.folder), 0, DEADLINE)
         self.assertIn("[1] rank 1 of 2 trains with 1.5, 0.0\n", said)
         self.assertIn("\nvalue 1.5\n", said)
+        self.assertIn("\nstep 17 remotely", said)
 
     def test_a_folder_with_names_of_ours(self):
         for name in "ray.py", "socket.py", "json.py", "subprocess.py":

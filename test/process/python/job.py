@@ -85,9 +85,9 @@ def gpus():
     return os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
-def fails():
+def fails(**where):
     try:
-        dtrain.run(breaks, 1, nproc=2)
+        dtrain.run(breaks, 1, **{"nproc": 2, **where})
     except Broken as error:
         print("step", error.step, "remotely" if "in breaks" in str(error.__cause__) else "", str(error.__cause__))
 
@@ -162,6 +162,7 @@ if __name__ == "__main__":
         print("value", dtrain.run(train, 1.5, nproc=2, momentum=0.9).value)
     elif what == "nodes":
         print("value", dtrain.run(train, 1.5, nnodes=2, nproc=1, engine=rest[0]).value)
+        fails(nnodes=2, nproc=1, engine=rest[0])
     elif what == "spark":
         distributes(True)
     elif what == "umlauts":

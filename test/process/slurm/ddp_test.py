@@ -1,10 +1,15 @@
-"""torch's own DDP over the nodes of a SLURM step: trains, fails, restarts, ends with equal weights everywhere."""
+"""torch's own DDP over the nodes of a SLURM step: trains, fails, restarts, ends with equal weights everywhere. And a
+function of a Python program as a job of SLURM's."""
 import os
 import re
 import sys
+import tempfile
 import unittest
 
 from cluster import Cluster, missing
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+import support_python  # noqa: E402
 
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "torch", "ddp_worker.py")
@@ -12,15 +17,29 @@ WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "torch",
 
 @unittest.skipIf(missing(), f"not installed: {', '.join(missing())}")
 class Ddp(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.enterClassContext(Cluster(nodes=3))
+
     def test_trains_over_three_nodes(self):
-        with Cluster(nodes=3) as cluster:
-            done = cluster.run("srun", "-N3", DTRAIN, "run", "--nproc", "1", "--max-restarts", "1", WORKER, timeout=240,
-                               env=cluster.environment(PYTHON_EXEC=sys.executable, PYTHONWARNINGS="ignore"))
+        cluster = self.cluster
+        done = cluster.run("srun", "-N3", DTRAIN, "run", "--nproc", "1", "--max-restarts", "1", WORKER, timeout=240,
+                           env=cluster.environment(PYTHON_EXEC=sys.executable, PYTHONWARNINGS="ignore"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("rank 1 (local rank 0): exit code 1", done.stderr)
         weights = re.findall(r"^\[\d\] weights (\S+)$", done.stdout, re.M)
         self.assertEqual(len(weights), 3, done.stdout)
         self.assertEqual(len(set(weights)), 1, "the replicas are equal")
+
+    def test_a_function_from_python(self):
+        with tempfile.TemporaryDirectory(prefix="dtrain-slurm-run-") as folder:
+            done = self.cluster.run(support_python.PYTHON, support_python.JOB, "nodes", "slurm", cwd=folder,
+                                    timeout=240, env=support_python.environment(**self.cluster.environment()))
+            self.assertEqual(os.listdir(folder), [])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("[1] rank 1 of 2 trains with 1.5, 0.0\n", done.stdout)
+        self.assertIn("value 1.5\n", done.stdout)
+        self.assertIn("step 17 remotely", done.stdout)
 
 
 if __name__ == "__main__":
