@@ -65,7 +65,10 @@ Result<void> keep_state(const Given& given, Plan& plan) {
 // Set by the platform and not by the user: what is wrong with it is told, and ends nothing.
 Result<void> status_server(const Given& given, Plan& plan) {
   const std::string url = given.host.variable("KUBEFLOW_TRAINER_SERVER_URL");
-  if (!url.empty())
+  // A job within a worker of another one has no word there.
+  const bool within =
+      !given.host.variable("DTRAIN_JOB_ID").empty() || !given.host.variable("TORCHELASTIC_RUN_ID").empty();
+  if (!url.empty() && !within)
     plan.spec.status_server = {url, given.host.variable("KUBEFLOW_TRAINER_SERVER_CA_CERT"),
                                given.host.variable("KUBEFLOW_TRAINER_SERVER_TOKEN")};
   return {};

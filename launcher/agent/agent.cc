@@ -364,6 +364,7 @@ int Agent::close_down() {
   guard_.close();  // no sooner: at its end the guard removes empty folders
   notes_.interrupted = code == 128 + SIGINT && outcome_->cause == StopCause::stop_signal;
   end_guard(guard_reaped_ ? 0 : guard_pid_, containment_.cgroup, outcome_ && outcome_->processes_left);
+  status_.wait_for_posts();
   output_.finish(SteadyClock::now() + kDrainOutput);
   for (const Loss& loss : output_.losses()) say_unless_stuck(describe(loss));
   if (terminal_ != nullptr) terminal_->take_back();  // should the front be gone

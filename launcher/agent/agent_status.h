@@ -39,6 +39,8 @@ class AgentStatus {
     socket_.reset();
     posts_.close(outcome);
   }
+  // After that, once nothing else waits for the agent.
+  void wait_for_posts() { posts_.wait(); }
   // A decision and its reason.
   void decided(const std::string& text) { decisions_.add(text, SteadyClock::now()); }
   // The core has taken in an event.

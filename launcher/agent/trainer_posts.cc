@@ -1,12 +1,15 @@
 #include "launcher/agent/trainer_posts.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <boost/asio/post.hpp>
 #include <utility>
 
 namespace dtrain::launcher {
 namespace {
 
-constexpr auto kLastPost = std::chrono::seconds(2);
+constexpr auto kLastPost = std::chrono::seconds(5);
 
 const char* state_of(GroupState state) {
   switch (state) {
@@ -20,12 +23,28 @@ const char* state_of(GroupState state) {
   }
 }
 
-const char* state_of(StopCause cause) {
-  if (cause == StopCause::success) return "succeeded";
-  return cause == StopCause::stop_signal ? "stopped" : "failed";
+// What has become of the job; none: of this node alone, and the others may go on.
+std::optional<std::pair<const char*, std::string>> end_of(const Outcome& outcome, bool several) {
+  constexpr std::pair<const char*, const char*> kSucceeded{"succeeded", ""};
+  if (several) {
+    if (!outcome.verdict) return std::nullopt;
+    if (outcome.verdict->how == JobEnd::success) return kSucceeded;
+    return std::pair(outcome.verdict->how == JobEnd::stopped ? "stopped" : "failed", outcome.verdict->reason);
+  }
+  if (outcome.cause == StopCause::success) return kSucceeded;
+  return std::pair(outcome.cause == StopCause::stop_signal ? "stopped" : "failed", outcome.reason);
 }
 
 }  // namespace
+
+TrainerPosts::TrainerPosts(boost::asio::io_context& io, Parts parts) : parts_(parts) {
+  notes_->more = [this, &io] { boost::asio::post(io, [this] { say_notes(); }); };
+}
+
+TrainerPosts::~TrainerPosts() {
+  const std::lock_guard lock(notes_->mutex);
+  notes_->more = {};
+}
 
 JobMoment TrainerPosts::moment(std::string state) const {
   const Assignment& place = *parts_.workers.place();
@@ -33,37 +52,62 @@ JobMoment TrainerPosts::moment(std::string state) const {
 }
 
 void TrainerPosts::stepped() {
-  if (!parts_.spec.status_server) return;
+  if (!parts_.spec.status_server || parts_.core.state() == GroupState::finished) return;
   const auto& place = parts_.workers.place();
-  if (!place || place->base_rank != 0) return poster_.reset();
-  if (!poster_) poster_ = new_poster();
+  // A round that could not begin has a place without an address.
+  const bool leads = place && place->base_rank == 0 && !place->master_addr.empty();
+  if (std::exchange(leads_, leads) != leads) {
+    poster_.reset();
+    drop_file();
+    if (leads) start_poster();
+  }
+  if (!leads) return;
   JobMoment now = moment(state_of(parts_.core.state()));
   const std::string& file = parts_.workers.row(0).paths.progress;
   if (now == told_ && file == file_) return;
+  if (file != file_) drop_file();
   told_ = now;
   file_ = file;
-  poster_->job(std::move(now), file);
+  if (poster_) poster_->job(std::move(now), file);
 }
 
 void TrainerPosts::close(const std::optional<Outcome>& outcome) {
-  if (poster_ && outcome) {
-    JobMoment last = moment(state_of(outcome->cause));
-    if (outcome->cause != StopCause::success) last.why = outcome->reason;
-    poster_->finish(std::move(last), kLastPost);
+  const auto end = outcome && leads_ ? end_of(*outcome, parts_.spec.nodes.several()) : std::nullopt;
+  if (poster_ && end) {
+    JobMoment last = moment(end->first);
+    last.why = end->second;
+    poster_->finish(std::move(last), file_.empty() ? std::nullopt : read_progress_file(file_));
+    waits_ = true;
   }
-  poster_.reset();
-  say_notes();
+  if (!file_.empty()) ::unlink(file_.c_str());
 }
 
-std::unique_ptr<StatusPoster> TrainerPosts::new_poster() {
+void TrainerPosts::wait() {
+  const bool late = waits_ && !poster_->wait(kLastPost);
+  drop_file();  // a worker of a job that was cut off may have written it again
+  say_notes();
+  if (late)
+    parts_.say(fmt::format("the end of the job was not posted: {}: no answer within {} s",
+                           parts_.spec.status_server->url, kLastPost.count()));
+  poster_.reset();
+}
+
+void TrainerPosts::drop_file() {
+  if (!file_.empty()) ::unlink(file_.c_str());
+  file_.clear();
+}
+
+void TrainerPosts::start_poster() {
   told_ = {};
-  return std::make_unique<StatusPoster>(*parts_.spec.status_server, [this, notes = notes_](const std::string& line) {
-    {
-      const std::lock_guard lock(notes->mutex);
-      notes->lines.push_back(line);
-    }
-    boost::asio::post(io_, [this] { say_notes(); });
+  auto poster = StatusPoster::start(*parts_.spec.status_server, [notes = notes_](const std::string& line) {
+    const std::lock_guard lock(notes->mutex);
+    notes->lines.push_back(line);
+    if (notes->more) notes->more();
   });
+  if (poster)
+    poster_ = std::move(*poster);
+  else
+    parts_.say("the progress of the job is not posted: " + poster.error().message);
 }
 
 void TrainerPosts::say_notes() {

@@ -160,6 +160,9 @@ void Placement::look_at(MonoTime now) {
     const Agent& agent = agents_[i];
     if (agent.state != (meets ? Agent::State::awaited : Agent::State::present) || (!meets && !agent.is_member))
       continue;
+    if (request_.named_by_cards && meets)
+      return fail({ErrorKind::unavailable,
+                   fmt::format("{}: the engine has not started it within {:g} s", name(i), in_seconds(kPatience))});
     const std::string why = fmt::format("no answer within {:g} s{}", in_seconds(kPatience),
                                         agent.complaints.empty() ? "" : "; " + last_words(i));
     if (!meets) return fail({ErrorKind::system, fmt::format("{}: {}", name(i), why)});

@@ -7,9 +7,8 @@ namespace dtrain::launcher {
 
 void PostCore::job(JobMoment moment) {
   if (finished_ || moment == moment_) return;
-  const bool matters = progress_.has_value() || moment.state == "running";
   moment_ = std::move(moment);
-  news_ = news_ || matters;
+  news_ = progress_.has_value() ? true : moment_.state == "running";
 }
 
 void PostCore::progress(const Result<Progress>& told, MonoTime now) {
@@ -32,8 +31,12 @@ void PostCore::posted(const std::optional<std::string>& why_not, MonoTime now) {
     failing_ = false;
     return;
   }
-  news_ = !finished_;
-  next_ = now + pause_;
+  // A beginning that comes late would take the place of what the program has posted itself.
+  news_ = finished_ ? !last_taken_ : progress_ || moment_.state == "running";
+  if (finished_)
+    next_.reset();
+  else
+    next_ = now + pause_;
   pause_ = std::min<Duration>(2 * pause_, kLongestPause);
   if (!std::exchange(failing_, true)) note_ = "the progress of the job was not posted: " + *why_not;
 }
@@ -49,6 +52,7 @@ std::optional<std::string> PostCore::take_post(MonoTime now, const std::string& 
   if (!news_ || under_way_ || (next_ && now < *next_)) return std::nullopt;
   news_ = false;
   under_way_ = true;
+  last_taken_ = finished_;
   next_ = now + kEvery;
   return trainer_status(moment_, progress_ ? &*progress_ : nullptr, pace_.seconds_left(), wall_time);
 }

@@ -25,7 +25,7 @@ class PostCore {
   void progress(const Result<Progress>& told, MonoTime now);
   // What take_post() has given was taken by the server, or was not, and why.
   void posted(const std::optional<std::string>& why_not, MonoTime now);
-  // The job is over: what is left to say is said at once.
+  // The job is over: what is left to say is said at once, and once.
   void finish(JobMoment last);
 
   // The body of a post that is to be sent now.
@@ -42,7 +42,8 @@ class PostCore {
   std::optional<Progress> progress_{};
   StepPace pace_{};
   std::string unreadable_{};  // what was said of a progress file
-  bool news_ = false, under_way_ = false, finished_ = false, failing_ = false;
+  bool news_ = false, under_way_ = false, failing_ = false;
+  bool finished_ = false, last_taken_ = false;
   Duration pause_ = kEvery;
   std::optional<MonoTime> next_{};  // not before that
   std::optional<std::string> note_{};

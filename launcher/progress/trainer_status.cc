@@ -13,7 +13,13 @@ namespace {
 using StatusJson = nlohmann::ordered_json;
 
 constexpr double kMostSecondsLeft = 2147483647;  // the server's field has 32 bits
-constexpr std::size_t kLongestReason = 300;
+constexpr std::size_t kLongestOfMetric = 64;     // of a metric's name or value: the server refuses longer ones
+
+std::string short_text(const std::string& text) {
+  const std::string whole = printable(text, 1000);
+  if (whole.size() <= kLongestOfMetric) return whole;
+  return std::string(first_characters(whole, kLongestOfMetric - 3)) + "...";
+}
 
 std::optional<int> percent_of(const Progress& progress) {
   if (progress.percent) return static_cast<int>(*progress.percent);
@@ -46,7 +52,7 @@ std::string trainer_status(const JobMoment& job, const Progress* progress, std::
   if (done || seconds_left) status["estimatedRemainingSeconds"] = done ? 0 : static_cast<int>(*seconds_left);
   StatusJson metrics = StatusJson::array();
   const auto add = [&](const std::string& name, const std::string& value) {
-    if (!value.empty()) metrics.push_back({{"name", name}, {"value", value}});
+    if (!value.empty()) metrics.push_back({{"name", short_text(name)}, {"value", short_text(value)}});
   };
   if (progress != nullptr) {
     for (const auto& [name, value] : progress->metrics) add(name, value);
@@ -54,7 +60,7 @@ std::string trainer_status(const JobMoment& job, const Progress* progress, std::
     if (progress->steps) add("steps", std::to_string(*progress->steps));
   }
   add("dtrain_state", job.state);
-  add("dtrain_reason", printable(job.why, kLongestReason));
+  add("dtrain_reason", job.why);
   add("dtrain_restarts", std::to_string(job.restarts));
   add("dtrain_nodes", std::to_string(job.nodes));
   add("dtrain_world_size", std::to_string(job.world_size));

@@ -44,7 +44,7 @@ struct HttpResponse::Impl {
       taken += now;
       if (failed == http::error::need_more) break;
       if (failed) {
-        fail("it does not speak HTTP as etcd does (" + failed.message() + ")");
+        fail("it does not speak HTTP (" + failed.message() + ")");
         break;
       }
       if (parser.get().body().size() > most_bytes) {

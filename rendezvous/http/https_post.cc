@@ -53,9 +53,13 @@ void HttpsPost::start(Request request, Duration limit, Done done) {
   limit_.async_wait([this, limit, number = number_](const boost::system::error_code& error) {
     if (!error && runs(number)) finish(broken(fmt::format("no answer within {:g} s", in_seconds(limit))));
   });
+  // One thread at a time: a name service that hangs would get one for each post.
+  if (looking_up_) return;
+  looking_up_ = true;
   beside_.start<std::vector<std::string>>(
       "a post", [name = request_.place.host] { return addresses_of_host(name); },
       [this, number = number_](const Result<std::vector<std::string>>& found) {
+        looking_up_ = false;
         if (!runs(number)) return;
         if (!found) return finish(found.error());
         dial(*found);
@@ -91,7 +95,9 @@ void HttpsPost::connected(UniqueFd socket) {
                       request_.token.empty() ? "" : "Bearer " + request_.token, request_.body};
   connection_->ask(encode(post), kReplyBytes,
                    {[this, number = number_](HttpResponse& response, bool last) {
-                      if (runs(number) && last) answered(response);
+                      // What the server says beside "yes" does not count.
+                      const bool yes = response.has_head() && response.code() / 100 == 2;
+                      if (runs(number) && (last || yes)) answered(response);
                     },
                     [this, number = number_](const std::string& why) {
                       if (runs(number)) finish(broken(why));
@@ -104,7 +110,7 @@ void HttpsPost::answered(HttpResponse& response) {
   finish(broken(fmt::format("the answer is {}{}{}", response.code(), said.empty() ? "" : ": ", said)));
 }
 
-void HttpsPost::finish(Result<void> result) {
+void HttpsPost::finish(const Result<void>& result) {
   const Done done = std::exchange(done_, {});
   cancel();
   done(result);

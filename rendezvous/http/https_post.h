@@ -53,7 +53,7 @@ class HttpsPost {
   void dial(const std::vector<std::string>& addresses);
   void connected(UniqueFd socket);
   void answered(HttpResponse& response);
-  void finish(Result<void> result);
+  void finish(const Result<void>& result);
   // Whether the post of this number is under way yet.
   bool runs(std::uint64_t number) const { return number == number_ && done_; }
 
@@ -65,6 +65,7 @@ class HttpsPost {
   Request request_{};
   Done done_{};
   std::uint64_t number_ = 0;
+  bool looking_up_ = false;
 };
 
 }  // namespace dtrain

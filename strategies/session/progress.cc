@@ -32,10 +32,11 @@ void write_progress(const std::string& text) {
   ::close(fd);
 }
 
-void report(const Progress& progress) {
+void report(const Progress& progress, bool anew) {
   static std::mutex mutex;
   static ProgressPace pace;
   const std::lock_guard lock(mutex);
+  if (anew) pace = {};
   if (pace.due(progress, std::chrono::steady_clock::now())) write_progress(progress_text(progress));
 }
 
@@ -62,15 +63,15 @@ bool ProgressPace::due(const Progress& progress, Time now) {
 
 void report_progress(const Progress& progress) {
   if (progress_file().empty()) return;
-  g_program_reports = true;
-  report(progress);
+  // What counted steps before has no say in when the program's own word is written.
+  report(progress, !g_program_reports.exchange(true));
 }
 
 void detail::step_done() {
   static std::atomic<std::int64_t> steps{0};
   if (progress_file().empty()) return;
   const std::int64_t step = ++steps;
-  if (!g_program_reports) report({.step = step});
+  if (!g_program_reports) report({.step = step}, false);
 }
 
 }  // namespace dtrain

@@ -27,7 +27,10 @@ class TrainerServer:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 posts.put((self.path, self.headers["Authorization"], json.loads(body)["trainerStatus"]))
-                self.send_response(answers.pop(0) if answers else 200)
+                # As the server's schema has it: one metric that does not fit, and the status is refused.
+                fits = all(0 < len(each[key]) <= 64 for each in json.loads(body)["trainerStatus"]["metrics"]
+                           for key in ("name", "value"))
+                self.send_response(answers.pop(0) if answers else 200 if fits else 422)
                 self.send_header("Content-Length", "2")
                 self.end_headers()
                 self.wfile.write(b"no")

@@ -7,7 +7,8 @@
 //     dtrain::report_progress({.step = step, .steps = steps, .metrics = {{"loss", loss}}});
 //   }
 //
-// A program that calls nothing of this, and steps a dtrain::Parallel, reports the number of its steps.
+// A program that calls nothing of this, and steps a dtrain::Parallel, reports the number of its steps since it was
+// started, of all Parallels together.
 #include <cstdint>
 #include <optional>
 #include <string>

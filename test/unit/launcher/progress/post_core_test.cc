@@ -121,6 +121,41 @@ TEST_CASE("a server that fails is asked less often, and told of once") {
   CHECK(poster.core.take_note() == "the progress of the job was not posted: gone");
 }
 
+TEST_CASE("the last word does not depend on a post that is under way at the end") {
+  Poster poster;
+  poster.core.progress(at_step(99), poster.now);
+  REQUIRE(poster.core.take_post(poster.now, kWhen));
+  poster.core.finish({"succeeded", "", 0, 1, 1});
+  CHECK_FALSE(poster.core.take_post(poster.now, kWhen));
+  CHECK_FALSE(poster.core.idle());
+  poster.core.posted("refused", poster.now);
+  CHECK(poster.posted().at("dtrain_state") == "succeeded");
+  CHECK(poster.core.idle());
+}
+
+TEST_CASE("a beginning that could not be posted is not posted after the end of the round") {
+  Poster poster;
+  poster.core.job({"running", "", 0, 1, 1});
+  CHECK_FALSE(poster.posted("refused").is_null());
+  poster.core.job({"stopping", "", 0, 1, 1});
+  poster.now += 60s;
+  CHECK(poster.posted().is_null());
+}
+
+TEST_CASE("what the server would refuse for its length is made shorter") {
+  Poster poster;
+  Progress told;
+  told.metrics = {{std::string(70, 'n'), std::string(70, '\x01')}};
+  poster.core.progress(told, poster.now);
+  poster.core.job({"running", "", 0, 1, 1});
+  const auto body = poster.core.take_post(poster.now, kWhen);
+  REQUIRE(body);
+  for (const Json& each : Json::parse(*body).at("trainerStatus").at("metrics")) {
+    CHECK(each.at("name").get<std::string>().size() <= 64);
+    CHECK(each.at("value").get<std::string>().size() <= 64);
+  }
+}
+
 TEST_CASE("the last post is not tried twice") {
   Poster poster;
   poster.core.finish({"failed", "", 0, 1, 1});

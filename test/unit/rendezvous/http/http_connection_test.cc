@@ -120,9 +120,9 @@ std::vector<Nonsense> nonsense() {
   std::string fields;
   while (fields.size() < 100 * 1024) fields += "X-Padding: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n";
   return {
-      {"fields that are too long", ok + fields + "\r\n", "it does not speak HTTP as etcd does (header limit exceeded)"},
+      {"fields that are too long", ok + fields + "\r\n", "it does not speak HTTP (header limit exceeded)"},
       {"a line that does not end", ok + "X: " + std::string(100 * 1024, 'a'),
-       "it does not speak HTTP as etcd does (header limit exceeded)"},
+       "it does not speak HTTP (header limit exceeded)"},
       {"a body that is too long",
        ok + fmt::format("Content-Length: {}\r\n\r\n", 2 * kEtcdReplyBytes) + std::string(2 * kEtcdReplyBytes, 'b'),
        "its answer is longer than 1048576 bytes"},
@@ -130,11 +130,10 @@ std::vector<Nonsense> nonsense() {
        ok + fmt::format("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", 2 * kEtcdReplyBytes) +
            std::string(2 * kEtcdReplyBytes, 'c'),
        "its answer is longer than 1048576 bytes"},
-      {"a bad chunk", ok + "Transfer-Encoding: chunked\r\n\r\n\x1b[31mzz\r\nabc",
-       "it does not speak HTTP as etcd does (bad chunk)"},
-      {"ESC in the reason", "HTTP/1.1 200 \x1b[31mOK\r\n\r\n", "it does not speak HTTP as etcd does (bad reason)"},
-      {"ESC in a field", ok + "X\x1b[31m: y\r\n\r\n", "it does not speak HTTP as etcd does (bad field)"},
-      {"another protocol", "SSH-2.0-OpenSSH_9.2\r\n", "it does not speak HTTP as etcd does (bad version)"},
+      {"a bad chunk", ok + "Transfer-Encoding: chunked\r\n\r\n\x1b[31mzz\r\nabc", "it does not speak HTTP (bad chunk)"},
+      {"ESC in the reason", "HTTP/1.1 200 \x1b[31mOK\r\n\r\n", "it does not speak HTTP (bad reason)"},
+      {"ESC in a field", ok + "X\x1b[31m: y\r\n\r\n", "it does not speak HTTP (bad field)"},
+      {"another protocol", "SSH-2.0-OpenSSH_9.2\r\n", "it does not speak HTTP (bad version)"},
       {"the end", "", "it has closed the connection"},
   };
 }
