@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """What dtrain adds to the time in which an engine starts a process on each of two hosts, and how soon nothing
 is left of a job whose submitter is killed: ssh, Open MPI, MPICH and SLURM, on hosts of a lab; Ray, on two
-raylets; Spark, on a master with two workers.
+raylets; Spark, on a master with two workers. And a function as a job, by dtrain's TorchDistributor beside Spark's.
 
-    run.py [--bin build/bin] [--runs 15] [--kills 7] [--json out.json] [--write docs/benchmarks]
+    run.py [--bin build/bin] [--runs 15] [--kills 7] [--functions 5] [--json out.json] [--write docs/benchmarks]
 
 Each run has the engine alone and the engine with dtrain, one after the other. Printed are medians.
 """
 import argparse
 import contextlib
 import itertools
+import json
 import os
 import pathlib
 import signal
@@ -20,7 +21,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-TESTS = HERE.parents[1]
+TESTS, ROOT = HERE.parents[1], HERE.parents[2]
 sys.path[:0] = [str(HERE.parent), str(TESTS / "process/ssh"), str(TESTS / "process/mpi"),
                 str(TESTS / "process/slurm"), str(TESTS / "process/clusters"), str(TESTS / "support")]
 
@@ -159,6 +160,27 @@ def on_cluster(name, dtrain, python, alone, **variables):
                                     *command])
 
 
+def distributors(dtrain, runs):
+    """{mode: {who: seconds}} of distributors.py, on a master with two workers."""
+    build = pathlib.Path(dtrain).parents[1]
+    torch = next((ROOT / ".venv").glob("lib/python*/site-packages"))
+    with contextlib.ExitStack() as stack:
+        spark = SparkCluster("DTRAIN_TEST_CLUSTER=bench")
+        stack.callback(spark.close)
+        for _ in range(2):
+            spark.add_worker(1)
+        options = f"--conf spark.executor.memory=512m --conf 'spark.executor.extraJavaOptions={CHEAP}'"
+        environment = {**os.environ, "MASTER": spark.address, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONWARNINGS": "ignore",
+                       "PYSPARK_PYTHON": SPARK_PYTHON, "PYTHONPATH": f"{build / 'python'}:{torch}",
+                       "JDK_JAVA_OPTIONS": CHEAP, "PYSPARK_SUBMIT_ARGS": options + " pyspark-shell"}
+        done = subprocess.run([SPARK_PYTHON, str(HERE / "distributors.py"), str(runs)], env=environment, text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=60 * DEADLINE)
+    if done.returncode != 0:
+        raise RuntimeError(f"distributors.py: {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return {mode: {who: statistics.median(took) for who, took in of.items()}
+            for mode, of in json.loads(done.stdout.splitlines()[-1]).items()}
+
+
 def clusters(stack, dtrain):
     """One after the other, so that none is there when another one is measured."""
     with contextlib.ExitStack() as of_ray:
@@ -202,10 +224,12 @@ def main():
     parser.add_argument("--bin", default="build/bin")
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--kills", type=int, default=7)
+    parser.add_argument("--functions", type=int, default=5)
     add_outputs(parser)
     args = parser.parse_args()
     said = machine()
     figures = measure(args)
+    functions = distributors(os.path.abspath(os.path.join(args.bin, "dtrain")), args.functions)
     bars = []
     rows = ["| engine | alone | with dtrain | dtrain's own share | gone after a kill |", "|---|---|---|---|---|"]
     for name, of in figures.items():
@@ -214,6 +238,12 @@ def main():
                            GONE.get(name, 1000), "ms"))
         rows.append("| {} | {alone_ms:.0f} ms | {with_dtrain_ms:.0f} ms | {own_share_ms:.0f} ms | {gone_ms:.0f} ms |"
                     .format(name, **of))
+    table = ["| a function as a job of two ranks | Spark's TorchDistributor | dtrain's | ratio |", "|---|---|---|---|"]
+    for mode, took in functions.items():
+        figures[f"distributor, {mode}"] = took
+        ratio = took["TorchDistributor"] / took["dtrain"]
+        bars.append(judged(f"TorchDistributor, {mode}: Spark's time over dtrain's", ratio, ">=", 1, ""))
+        table.append(f"| {mode} | {took['TorchDistributor']:.1f} s | {took['dtrain']:.1f} s | {ratio:.1f} |")
     text = "\n\n".join([
         "## Start and end under engines",
         "`true` on two hosts, started by the engine alone, and as a worker of an agent that the engine starts. Medians "
@@ -222,7 +252,10 @@ def main():
         "is a real one for dtrain; MPI's launchers reach their hosts by a program that takes the place of ssh. Ray's "
         "two nodes are raylets on this host, and Ray alone is a driver in Python that starts an actor on each. Spark's "
         "two workers are on this host too, and Spark alone is a driver with a barrier stage of two tasks.",
-        bars_table(bars), "\n".join(rows), " ".join(said)])
+        bars_table(bars), "\n".join(rows),
+        f"A function that returns at once, by `TorchDistributor(num_processes=2).run()` of each, in one session and by "
+        f"turns: medians of {args.functions} pairs. Local is the driver's host; in the other mode Spark has two "
+        "executors.", "\n".join(table), " ".join(said)])
     put_out(args, "bench-engines", "start", text, figures)
 
 
