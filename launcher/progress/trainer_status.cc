@@ -16,7 +16,7 @@ constexpr double kMostSecondsLeft = 2147483647;  // the server's field has 32 bi
 constexpr std::size_t kLongestOfMetric = 64;     // of a metric's name or value: the server refuses longer ones
 
 std::string short_text(const std::string& text) {
-  const std::string whole = printable(text, 1000);
+  std::string whole = printable(text, 1000);
   if (whole.size() <= kLongestOfMetric) return whole;
   return std::string(first_characters(whole, kLongestOfMetric - 3)) + "...";
 }
