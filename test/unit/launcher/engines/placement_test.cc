@@ -353,3 +353,13 @@ TEST_CASE("hosts that an engine does not know are named by their agents") {
   other.ends(1, Placement::kLost);
   CHECK_THAT(other.failure(), Contains("task 1: its agent is lost"));
 }
+
+TEST_CASE("an engine that does not start its agents has no room for them") {
+  PlacementRequest asked = request({{"task 0"}, {"task 1"}});
+  asked.named_by_cards = true;
+  Job job(std::move(asked));
+  job.shows_card(0);
+  job.placement.look_at(kStart + Placement::kPatience);
+  CHECK_THAT(job.failure(), Contains("task 1: the engine has not started it within 60 s"));
+  CHECK(job.placement.end()->error().kind == ErrorKind::unavailable);
+}

@@ -27,7 +27,7 @@ struct Poster {
   MonoTime now{1000s};
 
   // The metrics of what is posted now, by name, with the two numbers; null: nothing is posted.
-  Json posted(std::optional<std::string> why_not = {}) {
+  Json posted(const std::optional<std::string>& why_not = {}) {
     const auto body = core.take_post(now, kWhen);
     if (!body) return {};
     CHECK_FALSE(core.take_post(now, kWhen));
