@@ -160,14 +160,12 @@ void Placement::look_at(MonoTime now) {
     const Agent& agent = agents_[i];
     if (agent.state != (meets ? Agent::State::awaited : Agent::State::present) || (!meets && !agent.is_member))
       continue;
-    if (request_.named_by_cards && meets)
-      return fail({ErrorKind::unavailable,
-                   fmt::format("{}: the engine has not started it within {:g} s", name(i), in_seconds(kPatience))});
-    const std::string why = fmt::format("no answer within {:g} s{}", in_seconds(kPatience),
-                                        agent.complaints.empty() ? "" : "; " + last_words(i));
+    const bool room = !(meets && request_.named_by_cards);
+    const std::string why = fmt::format("{} within {:g} s{}", room ? "no answer" : "the engine has not started it",
+                                        in_seconds(kPatience), agent.complaints.empty() ? "" : "; " + last_words(i));
     if (!meets) return fail({ErrorKind::system, fmt::format("{}: {}", name(i), why)});
     orders_.push_back({Order::What::drop, int(i), {}});
-    has_no_agent(i, why);
+    has_no_agent(i, why, room ? ErrorKind::system : ErrorKind::unavailable);
     if (stage_ == Stage::over) return;
   }
   if (meets) meet(now);
@@ -182,12 +180,12 @@ void Placement::fail(Error error) {
   end_ = std::move(error);
 }
 
-void Placement::has_no_agent(std::size_t host, const std::string& why) {
+void Placement::has_no_agent(std::size_t host, const std::string& why, ErrorKind kind) {
   agents_[host].state = Agent::State::gone;
   const std::string text = fmt::format("{}: {}", name(host), why);
   if (agents_.size() - count(Agent::State::gone) >= static_cast<std::size_t>(request_.least))
     return notes_.push_back(text + "; the job begins without it");
-  fail({ErrorKind::system, text});
+  fail({kind, text});
 }
 
 // Once every host has an agent, or has none.

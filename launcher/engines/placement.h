@@ -89,7 +89,7 @@ class Placement {
   std::string last_words(std::size_t host) const;
   void begin();
   void fail(Error error);
-  void has_no_agent(std::size_t host, const std::string& why);
+  void has_no_agent(std::size_t host, const std::string& why, ErrorKind kind = ErrorKind::system);
   void card_of(std::size_t host, std::string_view line, MonoTime now);
   void verdict_of(std::size_t host, std::string_view line);
   void meet(MonoTime now);
