@@ -73,7 +73,9 @@ Result<void> requeue(const Given& given, Plan& plan) {
   if (job.empty() || job.find_first_not_of("0123456789") != job.npos)
     return given.options.blame(FlagId::requeue, usage_error("there is no job of SLURM's here (SLURM_JOB_ID)"));
   const auto says = given.host.scontrol({"show", "job", job, "--oneliner"});
-  if (!says) return given.options.blame(FlagId::requeue, says.error());
+  if (!says)
+    return given.options.blame(
+        FlagId::requeue, usage_error(fmt::format("SLURM does not tell of job {}: {}", job, says.error().message)));
   auto found = plan_requeue(job, *says, ahead, plan.spec.shutdown_timeout + std::chrono::seconds(5));
   if (!found) return given.options.blame(FlagId::requeue, found.error());
   const std::string node = given.host.variable("SLURM_NODEID");

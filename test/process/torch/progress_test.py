@@ -36,7 +36,8 @@ class Progress(unittest.TestCase):
         os.makedirs(temporary)
         done = subprocess.run([str(word) for word in (BIN / "dtrain", "run", "--nproc", 2, *words)], text=True,
                               env={**os.environ, **self.server.variables(), "CUDA_VISIBLE_DEVICES": "",
-                                   "TMPDIR": temporary, "PYTHONPATH": str(BIN.parent / "python")},
+                                   "TMPDIR": temporary, "PYTHONPATH": str(BIN.parent / "python"),
+                                   "PYTHON_EXEC": sys.executable},
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual(os.listdir(temporary), [], done.stdout)

@@ -371,6 +371,35 @@ TEST_CASE("where nodes meet: a host that is not known yet is awaited, one host m
   CHECK(plan(etcd, host).awaited_host == "late");
 }
 
+TEST_CASE("a job of SLURM's may go back into the queue") {
+  using namespace std::chrono_literals;
+  CHECK_THAT(error({"--requeue=60"}), Contains("there is no job of SLURM's here (SLURM_JOB_ID)"));
+  Host host = with_env("SLURM_JOB_ID", "12");
+  CHECK_THAT(error({"--requeue=60"}, host), Contains("SLURM does not tell of job 12: there is no scontrol in PATH"));
+  host.scontrol = [](const std::vector<std::string>& words) {
+    CHECK(words == std::vector<std::string>{"show", "job", "12", "--oneliner"});
+    return Result<std::string>("Requeue=1 BatchFlag=1 RunTime=00:10:00 TimeLimit=01:00:00");
+  };
+  CHECK_FALSE(plan({}, host).requeue);
+  CHECK_THAT(error({"--requeue=soon"}, host), Contains("--requeue 'soon'"));
+  const auto alone = plan({"--requeue=60", "--shutdown-timeout=10"}, host).requeue;
+  REQUIRE(alone);
+  CHECK(alone->ask == 49min);
+  CHECK(alone->last == 49min + 45s);
+  CHECK(alone->leads);
+  host.env["SLURM_NODEID"] = "1";
+  CHECK_FALSE(plan({"--requeue=60"}, host).requeue->leads);
+}
+
+TEST_CASE("a worker's dtrain does not post for the job that it is in") {
+  Host host = with_env("KUBEFLOW_TRAINER_SERVER_URL", "https://trainer/status");
+  host.env["KUBEFLOW_TRAINER_SERVER_TOKEN"] = "/token";
+  REQUIRE(spec({}, host).status_server);
+  CHECK(spec({}, host).status_server->token_file == "/token");
+  host.env["DTRAIN_JOB_ID"] = "outer";
+  CHECK_FALSE(spec({}, host).status_server);
+}
+
 TEST_CASE("no program is a usage error") {
   auto raw = parse(Words{"--nproc=2"});
   REQUIRE(raw.ok());
