@@ -1,13 +1,19 @@
 """The cluster of ray_cluster.py: run by a Python that has Ray. A line of standard input is a wish, and its
 answer a line; the cluster ends with the input.
 
-  add {"num_cpus": 2}    a node; says its number
+  add {"num_cpus": 2}    a node; says its number. With "hidden": FOLDER, the node finds this folder empty
   kill N                 its raylet, by SIGKILL
 """
+import contextlib
 import json
 import os
+import pathlib
 import sys
 import tempfile
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+
+from netlab import namespaces  # noqa: E402
 
 OUT = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)
@@ -33,7 +39,10 @@ def main():
             for line in sys.stdin:
                 wish, _, rest = line.strip().partition(" ")
                 if wish == "add":
-                    nodes.append(cluster.add_node(wait=True, object_store_memory=STORE_BYTES, **json.loads(rest)))
+                    amounts = json.loads(rest)
+                    folder = amounts.pop("hidden", None)
+                    with namespaces.hidden(folder) if folder else contextlib.nullcontext():
+                        nodes.append(cluster.add_node(wait=True, object_store_memory=STORE_BYTES, **amounts))
                     print(len(nodes) - 1, file=OUT)
                 elif wish == "kill":
                     node = nodes[int(rest)]

@@ -9,6 +9,7 @@ import shutil
 import sys
 
 NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+FS = 0x200
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 
 # What a host has for itself, in the order in which its file descriptors travel. "init" is a pidfd of its first process.
@@ -79,6 +80,25 @@ def children_in(fd=None):
         else:
             setns(fd, NEWPID)
         yield
+
+
+@contextlib.contextmanager
+def hidden(folder):
+    """Processes and threads that the calling thread starts meanwhile, and theirs, find this folder empty. The calling
+    thread shares its current folder with no other thread afterwards."""
+    current, own = os.getcwd(), open_namespace("mnt")
+    try:
+        unshare(NEWNS)
+        mount(None, "/", None, MS_REC | MS_PRIVATE)
+        mount("tmpfs", folder, "tmpfs")
+        yield
+    finally:
+        try:
+            unshare(FS)  # from the threads that it has started meanwhile: the kernel demands it
+            setns(own, NEWNS)
+            os.chdir(current)
+        finally:
+            os.close(own)
 
 
 def entering(fds, then=None):
