@@ -110,10 +110,13 @@ def write_section(folder, owner, name, text):
     """Replace this section on its page in the folder; the other sections stay."""
     page = page_of(owner, name)
     title, about, _ = PAGES[page]
-    path = os.path.join(folder, page + ".md")
-    begin, end = f"<!-- {owner} {name}: begin -->", f"<!-- {owner} {name}: end -->"
+    replace_section(os.path.join(folder, page + ".md"), f"{owner} {name}", text, HEAD.format(title=title, about=about))
+
+
+def replace_section(path, marks, text, whole=""):
+    """Replace the section between these marks in a file; without a file, after `whole`."""
+    begin, end = f"<!-- {marks}: begin -->", f"<!-- {marks}: end -->"
     part = f"{begin}\n{text}\n{end}\n"
-    whole = HEAD.format(title=title, about=about)
     if os.path.exists(path):
         with open(path) as f:
             whole = f.read()
