@@ -208,6 +208,12 @@ bench-engines: ## measure what dtrain adds to ssh, mpirun, mpiexec, srun, Ray an
 	@$(call build,release,dtrain)
 	@python3 test/bench/engines/run.py --write docs/benchmarks $(BENCH_ARGS)
 
+.PHONY: engines-matrix
+engines-matrix: ## let jobs fail in each way under each engine, and under torchrun and TorchDistributor; writes docs/engines.md
+	@scripts/setup.sh launcher train test peers
+	@$(call build,release,dtrain train)
+	@DTRAIN_BIN_DIR=build/bin python3 -B test/process/engines/matrix.py --peers --write docs/engines.md $(BENCH_ARGS)
+
 .PHONY: bench-rendezvous
 bench-rendezvous: ## measure nodes lost, rounds of thousands, links, the store across nodes; writes docs/benchmarks
 	@scripts/setup.sh launcher test bench
