@@ -20,7 +20,8 @@ from engines import ENGINES, ROOT, netlab  # noqa: E402
 from jobs import ENDLESS, loss_of, run_row  # noqa: E402
 from page import machine, replace_section  # noqa: E402
 from peers import PEERS  # noqa: E402
-from rows import ABSENT, BY_NAME, GONE_SECONDS, HELPED, KNOWN, OWN, ROWS, expected, faults  # noqa: E402
+from rows import (ABSENT, BY_NAME, GONE_SECONDS, HELPED, KNOWN, NOTES, OWN, ROWS, expected,  # noqa: E402
+                  faults)
 
 DATA = str(ROOT / ".cache/digits.csv.gz")
 TRAIN = os.path.abspath(os.path.join(os.environ.get("DTRAIN_BIN_DIR", "build/bin"), "train"))
@@ -59,27 +60,34 @@ def table(rows, found):
     return "\n".join(lines)
 
 
-def told_once(rows, found, whys):
-    """`whys`: {(engine, row): why}. A line for each reason of an engine."""
-    lines = {}
+def reasons(title, rows, found, whys):
+    """A line for each reason of `whys`: {(engine, row): why}, below a title."""
+    rows_of, engines_of = {}, {}
     for (engine, row), why in whys.items():
         if row in {each.name for each in rows} and engine in found:
-            lines.setdefault((engine, why), []).append(row)
-    return [f"- {engine}, {' and '.join(of)}: {why}" for (engine, why), of in lines.items()]
+            rows_of.setdefault((engine, why), []).append(row)
+    for (engine, why), of in rows_of.items():
+        engines_of.setdefault((tuple(of), why), []).append(engine)
+    lines = [f"- {', '.join(engines)}; {', '.join(of)}: {why}" for (of, why), engines in engines_of.items()]
+    return [f"{title}\n\n" + "\n".join(lines)] if lines else []
 
 
-def legend(rows, found):
-    return "\n".join([
-        *(f"- **{row.name}**: {row.about}" for row in rows), "",
+def page(rows, found, same, said):
+    return "\n\n".join([
         "A cell shows the exit code, the seconds from the event to the end of the command, the processes that are left "
         f"{GONE_SECONDS:g} s later, and whether the output has the headline. After \"submitter killed\" the time is "
-        "that until nothing is left, and nobody is there who could print a headline. In these cells the engine's own "
-        "launcher ends the command:", "", *told_once(rows, found, {at: why for at, (_, _, why) in OWN.items()}), "",
-        "These cells have a flag that helps them:", "",
-        *told_once(rows, found, {at: why for at, (_, why) in HELPED.items()}), "",
-        "These faults of dtrain are known:", "",
-        *told_once(rows, found, {at: why for at, (_, why) in KNOWN.items()}), "",
-        "A dash means that the engine cannot have this case:", "", *told_once(rows, found, ABSENT)])
+        "that until nothing is left, and nobody is there who could print a headline. What is not as it should be is "
+        "bold. A dash means that the engine cannot have this case.",
+        table(rows, found),
+        "What is done to the job:\n\n" + "\n".join(f"- {row.name}: {row.about}" for row in rows),
+        *reasons("Here the launcher of the engine ends the command, or the command line is refused:", rows, found,
+                 {at: why for at, (_, _, why) in OWN.items()}),
+        *reasons("Here the command has a flag that helps:", rows, found,
+                 {at: why for at, (_, why) in HELPED.items()}),
+        *reasons("Here dtrain has a fault that is known:", rows, found, {at: why for at, (_, why) in KNOWN.items()}),
+        *reasons("What else is to be said of cells:", rows, found, NOTES),
+        *reasons("Why cells have a dash:", rows, found, ABSENT),
+        same, said])
 
 
 def loss_line(losses):
@@ -115,7 +123,7 @@ def main():
 
     for kind in kinds:
         found[kind.name], losses[kind.name] = run_engine(kind, rows, told)
-    text = "\n\n".join([legend(rows, found), table(rows, found), loss_line(losses), " ".join(said)])
+    text = page(rows, found, loss_line(losses), " ".join(said))
     print(text)
     if args.json:
         everything = {engine: {row: vars(outcome) for row, outcome in of.items()} for engine, of in found.items()}

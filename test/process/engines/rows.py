@@ -105,6 +105,19 @@ KNOWN = {
 }
 
 
+# What else the page says of a cell.
+DROPPED = "Its wrapper around torchrun drops the exit code."
+NOTES = {
+    ("ssh", "node without power"): "The command waits until its ssh has noticed, which takes half a minute.",
+    ("torchrun", "submitter killed"): "Its ranks go on without it.",
+    ("torchrun", "wrong interpreter"): "It says that the program does not exist.",
+    ("TorchDistributor", "rank exits 7"): DROPPED,
+    ("TorchDistributor", "rank segfaults"): DROPPED,
+    ("TorchDistributor", "rank ignores SIGTERM"): DROPPED,
+    ("TorchDistributor", "agent killed"): "Its ranks go on, and it waits for the end of their output.",
+}
+
+
 def expected(engine, row):
     """(exit codes, headline) of this row under this engine."""
     if engine in PEERS:
