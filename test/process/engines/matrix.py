@@ -97,7 +97,7 @@ def loss_line(losses):
     steps = len(next(iter(known.values())).splitlines()) - 1
     last = next(iter(known.values())).decode().split(",")[-1].strip()
     same = "the same bytes" if len(set(known.values())) == 1 else "**different bytes**"
-    return (f"`examples/digits` with two ranks (two epochs, in double precision) wrote {same} under {len(known)} "
+    return (f"`examples/digits` with two ranks (two epochs, in double precision) wrote {same} under each of these "
             f"engines ({', '.join(known)}): the losses of all {steps} steps. The last loss is {last}.")
 
 

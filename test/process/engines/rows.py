@@ -66,7 +66,7 @@ ABSENT = {
 
 
 # Cells in which the engine itself ends the command: its exit codes, its words, and why.
-NODE_OF_MPI = "mpirun ends the job itself, with one of two codes of its own."
+NODE_OF_MPI = "mpirun ends the job itself, with a code of its own: 137, 205 or 247."
 OWN = {
     ("Open MPI", "node lost"): ((137, 205, 247), "lost|ORTE was unable", NODE_OF_MPI),
     ("Open MPI", "node without power"): ((205, 247), "ORTE (has lost|was unable)", NODE_OF_MPI),
