@@ -14,6 +14,9 @@
 namespace dtrain::cli {
 namespace {
 
+// Seconds from the end of the first agent. All end with the job, and each gives its workers up before that.
+constexpr int kWaitForLast = 60;
+
 // Of srun's own words, one that says how many CPUs a task has.
 bool says_cpus(const std::string& word) {
   return word.starts_with("-c") || word.starts_with("--cpus-per-") || word.starts_with("--exclusive") ||
@@ -52,6 +55,9 @@ Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOption
   const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));
   std::vector<std::string> words = {"srun", "--ntasks-per-node=1", "--mpi=none"};
   if (!nodes->empty()) words.push_back("--nodes=" + *nodes);
+  // Else srun waits for ever for the task of a host that is lost, with agents on the others that have ended.
+  if (nodes->find('-') == nodes->npos && host.variable("SLURM_WAIT").empty())
+    words.push_back(fmt::format("--wait={}", kWaitForLast));
   // A task has one CPU where nobody says more, and all workers of a node are in one task.
   const bool has_cpus = std::any_of(typed.begin(), typed.end(), says_cpus) ||
                         !host.variable("SLURM_CPUS_PER_TASK").empty() || !host.variable("SRUN_CPUS_PER_TASK").empty();

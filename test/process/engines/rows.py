@@ -80,8 +80,8 @@ OWN = {
 
 # Cells that end as they should, or soon enough, only with a flag, and why.
 HELPED = {
-    ("SLURM", "node lost"): (("--srun=--wait=3",), "`--srun=--wait=3`. Without it srun waits for ever for the task of "
-                             "a step daemon that is gone. With it srun waits 10 s longer than it says."),
+    ("SLURM", "node lost"): (("--srun=--wait=3",), "`--srun=--wait=3`. Without it srun waits a minute for the task of "
+                             "a step daemon that is gone. srun waits 10 s longer than it says."),
     ("SLURM", "script missing on one node"): (("--rdzv-conf", "timeout=5"), "`--rdzv-conf timeout=5`. Without it the "
                                               "other node waits for the missing one for 900 s."),
 }

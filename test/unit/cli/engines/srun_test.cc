@@ -34,12 +34,18 @@ std::string no_srun(Words words, const Host& host = login(), CalledAs as = Calle
 
 TEST_CASE("on a login host the engine slurm is srun with a dtrain on each node") {
   CHECK(**srun({"--engine", "slurm", "--nnodes", "4", "--nproc", "8", "-v", "--srun", "-p gpu  -t 60"}) ==
-        Words{"srun", "--ntasks-per-node=1", "--mpi=none", "--nodes=4", "--cpus-per-task=8", "-p", "gpu", "-t", "60",
-              "/opt/dtrain", "run", "--engine=slurm", "--nproc=8", "--nnodes=4", "--verbose", "--", "./train",
-              "--lr=1"});
-  CHECK(**srun({"--engine", "slurm"}) == Words{"srun", "--ntasks-per-node=1", "--mpi=none", "/opt/dtrain", "run",
-                                               "--engine=slurm", "--", "./train", "--lr=1"});
-  CHECK((**srun({"--engine", "slurm", "--nnodes", "2:4"}))[3] == "--nodes=2-4");
+        Words{"srun", "--ntasks-per-node=1", "--mpi=none", "--nodes=4", "--wait=60", "--cpus-per-task=8", "-p", "gpu",
+              "-t", "60", "/opt/dtrain", "run", "--engine=slurm", "--nproc=8", "--nnodes=4", "--verbose", "--",
+              "./train", "--lr=1"});
+  CHECK(**srun({"--engine", "slurm"}) == Words{"srun", "--ntasks-per-node=1", "--mpi=none", "--wait=60", "/opt/dtrain",
+                                               "run", "--engine=slurm", "--", "./train", "--lr=1"});
+  const Words elastic = **srun({"--engine", "slurm", "--nnodes", "2:4"});
+  CHECK(elastic[3] == "--nodes=2-4");
+  CHECK(std::count(elastic.begin(), elastic.end(), "--wait=60") == 0);  // it goes on without a node that ends
+  Host patient = login();
+  patient.env["SLURM_WAIT"] = "0";
+  const Words asked = **srun({"--engine", "slurm"}, patient);
+  CHECK(std::count(asked.begin(), asked.end(), "--wait=60") == 0);
   const Words own = **srun({"--engine", "slurm", "--nproc", "2", "--srun=--cpus-per-task=16"});
   CHECK(std::count(own.begin(), own.end(), "--cpus-per-task=2") == 0);
 }
