@@ -118,7 +118,7 @@ Result<MpiMeeting> meet_by_mpi(const launcher::MpiProcess& process, const std::m
                              answer.end == End::failed ? "failed" : "cannot be started (ulimit -u, ulimit -n)")};
   auto meeting = unpacked_meeting(answer.text);
   wipe(answer.text.data(), answer.text.size());
-  if (meeting || meeting.error().kind == ErrorKind::usage) return meeting;
+  if (meeting || meeting.error().kind != ErrorKind::system) return meeting;
   return Error{meeting.error().kind, fmt::format("{}; {}", meeting.error().message, kAdvice)};
 }
 

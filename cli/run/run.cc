@@ -65,7 +65,10 @@ Result<MpiPart> meet_the_others(const RawOptions& raw, const std::vector<std::st
   self.command = command_digest(words);
   self.credential = named_credential(Options(raw, host), host);
   const auto trial = resolve(raw, host);
-  if (!trial) self.failure = trial.error().message;
+  if (!trial) {
+    self.failure = trial.error().message;
+    self.failure_kind = trial.error().kind;
+  }
   auto meeting = meet_by_mpi(host.mpi->process, host.env, std::move(self));
   if (!trial) return trial.error();
   if (!meeting) return meeting.error();

@@ -16,7 +16,7 @@ namespace dtrain {
 namespace {
 
 constexpr std::size_t kLongestValue = 1023;  // of PMI-1, without its end
-constexpr std::string_view kVersion = "1", kNoSeat = "none;";
+constexpr std::string_view kVersion = "2", kNoSeat = "none;";
 constexpr std::size_t kLongestName = 255, kLongestCommand = 32, kLongestNamed = 64, kLongestFailure = 200;
 constexpr std::size_t kLongestWhy = 600;
 constexpr int kMostCpus = 1 << 18;
@@ -75,6 +75,18 @@ std::string ranges_of(const std::vector<int>& cpus) {
   return fmt::format("{}", fmt::join(ranges, ","));
 }
 
+// A failure: the kind's number, and the message.
+std::string told(ErrorKind kind, std::string_view message, std::size_t longest) {
+  return base64(fmt::format("{}{}", static_cast<int>(kind), first_characters(message, longest)));
+}
+
+std::optional<Error> heard(const std::string& text) {
+  constexpr char kFirst = '0', kLast = kFirst + static_cast<char>(ErrorKind::system);
+  const auto words = from_base64(text);
+  if (!words || words->size() < 2 || words->front() < kFirst || words->front() > kLast) return std::nullopt;
+  return Error{static_cast<ErrorKind>(words->front() - kFirst), words->substr(1)};
+}
+
 bool is_plain(const std::string& text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7f && c != kField && c != kItem; });
 }
@@ -100,8 +112,8 @@ Result<void> can_all_start(const std::vector<MpiCard>& cards) {
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const MpiCard& card = cards[rank];
     if (!card.failure.empty())
-      return Error{ErrorKind::usage, fmt::format("{} of this MPI job cannot start: {}", who(cards, rank),
-                                                 printable(card.failure, kLongestFailure))};
+      return Error{card.failure_kind, fmt::format("{} of this MPI job cannot start: {}", who(cards, rank),
+                                                  printable(card.failure, kLongestFailure))};
     const auto [first, is_first] = first_of.emplace(card.host, rank);
     if (!is_first && cards[first->second].command != card.command)
       return mpi_error(fmt::format(
@@ -130,7 +142,7 @@ Result<std::string> card_text(const MpiCard& card) {
         "{};{};{};{};{};{};{};{};{};{}", kVersion, card.host, card.local_rank, card.local_size,
         base64({reinterpret_cast<const char*>(card.key.data()), card.key.size()}), fmt::join(addresses, ","), cpus,
         card.command, base64(first_characters(card.credential, kLongestNamed)),
-        base64(first_characters(card.failure, kLongestFailure)));
+        card.failure.empty() ? "" : told(card.failure_kind, card.failure, kLongestFailure));
     if (text.size() <= kLongestValue) return text;
     if (addresses.empty()) cpus.clear();
     if (!addresses.empty()) addresses.pop_back();
@@ -143,12 +155,13 @@ Result<MpiCard> parse_card(std::string_view text) {
   const auto local_rank = number_in(fields[2], 0, kMostCpus), local_size = number_in(fields[3], 1, kMostCpus);
   const auto key = from_base64(fields[4]);
   const auto cpus = cpus_in(fields[6]);
-  const auto credential = from_base64(fields[8]), failure = from_base64(fields[9]);
+  const auto credential = from_base64(fields[8]);
+  const auto failure = heard(fields[9]);
   MpiCard card{.host = fields[1], .addresses = fields_of(fields[5], kItem), .command = fields[7]};
   if (card.host.empty() || !is_plain(card.host) || !local_rank || !local_size || *local_rank >= *local_size || !key ||
-      key->size() != card.key.size() || !cpus || !is_plain(card.command) || !credential || !failure ||
+      key->size() != card.key.size() || !cpus || !is_plain(card.command) || !credential ||
       card.host.size() > kLongestName || card.command.size() > kLongestCommand || credential->size() > kLongestNamed ||
-      failure->size() > kLongestFailure)
+      (!fields[9].empty() && !failure) || (failure && failure->message.size() > kLongestFailure))
     return no_card(text);
   for (const std::string& address : card.addresses)
     if (address.empty() || !is_plain(address)) return no_card(text);
@@ -156,7 +169,10 @@ Result<MpiCard> parse_card(std::string_view text) {
   card.local_size = *local_size;
   card.cpus = *cpus;
   card.credential = *credential;
-  card.failure = *failure;
+  if (failure) {
+    card.failure = failure->message;
+    card.failure_kind = failure->kind;
+  }
   std::copy(key->begin(), key->end(), card.key.begin());
   return card;
 }
@@ -166,14 +182,12 @@ std::string seat_text(const MpiSeat& seat) {
                      base64(seat.secret));
 }
 
-std::string no_seat_text(const std::string& why) {
-  return std::string(kNoSeat) + base64(first_characters(why, kLongestWhy));
-}
+std::string no_seat_text(const Error& why) { return std::string(kNoSeat) + told(why.kind, why.message, kLongestWhy); }
 
 Result<MpiSeat> parse_seat(std::string_view text) {
   if (text.starts_with(kNoSeat)) {
-    const auto why = from_base64(text.substr(kNoSeat.size()));
-    return why ? Error{ErrorKind::usage, printable(*why, kLongestWhy)} : no_card(text);
+    const auto why = heard(std::string(text.substr(kNoSeat.size())));
+    return why ? Error{why->kind, printable(why->message, kLongestWhy)} : no_card(text);
   }
   const auto fields = fields_of(text, kField);
   if (fields.size() != 6 || fields[0] != kVersion || text.size() > kLongestValue) return no_card(text);

@@ -21,6 +21,7 @@ struct MpiCard {
   std::string command{};                 // of what was typed after the program: the same on a host
   std::string credential{};              // that the user has named, "token 1a2b3c4d"; empty: none
   std::string failure{};                 // why it cannot be an agent or a worker; empty: it can
+  ErrorKind failure_kind{};              // then all processes end with this kind's exit code
   bool operator==(const MpiCard&) const = default;
 };
 
@@ -44,7 +45,7 @@ Result<MpiSeat> parse_seat(std::string_view text);
 // different commands, or agents have different credentials.
 Result<std::vector<MpiSeat>> seats_for(const std::vector<MpiCard>& cards);
 // A seat for nobody: why there is no job.
-std::string no_seat_text(const std::string& why);
+std::string no_seat_text(const Error& why);
 
 // Those that are agents, by node rank.
 std::vector<std::string> hosts_of_agents(const std::vector<MpiCard>& cards);

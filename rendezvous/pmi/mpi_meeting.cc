@@ -54,8 +54,7 @@ Result<MpiMeeting> preside(PmiExchange& exchange, const std::optional<SealingKey
   for (int rank = 1; rank < facts.size; ++rank) {
     const auto at = static_cast<std::size_t>(rank);
     auto text = seats ? seat_of(rank, (*seats)[at], cards[at], secret, keys, facts.job) : seats.error();
-    if (auto put = exchange.put(seat_name(rank), text ? *text : no_seat_text(text.error().message)); !put)
-      return put.error();
+    if (auto put = exchange.put(seat_name(rank), text ? *text : no_seat_text(text.error())); !put) return put.error();
   }
   if (!seats) return seats.error();
   return MpiMeeting{facts.job, seats->front(), cards.front().addresses, hosts_of_agents(cards), std::move(secret)};
@@ -87,7 +86,8 @@ Result<MpiMeeting> meet(PmiExchange& exchange, const MpiSelf& self) {
                .local_size = facts.local_size,
                .command = self.command,
                .credential = self.credential,
-               .failure = self.failure};
+               .failure = self.failure,
+               .failure_kind = self.failure_kind};
   if (facts.rank == 0) card.addresses = self.addresses;
   if (facts.local_size > 1) card.cpus = self.cpus;
   // A job on one host has no secret, and needs no OpenSSL.

@@ -24,6 +24,7 @@ struct MpiSelf {
   std::vector<std::string> addresses;
   std::vector<int> cpus;
   std::string command, credential, failure;  // as in its card
+  ErrorKind failure_kind{};
 };
 
 // All processes of the job must call. Blocks until they have. If one of them cannot start, it is an error for all.

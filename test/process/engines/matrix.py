@@ -20,7 +20,7 @@ from engines import ENGINES, ROOT, netlab  # noqa: E402
 from jobs import ENDLESS, loss_of, run_row  # noqa: E402
 from page import machine, replace_section  # noqa: E402
 from peers import PEERS  # noqa: E402
-from rows import (ABSENT, BY_NAME, GONE_SECONDS, HELPED, KNOWN, NOTES, OWN, ROWS, expected,  # noqa: E402
+from rows import (ABSENT, BY_NAME, GONE_SECONDS, HELPED, NOTES, OWN, ROWS, expected,  # noqa: E402
                   faults)
 
 DATA = str(ROOT / ".cache/digits.csv.gz")
@@ -84,7 +84,6 @@ def page(rows, found, same, said):
                  {at: why for at, (_, _, why) in OWN.items()}),
         *reasons("Here the command has a flag that helps:", rows, found,
                  {at: why for at, (_, why) in HELPED.items()}),
-        *reasons("Here dtrain has a fault that is known:", rows, found, {at: why for at, (_, why) in KNOWN.items()}),
         *reasons("What else is to be said of cells:", rows, found, NOTES),
         *reasons("Why cells have a dash:", rows, found, ABSENT),
         same, said])

@@ -97,14 +97,6 @@ PEERS = "torchrun", "TorchDistributor"
 FAILURES = tuple(range(1, 256))
 
 
-# Faults of dtrain that are known and not mended: what faults() would say, and why it is so.
-KNOWN = {
-    ("Open MPI", "script missing on one node"): (
-        "exit code 2, and 127 was due", "The node that lacks the program ends with 127, the other node with 2. mpirun "
-                                        "ends with the code of the one that has ended first."),
-}
-
-
 # What else the page says of a cell.
 DROPPED = "Its wrapper around torchrun drops the exit code."
 NOTES = {
@@ -137,4 +129,4 @@ def faults(engine, row, outcome):
         found.append(f"{len(outcome.left)} processes left: {', '.join(outcome.left)}")
     if says and not re.search(says, outcome.said):
         found.append(f"no headline like {says!r}")
-    return [text for text in found if text != KNOWN.get((engine, row.name), ("",))[0]]
+    return found

@@ -24,8 +24,9 @@ std::string why(const std::vector<MpiCard>& cards) {
 }  // namespace
 
 TEST_CASE("a card and a seat are what they were when they arrive") {
-  for (const MpiCard& each : {card("node7"), card("gpu-1.site.org", 3, 8, {0, 1, 2, 3, 8, 10, 11}),
-                              MpiCard{.host = "a", .failure = "./train: no such file"}}) {
+  for (const MpiCard& each :
+       {card("node7"), card("gpu-1.site.org", 3, 8, {0, 1, 2, 3, 8, 10, 11}),
+        MpiCard{.host = "a", .failure = "./train: no such file", .failure_kind = ErrorKind::not_found}}) {
     const auto text = card_text(each);
     REQUIRE(text.ok());
     CHECK(text->find_first_of(" \n") == std::string::npos);
@@ -59,14 +60,14 @@ TEST_CASE("of many addresses and CPUs those stay that fit") {
 TEST_CASE("a text that is no card or seat is one of another version, or of none") {
   const std::string good = *card_text(card("a"));
   for (const std::string& text :
-       {std::string(), std::string("2") + good.substr(1), good + ";", good + "-", good + "x",
-        std::string("1;a;1;1;;;;;;"), std::string("1;a;0;1;AAAA;;0;;;"), std::string(2000, '1')}) {
+       {std::string(), std::string("1") + good.substr(1), good + ";", good + "-", good + "x",
+        std::string("2;a;1;1;;;;;;"), std::string("2;a;0;1;AAAA;;0;;;"), std::string(2000, '1')}) {
     INFO(text);
     REQUIRE_FALSE(parse_card(text).ok());
     CHECK_THAT(parse_card(text).error().message, Contains("another version of dtrain, or none"));
   }
-  for (const char* text : {"", "1;0;0;1;;", "1;2;2;1;;", "1;2;-2;1;;", "1;2;0;0;;", "1;2;0;1;3-1;", "1;2;0;1;;?",
-                           "1;2;0;1;0,0;", "2;2;0;1;;"})
+  for (const char* text : {"", "2;0;0;1;;", "2;2;2;1;;", "2;2;-2;1;;", "2;2;0;0;;", "2;2;0;1;3-1;", "2;2;0;1;;?",
+                           "2;2;0;1;0,0;", "1;2;0;1;;", "none;", "none;NWE=", "none;MA=="})
     CHECK_FALSE(parse_seat(text).ok());
 }
 
@@ -98,10 +99,12 @@ TEST_CASE("cards that contradict each other are an error") {
 TEST_CASE("a process that cannot start ends all, by name") {
   std::vector<MpiCard> cards{card("a"), card("b")};
   cards[1].failure = "./train: no such file";
+  cards[1].failure_kind = ErrorKind::not_found;
   CHECK(why(cards) == "process 1 (on b) of this MPI job cannot start: ./train: no such file");
-  const auto told = parse_seat(no_seat_text(why(cards)));
+  const auto told = parse_seat(no_seat_text(seats_for(cards).error()));
   REQUIRE_FALSE(told.ok());
   CHECK(told.error().message == why(cards));
+  CHECK(told.error().kind == ErrorKind::not_found);
 }
 
 TEST_CASE("processes of one host have one command, and agents one credential") {
