@@ -150,7 +150,8 @@ TEST_CASE("what the server would refuse for its length is made shorter") {
   poster.core.job({"running", "", 0, 1, 1});
   const auto body = poster.core.take_post(poster.now, kWhen);
   REQUIRE(body);
-  for (const Json& each : Json::parse(*body).at("trainerStatus").at("metrics")) {
+  const Json posted = Json::parse(*body);
+  for (const Json& each : posted.at("trainerStatus").at("metrics")) {
     CHECK(each.at("name").get<std::string>().size() <= 64);
     CHECK(each.at("value").get<std::string>().size() <= 64);
   }
