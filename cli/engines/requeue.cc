@@ -9,20 +9,9 @@
 
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
+#include "cli/machine/slurm_address.h"
 
 namespace dtrain::cli {
-namespace {
-
-// The value of KEY=VALUE, which has no blanks in it.
-std::string member_of(std::string_view says, std::string_view key) {
-  for (const std::string& word : split(std::string(says.substr(0, says.find('\n'))), ' '))
-    if (word.size() > key.size() && word[key.size()] == '=' && word.starts_with(key))
-      return word.substr(key.size() + 1);
-  return "";
-}
-
-}  // namespace
-
 Result<std::chrono::seconds> parse_slurm_duration(std::string_view text) {
   constexpr std::int64_t kMostDays = 36500;
   const Error wrong = usage_error(fmt::format("'{}' is no duration of SLURM's", printable(text.substr(0, 40))));
@@ -48,12 +37,12 @@ Result<std::chrono::seconds> parse_slurm_duration(std::string_view text) {
 
 Result<RequeuePlan> plan_requeue(const std::string& job, std::string_view scontrol_says, Duration ahead,
                                  Duration ending) {
-  if (member_of(scontrol_says, "BatchFlag") != "1")
+  if (scontrol_value(scontrol_says, "BatchFlag") != "1")
     return usage_error(fmt::format("job {} is no batch job, and SLURM requeues no others: submit it with sbatch", job));
-  if (member_of(scontrol_says, "Requeue") != "1")
+  if (scontrol_value(scontrol_says, "Requeue") != "1")
     return usage_error(fmt::format("SLURM does not requeue job {}: submit it with sbatch --requeue", job));
-  const std::string limit = member_of(scontrol_says, "TimeLimit");
-  const auto all = parse_slurm_duration(limit), gone = parse_slurm_duration(member_of(scontrol_says, "RunTime"));
+  const std::string limit = scontrol_value(scontrol_says, "TimeLimit");
+  const auto all = parse_slurm_duration(limit), gone = parse_slurm_duration(scontrol_value(scontrol_says, "RunTime"));
   if (!all || !gone)
     return usage_error(fmt::format("job {} has no time limit ({}): submit it with sbatch --time", job,
                                    limit.empty() ? "scontrol names none" : printable(limit.substr(0, 40))));

@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 
 #include <chrono>
-#include <string_view>
 
 #include "cli/base/text.h"
 #include "cli/children/ask_program.h"
@@ -31,10 +30,13 @@ std::string slurm_address(const std::string& node, const std::string& scontrol) 
   return address.empty() ? node : address;
 }
 
-std::string node_address(const std::string& scontrol_says) {
-  for (const std::string& word : split(scontrol_says.substr(0, scontrol_says.find('\n')), ' '))
-    if (constexpr std::string_view key = "NodeAddr="; word.starts_with(key)) return word.substr(key.size());
+std::string scontrol_value(std::string_view says, std::string_view key) {
+  for (const std::string& word : split(std::string(says.substr(0, says.find('\n'))), ' '))
+    if (word.size() > key.size() && word[key.size()] == '=' && word.starts_with(key))
+      return word.substr(key.size() + 1);
   return "";
 }
+
+std::string node_address(const std::string& scontrol_says) { return scontrol_value(scontrol_says, "NodeAddr"); }
 
 }  // namespace dtrain::cli

@@ -73,17 +73,17 @@ void TrainerPosts::stepped() {
 
 void TrainerPosts::close(const std::optional<Outcome>& outcome) {
   const auto end = outcome && leads_ ? end_of(*outcome, parts_.spec.nodes.several()) : std::nullopt;
-  if (poster_ && end) {
+  if (!end) poster_.reset();
+  if (poster_) {
     JobMoment last = moment(end->first);
     last.why = end->second;
     poster_->finish(std::move(last), file_.empty() ? std::nullopt : read_progress_file(file_));
-    waits_ = true;
   }
   if (!file_.empty()) ::unlink(file_.c_str());
 }
 
 void TrainerPosts::wait() {
-  const bool late = waits_ && !poster_->wait(kLastPost);
+  const bool late = poster_ && !poster_->wait(kLastPost);
   drop_file();  // a worker of a job that was cut off may have written it again
   say_notes();
   if (late)

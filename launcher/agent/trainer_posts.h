@@ -49,7 +49,7 @@ class TrainerPosts {
   const Parts parts_;
   const std::shared_ptr<Notes> notes_ = std::make_shared<Notes>();
   std::unique_ptr<StatusPoster> poster_;  // null: this node does not have rank 0, or nothing can be posted
-  bool leads_ = false, waits_ = false;
+  bool leads_ = false;
   JobMoment told_{};
   std::string file_{};
 };

@@ -83,11 +83,16 @@ class Front {
     while (agent_ > 0 && !planned_.empty() && SteadyClock::now() >= planned_.front().at) {
       const int signal = planned_.front().signal;
       planned_.erase(planned_.begin());
-      if (ends_.is_request(signal))
-        end_job({signal, SI_KERNEL});
-      else
-        send_to(socket_.get(), {FrontMessage::Op::signal, signal});
+      take(signal);
     }
+  }
+
+  // A signal that no process has sent.
+  void take(int signal) {
+    if (ends_.is_request(signal))
+      end_job({signal, SI_KERNEL});
+    else
+      send_to(socket_.get(), {FrontMessage::Op::signal, signal});
   }
 
   void wait(int timeout_ms) {
@@ -118,10 +123,8 @@ class Front {
       return end_job({SIGTERM, SI_KERNEL, true});
     }
     order_lines_.feed({chunk, static_cast<std::size_t>(got)}, [this](int signal) {
-      if (ends_.is_request(signal))
-        end_job({signal, SI_KERNEL});
-      else if (std::find(passed_.begin(), passed_.end(), signal) != passed_.end())
-        send_to(socket_.get(), {FrontMessage::Op::signal, signal});
+      const bool passes = std::find(passed_.begin(), passed_.end(), signal) != passed_.end();
+      if (passes || ends_.is_request(signal)) take(signal);
     });
   }
 

@@ -8,7 +8,7 @@ namespace dtrain::launcher {
 void PostCore::job(JobMoment moment) {
   if (finished_ || moment == moment_) return;
   moment_ = std::move(moment);
-  news_ = progress_.has_value() ? true : moment_.state == "running";
+  news_ = progress_ || moment_.state == "running";
 }
 
 void PostCore::progress(const Result<Progress>& told, MonoTime now) {
@@ -44,7 +44,7 @@ void PostCore::posted(const std::optional<std::string>& why_not, MonoTime now) {
 void PostCore::finish(JobMoment last) {
   if (std::exchange(finished_, true)) return;
   moment_ = std::move(last);
-  news_ = progress_.has_value() || moment_.state != "succeeded";
+  news_ = progress_ || moment_.state != "succeeded";
   next_.reset();
 }
 

@@ -21,7 +21,7 @@ class PostCore {
 
   // The agent of rank 0 has this to say. The end of the job is said by finish().
   void job(JobMoment moment);
-  // The program has told of its progress; `what` of an error: why that cannot be read.
+  // The program has told of its progress; an error: why that cannot be read.
   void progress(const Result<Progress>& told, MonoTime now);
   // What take_post() has given was taken by the server, or was not, and why.
   void posted(const std::optional<std::string>& why_not, MonoTime now);

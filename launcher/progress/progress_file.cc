@@ -12,26 +12,27 @@ namespace {
 
 using ProgressJson = nlohmann::ordered_json;
 
-constexpr std::size_t kLongestMetric = 100, kLongestValue = 200;
+constexpr std::size_t kLongestMetric = 100;  // that is shown
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
-constexpr double kMostSeconds = 2147483647;
 
 Error wrong(const std::string& what) { return {ErrorKind::usage, what}; }
 
-Result<std::optional<std::int64_t>> count(const ProgressJson& root, const char* name) {
+Result<void> take_count(const ProgressJson& root, const char* name, std::optional<std::int64_t>& count) {
   const auto found = root.find(name);
-  if (found == root.end()) return std::optional<std::int64_t>();
+  if (found == root.end()) return {};
   const bool fits = found->is_number_integer() && *found >= 0 && *found <= kMostSteps;
   if (!fits) return wrong(fmt::format("\"{}\" is no number of steps", name));
-  return std::optional(found->get<std::int64_t>());
+  count = found->get<std::int64_t>();
+  return {};
 }
 
-Result<std::optional<double>> number(const ProgressJson& root, const char* name, double most) {
+Result<void> take_number(const ProgressJson& root, const char* name, double most, std::optional<double>& number) {
   const auto found = root.find(name);
-  if (found == root.end()) return std::optional<double>();
+  if (found == root.end()) return {};
   const bool fits = found->is_number() && found->get<double>() >= 0 && found->get<double>() <= most;
   if (!fits) return wrong(fmt::format("\"{}\" is no number from 0 to {:.0f}", name, most));
-  return std::optional(found->get<double>());
+  number = found->get<double>();
+  return {};
 }
 
 // A program's NaN is the null of JSON.
@@ -39,7 +40,7 @@ std::optional<std::string> value_of(const ProgressJson& value) {
   if (value.is_number() || value.is_boolean()) return value.dump();
   if (value.is_null()) return "nan";
   if (!value.is_string() || value.get_ref<const std::string&>().empty()) return std::nullopt;
-  return printable(value.get<std::string>(), kLongestValue);
+  return value.get<std::string>();
 }
 
 Result<void> take_metrics(const ProgressJson& root, Progress& progress) {
@@ -51,7 +52,7 @@ Result<void> take_metrics(const ProgressJson& root, Progress& progress) {
     auto text = value_of(value);
     if (name.empty() || !text)
       return wrong(fmt::format("the metric '{}' is no number and no text", printable(name, kLongestMetric)));
-    progress.metrics.emplace_back(printable(name, kLongestMetric), std::move(*text));
+    progress.metrics.emplace_back(name, std::move(*text));
   }
   return {};
 }
@@ -72,16 +73,11 @@ Result<Progress> parse_progress(std::string_view text) {
   const ProgressJson root = is_flat(text) ? ProgressJson::parse(text, nullptr, false) : ProgressJson();
   if (!root.is_object()) return wrong("it is no object of JSON");
   Progress progress;
-  const auto step = count(root, "step"), steps = count(root, "steps");
-  const auto percent = number(root, "percent", 100), left = number(root, "seconds_left", kMostSeconds);
-  for (const Error* error : {step ? nullptr : &step.error(), steps ? nullptr : &steps.error(),
-                             percent ? nullptr : &percent.error(), left ? nullptr : &left.error()})
-    if (error != nullptr) return *error;
-  progress.step = *step;
-  progress.steps = *steps;
-  progress.percent = *percent;
-  progress.seconds_left = *left;
-  if (auto taken = take_metrics(root, progress); !taken) return taken.error();
+  for (const auto& taken :
+       {take_count(root, "step", progress.step), take_count(root, "steps", progress.steps),
+        take_number(root, "percent", 100, progress.percent),
+        take_number(root, "seconds_left", kMostSecondsLeft, progress.seconds_left), take_metrics(root, progress)})
+    if (!taken) return taken.error();
   return progress;
 }
 

@@ -25,6 +25,7 @@ struct Progress {
 
 inline constexpr std::size_t kLongestProgressFile = std::size_t{64} << 10;
 inline constexpr std::size_t kMostMetrics = 64;
+inline constexpr double kMostSecondsLeft = 2147483647;  // Trainer's field has 32 bits
 
 // The file of rank 0 in the folder of its round; empty without a folder.
 std::string progress_path(const std::string& round_folder);

@@ -12,8 +12,7 @@ namespace {
 
 using StatusJson = nlohmann::ordered_json;
 
-constexpr double kMostSecondsLeft = 2147483647;  // the server's field has 32 bits
-constexpr std::size_t kLongestOfMetric = 64;     // of a metric's name or value: the server refuses longer ones
+constexpr std::size_t kLongestOfMetric = 64;  // of a metric's name or value: the server refuses longer ones
 
 std::string short_text(const std::string& text) {
   std::string whole = printable(text, 1000);

@@ -26,11 +26,18 @@ def make_authority(folder, name):
             f"{name}.pem")
 
 
+def make_certificate(folder, name, authority, subject, extensions=""):
+    """A certificate of this authority, in NAME.pem and NAME.key."""
+    openssl(folder, "req", *NEW_KEY, "-subj", subject, "-keyout", f"{name}.key", "-out", f"{name}.csr")
+    with open(os.path.join(folder, "extensions"), "w") as file:
+        file.write(extensions)
+    openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key",
+            "-CAcreateserial", "-days", "2", *(["-extfile", "extensions"] if extensions else []), "-out", f"{name}.pem")
+
+
 def certify(folder, name, authority):
     """The flags by which a node shows a certificate of this authority, in NAME.pem and NAME.key."""
-    openssl(folder, "req", *NEW_KEY, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-    openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key",
-            "-CAcreateserial", "-days", "2", "-out", f"{name}.pem")
+    make_certificate(folder, name, authority, f"/CN={name}")
     files = {"ca": f"{authority}.pem", "cert": f"{name}.pem", "key": f"{name}.key"}
     return [word for flag, file in files.items() for word in (f"--tls-{flag}", os.path.join(folder, file))]
 

@@ -9,7 +9,7 @@ import re
 import ssl
 import threading
 
-from lab_case import NEW_KEY, make_authority, openssl
+from lab_case import make_authority, make_certificate
 
 PATH = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs/job/status"
 SECRET = "a.jwt-of.kubernetes"
@@ -78,10 +78,6 @@ def make_credentials(folder):
     """Of the server and for its clients; stranger.pem is of another authority."""
     for authority in "authority", "stranger":
         make_authority(folder, authority)
-    openssl(folder, "req", *NEW_KEY, "-subj", "/CN=trainer", "-keyout", "server.key", "-out", "server.csr")
-    with open(os.path.join(folder, "names"), "w") as names:
-        names.write("subjectAltName=IP:127.0.0.1\n")
-    openssl(folder, "x509", "-req", "-in", "server.csr", "-CA", "authority.pem", "-CAkey", "authority.key",
-            "-CAcreateserial", "-days", "2", "-extfile", "names", "-out", "server.pem")
+    make_certificate(folder, "server", "authority", "/CN=trainer", "subjectAltName=IP:127.0.0.1\n")
     with open(os.path.join(folder, "token"), "w") as token:
         token.write(SECRET + "\n")

@@ -30,7 +30,7 @@ from cluster import Cluster  # noqa: E402
 from far_shell import FarShell  # noqa: E402
 from page import add_outputs, bars_table, judged, machine, put_out  # noqa: E402
 from ray_cluster import PYTHON, RayCluster  # noqa: E402
-from spark_cluster import CHEAP, SparkCluster  # noqa: E402
+from spark_cluster import CHEAP, OPTIONS, SparkCluster  # noqa: E402
 from spark_cluster import PYTHON as SPARK_PYTHON  # noqa: E402
 from ssh_server import SshServers  # noqa: E402
 
@@ -105,11 +105,7 @@ def engines(stack, dtrain):
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dtrain-bench-"))
     ssh = stack.enter_context(SshServers(lab, folder))
     environment = {**os.environ, "HOME": folder, "DTRAIN_SSH": ssh.command}
-    far = os.path.join(folder, "far")
-    stack.enter_context(FarShell(lab, far))
-    shell = os.path.join(folder, "shell")
-    pathlib.Path(shell).write_text(f"#!/bin/sh\nexec {sys.executable} {TESTS}/process/mpi/far_shell.py {far} \"$@\"\n")
-    os.chmod(shell, 0o755)
+    shell = stack.enter_context(FarShell(lab, os.path.join(folder, "far"))).command
 
     def popen(words, **options):
         return lab.host(0).popen(words, env=environment, cwd=folder, **options)
@@ -160,19 +156,23 @@ def on_cluster(name, dtrain, python, alone, **variables):
                                     *command])
 
 
+def on_spark(stack):
+    """A master of Spark with two workers, as the environment of its programs."""
+    spark = SparkCluster("DTRAIN_TEST_CLUSTER=bench")
+    stack.callback(spark.close)
+    for _ in range(2):
+        spark.add_worker(1)
+    return {"MASTER": spark.address, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": SPARK_PYTHON,
+            "JDK_JAVA_OPTIONS": CHEAP, "PYSPARK_SUBMIT_ARGS": OPTIONS + " pyspark-shell"}
+
+
 def distributors(dtrain, runs):
     """{mode: {who: seconds}} of distributors.py, on a master with two workers."""
     build = pathlib.Path(dtrain).parents[1]
     torch = next((ROOT / ".venv").glob("lib/python*/site-packages"))
     with contextlib.ExitStack() as stack:
-        spark = SparkCluster("DTRAIN_TEST_CLUSTER=bench")
-        stack.callback(spark.close)
-        for _ in range(2):
-            spark.add_worker(1)
-        options = f"--conf spark.executor.memory=512m --conf 'spark.executor.extraJavaOptions={CHEAP}'"
-        environment = {**os.environ, "MASTER": spark.address, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONWARNINGS": "ignore",
-                       "PYSPARK_PYTHON": SPARK_PYTHON, "PYTHONPATH": f"{build / 'python'}:{torch}",
-                       "JDK_JAVA_OPTIONS": CHEAP, "PYSPARK_SUBMIT_ARGS": options + " pyspark-shell"}
+        environment = {**os.environ, **on_spark(stack), "PYTHONWARNINGS": "ignore",
+                       "PYTHONPATH": f"{build / 'python'}:{torch}"}
         done = subprocess.run([SPARK_PYTHON, str(HERE / "distributors.py"), str(runs)], env=environment, text=True,
                               stdin=subprocess.DEVNULL, capture_output=True, timeout=60 * DEADLINE)
     if done.returncode != 0:
@@ -189,14 +189,7 @@ def clusters(stack, dtrain):
         for _ in range(2):
             cluster.add(num_cpus=2)
         yield on_cluster("Ray", dtrain, PYTHON, RAY_ALONE, RAY_ADDRESS=cluster.address)
-    spark = SparkCluster("DTRAIN_TEST_CLUSTER=bench")
-    stack.callback(spark.close)
-    for _ in range(2):
-        spark.add_worker(1)
-    options = f"--conf spark.executor.memory=512m --conf 'spark.executor.extraJavaOptions={CHEAP}'"
-    yield on_cluster("Spark", dtrain, SPARK_PYTHON, SPARK_ALONE, MASTER=spark.address, SPARK_LOCAL_IP="127.0.0.1",
-                     PYSPARK_PYTHON=SPARK_PYTHON, DTRAIN_SPARK=options, JDK_JAVA_OPTIONS=CHEAP,
-                     PYSPARK_SUBMIT_ARGS=options + " pyspark-shell")
+    yield on_cluster("Spark", dtrain, SPARK_PYTHON, SPARK_ALONE, DTRAIN_SPARK=OPTIONS, **on_spark(stack))
 
 
 def milliseconds(values):

@@ -315,8 +315,7 @@ def start(args):
     if not os.path.exists(torchrun):
         say("  no torchrun to compare with")
         return figures
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
 
     def peer(number):
         return subprocess.Popen(

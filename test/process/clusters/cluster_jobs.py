@@ -20,6 +20,7 @@ FACTS = "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $GROUP_RANK in $PWD with
 ROW = re.compile(r"rank (\d+) of (\d+), (\d+) on (\d+) in (\S+) with (.*)")
 MARK = f"31415.{os.getpid()}"  # by which workers that sleep are found
 SLEEP = f"echo ready; exec sleep {MARK}"
+AGENTS = "dtrain agent", "/proc/self/exe agent"  # a relay; the agent itself and its guard
 OURS = f"DTRAIN_TEST_CLUSTER={os.getpid()}"  # what all that a cluster starts has in its environment
 
 
@@ -42,7 +43,7 @@ class ClusterJobs(unittest.TestCase):
                             "XDG_CONFIG_HOME": self.folder}
 
     def tearDown(self):
-        until(lambda: not any(map(processes_with, ("dtrain agent", MARK, "ray::Node"))), PATIENCE,
+        until(lambda: not any(map(processes_with, (*AGENTS, MARK, "ray::Node"))), PATIENCE,
               "the end of all that the job started")
 
     def start(self, *words):

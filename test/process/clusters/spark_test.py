@@ -12,7 +12,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 
 from cluster_jobs import DEADLINE, FACTS, OURS, PATIENCE, ROW, ClusterJobs, processes_with, said_by, until  # noqa: E402
 from support_python import environment, start_job  # noqa: E402
-from spark_cluster import CHEAP, PYTHON, SparkCluster  # noqa: E402
+from spark_cluster import OPTIONS, PYTHON, SparkCluster  # noqa: E402
 
 GPUS = "GPU-5f1a", "GPU-77c0"
 
@@ -31,8 +31,7 @@ class Spark(ClusterJobs):
     def setUp(self):
         super().setUp()
         self.environment.update(MASTER=CLUSTER.address, PYTHON_EXEC=PYTHON, SPARK_LOCAL_IP="127.0.0.1",
-                                DTRAIN_SPARK="--conf spark.executor.memory=512m --conf spark.ui.enabled=false "
-                                             f"--conf 'spark.executor.extraJavaOptions={CHEAP}'")
+                                DTRAIN_SPARK=f"{OPTIONS} --conf spark.ui.enabled=false")
         for name in "SPARK_HOME", "PYSPARK_PYTHON", "JAVA_HOME":
             self.environment.pop(name, None)
 

@@ -14,18 +14,17 @@ sys.path[:0] = [str(HERE), *(str(PROCESS / name) for name in ("launcher", "ssh",
 
 import netlab  # noqa: E402
 from cluster import Cluster, descendants  # noqa: E402
-from cluster_jobs import OURS, processes_with  # noqa: E402
+from cluster_jobs import AGENTS, OURS, processes_with  # noqa: E402
 from far_shell import FarShell  # noqa: E402
 from jobs import DEADLINE, MARK, marked  # noqa: E402
 from netlab import namespaces  # noqa: E402
 from ray_cluster import PYTHON as RAY_PYTHON  # noqa: E402
 from ray_cluster import RayCluster  # noqa: E402
-from spark_cluster import CHEAP, SparkCluster  # noqa: E402
+from spark_cluster import OPTIONS, SparkCluster  # noqa: E402
 from spark_cluster import PYTHON as SPARK_PYTHON  # noqa: E402
 from ssh_server import SshServers  # noqa: E402
 from support import DTRAIN, comm_of, proc_file, stat_of, until  # noqa: E402
 
-AGENTS = "dtrain agent", "/proc/self/exe agent"  # a relay; the agent itself and its guard
 RUN = [os.path.abspath(DTRAIN), "run"]
 
 
@@ -157,12 +156,7 @@ class Mpi(OnLab):
 
     def __enter__(self):
         super().__enter__()
-        far = os.path.join(self.folder, "far")
-        self.enter_context(FarShell(self.lab, far))
-        self.shell = os.path.join(self.folder, "shell")
-        far_shell = f"{sys.executable} {PROCESS}/mpi/far_shell.py {far}"
-        pathlib.Path(self.shell).write_text(f"#!/bin/sh\nexec {far_shell} \"$@\"\n")
-        os.chmod(self.shell, 0o755)
+        self.shell = self.enter_context(FarShell(self.lab, os.path.join(self.folder, "far"))).command
         return self
 
     def words(self, flags, command):
@@ -226,9 +220,7 @@ class SlurmNodes(Cluster):
     def _daemon(self, *command, log=None):
         if log == "node2":
             command = "unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', self.hidden, *command
-            super()._daemon(*command, log=log)
-        else:
-            super()._daemon(*command, log=log)
+        super()._daemon(*command, log=log)
 
 
 class OnCluster(Engine):
@@ -279,8 +271,7 @@ class Spark(OnCluster):
         for name in "SPARK_HOME", "PYSPARK_PYTHON", "JAVA_HOME":
             self.environment.pop(name, None)
         self.environment.update(MASTER=self.cluster.address, PYTHON_EXEC=SPARK_PYTHON, SPARK_LOCAL_IP="127.0.0.1",
-                                DTRAIN_SPARK="--conf spark.executor.memory=512m --conf spark.ui.enabled=false "
-                                             f"--conf 'spark.executor.extraJavaOptions={CHEAP}'")
+                                DTRAIN_SPARK=f"{OPTIONS} --conf spark.ui.enabled=false")
         return self
 
     def executors(self):

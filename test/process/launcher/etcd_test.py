@@ -8,7 +8,7 @@ import unittest
 
 from etcd_hosts import EtcdHosts
 from hosts_test import END, WORKER, HostsCase, Node
-from lab_case import NEW_KEY, make_authority, openssl
+from lab_case import make_authority, make_certificate
 from support import DEADLINE, until
 
 
@@ -121,11 +121,8 @@ class Etcd(HostsCase):
     def certify(self, name, address):
         """NAME.pem and NAME.key, for a member at this address and for its clients. Without a Common Name: etcd's
         gateway takes it for a user and refuses it."""
-        with open(os.path.join(self.folder, "extensions"), "w") as f:
-            f.write(f"subjectAltName=IP:{address}\nextendedKeyUsage=serverAuth,clientAuth\n")
-        openssl(self.folder, "req", *NEW_KEY, "-subj", f"/O={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-        openssl(self.folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
-                "-CAcreateserial", "-days", "2", "-extfile", "extensions", "-out", f"{name}.pem")
+        make_certificate(self.folder, name, "ca", f"/O={name}",
+                         f"subjectAltName=IP:{address}\nextendedKeyUsage=serverAuth,clientAuth\n")
 
     def password(self, name, words):
         path = os.path.join(self.folder, name)

@@ -14,12 +14,16 @@ import threading
 
 
 class FarShell(socketserver.ThreadingUnixStreamServer):
-    """`with FarShell(lab, path):` serves at this socket. The commands' outputs are those of the client."""
+    """`with FarShell(lab, path):` serves at this socket. `.command` is the client, for mpirun to execute. The
+    commands' outputs are those of the client."""
 
     daemon_threads = True
 
     def __init__(self, lab, path):
         self.lab = lab
+        self.command = f"{path}.sh"
+        with open(os.open(self.command, os.O_WRONLY | os.O_CREAT, 0o755), "w") as script:
+            script.write(f"#!/bin/sh\nexec {sys.executable} {os.path.abspath(__file__)} {path} \"$@\"\n")
         super().__init__(path, Handler)
 
     def __enter__(self):

@@ -34,11 +34,7 @@ class Launcher(LabCase):
     def setUp(self):
         self.net = self.lab(self.HOSTS)
         self.folder = self.enterContext(tempfile.TemporaryDirectory(prefix="dtrain-mpi-"))
-        path = os.path.join(self.folder, "far")
-        self.enterContext(FarShell(self.net, path))
-        self.shell = os.path.join(self.folder, "shell")
-        pathlib.Path(self.shell).write_text(f"#!/bin/sh\nexec {sys.executable} {HERE}/far_shell.py {path} \"$@\"\n")
-        os.chmod(self.shell, 0o755)
+        self.shell = self.enterContext(FarShell(self.net, os.path.join(self.folder, "far"))).command
         self.environment = {**os.environ, "HOME": self.folder, "XDG_CONFIG_HOME": self.folder}
 
     def tearDown(self):
