@@ -28,6 +28,13 @@ from support import DTRAIN, comm_of, proc_file, stat_of, until  # noqa: E402
 RUN = [os.path.abspath(DTRAIN), "run"]
 
 
+def hold(pid):
+    """SIGSTOP, and wait until every thread of the process has stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: all((stat_of(f"{pid}/task/{thread}") or "T")[0] == "T" for thread in os.listdir(f"/proc/{pid}/task")),
+          DEADLINE, "a process that has stopped")
+
+
 def end_at_once(found):
     """dtrain's own go first, and so none of them has the time to say that another process has ended."""
     order = ["dtrain", "dtrain-agent", "dt-guard"]
@@ -204,6 +211,7 @@ class Slurm(Engine):
         pid = self.agent()
         while not comm_of(pid).startswith("slurmstepd"):
             pid = stat_of(pid)[1]
+        hold(pid)  # else it may tell srun in its last moment that its task was killed
         end_at_once([pid, *descendants(pid)])
 
     def settle(self):
