@@ -45,7 +45,7 @@ ROOMS = {
         "evidence": "job logs process status",
         "events": "evidence job",
         "report": "events evidence job logs terminal",
-        "service": "job status",
+        "service": "job status terminal",
         "agent": "evidence front guard hosting job logs output process progress report status terminal",
     },
     "cli": {

@@ -23,7 +23,9 @@ namespace dtrain::cli {
 namespace {
 
 constexpr std::array<ClusterEngine, 2> kEngines = {
-    {{"ray", "Ray", "RAY_ADDRESS", ""}, {"spark", "Spark", "MASTER", "spark://"}}};
+    {{"ray", "Ray", "RAY_ADDRESS", "", true}, {"spark", "Spark", "MASTER", "spark://", false}}};
+// Agents that begin together are there at once.
+constexpr const char* kLastCall = "last_call_timeout=2";
 constexpr double kLeastAmount = 0.0001;  // of a resource of Ray's
 constexpr std::array kDevices = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
                                  "ROCR_VISIBLE_DEVICES"};
@@ -92,6 +94,23 @@ Result<void> check_cluster(const Options& options, const ClusterEngine& engine) 
   return check_stdin(options, flag);
 }
 
+// A job that grows meets at the host of the command: without TLS there is no host but node 0.
+Result<void> meet_at_command(const Options& options, const ClusterEngine& engine, launcher::PlacementRequest& request) {
+  if (options.given(FlagId::master_port)) {
+    request.port = options.text(FlagId::master_port);
+    if (const auto port = parse_number(request.port, 1, 65535); !port)
+      return options.blame(FlagId::master_port, port.error());
+  }
+  const auto insecure = options.on(FlagId::insecure);
+  if (!insecure) return insecure.error();
+  request.grows = engine.grows && request.elastic && !*insecure;
+  if (!request.grows) return {};
+  request.task.place.conf = kLastCall;
+  // That port is said in the endpoint; by itself it would mean nodes with numbers.
+  std::erase_if(request.task.words, [](const std::string& word) { return word.starts_with("--master-port="); });
+  return {};
+}
+
 Result<void> check_without_cluster(const Options& options, const Host& host) {
   if (host.place) return {};
   if (options[FlagId::resources].origin == Origin::flag)
@@ -148,8 +167,8 @@ Result<std::optional<ClusterRequest>> cluster_that_counts(const RawOptions& raw,
   request.placement.elastic = nodes.min != nodes.max;
   request.placement.numbered = !request.placement.elastic;
   request.placement.shares_hosts = true;
-  if (options.given(FlagId::master_port)) request.placement.port = options.text(FlagId::master_port);
   request.placement.task = task_to_send(raw, options, host, std::string((*engine)->name));
+  if (auto done = meet_at_command(options, **engine, request.placement); !done) return done.error();
   return std::optional(std::move(request));
 }
 

@@ -22,6 +22,7 @@ struct ClusterEngine {
   std::string_view title;   // for people
   const char* variable;     // which says where the cluster is
   std::string_view begins;  // the variable counts by itself if its value begins so
+  bool grows = false;       // a job with MIN:MAX gets other nodes in place of those that are lost
 };
 
 // That of the environment's address, if it has one.

@@ -15,6 +15,7 @@ void take_from_engine(const Host& host, Options& options) {
   take(FlagId::rdzv_endpoint, place.endpoint);
   take(FlagId::run_id, place.run_id);
   take(FlagId::nproc, place.nproc);
+  take(FlagId::rdzv_conf, place.conf);
 }
 
 }  // namespace dtrain::cli

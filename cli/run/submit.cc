@@ -98,6 +98,22 @@ Result<std::vector<std::string>> shim_command(const Host& host, std::string_view
                                               engine)};
 }
 
+// What the agents know each other by: the token that is sent to them, or what they find as this host does. Nothing:
+// they need none.
+Result<std::optional<LinkCredential>> credential_of(const Given& given, const std::string& token) {
+  if (!token.empty()) {
+    auto secret = JobSecret::parse(token);
+    if (!secret) return secret.error();
+    return std::optional<LinkCredential>(std::move(*secret));
+  }
+  if (!given.options.given(FlagId::token_file) && !given.options.given(FlagId::tls_ca))
+    return std::optional<LinkCredential>();
+  Plan plan;
+  plan.spec.nodes.across_hosts = true;
+  if (auto done = resolve_secret(given, plan); !done) return done.error();
+  return plan.spec.nodes.credential;
+}
+
 Result<launcher::EngineSpec> spec_of(const RawOptions& raw, const Options& options, const Host& host,
                                      ClusterRequest request) {
   launcher::EngineSpec spec;
@@ -111,8 +127,18 @@ Result<launcher::EngineSpec> spec_of(const RawOptions& raw, const Options& optio
   auto token = token_to_send(options, host, static_cast<std::size_t>(request.nodes.most));
   if (!token) return token.error();
   request.placement.task.env = environment_for_cluster(host, *token);
+  auto shown = credential_of({raw, host, options}, *token);
+  if (!shown) return shown.error();
+  if (request.placement.grows) {
+    spec.credential = std::move(*shown);
+    request.placement.task.env.erase(dtrain_variable(flag(FlagId::master_port)));
+  }
   complete(request.placement, options);
   for (const InterfaceAddress& each : reachable_addresses()) request.nodes.order.addresses.push_back(each.address);
+  if (request.placement.grows && request.nodes.order.addresses.empty()) request.placement.grows = false;
+  if (request.placement.grows)
+    request.placement.rounds_at =
+        launcher::AgentCard{own_version(), launcher::kernel_hostname(), request.nodes.order.addresses};
   // For a cluster on this host alone.
   request.nodes.order.addresses.emplace_back("127.0.0.1");
   spec.request = std::move(request.placement);

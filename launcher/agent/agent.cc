@@ -153,7 +153,7 @@ int Agent::run() {
 // ---- events in ------------------------------------------------------------------------------------------------------
 
 FrontChannel::Callbacks Agent::front_callbacks() {
-  return {[this](int signal) { feed(event::StopSignal{signal}); },
+  return {[this](const event::StopSignal& stop) { feed(stop); },
           [this](int signal) { feed(event::PassedSignal{signal}); },
           [this](int number) {
             guard_.send({GuardOp::suspend, -1, number});

@@ -36,7 +36,8 @@ std::optional<Json> of_agent(std::string_view line) {
 
 Json place_json(const AgentPlace& place) {
   return {{"engine", place.engine},     {"nnodes", place.nnodes}, {"node_rank", place.node_rank},
-          {"endpoint", place.endpoint}, {"run_id", place.run_id}, {"nproc", place.nproc}};
+          {"endpoint", place.endpoint}, {"run_id", place.run_id}, {"nproc", place.nproc},
+          {"conf", place.conf}};
 }
 
 }  // namespace
@@ -106,7 +107,8 @@ Result<AgentTask> parse_agent_task(std::string_view line) {
   if (!words || !env || !place || !place->is_object()) return wrong;
   AgentTask task{text_member(*json, "called"), *words, *env, text_member(*json, "folder"), {}};
   task.place = {text_member(*place, "engine"),   text_member(*place, "nnodes"), text_member(*place, "node_rank"),
-                text_member(*place, "endpoint"), text_member(*place, "run_id"), text_member(*place, "nproc")};
+                text_member(*place, "endpoint"), text_member(*place, "run_id"), text_member(*place, "nproc"),
+                text_member(*place, "conf")};
   for (const std::string& word : task.words)
     if (has_nul(word)) return wrong;
   for (const auto& [name, value] : task.env)

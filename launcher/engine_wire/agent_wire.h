@@ -40,6 +40,7 @@ struct AgentPlace {
   std::string endpoint{};   // empty: there is one node
   std::string run_id{};     // may be empty
   std::string nproc{};      // empty: nobody has said
+  std::string conf{};       // --rdzv-conf, unless the user has typed one
   bool operator==(const AgentPlace&) const = default;
 };
 

@@ -11,14 +11,20 @@ namespace {
 constexpr std::size_t kLongestWordShown = 200, kMostPlaced = 65536;
 constexpr int kMostWorkersOfNode = 65536;
 
+std::optional<ShimNode> node_of(const Json& host) {
+  const auto workers = host.is_object() ? typed_member<int>(host, "workers") : std::nullopt;
+  const std::string name = workers ? text_member(host, "host") : "";
+  if (name.empty() || *workers < 1 || *workers > kMostWorkersOfNode) return std::nullopt;
+  return ShimNode{name, *workers};
+}
+
 std::optional<ShimPlaced> placed_of(const Json& hosts) {
   if (!hosts.is_array() || hosts.empty() || hosts.size() > kMostPlaced) return std::nullopt;
   ShimPlaced placed;
   for (const Json& host : hosts) {
-    const auto workers = host.is_object() ? typed_member<int>(host, "workers") : std::nullopt;
-    const std::string name = workers ? text_member(host, "host") : "";
-    if (name.empty() || *workers < 1 || *workers > kMostWorkersOfNode) return std::nullopt;
-    placed.nodes.push_back({name, *workers});
+    auto node = node_of(host);
+    if (!node) return std::nullopt;
+    placed.nodes.push_back(std::move(*node));
   }
   return placed;
 }
@@ -55,12 +61,16 @@ std::string shim_request_line(const ShimRequest& request) {
                    {"order", Json::parse(relay_order_line(request.order))}});
 }
 
+std::string vacant_line(int agent) { return one_line({{"vacant", agent}}); }
+
 Result<ShimWord> parse_shim_word(std::string_view line) {
   const auto json = json_object(line);
   if (json) {
     if (auto error = error_of(*json)) return ShimWord(std::move(*error));
     if (const auto lost = typed_member<int>(*json, "lost"); lost && *lost >= 0)
       return ShimWord(ShimLost{*lost, text_member(*json, "why")});
+    if (const auto joined = typed_member<int>(*json, "joined"); joined && *joined >= 0)
+      if (auto node = node_of(*json)) return ShimWord(ShimJoined{*joined, std::move(*node)});
     if (const auto hosts = json->find("placed"); hosts != json->end())
       if (auto placed = placed_of(*hosts)) {
         placed->named_by_cards = typed_member<bool>(*json, "named_by_cards").value_or(false);

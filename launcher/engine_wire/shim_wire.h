@@ -5,8 +5,10 @@
 //   submitter  {"least":1,"most":4, ...}                          a ShimRequest
 //   shim       {"placed":[{"host":"10.0.0.1","workers":8},...]}   the nodes; a relay is being started on each. With
 //                                                                "named_by_cards":true the hosts are not known yet
+//   shim       {"joined":4,"host":"10.0.0.5","workers":8}       one more node, for a job that goes on without nodes
 //   shim       {"lost":2,"why":"..."}                             an agent's node is lost, or has started none
 //   shim       {"error":"...","kind":"unavailable"}               there is no job
+//   submitter  {"vacant":2}                                      end what is left of this agent, and seek another node
 //
 // The end of the shim's input ends all that it has started.
 #include <cstdint>
@@ -53,9 +55,14 @@ struct ShimLost {
   int agent = 0;
   std::string why{};
 };
-using ShimWord = std::variant<ShimPlaced, ShimLost, Error>;
+struct ShimJoined {
+  int agent = 0;
+  ShimNode node{};
+};
+using ShimWord = std::variant<ShimPlaced, ShimJoined, ShimLost, Error>;
 
 std::string shim_request_line(const ShimRequest& request);
+std::string vacant_line(int agent);
 std::string relay_order_line(const RelayOrder& order);
 Result<RelayOrder> parse_relay_order(std::string_view line);
 // Error: the line makes no sense.

@@ -33,21 +33,42 @@ Placement::Placement(PlacementRequest request, MonoTime now)
 }
 
 std::size_t Placement::count(Agent::State state) const {
-  return static_cast<std::size_t>(
-      std::count_if(agents_.begin(), agents_.end(), [&](const Agent& agent) { return agent.state == state; }));
+  return static_cast<std::size_t>(std::count_if(
+      agents_.begin(), agents_.end(), [&](const Agent& agent) { return !agent.is_late && agent.state == state; }));
+}
+
+// One that is late, and in time for that.
+bool Placement::answers(const Agent& agent) {
+  return agent.is_late && !agent.is_member &&
+         (agent.state == Agent::State::awaited || (agent.state == Agent::State::present && agent.is_told));
 }
 
 std::optional<MonoTime> Placement::deadline() const {
-  return stage_ == Stage::meeting || stage_ == Stage::judging ? std::optional(deadline_) : std::nullopt;
+  if (stage_ == Stage::over) return std::nullopt;
+  auto first = stage_ == Stage::running ? std::nullopt : std::optional(deadline_);
+  for (const Agent& agent : agents_)
+    if (answers(agent)) first = std::min(first.value_or(agent.due), agent.due);
+  return first;
+}
+
+void Placement::joined(PlacedHost host, MonoTime now) {
+  request_.hosts.push_back(std::move(host));
+  Agent& agent = agents_.emplace_back();
+  agent.is_late = true;
+  agent.due = now + kPatience;
+  const bool is_wanted = request_.grows && stage_ != Stage::over && !stopped_;
+  agent.state = is_wanted ? Agent::State::awaited : Agent::State::gone;
+  if (is_wanted) orders_.push_back({Order::What::start, int(agents_.size() - 1), {}});
 }
 
 void Placement::said(int host, std::string_view line, MonoTime now) {
   if (!is_of_agent(line)) return complained(host, line);
   const auto at = static_cast<std::size_t>(host);
-  if (stage_ == Stage::meeting && agents_[at].state == Agent::State::awaited)
+  const Agent& agent = agents_[at];
+  if ((stage_ == Stage::meeting || agent.is_late) && agent.state == Agent::State::awaited)
     card_of(at, line, now);
-  else if (stage_ == Stage::judging && agents_[at].is_member && agents_[at].state == Agent::State::present)
-    verdict_of(at, line);
+  else if (agent.state == Agent::State::present && (agent.is_late ? agent.is_told : agent.is_member))
+    verdict_of(at, line, now);
 }
 
 void Placement::complained(int host, std::string_view line) {
@@ -75,25 +96,36 @@ void Placement::start_more(MonoTime now) {
 }
 
 void Placement::card_of(std::size_t host, std::string_view line, MonoTime now) {
+  const bool is_late = agents_[host].is_late;
   auto card = parse_agent_card(line);
-  if (!card) return fail(card.error().in(name(host)));
-  if (card->version != request_.version)
-    return fail({ErrorKind::usage, fmt::format("{} has {}, and this is {}: install the same version on all hosts",
-                                               name(host), printable(card->version), request_.version)});
+  if (!card) return is_late ? turn_away(host, card.error().message) : fail(card.error().in(name(host)));
+  if (card->version != request_.version) {
+    const std::string why = fmt::format("has {}, and this is {}: install the same version on all hosts",
+                                        printable(card->version), request_.version);
+    return is_late ? turn_away(host, "it " + why) : fail({ErrorKind::usage, name(host) + " " + why});
+  }
   if (request_.named_by_cards && !card->host.empty())
     request_.hosts[host].name = fmt::format("{} ({})", printable(card->host), name(host));
   agents_[host].card = std::move(*card);
   agents_[host].state = Agent::State::present;
-  meet(now);
+  if (!is_late) return meet(now);
+  if (stage_ == Stage::running) give_late_task(host, now);
 }
 
-void Placement::verdict_of(std::size_t host, std::string_view line) {
+void Placement::verdict_of(std::size_t host, std::string_view line, MonoTime now) {
   auto verdict = parse_agent_verdict(line);
-  if (!verdict) return fail(verdict.error().in(name(host)));
+  const bool is_late = agents_[host].is_late;
+  if (!verdict) return is_late ? turn_away(host, verdict.error().message) : fail(verdict.error().in(name(host)));
   agents_[host].state = Agent::State::ready;
+  if (is_late) {
+    agents_[host].is_member = true;
+    return send(host, std::string(kAgentGo));
+  }
   for (const Agent& agent : agents_)
     if (agent.is_member && agent.state != Agent::State::ready) return;
   begin();
+  for (std::size_t i = 0; i < agents_.size(); ++i)
+    if (agents_[i].is_late && agents_[i].state == Agent::State::present) give_late_task(i, now);
 }
 
 void Placement::begin() {
@@ -115,6 +147,7 @@ void Placement::ended(int host, int status, MonoTime now) {
   const std::string why = !said.empty()     ? said
                           : status == kLost ? "its agent is lost"
                                             : fmt::format("its command ended with {}", agent.code);
+  if (agent.is_late && !agent.is_member && stage_ != Stage::over) return turn_away(at, why);
   if (stage_ == Stage::meeting) {
     constexpr const char* kAdvice = ": dtrain must be installed there, in PATH or where it is here";
     has_no_agent(at, agent.code == kNotFound ? why + kAdvice : why);
@@ -136,7 +169,9 @@ void Placement::ended(int host, int status, MonoTime now) {
       notes_.push_back(by_ssh ? fmt::format("{}: ssh has ended with {}: is the connection lost?", name(at), agent.code)
                               : fmt::format("{}: the agent is lost{}{}", name(at), said.empty() ? "" : ": ", said));
   }
+  if (!is_last && agent.is_lost && request_.grows && !stopped_) orders_.push_back({Order::What::vacate, host, {}});
   if (!is_last) return;
+  drop_late();
   stage_ = Stage::over;
   end_ = exit_code();
 }
@@ -146,6 +181,7 @@ void Placement::signal(int number, bool stops) {
   if (stage_ == Stage::running) {
     for (std::size_t i = 0; i < agents_.size(); ++i)
       if (agents_[i].is_member && agents_[i].state != Agent::State::gone) send(i, std::to_string(number));
+    if (stops) drop_late();
     return;
   }
   if (!stops || stage_ == Stage::over) return;
@@ -154,11 +190,17 @@ void Placement::signal(int number, bool stops) {
 }
 
 void Placement::look_at(MonoTime now) {
-  if (!deadline() || now < deadline_) return;
+  for (std::size_t i = 0; i < agents_.size(); ++i) {
+    if (!answers(agents_[i]) || now < agents_[i].due) continue;
+    orders_.push_back({Order::What::drop, int(i), {}});
+    turn_away(i, fmt::format("no answer within {:g} s", in_seconds(kPatience)));
+  }
+  if ((stage_ != Stage::meeting && stage_ != Stage::judging) || now < deadline_) return;
   const bool meets = stage_ == Stage::meeting;
   for (std::size_t i = 0; i < agents_.size(); ++i) {
     const Agent& agent = agents_[i];
-    if (agent.state != (meets ? Agent::State::awaited : Agent::State::present) || (!meets && !agent.is_member))
+    if (agent.is_late || agent.state != (meets ? Agent::State::awaited : Agent::State::present) ||
+        (!meets && !agent.is_member))
       continue;
     const bool room = !(meets && request_.named_by_cards);
     const std::string why = fmt::format("{} within {:g} s{}", room ? "no answer" : "the engine has not started it",
@@ -183,9 +225,29 @@ void Placement::fail(Error error) {
 void Placement::has_no_agent(std::size_t host, const std::string& why, ErrorKind kind) {
   agents_[host].state = Agent::State::gone;
   const std::string text = fmt::format("{}: {}", name(host), why);
-  if (agents_.size() - count(Agent::State::gone) >= static_cast<std::size_t>(request_.least))
-    return notes_.push_back(text + "; the job begins without it");
-  fail({kind, text});
+  const auto left = std::count_if(agents_.begin(), agents_.end(), [](const Agent& agent) {
+    return !agent.is_late && agent.state != Agent::State::gone;
+  });
+  if (left < request_.least) return fail({kind, text});
+  notes_.push_back(text + "; the job begins without it");
+  if (request_.grows) orders_.push_back({Order::What::vacate, int(host), {}});
+}
+
+// One that is late. The job does not depend on it.
+void Placement::turn_away(std::size_t host, const std::string& why) {
+  agents_[host].state = Agent::State::gone;
+  notes_.push_back(fmt::format("{}: {}; the job goes on without it", name(host), why));
+  orders_.push_back({Order::What::drop, int(host), {}});
+  orders_.push_back({Order::What::vacate, int(host), {}});
+}
+
+// Of a job that comes to its end.
+void Placement::drop_late() {
+  for (std::size_t i = 0; i < agents_.size(); ++i) {
+    if (!agents_[i].is_late || agents_[i].is_member || agents_[i].state == Agent::State::gone) continue;
+    agents_[i].state = Agent::State::gone;
+    orders_.push_back({Order::What::drop, int(i), {}});
+  }
 }
 
 // Once every host has an agent, or has none.
@@ -199,30 +261,45 @@ void Placement::assign(MonoTime now) {
   deadline_ = now + kPatience;
   std::vector<std::size_t> members;
   for (std::size_t i = 0; i < agents_.size(); ++i)
-    if (agents_[i].state == Agent::State::present) members.push_back(i);
-  for (std::size_t rank = 0; rank < members.size(); ++rank) {
-    const std::size_t at = members[rank];
+    if (!agents_[i].is_late && agents_[i].state == Agent::State::present) members.push_back(i);
+  for (const std::size_t at : members) {
     agents_[at].is_member = true;
-    const PlacedHost& host = request_.hosts[at];
-    AgentTask task = request_.task;
-    if (task.place.nnodes.empty()) task.place.nnodes = std::to_string(members.size());
-    if (request_.numbered && members.size() > 1) task.place.node_rank = std::to_string(rank);
-    if (!request_.meets_elsewhere && members.size() > 1) {
-      task.place.endpoint = endpoint(at, members[0]);
-      if (task.place.endpoint.empty()) return fail(no_way(members[0], at));
-    }
-    if (task.place.nproc.empty() && host.slots > 0)
-      task.place.nproc =
-          std::to_string(host.chosen.empty() ? static_cast<std::size_t>(host.slots) : host.chosen.size());
-    if (!host.chosen.empty()) task.env["CUDA_VISIBLE_DEVICES"] = joined_slots(host.chosen);
-    auto line = task_line(task);
-    if (!line) return fail(line.error());
-    send(at, std::move(*line));
+    if (auto done = give_task(at, members); !done) return fail(done.error());
   }
-  request_.task.env = {};  // the token has been told
+  if (!request_.grows) request_.task.env = {};  // the token has been told
 }
 
-Error Placement::no_way(std::size_t first, std::size_t host) const {
+void Placement::give_late_task(std::size_t host, MonoTime now) {
+  agents_[host].is_told = true;
+  agents_[host].due = now + kPatience;
+  if (auto done = give_task(host, {}); !done) turn_away(host, done.error().message);
+}
+
+// `members`: those that were placed first; a host that is late is none of them.
+Result<void> Placement::give_task(std::size_t at, const std::vector<std::size_t>& members) {
+  const bool several = members.size() > 1 || request_.rounds_at;
+  const PlacedHost& host = request_.hosts[at];
+  AgentTask task = request_.task;
+  if (task.place.nnodes.empty()) task.place.nnodes = std::to_string(members.size());
+  if (request_.numbered && several)
+    task.place.node_rank = std::to_string(std::find(members.begin(), members.end(), at) - members.begin());
+  if (!request_.meets_elsewhere && several) {
+    task.place.endpoint = endpoint(at, members);
+    if (task.place.endpoint.empty()) return no_way(members, at);
+  }
+  if (task.place.nproc.empty() && host.slots > 0)
+    task.place.nproc = std::to_string(host.chosen.empty() ? static_cast<std::size_t>(host.slots) : host.chosen.size());
+  if (!host.chosen.empty()) task.env["CUDA_VISIBLE_DEVICES"] = joined_slots(host.chosen);
+  auto line = task_line(task);
+  if (!line) return line.error();
+  send(at, std::move(*line));
+  return {};
+}
+
+Error Placement::no_way(const std::vector<std::size_t>& members, std::size_t host) const {
+  if (request_.rounds_at)
+    return {ErrorKind::usage, name(host) + " cannot reach the host of this command, which has no other address"};
+  const std::size_t first = members[0];
   const AgentCard &one = agents_[first].card, &other = agents_[host].card;
   if (first != host && one.host == other.host && one.addresses == other.addresses)
     return {ErrorKind::usage,
@@ -232,14 +309,16 @@ Error Placement::no_way(std::size_t first, std::size_t host) const {
                                         name(first))};
 }
 
-std::string Placement::endpoint(std::size_t host, std::size_t first) const {
+std::string Placement::endpoint(std::size_t host, const std::vector<std::size_t>& members) const {
   const std::string port =
       request_.port.empty() ? std::to_string(port_of_job(request_.task.place.run_id)) : request_.port;
-  const AgentCard &one = agents_[first].card, &other = agents_[host].card;
+  const AgentCard& one = request_.rounds_at ? *request_.rounds_at : agents_[members[0]].card;
+  const AgentCard& other = agents_[host].card;
+  const bool is_there = !request_.rounds_at && host == members[0];
   const bool on_one_host = request_.shares_hosts && one.host == other.host && one.addresses == other.addresses;
   if (on_one_host && one.addresses.empty()) return endpoint_of_node_0({"127.0.0.1"}, port);
-  return host == first || on_one_host ? endpoint_of_node_0(one.addresses, port)
-                                      : endpoint_seen_from(other.addresses, one.addresses, port);
+  return is_there || on_one_host ? endpoint_of_node_0(one.addresses, port)
+                                 : endpoint_seen_from(other.addresses, one.addresses, port);
 }
 
 // All agents end with the job's code. One whose connection is gone does not say it, and a job that does without hosts
@@ -257,7 +336,7 @@ int Placement::exit_code() const {
   if (all_lost) return request_.task.place.engine == kSsh ? kNoConnection : kHostLost;
   if (request_.elastic && one_is_fine) return 0;
   // The agent that has lost its engine stops its node, and the others take that for a wish of the user's.
-  return code != 0 && lost_first_ && !stopped_ ? kHostLost : code;
+  return code != 0 && lost_first_ && !stopped_ && !request_.grows ? kHostLost : code;
 }
 
 }  // namespace dtrain::launcher

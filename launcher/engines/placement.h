@@ -16,17 +16,19 @@
 namespace dtrain::launcher {
 
 struct PlacementRequest {
-  std::vector<PlacedHost> hosts;    // at least one
-  int least = 1;                    // hosts that must answer; the job begins without others
-  AgentTask task{};                 // of each agent, without what the cards decide of its place
-  bool meets_elsewhere = false;     // the user has said where the nodes meet
-  bool numbered = true;             // the nodes have a --node-rank
-  bool elastic = false;             // the job goes on without hosts that are lost
-  bool shares_hosts = false;        // agents may be on one host, by different names or the same
-  bool named_by_cards = false;      // the hosts' names are the engine's for its agents; the cards have better ones
-  std::vector<std::string> here{};  // names of this host, whose agent needs no connection
-  std::string port{};               // on node 0; empty: one of the job's
-  std::string version{};            // of this dtrain
+  std::vector<PlacedHost> hosts;         // at least one
+  int least = 1;                         // hosts that must answer; the job begins without others
+  AgentTask task{};                      // of each agent, without what the cards decide of its place
+  bool meets_elsewhere = false;          // the user has said where the nodes meet
+  bool numbered = true;                  // the nodes have a --node-rank
+  bool elastic = false;                  // the job goes on without hosts that are lost
+  bool grows = false;                    // and the engine seeks others in their place; needs rounds_at
+  bool shares_hosts = false;             // agents may be on one host, by different names or the same
+  bool named_by_cards = false;           // the hosts' names are the engine's for its agents; the cards have better ones
+  std::vector<std::string> here{};       // names of this host, whose agent needs no connection
+  std::string port{};                    // on node 0; empty: one of the job's
+  std::optional<AgentCard> rounds_at{};  // the host where the nodes meet, at `port`; nothing: on node 0
+  std::string version{};                 // of this dtrain
 };
 
 // Whether this host of a request is the one that asks.
@@ -42,8 +44,9 @@ class Placement {
   static constexpr int kLost = kRelayLost;
 
   struct Order {
-    // start: its command; send: a line; drop: end the command, without a word.
-    enum class What { start, send, drop } what = What::send;
+    // start: its command; send: a line; drop: end the command, without a word; vacate: the engine may place another
+    // agent instead.
+    enum class What { start, send, drop, vacate } what = What::send;
     int host = 0;
     std::string line{};
     bool operator==(const Order&) const = default;
@@ -51,9 +54,11 @@ class Placement {
 
   Placement(PlacementRequest request, MonoTime now);
 
-  // A line of standard output before the job runs: the agent's, or that of a login shell.
+  // The engine has one more host, the next one by number.
+  void joined(PlacedHost host, MonoTime now);
+  // A line of standard output before the agent runs: the agent's, or that of a login shell.
   void said(int host, std::string_view line, MonoTime now);
-  // What is on its standard error, before the job runs: the last line of it tells why an agent does not come.
+  // What is on its standard error, before it runs: the last line of it tells why an agent does not come.
   void complained(int host, std::string_view line);
   // It has ended. `status`: its code, or minus the signal that has killed it, or kLost.
   void ended(int host, int status, MonoTime now);
@@ -65,8 +70,10 @@ class Placement {
   std::vector<Order> take_orders() { return std::exchange(orders_, {}); }
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
 
-  // The job runs, or has run: from then on output is the job's.
+  // The job runs, or has run.
   bool has_begun() const { return has_begun_; }
+  // So does this agent: from then on its output is the job's.
+  bool has_begun(int host) const { return has_begun_ && agents_[static_cast<std::size_t>(host)].is_member; }
   std::optional<MonoTime> deadline() const;
   // The job's exit code, or why there is no job.
   const std::optional<Result<int>>& end() const { return end_; }
@@ -78,12 +85,17 @@ class Placement {
     AgentCard card{};
     std::vector<std::string> complaints{};  // at most kComplaints
     bool is_member = false;
+    bool is_late = false;  // it came when the job had been placed
+    bool is_told = false;  // of one that is late: it has its task
+    MonoTime due{};        // of one that is late: when it must have answered
     bool is_lost = false;  // it is gone and has not said with which code
     int code = 0;          // if it is gone
   };
 
   const std::string& name(std::size_t host) const { return request_.hosts[host].name; }
+  // Of those that were placed first.
   std::size_t count(Agent::State state) const;
+  static bool answers(const Agent& agent);
   void send(std::size_t host, std::string line) { orders_.push_back({Order::What::send, int(host), std::move(line)}); }
   void start_more(MonoTime now);
   std::string last_words(std::size_t host) const;
@@ -91,11 +103,15 @@ class Placement {
   void fail(Error error);
   void has_no_agent(std::size_t host, const std::string& why, ErrorKind kind = ErrorKind::system);
   void card_of(std::size_t host, std::string_view line, MonoTime now);
-  void verdict_of(std::size_t host, std::string_view line);
+  void verdict_of(std::size_t host, std::string_view line, MonoTime now);
   void meet(MonoTime now);
   void assign(MonoTime now);
-  std::string endpoint(std::size_t host, std::size_t first) const;
-  Error no_way(std::size_t first, std::size_t host) const;
+  Result<void> give_task(std::size_t host, const std::vector<std::size_t>& members);
+  void give_late_task(std::size_t host, MonoTime now);
+  void turn_away(std::size_t host, const std::string& why);
+  void drop_late();
+  std::string endpoint(std::size_t host, const std::vector<std::size_t>& members) const;
+  Error no_way(const std::vector<std::size_t>& members, std::size_t host) const;
   int exit_code() const;
 
   PlacementRequest request_;

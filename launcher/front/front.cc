@@ -120,7 +120,7 @@ class Front {
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (got <= 0) {
       orders_ = -1;
-      return end_job({SIGTERM, SI_KERNEL, true});
+      return end_job({SIGTERM, SI_KERNEL, true}, FrontMessage::Op::stop_orphan);
     }
     order_lines_.feed({chunk, static_cast<std::size_t>(got)}, [this](int signal) {
       const bool passes = std::find(passed_.begin(), passed_.end(), signal) != passed_.end();
@@ -161,9 +161,10 @@ class Front {
   }
 
   // A second request kills the workers. If a third one is needed, the job ends without the agent.
-  void end_job(const StopSignal& signal) {
-    const auto message = ends_.take(signal, SteadyClock::now());
+  void end_job(const StopSignal& signal, FrontMessage::Op first = FrontMessage::Op::stop) {
+    auto message = ends_.take(signal, SteadyClock::now());
     if (!message) return;
+    if (message->op == FrontMessage::Op::stop) message->op = first;
     send_to(socket_.get(), *message);
     if (agent_ > 0 && ends_.agent_is_stuck()) ::kill(agent_, SIGKILL);
   }

@@ -76,18 +76,19 @@ void FrontChannel::read_front() {
     callbacks_.suspend(message->value);
   } else if (message->op == FrontMessage::Op::resume) {
     callbacks_.resume();
-  } else if (message->op == FrontMessage::Op::stop) {
-    stop(message->value);
+  } else if (message->op == FrontMessage::Op::stop || message->op == FrontMessage::Op::stop_orphan) {
+    stop(message->value, message->op == FrontMessage::Op::stop_orphan);
   } else if (message->op == FrontMessage::Op::stop_again) {
-    callbacks_.stop(message->value);
+    callbacks_.stop({message->value});
   } else {
     callbacks_.pass(message->value);
   }
   watch_front();
 }
 
-void FrontChannel::stop(int signal) {
-  if (requests_.take({signal}, std::chrono::steady_clock::now()) != StopMeaning::same) callbacks_.stop(signal);
+void FrontChannel::stop(int signal, bool orphan) {
+  if (requests_.take({signal}, std::chrono::steady_clock::now()) != StopMeaning::same)
+    callbacks_.stop({signal, orphan});
 }
 
 bool FrontChannel::is_stop(int signal) const {

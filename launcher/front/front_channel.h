@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "launcher/front/front_message.h"
+#include "launcher/job/group_core.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/job/stop_requests.h"
 #include "rendezvous/base/unique_fd.h"
@@ -17,12 +18,12 @@ namespace dtrain::launcher {
 class FrontChannel {
  public:
   struct Callbacks {
-    std::function<void(int signal)> stop;     // the job is to end; once more: at once
-    std::function<void(int signal)> pass;     // for the workers
-    std::function<void(int number)> suspend;  // stop all processes of the round, then call suspended()
-    std::function<void()> resume;             // continue them
-    std::function<void()> child_changed;      // SIGCHLD: a child of the agent's ended or stopped
-    std::function<void()> lost;               // the front is gone; nothing comes any more
+    std::function<void(const event::StopSignal&)> stop;  // the job is to end; once more: at once
+    std::function<void(int signal)> pass;                // for the workers
+    std::function<void(int number)> suspend;             // stop all processes of the round, then call suspended()
+    std::function<void()> resume;                        // continue them
+    std::function<void()> child_changed;                 // SIGCHLD: a child of the agent's ended or stopped
+    std::function<void()> lost;                          // the front is gone; nothing comes any more
   };
 
   FrontChannel(boost::asio::io_context& io, UniqueFd socket, const JobSpec& spec, Callbacks callbacks);
@@ -40,7 +41,7 @@ class FrontChannel {
   void watch_signals();
   void watch_front();
   void read_front();
-  void stop(int signal);
+  void stop(int signal, bool orphan = false);
   bool is_stop(int signal) const;
 
   const JobSpec& spec_;

@@ -9,11 +9,12 @@ namespace dtrain::launcher {
 struct FrontMessage {
   enum class Op : int32_t {
     // front -> agent
-    signal,      // this signal arrived, for the workers
-    stop,        // a request to end the job, by this signal
-    stop_again,  // a further request, which does not wait
-    suspend,     // Ctrl-Z: stop the workers and answer `suspended` with the same value
-    resume,      // the job was continued
+    signal,       // this signal arrived, for the workers
+    stop,         // a request to end the job, by this signal
+    stop_orphan,  // the same for this node alone: whoever has started it for the job is gone
+    stop_again,   // a further request, which does not wait
+    suspend,      // Ctrl-Z: stop the workers and answer `suspended` with the same value
+    resume,       // the job was continued
     // agent -> front
     suspended,         // the answer to `suspend`: all processes of the round are stopped, or do not stop
     attached_stopped,  // the attached worker was stopped from its terminal; its pid

@@ -114,7 +114,10 @@ std::vector<GroupAction> GroupCore::step(const GroupEvent& event, MonoTime now) 
                    output_closed_ = true;
                    maybe_round_over(now, out);
                  },
-                 [&](const event::StopSignal& e) { stop_signal(e.signal, now, out); },
+                 [&](const event::StopSignal& e) {
+                   orphan_ = stop_signal_ == 0 ? e.orphan : orphan_;
+                   stop_signal(e.signal, now, out);
+                 },
                  [&](const event::PassedSignal& e) { out.push_back(action::SignalWorkers{e.signal}); },
                  [&](const event::TimerFired&) { timer_fired(now, out); },
                  [&](const event::GuardLost& e) { guard_lost(e.reason, now, out); },
@@ -353,7 +356,7 @@ void GroupCore::stop_while_waiting(int signal, MonoTime now, Actions& out) {
 
 void GroupCore::report_leaving(Actions& out) {
   leaving_told_ = true;
-  out.push_back(action::ReportLeaving{stop_signal_, active() || settles_at_});
+  out.push_back(action::ReportLeaving{orphan_ ? 0 : stop_signal_, active() || settles_at_});
 }
 
 // The host answers when the last node has stopped its workers; every node may take as long as this one.

@@ -85,7 +85,8 @@ struct ContainmentEmpty {};  // the guard has no process of this round left
 struct OutputClosed {};      // every pipe of this round was read to its end
 struct StopSignal {
   int signal;
-};  // the user or the system wants the job to end
+  bool orphan = false;  // the engine that has started this node for the job is gone
+};                      // the user or the system wants the job to end
 struct PassedSignal {
   int signal;
 };                     // to be handed to the workers, the job goes on
@@ -186,7 +187,7 @@ struct ReportOver {
 struct ReportLeaving {
   int signal;
   bool running;  // until now: the workers
-};               // the user stops this node
+};               // the user stops this node; signal 0: its engine has lost it
 }  // namespace action
 using GroupAction =
     std::variant<action::StartRound, action::SignalGroups, action::SignalRest, action::SignalWorkers, action::TellRest,
@@ -256,6 +257,7 @@ class GroupCore {
   Blame accused_;
   StopCause cause_ = StopCause::success;
   int stop_signal_ = 0;
+  bool orphan_ = false;  // the first stop signal came since the engine is gone
   bool leaving_told_ = false;
   bool never_started_ = false;
   bool guard_lost_ = false;

@@ -1,7 +1,6 @@
 #include "launcher/service/job_service.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -21,9 +20,9 @@
 #include "launcher/service/notify_systemd.h"
 #include "launcher/status/status_report.h"
 #include "launcher/status/status_socket.h"
+#include "launcher/terminal/unwaiting_line.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/counted.h"
-#include "rendezvous/base/printable.h"
 #include "rendezvous/net/listen.h"
 #include "rendezvous/store_server/store_host.h"
 
@@ -34,22 +33,7 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr auto kFarewell = std::chrono::seconds(5);
-constexpr std::size_t kStatusJobs = 1024;    // that may be listed
-constexpr std::size_t kLongestReply = 3000;  // a pipe that takes anything takes 4096 bytes (PIPE_BUF)
-
-// Never waits: a terminal that is stopped, or a pipe that nobody reads, must not keep jobs from their pings. Lines that
-// nobody takes are left out; all of it on one thread.
-void say(const std::string& line) {
-  static int left_out = 0;
-  pollfd out{STDERR_FILENO, POLLOUT, 0};
-  if (::poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) {
-    ++left_out;
-    return;
-  }
-  const std::string gap = left_out == 0 ? "" : fmt::format(" ({} lines before this one were left out)", left_out);
-  const std::string text = fmt::format("dtrain: {}{}\n", printable(line, kLongestReply), gap);
-  left_out = ::write(STDERR_FILENO, text.data(), text.size()) < 0 ? left_out + 1 : 0;
-}
+constexpr std::size_t kStatusJobs = 1024;  // that may be listed
 
 // Every node is a connection or two. No program is started that could mind.
 void raise_descriptor_limit() {
@@ -70,7 +54,7 @@ class Service {
  public:
   Service(const ServiceSpec& spec, UniqueFd listener, std::uint16_t port)
       : where_(spec.address == "::" ? fmt::format("port {}", port) : address_text(spec.address, port)),
-        server_(io_, std::move(listener), {spec.credential, spec.limits, say}),
+        server_(io_, std::move(listener), {spec.credential, spec.limits, say_unwaiting}),
         signals_(io_),
         farewell_(io_) {
     for (const int signal : not_ignored({SIGTERM, SIGINT, SIGHUP})) signals_.add(signal);
@@ -83,13 +67,13 @@ class Service {
     options.limits = limits;
     options.forgets = true;
     options.log = [this](std::string_view line) {  // on the store's thread
-      asio::post(io_, [text = fmt::format("open {}", line)] { say(text); });
+      asio::post(io_, [text = fmt::format("open {}", line)] { say_unwaiting(text); });
     };
     auto store = StoreHost::start(std::move(options));
     if (!store) return store.error().in("--open-store");
     open_store_ = std::move(*store);
     const std::string at = address_text(where.address, open_store_->port());
-    say(fmt::format(
+    say_unwaiting(fmt::format(
         "--open-store: ANYBODY WHO REACHES {} can read and change what agents and workers keep there, without a token "
         "and without encryption, and can so run programs as the users of torchrun agents that meet there",
         at));
@@ -99,7 +83,7 @@ class Service {
   int run(const std::string& credential) {
     wait_for_signal();
     status_ = StatusSocket::open(io_, [this](const StatusSocket::Reply& reply) { reply(status()); });
-    say(fmt::format("rendezvous server: {}, pid {}, {}", where_, ::getpid(), credential));
+    say_unwaiting(fmt::format("rendezvous server: {}, pid {}, {}", where_, ::getpid(), credential));
     notify_systemd("READY=1\nSTATUS=serving jobs at " + where_);
     io_.run();
     return 0;
@@ -121,12 +105,12 @@ class Service {
     if (meaning == StopMeaning::first) {
       notify_systemd("STOPPING=1");
       if (count > 0)
-        say(fmt::format("{}: taking no new jobs; waiting for {} to end (a second signal ends them at once)",
-                        signal_name(signal), counted(count, "job")));
+        say_unwaiting(fmt::format("{}: taking no new jobs; waiting for {} to end (a second signal ends them at once)",
+                                  signal_name(signal), counted(count, "job")));
       return server_.drain([this] { io_.stop(); });
     }
     if (requests_.count() > 2) return;
-    say(fmt::format("{}: ending {}", signal_name(signal), counted(count, "job")));
+    say_unwaiting(fmt::format("{}: ending {}", signal_name(signal), counted(count, "job")));
     farewell_.expires_after(kFarewell);
     farewell_.async_wait([this](const boost::system::error_code&) { io_.stop(); });
     server_.end_all(

@@ -32,6 +32,8 @@ class AgentEnds {
   virtual void send(int agent, const std::string& line) = 0;
   // Without a word, and at once.
   virtual void drop(int agent) = 0;
+  // An engine may start another agent in place of this one.
+  virtual void vacate(int /*agent*/) {}
   virtual void resume(int stream) = 0;
   virtual bool any_runs() const = 0;
 

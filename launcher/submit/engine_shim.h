@@ -27,6 +27,7 @@ class EngineShim {
 
   // It reads its code first, a text of JSON.
   Result<void> start(const std::vector<std::string>& words, const std::string& code, const ShimRequest& request);
+  void say(const std::string& line) { command_.send(line + "\n"); }
   // It ends what it has started, and then itself.
   void end() { command_.close_input(); }
   void kill() { command_.kill(); }

@@ -26,7 +26,7 @@ OuterListener::Options listening(const LinkedAgents::Options& options, OuterList
 
 LinkedAgents::LinkedAgents(boost::asio::io_context& io, Options options)
     : io_(io),
-      agents_(static_cast<std::size_t>(options.most)),
+      most_(static_cast<std::size_t>(options.most)),
       log_(options.log),
       listener_(io, std::move(options.listener),
                 listening(options, [this](LinkSocket socket, const std::string& received) {
@@ -38,6 +38,12 @@ LinkedAgents::~LinkedAgents() {
     if (agent.link) agent.link->close();
 }
 
+LinkedAgents::Agent& LinkedAgents::at(int agent) {
+  const auto index = static_cast<std::size_t>(agent);
+  if (index >= agents_.size()) agents_.resize(index + 1);
+  return agents_[index];
+}
+
 Result<void> LinkedAgents::start(int agent) {
   at(agent).expected = true;
   if (at(agent).link) at(agent).link->go_on();
@@ -47,9 +53,9 @@ Result<void> LinkedAgents::start(int agent) {
 
 void LinkedAgents::adopt(LinkSocket socket, const std::string& received) {
   const std::uint64_t number = socket.tls->link().epoch;
-  if (number >= agents_.size() || agents_[number].link || agents_[number].ended)
-    return log_(fmt::format("turned away a connection: agent {} is not expected, or is there already", number));
   const int agent = static_cast<int>(number);
+  if (number >= most_ || at(agent).link || at(agent).ended)
+    return log_(fmt::format("turned away a connection: agent {} is not expected, or is there already", number));
   at(agent).link = std::make_shared<RelayLink>(io_, std::move(socket));
   at(agent).link->start({[this, agent](const RelayFrame& frame) { return heard(agent, frame); }, [] {},
                          [this, agent](const std::string& reason) {
@@ -118,7 +124,7 @@ bool LinkedAgents::any_runs() const {
 }
 
 void LinkedAgents::lost(int agent, const std::string& why) {
-  if (static_cast<std::size_t>(agent) >= agents_.size()) return;
+  if (static_cast<std::size_t>(agent) >= most_) return;
   at(agent).lost = why;
   if (!at(agent).expected) return;
   // What it has said before that may be on its way.

@@ -23,7 +23,7 @@ class LinkedAgents final : public AgentEnds {
     UniqueFd listener;
     LinkCredential credential;
     std::string job;  // the links' name
-    int most = 1;     // agents
+    int most = 1;     // agents, in the whole life of the job
     std::function<void(const std::string& line)> log;
   };
   LinkedAgents(boost::asio::io_context& io, Options options);
@@ -34,12 +34,17 @@ class LinkedAgents final : public AgentEnds {
   Result<void> start(int agent) override;
   void send(int agent, const std::string& line) override;
   void drop(int agent) override;
+  void vacate(int agent) override {
+    if (on_vacant) on_vacant(agent);
+  }
   void resume(int stream) override;
   bool any_runs() const override;
   // They say that they have ended after all that they have said.
   void drain_all() override {}
   void close_all() override {}
   bool all_closed() const override { return true; }
+
+  std::function<void(int agent)> on_vacant;
 
   // By the engine: there is no such agent, or no more.
   void lost(int agent, const std::string& why);
@@ -56,11 +61,12 @@ class LinkedAgents final : public AgentEnds {
   bool heard(int agent, const RelayFrame& frame);
   void ended(int agent, int status);
   void ended_after(std::chrono::milliseconds time, int agent, int status, const std::string& why);
-  Agent& at(int agent) { return agents_[static_cast<std::size_t>(agent)]; }
+  Agent& at(int agent);
 
   boost::asio::io_context& io_;
   Callbacks callbacks_{};
-  std::vector<Agent> agents_;
+  std::size_t most_;
+  std::vector<Agent> agents_{};  // that have been heard of
   std::function<void(const std::string&)> log_;
   OuterListener listener_;
 };

@@ -22,8 +22,9 @@
 #include "launcher/submit/command_agents.h"
 #include "launcher/submit/engine_shim.h"
 #include "launcher/submit/linked_agents.h"
+#include "launcher/submit/round_server.h"
 #include "launcher/submit/submitter.h"
-#include "launcher/terminal/terminal_line.h"
+#include "launcher/terminal/unwaiting_line.h"
 #include "rendezvous/net/listen.h"
 
 namespace dtrain::launcher {
@@ -79,8 +80,9 @@ struct Outcome {
 };
 
 Outcome submit(asio::io_context& io, const SubmitSignals& signals, UniqueFd signal_fd, PlacementRequest request,
-               AgentEnds& agents) {
+               AgentEnds& agents, const std::function<void(Submitter&)>& prepared = {}) {
   Submitter submitter(io, signals, std::move(signal_fd), std::move(request), agents);
+  if (prepared) prepared(submitter);
   Result<int> code = submitter.run();
   return {std::move(code), submitter.was_interrupted()};
 }
@@ -92,7 +94,8 @@ Result<int> conclude(Outcome outcome) {
 
 // ---- an engine ------------------------------------------------------------------------------------------------------
 
-void say_now(const std::string& line) { ::dprintf(STDERR_FILENO, "%s\n", std::string(own_line(line)).c_str()); }
+// Of a job that grows: all nodes that ever come.
+constexpr int kMostAgents = 65536;
 
 // The shim, until the nodes are known and then until it has ended.
 class Engine {
@@ -102,7 +105,9 @@ class Engine {
         agents_(agents),
         shim_(io, descriptors,
               {[this](ShimWord word) { said(std::move(word)); },
-               [this](int status, const std::string& why) { ended(status, why); }}) {}
+               [this](int status, const std::string& why) { ended(status, why); }}) {
+    agents_.on_vacant = [this](int agent) { shim_.say(vacant_line(agent)); };
+  }
 
   // The nodes, or the signal that came before them; or why there are none.
   struct Placed {
@@ -123,6 +128,21 @@ class Engine {
     if (!placed_) return Error{ErrorKind::system, "the engine has found no nodes within 5 min"};
     if (!*placed_) return placed_->error();
     return Placed{std::move(**placed_)};
+  }
+
+  // Nodes that have come since, and those that come yet.
+  void on_joined(std::function<void(const ShimNode&)> take) {
+    take_ = std::move(take);
+    if (!take_) return;
+    for (const ShimNode& node : std::exchange(early_, {})) take_(node);
+  }
+  // Its agents end without it.
+  void failed(const Error& error) {
+    if (!placed_) {
+      placed_ = error;
+    } else if (*placed_ && !ending_) {
+      for (int agent = 0; agent < static_cast<int>(nodes_); ++agent) agents_.lost(agent, error.message);
+    }
   }
 
   // The engine ends what a shim has started that is no more.
@@ -155,6 +175,14 @@ class Engine {
       if (placed_) return;
       nodes_ = placed->nodes.size();
       placed_ = std::move(*placed);
+    } else if (const auto* joined = std::get_if<ShimJoined>(&word)) {
+      if (!placed_ || !*placed_) return;
+      if (static_cast<std::size_t>(joined->agent) != nodes_ || joined->agent >= kMostAgents)
+        return failed({ErrorKind::system,
+                       fmt::format("the engine's shim has node {} join after {} others", joined->agent, nodes_)});
+      ++nodes_;
+      if (take_) return take_(joined->node);
+      early_.push_back(joined->node);
     } else if (const auto* lost = std::get_if<ShimLost>(&word)) {
       agents_.lost(lost->agent, lost->why);
     } else {
@@ -169,19 +197,12 @@ class Engine {
     failed({ErrorKind::system, text});
   }
 
-  // Its agents end without it.
-  void failed(const Error& error) {
-    if (!placed_) {
-      placed_ = error;
-    } else if (*placed_ && !ending_) {
-      for (int agent = 0; agent < static_cast<int>(nodes_); ++agent) agents_.lost(agent, error.message);
-    }
-  }
-
   asio::io_context& io_;
   LinkedAgents& agents_;
   std::optional<Result<ShimPlaced>> placed_{};
-  std::size_t nodes_ = 0;
+  std::size_t nodes_ = 0;  // that the shim has told of
+  std::function<void(const ShimNode&)> take_{};
+  std::vector<ShimNode> early_{};  // until there is somebody to take them
   bool ending_ = false;
   EngineShim shim_;
 };
@@ -194,7 +215,10 @@ Result<Outcome> submit_by(Engine& engine, asio::io_context& io, EngineSpec& spec
   spec.request.named_by_cards = placed->by_engine.named_by_cards;
   for (ShimNode& node : placed->by_engine.nodes) spec.request.hosts.push_back({std::move(node.host), node.workers, {}});
   spec.request.least = std::min(spec.request.least, static_cast<int>(spec.request.hosts.size()));
-  return submit(io, spec.signals, std::move(prepared.signals), std::move(spec.request), agents);
+  return submit(io, spec.signals, std::move(prepared.signals), std::move(spec.request), agents,
+                [&](Submitter& submitter) {
+                  engine.on_joined([&](const ShimNode& node) { submitter.join({node.host, node.workers, {}}); });
+                });
 }
 
 }  // namespace
@@ -219,6 +243,14 @@ Result<int> run_on_engine(EngineSpec spec) {
   if (!listener) return listener.error();
   const auto port = port_of_socket(listener->get());
   if (!port) return port.error();
+  std::unique_ptr<RoundServer> rounds;
+  if (spec.request.grows) {
+    const auto typed = static_cast<std::uint16_t>(std::atoi(spec.request.port.c_str()));
+    auto server = RoundServer::start(*spec.credential, typed);
+    if (!server) return server.error();
+    rounds = std::move(*server);
+    spec.request.port = std::to_string(rounds->port());
+  }
   RelayOrder& order = spec.nodes.order;
   order.port = *port;
   order.job = "submit";
@@ -226,9 +258,13 @@ Result<int> run_on_engine(EngineSpec spec) {
   asio::io_context io;
   std::optional<Result<Outcome>> outcome;
   {
-    LinkedAgents agents(io, {std::move(*listener), std::move(*secret), order.job, spec.nodes.most, say_now});
+    LinkedAgents agents(io, {std::move(*listener), std::move(*secret), order.job,
+                             spec.request.grows ? kMostAgents : spec.nodes.most, say_unwaiting});
     Engine engine(io, prepared->descriptors, agents);
+    if (rounds)
+      rounds->watch(io, [&engine] { engine.failed({ErrorKind::system, "the process that hosts the job has ended"}); });
     outcome = submit_by(engine, io, spec, *prepared, agents);
+    engine.on_joined({});
     engine.end();
   }
   if (!*outcome) return outcome->error();

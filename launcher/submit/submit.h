@@ -4,12 +4,14 @@
 //
 // Both functions fork: call with one thread. They return the job's exit code, or why there is no job. After an
 // interrupted job the process dies of SIGINT in place of returning, as shells want it.
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/engine_wire/shim_wire.h"
 #include "launcher/engines/placement.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/credentials/link_credential.h"
 
 namespace dtrain::launcher {
 
@@ -27,11 +29,12 @@ struct HostsSpec {
 Result<int> run_on_hosts(HostsSpec spec);
 
 struct EngineSpec {
-  PlacementRequest request;       // its hosts are those that the engine has
+  PlacementRequest request;       // its hosts are those that the engine has; those of rounds_at are this host's
   std::vector<std::string> shim;  // the command that knows the engine
   std::string code{};             // what it reads first, as a text of JSON
   ShimRequest nodes;              // but its order's port, job and secret
   SubmitSignals signals;
+  std::optional<LinkCredential> credential{};  // of a job that grows
 };
 
 // The agents are started by an engine (Ray), and dial back. Tested by test/process/clusters/ray_test.py.

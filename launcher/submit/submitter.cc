@@ -32,7 +32,8 @@ std::string lost_text(const WriteLoss& loss) {
 Submitter::Submitter(asio::io_context& io, const SubmitSignals& spec, UniqueFd signals, PlacementRequest request,
                      AgentEnds& agents)
     : io_(io),
-      hosts_(request.hosts.size()),
+      lines_(2 * request.hosts.size()),
+      paused_(2 * request.hosts.size()),
       placement_(std::move(request), SteadyClock::now()),
       agents_(agents),
       ends_(spec.stop),
@@ -40,12 +41,17 @@ Submitter::Submitter(asio::io_context& io, const SubmitSignals& spec, UniqueFd s
       deadline_(io_),
       one_file_(same_file(STDOUT_FILENO, STDERR_FILENO)),
       out_(kQueueBytes, [this] { take_more_soon(); }),
-      err_(kQueueBytes, [this] { take_more_soon(); }),
-      lines_(2 * hosts_),
-      paused_(2 * hosts_) {
+      err_(kQueueBytes, [this] { take_more_soon(); }) {
   out_.add_borrowed_target(STDOUT_FILENO, "stdout");
   err_.add_borrowed_target(STDERR_FILENO, "stderr");
   listen();
+}
+
+void Submitter::join(PlacedHost host) {
+  placement_.joined(std::move(host), SteadyClock::now());
+  lines_.resize(lines_.size() + 2);
+  paused_.resize(paused_.size() + 2);
+  carry_out();
 }
 
 Result<int> Submitter::run() {
@@ -61,7 +67,7 @@ Result<int> Submitter::run() {
 }
 
 void Submitter::ended(int host, int status) {
-  if (!placement_.has_begun()) agents_.drain_all();  // its last words tell why
+  if (!placement_.has_begun(host)) agents_.drain_all();  // its last words tell why
   placement_.ended(host, status, SteadyClock::now());
   carry_out();
 }
@@ -114,6 +120,8 @@ void Submitter::carry_out(const Placement::Order& order) {
       return agents_.send(order.host, order.line);
     case Placement::Order::What::drop:
       return agents_.drop(order.host);
+    case Placement::Order::What::vacate:
+      return agents_.vacate(order.host);
   }
 }
 
@@ -136,17 +144,18 @@ void Submitter::write(std::size_t target, std::string_view bytes) {
 
 // False: not now.
 bool Submitter::take(int stream, std::string_view bytes) {
-  const bool ran = placement_.has_begun();
+  const int host = stream / 2;
+  const bool ran = placement_.has_begun(host);
   lines_[static_cast<std::size_t>(stream)].feed(bytes, [&](const Piece& piece) { take_piece(stream, piece); });
   if (!ran) carry_out();
-  const bool full = placement_.has_begun() && writer_of(static_cast<std::size_t>(stream % 2)).full();
+  const bool full = placement_.has_begun(host) && writer_of(static_cast<std::size_t>(stream % 2)).full();
   paused_[static_cast<std::size_t>(stream)] = full ? 1 : 0;
   return !full;
 }
 
 void Submitter::take_piece(int stream, const Piece& piece) {
   const int host = stream / 2;
-  if (placement_.has_begun()) return write(static_cast<std::size_t>(stream % 2), piece.bytes);
+  if (placement_.has_begun(host)) return write(static_cast<std::size_t>(stream % 2), piece.bytes);
   std::string_view line = piece.bytes;
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
   if (stream % 2 == 0)
@@ -158,7 +167,7 @@ void Submitter::take_piece(int stream, const Piece& piece) {
 void Submitter::take_end(int stream) {
   lines_[static_cast<std::size_t>(stream)].finish([&](const Piece& piece) {
     take_piece(stream, piece);
-    if (placement_.has_begun()) write(static_cast<std::size_t>(stream % 2), "\n");
+    if (placement_.has_begun(stream / 2)) write(static_cast<std::size_t>(stream % 2), "\n");
   });
 }
 
@@ -193,7 +202,7 @@ void Submitter::take_signal(int signal, int code) {
   // Agents that cannot be reached do not end.
   if (!ends_.agent_is_stuck()) return;
   killed_ = signal;
-  for (std::size_t host = 0; host < hosts_; ++host) agents_.drop(static_cast<int>(host));
+  for (std::size_t host = 0; host < lines_.size() / 2; ++host) agents_.drop(static_cast<int>(host));
 }
 
 }  // namespace dtrain::launcher

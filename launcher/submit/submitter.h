@@ -28,6 +28,8 @@ class Submitter {
   Submitter(const Submitter&) = delete;
   Submitter& operator=(const Submitter&) = delete;
 
+  // The engine has one more node.
+  void join(PlacedHost host);
   // Until all agents have ended.
   Result<int> run();
   bool was_interrupted() const { return interrupted_; }
@@ -51,7 +53,8 @@ class Submitter {
   void take_signal(int signal, int code);
 
   boost::asio::io_context& io_;
-  std::size_t hosts_;
+  std::vector<LineSplitter> lines_;  // by stream
+  std::vector<char> paused_;         // by stream
   Placement placement_;
   AgentEnds& agents_;
   EndRequests ends_;
@@ -60,8 +63,6 @@ class Submitter {
   const std::shared_ptr<bool> lives_ = std::make_shared<bool>(true);
   const bool one_file_;
   OutputWriter out_, err_;
-  std::vector<LineSplitter> lines_;  // by stream
-  std::vector<char> paused_;         // by stream
   bool interrupted_ = false;
   int killed_ = 0;  // the signal after which the agents were given up
   std::uint64_t unwritten_ = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <utility>
 
@@ -200,25 +201,33 @@ bool RoundCore::caused_failure(const RoundMember& m) const {
          cause_->node_rank != m.node_rank && m.in_round() && !m.over;
 }
 
+// Without its engine a node is lost, as one whose connection breaks; but nobody can do without the host.
+Verdict RoundCore::why_it_leaves(const RoundMember& m, int signal) const {
+  if (signal == 0 && m.info.agent_id != settings_.host_agent)
+    return {JobEnd::lost, kOwnFailure, m.node_rank, name(m) + " was lost: the engine that started it has gone"};
+  if (signal == 0) signal = SIGTERM;
+  return {JobEnd::stopped, 128 + signal, m.node_rank,
+          fmt::format("{} was stopped by {}", name(m), signal_text(signal))};
+}
+
 void RoundCore::leaving(MemberId id, const msg::Leaving& said, MonoTime now, Actions& out) {
   const RoundMember* member = members_.find(id);
   if (member == nullptr || member->leaving || phase_ == RoundPhase::ended) return;
   const RoundMember& m = *member;
   members_.set_leaving(id);
-  const Verdict stopped{JobEnd::stopped, 128 + said.signal, m.node_rank,
-                        fmt::format("{} was stopped by {}", name(m), signal_text(said.signal))};
+  const Verdict why = why_it_leaves(m, said.signal);
   if (!m.in_round()) {
-    out.push_back(round_action::Send{id, msg::End{stopped}});
+    out.push_back(round_action::Send{id, msg::End{why}});
     gone(id, {}, now, out);
-    return standing() && members_.empty() ? end(stopped, out) : void();
+    return standing() && members_.empty() ? end(why, out) : void();
   }
   // Nobody needs a node whose workers have ended well, unless it hosts the others.
   if (phase_ == RoundPhase::running && m.ok && m.info.agent_id != settings_.host_agent) {
-    out.push_back(round_action::Send{id, msg::End{stopped}});
+    out.push_back(round_action::Send{id, msg::End{why}});
     return members_.remove(id);
   }
-  if (said.running && caused_failure(m)) cause_ = stopped;
-  begin_stop(id, stopped, said.signal, now, out);
+  if (said.running && caused_failure(m)) cause_ = why;
+  begin_stop(id, why, said.signal, now, out);
   let_go(id, out);
   maybe_over(now, out);
 }

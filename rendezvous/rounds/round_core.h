@@ -191,6 +191,7 @@ class RoundCore {
   bool enough() const;
   Duration longest_stop() const;
   std::string name(const RoundMember& m) const;
+  Verdict why_it_leaves(const RoundMember& m, int signal) const;
 
   const RoundSettings settings_;
   RoundPhase phase_ = RoundPhase::gathering;

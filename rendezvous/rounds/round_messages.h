@@ -138,7 +138,7 @@ struct Over {
 };
 // The user stops this node; Over follows when its workers have ended.
 struct Leaving {
-  int signal = 0;
+  int signal = 0;        // of the user's; 0: the engine that had started this node is gone
   bool running = false;  // its workers ran until then: what failed elsewhere since may have come of it
   bool operator==(const Leaving&) const = default;
 };

@@ -175,8 +175,8 @@ Result<JobServer::Served*> JobServer::open(const std::string& key, const NodeInf
                                     settings_of(first, ended_term, begun_), pulse_of(first), say);
   served->rounds.on_empty = [this, job = served.get()] { emptied(*job); };
   served->rounds.on_ended = [this, job = served.get()] { ended(*job); };
-  options_.log(fmt::format("job {} is opened by host {} (agent {}): {} nodes", printable(first.job),
-                           printable(first.host), first.pid, node_range(first.min_nodes, first.max_nodes)));
+  options_.news(fmt::format("job {} is opened by host {} (agent {}): {} nodes", printable(first.job),
+                            printable(first.host), first.pid, node_range(first.min_nodes, first.max_nodes)));
   return served.get();
 }
 
@@ -201,7 +201,7 @@ void JobServer::turn_away(LinkSocket socket, const std::string& job, const std::
 // The job has ended, and its agents were told.
 void JobServer::ended(Served& served) {
   const std::string& reason = served.rounds.core().ended_because();
-  options_.log(fmt::format("job {} has ended: {}", printable(served.job), printable(reason, 1000)));
+  options_.news(fmt::format("job {} has ended: {}", printable(served.job), printable(reason, 1000)));
   if (served.rounds.core().round() >= 0) remember(served.key, {served.rounds.core().term(), reason});
   if (served.rounds.empty()) return forget_soon(served);
   served.farewell.expires_after(kFarewell);
@@ -215,7 +215,7 @@ void JobServer::emptied(Served& served) {
   const RoundCore& core = served.rounds.core();
   if (core.phase() == RoundPhase::ended) return forget_soon(served);
   if (core.round() >= 0) return;
-  options_.log(fmt::format("job {} is forgotten: all have left before it began", printable(served.job)));
+  options_.news(fmt::format("job {} is forgotten: all have left before it began", printable(served.job)));
   forget_soon(served);
 }
 

@@ -33,8 +33,10 @@ class JobServer {
   struct Options {
     LinkCredential credential;
     JobServerLimits limits;
-    // One line for each job that begins or ends, and for connections that are turned away.
+    // One line for connections that are turned away, and what hosts of jobs say.
     std::function<void(const std::string& line)> log;
+    // One line for each job that begins or ends.
+    std::function<void(const std::string& line)> news = log;
   };
 
   // `listener`: a listening, non-blocking socket.

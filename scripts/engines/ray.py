@@ -1,7 +1,14 @@
 """Starts an agent of dtrain on each node of a Ray cluster that a job takes, and ends with it: for
 `dtrain run --engine ray`, after shim.py.
 """
+import time
+
 GROUP_SECONDS = 15
+# A job with MIN:MAX that has fewer than MAX nodes looks for others so often.
+LOOK_SECONDS = 0.5
+# Ray takes up to 16 s to see that a node is dead; its port tells at once.
+PORT_SECONDS = 1
+LONGEST_WAIT = 60
 
 
 def connect():
@@ -67,8 +74,20 @@ def workers_on(node, request, per_worker, free):
     return workers if fits else 0
 
 
+def by_room(nodes, request, per_worker, free):
+    """[(node, workers)] of nodes that have room, those with most of it first."""
+    names = sorted(per_worker, key=lambda name: (name != "GPU", name))
+    order = sorted(nodes, key=lambda node: list(part(free, node, names).values()), reverse=True)
+    counted = [(node, workers_on(node, request, per_worker, free.get(node["NodeID"], {}))) for node in order]
+    return [(node, workers) for node, workers in counted if workers]
+
+
+def answers(node):
+    return not knock(node["NodeManagerAddress"], node["NodeManagerPort"], PORT_SECONDS)
+
+
 def choose_nodes(ray, request):
-    """[(node, workers)], the nodes with most room first."""
+    """([(node, workers)], what each worker takes)"""
     nodes = [node for node in ray.nodes() if node["Alive"]]
     free = free_by_node()
     per_worker = dict(request["resources"])
@@ -76,21 +95,26 @@ def choose_nodes(ray, request):
         per_worker = {"CPU": 1}
         if request["workers"] != "cpu" and any(node["Resources"].get("GPU") for node in nodes):
             per_worker["GPU"] = 1
-    names = sorted(per_worker, key=lambda name: (name != "GPU", name))
-    order = sorted(nodes, key=lambda node: list(part(free, node, names).values()), reverse=True)
-    chosen = []
-    for node in order:
-        workers = workers_on(node, request, per_worker, free.get(node["NodeID"], {}))
-        if workers:
-            chosen.append((node, workers))
     least, most = request["least"], request["most"]
+    chosen = []
+    for node, workers in by_room(nodes, request, per_worker, free):
+        if len(chosen) < most and answers(node):
+            chosen.append((node, workers))
     if len(chosen) < least:
         rooms = "; ".join(f"{node['NodeManagerAddress']} has {text_of(part(free, node, per_worker))} free"
-                          for node in order[:8])
+                          for node in nodes[:8])
         wish = f"{request['workers']} workers" if request["workers"].isdigit() else "workers"
         raise Refused(f"the cluster has room on {len(chosen)} of {len(nodes)} nodes for {wish} that take "
                       f"{text_of(per_worker)} each, and {least} nodes are asked for: {rooms}", "unavailable")
-    return chosen[:most], per_worker
+    return chosen, per_worker
+
+
+def newcomers(nodes, free, request, per_worker, taken, not_before, now):
+    """[(node, workers)]: nodes that a job can have in addition. taken: those of its agents. not_before: when a node
+    that has lost an agent may have another one."""
+    others = [node for node in nodes if node["Alive"] and node["NodeID"] not in taken
+              and not_before.get(node["NodeID"], 0) <= now]
+    return by_room(others, request, per_worker, free)[:request["most"] - len(taken)]
 
 
 class Node:
@@ -123,54 +147,130 @@ def options_of(amounts):
     return {**options, "resources": others} if others else options
 
 
-def place(ray, request):
-    """The actors, and what each of them will return."""
-    from ray.util.placement_group import placement_group, placement_group_table
-    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-    chosen, per_worker = choose_nodes(ray, request)
-    bundles = [{name: steps(amount * workers) / 10000 for name, amount in per_worker.items() if amount}
-               for _, workers in chosen]
-    group = placement_group([bundle or {"CPU": 0.001} for bundle in bundles], strategy="STRICT_SPREAD")
-    if not group.wait(GROUP_SECONDS):
-        raise Refused("the cluster has given its free room to others in the meantime: try again", "unavailable")
-    where = placement_group_table(group)["bundles_to_node_id"]
-    names = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
-    Actor = ray.remote(max_restarts=0, max_task_retries=0)(Node)
-    actors = [
-        Actor.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, i), **options_of(bundle)).remote()
-        for i, bundle in enumerate(bundles)
-    ]
-    ends = {
-        actor.run.remote(request["program"], {**request["order"], "agent": i}): i
-        for i, actor in enumerate(actors)
-    }
-    say(placed=[{"host": names.get(where[i], f"node {i}"), "workers": workers}
-                for i, (_, workers) in enumerate(chosen)])
-    return actors, ends
+def takes(per_worker, workers):
+    bundle = {name: steps(amount * workers) / 10000 for name, amount in per_worker.items() if amount}
+    return bundle or {"CPU": 0.001}
 
 
-def watch(ray, ends):
-    """Tell how each actor ends."""
-    while ends:
-        done, _ = ray.wait(list(ends), num_returns=1)
-        agent = ends.pop(done[0])
+class Job:
+    """The actors of a job's agents."""
+
+    def __init__(self, ray, request):
+        self.ray, self.request = ray, request
+        self.grows = request["least"] < request["most"]
+        self.lock = threading.Lock()
+        self.actors, self.nodes, self.ends = {}, {}, {}  # by agent; the ends' agents by what each will return
+        self.count = 0
+        self.over = threading.Event()
+        self.losses, self.not_before = {}, {}  # by node
+
+    def place(self):
+        chosen, self.per_worker = choose_nodes(self.ray, self.request)
+        hosts = (self.on_nodes if self.grows else self.in_a_group)(chosen)
+        say(placed=[{"host": host, "workers": workers} for host, (_, workers) in zip(hosts, chosen)])
+        threading.Thread(target=self.watch, daemon=True).start()
+
+    def in_a_group(self, chosen):
+        """All of them or none."""
+        from ray.util.placement_group import placement_group, placement_group_table
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+        bundles = [takes(self.per_worker, workers) for _, workers in chosen]
+        group = placement_group(bundles, strategy="STRICT_SPREAD")
+        if not group.wait(GROUP_SECONDS):
+            raise Refused("the cluster has given its free room to others in the meantime: try again", "unavailable")
+        where = placement_group_table(group)["bundles_to_node_id"]
+        names = {node["NodeID"]: node["NodeManagerAddress"] for node in self.ray.nodes()}
+        for i, bundle in enumerate(bundles):
+            self.start(where[i], bundle, PlacementGroupSchedulingStrategy(group, i))
+        return [names.get(where[i], f"node {i}") for i in range(len(bundles))]
+
+    def on_nodes(self, chosen):
+        """Each by itself: a group's places would move to other nodes."""
+        for node, workers in chosen:
+            self.start_on(node, workers)
+        return [node["NodeManagerAddress"] for node, _ in chosen]
+
+    def start_on(self, node, workers):
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+        self.start(node["NodeID"], takes(self.per_worker, workers),
+                   NodeAffinitySchedulingStrategy(node["NodeID"], soft=False, _fail_on_unavailable=True))
+
+    def start(self, node, bundle, strategy):
+        agent, self.count = self.count, self.count + 1
+        make = self.ray.remote(max_restarts=0, max_task_retries=0)(Node)
+        actor = make.options(scheduling_strategy=strategy, **options_of(bundle)).remote()
+        self.actors[agent], self.nodes[agent] = actor, node
+        self.ends[actor.run.remote(self.request["program"], {**self.request["order"], "agent": agent})] = agent
+
+    def watch(self):
+        """Tell how each actor ends, and of nodes that come."""
+        while True:
+            with self.lock:
+                ends = list(self.ends)
+            if not ends and not self.grows:
+                return
+            if ends:
+                done, _ = self.ray.wait(ends, num_returns=1, timeout=LOOK_SECONDS if self.grows else None)
+            else:
+                done = []
+                self.over.wait(LOOK_SECONDS)
+            for end in done:
+                self.tell_end(end)
+            with self.lock:
+                if self.over.is_set():
+                    return
+                if self.grows and len(self.actors) < self.request["most"]:
+                    self.look()
+
+    def tell_end(self, end):
+        with self.lock:
+            agent = self.ends.pop(end, None)
+        if agent is None:
+            return
         try:
-            code, why = ray.get(done[0])
+            code, why = self.ray.get(end)
             say(lost=agent, why=why or f"its relay has ended with {code}")
         except Exception as error:
             say(lost=agent, why=f"Ray has lost it: {first_line(error)}")
 
+    def look(self):
+        now = time.monotonic()
+        found = newcomers(self.ray.nodes(), free_by_node(), self.request, self.per_worker,
+                          set(self.nodes.values()), self.not_before, now)
+        for node, workers in found:
+            if not answers(node):
+                self.not_before[node["NodeID"]] = now + PORT_SECONDS
+                continue
+            say(joined=self.count, host=node["NodeManagerAddress"], workers=workers)
+            self.start_on(node, workers)
+
+    def vacate(self, agent):
+        with self.lock:
+            actor, node = self.actors.pop(agent, None), self.nodes.pop(agent, None)
+            if actor is None or self.over.is_set():
+                return
+            self.ends = {end: each for end, each in self.ends.items() if each != agent}
+            losses = self.losses[node] = self.losses.get(node, 0) + 1
+            self.not_before[node] = time.monotonic() + min(2 ** (losses - 1), LONGEST_WAIT)
+        try:
+            self.ray.kill(actor)
+        except Exception:
+            pass  # it has gone
+
+    def end(self):
+        with self.lock:
+            self.over.set()
+            self.actors.clear()  # an actor ends when nobody holds it
+        self.ray.shutdown()  # and with it a placement group ends
+
+
+JOBS = []
+
 
 def start(request):
-    ray = connect()
-    actors, ends = place(ray, request)
-    threading.Thread(target=watch, args=(ray, ends), daemon=True).start()
-
-    def end():
-        actors.clear()  # an actor ends when nobody holds it
-        ray.shutdown()  # and with it the placement group ends
-
-    return end
+    JOBS.append(Job(connect(), request))
+    JOBS[0].place()
+    return JOBS[0].end
 
 
-serve("Ray", start)
+serve("Ray", start, lambda agent: JOBS[0].vacate(agent))

@@ -43,10 +43,10 @@ def cannot_import(package, error):
                    "DTRAIN_ENGINE_PYTHON", "usage")
 
 
-def knock(host, port):
+def knock(host, port, seconds=KNOCK_SECONDS):
     """Engines ask for minutes at an address where nobody is. Returns what is wrong."""
     try:
-        socket.create_connection((host.strip("[]"), port), KNOCK_SECONDS).close()
+        socket.create_connection((host.strip("[]"), port), seconds).close()
     except (OSError, OverflowError) as error:
         return getattr(error, "strerror", None) or str(error)
     return ""
@@ -73,8 +73,9 @@ def run_relay(program, order, env, started=lambda pid: None):
     return relay.wait(), said[-1] if said else ""
 
 
-def serve(engine, start):
-    """start(request) has said where the nodes are when it returns what ends all that it has started."""
+def serve(engine, start, vacate=lambda agent: None):
+    """start(request) has said where the nodes are when it returns what ends all that it has started. vacate(agent) ends
+    what is left of this agent: another one may come in its place."""
     global HEARS, SAYS
     if not IS_INSIDE:
         # Engines, and whatever they import, may print.
@@ -87,5 +88,6 @@ def serve(engine, start):
         return say(error=str(error), kind=error.kind)
     except Exception as error:
         return say(error=f"{engine}: {first_line(error)}", kind="system")
-    HEARS.read()  # until dtrain closes it
+    for line in HEARS:  # until dtrain closes it
+        vacate(json.loads(line)["vacant"])
     end()

@@ -36,6 +36,9 @@ class RayCluster:
     def kill(self, node):
         self.wish(f"kill {node}")
 
+    def raylet(self, node):
+        return int(self.wish(f"raylet {node}"))
+
     def close(self):
         self.process.stdin.close()
         try:

@@ -3,6 +3,7 @@ answer a line; the cluster ends with the input.
 
   add {"num_cpus": 2}    a node; says its number. With "hidden": FOLDER, the node finds this folder empty
   kill N                 its raylet, by SIGKILL
+  raylet N               says its process
 """
 import contextlib
 import json
@@ -48,6 +49,8 @@ def main():
                     node = nodes[int(rest)]
                     cluster.remove_node(node, allow_graceful=False)
                     print("killed", file=OUT)
+                elif wish == "raylet":
+                    print(nodes[int(rest)].all_processes["raylet"][0].process.pid, file=OUT)
         finally:
             cluster.shutdown()
 

@@ -6,13 +6,14 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 
-from cluster_jobs import (DEADLINE, FACTS, OURS, PATIENCE, ROW, ClusterJobs,  # noqa: E402
-                          processes_with, said_by, until)
+from cluster_jobs import (AGENTS, DEADLINE, FACTS, MARK, OURS, PATIENCE, ROW, ClusterJobs,  # noqa: E402
+                          proc_file, processes_with, said_by, until)
 from ray_cluster import PYTHON, RayCluster  # noqa: E402
 from support_python import environment, start_job  # noqa: E402
 
@@ -31,6 +32,7 @@ class Ray(ClusterJobs):
     def setUp(self):
         super().setUp()
         self.environment.update(RAY_ADDRESS=CLUSTER.address, PYTHON_EXEC=PYTHON)
+        self.own = set()  # nodes of this test alone
 
     def test_one_command_is_a_job_on_the_cluster(self):
         said = self.says("--engine", "ray", "--nnodes", "3", "--nproc", "2", "sh", "-c", FACTS)
@@ -145,6 +147,81 @@ class Ray(ClusterJobs):
         job = self.running("--nproc", "8", workers=8)
         CLUSTER.kill(node)
         said_by(self, job, 125, DEADLINE)
+
+    def elastic(self, nnodes, *words):
+        """Of nodes with the resource `own`, which no other test uses."""
+        return self.start("--engine", "ray", "--nnodes", nnodes, "--resources-per-worker", "CPU=1,own=1", *words,
+                          "sh", "-c", f"echo up $RANK of $WORLD_SIZE in $DTRAIN_ROUND as $$; exec sleep {MARK}")
+
+    def own_node(self):
+        node = CLUSTER.add(num_cpus=1, resources={"own": 1})
+        self.own.add(node)
+        self.addCleanup(self.lose, node)
+        return node
+
+    def lose(self, node):
+        if node in self.own:
+            self.own.remove(node)
+            CLUSTER.kill(node)
+
+    def ups(self, job, size):
+        """The workers' pids by rank, once all of a round of this size run."""
+        said, found = "", {}
+        while len(found) < size:
+            line = job.stdout.readline()
+            said += line
+            self.assertTrue(line, f"the job has ended; it said: {said}")
+            if up := re.search(rf"up (\d+) of {size} in (\d+) as (\d+)", line):
+                rank, number, pid = map(int, up.groups())
+                found = {**{r: p for r, p in found.items() if p[0] == number}, rank: (number, pid)}
+        return {rank: pid for rank, (_, pid) in found.items()}
+
+    def ancestor(self, pid, of):
+        """Which of these processes has started it."""
+        while pid not in of:
+            pid = int(proc_file(pid, "stat").rpartition(b")")[2].split()[1])
+        return pid
+
+    def test_a_job_outlives_nodes_and_takes_new_ones(self):
+        for _ in range(3):
+            self.own_node()
+        job = self.elastic("1:3")
+        workers = self.ups(job, 3)
+        raylets = {CLUSTER.raylet(node): node for node in self.own}
+        victim = raylets[self.ancestor(workers[0], raylets)]
+        begin = time.monotonic()
+        self.lose(victim)
+        self.ups(job, 2)
+        print(f"the raylet with rank 0 is killed: {time.monotonic() - begin:.2f} s later the others run again")
+        begin = time.monotonic()
+        self.own_node()
+        there = time.monotonic() - begin
+        workers = self.ups(job, 3)
+        print(f"a raylet is started: there after {there:.2f} s, its workers and all others run after "
+              f"{time.monotonic() - begin:.2f} s")
+        actor = self.ancestor(workers[0], processes_with("ray::Node"))
+        begin = time.monotonic()
+        os.kill(actor, signal.SIGKILL)
+        self.ups(job, 2)
+        again = time.monotonic() - begin
+        self.ups(job, 3)
+        print(f"an actor is killed: the others run {again:.2f} s later, and with its node "
+              f"{time.monotonic() - begin:.2f} s")
+        begin = time.monotonic()
+        job.kill()
+        until(lambda: not any(map(processes_with, (*AGENTS, MARK))), PATIENCE, "the end of all agents")
+        print(f"the submitter is killed: {time.monotonic() - begin:.2f} s later no agent is left")
+
+    def test_too_few_nodes_are_awaited_for_a_while(self):
+        first, second = self.own_node(), self.own_node()
+        job = self.elastic("2:3", "--rdzv-conf", "join_timeout=8,last_call_timeout=1")
+        self.ups(job, 2)
+        self.lose(first)
+        self.own_node()
+        self.ups(job, 2)
+        self.lose(second)
+        said = said_by(self, job, 125, DEADLINE)
+        self.assertRegex(said, r"the agent is lost\n(?s:.*)1 of 2:3 nodes are left, and no other came within 8 s")
 
     def test_lines_stay_whole(self):
         line = "x" * 300

@@ -71,6 +71,18 @@ TEST_CASE("a range of nodes is elastic") {
   CHECK_FALSE(request.placement.numbered);
 }
 
+TEST_CASE("on Ray a range of nodes takes others for those that are lost, unless there is no TLS") {
+  const auto request = cluster_for({"--engine", "ray", "--nnodes", "2:5", "--master-port", "4000"});
+  CHECK(request.placement.grows);
+  CHECK(request.placement.port == "4000");
+  CHECK(request.placement.task.words == std::vector<std::string>{"--nnodes=2:5", "--", "./train", "--lr=1"});
+  CHECK(request.placement.task.place.conf == "last_call_timeout=2");
+  CHECK_FALSE(cluster_for({"--engine", "ray", "--nnodes", "2"}).placement.grows);
+  CHECK_FALSE(cluster_for({"--engine", "ray", "--nnodes", "2:5", "--insecure"}).placement.grows);
+  CHECK_FALSE(cluster_for({"--engine", "spark", "--nnodes", "2:5"}).placement.grows);
+  CHECK_THAT(no_cluster({"--engine", "ray", "--nnodes", "2:5", "--master-port", "0"}), Contains("--master-port '0'"));
+}
+
 TEST_CASE("resources have names and numbers") {
   CHECK(cluster_for({"--engine", "ray", "--resources-per-worker", "CPU=0.5,GPU=2,tpu=1"}).nodes.resources ==
         std::map<std::string, double>{{"CPU", 0.5}, {"GPU", 2}, {"tpu", 1}});

@@ -53,6 +53,11 @@ TEST_CASE("a shim says where the nodes are, which is lost, or why there are none
   REQUIRE(lost.ok());
   CHECK(std::get<ShimLost>(*lost).agent == 2);
   CHECK(std::get<ShimLost>(*lost).why == "gone");
+  const auto joined = parse_shim_word(R"({"joined":4,"host":"c","workers":3})");
+  REQUIRE(joined.ok());
+  CHECK(std::get<ShimJoined>(*joined).agent == 4);
+  CHECK(std::get<ShimJoined>(*joined).node == ShimNode{"c", 3});
+  CHECK(vacant_line(4) == R"({"vacant":4})");
   const auto error = parse_shim_word(R"({"error":"no room","kind":"unavailable"})");
   REQUIRE(error.ok());
   CHECK(std::get<Error>(*error).kind == ErrorKind::unavailable);
@@ -61,8 +66,10 @@ TEST_CASE("a shim says where the nodes are, which is lost, or why there are none
 }
 
 TEST_CASE("what no shim says is an error that shows it") {
-  for (const char* line : {"", "hello", "{}", "[1]", R"({"placed":[]})", R"({"placed":[{"host":"","workers":1}]})",
-                           R"({"placed":[{"host":"a","workers":0}]})", R"({"placed":[{"host":"a"}]})",
-                           R"({"placed":["a"]})", R"({"placed":{"host":"a"}})", R"({"lost":-1})", R"({"lost":"1"})"})
+  for (const char* line :
+       {"", "hello", "{}", "[1]", R"({"placed":[]})", R"({"placed":[{"host":"","workers":1}]})",
+        R"({"placed":[{"host":"a","workers":0}]})", R"({"placed":[{"host":"a"}]})", R"({"placed":["a"]})",
+        R"({"placed":{"host":"a"}})", R"({"joined":1})", R"({"joined":-1,"host":"c","workers":3})",
+        R"({"joined":1,"host":"c","workers":0})", R"({"lost":-1})", R"({"lost":"1"})"})
     CHECK_THAT(parse_shim_word(line).error().message, Contains("nothing that an engine's shim says"));
 }

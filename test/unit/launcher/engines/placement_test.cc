@@ -363,3 +363,128 @@ TEST_CASE("an engine that does not start its agents has no room for them") {
   CHECK_THAT(job.failure(), Contains("task 1: the engine has not started it within 60 s"));
   CHECK(job.placement.end()->error().kind == ErrorKind::unavailable);
 }
+
+// ---- a job that goes on without nodes, and takes others -------------------------------------------------------------
+
+namespace {
+
+using Orders = std::vector<Placement::Order>;
+
+Job grows(int agents, int least = 1) {
+  auto asked = of_engine({});
+  for (int i = 0; i < agents; ++i) asked.hosts.push_back({"n" + std::to_string(i), 2});
+  asked.least = least;
+  asked.elastic = asked.grows = true;
+  asked.numbered = false;
+  asked.rounds_at = AgentCard{kVersion, "front", {"10.0.0.9"}};
+  asked.port = "4000";
+  Job job(std::move(asked));
+  for (int i = 0; i < agents; ++i) job.shows_card(i);
+  for (const AgentPlace& place : job.places(static_cast<std::size_t>(agents))) {
+    CHECK(place.endpoint == "10.0.0.9:4000");
+    CHECK(place.node_rank.empty());
+  }
+  for (int i = 0; i < agents; ++i) job.is_ready(i);
+  job.placement.take_orders();
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("in place of an agent that is lost the engine may start another, which begins by itself") {
+  Job job = grows(2);
+  job.ends(0, Placement::kLost);
+  CHECK(job.placement.take_orders() == Orders{{What::vacate, 0}});
+  job.placement.joined({"n2", 3}, kStart);
+  CHECK(job.placement.take_orders() == Orders{{What::start, 2}});
+  CHECK_FALSE(job.placement.has_begun(2));
+  job.shows_card(2);
+  const auto place = job.places(3)[2];
+  CHECK(place.endpoint == "10.0.0.9:4000");
+  CHECK(place.nproc == "3");
+  job.is_ready(2);
+  CHECK(job.placement.take_orders() == Orders{{What::send, 2, "go"}});
+  CHECK(job.placement.has_begun(2));
+  CHECK_FALSE(job.placement.deadline());
+  job.ends(1, 7);
+  CHECK(job.placement.take_orders().empty());  // of itself: the job comes to its end
+  job.ends(2, 7);
+  CHECK(job.code() == 7);
+}
+
+TEST_CASE("an agent on the host of the rounds finds them at all addresses of that host") {
+  Job job = grows(1);
+  job.placement.joined({"front", 1}, kStart);
+  job.placement.take_orders();
+  job.placement.said(1, card_line({kVersion, "front", {"10.0.0.9"}}), kStart);
+  CHECK(job.places(2)[1].endpoint == "10.0.0.9:4000");
+  job.placement.joined({"other", 1}, kStart);
+  job.placement.take_orders();
+  job.placement.said(2, card_line({kVersion, "other", {"10.0.0.9"}}), kStart);
+  CHECK(job.placement.take_orders() == Orders{{What::drop, 2}, {What::vacate, 2}});
+  CHECK_THAT(job.placement.take_notes().at(0), Contains("other cannot reach the host of this command"));
+}
+
+TEST_CASE("a late agent that does not fit or does not come is no end of the job") {
+  Job job = grows(1);
+  const Orders away{{What::drop, 1}, {What::vacate, 1}};
+  job.placement.joined({"n1", 1}, kStart);
+  job.placement.take_orders();
+  SECTION("another version") { job.placement.said(1, card_line({"dtrain 9", "h", {"10.0.0.1"}}), kStart); }
+  SECTION("it ends") { job.ends(1, 127); }
+  SECTION("its task cannot be carried out") {
+    job.shows_card(1);
+    job.placement.take_orders();
+    job.placement.said(1, verdict_line(Error{ErrorKind::usage, "no such program"}), kStart);
+  }
+  SECTION("it says nothing") {
+    CHECK(job.placement.deadline() == kStart + Placement::kPatience);
+    job.placement.look_at(kStart + Placement::kPatience);
+    CHECK(job.placement.take_orders() == Orders{{What::drop, 1}, {What::drop, 1}, {What::vacate, 1}});
+    CHECK_THAT(job.placement.take_notes().at(0), Contains("n1: no answer within 60 s; the job goes on without it"));
+    job.ends(0, 0);
+    CHECK(job.code() == 0);
+    return;
+  }
+  CHECK(job.placement.take_orders() == away);
+  CHECK_THAT(job.placement.take_notes().at(0), Contains("; the job goes on without it"));
+  CHECK_FALSE(job.placement.end());
+  job.ends(0, 0);
+  CHECK(job.code() == 0);
+}
+
+TEST_CASE("who is late for the end of a job is dropped") {
+  Job job = grows(1);
+  job.placement.joined({"n1", 1}, kStart);
+  job.placement.take_orders();
+  SECTION("the user ends it") {
+    job.placement.signal(2, true);
+    CHECK(job.placement.take_orders() == Orders{{What::send, 0, "2"}, {What::drop, 1}});
+    job.placement.joined({"n2", 1}, kStart);
+    CHECK(job.placement.take_orders().empty());
+    job.ends(0, 130);
+    CHECK(job.code() == 130);
+  }
+  SECTION("it ends by itself") {
+    job.ends(0, 0);
+    CHECK(job.placement.take_orders() == Orders{{What::drop, 1}});
+    CHECK(job.code() == 0);
+  }
+}
+
+TEST_CASE("without enough nodes a job that grows ends with what its agents say, and with 125 if all are lost") {
+  Job job = grows(3, 2);
+  job.ends(0, Placement::kLost);
+  job.ends(1, 125);
+  job.ends(2, 125);
+  CHECK(job.code() == 125);
+  CHECK(job.placement.take_notes() == std::vector<std::string>{"n0: the agent is lost"});
+  Job failed = grows(2);
+  failed.ends(0, Placement::kLost);
+  failed.ends(1, 3);
+  CHECK(failed.code() == 3);
+  Job lost = grows(1);
+  lost.ends(0, Placement::kLost);
+  CHECK(lost.placement.take_orders().empty());
+  CHECK(lost.code() == 125);
+}

@@ -477,6 +477,29 @@ RoundSettings standing(int min, int max) {
 
 }  // namespace
 
+TEST_CASE("a node whose engine has gone is lost: the others go on, or wait for another") {
+  Job job(standing(2, 3));
+  for (const MemberId id : {1, 2, 3}) job.join(id);
+  job.hear(1, msg::Leaving{0, true});
+  CHECK(job.said == Words{"2: stop", "3: stop"});
+  job.over(1, false);
+  CHECK(job.said == Words{"1: end 125"});
+  for (const MemberId id : {2, 3}) job.over(id, false);
+  CHECK(job.said == Words{"2: open 0/2", "3: open 1/2"});
+  job.hear(2, msg::Leaving{0, true});
+  for (const MemberId id : {2, 3}) job.over(id, false);
+  job.join(4);
+  CHECK(job.core.phase() == RoundPhase::running);
+}
+
+TEST_CASE("the engine's end at the host of a job ends it as the user does") {
+  Job job(settings(1, 2));
+  for (const MemberId id : {1, 2}) job.join(id);
+  job.hear(1, msg::Leaving{0, true});
+  for (const MemberId id : {1, 2}) job.over(id, false);
+  CHECK(job.core.ended_because().find("was stopped by SIGTERM") != std::string::npos);
+}
+
 TEST_CASE("at a server no node's loss ends the job, and the workers' address is that of node 0") {
   Job job(standing(2, 3));
   for (const MemberId id : {1, 2, 3}) {
