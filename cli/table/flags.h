@@ -12,6 +12,7 @@ namespace dtrain::cli {
 enum class FlagId {
   nproc,
   max_restarts,
+  survivors,
   role,
   run_id,
   standalone,
