@@ -86,6 +86,7 @@ class Reception {
 Result<std::optional<ShipFolder>> receive_ship(const std::vector<ShipFile>& files, const std::string& folder,
                                                const ShipTalk& talk) {
   std::vector<char> here;
+  here.reserve(files.size());
   for (const ShipFile& file : files) here.push_back(is_ship_file(folder + "/" + file.path, file) ? 1 : 0);
   if (std::find(here.begin(), here.end(), 0) == here.end()) return std::optional<ShipFolder>();
   auto made = ShipFolder::make();
