@@ -47,7 +47,7 @@ void Placement::said(int host, std::string_view line, MonoTime now) {
   if (stage_ == Stage::meeting && agents_[at].state == Agent::State::awaited)
     card_of(at, line, now);
   else if (stage_ == Stage::judging && agents_[at].is_member && agents_[at].state == Agent::State::present)
-    verdict_of(at, line);
+    verdict_of(at, line, now);
 }
 
 void Placement::complained(int host, std::string_view line) {
@@ -87,7 +87,10 @@ void Placement::card_of(std::size_t host, std::string_view line, MonoTime now) {
   meet(now);
 }
 
-void Placement::verdict_of(std::size_t host, std::string_view line) {
+void Placement::verdict_of(std::size_t host, std::string_view line, MonoTime now) {
+  const auto ask = parse_ship_ask(line, request_.task.ship);
+  if (!ask) return fail(ask.error().in(name(host)));
+  if (*ask) return serve(host, **ask, now);
   auto verdict = parse_agent_verdict(line);
   if (!verdict) return fail(verdict.error().in(name(host)));
   agents_[host].state = Agent::State::ready;
@@ -96,9 +99,38 @@ void Placement::verdict_of(std::size_t host, std::string_view line) {
   begin();
 }
 
+// In the order of the list, and so each piece once. The patience is with an agent that asks no more.
+void Placement::serve(std::size_t host, const ShipPiece& piece, MonoTime now) {
+  auto& last = agents_[host].asked;
+  if (last && std::pair(piece.file, piece.from) <= std::pair(last->file, last->from))
+    return fail({ErrorKind::system, name(host) + ": it asks for a piece of a file again"});
+  last = piece;
+  deadline_ = now + kPatience;
+  orders_.push_back({Order::What::serve, int(host), {}, piece});
+}
+
+void Placement::cannot_serve(int host, const Error& why) {
+  if (stage_ == Stage::judging) fail(why.in("for " + name(static_cast<std::size_t>(host))));
+}
+
+// Who has got files, for the user; empty: nobody.
+std::string Placement::shipped() const {
+  std::string first;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < agents_.size(); ++i)
+    if (agents_[i].asked && count++ == 0) first = name(i);
+  if (count == 0) return {};
+  const std::string others = count == 1 ? "" : fmt::format(" and {} more", count - 1);
+  return fmt::format(
+      "{}{} got files of the job, and works in a folder that is removed with all in it at the job's "
+      "end: write results to an absolute path",
+      first, others);
+}
+
 void Placement::begin() {
   stage_ = Stage::running;
   has_begun_ = true;
+  if (auto note = shipped(); !note.empty()) notes_.push_back(std::move(note));
   for (std::size_t i = 0; i < agents_.size(); ++i)
     if (agents_[i].is_member) send(i, std::string(kAgentGo));
 }

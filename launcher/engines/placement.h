@@ -42,10 +42,11 @@ class Placement {
   static constexpr int kLost = kRelayLost;
 
   struct Order {
-    // start: its command; send: a line; drop: end the command, without a word.
-    enum class What { start, send, drop } what = What::send;
+    // start: its command; send: a line; serve: a piece of the job's files; drop: end the command, without a word.
+    enum class What { start, send, serve, drop } what = What::send;
     int host = 0;
     std::string line{};
+    ShipPiece piece{};
     bool operator==(const Order&) const = default;
   };
 
@@ -55,6 +56,8 @@ class Placement {
   void said(int host, std::string_view line, MonoTime now);
   // What is on its standard error, before the job runs: the last line of it tells why an agent does not come.
   void complained(int host, std::string_view line);
+  // A piece cannot be had.
+  void cannot_serve(int host, const Error& why);
   // It has ended. `status`: its code, or minus the signal that has killed it, or kLost.
   void ended(int host, int status, MonoTime now);
   // A signal for the job. One that stops a job that does not run yet ends the placement.
@@ -78,8 +81,9 @@ class Placement {
     AgentCard card{};
     std::vector<std::string> complaints{};  // at most kComplaints
     bool is_member = false;
-    bool is_lost = false;  // it is gone and has not said with which code
-    int code = 0;          // if it is gone
+    bool is_lost = false;              // it is gone and has not said with which code
+    std::optional<ShipPiece> asked{};  // the last one
+    int code = 0;                      // if it is gone
   };
 
   const std::string& name(std::size_t host) const { return request_.hosts[host].name; }
@@ -91,7 +95,9 @@ class Placement {
   void fail(Error error);
   void has_no_agent(std::size_t host, const std::string& why, ErrorKind kind = ErrorKind::system);
   void card_of(std::size_t host, std::string_view line, MonoTime now);
-  void verdict_of(std::size_t host, std::string_view line);
+  void verdict_of(std::size_t host, std::string_view line, MonoTime now);
+  void serve(std::size_t host, const ShipPiece& piece, MonoTime now);
+  std::string shipped() const;
   void meet(MonoTime now);
   void assign(MonoTime now);
   std::string endpoint(std::size_t host, std::size_t first) const;

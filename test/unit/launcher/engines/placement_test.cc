@@ -363,3 +363,49 @@ TEST_CASE("an engine that does not start its agents has no room for them") {
   CHECK_THAT(job.failure(), Contains("task 1: the engine has not started it within 60 s"));
   CHECK(job.placement.end()->error().kind == ErrorKind::unavailable);
 }
+
+TEST_CASE("an agent that lacks files gets the pieces that it asks for, each once") {
+  auto asked = request({{"a"}, {"b"}});
+  asked.task.ship = {{"train", 100000, std::string(64, 'a'), true}};
+  Job job(std::move(asked));
+  job.shows_card(0);
+  job.shows_card(1);
+  for (const auto& order : job.placement.take_orders())
+    CHECK(parse_agent_task(order.line)->ship == std::vector<ShipFile>{{"train", 100000, std::string(64, 'a'), true}});
+  job.is_ready(0);
+  const auto later = kStart + Placement::kPatience - std::chrono::seconds(1);
+  job.placement.said(1, ship_ask_line({0, 0, 0}), later);
+  const auto orders = job.placement.take_orders();
+  REQUIRE(orders.size() == 1);
+  CHECK(orders[0] == Placement::Order{What::serve, 1, {}, {0, 0, kShipPieceBytes}});
+  CHECK(*job.placement.deadline() == later + Placement::kPatience);
+  job.is_ready(1);
+  CHECK(job.placement.has_begun());
+  const auto notes = job.placement.take_notes();
+  REQUIRE(notes.size() == 1);
+  CHECK_THAT(notes[0], Contains("b got files of the job"));
+}
+
+TEST_CASE("an agent that asks for the same piece again, or for others, ends the placement") {
+  for (const ShipPiece again : {ShipPiece{0, 0, 0}, ShipPiece{1, 0, 0}, ShipPiece{0, 100000, 0}}) {
+    auto asked = request({{"a"}});
+    asked.task.ship = {{"train", 100000, std::string(64, 'a'), true}};
+    Job job(std::move(asked));
+    job.shows_card(0);
+    job.placement.said(0, ship_ask_line({0, 0, 0}), kStart);
+    job.placement.said(0, ship_ask_line(again), kStart);
+    CHECK_THAT(job.failure(), Contains("a: it asks for"));
+  }
+}
+
+TEST_CASE("a file that cannot be read any more ends the placement, and names the host that waits for it") {
+  auto asked = request({{"a"}});
+  asked.task.ship = {{"train", 100000, std::string(64, 'a'), true}};
+  Job job(std::move(asked));
+  job.shows_card(0);
+  job.placement.said(0, ship_ask_line({0, 0, 0}), kStart);
+  job.placement.take_orders();
+  job.placement.cannot_serve(0, {ErrorKind::system, "train has changed"});
+  CHECK(job.failure() == "for a: train has changed");
+  CHECK(job.dropped() == 1);
+}
