@@ -37,7 +37,10 @@ std::size_t Placement::count(Agent::State state) const {
       std::count_if(agents_.begin(), agents_.end(), [&](const Agent& agent) { return agent.state == state; }));
 }
 
+bool Placement::is_before_first_card() const { return stage_ == Stage::meeting && count(Agent::State::present) == 0; }
+
 std::optional<MonoTime> Placement::deadline() const {
+  if (request_.begins_late && is_before_first_card()) return std::nullopt;
   return stage_ == Stage::meeting || stage_ == Stage::judging ? std::optional(deadline_) : std::nullopt;
 }
 
@@ -82,6 +85,7 @@ void Placement::card_of(std::size_t host, std::string_view line, MonoTime now) {
                                                name(host), printable(card->version), request_.version)});
   if (request_.named_by_cards && !card->host.empty())
     request_.hosts[host].name = fmt::format("{} ({})", printable(card->host), name(host));
+  if (request_.begins_late && is_before_first_card()) deadline_ = now + kPatience;
   agents_[host].card = std::move(*card);
   agents_[host].state = Agent::State::present;
   meet(now);

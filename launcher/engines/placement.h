@@ -24,6 +24,7 @@ struct PlacementRequest {
   bool elastic = false;             // the job goes on without hosts that are lost
   bool shares_hosts = false;        // agents may be on one host, by different names or the same
   bool named_by_cards = false;      // the hosts' names are the engine's for its agents; the cards have better ones
+  bool begins_late = false;         // the patience begins with the first card: the engine has other work before that
   std::vector<std::string> here{};  // names of this host, whose agent needs no connection
   std::string port{};               // on node 0; empty: one of the job's
   std::string version{};            // of this dtrain
@@ -90,6 +91,7 @@ class Placement {
   std::size_t count(Agent::State state) const;
   void send(std::size_t host, std::string line) { orders_.push_back({Order::What::send, int(host), std::move(line)}); }
   void start_more(MonoTime now);
+  bool is_before_first_card() const;
   std::string last_words(std::size_t host) const;
   void begin();
   void fail(Error error);

@@ -32,7 +32,7 @@ struct Job {
 
   explicit Job(PlacementRequest asked) : placement(std::move(asked), kStart) { placement.take_orders(); }
 
-  void shows_card(int host) { placement.said(host, card(host), kStart); }
+  void shows_card(int host, MonoTime now = kStart) { placement.said(host, card(host), now); }
   void is_ready(int host) { placement.said(host, verdict_line({}), kStart); }
   void ends(int host, int code) { placement.ended(host, code, kStart); }
   // By host; an empty place: nothing was sent there.
@@ -408,4 +408,18 @@ TEST_CASE("a file that cannot be read any more ends the placement, and names the
   job.placement.cannot_serve(0, {ErrorKind::system, "train has changed"});
   CHECK(job.failure() == "for a: train has changed");
   CHECK(job.dropped() == 1);
+}
+
+TEST_CASE("an engine may have other work before it starts agents, and the patience begins after that") {
+  PlacementRequest asked = request({{"task 0"}, {"task 1"}});
+  asked.named_by_cards = asked.begins_late = true;
+  Job job(std::move(asked));
+  const MonoTime later = kStart + 100 * Placement::kPatience;
+  CHECK_FALSE(job.placement.deadline());
+  job.placement.look_at(later);
+  CHECK_FALSE(job.placement.end());
+  job.shows_card(0, later);
+  CHECK(job.placement.deadline() == later + Placement::kPatience);
+  job.placement.look_at(later + Placement::kPatience);
+  CHECK_THAT(job.failure(), Contains("task 1: the engine has not started it within 60 s"));
 }
