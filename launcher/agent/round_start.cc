@@ -36,7 +36,7 @@ std::optional<Error> RoundStart::replace(const action::ReplaceWorker& worker) {
   Assignment assignment = assignment_;
   assignment.incarnation = worker.incarnation;
   parts_.record.replaced(worker.local_rank);
-  const auto failed = start_worker(assignment, worker.local_rank);
+  auto failed = start_worker(assignment, worker.local_rank);
   if (failed) parts_.guard.send({GuardOp::spawn, worker.local_rank});  // it answers `not started`
   return failed;
 }

@@ -432,8 +432,6 @@ TEST_CASE("who was told of too early is corrected before the round is over") {
   CHECK(group.did<action::ReportFailure>()->local_rank == 1);
 }
 
-}  // namespace dtrain::launcher
-
 TEST_CASE("with survivors a failure ends the round only when too few are left") {
   GroupSettings settings = of(3);
   settings.survivors = 1;
@@ -519,3 +517,5 @@ TEST_CASE("of several nodes, one whose worker failed goes on without telling the
   group.emptied();
   CHECK(group.did<action::ReportOver>()->ok);
 }
+
+}  // namespace dtrain::launcher
