@@ -18,7 +18,7 @@ ROOMS = {
         "munge": "credentials net",
         "pmi": "credentials",
         "tls": "credentials crypto net",
-        "agent_link": "credentials munge net rounds store tls",
+        "agent_link": "credentials crypto munge net rounds store tls",
         "http": "credentials net tls",
         "etcd": "credentials http net tls",
         "store_relay": "net store tls",
@@ -29,6 +29,7 @@ ROOMS = {
         "base": "",
         "engine_wire": "",
         "engines": "engine_wire",
+        "ship": "engine_wire",
         "status": "",
         "job": "",
         "process": "job",
@@ -37,7 +38,7 @@ ROOMS = {
         "output": "job process",
         "guard": "job process status",
         "front": "guard job process status",
-        "submit": "engine_wire engines front job output process terminal",
+        "submit": "engine_wire engines front job output process ship terminal",
         "finding": "etcd job",
         "hosting": "finding job status",
         "progress": "job",
@@ -109,7 +110,8 @@ FACES = {
     "launcher": {"rendezvous": "agent_link base credentials election etcd http munge net rounds server store "
                                "store_server"},
     "cli": {
-        "launcher": "agent base engine_wire engines front guard job logs output process service status submit terminal",
+        "launcher": "agent base engine_wire engines front guard job logs output process service ship status submit "
+                    "terminal",
         "rendezvous": "base credentials munge net pmi rounds",
         "strategies": "config",
     },

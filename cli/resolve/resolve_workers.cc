@@ -9,6 +9,7 @@
 #include "cli/base/usage_error.h"
 #include "cli/options/take_value.h"
 #include "cli/resolve/resolve_parts.h"
+#include "rendezvous/base/counted.h"
 
 namespace dtrain::cli {
 namespace {
@@ -36,6 +37,23 @@ Result<void> workers(const Given& given, Plan& plan) {
   plan.spec.nproc_per_node = *count;
   if (auto done = resolve_own_device(given, plan); !done) return done;
   return take_number(given.options, FlagId::max_restarts, kMostRestarts, plan.spec.max_restarts);
+}
+
+Result<void> survivors(const Given& given, Plan& plan) {
+  int& survivors = plan.spec.survivors;
+  if (auto done = take_number(given.options, FlagId::survivors, kMostWorkersOfNode, survivors); !done) return done;
+  if (survivors == 0) return {};
+  if (survivors >= plan.spec.nproc_per_node)
+    return given.options.blame(
+        FlagId::survivors, usage_error(fmt::format(
+                               "of {} on this node no worker could fail and leave {}; give at most {}, or more workers "
+                               "(--nproc)",
+                               counted(plan.spec.nproc_per_node, "worker"), survivors, plan.spec.nproc_per_node - 1)));
+  if (plan.spec.nodes.real_master)
+    return given.options.blame(FlagId::survivors,
+                               usage_error("the workers hear of a failure from their own agent's store, and with "
+                                           "--master-addr real they have no such store; leave that out"));
+  return {};
 }
 
 // Left alone, every worker would start one thread for each core, and all of them would get in each other's way.
@@ -77,7 +95,7 @@ Result<void> status_server(const Given& given, Plan& plan) {
 }  // namespace
 
 Result<void> resolve_workers(const Given& given, Plan& plan) {
-  for (auto step : {job, workers, resolve_strategy, keep_state, resolve_numa, threads, status_server})
+  for (auto step : {job, workers, survivors, resolve_strategy, keep_state, resolve_numa, threads, status_server})
     if (auto done = step(given, plan); !done) return done;
   return {};
 }

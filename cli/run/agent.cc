@@ -25,6 +25,7 @@
 #include "launcher/base/inherited.h"
 #include "launcher/engine_wire/agent_wire.h"
 #include "launcher/job/exit_codes.h"
+#include "launcher/ship/receive_ship.h"
 #include "launcher/submit/relay.h"
 
 namespace dtrain::cli {
@@ -43,23 +44,39 @@ class Orders {
     const auto deadline = steady_clock::now() + kEnginePatience;
     std::string text;
     while (text.size() <= launcher::kLongestAgentLine) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
-      pollfd ready{fd_.get(), POLLIN, 0};
-      const int polled = left <= 0 ? 0 : ::poll(&ready, 1, static_cast<int>(left));
-      if (polled < 0 && errno == EINTR) continue;
-      if (polled <= 0) return std::nullopt;
       char chunk[16384];
-      const ssize_t got = ::read(fd_.get(), chunk, last ? 1 : sizeof chunk);
-      if (got < 0 && errno == EINTR) continue;
+      const ssize_t got = read_some(chunk, last ? 1 : sizeof chunk, deadline);
       if (got <= 0) return std::nullopt;
       text.append(chunk, static_cast<std::size_t>(got));
       if (text.back() == '\n') return text.substr(0, text.size() - 1);
     }
     return std::nullopt;
   }
+  // Nothing: the engine has gone, or is late.
+  std::optional<std::string> bytes(std::size_t count) {
+    const auto deadline = steady_clock::now() + kEnginePatience;
+    std::string text(count, '\0');
+    for (std::size_t have = 0; have < count;) {
+      const ssize_t got = read_some(text.data() + have, count - have, deadline);
+      if (got <= 0) return std::nullopt;
+      have += static_cast<std::size_t>(got);
+    }
+    return text;
+  }
   int fd() const { return fd_.get(); }
 
  private:
+  // 0 or less: there is nothing in time, or ever.
+  ssize_t read_some(char* into, std::size_t most, steady_clock::time_point deadline) {
+    for (;;) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
+      pollfd ready{fd_.get(), POLLIN, 0};
+      const int polled = left <= 0 ? 0 : ::poll(&ready, 1, static_cast<int>(left));
+      const ssize_t got = polled > 0 ? ::read(fd_.get(), into, most) : polled;
+      if (got >= 0 || errno != EINTR) return got;
+    }
+  }
+
   UniqueFd fd_;
 };
 
@@ -72,19 +89,24 @@ launcher::AgentCard own_card() {
 }
 
 // What is the engine's, in place of this process's own.
-Result<void> take_over(const launcher::AgentTask& task) {
+Result<void> take_environment(const launcher::AgentTask& task) {
   // A list of hosts in a variable of this host's login has done its work, too.
   for (const Flag& row : flags())
     if (places_job(row.id)) ::unsetenv(dtrain_variable(row).c_str());
   for (const auto& [name, value] : task.env)
     if (::setenv(name.c_str(), value.c_str(), 1) != 0) return system_error("setenv", errno);
-  if (task.folder.empty() || ::chdir(task.folder.c_str()) == 0) {
-    if (!task.folder.empty()) ::setenv("PWD", task.folder.c_str(), 1);
+  return {};
+}
+
+Result<void> enter(const std::string& folder) {
+  if (folder.empty() || ::chdir(folder.c_str()) == 0) {
+    if (!folder.empty()) ::setenv("PWD", folder.c_str(), 1);
     return {};
   }
   return Error{ErrorKind::usage,
-               fmt::format("the job's folder cannot be entered there: {}; start it in a folder that all hosts have",
-                           system_error(task.folder, errno).message)};
+               fmt::format("the job's folder cannot be entered there: {}; start it in a folder that all hosts have, or "
+                           "take the program along with --ship",
+                           system_error(folder, errno).message)};
 }
 
 CalledAs called_as(const std::string& name) {
@@ -96,10 +118,22 @@ struct Prepared {
   RawOptions raw;
   Host host;
   Plan plan;
+  std::optional<launcher::ShipFolder> folder;  // where the workers work, if this host lacked files of the job
 };
 
-Result<Prepared> prepare(const launcher::AgentTask& task) {
-  if (auto done = take_over(task); !done) return done.error();
+Result<std::optional<launcher::ShipFolder>> receive_files(const launcher::AgentTask& task, Orders& orders) {
+  launcher::ShipTalk talk;
+  talk.tell = tell_engine;
+  talk.line = [&orders] { return orders.line(true); };
+  talk.bytes = [&orders](std::size_t count) { return orders.bytes(count); };
+  return launcher::receive_ship(task.ship, task.folder, talk);
+}
+
+Result<Prepared> prepare(const launcher::AgentTask& task, Orders& orders) {
+  if (auto done = take_environment(task); !done) return done.error();
+  auto shipped = receive_files(task, orders);
+  if (!shipped) return shipped.error();
+  if (auto done = enter(*shipped ? (*shipped)->path() : task.folder); !done) return done.error();
   auto raw = parse(task.words, called_as(task.called));
   if (!raw) return raw.error();
   Host host = this_host();
@@ -108,7 +142,7 @@ Result<Prepared> prepare(const launcher::AgentTask& task) {
   if (!plan) return plan.error();
   if (plan->print_config != Plan::PrintConfig::no || plan->dry_run)
     return Error{ErrorKind::usage, "an agent starts its job: no --print-config and no --dry-run for hosts"};
-  return Prepared{std::move(*raw), std::move(host), std::move(*plan)};
+  return Prepared{std::move(*raw), std::move(host), std::move(*plan), std::move(*shipped)};
 }
 
 int no_engine() {
@@ -129,7 +163,7 @@ int agent_command() {
   const auto line = orders.line(false);
   if (!line) return launcher::kExitOwnFailure;  // whoever could be told has gone
   const auto task = launcher::parse_agent_task(*line);
-  auto prepared = task ? prepare(*task) : Result<Prepared>(task.error());
+  auto prepared = task ? prepare(*task, orders) : Result<Prepared>(task.error());
   if (!tell_engine(launcher::verdict_line(prepared ? Result<void>() : Result<void>(prepared.error()))) || !prepared)
     return launcher::kExitOwnFailure;
   if (orders.line(true) != launcher::kAgentGo) return launcher::kExitOwnFailure;

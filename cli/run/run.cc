@@ -20,6 +20,7 @@
 #include "cli/resolve/resolve.h"
 #include "cli/run/dry_run.h"
 #include "cli/run/settings_text.h"
+#include "cli/run/ship.h"
 #include "cli/run/start_job.h"
 #include "cli/run/submit.h"
 #include "launcher/base/cpu_set.h"
@@ -101,6 +102,8 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   auto cluster = cluster_that_counts(*raw, options, host);
   if (!cluster) return fail(cluster.error());
   if (*cluster && !asks) return submit_to_cluster(*raw, options, host, std::move(**cluster));
+  if (!*hosts && !*cluster && !host.place)
+    if (auto done = check_no_ship(options); !done) return fail(done.error());
   const auto step = srun_that_counts(*raw, options, host);
   if (!step) return fail(step.error());
   if (*step && !asks) return become_srun(options, host, **step);

@@ -18,6 +18,7 @@
 #include "cli/program/program.h"
 #include "cli/resolve/resolve_parts.h"
 #include "cli/run/engine_shims.h"
+#include "cli/run/ship.h"
 #include "launcher/base/host_name.h"
 #include "launcher/process/spawn.h"
 #include "launcher/submit/submit.h"
@@ -41,7 +42,7 @@ std::string commands_shown(const launcher::HostsSpec& spec) {
     text += spec.request.hosts[i].name + ":";
     text += " " + words_quoted(spec.commands[i]) + "\n";
   }
-  return text + "each agent: " + words_quoted(spec.request.task.words) + "\n";
+  return text + "each agent: " + words_quoted(spec.request.task.words) + "\n" + ship_shown(spec.request.task);
 }
 
 // The agents write to pipes.
@@ -68,6 +69,7 @@ Result<launcher::HostsSpec> spec_of(const RawOptions& raw, const Options& option
   auto signals = signals_of(raw, options, host);
   if (!signals) return signals.error();
   spec.signals = std::move(*signals);
+  if (auto done = add_ship(raw, options, host, request.task); !done) return done.error();
   auto token = token_to_send(options, host, request.hosts.size());
   if (!token) return token.error();
   request.task.env = environment_to_send(host, *token);
@@ -124,6 +126,7 @@ Result<launcher::EngineSpec> spec_of(const RawOptions& raw, const Options& optio
   if (!shim) return shim.error();
   spec.shim = std::move(*shim);
   spec.code = shim_code(request.engine->name);
+  if (auto done = add_ship(raw, options, host, request.placement.task); !done) return done.error();
   auto token = token_to_send(options, host, static_cast<std::size_t>(request.nodes.most));
   if (!token) return token.error();
   request.placement.task.env = environment_for_cluster(host, *token);
@@ -178,7 +181,8 @@ int submit_to_cluster(const RawOptions& raw, const Options& options, const Host&
     const std::string count =
         nodes.least == nodes.most ? std::to_string(nodes.most) : fmt::format("{} to {}", nodes.least, nodes.most);
     return print(fmt::format("{} node{} of {}'s cluster, by {}\neach agent: {}\n", count, nodes.most == 1 ? "" : "s",
-                             title, spec->shim[0], words_quoted(spec->request.task.words)));
+                             title, spec->shim[0], words_quoted(spec->request.task.words)) +
+                 ship_shown(spec->request.task));
   }
   const auto code = launcher::run_on_engine(std::move(*spec));
   return code ? *code : fail(code.error());

@@ -12,6 +12,7 @@ namespace dtrain::cli {
 enum class FlagId {
   nproc,
   max_restarts,
+  survivors,
   role,
   run_id,
   standalone,
@@ -29,6 +30,9 @@ enum class FlagId {
   srun,
   spark,
   resources,
+  ship,
+  ship_files,
+  ship_limit,
   nnodes,
   node_rank,
   topology,

@@ -76,6 +76,29 @@ inline constexpr Flag kNodesFlags[] = {
          "and "
          "--nproc is not cpu; with Spark, what spark-defaults.conf and --spark say of a task. Of GPUs, a worker takes "
          "whole ones."},
+    {.id = FlagId::ship,
+     .group = Group::nodes,
+     .name = "ship",
+     .help = "take the program to nodes that lack it",
+     .details =
+         "For --hosts, and --engine ray or spark. The program, or the script, must lie below the working folder. "
+         "A node that lacks it, or has another content at its place, gets it in a folder of the job's own, in "
+         "$TMPDIR or the like. Its workers work there, and the folder is removed with all that is in it when "
+         "the job ends. See docs/ship.md."},
+    {.id = FlagId::ship_files,
+     .group = Group::nodes,
+     .name = "ship-files",
+     .value = "PATH,...",
+     .help = "take these files and folders along too; implies --ship",
+     .details = "They must lie below the working folder, and keep their places in it. Of a folder, hidden files and "
+                "__pycache__ stay behind. ,, is a comma in a name."},
+    {.id = FlagId::ship_limit,
+     .group = Group::nodes,
+     .name = "ship-limit",
+     .value = "MIB",
+     .fallback = "256",
+     .help = "the most that --ship may take along",
+     .details = "1 to 16384. More is an error, before anything starts."},
     {.id = FlagId::nnodes,
      .group = Group::nodes,
      .name = "nnodes",

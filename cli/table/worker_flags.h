@@ -26,6 +26,15 @@ inline constexpr Flag kWorkersFlags[] = {
      .help = "restart all workers up to N times after a failure",
      .details = "dtrain stops all workers of the job and starts them again as a new round. It does not try again if a "
                 "program could not be started at all."},
+    {.id = FlagId::survivors,
+     .group = Group::workers,
+     .name = "survivors",
+     .value = "N",
+     .fallback = "0",
+     .help = "a failure ends nothing while N workers are left here",
+     .details = "For programs that call dtrain's reform(): the workers that are left meet again without the one that "
+                "failed. While restarts are left (--max-restarts), a new process takes its place and joins them. N "
+                "counts workers of one node. 0: a failure stops all workers."},
     {.id = FlagId::role,
      .group = Group::workers,
      .name = "role",

@@ -42,9 +42,9 @@ constexpr auto kDrainOutput = std::chrono::seconds(5);  // at the end, for a con
 constexpr auto kStoppedGuardLease = std::chrono::seconds(3);
 constexpr std::size_t kLongestLine = 4000;
 
-GroupSettings group_settings(const JobSpec& spec) {
-  return {spec.nproc_per_node, spec.max_restarts,    spec.failure_grace,  spec.shutdown_timeout,
-          spec.kill_timeout,   spec.failure_settles, spec.nodes.several()};
+int refuse(const Error& error) {
+  std::fprintf(stderr, "dtrain: %s\n", printable(error.message, kLongestLine).c_str());
+  return error.kind == ErrorKind::usage ? kExitUsage : kExitOwnFailure;
 }
 
 }  // namespace
@@ -93,6 +93,7 @@ class Agent {
   // actions out
   void perform(const GroupAction& action);
   void start_round(const action::StartRound& round);
+  void started(const std::optional<Error>& failed);
   void tell_rest(bool too_late);
   void kill_containment();
   void finish(const Outcome& outcome);
@@ -269,6 +270,11 @@ void Agent::feed(const GroupEvent& event) {
 void Agent::perform(const GroupAction& action) {
   if (const auto* a = std::get_if<action::StartRound>(&action)) {
     start_round(*a);
+  } else if (const auto* gone = std::get_if<action::WorkerGone>(&action)) {
+    if (gone->outlived) record_.outlived(gone->local_rank);
+    rounds_.report(action);
+  } else if (const auto* worker = std::get_if<action::ReplaceWorker>(&action)) {
+    started(round_start_.replace(*worker));
   } else if (const auto* groups = std::get_if<action::SignalGroups>(&action)) {
     guard_.send({GuardOp::stop_groups, -1, groups->signal});
   } else if (const auto* rest = std::get_if<action::SignalRest>(&action)) {
@@ -298,12 +304,15 @@ void Agent::perform(const GroupAction& action) {
 }
 
 void Agent::start_round(const action::StartRound& round) {
-  const auto failed = round_start_.begin(round);
+  started(round_start_.begin(round));
+  status_.decided(
+      fmt::format("round {} begins with {} on this node", round.round, counted(spec_.nproc_per_node, "worker")));
+}
+
+void Agent::started(const std::optional<Error>& failed) {
   say_notes_of_logs();
   say_who_reads();
   if (failed) say(failed->message);
-  status_.decided(
-      fmt::format("round {} begins with {} on this node", round.round, counted(spec_.nproc_per_node, "worker")));
   // Without a single pipe there is none whose end would tell.
   if (output_.all_closed()) asio::post(io_, [this] { feed(event::OutputClosed{}); });
 }
@@ -372,15 +381,6 @@ int Agent::close_down() {
   logs_.remove_if_empty();
   return code;
 }
-
-namespace {
-
-int refuse(const Error& error) {
-  std::fprintf(stderr, "dtrain: %s\n", printable(error.message, kLongestLine).c_str());
-  return error.kind == ErrorKind::usage ? kExitUsage : kExitOwnFailure;
-}
-
-}  // namespace
 
 int run_agent(const JobSpec& spec, FrontSide front) {
   auto parts = set_up_agent(spec, *front.notes, front.terminal);

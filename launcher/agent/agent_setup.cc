@@ -53,6 +53,7 @@ Result<AgentParts> set_up_agent(const JobSpec& spec, JobNotes& notes, const Atta
   note_path(notes.cgroup_folder, cgroup.folder());
   GuardSettings settings{containment->level, cgroup.folder(), cgroup.procs_fd(), *user_limit, terminal, spec.cpus};
   settings.notes = &notes;
+  settings.survivors = spec.survivors > 0;
   if (spec.nodes.across_hosts) {
     settings.fence = &notes.fence;
     settings.fence_every = std::chrono::ceil<std::chrono::milliseconds>(spec.nodes.pulse.ping_every());
@@ -65,6 +66,11 @@ Result<AgentParts> set_up_agent(const JobSpec& spec, JobNotes& notes, const Atta
   }
   notes.guard = guard->pid;
   return AgentParts{std::move(*logs), std::move(*containment), std::move(*guard)};
+}
+
+GroupSettings group_settings(const JobSpec& spec) {
+  return {spec.nproc_per_node,   spec.max_restarts, spec.survivors,       spec.failure_grace,
+          spec.shutdown_timeout, spec.kill_timeout, spec.failure_settles, spec.nodes.several()};
 }
 
 void end_guard(pid_t guard, const JobCgroup& cgroup, bool stuck) {

@@ -3,6 +3,7 @@
 // guard, forked while the process is still small. Tested by test/process/launcher/trouble_test.py.
 #include "launcher/front/front.h"
 #include "launcher/guard/start_guard.h"
+#include "launcher/job/group_core.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/logs/log_tree.h"
 #include "launcher/process/containment.h"
@@ -15,6 +16,8 @@ struct AgentParts {
   ChosenContainment containment;
   GuardHandle guard;
 };
+
+GroupSettings group_settings(const JobSpec& spec);
 
 // Call in the agent's process, before it has threads. Tells the front by `notes` what to clean up. On an error nothing
 // is left.

@@ -21,13 +21,23 @@ std::optional<Error> RoundStart::begin(const action::StartRound& round) {
   const auto assignment = parts_.rounds.begin(round);
   std::optional<Error> failed;
   if (!assignment) failed = assignment.error();
+  assignment_ = assignment ? *assignment : Assignment{};
   at_start_ = use_of_terminal();
-  parts_.record.begin_round(assignment ? *assignment : Assignment{});
+  parts_.record.begin_round(assignment_);
   for (int i = 0; i < workers; ++i) {
-    if (!failed) failed = start_worker(*assignment, i);
+    if (!failed) failed = start_worker(assignment_, i);
     // The guard counts its spawns: one without a payload is answered with `not started`.
     if (failed) parts_.guard.send({GuardOp::spawn, i});
   }
+  return failed;
+}
+
+std::optional<Error> RoundStart::replace(const action::ReplaceWorker& worker) {
+  Assignment assignment = assignment_;
+  assignment.incarnation = worker.incarnation;
+  parts_.record.replaced(worker.local_rank);
+  auto failed = start_worker(assignment, worker.local_rank);
+  if (failed) parts_.guard.send({GuardOp::spawn, worker.local_rank});  // it answers `not started`
   return failed;
 }
 

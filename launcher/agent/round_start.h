@@ -40,6 +40,9 @@ class RoundStart {
   // What failed is the user's to read; the guard answers `not started` for the workers that it concerns.
   std::optional<Error> begin(const action::StartRound& round);
 
+  // Starts a new process in the place of a worker of this round that is gone.
+  std::optional<Error> replace(const action::ReplaceWorker& worker);
+
   // Whether workers that may read a terminal have been kept from it: another job had it when their round began.
   bool keeps_terminal_back() const { return at_start_ == TerminalUse::background; }
   // Whether workers have a terminal that is another job's by now.
@@ -53,6 +56,7 @@ class RoundStart {
   Prefix prefix_of(int local_rank, int rank) const;
 
   Parts parts_;
+  Assignment assignment_;  // of this round
   const std::string host_;
   const bool color_;                          // of prefixes, on stdout
   pid_t jobs_group_;                          // the process group that the shell knows

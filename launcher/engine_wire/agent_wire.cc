@@ -11,7 +11,6 @@
 namespace dtrain::launcher {
 namespace {
 
-constexpr std::string_view kMark = "dtrain-agent ";
 constexpr std::size_t kMostAddresses = 64, kLongestShown = 200;
 Error no_sense(std::string_view what, std::string_view line) {
   return {ErrorKind::system, fmt::format("'{}' is no {}", printable(line.substr(0, kLongestShown)), what)};
@@ -29,11 +28,6 @@ bool is_utf8(const std::string& text) {
 // Programs get C strings.
 bool has_nul(const std::string& text) { return text.find('\0') != std::string::npos; }
 
-std::optional<Json> of_agent(std::string_view line) {
-  const auto mark = line.find(kMark);
-  return mark == std::string_view::npos ? std::nullopt : json_object(line.substr(mark + kMark.size()));
-}
-
 Json place_json(const AgentPlace& place) {
   return {{"engine", place.engine},     {"nnodes", place.nnodes}, {"node_rank", place.node_rank},
           {"endpoint", place.endpoint}, {"run_id", place.run_id}, {"nproc", place.nproc},
@@ -42,13 +36,11 @@ Json place_json(const AgentPlace& place) {
 
 }  // namespace
 
-bool is_of_agent(std::string_view line) { return line.find(kMark) != std::string_view::npos; }
+bool is_of_agent(std::string_view line) { return line.find(kAgentMark) != std::string_view::npos; }
 
 std::string card_line(const AgentCard& card) {
-  return std::string(kMark) + one_line({{"protocol", kAgentProtocol},
-                                        {"version", card.version},
-                                        {"host", card.host},
-                                        {"addresses", card.addresses}});
+  return agent_line(
+      {{"protocol", kAgentProtocol}, {"version", card.version}, {"host", card.host}, {"addresses", card.addresses}});
 }
 
 Result<std::string> task_line(const AgentTask& task) {
@@ -64,11 +56,13 @@ Result<std::string> task_line(const AgentTask& task) {
   if (!is_utf8(task.folder))
     return Error{ErrorKind::usage, fmt::format("the folder '{}' is not UTF-8, and only that can be sent to other hosts",
                                                printable(task.folder))};
-  std::string line = one_line({{"called", task.called},
-                               {"words", task.words},
-                               {"env", task.env},
-                               {"folder", task.folder},
-                               {"place", place_json(task.place)}});
+  Json json = {{"called", task.called},
+               {"words", task.words},
+               {"env", task.env},
+               {"folder", task.folder},
+               {"place", place_json(task.place)}};
+  if (!task.ship.empty()) json["ship"] = ship_json(task.ship);
+  std::string line = one_line(json);
   if (line.size() > kLongestAgentLine)
     return Error{ErrorKind::usage, fmt::format("arguments and environment are {} MiB, and at most {} MiB can be sent "
                                                "to other hosts",
@@ -77,12 +71,12 @@ Result<std::string> task_line(const AgentTask& task) {
 }
 
 std::string verdict_line(const Result<void>& verdict) {
-  if (verdict) return std::string(kMark) + one_line({{"ready", true}});
-  return std::string(kMark) + one_line(error_json(verdict.error()));
+  if (verdict) return agent_line({{"ready", true}});
+  return agent_line(error_json(verdict.error()));
 }
 
 Result<AgentCard> parse_agent_card(std::string_view line) {
-  const auto json = of_agent(line);
+  const auto json = agent_json(line);
   const auto protocol = json ? typed_member<int>(*json, "protocol") : std::nullopt;
   if (!protocol) return no_sense("greeting of `dtrain agent`", line);
   AgentCard card{text_member(*json, "version"), text_member(*json, "host"), {}};
@@ -105,7 +99,7 @@ Result<AgentTask> parse_agent_task(std::string_view line) {
   const auto env = typed_member<std::map<std::string, std::string>>(*json, "env");
   const auto place = typed_member<Json>(*json, "place");
   if (!words || !env || !place || !place->is_object()) return wrong;
-  AgentTask task{text_member(*json, "called"), *words, *env, text_member(*json, "folder"), {}};
+  AgentTask task{text_member(*json, "called"), *words, *env, text_member(*json, "folder"), {}, {}};
   task.place = {text_member(*place, "engine"),   text_member(*place, "nnodes"), text_member(*place, "node_rank"),
                 text_member(*place, "endpoint"), text_member(*place, "run_id"), text_member(*place, "nproc"),
                 text_member(*place, "conf")};
@@ -114,11 +108,16 @@ Result<AgentTask> parse_agent_task(std::string_view line) {
   for (const auto& [name, value] : task.env)
     if (name.empty() || name.find('=') != std::string::npos || has_nul(name) || has_nul(value)) return wrong;
   if (has_nul(task.folder)) return wrong;
+  if (const auto ship = json->find("ship"); ship != json->end()) {
+    auto files = parse_ship_files(*ship);
+    if (!files) return files.error();
+    task.ship = std::move(*files);
+  }
   return task;
 }
 
 Result<void> parse_agent_verdict(std::string_view line) {
-  const auto json = of_agent(line);
+  const auto json = agent_json(line);
   if (!json) return no_sense("answer of `dtrain agent`", line);
   if (typed_member<bool>(*json, "ready") == true) return {};
   auto error = error_of(*json);

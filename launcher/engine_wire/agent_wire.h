@@ -4,6 +4,7 @@
 //
 //   agent   dtrain-agent {"protocol":1, ...}   an AgentCard; what a login shell prints before it does not count
 //   engine  {"words":[...], ...}               an AgentTask
+//   (both   the files that the agent lacks: ship_wire.h)
 //   agent   dtrain-agent {"ready":true}        or {"error":"why not","kind":"usage"}: nothing has been started
 //   engine  go                                 once all agents are ready
 //   engine  15                                 any time after that: a signal, as if the agent had got it
@@ -15,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/engine_wire/ship_wire.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::launcher {
@@ -50,6 +52,7 @@ struct AgentTask {
   std::map<std::string, std::string> env{};  // all of it; with the job's token
   std::string folder{};                      // to work in
   AgentPlace place{};
+  std::vector<ShipFile> ship{};  // files that the folder must have
   bool operator==(const AgentTask&) const = default;
 };
 

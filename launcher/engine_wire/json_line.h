@@ -24,6 +24,15 @@ inline std::optional<Json> json_object(std::string_view text) {
   return json.is_object() ? std::optional(std::move(json)) : std::nullopt;
 }
 
+// What an agent says begins with this, on its line.
+inline constexpr std::string_view kAgentMark = "dtrain-agent ";
+inline std::string agent_line(const Json& json) { return std::string(kAgentMark) + one_line(json); }
+// Nothing: an agent has not said this.
+inline std::optional<Json> agent_json(std::string_view line) {
+  const auto mark = line.find(kAgentMark);
+  return mark == std::string_view::npos ? std::nullopt : json_object(line.substr(mark + kAgentMark.size()));
+}
+
 // The member of this type; nothing if it is not there, or is of another type.
 template <class T>
 std::optional<T> typed_member(const Json& json, const char* name) {

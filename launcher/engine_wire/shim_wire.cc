@@ -74,6 +74,7 @@ Result<ShimWord> parse_shim_word(std::string_view line) {
     if (const auto hosts = json->find("placed"); hosts != json->end())
       if (auto placed = placed_of(*hosts)) {
         placed->named_by_cards = typed_member<bool>(*json, "named_by_cards").value_or(false);
+        placed->begins_late = typed_member<bool>(*json, "begins_late").value_or(false);
         return ShimWord(std::move(*placed));
       }
   }

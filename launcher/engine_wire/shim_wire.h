@@ -4,7 +4,9 @@
 //
 //   submitter  {"least":1,"most":4, ...}                          a ShimRequest
 //   shim       {"placed":[{"host":"10.0.0.1","workers":8},...]}   the nodes; a relay is being started on each. With
-//                                                                "named_by_cards":true the hosts are not known yet
+//                                                                "named_by_cards":true the hosts are not known yet.
+//                                                                With "begins_late":true the engine has other work
+//                                                                first
 //   shim       {"joined":4,"host":"10.0.0.5","workers":8}       one more node, for a job that goes on without nodes
 //   shim       {"lost":2,"why":"..."}                             an agent's node is lost, or has started none
 //   shim       {"error":"...","kind":"unavailable"}               there is no job
@@ -50,6 +52,7 @@ struct ShimNode {
 struct ShimPlaced {
   std::vector<ShimNode> nodes{};
   bool named_by_cards = false;  // the engine does not know the hosts: the agents name them
+  bool begins_late = false;     // the engine starts the agents when it has computed what they read
 };
 struct ShimLost {
   int agent = 0;

@@ -43,9 +43,12 @@ bool Placement::answers(const Agent& agent) {
          (agent.state == Agent::State::awaited || (agent.state == Agent::State::present && agent.is_told));
 }
 
+bool Placement::is_before_first_card() const { return stage_ == Stage::meeting && count(Agent::State::present) == 0; }
+
 std::optional<MonoTime> Placement::deadline() const {
   if (stage_ == Stage::over) return std::nullopt;
-  auto first = stage_ == Stage::running ? std::nullopt : std::optional(deadline_);
+  const bool is_patient = stage_ == Stage::running || (request_.begins_late && is_before_first_card());
+  auto first = is_patient ? std::nullopt : std::optional(deadline_);
   for (const Agent& agent : agents_)
     if (answers(agent)) first = std::min(first.value_or(agent.due), agent.due);
   return first;
@@ -106,6 +109,7 @@ void Placement::card_of(std::size_t host, std::string_view line, MonoTime now) {
   }
   if (request_.named_by_cards && !card->host.empty())
     request_.hosts[host].name = fmt::format("{} ({})", printable(card->host), name(host));
+  if (request_.begins_late && is_before_first_card()) deadline_ = now + kPatience;
   agents_[host].card = std::move(*card);
   agents_[host].state = Agent::State::present;
   if (!is_late) return meet(now);
@@ -113,6 +117,9 @@ void Placement::card_of(std::size_t host, std::string_view line, MonoTime now) {
 }
 
 void Placement::verdict_of(std::size_t host, std::string_view line, MonoTime now) {
+  const auto ask = parse_ship_ask(line, request_.task.ship);
+  if (!ask) return refuse(host, ask.error());
+  if (*ask) return serve(host, **ask, now);
   auto verdict = parse_agent_verdict(line);
   const bool is_late = agents_[host].is_late;
   if (!verdict) return is_late ? turn_away(host, verdict.error().message) : fail(verdict.error().in(name(host)));
@@ -128,9 +135,40 @@ void Placement::verdict_of(std::size_t host, std::string_view line, MonoTime now
     if (agents_[i].is_late && agents_[i].state == Agent::State::present) give_late_task(i, now);
 }
 
+// In the order of the list, and so each piece once. The patience is with an agent that asks no more.
+void Placement::serve(std::size_t host, const ShipPiece& piece, MonoTime now) {
+  auto& last = agents_[host].asked;
+  if (last && std::pair(piece.file, piece.from) <= std::pair(last->file, last->from))
+    return refuse(host, {ErrorKind::system, "it asks for a piece of a file again"});
+  last = piece;
+  (agents_[host].is_late ? agents_[host].due : deadline_) = now + kPatience;
+  orders_.push_back({Order::What::serve, int(host), {}, piece});
+}
+
+void Placement::cannot_serve(int host, const Error& why) {
+  const auto at = static_cast<std::size_t>(host);
+  if (agents_[at].is_late) return turn_away(at, why.message);
+  if (stage_ == Stage::judging) fail(why.in("for " + name(at)));
+}
+
+// Who has got files, for the user; empty: nobody.
+std::string Placement::shipped() const {
+  std::string first;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < agents_.size(); ++i)
+    if (agents_[i].asked && count++ == 0) first = name(i);
+  if (count == 0) return {};
+  const std::string others = count == 1 ? "" : fmt::format(" and {} more", count - 1);
+  return fmt::format(
+      "{}{} got files of the job, and works in a folder that is removed with all in it at the job's "
+      "end: write results to an absolute path",
+      first, others);
+}
+
 void Placement::begin() {
   stage_ = Stage::running;
   has_begun_ = true;
+  if (auto note = shipped(); !note.empty()) notes_.push_back(std::move(note));
   for (std::size_t i = 0; i < agents_.size(); ++i)
     if (agents_[i].is_member) send(i, std::string(kAgentGo));
 }
@@ -234,6 +272,12 @@ void Placement::has_no_agent(std::size_t host, const std::string& why, ErrorKind
 }
 
 // One that is late. The job does not depend on it.
+// A late agent is no end of the job.
+void Placement::refuse(std::size_t host, const Error& why) {
+  if (agents_[host].is_late) return turn_away(host, why.message);
+  fail(why.in(name(host)));
+}
+
 void Placement::turn_away(std::size_t host, const std::string& why) {
   agents_[host].state = Agent::State::gone;
   notes_.push_back(fmt::format("{}: {}; the job goes on without it", name(host), why));

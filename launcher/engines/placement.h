@@ -25,6 +25,7 @@ struct PlacementRequest {
   bool grows = false;                    // and the engine seeks others in their place; needs rounds_at
   bool shares_hosts = false;             // agents may be on one host, by different names or the same
   bool named_by_cards = false;           // the hosts' names are the engine's for its agents; the cards have better ones
+  bool begins_late = false;              // the patience begins with the first card: the engine has other work before that
   std::vector<std::string> here{};       // names of this host, whose agent needs no connection
   std::string port{};                    // on node 0; empty: one of the job's
   std::optional<AgentCard> rounds_at{};  // the host where the nodes meet, at `port`; nothing: on node 0
@@ -44,11 +45,12 @@ class Placement {
   static constexpr int kLost = kRelayLost;
 
   struct Order {
-    // start: its command; send: a line; drop: end the command, without a word; vacate: the engine may place another
-    // agent instead.
-    enum class What { start, send, drop, vacate } what = What::send;
+    // start: its command; send: a line; serve: a piece of the job's files; drop: end the command, without a word; vacate:
+    // the engine may place another agent instead.
+    enum class What { start, send, serve, drop, vacate } what = What::send;
     int host = 0;
     std::string line{};
+    ShipPiece piece{};
     bool operator==(const Order&) const = default;
   };
 
@@ -60,6 +62,8 @@ class Placement {
   void said(int host, std::string_view line, MonoTime now);
   // What is on its standard error, before it runs: the last line of it tells why an agent does not come.
   void complained(int host, std::string_view line);
+  // A piece cannot be had.
+  void cannot_serve(int host, const Error& why);
   // It has ended. `status`: its code, or minus the signal that has killed it, or kLost.
   void ended(int host, int status, MonoTime now);
   // A signal for the job. One that stops a job that does not run yet ends the placement.
@@ -88,6 +92,7 @@ class Placement {
     bool is_late = false;  // it came when the job had been placed
     bool is_told = false;  // of one that is late: it has its task
     MonoTime due{};        // of one that is late: when it must have answered
+    std::optional<ShipPiece> asked{};  // the last one
     bool is_lost = false;  // it is gone and has not said with which code
     int code = 0;          // if it is gone
   };
@@ -98,17 +103,21 @@ class Placement {
   static bool answers(const Agent& agent);
   void send(std::size_t host, std::string line) { orders_.push_back({Order::What::send, int(host), std::move(line)}); }
   void start_more(MonoTime now);
+  bool is_before_first_card() const;
   std::string last_words(std::size_t host) const;
   void begin();
   void fail(Error error);
   void has_no_agent(std::size_t host, const std::string& why, ErrorKind kind = ErrorKind::system);
   void card_of(std::size_t host, std::string_view line, MonoTime now);
   void verdict_of(std::size_t host, std::string_view line, MonoTime now);
+  void serve(std::size_t host, const ShipPiece& piece, MonoTime now);
+  std::string shipped() const;
   void meet(MonoTime now);
   void assign(MonoTime now);
   Result<void> give_task(std::size_t host, const std::vector<std::size_t>& members);
   void give_late_task(std::size_t host, MonoTime now);
   void turn_away(std::size_t host, const std::string& why);
+  void refuse(std::size_t host, const Error& why);
   void drop_late();
   std::string endpoint(std::size_t host, const std::vector<std::size_t>& members) const;
   Error no_way(const std::vector<std::size_t>& members, std::size_t host) const;

@@ -80,6 +80,8 @@ void EndReader::read_last_words(const WorkerRow& row, WorkerEnd& end) const {
   if (end.exception.empty()) end.exception = exception_in(row.tail.lines(kExceptionLines), end.status);
   end.told.blame = take_blame_file(row.paths.blame);
   if (end.told.blame.rank == Blame::kNobody) end.told.blame = blame_in(end.exception);
+  // Workers that have gone on without others number the ranks anew, and an accusation may be of a world that is over.
+  if (spec_.survivors > 0) end.told.blame = {};
   if (end.told.blame.rank == row.rank) end.told.blame = {};  // all say whose module differs, and that rank too
   if (end.status.core) {
     const std::string program = std::filesystem::path(spec_.argv[0]).filename();

@@ -33,6 +33,15 @@ void WorkerTable::begin_round(const Assignment& place) {
   }
 }
 
+void WorkerTable::replace(int local_rank) {
+  WorkerRow& row = rows_.at(std::size_t(local_rank));
+  WorkerRow next;
+  next.local_rank = row.local_rank;
+  next.rank = row.rank;
+  next.replaced = true;
+  row = std::move(next);
+}
+
 bool WorkerTable::all_started() const {
   return std::all_of(rows_.begin(), rows_.end(), [](const WorkerRow& row) { return row.pid != 0; });
 }

@@ -23,6 +23,8 @@ struct WorkerRow {
   LogPaths paths;
   TailBuffer tail;               // of stderr
   std::optional<WorkerEnd> end;  // none: the worker has not ended
+  bool outlived = false;         // the others went on after its end, which is no cause of theirs
+  bool replaced = false;         // this process took the place of another of the same round
 };
 
 class WorkerTable {
@@ -31,6 +33,9 @@ class WorkerTable {
 
   // Forgets the round before.
   void begin_round(const Assignment& place);
+
+  // Forgets the worker that is gone.
+  void replace(int local_rank);
 
   // The node's place in the round; none before the first round.
   const std::optional<Assignment>& place() const { return place_; }

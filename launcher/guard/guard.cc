@@ -205,6 +205,7 @@ class Guard {
     const int local_rank = received.message.local_rank;
     const auto session = Session(received.message.a);
     --round_.spawns_to_come;
+    round_.open = true;  // all may have ended before this one took a place
     SpawnResult result{-1, UniqueFd(), SpawnStep::none, ECANCELED};
     ExecPayload payload;
     if (!round_.broken && payload.map(received.fds[0].get())) {
@@ -289,6 +290,7 @@ class Guard {
   }
 
   void reap_worker(int pidfd) {
+    if (settings_.survivors && !round_.stopping) workers_.kill_group_of_failed(pidfd);
     const auto ended = workers_.reap(pidfd);
     if (!ended) return;
     send({GuardOp::exited, ended->local_rank, ended->code, ended->status, ended->pid, round_.stopping});

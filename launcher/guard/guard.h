@@ -29,6 +29,7 @@ struct GuardSettings {
   // Not null: the fence, in memory that the agent writes, and how often the guard looks at it at least.
   const Fence* fence = nullptr;
   std::chrono::milliseconds fence_every{};
+  bool survivors = false;  // workers go on when one fails: what that one has started goes with it
 };
 
 // Be the guard until the agent is gone and nothing is left. For the process that start_guard() forks.

@@ -36,6 +36,15 @@ void GuardedWorkers::kill() const {
   }
 }
 
+void GuardedWorkers::kill_group_of_failed(int pidfd) const {
+  for (const Worker& w : workers_) {
+    siginfo_t info{};
+    if (w.pidfd.get() != pidfd || ::waitid(P_PID, id_t(w.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) continue;
+    const bool failed = info.si_pid != 0 && !(info.si_code == CLD_EXITED && info.si_status == 0);
+    if (failed) ::kill(-w.pid, SIGKILL);  // not reaped yet, so the number is the worker's
+  }
+}
+
 std::optional<GuardedWorkers::Ended> GuardedWorkers::reap(int pidfd) {
   const auto w =
       std::find_if(workers_.begin(), workers_.end(), [&](const Worker& x) { return x.pidfd.get() == pidfd; });

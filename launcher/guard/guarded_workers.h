@@ -40,6 +40,8 @@ class GuardedWorkers {
   // SIGKILL to each worker and its process group.
   void kill() const;
 
+  // SIGKILL to what is left of the process group of the dead worker of this pidfd, if the worker has failed.
+  void kill_group_of_failed(int pidfd) const;
   // Reap the dead worker of this pidfd and forget it; closing the pidfd takes it out of epoll. Empty: it lives.
   std::optional<Ended> reap(int pidfd);
   // The attached worker was stopped by its terminal since the last call.

@@ -204,7 +204,15 @@ Result<void> NodeRounds::start_edge() {
   return start_store(std::move(options));
 }
 
+void NodeRounds::tell_workers(const action::WorkerGone& gone) {
+  StoreHost* store = joining_ && joining_->hosting() ? &joining_->hosting()->store() : store_.get();
+  if (store == nullptr) return;
+  const auto told = store->set(gone_key(place_.base_rank + gone.local_rank, gone.incarnation), "1");
+  if (!told) say_(told.error().message);
+}
+
 void NodeRounds::report(const GroupAction& action) {
+  if (const auto* gone = std::get_if<action::WorkerGone>(&action)) tell_workers(*gone);
   if (!joining_) return;
   if (const auto* failed = std::get_if<action::ReportFailure>(&action)) {
     const Blame& blame = failed->blame;

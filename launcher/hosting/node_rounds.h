@@ -39,7 +39,8 @@ class NodeRounds {
   Result<void> open();
   // Makes a fresh store for this round, and tells the node's place in it. The store listens when this returns.
   Result<Assignment> begin(const action::StartRound& round);
-  // Tells the host of the rounds about ReportFailure, ReportOver and ReportLeaving. Other actions change nothing.
+  // Tells the host of the rounds about ReportFailure, ReportOver and ReportLeaving, and the workers, by the store,
+  // about WorkerGone. Other actions change nothing.
   void report(const GroupAction& action);
   // Asks the host of the rounds what it knows. Nothing: there is no host, or no answer within half a second.
   void ask(FactsQuestion::Taker taker);
@@ -54,6 +55,7 @@ class NodeRounds {
   Result<void> start_store(StoreHost::Options options);
   Result<Assignment> begin_with_others(Assignment assignment);
   Result<void> start_edge();
+  void tell_workers(const action::WorkerGone& gone);
   void received(const RoundMessage& message);
   void host_lost(const std::string& reason, Duration grace);
   void show_waiting(const msg::Waiting& waiting);

@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/counted.h"
 
 namespace dtrain::launcher {
 
@@ -57,9 +58,10 @@ const char* to_string(const GroupEvent& event) {
 }
 
 GroupCore::GroupCore(GroupSettings settings)
-    : settings_(settings), workers_(settings.workers), fates_(settings.workers) {
+    : settings_(settings), workers_(settings.workers), fates_(settings.workers), incarnations_(settings.workers) {
   DT_CHECK(settings.workers >= 1, "a group has at least one worker");
   DT_CHECK(settings.max_restarts >= 0, "the budget is a count");
+  DT_CHECK(settings.survivors >= 0 && settings.survivors < settings.workers, "somebody may fail, or nobody goes on");
 }
 
 std::vector<GroupAction> GroupCore::start(MonoTime) {
@@ -82,6 +84,8 @@ void GroupCore::open_round(Actions& out) {
   accused_ = {};
   awaits_cause_ = false;
   reported_ = -1;
+  std::fill(incarnations_.begin(), incarnations_.end(), 0);
+  lost_ = 0;
   for (int i = 0; i < settings_.workers; ++i) fates_[std::size_t(i)] = {base_rank_ + i, std::nullopt};
   empty_ = output_closed_ = false;
   out.push_back(action::StartRound{round_, restarts_});
@@ -100,7 +104,7 @@ std::vector<GroupAction> GroupCore::step(const GroupEvent& event, MonoTime now) 
                    if (state_ == GroupState::starting && count(Worker::pending) == 0) state_ = GroupState::running;
                  },
                  [&](const event::WorkerNotStarted& e) {
-                   never_started_ = true;
+                   if (incarnations_.at(e.local_rank) == 0) never_started_ = true;
                    worker_ended(e.local_rank, e.status, {}, now, out);
                  },
                  [&](const event::WorkerExited& e) { worker_ended(e.local_rank, e.status, e.told, now, out); },
@@ -136,9 +140,13 @@ void GroupCore::worker_ended(int local_rank, const ExitStatus& status, Testimony
   if (told.since == MonoTime{}) told.since = now;
   fates_[std::size_t(local_rank)].status = status;
   fates_[std::size_t(local_rank)].told = std::move(told);
+  const bool outlived = !status.success() && others_go_on();
+  if (settings_.survivors > 0 && active())
+    out.push_back(action::WorkerGone{local_rank, incarnations_[std::size_t(local_rank)], outlived});
+  if (outlived) return go_on_without(local_rank, status, out);
   if (awaits_cause_ || (!status.success() && !first_failure_ && active())) return failed(now, out);
   if (active() && count(Worker::done) == settings_.workers) {
-    reason_ = fmt::format("all {} workers ended with exit code 0", settings_.workers);
+    reason_ = fmt::format("{} ended with exit code 0", counted(settings_.workers - lost_, "worker"));
     begin_stop(StopCause::success, settings_.failure_grace, now, out);  // for what they have left behind
   }
   maybe_round_over(now, out);
@@ -241,7 +249,7 @@ void GroupCore::maybe_round_over(MonoTime now, Actions& out) {
   }
   if (hostless_ && stop_signal_ != 0 && cause_ == StopCause::other_node) cause_ = StopCause::stop_signal;
   const bool again = !settings_.agreed && cause_ == StopCause::failure && !never_started_ && !guard_lost_ &&
-                     stop_signal_ == 0 && restarts_ < settings_.max_restarts;
+                     stop_signal_ == 0 && restarts_ + replaced_ < settings_.max_restarts;
   if (!again) {
     finish(false, out);
     return;
@@ -249,8 +257,8 @@ void GroupCore::maybe_round_over(MonoTime now, Actions& out) {
   ++restarts_;
   ++round_;
   out.push_back(action::CancelTimer{});
-  out.push_back(action::Say{
-      fmt::format("{}: restarting all workers (restart {} of {})", reason_, restarts_, settings_.max_restarts)});
+  out.push_back(action::Say{fmt::format("{}: restarting all workers (restart {} of {})", reason_, restarts_ + replaced_,
+                                        settings_.max_restarts)});
   open_round(out);
 }
 

@@ -24,6 +24,10 @@
 // the workers started outside of their groups get SIGTERM when the workers have ended. The deadline is set when the
 // stop begins: no worker that ends brings the deadline nearer (docs/adr/0005-a-stop-is-one-request.md).
 //
+// With `survivors`, a worker that fails while all run does not end the round as long as so many workers of this node
+// are alive: the program meets again without that worker (docs/training/survivors.md). While restarts are left, a new
+// process takes the worker's place, and joins the others.
+//
 // "empty" means: no process of the round is left (the guard says so) and its output has been read to the end.
 //
 // Who is to blame, as root_cause() says from the ends that are known by then, is provisional while workers still end:
@@ -44,7 +48,8 @@ namespace dtrain::launcher {
 
 struct GroupSettings {
   int workers = 1;       // >= 1
-  int max_restarts = 0;  // failures that open another round; >= 0
+  int max_restarts = 0;  // failures that open another round, or give a worker's place to a new process; >= 0
+  int survivors = 0;     // the round goes on while so many workers of this node are alive; 0: a failure ends the round
   // SIGTERM to SIGKILL after a failure. The worker to blame gets the same time before the SIGTERM to end by itself, if
   // it is about to.
   Duration failure_grace = std::chrono::seconds(5);
@@ -147,6 +152,16 @@ struct StartRound {
   int round;
   int restart_count;
 };  // fresh store, then spawn every worker
+// With `survivors`: the others are to learn that this worker does not come any more.
+struct WorkerGone {
+  int local_rank;
+  int incarnation;  // 0: it was started with the round
+  bool outlived;    // it failed, and the others go on
+};
+struct ReplaceWorker {
+  int local_rank;
+  int incarnation;
+};  // spawn a new process in the place of the one that is gone
 struct SignalGroups {
   int signal;
 };  // a request to end: to every worker and its process group
@@ -189,10 +204,10 @@ struct ReportLeaving {
   bool running;  // until now: the workers
 };               // the user stops this node; signal 0: its engine has lost it
 }  // namespace action
-using GroupAction =
-    std::variant<action::StartRound, action::SignalGroups, action::SignalRest, action::SignalWorkers, action::TellRest,
-                 action::KillContainment, action::ArmTimer, action::CancelTimer, action::Finish, action::Say,
-                 action::ReportFailure, action::ReportOver, action::ReportLeaving>;
+using GroupAction = std::variant<action::StartRound, action::WorkerGone, action::ReplaceWorker, action::SignalGroups,
+                                 action::SignalRest, action::SignalWorkers, action::TellRest, action::KillContainment,
+                                 action::ArmTimer, action::CancelTimer, action::Finish, action::Say,
+                                 action::ReportFailure, action::ReportOver, action::ReportLeaving>;
 
 class GroupCore {
  public:
@@ -221,6 +236,8 @@ class GroupCore {
   void arm(MonoTime at, Actions& out);
   void begin_kill(GroupAction why, MonoTime now, Actions& out);
   void rest_left(Actions& out);
+  bool others_go_on() const;
+  void go_on_without(int local_rank, const ExitStatus& status, Actions& out);
   void failed(MonoTime now, Actions& out);
   bool cause_is_to_come() const;
   void find_cause();
@@ -253,7 +270,10 @@ class GroupCore {
   int restarts_ = 0;
   int base_rank_ = 0;  // of local rank 0, in this round
   std::vector<Worker> workers_;
-  std::vector<Fate> fates_;  // of this round, by local rank
+  std::vector<Fate> fates_;        // of this round, by local rank
+  std::vector<int> incarnations_;  // of this round, by local rank: processes before the present one
+  int replaced_ = 0;               // workers of all rounds; each takes a restart
+  int lost_ = 0;                   // workers of this round that have failed, and nobody took their place
   Blame accused_;
   StopCause cause_ = StopCause::success;
   int stop_signal_ = 0;

@@ -6,8 +6,37 @@
 #include <utility>
 
 #include "launcher/job/group_core.h"
+#include "rendezvous/base/counted.h"
 
 namespace dtrain::launcher {
+
+// Before the first failure that ends the round.
+bool GroupCore::others_go_on() const {
+  return settings_.survivors > 0 && state_ == GroupState::running && !awaits_cause_ &&
+         count(Worker::alive) >= settings_.survivors;
+}
+
+// Its end is no cause of what comes later: the others have gone on.
+void GroupCore::go_on_without(int local_rank, const ExitStatus& status, Actions& out) {
+  const auto at = std::size_t(local_rank);
+  fates_[at] = {base_rank_ + local_rank, std::nullopt};
+  const bool again = status.kind != ExitStatus::Kind::not_started && restarts_ + replaced_ < settings_.max_restarts;
+  const std::string what =
+      fmt::format("rank {} (local rank {}): {}; {} of this node left to go on", base_rank_ + local_rank, local_rank,
+                  launcher::describe(status), counted(count(Worker::alive), "worker"));
+  if (!again) {
+    ++lost_;
+    out.push_back(action::Say{what});
+    return;
+  }
+  ++replaced_;
+  ++incarnations_[at];
+  workers_[at] = Worker::pending;
+  empty_ = output_closed_ = false;
+  out.push_back(action::Say{fmt::format("{}, and a new process takes its place (restart {} of {})", what,
+                                        restarts_ + replaced_, settings_.max_restarts)});
+  out.push_back(action::ReplaceWorker{local_rank, incarnations_[at]});
+}
 
 // A worker has failed, or other nodes blame a worker. All workers are stopped; but the worker to blame may end by
 // itself before, so that its own end is seen and not that of a signal.

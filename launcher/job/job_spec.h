@@ -155,6 +155,7 @@ struct JobSpec {
   bool keep_state = false;       // a memory for each worker, from round to round (launcher/agent/state_memory.h)
   bool copy_state = false;       // with keep_state: a second one, for the state of a worker on another node
   int max_restarts = 0;          // restarts of the worker group after a failure, >= 0
+  int survivors = 0;             // GroupSettings::survivors
 
   // From the first TERM to KILL: after a worker failed, and after the user (or the system) asked to stop.
   std::chrono::milliseconds failure_grace{5000};

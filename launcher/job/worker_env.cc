@@ -1,5 +1,7 @@
 #include "launcher/job/worker_env.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -27,6 +29,11 @@ std::string join_signal_names(const std::vector<int>& signals) {
 
 }  // namespace
 
+std::string member_name(int rank, int incarnation) { return fmt::format("{}.{}", rank, incarnation); }
+
+// torch's clients put a slash before each key, and dtrain::init() its name before its own.
+std::string gone_key(int rank, int incarnation) { return "/dtrain/gone/" + member_name(rank, incarnation); }
+
 Environment worker_env(const JobSpec& spec, const Assignment& assignment, int local_rank, const WorkerPaths& paths) {
   Environment env;
   for (const auto& [name, value] : spec.extra_env) set(env, name, value);
@@ -34,7 +41,8 @@ Environment worker_env(const JobSpec& spec, const Assignment& assignment, int lo
   const auto& devices = spec.own_devices.by_local_rank;
   const bool own = size_t(local_rank) < devices.size();
   set(env, "LOCAL_RANK", own ? "0" : std::to_string(local_rank));
-  set(env, "RANK", std::to_string(assignment.base_rank + local_rank));
+  const int rank = assignment.base_rank + local_rank;
+  set(env, "RANK", std::to_string(rank));
   set(env, "GROUP_RANK", std::to_string(assignment.node_rank));
   set(env, "ROLE_RANK", std::to_string(assignment.base_role_rank + local_rank));
   set(env, "ROLE_NAME", spec.role);
@@ -59,6 +67,7 @@ Environment worker_env(const JobSpec& spec, const Assignment& assignment, int lo
   // Empty for the same reason.
   set(env, "DTRAIN_ROUND_DIR", paths.round);
   set(env, "DTRAIN_PROGRESS_FILE", paths.progress);
+  set(env, "DTRAIN_MEMBER", spec.survivors > 0 ? member_name(rank, assignment.incarnation) : "");
   set(env, "DTRAIN_STATE_FD", spec.keep_state ? std::to_string(kStateFd) : "");
   set(env, "DTRAIN_STATE_COPY_FD", spec.copy_state ? std::to_string(kStateCopyFd) : "");
   if (!spec.strategy.empty()) set(env, "DTRAIN_STRATEGY", spec.strategy);

@@ -30,7 +30,14 @@ struct Assignment {
   std::string master_addr;  // where the agent's store listens
   uint16_t master_port = 0;
   std::string rank0_addr{};  // across hosts: the host of rank 0, as the user named it; else empty
+  int incarnation = 0;       // of the one worker that is started, if it takes the place of another; else 0
 };
+
+// A process in the place of a rank, with JobSpec::survivors: "3.0" is the one that began with the round, "3.1" has
+// taken its place. DTRAIN_MEMBER, and how the ranks that go on name each other.
+std::string member_name(int rank, int incarnation);
+// The key of the store that says of such a process that it has ended, as the workers' clients name it.
+std::string gone_key(int rank, int incarnation);
 
 // The files of one worker; empty where there is none.
 struct WorkerPaths {

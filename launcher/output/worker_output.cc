@@ -32,7 +32,11 @@ OutputRouter::Options WorkerOutput::router_options(const ConsoleSettings& consol
 WorkerPipes::Callbacks WorkerOutput::pipe_callbacks() {
   return {[this](int stream, std::string_view bytes) { return take(stream, bytes); },
           [this](int stream) { router_.end(ids_[size_t(stream)], SteadyClock::now()); },
-          [this] { asio::post(io_, [this] { callbacks_.all_ended(); }); }};
+          [this] {
+            asio::post(io_, [this] {
+              if (pipes_.all_closed()) callbacks_.all_ended();  // else a worker has been replaced meanwhile
+            });
+          }};
 }
 
 Result<StreamEnds> WorkerOutput::open(int local_rank, StreamSpec out, StreamSpec err) {

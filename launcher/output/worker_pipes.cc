@@ -48,6 +48,7 @@ Result<UniqueFd> WorkerPipes::open_stream(int stream, std::optional<WindowSize> 
   if (!ends) return ends.error();
   if (pipes_.size() <= kStreamsWithBigPipes) ::fcntl(ends->read_end.get(), F_SETPIPE_SZ, kPipeSize);
   auto& pipe = pipes_[size_t(stream)];
+  if (pipe && pipe->descriptor.is_open()) ended(stream);  // what the one before has started may hold it for ever
   pipe = std::make_unique<Pipe>(io_);
   pipe->descriptor.assign(ends->read_end.release());
   ++open_;

@@ -28,8 +28,8 @@ class WorkerPipes {
 
   WorkerPipes(boost::asio::io_context& io, int workers, Callbacks callbacks);
 
-  // Make the pipes of one worker and start reading them; a stream not in `streams` gets none. With a window, the
-  // worker's stdout is a terminal of that size. Error: no descriptors left.
+  // Make the pipes of one worker and start reading them, in place of those of a worker that is gone; a stream not in
+  // `streams` gets none. With a window, the worker's stdout is a terminal of that size. Error: no descriptors left.
   Result<StreamEnds> open(int local_rank, Streams streams, std::optional<WindowSize> window = {});
   // Read on after `data` returned false.
   void resume(int stream);

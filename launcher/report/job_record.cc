@@ -35,9 +35,10 @@ void JobRecord::begin_round(const Assignment& assignment) {
 }
 
 void JobRecord::started(int local_rank, pid_t pid, MonoTime now) {
-  workers_.row(local_rank).pid = pid;
-  workers_.row(local_rank).started = now;
-  if (events_ && workers_.all_started()) write(events_->started(workers_, this->now()));
+  WorkerRow& row = workers_.row(local_rank);
+  row.pid = pid;
+  row.started = now;
+  if (events_ && !row.replaced && workers_.all_started()) write(events_->started(workers_, this->now()));
 }
 
 Testimony JobRecord::ended(int local_rank, const ExitStatus& status, bool after_stop, MonoTime now) {

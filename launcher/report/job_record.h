@@ -32,6 +32,10 @@ class JobRecord {
   void begin_round(const Assignment& assignment);
   void files(int local_rank, const LogPaths& paths) { workers_.row(local_rank).paths = paths; }
   void started(int local_rank, pid_t pid, MonoTime now);
+  // The others go on without the worker that has failed: its end is no cause of theirs.
+  void outlived(int local_rank) { workers_.row(local_rank).outlived = true; }
+  // A new process is about to be started in its place.
+  void replaced(int local_rank) { workers_.replace(local_rank); }
   // after_stop: dtrain had told the worker to end. Returns what the worker's end is ranked by.
   Testimony ended(int local_rank, const ExitStatus& status, bool after_stop, MonoTime now);
   // Bytes of a worker's stream (2 * local_rank + (0 stdout, 1 stderr)); the end of stderr is kept.

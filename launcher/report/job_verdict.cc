@@ -13,7 +13,7 @@ bool called_off(const ExitStatus& status) {
 std::vector<WorkerEnd> ends_of(const WorkerTable& workers) {
   std::vector<WorkerEnd> ends;
   for (const WorkerRow& row : workers.rows()) {
-    if (!row.end || called_off(row.end->status)) continue;
+    if (!row.end || row.outlived || called_off(row.end->status)) continue;
     ends.push_back(*row.end);
     ends.back().last_lines = row.tail.lines();  // what the worker has started may have written after its end
   }

@@ -213,6 +213,7 @@ Result<Outcome> submit_by(Engine& engine, asio::io_context& io, EngineSpec& spec
   if (!placed) return placed.error();
   if (placed->signal) return Outcome{128 + placed->signal, placed->signal == SIGINT};
   spec.request.named_by_cards = placed->by_engine.named_by_cards;
+  spec.request.begins_late = placed->by_engine.begins_late;
   for (ShimNode& node : placed->by_engine.nodes) spec.request.hosts.push_back({std::move(node.host), node.workers, {}});
   spec.request.least = std::min(spec.request.least, static_cast<int>(spec.request.hosts.size()));
   return submit(io, spec.signals, std::move(prepared.signals), std::move(spec.request), agents,

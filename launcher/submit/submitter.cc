@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "launcher/job/exit_codes.h"
+#include "launcher/ship/ship_list.h"
 #include "launcher/terminal/terminal_line.h"
 
 namespace dtrain::launcher {
@@ -34,6 +35,8 @@ Submitter::Submitter(asio::io_context& io, const SubmitSignals& spec, UniqueFd s
     : io_(io),
       lines_(2 * request.hosts.size()),
       paused_(2 * request.hosts.size()),
+      ship_from_(request.task.folder),
+      ship_(request.task.ship),
       placement_(std::move(request), SteadyClock::now()),
       agents_(agents),
       ends_(spec.stop),
@@ -118,6 +121,8 @@ void Submitter::carry_out(const Placement::Order& order) {
       return start(order.host);
     case Placement::Order::What::send:
       return agents_.send(order.host, order.line);
+    case Placement::Order::What::serve:
+      return serve(order.host, order.piece);
     case Placement::Order::What::drop:
       return agents_.drop(order.host);
     case Placement::Order::What::vacate:
@@ -130,6 +135,12 @@ void Submitter::start(int host) {
   if (started) return;
   placement_.complained(host, started.error().message);
   placement_.ended(host, kExitNotExecutable, SteadyClock::now());
+}
+
+void Submitter::serve(int host, const ShipPiece& piece) {
+  const auto bytes = read_ship_piece(ship_from_, ship_[piece.file], piece);
+  if (!bytes) return placement_.cannot_serve(host, bytes.error());
+  agents_.send(host, ship_piece_line(piece) + "\n" + *bytes);
 }
 
 void Submitter::say(const std::string& text) { write(1, std::string(own_line(text)) + "\n"); }

@@ -40,6 +40,7 @@ class Submitter {
   void carry_out();
   void carry_out(const Placement::Order& order);
   void start(int host);
+  void serve(int host, const ShipPiece& piece);
   void say(const std::string& text);
   void write(std::size_t target, std::string_view bytes);
   OutputWriter& writer_of(std::size_t target) { return target == 0 || one_file_ ? out_ : err_; }
@@ -55,6 +56,8 @@ class Submitter {
   boost::asio::io_context& io_;
   std::vector<LineSplitter> lines_;  // by stream
   std::vector<char> paused_;         // by stream
+  const std::string ship_from_;
+  const std::vector<ShipFile> ship_;
   Placement placement_;
   AgentEnds& agents_;
   EndRequests ends_;

@@ -46,7 +46,8 @@ namespace dtrain {
   F(EVP_CIPHER_CTX_ctrl) F(EVP_CIPHER_CTX_free) F(EVP_CIPHER_CTX_new) F(EVP_DecryptFinal_ex) F(EVP_DecryptInit_ex) \
   F(EVP_DecryptUpdate) F(EVP_EncryptFinal_ex) F(EVP_EncryptInit_ex) F(EVP_EncryptUpdate) F(EVP_PKEY_CTX_free) \
   F(EVP_PKEY_CTX_new) F(EVP_PKEY_derive) F(EVP_PKEY_derive_init) F(EVP_PKEY_derive_set_peer) \
-  F(EVP_PKEY_get_raw_public_key) F(EVP_PKEY_new_raw_public_key) F(EVP_aes_256_gcm)
+  F(EVP_PKEY_get_raw_public_key) F(EVP_PKEY_new_raw_public_key) F(EVP_aes_256_gcm) \
+  F(EVP_DigestFinal_ex) F(EVP_DigestInit_ex) F(EVP_DigestUpdate) F(EVP_MD_CTX_free) F(EVP_MD_CTX_new)
 // clang-format on
 
 struct OpenSsl {

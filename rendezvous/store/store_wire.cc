@@ -173,6 +173,13 @@ std::uint64_t StoreDecoder::number() const {
   return value;
 }
 
+std::string store_set_request(std::string_view key, std::string_view value) {
+  std::string request(1, static_cast<char>(StoreOp::set));
+  put_store_bytes(request, key);
+  put_store_bytes(request, value);
+  return request;
+}
+
 void put_store_i64(std::string& out, std::int64_t value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }

@@ -137,6 +137,9 @@ class StoreDecoder {
   std::size_t field_left_ = 0;
 };
 
+// What a client sends that sets one key. It gets no reply.
+std::string store_set_request(std::string_view key, std::string_view value);
+
 // Append a reply's parts to `out`.
 void put_store_i64(std::string& out, std::int64_t value);
 void put_store_u32(std::string& out, std::uint32_t value);

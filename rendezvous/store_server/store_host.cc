@@ -3,10 +3,13 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <cerrno>
 #include <exception>
 #include <future>
 #include <thread>
@@ -15,6 +18,7 @@
 #include "rendezvous/base/all_signals_blocked.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/net/listen.h"
+#include "rendezvous/store/store_wire.h"
 #include "rendezvous/store_server/busy_poll.h"
 #include "rendezvous/store_server/store_local.h"
 #include "rendezvous/store_server/store_service.h"
@@ -106,6 +110,19 @@ void StoreHost::adopt_link(UniqueFd socket, std::string received, std::optional<
 void StoreHost::adopt_client(UniqueFd socket) {
   asio::post(impl_->io,
              [impl = impl_.get(), fd = std::move(socket)]() mutable { impl->service.clients().adopt(std::move(fd)); });
+}
+
+Result<void> StoreHost::set(std::string_view key, std::string_view value) {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return system_error("cannot speak to the worker store", errno);
+  const UniqueFd own(ends[0]);
+  UniqueFd theirs(ends[1]);
+  const std::string bytes = std::string(kStoreGreeting) + store_set_request(key, value);
+  const ssize_t sent = ::send(own.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent != ssize_t(bytes.size())) return system_error("cannot speak to the worker store", errno);
+  adopt_client(std::move(theirs));
+  return {};
 }
 
 StoreStats StoreHost::stats() const { return impl_->service.stats(); }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
@@ -52,6 +53,9 @@ class StoreHost {
   void adopt_link(UniqueFd socket, std::string received, std::optional<TlsSession> tls = {});
   // A client that came elsewhere; nothing was read from it, and its owner has been checked. Any thread.
   void adopt_client(UniqueFd socket);
+  // Sets a key, as a client would; at an edge in the host's store. Any thread. It does not wait. Errors: no
+  // descriptors.
+  Result<void> set(std::string_view key, std::string_view value);
   // A recent snapshot. Any thread.
   StoreStats stats() const;
 

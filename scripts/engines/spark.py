@@ -9,6 +9,8 @@ import uuid
 # Of a Python program which runs this code inside itself: its SparkContext, and the event that dtrain is no more.
 CONTEXT = globals().get("CONTEXT")
 GONE = globals().get("GONE") or threading.Event()
+# Of such a program: a DataFrame with a partition for each task, and how many ranks of a task share that; or none.
+DATA, READERS = globals().get("DATA"), globals().get("READERS", 1)
 EXECUTORS_SECONDS = 60  # for the first executor to come
 QUIET_SECONDS = 10      # after this time without another executor, there are no more
 ENOUGH_SECONDS = 3      # the same, where there are slots enough already
@@ -188,19 +190,75 @@ def choose_tasks(context, request):
     return min(slots, most)
 
 
+def run_agent(program, order, more):
+    """In a task: its agent, with `more` in the environment. Returns the agent's exit code."""
+    from pyspark import BarrierTaskContext
+    context = BarrierTaskContext.get()
+    env = {name: value for name, value in os.environ.items()
+           if name not in OF_SPARK and not name.startswith(OF_SPARK_BEGIN)}
+    gpus = context.resources().get("gpu")
+    if gpus:
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus.addresses)
+    code, why = run_relay(program, {**order, "agent": context.partitionId()}, {**env, **more})
+    if why:
+        raise RuntimeError(f"dtrain: {why}")
+    return code
+
+
 def barrier_task(program, order):
     def run(_):
+        yield run_agent(program, order, {})
+
+    return run
+
+
+def deal(batches, files):
+    """Writes Arrow's batches into files, row by row in turn. Returns how many rows there are."""
+    import pyarrow
+    rows, writers = 0, []
+    for batch in batches:
+        writers = writers or [pyarrow.ipc.new_stream(file, batch.schema) for file in files]
+        for i, writer in enumerate(writers):
+            mine = range((i - rows) % len(files), batch.num_rows, len(files))
+            writer.write_batch(batch if len(files) == 1 else batch.take(pyarrow.array(mine, pyarrow.int64())))
+        rows += batch.num_rows
+    for writer in writers:
+        writer.close()
+    for file in files:
+        file.flush()
+    return rows
+
+
+def data_task(program, order, schema, readers):
+    """A barrier task whose ranks read its partition. The files have no names in a folder: whatever ends, the kernel
+    frees them with the last process that has them open. As long as this process has, others find them in /proc."""
+    def run(batches):
+        import contextlib
+        import tempfile
+
+        import pyarrow
         from pyspark import BarrierTaskContext
         context = BarrierTaskContext.get()
-        env = {name: value for name, value in os.environ.items()
-               if name not in OF_SPARK and not name.startswith(OF_SPARK_BEGIN)}
-        gpus = context.resources().get("gpu")
-        if gpus:
-            env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus.addresses)
-        code, why = run_relay(program, {**order, "agent": context.partitionId()}, env)
-        if why:
-            raise RuntimeError(f"dtrain: {why}")
-        yield code
+        folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
+
+        with contextlib.ExitStack() as stack:
+            def new_file():
+                file = stack.enter_context(tempfile.TemporaryFile(dir=folder))
+                return file, f"/proc/{os.getpid()}/fd/{file.fileno()}"
+
+            files, paths = zip(*[new_file() for _ in range(readers)])
+            rows = [int(told) for told in context.allGather(str(deal(batches, files)))]
+            short = [i for i, count in enumerate(rows) if count < readers]
+            if short:
+                # Spark shortens long ones.
+                raise RuntimeError(f"dtrain: partition {short[0]} of {len(rows)} has {rows[short[0]]} rows for "
+                                   f"{readers} ranks, all have {sum(rows)}: see python.md")
+            described, place = new_file()
+            described.write(schema.encode())
+            described.flush()
+            code = run_agent(program, order, {"SPARK_PARTITION_ARROW_DATA_FILE": ":".join(paths),
+                                              "SPARK_DATAFRAME_SCHEMA_FILE": place})
+        yield pyarrow.RecordBatch.from_pydict({"code": pyarrow.array([code], pyarrow.int32())})
 
     return run
 
@@ -215,8 +273,13 @@ class Stage(threading.Thread):
     def run(self):
         try:
             self.context.setJobGroup(self.group, "dtrain", interruptOnCancel=True)
-            tasks = self.context.parallelize(range(self.count), self.count).barrier()
-            tasks.mapPartitions(barrier_task(self.request["program"], self.request["order"])).collect()
+            program, order = self.request["program"], self.request["order"]
+            if DATA is None:
+                tasks = self.context.parallelize(range(self.count), self.count).barrier()
+                tasks.mapPartitions(barrier_task(program, order)).collect()
+            else:
+                task = data_task(program, order, DATA.schema.json(), READERS)
+                DATA.mapInArrow(task, "code int", barrier=True).collect()
             self.why = "its task has ended"
         except Exception as error:
             self.why = why_of(error)
@@ -246,7 +309,8 @@ def start(request):
     stage = Stage(context, request, choose_tasks(context, request))
     stage.start()
     # Spark itself says up to 10 s late that a task has started, and where: the agents say that sooner.
-    say(placed=[{"host": f"task {i}", "workers": workers} for i in range(stage.count)], named_by_cards=True)
+    say(placed=[{"host": f"task {i}", "workers": workers} for i in range(stage.count)], named_by_cards=True,
+        begins_late=DATA is not None)
     threading.Thread(target=stage.tell_of_end, daemon=True).start()
 
     def end():

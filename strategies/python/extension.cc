@@ -8,6 +8,7 @@
 
 #include "strategies/comm/backend/cpu_backend.h"
 #include "strategies/comm/backend/kept_memory.h"
+#include "strategies/comm/backend/store_meeting.h"
 #include "strategies/comm/base/interrupt.h"
 #include "strategies/torch/compat.h"
 
@@ -89,6 +90,15 @@ void leave_all() {
   for (const BackendPtr& backend : left) backend->leave();
 }
 
+// For dtrain/_reform.py. `form` has the store of the world's keys, this rank, the ranks, and how many are on this node.
+void meet_survivors(SurvivorsInStore& survivors, Milliseconds timeout, int node, const py::function& form) {
+  const py::gil_scoped_release unlocked;
+  survivors.meet(timeout, [&](const SurvivorsInStore::StorePtr& keys) {
+    const py::gil_scoped_acquire locked;
+    form(keys, survivors.rank(), survivors.world().members.size(), survivors.world().local_ranks(node).size());
+  });
+}
+
 // Ctrl-C: Python's handler only makes a note, which this turns into KeyboardInterrupt.
 void check_signals() {
   if (!Py_IsInitialized() || PyGILState_Check()) return;
@@ -110,6 +120,13 @@ PYBIND11_MODULE(_C, m) {
           },
           py::arg("size"), py::kw_only(), py::arg("dtype"), py::arg("device"),
           py::call_guard<py::gil_scoped_release>());
+  py::class_<dtrain::SurvivorsInStore>(m, "Survivors")
+      .def(py::init(
+          [](const dtrain::CpuBackend::StorePtr& job, const std::string& member, int node, int local_rank, int ranks) {
+            return std::make_unique<dtrain::SurvivorsInStore>(job, dtrain::Member{member, node, local_rank}, ranks);
+          }))
+      .def("meet", &dtrain::meet_survivors)
+      .def("joiners_wait", &dtrain::SurvivorsInStore::joiners_wait, py::call_guard<py::gil_scoped_release>());
   m.def("create_backend", &dtrain::create_backend);
   m.def("leave_all", &dtrain::leave_all);
   m.def("keep_freed_memory", &dtrain::keep_freed_memory);

@@ -35,7 +35,7 @@ c10::intrusive_ptr<c10d::Store> connect_store(const WorkerEnv& env, const InitOp
                                          env.rank, settings.isServer ? "open" : "reach", env.master_addr,
                                          env.master_port, short_reason(error)));
   }
-  return c10::make_intrusive<c10d::PrefixStore>("dtrain", store);
+  return store;
 }
 
 }  // namespace
@@ -48,14 +48,23 @@ Session init(const WorkerEnv& env, const InitOptions& options) {
   auto groups = std::make_shared<GroupsOfSession>();
   groups->env = env;
   const auto store = connect_store(env, options);
-  // It may outlive a round, and a session: their keys must not meet those of the next.
-  groups->store = joining(env, [&] { return fresh_keys(store, env.rank, env.world_size); });
   groups->timeout = options.collective_timeout;
   if (!torch::cuda::is_available()) {
     keep_freed_memory();
     // Ddp's buckets in memory that the host's ranks share. With a GPU the variable would change NCCL's buckets too.
     c10::utils::set_env("DDP_DISABLE_COMM_MEM", "0", false);
   }
+  if (!env.member.empty()) {
+    Session session(std::make_unique<Session::State>(std::move(groups), Group(), device));
+    session.state_->survivors =
+        std::make_unique<SurvivorsInStore>(store, Member{env.member, env.group_rank, env.local_rank}, env.world_size);
+    joining(env, [&] { form_survivors(*session.state_, options.join_timeout); });
+    return session;
+  }
+  // It may outlive a round, and a session: their keys must not meet those of the next.
+  groups->store = joining(env, [&] {
+    return fresh_keys(c10::make_intrusive<c10d::PrefixStore>("dtrain", store), env.rank, env.world_size);
+  });
   Group world = groups->form_world();
   return Session(std::make_unique<Session::State>(std::move(groups), std::move(world), device));
 }

@@ -25,6 +25,55 @@ std::string StoreMeeting::first(const std::string& key, const std::string& value
   return store_->compareSet(key, "", value);
 }
 
+bool StoreMeeting::has(const std::string& key) { return store_->check({key}); }
+
+void StoreMeeting::append(const std::string& key, const std::string& text) {
+  store_->append(key, {text.begin(), text.end()});
+}
+
+namespace {
+
+// A wait for a member that is gone would end with its deadline alone.
+class SurvivorKeys final : public c10d::PrefixStore {
+ public:
+  SurvivorKeys(const std::string& prefix, const c10::intrusive_ptr<c10d::Store>& store, std::function<bool()> ended)
+      : PrefixStore(prefix, store), ended_(std::move(ended)) {}
+  using PrefixStore::wait;
+  void wait(const std::vector<std::string>& keys) override { wait(keys, getTimeout()); }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
+    const auto deadline = ShmWait::after(timeout);
+    LookAgain look;  // c10d warns of each wait() that ends with its timeout
+    while (!check(keys)) {
+      TORCH_CHECK(!ended_(), "dtrain: a rank has ended");
+      TORCH_CHECK(look.pause(deadline), "dtrain: a key did not come within ", timeout.count(), " ms");
+    }
+  }
+
+ private:
+  const std::function<bool()> ended_;
+};
+
+}  // namespace
+
+SurvivorsInStore::SurvivorsInStore(const StorePtr& job, Member own, int ranks)
+    : store_(c10::make_intrusive<c10d::PrefixStore>("dtrain", job)),
+      meeting_(store_),
+      survivors_(meeting_, std::move(own), ranks) {}
+
+void SurvivorsInStore::meet(std::chrono::milliseconds timeout, const std::function<void(const StorePtr& keys)>& form) {
+  const auto deadline = ShmWait::after(timeout);
+  while (true) {
+    survivors_.meet(deadline);
+    try {
+      return form(
+          c10::make_intrusive<SurvivorKeys>(world().keys(), store_, [this] { return survivors_.somebody_ended(); }));
+    } catch (const std::exception&) {
+      // A rank may have seen an end before the launcher could tell of it.
+      if (!survivors_.somebody_ends_by(ShmWait::after(std::chrono::seconds{1}))) throw;
+    }
+  }
+}
+
 c10::intrusive_ptr<c10d::Store> fresh_keys(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,
                                            std::optional<std::chrono::milliseconds> timeout) {
   if (ranks == 1) return store;

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 namespace dtrain {
@@ -69,6 +70,19 @@ void read_store(const EnvLookup& lookup, WorkerEnv& env) {
   }
 }
 
+// "3.1": the second process in the place of rank 3.
+std::string read_member(const EnvLookup& lookup) {
+  std::string text = lookup("DTRAIN_MEMBER").value_or("");
+  const std::size_t dot = text.find('.');
+  const auto digits = [](std::string_view part) {
+    return !part.empty() && part.find_first_not_of("0123456789") == part.npos;
+  };
+  const std::string_view name = text;
+  if (!text.empty() && (dot == text.npos || !digits(name.substr(0, dot)) || !digits(name.substr(dot + 1))))
+    throw ConfigError(fmt::format("dtrain: DTRAIN_MEMBER='{}' is not a name such as 3.0; dtrain run sets it", text));
+  return text;
+}
+
 void read_config(const EnvLookup& lookup, WorkerEnv& env) {
   const std::string text = lookup("DTRAIN_STRATEGY").value_or("");
   if (text.empty()) return;
@@ -86,6 +100,7 @@ WorkerEnv parse_worker_env(const EnvLookup& lookup) {
   read_config(lookup, env);
   env.round = read_int(lookup, "DTRAIN_ROUND", 0, std::numeric_limits<int>::max()).value_or(0);
   env.group_rank = read_int(lookup, "GROUP_RANK", 0, std::numeric_limits<int>::max()).value_or(0);
+  env.member = read_member(lookup);
   env.state_fd = read_int(lookup, "DTRAIN_STATE_FD", 0, std::numeric_limits<int>::max()).value_or(-1);
   env.state_copy_fd = read_int(lookup, "DTRAIN_STATE_COPY_FD", 0, std::numeric_limits<int>::max()).value_or(-1);
   return env;

@@ -26,6 +26,7 @@ struct WorkerEnv {
   int round = 0;                  // DTRAIN_ROUND: rounds of the job before this one
   int state_fd = -1;              // DTRAIN_STATE_FD: descriptor of the kept state (kept_state.h); -1: none
   int state_copy_fd = -1;         // DTRAIN_STATE_COPY_FD: the same for a copy of another rank's state
+  std::string member;             // DTRAIN_MEMBER: this process among those of its rank (Session::reform()); else empty
   TrainingConfig training{};      // the rest of it; programs call Session::training_config()
   bool launched = false;          // false: no launcher, this process is the whole job
 };

@@ -9,6 +9,10 @@ See docs/training/python.md.
 
 runs a function or a script as a job, as `dtrain run` does. See docs/python.md.
 
+    dtrain.reform()
+
+lets the ranks that are left go on when one has died. See docs/training/survivors.md.
+
     dtrain.report_progress(step, steps, loss=loss)
 
 tells the launcher how far the training is. See docs/kubernetes.md.
@@ -26,9 +30,11 @@ import torch.distributed  # noqa: E402
 from . import _extension  # noqa: E402
 from ._launch import RunError, run  # noqa: E402, F401
 from ._progress import report_progress  # noqa: E402, F401
+from ._reform import joiner_waits, reform, refuse_outside  # noqa: E402, F401
 
 
 def _create(place, _options):
+    refuse_outside()
     _C = _extension.load()
     if torch.cuda.device_count() == 0:
         _C.keep_freed_memory()

@@ -39,8 +39,17 @@ def without_surprise(error):
         return None
 
 
+def choose_partition():
+    """Of a DataFrame's rows (dtrain.spark): a node with several ranks has a file for each."""
+    name = "SPARK_PARTITION_ARROW_DATA_FILE"
+    paths = os.environ.get(name, "").split(":")
+    if len(paths) > 1:
+        os.environ[name] = paths[int(os.environ["LOCAL_RANK"])]
+
+
 def main(folder):
     """Leaves what the rank has come to, in the job's round: the caller looks at the last round alone."""
+    choose_partition()
     rank = os.environ["RANK"]
     round_folder = os.path.join(folder, "round-" + os.environ["DTRAIN_ROUND"])
     os.makedirs(round_folder, exist_ok=True)

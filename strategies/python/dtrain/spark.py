@@ -2,6 +2,7 @@
 
     from dtrain.spark import TorchDistributor
     TorchDistributor(num_processes=8, local_mode=False).run(train, 0.01)
+    TorchDistributor(num_processes=8, local_mode=False).train_on_dataframe(train, dataframe, 0.01)
 
 See docs/python.md.
 """
@@ -18,10 +19,11 @@ import warnings
 
 from ._launch import LAST_WISH, RunError, launch, options_of
 
-__all__ = ["DeepspeedTorchDistributor", "RunError", "TorchDistributor"]
+__all__ = ["DeepspeedTorchDistributor", "RunError", "TorchDistributor", "get_spark_partition_data_loader"]
 
 LONGEST_FOLDER = 60  # of a socket: its whole path has 107 bytes at most
 GPUS = "spark.task.resource.gpu.amount"
+_OF_ROWS = "SPARK_PARTITION_ARROW_DATA_FILE", "SPARK_DATAFRAME_SCHEMA_FILE"
 
 
 def _active_context():
@@ -29,7 +31,35 @@ def _active_context():
     return spark.SparkContext._active_spark_context if spark else None
 
 
-def _answer(server, context, gone):
+def get_spark_partition_data_loader(num_samples, batch_size, num_workers=1, prefetch_factor=2):
+    from ._partition import get_spark_partition_data_loader as make  # which needs pyarrow
+    return make(num_samples, batch_size, num_workers, prefetch_factor)
+
+
+_get_spark_partition_data_loader = get_spark_partition_data_loader  # pyspark.ml.torch.distributor's name
+
+
+def _refuse_types(schema):
+    """Of columns that Arrow cannot have: Spark itself says so when it has computed the rows."""
+    from pyspark.sql.pandas.types import to_arrow_type
+    for field in schema:
+        try:
+            to_arrow_type(field.dataType)
+        except Exception as error:
+            raise ValueError(f"the column {field.name} has the type {field.dataType.simpleString()}, by which rows "
+                             f"cannot reach the ranks: cast or drop it ({str(error).splitlines()[0]})") from None
+
+
+def _dealt(dataframe, parts):
+    """With `parts` partitions. Those of the user are kept, if there are so many."""
+    plan = dataframe._jdf.queryExecution().optimizedPlan()
+    while plan.nodeName() in ("Project", "Filter"):
+        plan = plan.child()
+    is_dealt = plan.nodeName() in ("Repartition", "RepartitionByExpression") and plan.shuffle()
+    return dataframe if is_dealt and plan.numPartitions() == parts else dataframe.repartition(parts)
+
+
+def _answer(server, context, gone, data):
     """The shim of `dtrain run --engine spark` (scripts/engines), inside of the program that has the Spark session."""
     try:
         connection, _ = server.accept()
@@ -39,7 +69,7 @@ def _answer(server, context, gone):
     with contextlib.suppress(OSError), connection, connection.makefile("r") as hears, connection.makefile("w") as says:
         code = hears.readline()
         if code:
-            scope = {"__name__": "dtrain_shim", "HEARS": hears, "SAYS": says, "CONTEXT": context, "GONE": gone}
+            scope = {"__name__": "dtrain_shim", "HEARS": hears, "SAYS": says, "CONTEXT": context, "GONE": gone, **data}
             exec(compile(json.loads(code), "dtrain-spark", "exec"), scope)
 
 
@@ -66,7 +96,7 @@ class TorchDistributor:
     """num_processes: ranks, one for each task of Spark, or for each GPU that its tasks have. local_mode: on this host,
     without Spark. use_gpu: each rank has a GPU.
 
-    run() returns and raises what dtrain.run() does.
+    run() and train_on_dataframe() return and raise what dtrain.run() does.
     """
 
     def __init__(self, num_processes=1, local_mode=True, use_gpu=True, _ssl_conf=None):
@@ -80,6 +110,19 @@ class TorchDistributor:
             with self._more_words(None) as words:
                 return launch(train_object, args, kwargs, options, None, words, self._variables())
         return self._on_spark(train_object, args, kwargs)
+
+    def train_on_dataframe(self, train_function, spark_dataframe, /, *args, **kwargs):
+        """train_function(*args, **kwargs) on each rank, with rows of spark_dataframe, which that gets by
+        get_spark_partition_data_loader(): this module's or that of pyspark.ml.torch.distributor."""
+        if self.local_mode:
+            raise ValueError("train_on_dataframe() needs executors, which the rows are on: say local_mode=False")
+        if not callable(train_function):
+            raise TypeError(f"train_on_dataframe() runs a function, and got {train_function!r}")
+        if not hasattr(spark_dataframe, "mapInArrow"):
+            raise TypeError(f"train_on_dataframe() needs a DataFrame of Spark, and got {spark_dataframe!r}")
+        return self._on_spark(train_function, args, kwargs, spark_dataframe)
+
+    _train_on_dataframe = train_on_dataframe  # Spark's name
 
     @contextlib.contextmanager
     def _more_words(self, folder):
@@ -112,12 +155,16 @@ class TorchDistributor:
                              "the tasks")
         return self.num_processes // gpus, gpus
 
-    def _on_spark(self, train_object, args, kwargs):
+    def _on_spark(self, train_object, args, kwargs, dataframe=None):
         context = _active_context()
         if context is None:
             raise RuntimeError("there is no Spark session: make one (SparkSession.builder...getOrCreate()), or say "
                                "local_mode=True")
         tasks, ranks = self._tasks(context.getConf())
+        data = {}
+        if dataframe is not None:
+            _refuse_types(dataframe.schema)
+            data = {"DATA": _dealt(dataframe, tasks), "READERS": ranks}
         options = options_of(ranks, tasks, "spark", ())
         short = "/tmp" if len(tempfile.gettempdir()) > LONGEST_FOLDER else None
         with tempfile.TemporaryDirectory(prefix="dtrain-spark-", dir=short) as folder, \
@@ -129,9 +176,11 @@ class TorchDistributor:
             bridge.write_text(_BRIDGE.format(python=shlex.quote(sys.executable), socket=shlex.quote(door)))
             bridge.chmod(0o700)
             gone = threading.Event()
-            thread = threading.Thread(target=_answer, args=(server, context, gone), daemon=True)
+            thread = threading.Thread(target=_answer, args=(server, context, gone, data), daemon=True)
             thread.start()
             environment = {**os.environ, "DTRAIN_ENGINE_PYTHON": str(bridge)}
+            for name in _OF_ROWS:  # of a rank that is itself such a program
+                environment.pop(name, None)
             try:
                 with self._more_words(os.getcwd()) as words:
                     return launch(train_object, args, kwargs, options, environment, words, self._variables())

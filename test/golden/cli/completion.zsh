@@ -19,6 +19,7 @@ _dtrain_run() {
     '(--nproc --nproc-per-node)--nproc=[workers on this node: a number, auto, cpu or gpu]:N:(auto cpu gpu)' \
     '(--nproc --nproc-per-node)--nproc-per-node=[workers on this node: a number, auto, cpu or gpu]:N:(auto cpu gpu)' \
     '(--max-restarts)--max-restarts=[restart all workers up to N times after a failure]:N: ' \
+    '(--survivors)--survivors=[a failure ends nothing while N workers are left here]:N: ' \
     '(--role)--role=[name of the workers'\'' role (ROLE_NAME)]:NAME: ' \
     '(--rdzv-id --run-id)--rdzv-id=[name of the job (TORCHELASTIC_RUN_ID)]:NAME: ' \
     '(--rdzv-id --run-id)--run-id=[name of the job (TORCHELASTIC_RUN_ID)]:NAME: ' \
@@ -38,6 +39,9 @@ _dtrain_run() {
     '(--srun)--srun=[options of srun for --engine slurm, e.g. '\''-p gpu -t 60'\'']:OPTIONS: ' \
     '(--spark)--spark=[options of spark-submit for --engine spark]:OPTIONS: ' \
     '(--resources-per-worker)--resources-per-worker=[what each worker takes, e.g. CPU=2,GPU=1]:NAME=N,...: ' \
+    '(--ship)--ship[take the program to nodes that lack it]' \
+    '(--ship-files)--ship-files=[take these files and folders along too; implies --ship]:PATH,...: ' \
+    '(--ship-limit)--ship-limit=[the most that --ship may take along]:MIB: ' \
     '(--nnodes)--nnodes=[how many nodes (agents) form the job: N or MIN:MAX]:MIN\:MAX: ' \
     '(--node-rank)--node-rank=[number of this node in a static job, from 0]:N: ' \
     '(--topology)--topology=[where this node is, e.g. its rack: orders the ranks]:NAME: ' \
@@ -143,7 +147,7 @@ _dtrain() {
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     install-torchrun) _arguments --help'[tell about this command]' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun spark resources-per-worker nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts survivors role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 

@@ -59,6 +59,24 @@ class Ray(ClusterJobs):
         self.assertEqual(len(shown), 2, said)
         self.assertEqual({len(each.split(",")) for each in shown}, {2}, said)
 
+    def test_a_node_that_lacks_the_program_gets_it(self):
+        hidden = pathlib.Path(self.folder, "hidden")
+        hidden.mkdir()
+        node = CLUSTER.add(num_cpus=2, hidden=str(hidden))
+        (hidden / "train").write_text("#!/bin/sh\necho rank $RANK in $PWD reads $(cat data/cfg)\n")
+        (hidden / "train").chmod(0o755)
+        (hidden / "data").mkdir()
+        (hidden / "data" / "cfg").write_text("lr=0.1")
+        self.folder = str(hidden)
+        try:
+            said = self.says("--engine", "ray", "--nnodes", "4", "--ship", "--ship-files", "data", "./train")
+        finally:
+            CLUSTER.kill(node)
+        places = re.findall(r"rank \d in (\S+) reads lr=0\.1", said)
+        shipped = [place for place in places if "/dtrain-ship-" in place]
+        self.assertEqual((places.count(self.folder), len(shipped)), (3, 1), said)
+        self.assertFalse(os.path.exists(shipped[0]))
+
     def test_the_exit_code_is_the_jobs(self):
         said = self.says("--engine", "ray", "--nnodes", "2", "sh", "-c", "exit $((7 + 0 * RANK))", code=7)
         self.assertIn("exit code 7", said)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """dtrain run --engine spark, on a real standalone master with two workers, which all tests here share."""
+import json
 import os
 import pathlib
 import re
@@ -23,6 +24,24 @@ def setUpModule():
     unittest.addModuleCleanup(CLUSTER.close)
     for _ in range(2):
         CLUSTER.add_worker(2, GPUS)
+
+
+class Said:
+    """What a program shows: lines `NAME: [VALUES]`, among those of others."""
+
+    def __init__(self, job):
+        self.lines, self.before = job.stdout, ""
+
+    def next(self, name):
+        for line in self.lines:
+            self.before += line
+            found = re.match(rf"(?:\[\d+\] )?{name}: (\[.*\])$", line)
+            if found:
+                return json.loads(found[1])
+        raise AssertionError(f"the program has ended without {name}; it said: {self.before[-8000:]}")
+
+    def of_ranks(self, count):
+        return dict(self.next("of rank") for _ in range(count))
 
 
 class Spark(ClusterJobs):
@@ -89,6 +108,51 @@ class Spark(ClusterJobs):
                      "session 6"):
             self.assertIn(text + "\n", said)
         self.assertEqual([name for name in os.listdir(self.folder) if "run" in name], [])
+
+    def test_ranks_have_the_rows_of_a_dataframe(self):
+        """On two executors with two GPUs, which are a task's."""
+        gpus = " ".join(f"--conf spark.{of}.resource.gpu.amount=2" for of in ("executor", "task"))
+        variables = environment(**self.environment, PYSPARK_PYTHON=PYTHON, PYSPARK_SUBMIT_ARGS=self.environment[
+            "DTRAIN_SPARK"] + f" {gpus} pyspark-shell")
+        del variables["PYTHON_EXEC"]
+        job = start_job(self, [], variables, self.folder, str(HERE / "dataframe_job.py"))
+        self.addCleanup(self.finish, job)
+        said = Said(job)
+        [parts] = said.next("partitions")
+        # Those of the user, whose number is right; and so rank 0 begins again with its first row.
+        self.assertEqual(said.of_ranks(2), {str(rank): sorted(part) for rank, part in enumerate(parts)})
+        self.assertEqual(said.next("epochs"), [True, True, [2, 2, 2, 2, 2, 1]])
+        self.assertEqual(sorted(sum(said.of_ranks(4).values(), [])), list(range(8)))
+        texts, yes, numbers, nested, vectors = said.next("mixed")[0]
+        self.assertEqual((texts, yes, vectors), (["a", "b"], [True, False], [[0, 5, 0], [1, 2, 3]]))
+        self.assertEqual(nested, [[[1, 2], [3, 4]], [[5, 6], [7, 8]]])
+        self.assertEqual([str(each) for each in numbers], ["nan", "0.5"])
+        for name, text, remotely in [
+            ("KeyError", "of rank 1", True),
+            ("RunError", "of 2 has 0 rows for 1 ranks, all have 1: see python.md", False),
+            ("ValueError", "the column gap has the type interval, by which rows cannot reach the ranks", False),
+            ("TypeError", "runs a function, and got 'train.py'", False),
+            ("TypeError", "needs a DataFrame of Spark, and got [", False),
+            ("ValueError", "say local_mode=False", False),
+            ("RuntimeError", "this rank has no rows of a DataFrame", False),
+            ("ValueError", "the column day has the type date, of which no batch can be made", False),
+        ]:
+            kind, message, of_rank = said.next("failure")
+            self.assertEqual((kind, of_rank), (name, remotely), message)
+            self.assertIn(text, message)
+        self.check_rows_have_no_name(said)
+        os.kill(processes_with("CoarseGrainedExecutorBackend")[0], signal.SIGKILL)
+        self.assertEqual(said.next("code"), [125])
+        self.check_rows_have_no_name(said)
+        job.kill()
+        said_by(self, job, -9, DEADLINE)
+        until(lambda: not processes_with("CoarseGrainedExecutorBackend"), PATIENCE, "the end of the executors")
+
+    def check_rows_have_no_name(self, said):
+        for _ in range(2):
+            size, place = said.next("holds")
+            self.assertGreater(size, 0)
+            self.assertTrue(place.startswith(CLUSTER.folder) and place.endswith(" (deleted)"), place)
 
     def test_a_request_to_end_and_no_secret_is_to_be_seen(self):
         job = self.running("--nnodes", "2", workers=2)

@@ -21,9 +21,9 @@ def environment(cloudpickle=True, **more):
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 
-def start_job(case, words, variables, folder):
-    """job.py, in a folder."""
-    job = subprocess.Popen([PYTHON, JOB, *words], env=variables, cwd=folder, text=True, stdin=subprocess.DEVNULL,
+def start_job(case, words, variables, folder, program=JOB):
+    """job.py or another program, in a folder."""
+    job = subprocess.Popen([PYTHON, program, *words], env=variables, cwd=folder, text=True, stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     case.addCleanup(job.stdout.close)
     return job

@@ -7,58 +7,25 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "launcher"), str(HERE.parents[1] / "support")]
+sys.path[:0] = [str(HERE)]
+
+from ssh_case import DEADLINE, OnHosts  # noqa: E402
 
 import netlab  # noqa: E402
-from lab_case import LabCase, new_token  # noqa: E402
-from ssh_server import SshServers  # noqa: E402
-from support import DTRAIN, said_by, until  # noqa: E402
+from lab_case import new_token  # noqa: E402
+from support import DTRAIN, until  # noqa: E402
 
-DEADLINE = 60
 FACTS = "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $(hostname) which is $GROUP_RANK in $PWD with $LR"
 ROW = re.compile(r"rank (\d+) of (\d+), (\d+) on (\S+) which is (\d+) in (\S+) with (.*)")
 
 
-class Ssh(LabCase):
-    HOSTS = 3
-
-    def setUp(self):
-        self.net = self.lab(self.HOSTS)
-        self.folder = self.enterContext(tempfile.TemporaryDirectory(prefix="dtrain-ssh-"))
-        self.ssh = self.enterContext(SshServers(self.net, self.folder))
-        self.environment = {**os.environ, "HOME": self.folder, "XDG_CONFIG_HOME": self.folder,
-                            "DTRAIN_SSH": self.ssh.command, "LR": "it's \"0.1\""}
-
-    def tearDown(self):
-        until(lambda: not self.left(), 10, "the end of all that the job started")
-
-    def left(self):
-        """What runs on the hosts but the servers."""
-        return [pid for host in self.net.hosts if host.up for pid in host.pids() if pid not in self.ssh.pids()]
-
-    def start(self, *words, **options):
-        job = self.net.host(0).popen([DTRAIN, "run", *words], env=self.environment, cwd=self.folder,
-                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                     text=True, **options)
-        self.addCleanup(job.stdout.close)
-        return job
-
-    def says(self, *words, code=0):
-        return said_by(self, self.start(*words), code, DEADLINE)
-
+class Ssh(OnHosts):
     def rows(self, said):
         return sorted((int(rank), int(size), int(local), host, int(node))
                       for rank, size, local, host, node, *_ in ROW.findall(said))
-
-    def until_ready(self, job, workers):
-        while workers:
-            line = job.stdout.readline()
-            self.assertTrue(line, "the job has ended")
-            workers -= "ready" in line
 
     def test_one_command_is_a_job_on_all_hosts(self):
         said = self.says("--hosts", "host[1-3]:2", "sh", "-c", FACTS)

@@ -49,6 +49,10 @@ TEST_CASE("a shim says where the nodes are, which is lost, or why there are none
   const auto unknown = parse_shim_word(R"({"placed":[{"host":"task 0","workers":2}],"named_by_cards":true})");
   REQUIRE(unknown.ok());
   CHECK(std::get<ShimPlaced>(*unknown).named_by_cards);
+  CHECK_FALSE(std::get<ShimPlaced>(*unknown).begins_late);
+  const auto late = parse_shim_word(R"({"placed":[{"host":"task 0","workers":2}],"begins_late":true})");
+  REQUIRE(late.ok());
+  CHECK(std::get<ShimPlaced>(*late).begins_late);
   const auto lost = parse_shim_word(R"({"lost":2,"why":"gone"})");
   REQUIRE(lost.ok());
   CHECK(std::get<ShimLost>(*lost).agent == 2);

@@ -32,7 +32,7 @@ struct Job {
 
   explicit Job(PlacementRequest asked) : placement(std::move(asked), kStart) { placement.take_orders(); }
 
-  void shows_card(int host) { placement.said(host, card(host), kStart); }
+  void shows_card(int host, MonoTime now = kStart) { placement.said(host, card(host), now); }
   void is_ready(int host) { placement.said(host, verdict_line({}), kStart); }
   void ends(int host, int code) { placement.ended(host, code, kStart); }
   // By host; an empty place: nothing was sent there.
@@ -362,6 +362,66 @@ TEST_CASE("an engine that does not start its agents has no room for them") {
   job.placement.look_at(kStart + Placement::kPatience);
   CHECK_THAT(job.failure(), Contains("task 1: the engine has not started it within 60 s"));
   CHECK(job.placement.end()->error().kind == ErrorKind::unavailable);
+}
+
+TEST_CASE("an agent that lacks files gets the pieces that it asks for, each once") {
+  auto asked = request({{"a"}, {"b"}});
+  asked.task.ship = {{"train", 100000, std::string(64, 'a'), true}};
+  Job job(std::move(asked));
+  job.shows_card(0);
+  job.shows_card(1);
+  for (const auto& order : job.placement.take_orders())
+    CHECK(parse_agent_task(order.line)->ship == std::vector<ShipFile>{{"train", 100000, std::string(64, 'a'), true}});
+  job.is_ready(0);
+  const auto later = kStart + Placement::kPatience - std::chrono::seconds(1);
+  job.placement.said(1, ship_ask_line({0, 0, 0}), later);
+  const auto orders = job.placement.take_orders();
+  REQUIRE(orders.size() == 1);
+  CHECK(orders[0] == Placement::Order{What::serve, 1, {}, {0, 0, kShipPieceBytes}});
+  CHECK(*job.placement.deadline() == later + Placement::kPatience);
+  job.is_ready(1);
+  CHECK(job.placement.has_begun());
+  const auto notes = job.placement.take_notes();
+  REQUIRE(notes.size() == 1);
+  CHECK_THAT(notes[0], Contains("b got files of the job"));
+}
+
+TEST_CASE("an agent that asks for the same piece again, or for others, ends the placement") {
+  for (const ShipPiece again : {ShipPiece{0, 0, 0}, ShipPiece{1, 0, 0}, ShipPiece{0, 100000, 0}}) {
+    auto asked = request({{"a"}});
+    asked.task.ship = {{"train", 100000, std::string(64, 'a'), true}};
+    Job job(std::move(asked));
+    job.shows_card(0);
+    job.placement.said(0, ship_ask_line({0, 0, 0}), kStart);
+    job.placement.said(0, ship_ask_line(again), kStart);
+    CHECK_THAT(job.failure(), Contains("a: it asks for"));
+  }
+}
+
+TEST_CASE("a file that cannot be read any more ends the placement, and names the host that waits for it") {
+  auto asked = request({{"a"}});
+  asked.task.ship = {{"train", 100000, std::string(64, 'a'), true}};
+  Job job(std::move(asked));
+  job.shows_card(0);
+  job.placement.said(0, ship_ask_line({0, 0, 0}), kStart);
+  job.placement.take_orders();
+  job.placement.cannot_serve(0, {ErrorKind::system, "train has changed"});
+  CHECK(job.failure() == "for a: train has changed");
+  CHECK(job.dropped() == 1);
+}
+
+TEST_CASE("an engine may have other work before it starts agents, and the patience begins after that") {
+  PlacementRequest asked = request({{"task 0"}, {"task 1"}});
+  asked.named_by_cards = asked.begins_late = true;
+  Job job(std::move(asked));
+  const MonoTime later = kStart + 100 * Placement::kPatience;
+  CHECK_FALSE(job.placement.deadline());
+  job.placement.look_at(later);
+  CHECK_FALSE(job.placement.end());
+  job.shows_card(0, later);
+  CHECK(job.placement.deadline() == later + Placement::kPatience);
+  job.placement.look_at(later + Placement::kPatience);
+  CHECK_THAT(job.failure(), Contains("task 1: the engine has not started it within 60 s"));
 }
 
 // ---- a job that goes on without nodes, and takes others -------------------------------------------------------------

@@ -70,8 +70,8 @@ using S = GroupState;
 
 const char* name_of(const GroupAction& action) {
   static constexpr const char* kNames[] = {
-      "start round", "signal groups", "signal rest", "signal workers", "tell rest", "kill",        "timer",
-      "no timer",    "finish",        "say",         "tell failure",   "tell over", "tell leaving"};
+      "start round", "worker gone", "replace", "signal groups", "signal rest",  "signal workers", "tell rest",   "kill",
+      "timer",       "no timer",    "finish",  "say",           "tell failure", "tell over",      "tell leaving"};
   static_assert(std::size(kNames) == std::variant_size_v<GroupAction>);
   return kNames[action.index()];
 }
@@ -430,6 +430,92 @@ TEST_CASE("who was told of too early is corrected before the round is over") {
   group.emptied();
   REQUIRE(group.did<action::ReportFailure>());
   CHECK(group.did<action::ReportFailure>()->local_rank == 1);
+}
+
+TEST_CASE("with survivors a failure ends the round only when too few are left") {
+  GroupSettings settings = of(3);
+  settings.survivors = 1;
+  Group group(settings);
+  group.ends(1, kThree);
+  CHECK(told(group) == "running: worker gone, say");
+  CHECK(group.did<action::Say>()->text == "rank 1 (local rank 1): exit code 3; 2 workers of this node left to go on");
+  group.ends(0, kOne);
+  CHECK(told(group) == "running: worker gone, say");
+  SECTION("the last one ends well, and so does the job") {
+    group.ends(2, kWell);
+    group.emptied();
+    CHECK(told(group) == "finished: no timer, finish");
+    CHECK(group.did<action::Finish>()->outcome.cause == StopCause::success);
+    CHECK(group.did<action::Finish>()->outcome.reason == "1 worker ended with exit code 0");
+  }
+  SECTION("the last one fails, and is to blame: the others' ends are no causes of its own") {
+    group.ends(2, ExitStatus::exited(9));
+    group.emptied();
+    const Outcome& outcome = group.did<action::Finish>()->outcome;
+    CHECK(outcome.cause == StopCause::failure);
+    CHECK(outcome.first_failure == 2);
+    CHECK(outcome.first_status == ExitStatus::exited(9));
+  }
+  SECTION("a stop signal stops those that are left") {
+    group.step(event::StopSignal{SIGTERM});
+    CHECK(told(group) == "stopping: timer, say, signal groups");
+    group.ends(2, ExitStatus::signaled(SIGTERM, false));
+    group.emptied();
+    CHECK(group.did<action::Finish>()->outcome.cause == StopCause::stop_signal);
+  }
+}
+
+TEST_CASE("with survivors a new process takes a place for each restart that is left") {
+  GroupSettings settings = of(2, 2);
+  settings.survivors = 1;
+  Group group(settings);
+  group.ends(1, kThree);
+  CHECK(told(group) == "running: worker gone, say, replace");
+  CHECK(group.did<action::ReplaceWorker>()->incarnation == 1);
+  SECTION("while it starts nobody else may fail") {
+    group.ends(0, kOne);
+    CHECK(told(group) == "stopping: worker gone, timer, signal groups");
+    group.step(event::WorkerStarted{1});
+    group.ends(1, ExitStatus::signaled(SIGTERM, false));
+    group.emptied();
+    CHECK(told(group) == "starting: no timer, say, start round");  // the second restart
+  }
+  SECTION("a process that cannot be started is not tried again") {
+    group.step(event::WorkerNotStarted{1, kNoProgram});
+    CHECK(told(group) == "running: worker gone, say");
+    CHECK(group.did<action::WorkerGone>()->incarnation == 1);
+    group.ends(0, kWell);
+    group.emptied();
+    CHECK(group.did<action::Finish>()->outcome.cause == StopCause::success);
+  }
+  SECTION("the restarts are used up, by places and rounds alike") {
+    group.step(event::WorkerStarted{1});
+    group.ends(0, kThree);
+    CHECK(group.did<action::ReplaceWorker>() != nullptr);
+    group.step(event::WorkerStarted{0});
+    group.ends(1, kThree);
+    CHECK(told(group) == "running: worker gone, say");
+    group.ends(0, kThree);
+    group.emptied();
+    CHECK(told(group) == "finished: no timer, finish");
+  }
+  SECTION("an end with 0 is told too: the others must not wait for that one") {
+    group.step(event::WorkerStarted{1});
+    group.ends(0, kWell);
+    CHECK(told(group) == "running: worker gone");
+  }
+}
+
+TEST_CASE("of several nodes, one whose worker failed goes on without telling the host") {
+  GroupSettings settings = with_others(2);
+  settings.survivors = 1;
+  Group group(settings);
+  group.ends(0, kThree);
+  CHECK(told(group) == "running: worker gone, say");
+  CHECK(group.did<action::Say>()->text == "rank 10 (local rank 0): exit code 3; 1 worker of this node left to go on");
+  group.ends(1, kWell);
+  group.emptied();
+  CHECK(group.did<action::ReportOver>()->ok);
 }
 
 }  // namespace dtrain::launcher

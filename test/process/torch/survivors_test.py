@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""dtrain run --survivors: ranks die, and the others go on, in C++ (Session::reform()) and Python (dtrain.reform())."""
+import os
+import pathlib
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1] / "support"), str(HERE.parent / "launcher")]
+
+import netlab  # noqa: E402
+from lab_case import LabCase, new_token  # noqa: E402
+from support import pids, proc_file  # noqa: E402
+
+BIN = pathlib.Path(os.environ["DTRAIN_BIN_DIR"])
+DTRAIN = str(BIN / "dtrain")
+WORKER = [str(pathlib.Path(os.environ["DTRAIN_TEST_BIN_DIR"]) / "survivors_worker")]
+PYTHON = [sys.executable, str(HERE / "backend" / "reform.py")]
+LIMIT = 30
+
+
+def environment(**more):
+    hidden = ("DTRAIN_", "PET_", "TORCHELASTIC_", "RANK", "WORLD_SIZE", "OMP_")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
+    return {**kept, "PYTHONPATH": str(BIN.parent / "python"), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1",
+            **more}
+
+
+class Job:
+    """Commands that print to one reader."""
+
+    def __init__(self, commands, **more):
+        self.text, self.changed, self.seen = "", threading.Condition(), 0
+        self.mark = f"SURVIVORS_TEST={os.getpid()}-{time.monotonic_ns()}".encode()
+        more = {**more, **dict([self.mark.decode().split("=")])}
+        self.processes = [start(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, env=environment(**more)) for start, words in commands]
+        self.readers = [threading.Thread(target=self.read, args=(process.stdout,)) for process in self.processes]
+        for reader in self.readers:
+            reader.start()
+
+    def read(self, stream):
+        for line in stream:
+            with self.changed:
+                self.text += line
+                self.changed.notify_all()
+
+    def expect(self, pattern):
+        """The match that comes next after the last one that was expected."""
+        with self.changed:
+            found = self.changed.wait_for(lambda: re.search(pattern, self.text[self.seen:]), LIMIT)
+            if not found:
+                raise AssertionError(f"{pattern!r} did not come:\n{self.text[-4000:]}")
+            self.seen += found.end()
+        return found
+
+    def kill(self, member):
+        """Returns the time of the kill. The hosts of a lab have numbers of their own for processes."""
+        name = f"DTRAIN_MEMBER={member}".encode()
+        pid, = [pid for pid in pids() if {name, self.mark} <= set(proc_file(pid, "environ").split(b"\0"))]
+        at = time.monotonic_ns()
+        os.kill(pid, signal.SIGKILL)
+        return at
+
+    def end(self):
+        codes = [process.wait(LIMIT) for process in self.processes]
+        for reader in self.readers:
+            reader.join(LIMIT)
+        return codes
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+        self.end()
+        for process in self.processes:
+            process.stdout.close()
+
+
+def run(*words):
+    return subprocess.Popen, [DTRAIN, "run", *map(str, words)]
+
+
+class Survivors(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory(prefix="dtrain-survivors-"))
+
+    def done(self):
+        pathlib.Path(self.folder, "done").touch()
+
+    def assert_all_steps_count(self, job, ranks):
+        ends = re.findall(r"ends: weight (\d+) after (\d+) steps", job.text)
+        self.assertEqual(len(ends), ranks, job.text[-3000:])
+        self.assertEqual(len(set(ends)), 1, ends)
+        self.assertEqual(*ends[0])
+
+    def go_on(self, program, kind):
+        with Job([run("--nproc", 4, "--survivors", 1, "--max-restarts", 1, *program, self.folder)]) as job:
+            job.expect("world 4 step")
+            killed = job.kill("2.0")
+            job.expect("rank 2 .*new process takes its place")
+            times = [(int(job.expect(r"of 3 goes on at (\d+)")[1]) - killed) / 1e6 for _ in range(3)]
+            back = (int(job.expect(r"of 4 goes on at (\d+)")[1]) - killed) / 1e6
+            job.expect("world 4 step")
+            # No restart is left: two at once, and rank 0 among them.
+            killed = job.kill("0.0")
+            job.kill("2.1")
+            job.expect(r"of 2 goes on at (\d+)")
+            job.expect("world 2 step")
+            self.done()
+            self.assertEqual(job.end(), [0], job.text[-3000:])
+        self.assert_all_steps_count(job, 2)
+        print(f"{kind}: from the death of a rank to the first collective of those that are left "
+              f"{statistics.median(times):.0f} ms, to that with a new process {back:.0f} ms", flush=True)
+
+    def test_those_that_are_left_go_on_in_cpp(self):
+        self.go_on(WORKER, "C++")
+
+    def test_those_that_are_left_go_on_in_python(self):
+        self.go_on(PYTHON, "Python")
+
+    def test_too_few_are_left(self):
+        with Job([run("--nproc", 3, "--survivors", 2, *WORKER, self.folder)]) as job:
+            job.expect("world 3 step")
+            job.kill("1.0")
+            job.expect("world 2 step")
+            job.kill("2.0")
+            self.assertEqual(job.end(), [137], job.text)
+        self.assertIn("first failure: rank 2: signal 9 (SIGKILL)", job.text)
+
+    def test_all_die_and_the_next_begin_anew(self):
+        """In the same round, if the first was replaced before the other died; else in the next one."""
+        with Job([run("--nproc", 2, "--survivors", 1, "--max-restarts", 3, *WORKER, self.folder)]) as job:
+            job.expect("world 2 step")
+            job.kill("0.0")
+            job.expect("world 2 step")
+            for member in "1.0", "0.1":
+                job.kill(member)
+            job.expect("world . step 0")
+            self.done()
+            self.assertEqual(job.end(), [0], job.text)
+
+    def test_programs_that_do_not_call_reform(self):
+        program = ("import os, torch, torch.distributed as d; d.init_process_group('dtrain'); "
+                   "os.environ['RANK'] == '1' and os.kill(os.getpid(), 9); d.all_reduce(torch.ones(1))")
+        with Job([run("--nproc", 2, "--survivors", 1, sys.executable, "-c", program)]) as job:
+            self.assertEqual(job.end(), [1], job.text)
+        self.assertRegex(job.text, r"rank 1 \(local rank 1\): signal 9 \(SIGKILL\); 1 worker of this node left")
+        self.assertRegex(job.text, r"first failure: rank 0: RuntimeError: .*: rank 1 \(pid \d+\) died")
+
+    def test_reform_needs_the_flag(self):
+        said = subprocess.run([DTRAIN, "run", "--nproc", "2", sys.executable, "-c", "import dtrain; dtrain.reform()"],
+                              env=environment(), capture_output=True, text=True, timeout=LIMIT)
+        self.assertEqual(said.returncode, 1)
+        self.assertIn("dtrain: reform() needs a launcher that lets ranks go on when one dies; start the program by "
+                      "dtrain run --survivors N", said.stderr)
+
+    def test_a_process_in_the_place_of_another_one_says_how_it_joins(self):
+        program = ("import os, signal, torch.distributed as d; d.init_process_group('dtrain'); "
+                   "os.environ['RANK'] == '1' and os.kill(os.getpid(), 9); signal.pause()")
+        with Job([run("--nproc", 2, "--survivors", 1, "--max-restarts", 1, sys.executable, "-c", program)]) as job:
+            job.expect("dtrain: this process takes the place of a rank that has died; call dtrain.reform")
+            job.expect("rank 1 .*: exit code 1; 1 worker of this node left to go on")
+            job.processes[0].terminate()
+            self.assertEqual(job.end(), [143])
+
+
+class Hosts(LabCase):
+    """Two hosts with two ranks each: the ranks hear over TCP that one is gone."""
+
+    def test_those_that_are_left_go_on_over_hosts(self):
+        net = self.lab(2)
+        folder = self.enterContext(tempfile.TemporaryDirectory(prefix="dtrain-survivors-"))
+        os.mkdir(os.path.join(folder, "dtrain"))
+        new_token(DTRAIN, os.path.join(folder, "dtrain"))
+        words = [DTRAIN, "run", "--nproc", "2", "--nnodes", "2", "--rdzv-endpoint", "host1:29400", "--survivors", "1",
+                 "--max-restarts", "1", *WORKER, folder]
+        with Job([(host.popen, words) for host in net.hosts], XDG_CONFIG_HOME=folder) as job:
+            job.expect("world 4 step")
+            killed = job.kill("2.0")
+            times = [(int(job.expect(r"of 3 goes on at (\d+)")[1]) - killed) / 1e6 for _ in range(3)]
+            job.expect("world 4 step")
+            job.kill("0.0")
+            job.expect("world 4 step")
+            pathlib.Path(folder, "done").touch()
+            self.assertEqual(job.end(), [0, 0], job.text[-3000:])
+        ends = re.findall(r"ends: weight (\d+) after (\d+) steps", job.text)
+        self.assertEqual(len(ends), 4)
+        self.assertEqual(len(set(ends)), 1)
+        self.assertEqual(*ends[0])
+        print(f"two hosts: from the death of a rank to the first collective of those that are left "
+              f"{statistics.median(times):.0f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    netlab.become_able()
+    unittest.main()
