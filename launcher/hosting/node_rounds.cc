@@ -207,7 +207,8 @@ Result<void> NodeRounds::start_edge() {
 void NodeRounds::tell_workers(const action::WorkerGone& gone) {
   StoreHost* store = joining_ && joining_->hosting() ? &joining_->hosting()->store() : store_.get();
   if (store == nullptr) return;
-  const auto told = store->set(gone_key(place_.base_rank + gone.local_rank, gone.incarnation), "1");
+  const auto told =
+      store->set(gone_key(place_.base_rank + gone.local_rank, gone.incarnation), gone.well ? kGoneWell : kGoneFailed);
   if (!told) say_(told.error().message);
 }
 

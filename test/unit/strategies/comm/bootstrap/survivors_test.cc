@@ -141,6 +141,46 @@ TEST_CASE("a meeting that cannot end says who is missing") {
         Said{"the other ranks did not form the group anew (reform())"});
 }
 
+TEST_CASE("a process that takes a place when the others have come to their end says so") {
+  Board board;
+  Survivors zero(board, rank(0), 2), one(board, rank(1), 2), late(board, rank(1, 1), 2);
+  meet({&zero, &one});
+  board.put("gone/1.0", "failed");
+  board.put("gone/0.0", "well");
+  CHECK(meet({&late}) == Said{"the other ranks have come to their end"});
+}
+
+TEST_CASE("a process that asks to join again is in the world once") {
+  Board board;
+  Survivors zero(board, rank(0), 2), one(board, rank(1), 2), next(board, rank(1, 1), 2);
+  meet({&zero, &one});
+  board.put("gone/1.0", "failed");
+  for (int i = 0; i < 2; ++i)
+    CHECK(meet({&next}, std::chrono::milliseconds{20}) ==
+          Said{"the other ranks did not form the group anew (reform())"});
+  Survivors twin(board, rank(1, 1), 2);
+  CHECK_THAT(meet({&twin}, std::chrono::milliseconds{1})[0], Catch::Contains("did not form"));
+  CHECK(meet({&zero}) == Said{"0 in 1: 0.0 1.1"});
+}
+
+TEST_CASE("of processes that took places when all had failed, none is left out") {
+  Board board;
+  Survivors zero(board, rank(0), 2), one(board, rank(1), 2), first(board, rank(0, 1), 2), second(board, rank(1, 1), 2);
+  meet({&zero, &one});
+  board.put("gone/0.0", "failed");
+  board.put("gone/1.0", "failed");
+  meet({&first});
+  board.put("reform/latest", R"({"generation":0,"members":[{"name":"0.0","node":0,"local_rank":0}],"joiners":0})");
+  std::thread joins([&] { second.meet(std::chrono::steady_clock::now() + kLimit); });
+  board.await([](const auto& values) {
+    const auto& joiners = values.at("reform/joiners");
+    return std::count(joiners.begin(), joiners.end(), '\n') == 2;
+  });
+  CHECK(meet({&first}) == Said{"0 in 2: 0.1 1.1"});
+  joins.join();
+  CHECK(second.rank() == 1);
+}
+
 TEST_CASE("where nobody is left, those that took places are the world") {
   Board board;
   Survivors zero(board, rank(0), 2), one(board, rank(1), 2), next(board, rank(0, 1), 2), other(board, rank(1, 1), 2);
