@@ -43,7 +43,7 @@ Result<void> survivors(const Given& given, Plan& plan) {
   int& survivors = plan.spec.survivors;
   if (auto done = take_number(given.options, FlagId::survivors, kMostWorkersOfNode, survivors); !done) return done;
   if (survivors == 0) return {};
-  // Of several nodes all must have the flag, and then a node with too few workers goes on without none of them.
+  // All nodes of a job must have the flag. One with too few workers ends the round with its first failure.
   if (survivors >= plan.spec.nproc_per_node && !plan.spec.nodes.several())
     return given.options.blame(
         FlagId::survivors, usage_error(fmt::format(

@@ -98,15 +98,15 @@ bool Survivors::ended(const std::string& member) { return store_.has(key_of_gone
 const SurvivorWorld& Survivors::meet(Deadline deadline) {
   if (world_.generation < 0 && takes_a_place(own_.name)) return join(deadline);
   store_.put(key_of_here(world_.generation + 1, own_.name), member_json(own_).dump());
-  return decide(await_others(deadline));
+  return enter(world_after(world_, await_others(deadline)));
 }
 
-// The next world, with those of the last one that have come.
-const SurvivorWorld& Survivors::decide(std::vector<Member> came) {
-  const std::int64_t next = world_.generation + 1;
-  SurvivorWorld world{next, std::move(came), world_.joiners};
-  if (!store_.has(key_of_world(next))) take_joiners(world);
-  return enter(world_of(store_.first(key_of_world(next), world_text(world))));
+// The world that stands in the store; if there is none, that of those that came and of those that wait to join.
+SurvivorWorld Survivors::world_after(const SurvivorWorld& last, std::vector<Member> came) {
+  SurvivorWorld next{last.generation + 1, std::move(came), last.joiners};
+  const std::string key = key_of_world(next.generation);
+  if (!store_.has(key)) take_joiners(next);
+  return world_of(store_.first(key, world_text(next)));
 }
 
 // Those of the last world that have come. The rest has ended, or somebody else knows already.
@@ -161,11 +161,9 @@ const SurvivorWorld& Survivors::join(Deadline deadline) {
     if (const auto latest = value_of(store_, kLastWorld); latest && world_of(*latest).generation > last.generation)
       last = world_of(*latest);
     if (all_ended(last)) {
-      SurvivorWorld own{last.generation + 1, {}, last.joiners};
-      take_joiners(own);
-      own = world_of(store_.first(key_of_world(own.generation), world_text(own)));
-      if (own.rank_of(own_.name) >= 0) return enter(std::move(own));
-      last = std::move(own);  // of others that took places, who had not seen this one
+      SurvivorWorld next = world_after(last, {});
+      if (next.rank_of(own_.name) >= 0) return enter(std::move(next));
+      last = std::move(next);  // of others that took places, who had not seen this one
     }
     if (!look.pause(deadline)) throw std::runtime_error("the other ranks did not form the group anew (reform())");
   }

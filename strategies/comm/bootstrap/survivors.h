@@ -87,7 +87,7 @@ class Survivors {
   bool all_ended(const SurvivorWorld& world);
   std::vector<Member> await_others(Deadline deadline);
   void take_joiners(SurvivorWorld& world);
-  const SurvivorWorld& decide(std::vector<Member> came);
+  SurvivorWorld world_after(const SurvivorWorld& last, std::vector<Member> came);
   const SurvivorWorld& enter(SurvivorWorld world);
   const SurvivorWorld& join(Deadline deadline);
 
