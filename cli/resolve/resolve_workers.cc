@@ -43,12 +43,17 @@ Result<void> survivors(const Given& given, Plan& plan) {
   int& survivors = plan.spec.survivors;
   if (auto done = take_number(given.options, FlagId::survivors, kMostWorkersOfNode, survivors); !done) return done;
   if (survivors == 0) return {};
-  if (survivors >= plan.spec.nproc_per_node)
+  // All nodes of a job must have the flag. One with too few workers ends the round with its first failure.
+  if (survivors >= plan.spec.nproc_per_node && !plan.spec.nodes.several())
     return given.options.blame(
         FlagId::survivors, usage_error(fmt::format(
                                "of {} on this node no worker could fail and leave {}; give at most {}, or more workers "
                                "(--nproc)",
                                counted(plan.spec.nproc_per_node, "worker"), survivors, plan.spec.nproc_per_node - 1)));
+  if (plan.spec.nodes.several() && !plan.spec.nodes.across_hosts)
+    return given.options.blame(
+        FlagId::survivors, usage_error("several nodes on one host (an endpoint on loopback) cannot have it; start one "
+                                       "node there, with more workers"));
   if (plan.spec.nodes.real_master)
     return given.options.blame(FlagId::survivors,
                                usage_error("the workers hear of a failure from their own agent's store, and with "

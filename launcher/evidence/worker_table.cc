@@ -21,25 +21,28 @@ WorkerNow now_of(const WorkerRow& row, MonoTime now) {
   return worker;
 }
 
+WorkerRow new_row(int local_rank, int rank) {
+  WorkerRow row;
+  row.local_rank = local_rank;
+  row.rank = rank;
+  return row;
+}
+
 }  // namespace
 
 void WorkerTable::begin_round(const Assignment& place) {
   place_ = place;
   int local_rank = 0;
   for (WorkerRow& row : rows_) {
-    row = WorkerRow();
-    row.local_rank = local_rank++;
-    row.rank = place.base_rank + row.local_rank;
+    row = new_row(local_rank, place.base_rank + local_rank);
+    ++local_rank;
   }
 }
 
 void WorkerTable::replace(int local_rank) {
   WorkerRow& row = rows_.at(std::size_t(local_rank));
-  WorkerRow next;
-  next.local_rank = row.local_rank;
-  next.rank = row.rank;
-  next.replaced = true;
-  row = std::move(next);
+  row = new_row(local_rank, row.rank);
+  row.replaced = true;
 }
 
 bool WorkerTable::all_started() const {

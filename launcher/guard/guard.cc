@@ -217,7 +217,8 @@ class Guard {
     }
     if (result.pid >= 0 && !watch(result.pidfd.get())) result = call_off(result.pid, errno);
     if (result.pid < 0) {
-      round_.broken = true;  // the round cannot succeed, and no more of its workers are started
+      // The round cannot succeed, and no more of its workers are started. One in the place of another is not needed.
+      if (round_.spawns_to_come >= 0) round_.broken = true;
       send({GuardOp::not_started, local_rank, int32_t(result.step), result.error});
       return;
     }

@@ -204,10 +204,16 @@ Result<void> NodeRounds::start_edge() {
   return start_store(std::move(options));
 }
 
+// Null: this node serves none.
+StoreHost* NodeRounds::own_store() const {
+  return joining_ && joining_->hosting() ? &joining_->hosting()->store() : store_.get();
+}
+
 void NodeRounds::tell_workers(const action::WorkerGone& gone) {
-  StoreHost* store = joining_ && joining_->hosting() ? &joining_->hosting()->store() : store_.get();
+  StoreHost* store = own_store();
   if (store == nullptr) return;
-  const auto told = store->set(gone_key(place_.base_rank + gone.local_rank, gone.incarnation), "1");
+  const auto told =
+      store->set(gone_key(place_.base_rank + gone.local_rank, gone.incarnation), gone.well ? kGoneWell : kGoneFailed);
   if (!told) say_(told.error().message);
 }
 
@@ -243,8 +249,7 @@ void NodeRounds::ask(FactsQuestion::Taker taker) {
 }
 
 void NodeRounds::fill(AgentFacts& facts) const {
-  const StoreHost* store = joining_ && joining_->hosting() ? &joining_->hosting()->store() : store_.get();
-  if (store != nullptr) facts.store = store->stats();
+  if (const StoreHost* store = own_store(); store != nullptr) facts.store = store->stats();
   if (!joining_) return;
   facts.hosts = joining_->hosting() != nullptr;
   facts.endpoint = joining_->endpoint();

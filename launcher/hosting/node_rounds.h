@@ -55,6 +55,7 @@ class NodeRounds {
   Result<void> start_store(StoreHost::Options options);
   Result<Assignment> begin_with_others(Assignment assignment);
   Result<void> start_edge();
+  StoreHost* own_store() const;
   void tell_workers(const action::WorkerGone& gone);
   void received(const RoundMessage& message);
   void host_lost(const std::string& reason, Duration grace);

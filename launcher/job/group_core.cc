@@ -61,7 +61,7 @@ GroupCore::GroupCore(GroupSettings settings)
     : settings_(settings), workers_(settings.workers), fates_(settings.workers), incarnations_(settings.workers) {
   DT_CHECK(settings.workers >= 1, "a group has at least one worker");
   DT_CHECK(settings.max_restarts >= 0, "the budget is a count");
-  DT_CHECK(settings.survivors >= 0 && settings.survivors < settings.workers, "somebody may fail, or nobody goes on");
+  DT_CHECK(settings.survivors >= 0, "survivors are a count");
 }
 
 std::vector<GroupAction> GroupCore::start(MonoTime) {
@@ -85,7 +85,7 @@ void GroupCore::open_round(Actions& out) {
   awaits_cause_ = false;
   reported_ = -1;
   std::fill(incarnations_.begin(), incarnations_.end(), 0);
-  lost_ = 0;
+  well_ = lost_ = 0;
   for (int i = 0; i < settings_.workers; ++i) fates_[std::size_t(i)] = {base_rank_ + i, std::nullopt};
   empty_ = output_closed_ = false;
   out.push_back(action::StartRound{round_, restarts_});
@@ -140,11 +140,14 @@ void GroupCore::worker_ended(int local_rank, const ExitStatus& status, Testimony
   if (told.since == MonoTime{}) told.since = now;
   fates_[std::size_t(local_rank)].status = status;
   fates_[std::size_t(local_rank)].told = std::move(told);
-  const bool outlived = !status.success() && others_go_on();
+  const bool outlived = !status.success() && others_go_on(local_rank);
+  if (active() && status.success()) ++well_;
   if (settings_.survivors > 0 && active())
-    out.push_back(action::WorkerGone{local_rank, incarnations_[std::size_t(local_rank)], outlived});
-  if (outlived) return go_on_without(local_rank, status, out);
-  if (awaits_cause_ || (!status.success() && !first_failure_ && active())) return failed(now, out);
+    out.push_back(action::WorkerGone{local_rank, incarnations_[std::size_t(local_rank)], status.success(), outlived});
+  if (outlived)
+    go_on_without(local_rank, status, out);
+  else if (awaits_cause_ || (!status.success() && !first_failure_ && active()))
+    return failed(now, out);
   if (active() && count(Worker::done) == settings_.workers) {
     reason_ = fmt::format("{} ended with exit code 0", counted(settings_.workers - lost_, "worker"));
     begin_stop(StopCause::success, settings_.failure_grace, now, out);  // for what they have left behind
@@ -266,8 +269,8 @@ void GroupCore::finish(bool processes_left, Actions& out) {
   state_ = GroupState::finished;
   if (verdict_) settle_with_others();
   out.push_back(action::CancelTimer{});
-  out.push_back(action::Finish{
-      {cause_, stop_signal_, restarts_, processes_left, first_failure_, first_status_, accused_, reason_, verdict_}});
+  out.push_back(action::Finish{{cause_, stop_signal_, restarts_ + replaced_, processes_left, first_failure_,
+                                first_status_, accused_, reason_, verdict_}});
 }
 
 // ---- with other nodes -----------------------------------------------------------------------------------------------

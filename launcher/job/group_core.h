@@ -156,6 +156,7 @@ struct StartRound {
 struct WorkerGone {
   int local_rank;
   int incarnation;  // 0: it was started with the round
+  bool well;        // with exit code 0
   bool outlived;    // it failed, and the others go on
 };
 struct ReplaceWorker {
@@ -236,7 +237,7 @@ class GroupCore {
   void arm(MonoTime at, Actions& out);
   void begin_kill(GroupAction why, MonoTime now, Actions& out);
   void rest_left(Actions& out);
-  bool others_go_on() const;
+  bool others_go_on(int local_rank) const;
   void go_on_without(int local_rank, const ExitStatus& status, Actions& out);
   void failed(MonoTime now, Actions& out);
   bool cause_is_to_come() const;
@@ -273,6 +274,7 @@ class GroupCore {
   std::vector<Fate> fates_;        // of this round, by local rank
   std::vector<int> incarnations_;  // of this round, by local rank: processes before the present one
   int replaced_ = 0;               // workers of all rounds; each takes a restart
+  int well_ = 0;                   // workers of this round that have ended with 0 by themselves
   int lost_ = 0;                   // workers of this round that have failed, and nobody took their place
   Blame accused_;
   StopCause cause_ = StopCause::success;

@@ -10,17 +10,19 @@
 
 namespace dtrain::launcher {
 
-// Before the first failure that ends the round.
-bool GroupCore::others_go_on() const {
-  return settings_.survivors > 0 && state_ == GroupState::running && !awaits_cause_ &&
-         count(Worker::alive) >= settings_.survivors;
+// Before the first failure that ends the round. A process that took a place too late finds nobody whom it could join.
+bool GroupCore::others_go_on(int local_rank) const {
+  if (settings_.survivors == 0 || state_ != GroupState::running || awaits_cause_) return false;
+  const bool too_late = well_ > 0 && incarnations_[std::size_t(local_rank)] > 0;
+  return count(Worker::alive) >= settings_.survivors || too_late;
 }
 
 // Its end is no cause of what comes later: the others have gone on.
 void GroupCore::go_on_without(int local_rank, const ExitStatus& status, Actions& out) {
   const auto at = std::size_t(local_rank);
   fates_[at] = {base_rank_ + local_rank, std::nullopt};
-  const bool again = status.kind != ExitStatus::Kind::not_started && restarts_ + replaced_ < settings_.max_restarts;
+  const bool again =
+      status.kind != ExitStatus::Kind::not_started && well_ == 0 && restarts_ + replaced_ < settings_.max_restarts;
   const std::string what =
       fmt::format("rank {} (local rank {}): {}; {} of this node left to go on", base_rank_ + local_rank, local_rank,
                   launcher::describe(status), counted(count(Worker::alive), "worker"));

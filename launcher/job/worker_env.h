@@ -36,8 +36,9 @@ struct Assignment {
 // A process in the place of a rank, with JobSpec::survivors: "3.0" is the one that began with the round, "3.1" has
 // taken its place. DTRAIN_MEMBER, and how the ranks that go on name each other.
 std::string member_name(int rank, int incarnation);
-// The key of the store that says of such a process that it has ended, as the workers' clients name it.
+// The key of the store that says of such a process that it has ended, as the workers' clients name it; and its value.
 std::string gone_key(int rank, int incarnation);
+inline constexpr const char *kGoneWell = "well", *kGoneFailed = "failed";
 
 // The files of one worker; empty where there is none.
 struct WorkerPaths {

@@ -250,7 +250,7 @@ def data_task(program, order, schema, readers):
             rows = [int(told) for told in context.allGather(str(deal(batches, files)))]
             short = [i for i, count in enumerate(rows) if count < readers]
             if short:
-                # Spark shortens long ones.
+                # Longer texts come cut to the caller.
                 raise RuntimeError(f"dtrain: partition {short[0]} of {len(rows)} has {rows[short[0]]} rows for "
                                    f"{readers} ranks, all have {sum(rows)}: see python.md")
             described, place = new_file()

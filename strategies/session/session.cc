@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <atomic>
+
 #include "strategies/collectives/collectives.h"
 #include "strategies/collectives/texts.h"
 #include "strategies/comm/backend/kept_memory.h"
@@ -55,10 +58,16 @@ Session init(const WorkerEnv& env, const InitOptions& options) {
     c10::utils::set_env("DDP_DISABLE_COMM_MEM", "0", false);
   }
   if (!env.member.empty()) {
+    static std::atomic<bool> once{false};
+    if (once.exchange(true))
+      throw ConfigError("dtrain: under --survivors a process calls init() once; reform() forms the groups anew");
     Session session(std::make_unique<Session::State>(std::move(groups), Group(), device));
     session.state_->survivors =
         std::make_unique<SurvivorsInStore>(store, Member{env.member, env.group_rank, env.local_rank}, env.world_size);
-    joining(env, [&] { form_survivors(*session.state_, options.join_timeout); });
+    // Who took a place waits for the others to come to the end of a step.
+    const auto timeout =
+        takes_a_place(env.member) ? std::max(options.join_timeout, options.collective_timeout) : options.join_timeout;
+    joining(env, [&] { form_survivors(*session.state_, timeout); });
     return session;
   }
   // It may outlive a round, and a session: their keys must not meet those of the next.

@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "strategies/comm/base/interrupt.h"
+
 namespace dtrain {
 namespace {
 
@@ -62,6 +64,7 @@ std::vector<std::string> lines_at(MemberStore& store, const std::string& key) {
 
 bool LookAgain::pause(GroupStore::Deadline deadline) {
   using std::chrono::microseconds;
+  if (void (*check)() = interrupt_check()) check();
   const auto now = std::chrono::steady_clock::now();
   if (now >= deadline) return false;
   const auto tenth = std::chrono::duration_cast<microseconds>(now - since_) / 10;
@@ -95,15 +98,15 @@ bool Survivors::ended(const std::string& member) { return store_.has(key_of_gone
 const SurvivorWorld& Survivors::meet(Deadline deadline) {
   if (world_.generation < 0 && takes_a_place(own_.name)) return join(deadline);
   store_.put(key_of_here(world_.generation + 1, own_.name), member_json(own_).dump());
-  return decide(await_others(deadline));
+  return enter(world_after(world_, await_others(deadline)));
 }
 
-// The next world, with those of the last one that have come.
-const SurvivorWorld& Survivors::decide(std::vector<Member> came) {
-  const std::int64_t next = world_.generation + 1;
-  SurvivorWorld world{next, std::move(came), world_.joiners};
-  if (!store_.has(key_of_world(next))) world.joiners = take_joiners(world.members);
-  return enter(world_of(store_.first(key_of_world(next), world_text(world))));
+// The world that stands in the store; if there is none, that of those that came and of those that wait to join.
+SurvivorWorld Survivors::world_after(const SurvivorWorld& last, std::vector<Member> came) {
+  SurvivorWorld next{last.generation + 1, std::move(came), last.joiners};
+  const std::string key = key_of_world(next.generation);
+  if (!store_.has(key)) take_joiners(next);
+  return world_of(store_.first(key, world_text(next)));
 }
 
 // Those of the last world that have come. The rest has ended, or somebody else knows already.
@@ -127,13 +130,13 @@ std::vector<Member> Survivors::await_others(Deadline deadline) {
   return members;
 }
 
-std::size_t Survivors::take_joiners(std::vector<Member>& members) {
+void Survivors::take_joiners(SurvivorWorld& world) {
   const std::vector<std::string> lines = lines_at(store_, kJoinersKey);
-  for (std::size_t i = world_.joiners; i < lines.size(); ++i) {
+  for (std::size_t i = world.joiners; i < lines.size(); ++i) {
     const Member joiner = member_of(nlohmann::json::parse(lines[i]));
-    if (!ended(joiner.name)) members.push_back(joiner);
+    if (!ended(joiner.name) && world.rank_of(joiner.name) < 0) world.members.push_back(joiner);
   }
-  return lines.size();
+  world.joiners = std::max(world.joiners, lines.size());
 }
 
 // Whoever knows the world tells those that wait for it: the one that decided may be dead.
@@ -147,21 +150,34 @@ const SurvivorWorld& Survivors::enter(SurvivorWorld world) {
 }
 
 const SurvivorWorld& Survivors::join(Deadline deadline) {
-  store_.append(kJoinersKey, member_json(own_).dump() + "\n");
+  if (!std::exchange(asked_, true)) store_.append(kJoinersKey, member_json(own_).dump() + "\n");
   LookAgain look;
+  SurvivorWorld last = world_;
   while (true) {
     if (const auto admitted = value_of(store_, admitted_key(own_.name))) {
       world_ = world_of(value_of(store_, key_of_world(std::stoll(*admitted))).value());
       return world_;
     }
-    SurvivorWorld last = world_;
-    if (const auto latest = value_of(store_, kLastWorld)) last = world_of(*latest);
-    if (std::all_of(last.members.begin(), last.members.end(), [this](const Member& m) { return ended(m.name); })) {
-      world_ = last;
-      return decide({});
+    if (const auto latest = value_of(store_, kLastWorld); latest && world_of(*latest).generation > last.generation)
+      last = world_of(*latest);
+    if (all_ended(last)) {
+      SurvivorWorld next = world_after(last, {});
+      if (next.rank_of(own_.name) >= 0) return enter(std::move(next));
+      last = std::move(next);  // of others that took places, who had not seen this one
     }
     if (!look.pause(deadline)) throw std::runtime_error("the other ranks did not form the group anew (reform())");
   }
+}
+
+bool Survivors::all_ended(const SurvivorWorld& world) {
+  bool well = false;
+  for (const Member& member : world.members) {
+    const auto end = value_of(store_, key_of_gone(member.name));
+    if (!end) return false;
+    well = well || *end == "well";
+  }
+  if (well) throw std::runtime_error("the other ranks have come to their end");
+  return true;
 }
 
 bool Survivors::joiners_wait() { return lines_at(store_, kJoinersKey).size() > world_.joiners; }

@@ -1,7 +1,8 @@
 #pragma once
 // Which ranks go on together after a rank has died, agreed on through the store. The launcher (`dtrain run
 // --survivors`) names the process in each rank's place in DTRAIN_MEMBER: "3.0" is the first, "3.1" has taken its place.
-// It puts "gone/3.0" into the store when that process has ended. Keys, all in the job's store:
+// It puts "gone/3.0" into the store when that process has ended: "well" with exit code 0, else "failed". Keys, all in
+// the job's store:
 //
 //   reform/<g>/here/<member>   this one has come to the meeting for world g; its place
 //   reform/<g>/world           the members of world g; whoever knows of all others first puts it there, and it stands
@@ -68,8 +69,9 @@ class Survivors {
 
   using Deadline = GroupStore::Deadline;
   // Collective of all that live: the next world, in which this process is. The ranks that were there before keep their
-  // order, and new ones follow. A process that took a place waits for the others to meet; if none of them is left,
-  // those that took places are the world. Throws std::runtime_error if a member neither came nor ended by the deadline.
+  // order, and new ones follow. A process that took a place waits for the others to meet; if all of them have failed,
+  // those that took places are the world. Throws std::runtime_error if a member neither came nor ended by the deadline,
+  // or if a process takes a place when the others have come to their end.
   const SurvivorWorld& meet(Deadline deadline);
   // Of the last meeting.
   const SurvivorWorld& world() const { return world_; }
@@ -82,15 +84,17 @@ class Survivors {
 
  private:
   bool ended(const std::string& member);
+  bool all_ended(const SurvivorWorld& world);
   std::vector<Member> await_others(Deadline deadline);
-  std::size_t take_joiners(std::vector<Member>& members);
-  const SurvivorWorld& decide(std::vector<Member> came);
+  void take_joiners(SurvivorWorld& world);
+  SurvivorWorld world_after(const SurvivorWorld& last, std::vector<Member> came);
   const SurvivorWorld& enter(SurvivorWorld world);
   const SurvivorWorld& join(Deadline deadline);
 
   MemberStore& store_;
   const Member own_;
   SurvivorWorld world_;
+  bool asked_ = false;  // to join
 };
 
 }  // namespace dtrain

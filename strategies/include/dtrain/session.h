@@ -99,13 +99,13 @@ class Session {
   void broadcast(torch::Tensor tensor, int root = 0);
 
   // The ranks that are left go on (docs/training/survivors.md). Under `dtrain run --survivors N`, a rank that dies does
-  // not end the others: their collectives throw CollectiveError, and each calls reform(). Collective of all ranks that
-  // live; one that still computes is waited for, at most for the collective timeout. Then the session is the new world:
-  // ranks have new numbers, in the old order, and processes that the launcher started in the place of dead ones come
-  // last. Such a process joins in init(). All groups of the session have ended; destroy what was made of them
-  // (Parallel, Ddp, Mesh), make it anew, and give all ranks the same weights, optimizer and step: a step may be done on
-  // some ranks and not on others. Throws ConfigError without --survivors, or with GPUs; CollectiveError or
-  // std::runtime_error if no group forms. No other thread may use the session meanwhile.
+  // not end the others: their collectives throw CollectiveError (what forms groups: std::runtime_error), and each calls
+  // reform(). Collective of all ranks that live; one that still computes is waited for, at most for the collective
+  // timeout. Then the session is the new world: ranks have new numbers, in the old order, and processes that the
+  // launcher started in the place of dead ones come last. Such a process joins in init(). All groups of the session
+  // have ended; destroy what was made of them (Parallel, Ddp, Mesh), make it anew, and give all ranks the same weights,
+  // optimizer and step: a step may be done on some ranks and not on others. Throws ConfigError without --survivors, or
+  // with GPUs; CollectiveError or std::runtime_error if no group forms. No other thread may use the session meanwhile.
   void reform();
   // Collective. Whether a process waits to join, so that it is time for reform(). Cheap enough for each step: it asks
   // the store on rank 0. Without --survivors: false, and no collective.

@@ -28,7 +28,8 @@ def _known():
 
 def refuse_outside():
     """A process in the place of another one is in none of the groups that the first ranks form."""
-    if not _forms and _survivors is None and not os.environ.get("DTRAIN_MEMBER", ".0").endswith(".0"):
+    member = os.environ.get("DTRAIN_MEMBER", "")
+    if member and not member.endswith(".0") and not _forms and _survivors is None:
         raise RuntimeError("dtrain: this process takes the place of a rank that has died; call dtrain.reform() in "
                            "place of init_process_group(), on all ranks")
 
@@ -49,6 +50,8 @@ def reform(timeout=datetime.timedelta(minutes=30)):
         dist.destroy_process_group()
 
     def form(store, rank, size, local_size):
+        # torch counts the groups of a process and puts the number into their keys; here each world has keys of its own.
+        dist.distributed_c10d._world.group_count = 0
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(local_size))
         dist.init_process_group("dtrain", store=store, rank=rank, world_size=size, timeout=timeout)
 

@@ -157,7 +157,8 @@ class Bars(ProcessTest):
         with tempfile.TemporaryDirectory() as tmp:
             job = subprocess.Popen(command(name, "--quiet", *args, *python(BAR), fd), executable=DTRAIN,
                                    stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, start_new_session=True,
-                                   env=environment(tmp))
+                                   # A signal that comes just before signal.pause() is lost to Python.
+                                   env={**environment(tmp), "DTRAIN_SHUTDOWN_TIMEOUT": "2"})
             os.close(slave)
             shown, end = b"", time.monotonic() + DEADLINE
             try:

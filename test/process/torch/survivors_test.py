@@ -23,7 +23,7 @@ BIN = pathlib.Path(os.environ["DTRAIN_BIN_DIR"])
 DTRAIN = str(BIN / "dtrain")
 WORKER = [str(pathlib.Path(os.environ["DTRAIN_TEST_BIN_DIR"]) / "survivors_worker")]
 PYTHON = [sys.executable, str(HERE / "backend" / "reform.py")]
-LIMIT = 30
+LIMIT = 120
 
 
 def environment(**more):
@@ -157,6 +157,13 @@ class Survivors(unittest.TestCase):
             self.assertEqual(job.end(), [1], job.text)
         self.assertRegex(job.text, r"rank 1 \(local rank 1\): signal 9 \(SIGKILL\); 1 worker of this node left")
         self.assertRegex(job.text, r"first failure: rank 0: RuntimeError: .*: rank 1 \(pid \d+\) died")
+
+    def test_a_program_without_the_flag_is_as_before(self):
+        program = ("import torch.distributed as d; d.init_process_group('dtrain'); d.barrier(); "
+                   "d.destroy_process_group()")
+        said = subprocess.run([DTRAIN, "run", "--nproc", "2", sys.executable, "-c", program], env=environment(),
+                              capture_output=True, text=True, timeout=LIMIT)
+        self.assertEqual(said.returncode, 0, said.stderr)
 
     def test_reform_needs_the_flag(self):
         said = subprocess.run([DTRAIN, "run", "--nproc", "2", sys.executable, "-c", "import dtrain; dtrain.reform()"],

@@ -499,10 +499,15 @@ TEST_CASE("with survivors a new process takes a place for each restart that is l
     group.emptied();
     CHECK(told(group) == "finished: no timer, finish");
   }
-  SECTION("an end with 0 is told too: the others must not wait for that one") {
+  SECTION("an end with 0 is told too: the others must not wait for that one; and who came too late is no failure") {
     group.step(event::WorkerStarted{1});
     group.ends(0, kWell);
     CHECK(told(group) == "running: worker gone");
+    CHECK(group.did<action::WorkerGone>()->well);
+    group.ends(1, kOne);
+    CHECK(told(group) == "stopping: worker gone, say, timer");
+    group.emptied();
+    CHECK(group.core.state() == S::finished);
   }
 }
 

@@ -43,9 +43,12 @@ class Board final : public MemberStore {
   void append(const std::string& key, const std::string& text) override {
     change([&] { values_[key] += text; });
   }
-  void await(const std::function<bool(const std::map<std::string, std::string>&)>& condition) {
+  void await_joiners(std::ptrdiff_t count) {
     std::unique_lock lock(mutex_);
-    REQUIRE(changed_.wait_for(lock, kLimit, [&] { return condition(values_); }));
+    REQUIRE(changed_.wait_for(lock, kLimit, [&] {
+      const auto lines = values_.find("reform/joiners");
+      return lines != values_.end() && std::count(lines->second.begin(), lines->second.end(), '\n') == count;
+    }));
   }
 
  private:
@@ -105,7 +108,7 @@ TEST_CASE("survivors go on in their old order, and processes in the places of ot
   CHECK(meet({&one, &two}) == Said{"0 in 1: 1.0 2.0", "1 in 1: 1.0 2.0"});
   CHECK_FALSE(one.joiners_wait());
   std::thread joins([&] { again.meet(std::chrono::steady_clock::now() + kLimit); });
-  board.await([](const auto& values) { return values.contains("reform/joiners"); });
+  board.await_joiners(1);
   CHECK(one.joiners_wait());
   CHECK(meet({&two, &one}) == Said{"1 in 2: 1.0 2.0 0.1", "0 in 2: 1.0 2.0 0.1"});
   joins.join();
@@ -123,10 +126,7 @@ TEST_CASE("a rank that never began, and its successor, which ended too, keep nob
   joins.join();
   board.put("gone/1.1", "1");
   std::thread next([&] { late.meet(std::chrono::steady_clock::now() + kLimit); });
-  board.await([](const auto& values) {
-    const auto joiners = values.find("reform/joiners");
-    return joiners != values.end() && std::count(joiners->second.begin(), joiners->second.end(), '\n') == 2;
-  });
+  board.await_joiners(2);
   CHECK(meet({&zero}) == Said{"0 in 0: 0.0 1.2"});
   next.join();
   CHECK(late.rank() == 1);
@@ -141,6 +141,43 @@ TEST_CASE("a meeting that cannot end says who is missing") {
         Said{"the other ranks did not form the group anew (reform())"});
 }
 
+TEST_CASE("a process that takes a place when the others have come to their end says so") {
+  Board board;
+  Survivors zero(board, rank(0), 2), one(board, rank(1), 2), late(board, rank(1, 1), 2);
+  meet({&zero, &one});
+  board.put("gone/1.0", "failed");
+  board.put("gone/0.0", "well");
+  CHECK(meet({&late}) == Said{"the other ranks have come to their end"});
+}
+
+TEST_CASE("a process that asks to join again is in the world once") {
+  Board board;
+  Survivors zero(board, rank(0), 2), one(board, rank(1), 2), next(board, rank(1, 1), 2);
+  meet({&zero, &one});
+  board.put("gone/1.0", "failed");
+  for (int i = 0; i < 2; ++i)
+    CHECK(meet({&next}, std::chrono::milliseconds{20}) ==
+          Said{"the other ranks did not form the group anew (reform())"});
+  Survivors twin(board, rank(1, 1), 2);
+  CHECK_THAT(meet({&twin}, std::chrono::milliseconds{1})[0], Catch::Contains("did not form"));
+  CHECK(meet({&zero}) == Said{"0 in 1: 0.0 1.1"});
+}
+
+TEST_CASE("of processes that took places when all had failed, none is left out") {
+  Board board;
+  Survivors zero(board, rank(0), 2), one(board, rank(1), 2), first(board, rank(0, 1), 2), second(board, rank(1, 1), 2);
+  meet({&zero, &one});
+  board.put("gone/0.0", "failed");
+  board.put("gone/1.0", "failed");
+  meet({&first});
+  board.put("reform/latest", R"({"generation":0,"members":[{"name":"0.0","node":0,"local_rank":0}],"joiners":0})");
+  std::thread joins([&] { second.meet(std::chrono::steady_clock::now() + kLimit); });
+  board.await_joiners(2);
+  CHECK(meet({&first}) == Said{"0 in 2: 0.1 1.1"});
+  joins.join();
+  CHECK(second.rank() == 1);
+}
+
 TEST_CASE("where nobody is left, those that took places are the world") {
   Board board;
   Survivors zero(board, rank(0), 2), one(board, rank(1), 2), next(board, rank(0, 1), 2), other(board, rank(1, 1), 2);
@@ -149,10 +186,7 @@ TEST_CASE("where nobody is left, those that took places are the world") {
   board.put("gone/1.0", "1");
   CHECK(meet({&next}) == Said{"0 in 1: 0.1"});
   std::thread joins([&] { other.meet(std::chrono::steady_clock::now() + kLimit); });
-  board.await([](const auto& values) {
-    const auto joiners = values.find("reform/joiners");
-    return std::count(joiners->second.begin(), joiners->second.end(), '\n') == 2;
-  });
+  board.await_joiners(2);
   CHECK(meet({&next}) == Said{"0 in 2: 0.1 1.1"});
   joins.join();
   CHECK(other.rank() == 1);
