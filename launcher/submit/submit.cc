@@ -74,12 +74,12 @@ Result<Prepared> prepare(SubmitSignals& signals) {
   return prepared;
 }
 
-struct Outcome {
+struct Submitted {
   Result<int> code;
   bool interrupted = false;
 };
 
-Outcome submit(asio::io_context& io, const SubmitSignals& signals, UniqueFd signal_fd, PlacementRequest request,
+Submitted submit(asio::io_context& io, const SubmitSignals& signals, UniqueFd signal_fd, PlacementRequest request,
                AgentEnds& agents, const std::function<void(Submitter&)>& prepared = {}) {
   Submitter submitter(io, signals, std::move(signal_fd), std::move(request), agents);
   if (prepared) prepared(submitter);
@@ -87,7 +87,7 @@ Outcome submit(asio::io_context& io, const SubmitSignals& signals, UniqueFd sign
   return {std::move(code), submitter.was_interrupted()};
 }
 
-Result<int> conclude(Outcome outcome) {
+Result<int> conclude(Submitted outcome) {
   if (outcome.interrupted && outcome.code && *outcome.code == 128 + SIGINT) die_of_interrupt();
   return std::move(outcome.code);
 }
@@ -207,11 +207,11 @@ class Engine {
   EngineShim shim_;
 };
 
-Result<Outcome> submit_by(Engine& engine, asio::io_context& io, EngineSpec& spec, Prepared& prepared,
+Result<Submitted> submit_by(Engine& engine, asio::io_context& io, EngineSpec& spec, Prepared& prepared,
                           LinkedAgents& agents) {
   auto placed = engine.place(spec, prepared.signals.get());
   if (!placed) return placed.error();
-  if (placed->signal) return Outcome{128 + placed->signal, placed->signal == SIGINT};
+  if (placed->signal) return Submitted{128 + placed->signal, placed->signal == SIGINT};
   spec.request.named_by_cards = placed->by_engine.named_by_cards;
   spec.request.begins_late = placed->by_engine.begins_late;
   for (ShimNode& node : placed->by_engine.nodes) spec.request.hosts.push_back({std::move(node.host), node.workers, {}});
@@ -257,7 +257,7 @@ Result<int> run_on_engine(EngineSpec spec) {
   order.job = "submit";
   order.secret = secret->text();
   asio::io_context io;
-  std::optional<Result<Outcome>> outcome;
+  std::optional<Result<Submitted>> outcome;
   {
     LinkedAgents agents(io, {std::move(*listener), std::move(*secret), order.job,
                              spec.request.grows ? kMostAgents : spec.nodes.most, say_unwaiting});
