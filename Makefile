@@ -205,7 +205,7 @@ bench-launch: ## measure dtrain beside torchrun and mpirun; writes docs/benchmar
 .PHONY: bench-engines
 bench-engines: ## measure what dtrain adds to ssh, mpirun, mpiexec, srun, Ray and Spark, and ends without them; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench
-	@$(call build,release,dtrain)
+	@$(call build,release,dtrain survivors_worker dtrain_python)
 	@python3 test/bench/engines/run.py --write docs/benchmarks $(BENCH_ARGS)
 
 .PHONY: engines-matrix

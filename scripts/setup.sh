@@ -214,7 +214,7 @@ for group in "$@"; do
   [[ $group != test && $group != bench ]] || install_corpus
   [[ $group != wheel ]] || install_tools wheel 100 "zig and Python's tools for wheels"
   [[ $group != test ]] || install_tools test 80 "what reads recipes and schemas, and Transformers"
-  [[ $group != test ]] || install_tools ray 80 "Ray"
+  [[ $group != test ]] || install_tools ray 100 "Ray"
   [[ $group != test ]] || install_spark
   [[ $group != docs && $group != test ]] || install_tools docs 15 "mkdocs"
   [[ $group != peers ]] || install_peers

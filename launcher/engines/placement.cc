@@ -66,11 +66,13 @@ void Placement::joined(PlacedHost host, MonoTime now) {
 
 void Placement::said(int host, std::string_view line, MonoTime now) {
   if (!is_of_agent(line)) return complained(host, line);
+  if (stage_ == Stage::over) return;
   const auto at = static_cast<std::size_t>(host);
   const Agent& agent = agents_[at];
   if ((stage_ == Stage::meeting || agent.is_late) && agent.state == Agent::State::awaited)
     card_of(at, line, now);
-  else if (agent.state == Agent::State::present && (agent.is_late ? agent.is_told : agent.is_member))
+  else if (agent.state == Agent::State::present &&
+           (agent.is_late ? agent.is_told : agent.is_member && stage_ == Stage::judging))
     verdict_of(at, line, now);
 }
 
@@ -233,8 +235,9 @@ void Placement::look_at(MonoTime now) {
     orders_.push_back({Order::What::drop, int(i), {}});
     turn_away(i, fmt::format("no answer within {:g} s", in_seconds(kPatience)));
   }
-  if ((stage_ != Stage::meeting && stage_ != Stage::judging) || now < deadline_) return;
   const bool meets = stage_ == Stage::meeting;
+  if (!(meets || stage_ == Stage::judging) || now < deadline_ || (request_.begins_late && is_before_first_card()))
+    return;
   for (std::size_t i = 0; i < agents_.size(); ++i) {
     const Agent& agent = agents_[i];
     if (agent.is_late || agent.state != (meets ? Agent::State::awaited : Agent::State::present) ||
@@ -271,8 +274,7 @@ void Placement::has_no_agent(std::size_t host, const std::string& why, ErrorKind
   if (request_.grows) orders_.push_back({Order::What::vacate, int(host), {}});
 }
 
-// One that is late. The job does not depend on it.
-// A late agent is no end of the job.
+// The job does not depend on an agent that is late.
 void Placement::refuse(std::size_t host, const Error& why) {
   if (agents_[host].is_late) return turn_away(host, why.message);
   fail(why.in(name(host)));

@@ -80,7 +80,7 @@ struct Submitted {
 };
 
 Submitted submit(asio::io_context& io, const SubmitSignals& signals, UniqueFd signal_fd, PlacementRequest request,
-               AgentEnds& agents, const std::function<void(Submitter&)>& prepared = {}) {
+                 AgentEnds& agents, const std::function<void(Submitter&)>& prepared = {}) {
   Submitter submitter(io, signals, std::move(signal_fd), std::move(request), agents);
   if (prepared) prepared(submitter);
   Result<int> code = submitter.run();
@@ -208,7 +208,7 @@ class Engine {
 };
 
 Result<Submitted> submit_by(Engine& engine, asio::io_context& io, EngineSpec& spec, Prepared& prepared,
-                          LinkedAgents& agents) {
+                            LinkedAgents& agents) {
   auto placed = engine.place(spec, prepared.signals.get());
   if (!placed) return placed.error();
   if (placed->signal) return Submitted{128 + placed->signal, placed->signal == SIGINT};

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """What dtrain adds to the time in which an engine starts a process on each of two hosts, and how soon nothing
 is left of a job whose submitter is killed: ssh, Open MPI, MPICH and SLURM, on hosts of a lab; Ray, on two
-raylets; Spark, on a master with two workers. And a function as a job, by dtrain's TorchDistributor beside Spark's.
+raylets; Spark, on a master with two workers. A function as a job, by dtrain's TorchDistributor beside Spark's. And how
+soon the ranks of a job go on when one of them dies.
 
-    run.py [--bin build/bin] [--runs 15] [--kills 7] [--functions 5] [--json out.json] [--write docs/benchmarks]
+    run.py [--bin build/bin] [--runs 15] [--kills 7] [--functions 5] [--deaths 5]
+           [--json out.json] [--write docs/benchmarks]
 
 Each run has the engine alone and the engine with dtrain, one after the other. Printed are medians.
 """
@@ -34,7 +36,7 @@ from spark_cluster import CHEAP, OPTIONS, SparkCluster  # noqa: E402
 from spark_cluster import PYTHON as SPARK_PYTHON  # noqa: E402
 from ssh_server import SshServers  # noqa: E402
 
-OWN_SHARE, DEADLINE, STEP = 50, 60, 0.002
+OWN_SHARE, REFORM, DEADLINE, STEP = 50, 200, 60, 0.002
 GONE = {"Ray": 3000, "Spark": 3000}  # ms; of the others 1000
 # What dtrain's shim does for a job, and no more: a process on each of two nodes.
 RAY_ALONE = """
@@ -181,6 +183,17 @@ def distributors(dtrain, runs):
             for mode, of in json.loads(done.stdout.splitlines()[-1]).items()}
 
 
+def reform(dtrain, deaths):
+    """{who: ms} of reform.py."""
+    build = pathlib.Path(dtrain).parents[1]
+    done = subprocess.run([ROOT / ".venv/bin/python", "-W", "ignore", HERE / "reform.py", build / "bin",
+                           build / "test/bin", str(deaths)], text=True, stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=30 * DEADLINE)
+    if done.returncode != 0:
+        raise RuntimeError(f"reform.py: {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return {who: statistics.median(took) for who, took in json.loads(done.stdout.splitlines()[-1]).items()}
+
+
 def clusters(stack, dtrain):
     """One after the other, so that none is there when another one is measured."""
     with contextlib.ExitStack() as of_ray:
@@ -218,11 +231,14 @@ def main():
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--kills", type=int, default=7)
     parser.add_argument("--functions", type=int, default=5)
+    parser.add_argument("--deaths", type=int, default=5)
     add_outputs(parser)
     args = parser.parse_args()
     said = machine()
     figures = measure(args)
-    functions = distributors(os.path.abspath(os.path.join(args.bin, "dtrain")), args.functions)
+    dtrain = os.path.abspath(os.path.join(args.bin, "dtrain"))
+    functions = distributors(dtrain, args.functions)
+    again = reform(dtrain, args.deaths)
     bars = []
     rows = ["| engine | alone | with dtrain | dtrain's own share | gone after a kill |", "|---|---|---|---|---|"]
     for name, of in figures.items():
@@ -237,6 +253,12 @@ def main():
         ratio = took["TorchDistributor"] / took["dtrain"]
         bars.append(judged(f"TorchDistributor, {mode}: Spark's time over dtrain's", ratio, ">=", 1, ""))
         table.append(f"| {mode} | {took['TorchDistributor']:.1f} s | {took['dtrain']:.1f} s | {ratio:.1f} |")
+    figures["reform"] = again
+    ends = ["| a rank of four dies | until the first collective | beside torchrun |", "|---|---|---|"]
+    for who in "C++", "Python":
+        bars.append(judged(f"reform, {who}: from the death of a rank", again[who], "<=", REFORM, "ms"))
+        ends.append(f"| the others go on, {who} | {again[who]:.0f} ms | {again['torchrun'] / again[who]:.0f}x |")
+    ends.append(f"| torchrun starts all again | {again['torchrun']:.0f} ms | 1x |")
     text = "\n\n".join([
         "## Start and end under engines",
         "`true` on two hosts, started by the engine alone, and as a worker of an agent that the engine starts. Medians "
@@ -248,7 +270,10 @@ def main():
         bars_table(bars), "\n".join(rows),
         f"A function that returns at once, by `TorchDistributor(num_processes=2).run()` of each, in one session and by "
         f"turns: medians of {args.functions} pairs. Local is the driver's host; in the other mode Spark has two "
-        "executors.", "\n".join(table), " ".join(said)])
+        "executors.", "\n".join(table),
+        f"A rank of a job of four gets SIGKILL: medians of {args.deaths} deaths. With `dtrain run --survivors` the "
+        "three others go on in the same processes; torchrun starts all four again, and its script only imports torch "
+        "and reduces one number with gloo.", "\n".join(ends), " ".join(said)])
     put_out(args, "bench-engines", "start", text, figures)
 
 

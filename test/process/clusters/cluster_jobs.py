@@ -65,13 +65,17 @@ class ClusterJobs(unittest.TestCase):
 
     def running(self, *words, workers):
         job = self.start("--engine", self.ENGINE, *words, "sh", "-c", SLEEP)
+        self.await_workers(job, workers)
+        return job
+
+    def await_workers(self, job, count):
+        """All of them say that they are ready."""
         said = ""
-        while workers:
+        while count:
             line = job.stdout.readline()
             said += line
             self.assertTrue(line, f"the job has ended; it said: {said}")
-            workers -= "ready" in line
-        return job
+            count -= line.endswith("] ready\n")
 
     def rows(self, said):
         return sorted((int(rank), int(size), int(local), int(node))

@@ -17,7 +17,7 @@ class RayCluster:
         self.process = subprocess.Popen([PYTHON, HERE / "ray_nodes.py"], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment,
                                         stderr=subprocess.DEVNULL)
-        self.address = self.answer()
+        self.address, self.jobs = self.answer().split()
 
     def answer(self):
         line = self.process.stdout.readline().strip()

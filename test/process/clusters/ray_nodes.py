@@ -1,5 +1,5 @@
-"""The cluster of ray_cluster.py: run by a Python that has Ray. A line of standard input is a wish, and its
-answer a line; the cluster ends with the input.
+"""The cluster of ray_cluster.py: run by a Python that has Ray. It says its address and that of its jobs. A line of
+standard input is a wish, and its answer a line; the cluster ends with the input.
 
   add {"num_cpus": 2}    a node; says its number. With "hidden": FOLDER, the node finds this folder empty
   kill N                 its raylet, by SIGKILL
@@ -31,12 +31,11 @@ def main():
         os.environ["RAY_TMPDIR"] = folder
         temp = os.path.join(folder, "ray")
         os.mkdir(temp)
-        options = {"object_store_memory": STORE_BYTES, "include_dashboard": False}
-        head = {"num_cpus": 0, "temp_dir": temp, **options}
+        head = {"num_cpus": 0, "temp_dir": temp, "object_store_memory": STORE_BYTES, "include_dashboard": True}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         nodes = []
         try:
-            print(cluster.address, file=OUT)
+            print(cluster.address, f"http://{cluster.head_node.webui_url}", file=OUT)
             for line in sys.stdin:
                 wish, _, rest = line.strip().partition(" ")
                 if wish == "add":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """dtrain run --engine ray, on a real cluster of three nodes, which all tests here share."""
+import json
 import os
 import pathlib
 import re
@@ -12,7 +13,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 
-from cluster_jobs import (AGENTS, DEADLINE, FACTS, MARK, OURS, PATIENCE, ROW, ClusterJobs,  # noqa: E402
+from cluster_jobs import (AGENTS, DEADLINE, DTRAIN, FACTS, MARK, OURS, PATIENCE, ROW, SLEEP, ClusterJobs,  # noqa: E402
                           proc_file, processes_with, said_by, until)
 from ray_cluster import PYTHON, RayCluster  # noqa: E402
 from support_python import environment, start_job  # noqa: E402
@@ -240,6 +241,32 @@ class Ray(ClusterJobs):
         self.lose(second)
         said = said_by(self, job, 125, DEADLINE)
         self.assertRegex(said, r"the agent is lost\n(?s:.*)1 of 2:3 nodes are left, and no other came within 8 s")
+
+    def submit(self, *words):
+        """`ray job` with these words."""
+        environment = {**self.environment, "NO_COLOR": "1"}
+        job = subprocess.Popen([pathlib.Path(PYTHON).with_name("ray"), "job", *words], env=environment, text=True,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(job.stdout.close)
+        self.addCleanup(self.finish, job)
+        return job
+
+    def test_ray_job_submit(self):
+        pathlib.Path(self.folder, "cfg").write_text("0.5")
+        runtime = json.dumps({"env_vars": {"PYTHON_EXEC": PYTHON, "LR": "0.1"}})
+        where = "--address", CLUSTER.jobs
+        said = said_by(self, self.submit(
+            "submit", *where, "--working-dir", self.folder, "--runtime-env-json", runtime, "--",
+            DTRAIN, "run", "--nnodes", "2", "sh", "-c", f"{FACTS}; echo reads $(cat cfg)"), 0, DEADLINE)
+        rows = set(re.findall(r"(?m)^\[\d\] rank (\d) of 2, 0 on \1 in \S*/working_dir_files/\S+ with 0\.1$", said))
+        self.assertEqual(rows, {"0", "1"}, said)
+        self.assertIn("[1] reads 0.5\n", said)
+
+        job = self.submit("submit", *where, "--submission-id", f"stopped-{os.getpid()}", "--runtime-env-json", runtime,
+                          "--", DTRAIN, "run", "--nnodes", "2", "sh", "-c", SLEEP)
+        self.await_workers(job, 2)
+        said_by(self, self.submit("stop", *where, f"stopped-{os.getpid()}"), 0, DEADLINE)
+        said_by(self, job, 0, DEADLINE)  # of ray: it is stopped
 
     def test_lines_stay_whole(self):
         line = "x" * 300
