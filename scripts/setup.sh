@@ -13,7 +13,8 @@
 #   packages  what builds projects that use the library
 #   bench     OpenMPI, to compare with
 #   wheel     what builds the pip wheel: zig and Python's tools, in .venv-wheel
-#   peers     after train: Lightning, Accelerate, DeepSpeed and Transformers, in .venv-peers, with the torch of .venv
+#   peers     after train: Lightning, Accelerate, DeepSpeed, Composer and Transformers, in .venv-peers, with the torch
+#             of .venv
 #
 # TORCH=2.11 takes that version instead, in .venv-torch2.11. When nothing is missing this takes a fraction of a second
 # and needs neither network nor root. Every step is repeated in full if it was interrupted.
@@ -118,7 +119,7 @@ install_peers() {
   [[ -f .venv/.complete ]] || fail "peers use the torch of .venv: scripts/setup.sh train peers"
   stamp="$PWD $deepspeed $(sha256sum <$requirements) $(<.venv/.complete)"
   [[ -f .venv-peers/.complete && $(<.venv-peers/.complete) == "$stamp" ]] && return
-  say "Lightning, Accelerate, DeepSpeed, Transformers and Jupyter into .venv-peers (about 45 MB to download)"
+  say "Lightning, Accelerate, DeepSpeed, Composer, Transformers and Jupyter into .venv-peers (about 65 MB to download)"
   fresh_venv .venv-peers "$requirements"
   mapfile -t sites < <(for venv in .venv-peers .venv; do
     $venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
@@ -127,7 +128,7 @@ install_peers() {
   DS_BUILD_OPS=0 quietly .venv-peers/bin/pip install --no-deps --no-build-isolation --disable-pip-version-check \
     deepspeed==$deepspeed
   quietly .venv-peers/bin/python -c \
-    'import torch, accelerate, pytorch_lightning, deepspeed, transformers, click, httpcore2'
+    'import torch, accelerate, pytorch_lightning, deepspeed, composer, transformers, click, httpcore2'
   echo "$stamp" >.venv-peers/.complete
   say "what people use with torch installed in $((SECONDS - started)) s"
 }

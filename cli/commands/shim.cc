@@ -34,7 +34,8 @@ struct ShimFile {
 };
 constexpr ShimFile kFiles[] = {{"python/sitecustomize.py", kTorchrunSite},
                                {"python/_dtrain_shim.py", kTorchrunShim},
-                               {"python/_dtrain_deepspeed.py", kDeepspeedShim}};
+                               {"python/_dtrain_deepspeed.py", kDeepspeedShim},
+                               {"python/_dtrain_composer.py", kComposerShim}};
 constexpr const char* kLink = "bin/torchrun";
 constexpr const char* kUsualPath = "/usr/local/bin:/usr/bin:/bin";
 

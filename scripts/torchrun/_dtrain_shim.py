@@ -21,6 +21,7 @@ from multiprocessing import spawn
 HERE = os.path.dirname(os.path.realpath(__file__))
 TORCHRUN = os.path.join(os.path.dirname(HERE), "bin", "torchrun")
 PR_SET_PDEATHSIG = 1
+SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 
 
 # ---- what torch's configuration is in torchrun's flags
@@ -154,12 +155,12 @@ def _dies_with_us(parent, libc=ctypes.CDLL(None)):
         os._exit(1)
 
 
-def _run(command, config):
-    """Its exit code. Signals go to dtrain, and then to the caller as torch's exception."""
-    from torch.distributed.elastic.multiprocessing import SignalException
+def run(called, words, signals=SIGNALS, environment=None, caught=None):
+    """dtrain's exit code; `called` is the name by which it does what is asked. The caller's signals go to it, and into
+    the list `caught`."""
     parent = os.getpid()
     process = None
-    caught = []
+    caught = [] if caught is None else caught
 
     def forward(number, _frame=None):
         caught.append(number)
@@ -168,25 +169,32 @@ def _run(command, config):
 
     before = {}
     if threading.current_thread() is threading.main_thread():
-        for name in getattr(config, "signals_to_handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT").split(","):
+        for name in signals.split(","):
             number = getattr(signal, name.strip(), None)
             if number is not None:
                 before[number] = signal.signal(number, forward)
     try:
         # A group of its own: of the two signals that Ctrl-C would be, dtrain would take the second for haste.
-        process = subprocess.Popen(command, env=_environment(),
+        process = subprocess.Popen([called, *words], executable=TORCHRUN, env=environment,
                                    preexec_fn=lambda: (os.setpgid(0, 0), _dies_with_us(parent)))
         for number in caught:
             process.send_signal(number)
-        code = process.wait()
+        return process.wait()
     finally:
         if process is not None and process.poll() is None:
             process.terminate()
             process.wait()
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _run_as_torch(words, config):
+    """Its exit code. A signal becomes torch's exception after the job's end."""
+    from torch.distributed.elastic.multiprocessing import SignalException
+    caught = []
+    code = run("torchrun", words, getattr(config, "signals_to_handle", SIGNALS), _environment(), caught)
     if caught:
-        raise SignalException(f"Process {parent} got signal: {caught[0]}", sigval=signal.Signals(caught[0]))
+        raise SignalException(f"Process {os.getpid()} got signal: {caught[0]}", sigval=signal.Signals(caught[0]))
     return code
 
 
@@ -267,7 +275,7 @@ def launch_agent(config, entrypoint, args, health_check_server=None):
             program = [spawn.get_executable(), "-u", os.path.realpath(__file__), folder]
         else:
             program = [entrypoint, *map(str, args)]
-        code = _run([TORCHRUN, *flags, f"--report={report}", "--no-python", *program], config)
+        code = _run_as_torch([*flags, f"--report={report}", "--no-python", *program], config)
         if code:
             raise _failure(name, folder, code)
         if callable(entrypoint):

@@ -4,10 +4,11 @@ import sys
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 TORCHRUN = os.path.join(os.path.dirname(HERE), "bin", "torchrun")
-LAUNCHER = "torch.distributed.launcher.api"
 # What Python may be told to run, and the name by which dtrain does the same.
 MODULES = {"torch.distributed.run": "torchrun", "torch.distributed.launch": "launch"}
 FILES = {"torch/distributed/run.py": "torchrun", "torch/distributed/launch.py": "launch"}
+# Launchers that start ranks themselves, and which file of this folder has their command lines in dtrain's words.
+LAUNCHERS = {"deepspeed.launcher.launch": "_dtrain_deepspeed", "composer.cli.launcher": "_dtrain_composer"}
 
 
 def _part(name):
@@ -50,24 +51,31 @@ def _command_line():
         return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
 
 
-def _is_torchruns_script(path):
-    """What pip has put beside Python, under whatever name the folder has; or dtrain's link, as `which` gives it."""
-    if os.path.basename(path) != "torchrun":
+def _is_script_of(module, path, name):
+    """What pip has put beside Python, under whatever name the folder has."""
+    if os.path.basename(path) != name:
         return False
-    if os.path.realpath(path) == os.path.realpath(TORCHRUN):
-        return True
     try:
         with open(path, "rb") as file:
-            return b"torch.distributed.run" in file.read(4096)
+            return module.encode() in file.read(4096)
     except OSError:
         return False
+
+
+def _is_torchruns_script(path):
+    """pip's, or dtrain's link, as `which` gives it."""
+    ours = os.path.basename(path) == "torchrun" and os.path.realpath(path) == os.path.realpath(TORCHRUN)
+    return ours or _is_script_of("torch.distributed.run", path, "torchrun")
 
 
 def _called():
     """The name by which dtrain is to go on in place of this Python, or none; and the arguments."""
     kind, name, arguments = _program(_command_line()[1:])
-    if kind == "-m" and name == "deepspeed.launcher.launch":
-        return "dtrain", _part("_dtrain_deepspeed").words_of(arguments)
+    if kind == "" and _is_script_of("composer.cli.launcher", name, "composer"):
+        kind, name = "-m", "composer.cli.launcher"
+    if kind == "-m" and name in LAUNCHERS:
+        words = _part(LAUNCHERS[name]).words_of(arguments)
+        return (None, arguments) if words is None else ("dtrain", words)
     if kind == "-m":
         return MODULES.get(name), arguments
     if kind == "" and _is_torchruns_script(name):
@@ -101,14 +109,27 @@ def _become_dtrain():
         _end(f"{TORCHRUN}: {error.strerror}; start the command with `dtrain shim` again", 127)
 
 
+def _of_torch(module):
+    module.launch_agent = _part("_dtrain_shim").launch_agent
+
+
+def _of_composer(module):
+    module.main = _part("_dtrain_composer").main_before(module.main, _part("_dtrain_shim").run)
+
+
+# The modules in which the work of launchers begins, and what gives them another function: all that starts workers calls
+# that.
+CHANGED = {"torch.distributed.launcher.api": _of_torch, "composer.cli.launcher": _of_composer}
+
+
 class _Finder:
-    """Gives the module in which torchrun's work begins another launch_agent(), which all that starts workers calls."""
+    """Changes these modules when a program imports them."""
 
     is_dtrains = True
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name != LAUNCHER:
+        if name not in CHANGED:
             return None
         for finder in sys.meta_path:
             spec = None if finder is _Finder else finder.find_spec(name, path, target)
@@ -120,7 +141,7 @@ class _Finder:
 
         def exec_module(module):
             load(module)
-            module.launch_agent = _part("_dtrain_shim").launch_agent
+            CHANGED[name](module)
 
         spec.loader.exec_module = exec_module
         return spec

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -152,6 +153,61 @@ class Shim(unittest.TestCase):
             said = self.says(*launch, *words, code=2)
             self.assertRegex(said, r"\Adtrain: dtrain shim: -m deepspeed.launcher.launch .*\n\Z")
             self.assertIn(why, said)
+
+    def test_composers_launcher(self):
+        launch = sys.executable, "-m", "composer.cli.launcher"
+        script = self.folder / "composer"
+        script.write_text(f"#!{sys.executable}\nfrom composer.cli.launcher import main\n")
+        script.chmod(0o755)
+        for words in launch, (script,):
+            said = self.says(*words, "-n", "2", "--stdout", "{local_rank}.log", self.script, "$RANK", "$local_rank")
+            self.assertEqual(re.findall("(?m)^.*rank .*", said), ["[0] rank 0 0 $local_rank"])
+            self.assertIn(OURS, said)
+        self.assertEqual((self.folder / "1.log").read_text(), "rank 1 1 $local_rank\n" * 2)
+        self.assertNotIn("rank 1", self.says(*launch, "-n", "2", "-m", "train", PYTHONPATH=str(self.folder)))
+        said = self.says(*launch, "-c", "sh", "-c", "echo $NODE_RANK $LOCAL_WORLD_SIZE", LOCAL_WORLD_SIZE="3",
+                         WORLD_SIZE="3")
+        self.assertIn("[0] 0 3\n", said)
+        self.assertIn("/nowhere: No such file", self.says(*launch, "-n", "1", "-c", "/nowhere", code=127))
+        self.assertIn(f"{self.script}: Permission denied", self.says(*launch, "-n", "1", "-c", self.script, code=126))
+
+    def test_composers_launcher_on_two_nodes(self):
+        with socket.create_server(("127.0.0.1", 0)) as place:
+            port = place.getsockname()[1]
+        flags = "-n", "2", "--world_size", "4", "--master_addr", "127.0.0.1", "--master_port", port
+        words = [DTRAIN, "shim", sys.executable, "-m", "composer.cli.launcher", *map(str, flags)]
+        nodes = [subprocess.Popen([*words, "--" + name, rank, self.script, "$NODE_RANK"], env=self.environment,
+                                  text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                 for name, rank in (("node_rank", "0"), ("base_rank", "2"))]
+        for node in nodes:
+            self.addCleanup(node.stdout.close)
+            self.addCleanup(node.kill)
+        said = [node.communicate(timeout=DEADLINE_S)[0] for node in nodes]
+        self.assertEqual([node.returncode for node in nodes], [0, 0], said)
+        self.assertIn("rank 0 0\n", said[0])
+        self.assertIn("rank 2 1\n", said[1])
+
+    def test_mistakes_with_composers_launcher(self):
+        launch = sys.executable, "-m", "composer.cli.launcher", "-n", "2"
+        two = "--world_size", "4"
+        for words, why in (([], "the following arguments are required: program"),
+                           (["--nope", "x"], "unrecognized arguments: --nope"),
+                           (["-n", "0", "x"], "--nproc is 0"),
+                           (["-m", "-c", "x"], "--module_mode and --command_mode exclude each other"),
+                           (["--stdout", "{pid}", "x"], "--stdout={pid}: there are {rank}, {local_rank}, "),
+                           (["--stderr", "{", "x"], "--stderr={: there are"),
+                           (["--world_size", "1", "x"], "--world_size is 1, less than --nproc 2"),
+                           (["--world_size", "5", "x"], "does not say how many nodes there are; type dtrain run "),
+                           ([*two, "x"], "a job of several nodes needs --node_rank"),
+                           ([*two, "--node_rank", "2", "x"], "--node_rank 2: there are 2 nodes of 2 processes"),
+                           ([*two, "--base_rank", "1", "x"], "--base_rank 1 is not --node_rank times --nproc"),
+                           (["--base_rank", "2", "x"], "--node_rank 1: there are 1 nodes of 2 processes"),
+                           ([*two, "--node_rank", "1", "x"], "needs --master_addr and --master_port")):
+            with self.subTest(words=words):
+                said = self.says(*launch, *words, code=2)
+                self.assertRegex(said, r"\Adtrain: dtrain shim: -m composer.cli.launcher -n: .*\n\Z")
+                self.assertIn(why, said)
+        self.assertIn("MASTER_PORT=x is not a number", self.says(*launch, "x", MASTER_PORT="x", code=2))
 
     def test_the_folder_is_made_once_and_made_anew_if_damaged(self):
         jobs = [subprocess.Popen([DTRAIN, "shim", "true"], env=self.environment, stderr=subprocess.PIPE)

@@ -1,7 +1,7 @@
 """Real packages that start torchrun, and what they do under `dtrain shim`. Where torch can do the same, the results
 are compared. usage: shim_test.py PYTHON [unittest's arguments]
 
-PYTHON has torch. .venv-peers has Lightning, Accelerate and DeepSpeed (scripts/setup.sh peers)."""
+PYTHON has torch. .venv-peers has Lightning, Accelerate, DeepSpeed and Composer (scripts/setup.sh peers)."""
 import os
 import pathlib
 import re
@@ -168,6 +168,25 @@ class Packages(UnderShim):
         self.assertIn("exit code 5", said)
         said = self.says(launcher, "--num_gpus", "2", "--bind_cores_to_rank", self.script, code=2)
         self.assertIn("--bind_cores_to_rank cannot be carried out; leave it out", said)
+
+    def test_composer(self):
+        words = PEERS.parent / "composer", "-n", "2", "--stdout", "rank{rank:02d}", self.script, "$RANK", "~/x", "$$"
+        other = self.folder / "rank01"
+        said = self.says(*words, shim=False) + other.read_text()
+        theirs = [line for line in results(said) if "on dtrain" not in line]
+        self.assertEqual(theirs, [f"result {rank} {rank} 2 {rank} {os.path.expanduser('~')}/x $$" for rank in "01"])
+        other.unlink()
+        said = self.says(*words)
+        self.assertEqual(results(said + other.read_text()), sorted(theirs + ["result on dtrain True"] * 2))
+        self.assertEqual(len(results(said)), 2, said)
+        self.assertIn("first failure", self.says(*words, CODE="5", code=5))
+
+    def test_composers_trainer(self):
+        said = self.says(PEERS, "-m", "composer", "-n", "2", "--stdout", "other", CALLS.parent / "composer_trainer.py")
+        self.assertIn("dtrain: done: 2 workers", said)
+        [first], [second] = results(said), results((self.folder / "other").read_text())
+        self.assertIn("result rank 0 of 2 on node 0: DistributedDataParallel, 8ba, ", first)
+        self.assertEqual(first.replace("rank 0", "rank 1"), second)
 
 
 if __name__ == "__main__":
