@@ -147,6 +147,7 @@ Result<std::optional<ClusterRequest>> cluster_that_counts(const RawOptions& raw,
   request.placement.least = nodes.min;
   request.placement.elastic = nodes.min != nodes.max;
   request.placement.numbered = !request.placement.elastic;
+  request.placement.apart = options.given(FlagId::replica_groups);
   request.placement.shares_hosts = true;
   if (options.given(FlagId::master_port)) request.placement.port = options.text(FlagId::master_port);
   request.placement.task = task_to_send(raw, options, host, std::string((*engine)->name));
