@@ -35,7 +35,7 @@ ROOMS = {
         "process": "job",
         "terminal": "job",
         "etcd": "job process",
-        "output": "job process",
+        "output": "job process terminal",
         "guard": "job process status",
         "front": "guard job process status",
         "submit": "engine_wire engines front job output process ship terminal",
@@ -48,6 +48,7 @@ ROOMS = {
         "report": "events evidence job logs terminal",
         "service": "job status terminal",
         "agent": "evidence front guard hosting job logs output process progress report status terminal",
+        "replicas": "agent front job output process terminal",
     },
     "cli": {
         "base": "",
@@ -110,8 +111,8 @@ FACES = {
     "launcher": {"rendezvous": "agent_link base credentials election etcd http munge net rounds server store "
                                "store_server"},
     "cli": {
-        "launcher": "agent base engine_wire engines front guard job logs output process service ship status submit "
-                    "terminal",
+        "launcher": "agent base engine_wire engines front guard job logs output process replicas service ship status "
+                    "submit terminal",
         "rendezvous": "base credentials munge net pmi rounds",
         "strategies": "config",
     },

@@ -119,7 +119,7 @@ install_peers() {
   [[ -f .venv/.complete ]] || fail "peers use the torch of .venv: scripts/setup.sh train peers"
   stamp="$PWD $deepspeed $(sha256sum <$requirements) $(<.venv/.complete)"
   [[ -f .venv-peers/.complete && $(<.venv-peers/.complete) == "$stamp" ]] && return
-  say "Lightning, Accelerate, DeepSpeed, Composer, Transformers and Jupyter into .venv-peers (about 65 MB to download)"
+  say "Lightning, Accelerate, DeepSpeed, Composer, Transformers, torchft and Jupyter into .venv-peers (about 70 MB to download)"
   fresh_venv .venv-peers "$requirements"
   mapfile -t sites < <(for venv in .venv-peers .venv; do
     $venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
@@ -128,7 +128,7 @@ install_peers() {
   DS_BUILD_OPS=0 quietly .venv-peers/bin/pip install --no-deps --no-build-isolation --disable-pip-version-check \
     deepspeed==$deepspeed
   quietly .venv-peers/bin/python -c \
-    'import torch, accelerate, pytorch_lightning, deepspeed, composer, transformers, click, httpcore2'
+    'import torch, accelerate, pytorch_lightning, deepspeed, composer, transformers, torchft, click, httpcore2'
   echo "$stamp" >.venv-peers/.complete
   say "what people use with torch installed in $((SECONDS - started)) s"
 }

@@ -192,6 +192,7 @@ Result<std::optional<ClusterRequest>> cluster_that_counts(const RawOptions& raw,
   request.placement.least = nodes.min;
   request.placement.elastic = nodes.min != nodes.max;
   request.placement.numbered = !request.placement.elastic;
+  request.placement.apart = options.given(FlagId::replica_groups);
   request.placement.shares_hosts = true;
   request.placement.task = task_to_send(raw, options, host, std::string((*engine)->name));
   if (auto done = meet_at_command(options, **engine, request.placement); !done) return done.error();

@@ -119,6 +119,7 @@ void take_meeting(const Options& options, launcher::PlacementRequest& request) {
   else
     request.numbered = !request.elastic && (by_address || !options.given(FlagId::rdzv_endpoint));
   if (options.given(FlagId::master_port)) request.port = options.text(FlagId::master_port);
+  request.apart = options.given(FlagId::replica_groups);
 }
 
 Result<void> check_slots(const Options& options, const launcher::PlacementRequest& request) {

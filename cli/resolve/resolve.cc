@@ -62,8 +62,8 @@ Result<Plan> resolve(const RawOptions& raw, const Host& host) {
   if (!notes) return notes.error();
   plan.notes = *notes;
   for (std::string& note : judge_torchrun_variables(host)) plan.notes.push_back(std::move(note));
-  for (auto part : {resolve_nodes, resolve_secret, resolve_workers, resolve_stopping, resolve_output, resolve_program,
-                    resolve_attach})
+  for (auto part : {resolve_nodes, resolve_groups, resolve_secret, resolve_workers, resolve_stopping, resolve_output,
+                    resolve_program, resolve_attach})
     if (auto done = part(given, plan); !done) return done.error();
   if (auto done = take_switch(options, FlagId::dry_run, plan.dry_run); !done) return done.error();
   plan.settings = settings(options);

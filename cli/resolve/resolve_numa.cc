@@ -45,7 +45,7 @@ Result<void> resolve_numa(const Given& given, Plan& plan) {
   if (!known) return known;
   auto cpus = given.host.topology();
   if (!cpus) return cpus.error();
-  const int workers = plan.spec.nproc_per_node;
+  const int workers = workers_of_node(plan.spec);
   auto nodes = nodes_of_devices(given, *cpus, workers, plan);
   if (!nodes) return given.options.blame(FlagId::numa_binding, nodes.error());
   auto sets = bind_workers(*cpus, *nodes, workers, mode);

@@ -73,6 +73,8 @@ Result<void> console(const Given& given, Plan& plan) {
     plan.spec.prefix_template = prefix;
   else if (given.raw.as_torchrun)
     plan.spec.prefix_template = kTorchrunPrefix;
+  else if (plan.spec.replicas.groups > 0)
+    plan.spec.prefix_template = "[g${replica_group}:${rank}] ";
   console.utf8 = speaks_utf8(given.host);
   if (auto done = take_switch(given.options, FlagId::timestamps, console.timestamps); !done) return done;
   if (auto done = take_switch(given.options, FlagId::fold, console.fold); !done) return done;

@@ -18,6 +18,11 @@ Result<void> resolve_workers(const Given& given, Plan& plan);  // name, number a
 // Parts of resolve_workers(): the number, and --virtual-local-rank.
 Result<int> count_workers(const Given& given, int most, Plan& plan);
 Result<void> resolve_own_device(const Given& given, Plan& plan);
+// --replica-groups: which of them are this node's; after resolve_nodes. Then the job of each is on one node.
+Result<void> resolve_groups(const Given& given, Plan& plan);
+// Once the number of workers is known: from then on the spec's number is that of one group.
+Result<void> resolve_replicas(const Given& given, Plan& plan);
+int workers_of_node(const launcher::JobSpec& spec);
 Result<void> resolve_strategy(const Given& given, Plan& plan);  // how they share a model; after their number
 Result<void> resolve_numa(const Given& given, Plan& plan);      // the CPUs they are bound to
 Result<void> resolve_program(const Given& given, Plan& plan);   // what they execute, and their standard input

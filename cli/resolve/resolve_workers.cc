@@ -63,7 +63,7 @@ Result<void> survivors(const Given& given, Plan& plan) {
 
 // Left alone, every worker would start one thread for each core, and all of them would get in each other's way.
 Result<void> threads(const Given& given, Plan& plan) {
-  int workers = plan.spec.nproc_per_node;
+  int workers = workers_of_node(plan.spec);
   if (workers == 1 || given.host.env.contains("OMP_NUM_THREADS")) return {};
   int each = given.raw.as_torchrun ? 1 : std::max(1, given.host.cpus / workers);
   plan.spec.extra_env.emplace_back("OMP_NUM_THREADS", std::to_string(each));
@@ -91,7 +91,9 @@ Result<void> status_server(const Given& given, Plan& plan) {
   // A job within a worker of another one has no word there.
   const bool within =
       !given.host.variable("DTRAIN_JOB_ID").empty() || !given.host.variable("TORCHELASTIC_RUN_ID").empty();
-  if (!url.empty() && !within)
+  if (!url.empty() && !within && plan.spec.replicas.groups > 0)
+    plan.notes.emplace_back("Kubeflow Trainer gets no progress: with --replica-groups there is no one rank 0");
+  else if (!url.empty() && !within)
     plan.spec.status_server = {url, given.host.variable("KUBEFLOW_TRAINER_SERVER_CA_CERT"),
                                given.host.variable("KUBEFLOW_TRAINER_SERVER_TOKEN")};
   return {};
@@ -100,7 +102,8 @@ Result<void> status_server(const Given& given, Plan& plan) {
 }  // namespace
 
 Result<void> resolve_workers(const Given& given, Plan& plan) {
-  for (auto step : {job, workers, survivors, resolve_strategy, keep_state, resolve_numa, threads, status_server})
+  for (auto step :
+       {job, workers, survivors, resolve_replicas, resolve_strategy, keep_state, resolve_numa, threads, status_server})
     if (auto done = step(given, plan); !done) return done;
   return {};
 }

@@ -9,6 +9,7 @@
 #include "cli/base/text.h"
 #include "cli/run/settings_text.h"
 #include "launcher/job/worker_env.h"
+#include "launcher/replicas/group_specs.h"
 #include "rendezvous/base/counted.h"
 
 namespace dtrain::cli {
@@ -52,19 +53,13 @@ std::string command_line(const launcher::JobSpec& spec, int local_rank) {
   return out;
 }
 
-}  // namespace
-
-std::string describe(const Plan& plan, const std::map<std::string, std::string>& own) {
-  const launcher::JobSpec& spec = plan.spec;
+std::string workers_shown(const launcher::JobSpec& spec, const std::map<std::string, std::string>& own) {
   std::map<std::string, std::string> shared;
   launcher::Environment first = environment_of(spec, 0), last = environment_of(spec, spec.nproc_per_node - 1);
   for (const auto& entry : first)
     if (spec.nproc_per_node == 1 || std::find(last.begin(), last.end(), entry) != last.end()) shared.insert(entry);
 
-  std::string out = fmt::format("{}: {} of {} on this node; nothing was started\nprogram {}\n\n", spec.run_id,
-                                counted(spec.nproc_per_node, "worker"), spec.program, plan.executed_file);
-  out += "settings and where they come from\n" + chosen_settings(plan.settings) +
-         "\nenvironment of every worker, in addition to dtrain's own\n";
+  std::string out = fmt::format("\n{}environment of every worker, in addition to dtrain's own\n", spec.lead);
   for (const auto& [name, value] : first)
     if (shared.contains(name)) out += fmt::format("  {}={}\n", name, value);
   for (const auto& [name, value] : launcher::worker_env_defaults())
@@ -77,6 +72,20 @@ std::string describe(const Plan& plan, const std::map<std::string, std::string>&
       out += fmt::format("  CPUs {}\n", launcher::cpu_ranges(spec.cpus[static_cast<std::size_t>(rank)]));
     out += fmt::format("  {}\n", command_line(spec, rank));
   }
+  return out;
+}
+
+}  // namespace
+
+std::string describe(const Plan& plan, const std::map<std::string, std::string>& own) {
+  const launcher::JobSpec& spec = plan.spec;
+  const auto groups = launcher::group_specs(spec);
+  const std::string parts = groups.empty() ? "" : counted(groups.size(), "group") + " of ";
+  std::string out = fmt::format("{}: {}{} of {} on this node; nothing was started\nprogram {}\n\n", spec.run_id, parts,
+                                counted(spec.nproc_per_node, "worker"), spec.program, plan.executed_file);
+  out += "settings and where they come from\n" + chosen_settings(plan.settings);
+  if (groups.empty()) out += workers_shown(spec, own);
+  for (const launcher::JobSpec& group : groups) out += workers_shown(group, own);
   return out;
 }
 

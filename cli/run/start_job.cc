@@ -11,6 +11,7 @@
 #include "cli/program/build_lock_search.h"
 #include "cli/run/await_host.h"
 #include "launcher/agent/run_job.h"
+#include "launcher/replicas/run_replicas.h"
 
 namespace dtrain::cli {
 
@@ -47,7 +48,7 @@ int start_job(const RawOptions& raw, const Host& host, Plan plan) {
   const MonoTime began = SteadyClock::now();
   if (plan.requeue)
     plan.spec.planned_signals = {{began + plan.requeue->ask, SIGUSR1}, {began + plan.requeue->last, SIGTERM}};
-  const int code = launcher::run_job(plan.spec);
+  const int code = plan.spec.replicas.groups > 0 ? launcher::run_replicas(plan.spec) : launcher::run_job(plan.spec);
   if (plan.requeue && plan.requeue->leads && goes_back(*plan.requeue, code, SteadyClock::now() - began))
     give_back(host, plan.requeue->job);
   return code;

@@ -13,6 +13,7 @@ enum class FlagId {
   nproc,
   max_restarts,
   survivors,
+  replica_groups,
   role,
   run_id,
   standalone,

@@ -39,8 +39,9 @@ inline constexpr Flag kOutputFlags[] = {
      .pet = "LOG_LINE_PREFIX_TEMPLATE",
      .also = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
      .help = "text before each line on the console",
-     .details = "${rank}, ${local_rank}, ${role_name} and ${hostname} are replaced. Default: \"[${rank}] \", and "
-                "torchrun's \"[${role_name}${local_rank}]:\" when called as torchrun."},
+     .details = "${rank}, ${local_rank}, ${role_name}, ${hostname} and, with --replica-groups, ${replica_group} are "
+                "replaced. Default: \"[${rank}] \", with groups \"[g${replica_group}:${rank}] \", and torchrun's "
+                " \"[${role_name}${local_rank}]:\" when called as torchrun."},
     {.id = FlagId::ranks,
      .group = Group::output,
      .name = "ranks",

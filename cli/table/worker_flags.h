@@ -35,6 +35,15 @@ inline constexpr Flag kWorkersFlags[] = {
      .details = "For programs that call dtrain's reform(): the workers that are left meet again without the one that "
                 "failed. While restarts are left (--max-restarts), a new process takes its place and joins them. N "
                 "counts workers of one node. 0: a failure stops all workers."},
+    {.id = FlagId::replica_groups,
+     .group = Group::workers,
+     .name = "replica-groups",
+     .value = "N",
+     .fallback = "0",
+     .help = "N jobs of equal parts of the workers, as torchft has them",
+     .details = "The workers of this node (--nproc) become N groups. Each has its own ranks, store and restarts "
+                "(--max-restarts): a failure ends its group alone, and the others go on. Workers find REPLICA_GROUP_ID "
+                "and NUM_REPLICA_GROUPS. docs/training/replica-groups.md has more. 0: one job of all workers."},
     {.id = FlagId::role,
      .group = Group::workers,
      .name = "role",

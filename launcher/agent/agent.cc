@@ -341,7 +341,7 @@ void Agent::say(const std::string& text) {
 }
 
 // Many lines have words of others in them: reasons, names of hosts, paths.
-void Agent::show(const std::string& text) { output_.note(own_line(printable(text, kLongestLine))); }
+void Agent::show(const std::string& text) { output_.note(own_line(spec_.lead + printable(text, kLongestLine))); }
 
 void Agent::say_notes_of_logs() {
   for (const std::string& note : logs_.take_notes()) say(note);

@@ -22,9 +22,10 @@ UniqueFd stdin_for(const StdinMode& mode, int local_rank) {
   return fd ? std::move(fd) : empty_input();
 }
 
-// Whether no other worker of this node is seen on the console, so that there are no lines of others to tear.
+// Whether no other worker of this node, or of another group, is seen on the console, so that there are no lines of
+// others to tear.
 bool alone_on_console(const JobSpec& spec, int base_rank) {
-  int seen = 0;
+  int seen = spec.replicas.here > 1 ? 1 : 0;
   for (int r = 0; r < spec.nproc_per_node && seen < 2; ++r) {
     const Streams hidden = Streams(unsigned(spec.redirects.of(r)) & ~unsigned(spec.tee.of(r)));
     if (spec.console.shows(base_rank + r, r) && hidden != Streams::all) ++seen;

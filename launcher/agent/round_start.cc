@@ -48,8 +48,11 @@ TerminalUse RoundStart::use_of_terminal() const {
 }
 
 Prefix RoundStart::prefix_of(int local_rank, int rank) const {
-  const std::string text = render_prefix(parts_.spec.prefix_template, {parts_.spec.role, local_rank, rank, host_});
-  return {text, color_ ? color_prefix(text, rank) : text};
+  const JobSpec& spec = parts_.spec;
+  PrefixFields fields{spec.role, local_rank, rank, host_};
+  if (spec.replicas.groups > 0) fields.replica_group = spec.replicas.group();
+  const std::string text = render_prefix(spec.prefix_template, fields);
+  return {text, color_ ? color_prefix(text, spec.replicas.at * spec.nproc_per_node + rank) : text};
 }
 
 std::optional<Error> RoundStart::start_worker(const Assignment& assignment, int local_rank) {

@@ -31,6 +31,7 @@ int run_job(const JobSpec& spec) {
   FrontSignals signals{effective.stop_signals, effective.passed_signals};
   signals.ends_with = spec.ends_with;
   signals.orders = spec.orders;
+  signals.only_orders = spec.only_orders;
   signals.planned = spec.planned_signals;
   if (spec.nodes.across_hosts)
     signals.stopped_lease = std::min(signals.stopped_lease, spec.nodes.pulse.stopped_lease());

@@ -370,17 +370,20 @@ std::string Placement::endpoint(std::size_t host, const std::vector<std::size_t>
 // All agents end with the job's code. One whose connection is gone does not say it, and a job that does without hosts
 // may be done without it.
 int Placement::exit_code() const {
-  bool one_is_fine = false, all_lost = true;
+  bool one_is_fine = false, one_is_lost = false, all_lost = true;
   int code = 0;
   for (const Agent& agent : agents_) {
     if (!agent.is_member) continue;
     one_is_fine = one_is_fine || agent.code == 0;
+    one_is_lost = one_is_lost || agent.is_lost;
     all_lost = all_lost && agent.is_lost;
     if (code == 0 && !agent.is_lost) code = agent.code;
   }
   // By ssh that may be the code of the job.
   if (all_lost) return request_.task.place.engine == kSsh ? kNoConnection : kHostLost;
   if (request_.elastic && one_is_fine) return 0;
+  // Nobody else ends with a host that only its own groups miss.
+  if (request_.apart && code == 0 && one_is_lost) return kHostLost;
   // The agent that has lost its engine stops its node, and the others take that for a wish of the user's.
   return code != 0 && lost_first_ && !stopped_ && !request_.grows ? kHostLost : code;
 }

@@ -23,6 +23,7 @@ struct PlacementRequest {
   bool numbered = true;             // the nodes have a --node-rank
   bool elastic = false;             // the job goes on without hosts that are lost
   bool grows = false;               // and the engine seeks others in their place; needs rounds_at
+  bool apart = false;               // the agents do not meet: each has replica groups of its own
   bool shares_hosts = false;        // agents may be on one host, by different names or the same
   bool named_by_cards = false;      // the hosts' names are the engine's for its agents; the cards have better ones
   bool begins_late = false;         // the patience begins with the first card: the engine has other work before that

@@ -52,6 +52,7 @@ class Front {
         stopped_lease_(told.stopped_lease),
         ends_with_(told.ends_with),
         orders_(told.orders),
+        only_orders_(told.only_orders),
         passed_(told.passed),
         planned_(told.planned),
         ends_(told.stop),
@@ -137,6 +138,8 @@ class Front {
       if (signal == SIGCHLD) continue;  // reap() looks for itself
       if (signal == SIGTSTP || signal == SIGCONT)
         job_control = signal;
+      else if (only_orders_)
+        continue;
       else if (ends_.is_request(signal))
         end_job({signal, info.ssi_code, pid_t(info.ssi_pid) == parent_ && ::getppid() != parent_});
       else
@@ -233,6 +236,7 @@ class Front {
   const std::chrono::nanoseconds stopped_lease_;
   int ends_with_;
   int orders_;
+  const bool only_orders_;
   OrderLines order_lines_;
   const std::vector<int> passed_;
   std::vector<PlannedSignal> planned_;  // that are still to come

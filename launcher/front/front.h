@@ -30,6 +30,8 @@ struct FrontSignals {
   std::vector<PlannedSignal> planned{};
   // From an engine: lines with a signal each (order_lines.h). At its end the job is stopped. -1: there is none.
   int orders = -1;
+  // Whoever gives the orders gets the same signals as this process: those that come here directly do not count.
+  bool only_orders = false;
 };
 
 // Fork the agent and be the front until the agent has ended and nothing is left. `agent_main` runs in the child and

@@ -17,6 +17,8 @@
 
 namespace dtrain::launcher {
 
+class ConsoleTurns;  // launcher/terminal/console_turns.h
+
 // Bit mask of a worker's output streams, as in torchrun's -r/-t: 1 stdout, 2 stderr.
 enum class Streams : unsigned { none = 0, out = 1, err = 2, all = 3 };
 
@@ -131,10 +133,25 @@ struct ConsoleSettings {
   bool timestamps = false;  // the time before each line
   bool fold = false;        // identical lines of several ranks are shown once
   bool utf8 = true;         // whether the user's locale can show what is not ASCII
+  // Of a replica group: it shares the console with the others; and its name, before folded ranks.
+  ConsoleTurns* turns = nullptr;
+  std::string group;
 
   bool shows(int rank, int local_rank) const {
     return (!ranks || ranks->contains(rank)) && (!local_ranks || local_ranks->contains(local_rank));
   }
+};
+
+// Replica groups (docs/training/replica-groups.md): each is a job of its own on one node.
+struct ReplicaSettings {
+  int groups = 0;                    // on all nodes; 0: the job is one
+  int here = 0;                      // on this node
+  int first = 0;                     // of those: the number of the first one
+  int at = 0;                        // in the spec of one group (launcher/replicas/group_specs.h): its place among them
+  bool hip = false;                  // `devices` are HIP's
+  std::vector<std::string> devices;  // of each group here, as in CUDA_VISIBLE_DEVICES; empty: all groups see all
+
+  int group() const { return first + at; }
 };
 
 struct JobSpec {
@@ -149,13 +166,15 @@ struct JobSpec {
   std::string program;
 
   NodesSpec nodes;
-  int nproc_per_node = 1;        // workers on this node, >= 1
+  int nproc_per_node = 1;        // workers on this node, >= 1; with replica groups: of each group
   std::string role = "default";  // ROLE_NAME
   std::string strategy;          // DTRAIN_STRATEGY, a word or JSON; empty: not set
   bool keep_state = false;       // a memory for each worker, from round to round (launcher/agent/state_memory.h)
   bool copy_state = false;       // with keep_state: a second one, for the state of a worker on another node
   int max_restarts = 0;          // restarts of the worker group after a failure, >= 0
   int survivors = 0;             // GroupSettings::survivors
+  // Then `cpus` and `own_devices` are those of the workers of all groups.
+  ReplicaSettings replicas;
 
   // From the first TERM to KILL: after a worker failed, and after the user (or the system) asked to stop.
   std::chrono::milliseconds failure_grace{5000};
@@ -193,6 +212,7 @@ struct JobSpec {
   int ends_with = -1;
   // Signals for the job from an engine (FrontSignals::orders). -1: there is none.
   int orders = -1;
+  bool only_orders = false;  // FrontSignals::only_orders
   // The CPUs that each local rank is bound to; empty: the workers are not bound.
   std::vector<CpuSet> cpus;
   // Set on top of dtrain's own environment for every worker (e.g. OMP_NUM_THREADS), before the worker contract.
@@ -210,6 +230,7 @@ struct JobSpec {
   std::string rdzv_backend = "c10d";
   // Called by the name of torchrun: the report has torchrun's layout, and a failed worker's exit code becomes 1.
   bool torchrun_report = false;
+  std::string lead;      // of each line of dtrain's own about the job: which of several it is
   bool quiet = false;    // no line about the job at its start and at its success
   bool verbose = false;  // a line about containment; not with quiet
 };

@@ -3,16 +3,20 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <utility>
+#include <vector>
 
 #include "launcher/job/text_template.h"
 
 namespace dtrain::launcher {
 
 std::string render_prefix(std::string_view prefix_template, const PrefixFields& fields) {
-  return substitute(prefix_template, {{"role_name", fields.role_name},
-                                      {"local_rank", std::to_string(fields.local_rank)},
-                                      {"rank", std::to_string(fields.rank)},
-                                      {"hostname", fields.hostname}});
+  std::vector<std::pair<std::string, std::string>> values = {{"role_name", fields.role_name},
+                                                             {"local_rank", std::to_string(fields.local_rank)},
+                                                             {"rank", std::to_string(fields.rank)},
+                                                             {"hostname", fields.hostname}};
+  if (fields.replica_group) values.emplace_back("replica_group", std::to_string(*fields.replica_group));
+  return substitute(prefix_template, values);
 }
 
 std::string color_prefix(const std::string& prefix, int rank) {

@@ -21,7 +21,7 @@ Console::Console(const OutputOptions& options, std::string name, int fd, Lose lo
       lose_(std::move(lose)),
       sink_(options.queue_bytes, options.on_room, options.patience),
       text_(::isatty(fd) == 1) {
-  sink_.writer.add_borrowed_target(fd, std::move(name));
+  sink_.writer.add_borrowed_target(fd, std::move(name), options.turns);
 }
 
 void Console::open(StreamId id, ConsoleStream spec) {
@@ -110,7 +110,7 @@ std::string Console::folded_prefix(const std::vector<int>& members) {
   if (members.size() == 1) return at(members[0]).spec.prefix;
   RankSet ranks;
   for (const int member : members) ranks.add(at(member).spec.rank);
-  return fmt::format("[{}] {}{} ", ranks.text(), options_.fold_sign, members.size());
+  return fmt::format("[{}{}] {}{} ", options_.fold_group, ranks.text(), options_.fold_sign, members.size());
 }
 
 void Console::fold(StreamId id, std::string_view bytes, MonoTime now) {

@@ -46,6 +46,8 @@ struct OutputOptions {
   // Show identical lines of several workers once (line_folder.h), as "[0-7] ×8 text".
   bool fold = false;
   std::string fold_sign = "×";
+  std::string fold_group = {};    // before the ranks
+  ConsoleTurns* turns = nullptr;  // with other processes that write there; null: nobody else does
 };
 
 struct ConsoleStream {

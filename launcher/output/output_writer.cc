@@ -41,6 +41,7 @@ struct OutputWriter::State {
     std::string name;
     UniqueFd owned;
     int fd = -1;
+    ConsoleTurns* turns = nullptr;
     bool regular_file = false;
     bool given_up = false;
     MonoTime retry_at{};
@@ -96,11 +97,12 @@ int OutputWriter::add_target(UniqueFd fd, std::string name) {
   return target;
 }
 
-int OutputWriter::add_borrowed_target(int fd, std::string name) {
+int OutputWriter::add_borrowed_target(int fd, std::string name, ConsoleTurns* turns) {
   auto target = std::make_unique<State::Target>();
   struct stat status {};
   target->name = std::move(name);
   target->fd = fd;
+  target->turns = turns;
   target->regular_file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   std::lock_guard lock(state_->mutex);
   state_->targets[state_->next_target] = std::move(target);
@@ -245,6 +247,7 @@ int OutputWriter::State::write_out(Target& target, const Block& block) {
   if (target.given_up) return target.error;
   MonoTime now = MonoTime::clock::now();
   if (now < target.retry_at) return target.error;
+  const ConsoleTurns::Turn turn(target.turns, target.fd);
 
   while (written < block.size() && !abandoned) {
     size_t rest = block.size() - written;

@@ -16,6 +16,7 @@
 
 #include "launcher/output/output_block.h"
 #include "launcher/output/stall_watch.h"
+#include "launcher/terminal/console_turns.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -48,7 +49,8 @@ class OutputWriter {
   // Add a descriptor that is written to and closed by the writer, or one that stays open (borrowed). `name`: for
   // losses.
   int add_target(UniqueFd fd, std::string name);
-  int add_borrowed_target(int fd, std::string name);
+  // `turns`: of the processes that write whole lines there; null: nobody else does.
+  int add_borrowed_target(int fd, std::string name, ConsoleTurns* turns = nullptr);
   // Close the target's own descriptor once all its blocks are written.
   void close_target(int target);
 

@@ -23,6 +23,8 @@ WorkerOutput::WorkerOutput(asio::io_context& io, int workers, const ConsoleSetti
 OutputRouter::Options WorkerOutput::router_options(const ConsoleSettings& console) {
   OutputRouter::Options options;
   options.fold = console.fold;
+  options.fold_group = console.group;
+  options.turns = console.turns;
   if (!console.utf8) options.fold_sign = "x";
   if (console.timestamps) options.stamp = [] { return iso_time(std::chrono::system_clock::now()) + " "; };
   options.on_room = [this] { asio::post(io_, [this] { resume_paused(); }); };

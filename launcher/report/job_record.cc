@@ -95,7 +95,8 @@ int JobRecord::conclude(const std::optional<Outcome>& outcome, const LogTree& lo
   if (events_) write(events_->ended(workers_, *outcome, now()));
   if (outcome->cause == StopCause::success) {
     if (!spec_.quiet && !spec_.torchrun_report)
-      note_("dtrain: " + plain_line(success_line(spec_, logs.path(), outcome->restarts, SteadyClock::now() - began_)));
+      note_("dtrain: " + spec_.lead +
+            plain_line(success_line(spec_, logs.path(), outcome->restarts, SteadyClock::now() - began_)));
     return 0;
   }
   const FailureFacts facts = judge(spec_, workers_, *outcome);
@@ -106,7 +107,7 @@ int JobRecord::conclude(const std::optional<Outcome>& outcome, const LogTree& lo
   if (outcome->cause == StopCause::failure)
     note_(as_torchrun ? torchrun_report_text(facts) : report_text(facts, {wants_color(spec_.color, STDERR_FILENO)}));
   else
-    note_("dtrain: " + plain_line(outcome->reason));
+    note_("dtrain: " + spec_.lead + plain_line(outcome->reason));
   return facts.exit_code;
 }
 

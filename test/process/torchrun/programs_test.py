@@ -113,6 +113,45 @@ class Ecosystem(unittest.TestCase):
         self.assertIn("updates 106 of 212 parameters", parts)
 
 
+# Says where it is, and lives until its standard input ends.
+LIGHTHOUSE = """
+import sys
+from torchft.coordination import LighthouseServer
+server = LighthouseServer(bind="[::]:0", min_replicas=1, join_timeout_ms=500, quorum_tick_ms=50,
+                          heartbeat_timeout_ms=1000)
+print(server.address(), flush=True)
+sys.stdin.read()
+server.shutdown()
+"""
+
+
+@unittest.skipUnless(PEERS.exists(), "no .venv-peers: scripts/setup.sh peers")
+class ReplicaGroups(unittest.TestCase):
+    def test_torchft_goes_on_without_a_group_and_heals_it(self):
+        """Each worker averages by torchft with the other group. Group 1 dies once, and is not missed for long."""
+        with subprocess.Popen([PEERS, "-c", LIGHTHOUSE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.DEVNULL) as lighthouse:
+            try:
+                address = lighthouse.stdout.readline().strip()
+                self.assertRegex(address, r"^http://", "torchft is not in .venv-peers: scripts/setup.sh peers")
+                done = run(BIN_DIR / "dtrain", "run", "--nproc", "4", "--replica-groups", "2", "--max-restarts", "1",
+                           HERE / "programs" / "torchft_groups.py", python=PEERS, OMP_NUM_THREADS="1",
+                           TORCHFT_LIGHTHOUSE=address)
+            finally:
+                lighthouse.stdin.close()
+        said = [line for line in done.stderr.splitlines() if "[torchft" not in line]
+        self.assertEqual(done.returncode, 0, said)
+        found = re.findall(r"(?m)^\[g(\d):(\d)\] result (\d) (\d): (\d) restarts, (\w+), (.*)$", done.stdout)
+        self.assertEqual(len(found), 4, done.stdout)
+        for group, rank, named_group, named_rank, restarts, alone, _ in found:
+            self.assertEqual((group, rank), (named_group, named_rank))
+            self.assertEqual(restarts, group)
+            if group == "0":
+                self.assertEqual(alone, "alone", "it waited for the other group")
+        # The new processes of group 1 have got the state of group 0, and both end with the same.
+        self.assertEqual(len({state for *_, state in found}), 1, done.stdout)
+
+
 class Help(unittest.TestCase):
     def test_flags_of_torchrun_in_its_order(self):
         def names(text):

@@ -185,8 +185,9 @@ TEST_CASE("hosts that do not answer are waited for as long as has been said") {
 }
 
 TEST_CASE("the exit code is that of the job, not that of a connection") {
-  const auto code = [](int first, int second, bool elastic = false) {
+  const auto code = [](int first, int second, bool elastic = false, bool apart = false) {
     auto asked = request({{"h0"}, {"h1"}});
+    asked.apart = apart;
     asked.elastic = elastic;
     Job job(asked);
     for (int i = 0; i < 2; ++i) job.shows_card(i);
@@ -206,6 +207,11 @@ TEST_CASE("the exit code is that of the job, not that of a connection") {
   CHECK(code(-9, 0, true) == 0);
   CHECK(code(125, 0, true) == 0);
   CHECK(code(125, 7, true) == 125);
+  // Hosts that do not meet: nobody else ends with one that was lost.
+  CHECK(code(255, 0, false, true) == 125);
+  CHECK(code(0, 255, false, true) == 125);
+  CHECK(code(0, 0, false, true) == 0);
+  CHECK(code(3, 0, false, true) == 3);
 }
 
 TEST_CASE("an agent on this host has no connection that could be lost") {

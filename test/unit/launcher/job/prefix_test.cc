@@ -10,6 +10,9 @@ TEST_CASE("render_prefix replaces torchrun's four macros") {
   CHECK(render_prefix("$rank@${hostname} ", fields) == "9@node4 ");
   CHECK(render_prefix("${unknown} $$", fields) == "${unknown} $");
   CHECK(render_prefix("", fields) == "");
+  CHECK(render_prefix("[g${replica_group}:${rank}] ", fields) == "[g${replica_group}:9] ");
+  fields.replica_group = 2;
+  CHECK(render_prefix("[g${replica_group}:${rank}] ", fields) == "[g2:9] ");
 }
 
 TEST_CASE("color_prefix resets what it sets and tells neighbouring ranks apart") {
