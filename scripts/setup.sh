@@ -119,7 +119,7 @@ install_peers() {
   [[ -f .venv/.complete ]] || fail "peers use the torch of .venv: scripts/setup.sh train peers"
   stamp="$PWD $deepspeed $(sha256sum <$requirements) $(<.venv/.complete)"
   [[ -f .venv-peers/.complete && $(<.venv-peers/.complete) == "$stamp" ]] && return
-  say "what people use with torch (Lightning, DeepSpeed, Composer and others) into .venv-peers (about 70 MB to download)"
+  say "what people use with torch (Lightning, DeepSpeed and others) into .venv-peers (about 70 MB to download)"
   fresh_venv .venv-peers "$requirements"
   mapfile -t sites < <(for venv in .venv-peers .venv; do
     $venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
