@@ -206,7 +206,7 @@ std::map<std::string, std::string> environment_for_cluster(const Host& host, con
   // What a program of Ray's or Spark's that has started dtrain has for itself. "_SPARK_": the secrets of an executor.
   std::erase_if(sent, [](const auto& one) {
     return (one.first.starts_with("RAY_") && one.first != "RAY_ADDRESS") || one.first.starts_with("PYSPARK_GATEWAY_") ||
-           one.first.starts_with("_SPARK_");
+           one.first == "PYSPARK_SUBMIT_ARGS" || one.first.starts_with("_SPARK_");
   });
   return sent;
 }

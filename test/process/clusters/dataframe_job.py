@@ -91,7 +91,7 @@ def main():
         two.train_on_dataframe(waits, numbers)  # until an executor is killed
     except RunError as error:
         show("code", error.code)
-    two.train_on_dataframe(waits, numbers)  # until this program is killed
+    one.train_on_dataframe(waits, numbers)  # on the executor that is left, until this program is killed
 
 
 if __name__ == "__main__":

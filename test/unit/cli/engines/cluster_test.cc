@@ -177,10 +177,12 @@ TEST_CASE("what a cluster says of this node does not go to others") {
                                                          {"RAY_ADDRESS", "a:1"},
                                                          {"LR", "1"},
                                                          {"_SPARK_AUTH_SECRET", "1"},
+                                                         {"PYSPARK_SUBMIT_ARGS", "--conf a.password=1"},
                                                          {"PYSPARK_GATEWAY_SECRET", "1"}}),
                                             "token");
   CHECK_FALSE(sent.contains("PYSPARK_GATEWAY_SECRET"));
   CHECK_FALSE(sent.contains("_SPARK_AUTH_SECRET"));
+  CHECK_FALSE(sent.contains("PYSPARK_SUBMIT_ARGS"));
   CHECK_FALSE(sent.contains("CUDA_VISIBLE_DEVICES"));
   CHECK_FALSE(sent.contains("RAY_JOB_ID"));
   CHECK(sent.at("RAY_ADDRESS") == "a:1");
