@@ -3,6 +3,7 @@
 // it, the agent carries it out. Every default is named here and nowhere else.
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -137,6 +138,20 @@ struct ConsoleSettings {
   }
 };
 
+// Files in which the kept state goes from one run of the job to the next (launcher/spill).
+struct StateFiles {
+  std::string folder;          // it is there
+  std::string key;             // the job, in all its runs
+  int node = 0, nodes = 1;     // the same numbers in each run
+  bool after_failure = false;  // a job that has failed may run again
+  // Of a job that goes back into SLURM's queue by itself: from when on it does so unless it succeeds, and when SLURM
+  // ends it.
+  std::optional<MonoTime> asked{};
+  MonoTime ends{};
+  // Whether a job that was stopped may run again; none: it may. May be slow.
+  std::function<bool()> comes_back{};
+};
+
 struct JobSpec {
   // Identity of the job: TORCHELASTIC_RUN_ID, the name of its log folder and of its cgroup.
   std::string run_id;
@@ -154,8 +169,9 @@ struct JobSpec {
   std::string strategy;          // DTRAIN_STRATEGY, a word or JSON; empty: not set
   bool keep_state = false;       // a memory for each worker, from round to round (launcher/agent/state_memory.h)
   bool copy_state = false;       // with keep_state: a second one, for the state of a worker on another node
-  int max_restarts = 0;          // restarts of the worker group after a failure, >= 0
-  int survivors = 0;             // GroupSettings::survivors
+  std::optional<StateFiles> state_files;  // with keep_state
+  int max_restarts = 0;                   // restarts of the worker group after a failure, >= 0
+  int survivors = 0;                      // GroupSettings::survivors
 
   // From the first TERM to KILL: after a worker failed, and after the user (or the system) asked to stop.
   std::chrono::milliseconds failure_grace{5000};

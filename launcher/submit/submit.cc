@@ -73,19 +73,19 @@ Result<Prepared> prepare(SubmitSignals& signals) {
   return prepared;
 }
 
-struct Outcome {
+struct SubmitOutcome {
   Result<int> code;
   bool interrupted = false;
 };
 
-Outcome submit(asio::io_context& io, const SubmitSignals& signals, UniqueFd signal_fd, PlacementRequest request,
-               AgentEnds& agents) {
+SubmitOutcome submit(asio::io_context& io, const SubmitSignals& signals, UniqueFd signal_fd, PlacementRequest request,
+                     AgentEnds& agents) {
   Submitter submitter(io, signals, std::move(signal_fd), std::move(request), agents);
   Result<int> code = submitter.run();
   return {std::move(code), submitter.was_interrupted()};
 }
 
-Result<int> conclude(Outcome outcome) {
+Result<int> conclude(SubmitOutcome outcome) {
   if (outcome.interrupted && outcome.code && *outcome.code == 128 + SIGINT) die_of_interrupt();
   return std::move(outcome.code);
 }
@@ -186,11 +186,11 @@ class Engine {
   EngineShim shim_;
 };
 
-Result<Outcome> submit_by(Engine& engine, asio::io_context& io, EngineSpec& spec, Prepared& prepared,
-                          LinkedAgents& agents) {
+Result<SubmitOutcome> submit_by(Engine& engine, asio::io_context& io, EngineSpec& spec, Prepared& prepared,
+                                LinkedAgents& agents) {
   auto placed = engine.place(spec, prepared.signals.get());
   if (!placed) return placed.error();
-  if (placed->signal) return Outcome{128 + placed->signal, placed->signal == SIGINT};
+  if (placed->signal) return SubmitOutcome{128 + placed->signal, placed->signal == SIGINT};
   spec.request.named_by_cards = placed->by_engine.named_by_cards;
   spec.request.begins_late = placed->by_engine.begins_late;
   for (ShimNode& node : placed->by_engine.nodes) spec.request.hosts.push_back({std::move(node.host), node.workers, {}});
@@ -225,7 +225,7 @@ Result<int> run_on_engine(EngineSpec spec) {
   order.job = "submit";
   order.secret = secret->text();
   asio::io_context io;
-  std::optional<Result<Outcome>> outcome;
+  std::optional<Result<SubmitOutcome>> outcome;
   {
     LinkedAgents agents(io, {std::move(*listener), std::move(*secret), order.job, spec.nodes.most, say_now});
     Engine engine(io, prepared->descriptors, agents);
