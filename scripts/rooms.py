@@ -33,6 +33,7 @@ ROOMS = {
         "status": "",
         "job": "",
         "process": "job",
+        "spill": "job",
         "terminal": "job",
         "etcd": "job process",
         "output": "job process terminal",
@@ -47,7 +48,7 @@ ROOMS = {
         "events": "evidence job",
         "report": "events evidence job logs terminal",
         "service": "job status terminal",
-        "agent": "evidence front guard hosting job logs output process progress report status terminal",
+        "agent": "evidence front guard hosting job logs output process progress report spill status terminal",
         "replicas": "agent front job output process terminal",
     },
     "cli": {

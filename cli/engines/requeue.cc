@@ -55,7 +55,27 @@ Result<RequeuePlan> plan_requeue(const std::string& job, std::string_view scontr
   plan.job = job;
   plan.ask = left - ahead;
   plan.last = std::max(plan.ask, left - ending);
+  plan.end = left;
   return plan;
+}
+
+// The nodes end together: the first one that is asked to end tells the others.
+std::vector<launcher::PlannedSignal> planned_signals(const RequeuePlan& plan, MonoTime began) {
+  if (!plan.agents_write) return {{began + plan.ask, SIGUSR1}, {began + plan.last, SIGTERM}};
+  if (!plan.leads) return {};
+  return {{began + plan.ask, SIGTERM}};
+}
+
+Duration asked(const RequeuePlan& plan) { return plan.ask - (plan.leads ? Duration{} : std::chrono::seconds(1)); }
+
+bool comes_back(std::string_view scontrol_says, int restarts) {
+  if (scontrol_value(scontrol_says, "BatchFlag") != "1" || scontrol_value(scontrol_says, "Requeue") != "1")
+    return false;
+  const std::string state = scontrol_value(scontrol_says, "JobState"), runs = scontrol_value(scontrol_says, "Restarts");
+  int number = 0;
+  const bool known = std::from_chars(runs.data(), runs.data() + runs.size(), number).ec == std::errc();
+  // While it runs it may be about to be preempted. Else it has been given back already, or has been cancelled.
+  return state == "RUNNING" || state == "SUSPENDED" || (known && number > restarts);
 }
 
 bool goes_back(const RequeuePlan& plan, int code, Duration ran) {

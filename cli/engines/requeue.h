@@ -3,7 +3,9 @@
 #include <chrono>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "launcher/job/job_spec.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/result.h"
 
@@ -15,7 +17,20 @@ struct RequeuePlan {
   Duration ask{};      // when the workers are asked to save
   Duration last{};     // when those that are still there are asked to end; not before `ask`
   bool leads = false;  // this node gives the job back
+  Duration end{};      // of the job
+  // The agents have the state and write it (--state-dir): so the workers need not save, and end at once.
+  bool agents_write = false;
 };
+
+// The signals that come by themselves on this node, of a job that began at this time.
+std::vector<launcher::PlannedSignal> planned_signals(const RequeuePlan& plan, MonoTime began);
+
+// From when on this node knows that the job goes back. SLURM counts in seconds, so the nodes differ by one.
+Duration asked(const RequeuePlan& plan);
+
+// Whether a job that was stopped, and has run `restarts` times before, may run again. `scontrol_says`: as below, at its
+// end.
+bool comes_back(std::string_view scontrol_says, int restarts);
 
 // `scontrol_says`: of the job, `scontrol show job ID --oneliner`. `ahead`: how long before its end the workers are
 // asked. `ending`: how long they have to end.

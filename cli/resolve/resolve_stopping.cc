@@ -80,6 +80,8 @@ Result<void> requeue(const Given& given, Plan& plan) {
   if (!found) return given.options.blame(FlagId::requeue, found.error());
   const std::string node = given.host.variable("SLURM_NODEID");
   found->leads = node.empty() || node == "0";
+  found->agents_write = plan.spec.state_files.has_value();
+  if (found->agents_write) found->last = found->ask;
   plan.requeue = std::move(*found);
   return {};
 }

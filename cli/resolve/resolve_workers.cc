@@ -73,18 +73,6 @@ Result<void> threads(const Given& given, Plan& plan) {
   return {};
 }
 
-Result<void> keep_state(const Given& given, Plan& plan) {
-  if (auto done = take_switch(given.options, FlagId::keep_state, plan.spec.keep_state); !done) return done;
-  if (auto done = take_switch(given.options, FlagId::copy_state, plan.spec.copy_state); !done) return done;
-  if (plan.spec.copy_state && !plan.spec.nodes.several())
-    return given.options.blame(FlagId::copy_state,
-                               usage_error("copies need another node, and the job has one (--nnodes)"));
-  plan.spec.keep_state = plan.spec.keep_state || plan.spec.copy_state;
-  if (plan.spec.keep_state && plan.spec.max_restarts == 0 && !plan.spec.nodes.several())
-    plan.notes.emplace_back("--keep-state has no use without --max-restarts: there is no second round");
-  return {};
-}
-
 // Set by the platform and not by the user: what is wrong with it is told, and ends nothing.
 Result<void> status_server(const Given& given, Plan& plan) {
   const std::string url = given.host.variable("KUBEFLOW_TRAINER_SERVER_URL");
@@ -102,8 +90,8 @@ Result<void> status_server(const Given& given, Plan& plan) {
 }  // namespace
 
 Result<void> resolve_workers(const Given& given, Plan& plan) {
-  for (auto step :
-       {job, workers, survivors, resolve_replicas, resolve_strategy, keep_state, resolve_numa, threads, status_server})
+  for (auto step : {job, workers, survivors, resolve_replicas, resolve_strategy, resolve_state, resolve_numa, threads,
+                    status_server})
     if (auto done = step(given, plan); !done) return done;
   return {};
 }

@@ -46,8 +46,11 @@ int start_job(const RawOptions& raw, const Host& host, Plan plan) {
   plan.spec.ends_with = ends_with;
   plan.spec.orders = orders;
   const MonoTime began = SteadyClock::now();
-  if (plan.requeue)
-    plan.spec.planned_signals = {{began + plan.requeue->ask, SIGUSR1}, {began + plan.requeue->last, SIGTERM}};
+  if (plan.requeue) plan.spec.planned_signals = planned_signals(*plan.requeue, began);
+  if (plan.requeue && plan.spec.state_files) {
+    plan.spec.state_files->asked = began + asked(*plan.requeue);
+    plan.spec.state_files->ends = began + plan.requeue->end;
+  }
   const int code = plan.spec.replicas.groups > 0 ? launcher::run_replicas(plan.spec) : launcher::run_job(plan.spec);
   if (plan.requeue && plan.requeue->leads && goes_back(*plan.requeue, code, SteadyClock::now() - began))
     give_back(host, plan.requeue->job);

@@ -22,6 +22,7 @@ enum class FlagId {
   strategy,
   keep_state,
   copy_state,
+  state_dir,
   engine,
   hosts,
   hostfile,

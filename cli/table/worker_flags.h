@@ -111,6 +111,15 @@ inline constexpr Flag kWorkersFlags[] = {
      .details = "So that the state outlives the loss of a node; implies --keep-state. Each step that is kept is also "
                 "sent to a worker on another node, before the training goes on. It takes the memory of --keep-state a "
                 "second time."},
+    {.id = FlagId::state_dir,
+     .group = Group::workers,
+     .name = "state-dir",
+     .value = "DIR",
+     .help = "keep the state in files there for the job's next run",
+     .details = "Implies --keep-state. A job that is stopped, as by SLURM at its time limit, leaves the state of its "
+                "workers in files of DIR, and goes on from there when it runs again. A job that ends well removes the "
+                "files. All nodes need DIR on one file system. A job is known by SLURM's number, or else by --rdzv-id. "
+                "With --requeue SECONDS, the workers get SIGTERM so long before the time limit, and need not save."},
 };
 
 }  // namespace dtrain::cli

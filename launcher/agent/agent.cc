@@ -15,6 +15,7 @@
 #include "launcher/agent/agent_setup.h"
 #include "launcher/agent/agent_status.h"
 #include "launcher/agent/round_start.h"
+#include "launcher/agent/state_keeper.h"
 #include "launcher/base/last_words.h"
 #include "launcher/front/front_channel.h"
 #include "launcher/guard/guard_channel.h"
@@ -75,7 +76,8 @@ class Agent {
                 {[this](const GroupEvent& e) { feed(e); }, [this](const std::string& text) { show(text); },
                  [this](std::optional<MonoTime> at) { notes_.fence.set(at, SteadyClock::now()); },
                  [this] { return notes_.fence.passed(); }}),
-        round_start_({spec, terminal_, logs_, rounds_, guard_, output_, record_}),
+        states_(spec, say_),
+        round_start_({spec, terminal_, logs_, rounds_, guard_, output_, record_, states_}),
         status_(io_, {spec, core_, record_.workers(), rounds_, notes_, say_}) {}
 
   int run();
@@ -92,7 +94,6 @@ class Agent {
 
   // actions out
   void perform(const GroupAction& action);
-  void start_round(const action::StartRound& round);
   void started(const std::optional<Error>& failed);
   void tell_rest(bool too_late);
   void kill_containment();
@@ -120,6 +121,7 @@ class Agent {
   JobRecord record_;
   const Say say_;  // say(), for the parts of the agent
   NodeRounds rounds_;
+  StateKeeper states_;
   RoundStart round_start_;
   AgentStatus status_;
   std::optional<Outcome> outcome_;
@@ -142,6 +144,7 @@ int Agent::run() {
     if (!about_status.empty()) say(about_status);
   }
   say_notes_of_logs();
+  states_.load([this] { return front_.has_news(); });
   if (const auto open = rounds_.open(); !open) {
     say(open.error().message);
     return close_down();
@@ -269,7 +272,9 @@ void Agent::feed(const GroupEvent& event) {
 
 void Agent::perform(const GroupAction& action) {
   if (const auto* a = std::get_if<action::StartRound>(&action)) {
-    start_round(*a);
+    started(round_start_.begin(*a));
+    status_.decided(
+        fmt::format("round {} begins with {} on this node", a->round, counted(spec_.nproc_per_node, "worker")));
   } else if (const auto* gone = std::get_if<action::WorkerGone>(&action)) {
     if (gone->outlived) record_.outlived(gone->local_rank);
     rounds_.report(action);
@@ -301,12 +306,6 @@ void Agent::perform(const GroupAction& action) {
   } else {
     rounds_.report(action);
   }
-}
-
-void Agent::start_round(const action::StartRound& round) {
-  started(round_start_.begin(round));
-  status_.decided(
-      fmt::format("round {} begins with {} on this node", round.round, counted(spec_.nproc_per_node, "worker")));
 }
 
 void Agent::started(const std::optional<Error>& failed) {
@@ -368,7 +367,8 @@ void Agent::finish(const Outcome& outcome) {
 int Agent::close_down() {
   if (!outcome_) guard_.close();  // the job was cut off: the guard kills the workers, and nothing is written
   status_.close(outcome_);
-  rounds_.close(outcome_);
+  if (!rounds_.agreed_on_end()) rounds_.close(outcome_);
+  rounds_.close(outcome_, states_.close(outcome_, core_.stop_began(), io_));
   const int code = record_.conclude(outcome_, logs_);
   guard_.close();  // no sooner: at its end the guard removes empty folders
   notes_.interrupted = code == 128 + SIGINT && outcome_->cause == StopCause::stop_signal;

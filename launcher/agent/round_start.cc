@@ -70,16 +70,7 @@ std::optional<Error> RoundStart::start_worker(const Assignment& assignment, int 
                        : parts_.output.open(local_rank, std::move(streams->out), std::move(streams->err));
   if (!ends) return ends.error();
   auto fds = descriptors_for_guard(std::move(*worker), std::move(*ends));
-  if (spec.keep_state) {
-    auto memory = state_.of(local_rank);
-    if (!memory) return memory.error();
-    fds.push_back(std::move(*memory));
-  }
-  if (spec.copy_state) {
-    auto memory = copies_.of(local_rank);
-    if (!memory) return memory.error();
-    fds.push_back(std::move(*memory));
-  }
+  if (auto handed = parts_.states.hand_to(local_rank, fds); !handed) return handed.error();
   const Session session = attached ? parts_.terminal->session() : Session::own;
   parts_.guard.send({GuardOp::spawn, local_rank, int32_t(session)}, std::move(fds));
   return std::nullopt;

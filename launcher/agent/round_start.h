@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "launcher/agent/prepare_worker.h"
-#include "launcher/agent/state_memory.h"
+#include "launcher/agent/state_keeper.h"
 #include "launcher/base/inherited.h"
 #include "launcher/guard/guard_channel.h"
 #include "launcher/hosting/node_rounds.h"
@@ -33,6 +33,7 @@ class RoundStart {
     GuardChannel& guard;
     WorkerOutput& output;
     JobRecord& record;
+    StateKeeper& states;
   };
   // Call in the agent, a child of the front.
   explicit RoundStart(const Parts& parts);
@@ -62,8 +63,6 @@ class RoundStart {
   pid_t jobs_group_;                          // the process group that the shell knows
   TerminalUse at_start_ = TerminalUse::none;  // of the round; `none` also where no worker may read
   RoundFiles files_;
-  StateMemory state_;
-  StateMemory copies_;  // of workers on other nodes
   std::vector<std::string> parent_env_ = own_environment();
 };
 

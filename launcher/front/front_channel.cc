@@ -1,5 +1,6 @@
 #include "launcher/front/front_channel.h"
 
+#include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -29,6 +30,11 @@ void FrontChannel::watch() {
   signals_.assign(fd);
   watch_signals();
   watch_front();
+}
+
+bool FrontChannel::has_news() {
+  pollfd front{front_.native_handle(), POLLIN, 0};
+  return ::poll(&front, 1, 0) == 1;
 }
 
 void FrontChannel::suspended(int number) { send_to(front_.native_handle(), {FrontMessage::Op::suspended, number}); }

@@ -32,6 +32,8 @@ class FrontChannel {
   void watch();
   // Tell now of the signals that have come; otherwise the event loop does.
   void read_signals();
+  // Whether the front has said something that the event loop has not read yet. Any thread may ask.
+  bool has_news();
   // All processes of the round have been told to stop, for the suspension of this number.
   void suspended(int number);
   // The attached worker was stopped by this signal of the terminal.

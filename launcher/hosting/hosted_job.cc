@@ -152,11 +152,12 @@ Result<UniqueFd> HostedJob::own_connection() {
   return UniqueFd(ends[1]);
 }
 
-void HostedJob::close(const Verdict& verdict) {
+void HostedJob::close(const Verdict& verdict, std::optional<MonoTime> until) {
   rounds_.close(verdict);
   rounds_.on_empty = [this] { io_.stop(); };
   io_.restart();
-  if (!rounds_.empty()) io_.run_for(kHostFarewell);
+  const MonoTime soon = SteadyClock::now() + kHostFarewell;
+  if (!rounds_.empty()) io_.run_until(std::max(soon, until.value_or(soon)));
 }
 
 }  // namespace dtrain::launcher

@@ -35,8 +35,9 @@ class HostedJob {
   StoreHost& store() { return *store_; }
   // Across hosts: this node's own link to the rounds, which does not go through the port.
   Result<UniqueFd> own_connection();
-  // Ends the job if it has not ended, and waits until the others have heard of the end, at most a second.
-  void close(const Verdict& verdict);
+  // Ends the job if it has not ended, and waits until the others have heard of the end and left, at most a second, or
+  // until then.
+  void close(const Verdict& verdict, std::optional<MonoTime> until);
 
  private:
   HostedJob(boost::asio::io_context& io, const JobSpec& spec, RoundSettings settings, const HostFinder::Here& here,

@@ -256,7 +256,7 @@ void NodeRounds::fill(AgentFacts& facts) const {
   facts.waiting = waiting_.text();
 }
 
-void NodeRounds::close(const std::optional<Outcome>& outcome) {
+void NodeRounds::close(const std::optional<Outcome>& outcome, std::optional<MonoTime> until) {
   over_ = true;
   waiting_.stop();
   fence_.cancel();
@@ -267,7 +267,7 @@ void NodeRounds::close(const std::optional<Outcome>& outcome) {
     const bool died = !outcome || outcome->cause == StopCause::guard_lost;  // by a process that was killed here
     joining_->close({stopped ? JobEnd::stopped : JobEnd::lost, stopped ? 128 + outcome->stop_signal : kExitOwnFailure,
                      -1, fmt::format("the agent that hosts the job (pid {}) left: {}", ::getpid(), why)},
-                    died);
+                    died, until);
   }
   store_.reset();
 }

@@ -46,9 +46,11 @@ class NodeRounds {
   void ask(FactsQuestion::Taker taker);
   // Adds where the rounds of several nodes are, and what this node waits for.
   void fill(AgentFacts& facts) const;
-  // Leaves the job, since this agent has come to its end. A host waits until the others have heard of that, at most a
-  // second.
-  void close(const std::optional<Outcome>& outcome);
+  // The nodes have agreed how the job ends, so nothing more comes of this node's links.
+  bool agreed_on_end() const { return over_; }
+  // Leaves the job, since this agent has come to its end. A host waits until the others have left, at most a second, or
+  // until then.
+  void close(const std::optional<Outcome>& outcome, std::optional<MonoTime> until = {});
 
  private:
   Result<void> serve_alone();

@@ -254,14 +254,14 @@ void RoundJoining::leave(const msg::Leaving& message) {
   link_.send(message);
 }
 
-void RoundJoining::close(const Verdict& as_host, bool died) {
+void RoundJoining::close(const Verdict& as_host, bool died, std::optional<MonoTime> until) {
   core_.close();
   link_.close();
   ask_.reset();
   timer_.cancel();
   const bool silent = died && spec_.nodes.rejoin && survives_host();
   if (follower_ != nullptr) follower_->close(silent);
-  if (hosting_ && !silent) hosting_->close(as_host);
+  if (hosting_ && !silent) hosting_->close(as_host, until);
   hosting_.reset();
 }
 

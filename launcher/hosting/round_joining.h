@@ -56,8 +56,8 @@ class RoundJoining {
   // Where the nodes meet, as the user named the place.
   std::string endpoint() const { return finder_->endpoint(); }
   // Leaves the job; a host ends the job with this verdict. `died`: nobody has decided that the job ends. Where others
-  // can follow their host they are then told nothing, as after a kill.
-  void close(const Verdict& as_host, bool died);
+  // can follow their host they are then told nothing, as after a kill. `until`: HostedJob::close().
+  void close(const Verdict& as_host, bool died, std::optional<MonoTime> until);
 
  private:
   HostFinder::Answers answers();

@@ -353,6 +353,7 @@ void GroupCore::settle_with_others() {
 
 void GroupCore::stop_while_waiting(int signal, MonoTime now, Actions& out) {
   const bool again = stop_signal_ != 0;
+  if (!again) stop_began_ = now;
   stop_signal_ = again ? stop_signal_ : signal;
   reason_ = fmt::format("stopped by {}", signal_name(stop_signal_));
   if (had_round_ && !again) {

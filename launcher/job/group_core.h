@@ -222,6 +222,8 @@ class GroupCore {
   GroupState state() const { return state_; }
   int round() const { return round_; }
   int restarts() const { return restarts_; }
+  // When the workers of the last round, or this node without workers, were asked to end.
+  MonoTime stop_began() const { return stop_began_; }
   // Whether the workers are told to stop because one failed: how they end then is a consequence, not a cause.
   bool stopping_since_failure() const { return cause_ == StopCause::failure; }
   // One line for people: state, round, workers alive.
@@ -284,7 +286,7 @@ class GroupCore {
   bool never_started_ = false;
   bool guard_lost_ = false;
   MonoTime deadline_{};               // of the armed timer
-  MonoTime stop_began_{};             // of the present round
+  MonoTime stop_began_{};             // of the present round, or while waiting
   std::optional<int> first_failure_;  // provisional until the round is over
   ExitStatus first_status_;
   int reported_ = -1;                   // the local rank that the last ReportFailure named; -1: none

@@ -24,6 +24,7 @@ struct KeptState::State {
   std::string refused{};
   // Once the ranks have told each other where they are.
   bool met = false;
+  std::uint32_t round = 0;  // of the states that are kept from now on
   std::optional<kept::Neighbours> neighbours{};
 
   std::vector<kept::Told> meet(const std::string& what, const checkpoint::Said& own);
@@ -126,6 +127,7 @@ Told told_of(const SlotLayout& layout, const std::vector<StatePiece*>& wanted, i
 
 KeptState::KeptState(const Session& session) : state_(new State{session.world(), session.env()}) {
   State& self = *state_;
+  self.round = static_cast<std::uint32_t>(self.env.round);
   if (self.env.state_fd >= 0)
     self.memory.emplace(self.env.state_fd);
   else
@@ -178,7 +180,7 @@ std::size_t KeptState::State::keep_own(const CheckpointState& state) {
   const std::size_t slot = memory->begin();
   kept::copy_values(layout, memory->values(slot));
   std::transform(extra.begin(), extra.end(), memory->extra(slot), [](char c) { return static_cast<std::byte>(c); });
-  memory->commit(slot, {{static_cast<std::uint32_t>(env.round), state.step}, extra.size()});
+  memory->commit(slot, {{round, state.step}, extra.size()});
   return slot;
 }
 
@@ -223,6 +225,7 @@ std::optional<Loaded> KeptState::restore(CheckpointState& state, const Checkpoin
   const std::vector<kept::Told> of_ranks = self.meet(what, own);
   const kept::Choice choice = kept::choose(of_ranks);
   self.refused = choice.refused;
+  self.round = std::max(self.round, kept::stamped_round(of_ranks, self.env.round));
   if (!choice.stamp || choice.stamp->step < at_least) return std::nullopt;
   const kept::Stamp stamp = *choice.stamp;
   kept::refill(self.world, what, of_ranks, stamp, wanted, [&](const kept::Place& place, std::uint64_t values) {

@@ -124,6 +124,12 @@ Choice choose(const std::vector<Told>& of_ranks) {
                       lost, newest.world_size)};
 }
 
+std::uint32_t stamped_round(const std::vector<Told>& of_ranks, int round) {
+  const States states = states_of(of_ranks);
+  const auto own = static_cast<std::uint32_t>(round);
+  return states.empty() ? own : std::max(own, states.rbegin()->first.round + 1);
+}
+
 std::optional<Place> place_of(const std::vector<Told>& of_ranks, const Stamp& stamp, int keeper, int needed_by) {
   const auto in = [&](int rank) -> std::optional<Place> {
     const auto& memories = of_ranks[static_cast<std::size_t>(rank)].memories;

@@ -34,6 +34,10 @@ struct Choice {
 };
 Choice choose(const std::vector<Told>& of_ranks);
 
+// The round that the states of this round are stamped with: it is after those of all states that are there, also if
+// these are of an earlier run of the job, whose rounds began at 0 too.
+std::uint32_t stamped_round(const std::vector<Told>& of_ranks, int round);
+
 // Where the part of rank `keeper` of a state is.
 struct Place {
   int rank = 0;  // whose memories

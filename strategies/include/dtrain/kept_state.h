@@ -14,8 +14,9 @@
 // A kill of a rank at any moment leaves the last step that keep() has finished on all ranks, or the step after it. The
 // next round may have another number of ranks: the ranks send each other what they need. What a node has kept is lost
 // when its launcher ends, as when the node does. With `--copy-state` each rank also has a copy of the state of a rank
-// on another node, so that one node may be lost. All memory is lost when the job ends: so save checkpoints to a disk
-// too, but more rarely. docs/training/checkpoints.md is the guide.
+// on another node, so that one node may be lost. All memory is lost when the job ends, unless `--state-dir` has it
+// written for the job's next run: so save checkpoints to a disk too, but more rarely. docs/training/checkpoints.md is
+// the guide.
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -42,6 +42,21 @@ echo ready $RANK restart $SLURM_RESTART_COUNT
 [ -z "$SLURM_RESTART_COUNT" ] || exit 0
 while :; do read -t 0.05 _ <&4; done
 """
+# Counts its steps in the memory that dtrain keeps, and nowhere else.
+COUNTS = """
+import os, signal
+fd, rank = int(os.environ["DTRAIN_STATE_FD"]), os.environ["RANK"]
+step = int(os.pread(fd, 8, 0) or 0)
+run = os.environ.get("SLURM_RESTART_COUNT", 0)
+print(f"run {run}: rank {rank} goes on from {step}", flush=True)
+if run == "1" and "DONE_AT_ONCE" in os.environ:
+    raise SystemExit
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+while True:
+    step += 1
+    os.pwrite(fd, b"%8d" % step, 0)
+    signal.sigtimedwait([signal.SIGUSR2], 0.05)
+"""
 UNWILLING = "exec 4<> <(:); trap '' TERM; echo ready; while :; do read -t 0.1 _ <&4; done"
 
 
@@ -334,20 +349,57 @@ class Ending(EndingTest):
         self.cluster.run("scancel", *self.cluster.jobs())
         self.outcome(job)  # srun gives up at about the same time, and then ends with 0
 
-    def test_a_job_saves_before_its_time_is_over_and_goes_back_into_the_queue(self):
-        saved, script, output = (os.path.join(self.cluster.folder, name) for name in ("saved", "back.sh", "back.out"))
-        os.mkdir(saved)
+    def submit(self, name, nodes, words, *flags, **variables):
+        """A job script of one step, and where its output goes."""
+        script, output = (os.path.join(self.cluster.folder, f"{name}.{end}") for end in ("sh", "out"))
         with open(script, "w") as f:
-            f.write("#!/bin/bash\n#SBATCH --nodes=3 --ntasks-per-node=1 --time=1 --requeue --open-mode=append\n"
-                    f"exec srun {' '.join(RUN)} --requeue 52 --nproc 2 bash -c {shlex.quote(SAVES)}\n")
-        done = self.cluster.run("sbatch", f"--export=ALL,SAVED={saved}", "-o", output, script)
+            f.write(f"#!/bin/bash\n#SBATCH --nodes={nodes} --ntasks-per-node=1 --requeue --open-mode=append\n"
+                    f"exec srun {shlex.join([*RUN, *words])}\n")
+        export = ",".join(["ALL", *(f"{name}={value}" for name, value in variables.items())])
+        done = self.cluster.run("sbatch", "--parsable", f"--export={export}", "-o", output, *flags, script)
         self.assertEqual(done.returncode, 0, done.stderr)
-        until(lambda: not self.cluster.jobs(), 4 * DEADLINE, "the end of the job")
+        return done.stdout.strip(), output
+
+    def said_in(self, output):
+        if not os.path.exists(output):
+            return ""
         with open(output) as f:
-            said = f.read()
+            return f.read()
+
+    def steps(self, output, run, ranks):
+        """Where each rank of that run has begun, once all have."""
+        found = re.findall(rf"run {run}: rank (\d) goes on from (\d+)", self.said_in(output))
+        return {int(rank): int(step) for rank, step in found} if len(found) == ranks else None
+
+    def test_jobs_that_go_back_into_the_queue(self):
+        """One saves when it is asked to. The others write nothing: their agents carry the state over. One of these
+        comes to its time limit; another one is given back by somebody else, as by a preemption, and then cancelled."""
+        saved, states = (os.path.join(self.cluster.folder, name) for name in ("saved", "states"))
+        os.mkdir(saved)
+        os.mkdir(states)
+        keeps = ["--state-dir", states, "--nproc", "2", "--no-python", sys.executable, "-c", COUNTS]
+        _, saves = self.submit("saves", 3, ["--requeue", "52", "--nproc", "2", "bash", "-c", SAVES], "--time=1",
+                               SAVED=saved)
+        _, limited = self.submit("limited", 2, ["--requeue", "52", *keeps], "--time=1", DONE_AT_ONCE=1)
+        number, given = self.submit("given", 1, keeps)
+        until(lambda: self.steps(given, 0, 2), DEADLINE, "the first steps")
+        until(lambda: self.cluster.run("scontrol", "requeue", number).returncode == 0, DEADLINE, "the requeue")
+        began = until(lambda: self.steps(given, 1, 2), 4 * DEADLINE, "the second run")
+        self.assertGreater(min(began.values()), 0, self.said_in(given))
+        files = [name for name in os.listdir(states) if f".{number}." in name]
+        self.assertEqual(len(files), 2, self.said_in(given))
+        self.cluster.run("scancel", number)
+        until(lambda: not self.cluster.jobs(), 4 * DEADLINE, "the end of the jobs")
+        said = self.said_in(saves)
         self.assertEqual({r for r in re.findall(r"saved (\d)", said)}, set("012345"), said)
         self.assertEqual(len(re.findall(r"job \d+ goes back into SLURM's queue", said)), 1, said)
         self.assertEqual(len(re.findall(r"ready \d restart 1", said)), 6, said)
+        said = self.said_in(limited)
+        self.assertEqual(self.steps(limited, 0, 4), dict.fromkeys(range(4), 0), said)
+        self.assertGreater(min(self.steps(limited, 1, 4).values()), 50, said)  # of about 8 seconds
+        self.assertEqual(len(re.findall(r"job \d+ goes back into SLURM's queue", said)), 1, said)
+        self.assertIn("this job does not run again: the state of its workers is not kept", self.said_in(given))
+        self.assertEqual(os.listdir(states), [])
 
     def test_what_cannot_be_requeued_is_told(self):
         self.srun("-N1", *RUN, "--requeue", "10", "true", code=2)

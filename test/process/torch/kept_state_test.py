@@ -312,6 +312,52 @@ class KeptState(unittest.TestCase):
                 expected = self.undisturbed(steps, strategy, ranks=nodes * ranks)
                 self.assertEqual([step for step in host.losses if host.losses[step] != expected[step]], [])
 
+    def test_the_next_run_of_a_job_goes_on_from_memory(self):
+        """Its rounds have the numbers of those before it, and a killed rank still costs no step."""
+        for strategy in ("ddp", "fsdp"):
+            states, done, losses = self.fresh(), 0, {}
+            for _ in range(3):
+                folder = self.fresh()
+                words = dtrain("--rdzv-id", strategy, "--state-dir", states, "--max-restarts", 1, WORKER, folder, 10**9,
+                               WIDTH, strategy=strategy)
+                with self.subTest(strategy), Job(words) as job:
+                    job.until(lambda: job.made[0] > 5)
+                    os.kill(job.pids[0, 1], signal.SIGKILL)
+                    job.until(lambda: job.made[1] > 5)
+                    job.process.terminate()
+                    self.assertEqual(job.end(), 128 + signal.SIGTERM, job.errors())
+                begins = re.findall(r"round (\d) begins after step (\d+) from (\w+)", job.said)
+                self.assertGreaterEqual(int(begins[0][1]), done, job.said)
+                self.assertEqual(begins[0][2], "memory" if done else "nothing")
+                self.assertGreaterEqual(int(begins[1][1]), self.completed(folder, 2, 1))
+                self.assertEqual(len(os.listdir(states)), 2)
+                done = self.completed(folder, 2, 2)
+                for step, those in job.losses.items():
+                    losses.setdefault(step, set()).update(those)
+            expected = self.undisturbed(max(losses), strategy)
+            self.assertEqual([step for step in losses if losses[step] != expected[step]], [])
+
+    def test_a_node_whose_files_are_lost_has_copies_elsewhere(self):
+        for flag, where in (("--copy-state", "memory"), ("--keep-state", "nothing")):
+            states, folder, port = self.fresh(), self.fresh(), free_port()
+            nodes = [dtrain("--nnodes", 2, "--node-rank", node, "--rdzv-endpoint", f"localhost:{port}", "--rdzv-id",
+                            "lost", flag, "--state-dir", states, WORKER, folder, 10**9, WIDTH, ranks=1, strategy="fsdp")
+                     for node in (0, 1)]
+            for run in range(2):
+                with self.subTest(flag, run=run), Job(nodes[0]) as host, Job(nodes[1]) as other:
+                    host.until(lambda: host.made[0] > 5)
+                    host.process.terminate()
+                    host.end(), other.end()
+                    told = host.errors() + other.errors()
+                self.assertEqual(len(os.listdir(states)), 4 if flag == "--copy-state" else 2, told)
+                if run == 0:
+                    done = self.completed(folder, 2, 1)
+                    for file in states.glob("*.n1.*"):
+                        file.unlink()
+            step, found = re.search(r"round 0 begins after step (\d+) from (\w+)", host.said).groups()
+            self.assertEqual(found, where, host.said)
+            self.assertTrue(found == "nothing" or int(step) >= done, host.said)
+
     def test_copies_that_have_no_place_are_told(self):
         folder = self.fresh()
         words = self.nodes("1:2", folder, "--copy-state", steps=5)

@@ -1,6 +1,10 @@
 // A job of SLURM's that is to go back into the queue.
 #include "cli/engines/requeue.h"
 
+#include <fmt/format.h>
+
+#include <csignal>
+
 #include "test/support/catch.h"
 
 using namespace dtrain;
@@ -57,4 +61,36 @@ TEST_CASE("a job goes back that has saved, and no other") {
   CHECK_FALSE(goes_back(plan, 75, 9s));    // a failure
   CHECK_FALSE(goes_back(plan, 143, 11s));  // scancel
   CHECK(goes_back(plan, 143, 101s));       // its own SIGTERM
+}
+
+TEST_CASE("workers are asked to save and later to end, or to end at once where agents write the state") {
+  RequeuePlan plan{"12", 10s, 100s, true};
+  const MonoTime began{5s};
+  auto signals = planned_signals(plan, began);
+  REQUIRE(signals.size() == 2);
+  CHECK((signals[0].at == MonoTime(15s) && signals[0].signal == SIGUSR1));
+  CHECK((signals[1].at == MonoTime(105s) && signals[1].signal == SIGTERM));
+  CHECK(asked(plan) == 10s);
+  plan.agents_write = true;
+  signals = planned_signals(plan, began);
+  REQUIRE(signals.size() == 1);
+  CHECK((signals[0].at == MonoTime(15s) && signals[0].signal == SIGTERM));
+  plan.leads = false;
+  CHECK(planned_signals(plan, began).empty());
+  CHECK(asked(plan) == 9s);
+}
+
+TEST_CASE("a stopped job may run again while it is not over for SLURM, or has been given back") {
+  const auto says = [](const char* state, const char* restarts, const char* batch = "1", const char* requeue = "1") {
+    return fmt::format("JobId=12 Requeue={} Restarts={} BatchFlag={} JobState={} Reason=None", requeue, restarts, batch,
+                       state);
+  };
+  CHECK(comes_back(says("RUNNING", "0"), 0));
+  CHECK(comes_back(says("COMPLETING", "1"), 0));
+  CHECK(comes_back(says("PENDING", "3"), 2));
+  CHECK_FALSE(comes_back(says("COMPLETING", "0"), 0));  // scancel
+  CHECK_FALSE(comes_back(says("CANCELLED", "2"), 2));
+  CHECK_FALSE(comes_back(says("RUNNING", "0", "0"), 0));
+  CHECK_FALSE(comes_back(says("RUNNING", "0", "1", "0"), 0));
+  CHECK_FALSE(comes_back("", 0));
 }

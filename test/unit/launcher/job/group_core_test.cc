@@ -465,6 +465,18 @@ TEST_CASE("with survivors a failure ends the round only when too few are left") 
   }
 }
 
+TEST_CASE("a stop begins with the request, also of a node that has no workers") {
+  for (const S state : {S::running, S::waiting}) {
+    Group group = in_state(state, false);
+    const MonoTime asked = group.now += std::chrono::hours(1);
+    group.step(event::StopSignal{SIGTERM});
+    CHECK(group.core.stop_began() == asked);
+    group.now += std::chrono::seconds(2);
+    group.step(event::StopSignal{SIGTERM});
+    CHECK(group.core.stop_began() == asked);
+  }
+}
+
 TEST_CASE("with survivors a new process takes a place for each restart that is left") {
   GroupSettings settings = of(2, 2);
   settings.survivors = 1;

@@ -45,6 +45,12 @@ TEST_CASE("each group is a job with a name of its own, and its workers know thei
   CHECK_FALSE(env.contains("CUDA_VISIBLE_DEVICES"));
 }
 
+TEST_CASE("each group has its own files of kept state") {
+  JobSpec node = node_of_groups(2, 1);
+  node.state_files.emplace().key = "cluster.7";
+  CHECK(group_specs(node)[1].state_files->key == "cluster.7.g1");
+}
+
 TEST_CASE("groups are numbered over all nodes, and what a node has is divided among its own") {
   JobSpec node = node_of_groups(4, 1);
   node.replicas.here = 2;

@@ -46,6 +46,14 @@ TEST_CASE("ranks go on from the newest state that is whole") {
   CHECK(two({{1, 3}, {0, 6}}, {{1, 3}, {0, 6}}) == Stamp{1, 3});
 }
 
+TEST_CASE("states are newer than those of an earlier run, whose rounds had the same numbers") {
+  const Told nothing = told_with({nothing_kept()}), old = told_with({kept_by(0, 2, {{3, 9}, {3, 8}})});
+  CHECK(stamped_round({nothing, nothing}, 0) == 0);
+  CHECK(stamped_round({nothing, nothing}, 2) == 2);
+  CHECK(stamped_round({nothing, old}, 0) == 4);  // for all ranks the same
+  CHECK(stamped_round({old, nothing}, 4) == 4);
+}
+
 TEST_CASE("a state is whole if the part of each rank is somewhere") {
   // The node of ranks 2 and 3 is gone: their copies are with ranks 0 and 1.
   const std::vector<Stamp> steps{{0, 4}, {0, 5}};
