@@ -236,9 +236,10 @@ Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan&
   spec.succession = nodes.succession;
   spec.master_addr = nodes.host;
   spec.address = nodes.node_rank > 0 ? "" : place->own;
-  if (spec.address == "::" && !nodes.more_hosts.empty())
+  const bool meets = !given.options.given(FlagId::replica_groups);  // else only the way to the others counts
+  if (meets && spec.address == "::" && !nodes.more_hosts.empty())
     plan.notes.push_back("if this node hosts the job, it listens at all addresses of this host");
-  else if (spec.address == "::")
+  else if (meets && spec.address == "::")
     plan.notes.push_back(fmt::format(
         "{} is a loopback address here: if this node hosts the job, it listens at all addresses of this host",
         printable(nodes.host)));

@@ -186,73 +186,69 @@ struct JobSpec {
   std::string strategy;          // DTRAIN_STRATEGY, a word or JSON; empty: not set
   bool keep_state = false;       // a memory for each worker, from round to round (launcher/agent/state_memory.h)
   bool copy_state = false;       // with keep_state: a second one, for the state of a worker on another node
-  int max_restarts = 0;          // restarts of the worker group after a failure, >= 0
-  int survivors = 0;             // GroupSettings::survivors
+  std::optional<StateFiles> state_files;  // with keep_state
+  int max_restarts = 0;                   // restarts of the worker group after a failure, >= 0
+  int survivors = 0;                      // GroupSettings::survivors
   // Then `cpus` and `own_devices` are those of the workers of all groups.
   ReplicaSettings replicas;
-};
 
-std::optional<StateFiles> state_files;  // with keep_state
-int max_restarts = 0;                   // restarts of the worker group after a failure, >= 0
-int survivors = 0;                      // GroupSettings::survivors
+  // From the first TERM to KILL: after a worker failed, and after the user (or the system) asked to stop.
+  std::chrono::milliseconds failure_grace{5000};
+  std::chrono::milliseconds shutdown_timeout{30000};
+  // How long a failure may turn out to be the first that is seen of a stop signal (GroupSettings).
+  std::chrono::milliseconds failure_settles{0};
+  // From KILL to giving up on processes that do not die (state D); they are reported.
+  std::chrono::milliseconds kill_timeout{8000};
 
-// From the first TERM to KILL: after a worker failed, and after the user (or the system) asked to stop.
-std::chrono::milliseconds failure_grace{5000};
-std::chrono::milliseconds shutdown_timeout{30000};
-// How long a failure may turn out to be the first that is seen of a stop signal (GroupSettings).
-std::chrono::milliseconds failure_settles{0};
-// From KILL to giving up on processes that do not die (state D); they are reported.
-std::chrono::milliseconds kill_timeout{8000};
+  // Base folder of the logs; each job makes <log_dir>/<run_id>_<random>/attempt_<n>/<local_rank>/ in it. Empty: a fresh
+  // folder in $TMPDIR when a stream goes to files, and for error files. "/dev/null": no files at all.
+  std::string log_dir;
+  StreamMap redirects;  // to files only
+  StreamMap tee;        // to files and to the console
 
-// Base folder of the logs; each job makes <log_dir>/<run_id>_<random>/attempt_<n>/<local_rank>/ in it. Empty: a fresh
-// folder in $TMPDIR when a stream goes to files, and for error files. "/dev/null": no files at all.
-std::string log_dir;
-StreamMap redirects;  // to files only
-StreamMap tee;        // to files and to the console
+  // Tee'd lines that contain one of these go to <attempt>/filtered_stdout.log and filtered_stderr.log as well.
+  std::vector<std::string> duplicate_stdout_filters;
+  std::vector<std::string> duplicate_stderr_filters;
 
-// Tee'd lines that contain one of these go to <attempt>/filtered_stdout.log and filtered_stderr.log as well.
-std::vector<std::string> duplicate_stdout_filters;
-std::vector<std::string> duplicate_stderr_filters;
-
-Containment containment = Containment::automatic;
-StdinMode stdin_mode;
-// The local rank that has the terminal; its output goes there and nowhere else.
-std::optional<int> attach;
-Color color = Color::automatic;
-ConsoleSettings console;
-// Text before a line on the console; ${role_name}, ${local_rank}, ${rank} and ${hostname} are replaced; empty: none.
-std::string prefix_template = "[${rank}] ";
-// Signals that are passed to the workers and do not end the job.
-std::vector<int> passed_signals;
-// Signals that stop the job: passed to the workers first, then KILL after shutdown_timeout.
-std::vector<int> stop_signals;
-// Signals that come by themselves, as if somebody had sent them; in the order of their times.
-std::vector<PlannedSignal> planned_signals;
-// A pidfd: the job is stopped when that process dies. -1: there is none.
-int ends_with = -1;
-// Signals for the job from an engine (FrontSignals::orders). -1: there is none.
-int orders = -1;
-bool only_orders = false;  // FrontSignals::only_orders
-// The CPUs that each local rank is bound to; empty: the workers are not bound.
-std::vector<CpuSet> cpus;
-// Set on top of dtrain's own environment for every worker (e.g. OMP_NUM_THREADS), before the worker contract.
-std::vector<std::pair<std::string, std::string>> extra_env;
-// --virtual-local-rank: LOCAL_RANK is 0 everywhere, and a worker sees only the device of its local rank.
-struct OwnDevices {
-  std::vector<std::string> by_local_rank;  // values for CUDA_VISIBLE_DEVICES; empty: off
-  bool hip = false;                        // HIP_VISIBLE_DEVICES too
-} own_devices;
-// Where the JSON failure report goes besides the log folder; empty: only there.
-std::string report_path;
-std::optional<StatusServer> status_server;
-// Events as lines of JSON on stderr (launcher/events/event_log.h), and the name of the rendezvous in them.
-bool event_log = false;
-std::string rdzv_backend = "c10d";
-// Called by the name of torchrun: the report has torchrun's layout, and a failed worker's exit code becomes 1.
-bool torchrun_report = false;
-std::string lead;      // of each line of dtrain's own about the job: which of several it is
-bool quiet = false;    // no line about the job at its start and at its success
-bool verbose = false;  // a line about containment; not with quiet
+  Containment containment = Containment::automatic;
+  StdinMode stdin_mode;
+  // The local rank that has the terminal; its output goes there and nowhere else.
+  std::optional<int> attach;
+  Color color = Color::automatic;
+  ConsoleSettings console;
+  // Text before a line on the console; ${role_name}, ${local_rank}, ${rank} and ${hostname} are replaced; empty: none.
+  std::string prefix_template = "[${rank}] ";
+  // Signals that are passed to the workers and do not end the job.
+  std::vector<int> passed_signals;
+  // Signals that stop the job: passed to the workers first, then KILL after shutdown_timeout.
+  std::vector<int> stop_signals;
+  // Signals that come by themselves, as if somebody had sent them; in the order of their times.
+  std::vector<PlannedSignal> planned_signals;
+  // A pidfd: the job is stopped when that process dies. -1: there is none.
+  int ends_with = -1;
+  // Signals for the job from an engine (FrontSignals::orders). -1: there is none.
+  int orders = -1;
+  bool only_orders = false;  // FrontSignals::only_orders
+  // The CPUs that each local rank is bound to; empty: the workers are not bound.
+  std::vector<CpuSet> cpus;
+  // Set on top of dtrain's own environment for every worker (e.g. OMP_NUM_THREADS), before the worker contract.
+  std::vector<std::pair<std::string, std::string>> extra_env;
+  // --virtual-local-rank: LOCAL_RANK is 0 everywhere, and a worker sees only the device of its local rank.
+  struct OwnDevices {
+    std::vector<std::string> by_local_rank;  // values for CUDA_VISIBLE_DEVICES; empty: off
+    bool hip = false;                        // HIP_VISIBLE_DEVICES too
+  } own_devices;
+  // Where the JSON failure report goes besides the log folder; empty: only there.
+  std::string report_path;
+  std::optional<StatusServer> status_server;
+  // Events as lines of JSON on stderr (launcher/events/event_log.h), and the name of the rendezvous in them.
+  bool event_log = false;
+  std::string rdzv_backend = "c10d";
+  // Called by the name of torchrun: the report has torchrun's layout, and a failed worker's exit code becomes 1.
+  bool torchrun_report = false;
+  std::string lead;      // of each line of dtrain's own about the job: which of several it is
+  bool quiet = false;    // no line about the job at its start and at its success
+  bool verbose = false;  // a line about containment; not with quiet
 };
 
 }  // namespace dtrain::launcher

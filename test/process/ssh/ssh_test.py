@@ -155,13 +155,17 @@ class Ssh(OnHosts):
                 pass
         self.assertEqual(job.returncode, 143)
 
-    def test_a_connection_that_is_lost_ends_the_job_there(self):
-        job = self.start("-H", "host[1-3]:1", "sh", "-c", "echo ready; exec sleep 50")
-        self.until_ready(job, 3)
+    def connections(self):
+        """To the two other hosts: the processes of ssh."""
         mine = [pid for pid in self.net.host(0).pids()
                 if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ssh\0")]
         self.assertEqual(len(mine), 2)
-        os.kill(mine[0], signal.SIGKILL)
+        return mine
+
+    def test_a_connection_that_is_lost_ends_the_job_there(self):
+        job = self.start("-H", "host[1-3]:1", "sh", "-c", "echo ready; exec sleep 50")
+        self.until_ready(job, 3)
+        os.kill(self.connections()[0], signal.SIGKILL)
         job.communicate(timeout=DEADLINE)
         self.assertNotEqual(job.returncode, 0)
 
@@ -172,6 +176,27 @@ class Ssh(OnHosts):
         said = job.communicate(timeout=DEADLINE)[0]
         self.assertNotEqual(job.returncode, 0, said)
         self.assertIn("host3", said)
+
+    def test_replica_groups_go_on_without_a_host_that_is_lost(self):
+        os.mkfifo(self.environment.setdefault("FIFO", os.path.join(self.folder, "fifo")))
+        job = self.start("-H", "host[1-3]:2", "--replica-groups", "3", "bash", "-c",
+                         "trap 'exit 0' USR1; echo ready $REPLICA_GROUP_ID of $NUM_REPLICA_GROUPS on $(hostname), "
+                         "$RANK of $WORLD_SIZE; while :; do read -t 0.1 x <&3 || :; done 3<>$FIFO")
+        said = ""
+        while said.count("] ready") < 6:
+            said += (line := job.stdout.readline())
+            self.assertTrue(line, "the job has ended: " + said)
+        self.assertNotIn("hosts the job", said)
+        found = sorted(re.findall(r"\[g(\d):(\d)\] ready (\d) of 3 on host(\d), (\d) of 2\n", said))
+        self.assertEqual(found, [(str(g), str(r), str(g), str(g + 1), str(r)) for g in range(3) for r in (0, 1)], said)
+        os.kill(self.connections()[0], signal.SIGKILL)
+        while not (lost := re.search(r"host(\d): ssh has ended", line := job.stdout.readline())):
+            self.assertTrue(line, "the job has ended")
+        left = [group for group in "012" if int(group) + 1 != int(lost[1])]
+        job.send_signal(signal.SIGUSR1)
+        rest = job.communicate(timeout=DEADLINE)[0]
+        self.assertEqual(job.returncode, 125, rest)
+        self.assertEqual(sorted(re.findall(r"group (\d): done: 2 workers", rest)), left, rest)
 
     def test_lines_stay_whole(self):
         said = self.says("-H", "host[1-3]:2", "sh", "-c",

@@ -21,9 +21,9 @@ while together < 3:
         continue
     state["sum"] += value[0].item()
     together += value[1].item() > 0
-    met = met or manager.num_participants() == 2
-    alone += met and manager.num_participants() == 1
-    if group == "1" and rank == 1 and restarts == 0 and manager.num_participants() == 2:
+    met += manager.num_participants() == 2
+    alone += met > 0 and manager.num_participants() == 1
+    if group == "1" and rank == 1 and restarts == 0 and met == 3:
         os._exit(9)
 print(f"result {group} {rank}: {restarts} restarts, {'alone' if alone else 'accompanied'}, "
       f"step {manager.current_step()}, sum {state['sum']:g}", flush=True)

@@ -109,7 +109,7 @@ TEST_CASE("each mistake is one line that names it") {
   CHECK(error({"-t"}) == "-t needs a value: --tee STREAMS");
   CHECK(error({"--no-python=1"}) == "--no-python takes no value (--no-python=1)");
   CHECK(error({"--r=1"}).starts_with(
-      "--r could mean --role, --rdzv-id, --resources-per-worker, --rdzv-backend, --rdzv-endpoint, "));
+      "--r could mean --replica-groups, --role, --rdzv-id, --resources-per-worker, --rdzv-backend, "));
   CHECK(error({"--bad\nline"}).starts_with("unknown flag --bad\\x0aline"));
 }
 
@@ -150,7 +150,8 @@ TEST_CASE("as torchrun only its own names may be shortened") {
     CHECK(raw->as_torchrun);
   }
   CHECK(error({"--re=3", "train"}) ==
-        "--re could mean --resources-per-worker, --requeue, --redirects, --report; write more of its name");
+        "--re could mean --replica-groups, --resources-per-worker, --requeue, --redirects, --report; write more of its "
+        "name");
   CHECK(error({"--t=3", "train"}) ==
         "--t could mean --topology, --token-file, --tls-ca, --tls-cert, --tls-key, --tee, --timestamps; write more of "
         "its name");

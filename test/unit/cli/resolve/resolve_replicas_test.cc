@@ -1,4 +1,5 @@
 // --replica-groups: how the workers of a node are divided, and what cannot be had with it.
+#include <algorithm>
 #include <map>
 
 #include "cli/resolve/resolve.h"
@@ -11,8 +12,8 @@ using Words = std::vector<std::string>;
 
 namespace {
 
-Host host_with(int gpus, const std::map<std::string, std::string>& env = {},
-               GpuInventory::Maker maker = GpuInventory::Maker::nvidia) {
+Host host_of_gpus(int gpus, const std::map<std::string, std::string>& env = {},
+                  GpuInventory::Maker maker = GpuInventory::Maker::nvidia) {
   Host host = test_host();
   for (const auto& [name, value] : env) host.env[name] = value;
   host.gpus = host.listed_gpus = [gpus, maker] {
@@ -24,56 +25,56 @@ Host host_with(int gpus, const std::map<std::string, std::string>& env = {},
   return host;
 }
 
-Result<Plan> resolved(Words flags, const Host& host) {
+Result<Plan> grouped(Words flags, const Host& host) {
   flags.emplace_back("true");
   auto raw = parse(flags);
   REQUIRE(raw.ok());
   return resolve(*raw, host);
 }
 
-Plan plan(const Words& flags, const Host& host = host_with(0)) {
-  auto answer = resolved(flags, host);
+Plan plan_of_groups(const Words& flags, const Host& host = host_of_gpus(0)) {
+  auto answer = grouped(flags, host);
   INFO((answer ? "" : answer.error().message));
   REQUIRE(answer.ok());
   return *answer;
 }
 
-std::string error(const Words& flags, const Host& host = host_with(0)) {
-  auto answer = resolved(flags, host);
+std::string group_error(const Words& flags, const Host& host = host_of_gpus(0)) {
+  auto answer = grouped(flags, host);
   if (answer) return "<none>";
   CHECK(answer.error().kind == ErrorKind::usage);
   return answer.error().message;
 }
 
 bool refuses(const Words& flags, const std::string& words) {
-  const std::string said = error(flags);
+  const std::string said = group_error(flags);
   INFO(said);
-  return said.starts_with("--replica-groups: ") && said.find(words) != std::string::npos;
+  return said.starts_with("--replica-groups '") && said.find(words) != std::string::npos;
 }
 
 std::vector<std::string> devices(const Words& flags, const Host& host) {
-  return plan(flags, host).spec.replicas.devices;
+  return plan_of_groups(flags, host).spec.replicas.devices;
 }
 
 }  // namespace
 
 TEST_CASE("the workers of a node are divided into groups of one size") {
-  const auto made = plan({"--nproc=6", "--replica-groups=3", "--max-restarts=2"});
+  const auto made = plan_of_groups({"--nproc=6", "--replica-groups=3", "--max-restarts=2"});
   CHECK(made.spec.replicas.groups == 3);
   CHECK(made.spec.nproc_per_node == 2);
   CHECK(made.spec.max_restarts == 2);
   CHECK(made.spec.prefix_template == "[g${replica_group}:${rank}] ");
-  CHECK(plan({"--nproc=6"}).spec.replicas.groups == 0);
-  CHECK(plan({"--nproc=6", "--replica-groups=0"}).spec.nproc_per_node == 6);
-  CHECK(plan({"--nproc=2", "--replica-groups=1"}).spec.replicas.groups == 1);
+  CHECK(plan_of_groups({"--nproc=6"}).spec.replicas.groups == 0);
+  CHECK(plan_of_groups({"--nproc=6", "--replica-groups=0"}).spec.nproc_per_node == 6);
+  CHECK(plan_of_groups({"--nproc=2", "--replica-groups=1"}).spec.replicas.groups == 1);
   CHECK(refuses({"--nproc=4", "--replica-groups=3"}, "4 workers of this node cannot be divided into 3 equal groups"));
   CHECK(refuses({"--replica-groups=2"}, "1 worker of this node cannot be divided"));
 }
 
 TEST_CASE("threads are shared by the workers of all groups") {
-  Host host = host_with(0);
+  Host host = host_of_gpus(0);
   host.cpus = 8;
-  const auto made = plan({"--nproc=4", "--replica-groups=2"}, host);
+  const auto made = plan_of_groups({"--nproc=4", "--replica-groups=2"}, host);
   const auto& env = made.spec.extra_env;
   CHECK(std::find(env.begin(), env.end(), std::pair<std::string, std::string>("OMP_NUM_THREADS", "2")) != env.end());
 }
@@ -88,13 +89,13 @@ TEST_CASE("what several jobs cannot share, or what says otherwise who goes on, i
   CHECK(refuses(with({"--attach=0"}), "--attach"));
   CHECK(refuses(with({"--stdin=1"}), "--stdin all or none"));
   CHECK(refuses(with({"--master-port=65535"}), "a port of its own"));
-  CHECK(error(with({"--stdin=none", "--standalone"})) == "<none>");
-  CHECK(error(with({"--stdin=all", "--master-port=65534"})) == "<none>");
+  CHECK(group_error(with({"--stdin=none", "--standalone"})) == "<none>");
+  CHECK(group_error(with({"--stdin=all", "--master-port=65534"})) == "<none>");
 }
 
 TEST_CASE("each of several nodes has whole groups, and needs no meeting and no token") {
   const Words node = {"--nproc=4", "--nnodes=2", "--node-rank=1", "--master-addr=127.0.0.1", "--replica-groups=4"};
-  const auto made = plan(node);
+  const auto made = plan_of_groups(node);
   CHECK(made.spec.replicas.groups == 4);
   CHECK(made.spec.replicas.here == 2);
   CHECK(made.spec.replicas.first == 2);
@@ -115,25 +116,25 @@ TEST_CASE("each of several nodes has whole groups, and needs no meeting and no t
 TEST_CASE("each group sees its part of the GPUs, since LOCAL_RANK begins with 0 in each") {
   const Words groups = {"--nproc=4", "--replica-groups=2"};
   using Lists = std::vector<std::string>;
-  CHECK(devices(groups, host_with(4)) == Lists{"0,1", "2,3"});
-  CHECK(devices(groups, host_with(8)) == Lists{"0,1,2,3", "4,5,6,7"});
-  CHECK(devices(groups, host_with(5)) == Lists{"0,1", "2,3"});
-  CHECK(devices(groups, host_with(0)).empty());
-  CHECK(devices(groups, host_with(1)).empty());
-  CHECK(devices({"--nproc=gpu", "--replica-groups=2"}, host_with(6)) == Lists{"0,1,2", "3,4,5"});
-  CHECK(devices(groups, host_with(8, {{"CUDA_VISIBLE_DEVICES", "7, 5,3,1"}})) == Lists{"7,5", "3,1"});
-  CHECK(devices({"--nproc=1", "--replica-groups=1"}, host_with(1)) == Lists{"0"});
-  const auto amd = plan(groups, host_with(4, {}, GpuInventory::Maker::amd));
+  CHECK(devices(groups, host_of_gpus(4)) == Lists{"0,1", "2,3"});
+  CHECK(devices(groups, host_of_gpus(8)) == Lists{"0,1,2,3", "4,5,6,7"});
+  CHECK(devices(groups, host_of_gpus(5)) == Lists{"0,1", "2,3"});
+  CHECK(devices(groups, host_of_gpus(0)).empty());
+  CHECK(devices(groups, host_of_gpus(1)).empty());
+  CHECK(devices({"--nproc=gpu", "--replica-groups=2"}, host_of_gpus(6)) == Lists{"0,1,2", "3,4,5"});
+  CHECK(devices(groups, host_of_gpus(8, {{"CUDA_VISIBLE_DEVICES", "7, 5,3,1"}})) == Lists{"7,5", "3,1"});
+  CHECK(devices({"--nproc=1", "--replica-groups=1"}, host_of_gpus(1)) == Lists{"0"});
+  const auto amd = plan_of_groups(groups, host_of_gpus(4, {}, GpuInventory::Maker::amd));
   CHECK(amd.spec.replicas.hip);
   CHECK(amd.spec.replicas.devices == Lists{"0,1", "2,3"});
-  const auto own = plan({"--nproc=4", "--replica-groups=2", "--virtual-local-rank"}, host_with(4));
+  const auto own = plan_of_groups({"--nproc=4", "--replica-groups=2", "--virtual-local-rank"}, host_of_gpus(4));
   CHECK(own.spec.replicas.devices.empty());
   CHECK(own.spec.own_devices.by_local_rank == Lists{"0", "1", "2", "3"});
 }
 
 TEST_CASE("Kubeflow Trainer is not told of several jobs as of one") {
-  Host host = host_with(0);
+  Host host = host_of_gpus(0);
   host.env["KUBEFLOW_TRAINER_SERVER_URL"] = "http://trainer";
-  CHECK(plan({}, host).spec.status_server.has_value());
-  CHECK_FALSE(plan({"--nproc=2", "--replica-groups=2"}, host).spec.status_server.has_value());
+  CHECK(plan_of_groups({}, host).spec.status_server.has_value());
+  CHECK_FALSE(plan_of_groups({"--nproc=2", "--replica-groups=2"}, host).spec.status_server.has_value());
 }
