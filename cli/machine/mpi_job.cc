@@ -57,7 +57,8 @@ std::string packed_meeting(const Result<MpiMeeting>& meeting) {
   return Json{{"job", meeting->job},         {"nodes", seat.nodes},
               {"node_rank", seat.node_rank}, {"workers", seat.workers},
               {"cpus", seat.cpus},           {"addresses", meeting->addresses},
-              {"hosts", meeting->hosts},     {"secret", meeting->secret ? meeting->secret->text() : ""}}
+              {"hosts", meeting->hosts},     {"secret", meeting->secret ? meeting->secret->text() : ""},
+              {"bound", meeting->bound}}
       .dump();
 }
 
@@ -68,7 +69,8 @@ Result<MpiMeeting> unpacked_meeting(const std::string& text) {
                      {json["nodes"], json["node_rank"], json["workers"], json["cpus"].get<std::vector<int>>(), {}},
                      json["addresses"].get<std::vector<std::string>>(),
                      json["hosts"].get<std::vector<std::string>>(),
-                     std::nullopt};
+                     std::nullopt,
+                     json["bound"]};
   auto secret = json["secret"].get<std::string>();
   if (!secret.empty()) {
     auto parsed = JobSecret::parse(secret);

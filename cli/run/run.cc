@@ -75,6 +75,7 @@ Result<MpiPart> meet_the_others(const RawOptions& raw, const std::vector<std::st
   if (!meeting) return meeting.error();
   if (meeting->seat.node_rank < 0) return MpiPart{false, {}};
   leave_mpi();
+  if (meeting->bound) host.mpi->process.bound = true;
   take_cpus_of_host(host.mpi->process, above.launcher, meeting->seat);
   host.cpus = std::max(1, static_cast<int>(launcher::allowed_cpus().size()));
   host.mpi->meeting = std::move(*meeting);

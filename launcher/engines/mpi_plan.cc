@@ -24,13 +24,16 @@ constexpr Names kLaunchers[] = {
 };
 
 constexpr std::string_view kPrefixes[] = {
-    "OMPI_COMM_WORLD_", "OMPI_MCA_orte_", "OMPI_MCA_ess", "PMIX_", "PMI_", "HYDI_", "HYDRA_"};
-constexpr std::string_view kWhole[] = {"MPI_LOCALRANKID",  "MPI_LOCALNRANKS",  "OMPI_APP_CTX_NUM_PROCS",
-                                       "OMPI_ARGV",        "OMPI_COMMAND",     "OMPI_FILE_LOCATION",
-                                       "OMPI_FIRST_RANKS", "OMPI_NUM_APP_CTX", "OMPI_UNIVERSE_SIZE"};
+    "OMPI_COMM_WORLD_", "OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_WORLD_", "PMIX_", "PMI_", "HYDI_", "HYDRA_"};
+constexpr std::string_view kWhole[] = {
+    "MPI_LOCALRANKID",    "MPI_LOCALNRANKS",  "OMPI_APP_CTX_NUM_PROCS", "OMPI_ARGV",          "OMPI_COMMAND",
+    "OMPI_FILE_LOCATION", "OMPI_FIRST_RANKS", "OMPI_NUM_APP_CTX",       "OMPI_UNIVERSE_SIZE", "OMPI_LIBDIR_LOC",
+    "OMPI_TOOL_NAME",     "OMPI_VERSION",     "OMPI_MCA_PREFIXES",      "OMPI_MCA_cpu_type",  "OMPI_MCA_initial_wdir",
+    "OMPI_MCA_num_procs", "PRTE_LAUNCHED",    "PRTE_SHARED_FS"};
 // Settings of the user's for programs that use PMIx.
 constexpr std::string_view kSettings = "PMIX_MCA_";
 constexpr std::uint32_t kOpenMpiKillsAfter = 1;  // odls_base_sigkill_timeout
+constexpr double kPrrteKillsAfter = 0.25;        // no setting changes it
 constexpr std::uint32_t kMostProcesses = 1 << 24;
 
 // Which CPUs a process gets, in one of Open MPI's ways to say so.
@@ -43,6 +46,11 @@ bool has_typed_binding(const Variables& env) {
   for (char& c : mapping)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
   return mapping.find("pe=") != std::string::npos || mapping.find("rankfile") != std::string::npos;
+}
+
+double kill_after(const Variables& env) {
+  if (env.contains("PRTE_LAUNCHED")) return kPrrteKillsAfter;  // Open MPI 5 too
+  return number(env, "OMPI_MCA_odls_base_sigkill_timeout").value_or(kOpenMpiKillsAfter);
 }
 
 }  // namespace
@@ -67,15 +75,14 @@ Result<std::optional<MpiProcess>> mpi_process(const Variables& env) {
                        .local_size = static_cast<int>(*local_size),
                        .local_rank = static_cast<int>(*local_rank)};
     process.bound = env.contains("OMPI_MCA_orte_bound_at_launch") && !has_typed_binding(env);
-    if (each.wire == MpiProcess::Wire::pmix)
-      process.kill_after = number(env, "OMPI_MCA_odls_base_sigkill_timeout").value_or(kOpenMpiKillsAfter);
+    if (each.wire == MpiProcess::Wire::pmix) process.kill_after = kill_after(env);
     return {process};
   }
   // PRRTE's own prterun. srun --mpi=pmix sets them too, in a step.
   if (env.contains("PMIX_RANK") && env.contains("PMIX_NAMESPACE") &&
       !variable(env, "PMIX_NAMESPACE").starts_with("slurm.pmix"))
-    return {MpiProcess{
-        .launcher = "prterun", .origin = "PMIX_RANK", .knows_size = false, .kill_after = kOpenMpiKillsAfter}};
+    return {
+        MpiProcess{.launcher = "prterun", .origin = "PMIX_RANK", .knows_size = false, .kill_after = kill_after(env)}};
   return {std::nullopt};
 }
 

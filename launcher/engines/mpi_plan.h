@@ -17,8 +17,9 @@ struct MpiProcess {
   int size = 1, rank = 0;              // of all processes that it has started
   int local_size = 1, local_rank = 0;  // of those on this host
   bool knows_size = true;              // false: PRRTE's variables say nothing of the four
-  bool bound = false;                  // to some CPUs, by the launcher's own choice: nobody has typed a binding
-  double kill_after = 0;               // seconds from the launcher's SIGTERM to its SIGKILL; 0: it does not say
+  // To some CPUs, by the launcher's own choice: nobody has typed a binding. PRRTE says that when processes meet.
+  bool bound = false;
+  double kill_after = 0;  // seconds from the launcher's SIGTERM to its SIGKILL; 0: it does not say
 };
 
 // Nothing: no MPI launcher has started this process, or it is a worker of dtrain's. Where SLURM's srun has started it

@@ -225,6 +225,13 @@ Result<std::vector<MpiSeat>> seats_for(const std::vector<MpiCard>& cards) {
   return seats;
 }
 
+bool is_own_choice(std::string_view binding, std::string_view mapping) {
+  constexpr std::string_view kDefault = ":IF-SUPPORTED";
+  // By a rankfile, else by a list of CPUs.
+  return binding.find(kDefault) != std::string_view::npos && mapping.starts_with("BY") &&
+         !mapping.starts_with("BYUSER");
+}
+
 std::vector<std::string> hosts_of_agents(const std::vector<MpiCard>& cards) {
   std::vector<std::string> hosts;
   for (const MpiCard& card : cards)

@@ -47,6 +47,10 @@ Result<std::vector<MpiSeat>> seats_for(const std::vector<MpiCard>& cards);
 // A seat for nobody: why there is no job.
 std::string no_seat_text(const Error& why);
 
+// What PRRTE says of the CPUs of a job, as in CORE:IF-SUPPORTED and BYCORE:NOOVERSUBSCRIBE. Whether it has bound
+// processes, and nobody has typed how.
+bool is_own_choice(std::string_view binding, std::string_view mapping);
+
 // Those that are agents, by node rank.
 std::vector<std::string> hosts_of_agents(const std::vector<MpiCard>& cards);
 

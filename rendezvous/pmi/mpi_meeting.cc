@@ -109,6 +109,7 @@ Result<MpiMeeting> meet(PmiExchange& exchange, const MpiSelf& self) {
   if (auto all = exchange.fence(); !all) return all.error();
   if (facts.rank != 0) meeting = take_seat(exchange, keys);
   if (auto ended = exchange.finish(); meeting && !ended) return ended.error();
+  if (meeting) meeting->bound = facts.bound;
   return meeting;
 }
 

@@ -17,6 +17,7 @@ struct MpiMeeting {
   std::vector<std::string> addresses;  // of node 0
   std::vector<std::string> hosts;      // of the agents, by node rank; of node 0 alone
   std::optional<JobSecret> secret;     // if there are several nodes
+  bool bound = false;                  // as in PmiExchange::Facts
 };
 
 // What a process says of itself.

@@ -17,6 +17,7 @@ class PmiExchange {
     int rank = 0, size = 1;
     int local_rank = 0, local_size = 1;  // on this host
     std::string host{};                  // as the launcher calls it
+    bool bound = false;                  // to CPUs, by the launcher's own choice, as far as it says so here
   };
 
   virtual ~PmiExchange() = default;

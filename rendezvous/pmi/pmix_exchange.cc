@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "rendezvous/pmi/mpi_cards.h"
 #include "rendezvous/pmi/pmi_exchange.h"
 
 namespace dtrain {
@@ -52,8 +53,18 @@ struct PmixLibrary {
   int (*finalize)(const PmixInfo*, std::size_t) = nullptr;
   const char* (*why)(int) = nullptr;
 
+  // The launcher's own, if it says where that is: the wheel of Open MPI has one in a place that no linker knows.
+  static void* open() {
+    if (const char* prefix = std::getenv("PMIX_PREFIX"); prefix != nullptr && *prefix == '/')
+      for (const char* folder : {"lib", "lib64", "lib/openmpi"})
+        if (void* library =
+                ::dlopen(fmt::format("{}/{}/{}", prefix, folder, kPmixLibrary).c_str(), RTLD_NOW | RTLD_LOCAL))
+          return library;
+    return ::dlopen(kPmixLibrary, RTLD_NOW | RTLD_LOCAL);
+  }
+
   Result<void> load() {
-    void* library = ::dlopen(kPmixLibrary, RTLD_NOW | RTLD_LOCAL);
+    void* library = open();
     if (library == nullptr)
       return Error{ErrorKind::usage,
                    fmt::format("the processes of mpirun find each other by PMIx, and this host has no {} that can be "
@@ -89,10 +100,13 @@ class PmixExchange final : public PmiExchange {
     auto host = text(self_.rank, "pmix.hname");
     if (!host) return host.error();
     facts_.host = *host;
+    facts_.bound = is_own_choice(policy("pmix.bindto"), policy("pmix.mapby"));
     return {};
   }
 
   Result<void> put(const std::string& name, const std::string& value) override {
+    // Later versions of the server let a process come twice. Others would then read what it said the first time.
+    if (at_once(self_.rank, key_of(name)) != nullptr) return pmix_failed("this process has met the others before");
     PmixValue shown{.type = kString, .room = {}};
     shown.string = const_cast<char*>(value.c_str());
     return done("PMIx_Put", library_.put(kToAll, key_of(name).c_str(), &shown));
@@ -100,10 +114,7 @@ class PmixExchange final : public PmiExchange {
 
   Result<void> fence() override {
     if (auto shown = done("PMIx_Commit", library_.commit()); !shown) return shown;
-    PmixInfo collect{};
-    std::string_view("pmix.collect").copy(collect.key, sizeof collect.key - 1);
-    collect.value.type = kBool;
-    collect.value.flag = true;
+    const PmixInfo collect = switched_on("pmix.collect");
     return done("PMIx_Fence", library_.fence(nullptr, 0, &collect, 1));
   }
 
@@ -129,6 +140,29 @@ class PmixExchange final : public PmiExchange {
     PmixValue* found = nullptr;
     if (auto got = done("PMIx_Get", library_.get(&process, key.c_str(), nullptr, 0, &found)); !got) return got.error();
     return found;
+  }
+
+  // Without waiting for it; nullptr if nobody has said it yet.
+  const PmixValue* at_once(std::uint32_t rank, const std::string& key) {
+    PmixProcess process = self_;
+    process.rank = rank;
+    const PmixInfo immediate = switched_on("pmix.immediate");
+    PmixValue* found = nullptr;
+    return library_.get(&process, key.c_str(), &immediate, 1, &found) == 0 ? found : nullptr;
+  }
+
+  // Of the whole job; empty if the launcher does not say.
+  std::string policy(const char* key) {
+    const PmixValue* found = at_once(kWholeJob, key);
+    return found != nullptr && found->type == kString && found->string != nullptr ? found->string : "";
+  }
+
+  static PmixInfo switched_on(std::string_view key) {
+    PmixInfo info{};
+    key.copy(info.key, sizeof info.key - 1);
+    info.value.type = kBool;
+    info.value.flag = true;
+    return info;
   }
 
   Result<int> number(std::uint32_t rank, const std::string& key) {

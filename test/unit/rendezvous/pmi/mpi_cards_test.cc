@@ -117,3 +117,13 @@ TEST_CASE("processes of one host have one command, and agents one credential") {
   cards[1].credential.clear();
   CHECK_THAT(why(cards), Contains("process 0 (on a) has token 1a2b, and process 1 (on b) has none. Open MPI hands"));
 }
+
+TEST_CASE("PRRTE's own choice of CPUs is told from one that was typed") {
+  CHECK(is_own_choice("CORE:IF-SUPPORTED", "BYCORE:NOOVERSUBSCRIBE"));
+  CHECK(is_own_choice("PACKAGE:IF-SUPPORTED", "BYSLOT:NOOVERSUBSCRIBE"));
+  CHECK_FALSE(is_own_choice("CORE", "BYCORE:NOOVERSUBSCRIBE"));                // --bind-to core
+  CHECK_FALSE(is_own_choice("NONE", "BYSLOT:NOOVERSUBSCRIBE"));                // --bind-to none
+  CHECK_FALSE(is_own_choice("CORE:IF-SUPPORTED", "PE-LIST:NOOVERSUBSCRIBE"));  // --cpu-list
+  CHECK_FALSE(is_own_choice("CORE:IF-SUPPORTED", "BYUSER:NOOVERSUBSCRIBE"));   // a rankfile
+  CHECK_FALSE(is_own_choice("", ""));                                          // Open MPI 4
+}
