@@ -87,9 +87,8 @@ class Tidy(unittest.TestCase):
 
     def test_an_include_of_a_room_that_is_not_in_the_list(self):
         self.assert_one(self.breaches({"launcher/output/pipe.h": including("launcher/status/report.h")}),
-                        "launcher/output/ may include launcher/base, launcher/job, launcher/process, launcher/terminal, "
-                        "not "
-                        "launcher/status/")
+                        "launcher/output/ may include launcher/base, launcher/job, launcher/process, "
+                        "launcher/terminal, not launcher/status/")
 
     def test_an_include_behind_the_face_of_a_lower_folder(self):
         self.assert_one(self.breaches({"launcher/hosting/deep.h": including("rendezvous/tls/link_socket.h")}),
