@@ -39,7 +39,8 @@ ROOMS = {
         "output": "job process terminal",
         "guard": "job process status",
         "front": "guard job process status",
-        "submit": "engine_wire engines front job output process ship terminal",
+        "hosts": "engine_wire job output process ship",
+        "submit": "engine_wire engines front hosts job output process ship terminal",
         "finding": "etcd job",
         "hosting": "finding job status",
         "progress": "job",
@@ -112,7 +113,7 @@ FACES = {
     "launcher": {"rendezvous": "agent_link base credentials election etcd http munge net rounds server store "
                                "store_server"},
     "cli": {
-        "launcher": "agent base engine_wire engines front guard job logs output process replicas service ship status "
+        "launcher": "agent base engine_wire engines front guard hosts job logs output process replicas service ship status "
                     "submit terminal",
         "rendezvous": "base credentials munge net pmi rounds",
         "strategies": "config",

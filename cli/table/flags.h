@@ -29,6 +29,7 @@ enum class FlagId {
   include,
   exclude,
   ssh,
+  ssh_fanout,
   srun,
   spark,
   resources,

@@ -28,6 +28,8 @@ struct PlacementRequest {
   bool named_by_cards = false;      // the hosts' names are the engine's for its agents; the cards have better ones
   bool begins_late = false;         // the patience begins with the first card: the engine has other work before that
   std::vector<std::string> here{};  // names of this host, whose agent needs no connection
+  int fanout = 0;                   // how many hosts one host reaches by ssh; 0: this one reaches all
+  std::vector<int> through{};       // by host: the one that reaches it, or -1; empty: this one reaches all
   std::string port{};               // on node 0; empty: one of the job's
   std::optional<AgentCard> rounds_at{};  // the host where the nodes meet, at `port`; nothing: on node 0
   std::string version{};                 // of this dtrain
@@ -39,7 +41,7 @@ bool is_here(const PlacementRequest& request, std::size_t host);
 class Placement {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(60);  // with all cards, and then with all answers
-  static constexpr std::size_t kAtOnce = 64;                       // commands that start
+  static constexpr std::size_t kAtOnce = 64;                       // commands that start here
   // What ssh ends with where there is no connection, or no more.
   static constexpr int kNoConnection = 255;
   // Of an agent that an engine has started: the engine has lost it, or the link to it is broken.
@@ -84,6 +86,7 @@ class Placement {
   const std::optional<Result<int>>& end() const { return end_; }
 
  private:
+  static constexpr std::string_view kSsh = "ssh";
   enum class Stage { meeting, judging, running, over };
   struct Agent {
     enum class State { waiting, awaited, present, ready, gone } state = State::waiting;
@@ -105,6 +108,12 @@ class Placement {
   void send(std::size_t host, std::string line) { orders_.push_back({Order::What::send, int(host), std::move(line)}); }
   void start_more(MonoTime now);
   bool is_before_first_card() const;
+  std::size_t most_at_once() const { return request_.through.empty() ? kAtOnce : agents_.size(); }
+  // -1: none.
+  int through(std::size_t host) const { return request_.through.empty() ? -1 : request_.through[host]; }
+  std::string who_reaches(std::size_t host) const;
+  std::string loss_of(std::size_t host, int status) const;
+  std::string lost_with(std::size_t host) const;
   std::string last_words(std::size_t host) const;
   void begin();
   void fail(Error error);

@@ -1,6 +1,6 @@
 # Completions of dtrain and torchrun for fish, made by `dtrain completion fish`.
 
-set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --survivors --replica-groups --role --rdzv-id --run-id --numa-binding --strategy --engine --hosts -H --hostfile --include --exclude --ssh --srun --spark --resources-per-worker --ship-files --ship-limit --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --requeue --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
+set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --survivors --role --rdzv-id --run-id --numa-binding --strategy --engine --hosts -H --hostfile --include --exclude --ssh --ssh-fanout --srun --spark --resources-per-worker --ship-files --ship-limit --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --requeue --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
 
 function __dtrain_signals
     string split ' ' 'TERM INT HUP QUIT USR1 USR2 ALRM WINCH'
@@ -109,14 +109,13 @@ complete -c dtrain -n 'test (__dtrain_place) = completion' -a 'bash zsh fish'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a install-torchrun -d 'make a link named torchrun to this dtrain'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a version -d 'show version, compiler and build'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a help -d 'show this help, or help on a flag, command or topic'
-complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts survivors replica-groups role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
+complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts survivors role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh ssh-fanout srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
 
 for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc-per-node -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'
     complete -c $name -n 'test (__dtrain_place) = run' -l max-restarts -x -d 'restart all workers up to N times after a failure'
     complete -c $name -n 'test (__dtrain_place) = run' -l survivors -x -d 'a failure ends nothing while N workers are left here'
-    complete -c $name -n 'test (__dtrain_place) = run' -l replica-groups -x -d 'N jobs of equal parts of the workers, as torchft has them'
     complete -c $name -n 'test (__dtrain_place) = run' -l role -x -d 'name of the workers\' role (ROLE_NAME)'
     complete -c $name -n 'test (__dtrain_place) = run' -l rdzv-id -x -d 'name of the job (TORCHELASTIC_RUN_ID)'
     complete -c $name -n 'test (__dtrain_place) = run' -l run-id -x -d 'name of the job (TORCHELASTIC_RUN_ID)'
@@ -133,6 +132,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l include -x -d 'only these hosts, or these slots of theirs'
     complete -c $name -n 'test (__dtrain_place) = run' -l exclude -x -d 'all hosts or slots but these'
     complete -c $name -n 'test (__dtrain_place) = run' -l ssh -x -d 'what runs a command on a host, e.g. \'ssh -p 2222\''
+    complete -c $name -n 'test (__dtrain_place) = run' -l ssh-fanout -x -d 'with more hosts, each reaches N others by ssh; 0: none'
     complete -c $name -n 'test (__dtrain_place) = run' -l srun -x -d 'options of srun for --engine slurm, e.g. \'-p gpu -t 60\''
     complete -c $name -n 'test (__dtrain_place) = run' -l spark -x -d 'options of spark-submit for --engine spark'
     complete -c $name -n 'test (__dtrain_place) = run' -l resources-per-worker -x -d 'what each worker takes, e.g. CPU=2,GPU=1'

@@ -58,7 +58,7 @@ TEST_CASE("a list of hosts is for ssh, and what else was typed goes there") {
   CHECK(wanted({"--hostfile", "hosts", "--exclude", "a"}).hosts == std::vector<launcher::PlacedHost>{{"b", 4}});
   CHECK(wanted({"--hostfile", "hosts", "--include", "b:0@a"}).hosts ==
         std::vector<launcher::PlacedHost>{{"a", 2}, {"b", 4, {0}}});
-  CHECK_FALSE(asked({})->has_value());
+  CHECK_FALSE(asked(std::vector<std::string>())->has_value());
 }
 
 TEST_CASE("a number of nodes takes the first hosts, or lets some be missing") {
@@ -73,6 +73,19 @@ TEST_CASE("a number of nodes takes the first hosts, or lets some be missing") {
   CHECK(why_not({"--hosts", "a,b", "--nnodes", "3"}) == "--nnodes is 3, and 2 hosts are named");
   CHECK(why_not({"--hosts", "a", "--nnodes", "2:3"}) == "--nnodes is 2:3, and 1 host is named");
   CHECK_THAT(why_not({"--hosts", "a", "--nnodes", "x"}), Contains("--nnodes 'x'"));
+}
+
+TEST_CASE("more hosts than a number are reached as a tree, unless the job goes on without some") {
+  CHECK(wanted({"--hosts", "a,b"}).fanout == 64);
+  CHECK(wanted({"--hosts", "a,b,c", "--ssh-fanout", "2"}).fanout == 2);
+  CHECK(wanted({"--hosts", "a,b,c", "--ssh-fanout", "0"}).fanout == 0);
+  CHECK(wanted({"--hosts", "a,b,c", "--ssh-fanout", "2", "--nnodes", "3"}).fanout == 2);
+  CHECK(wanted({"--hosts", "a,b,c", "--ssh-fanout", "2", "--nnodes", "1:3"}).fanout == 0);
+  CHECK(wanted({"--hosts", "a,b,c", "--ssh-fanout", "2"}).task.words == wanted({"--hosts", "a,b,c"}).task.words);
+  for (const char* wrong : {"1", "-1", "1025", "x"})
+    CHECK_THAT(why_not({"--hosts", "a,b", "--ssh-fanout", wrong}),
+               Contains("--ssh-fanout '" + std::string(wrong) + "'"));
+  CHECK_THAT(why_not({"--hosts", "a,b", "--ssh-fanout", "1"}), Contains("0, or 2 to 1024"));
 }
 
 TEST_CASE("the user may say where the nodes of a list meet") {
