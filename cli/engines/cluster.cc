@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "cli/base/parse_value.h"
+#include "cli/base/text.h"
 #include "cli/base/usage_error.h"
 #include "cli/engines/engine.h"
 #include "cli/engines/hosts.h"
@@ -61,6 +62,29 @@ Result<std::string> parse_workers(const std::string& text) {
   return std::to_string(*number);
 }
 
+// The first setting of Spark's in its options that is a secret: NAME=VALUE, where the name ends as theirs do.
+std::string secret_in(std::string_view options) {
+  constexpr std::array kEnds = {"secret", "password", "token", "access.key", "access_key", "secret.key"};
+  constexpr std::string_view kNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  for (auto equals = options.find('='); equals != std::string_view::npos; equals = options.find('=', equals + 1)) {
+    const std::string_view before = options.substr(0, equals);
+    const auto name = before.substr(before.find_last_not_of(kNameBytes) + 1);
+    const std::string small = lower(name);
+    if (std::any_of(kEnds.begin(), kEnds.end(), [&](const char* end) { return small.ends_with(end); }))
+      return std::string(name);
+  }
+  return {};
+}
+
+Result<void> check_spark(const Options& options) {
+  const std::string secret = secret_in(options.text(FlagId::spark));
+  if (secret.empty()) return {};
+  return usage_error(
+      fmt::format("{}: {} would be seen in the list of processes: put it into spark-defaults.conf in the folder "
+                  "SPARK_CONF_DIR, or a file for --properties-file, that only you can read",
+                  options[FlagId::spark].where, secret));
+}
+
 // A scheduler or launcher that comes before clusters has started this process.
 bool others_speak(const Host& host) {
   const auto step = launcher::slurm_step(host.env);
@@ -89,6 +113,8 @@ Result<void> check_cluster(const Options& options, const ClusterEngine& engine) 
     return usage_error(fmt::format("{} does not go together with {}", options[FlagId::attach].where, flag));
   if (options[FlagId::spark].origin == Origin::flag && engine.name != "spark")
     return usage_error("--spark does not go together with " + flag);
+  if (engine.name == "spark")
+    if (auto done = check_spark(options); !done) return done;
   return check_stdin(options, flag);
 }
 
@@ -157,9 +183,10 @@ std::map<std::string, std::string> environment_for_cluster(const Host& host, con
   auto sent = environment_to_send(host, token);
   for (const char* name : kDevices) sent.erase(name);
   sent.erase(kEnginePython);
-  // What a program of Ray's or Spark's that has started dtrain has for itself.
+  // What a program of Ray's or Spark's that has started dtrain has for itself. "_SPARK_": the secrets of an executor.
   std::erase_if(sent, [](const auto& one) {
-    return (one.first.starts_with("RAY_") && one.first != "RAY_ADDRESS") || one.first.starts_with("PYSPARK_GATEWAY_");
+    return (one.first.starts_with("RAY_") && one.first != "RAY_ADDRESS") || one.first.starts_with("PYSPARK_GATEWAY_") ||
+           one.first == "PYSPARK_SUBMIT_ARGS" || one.first.starts_with("_SPARK_");
   });
   return sent;
 }

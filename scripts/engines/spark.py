@@ -14,11 +14,14 @@ DATA, READERS = globals().get("DATA"), globals().get("READERS", 1)
 EXECUTORS_SECONDS = 60  # for the first executor to come
 QUIET_SECONDS = 10      # after this time without another executor, there are no more
 ENOUGH_SECONDS = 3      # the same, where there are slots enough already
+ASK_SECONDS = 20        # for the master to say that it takes this driver
 POLL_SECONDS = 0.05
 GPUS = "spark.task.resource.gpu.amount"
-# What Spark sets for its own Python workers.
+# What must be as it is at the master.
+OF_CONNECTIONS = "spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.rpc.enabled"
+# What Spark sets for its executors, the cluster's secret and passwords among it, and for its own Python workers.
 OF_SPARK = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONHASHSEED", "OMP_NUM_THREADS")
-OF_SPARK_BEGIN = ("SPARK_", "PYSPARK_", "PYTHON_WORKER_", "PYTHON_DAEMON_", "PYTHON_UDF_")
+OF_SPARK_BEGIN = ("SPARK_", "_SPARK_", "PYSPARK_", "PYTHON_WORKER_", "PYTHON_DAEMON_", "PYTHON_UDF_")
 
 
 def why_of(error):
@@ -31,6 +34,15 @@ def why_of(error):
         return ours[0].split("dtrain: ", 1)[1]
     python = [i for i, line in enumerate(lines[:-1]) if line.startswith("Error from python worker")]
     return lines[python[0] + 1].strip() if python else first_line(text)
+
+
+def root_of(error):
+    """Why a connection of Spark's has failed: its own text says only that one has."""
+    java = error.java_exception
+    while java.getCause() is not None:
+        java = java.getCause()
+    why = first_line(java.getMessage() or java.toString())
+    return "it closes the connection" if "Outbox is stopped" in why else why
 
 
 def import_pyspark():
@@ -101,15 +113,56 @@ def configure(pyspark, request):
         raise Refused("no master of Spark's is known: give --spark '--master spark://HOST:7077', or set MASTER or "
                       "spark.master in spark-defaults.conf", "usage")
     if master.startswith("spark://"):
-        wrongs = []
-        for address in master.removeprefix("spark://").split(","):
-            host, _, port = address.rpartition(":")
-            if not host or not port.isdigit():
-                raise Refused(f"{master} is no spark://HOST:PORT", "usage")
-            wrongs.append(knock(host, int(port)))
-        if all(wrongs):
-            raise Refused(f"{master} does not answer: {wrongs[0]}")
+        ask_masters(pyspark, conf, master)
     return conf
+
+
+def masters_of(address):
+    found = [re.fullmatch(r"(.+):(\d+)", each) for each in address.removeprefix("spark://").split(",")]
+    if not all(found):
+        raise Refused(f"{address} is no spark://HOST:PORT", "usage")
+    return [(each[1], int(each[2])) for each in found]
+
+
+def ask_masters(pyspark, conf, address):
+    """Whether one of them takes this driver. Spark's own client asks for a minute, and tells only its log why."""
+    masters = masters_of(address)
+    silent = [knock(*master) for master in masters]
+    if all(silent):
+        raise Refused(f"{address} does not answer: {silent[0]}")
+    wrongs = refusals(pyspark, conf, [master for master, why in zip(masters, silent) if not why])
+    if wrongs and all(wrongs):
+        ours = ", ".join(f"{name}={conf.get(name, 'false')}" for name in OF_CONNECTIONS)
+        raise Refused(f"{address} does not take this driver: {wrongs[0]}. Here are {ours}: these, the secret and the "
+                      "certificates must be the cluster's")
+
+
+def refusals(pyspark, conf, masters):
+    """For each master why it does not take this driver, or an empty text. Of no master if this Spark cannot say it."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+    spark, asks = pyspark.SparkContext._jvm.org.apache.spark, conf._jconf.clone()
+    asks.set("spark.rpc.lookupTimeout", f"{ASK_SECONDS}s")
+
+    def refusal(host, port):
+        try:
+            client.setupEndpointRef(spark.rpc.RpcAddress(host, port), "Master")
+        except Py4JJavaError as error:
+            return root_of(error)
+        return ""
+
+    try:
+        # What Scala puts in place of arguments that are not given.
+        defaults = [getattr(spark.SecurityManager, f"$lessinit$greater$default${i}")() for i in (2, 3)]
+        security = spark.SecurityManager(asks, *defaults)
+        security.initializeAuth()
+        client = spark.rpc.RpcEnv.create("dtrain", "localhost", 0, asks, security, True)
+        wrongs = [refusal(*master) for master in masters]
+        client.shutdown()
+        return wrongs
+    except Py4JJavaError as error:
+        raise Refused(f"Spark refuses: {root_of(error)}") from None
+    except (Py4JError, TypeError):
+        return []  # these classes are Spark's own, and another version may have others
 
 
 def whole(name, amount):
@@ -183,7 +236,8 @@ def choose_tasks(context, request):
         pause()
     if not slots:
         raise Refused(f"Spark has given no executor within {EXECUTORS_SECONDS} s that can run a task: is the cluster "
-                      "full, or does a task ask for more than an executor has?", "unavailable")
+                      "full, does a task ask for more than an executor has, or do executors end at once (their logs "
+                      "are on the workers)?", "unavailable")
     if slots < least:
         raise Refused(f"the cluster has room for {slots} tasks of this kind at a time, and {least} nodes are asked "
                       "for, a task each", "unavailable")

@@ -28,9 +28,12 @@ def drain(stream):
 
 
 class SparkCluster:
-    def __init__(self, mark):
-        """mark: NAME=VALUE, by which all that it starts is known."""
+    def __init__(self, mark, secret=None, tls=False):
+        """mark: NAME=VALUE, by which all that it starts is known. secret: with one, all connections are authenticated
+        and encrypted, and drivers need SPARK_CONF_DIR=folder. tls: they are TLS, else Spark's own encryption."""
         self.folder = tempfile.mkdtemp(prefix="dtspark-")
+        self.properties = self.secure(secret, tls) if secret else ""
+        self.write("spark-defaults.conf", self.properties)
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith(("SPARK_", "PYSPARK_")) and name != "MASTER"}
         self.environment.update([mark.split("=")], SPARK_HOME=spark_home(), SPARK_LOCAL_IP="127.0.0.1",
@@ -40,6 +43,28 @@ class SparkCluster:
         said = self.daemon("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0",
                            "--webui-port", "0", until=r"I have been elected leader|New state: ALIVE")
         self.address = re.search(r"spark://127\.0\.0\.1:\d+", said).group()
+
+    def write(self, name, text):
+        """A file that nobody else can read."""
+        path = pathlib.Path(self.folder, name)
+        path.touch(0o600)
+        path.write_text(text)
+        return path
+
+    def secure(self, secret, tls):
+        properties = f"spark.authenticate true\nspark.authenticate.secret {secret}\n"
+        if not tls:
+            return properties + "spark.network.crypto.enabled true\nspark.network.crypto.saslFallback false\n"
+        key, certificate, store = (os.path.join(self.folder, name) for name in ("key.pem", "cert.pem", "store.p12"))
+        for words in (["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                       "-subj", "/CN=spark", "-keyout", key, "-out", certificate],
+                      ["pkcs12", "-export", "-inkey", key, "-in", certificate, "-out", store, "-passout", "stdin"]):
+            subprocess.run(["openssl", *words], input=secret, text=True, check=True, capture_output=True)
+        # Each trusts the certificate that is its own. All that Spark has pages for speaks https too.
+        of_all = {"enabled": "true", "keyStore": store, "keyStorePassword": secret, "keyPassword": secret,
+                  "trustStore": store, "trustStorePassword": secret, "protocol": "TLSv1.3"}
+        return properties + "spark.ssl.rpc.enabled true\n" + "".join(
+            f"spark.ssl.{name} {value}\n" for name, value in of_all.items())
 
     def daemon(self, name, *words, until):
         process = subprocess.Popen([spark_home() + "/bin/spark-class", "-Xmx256m", name, *words], env=self.environment,
@@ -64,9 +89,10 @@ class SparkCluster:
             addresses = ", ".join(f'"{gpu}"' for gpu in gpus)
             script.write_text(f"#!/bin/sh\necho '{{\"name\": \"gpu\", \"addresses\": [{addresses}]}}'\n")
             script.chmod(0o755)
-            properties = pathlib.Path(self.folder, f"worker{len(self.processes)}.conf")
-            properties.write_text(f"spark.worker.resource.gpu.amount {len(gpus)}\n"
-                                  f"spark.worker.resource.gpu.discoveryScript {script}\n")
+            # In place of spark-defaults.conf.
+            properties = self.write(f"worker{len(self.processes)}.conf", self.properties +
+                                    f"spark.worker.resource.gpu.amount {len(gpus)}\n"
+                                    f"spark.worker.resource.gpu.discoveryScript {script}\n")
             resources = ["--properties-file", str(properties)]
         self.daemon("org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0",
                     "--cores", str(cores), "--memory", "2G", "--work-dir", self.folder, *resources, self.address,

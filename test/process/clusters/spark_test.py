@@ -1,26 +1,30 @@
 #!/usr/bin/env python3
-"""dtrain run --engine spark, on a real standalone master with two workers, which all tests here share."""
+"""dtrain run --engine spark, on a real standalone master with two workers, which all tests here share. All of its
+connections are authenticated, and TLS."""
 import json
 import os
 import pathlib
 import re
 import signal
 import sys
+import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 
-from cluster_jobs import DEADLINE, FACTS, OURS, PATIENCE, ROW, ClusterJobs, processes_with, said_by, until  # noqa: E402
+from cluster_jobs import (DEADLINE, FACTS, OURS, PATIENCE, ROW, ClusterJobs, command_lines,  # noqa: E402
+                          processes_with, said_by, until)
 from support_python import environment, start_job  # noqa: E402
 from spark_cluster import OPTIONS, PYTHON, SparkCluster  # noqa: E402
 
 GPUS = "GPU-5f1a", "GPU-77c0"
+SECRET = "of-this-cluster-7d1e"
 
 
 def setUpModule():
     global CLUSTER
-    CLUSTER = SparkCluster(OURS)
+    CLUSTER = SparkCluster(OURS, SECRET, tls=True)
     unittest.addModuleCleanup(CLUSTER.close)
     for _ in range(2):
         CLUSTER.add_worker(2, GPUS)
@@ -50,6 +54,7 @@ class Spark(ClusterJobs):
     def setUp(self):
         super().setUp()
         self.environment.update(MASTER=CLUSTER.address, PYTHON_EXEC=PYTHON, SPARK_LOCAL_IP="127.0.0.1",
+                                SPARK_CONF_DIR=CLUSTER.folder,
                                 DTRAIN_SPARK=f"{OPTIONS} --conf spark.ui.enabled=false")
         for name in "SPARK_HOME", "PYSPARK_PYTHON", "JAVA_HOME":
             self.environment.pop(name, None)
@@ -69,8 +74,9 @@ class Spark(ClusterJobs):
                          "CPU=1,GPU=1", "sh", "-c", "echo GPUs $CUDA_VISIBLE_DEVICES; env")
         shown = re.findall(r"(?m)^\[\d\] GPUs (\S+)$", said)
         self.assertEqual([sorted(each.split(",")) for each in shown], [sorted(GPUS)] * 4, said)
-        names = set(re.findall(r"(?m)^\[\d\] ((?:SPARK|PYSPARK|PYTHON)\w+)=", said)) - before
+        names = set(re.findall(r"(?m)^\[\d\] ((?:_?SPARK|PYSPARK|PYTHON)\w+)=", said)) - before
         self.assertLessEqual(names, {"PYTHONUNBUFFERED", "PYTHON_EXEC"})
+        self.assertNotIn(SECRET, said)
 
     def test_too_little_room_is_told(self):
         said = self.says("--engine", "spark", "--nnodes", "5", "sh", "-c", "echo started", code=75)
@@ -83,11 +89,30 @@ class Spark(ClusterJobs):
             (2, "cannot import pyspark", ["true"], {"PYTHON_EXEC": "/usr/bin/python3"}),
             (125, "spark://127.0.0.1:1 does not answer: Connection refused", ["true"], nobody),
             (2, "no master of Spark's is known", ["true"], {"MASTER": ""}),
+            (2, "DTRAIN_SPARK: spark.authenticate.secret would be seen", ["true"],
+             {"DTRAIN_SPARK": f"--conf spark.authenticate.secret={SECRET}"}),
             (2, "--nproc gpu counts GPUs", ["--nproc", "gpu", "true"], {}),
             (2, "--standalone", ["--standalone", "true"], {}),
             (125, "does not start here: Error: Unrecognized option: --nosuch", ["--spark=--nosuch", "true"], {}),
             (125, "Spark does not start here", ["true"], {"JAVA_HOME": self.folder}),
         ])
+
+    def test_a_driver_that_the_master_does_not_take(self):
+        """Spark itself asks such a master for a minute."""
+        with open(os.path.join(CLUSTER.folder, "spark-defaults.conf")) as file:
+            right = file.read()
+        for text, properties in [
+            ("spark.authenticate=true, spark.network.crypto.enabled=false, spark.ssl.rpc.enabled=true",
+             right.replace(f"secret {SECRET}", "secret wrong")),
+            ("A secret key must be specified via the spark.authenticate.secret config",
+             right.replace("spark.authenticate.secret", "spark.nothing")),
+            ("spark.authenticate=true, spark.network.crypto.enabled=false, spark.ssl.rpc.enabled=false",
+             right.replace("spark.ssl.rpc.enabled true", "")),
+        ]:
+            pathlib.Path(self.folder, "spark-defaults.conf").write_text(properties)
+            began = time.monotonic()
+            self.check_refusals([(125, text, ["true"], {"SPARK_CONF_DIR": self.folder})])
+            self.assertLess(time.monotonic() - began, 40)
 
     def test_an_error_of_a_node(self):
         self.assertIn("nosuchprogram: not in PATH", self.says("--engine", "spark", "nosuchprogram", code=127))
@@ -157,6 +182,7 @@ class Spark(ClusterJobs):
     def test_a_request_to_end_and_no_secret_is_to_be_seen(self):
         job = self.running("--nnodes", "2", workers=2)
         self.check_no_secret_is_to_be_seen()
+        self.assertEqual([line for line in command_lines().values() if SECRET in line], [])
         job.send_signal(signal.SIGINT)
         said_by(self, job, -2, DEADLINE)
         until(lambda: not processes_with("CoarseGrainedExecutorBackend"), PATIENCE, "the end of the executors")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Spark's own TorchDistributor under `dtrain shim`, in both modes, on a real master and a worker.
+"""Spark's own TorchDistributor under `dtrain shim`, in both modes, on a real master and a worker, with Spark's own
+encryption; and a job of `dtrain run --engine spark` there.
 This Python has torch and numpy, which Spark's Python is lent."""
 import os
 import pathlib
@@ -12,7 +13,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from spark_cluster import CHEAP, PYTHON, SparkCluster  # noqa: E402
+from spark_cluster import CHEAP, OPTIONS, PYTHON, SparkCluster  # noqa: E402
 
 SITE = sysconfig.get_path("purelib")
 DTRAIN = str(pathlib.Path(os.environ["DTRAIN_BIN_DIR"], "dtrain").resolve())
@@ -47,13 +48,14 @@ for local in True, False:
 class TorchDistributor(unittest.TestCase):
     def test_both_modes(self):
         with tempfile.TemporaryDirectory() as folder:
-            cluster = SparkCluster(f"DTRAIN_TEST_CLUSTER={folder}")
+            cluster = SparkCluster(f"DTRAIN_TEST_CLUSTER={folder}", "of-this-cluster-2c9b")
             self.addCleanup(cluster.close)
             cluster.add_worker(2)
             token = os.path.join(folder, "token")
             subprocess.run([DTRAIN, "token", "--new", "--file", token], check=True, capture_output=True)
             environment = {**{name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
                            "MASTER": cluster.address, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": PYTHON,
+                           "SPARK_CONF_DIR": cluster.folder,
                            "PYTHONPATH": SITE, "PYTHONWARNINGS": "ignore", "DTRAIN_TOKEN_FILE": token,
                            "XDG_CACHE_HOME": folder, "HOME": folder, "TMPDIR": folder, "PYTHONDONTWRITEBYTECODE": "1"}
             driver = pathlib.Path(folder, "driver.py")
@@ -67,6 +69,10 @@ class TorchDistributor(unittest.TestCase):
             self.assertIn("\nfailed True RuntimeError\n", done.stdout)
             self.assertIn("dtrain: 2 workers of", said)
             self.assertIn("ValueError: no luck", said)
+            job = subprocess.run([DTRAIN, "run", "--engine", "spark", f"--spark={OPTIONS}", "sh", "-c", "exit 7"],
+                                 env={**environment, "PYTHON_EXEC": PYTHON}, cwd=folder, text=True,
+                                 stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE)
+            self.assertEqual(job.returncode, 7, job.stdout + job.stderr)
 
 
 if __name__ == "__main__":

@@ -67,6 +67,8 @@ TEST_CASE("what follows a secret's name inside a value is hidden") {
       {"token: Bearer abc", "token: <redacted> <redacted>"},
       {"password: hunter2", "password: <redacted>"},
       {"password\n  hunter2\nx", "password\n  <redacted>\nx"},
+      {"--conf spark.authenticate.secret=hunter2 --conf 'spark.ssl.keyPassword=hunter2' --master spark://a:1",
+       "--conf spark.authenticate.secret=<redacted> --conf 'spark.ssl.keyPassword=<redacted> --master spark://a:1"},
       {"my_pwd=x y", "my_pwd=<redacted> y"}};
   for (const auto& [text, expected] : cases) CHECK(in_value(text) == expected);
 }

@@ -95,6 +95,25 @@ TEST_CASE("the options of Spark are the shim's") {
   CHECK_THAT(no_cluster({"--engine", "spark", "--standalone"}), Contains("--engine spark"));
 }
 
+TEST_CASE("secrets of Spark's are not for command lines") {
+  for (const char* options :
+       {"--conf spark.authenticate.secret=hush", "--conf 'spark.ssl.rpc.keyStorePassword=hush",
+        "-c spark.ssl.keyPassword=hush", "--conf=spark.hadoop.fs.s3a.secret.key=hush",
+        "--conf spark.executorEnv.AWS_SECRET_ACCESS_KEY=hush", "--conf spark.executorEnv.HF_TOKEN=hush",
+        "--driver-java-options -Djavax.net.ssl.trustStorePassword=hush"}) {
+    const std::string said = no_cluster({"--engine", "spark", std::string("--spark=") + options});
+    INFO(said);
+    CHECK(said.starts_with("--spark: "));
+    CHECK_THAT(said, Contains("seen in the list of processes") && !Contains("hush"));
+  }
+  const auto host =
+      on_a_laptop({{"DTRAIN_SPARK", "--conf spark.authenticate=true --conf spark.authenticate.secret=hush"}});
+  CHECK_THAT(no_cluster({"--engine", "spark"}, host), Contains("DTRAIN_SPARK: spark.authenticate.secret would be"));
+  for (const char* options : {"--conf spark.authenticate=true", "--conf spark.authenticate.secret.file=/f",
+                              "--conf spark.authenticate.secretBitLength=256", "--properties-file secret"})
+    CHECK(no_cluster({"--engine", "spark", std::string("--spark=") + options}) == "a cluster");
+}
+
 TEST_CASE("a master of Spark's counts as an address of Ray's does") {
   const auto with = [](const char* master) { return on_a_laptop({{"MASTER", master}}); };
   CHECK(cluster_for({"--nnodes", "2"}, with("spark://a:7077")).engine->title == "Spark");
@@ -145,9 +164,13 @@ TEST_CASE("what a cluster says of this node does not go to others") {
                                                          {"RAY_JOB_ID", "1"},
                                                          {"RAY_ADDRESS", "a:1"},
                                                          {"LR", "1"},
+                                                         {"_SPARK_AUTH_SECRET", "1"},
+                                                         {"PYSPARK_SUBMIT_ARGS", "--conf a.password=1"},
                                                          {"PYSPARK_GATEWAY_SECRET", "1"}}),
                                             "token");
   CHECK_FALSE(sent.contains("PYSPARK_GATEWAY_SECRET"));
+  CHECK_FALSE(sent.contains("_SPARK_AUTH_SECRET"));
+  CHECK_FALSE(sent.contains("PYSPARK_SUBMIT_ARGS"));
   CHECK_FALSE(sent.contains("CUDA_VISIBLE_DEVICES"));
   CHECK_FALSE(sent.contains("RAY_JOB_ID"));
   CHECK(sent.at("RAY_ADDRESS") == "a:1");
