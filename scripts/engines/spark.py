@@ -1,5 +1,5 @@
-"""Starts an agent of dtrain in each task of a barrier stage of Spark, and ends with it: for
-`dtrain run --engine spark`, after shim.py.
+"""Starts an agent of dtrain in each task of a stage of Spark, and ends with it: for
+`dtrain run --engine spark`, after shim.py and spark_tasks.py.
 """
 import re
 import shlex
@@ -19,9 +19,6 @@ POLL_SECONDS = 0.05
 GPUS = "spark.task.resource.gpu.amount"
 # What must be as it is at the master.
 OF_CONNECTIONS = "spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.rpc.enabled"
-# What Spark sets for its executors, the cluster's secret and passwords among it, and for its own Python workers.
-OF_SPARK = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONHASHSEED", "OMP_NUM_THREADS")
-OF_SPARK_BEGIN = ("SPARK_", "_SPARK_", "PYSPARK_", "PYTHON_WORKER_", "PYTHON_DAEMON_", "PYTHON_UDF_")
 
 
 def why_of(error):
@@ -204,6 +201,7 @@ def connect(pyspark, conf, job):
     conf.set("spark.dynamicAllocation.enabled", "false")  # a barrier stage needs its slots at once
     conf.set("spark.scheduler.barrier.maxConcurrentTasksCheck.interval", "1s")
     conf.set("spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures", "3")
+    conf.set("spark.speculation", "false")  # a node that takes long is no reason for a second one
     conf.set("spark.ui.showConsoleProgress", "false")
     try:
         context = pyspark.SparkContext(conf=conf)
@@ -244,93 +242,23 @@ def choose_tasks(context, request):
     return min(slots, most)
 
 
-def run_agent(program, order, more):
-    """In a task: its agent, with `more` in the environment. Returns the agent's exit code."""
-    from pyspark import BarrierTaskContext
-    context = BarrierTaskContext.get()
-    env = {name: value for name, value in os.environ.items()
-           if name not in OF_SPARK and not name.startswith(OF_SPARK_BEGIN)}
-    gpus = context.resources().get("gpu")
-    if gpus:
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus.addresses)
-    code, why = run_relay(program, {**order, "agent": context.partitionId()}, {**env, **more})
-    if why:
-        raise RuntimeError(f"dtrain: {why}")
-    return code
-
-
-def barrier_task(program, order):
-    def run(_):
-        yield run_agent(program, order, {})
-
-    return run
-
-
-def deal(batches, files):
-    """Writes Arrow's batches into files, row by row in turn. Returns how many rows there are."""
-    import pyarrow
-    rows, writers = 0, []
-    for batch in batches:
-        writers = writers or [pyarrow.ipc.new_stream(file, batch.schema) for file in files]
-        for i, writer in enumerate(writers):
-            mine = range((i - rows) % len(files), batch.num_rows, len(files))
-            writer.write_batch(batch if len(files) == 1 else batch.take(pyarrow.array(mine, pyarrow.int64())))
-        rows += batch.num_rows
-    for writer in writers:
-        writer.close()
-    for file in files:
-        file.flush()
-    return rows
-
-
-def data_task(program, order, schema, readers):
-    """A barrier task whose ranks read its partition. The files have no names in a folder: whatever ends, the kernel
-    frees them with the last process that has them open. As long as this process has, others find them in /proc."""
-    def run(batches):
-        import contextlib
-        import tempfile
-
-        import pyarrow
-        from pyspark import BarrierTaskContext
-        context = BarrierTaskContext.get()
-        folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
-
-        with contextlib.ExitStack() as stack:
-            def new_file():
-                file = stack.enter_context(tempfile.TemporaryFile(dir=folder))
-                return file, f"/proc/{os.getpid()}/fd/{file.fileno()}"
-
-            files, paths = zip(*[new_file() for _ in range(readers)])
-            rows = [int(told) for told in context.allGather(str(deal(batches, files)))]
-            short = [i for i, count in enumerate(rows) if count < readers]
-            if short:
-                # Longer texts come cut to the caller.
-                raise RuntimeError(f"dtrain: partition {short[0]} of {len(rows)} has {rows[short[0]]} rows for "
-                                   f"{readers} ranks, all have {sum(rows)}: see python.md")
-            described, place = new_file()
-            described.write(schema.encode())
-            described.flush()
-            code = run_agent(program, order, {"SPARK_PARTITION_ARROW_DATA_FILE": ":".join(paths),
-                                              "SPARK_DATAFRAME_SCHEMA_FILE": place})
-        yield pyarrow.RecordBatch.from_pydict({"code": pyarrow.array([code], pyarrow.int32())})
-
-    return run
-
-
 class Stage(threading.Thread):
     def __init__(self, context, request, count):
         super().__init__(daemon=True)
         self.context, self.request, self.count = context, request, count
         self.group = f"dtrain-{uuid.uuid4().hex}"  # of Spark's jobs: this one
+        self.ends = new_ends(context)
         self.why = ""
 
     def run(self):
         try:
             self.context.setJobGroup(self.group, "dtrain", interruptOnCancel=True)
             program, order = self.request["program"], self.request["order"]
-            if DATA is None:
-                tasks = self.context.parallelize(range(self.count), self.count).barrier()
-                tasks.mapPartitions(barrier_task(program, order)).collect()
+            tasks = self.context.parallelize(range(self.count), self.count)
+            if DATA is None and self.request["least"] < self.request["most"]:
+                tasks.mapPartitions(plain_task(program, order, self.ends)).collect()
+            elif DATA is None:
+                tasks.barrier().mapPartitions(barrier_task(program, order)).collect()
             else:
                 task = data_task(program, order, DATA.schema.json(), READERS)
                 DATA.mapInArrow(task, "code int", barrier=True).collect()
@@ -345,10 +273,17 @@ class Stage(threading.Thread):
         except Exception:
             pass  # the session has been stopped
 
-    def tell_of_end(self):
-        self.join()
-        for agent in range(self.count):
-            say(lost=agent, why=self.why)
+    def tell_of_ends(self):
+        told = set()
+        is_over = False
+        while not is_over:
+            self.join(POLL_SECONDS)
+            is_over = not self.is_alive()
+            rest = dict.fromkeys(range(self.count), self.why) if is_over else {}
+            for agent, why in {**rest, **self.ends.value}.items():
+                if agent not in told:
+                    told.add(agent)
+                    say(lost=agent, why=why)
 
 
 def start(request):
@@ -365,7 +300,7 @@ def start(request):
     # Spark itself says up to 10 s late that a task has started, and where: the agents say that sooner.
     say(placed=[{"host": f"task {i}", "workers": workers} for i in range(stage.count)], named_by_cards=True,
         begins_late=DATA is not None)
-    threading.Thread(target=stage.tell_of_end, daemon=True).start()
+    threading.Thread(target=stage.tell_of_ends, daemon=True).start()
 
     def end():
         if CONTEXT is None:

@@ -12,7 +12,7 @@ import unittest.mock
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "launcher")]
 
-from support import DTRAIN, pids, proc_file, said_by, until  # noqa: E402
+from support import DTRAIN, pids, proc_file, said_by, stat_of, until  # noqa: E402,F401
 
 DEADLINE = 90
 PATIENCE = 60  # with processes that come or go

@@ -13,8 +13,8 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 
-from cluster_jobs import (DEADLINE, FACTS, OURS, PATIENCE, ROW, ClusterJobs, command_lines,  # noqa: E402
-                          processes_with, said_by, until)
+from cluster_jobs import (DEADLINE, FACTS, MARK, OURS, PATIENCE, ROW, ClusterJobs, command_lines,  # noqa: E402
+                          processes_with, said_by, stat_of, until)
 from support_python import environment, start_job  # noqa: E402
 from spark_cluster import OPTIONS, PYTHON, SparkCluster  # noqa: E402
 
@@ -123,6 +123,24 @@ class Spark(ClusterJobs):
             "the shim": (lambda job: [pid for pid in processes_with("dtrain-spark") if pid != job.pid][:1], 125),
             "an executor": (lambda job: processes_with("CoarseGrainedExecutorBackend")[:1], 125),
         })
+
+    def test_a_job_with_a_range_of_nodes_goes_on_without_an_executor(self):
+        job = self.start("--engine", "spark", "--nnodes", "1:2", "sh", "-c",
+                         f"echo of $WORLD_SIZE: pid $$; exec sleep {MARK}")
+        said, pid = "", None
+        while not re.search(r"(?m)^\[0\] of 1:", said):
+            line = job.stdout.readline()
+            said += line
+            self.assertTrue(line, said)
+            found = re.match(r"\[1\] of 2: pid (\d+)$", line)
+            if found:
+                pid = int(found[1])
+                while "CoarseGrainedExecutorBackend" not in command_lines()[pid]:
+                    pid = stat_of(pid)[1]  # its parent
+                os.kill(pid, signal.SIGKILL)
+        self.assertIsNotNone(pid, said)
+        job.terminate()
+        said_by(self, job, 143, DEADLINE)
 
     def test_torch_distributor_in_a_session(self):
         variables = environment(**self.environment, PYSPARK_PYTHON=PYTHON,
