@@ -15,7 +15,9 @@ VENV = HERE.parents[2] / ".venv-spark"
 PYTHON = str(VENV / "bin/python")
 START_SECONDS = 120
 CHEAP = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # options of a JVM that does not live for long
-OPTIONS = f"--conf spark.executor.memory=512m --conf 'spark.executor.extraJavaOptions={CHEAP}'"  # of a cheap job
+# Of a cheap job.
+OPTIONS = (f"--conf spark.executor.memory=512m --conf 'spark.executor.extraJavaOptions={CHEAP}' "
+           f"--driver-java-options '{CHEAP}'")
 
 
 def spark_home():

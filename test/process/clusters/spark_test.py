@@ -183,16 +183,16 @@ class Spark(ClusterJobs):
             kind, message, of_rank = said.next("failure")
             self.assertEqual((kind, of_rank), (name, remotely), message)
             self.assertIn(text, message)
-        self.check_rows_have_no_name(said)
+        self.check_rows_have_no_name(said, 2)
         os.kill(processes_with("CoarseGrainedExecutorBackend")[0], signal.SIGKILL)
         self.assertEqual(said.next("code"), [125])
-        self.check_rows_have_no_name(said)
+        self.check_rows_have_no_name(said, 1)
         job.kill()
         said_by(self, job, -9, DEADLINE)
         until(lambda: not processes_with("CoarseGrainedExecutorBackend"), PATIENCE, "the end of the executors")
 
-    def check_rows_have_no_name(self, said):
-        for _ in range(2):
+    def check_rows_have_no_name(self, said, tasks):
+        for _ in range(tasks):
             size, place = said.next("holds")
             self.assertGreater(size, 0)
             self.assertTrue(place.startswith(CLUSTER.folder) and place.endswith(" (deleted)"), place)
