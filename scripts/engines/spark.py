@@ -139,16 +139,6 @@ def refusals(pyspark, conf, masters):
     from py4j.protocol import Py4JError, Py4JJavaError
     spark, asks = pyspark.SparkContext._jvm.org.apache.spark, conf._jconf.clone()
     asks.set("spark.rpc.lookupTimeout", f"{ASK_SECONDS}s")
-    try:
-        # What Scala puts in place of arguments that are not given.
-        defaults = [getattr(spark.SecurityManager, f"$lessinit$greater$default${i}")() for i in (2, 3)]
-        security = spark.SecurityManager(asks, *defaults)
-        security.initializeAuth()
-        client = spark.rpc.RpcEnv.create("dtrain", "localhost", 0, asks, security, True)
-    except Py4JJavaError as error:
-        raise Refused(f"Spark refuses: {root_of(error)}") from None
-    except (Py4JError, TypeError):
-        return []  # these classes are Spark's own, and another version may have others
 
     def refusal(host, port):
         try:
@@ -157,9 +147,19 @@ def refusals(pyspark, conf, masters):
             return root_of(error)
         return ""
 
-    wrongs = [refusal(*master) for master in masters]
-    client.shutdown()
-    return wrongs
+    try:
+        # What Scala puts in place of arguments that are not given.
+        defaults = [getattr(spark.SecurityManager, f"$lessinit$greater$default${i}")() for i in (2, 3)]
+        security = spark.SecurityManager(asks, *defaults)
+        security.initializeAuth()
+        client = spark.rpc.RpcEnv.create("dtrain", "localhost", 0, asks, security, True)
+        wrongs = [refusal(*master) for master in masters]
+        client.shutdown()
+        return wrongs
+    except Py4JJavaError as error:
+        raise Refused(f"Spark refuses: {root_of(error)}") from None
+    except (Py4JError, TypeError):
+        return []  # these classes are Spark's own, and another version may have others
 
 
 def whole(name, amount):
