@@ -117,9 +117,14 @@ def _of_composer(module):
     module.main = _part("_dtrain_composer").main_before(module.main, _part("_dtrain_shim").run)
 
 
+def _of_deepspeed(module):
+    _part("_dtrain_deepspeed").change_runners(module)
+
+
 # The modules in which the work of launchers begins, and what gives them another function: all that starts workers calls
 # that.
-CHANGED = {"torch.distributed.launcher.api": _of_torch, "composer.cli.launcher": _of_composer}
+CHANGED = {"torch.distributed.launcher.api": _of_torch, "composer.cli.launcher": _of_composer,
+           "deepspeed.launcher.multinode_runner": _of_deepspeed}
 
 
 class _Finder:

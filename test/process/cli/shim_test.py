@@ -1,5 +1,6 @@
 """`dtrain shim COMMAND`: torchrun is dtrain in all that COMMAND starts. No torch is needed here.
 usage: shim_test.py path/to/dtrain [unittest's arguments]"""
+import importlib
 import os
 import pathlib
 import re
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 DTRAIN = str(pathlib.Path(sys.argv.pop(1)).resolve())
@@ -153,6 +155,44 @@ class Shim(unittest.TestCase):
             said = self.says(*launch, *words, code=2)
             self.assertRegex(said, r"\Adtrain: dtrain shim: -m deepspeed.launcher.launch .*\n\Z")
             self.assertIn(why, said)
+
+    def test_deepspeeds_launchers_for_several_nodes(self):
+        """What DeepSpeed's runners are made to say. It is dtrain's part of them alone."""
+        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts/torchrun"))
+        self.addCleanup(sys.path.pop, 0)
+        runners = importlib.import_module("_dtrain_deepspeed")
+        usual = dict(launcher_args="", ssh_port=None, master_port=29500, enable_each_rank_log="None", quiet=False,
+                     no_python=False, module=False, no_local_rank=False, include="", exclude="", num_gpus=-1,
+                     user_script="train.py", user_args=["a b"])
+
+        def command(get_cmd, resources, **asked):
+            runner = types.SimpleNamespace(args=types.SimpleNamespace(**{**usual, **asked}), exports={"K": '"a b"'})
+            environment = {}
+            words = get_cmd(runner, environment, resources)
+            self.assertEqual(environment, {"K": "a b"})
+            words = words[0] if isinstance(words, tuple) else words
+            return words[1:words.index("--")], words[words.index("--") + 1:]
+
+        both = {"a": [0, 1], "b": [0, 1]}
+        flags, program = command(runners._over_ssh, both, ssh_port=22, enable_each_rank_log="logs", quiet=True)
+        self.assertEqual(flags, ["run", "--hosts", "a:2,b:2", "--ssh=ssh -p 22", "--log-dir=logs", "--redirects", "3",
+                                 "--quiet", "--no-python"])
+        self.assertEqual(program[3:], [sys.executable, "-u", "train.py", "--local_rank=${local_rank}", "a b"])
+        flags, program = command(runners._over_ssh, {"a": [1], "b": [0, 1]}, no_local_rank=True, no_python=True)
+        self.assertEqual(flags, ["run", "--hosts", "a:2,b:2", "--include", "a:1@b:0,1", "--no-python"])
+        self.assertEqual(program[3:], ["train.py", "a b"])
+        flags, program = command(runners._by_slurm, both, module=True, launcher_args="-p gpu", include="a@b",
+                                 num_gpus=2, master_port=7)
+        self.assertEqual(flags, ["run", "--engine", "slurm", "--nnodes", "2", "--nproc", "2",
+                                 "--srun=-p gpu --nodelist=a,b --gpus-per-node=2", "--master-port", "7", "--no-python"])
+        self.assertEqual(program, [sys.executable, "-u", "-m", "train.py", "a b"])
+        for get_cmd, asked, why in ((runners._over_ssh, {"launcher_args": "-x"}, "DTRAIN_SSH='ssh OPTIONS'"),
+                                    (runners._by_slurm, {"launcher_args": "'--comment=a b'"}, "with a blank"),
+                                    (runners._over_ssh, {"venv_script": "x"}, "--venv_script cannot be carried out"),
+                                    (runners._over_ssh, {"elastic_training": True}, "--nnodes MIN:MAX"),
+                                    (runners._by_slurm, {"bind_core_list": "1"}, "--bind_core_list cannot be")):
+            with self.subTest(asked=asked), self.assertRaisesRegex(ValueError, why):
+                command(get_cmd, both, **asked)
 
     def test_composers_launcher(self):
         launch = sys.executable, "-m", "composer.cli.launcher"

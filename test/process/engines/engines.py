@@ -181,6 +181,14 @@ class OpenMpi(Mpi):
                 "-N", "1", "-H", "host2,host3"]
 
 
+class Mpich(Mpi):
+    name = "MPICH"
+
+    def launch(self, processes):
+        return ["mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", self.shell, "-hosts", "host2,host3", "-ppn", "1",
+                "-n", str(processes)]
+
+
 class Slurm(Engine):
     name = "SLURM"
 
@@ -292,4 +300,4 @@ class Spark(OnCluster):
         until(lambda: not self.executors(), DEADLINE, "the end of Spark's executors")
 
 
-ENGINES = [Local, Ssh, OpenMpi, Slurm, Ray, Spark]
+ENGINES = [Local, Ssh, OpenMpi, Mpich, Slurm, Ray, Spark]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The failure matrix under six engines, each cell as rows.py demands, and one program that trains to the same losses
+"""The failure matrix under seven engines, each cell as rows.py demands, and one program that trains to the same losses
 under all of them."""
 import dataclasses
 import pathlib
@@ -54,6 +54,9 @@ class Matrix(unittest.TestCase):
 
     def test_open_mpi(self):
         self.check(engines.OpenMpi)
+
+    def test_mpich(self):
+        self.check(engines.Mpich)
 
     @unittest.skipIf(missing(), f"not installed: {', '.join(missing())}")
     def test_slurm(self):

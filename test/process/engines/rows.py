@@ -49,6 +49,9 @@ ABSENT = {
     ("local", "too few resources"): "One host has as many places for ranks as you ask for.",
     ("local", "script missing on one node"): "A local job has one node.",
     ("local", "node without power"): "A local job has one node.",
+    ("MPICH", "node without power"): "Its mpiexec waits for ever for a silent host. The agents of the other hosts "
+                                     "notice it, and stop their workers.",
+    ("MPICH", "too few resources"): "Its mpiexec starts several processes on a host instead.",
     ("SLURM", "node without power"): DAEMONS,
     ("Ray", "node without power"): DAEMONS,
     ("Spark", "node without power"): DAEMONS,
@@ -70,6 +73,7 @@ NODE_OF_MPI = "mpirun ends the job itself, with a code of its own: 137, 205 or 2
 OWN = {
     ("Open MPI", "node lost"): ((137, 205, 247), "lost|ORTE was unable", NODE_OF_MPI),
     ("Open MPI", "node without power"): ((205, 247), "ORTE (has lost|was unable)", NODE_OF_MPI),
+    ("MPICH", "node lost"): ((255,), "lost|process manager error", "mpiexec ends the job itself, with 255."),
     ("ssh", "too few resources"): ((2,), "--nnodes is 3, and 2 hosts are named",
                                    "The list of hosts says what there is, so the command line is wrong."),
     ("Open MPI", "too few resources"): ((1,), "requested more processes than", "mpirun refuses."),

@@ -16,7 +16,9 @@ from ssh_case import DEADLINE, OnHosts  # noqa: E402
 
 import netlab  # noqa: E402
 from lab_case import new_token  # noqa: E402
-from support import DTRAIN, until  # noqa: E402
+from support import DTRAIN, said_by, until  # noqa: E402
+
+DEEPSPEED = HERE.parents[2] / ".venv-peers/bin/deepspeed"
 
 FACTS = "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $(hostname) which is $GROUP_RANK in $PWD with $LR"
 ROW = re.compile(r"rank (\d+) of (\d+), (\d+) on (\S+) which is (\d+) in (\S+) with (.*)")
@@ -221,6 +223,23 @@ class Ssh(OnHosts):
         self.assertRegex(said, r"(?m)^host1: /proc/self/exe agent$")
         self.assertRegex(said, r"(?m)^host2: ssh -F .* host2 '/bin/sh -c ")
         self.assertIn("each agent: -- true", said)
+
+    @unittest.skipUnless(DEEPSPEED.exists(), "no .venv-peers: scripts/setup.sh peers")
+    def test_deepspeeds_command_with_several_hosts(self):
+        pathlib.Path(self.folder, "hosts").write_text("host1 slots=1\nhost2 slots=2\nhost3 slots=2\n")
+        script = pathlib.Path(self.folder, "says")
+        script.write_text(f'#!/bin/sh\n{FACTS}\necho $CROSS_RANK/$CROSS_SIZE $LOCAL_SIZE $1-$LOCAL_RANK "$2"\n')
+        script.chmod(0o755)
+        words = [DTRAIN, "shim", DEEPSPEED, "-H", "hosts", "--include", "host2@host3:1", "--no_ssh_check",
+                 "--master_addr", "host2", "--no_python", "./says", "a b"]
+        job = self.net.host(0).popen(list(map(str, words)), env=self.environment, cwd=self.folder, text=True,
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(job.stdout.close)
+        said = said_by(self, job, 0, DEADLINE)
+        self.assertEqual(self.rows(said), [(0, 3, 0, "host2", 0), (1, 3, 1, "host2", 0), (2, 3, 0, "host3", 1)])
+        nodes = sorted(re.findall(r"(?m)^\[\d\] (./2 .*)$", said))
+        self.assertEqual(nodes, [f"{node} --local_rank={rank}-{rank} a b"
+                                 for node, rank in (("0/2 2", 0), ("0/2 2", 1), ("1/2 1", 0))], said)
 
 
 if __name__ == "__main__":

@@ -169,6 +169,18 @@ class Packages(UnderShim):
         said = self.says(launcher, "--num_gpus", "2", "--bind_cores_to_rank", self.script, code=2)
         self.assertIn("--bind_cores_to_rank cannot be carried out; leave it out", said)
 
+    def test_deepspeeds_launcher_for_open_mpi(self):
+        hosts = self.folder / "hosts"
+        hosts.write_text("localhost slots=2\n")
+        words = [PEERS.parent / "deepspeed", "-H", hosts, "--force_multi", "--no_ssh_check",
+                 "--master_addr", "127.0.0.1"]
+        root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "NO_COLOR": "1"}
+        said = self.says(*words, "--launcher", "openmpi", "--module", "says", "a b", **root)
+        self.on_dtrain(said, "a b")
+        self.assertIn(f"{DTRAIN} run --engine mpi", said)
+        said = self.says(*words, "--launcher", "impi", self.script, code=2)
+        self.assertIn("\ndtrain: dtrain shim: deepspeed: --launcher impi cannot be carried out; type mpirun ", said)
+
     def test_composer(self):
         words = PEERS.parent / "composer", "-n", "2", "--stdout", "rank{rank:02d}", self.script, "$RANK", "~/x", "$$"
         other = self.folder / "rank01"
