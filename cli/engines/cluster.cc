@@ -15,6 +15,7 @@
 #include "cli/engines/hosts.h"
 #include "cli/engines/sent_words.h"
 #include "cli/nodes/nodes.h"
+#include "cli/options/take_value.h"
 #include "launcher/engines/cloud_plan.h"
 #include "launcher/engines/mpi_plan.h"
 #include "launcher/engines/slurm_plan.h"
@@ -192,7 +193,7 @@ Result<std::optional<ClusterRequest>> cluster_that_counts(const RawOptions& raw,
   request.placement.least = nodes.min;
   request.placement.elastic = nodes.min != nodes.max;
   request.placement.numbered = !request.placement.elastic;
-  request.placement.apart = options.given(FlagId::replica_groups);
+  request.placement.apart = has_groups(options);
   request.placement.shares_hosts = true;
   request.placement.task = task_to_send(raw, options, host, std::string((*engine)->name));
   if (auto done = meet_at_command(options, **engine, request.placement); !done) return done.error();

@@ -12,6 +12,7 @@
 #include "cli/engines/engine.h"
 #include "cli/engines/sent_words.h"
 #include "cli/nodes/nodes.h"
+#include "cli/options/take_value.h"
 
 namespace dtrain::cli {
 namespace {
@@ -129,7 +130,7 @@ void take_meeting(const Options& options, launcher::PlacementRequest& request) {
   else
     request.numbered = !request.elastic && (by_address || !options.given(FlagId::rdzv_endpoint));
   if (options.given(FlagId::master_port)) request.port = options.text(FlagId::master_port);
-  request.apart = options.given(FlagId::replica_groups);
+  request.apart = has_groups(options);
 }
 
 Result<void> check_slots(const Options& options, const launcher::PlacementRequest& request) {

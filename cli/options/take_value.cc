@@ -16,6 +16,11 @@ Result<void> take_number(const Options& options, FlagId id, int most, int& field
   return {};
 }
 
+bool has_groups(const Options& options) {
+  const auto groups = parse_python_int(options.text(FlagId::replica_groups), 0, kMostWorkersOfNode);
+  return !groups || *groups > 0;
+}
+
 Result<void> take_seconds(const Options& options, FlagId id, std::chrono::milliseconds& field) {
   auto seconds = parse_seconds(options.text(id));
   if (!seconds) return options.blame(id, seconds.error());

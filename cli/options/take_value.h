@@ -14,6 +14,8 @@ namespace dtrain::cli {
 
 // 0 <= n <= most.
 Result<void> take_number(const Options& options, FlagId id, int most, int& field);
+// Whether the job is divided (--replica-groups). What is no number of groups is told where they are counted.
+bool has_groups(const Options& options);
 Result<void> take_seconds(const Options& options, FlagId id, std::chrono::milliseconds& field);
 Result<void> take_switch(const Options& options, FlagId id, bool& field);
 

@@ -236,7 +236,7 @@ Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan&
   spec.succession = nodes.succession;
   spec.master_addr = nodes.host;
   spec.address = nodes.node_rank > 0 ? "" : place->own;
-  const bool meets = !given.options.given(FlagId::replica_groups);  // else only the way to the others counts
+  const bool meets = !has_groups(given.options);  // else only the way to the others counts
   if (meets && spec.address == "::" && !nodes.more_hosts.empty())
     plan.notes.push_back("if this node hosts the job, it listens at all addresses of this host");
   else if (meets && spec.address == "::")

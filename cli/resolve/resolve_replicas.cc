@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,20 +22,27 @@ Error blamed(const Given& given, const std::string& why) {
   return given.options.blame(FlagId::replica_groups, usage_error(why));
 }
 
+std::string no_port(int first, int others) {
+  return fmt::format("each group has a port of its own, and above {} there are not {} more", first, others);
+}
+
 // What says something else of who goes on after a failure, or is one thing that several jobs cannot share. Empty: all
 // is well.
 std::string contradiction(const Given& given, const launcher::JobSpec& spec) {
   if (spec.survivors > 0)
-    return "a failure restarts its whole group, and with --survivors the others of the group go on; leave one of both "
-           "out";
+    return "a failure restarts its whole group, and with --survivors the others of the group go on; leave out one of "
+           "the "
+           "two";
+  const auto copies = given.options.on(FlagId::copy_state);  // an error is told by resolve_state()
+  if (copies && *copies)
+    return "a copy would be on another node, and a group is on one node; leave out --copy-state (--keep-state works)";
   if (given.options.given(FlagId::attach)) return "there is one terminal for several jobs; leave out --attach";
   const std::string& input = given.options.text(FlagId::stdin_mode);
   if (!input.empty() && input != "all" && input != "none")
     return fmt::format("each group has a rank {0} that would read standard input; give --stdin all or none",
                        printable(input));
   const int others = spec.replicas.here - 1;
-  if (spec.nodes.port != 0 && spec.nodes.port + others > kHighestPort)
-    return fmt::format("each group has a port of its own, and above {} there are not {} more", spec.nodes.port, others);
+  if (spec.nodes.port != 0 && spec.nodes.port + others > kHighestPort) return no_port(spec.nodes.port, others);
   return "";
 }
 
@@ -51,21 +59,24 @@ std::string not_for_nodes(const launcher::NodesSpec& nodes, int groups) {
   return "";
 }
 
-// Who sees which GPUs, if there are enough: LOCAL_RANK begins with 0 in each group.
-void give_devices(const Given& given, int workers, launcher::ReplicaSettings& replicas) {
+// The first of the group's devices for its first worker, and so on, if there are enough: LOCAL_RANK begins with 0 in
+// each group. So the workers of the node have its devices in their order, as without groups and for --numa-binding.
+void give_devices(const Given& given, int workers, Plan& plan) {
   const auto& env = given.host.env;
-  const GpuInventory listed = given.host.listed_gpus();
-  const std::size_t count = visible_gpus(listed, env).size(), parts = static_cast<std::size_t>(replicas.here);
-  const std::size_t all = parts * static_cast<std::size_t>(workers);
-  std::size_t each = static_cast<std::size_t>(workers);
-  if (count % parts == 0)
-    each = count / parts;
-  else if (count < all)
+  auto& replicas = plan.spec.replicas;
+  GpuInventory found = given.host.listed_gpus();
+  if (visible_gpus(found, env).empty()) found = given.host.gpus();
+  const std::size_t count = visible_gpus(found, env).size(), parts = static_cast<std::size_t>(replicas.here);
+  const std::size_t each = static_cast<std::size_t>(workers);
+  if (count == 0) return;
+  if (count < parts * each) {
+    plan.notes.push_back(fmt::format("--replica-groups: each group sees {}: the {} workers of all groups are more",
+                                     count == 1 ? "the one GPU" : fmt::format("all {} GPUs", count), parts * each));
     return;
-  if (each == 0) return;
+  }
   const bool cuda = !given.host.variable("CUDA_VISIBLE_DEVICES").empty();
   const bool hip = !given.host.variable("HIP_VISIBLE_DEVICES").empty();
-  replicas.hip = hip || (listed.maker == GpuInventory::Maker::amd && !cuda);
+  replicas.hip = hip || (found.maker == GpuInventory::Maker::amd && !cuda);
   const std::string list = given.host.variable(replicas.hip ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES");
   std::vector<std::string> names;
   if (!list.empty()) names = split(list, ',');
@@ -90,9 +101,14 @@ Result<void> resolve_groups(const Given& given, Plan& plan) {
   replicas.here = replicas.groups;
   if (!nodes.several() || replicas.groups == 0) return {};
   if (const std::string why = not_for_nodes(nodes, replicas.groups); !why.empty()) return blamed(given, why);
+  if (!nodes.topology.empty())
+    plan.notes.emplace_back("--topology is of no use with --replica-groups: the ranks of a group are on one node");
   replicas.here = replicas.groups / nodes.max;
   replicas.first = replicas.here * nodes.node_rank;
+  const int port = given.options.given(FlagId::master_port) && nodes.port != 0 ? nodes.port + replicas.first : 0;
+  if (port > kHighestPort) return blamed(given, no_port(nodes.port, replicas.groups - 1));
   nodes = {};
+  nodes.port = static_cast<std::uint16_t>(port);
   plan.awaited_host.clear();
   return {};
 }
@@ -107,7 +123,7 @@ Result<void> resolve_replicas(const Given& given, Plan& plan) {
                                      "workers of all groups of the node",
                                      counted(spec.nproc_per_node, "worker"), groups));
   spec.nproc_per_node /= groups;
-  if (spec.own_devices.by_local_rank.empty()) give_devices(given, spec.nproc_per_node, spec.replicas);
+  if (spec.own_devices.by_local_rank.empty()) give_devices(given, spec.nproc_per_node, plan);
   return {};
 }
 

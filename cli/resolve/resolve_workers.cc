@@ -25,7 +25,8 @@ Result<void> job(const Given& given, Plan& plan) {
         usage_error(fmt::format(
             "a job's name has at most {} characters, no control characters, and does not begin with a dot", kLongest)));
   // Nodes that name no job must mean the same one: torchrun's "none".
-  const std::string unnamed = plan.spec.nodes.several() ? "none" : "job-" + given.host.fresh_id;
+  const bool several = plan.spec.nodes.several() || plan.spec.replicas.here < plan.spec.replicas.groups;
+  const std::string unnamed = several ? "none" : "job-" + given.host.fresh_id;
   plan.spec.run_id = name.empty() ? unnamed : name;
   plan.spec.role = given.options.text(FlagId::role);
   return {};

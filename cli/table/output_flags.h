@@ -41,7 +41,7 @@ inline constexpr Flag kOutputFlags[] = {
      .help = "text before each line on the console",
      .details = "${rank}, ${local_rank}, ${role_name}, ${hostname} and, with --replica-groups, ${replica_group} are "
                 "replaced. Default: \"[${rank}] \", with groups \"[g${replica_group}:${rank}] \", and torchrun's "
-                " \"[${role_name}${local_rank}]:\" when called as torchrun."},
+                "\"[${role_name}${local_rank}]:\" when called as torchrun."},
     {.id = FlagId::ranks,
      .group = Group::output,
      .name = "ranks",

@@ -40,7 +40,7 @@ inline constexpr Flag kWorkersFlags[] = {
      .name = "replica-groups",
      .value = "N",
      .fallback = "0",
-     .help = "N jobs of equal parts of the workers, as torchft has them",
+     .help = "divide the workers into N equal groups, each its own job",
      .details = "The workers of this node (--nproc) become N groups. Each has its own ranks, store and restarts "
                 "(--max-restarts): a failure ends its group alone, and the others go on. Workers find REPLICA_GROUP_ID "
                 "and NUM_REPLICA_GROUPS. docs/training/replica-groups.md has more. 0: one job of all workers."},

@@ -43,8 +43,8 @@ constexpr auto kDrainOutput = std::chrono::seconds(5);  // at the end, for a con
 constexpr auto kStoppedGuardLease = std::chrono::seconds(3);
 constexpr std::size_t kLongestLine = 4000;
 
-int refuse(const Error& error) {
-  std::fprintf(stderr, "dtrain: %s\n", printable(error.message, kLongestLine).c_str());
+int refuse(const std::string& lead, const Error& error) {
+  std::fprintf(stderr, "dtrain: %s%s\n", lead.c_str(), printable(error.message, kLongestLine).c_str());
   return error.kind == ErrorKind::usage ? kExitUsage : kExitOwnFailure;
 }
 
@@ -375,7 +375,7 @@ int Agent::close_down() {
   end_guard(guard_reaped_ ? 0 : guard_pid_, containment_.cgroup, outcome_ && outcome_->processes_left);
   status_.wait_for_posts();
   output_.finish(SteadyClock::now() + kDrainOutput);
-  for (const Loss& loss : output_.losses()) say_unless_stuck(describe(loss));
+  for (const Loss& loss : output_.losses()) say_unless_stuck(spec_.lead + describe(loss));
   if (terminal_ != nullptr) terminal_->take_back();  // should the front be gone
   containment_.cgroup.remove();
   logs_.remove_if_empty();
@@ -384,7 +384,7 @@ int Agent::close_down() {
 
 int run_agent(const JobSpec& spec, FrontSide front) {
   auto parts = set_up_agent(spec, *front.notes, front.terminal);
-  if (!parts) return refuse(parts.error());
+  if (!parts) return refuse(spec.lead, parts.error());
   try {
     return Agent(spec, std::move(front), *parts).run();
   } catch (const std::exception& e) {  // how Asio and the library say that descriptors, threads or memory ran out
@@ -392,8 +392,8 @@ int run_agent(const JobSpec& spec, FrontSide front) {
     end_guard(parts->guard.pid, parts->containment.cgroup, false);
     parts->containment.cgroup.remove();
     parts->logs.remove_if_empty();
-    return refuse(
-        {ErrorKind::system, fmt::format("the agent failed: {} (see `ulimit -n` and `ulimit -u`)", reason_of(e))});
+    return refuse(spec.lead, {ErrorKind::system,
+                              fmt::format("the agent failed: {} (see `ulimit -n` and `ulimit -u`)", reason_of(e))});
   }
 }
 

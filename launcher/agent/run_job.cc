@@ -32,6 +32,7 @@ int run_job(const JobSpec& spec) {
   signals.ends_with = spec.ends_with;
   signals.orders = spec.orders;
   signals.only_orders = spec.only_orders;
+  signals.lead = spec.lead;
   signals.planned = spec.planned_signals;
   if (spec.nodes.across_hosts)
     signals.stopped_lease = std::min(signals.stopped_lease, spec.nodes.pulse.stopped_lease());
@@ -39,7 +40,7 @@ int run_job(const JobSpec& spec) {
   if (auto& etcd = effective.nodes.etcd; etcd && etcd->own && etcd->own->self >= 0) {
     auto made = PrivateFolder::make("etcd");
     if (!made) {
-      std::fprintf(stderr, "dtrain: %s\n", printable(made.error().message, 1000).c_str());
+      std::fprintf(stderr, "dtrain: %s%s\n", spec.lead.c_str(), printable(made.error().message, 1000).c_str());
       return kExitOwnFailure;
     }
     etcd->own->folder = made->path();

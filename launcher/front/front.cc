@@ -18,6 +18,7 @@
 #include <iterator>
 #include <new>
 #include <optional>
+#include <string>
 
 #include "launcher/base/last_words.h"
 #include "launcher/front/end_requests.h"
@@ -53,6 +54,7 @@ class Front {
         ends_with_(told.ends_with),
         orders_(told.orders),
         only_orders_(told.only_orders),
+        lead_(told.lead),
         passed_(told.passed),
         planned_(told.planned),
         ends_(told.stop),
@@ -91,7 +93,7 @@ class Front {
   // A signal that no process has sent.
   void take(int signal) {
     if (ends_.is_request(signal))
-      end_job({signal, SI_KERNEL});
+      end_job({signal, SI_KERNEL, false, only_orders_});
     else
       send_to(socket_.get(), {FrontMessage::Op::signal, signal});
   }
@@ -174,8 +176,8 @@ class Front {
 
   // The agent leaves the job alone. Once the agent is dead, the guard empties the containment.
   void end_stopped_agent() {
-    say_unless_stuck(fmt::format("the agent (pid {}) was stopped (SIGSTOP) for {:g} s: ending the job", agent_,
-                                 in_seconds(stopped_lease_)));
+    say(fmt::format("the agent (pid {}) was stopped (SIGSTOP) for {:g} s: ending the job", agent_,
+                    in_seconds(stopped_lease_)));
     ::kill(agent_, SIGKILL);
     stopped_at_.reset();
   }
@@ -201,8 +203,7 @@ class Front {
     clean_ = info.si_code == CLD_EXITED;
     exit_code_ = clean_ ? info.si_status : kExitOwnFailure;
     if (!clean_) {
-      say_unless_stuck(
-          fmt::format("the agent (pid {}) was killed by {}: ending the job", agent_, signal_name(info.si_status)));
+      say(fmt::format("the agent (pid {}) was killed by {}: ending the job", agent_, signal_name(info.si_status)));
     }
     agent_ = 0;
   }
@@ -222,11 +223,13 @@ class Front {
     }
     remove_what_is_left(*notes_);
     if (no_children()) return;
-    if (!can_find_processes()) return say_unless_stuck("processes are left, and /proc does not show which");
+    if (!can_find_processes()) return say("processes are left, and /proc does not show which");
     const auto left = descendants(::getpid());
-    say_unless_stuck(fmt::format("{} processes do not die, the first is pid {}: see `ps -o pid,stat,wchan:30,cmd`",
-                                 left.size(), left.empty() ? 0 : left[0]));
+    say(fmt::format("{} processes do not die, the first is pid {}: see `ps -o pid,stat,wchan:30,cmd`", left.size(),
+                    left.empty() ? 0 : left[0]));
   }
+
+  void say(const std::string& text) const { say_unless_stuck(lead_ + text); }
 
   const pid_t parent_ = ::getppid();
   pid_t agent_;
@@ -237,6 +240,7 @@ class Front {
   int ends_with_;
   int orders_;
   const bool only_orders_;
+  const std::string lead_;
   OrderLines order_lines_;
   const std::vector<int> passed_;
   std::vector<PlannedSignal> planned_;  // that are still to come

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <string>
 #include <vector>
 
 #include "launcher/guard/job_notes.h"
@@ -32,6 +33,7 @@ struct FrontSignals {
   int orders = -1;
   // Whoever gives the orders gets the same signals as this process: those that come here directly do not count.
   bool only_orders = false;
+  std::string lead{};  // of each line of the front's own: which of several jobs it is
 };
 
 // Fork the agent and be the front until the agent has ended and nothing is left. `agent_main` runs in the child and

@@ -4,7 +4,7 @@ namespace dtrain::launcher {
 
 StopMeaning StopRequests::take(const StopSignal& signal, MonoTime now) {
   const bool key = signal.code == SI_KERNEL;
-  if (last_) {
+  if (last_ && !signal.counted) {
     // A terminal that hangs up, a parent that dies: news of those who asked before, and no impatience.
     if (signal.signal == SIGHUP || signal.by_death) return StopMeaning::same;
     if (now - last_->at <= (key && last_->key ? kOneKey : kOneRequest)) return StopMeaning::same;

@@ -15,6 +15,7 @@ struct StopSignal {
   int signal = 0;
   int code = SI_USER;     // si_code; SI_KERNEL: a key of the terminal, or its hang-up
   bool by_death = false;  // the kernel sent it since our parent has died (PR_SET_PDEATHSIG)
+  bool counted = false;   // whoever passes it on has found that it is a request of its own
 };
 
 enum class StopMeaning { first, again, same };

@@ -20,7 +20,7 @@ Console::Console(const OutputOptions& options, std::string name, int fd, Lose lo
     : options_(options),
       lose_(std::move(lose)),
       sink_(options.queue_bytes, options.on_room, options.patience),
-      text_(::isatty(fd) == 1) {
+      text_(::isatty(fd) == 1, options.turns != nullptr) {
   sink_.writer.add_borrowed_target(fd, std::move(name), options.turns);
 }
 

@@ -8,7 +8,8 @@ void ConsoleText::append(Block& block, StreamId stream, std::string_view prefix,
     block.append("\n", {}, stream);
     state_ = State::line_start;
   }
-  if (state_ == State::after_bar && other && terminal_) block.append("\x1b[K", {}, stream);
+  const bool erases = state_ == State::after_bar ? other || shared_ : shared_ && state_ == State::line_start;
+  if (erases && terminal_) block.append("\x1b[K", {}, stream);
 
   // The rest of a line that was cut gets a prefix again; a mere line end does not.
   bool goes_on_after_cut =

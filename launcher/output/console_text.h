@@ -14,7 +14,8 @@ namespace dtrain::launcher {
 class ConsoleText {
  public:
   // terminal: what was drawn by another stream's progress bar is erased before a line overwrites it.
-  explicit ConsoleText(bool terminal) : terminal_(terminal) {}
+  // shared: other processes write there too, so a bar of theirs may stand where any line begins.
+  explicit ConsoleText(bool terminal, bool shared = false) : terminal_(terminal), shared_(shared) {}
 
   // Whether `stream` may write now.
   bool admits(StreamId stream) const { return state_ != State::within_line || stream == last_ || may_cut_; }
@@ -32,7 +33,7 @@ class ConsoleText {
  private:
   enum class State { line_start, within_line, after_bar };
 
-  bool terminal_;
+  bool terminal_, shared_;
   State state_ = State::line_start;
   StreamId last_ = -1;
   bool may_cut_ = false;

@@ -13,7 +13,10 @@ class ReplicaCore {
   explicit ReplicaCore(int groups, int first = 0) : first_group_(first), ends_(static_cast<std::size_t>(groups)) {}
 
   // The user, or the system, has asked all groups to end.
-  void stopped(int signal) { signal_ = signal; }
+  // The first signal counts, as in a job without groups.
+  void stopped(int signal) {
+    if (signal_ == 0) signal_ = signal;
+  }
   // With this exit code. Returns what the user should know.
   std::optional<std::string> ended(int at, int code);
   // The process of the group was killed. The exit code is then dtrain's own failure.

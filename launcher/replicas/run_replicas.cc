@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -23,6 +25,7 @@
 #include "launcher/base/inherited.h"
 #include "launcher/base/last_words.h"
 #include "launcher/front/end_requests.h"
+#include "launcher/front/front_message.h"
 #include "launcher/front/interrupt.h"
 #include "launcher/front/order_lines.h"
 #include "launcher/front/poll_time.h"
@@ -41,16 +44,31 @@ namespace {
 constexpr auto kCleansUp = std::chrono::seconds(5);
 constexpr std::chrono::seconds kTurn{1};              // for those of a group's lines that are being written
 constexpr auto kKilledEnd = std::chrono::seconds(5);  // for what is killed then
+// How long after Ctrl-Z the fronts have to stop: each waits up to 2 s for its workers (JobControl).
+constexpr auto kFrontsStop = std::chrono::seconds(3);
 
 struct Group {
   pid_t front = 0;
   UniqueFd orders;  // the writing end
+
+  // A front that has ended counts as one that has stopped. Its parent does not consume the news.
+  bool is_stopped() const {
+    siginfo_t info{};
+    return front == 0 || (::waitid(P_PID, static_cast<id_t>(front), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+                          info.si_pid == front);
+  }
+  // Whether the front has read what it was told.
+  bool has_heard() const {
+    int unread = 0;
+    return front == 0 || ::ioctl(orders.get(), FIONREAD, &unread) != 0 || unread == 0;
+  }
 };
 
 class Replicas {
  public:
   Replicas(const JobSpec& node, std::vector<int> stop, std::vector<int> passed, UniqueFd signals, ConsoleTurns* turns)
       : orders_(node.orders),
+        by_engine_(node.orders >= 0),
         ends_with_(node.ends_with),
         planned_(node.planned_signals),
         passed_(std::move(passed)),
@@ -64,9 +82,10 @@ class Replicas {
   int run() {
     start();
     while (!core_.over()) {
-      wait(planned_.empty() ? -1 : milliseconds_until(planned_.front().at));
+      wait(longest_wait());
       reap();
       send_planned();
+      if (suspends_by_ && (all_stopped() || SteadyClock::now() >= *suspends_by_)) suspend();
     }
     for (const auto end = SteadyClock::now() + kCleansUp; !no_children() && SteadyClock::now() < end;) {
       wait(milliseconds_until(end));
@@ -76,26 +95,31 @@ class Replicas {
     if (const auto summary = core_.summary()) tell(*summary);
     return core_.exit_code();
   }
-  bool is_interrupted() const { return orders_ < 0 && core_.is_interrupted(); }
+  bool is_interrupted() const { return !by_engine_ && core_.is_interrupted(); }
 
  private:
   void start();
   bool start(int at);
   [[noreturn]] void be_group(int at, UniqueFd orders);
+  int longest_wait() const;
   void wait(int timeout_ms);
   void read_signals();
   void read_orders();
   void send_planned();
   void pass_on(int signal);
   void stop(const StopSignal& signal);
+  void judge_deaf(bool kills);
   void order(int signal);
   void signal_fronts(int signal);
+  bool all_stopped() const;
+  void suspend();
   void reap();
   void tell(const std::string& text);
 
   const pid_t self_ = ::getpid();
   const pid_t parent_ = ::getppid();
-  int orders_;                          // from an engine
+  int orders_;  // from an engine; -1: there is none, or it is gone
+  const bool by_engine_;
   int ends_with_;                       // FrontSignals::ends_with
   std::vector<PlannedSignal> planned_;  // that are still to come
   OrderLines order_lines_;
@@ -107,6 +131,9 @@ class Replicas {
   std::vector<Group> groups_;
   ReplicaCore core_;
   bool more_dead_ = false;  // children that are not reaped yet, perhaps
+  // After Ctrl-Z: by then this process stops, sooner if all fronts have stopped.
+  std::optional<SteadyClock::time_point> suspends_by_;
+  bool goes_on_ = false;  // it was continued meanwhile, or is to end
 };
 
 // All groups or none.
@@ -153,6 +180,13 @@ void Replicas::be_group(int at, UniqueFd orders) {
   ::_exit(code);
 }
 
+int Replicas::longest_wait() const {
+  const int suspends = suspends_by_ ? milliseconds_until(*suspends_by_) : -1;
+  if (planned_.empty()) return suspends;
+  const int planned = milliseconds_until(planned_.front().at);
+  return suspends < 0 ? planned : std::min(suspends, planned);
+}
+
 void Replicas::wait(int timeout_ms) {
   pollfd fds[] = {{signals_.get(), POLLIN, 0}, {orders_, POLLIN, 0}, {ends_with_, POLLIN, 0}};
   if (::poll(fds, std::size(fds), more_dead_ ? 0 : timeout_ms) <= 0) return;
@@ -176,16 +210,41 @@ void Replicas::read_signals() {
     else
       order(signal);
   }
-  if (job_control == 0) return;
   // A terminal tells the fronts too: they are in our process group. A stop that comes twice is one.
-  signal_fronts(job_control);
-  if (job_control == SIGCONT) return;
-  sigset_t stop;
-  ::sigemptyset(&stop);
-  ::sigaddset(&stop, SIGTSTP);
-  ::kill(::getpid(), SIGTSTP);
-  ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);  // here this process is stopped, and continued
-  ::sigprocmask(SIG_BLOCK, &stop, nullptr);
+  if (job_control == SIGTSTP) {
+    signal_fronts(SIGTSTP);
+    suspends_by_ = SteadyClock::now() + kFrontsStop;
+    goes_on_ = false;
+  } else if (job_control == SIGCONT && suspends_by_) {
+    goes_on_ = true;
+  } else if (job_control == SIGCONT) {
+    signal_fronts(SIGCONT);
+  }
+}
+
+bool Replicas::all_stopped() const {
+  return std::all_of(groups_.begin(), groups_.end(), [](const Group& group) { return group.is_stopped(); });
+}
+
+// The fronts have stopped, and no sooner may a shell see this process stopped: a front that it continues before that
+// stops afterwards, for good.
+void Replicas::suspend() {
+  suspends_by_.reset();
+  if (!goes_on_) {
+    sigset_t stop, go_on;
+    ::sigemptyset(&stop);
+    ::sigaddset(&stop, SIGTSTP);
+    ::sigemptyset(&go_on);
+    ::sigaddset(&go_on, SIGCONT);
+    ::kill(self_, SIGTSTP);
+    // `kill %1` sends a request to end and SIGCONT, which our SIGTSTP discards.
+    if (ends_.one_is_pending()) ::kill(self_, SIGCONT);
+    ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);  // here this process is stopped, and continued
+    ::sigprocmask(SIG_BLOCK, &stop, nullptr);
+    const timespec at_once{};
+    ::sigtimedwait(&go_on, nullptr, &at_once);  // found later, it would undo a Ctrl-Z after it
+  }
+  signal_fronts(SIGCONT);
 }
 
 void Replicas::read_orders() {
@@ -216,9 +275,24 @@ void Replicas::pass_on(int signal) {
 }
 
 void Replicas::stop(const StopSignal& signal) {
-  if (!ends_.take(signal, SteadyClock::now())) return;
+  const auto request = ends_.take(signal, SteadyClock::now());
+  if (!request) return;
   core_.stopped(signal.signal);
+  goes_on_ = true;
+  if (request->op == FrontMessage::Op::stop_again) judge_deaf(ends_.agent_is_stuck());
   order(signal.signal);
+}
+
+// The fronts that have not read the requests before: one that was stopped by SIGSTOP would hear of none.
+void Replicas::judge_deaf(bool kills) {
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    const Group& group = groups_[i];
+    if (group.has_heard()) continue;
+    tell(
+        fmt::format("{}its dtrain (pid {}) does not run{}", specs_[i].lead, group.front,
+                    kills ? ": it is killed" : "; continue it (kill -CONT), or ask again in a few seconds to kill it"));
+    if (kills) ::kill(group.front, SIGKILL);
+  }
 }
 
 // A front that has ended, or is stopped, does not read.
@@ -252,6 +326,8 @@ void Replicas::reap() {
 }
 
 void Replicas::tell(const std::string& text) {
+  pollfd err{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&err, 1, 0) != 1 || (err.revents & POLLOUT) == 0) return;  // whoever has the turn waits for it
   const ConsoleTurns::Turn turn(*turns_, STDERR_FILENO, kTurn);
   say_unless_stuck(text);
 }

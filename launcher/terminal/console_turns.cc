@@ -8,6 +8,15 @@
 #include <new>
 
 namespace dtrain::launcher {
+namespace {
+
+// Whoever had the turn has died within a line, which must not go on with ours.
+void take_from_dead(pthread_mutex_t* mutex, int fd) {
+  ::pthread_mutex_consistent(mutex);
+  [[maybe_unused]] const auto n = ::write(fd, "\n", 1);
+}
+
+}  // namespace
 
 Result<ConsoleTurns*> ConsoleTurns::make(bool one_file) {
   void* page = ::mmap(nullptr, sizeof(ConsoleTurns), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -29,7 +38,7 @@ pthread_mutex_t* ConsoleTurns::of(int fd) { return fd == STDERR_FILENO && !one_f
 ConsoleTurns::Turn::Turn(ConsoleTurns* turns, int fd) {
   if (turns == nullptr) return;
   mutex_ = turns->of(fd);
-  if (::pthread_mutex_lock(mutex_) == EOWNERDEAD) ::pthread_mutex_consistent(mutex_);  // it died within a line
+  if (::pthread_mutex_lock(mutex_) == EOWNERDEAD) take_from_dead(mutex_, fd);
 }
 
 ConsoleTurns::Turn::Turn(ConsoleTurns& turns, int fd, std::chrono::seconds patience) : mutex_(turns.of(fd)) {
@@ -37,7 +46,7 @@ ConsoleTurns::Turn::Turn(ConsoleTurns& turns, int fd, std::chrono::seconds patie
   ::clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_sec += patience.count();
   const int error = ::pthread_mutex_clocklock(mutex_, CLOCK_MONOTONIC, &until);
-  if (error == EOWNERDEAD) ::pthread_mutex_consistent(mutex_);
+  if (error == EOWNERDEAD) take_from_dead(mutex_, fd);
   if (error == ETIMEDOUT) mutex_ = nullptr;
 }
 

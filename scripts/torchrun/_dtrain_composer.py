@@ -8,6 +8,8 @@ import sys
 
 # Where Databricks' platform wants the output, if all three are set.
 PLATFORM = "MOSAICML_PLATFORM", "MOSAICML_LOG_DIR", "MOSAICML_GPU_LOG_FILE_PREFIX"
+# What Composer's launcher sets and dtrain does not.
+FOR_RANKS = "NODE_RANK", "PYTHONUNBUFFERED", "TORCH_NCCL_ASYNC_ERROR_HANDLING"
 OF_A_RANK = "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK"
 
 
@@ -79,6 +81,8 @@ def _place(asked):
     if size % each:
         raise ValueError(f"--world_size {size} with --nproc {each} does not say how many nodes there are; type "
                          "dtrain run --nnodes NODES --node-rank RANK --nproc N --master-addr HOST on each")
+    if base and size == each:
+        raise ValueError(f"--base_rank {base}: this job has one node, so leave it out")
     if node is None and base is None and size > each:
         raise ValueError("a job of several nodes needs --node_rank")
     if base is not None and base != (base // each if node is None else node) * each:
@@ -117,8 +121,7 @@ def _opened(word):
 
 
 def words_of(arguments):
-    """The words after `dtrain`, or none if Composer is to go on. Sets the variables that Composer's launcher sets, and
-    dtrain does not."""
+    """The words after `dtrain`, or none if Composer is to go on. Sets FOR_RANKS."""
     try:
         asked = _parsed(arguments)
     except Composers:
@@ -128,9 +131,9 @@ def words_of(arguments):
     if asked.module_mode and asked.command_mode:
         raise ValueError("--module_mode and --command_mode exclude each other")
     kind = "module" if asked.module_mode else "command" if asked.command_mode else "script"
-    os.environ.update(NODE_RANK=str(node), PYTHONUNBUFFERED="1", TORCH_NCCL_ASYNC_ERROR_HANDLING="1")
+    os.environ.update(zip(FOR_RANKS, (str(node), "1", "1")))
     words = ["run", "--engine", "local", "--nnodes", str(nodes), "--nproc-per-node", str(asked.nproc),
-             "--local-ranks-filter", "0"]
+             "--local-ranks-filter", "0", "--failure-grace", "30"]  # Composer's time between SIGTERM and SIGKILL
     if nodes > 1:
         words += ["--node-rank", str(node), "--master-addr", asked.master_addr]
     words += ["--master-port", str(asked.master_port)] if asked.master_port else []
@@ -142,12 +145,19 @@ def words_of(arguments):
 def main_before(composers, run):
     """Another main() for the module, which programs may call."""
     def main():
+        before = {name: os.environ.get(name) for name in FOR_RANKS}
         try:
             words = words_of(sys.argv[1:])
         except ValueError as error:
             print(f"dtrain: dtrain shim: composer: {error}", file=sys.stderr)
             return 2
-        return composers() if words is None else run("dtrain", words)
+        try:
+            return composers() if words is None else run("dtrain", words)
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
     return main
 
 

@@ -227,6 +227,21 @@ class Shim(unittest.TestCase):
         self.assertIn("rank 0 0\n", said[0])
         self.assertIn("rank 2 1\n", said[1])
 
+    def test_composers_main_leaves_the_environment_of_its_caller_alone(self):
+        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts/torchrun"))
+        self.addCleanup(sys.path.pop, 0)
+        composer = importlib.import_module("_dtrain_composer")
+        started = []
+        main = composer.main_before(None, lambda _, words: started.append((words, os.environ["NODE_RANK"])) or 7)
+        self.addCleanup(setattr, sys, "argv", sys.argv)
+        sys.argv = ["composer", "-n", "2", "train.py"]
+        before = dict(os.environ)
+        self.assertEqual(main(), 7)
+        self.assertEqual(dict(os.environ), before)
+        [(words, node)] = started
+        self.assertEqual(node, "0")
+        self.assertEqual(words[words.index("--failure-grace") + 1], "30", "Composer's time between its two signals")
+
     def test_mistakes_with_composers_launcher(self):
         launch = sys.executable, "-m", "composer.cli.launcher", "-n", "2"
         two = "--world_size", "4"
@@ -241,7 +256,7 @@ class Shim(unittest.TestCase):
                            ([*two, "x"], "a job of several nodes needs --node_rank"),
                            ([*two, "--node_rank", "2", "x"], "--node_rank 2: there are 2 nodes of 2 processes"),
                            ([*two, "--base_rank", "1", "x"], "--base_rank 1 is not --node_rank times --nproc"),
-                           (["--base_rank", "2", "x"], "--node_rank 1: there are 1 nodes of 2 processes"),
+                           (["--base_rank", "2", "x"], "--base_rank 2: this job has one node, so leave it out"),
                            ([*two, "--node_rank", "1", "x"], "needs --master_addr and --master_port")):
             with self.subTest(words=words):
                 said = self.says(*launch, *words, code=2)

@@ -153,12 +153,29 @@ class Stopping(ProcessTest):
 
     def test_a_second_request_kills(self):
         deaf = WORKER.replace("    os._exit(0)\nfor", "for")
-        with Groups(worker=deaf) as job:
+        one = lambda job, number: job.signal(number)
+        for number, code, send in ((signal.SIGTERM, 143, one),
+                                   (signal.SIGINT, 130, lambda job, number: os.killpg(job.front, number))):
+            with self.subTest(number), Groups("--shutdown-timeout", 600, worker=deaf) as job:
+                job.members()
+                send(job, number)
+                job.expect(rb"told %d\n" % number, 4)
+                until_it_counts()
+                send(job, number)
+                self.assertEqual(job.wait(), code)
+                self.assert_gone(job)
+
+    def test_a_group_whose_dtrain_is_stopped_ends_too(self):
+        with Groups() as job:
             job.members()
-            job.signal(signal.SIGTERM)
-            job.expect(rb"told 15\n", 4)
-            until_it_counts()
-            job.signal(signal.SIGTERM)
+            front = job.fronts()[0]
+            os.kill(front, signal.SIGSTOP)
+
+            def ask(words):
+                job.signal(signal.SIGTERM)
+                return words in job.stderr()
+            until(lambda: ask(f"its dtrain (pid {front}) does not run; continue it"), DEADLINE, "the second request")
+            until(lambda: ask(f"its dtrain (pid {front}) does not run: it is killed"), DEADLINE, "a later one")
             self.assertEqual(job.wait(), 143)
             self.assert_gone(job)
 
@@ -192,12 +209,23 @@ class Stopping(ProcessTest):
             shell.type(f"{DTRAIN} run --quiet --color never --shutdown-timeout 1 --nproc 2 --replica-groups 2 "
                        f"{HOSTILE} daemon\n".encode())
             shell.expect(rb"ready\r\n[^$]*ready\r\n")
-            states = lambda: {stat_of(pid)[0] for pid in tagged(tag)}
+            states = lambda: [stat_of(pid)[0] for pid in tagged(tag)]
+            count = len(states())
+            self.assertGreaterEqual(count, 2)
             shell.type(b"\x1a")
             shell.expect(rb"Stopped")
-            until(lambda: states() == {"T"}, DEADLINE, "the stop of every worker")
+            until(lambda: states() == ["T"] * count, DEADLINE, "the stop of every worker")
             shell.type(b"fg\n")
-            until(lambda: states() <= set("RS"), DEADLINE, "every worker's going on")
+            until(lambda: len(states()) == count and set(states()) <= set("RS"), DEADLINE, "every worker's going on")
+            # A group that is slow to stop: no sooner than it has is the job stopped, and may be continued.
+            [first] = [pid for pid in children_of(shell.pid) if comm_of(pid) == "dtrain"]
+            [agent] = children_of(children_of(first)[0])
+            os.kill(agent, signal.SIGSTOP)
+            shell.type(b"\x1a")
+            shell.expect(rb"Stopped")
+            shell.type(b"fg\n")
+            until(lambda: stat_of(first)[0] != "T", DEADLINE, "fg")
+            os.kill(agent, signal.SIGCONT)
             shell.type(b"\x03")
             until(lambda: not tagged(tag), DEADLINE, "the end of the workers")
         finally:
@@ -207,7 +235,7 @@ class Stopping(ProcessTest):
 class Refusals(ProcessTest):
     def test_what_cannot_be_had_is_one_line_and_exit_code_2(self):
         for flags, words in ((["--nproc", "3"], "3 workers of this node cannot be divided into 2 equal groups"),
-                             (["--nproc", "4", "--survivors", "1"], "leave one of both out"),
+                             (["--nproc", "4", "--survivors", "1"], "leave out one of the two"),
                              (["--nproc", "2", "--nnodes", "1:2"], "without a MIN:MAX")):
             done = subprocess.run([DTRAIN, "run", "--replica-groups", "2", *flags, "true"], stdin=subprocess.DEVNULL,
                                   capture_output=True, text=True, timeout=DEADLINE)

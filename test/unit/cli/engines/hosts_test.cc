@@ -70,6 +70,7 @@ TEST_CASE("a number of nodes takes the first hosts, or lets some be missing") {
   CHECK_FALSE(elastic.numbered);
   CHECK_FALSE(elastic.apart);
   CHECK(wanted({"--hosts", "a,b", "--replica-groups", "2"}).apart);
+  CHECK_FALSE(wanted({"--hosts", "a,b", "--replica-groups", "0"}).apart);
   CHECK(why_not({"--hosts", "a,b", "--nnodes", "3"}) == "--nnodes is 3, and 2 hosts are named");
   CHECK(why_not({"--hosts", "a", "--nnodes", "2:3"}) == "--nnodes is 2:3, and 1 host is named");
   CHECK_THAT(why_not({"--hosts", "a", "--nnodes", "x"}), Contains("--nnodes 'x'"));

@@ -103,10 +103,21 @@ TEST_CASE("each of several nodes has whole groups, and needs no meeting and no t
   CHECK_FALSE(made.spec.nodes.several());
   CHECK_FALSE(made.spec.nodes.across_hosts);
   CHECK(made.spec.nodes.port == 0);
+  CHECK(made.spec.run_id == "none");
   const auto with = [](Words more) {
     more.insert(more.begin(), {"--nproc=4", "--master-addr=127.0.0.1"});
     return more;
   };
+  const Words second = {"--nnodes=2", "--node-rank=1", "--replica-groups=4"};
+  auto more = with(second);
+  more.emplace_back("--master-port=29600");
+  CHECK(plan_of_groups(more).spec.nodes.port == 29602);
+  more.back() = "--master-port=65534";
+  CHECK(refuses(more, "above 65534 there are not 3 more"));
+  more.back() = "--topology=rack1";
+  CHECK_FALSE(plan_of_groups(more).notes.empty());
+  more.back() = "--copy-state";
+  CHECK(refuses(more, "leave out --copy-state"));
   CHECK(refuses(with({"--nnodes=2", "--node-rank=0", "--replica-groups=3"}), "3 groups cannot be divided among 2"));
   CHECK(refuses(with({"--nnodes=2", "--node-rank=0", "--replica-groups=1"}), "1 group cannot be divided among 2"));
   CHECK(refuses({"--nnodes=1:2", "--rdzv-endpoint=127.0.0.1", "--replica-groups=2"}, "MIN:MAX"));
@@ -117,10 +128,18 @@ TEST_CASE("each group sees its part of the GPUs, since LOCAL_RANK begins with 0 
   const Words groups = {"--nproc=4", "--replica-groups=2"};
   using Lists = std::vector<std::string>;
   CHECK(devices(groups, host_of_gpus(4)) == Lists{"0,1", "2,3"});
-  CHECK(devices(groups, host_of_gpus(8)) == Lists{"0,1,2,3", "4,5,6,7"});
+  CHECK(devices(groups, host_of_gpus(8)) == Lists{"0,1", "2,3"});
   CHECK(devices(groups, host_of_gpus(5)) == Lists{"0,1", "2,3"});
   CHECK(devices(groups, host_of_gpus(0)).empty());
   CHECK(devices(groups, host_of_gpus(1)).empty());
+  const auto shared = plan_of_groups(groups, host_of_gpus(2));
+  CHECK(shared.spec.replicas.devices.empty());
+  CHECK(std::find(shared.notes.begin(), shared.notes.end(),
+                  "--replica-groups: each group sees all 2 GPUs: the 4 workers of all groups are more") !=
+        shared.notes.end());
+  Host unlisted = host_of_gpus(4);  // only the driver's library knows them
+  unlisted.listed_gpus = [] { return GpuInventory{}; };
+  CHECK(devices(groups, unlisted) == Lists{"0,1", "2,3"});
   CHECK(devices({"--nproc=gpu", "--replica-groups=2"}, host_of_gpus(6)) == Lists{"0,1,2", "3,4,5"});
   CHECK(devices(groups, host_of_gpus(8, {{"CUDA_VISIBLE_DEVICES", "7, 5,3,1"}})) == Lists{"7,5", "3,1"});
   CHECK(devices({"--nproc=1", "--replica-groups=1"}, host_of_gpus(1)) == Lists{"0"});

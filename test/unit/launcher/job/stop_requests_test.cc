@@ -62,6 +62,13 @@ const std::vector<Story> kStories = {
 
 }  // namespace
 
+TEST_CASE("a request that somebody else has counted is one, however soon it comes") {
+  StopRequests requests;
+  const StopSignal order{SIGINT, SI_KERNEL, false, true};
+  CHECK(requests.take(order, MonoTime{}) == first);
+  CHECK(requests.take(order, MonoTime{}) == again);
+}
+
 TEST_CASE("which stop signals are requests") {
   for (const Story& story : kStories) {
     INFO(story.who);

@@ -12,7 +12,7 @@ struct Screen {
   ConsoleText text;
   Block block;
 
-  explicit Screen(bool terminal) : text(terminal) {}
+  explicit Screen(bool terminal, bool shared = false) : text(terminal, shared) {}
   void put(StreamId stream, std::string_view bytes, End end, bool line_start = true, bool yields = false) {
     REQUIRE(text.admits(stream));
     text.append(block, stream, stream == 0 ? "[0] " : "[1] ", {bytes, line_start, end}, yields);
@@ -27,6 +27,17 @@ TEST_CASE("each line has its prefix") {
   screen.put(0, "a\n", End::newline);
   screen.put(1, "\n", End::newline);
   CHECK(screen.shown() == "[0] a\n[1] \n");
+}
+
+TEST_CASE("on a terminal that others share each line erases the bar that may stand there") {
+  Screen screen(true, true);
+  screen.put(0, "a\n", End::newline);
+  screen.put(0, "b", End::open);
+  screen.put(0, "c\n", End::newline, false);
+  CHECK(screen.shown() == "\x1b[K[0] a\n\x1b[K[0] bc\n");
+  Screen pipe(false, true);
+  pipe.put(0, "a\n", End::newline);
+  CHECK(pipe.shown() == "[0] a\n");
 }
 
 TEST_CASE("an open line keeps the others out until it ends") {

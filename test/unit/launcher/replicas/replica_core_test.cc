@@ -75,6 +75,16 @@ TEST_CASE("a stop that came when all had ended with 0 leaves the code as it is")
   CHECK(core.exit_code() == 0);
 }
 
+TEST_CASE("the first signal of a stop gives the exit code") {
+  ReplicaCore core(2);
+  core.stopped(SIGTERM);
+  core.stopped(SIGINT);
+  CHECK_FALSE(core.ended(0, 143));
+  CHECK_FALSE(core.ended(1, 143));
+  CHECK(core.exit_code() == 143);
+  CHECK_FALSE(core.is_interrupted());
+}
+
 TEST_CASE("SIGTERM is no interrupt") {
   ReplicaCore core(1);
   core.stopped(SIGTERM);
