@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -41,6 +42,17 @@ namespace {
 constexpr auto kCleansUp = std::chrono::seconds(5);
 constexpr std::chrono::seconds kTurn{1};              // for those of a group's lines that are being written
 constexpr auto kKilledEnd = std::chrono::seconds(5);  // for what is killed then
+
+// For the fronts to stop their workers and themselves: they give their agents 2 s.
+constexpr auto kFrontsStop = std::chrono::seconds(3);
+constexpr timespec kLookAgain{0, 50'000'000};  // several that stop may be one signal
+
+sigset_t set_of(int signal) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, signal);
+  return set;
+}
 
 struct Group {
   pid_t front = 0;
@@ -84,6 +96,8 @@ class Replicas {
   [[noreturn]] void be_group(int at, UniqueFd orders);
   void wait(int timeout_ms);
   void read_signals();
+  void suspend();
+  bool fronts_are_stopped() const;
   void read_orders();
   void send_planned();
   void pass_on(int signal);
@@ -176,16 +190,32 @@ void Replicas::read_signals() {
     else
       order(signal);
   }
-  if (job_control == 0) return;
   // A terminal tells the fronts too: they are in our process group. A stop that comes twice is one.
-  signal_fronts(job_control);
-  if (job_control == SIGCONT) return;
-  sigset_t stop;
-  ::sigemptyset(&stop);
-  ::sigaddset(&stop, SIGTSTP);
+  if (job_control != 0) signal_fronts(job_control);
+  if (job_control == SIGTSTP) suspend();
+}
+
+// After the fronts: the shell continues all as soon as this process is stopped, and a front that is not stopped by then
+// would be stopped for ever.
+void Replicas::suspend() {
+  const sigset_t child = set_of(SIGCHLD), stop = set_of(SIGTSTP);
+  const auto end = SteadyClock::now() + kFrontsStop;
+  while (!fronts_are_stopped() && SteadyClock::now() < end) ::sigtimedwait(&child, nullptr, &kLookAgain);
+  sigset_t pending;
+  ::sigpending(&pending);
+  if (::sigismember(&pending, SIGCONT) == 1 || ends_.one_is_pending()) return signal_fronts(SIGCONT);
   ::kill(::getpid(), SIGTSTP);
   ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);  // here this process is stopped, and continued
   ::sigprocmask(SIG_BLOCK, &stop, nullptr);
+}
+
+bool Replicas::fronts_are_stopped() const {
+  return std::all_of(groups_.begin(), groups_.end(), [](const Group& group) {
+    siginfo_t info{};
+    return group.front == 0 ||
+           ::waitid(P_PID, static_cast<id_t>(group.front), &info, WSTOPPED | WNOHANG | WNOWAIT) != 0 ||
+           info.si_pid != 0;
+  });
 }
 
 void Replicas::read_orders() {
