@@ -113,8 +113,8 @@ FACES = {
     "launcher": {"rendezvous": "agent_link base credentials election etcd http munge net rounds server store "
                                "store_server"},
     "cli": {
-        "launcher": "agent base engine_wire engines front guard hosts job logs output process replicas service ship status "
-                    "submit terminal",
+        "launcher": "agent base engine_wire engines front guard hosts job logs output process replicas service "
+                    "ship status submit terminal",
         "rendezvous": "base credentials munge net pmi rounds",
         "strategies": "config",
     },

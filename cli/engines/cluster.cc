@@ -73,6 +73,7 @@ std::string secret_in(std::string_view options) {
     const std::string_view before = options.substr(0, equals);
     const auto name = before.substr(before.find_last_not_of(kNameBytes) + 1);
     const std::string small = lower(name);
+    if (small.find(".secretkeyref.") != small.npos) continue;  // where Kubernetes has it
     if (std::any_of(kEnds.begin(), kEnds.end(), [&](const char* end) { return small.ends_with(end); }))
       return std::string(name);
   }

@@ -137,18 +137,18 @@ Result<launcher::EngineSpec> spec_of(const RawOptions& raw, const Options& optio
   auto token = token_to_send(options, host, static_cast<std::size_t>(request.nodes.most));
   if (!token) return token.error();
   request.placement.task.env = environment_for_cluster(host, *token);
-  auto shown = credential_of({raw, host, options}, *token);
-  if (!shown) return shown.error();
-  if (request.placement.grows) {
-    spec.credential = std::move(*shown);
-    request.placement.task.env.erase(dtrain_variable(flag(FlagId::master_port)));
-  }
   complete(request.placement, options);
   for (const InterfaceAddress& each : reachable_addresses()) request.nodes.order.addresses.push_back(each.address);
-  if (request.placement.grows && request.nodes.order.addresses.empty()) request.placement.grows = false;
-  if (request.placement.grows)
+  request.nodes.grows = request.placement.grows = request.placement.grows && !request.nodes.order.addresses.empty();
+  if (request.placement.grows) {
+    auto shown = credential_of({raw, host, options}, *token);
+    if (!shown) return shown.error();
+    spec.credential = std::move(*shown);
+    const Flag& port = flag(FlagId::master_port);
+    for (const auto& name : {dtrain_variable(port), pet_variable(port)}) request.placement.task.env.erase(name);
     request.placement.rounds_at =
         launcher::AgentCard{own_version(), launcher::kernel_hostname(), request.nodes.order.addresses};
+  }
   // For a cluster on this host alone.
   request.nodes.order.addresses.emplace_back("127.0.0.1");
   spec.request = std::move(request.placement);

@@ -367,7 +367,7 @@ void Agent::finish(const Outcome& outcome) {
 int Agent::close_down() {
   if (!outcome_) guard_.close();  // the job was cut off: the guard kills the workers, and nothing is written
   status_.close(outcome_);
-  if (!rounds_.agreed_on_end()) rounds_.close(outcome_);
+  if (!rounds_.agreed_on_end()) rounds_.close(outcome_);  // the others may go on, and wait for nothing here
   rounds_.close(outcome_, states_.close(outcome_, core_.stop_began(), io_));
   const int code = record_.conclude(outcome_, logs_);
   guard_.close();  // no sooner: at its end the guard removes empty folders

@@ -54,6 +54,7 @@ Result<RelayOrder> parse_relay_order(std::string_view line) {
 std::string shim_request_line(const ShimRequest& request) {
   return one_line({{"least", request.least},
                    {"most", request.most},
+                   {"grows", request.grows},
                    {"workers", request.workers},
                    {"resources", request.resources},
                    {"options", request.options},

@@ -37,6 +37,7 @@ struct RelayOrder {
 
 struct ShimRequest {
   int least = 1, most = 1;                    // nodes
+  bool grows = false;                         // the job takes nodes that come later
   std::string workers{};                      // of each: a number, "auto", "cpu" or "gpu", as for --nproc
   std::map<std::string, double> resources{};  // of each worker, by the engine's names; empty: what the engine has
   std::string options{};                      // the user's, for the engine itself

@@ -207,7 +207,9 @@ void Placement::ended(int host, int status, MonoTime now) {
     if (!is_last || !by_ssh)
       if (auto note = loss_of(at, status); !note.empty()) notes_.push_back(std::move(note));
   }
-  if (!is_last && agent.is_lost && request_.grows && !stopped_) orders_.push_back({Order::What::vacate, host, {}});
+  // An agent that is killed has left its place too.
+  if (!is_last && (agent.is_lost || status < 0) && request_.grows && !stopped_)
+    orders_.push_back({Order::What::vacate, host, {}});
   if (!is_last) return;
   drop_late();
   stage_ = Stage::over;

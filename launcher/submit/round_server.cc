@@ -36,6 +36,8 @@ UniqueFd keep_alone(UniqueFd listener) {
   if (::getppid() != parent) ::_exit(kExitOwnFailure);
   ::prctl(PR_SET_NAME, "dtrain-rounds");
   ::setsid();  // the keys of the terminal are for the submitter
+  // Whoever ends all processes of a group means the job: the submitter ends it, and this process with it.
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) ::signal(signal, SIG_IGN);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -43,7 +45,8 @@ UniqueFd keep_alone(UniqueFd listener) {
     boost::asio::io_context io{1};
     const JobServer server(
         io, keep_alone(std::move(listener)),
-        {.credential = credential, .limits = {.jobs = 1}, .log = say_unwaiting, .news = [](auto&) {}});
+        {.credential = credential, .limits = {.jobs = 1, .each_once = true}, .log = say_unwaiting, .news = [](auto&) {
+         }});
     io.run();
   } catch (const std::exception& e) {
     say_unwaiting(std::string("the process that hosts the job cannot go on: ") + e.what());

@@ -263,6 +263,7 @@ Result<int> run_on_engine(EngineSpec spec) {
     outcome = submit_by(engine, io, spec, *prepared, agents);
     engine.on_joined({});
     engine.end();
+    rounds.reset();  // it is watched by `io`
   }
   if (!*outcome) return outcome->error();
   return conclude(std::move(**outcome));

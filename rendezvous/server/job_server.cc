@@ -126,8 +126,9 @@ void JobServer::agent(LinkSocket socket, const std::string& received) {
   const auto first = first_join(received);
   if (!first) return;
   const LastPlace& last = first->last;
-  // It was cut off, and the job ended without it.
-  if (const auto ended = ended_.find(key); ended != ended_.end() && last.round >= 0 && last.term <= ended->second.term)
+  // It was cut off, or came late, and the job ended without it.
+  if (const auto ended = ended_.find(key);
+      ended != ended_.end() && (options_.limits.each_once || (last.round >= 0 && last.term <= ended->second.term)))
     return turn_away(std::move(socket), first->job, fmt::format("the job has ended: {}", ended->second.reason), false);
   if (nodes() >= options_.limits.nodes)
     return turn_away(std::move(socket), first->job,

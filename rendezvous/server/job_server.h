@@ -24,6 +24,7 @@ namespace dtrain {
 
 struct JobServerLimits {
   std::size_t jobs = 256;
+  bool each_once = false;                                        // a job that has ended has no other one of its name
   std::size_t nodes = 16384;                                     // of all jobs together
   StoreHostLimits store{.wire = {}, .core = {.keys = 1000000}};  // of one job
 };

@@ -9,6 +9,7 @@ LOOK_SECONDS = 0.5
 # Ray takes up to 16 s to see that a node is dead; its port tells at once.
 PORT_SECONDS = 1
 LONGEST_WAIT = 60
+MOST_AGENTS = 65536  # in the whole life of a job, as dtrain counts them
 
 
 def connect():
@@ -157,7 +158,7 @@ class Job:
 
     def __init__(self, ray, request):
         self.ray, self.request = ray, request
-        self.grows = request["least"] < request["most"]
+        self.grows = request["grows"]
         self.lock = threading.Lock()
         self.actors, self.nodes, self.ends = {}, {}, {}  # by agent; the ends' agents by what each will return
         self.count = 0
@@ -204,23 +205,22 @@ class Job:
 
     def watch(self):
         """Tell how each actor ends, and of nodes that come."""
-        while True:
+        while not self.over.is_set():
             with self.lock:
                 ends = list(self.ends)
             if not ends and not self.grows:
                 return
-            if ends:
-                done, _ = self.ray.wait(ends, num_returns=1, timeout=LOOK_SECONDS if self.grows else None)
-            else:
-                done = []
-                self.over.wait(LOOK_SECONDS)
-            for end in done:
-                self.tell_end(end)
-            with self.lock:
-                if self.over.is_set():
-                    return
-                if self.grows and len(self.actors) < self.request["most"]:
+            try:
+                if ends:
+                    done, _ = self.ray.wait(ends, num_returns=1, timeout=LOOK_SECONDS if self.grows else None)
+                    for end in done:
+                        self.tell_end(end)
+                if self.grows:
                     self.look()
+            except Exception:
+                ends = []  # Ray's head may be away for a while
+            if not ends:
+                self.over.wait(LOOK_SECONDS)
 
     def tell_end(self, end):
         with self.lock:
@@ -234,15 +234,22 @@ class Job:
             say(lost=agent, why=f"Ray has lost it: {first_line(error)}")
 
     def look(self):
-        now = time.monotonic()
-        found = newcomers(self.ray.nodes(), free_by_node(), self.request, self.per_worker,
-                          set(self.nodes.values()), self.not_before, now)
+        with self.lock:
+            taken, not_before = set(self.nodes.values()), dict(self.not_before)
+        if len(taken) >= self.request["most"] or self.count >= MOST_AGENTS:
+            return
+        found = newcomers(self.ray.nodes(), free_by_node(), self.request, self.per_worker, taken, not_before,
+                          time.monotonic())
         for node, workers in found:
-            if not answers(node):
-                self.not_before[node["NodeID"]] = now + PORT_SECONDS
-                continue
-            say(joined=self.count, host=node["NodeManagerAddress"], workers=workers)
-            self.start_on(node, workers)
+            there = answers(node)
+            with self.lock:
+                if self.over.is_set():
+                    return
+                if there:
+                    self.start_on(node, workers)
+                    say(joined=self.count - 1, host=node["NodeManagerAddress"], workers=workers)
+                else:
+                    self.not_before[node["NodeID"]] = time.monotonic() + PORT_SECONDS
 
     def vacate(self, agent):
         with self.lock:

@@ -5,6 +5,7 @@ to dtrain.
 """
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -84,6 +85,10 @@ def serve(engine, start, vacate=lambda agent: None):
     request = json.loads(HEARS.readline())
     try:
         end = start(request)
+        if not IS_INSIDE:
+            # Whoever ends all processes of a group means the job, which has more to say. dtrain ends this process.
+            for number in signal.SIGHUP, signal.SIGINT, signal.SIGTERM:
+                signal.signal(number, signal.SIG_IGN)
     except Refused as error:
         return say(error=str(error), kind=error.kind)
     except Exception as error:

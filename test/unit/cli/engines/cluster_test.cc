@@ -121,8 +121,10 @@ TEST_CASE("secrets of Spark's are not for command lines") {
   const auto host =
       on_a_laptop({{"DTRAIN_SPARK", "--conf spark.authenticate=true --conf spark.authenticate.secret=hush"}});
   CHECK_THAT(no_cluster({"--engine", "spark"}, host), Contains("DTRAIN_SPARK: spark.authenticate.secret would be"));
-  for (const char* options : {"--conf spark.authenticate=true", "--conf spark.authenticate.secret.file=/f",
-                              "--conf spark.authenticate.secretBitLength=256", "--properties-file secret"})
+  for (const char* options :
+       {"--conf spark.authenticate=true", "--conf spark.kubernetes.executor.secretKeyRef.A_PASSWORD=a:b",
+        "--conf spark.authenticate.secret.file=/f", "--conf spark.authenticate.secretBitLength=256",
+        "--properties-file secret"})
     CHECK(no_cluster({"--engine", "spark", std::string("--spark=") + options}) == "a cluster");
 }
 

@@ -387,6 +387,14 @@ Job grows(int agents, int least = 1) {
 
 }  // namespace
 
+TEST_CASE("an agent that is killed has left its place to another, and one that ends has not") {
+  Job job = grows(3);
+  job.ends(0, -9);
+  CHECK(job.placement.take_orders() == Orders{{What::vacate, 0}});
+  job.ends(1, 1);
+  CHECK(job.placement.take_orders().empty());
+}
+
 TEST_CASE("in place of an agent that is lost the engine may start another, which begins by itself") {
   Job job = grows(2);
   job.ends(0, Placement::kLost);
