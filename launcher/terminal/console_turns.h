@@ -1,7 +1,8 @@
 #pragma once
 // Several processes that write whole lines to one console take turns, so that no line of one is within a line of
-// another: a pipe takes up to 4096 bytes at once, and more only piece by piece. A process that dies gives its turn
-// back.
+// another: a pipe takes up to 4096 bytes at once, and more only piece by piece. A line of more than 64 KiB is passed on
+// in pieces (LineSplitter), each in a turn of its own. A process that dies gives its turn back, and the next one ends
+// its line.
 // Tested by test/process/launcher/replicas_test.py.
 #include <pthread.h>
 

@@ -1,5 +1,6 @@
 """Two replica groups that average a number by torchft. A rank of group 1 dies once; the program ends when the new
-processes have taken part in three steps. They come once group 0 has been alone: a rank of it opens its FIFO in FOLDER."""
+processes have taken part in three steps. They come once group 0 has been alone: a rank of it opens its FIFO
+in FOLDER."""
 import os
 from datetime import timedelta
 
