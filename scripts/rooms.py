@@ -38,7 +38,8 @@ ROOMS = {
         "output": "job process",
         "guard": "job process status",
         "front": "guard job process status",
-        "submit": "engine_wire engines front job output process ship terminal",
+        "hosts": "engine_wire job output process ship",
+        "submit": "engine_wire engines front hosts job output process ship terminal",
         "finding": "etcd job",
         "hosting": "finding job status",
         "progress": "job",
@@ -110,8 +111,8 @@ FACES = {
     "launcher": {"rendezvous": "agent_link base credentials election etcd http munge net rounds server store "
                                "store_server"},
     "cli": {
-        "launcher": "agent base engine_wire engines front guard job logs output process service ship status submit "
-                    "terminal",
+        "launcher": "agent base engine_wire engines front guard hosts job logs output process service ship status "
+                    "submit terminal",
         "rendezvous": "base credentials munge net pmi rounds",
         "strategies": "config",
     },

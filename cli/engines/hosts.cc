@@ -110,6 +110,16 @@ Result<void> take_count(const Options& options, launcher::PlacementRequest& requ
   return {};
 }
 
+// A host that is lost takes along those that it reaches, so a job that goes on without hosts reaches each from here.
+Result<void> take_fanout(const Options& options, launcher::PlacementRequest& request) {
+  constexpr int kMostFanout = 1024;
+  auto fanout = parse_number(options.text(FlagId::ssh_fanout), 0, kMostFanout);
+  if (fanout && *fanout == 1) fanout = Error{ErrorKind::usage, "1 makes no tree: 0, or 2 to 1024"};
+  if (!fanout) return options.blame(FlagId::ssh_fanout, fanout.error());
+  request.fanout = request.elastic ? 0 : *fanout;
+  return {};
+}
+
 // The user may say where the nodes meet, and how.
 void take_meeting(const Options& options, launcher::PlacementRequest& request) {
   const bool by_address = options.given(FlagId::master_addr) && options.text(FlagId::master_addr) != "real";
@@ -174,7 +184,8 @@ Result<std::optional<launcher::PlacementRequest>> hosts_that_count(const RawOpti
   auto hosts = named_hosts(options, **list, host);
   if (!hosts) return hosts.error();
   request.hosts = std::move(*hosts);
-  for (const auto& done : {check_conflicts(options), take_count(options, request), check_slots(options, request)})
+  for (const auto& done : {check_conflicts(options), take_count(options, request), check_slots(options, request),
+                           take_fanout(options, request)})
     if (!done) return done.error();
   take_meeting(options, request);
   if (raw.command.empty()) return usage_error("no program to start on the hosts: dtrain run --hosts ... PROGRAM");

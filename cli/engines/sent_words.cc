@@ -9,10 +9,10 @@
 namespace dtrain::cli {
 namespace {
 
-constexpr std::array kPlacing = {FlagId::engine,    FlagId::hosts, FlagId::hostfile,   FlagId::include,
-                                 FlagId::exclude,   FlagId::ssh,   FlagId::srun,       FlagId::spark,
-                                 FlagId::resources, FlagId::ship,  FlagId::ship_files, FlagId::ship_limit,
-                                 FlagId::dry_run};
+constexpr std::array kPlacing = {FlagId::engine,     FlagId::hosts,  FlagId::hostfile,   FlagId::include,
+                                 FlagId::exclude,    FlagId::ssh,    FlagId::srun,       FlagId::spark,
+                                 FlagId::resources,  FlagId::ship,   FlagId::ship_files, FlagId::ship_limit,
+                                 FlagId::ssh_fanout, FlagId::dry_run};
 
 }  // namespace
 

@@ -24,6 +24,8 @@
 #include "launcher/base/host_name.h"
 #include "launcher/base/inherited.h"
 #include "launcher/engine_wire/agent_wire.h"
+#include "launcher/engine_wire/branch_wire.h"
+#include "launcher/hosts/branch.h"
 #include "launcher/job/exit_codes.h"
 #include "launcher/ship/receive_ship.h"
 #include "launcher/submit/relay.h"
@@ -162,6 +164,12 @@ int agent_command() {
   if (!tell_engine(launcher::card_line(own_card()))) return launcher::kExitOwnFailure;
   const auto line = orders.line(false);
   if (!line) return launcher::kExitOwnFailure;  // whoever could be told has gone
+  const auto branch = launcher::parse_branch_plan(*line);
+  if (!branch) return fail(branch.error());
+  if (*branch) {
+    const auto code = launcher::run_branch(**branch, orders.fd(), own_version());
+    return code ? *code : fail(code.error());
+  }
   const auto task = launcher::parse_agent_task(*line);
   auto prepared = task ? prepare(*task, orders) : Result<Prepared>(task.error());
   if (!tell_engine(launcher::verdict_line(prepared ? Result<void>() : Result<void>(prepared.error()))) || !prepared)

@@ -1,6 +1,6 @@
 #pragma once
 // `dtrain agent`: the agent of one node, which an engine has started and tells by standard input what to do
-// (launcher/engine_wire/agent_wire.h).
+// (launcher/engine_wire/agent_wire.h). Or a branch, which starts agents of other hosts, too.
 
 namespace dtrain::cli {
 

@@ -20,6 +20,7 @@
 #include "cli/run/engine_shims.h"
 #include "cli/run/ship.h"
 #include "launcher/base/host_name.h"
+#include "launcher/hosts/host_tree.h"
 #include "launcher/process/spawn.h"
 #include "launcher/submit/submit.h"
 #include "launcher/terminal/wants_color.h"
@@ -39,7 +40,9 @@ std::string words_quoted(const std::vector<std::string>& words) {
 std::string commands_shown(const launcher::HostsSpec& spec) {
   std::string text;
   for (std::size_t i = 0; i < spec.commands.size(); ++i) {
-    text += spec.request.hosts[i].name + ":";
+    const int through = spec.request.through.empty() ? -1 : spec.request.through[i];
+    text += spec.request.hosts[i].name;
+    text += through < 0 ? ":" : fmt::format(", from {}:", spec.request.hosts[static_cast<std::size_t>(through)].name);
     text += " " + words_quoted(spec.commands[i]) + "\n";
   }
   return text + "each agent: " + words_quoted(spec.request.task.words) + "\n" + ship_shown(spec.request.task);
@@ -80,6 +83,10 @@ Result<launcher::HostsSpec> spec_of(const RawOptions& raw, const Options& option
   for (const launcher::PlacedHost& each : request.hosts)
     spec.commands.push_back(agent_command_on(each.name, options.text(FlagId::ssh), own, here));
   request.here = here;
+  std::vector<char> are_here;
+  are_here.reserve(request.hosts.size());
+  for (std::size_t i = 0; i < request.hosts.size(); ++i) are_here.push_back(launcher::is_here(request, i) ? 1 : 0);
+  request.through = launcher::reached_through(are_here, request.fanout);
   spec.request = std::move(request);
   return spec;
 }

@@ -27,6 +27,7 @@ enum class FlagId {
   include,
   exclude,
   ssh,
+  ssh_fanout,
   srun,
   spark,
   resources,

@@ -53,6 +53,15 @@ inline constexpr Flag kNodesFlags[] = {
      .fallback = "ssh",
      .help = "what runs a command on a host, e.g. 'ssh -p 2222'",
      .details = "The words are split at blanks; options of dtrain's own, the host and the command follow."},
+    {.id = FlagId::ssh_fanout,
+     .group = Group::nodes,
+     .name = "ssh-fanout",
+     .value = "N",
+     .fallback = "64",
+     .help = "how many hosts one host starts by ssh; 0: all",
+     .details = "With more than N hosts, this host starts N of them, and each of these N of the rest, and so on. So "
+                "hosts must reach each other by ssh without a password. 0: this host starts all, as it does for "
+                "--nnodes MIN:MAX. See docs/hosts.md."},
     {.id = FlagId::srun,
      .group = Group::nodes,
      .name = "srun",

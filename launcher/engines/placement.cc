@@ -11,8 +11,7 @@
 namespace dtrain::launcher {
 namespace {
 
-constexpr int kNotFound = 127, kHostLost = 125;
-constexpr std::string_view kSsh = "ssh";
+constexpr int kNotFound = 127;
 constexpr std::size_t kLongestComplaint = 400, kMostComplaints = 50;
 
 std::string joined_slots(const std::vector<int>& slots) {
@@ -90,7 +89,7 @@ std::string Placement::last_words(std::size_t host) const {
 
 // The patience is with each of them, and so begins again with the last.
 void Placement::start_more(MonoTime now) {
-  for (std::size_t i = 0; i < agents_.size() && count(Agent::State::awaited) < kAtOnce; ++i) {
+  for (std::size_t i = 0; i < agents_.size() && count(Agent::State::awaited) < most_at_once(); ++i) {
     if (agents_[i].state != Agent::State::waiting) continue;
     agents_[i].state = Agent::State::awaited;
     orders_.push_back({Order::What::start, int(i), {}});
@@ -188,7 +187,7 @@ void Placement::ended(int host, int status, MonoTime now) {
   if (agent.is_late && !agent.is_member && stage_ != Stage::over) return turn_away(at, why);
   if (stage_ == Stage::meeting) {
     constexpr const char* kAdvice = ": dtrain must be installed there, in PATH or where it is here";
-    has_no_agent(at, agent.code == kNotFound ? why + kAdvice : why);
+    has_no_agent(at, agent.code == kNotFound ? why + kAdvice : why + (agent.is_lost ? who_reaches(at) : ""));
     if (stage_ == Stage::meeting) meet(now);
     return;
   }
@@ -204,8 +203,7 @@ void Placement::ended(int host, int status, MonoTime now) {
     // A job may have that code too; then the others do.
     lost_first_ = lost_first_ || (is_first && !is_last);
     if (!is_last || !by_ssh)
-      notes_.push_back(by_ssh ? fmt::format("{}: ssh has ended with {}: is the connection lost?", name(at), agent.code)
-                              : fmt::format("{}: the agent is lost{}{}", name(at), said.empty() ? "" : ": ", said));
+      if (auto note = loss_of(at, status); !note.empty()) notes_.push_back(std::move(note));
   }
   if (!is_last && agent.is_lost && request_.grows && !stopped_) orders_.push_back({Order::What::vacate, host, {}});
   if (!is_last) return;
@@ -241,8 +239,9 @@ void Placement::look_at(MonoTime now) {
         (!meets && !agent.is_member))
       continue;
     const bool room = !(meets && request_.named_by_cards);
-    const std::string why = fmt::format("{} within {:g} s{}", room ? "no answer" : "the engine has not started it",
-                                        in_seconds(kPatience), agent.complaints.empty() ? "" : "; " + last_words(i));
+    const std::string why =
+        fmt::format("{} within {:g} s{}{}", room ? "no answer" : "the engine has not started it", in_seconds(kPatience),
+                    agent.complaints.empty() ? "" : "; " + last_words(i), meets ? who_reaches(i) : "");
     if (!meets) return fail({ErrorKind::system, fmt::format("{}: {}", name(i), why)});
     orders_.push_back({Order::What::drop, int(i), {}});
     has_no_agent(i, why, room ? ErrorKind::system : ErrorKind::unavailable);
@@ -363,24 +362,6 @@ std::string Placement::endpoint(std::size_t host, const std::vector<std::size_t>
   if (on_one_host && one.addresses.empty()) return endpoint_of_node_0({"127.0.0.1"}, port);
   return is_there || on_one_host ? endpoint_of_node_0(one.addresses, port)
                                  : endpoint_seen_from(other.addresses, one.addresses, port);
-}
-
-// All agents end with the job's code. One whose connection is gone does not say it, and a job that does without hosts
-// may be done without it.
-int Placement::exit_code() const {
-  bool one_is_fine = false, all_lost = true;
-  int code = 0;
-  for (const Agent& agent : agents_) {
-    if (!agent.is_member) continue;
-    one_is_fine = one_is_fine || agent.code == 0;
-    all_lost = all_lost && agent.is_lost;
-    if (code == 0 && !agent.is_lost) code = agent.code;
-  }
-  // By ssh that may be the code of the job.
-  if (all_lost) return request_.task.place.engine == kSsh ? kNoConnection : kHostLost;
-  if (request_.elastic && one_is_fine) return 0;
-  // The agent that has lost its engine stops its node, and the others take that for a wish of the user's.
-  return code != 0 && lost_first_ && !stopped_ && !request_.grows ? kHostLost : code;
 }
 
 }  // namespace dtrain::launcher

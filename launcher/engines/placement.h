@@ -16,18 +16,20 @@
 namespace dtrain::launcher {
 
 struct PlacementRequest {
-  std::vector<PlacedHost> hosts;         // at least one
-  int least = 1;                         // hosts that must answer; the job begins without others
-  AgentTask task{};                      // of each agent, without what the cards decide of its place
-  bool meets_elsewhere = false;          // the user has said where the nodes meet
-  bool numbered = true;                  // the nodes have a --node-rank
-  bool elastic = false;                  // the job goes on without hosts that are lost
-  bool grows = false;                    // and the engine seeks others in their place; needs rounds_at
-  bool shares_hosts = false;             // agents may be on one host, by different names or the same
-  bool named_by_cards = false;           // the hosts' names are the engine's for its agents; the cards have better ones
-  bool begins_late = false;              // the patience begins with the first card: the engine has other work before that
-  std::vector<std::string> here{};       // names of this host, whose agent needs no connection
-  std::string port{};                    // on node 0; empty: one of the job's
+  std::vector<PlacedHost> hosts;    // at least one
+  int least = 1;                    // hosts that must answer; the job begins without others
+  AgentTask task{};                 // of each agent, without what the cards decide of its place
+  bool meets_elsewhere = false;     // the user has said where the nodes meet
+  bool numbered = true;             // the nodes have a --node-rank
+  bool elastic = false;             // the job goes on without hosts that are lost
+  bool grows = false;               // and the engine seeks others in their place; needs rounds_at
+  bool shares_hosts = false;        // agents may be on one host, by different names or the same
+  bool named_by_cards = false;      // the hosts' names are the engine's for its agents; the cards have better ones
+  bool begins_late = false;         // the patience begins with the first card: the engine has other work before that
+  std::vector<std::string> here{};  // names of this host, whose agent needs no connection
+  int fanout = 0;                   // how many hosts one host reaches by ssh; 0: this one reaches all
+  std::vector<int> through{};       // by host: the one that reaches it, or -1; empty: this one reaches all
+  std::string port{};               // on node 0; empty: one of the job's
   std::optional<AgentCard> rounds_at{};  // the host where the nodes meet, at `port`; nothing: on node 0
   std::string version{};                 // of this dtrain
 };
@@ -38,15 +40,15 @@ bool is_here(const PlacementRequest& request, std::size_t host);
 class Placement {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(60);  // with all cards, and then with all answers
-  static constexpr std::size_t kAtOnce = 64;                       // commands that start
+  static constexpr std::size_t kAtOnce = 64;                       // commands that start here
   // What ssh ends with where there is no connection, or no more.
   static constexpr int kNoConnection = 255;
   // Of an agent that an engine has started: the engine has lost it, or the link to it is broken.
   static constexpr int kLost = kRelayLost;
 
   struct Order {
-    // start: its command; send: a line; serve: a piece of the job's files; drop: end the command, without a word; vacate:
-    // the engine may place another agent instead.
+    // start: its command; send: a line; serve: a piece of the job's files; drop: end the command, without a word;
+    // vacate: the engine may place another agent instead.
     enum class What { start, send, serve, drop, vacate } what = What::send;
     int host = 0;
     std::string line{};
@@ -83,18 +85,19 @@ class Placement {
   const std::optional<Result<int>>& end() const { return end_; }
 
  private:
+  static constexpr std::string_view kSsh = "ssh";
   enum class Stage { meeting, judging, running, over };
   struct Agent {
     enum class State { waiting, awaited, present, ready, gone } state = State::waiting;
     AgentCard card{};
     std::vector<std::string> complaints{};  // at most kComplaints
     bool is_member = false;
-    bool is_late = false;  // it came when the job had been placed
-    bool is_told = false;  // of one that is late: it has its task
-    MonoTime due{};        // of one that is late: when it must have answered
+    bool is_late = false;              // it came when the job had been placed
+    bool is_told = false;              // of one that is late: it has its task
+    MonoTime due{};                    // of one that is late: when it must have answered
     std::optional<ShipPiece> asked{};  // the last one
-    bool is_lost = false;  // it is gone and has not said with which code
-    int code = 0;          // if it is gone
+    bool is_lost = false;              // it is gone and has not said with which code
+    int code = 0;                      // if it is gone
   };
 
   const std::string& name(std::size_t host) const { return request_.hosts[host].name; }
@@ -104,6 +107,12 @@ class Placement {
   void send(std::size_t host, std::string line) { orders_.push_back({Order::What::send, int(host), std::move(line)}); }
   void start_more(MonoTime now);
   bool is_before_first_card() const;
+  std::size_t most_at_once() const { return request_.through.empty() ? kAtOnce : agents_.size(); }
+  // -1: none.
+  int through(std::size_t host) const { return request_.through.empty() ? -1 : request_.through[host]; }
+  std::string who_reaches(std::size_t host) const;
+  std::string loss_of(std::size_t host, int status) const;
+  std::string lost_with(std::size_t host) const;
   std::string last_words(std::size_t host) const;
   void begin();
   void fail(Error error);

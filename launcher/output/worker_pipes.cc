@@ -89,17 +89,23 @@ void WorkerPipes::resume(int stream) {
 }
 
 void WorkerPipes::drain_all() {
-  for (size_t i = 0; i < pipes_.size(); ++i) {
-    if (!pipes_[i] || !pipes_[i]->descriptor.is_open()) continue;
-    const int stream = int(i);
-    const int fd = pipes_[i]->descriptor.native_handle();
-    int held = 0;
-    ::ioctl(fd, FIONREAD, &held);
-    for (ssize_t unread = held, n = 1; n > 0 && unread >= 0; unread -= n) {
-      n = ::read(fd, buffer(), kReadSize);
-      if (n > 0) callbacks_.data(stream, {buffer(), size_t(n)});
-      if (n == 0) ended(stream);
-    }
+  for (size_t i = 0; i < pipes_.size(); ++i) drain_stream(int(i));
+}
+
+void WorkerPipes::drain(int local_rank) {
+  for (const int which : {0, 1}) drain_stream(2 * local_rank + which);
+}
+
+void WorkerPipes::drain_stream(int stream) {
+  const auto& pipe = pipes_[size_t(stream)];
+  if (!pipe || !pipe->descriptor.is_open()) return;
+  const int fd = pipe->descriptor.native_handle();
+  int held = 0;
+  ::ioctl(fd, FIONREAD, &held);
+  for (ssize_t unread = held, n = 1; n > 0 && unread >= 0; unread -= n) {
+    n = ::read(fd, buffer(), kReadSize);
+    if (n > 0) callbacks_.data(stream, {buffer(), size_t(n)});
+    if (n == 0) ended(stream);
   }
 }
 

@@ -35,6 +35,8 @@ class WorkerPipes {
   void resume(int stream);
   // Read now what each pipe holds, paused or not, and its end if no writer is left. Not more: a writer may never pause.
   void drain_all();
+  // The same of one worker.
+  void drain(int local_rank);
   // Stop reading and drop what is unread.
   void close_all();
   bool all_closed() const { return open_ == 0; }
@@ -49,6 +51,7 @@ class WorkerPipes {
   Result<UniqueFd> open_stream(int stream, std::optional<WindowSize> window);
   void wait(int stream);
   void read(int stream);
+  void drain_stream(int stream);
   void ended(int stream);
   char* buffer();
 

@@ -10,9 +10,9 @@
 
 #include "launcher/engine_wire/agent_wire.h"
 #include "launcher/engine_wire/shim_wire.h"
+#include "launcher/hosts/host_command.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/output/worker_pipes.h"
-#include "launcher/submit/host_command.h"
 
 namespace dtrain::launcher {
 

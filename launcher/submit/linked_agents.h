@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/submit/agent_ends.h"
+#include "launcher/hosts/agent_ends.h"
 #include "rendezvous/agent_link/outer_listener.h"
 #include "rendezvous/agent_link/relay_link.h"
 #include "rendezvous/base/unique_fd.h"

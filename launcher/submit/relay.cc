@@ -14,8 +14,8 @@
 #include <string_view>
 #include <utility>
 
+#include "launcher/hosts/host_command.h"
 #include "launcher/output/worker_pipes.h"
-#include "launcher/submit/host_command.h"
 #include "rendezvous/agent_link/relay_link.h"
 #include "rendezvous/credentials/job_secret.h"
 #include "rendezvous/net/dial.h"

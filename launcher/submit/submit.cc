@@ -19,7 +19,8 @@
 #include "launcher/base/inherited.h"
 #include "launcher/front/end_requests.h"
 #include "launcher/front/interrupt.h"
-#include "launcher/submit/command_agents.h"
+#include "launcher/hosts/branched_agents.h"
+#include "launcher/hosts/command_agents.h"
 #include "launcher/submit/engine_shim.h"
 #include "launcher/submit/linked_agents.h"
 #include "launcher/submit/round_server.h"
@@ -34,16 +35,6 @@ namespace asio = boost::asio;
 
 constexpr auto kPlacingTime = std::chrono::minutes(5);  // for an engine to find the nodes, or to say that it has none
 constexpr auto kShimEnd = std::chrono::seconds(3);      // for its shim to take its leave
-
-// Three descriptors a host. Returns the user's limit, which the commands keep.
-rlimit raise_descriptors() {
-  rlimit users{};
-  ::getrlimit(RLIMIT_NOFILE, &users);
-  rlimit raised = users;
-  raised.rlim_cur = raised.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &raised);
-  return users;
-}
 
 UniqueFd watch_signals(const SubmitSignals& spec) {
   sigset_t mask;
@@ -80,7 +71,7 @@ struct Submitted {
 };
 
 Submitted submit(asio::io_context& io, const SubmitSignals& signals, UniqueFd signal_fd, PlacementRequest request,
-               AgentEnds& agents, const std::function<void(Submitter&)>& prepared = {}) {
+                 AgentEnds& agents, const std::function<void(Submitter&)>& prepared = {}) {
   Submitter submitter(io, signals, std::move(signal_fd), std::move(request), agents);
   if (prepared) prepared(submitter);
   Result<int> code = submitter.run();
@@ -208,7 +199,7 @@ class Engine {
 };
 
 Result<Submitted> submit_by(Engine& engine, asio::io_context& io, EngineSpec& spec, Prepared& prepared,
-                          LinkedAgents& agents) {
+                            LinkedAgents& agents) {
   auto placed = engine.place(spec, prepared.signals.get());
   if (!placed) return placed.error();
   if (placed->signal) return Submitted{128 + placed->signal, placed->signal == SIGINT};
@@ -231,8 +222,13 @@ Result<int> run_on_hosts(HostsSpec spec) {
   std::vector<AgentCommand> commands;
   for (std::size_t i = 0; i < spec.commands.size(); ++i)
     commands.push_back({std::move(spec.commands[i]), !is_here(spec.request, i)});
-  CommandAgents agents(io, std::move(commands), prepared->descriptors);
-  return conclude(submit(io, spec.signals, std::move(prepared->signals), std::move(spec.request), agents));
+  std::unique_ptr<AgentEnds> agents;
+  if (spec.request.through.empty())
+    agents = std::make_unique<CommandAgents>(io, std::move(commands), prepared->descriptors);
+  else
+    agents = std::make_unique<BranchedAgents>(io, std::move(commands), spec.request.fanout, spec.request.version,
+                                              prepared->descriptors);
+  return conclude(submit(io, spec.signals, std::move(prepared->signals), std::move(spec.request), *agents));
 }
 
 Result<int> run_on_engine(EngineSpec spec) {

@@ -140,7 +140,7 @@ void Submitter::start(int host) {
 void Submitter::serve(int host, const ShipPiece& piece) {
   const auto bytes = read_ship_piece(ship_from_, ship_[piece.file], piece);
   if (!bytes) return placement_.cannot_serve(host, bytes.error());
-  agents_.send(host, ship_piece_line(piece) + "\n" + *bytes);
+  agents_.serve(host, piece, *bytes);
 }
 
 void Submitter::say(const std::string& text) { write(1, std::string(own_line(text)) + "\n"); }

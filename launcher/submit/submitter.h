@@ -12,9 +12,9 @@
 
 #include "launcher/engines/placement.h"
 #include "launcher/front/end_requests.h"
+#include "launcher/hosts/agent_ends.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/output/output_writer.h"
-#include "launcher/submit/agent_ends.h"
 #include "launcher/submit/submit.h"
 
 namespace dtrain::launcher {

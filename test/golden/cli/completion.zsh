@@ -36,6 +36,7 @@ _dtrain_run() {
     '(--include)--include=[only these hosts, or these slots of theirs]:HOST[\:SLOT,...]@...: ' \
     '(--exclude)--exclude=[all hosts or slots but these]:HOST[\:SLOT,...]@...: ' \
     '(--ssh)--ssh=[what runs a command on a host, e.g. '\''ssh -p 2222'\'']:COMMAND: ' \
+    '(--ssh-fanout)--ssh-fanout=[how many hosts one host starts by ssh; 0: all]:N: ' \
     '(--srun)--srun=[options of srun for --engine slurm, e.g. '\''-p gpu -t 60'\'']:OPTIONS: ' \
     '(--spark)--spark=[options of spark-submit for --engine spark]:OPTIONS: ' \
     '(--resources-per-worker)--resources-per-worker=[what each worker takes, e.g. CPU=2,GPU=1]:NAME=N,...: ' \
@@ -147,7 +148,7 @@ _dtrain() {
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     install-torchrun) _arguments --help'[tell about this command]' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts survivors role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts survivors role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state engine hosts hostfile include exclude ssh ssh-fanout srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 

@@ -1,4 +1,4 @@
-#include "launcher/submit/host_command.h"
+#include "launcher/hosts/host_command.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -13,14 +13,13 @@
 namespace dtrain::launcher {
 
 HostCommand::HostCommand(boost::asio::io_context& io, std::function<void(int status)> ended)
-    : ended_(std::move(ended)), input_(io), pidfd_(io) {}
+    : ended_(std::move(ended)), input_(io, {}), pidfd_(io) {}
 
 Result<void> HostCommand::start(const std::vector<std::string>& words, StreamEnds output, rlimit descriptors,
                                 bool dies_with_us) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe", errno);
   UniqueFd theirs(ends[0]), ours(ends[1]);
-  ::fcntl(ours.get(), F_SETFL, O_NONBLOCK);
   const auto environment = own_environment();
   auto argv = c_strings(words), envp = c_strings(environment);
   SpawnRequest request;
@@ -34,41 +33,12 @@ Result<void> HostCommand::start(const std::vector<std::string>& words, StreamEnd
   SpawnResult spawned = spawn(request);
   if (spawned.pid < 0) return system_error(words[0] + ": cannot be started", spawned.error);
   pid_ = spawned.pid;
-  input_.assign(ours.release());
+  input_.open(std::move(ours));
   pidfd_.assign(spawned.pidfd.release());
   pidfd_.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
     if (!error) reap();
   });
   return {};
-}
-
-void HostCommand::send(std::string_view bytes) {
-  if (!input_.is_open()) return;
-  unsent_ += bytes;
-  if (!writes_) write();
-}
-
-void HostCommand::write() {
-  while (!unsent_.empty()) {
-    const ssize_t sent = ::write(input_.native_handle(), unsent_.data(), unsent_.size());
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno == EAGAIN) break;
-    if (sent < 0) {  // it has ended, which its pidfd tells
-      unsent_.clear();
-      break;
-    }
-    unsent_.erase(0, static_cast<std::size_t>(sent));
-  }
-  writes_ = !unsent_.empty();
-  if (!writes_) return;
-  input_.async_wait(boost::asio::posix::stream_descriptor::wait_write, [this](const boost::system::error_code& error) {
-    if (!error) write();
-  });
-}
-
-void HostCommand::close_input() {
-  unsent_.clear();
-  if (input_.is_open()) input_.close();
 }
 
 void HostCommand::kill() {

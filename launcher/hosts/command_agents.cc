@@ -1,9 +1,18 @@
-#include "launcher/submit/command_agents.h"
+#include "launcher/hosts/command_agents.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace dtrain::launcher {
+
+rlimit raise_descriptors() {
+  rlimit users{};
+  ::getrlimit(RLIMIT_NOFILE, &users);
+  rlimit raised = users;
+  raised.rlim_cur = raised.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &raised);
+  return users;
+}
 
 CommandAgents::CommandAgents(boost::asio::io_context& io, std::vector<AgentCommand> commands, rlimit descriptors)
     : spec_(std::move(commands)),

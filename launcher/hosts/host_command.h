@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/hosts/pipe_writer.h"
 #include "launcher/process/stream_ends.h"
 #include "rendezvous/base/result.h"
 
@@ -22,23 +23,20 @@ class HostCommand {
   // `descriptors`: its limit of them. `dies_with_us`: it is killed when this process dies; else it hears the end of its
   // input. Error: it cannot be started.
   Result<void> start(const std::vector<std::string>& words, StreamEnds output, rlimit descriptors, bool dies_with_us);
-  // Without waiting: what the pipe does not take goes later.
-  void send(std::string_view bytes);
-  // What waits in it yet.
-  std::size_t unsent() const { return unsent_.size(); }
-  void close_input();
+  void send(std::string_view bytes) { input_.send(bytes); }
+  // What waits for its input yet.
+  std::size_t unsent() const { return input_.unsent(); }
+  void close_input() { input_.close(); }
   // With all that it has started, such as ssh's ProxyCommand.
   void kill();
   bool is_running() const { return pid_ > 0; }
 
  private:
-  void write();
   void reap();
 
   std::function<void(int)> ended_;
-  boost::asio::posix::stream_descriptor input_, pidfd_;
-  std::string unsent_{};
-  bool writes_ = false;
+  PipeWriter input_;  // one that has ended reads nothing, which its pidfd tells
+  boost::asio::posix::stream_descriptor pidfd_;
   pid_t pid_ = -1;
 };
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "launcher/engine_wire/ship_wire.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::launcher {
@@ -30,6 +31,10 @@ class AgentEnds {
   virtual void attach(Callbacks callbacks) = 0;
   virtual Result<void> start(int agent) = 0;
   virtual void send(int agent, const std::string& line) = 0;
+  // A piece of the job's files, which the agent has asked for.
+  virtual void serve(int agent, const ShipPiece& piece, const std::string& bytes) {
+    send(agent, ship_piece_line(piece) + "\n" + bytes);
+  }
   // Without a word, and at once.
   virtual void drop(int agent) = 0;
   // An engine may start another agent in place of this one.
