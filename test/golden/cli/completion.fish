@@ -132,7 +132,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l include -x -d 'only these hosts, or these slots of theirs'
     complete -c $name -n 'test (__dtrain_place) = run' -l exclude -x -d 'all hosts or slots but these'
     complete -c $name -n 'test (__dtrain_place) = run' -l ssh -x -d 'what runs a command on a host, e.g. \'ssh -p 2222\''
-    complete -c $name -n 'test (__dtrain_place) = run' -l ssh-fanout -x -d 'with more hosts, each reaches N others by ssh; 0: none'
+    complete -c $name -n 'test (__dtrain_place) = run' -l ssh-fanout -x -d 'how many hosts one host starts by ssh; 0: all'
     complete -c $name -n 'test (__dtrain_place) = run' -l srun -x -d 'options of srun for --engine slurm, e.g. \'-p gpu -t 60\''
     complete -c $name -n 'test (__dtrain_place) = run' -l spark -x -d 'options of spark-submit for --engine spark'
     complete -c $name -n 'test (__dtrain_place) = run' -l resources-per-worker -x -d 'what each worker takes, e.g. CPU=2,GPU=1'

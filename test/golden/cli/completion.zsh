@@ -36,7 +36,7 @@ _dtrain_run() {
     '(--include)--include=[only these hosts, or these slots of theirs]:HOST[\:SLOT,...]@...: ' \
     '(--exclude)--exclude=[all hosts or slots but these]:HOST[\:SLOT,...]@...: ' \
     '(--ssh)--ssh=[what runs a command on a host, e.g. '\''ssh -p 2222'\'']:COMMAND: ' \
-    '(--ssh-fanout)--ssh-fanout=[with more hosts, each reaches N others by ssh; 0: none]:N: ' \
+    '(--ssh-fanout)--ssh-fanout=[how many hosts one host starts by ssh; 0: all]:N: ' \
     '(--srun)--srun=[options of srun for --engine slurm, e.g. '\''-p gpu -t 60'\'']:OPTIONS: ' \
     '(--spark)--spark=[options of spark-submit for --engine spark]:OPTIONS: ' \
     '(--resources-per-worker)--resources-per-worker=[what each worker takes, e.g. CPU=2,GPU=1]:NAME=N,...: ' \
