@@ -1,6 +1,5 @@
 """Two replica groups that average a number by torchft. A rank of group 1 dies once; the program ends when the new
-processes have taken part in three steps. They come once group 0 has been alone: a rank of it opens its FIFO
-in FOLDER."""
+processes have taken part in three steps."""
 import os
 from datetime import timedelta
 
@@ -13,9 +12,6 @@ state = {"sum": 0.0}
 manager = Manager(pg=ProcessGroupGloo(timeout=timedelta(seconds=10)), load_state_dict=state.update,
                   state_dict=lambda: dict(state), min_replica_size=1, replica_id=f"group_{group}",
                   timeout=timedelta(seconds=30))
-fifo = os.path.join(os.environ["FOLDER"], str(rank))
-if group == "1" and restarts:
-    open(fifo).close()
 alone = met = together = 0
 while together < 3:
     manager.start_quorum()
@@ -24,13 +20,10 @@ while together < 3:
     if not manager.should_commit():
         continue
     state["sum"] += value[0].item()
-    both = manager.num_participants() == 2
+    both = manager.num_participants() == 2  # on a busy machine a group may be missed for a step
     together += both and value[1].item() > 0
     met += both
-    if group == "0" and met >= 3 and not both:
-        if not alone:
-            open(fifo, "w").close()
-        alone += 1
+    alone += met > 0 and not both
     if group == "1" and rank == 1 and restarts == 0 and met == 3:
         os._exit(9)
 print(f"result {group} {rank}: {restarts} restarts, {'alone' if alone else 'accompanied'}, "
