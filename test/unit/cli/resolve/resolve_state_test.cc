@@ -123,7 +123,7 @@ TEST_CASE("SLURM is asked whether a job that was stopped runs again") {
     host.scontrol = [again](const std::vector<std::string>& words, std::chrono::seconds patience) {
       CHECK(patience == std::chrono::seconds(5));  // the other nodes wait
       CHECK(words == std::vector<std::string>{"show", "job", "12", "--oneliner"});
-      return Result<std::string>(std::string("BatchFlag=1 Requeue=1 JobState=COMPLETING Restarts=") +
+      return Result<std::string>(std::string("BatchFlag=1 Requeue=1 JobState=COMPLETING Reason=None Restarts=") +
                                  (again ? "2" : "1"));
     };
     CHECK(state_files({"--state-dir=/states"}, host).next_run() == (again ? NextRun::may_come : NextRun::cancelled));

@@ -9,6 +9,7 @@ namespace dtrain::cli {
 namespace {
 
 using Words = std::vector<std::string>;
+using Catch::Contains;
 using launcher::JobSpec;
 
 Result<Plan> resolved(Words flags, const Host& host, bool as_torchrun = false) {
