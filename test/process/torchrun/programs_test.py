@@ -7,6 +7,7 @@ PYTHON has torch. With `scripts/setup.sh peers` also PyTorch Lightning, Accelera
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
