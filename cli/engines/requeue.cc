@@ -59,23 +59,31 @@ Result<RequeuePlan> plan_requeue(const std::string& job, std::string_view scontr
   return plan;
 }
 
-// The nodes end together: the first one that is asked to end tells the others.
 std::vector<launcher::PlannedSignal> planned_signals(const RequeuePlan& plan, MonoTime began) {
   if (!plan.agents_write) return {{began + plan.ask, SIGUSR1}, {began + plan.last, SIGTERM}};
-  if (!plan.leads) return {};
+  if (plan.together && !plan.leads) return {};
   return {{began + plan.ask, SIGTERM}};
 }
 
-Duration asked(const RequeuePlan& plan) { return plan.ask - (plan.leads ? Duration{} : std::chrono::seconds(1)); }
+Duration asked(const RequeuePlan& plan) {
+  const bool asks_itself = plan.leads || !plan.together;
+  return plan.ask - (asks_itself ? Duration{} : std::chrono::seconds(1));
+}
 
-bool comes_back(std::string_view scontrol_says, int restarts) {
-  if (scontrol_value(scontrol_says, "BatchFlag") != "1" || scontrol_value(scontrol_says, "Requeue") != "1")
-    return false;
+launcher::NextRun next_run(std::string_view scontrol_says, int restarts) {
+  using launcher::NextRun;
   const std::string state = scontrol_value(scontrol_says, "JobState"), runs = scontrol_value(scontrol_says, "Restarts");
+  const std::string reason = scontrol_value(scontrol_says, "Reason");
   int number = 0;
   const bool known = std::from_chars(runs.data(), runs.data() + runs.size(), number).ec == std::errc();
-  // While it runs it may be about to be preempted. Else it has been given back already, or has been cancelled.
-  return state == "RUNNING" || state == "SUSPENDED" || (known && number > restarts);
+  const bool requeued =
+      scontrol_value(scontrol_says, "BatchFlag") == "1" && scontrol_value(scontrol_says, "Requeue") == "1";
+  // While it runs it may be about to be preempted. Else it has been given back already, or it is over.
+  const bool runs_or_waits = state == "RUNNING" || state == "SUSPENDED" || (known && number > restarts);
+  if (requeued && runs_or_waits) return NextRun::may_come;
+  // While processes of it are left, SLURM names the reason of each end but this one.
+  const bool cancelled = state.starts_with("CANCELLED") || (state == "COMPLETING" && reason == "None");
+  return cancelled ? NextRun::cancelled : NextRun::none;
 }
 
 bool goes_back(const RequeuePlan& plan, int code, Duration ran) {

@@ -20,6 +20,7 @@ struct RequeuePlan {
   Duration end{};      // of the job
   // The agents have the state and write it (--state-dir): so the workers need not save, and end at once.
   bool agents_write = false;
+  bool together = true;  // the nodes are one job: one that is asked to end tells the others
 };
 
 // The signals that come by themselves on this node, of a job that began at this time.
@@ -28,9 +29,8 @@ std::vector<launcher::PlannedSignal> planned_signals(const RequeuePlan& plan, Mo
 // From when on this node knows that the job goes back. SLURM counts in seconds, so the nodes differ by one.
 Duration asked(const RequeuePlan& plan);
 
-// Whether a job that was stopped, and has run `restarts` times before, may run again. `scontrol_says`: as below, at its
-// end.
-bool comes_back(std::string_view scontrol_says, int restarts);
+// What comes of a job that was stopped, and has run `restarts` times before. `scontrol_says`: as below, at its end.
+launcher::NextRun next_run(std::string_view scontrol_says, int restarts);
 
 // `scontrol_says`: of the job, `scontrol show job ID --oneliner`. `ahead`: how long before its end the workers are
 // asked. `ending`: how long they have to end.

@@ -120,11 +120,12 @@ Host this_host() {
   host.slurm_address = [path = host.search_path()](const std::string& node) {
     return slurm_address(node, find_in_path("scontrol", path, file_facts));
   };
-  host.scontrol = [path = host.search_path()](const std::vector<std::string>& words) -> Result<std::string> {
+  host.scontrol = [path = host.search_path()](const std::vector<std::string>& words,
+                                              std::chrono::seconds patience) -> Result<std::string> {
     std::vector<std::string> command{find_in_path("scontrol", path, file_facts)};
     if (command[0].empty()) return Error{ErrorKind::unavailable, "there is no scontrol in PATH"};
     command.insert(command.end(), words.begin(), words.end());
-    return ask_program(command, std::chrono::seconds(30));
+    return ask_program(command, patience);
   };
   host.meeting_address = meeting_address;
   host.addresses = reachable_addresses;

@@ -1,6 +1,7 @@
 #pragma once
 // The facts about this machine that resolve() may use. Tests fill the struct by hand; this_host() is the only place of
 // cli/ that reads them from the system.
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -59,9 +60,9 @@ struct Host {
   };
   // What the network calls a node of SLURM's (slurm_address.h). May be slow.
   std::function<std::string(const std::string& node)> slurm_address = [](const std::string& node) { return node; };
-  // What SLURM's `scontrol WORDS` prints. May be slow.
-  std::function<Result<std::string>(const std::vector<std::string>& words)> scontrol =
-      [](const std::vector<std::string>&) {
+  // What SLURM's `scontrol WORDS` prints. May be slow, but not slower than `patience`.
+  std::function<Result<std::string>(const std::vector<std::string>& words, std::chrono::seconds patience)> scontrol =
+      [](const std::vector<std::string>&, std::chrono::seconds) {
         return Result<std::string>(Error{ErrorKind::unavailable, "there is no scontrol in PATH"});
       };
   // By which others may reach this host.

@@ -4,17 +4,21 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
 #include "cli/engines/requeue.h"
 #include "cli/options/take_value.h"
 #include "cli/resolve/resolve_parts.h"
+#include "launcher/job/state_job_name.h"
 
 namespace dtrain::cli {
 namespace {
 
 using launcher::StateFiles;
+
+constexpr auto kSlurmAnswers = std::chrono::seconds(5);  // while the other nodes wait
 
 std::optional<int> whole_number(const std::string& text) {
   int number = 0;
@@ -40,8 +44,7 @@ std::string key_by_slurm(const Given& given, const Plan& plan, const std::string
   const Host& host = given.host;
   const std::string name = name_by_user(given), step = host.variable("SLURM_STEP_ID");
   std::string key = host.variable("SLURM_CLUSTER_NAME") + "." + job;
-  if (!name.empty()) return key + "." + name;
-  if (whole_number(step)) key += "." + step;
+  if (!name.empty() || whole_number(step)) key += "." + (name.empty() ? step : name);
   if (whole_number(step) && !plan.spec.nodes.several()) key += "." + host.variable("SLURM_PROCID");
   return key;
 }
@@ -86,12 +89,18 @@ Result<void> state_files(const Given& given, Plan& plan) {
   if (auto named = name_node(given, plan, job, files); !named) return named;
   files.key = job.empty() ? name_by_user(given) : key_by_slurm(given, plan, job);
   if (files.key.empty()) return wrong("the job's next run must know it: name it (--rdzv-id)");
+  const std::size_t length = launcher::state_job_name(files.key).size();
+  if (length > launcher::kLongestStateJob)
+    return wrong(
+        fmt::format("the name of the job takes {} bytes in names of files, and {} at most are possible; give "
+                    "it a shorter one (--rdzv-id)",
+                    length, launcher::kLongestStateJob));
   files.after_failure = job.empty();
   if (!job.empty())
-    files.comes_back = [scontrol = host.scontrol, job,
-                        restarts = whole_number(host.variable("SLURM_RESTART_COUNT")).value_or(0)] {
-      const auto says = scontrol({"show", "job", job, "--oneliner"});
-      return !says || comes_back(*says, restarts);
+    files.next_run = [scontrol = host.scontrol, job,
+                      restarts = whole_number(host.variable("SLURM_RESTART_COUNT")).value_or(0)] {
+      const auto says = scontrol({"show", "job", job, "--oneliner"}, kSlurmAnswers);
+      return says ? next_run(*says, restarts) : launcher::NextRun::may_come;
     };
   plan.spec.state_files = std::move(files);
   plan.spec.keep_state = true;

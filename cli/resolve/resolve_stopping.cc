@@ -72,7 +72,7 @@ Result<void> requeue(const Given& given, Plan& plan) {
   const std::string job = given.host.variable("SLURM_JOB_ID");
   if (job.empty() || job.find_first_not_of("0123456789") != job.npos)
     return given.options.blame(FlagId::requeue, usage_error("there is no job of SLURM's here (SLURM_JOB_ID)"));
-  const auto says = given.host.scontrol({"show", "job", job, "--oneliner"});
+  const auto says = given.host.scontrol({"show", "job", job, "--oneliner"}, std::chrono::seconds(30));
   if (!says)
     return given.options.blame(
         FlagId::requeue, usage_error(fmt::format("SLURM does not tell of job {}: {}", job, says.error().message)));
@@ -81,6 +81,7 @@ Result<void> requeue(const Given& given, Plan& plan) {
   const std::string node = given.host.variable("SLURM_NODEID");
   found->leads = node.empty() || node == "0";
   found->agents_write = plan.spec.state_files.has_value();
+  found->together = plan.spec.nodes.several();
   if (found->agents_write) found->last = found->ask;
   plan.requeue = std::move(*found);
   return {};

@@ -52,13 +52,16 @@ std::vector<std::string> secrets_of(const Options& options, const Host& host) {
 }
 
 // Nodes work in different folders, and those of the job's own are removed.
-Result<void> check_log_dir(const Options& options) {
-  const std::string& logs = options.text(FlagId::log_dir);
-  if (logs.empty() || logs.starts_with('/')) return {};
-  return usage_error(
-      fmt::format("{} {} with --ship: give an absolute path, because a node that gets files works in a "
-                  "folder that is removed at the job's end",
-                  options[FlagId::log_dir].where, printable(logs, kLongestShown)));
+Result<void> check_folders(const Options& options) {
+  for (const FlagId flag : {FlagId::log_dir, FlagId::state_dir}) {
+    const std::string& folder = options.text(flag);
+    if (folder.empty() || folder.starts_with('/')) continue;
+    return usage_error(
+        fmt::format("{} {} with --ship: give an absolute path, because a node that gets files works in a "
+                    "folder that is removed at the job's end",
+                    options[flag].where, printable(folder, kLongestShown)));
+  }
+  return {};
 }
 
 // The user names no files, and the program is none.
@@ -91,7 +94,7 @@ Result<void> add_ship(const RawOptions& raw, const Options& options, const Host&
   const auto wanted = ships(options);
   if (!wanted) return wanted.error();
   if (!*wanted) return {};
-  if (auto done = check_log_dir(options); !done) return done;
+  if (auto done = check_folders(options); !done) return done;
   const auto limit = parse_number(options.text(FlagId::ship_limit), 1, kMostMiB);
   if (!limit) return options.blame(FlagId::ship_limit, limit.error());
   launcher::ShipRequest request{task.folder, parse_texts(options.text(FlagId::ship_files)),

@@ -20,7 +20,7 @@ namespace {
 // SLURM ends this process with the job, perhaps before scontrol has.
 void give_back(const Host& host, const std::string& job) {
   say(fmt::format("job {} goes back into SLURM's queue", job));
-  const auto done = host.scontrol({"requeue", job});
+  const auto done = host.scontrol({"requeue", job}, std::chrono::seconds(30));
   if (!done) say(fmt::format("job {} stays out of the queue: scontrol requeue: {}", job, done.error().message));
 }
 

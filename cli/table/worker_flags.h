@@ -116,10 +116,11 @@ inline constexpr Flag kWorkersFlags[] = {
      .name = "state-dir",
      .value = "DIR",
      .help = "keep the state in files there for the job's next run",
-     .details = "Implies --keep-state. A job that is stopped, as by SLURM at its time limit, leaves the state of its "
+     .details = "Implies --keep-state. A job that is stopped, as by SLURM for another job, leaves the state of its "
                 "workers in files of DIR, and goes on from there when it runs again. A job that ends well removes the "
                 "files. All nodes need DIR on one file system. A job is known by SLURM's number, or else by --rdzv-id. "
-                "With --requeue SECONDS, the workers get SIGTERM so long before the time limit, and need not save."},
+                "At SLURM's time limit, use --requeue SECONDS: the workers get SIGTERM that long before the limit, and "
+                "need not save."},
 };
 
 }  // namespace dtrain::cli

@@ -144,7 +144,7 @@ int Agent::run() {
     if (!about_status.empty()) say(about_status);
   }
   say_notes_of_logs();
-  states_.load([this] { return front_.has_news(); });
+  states_.load([this] { return front_.asked_to_end(); });
   if (const auto open = rounds_.open(); !open) {
     say(open.error().message);
     return close_down();

@@ -32,6 +32,7 @@ constexpr auto kDiskIsStuck = std::chrono::seconds(5);  // beyond the time that 
 struct MemoryAndFile {
   StateHead head;
   UniqueFd memory;
+  std::unique_ptr<WrittenState> written{};
   std::optional<Error> error{};
   bool done = false;
 };
@@ -60,6 +61,25 @@ void for_each_at_once(Memories& all, const std::function<void(MemoryAndFile&)>& 
   }
   take();
   for (std::thread& thread : threads) thread.join();
+}
+
+// A file gets its name only if all do that belong together: all states of the workers, and then all copies.
+void publish(Memories& all) {
+  const auto part = [&all](bool copy, Result<void> (WrittenState::*step)()) {
+    bool good = true;
+    for (MemoryAndFile& each : all) {
+      if (each.head.owner.copy != copy) continue;
+      if (each.written)
+        if (auto done = (*each.written.*step)(); !done) each.error = done.error();
+      good = good && !each.error;
+    }
+    return good;
+  };
+  for (const bool copy : {false, true}) {
+    if (!part(copy, &WrittenState::prepare) || !part(copy, &WrittenState::publish)) break;
+    for (MemoryAndFile& each : all) each.done = each.done || each.head.owner.copy == copy;
+  }
+  for (MemoryAndFile& each : all) each.written.reset();  // what has no name goes
 }
 
 // The first error stands for all of them.
@@ -119,6 +139,7 @@ void StateKeeper::load(const std::function<bool()>& given_up) {
       each.done = *read;
   });
   for (MemoryAndFile& each : *all) {
+    if (each.error && each.error->kind == ErrorKind::unavailable) abandoned_ = true;
     if (each.error) (each.head.owner.copy ? copies_ : own_).forget(each.head.owner.worker);
     if (each.done) each.head.bytes = state_bytes(each.memory.get()).ok() ? *state_bytes(each.memory.get()) : 0;
   }
@@ -142,15 +163,16 @@ std::optional<MonoTime> StateKeeper::close(const std::optional<Outcome>& outcome
   if (!spec_.state_files || !outcome) return std::nullopt;
   const StateFiles& files = *spec_.state_files;
   const MonoTime now = SteadyClock::now();
-  const StateEnd end = state_end(files, *outcome, now);
-  if (end == StateEnd::leave) return std::nullopt;
+  const StateEnd end = state_end(spec_, *outcome, now);
+  if (end == StateEnd::leave || abandoned_) return std::nullopt;
   if (end == StateEnd::remove) {
     remove({});
     return std::nullopt;
   }
-  if (end == StateEnd::ask && files.comes_back && !files.comes_back()) {
+  const NextRun next = end == StateEnd::ask && files.next_run ? files.next_run() : NextRun::may_come;
+  if (next != NextRun::may_come) {
     say_("this job does not run again: the state of its workers is not kept");
-    remove(files.node);
+    if (next == NextRun::cancelled) remove(files.node);
     return std::nullopt;
   }
   return spill(spill_deadline(spec_, *outcome, stop_began, now), io);
@@ -175,9 +197,12 @@ MonoTime StateKeeper::spill(MonoTime until, asio::io_context& io) {
   const std::function<Result<Memories*>()> write = [spill, until] {
     for_each_at_once(spill->memories, [&](MemoryAndFile& each) {
       auto wrote = write_state_file(spill->folder.get(), each.head, each.memory.get(), until);
-      if (!wrote) each.error = wrote.error();
-      each.done = wrote.ok();
+      if (wrote)
+        each.written = std::move(*wrote);
+      else
+        each.error = wrote.error();
     });
+    publish(spill->memories);
     return &spill->memories;
   };
   BesideLoop beside(io);

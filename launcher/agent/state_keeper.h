@@ -38,6 +38,7 @@ class StateKeeper {
 
   const JobSpec& spec_;
   const Say& say_;
+  bool abandoned_ = false;  // the loading: the files have more than the memories
   StateMemory own_;
   StateMemory copies_;  // of workers on other nodes
 };

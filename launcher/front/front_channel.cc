@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <boost/system/system_error.hpp>
 #include <cerrno>
 #include <chrono>
@@ -32,9 +33,19 @@ void FrontChannel::watch() {
   watch_front();
 }
 
-bool FrontChannel::has_news() {
-  pollfd front{front_.native_handle(), POLLIN, 0};
-  return ::poll(&front, 1, 0) == 1;
+bool FrontChannel::asked_to_end() {
+  using Op = FrontMessage::Op;
+  const std::lock_guard lock(early_);
+  while (const auto message = receive_from(front_.native_handle())) {
+    to_end_ = to_end_ || message->op == Op::stop || message->op == Op::stop_orphan || message->op == Op::stop_again;
+    asio::post(front_.get_executor(), [this, message = *message] { take(message); });
+  }
+  return to_end_ || front_gone();
+}
+
+bool FrontChannel::front_gone() {
+  pollfd front{front_.native_handle(), 0, 0};
+  return ::poll(&front, 1, 0) == 1 && (front.revents & POLLHUP) != 0;
 }
 
 void FrontChannel::suspended(int number) { send_to(front_.native_handle(), {FrontMessage::Op::suspended, number}); }
@@ -76,20 +87,25 @@ void FrontChannel::watch_front() {
 }
 
 void FrontChannel::read_front() {
-  const auto message = receive_from(front_.native_handle());
-  if (!message) return callbacks_.lost();
-  if (message->op == FrontMessage::Op::suspend) {
-    callbacks_.suspend(message->value);
-  } else if (message->op == FrontMessage::Op::resume) {
-    callbacks_.resume();
-  } else if (message->op == FrontMessage::Op::stop || message->op == FrontMessage::Op::stop_orphan) {
-    stop(message->value, message->op == FrontMessage::Op::stop_orphan);
-  } else if (message->op == FrontMessage::Op::stop_again) {
-    callbacks_.stop({message->value});
-  } else {
-    callbacks_.pass(message->value);
-  }
+  if (const auto message = receive_from(front_.native_handle()))
+    take(*message);
+  else if (front_gone())  // else asked_to_end() was faster
+    return callbacks_.lost();
   watch_front();
+}
+
+void FrontChannel::take(const FrontMessage& message) {
+  if (message.op == FrontMessage::Op::suspend) {
+    callbacks_.suspend(message.value);
+  } else if (message.op == FrontMessage::Op::resume) {
+    callbacks_.resume();
+  } else if (message.op == FrontMessage::Op::stop || message.op == FrontMessage::Op::stop_orphan) {
+    stop(message.value, message.op == FrontMessage::Op::stop_orphan);
+  } else if (message.op == FrontMessage::Op::stop_again) {
+    callbacks_.stop({message.value});
+  } else {
+    callbacks_.pass(message.value);
+  }
 }
 
 void FrontChannel::stop(int signal, bool orphan) {

@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <functional>
+#include <mutex>
 
 #include "launcher/front/front_message.h"
 #include "launcher/job/group_core.h"
@@ -32,8 +33,9 @@ class FrontChannel {
   void watch();
   // Tell now of the signals that have come; otherwise the event loop does.
   void read_signals();
-  // Whether the front has said something that the event loop has not read yet. Any thread may ask.
-  bool has_news();
+  // Whether the front has said that the job is to end, or is gone. Any thread may ask; it takes the front's messages,
+  // which the event loop gets later.
+  bool asked_to_end();
   // All processes of the round have been told to stop, for the suspension of this number.
   void suspended(int number);
   // The attached worker was stopped by this signal of the terminal.
@@ -43,6 +45,8 @@ class FrontChannel {
   void watch_signals();
   void watch_front();
   void read_front();
+  void take(const FrontMessage& message);
+  bool front_gone();
   void stop(int signal, bool orphan = false);
   bool is_stop(int signal) const;
 
@@ -51,6 +55,8 @@ class FrontChannel {
   boost::asio::posix::stream_descriptor front_;
   boost::asio::posix::stream_descriptor signals_;
   StopRequests requests_;
+  std::mutex early_;  // for asked_to_end()
+  bool to_end_ = false;
 };
 
 }  // namespace dtrain::launcher

@@ -155,6 +155,9 @@ struct ReplicaSettings {
   int group() const { return first + at; }
 };
 
+// What comes of a job that was stopped.
+enum class NextRun { may_come, none, cancelled };
+
 // Files in which the kept state goes from one run of the job to the next (launcher/spill).
 struct StateFiles {
   std::string folder;          // it is there
@@ -165,8 +168,8 @@ struct StateFiles {
   // ends it.
   std::optional<MonoTime> asked{};
   MonoTime ends{};
-  // Whether a job that was stopped may run again; none: it may. May be slow.
-  std::function<bool()> comes_back{};
+  // Of a job that was stopped; none: it may run again. Takes a few seconds at most.
+  std::function<NextRun()> next_run{};
 };
 
 struct JobSpec {

@@ -8,13 +8,13 @@ namespace dtrain::launcher {
 
 enum class StateEnd {
   spill,   // it goes to files, for the next run
-  ask,     // the same, unless StateFiles::comes_back says that there is no next run: then its files go
+  ask,     // the same, if StateFiles::next_run says that there may be one
   remove,  // all is done: the files of the job go
   leave,   // the files that are there stay
 };
 
-// `files`: of a job that has them.
-StateEnd state_end(const StateFiles& files, const Outcome& outcome, MonoTime now);
+// `spec`: of a job that has files.
+StateEnd state_end(const JobSpec& spec, const Outcome& outcome, MonoTime now);
 
 // When the files must be complete. `stop_began`: when the workers were asked to end.
 MonoTime spill_deadline(const JobSpec& spec, const Outcome& outcome, MonoTime stop_began, MonoTime now);

@@ -23,12 +23,14 @@ Error state_error(const std::string& what, int error = errno) {
   return {ErrorKind::system, what.empty() ? std::strerror(error) : what + ": " + std::strerror(error), error};
 }
 
-Result<void> put_all(int fd, const char* data, std::size_t bytes) {
+// It leaves the offset, which workers share with a memory, where it is.
+Result<void> put_all(int fd, const char* data, std::size_t bytes, std::uint64_t at) {
   while (bytes != 0) {
-    const ssize_t n = ::write(fd, data, bytes);
+    const ssize_t n = ::pwrite(fd, data, bytes, static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return state_error("");
     data += n;
+    at += static_cast<std::uint64_t>(n);
     bytes -= static_cast<std::size_t>(n);
   }
   return {};
@@ -48,11 +50,24 @@ Result<void> get_all(int fd, char* data, std::size_t bytes, std::uint64_t at) {
   return {};
 }
 
+// Others may have laid it there.
+Result<void> check_state_file(int fd) {
+  struct stat facts {};
+  if (::fstat(fd, &facts) != 0) return state_error("");
+  if (!S_ISREG(facts.st_mode)) return Error{ErrorKind::usage, "it is not a regular file"};
+  if (facts.st_uid != ::geteuid())
+    return Error{ErrorKind::usage, fmt::format("it belongs to user {}, not to you ({})", facts.st_uid, ::geteuid())};
+  if ((facts.st_mode & 077) != 0)
+    return Error{ErrorKind::usage, fmt::format("others may read or change it (mode {:04o})", facts.st_mode & 07777)};
+  return {};
+}
+
 // What is not complete yet. Where the file system can, it has no name, so nothing is left whatever kills this process;
 // elsewhere the next run takes the name again.
-class UnfinishedFile {
+class UnfinishedFile final : public WrittenState {
  public:
-  UnfinishedFile(int folder, std::string name) : folder_(folder), name_(std::move(name)) {
+  UnfinishedFile(int folder, std::string final_name)
+      : folder_(folder), final_name_(std::move(final_name)), name_(unfinished_name(final_name_)) {
     ::unlinkat(folder_, name_.c_str(), 0);  // of a run that was killed
     fd_ = UniqueFd(::openat(folder_, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
     if (!fd_ && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
@@ -61,7 +76,7 @@ class UnfinishedFile {
     }
     if (!fd_) error_ = errno;
   }
-  ~UnfinishedFile() {
+  ~UnfinishedFile() override {
     if (named_) ::unlinkat(folder_, name_.c_str(), 0);
   }
   UnfinishedFile(const UnfinishedFile&) = delete;
@@ -70,23 +85,31 @@ class UnfinishedFile {
   int fd() const { return fd_.get(); }
   int error() const { return error_; }  // why there is none
 
-  // Now it has its name, for ever.
-  Result<void> finish(const std::string& name) {
+  // A full disk may show only now. The next run's reader must take it, and some file systems choose owner and mode.
+  Result<void> sync() const {
     if (::fsync(fd_.get()) != 0) return state_error("");
-    if (!named_) {
-      const std::string link = fmt::format("/proc/self/fd/{}", fd_.get());
-      if (::linkat(AT_FDCWD, link.c_str(), folder_, name_.c_str(), AT_SYMLINK_FOLLOW) != 0) return state_error("");
-      named_ = true;
-    }
-    if (::renameat(folder_, name_.c_str(), folder_, name.c_str()) != 0) return state_error("");
+    return check_state_file(fd_.get());
+  }
+
+  Result<void> prepare() override {
+    if (named_) return {};
+    const std::string link = fmt::format("/proc/self/fd/{}", fd_.get());
+    if (::linkat(AT_FDCWD, link.c_str(), folder_, name_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      return state_error("").in(final_name_);
+    named_ = true;
+    return {};
+  }
+
+  Result<void> publish() override {
+    if (::renameat(folder_, name_.c_str(), folder_, final_name_.c_str()) != 0) return state_error("").in(final_name_);
     named_ = false;
-    if (::fsync(folder_) != 0 && errno != EINVAL) return state_error("");
+    if (::fsync(folder_) != 0 && errno != EINVAL) return state_error("").in(final_name_);
     return {};
   }
 
  private:
   const int folder_;
-  const std::string name_;
+  const std::string final_name_, name_;
   UniqueFd fd_;
   int error_ = 0;
   bool named_ = false;
@@ -96,35 +119,28 @@ Result<void> write_state(UnfinishedFile& file, const StateHead& head, int memory
   if (file.fd() < 0) return state_error("", file.error());
   const std::string text = state_head_text(head);
   std::uint32_t sum = crc32c(0, text.data(), text.size());
-  if (auto wrote = put_all(file.fd(), text.data(), text.size()); !wrote) return wrote;
+  if (auto wrote = put_all(file.fd(), text.data(), text.size(), 0); !wrote) return wrote;
   const auto piece = std::make_unique_for_overwrite<char[]>(kStatePiece);
   for (std::uint64_t at = 0; at < head.bytes;) {
     if (SteadyClock::now() >= until) return Error{ErrorKind::unavailable, "the time was too short to write it"};
     const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(kStatePiece, head.bytes - at));
     if (auto got = get_all(memory, piece.get(), size, at); !got) return got.error().in("the memory");
     sum = crc32c(sum, piece.get(), size);
-    if (auto wrote = put_all(file.fd(), piece.get(), size); !wrote) return wrote;
+    if (auto wrote = put_all(file.fd(), piece.get(), size, kStateHeadBytes + at); !wrote) return wrote;
     // The disk begins with it now, so that little is left to wait for at the end.
     ::sync_file_range(file.fd(), static_cast<off_t>(kStateHeadBytes + at), static_cast<off_t>(size),
                       SYNC_FILE_RANGE_WRITE);
     at += size;
   }
   const std::string last = state_sum_text(sum);
-  return put_all(file.fd(), last.data(), last.size());
+  return put_all(file.fd(), last.data(), last.size(), kStateHeadBytes + head.bytes);
 }
 
-// A file that others may have laid there.
 Result<UniqueFd> open_state_file(int folder, const std::string& name) {
   UniqueFd fd(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW));
   if (!fd && errno == ELOOP) return Error{ErrorKind::usage, "it is a link, which is not followed", ELOOP};
   if (!fd) return state_error("");
-  struct stat facts {};
-  if (::fstat(fd.get(), &facts) != 0) return state_error("");
-  if (!S_ISREG(facts.st_mode)) return Error{ErrorKind::usage, "it is not a regular file"};
-  if (facts.st_uid != ::geteuid())
-    return Error{ErrorKind::usage, fmt::format("it belongs to user {}, not to you ({})", facts.st_uid, ::geteuid())};
-  if ((facts.st_mode & 077) != 0)
-    return Error{ErrorKind::usage, fmt::format("others may read or change it (mode {:04o})", facts.st_mode & 07777)};
+  if (auto good = check_state_file(fd.get()); !good) return good.error();
   return fd;
 }
 
@@ -146,7 +162,7 @@ Result<void> read_state(int fd, const StateOwner& owner, int memory, const std::
     const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(kStatePiece, head->bytes - at));
     if (auto got = get_all(fd, piece.get(), bytes, kStateHeadBytes + at); !got) return got;
     sum = crc32c(sum, piece.get(), bytes);
-    if (auto wrote = put_all(memory, piece.get(), bytes); !wrote) return wrote.error().in("the memory for it");
+    if (auto wrote = put_all(memory, piece.get(), bytes, at); !wrote) return wrote.error().in("the memory for it");
     at += bytes;
   }
   std::string last(kStateSumBytes, '\0');
@@ -165,12 +181,13 @@ Result<UniqueFd> open_state_folder(const std::string& path) {
   return folder;
 }
 
-Result<void> write_state_file(int folder, const StateHead& head, int memory, MonoTime until) {
+Result<std::unique_ptr<WrittenState>> write_state_file(int folder, const StateHead& head, int memory, MonoTime until) {
   const std::string name = state_file_name(head.owner);
-  UnfinishedFile file(folder, unfinished_name(name));
-  auto wrote = write_state(file, head, memory, until);
-  if (wrote) wrote = file.finish(name);
-  return wrote ? wrote : wrote.error().in(name);
+  auto file = std::make_unique<UnfinishedFile>(folder, name);
+  auto wrote = write_state(*file, head, memory, until);
+  if (wrote) wrote = file->sync();
+  if (!wrote) return wrote.error().in(name);
+  return std::unique_ptr<WrittenState>(std::move(file));
 }
 
 Result<bool> read_state_file(int folder, const StateOwner& owner, int memory, const std::function<bool()>& given_up) {

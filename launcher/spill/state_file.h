@@ -1,7 +1,9 @@
 #pragma once
 // Writes a memory to a file, and fills one from a file. The file has its name only when it is complete and on the disk,
-// and it is its owner's alone. All of these block; errors name the file.
+// and it is its owner's alone. All of these block; errors name the file. Files of one node that belong together get
+// their names when all are written.
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -15,9 +17,19 @@ namespace dtrain::launcher {
 // To be used with the functions below. An error: it is not there, or no folder.
 Result<UniqueFd> open_state_folder(const std::string& path);
 
-// Takes the place of the file of the same owner. An error, also that `until` has passed, leaves that one as it is, and
-// nothing else. Nobody writes to the memory meanwhile.
-Result<void> write_state_file(int folder, const StateHead& head, int memory, MonoTime until);
+// A file that is written and on the disk, but does not count yet. It goes with this object.
+class WrittenState {
+ public:
+  virtual ~WrittenState() = default;
+  // It takes its unfinished name. No room is needed for publish() then.
+  virtual Result<void> prepare() = 0;
+  // After prepare(): it takes the place of the file of the same owner.
+  virtual Result<void> publish() = 0;
+};
+
+// An error, also that `until` has passed, leaves nothing. Nobody writes to the memory meanwhile. `folder` outlives the
+// result.
+Result<std::unique_ptr<WrittenState>> write_state_file(int folder, const StateHead& head, int memory, MonoTime until);
 
 // Into the memory, which is empty. False: there is no such file. `given_up`: asked again and again. After an error the
 // memory has a part of the state, and is to be thrown away.

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "launcher/job/state_job_name.h"
 #include "rendezvous/base/counted.h"
 #include "rendezvous/base/printable.h"
 
@@ -16,7 +16,6 @@ using StateJson = nlohmann::ordered_json;
 
 constexpr int kStateFileVersion = 1;
 constexpr int kMostPlaces = 1 << 24;
-constexpr std::size_t kLongestJobName = 512;
 constexpr std::string_view kStateFiles = "dtrain-state.", kCopyEnd = ".copy", kUnfinishedEnd = ".part";
 
 Error not_a_state(const std::string& what) { return {ErrorKind::usage, what}; }
@@ -27,15 +26,6 @@ bool take_whole(const StateJson& json, const char* name, std::uint64_t most, Num
   if (found == json.end() || !found->is_number_unsigned() || found->get<std::uint64_t>() > most) return false;
   number = found->get<Number>();
   return true;
-}
-
-std::string in_file_name(const std::string& job) {
-  std::string safe;
-  for (const char c : job)
-    safe += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.'
-                ? std::string(1, c)
-                : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  return safe;
 }
 
 bool skip(std::string_view& text, std::string_view start) {
@@ -56,14 +46,14 @@ std::optional<std::string_view> take_digits(std::string_view& text) {
 std::string state_head_text(const StateHead& head) {
   const StateOwner& owner = head.owner;
   const StateJson json{{"dtrain_state", kStateFileVersion},
-                       {"job", owner.job.substr(0, kLongestJobName)},
+                       {"job", state_job_name(owner.job)},
                        {"node", owner.node},
                        {"nodes", owner.nodes},
                        {"worker", owner.worker},
                        {"workers", owner.workers},
                        {"copy", owner.copy},
                        {"bytes", head.bytes}};
-  std::string text = json.dump(-1, ' ', true, StateJson::error_handler_t::replace);
+  std::string text = json.dump();
   text.resize(kStateHeadBytes - 1, ' ');
   return text + "\n";
 }
@@ -88,7 +78,9 @@ Result<StateHead> parse_state_head(std::string_view text) {
       take_whole(json, "worker", kMostPlaces, owner.worker) &&
       take_whole(json, "workers", kMostPlaces, owner.workers) && take_whole(json, "bytes", kMostStateBytes, head.bytes);
   if (!good) return not_a_state("its first line is damaged");
-  owner.job = job->get<std::string>();
+  const auto name = parse_state_job_name(job->get<std::string>());
+  if (!name) return not_a_state("its first line is damaged");
+  owner.job = *name;
   owner.copy = copy->get<bool>();
   return head;
 }
@@ -111,8 +103,9 @@ std::optional<std::string> why_not_its_state(const StateOwner& found, const Stat
   if (found.job != wanted.job)
     return fmt::format("it is of job '{}', and this is '{}'", printable(found.job), printable(wanted.job));
   if (found.nodes != wanted.nodes || found.workers != wanted.workers)
-    return fmt::format("it is of {} on one of {}, and now there are {} on one of {}", counted(found.workers, "worker"),
-                       counted(found.nodes, "node"), counted(wanted.workers, "worker"), counted(wanted.nodes, "node"));
+    return fmt::format("it was written by a node with {} in a job of {}; this node has {}, and the job has {}",
+                       counted(found.workers, "worker"), counted(found.nodes, "node"),
+                       counted(wanted.workers, "worker"), counted(wanted.nodes, "node"));
   if (found != wanted)
     return fmt::format("it is of worker {} of node {}{}: somebody has renamed it", found.worker, found.node,
                        found.copy ? " (a copy)" : "");
@@ -120,7 +113,7 @@ std::optional<std::string> why_not_its_state(const StateOwner& found, const Stat
 }
 
 std::string state_file_name(const StateOwner& owner) {
-  return fmt::format("{}{}.n{}.w{}{}", kStateFiles, in_file_name(owner.job), owner.node, owner.worker,
+  return fmt::format("{}{}.n{}.w{}{}", kStateFiles, state_job_name(owner.job), owner.node, owner.worker,
                      owner.copy ? kCopyEnd : "");
 }
 
@@ -129,7 +122,7 @@ std::string unfinished_name(const std::string& state_file_name) {
 }
 
 bool is_state_file(std::string_view name, const std::string& job, std::optional<int> node) {
-  if (!skip(name, kStateFiles) || !skip(name, in_file_name(job)) || !skip(name, ".n")) return false;
+  if (!skip(name, kStateFiles) || !skip(name, state_job_name(job)) || !skip(name, ".n")) return false;
   const auto of_node = take_digits(name);
   if (!of_node || !skip(name, ".w") || !take_digits(name)) return false;
   skip(name, kCopyEnd);

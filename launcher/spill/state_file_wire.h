@@ -33,7 +33,7 @@ struct StateHead {
   bool operator==(const StateHead&) const = default;
 };
 
-// kStateHeadBytes; the job's name has at most 512 bytes.
+// kStateHeadBytes. The job's name as in the file's name.
 std::string state_head_text(const StateHead& head);
 // Of any kStateHeadBytes bytes. The error says what is wrong.
 Result<StateHead> parse_state_head(std::string_view text);
@@ -46,8 +46,7 @@ std::uint32_t parse_state_sum(std::string_view text);  // kStateSumBytes
 // Why `wanted` cannot use what `found` owned; nothing: it can.
 std::optional<std::string> why_not_its_state(const StateOwner& found, const StateOwner& wanted);
 
-// "dtrain-state.4711.n0.w3", and with ".copy" at its end. Characters of the job's name that could hurt in a file's name
-// are written as %2F.
+// "dtrain-state.4711.n0.w3", and with ".copy" at its end.
 std::string state_file_name(const StateOwner& owner);
 // While it is written.
 std::string unfinished_name(const std::string& state_file_name);

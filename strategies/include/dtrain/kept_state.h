@@ -51,7 +51,8 @@ class KeptState {
   // names, types, shapes and parts are the same at each step; if they change, the states before are lost. `extra` is
   // kept by rank 0, 1 MiB at most, and comes back as it was. Ranks that keep each step, and exchange something in each
   // step, as gradients, have one step in common whenever one of them is killed. Throws CheckpointError, on this rank
-  // alone, if there is not enough memory.
+  // alone, if there is not enough memory. Call restore() first in each round, also in the first one: it finds what an
+  // earlier run has left (`--state-dir`). Without it, that state may count as the newer one later.
   void keep(const CheckpointState& state);
 
   // Collective of the session. Fills the values of `state`, its step and extra with the newest state that is whole:

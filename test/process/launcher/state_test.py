@@ -161,7 +161,8 @@ class StateFiles(ProcessTest):
         self.assertNotIn("is not used", self.said)
         job = self.assert_run(0, *self.words(workers=1), 0)
         self.assertEqual(self.found(job), {0: 0})
-        self.assertIn("it is of 2 workers on one of 1 node, and now there are 1 worker on one of 1 node", job.said)
+        self.assertIn("it was written by a node with 2 workers in a job of 1 node; this node has 1 worker, and the job "
+                      "has 1 node", job.said)
         self.assertEqual(os.listdir(self.folder), ["elsewhere"])
 
     def test_a_state_that_cannot_be_written_leaves_nothing_and_is_told(self):
@@ -177,6 +178,18 @@ class StateFiles(ProcessTest):
             self.assertIn(f"the state is not kept in {self.folder} for the job's next run: dtrain-state.a%2Fb.n0.w0: "
                           "File too large (and 1 more)", job.stderr())
         self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_node_that_cannot_write_one_state_leaves_all_that_it_had(self):
+        self.assertEqual(self.stopped(), {0: 0, 1: 0})
+        in_the_way = self.file(1) + ".part"
+        os.mkdir(in_the_way)
+        self.assertEqual(self.stopped(), {0: 1, 1: 1})
+        self.assertIn("for the job's next run: dtrain-state.a%2Fb.n0.w1: File exists", self.said)
+        self.assertNotIn("is in", self.said)
+        os.rmdir(in_the_way)
+        self.assertEqual(len(os.listdir(self.folder)), 2)
+        self.assertEqual(self.stopped(), {0: 1, 1: 1})
+        self.assertEqual(self.stopped(), {0: 2, 1: 2})
 
     def test_whatever_is_killed_leaves_no_file(self):
         for who in ("agent", "front", "guard"):

@@ -95,7 +95,8 @@ class Ship(OnHosts):
                             (["--ship-files", "token"], "token is a secret of yours"),
                             (["--ship-files", "none"], "none: No such file"),
                             (["--ship-limit", "1", "--ship-files", "big"], "the largest is big with 3.0 MiB"),
-                            (["--log-dir", "logs"], "--log-dir logs with --ship: give an absolute path")]:
+                            (["--log-dir", "logs"], "--log-dir logs with --ship: give an absolute path"),
+                            (["--state-dir", "s"], "--state-dir s with --ship: give an absolute path")]:
             with self.subTest(flags=flags):
                 lines = self.says(*SHIP, *flags, "./train", code=2).splitlines()
                 self.assertEqual(len(lines), 1, lines)

@@ -78,19 +78,32 @@ TEST_CASE("workers are asked to save and later to end, or to end at once where a
   plan.leads = false;
   CHECK(planned_signals(plan, began).empty());
   CHECK(asked(plan) == 9s);
+  // Nobody else tells the workers of a node that is a job of its own.
+  plan.together = false;
+  signals = planned_signals(plan, began);
+  REQUIRE(signals.size() == 1);
+  CHECK((signals[0].at == MonoTime(15s) && signals[0].signal == SIGTERM));
+  CHECK(asked(plan) == 10s);
 }
 
 TEST_CASE("a stopped job may run again while it is not over for SLURM, or has been given back") {
-  const auto says = [](const char* state, const char* restarts, const char* batch = "1", const char* requeue = "1") {
-    return fmt::format("JobId=12 Requeue={} Restarts={} BatchFlag={} JobState={} Reason=None", requeue, restarts, batch,
-                       state);
+  using launcher::NextRun;
+  const auto next = [](const char* state, const char* restarts, int before, const char* batch = "1",
+                       const char* requeue = "1", const char* reason = "None") {
+    return next_run(fmt::format("JobId=12 Requeue={} Restarts={} BatchFlag={} JobState={} Reason={}", requeue, restarts,
+                                batch, state, reason),
+                    before);
   };
-  CHECK(comes_back(says("RUNNING", "0"), 0));
-  CHECK(comes_back(says("COMPLETING", "1"), 0));
-  CHECK(comes_back(says("PENDING", "3"), 2));
-  CHECK_FALSE(comes_back(says("COMPLETING", "0"), 0));  // scancel
-  CHECK_FALSE(comes_back(says("CANCELLED", "2"), 2));
-  CHECK_FALSE(comes_back(says("RUNNING", "0", "0"), 0));
-  CHECK_FALSE(comes_back(says("RUNNING", "0", "1", "0"), 0));
-  CHECK_FALSE(comes_back("", 0));
+  CHECK(next("RUNNING", "0", 0) == NextRun::may_come);
+  CHECK(next("COMPLETING", "1", 0) == NextRun::may_come);
+  CHECK(next("PENDING", "3", 2) == NextRun::may_come);
+  CHECK(next("COMPLETING", "0", 0) == NextRun::cancelled);  // scancel
+  CHECK(next("CANCELLED", "2", 2) == NextRun::cancelled);
+  CHECK(next("CANCELLED", "0", 0, "0") == NextRun::cancelled);
+  CHECK(next("COMPLETING", "0", 0, "1", "1", "TimeLimit") == NextRun::none);
+  CHECK(next("COMPLETING", "0", 0, "1", "1", "NonZeroExitCode") == NextRun::none);
+  CHECK(next("TIMEOUT", "0", 0) == NextRun::none);
+  CHECK(next("RUNNING", "0", 0, "0") == NextRun::none);
+  CHECK(next("RUNNING", "0", 0, "1", "0") == NextRun::none);
+  CHECK(next_run("", 0) == NextRun::none);
 }

@@ -64,7 +64,7 @@ TEST_CASE("a job with a name has its state in a folder for its next run") {
   CHECK(files.node == 0);
   CHECK(files.nodes == 1);
   CHECK(files.after_failure);
-  CHECK_FALSE(files.comes_back);
+  CHECK_FALSE(files.next_run);
   CHECK(state_files({"--state-dir=/states"}, host_with_folder({{"DTRAIN_RDZV_ID", "by variable"}})).key ==
         "by variable");
   CHECK(state_files({"--state-dir=states", "--rdzv-id=mine"}).folder == "/work/states");
@@ -88,6 +88,11 @@ TEST_CASE("a state that no next run would find is an error at the start") {
   CHECK_THAT(state_error({"--state-dir=/file", "--rdzv-id=mine"}), Contains("there is no folder /file"));
   CHECK_THAT(state_error({"--state-dir=/states", "--rdzv-id=mine", "--nnodes=2", "--rdzv-endpoint=127.0.0.1:29500"}),
              Contains("nodes that come in any order do not know their own files; number them (--node-rank)"));
+  const std::string brackets(67, '[');  // three bytes each in a file's name
+  CHECK(state_error({"--state-dir=/states", "--rdzv-id=" + brackets}) ==
+        "--state-dir '/states': the name of the job takes 201 bytes in names of files, and 200 at most are possible; "
+        "give it a shorter one (--rdzv-id)");
+  CHECK(state_error({"--state-dir=/states", "--rdzv-id=" + brackets.substr(1)}) == "<none>");
   CHECK_THAT(state_error({"--state-dir=/states", "--rdzv-id=mine"}, host_with_folder({{"TORCHELASTIC_RUN_ID", "x"}})),
              Contains("a job in a worker of another job cannot have it"));
 }
@@ -97,7 +102,9 @@ TEST_CASE("a job of SLURM's is known by its cluster, number and step") {
             .key == "main.12");
   auto env = step("1", "0");
   CHECK(state_files({"--state-dir=/states"}, host_with_folder(env)).key == "main.4711.2.0");
-  CHECK(state_files({"--state-dir=/states", "--rdzv-id=mine"}, host_with_folder(env)).key == "main.4711.mine");
+  CHECK(state_files({"--state-dir=/states", "--rdzv-id=mine"}, host_with_folder(env)).key == "main.4711.mine.0");
+  env["SLURM_PROCID"] = "3";  // of several tasks, each a job
+  CHECK(state_files({"--state-dir=/states", "--rdzv-id=mine"}, host_with_folder(env)).key == "main.4711.mine.3");
   Host host = host_with_folder(step("3", "1"));
   host.env.erase("DTRAIN_TOKEN_FILE");
   host.munge = [] { return Result<void>(); };
@@ -110,21 +117,23 @@ TEST_CASE("a job of SLURM's is known by its cluster, number and step") {
 
 TEST_CASE("SLURM is asked whether a job that was stopped runs again") {
   Host host = host_with_folder({{"SLURM_JOB_ID", "12"}, {"SLURM_RESTART_COUNT", "1"}});
-  CHECK(state_files({"--state-dir=/states"}, host).comes_back());  // nobody answers: it may
+  using launcher::NextRun;
+  CHECK(state_files({"--state-dir=/states"}, host).next_run() == NextRun::may_come);  // nobody answers
   for (const bool again : {false, true}) {
-    host.scontrol = [again](const std::vector<std::string>& words) {
+    host.scontrol = [again](const std::vector<std::string>& words, std::chrono::seconds patience) {
+      CHECK(patience == std::chrono::seconds(5));  // the other nodes wait
       CHECK(words == std::vector<std::string>{"show", "job", "12", "--oneliner"});
-      return Result<std::string>(std::string("BatchFlag=1 Requeue=1 JobState=COMPLETING Restarts=") +
+      return Result<std::string>(std::string("BatchFlag=1 Requeue=1 JobState=COMPLETING Reason=None Restarts=") +
                                  (again ? "2" : "1"));
     };
-    CHECK(state_files({"--state-dir=/states"}, host).comes_back() == again);
+    CHECK(state_files({"--state-dir=/states"}, host).next_run() == (again ? NextRun::may_come : NextRun::cancelled));
   }
 }
 
 TEST_CASE("a job whose agents write its state is not asked to save, but to end") {
   using namespace std::chrono_literals;
   Host host = host_with_folder({{"SLURM_JOB_ID", "12"}});
-  host.scontrol = [](const std::vector<std::string>&) {
+  host.scontrol = [](const std::vector<std::string>&, std::chrono::seconds) {
     return Result<std::string>("Requeue=1 BatchFlag=1 RunTime=00:10:00 TimeLimit=01:00:00");
   };
   const auto plan = resolved_state({"--state-dir=/states", "--requeue=60"}, host);
@@ -133,6 +142,7 @@ TEST_CASE("a job whose agents write its state is not asked to save, but to end")
   CHECK(plan->requeue->ask == 49min);
   CHECK(plan->requeue->last == 49min);
   CHECK(plan->requeue->end == 50min);
+  CHECK_FALSE(plan->requeue->together);
 }
 
 }  // namespace dtrain::cli

@@ -9,6 +9,7 @@ namespace dtrain::cli {
 namespace {
 
 using Words = std::vector<std::string>;
+using Catch::Contains;
 using launcher::JobSpec;
 
 Result<Plan> resolved(Words flags, const Host& host, bool as_torchrun = false) {
@@ -376,7 +377,7 @@ TEST_CASE("a job of SLURM's may go back into the queue") {
   CHECK_THAT(error({"--requeue=60"}), Contains("there is no job of SLURM's here (SLURM_JOB_ID)"));
   Host host = with_env("SLURM_JOB_ID", "12");
   CHECK_THAT(error({"--requeue=60"}, host), Contains("SLURM does not tell of job 12: there is no scontrol in PATH"));
-  host.scontrol = [](const std::vector<std::string>& words) {
+  host.scontrol = [](const std::vector<std::string>& words, std::chrono::seconds) {
     CHECK(words == std::vector<std::string>{"show", "job", "12", "--oneliner"});
     return Result<std::string>("Requeue=1 BatchFlag=1 RunTime=00:10:00 TimeLimit=01:00:00");
   };

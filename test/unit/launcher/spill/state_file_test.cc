@@ -48,7 +48,10 @@ struct Place {
 
   Result<void> write(const std::string& state, MonoTime until = MonoTime::max()) const {
     const UniqueFd memory = memory_of(state);
-    return write_state_file(fd.get(), {kOwner, state.size()}, memory.get(), until);
+    auto wrote = write_state_file(fd.get(), {kOwner, state.size()}, memory.get(), until);
+    if (!wrote) return wrote.error();
+    auto prepared = (*wrote)->prepare();
+    return prepared ? (*wrote)->publish() : prepared;
   }
   std::string why_not_read(const StateOwner& owner = kOwner) const {
     const UniqueFd memory = make_memory_file("test-state");
@@ -76,6 +79,7 @@ TEST_CASE("a memory goes to a file that is its owner's alone, and comes back") {
     const UniqueFd memory = make_memory_file("test-state");
     REQUIRE(*read_state_file(place.fd.get(), kOwner, memory.get(), never));
     CHECK(text_of(memory) == state);
+    CHECK(::lseek(memory.get(), 0, SEEK_CUR) == 0);
   }
   CHECK(place.names() == std::vector<std::string>{kName});
 }
@@ -102,6 +106,29 @@ TEST_CASE("a state that cannot be written leaves the one before, and nothing els
   CHECK(place.folder.read(kName) == before);
 }
 
+TEST_CASE("a state that is written does not count before it is published") {
+  const Place place;
+  REQUIRE(place.write("before").ok());
+  const std::string before = place.folder.read(kName);
+  const UniqueFd memory = memory_of("after");
+  const StateHead head{kOwner, 5};
+  for (const bool prepare : {false, true}) {  // and thrown away
+    auto wrote = write_state_file(place.fd.get(), head, memory.get(), MonoTime::max());
+    REQUIRE(wrote.ok());
+    if (prepare) REQUIRE((*wrote)->prepare().ok());
+    CHECK(place.names().size() == (prepare ? 2 : 1));
+  }
+  CHECK(place.names() == std::vector<std::string>{kName});
+  CHECK(place.folder.read(kName) == before);
+  auto wrote = write_state_file(place.fd.get(), head, memory.get(), MonoTime::max());
+  REQUIRE(wrote.ok());
+  REQUIRE((*wrote)->prepare().ok());
+  CHECK(place.folder.read(kName) == before);
+  REQUIRE((*wrote)->publish().ok());
+  CHECK(place.folder.read(kName) != before);
+  CHECK(place.names() == std::vector<std::string>{kName});
+}
+
 TEST_CASE("what is no state of this worker is not read") {
   const Place place;
   CHECK(place.why_not_read() == "none");
@@ -124,7 +151,8 @@ TEST_CASE("what is no state of this worker is not read") {
   CHECK(with(good) == "read");
   StateOwner other = kOwner;
   other.workers = 3;
-  CHECK_THAT(place.why_not_read(other), Contains("it is of 2 workers on one of 1 node, and now there are 3"));
+  CHECK_THAT(place.why_not_read(other),
+             Contains("it was written by a node with 2 workers in a job of 1 node; this node has 3 workers"));
   CHECK(read_state_file(place.fd.get(), kOwner, make_memory_file("x").get(), [] { return true; }).error().message ==
         name + "the job is to end");
 }

@@ -1,6 +1,7 @@
 // The first line of a file with kept state, the file's name, and whose it is.
 #include "launcher/spill/state_file_wire.h"
 
+#include "launcher/job/state_job_name.h"
 #include "test/support/catch.h"
 
 using namespace dtrain;
@@ -29,10 +30,14 @@ TEST_CASE("the head of a state's file comes back as it was") {
   CHECK(*parse_state_head(text) == kHead);
   CHECK(state_file_bytes(kHead) == 4096 + kHead.bytes + 4);
   StateHead odd = kHead;
-  odd.owner.job = "a\"/\n\xc3\xa4";
+  for (const char* job : {"a\"/\n\xc3\xa4", "exp[3]", "{\"a\": 1}", "'%41%", "\xff\xfe\x80"}) {
+    odd.owner.job = job;
+    CHECK(*parse_state_head(state_head_text(odd)) == odd);
+  }
+  odd.owner = {std::string(kLongestStateJob / 3, '['), 1 << 24, 1 << 24, 1 << 24, 1 << 24, true};
+  odd.bytes = kMostStateBytes;
   CHECK(*parse_state_head(state_head_text(odd)) == odd);
-  odd.owner.job = std::string(5000, '\x01');
-  CHECK(parse_state_head(state_head_text(odd)).ok());
+  CHECK(unfinished_name(state_file_name(odd.owner)).size() <= 255);
   CHECK(parse_state_sum(state_sum_text(0x89abcdef)) == 0x89abcdef);
 }
 
@@ -51,6 +56,8 @@ TEST_CASE("what is no head of a state is refused") {
   CHECK(why_no_head(with_word("\"bytes\":42949672960", "\"bytes\":99999999999999999999")) != "");
   CHECK(why_no_head(with_word("\"bytes\":42949672960", "\"bytes\":-2949672960")) == line);
   CHECK(why_no_head(with_word("true", "1   ")) == line);
+  for (const char* name : {"main.4711.%", "main.4711%2", "main.471%2f", "main.4%XX.0"})
+    CHECK(why_no_head(with_word("main.4711.0", name)) == line);
 }
 
 TEST_CASE("a state is that of its place in its job, and of no other") {
@@ -61,11 +68,12 @@ TEST_CASE("a state is that of its place in its job, and of no other") {
   CHECK(*why_not_its_state(other, own) == "it is of job '4712', and this is '4711'");
   other = own;
   other.nodes = 3;
-  CHECK(*why_not_its_state(other, own) ==
-        "it is of 4 workers on one of 3 nodes, and now there are 4 workers on one of 2 nodes");
+  CHECK(
+      *why_not_its_state(other, own) ==
+      "it was written by a node with 4 workers in a job of 3 nodes; this node has 4 workers, and the job has 2 nodes");
   other = own;
   other.workers = 1;
-  CHECK_THAT(*why_not_its_state(other, own), Contains("it is of 1 worker on one of 2 nodes"));
+  CHECK_THAT(*why_not_its_state(other, own), Contains("it was written by a node with 1 worker in a job of 2 nodes"));
   other = own;
   other.copy = true;
   CHECK(*why_not_its_state(other, own) == "it is of worker 3 of node 1 (a copy): somebody has renamed it");
