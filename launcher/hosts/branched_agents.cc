@@ -42,7 +42,7 @@ Result<std::string> plan_line(const AgentList& list, const std::vector<AgentComm
 
 }  // namespace
 
-BranchedAgents::BranchedAgents(boost::asio::io_context& io, std::vector<AgentCommand> commands, int fanout,
+BranchedAgents::BranchedAgents(boost::asio::io_context& io, const std::vector<AgentCommand>& commands, int fanout,
                                std::string version, rlimit descriptors)
     : io_(io),
       version_(std::move(version)),

@@ -20,8 +20,8 @@ namespace dtrain::launcher {
 class BranchedAgents final : public AgentEnds {
  public:
   // `commands`: by agent; one that does not die with us is here. `version`: of this dtrain, and so of each branch.
-  BranchedAgents(boost::asio::io_context& io, std::vector<AgentCommand> commands, int fanout, std::string version,
-                 rlimit descriptors);
+  BranchedAgents(boost::asio::io_context& io, const std::vector<AgentCommand>& commands, int fanout,
+                 std::string version, rlimit descriptors);
 
   // What each branch is to do. Error: it cannot be told, and nothing has been started.
   Result<void> check_plans() const;

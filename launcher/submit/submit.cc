@@ -226,7 +226,7 @@ Result<int> run_on_hosts(HostsSpec spec) {
   if (spec.request.through.empty()) {
     agents = std::make_unique<CommandAgents>(io, std::move(commands), prepared->descriptors);
   } else {
-    auto branched = std::make_unique<BranchedAgents>(io, std::move(commands), spec.request.fanout, spec.request.version,
+    auto branched = std::make_unique<BranchedAgents>(io, commands, spec.request.fanout, spec.request.version,
                                                      prepared->descriptors);
     if (auto done = branched->check_plans(); !done) return done.error();
     agents = std::move(branched);

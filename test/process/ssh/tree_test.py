@@ -18,6 +18,17 @@ import netlab  # noqa: E402
 from support import until  # noqa: E402
 
 TREE = ["-H", "host[1-8]:1", "--ssh-fanout", "2"]
+PROXY = """
+ProxyUseFdpass yes
+ProxyCommand python3 {folder}/connect %h %p
+"""
+CONNECT = """
+import socket, subprocess, sys
+to = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+socket.send_fds(socket.socket(fileno=1), [b"x"], [to.fileno()])
+none = subprocess.DEVNULL
+subprocess.Popen(["sleep", "50"], stdin=none, stdout=none, stderr=none)
+"""
 WAITS = ["bash", "-c", "trap 'echo saved $RANK; exit 0' TERM; trap 'echo dumped $RANK' USR1; "
                        "echo ready $RANK of $WORLD_SIZE on $(hostname) with $LR; while :; do sleep 50 & wait $!; done"]
 
@@ -112,6 +123,15 @@ class Tree(OnHosts):
         self.assertRegex(said, r"(?m)^host4, from host3: ssh ")
         said = self.says(*TREE, "--nnodes", "2:8", "--rdzv-conf", "last_call_timeout=1", "sh", "-c", "echo $WORLD_SIZE")
         self.assertEqual(said.count("refused; the job begins without it"), 2, said)
+
+        # What ssh has started on the hosts dies with it.
+        folder = pathlib.Path(self.folder)
+        (folder / "connect").write_text(CONNECT)
+        with open(folder / "ssh_config", "a") as config:
+            config.write(PROXY.format(folder=folder))
+        self.ssh.start(self.net.host(1))
+        self.assertIn("host4: ", self.says(*TREE, "true", code=125))
+        until(lambda: not self.left(), 10, "the end of the helpers of ssh")
 
     def test_files_go_along_the_tree_once(self):
         self.environment["TMPDIR"] = "/run/tmp"
