@@ -113,9 +113,9 @@ Result<void> take_count(const Options& options, launcher::PlacementRequest& requ
 
 // A host that is lost takes along those that it reaches, so a job that goes on without hosts reaches each from here.
 Result<void> take_fanout(const Options& options, launcher::PlacementRequest& request) {
-  constexpr int kMostFanout = 1024;
+  constexpr int kMostFanout = 128;  // commands that start at once
   auto fanout = parse_number(options.text(FlagId::ssh_fanout), 0, kMostFanout);
-  if (fanout && *fanout == 1) fanout = Error{ErrorKind::usage, "1 makes no tree: 0, or 2 to 1024"};
+  if (fanout && *fanout == 1) fanout = Error{ErrorKind::usage, "1 makes no tree: 0, or 2 to 128"};
   if (!fanout) return options.blame(FlagId::ssh_fanout, fanout.error());
   request.fanout = request.elastic ? 0 : *fanout;
   return {};

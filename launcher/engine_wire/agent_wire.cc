@@ -16,15 +16,6 @@ Error no_sense(std::string_view what, std::string_view line) {
   return {ErrorKind::system, fmt::format("'{}' is no {}", printable(line.substr(0, kLongestShown)), what)};
 }
 
-bool is_utf8(const std::string& text) {
-  try {
-    (void)Json(text).dump();
-    return true;
-  } catch (const Json::type_error&) {
-    return false;
-  }
-}
-
 // Programs get C strings.
 bool has_nul(const std::string& text) { return text.find('\0') != std::string::npos; }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "launcher/engine_wire/json_line.h"
+#include "rendezvous/base/printable.h"
 
 namespace dtrain::launcher {
 namespace {
@@ -29,12 +30,19 @@ bool can_run(const std::vector<std::string>& command) {
 }  // namespace
 
 Result<std::string> branch_plan_line(const BranchPlan& plan) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  for (const auto& command : plan.commands)
+    for (const std::string& word : command)
+      if (!is_utf8(word))
+        return Error{ErrorKind::usage, fmt::format("'{}' in the command for a host is not UTF-8, and only that can be "
+                                                   "sent to other hosts",
+                                                   printable(word))};
   std::string line = one_line({{"branch", {{"fanout", plan.fanout}, {"commands", plan.commands}}}});
   if (line.size() <= kLongestAgentLine) return line;
   return Error{ErrorKind::usage,
                fmt::format("the commands for the hosts are {} MiB, and at most {} MiB can be sent to one host: give a "
                            "larger --ssh-fanout",
-                           line.size() >> 20, kLongestAgentLine >> 20)};
+                           (line.size() + kMiB - 1) / kMiB, kLongestAgentLine / kMiB)};
 }
 
 Result<std::optional<BranchPlan>> parse_branch_plan(std::string_view line) {
@@ -91,11 +99,13 @@ void BranchDecoder::feed(std::string_view bytes) {
 }
 
 Result<std::optional<BranchFrame>> BranchDecoder::next() {
-  const Error odd{ErrorKind::system, "what comes is not what dtrain's branch of a tree of hosts says"};
   const std::string_view rest = std::string_view(held_).substr(used_);
   if (rest.empty()) return std::optional<BranchFrame>();
   const auto what = static_cast<What>(rest[0]);
   const bool is_of_branch = from_ == From::branch;
+  const Error odd{ErrorKind::system, is_of_branch
+                                         ? "what comes is not what dtrain's branch of a tree of hosts says"
+                                         : "what comes is not what dtrain says to a branch of a tree of hosts"};
   if (what < (is_of_branch ? What::out : What::in) || what > (is_of_branch ? What::ended : What::again)) return odd;
   if (rest.size() < kBranchHeadBytes) return std::optional<BranchFrame>();
   const std::size_t agent = number_at(rest, 1), size = number_at(rest, 5);

@@ -29,7 +29,7 @@ struct BranchPlan {
   bool operator==(const BranchPlan&) const = default;
 };
 
-// Error: it is too long.
+// Error: it is too long, or not UTF-8.
 Result<std::string> branch_plan_line(const BranchPlan& plan);
 // Nothing: the line is no plan, so it may be a task.
 Result<std::optional<BranchPlan>> parse_branch_plan(std::string_view line);
@@ -47,7 +47,7 @@ struct BranchFrame {
     out = 1,         // bytes of the agent's standard output
     err = 2,         // and of its standard error
     complained = 3,  // why it has not been started
-    ended = 4,  // its exit code, or minus the signal that has killed it, or kRelayLost, in decimal digits: the last
+    ended = 4,       // as relay_status() has it, in decimal digits: the last
     // The submitter says
     in = 5,     // bytes for its standard input
     drop = 6,   // it is to be ended, without a word

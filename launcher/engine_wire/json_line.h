@@ -17,6 +17,15 @@ using Json = nlohmann::json;
 // Bytes that are not UTF-8 are replaced: for texts that people read.
 inline std::string one_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
+inline bool is_utf8(const std::string& text) {
+  try {
+    (void)Json(text).dump();
+    return true;
+  } catch (const Json::type_error&) {
+    return false;
+  }
+}
+
 // An object, or nothing.
 inline std::optional<Json> json_object(std::string_view text) {
   if (text.size() > kLongestAgentLine) return std::nullopt;

@@ -181,7 +181,9 @@ void Placement::ended(int host, int status, MonoTime now) {
   // ssh that is killed is a connection that is lost.
   const bool by_ssh = request_.task.place.engine == kSsh && !is_here(request_, at);
   agent.code = status >= 0 ? status : by_ssh ? kNoConnection : 128 - status;
-  agent.is_lost = status == kLost || (by_ssh && agent.code == kNoConnection);
+  const bool no_connection = by_ssh && agent.code == kNoConnection;
+  agent.takes_others = status == kLost || no_connection;
+  agent.is_lost = agent.takes_others || status == kDied;
   const std::string said = last_words(at);
   const std::string why = !said.empty()     ? said
                           : status == kLost ? "its agent is lost"
@@ -189,7 +191,7 @@ void Placement::ended(int host, int status, MonoTime now) {
   if (agent.is_late && !agent.is_member && stage_ != Stage::over) return turn_away(at, why);
   if (stage_ == Stage::meeting) {
     constexpr const char* kAdvice = ": dtrain must be installed there, in PATH or where it is here";
-    has_no_agent(at, agent.code == kNotFound ? why + kAdvice : why + (agent.is_lost ? who_reaches(at) : ""));
+    has_no_agent(at, agent.code == kNotFound ? why + kAdvice : no_connection ? with_advice(why, at) : why);
     if (stage_ == Stage::meeting) meet(now);
     return;
   }
@@ -244,12 +246,11 @@ void Placement::look_at(MonoTime now) {
         (!meets && !agent.is_member))
       continue;
     const bool room = !(meets && request_.named_by_cards);
-    const std::string why =
-        fmt::format("{} within {:g} s{}{}", room ? "no answer" : "the engine has not started it", in_seconds(kPatience),
-                    agent.complaints.empty() ? "" : "; " + last_words(i), meets ? who_reaches(i) : "");
+    const std::string why = fmt::format("{} within {:g} s{}", room ? "no answer" : "the engine has not started it",
+                                        in_seconds(kPatience), agent.complaints.empty() ? "" : "; " + last_words(i));
     if (!meets) return fail({ErrorKind::system, fmt::format("{}: {}", name(i), why)});
     orders_.push_back({Order::What::drop, int(i), {}});
-    has_no_agent(i, why, room ? ErrorKind::system : ErrorKind::unavailable);
+    has_no_agent(i, with_advice(why, i), room ? ErrorKind::system : ErrorKind::unavailable);
     if (stage_ == Stage::over) return;
   }
   if (meets) meet(now);

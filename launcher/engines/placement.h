@@ -1,7 +1,7 @@
 #pragma once
 // How an engine that runs a command on each host (ssh) gets a job's agents to start together. Each agent shows a card,
 // gets its task, and says whether it can carry that out; the job begins once all of them can. Pure: `ssh` and its pipes
-// are in launcher/submit.
+// are in launcher/hosts.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,6 +46,8 @@ class Placement {
   static constexpr int kNoConnection = 255;
   // Of an agent that an engine has started: the engine has lost it, or the link to it is broken.
   static constexpr int kLost = kRelayLost;
+  // Of an agent that starts others: it has been killed, and its connection, which is theirs, lives.
+  static constexpr int kDied = kRelayDied;
 
   struct Order {
     // start: its command; send: a line; serve: a piece of the job's files; drop: end the command, without a word;
@@ -67,7 +69,7 @@ class Placement {
   void complained(int host, std::string_view line);
   // A piece cannot be had.
   void cannot_serve(int host, const Error& why);
-  // It has ended. `status`: its code, or minus the signal that has killed it, or kLost.
+  // It has ended. `status`: its code, or minus the signal that has killed it, or kLost or kDied.
   void ended(int host, int status, MonoTime now);
   // A signal for the job. One that stops a job that does not run yet ends the placement.
   void signal(int number, bool stops);
@@ -98,6 +100,7 @@ class Placement {
     MonoTime due{};                    // of one that is late: when it must have answered
     std::optional<ShipPiece> asked{};  // the last one
     bool is_lost = false;              // it is gone and has not said with which code
+    bool takes_others = false;         // so are those that are reached through it
     int code = 0;                      // if it is gone
   };
 
@@ -111,7 +114,7 @@ class Placement {
   std::size_t most_at_once() const { return request_.through.empty() ? kAtOnce : agents_.size(); }
   // -1: none.
   int through(std::size_t host) const { return request_.through.empty() ? -1 : request_.through[host]; }
-  std::string who_reaches(std::size_t host) const;
+  std::string with_advice(std::string why, std::size_t host) const;
   std::string loss_of(std::size_t host, int status) const;
   std::string lost_with(std::size_t host) const;
   std::string last_words(std::size_t host) const;

@@ -12,10 +12,13 @@ constexpr int kHostLost = 125;
 }  // namespace
 
 // For the user, of a host that its ssh has not reached.
-std::string Placement::who_reaches(std::size_t host) const {
-  if (through(host) < 0) return {};
-  return fmt::format("; {} must reach it by ssh without a question, and with --ssh-fanout 0 this host reaches all",
-                     name(static_cast<std::size_t>(through(host))));
+std::string Placement::with_advice(std::string why, std::size_t host) const {
+  if (through(host) < 0) return why;
+  if (why.ends_with('.')) why.pop_back();
+  return fmt::format(
+      "{}; {} must reach it by ssh without a question; with --ssh-fanout 0 this host reaches all hosts "
+      "itself",
+      why, name(static_cast<std::size_t>(through(host))));
 }
 
 // Those that are lost with a host that reaches them; empty: none.
@@ -35,12 +38,13 @@ std::string Placement::lost_with(std::size_t host) const {
 // Empty: it has been told with the loss of a host that reaches it.
 std::string Placement::loss_of(std::size_t host, int status) const {
   const std::string said = last_words(host);
+  if (status == kDied) return fmt::format("{}: {}", name(host), said.empty() ? "the agent has died" : said);
   const std::string others = lost_with(host);
   const std::string with = others.empty() ? "" : fmt::format("; lost with it, because it reaches them: {}", others);
   if (status != kLost && request_.task.place.engine == kSsh)
     return fmt::format("{}: ssh has ended with {}: is the connection lost?{}", name(host), agents_[host].code, with);
   for (int by = through(host); by >= 0; by = through(static_cast<std::size_t>(by)))
-    if (agents_[static_cast<std::size_t>(by)].is_lost) return {};
+    if (agents_[static_cast<std::size_t>(by)].takes_others) return {};
   return fmt::format("{}: the agent is lost{}{}{}", name(host), said.empty() ? "" : ": ", said, with);
 }
 

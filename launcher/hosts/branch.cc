@@ -16,7 +16,9 @@
 #include "launcher/hosts/branched_agents.h"
 #include "launcher/hosts/pipe_writer.h"
 #include "launcher/job/exit_codes.h"
+#include "launcher/job/exit_status.h"
 #include "launcher/ship/last_pieces.h"
+#include "rendezvous/agent_link/relay_frames.h"
 
 namespace dtrain::launcher {
 namespace {
@@ -59,6 +61,9 @@ class Branch {
     listen();
     while (!done_ && io_.run_one() > 0) {
     }
+    // As where there is no tree: ssh is killed with its helpers, such as a ProxyCommand.
+    for (int agent = 1; agent < static_cast<int>(over_.size()); ++agent)
+      if (over_[static_cast<std::size_t>(agent)] == 0) agents_.drop(agent);
     if (wrong_) return *wrong_;
     return left_ == 0 ? 0 : kExitOwnFailure;
   }
@@ -82,7 +87,7 @@ class Branch {
 
   bool obey(const BranchFrame& frame) {
     if (frame.what == What::in) agents_.send_bytes(frame.agent, frame.bytes);
-    if (frame.what == What::drop) agents_.drop(frame.agent);
+    if (frame.what == What::drop) drop(frame.agent);
     if (frame.what != What::piece && frame.what != What::again) return true;
     const bool is_new = frame.what == What::piece;
     const auto piece = is_new ? parse_branch_piece(frame.bytes) : named(frame.bytes);
@@ -90,6 +95,12 @@ class Branch {
     agents_.serve(frame.agent, piece->first, std::string(piece->second));
     if (is_new) pieces_.add(piece->first, std::string(piece->second));
     return true;
+  }
+
+  // Its own agent hears the end of its input, as that of an ssh which is dropped does.
+  void drop(int agent) {
+    if (agent == 0) return agents_.close_input(agent);
+    agents_.drop(agent);
   }
 
   // One that has come before.
@@ -119,6 +130,11 @@ class Branch {
 
   void ended(int agent, int status) {
     agents_.drain(agent);
+    // Those that this host reaches are not lost with its own agent.
+    if (agent == 0 && status < 0) {
+      complained(agent, "the agent died of " + signal_name(-status));
+      status = kRelayDied;
+    }
     up_.send(branch_frames(What::ended, agent, std::to_string(status)));
     over_[static_cast<std::size_t>(agent)] = 1;
     --left_;
@@ -147,6 +163,7 @@ class Branch {
 }  // namespace
 
 Result<int> run_branch(const BranchPlan& plan, int input, const std::string& version) {
+  std::signal(SIGCHLD, SIG_DFL);  // one that is ignored leaves no exit code
   std::signal(SIGPIPE, SIG_IGN);  // whoever has ended says so in another way
   return Branch(plan, input, version, raise_descriptors()).run();
 }

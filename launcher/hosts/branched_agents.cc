@@ -32,26 +32,34 @@ std::vector<AgentCommand> first_of_each(const std::vector<AgentList>& lists,
   return firsts;
 }
 
+// For the first agent of a list: how it starts the others.
+Result<std::string> plan_line(const AgentList& list, const std::vector<AgentCommand>& commands, int fanout) {
+  BranchPlan plan{fanout, {}};
+  for (std::size_t i = 1; i < list.size(); ++i)
+    plan.commands.push_back(commands[static_cast<std::size_t>(list[i])].words);
+  return branch_plan_line(plan);
+}
+
 }  // namespace
 
-BranchedAgents::BranchedAgents(boost::asio::io_context& io, std::vector<AgentCommand> commands, int fanout,
+BranchedAgents::BranchedAgents(boost::asio::io_context& io, const std::vector<AgentCommand>& commands, int fanout,
                                std::string version, rlimit descriptors)
     : io_(io),
       version_(std::move(version)),
-      fanout_(fanout),
       places_(commands.size()),
       commands_(io, first_of_each(divide_agents(which_are_here(commands), fanout), commands), descriptors) {
   for (AgentList& list : divide_agents(which_are_here(commands), fanout)) {
     Child& made = children_.emplace_back();
     for (std::size_t i = 0; i < list.size(); ++i)
       places_[static_cast<std::size_t>(list[i])] = {static_cast<int>(children_.size() - 1), static_cast<int>(i)};
-    if (list.size() > 1) made.frames.emplace(BranchDecoder::From::branch, list.size());
+    if (list.size() > 1) {
+      made.frames.emplace(BranchDecoder::From::branch, list.size());
+      made.plan = plan_line(list, commands, fanout);
+    }
     made.over.resize(list.size());
     made.dropped.resize(list.size());
     made.agents = std::move(list);
   }
-  words_.reserve(commands.size());
-  for (AgentCommand& command : commands) words_.push_back(std::move(command.words));
   commands_.attach({[this](int stream, std::string_view bytes) { return heard(stream, bytes); },
                     [this](int stream) {
                       const Child& from = child(stream / 2);
@@ -59,6 +67,12 @@ BranchedAgents::BranchedAgents(boost::asio::io_context& io, std::vector<AgentCom
                     },
                     [this](int number, int status) { ended(number, status); },
                     {}});
+}
+
+Result<void> BranchedAgents::check_plans() const {
+  for (const Child& each : children_)
+    if (!each.plan) return each.plan.error();
+  return {};
 }
 
 Result<void> BranchedAgents::start(int agent) {
@@ -71,15 +85,8 @@ Result<void> BranchedAgents::start(int agent) {
 
 Result<void> BranchedAgents::start_child(int number) {
   const Child& its = child(number);
-  if (!its.is_branch()) return commands_.start(number);
-  BranchPlan plan{fanout_, {}};
-  for (std::size_t i = 1; i < its.agents.size(); ++i)
-    plan.commands.push_back(words_[static_cast<std::size_t>(its.agents[i])]);
-  const auto line = branch_plan_line(plan);
-  if (!line) return line.error();
-  if (auto done = commands_.start(number); !done) return done;
-  commands_.send(number, *line);
-  return {};
+  if (!its.plan) return its.plan.error();
+  return commands_.start(number);
 }
 
 // ---- what it says ---------------------------------------------------------------------------------------------------
@@ -131,9 +138,14 @@ bool BranchedAgents::hear_first(int number, bool all) {
     push(number, std::exchange(from.early, {}));
     return true;
   }
-  // Its agent shows the card again. That of another version is told at once, and ends the job.
   const auto card = parse_agent_card(line);
-  if (!card || card->version != version_) pass(from, 2 * from.agents[0], text, all);
+  if (card && card->version == version_) {
+    // Only now, since a login file may read what is there. The agent shows the card again.
+    if (!from.plan->empty()) commands_.send(number, std::exchange(*from.plan, {}));
+    return true;
+  }
+  // The card of another version is told at once, and ends the job.
+  pass(from, 2 * from.agents[0], text, all);
   return true;
 }
 

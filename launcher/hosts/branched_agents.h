@@ -20,9 +20,11 @@ namespace dtrain::launcher {
 class BranchedAgents final : public AgentEnds {
  public:
   // `commands`: by agent; one that does not die with us is here. `version`: of this dtrain, and so of each branch.
-  BranchedAgents(boost::asio::io_context& io, std::vector<AgentCommand> commands, int fanout, std::string version,
-                 rlimit descriptors);
+  BranchedAgents(boost::asio::io_context& io, const std::vector<AgentCommand>& commands, int fanout,
+                 std::string version, rlimit descriptors);
 
+  // What each branch is to do. Error: it cannot be told, and nothing has been started.
+  Result<void> check_plans() const;
   void attach(Callbacks callbacks) override { callbacks_ = std::move(callbacks); }
   // With it all agents of its branch.
   Result<void> start(int agent) override;
@@ -33,6 +35,8 @@ class BranchedAgents final : public AgentEnds {
   void drop(int agent) override;
   void resume(int stream) override;
   bool any_runs() const override { return commands_.any_runs(); }
+  // Of an agent that is no branch.
+  void close_input(int agent) { commands_.close_input(place(agent).child); }
   // What an agent that is no branch has said and not been read yet.
   void drain(int agent);
   void drain_all() override;
@@ -43,7 +47,8 @@ class BranchedAgents final : public AgentEnds {
   // What one command starts.
   struct Child {
     AgentList agents{};
-    std::optional<BranchDecoder> frames{};  // of a branch
+    Result<std::string> plan{std::string()};  // of a branch: its line
+    std::optional<BranchDecoder> frames{};    // of a branch
     Result<void> started{};
     bool has_started = false, speaks = false, decodes = false, is_awaited = false;
     std::string wrong{};                  // why it has been given up
@@ -75,12 +80,10 @@ class BranchedAgents final : public AgentEnds {
 
   boost::asio::io_context& io_;
   std::string version_;
-  int fanout_;
   Callbacks callbacks_{};
   std::vector<Child> children_{};
-  std::vector<Place> places_{};                    // by agent
-  std::vector<std::vector<std::string>> words_{};  // by agent
-  CommandAgents commands_;                         // by child
+  std::vector<Place> places_{};  // by agent
+  CommandAgents commands_;       // by child
   const std::shared_ptr<bool> lives_ = std::make_shared<bool>(true);
 };
 

@@ -223,11 +223,14 @@ Result<int> run_on_hosts(HostsSpec spec) {
   for (std::size_t i = 0; i < spec.commands.size(); ++i)
     commands.push_back({std::move(spec.commands[i]), !is_here(spec.request, i)});
   std::unique_ptr<AgentEnds> agents;
-  if (spec.request.through.empty())
+  if (spec.request.through.empty()) {
     agents = std::make_unique<CommandAgents>(io, std::move(commands), prepared->descriptors);
-  else
-    agents = std::make_unique<BranchedAgents>(io, std::move(commands), spec.request.fanout, spec.request.version,
-                                              prepared->descriptors);
+  } else {
+    auto branched = std::make_unique<BranchedAgents>(io, commands, spec.request.fanout, spec.request.version,
+                                                     prepared->descriptors);
+    if (auto done = branched->check_plans(); !done) return done.error();
+    agents = std::move(branched);
+  }
   return conclude(submit(io, spec.signals, std::move(prepared->signals), std::move(spec.request), *agents));
 }
 

@@ -160,7 +160,8 @@ bool Submitter::take(int stream, std::string_view bytes) {
   lines_[static_cast<std::size_t>(stream)].feed(bytes, [&](const Piece& piece) { take_piece(stream, piece); });
   if (!ran) carry_out();
   const bool full = placement_.has_begun(host) && writer_of(static_cast<std::size_t>(stream % 2)).full();
-  paused_[static_cast<std::size_t>(stream)] = full ? 1 : 0;
+  // A stream may have two sources (an agent's frames, and its ssh), and each of them waits until it is resumed.
+  if (full) paused_[static_cast<std::size_t>(stream)] = 1;
   return !full;
 }
 

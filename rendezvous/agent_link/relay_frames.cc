@@ -29,7 +29,7 @@ std::string relay_frames(RelayFrame::What what, std::string_view bytes) {
 std::optional<int> relay_status(std::string_view bytes) {
   int status = 0;
   const auto [end, error] = std::from_chars(bytes.data(), bytes.data() + bytes.size(), status);
-  if (error != std::errc() || end != bytes.data() + bytes.size() || status < -64 || status > kRelayLost)
+  if (error != std::errc() || end != bytes.data() + bytes.size() || status < -64 || status > kRelayDied)
     return std::nullopt;
   return status;
 }

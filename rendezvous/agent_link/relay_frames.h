@@ -20,12 +20,14 @@ inline constexpr std::size_t kRelayFrameBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kRelayHeadBytes = 5;
 // The agent has stopped its workers because the engine has gone that had started it.
 inline constexpr int kRelayLost = 256;
+// The agent has been killed, and whatever has started it lives.
+inline constexpr int kRelayDied = 257;
 
 struct RelayFrame {
   enum class What : std::uint8_t {
     out = 1,    // bytes of the agent's standard output
     err = 2,    // and of its standard error
-    ended = 3,  // its exit code, or minus the signal that has killed it, or kRelayLost, in decimal digits
+    ended = 3,  // its exit code, or minus the signal that has killed it, or kRelayLost or kRelayDied, in decimal digits
     in = 4,     // bytes for its standard input, which ends with the link
   } what = What::out;
   std::string_view bytes{};

@@ -18,6 +18,17 @@ import netlab  # noqa: E402
 from support import until  # noqa: E402
 
 TREE = ["-H", "host[1-8]:1", "--ssh-fanout", "2"]
+PROXY = """
+ProxyUseFdpass yes
+ProxyCommand python3 {folder}/connect %h %p
+"""
+CONNECT = """
+import socket, subprocess, sys
+to = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+socket.send_fds(socket.socket(fileno=1), [b"x"], [to.fileno()])
+none = subprocess.DEVNULL
+subprocess.Popen(["sleep", "50"], stdin=none, stdout=none, stderr=none)
+"""
 WAITS = ["bash", "-c", "trap 'echo saved $RANK; exit 0' TERM; trap 'echo dumped $RANK' USR1; "
                        "echo ready $RANK of $WORLD_SIZE on $(hostname) with $LR; while :; do sleep 50 & wait $!; done"]
 
@@ -34,6 +45,14 @@ class Tree(OnHosts):
                 status = pathlib.Path(f"/proc/{pid}/status").read_text()
                 found[words[-3].decode()] = pid, int(re.search(r"PPid:\s*(\d+)", status)[1])
         return found
+
+    def own_agent_of(self, branch):
+        """The child of a branch that is no ssh."""
+        children = pathlib.Path(f"/proc/{branch}/task/{branch}/children").read_text().split()
+        agents = [int(pid) for pid in children
+                  if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0] != b"ssh"]
+        self.assertEqual(len(agents), 1)
+        return agents[0]
 
     def lines_of(self, job, word, count=HOSTS):
         """So many lines with this word."""
@@ -76,25 +95,27 @@ class Tree(OnHosts):
 
     def test_whoever_is_lost_takes_along_what_it_reaches_and_nothing_is_left(self):
         words = "ssh has ended with 255: is the connection lost?; lost with it, because it reaches them"
-        for victim, told in [("branch", "host2: {}: host3, host4, host5"), ("ssh", "host3: {}: host4"),
-                             ("submitter", None)]:
+        for victim, told in [("branch", f"host2: {words}: host3, host4, host5"), ("ssh", f"host3: {words}: host4"),
+                             ("agent", "host2: the agent died of SIGKILL"), ("submitter", None)]:
             with self.subTest(victim=victim):
                 job = self.start(*TREE, "sh", "-c", "echo ready; exec sleep 50")
                 self.lines_of(job, "ready")
                 ssh, branch = self.ssh_of(2)["host3"]
-                os.kill({"branch": branch, "ssh": ssh, "submitter": job.pid}[victim], signal.SIGKILL)
+                agent = self.own_agent_of(branch)
+                pid = {"branch": branch, "ssh": ssh, "agent": agent, "submitter": job.pid}[victim]
+                os.kill(pid, signal.SIGKILL)
                 said = job.communicate(timeout=DEADLINE)[0]
                 self.assertNotEqual(job.returncode, 0)
                 if told:
-                    lost = re.findall(r"^.*(?:connection|agent is) lost.*$", said, re.M)
-                    self.assertEqual(lost, ["dtrain: " + told.format(words)], said)
+                    lost = re.findall(r"^.*(?:connection lost|agent is lost|agent died).*$", said, re.M)
+                    self.assertEqual(lost, ["dtrain: " + told], said)
                 until(lambda: not self.left(), 10, "the end of all")
 
     def test_a_host_that_another_one_cannot_reach_names_both(self):
         self.ssh.stop("host4")
         said = self.says(*TREE, "true", code=125)
         self.assertRegex(said, r"^dtrain: host4: ssh: connect to host host4 .*refused; host3 must reach it by ssh "
-                               r"without a question, and with --ssh-fanout 0 this host reaches all\n$")
+                               r"without a question; with --ssh-fanout 0 this host reaches all hosts itself\n$")
         self.ssh.stop("host2")
         self.assertRegex(self.says(*TREE, "true", code=125), r"^dtrain: host2: ssh: connect to host host2 .*refused\n$")
         said = self.says(*TREE, "--dry-run", "true")
@@ -102,6 +123,15 @@ class Tree(OnHosts):
         self.assertRegex(said, r"(?m)^host4, from host3: ssh ")
         said = self.says(*TREE, "--nnodes", "2:8", "--rdzv-conf", "last_call_timeout=1", "sh", "-c", "echo $WORLD_SIZE")
         self.assertEqual(said.count("refused; the job begins without it"), 2, said)
+
+        # What ssh has started on the hosts dies with it.
+        folder = pathlib.Path(self.folder)
+        (folder / "connect").write_text(CONNECT)
+        with open(folder / "ssh_config", "a") as config:
+            config.write(PROXY.format(folder=folder))
+        self.ssh.start(self.net.host(1))
+        self.assertIn("host4: ", self.says(*TREE, "true", code=125))
+        until(lambda: not self.left(), 10, "the end of the helpers of ssh")
 
     def test_files_go_along_the_tree_once(self):
         self.environment["TMPDIR"] = "/run/tmp"

@@ -79,14 +79,15 @@ TEST_CASE("a number of nodes takes the first hosts, or lets some be missing") {
 TEST_CASE("more hosts than a number are reached as a tree, unless the job goes on without some") {
   CHECK(wanted({"--hosts", "a,b"}).fanout == 64);
   CHECK(wanted({"--hosts", "a,b,c", "--ssh-fanout", "2"}).fanout == 2);
+  CHECK(wanted({"--hosts", "a,b,c", "--ssh-fanout", "128"}).fanout == 128);
   CHECK(wanted({"--hosts", "a,b,c", "--ssh-fanout", "0"}).fanout == 0);
   CHECK(wanted({"--hosts", "a,b,c", "--ssh-fanout", "2", "--nnodes", "3"}).fanout == 2);
   CHECK(wanted({"--hosts", "a,b,c", "--ssh-fanout", "2", "--nnodes", "1:3"}).fanout == 0);
   CHECK(wanted({"--hosts", "a,b,c", "--ssh-fanout", "2"}).task.words == wanted({"--hosts", "a,b,c"}).task.words);
-  for (const char* wrong : {"1", "-1", "1025", "x"})
+  for (const char* wrong : {"1", "-1", "129", "x"})
     CHECK_THAT(why_not({"--hosts", "a,b", "--ssh-fanout", wrong}),
                Contains("--ssh-fanout '" + std::string(wrong) + "'"));
-  CHECK_THAT(why_not({"--hosts", "a,b", "--ssh-fanout", "1"}), Contains("0, or 2 to 1024"));
+  CHECK_THAT(why_not({"--hosts", "a,b", "--ssh-fanout", "1"}), Contains("0, or 2 to 128"));
 }
 
 TEST_CASE("the user may say where the nodes of a list meet") {

@@ -71,8 +71,9 @@ TEST_CASE("what no branch says, or is said to none, is an error") {
   const auto odd = Contains("is not what dtrain's branch");
   CHECK_THAT(frame_error(From::branch, std::string("\0", 1)), odd);
   CHECK_THAT(frame_error(From::branch, branch_frames(What::in, 0, "x")), odd);
-  CHECK_THAT(frame_error(From::submitter, branch_frames(What::out, 0, "x")), odd);
-  CHECK_THAT(frame_error(From::submitter, "\x09"), odd);
+  const auto odd_for_branch = Contains("is not what dtrain says to a branch");
+  CHECK_THAT(frame_error(From::submitter, branch_frames(What::out, 0, "x")), odd_for_branch);
+  CHECK_THAT(frame_error(From::submitter, "\x09"), odd_for_branch);
   CHECK_THAT(frame_error(From::branch, branch_frames(What::out, 3, "x")), odd);
   std::string long_one = branch_frames(What::out, 0, "x");
   long_one[6] = 2;
@@ -100,7 +101,12 @@ TEST_CASE("a plan tells a branch what to start, and is no task") {
         R"({"branch":{"fanout":2,"commands":[["a\u0000"]]}})", R"({"branch":{"fanout":2,"commands":[[1]]}})"})
     CHECK_FALSE(parse_branch_plan(wrong).ok());
   const std::vector<std::string> long_command{"ssh", std::string(kLongestAgentLine, 'x')};
-  CHECK_THAT(branch_plan_line({2, {long_command}}).error().message, Contains("--ssh-fanout"));
+  const auto too_long = branch_plan_line({2, {long_command}});
+  CHECK(too_long.error().kind == ErrorKind::usage);
+  CHECK_THAT(too_long.error().message, Contains("are 5 MiB, and at most 4 MiB") && Contains("--ssh-fanout"));
+  const auto odd = branch_plan_line({2, {{"ssh", "-i", "/k\xff"}}});
+  CHECK(odd.error().kind == ErrorKind::usage);
+  CHECK_THAT(odd.error().message, Contains("' in the command for a host is not UTF-8"));
 }
 
 TEST_CASE("a branch that is ready says so, as an agent speaks") {

@@ -64,6 +64,7 @@ struct Job {
 
 inline Job running(int hosts) {
   std::vector<PlacedHost> named;
+  named.reserve(static_cast<std::size_t>(hosts));
   for (int i = 0; i < hosts; ++i) named.push_back({"h" + std::to_string(i)});
   Job job(request(std::move(named)));
   for (int i = 0; i < hosts; ++i) job.shows_card(i);

@@ -46,6 +46,22 @@ TEST_CASE("hosts that are lost with the one that reaches them are told with it, 
   CHECK_THAT(all.placement.take_notes().at(0), Contains("them: h1, h2, h3 and 3 more"));
 }
 
+TEST_CASE("an agent that is killed takes no others along") {
+  Job job = running_tree();
+  job.placement.complained(1, "the agent died of SIGKILL");
+  job.ends(1, Placement::kDied);
+  CHECK(job.placement.take_notes() == std::vector<std::string>{"h1: the agent died of SIGKILL"});
+  job.ends(3, Placement::kLost);
+  CHECK(job.placement.take_notes() == std::vector<std::string>{"h3: the agent is lost"});
+  for (const int host : {0, 2, 4, 5, 6}) job.ends(host, 143);
+  CHECK(job.code() == 125);
+  // Its connection is none of the user's worries.
+  Job early(tree_of_seven());
+  early.placement.complained(3, "the agent died of SIGKILL");
+  early.ends(3, Placement::kDied);
+  CHECK(early.failure() == "h3: the agent died of SIGKILL");
+}
+
 TEST_CASE("a host whose agent has ended may still lose those that it reaches") {
   Job job = running_tree();
   job.ends(1, 0);
@@ -58,8 +74,8 @@ TEST_CASE("a host that another one does not reach is told with that one") {
   job.placement.complained(3, "Host key verification failed.");
   job.ends(3, 255);
   CHECK(job.failure() ==
-        "h3: Host key verification failed.; h1 must reach it by ssh without a question, and with --ssh-fanout 0 this "
-        "host reaches all");
+        "h3: Host key verification failed; h1 must reach it by ssh without a question; with --ssh-fanout 0 this host "
+        "reaches all hosts itself");
   CHECK(job.dropped() == 6);
   Job straight(tree_of_seven());
   straight.ends(0, 255);

@@ -12,6 +12,7 @@
 using namespace dtrain;
 using namespace dtrain::launcher;
 using Catch::Contains;
+using Catch::StartsWith;
 using What = BranchFrame::What;
 
 namespace {
@@ -31,7 +32,7 @@ std::string octal(const std::string& bytes) {
 std::string says(const std::string& bytes) { return "printf '" + octal(bytes) + "'; "; }
 
 std::string as_branch() {
-  return "read plan; " + says("motd\n" + card_line({kOwnVersion, "h", {}}) + "\n" + branch_ready_line() + "\n");
+  return says("motd\n" + card_line({kOwnVersion, "h", {}}) + "\n") + "read plan; " + says(branch_ready_line() + "\n");
 }
 
 rlimit own_limit() {
@@ -134,9 +135,29 @@ TEST_CASE("who does not speak as a branch is ended") {
 
 TEST_CASE("a branch of another version is told by its card") {
   const std::string card = card_line({"dtrain 0.9", "h", {}}) + "\n";
-  Tree tree("read plan; " + says(card));
+  Tree tree(says(card));
   tree.until_over();
   CHECK(tree.said[0] == card);
+}
+
+TEST_CASE("a branch gets its plan once it has shown its card, not what reads before that") {
+  // dd opens the pipe anew, so only its own reads do not wait.
+  Tree tree("dd if=/dev/stdin iflag=nonblock bs=1 count=1 2>/dev/null | wc -c >&2; " + as_branch() +
+            "echo \"$plan\" >&2; " + all_end());
+  tree.until_over();
+  CHECK_THAT(tree.said[1], StartsWith("0\n{\"branch\":"));
+}
+
+TEST_CASE("a plan that cannot be told is known before anything starts") {
+  boost::asio::io_context io;
+  const std::string long_word(kLongestAgentLine, 'x');
+  const auto check = [&](const std::string& word) {
+    return BranchedAgents(io, {Tree::sh("exit 99"), {{"ssh", word}, true}}, 1, kOwnVersion, own_limit()).check_plans();
+  };
+  CHECK(check("b").ok());
+  const auto wrong = check(long_word);
+  REQUIRE_FALSE(wrong.ok());
+  CHECK(wrong.error().kind == ErrorKind::usage);
 }
 
 TEST_CASE("a branch waits as long as one of its streams is paused") {

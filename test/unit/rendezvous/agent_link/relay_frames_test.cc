@@ -75,6 +75,6 @@ TEST_CASE("how an agent has ended is a number") {
   CHECK(relay_status("0") == 0);
   CHECK(relay_status("255") == 255);
   CHECK(relay_status("-9") == -9);
-  CHECK(relay_status(std::to_string(kRelayLost)) == kRelayLost);
-  for (const char* text : {"", "x", "1x", " 1", "257", "-65", "99999999999"}) CHECK_FALSE(relay_status(text));
+  for (const int status : {kRelayLost, kRelayDied}) CHECK(relay_status(std::to_string(status)) == status);
+  for (const char* text : {"", "x", "1x", " 1", "258", "-65", "99999999999"}) CHECK_FALSE(relay_status(text));
 }
