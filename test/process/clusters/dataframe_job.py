@@ -78,8 +78,7 @@ def main():
     spark_s, spark_s_worker, ours, ours_worker = two._train_on_dataframe(epochs, numbers, 11)
     show("epochs", spark_s == ours, spark_s_worker == ours_worker, [len(ids[1]) for ids, *_ in ours])
     TorchDistributor(4, False).train_on_dataframe(ids, numbers.repartition(3))
-    mixed = spark.createDataFrame(ROWS, MIXED).coalesce(1)  # a shuffle of several partitions may change their order
-    show("mixed", one.train_on_dataframe(batch, mixed))
+    show("mixed", one.train_on_dataframe(batch, spark.createDataFrame(ROWS, MIXED)))
     failure(two.train_on_dataframe, breaks, numbers)
     failure(two.train_on_dataframe, batch, spark.range(1))
     failure(one.train_on_dataframe, batch, spark.sql("select make_interval(1) gap"))
