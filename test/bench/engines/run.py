@@ -279,7 +279,7 @@ def main():
     for who in "C++", "Python":
         bars.append(judged(f"reform, {who}: from the death of a rank", again[who], "<=", REFORM, "ms"))
         ends.append(f"| the others go on, {who} | {again[who]:.0f} ms | {again['torchrun'] / again[who]:.0f}x |")
-    ends.append(f"| torchrun starts all again | {again['torchrun']:.0f} ms | 1x |")
+    ends.append(f"| torchrun is started again | {again['torchrun']:.0f} ms | 1x |")
     text = "\n\n".join([
         "## Start and end under engines",
         "`true` on two hosts, started by the engine alone, and as a worker of an agent that the engine starts. Medians "
@@ -294,8 +294,8 @@ def main():
         f"turns: medians of {args.functions} pairs. Local is the driver's host; in the other mode Spark has two "
         "executors.", "\n".join(table),
         f"A rank of a job of four gets SIGKILL: medians of {args.deaths} deaths. With `dtrain run --survivors` the "
-        "three others go on in the same processes; torchrun starts all four again, and its script only imports torch "
-        "and reduces one number with gloo.", "\n".join(ends), " ".join(said)])
+        "three others go on in the same processes. Beside that, torchrun is started again: its script only imports "
+        "torch and reduces one number with gloo.", "\n".join(ends), " ".join(said)])
     put_out(args, "bench-engines", "start", text, figures)
 
 
