@@ -31,8 +31,7 @@ std::string no_port(int first, int others) {
 std::string contradiction(const Given& given, const launcher::JobSpec& spec) {
   if (spec.survivors > 0)
     return "a failure restarts its whole group, and with --survivors the others of the group go on; leave out one of "
-           "the "
-           "two";
+           "the two";
   const auto copies = given.options.on(FlagId::copy_state);  // an error is told by resolve_state()
   if (copies && *copies)
     return "a copy would be on another node, and a group is on one node; leave out --copy-state (--keep-state works)";

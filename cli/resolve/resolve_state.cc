@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
+#include <limits>
 
+#include "cli/base/parse_value.h"
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
 #include "cli/engines/requeue.h"
@@ -21,10 +22,8 @@ using launcher::StateFiles;
 constexpr auto kSlurmAnswers = std::chrono::seconds(5);  // while the other nodes wait
 
 std::optional<int> whole_number(const std::string& text) {
-  int number = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool good = status == std::errc() && end == text.data() + text.size() && number >= 0;
-  return good ? std::optional(number) : std::nullopt;
+  const auto number = parse_number(text, 0, std::numeric_limits<int>::max());
+  return number ? std::optional(*number) : std::nullopt;
 }
 
 // Nothing: not in a job of SLURM's.

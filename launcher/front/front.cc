@@ -253,12 +253,18 @@ class Front {
   int exit_code_ = kExitOwnFailure;
 };
 
-// What the front reads from a descriptor. A SIGTSTP that the user's shell ignores stays ignored.
-sigset_t block_signals(const FrontSignals& signals) {
+int cannot(const char* what) {
+  std::fprintf(stderr, "dtrain: cannot %s: %s\n", what, std::strerror(errno));
+  return kExitOwnFailure;
+}
+
+}  // namespace
+
+sigset_t block_signals(const std::vector<int>& stop, const std::vector<int>& passed) {
   sigset_t mask;
   ::sigemptyset(&mask);
-  for (const int s : signals.stop) ::sigaddset(&mask, s);
-  for (const int s : signals.passed) ::sigaddset(&mask, s);
+  for (const int s : stop) ::sigaddset(&mask, s);
+  for (const int s : passed) ::sigaddset(&mask, s);
   for (const int s : {SIGCHLD, SIGCONT}) ::sigaddset(&mask, s);
   struct sigaction on_tstp {};
   ::sigaction(SIGTSTP, nullptr, &on_tstp);
@@ -267,13 +273,6 @@ sigset_t block_signals(const FrontSignals& signals) {
   ::signal(SIGCHLD, SIG_DFL);  // an ignored SIGCHLD, inherited, would make exit statuses vanish
   return mask;
 }
-
-int cannot(const char* what) {
-  std::fprintf(stderr, "dtrain: cannot %s: %s\n", what, std::strerror(errno));
-  return kExitOwnFailure;
-}
-
-}  // namespace
 
 int run_front(const FrontSignals& signals, const AttachedTerminal* terminal,
               int (*agent_main)(FrontSide side, void* context), void* context) {
@@ -284,7 +283,7 @@ int run_front(const FrontSignals& signals, const AttachedTerminal* terminal,
   if (page == MAP_FAILED) return cannot("map memory");
   auto* notes = new (page) JobNotes;
 
-  const sigset_t mask = block_signals(signals);
+  const sigset_t mask = block_signals(signals.stop, signals.passed);
   UniqueFd signal_fd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signal_fd) return cannot("watch signals");
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return cannot("be a subreaper");

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,10 @@ struct FrontSignals {
   bool only_orders = false;
   std::string lead{};  // of each line of the front's own: which of several jobs it is
 };
+
+// From then on these signals are read from a descriptor, with SIGCHLD and those of job control. A SIGTSTP that the
+// user's shell ignores stays ignored. Returns all of them.
+sigset_t block_signals(const std::vector<int>& stop, const std::vector<int>& passed);
 
 // Fork the agent and be the front until the agent has ended and nothing is left. `agent_main` runs in the child and
 // returns its exit code. Returns that code, or 125 when the agent died of a signal. After an interrupted job the front

@@ -24,14 +24,6 @@ std::vector<char> which_are_here(const std::vector<AgentCommand>& commands) {
   return here;
 }
 
-std::vector<AgentCommand> first_of_each(const std::vector<AgentList>& lists,
-                                        const std::vector<AgentCommand>& commands) {
-  std::vector<AgentCommand> firsts;
-  firsts.reserve(lists.size());
-  for (const AgentList& list : lists) firsts.push_back(commands[static_cast<std::size_t>(list[0])]);
-  return firsts;
-}
-
 // For the first agent of a list: how it starts the others.
 Result<std::string> plan_line(const AgentList& list, const std::vector<AgentCommand>& commands, int fanout) {
   BranchPlan plan{fanout, {}};
@@ -42,16 +34,10 @@ Result<std::string> plan_line(const AgentList& list, const std::vector<AgentComm
 
 }  // namespace
 
-BranchedAgents::BranchedAgents(boost::asio::io_context& io, const std::vector<AgentCommand>& commands, int fanout,
-                               std::string version, rlimit descriptors)
-    : io_(io),
-      version_(std::move(version)),
-      places_(commands.size()),
-      commands_(io, first_of_each(divide_agents(which_are_here(commands), fanout), commands), descriptors) {
+std::vector<BranchedAgents::Child> BranchedAgents::divided(const std::vector<AgentCommand>& commands, int fanout) {
+  std::vector<Child> children;
   for (AgentList& list : divide_agents(which_are_here(commands), fanout)) {
-    Child& made = children_.emplace_back();
-    for (std::size_t i = 0; i < list.size(); ++i)
-      places_[static_cast<std::size_t>(list[i])] = {static_cast<int>(children_.size() - 1), static_cast<int>(i)};
+    Child& made = children.emplace_back();
     if (list.size() > 1) {
       made.frames.emplace(BranchDecoder::From::branch, list.size());
       made.plan = plan_line(list, commands, fanout);
@@ -60,6 +46,26 @@ BranchedAgents::BranchedAgents(boost::asio::io_context& io, const std::vector<Ag
     made.dropped.resize(list.size());
     made.agents = std::move(list);
   }
+  return children;
+}
+
+std::vector<AgentCommand> BranchedAgents::first_of_each(const std::vector<AgentCommand>& commands) const {
+  std::vector<AgentCommand> firsts;
+  firsts.reserve(children_.size());
+  for (const Child& each : children_) firsts.push_back(commands[static_cast<std::size_t>(each.agents[0])]);
+  return firsts;
+}
+
+BranchedAgents::BranchedAgents(boost::asio::io_context& io, const std::vector<AgentCommand>& commands, int fanout,
+                               std::string version, rlimit descriptors)
+    : io_(io),
+      version_(std::move(version)),
+      children_(divided(commands, fanout)),
+      places_(commands.size()),
+      commands_(io, first_of_each(commands), descriptors) {
+  for (std::size_t number = 0; number < children_.size(); ++number)
+    for (std::size_t i = 0; i < children_[number].agents.size(); ++i)
+      places_[static_cast<std::size_t>(children_[number].agents[i])] = {static_cast<int>(number), static_cast<int>(i)};
   commands_.attach({[this](int stream, std::string_view bytes) { return heard(stream, bytes); },
                     [this](int stream) {
                       const Child& from = child(stream / 2);

@@ -63,6 +63,8 @@ class BranchedAgents final : public AgentEnds {
     int child = 0, number = 0;  // in the child
   };
 
+  static std::vector<Child> divided(const std::vector<AgentCommand>& commands, int fanout);
+  std::vector<AgentCommand> first_of_each(const std::vector<AgentCommand>& commands) const;
   Place place(int agent) const { return places_[static_cast<std::size_t>(agent)]; }
   Child& child(int number) { return children_[static_cast<std::size_t>(number)]; }
   Result<void> start_child(int number);
@@ -81,9 +83,9 @@ class BranchedAgents final : public AgentEnds {
   boost::asio::io_context& io_;
   std::string version_;
   Callbacks callbacks_{};
-  std::vector<Child> children_{};
-  std::vector<Place> places_{};  // by agent
-  CommandAgents commands_;       // by child
+  std::vector<Child> children_;
+  std::vector<Place> places_;  // by agent
+  CommandAgents commands_;     // by child
   const std::shared_ptr<bool> lives_ = std::make_shared<bool>(true);
 };
 

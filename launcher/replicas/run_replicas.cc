@@ -25,6 +25,7 @@
 #include "launcher/base/inherited.h"
 #include "launcher/base/last_words.h"
 #include "launcher/front/end_requests.h"
+#include "launcher/front/front.h"
 #include "launcher/front/front_message.h"
 #include "launcher/front/interrupt.h"
 #include "launcher/front/order_lines.h"
@@ -332,21 +333,6 @@ void Replicas::tell(const std::string& text) {
   say_unless_stuck(text);
 }
 
-// As the front's. A SIGTSTP that the user's shell ignores stays ignored.
-UniqueFd watch(const std::vector<int>& stop, const std::vector<int>& passed) {
-  sigset_t mask;
-  ::sigemptyset(&mask);
-  for (const int signal : stop) ::sigaddset(&mask, signal);
-  for (const int signal : passed) ::sigaddset(&mask, signal);
-  for (const int signal : {SIGCHLD, SIGCONT}) ::sigaddset(&mask, signal);
-  struct sigaction on_tstp {};
-  ::sigaction(SIGTSTP, nullptr, &on_tstp);
-  if (on_tstp.sa_handler != SIG_IGN) ::sigaddset(&mask, SIGTSTP);
-  ::sigprocmask(SIG_BLOCK, &mask, nullptr);
-  ::signal(SIGCHLD, SIG_DFL);
-  return UniqueFd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
-}
-
 int cannot_run(const Error& error) {
   say_unless_stuck(error.message);
   return kExitOwnFailure;
@@ -358,7 +344,8 @@ int run_replicas(const JobSpec& node) {
   fill_standard_descriptors();
   std::fflush(nullptr);  // else each group would write it again
   std::vector<int> stop = not_ignored(node.stop_signals), passed = not_ignored(node.passed_signals);
-  UniqueFd signals = watch(stop, passed);
+  const sigset_t mask = block_signals(stop, passed);
+  UniqueFd signals(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals) return cannot_run(system_error("cannot watch signals", errno));
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return cannot_run(system_error("cannot be a subreaper", errno));
   auto turns = ConsoleTurns::make(same_file(STDOUT_FILENO, STDERR_FILENO));

@@ -1,6 +1,7 @@
 // --attach: who has the terminal, and where the others write.
 #include "cli/resolve/resolve.h"
 #include "test/support/catch.h"
+#include "test/unit/cli/resolve/plan_of_flags.h"
 #include "test/unit/cli/test_host.h"
 
 using namespace dtrain;
@@ -11,13 +12,10 @@ using Words = std::vector<std::string>;
 
 namespace {
 
-Result<Plan> resolved(Words flags, TerminalUse use = TerminalUse::foreground) {
-  flags.emplace_back("true");
-  auto raw = parse(flags);
-  REQUIRE(raw.ok());
+Result<Plan> resolved(const Words& flags, TerminalUse use = TerminalUse::foreground) {
   Host host = test_host();
   host.stdin_use = use;
-  return resolve(*raw, host);
+  return plan_or_error(flags, host);
 }
 
 launcher::JobSpec spec(const Words& flags) {

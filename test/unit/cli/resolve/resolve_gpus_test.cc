@@ -4,6 +4,7 @@
 #include "cli/resolve/resolve.h"
 #include "launcher/job/worker_env.h"
 #include "test/support/catch.h"
+#include "test/unit/cli/resolve/plan_of_flags.h"
 #include "test/unit/cli/test_host.h"
 
 using namespace dtrain;
@@ -23,22 +24,10 @@ Host with_gpus(int count, std::map<std::string, std::string> env = {}) {
   return host;
 }
 
-Result<Plan> resolved(Words flags, const Host& host) {
-  flags.emplace_back("true");
-  auto raw = parse(flags);
-  REQUIRE(raw.ok());
-  return resolve(*raw, host);
-}
-
-Plan plan(const Words& flags, const Host& host) {
-  auto answer = resolved(flags, host);
-  INFO((answer ? "" : answer.error().message));
-  REQUIRE(answer.ok());
-  return *answer;
-}
+Plan plan(const Words& flags, const Host& host) { return plan_of_flags(flags, host); }
 
 std::string error(const Words& flags, const Host& host) {
-  auto answer = resolved(flags, host);
+  auto answer = plan_or_error(flags, host);
   return answer ? "<none>" : answer.error().message;
 }
 

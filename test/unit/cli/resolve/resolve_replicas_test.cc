@@ -4,6 +4,7 @@
 
 #include "cli/resolve/resolve.h"
 #include "test/support/catch.h"
+#include "test/unit/cli/resolve/plan_of_flags.h"
 #include "test/unit/cli/test_host.h"
 
 using namespace dtrain;
@@ -25,22 +26,10 @@ Host host_of_gpus(int gpus, const std::map<std::string, std::string>& env = {},
   return host;
 }
 
-Result<Plan> grouped(Words flags, const Host& host) {
-  flags.emplace_back("true");
-  auto raw = parse(flags);
-  REQUIRE(raw.ok());
-  return resolve(*raw, host);
-}
-
-Plan plan_of_groups(const Words& flags, const Host& host = host_of_gpus(0)) {
-  auto answer = grouped(flags, host);
-  INFO((answer ? "" : answer.error().message));
-  REQUIRE(answer.ok());
-  return *answer;
-}
+Plan plan_of_groups(const Words& flags, const Host& host = host_of_gpus(0)) { return plan_of_flags(flags, host); }
 
 std::string group_error(const Words& flags, const Host& host = host_of_gpus(0)) {
-  auto answer = grouped(flags, host);
+  auto answer = plan_or_error(flags, host);
   if (answer) return "<none>";
   CHECK(answer.error().kind == ErrorKind::usage);
   return answer.error().message;

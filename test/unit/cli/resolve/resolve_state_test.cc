@@ -1,6 +1,7 @@
 // --state-dir: where the state of a job goes, and how its next run knows it.
 #include "cli/resolve/resolve.h"
 #include "test/support/catch.h"
+#include "test/unit/cli/resolve/plan_of_flags.h"
 #include "test/unit/cli/test_host.h"
 
 namespace dtrain::cli {
@@ -17,24 +18,15 @@ Host host_with_folder(std::map<std::string, std::string> env = {}) {
   return host;
 }
 
-Result<Plan> resolved_state(Words flags, const Host& host) {
-  flags.emplace_back("true");
-  auto raw = parse(flags);
-  REQUIRE(raw.ok());
-  return resolve(*raw, host);
-}
-
 StateFiles state_files(const Words& flags, const Host& host = host_with_folder()) {
-  auto plan = resolved_state(flags, host);
-  INFO((plan.ok() ? "" : plan.error().message));
-  REQUIRE(plan.ok());
-  CHECK(plan->spec.keep_state);
-  CHECK(plan->notes.empty());
-  return plan->spec.state_files.value_or(StateFiles{});
+  const Plan plan = plan_of_flags(flags, host);
+  CHECK(plan.spec.keep_state);
+  CHECK(plan.notes.empty());
+  return plan.spec.state_files.value_or(StateFiles{});
 }
 
 std::string state_error(const Words& flags, const Host& host = host_with_folder()) {
-  const auto plan = resolved_state(flags, host);
+  const auto plan = plan_or_error(flags, host);
   if (plan) return "<none>";
   CHECK(plan.error().kind == ErrorKind::usage);
   return plan.error().message;
@@ -68,7 +60,7 @@ TEST_CASE("a job with a name has its state in a folder for its next run") {
   CHECK(state_files({"--state-dir=/states"}, host_with_folder({{"DTRAIN_RDZV_ID", "by variable"}})).key ==
         "by variable");
   CHECK(state_files({"--state-dir=states", "--rdzv-id=mine"}).folder == "/work/states");
-  const auto none = resolved_state({"--keep-state", "--max-restarts=1"}, host_with_folder());
+  const auto none = plan_or_error({"--keep-state", "--max-restarts=1"}, host_with_folder());
   CHECK_FALSE(none->spec.state_files);
   const StateFiles one = state_files(
       {"--state-dir=/states", "--rdzv-id=mine", "--nnodes=3", "--node-rank=2", "--rdzv-endpoint=127.0.0.1:29500"});
@@ -136,7 +128,7 @@ TEST_CASE("a job whose agents write its state is not asked to save, but to end")
   host.scontrol = [](const std::vector<std::string>&, std::chrono::seconds) {
     return Result<std::string>("Requeue=1 BatchFlag=1 RunTime=00:10:00 TimeLimit=01:00:00");
   };
-  const auto plan = resolved_state({"--state-dir=/states", "--requeue=60"}, host);
+  const auto plan = plan_or_error({"--state-dir=/states", "--requeue=60"}, host);
   REQUIRE(plan.ok());
   CHECK(plan->requeue->agents_write);
   CHECK(plan->requeue->ask == 49min);

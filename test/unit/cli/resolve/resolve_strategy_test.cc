@@ -3,6 +3,7 @@
 
 #include "cli/resolve/resolve.h"
 #include "test/support/catch.h"
+#include "test/unit/cli/resolve/plan_of_flags.h"
 #include "test/unit/cli/test_host.h"
 
 using namespace dtrain;
@@ -24,10 +25,7 @@ Host with_files(std::map<std::string, std::string> files) {
 
 Result<Plan> with_strategy(const std::string& text, const Host& host, Words flags = {}) {
   flags.push_back("--strategy=" + text);
-  flags.emplace_back("true");
-  auto raw = parse(flags);
-  REQUIRE(raw.ok());
-  return resolve(*raw, host);
+  return plan_or_error(flags, host);
 }
 
 std::string strategy(const std::string& text, const Host& host = test_host(), const Words& flags = {}) {
