@@ -45,6 +45,7 @@ int start_job(const RawOptions& raw, const Host& host, Plan plan) {
     for (const std::string& detail : plan.details) say(detail);
   plan.spec.ends_with = ends_with;
   plan.spec.orders = orders;
+  if (host.mpi) plan.spec.started_from = host.mpi->process.listens_at;
   const MonoTime began = SteadyClock::now();
   if (plan.requeue) plan.spec.planned_signals = planned_signals(*plan.requeue, began);
   if (plan.requeue && plan.spec.state_files) {

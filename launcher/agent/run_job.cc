@@ -30,6 +30,7 @@ int run_job(const JobSpec& spec) {
   if (spec.attach) terminal.emplace();
   FrontSignals signals{effective.stop_signals, effective.passed_signals};
   signals.ends_with = spec.ends_with;
+  signals.started_from = spec.started_from;
   signals.orders = spec.orders;
   signals.only_orders = spec.only_orders;
   signals.lead = spec.lead;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace dtrain::launcher {
 namespace {
@@ -53,6 +54,27 @@ double kill_after(const Variables& env) {
   return number(env, "OMPI_MCA_odls_base_sigkill_timeout").value_or(kOpenMpiKillsAfter);
 }
 
+// Open MPI 4: "1491795968.0;tcp://192.0.2.2,10.0.0.2:48749;tcp6://[fd00::2]:38133". Of what looks otherwise, nothing.
+std::vector<NetworkPlace> listens_at(const Variables& env) {
+  std::vector<NetworkPlace> places;
+  const std::string text = variable(env, "OMPI_MCA_orte_hnp_uri");
+  for (std::size_t at = text.find("://"); at != std::string::npos; at = text.find("://", at)) {
+    at += 3;
+    const std::string part = text.substr(at, text.find(';', at) - at);
+    const auto colon = part.rfind(':');
+    if (colon == std::string::npos) continue;
+    const auto port = number(part.substr(colon + 1));
+    if (!port || *port == 0 || *port > 65535) continue;
+    std::string address;
+    for (const char c : part.substr(0, colon) + ',') {
+      if (c != ',' && c != '[' && c != ']') address += c;
+      if (c != ',' || address.empty()) continue;
+      places.push_back({std::exchange(address, {}), static_cast<std::uint16_t>(*port)});
+    }
+  }
+  return places;
+}
+
 }  // namespace
 
 Result<std::optional<MpiProcess>> mpi_process(const Variables& env) {
@@ -76,6 +98,7 @@ Result<std::optional<MpiProcess>> mpi_process(const Variables& env) {
                        .local_rank = static_cast<int>(*local_rank)};
     process.bound = env.contains("OMPI_MCA_orte_bound_at_launch") && !has_typed_binding(env);
     if (each.wire == MpiProcess::Wire::pmix) process.kill_after = kill_after(env);
+    process.listens_at = listens_at(env);
     return {process};
   }
   // PRRTE's own prterun. srun --mpi=pmix sets them too, in a step.
@@ -88,9 +111,9 @@ Result<std::optional<MpiProcess>> mpi_process(const Variables& env) {
 
 Above above(std::string_view name) {
   // The kernel keeps 15 letters.
-  constexpr std::string_view kDaemons[] = {"mpirun",          "mpirun.openmpi", "mpiexec", "mpiexec.openmp",
-                                           "mpiexec.openmpi", "orterun",        "orted",   "prterun",
-                                           "hydra_pmi_proxy", "mpiexec.hydra",  "prted",   "prte"};
+  constexpr std::string_view kDaemons[] = {"mpirun",          "mpirun.openmpi", "mpiexec", "mpiexec.openmpi",
+                                           "orterun",         "orted",          "prterun", "prted",
+                                           "hydra_pmi_proxy", "mpiexec.hydra",  "prte"};
   constexpr std::string_view kWrappers[] = {
       "sh",     "bash",      "dash",        "zsh",     "ksh",      "csh",          "tcsh",   "fish",   "busybox",
       "env",    "time",      "timeout",     "nice",    "stdbuf",   "strace",       "sudo",   "su",     "perf",

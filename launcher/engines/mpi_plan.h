@@ -3,9 +3,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "launcher/engines/variables.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/net/connect.h"
 
 namespace dtrain::launcher {
 
@@ -19,7 +21,8 @@ struct MpiProcess {
   bool knows_size = true;              // false: PRRTE's variables say nothing of the four
   // To some CPUs, by the launcher's own choice: nobody has typed a binding. PRRTE says that when processes meet.
   bool bound = false;
-  double kill_after = 0;  // seconds from the launcher's SIGTERM to its SIGKILL; 0: it does not say
+  double kill_after = 0;                   // seconds from the launcher's SIGTERM to its SIGKILL; 0: it does not say
+  std::vector<NetworkPlace> listens_at{};  // the launcher itself; empty: it does not say
 };
 
 // Nothing: no MPI launcher has started this process, or it is a worker of dtrain's. Where SLURM's srun has started it

@@ -19,6 +19,8 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "launcher/base/last_words.h"
 #include "launcher/front/end_requests.h"
@@ -39,6 +41,8 @@ namespace {
 
 // How long a living guard has to clean up after its agent before the front does it itself.
 constexpr auto kGuardCleansUp = std::chrono::seconds(3);
+// How long whoever has started this program has to answer whether he is there.
+constexpr auto kStarterAnswers = std::chrono::milliseconds(200);
 // How long what is left has to die of SIGKILL before the front ends without it.
 constexpr auto kGiveUp = std::chrono::seconds(10);
 
@@ -52,6 +56,7 @@ class Front {
         notes_(notes),
         stopped_lease_(told.stopped_lease),
         ends_with_(told.ends_with),
+        started_from_(told.started_from),
         orders_(told.orders),
         only_orders_(told.only_orders),
         lead_(told.lead),
@@ -143,12 +148,23 @@ class Front {
       else if (only_orders_)
         continue;
       else if (ends_.is_request(signal))
-        end_job({signal, info.ssi_code, pid_t(info.ssi_pid) == parent_ && ::getppid() != parent_});
+        end_job({signal, info.ssi_code, tells_of_a_death(info)});
       else
         send_to(socket_.get(), {FrontMessage::Op::signal, signal});
     }
     if (job_control == SIGTSTP) job_control_.stopped();
-    if (job_control == SIGCONT) job_control_.continued();
+    if (job_control != SIGCONT) return;
+    job_control_.continued();
+    look_for_starter();
+  }
+
+  // Open MPI's daemon sends SIGCONT, a second later SIGTERM, and one more second later SIGKILL. It may also hand on a
+  // SIGCONT of the user's, so the signal alone does not tell.
+  void look_for_starter() {
+    if (started_from_.empty() || !nobody_listens(started_from_, kStarterAnswers)) return;
+    started_from_.clear();
+    starter_is_gone_ = true;
+    end_job({SIGTERM, SI_KERNEL});
   }
 
   void read_agent(bool has_ended) {
@@ -156,6 +172,12 @@ class Front {
       job_control_.heard(*message);
     else if (has_ended)
       socket_.reset();  // and reap() sees the agent's end
+  }
+
+  // By the kernel, since our parent has died; or by the daemon of who has started us, once.
+  bool tells_of_a_death(const signalfd_siginfo& info) {
+    if (info.ssi_signo == SIGTERM && std::exchange(starter_is_gone_, false)) return true;
+    return pid_t(info.ssi_pid) == parent_ && ::getppid() != parent_;
   }
 
   // The terminal is gone. The kernel tells the group in its foreground, which is not ours while the terminal is lent.
@@ -238,6 +260,7 @@ class Front {
   const JobNotes* notes_;
   const std::chrono::nanoseconds stopped_lease_;
   int ends_with_;
+  std::vector<NetworkPlace> started_from_;
   int orders_;
   const bool only_orders_;
   const std::string lead_;
@@ -249,6 +272,7 @@ class Front {
   JobControl job_control_;
   std::optional<SteadyClock::time_point> stopped_at_;  // the agent, by SIGSTOP
   bool more_dead_ = false;                             // children that are not reaped yet, perhaps
+  bool starter_is_gone_ = false;                       // and its daemon's SIGTERM is still to come
   bool clean_ = true;                                  // the agent ended by itself, and has cleaned up
   int exit_code_ = kExitOwnFailure;
 };

@@ -13,6 +13,7 @@
 #include "launcher/job/job_spec.h"
 #include "launcher/process/attached_terminal.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/connect.h"
 
 namespace dtrain::launcher {
 
@@ -29,6 +30,10 @@ struct FrontSignals {
   std::chrono::nanoseconds stopped_lease = std::chrono::seconds(3);
   // The job is stopped when this process dies, as by SIGTERM; -1: there is none. A pidfd.
   int ends_with = -1;
+  // Where the program listens that has started this one from another host, if its daemon tells of the end by SIGCONT:
+  // where nobody listens then, the job is stopped as by SIGTERM, and the daemon's SIGTERM that comes later is no second
+  // request. Empty: there is none.
+  std::vector<NetworkPlace> started_from{};
   std::vector<PlannedSignal> planned{};
   // From an engine: lines with a signal each (order_lines.h). At its end the job is stopped. -1: there is none.
   int orders = -1;

@@ -14,6 +14,7 @@
 #include "launcher/job/rank_set.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/credentials/link_credential.h"
+#include "rendezvous/net/connect.h"
 #include "rendezvous/rounds/link_pulse.h"
 
 namespace dtrain::launcher {
@@ -229,6 +230,7 @@ struct JobSpec {
   std::vector<PlannedSignal> planned_signals;
   // A pidfd: the job is stopped when that process dies. -1: there is none.
   int ends_with = -1;
+  std::vector<NetworkPlace> started_from;  // FrontSignals::started_from
   // Signals for the job from an engine (FrontSignals::orders). -1: there is none.
   int orders = -1;
   bool only_orders = false;  // FrontSignals::only_orders

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
 
+#include "rendezvous/base/clock.h"
 #include "rendezvous/net/listen.h"
 
 namespace dtrain {
@@ -71,6 +74,28 @@ std::string own_address(int fd) {
   if (::getsockname(fd, self.data(), &size) != 0) return "";
   self.resize(size);
   return self.address().to_string();
+}
+
+bool nobody_listens(const std::vector<NetworkPlace>& places, std::chrono::milliseconds limit) {
+  const auto end = SteadyClock::now() + limit;
+  std::vector<UniqueFd> tries;
+  int refused = 0;
+  for (const NetworkPlace& place : places) {
+    auto begun = begin_connect(place.address, place.port);
+    if (begun)
+      tries.push_back(std::move(*begun));
+    else if (begun.error().errno_value == ECONNREFUSED)
+      ++refused;
+  }
+  for (const UniqueFd& one : tries) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - SteadyClock::now()).count();
+    pollfd entry{one.get(), POLLOUT, 0};
+    if (::poll(&entry, 1, static_cast<int>(std::max<decltype(left)>(left, 0))) <= 0) return false;
+    const int error = connect_error(one.get());
+    if (error == 0) return false;
+    if (error == ECONNREFUSED) ++refused;
+  }
+  return refused > 0;
 }
 
 }  // namespace dtrain

@@ -1,7 +1,9 @@
 #pragma once
 // A TCP connection that is made without waiting for it.
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
@@ -26,5 +28,15 @@ int connect_error(int fd);
 
 // Numeric; IPv4 is not written as IPv6.
 std::string peer_address(int fd);
+
+struct NetworkPlace {
+  std::string address;  // numeric
+  std::uint16_t port = 0;
+};
+
+// Whether these places, of one process, say that it is gone: one refuses, and no other one may have somebody who
+// listens. A place counts so if it is connected, or has not answered within `limit`, for which this waits at most. Not
+// if there is no way to it from here.
+bool nobody_listens(const std::vector<NetworkPlace>& places, std::chrono::milliseconds limit);
 
 }  // namespace dtrain

@@ -9,11 +9,13 @@ HELD = contextlib.ExitStack()
 atexit.register(HELD.close)
 
 
-def free_port(address="127.0.0.1"):
-    """A port that is free, and free for whoever binds it by its number (with SO_REUSEADDR, as servers do) until this
-    process ends. Nothing answers there before."""
-    holder = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+def free_port():
+    """A port that is free on every address, and free for whoever binds it by its number (with SO_REUSEADDR, as servers
+    do) until this process ends. Nothing answers there before. A port that is free on one address may be some
+    connection's on another, and then a server that binds every address doesn't get it."""
+    holder = socket.socket(socket.AF_INET6)
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    holder.bind((address, 0))
+    holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    holder.bind(("::", 0))
     HELD.enter_context(holder)
     return holder.getsockname()[1]

