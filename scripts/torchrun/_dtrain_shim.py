@@ -1,6 +1,7 @@
 """launch_agent() of torch.distributed.launcher.api, carried out by dtrain. `dtrain shim` puts it there.
 
 Run as a program it is what each rank of a function runs: python _dtrain_shim.py FOLDER."""
+import contextlib
 import ctypes
 import importlib
 import json
@@ -129,7 +130,8 @@ def _run_call(folder):
             each for each in args]
     value = record(function)(*args)
     round_folder = os.path.join(folder, "round-" + os.environ["DTRAIN_ROUND"])
-    os.makedirs(round_folder, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(round_folder)
     whole = os.path.join(round_folder, os.environ["RANK"])
     with open(whole + ".part", "wb") as file:
         file.write(_dumps(value))

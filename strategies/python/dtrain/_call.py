@@ -1,5 +1,6 @@
 """What each rank of a function runs, for dtrain.run(): python _call.py FOLDER. The caller copies this file into FOLDER,
 and finds there what has become of the call."""
+import contextlib
 import importlib
 import os
 import pickle
@@ -52,7 +53,8 @@ def main(folder):
     choose_partition()
     rank = os.environ["RANK"]
     round_folder = os.path.join(folder, "round-" + os.environ["DTRAIN_ROUND"])
-    os.makedirs(round_folder, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(round_folder)  # and not the job's, which is gone with a caller that was killed
     with open(os.path.join(folder, "call"), "rb") as file:
         paths = pickle.load(file)
         sys.path[:] = paths + [path for path in sys.path[1:] if path not in paths]

@@ -14,6 +14,7 @@ import tempfile
 import time
 
 from ._call import cloudpickle, dumps
+from ._removed import removed
 
 HERE = pathlib.Path(__file__).resolve().parent
 FIRST_WISH = 1.0  # seconds that the job has to end by itself after an interrupt
@@ -234,7 +235,7 @@ def launch(target, args, kwargs, options, environment=None, words=(), variables=
         folder = tempfile.mkdtemp(prefix="dtrain-run-")
     else:  # of which other hosts know nothing
         folder = tempfile.mkdtemp(prefix=".dtrain-run-", dir=os.getcwd())
-    try:
+    with removed(folder):
         shutil.copy(HERE / "_call.py", folder)
         with open(os.path.join(folder, "call"), "wb") as file:
             file.write(pickle.dumps([os.path.abspath(path) for path in sys.path]))
@@ -245,8 +246,6 @@ def launch(target, args, kwargs, options, environment=None, words=(), variables=
         if code:
             raise _failure(_last_round(folder), job, code)
         return _value(_last_round(folder), job)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def run(target, /, *args, nproc=None, nnodes=None, engine=None, flags=(), **kwargs):

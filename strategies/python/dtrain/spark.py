@@ -18,6 +18,7 @@ import threading
 import warnings
 
 from ._launch import LAST_WISH, RunError, launch, options_of
+from ._removed import removed
 
 __all__ = ["DeepspeedTorchDistributor", "RunError", "TorchDistributor", "get_spark_partition_data_loader"]
 
@@ -167,7 +168,7 @@ class TorchDistributor:
             data = {"DATA": _dealt(dataframe, tasks), "READERS": ranks}
         options = options_of(ranks, tasks, "spark", ())
         short = "/tmp" if len(tempfile.gettempdir()) > LONGEST_FOLDER else None
-        with tempfile.TemporaryDirectory(prefix="dtrain-spark-", dir=short) as folder, \
+        with removed(tempfile.mkdtemp(prefix="dtrain-spark-", dir=short)) as folder, \
                 socket.socket(socket.AF_UNIX) as server:
             door = os.path.join(folder, "door")
             server.bind(door)
@@ -208,7 +209,8 @@ class DeepspeedTorchDistributor(TorchDistributor):
         if not isinstance(self.deepspeed_config, dict):
             yield ["--deepspeed"] + (["--deepspeed_config", self.deepspeed_config] if self.deepspeed_config else [])
             return
-        with tempfile.NamedTemporaryFile("w", prefix=".dtrain-deepspeed-", suffix=".json", dir=folder) as file:
-            json.dump(self.deepspeed_config, file)
-            file.flush()
-            yield ["--deepspeed", "--deepspeed_config", file.name]
+        descriptor, name = tempfile.mkstemp(prefix=".dtrain-deepspeed-", suffix=".json", dir=folder)
+        with removed(name):
+            with open(descriptor, "w") as file:
+                json.dump(self.deepspeed_config, file)
+            yield ["--deepspeed", "--deepspeed_config", name]

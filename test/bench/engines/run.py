@@ -37,6 +37,7 @@ from spark_cluster import PYTHON as SPARK_PYTHON  # noqa: E402
 from ssh_server import SshServers  # noqa: E402
 
 OWN_SHARE, REFORM, DEADLINE, STEP = 50, 200, 60, 0.002
+MARK = f"DTRAIN_TEST_CLUSTER=bench-{os.getpid()}"  # what all that a cluster starts has in its environment
 GONE = {"Ray": 3000, "Spark": 3000}  # ms; of the others 1000
 # What dtrain's shim does for a job, and no more: a process on each of two nodes.
 RAY_ALONE = """
@@ -158,12 +159,13 @@ def engines(stack, dtrain):
 
 
 def left_here():
-    """Agents and what they run, on this host."""
+    """Agents of the cluster and what they run, on this host."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-            if b"dtrain\0agent" in words or words.startswith(b"sleep\0"):
+            if ((b"dtrain\0agent" in words or words.startswith(b"sleep\0"))
+                    and MARK.encode() in (entry / "environ").read_bytes().split(b"\0")):
                 found.append(entry.name)
     return found
 
@@ -178,7 +180,7 @@ def on_cluster(name, dtrain, python, alone, **variables):
 
 def on_spark(stack):
     """A master of Spark with two workers, as the environment of its programs."""
-    spark = SparkCluster("DTRAIN_TEST_CLUSTER=bench")
+    spark = SparkCluster(MARK)
     stack.callback(spark.close)
     for _ in range(2):
         spark.add_worker(1)
@@ -215,7 +217,7 @@ def reform(dtrain, deaths):
 def clusters(stack, dtrain):
     """One after the other, so that none is there when another one is measured."""
     with contextlib.ExitStack() as of_ray:
-        cluster = RayCluster("DTRAIN_TEST_CLUSTER=bench")
+        cluster = RayCluster(MARK)
         of_ray.callback(cluster.close)
         for _ in range(2):
             cluster.add(num_cpus=2)

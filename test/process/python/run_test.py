@@ -2,15 +2,15 @@
 """dtrain.run() and dtrain.spark in programs of their own, on this host."""
 import os
 import pathlib
-import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from support_python import environment, start_job  # noqa: E402
+from support_python import PYTHON, environment, start_job  # noqa: E402
 from support import pids, proc_file, said_by, until  # noqa: E402
 
 DEADLINE = 120
@@ -94,8 +94,21 @@ class Run(unittest.TestCase):
         job.kill()
         job.wait()
         until(lambda: not self.processes(), 60, "the end of the ranks")
-        for left in pathlib.Path(self.folder).glob("dtrain-run-*"):  # nobody was there to remove the folder
-            shutil.rmtree(left)
+        until(lambda: not list(pathlib.Path(self.folder).glob("dtrain-run-*")), 60, "the end of the job's folder")
+
+    def test_files_and_folders_are_removed_whatever_ends_their_program(self):
+        script = ("import os, signal, sys\n"
+                  "from dtrain._removed import removed\n"
+                  "os.mkdir('folder')\n"
+                  "for path in 'folder/within', 'file': open(path, 'w').close()\n"
+                  "with removed('file'), removed('folder'):\n"
+                  "    if len(sys.argv) > 1: os.kill(os.getpid(), int(sys.argv[1]))\n")
+        for words in [], [str(signal.SIGTERM)], [str(signal.SIGKILL)]:
+            with self.subTest(words=words):
+                variables = dict([self.mark.split("=")])
+                subprocess.run([PYTHON, "-c", script, *words], env=environment(**variables), cwd=self.folder,
+                               timeout=DEADLINE)
+                until(lambda: not os.listdir(self.folder), 60, "the end of all files")
 
     def test_a_function_of_the_program_needs_cloudpickle(self):
         job = self.start("value", cloudpickle=False)
