@@ -4,31 +4,67 @@
 
 #include <string>
 
+#include "cli/base/usage_error.h"
 #include "cli/engines/engine.h"
 #include "launcher/engines/cloud_plan.h"
+#include "rendezvous/base/printable.h"
 #include "rendezvous/net/address_text.h"
 
 namespace dtrain::cli {
 namespace {
 
-constexpr const char* kPort = "29500";  // torchrun's, which its users open between nodes
+// The default is torchrun's, which its users open between nodes.
+std::string port_between_nodes(const Options& options) {
+  return options.given(FlagId::master_port) ? options.text(FlagId::master_port) : "29500";
+}
+
+// Whether the nodes of this job have numbers and meet at a host that was named: then only this node's number is
+// missing.
+bool needs_a_number(const Options& options) {
+  for (const FlagId id : {FlagId::standalone, FlagId::rdzv_endpoint})
+    if (options.given(id)) return false;
+  return options.given(FlagId::master_addr) && options.text(FlagId::master_addr) != "real" &&
+         (!options.given(FlagId::rdzv_backend) || options.text(FlagId::rdzv_backend) == "static");
+}
+
+Result<void> take_from_indexed_job(const Host& host, Options& options) {
+  const auto pod = launcher::indexed_pod(host.env, host.full_name());
+  const std::string& nnodes = options.text(FlagId::nnodes);
+  if (!pod || !options.given(FlagId::nnodes) || nnodes == "1" || options.given(FlagId::node_rank)) return {};
+  const std::string origin = launcher::IndexedPod::kOrigin;
+  const bool numbered = nnodes.find(':') == std::string::npos;
+  if (user_decides(options)) {
+    if (numbered && needs_a_number(options)) options.suggest(FlagId::node_rank, std::to_string(pod->index), origin);
+    return {};
+  }
+  if (pod->first.empty())
+    return usage_error(fmt::format(
+        "this is pod {} of an indexed Job, and its name {} has no domain by which it finds the others: give "
+        "the pods a `subdomain` and its headless Service, or say where they meet with --rdzv-endpoint",
+        pod->index, printable(host.full_name())));
+  options.suggest(FlagId::rdzv_endpoint, pod->first + ":" + port_between_nodes(options), origin);
+  if (numbered) options.suggest(FlagId::node_rank, std::to_string(pod->index), origin);
+  options.suggest(FlagId::run_id, pod->job, origin);
+  return {};
+}
 
 }  // namespace
 
 Result<void> take_from_cloud(const RawOptions& raw, const Host& host, Options& options) {
+  if (raw.as_torchrun || host.place || host.mpi) return {};  // a launcher's word is in options by now
   const auto speaks = may_speak("cloud", raw, host, options);
   if (!speaks) return speaks.error();
-  if (!*speaks || host.mpi) return {};  // a launcher's word is in options by now
   auto found = launcher::cloud_place(host.env);
-  if (!found) return found.error();
-  if (!*found || (*found)->nodes == 1) return {};
+  if (*speaks && !found) return found.error();
+  if (is_named("auto", options) && found && !*found) return take_from_indexed_job(host, options);
+  if (!*speaks || !*found || (*found)->nodes == 1) return {};
   const launcher::CloudPlace& place = **found;
   const std::string nodes = std::to_string(place.nodes);
   if (options.given(FlagId::nnodes) && options.text(FlagId::nnodes) != nodes) return {};
-  const std::string port = options.given(FlagId::master_port) ? options.text(FlagId::master_port) : kPort;
   options.suggest(FlagId::nnodes, nodes, place.origin);
   options.suggest(FlagId::node_rank, std::to_string(place.node_rank), place.rank_origin);
-  options.suggest(FlagId::rdzv_endpoint, address_text(place.address, port), place.address_origin);
+  options.suggest(FlagId::rdzv_endpoint, address_text(place.address, port_between_nodes(options)),
+                  place.address_origin);
   if (!place.id.empty()) options.suggest(FlagId::run_id, place.id, place.id_origin);
   return {};
 }

@@ -21,6 +21,7 @@
 #include "cli/machine/slurm_address.h"
 #include "cli/machine/topology.h"
 #include "launcher/base/cpu_set.h"
+#include "launcher/base/host_name.h"
 #include "rendezvous/munge/munge_secret.h"
 
 namespace dtrain::cli {
@@ -117,6 +118,7 @@ Host this_host() {
   host.topology = read_usable_topology;
   host.numa_node_of_pci = numa_node_of_pci;
   host.own_address = own_address;
+  host.full_name = launcher::qualified_hostname;
   host.slurm_address = [path = host.search_path()](const std::string& node) {
     return slurm_address(node, find_in_path("scontrol", path, file_facts));
   };

@@ -58,6 +58,8 @@ struct Host {
   std::function<Result<std::string>(const std::string& name)> own_address = [](const std::string& name) {
     return Result<std::string>(name);
   };
+  // This host's name with its domain, where /etc/hosts has it.
+  std::function<std::string()> full_name = [] { return std::string("localhost"); };
   // What the network calls a node of SLURM's (slurm_address.h). May be slow.
   std::function<std::string(const std::string& node)> slurm_address = [](const std::string& node) { return node; };
   // What SLURM's `scontrol WORDS` prints. May be slow, but not slower than `patience`.

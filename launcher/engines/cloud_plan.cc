@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <climits>
+
 #include "rendezvous/base/printable.h"
 
 namespace dtrain::launcher {
@@ -47,6 +49,18 @@ Result<std::optional<CloudPlace>> cloud_place(const Variables& env) {
                        .id = variable(env, each.id)}};
   }
   return {std::nullopt};
+}
+
+std::optional<IndexedPod> indexed_pod(const Variables& env, const std::string& name) {
+  const auto index = number(env, IndexedPod::kOrigin);
+  if (env.contains("TORCHELASTIC_RUN_ID") || !index || *index > INT_MAX) return std::nullopt;
+  IndexedPod pod{.index = static_cast<int>(*index)};
+  const std::size_t dot = name.find('.');
+  const std::string host = name.substr(0, dot), ending = fmt::format("-{}", *index);
+  if (dot == std::string::npos || !host.ends_with(ending) || host.size() == ending.size()) return {pod};
+  pod.job = host.substr(0, host.size() - ending.size());
+  pod.first = pod.job + "-0" + name.substr(dot);
+  return {pod};
 }
 
 }  // namespace dtrain::launcher

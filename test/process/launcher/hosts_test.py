@@ -138,9 +138,10 @@ class HostsCase(LabCase):
 
 
 class Hosts(HostsCase):
-    def node(self, host, script, *flags, token=True, env=None):
+    def node(self, host, script, *flags, token=True, env=None, before=()):
         given = ("--token-file", token if isinstance(token, str) else self.token) if token else ()
-        return Node(host, ["run", *given, "--rdzv-id", "hosts-test", *flags, "bash", "-c", WORKER + script], env)
+        return Node(host, ["run", *given, "--rdzv-id", "hosts-test", *flags, "bash", "-c", WORKER + script], env,
+                    before)
 
     def status(self, host):
         return json.loads(host.run([DTRAIN, "status", "--json", "--job", "hosts-test"], check=True).stdout)["jobs"]
@@ -177,6 +178,20 @@ class Hosts(HostsCase):
         never = self.c10d(lab.host(0), "", nnodes="2", endpoint="host.invalid")
         self.ends([124, 2], [last, never])
         self.assertRegex(last.text, "there is no host no-host: .*; given up after 1.5 s .--rdzv-conf join_timeout.")
+
+    def test_pods_of_an_indexed_job(self):
+        lab = self.lab(2)
+        lines = [f"{lab.host(i).ipv4} train-{i}.train.team.svc train-{i}" for i in (0, 1)]
+        nodes = []
+        for i in (1, 0):
+            host = lab.host(i)
+            host.run(["sh", "-c", f"echo 127.0.0.1 localhost > /etc/hosts; echo {lines[i]} >> /etc/hosts"], check=True)
+            nodes.append(self.node(host, "", "--nnodes", "2", env={**os.environ, "JOB_COMPLETION_INDEX": str(i)},
+                                   before=["unshare", "-u", "sh", "-c", 'hostname "$0"; exec "$@"', f"train-{i}"]))
+        nodes[0].expect("waiting: there is no host train-0.train.team.svc: ")
+        nodes[0].host.run(["sh", "-c", f"echo {lines[0]} >> /etc/hosts"], check=True)
+        self.ends([0, 0], nodes)
+        self.assertIn("R=1 G=1/2", nodes[0].text)
 
     def test_a_list_names_one_host_in_several_ways(self):
         lab = self.lab(2)

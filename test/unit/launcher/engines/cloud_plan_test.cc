@@ -1,6 +1,8 @@
 // What SkyPilot and dstack set on each node, as their documentation has it.
 #include "launcher/engines/cloud_plan.h"
 
+#include <fmt/format.h>
+
 #include "test/support/catch.h"
 
 using namespace dtrain::launcher;
@@ -49,4 +51,20 @@ TEST_CASE("a runner whose variables contradict each other is an error that shows
   Variables env = by_skypilot();
   env["SKYPILOT_NODE_IPS"] = "";
   CHECK_THAT(cloud_place(env).error().message, Contains("SkyPilot: SKYPILOT_NUM_NODES is '2'"));
+}
+
+TEST_CASE("a pod of an indexed Job finds the first one by its own name") {
+  const auto pod = [](const char* index, const char* name) {
+    const auto found = indexed_pod({{"JOB_COMPLETION_INDEX", index}}, name);
+    return found ? fmt::format("{} of {}, {}", found->index, found->job, found->first) : "none";
+  };
+  CHECK(pod("3", "train-3.train.default.svc.cluster.local") == "3 of train, train-0.train.default.svc.cluster.local");
+  // JobSet's: JOBSET-REPLICATED_JOB-REPLICA-INDEX.
+  CHECK(pod("1", "pytorch-workers-0-1.pytorch") == "1 of pytorch-workers-0, pytorch-workers-0-0.pytorch");
+  CHECK(pod("0", "train-0.train") == "0 of train, train-0.train");
+  for (const char* name : {"train-3", "train-x9k2f.train", "-3.train", "train-13.train", ""})
+    CHECK(pod("3", name) == "3 of , ");
+  for (const char* index : {"", "x", "-1", "99999999999"}) CHECK(pod(index, "train-3.train") == "none");
+  CHECK_FALSE(indexed_pod({}, "train-3.train"));
+  CHECK_FALSE(indexed_pod({{"JOB_COMPLETION_INDEX", "3"}, {"TORCHELASTIC_RUN_ID", "x"}}, "train-3.train"));
 }
