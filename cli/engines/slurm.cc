@@ -8,6 +8,7 @@
 
 #include "cli/base/usage_error.h"
 #include "cli/engines/engine.h"
+#include "cli/nodes/nodes.h"
 #include "launcher/engines/slurm_plan.h"
 #include "rendezvous/net/address_text.h"
 
@@ -17,6 +18,23 @@ namespace {
 // SLURM's own SIGKILL comes KillWait after its SIGTERM, 30 s where the site has not chosen another time. The job has
 // ended by then, with its report and its exit code.
 constexpr const char* kWithinKillWait = "25";
+
+enum class Numbering { none, by_slurm, as_they_come };
+
+// How the nodes of the step get their numbers. Of MIN:MAX nodes there are those of the step, and as many are narrowed
+// to. None: the user means other nodes than those of the step.
+Result<Numbering> numbering(const launcher::SlurmStep& step, Options& options) {
+  if (!options.given(FlagId::nnodes)) return Numbering::by_slurm;
+  const auto range = parse_nnodes(options.text(FlagId::nnodes));
+  if (!range || range->min == range->max)  // an error is told by resolve_nodes()
+    return range && range->min == step.nodes ? Numbering::by_slurm : Numbering::none;
+  if (step.nodes < range->min)
+    return options.blame(
+        FlagId::nnodes, usage_error(fmt::format("the step of SLURM has {} nodes: give srun more with -N", step.nodes)));
+  const int most = std::min(range->max, step.nodes);
+  options.narrow(FlagId::nnodes, range->min == most ? std::to_string(most) : fmt::format("{}:{}", range->min, most));
+  return range->min == most ? Numbering::by_slurm : Numbering::as_they_come;
+}
 
 }  // namespace
 
@@ -33,10 +51,11 @@ Result<void> take_from_slurm(const RawOptions& raw, const Host& host, Options& o
         "--ntasks-per-node 1 dtrain run ...");
   }
   options.suggest(FlagId::shutdown_timeout, kWithinKillWait, "SLURM_STEP_ID");
-  if ((*found)->nodes == 1) return {};
   const launcher::SlurmStep& step = **found;
   const std::string nodes = std::to_string(step.nodes);
-  if (options.given(FlagId::nnodes) && options.text(FlagId::nnodes) != nodes) return {};
+  const auto numbered = numbering(step, options);
+  if (!numbered) return numbered.error();
+  if (*numbered == Numbering::none || step.nodes == 1) return {};
   const auto ha = options.on(FlagId::ha);
   if (!ha) return ha.error();
   const std::string port =
@@ -48,7 +67,8 @@ Result<void> take_from_slurm(const RawOptions& raw, const Host& host, Options& o
     const std::string address = host.slurm_address(step.hosts[i]);
     endpoint += (i == 0 ? "" : ",") + address_text(address, port);
   }
-  if (!*ha) options.suggest(FlagId::node_rank, std::to_string(step.node_rank), "SLURM_NODEID");
+  if (!*ha && *numbered == Numbering::by_slurm)
+    options.suggest(FlagId::node_rank, std::to_string(step.node_rank), "SLURM_NODEID");
   options.suggest(FlagId::rdzv_endpoint, endpoint, kSlurmNodes);
   options.suggest(FlagId::run_id, step.id, "SLURM_STEP_ID");
   return {};

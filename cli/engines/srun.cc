@@ -55,8 +55,10 @@ Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOption
   const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));
   std::vector<std::string> words = {"srun", "--ntasks-per-node=1", "--mpi=none"};
   if (!nodes->empty()) words.push_back("--nodes=" + *nodes);
-  // Else srun waits for ever for the task of a host that is lost, with agents on the others that have ended.
-  if (nodes->find('-') == nodes->npos && host.variable("SLURM_WAIT").empty())
+  if (nodes->find('-') != nodes->npos)  // the others go on without a node that is lost
+    words.insert(words.end(), {"--no-kill", "--kill-on-bad-exit=0"});
+  else if (host.variable("SLURM_WAIT").empty())
+    // Else srun waits for ever for the task of a host that is lost, with agents on the others that have ended.
     words.push_back(fmt::format("--wait={}", kWaitForLast));
   // A task has one CPU where nobody says more, and all workers of a node are in one task.
   const bool has_cpus = std::any_of(typed.begin(), typed.end(), says_cpus) ||

@@ -20,6 +20,9 @@ class Options {
   // A value for a flag of which the user said nothing; `where` names the variable that it comes from.
   void suggest(FlagId id, const std::string& text, const std::string& where);
 
+  // A value in place of one that was given, of which only this part can be had. Where it comes from stays.
+  void narrow(FlagId id, const std::string& text) { values_[static_cast<std::size_t>(id)].text = text; }
+
   // Put the flag and its value in front of an error about the value: "--nproc '0': expected ...".
   Error blame(FlagId id, const Error& error) const;
 

@@ -7,6 +7,7 @@
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
 #include "cli/engines/mpi.h"
+#include "cli/engines/slurm.h"
 #include "cli/nodes/nodes.h"
 #include "cli/options/take_value.h"
 #include "cli/program/program.h"
@@ -218,6 +219,13 @@ Result<MeetingAddress> place_of(const Given& given, const NodesPlan& nodes, Plan
   return *place;
 }
 
+// Whether it is known that another node hosts the job at first. Nodes of a step of SLURM that come and go: the first
+// one hosts it, since one makes the secret.
+bool is_another(const Given& given, const NodesPlan& nodes) {
+  if (nodes.node_rank >= 0) return nodes.node_rank > 0;
+  return given.options[FlagId::rdzv_endpoint].where == kSlurmNodes && given.host.variable("SLURM_NODEID") != "0";
+}
+
 Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan& plan) {
   auto place = place_of(given, nodes, plan);
   if (!place) return given.options.blame(nodes.host_flag, place.error());
@@ -235,7 +243,7 @@ Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan&
   spec.rejoin = nodes.rejoin;
   spec.succession = nodes.succession;
   spec.master_addr = nodes.host;
-  spec.address = nodes.node_rank > 0 ? "" : place->own;
+  spec.address = is_another(given, nodes) ? "" : place->own;
   const bool meets = !has_groups(given.options);  // else only the way to the others counts
   if (meets && spec.address == "::" && !nodes.more_hosts.empty())
     plan.notes.push_back("if this node hosts the job, it listens at all addresses of this host");

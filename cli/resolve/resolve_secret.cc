@@ -47,10 +47,10 @@ Result<JobSecret> of_file(const Given& given, const std::string& path) {
   return given.host.read_token(path);
 }
 
-// Node 0 makes a secret, the others ask it.
+// The node that hosts the job makes a secret, the others ask it.
 Result<void> share_by_munge(const Given& given, launcher::NodesSpec& nodes) {
   nodes.munge_socket = munge_socket(given.host);
-  if (nodes.node_rank != 0) return {};
+  if (nodes.address.empty()) return {};
   auto secret = given.host.new_token();
   if (!secret) return secret.error();
   nodes.credential = *secret;

@@ -3,7 +3,6 @@ import contextlib
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 
@@ -17,31 +16,16 @@ from cluster import Cluster, descendants  # noqa: E402
 from cluster_jobs import AGENTS, OURS, processes_with  # noqa: E402
 from far_shell import FarShell  # noqa: E402
 from jobs import DEADLINE, MARK, marked  # noqa: E402
+from killing import end_at_once, end_step_at_once  # noqa: E402
 from netlab import namespaces  # noqa: E402
 from ray_cluster import PYTHON as RAY_PYTHON  # noqa: E402
 from ray_cluster import RayCluster  # noqa: E402
 from spark_cluster import OPTIONS, SparkCluster  # noqa: E402
 from spark_cluster import PYTHON as SPARK_PYTHON  # noqa: E402
 from ssh_server import SshServers  # noqa: E402
-from support import DTRAIN, comm_of, proc_file, stat_of, until  # noqa: E402
+from support import DTRAIN, comm_of, proc_file, until  # noqa: E402
 
 RUN = [os.path.abspath(DTRAIN), "run"]
-
-
-def hold(pid):
-    """SIGSTOP, and wait until every thread of the process has stopped."""
-    os.kill(pid, signal.SIGSTOP)
-    until(lambda: all((stat_of(f"{pid}/task/{thread}") or "T")[0] == "T" for thread in os.listdir(f"/proc/{pid}/task")),
-          DEADLINE, "a process that has stopped")
-
-
-def end_at_once(found):
-    """dtrain's own go first, and so none of them has the time to say that another process has ended."""
-    order = ["dtrain", "dtrain-agent", "dt-guard"]
-    names = {pid: comm_of(pid) for pid in found}
-    for pid in sorted(found, key=lambda pid: order.index(names[pid]) if names[pid] in order else len(order)):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 class Engine(contextlib.ExitStack):
@@ -216,11 +200,7 @@ class Slurm(Engine):
         return [pid for pid in super().agents() if b"SLURM_NODEID=1" in proc_file(pid, "environ").split(b"\0")]
 
     def lose_node(self):
-        pid = self.agent()
-        while not comm_of(pid).startswith("slurmstepd"):
-            pid = stat_of(pid)[1]
-        hold(pid)  # else it may tell srun in its last moment that its task was killed
-        end_at_once([pid, *descendants(pid)])
+        end_step_at_once(self.agent(), descendants)
 
     def settle(self):
         until(lambda: not self.cluster.jobs(), DEADLINE, "the end of SLURM's last job")

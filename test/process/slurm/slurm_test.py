@@ -10,8 +10,9 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "launcher"))
-from cluster import Cluster, missing  # noqa: E402
-from support import DEADLINE, DTRAIN, NOBODY, free_port, until  # noqa: E402
+from cluster import Cluster, descendants, missing  # noqa: E402
+from killing import end_step_at_once  # noqa: E402
+from support import DEADLINE, DTRAIN, NOBODY, free_port, proc_file, until  # noqa: E402
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 import netlab  # noqa: E402
@@ -212,6 +213,29 @@ class FromALoginShell(SlurmTest):
                                 "echo $RANK of $WORLD_SIZE")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(sorted(re.findall(r"\d of 3", done.stdout)), ["0 of 3", "1 of 3", "2 of 3"])
+
+    def test_a_job_with_a_range_of_nodes_goes_on_without_one(self):
+        end = os.path.join(self.cluster.folder, "end")
+        self.addCleanup(lambda: os.path.exists(end) and os.remove(end))
+        job = self.cluster.start(DTRAIN, "run", "--quiet", "--engine", "slurm", "--nnodes", "2:4", "--nproc", "1",
+                                 "--srun=-N3 -t5", "sh", "-c",
+                                 f"echo $RANK of $WORLD_SIZE on $SLURMD_NODENAME in $DTRAIN_ROUND; "
+                                 f"until [ -e {end} ]; do sleep 0.05; done; echo done", stderr=subprocess.STDOUT)
+        self.addCleanup(job.stdout.close)
+        said = self.cluster.wait_for(job, " of 3 on ", 3)
+        self.assertEqual(said.count("in 0"), 3, said)
+        lost = re.search(r"1 of 3 on (\S+)", said)[1]
+        mark = f"SLURMD_NODENAME={lost}".encode()
+        end_step_at_once(next(pid for pid, name in self.cluster.left() if name == "dtrain-agent"
+                              and mark in proc_file(pid, "environ").split(b"\0")), descendants)
+        said = self.cluster.wait_for(job, " of 2 on ", 2)
+        self.assertNotIn(lost, re.findall(r" of 2 on (\S+)", said))
+        with open(end, "w"):
+            pass
+        self.cluster.wait_for(job, "done", 2)
+        # srun waits for the lost task until the daemon of that node is silent for SlurmdTimeout. Here it isn't.
+        self.cluster.run("scancel", *self.cluster.jobs())
+        job.communicate(timeout=DEADLINE)
 
     def test_what_srun_refuses_is_its_own_error(self):
         done = self.cluster.run(DTRAIN, "run", "--engine", "slurm", "--srun", "-p nosuch", "true")

@@ -52,6 +52,27 @@ TEST_CASE("a step of several nodes is a job of several nodes, with no flags") {
   CHECK(outcome({"--rdzv-conf", "timeout=5"}) == "127.0.0.1:20217 1 of 3:3, 7.0");
 }
 
+TEST_CASE("a range of nodes has those of the step, as they come, and the first one hosts the job") {
+  CHECK(outcome({"--nnodes", "2:3"}) == "127.0.0.1:20217 -1 of 2:3, 7.0");
+  CHECK(outcome({"--nnodes", "2:8"}) == "127.0.0.1:20217 -1 of 2:3, 7.0");
+  CHECK(outcome({"--nnodes", "1:2"}) == "127.0.0.1:20217 -1 of 1:2, 7.0");  // and a spare
+  CHECK(outcome({"--nnodes", "3:5"}) == "127.0.0.1:20217 1 of 3:3, 7.0");
+  CHECK(outcome({"--nnodes", "4:5"}) == "--nnodes '4:5': the step of SLURM has 3 nodes: give srun more with -N");
+  Host host = in_step("10.0.0.9");
+  const auto address = [&] {
+    return resolve(*parse(std::vector<std::string>{"--nnodes", "2:3", "./train"}, CalledAs::dtrain), host)
+        ->spec.nodes.address;
+  };
+  CHECK(address().empty());
+  host.env["SLURM_NODEID"] = "0";
+  CHECK(address() == "10.0.0.9");
+  // A step of one node has nobody to wait for.
+  host.env.insert_or_assign("SLURM_STEP_NUM_NODES", "1");
+  host.env.insert_or_assign("SLURM_STEP_TASKS_PER_NODE", "1");
+  host.env.insert_or_assign("SLURM_STEP_NODELIST", "node1");
+  CHECK(outcome({"--nnodes", "1:4"}, host) == kAlone);
+}
+
 TEST_CASE("with --ha the first three nodes of a step have the members, and the nodes have no numbers") {
   Host host = in_step();
   host.slurm_address = [](const std::string& node) { return node; };

@@ -40,6 +40,7 @@ struct TokenHost {
     if (!nodes_of.empty()) options.suggest(FlagId::rdzv_endpoint, "node1:20007", nodes_of);
     Plan plan;
     plan.spec.nodes.node_rank = rank;
+    if (rank > 0) plan.spec.nodes.address.clear();  // another node hosts the job
     plan.spec.nodes.across_hosts = across_hosts;
     if (auto done = resolve_secret(Given{*raw, host, options}, plan); !done) return done.error();
     return plan;
@@ -106,6 +107,7 @@ TEST_CASE("in a step of SLURM the nodes share a token by MUNGE, unless one is na
   };
   CHECK(plan_of(0).credential);  // made for this job
   CHECK(plan_of(0).munge_socket == "/run/here");
+  CHECK(plan_of(-1).credential);  // where nodes have no numbers, the host of the job makes it
   CHECK_FALSE(plan_of(1).credential);
   CHECK(plan_of(1).munge_socket == "/run/here");
   machine.add("named");
