@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 
+#include "cli/base/parse_value.h"
 #include "cli/base/usage_error.h"
+#include "cli/nodes/nodes.h"
 #include "cli/options/take_value.h"
 
 namespace dtrain::cli {
@@ -58,6 +60,20 @@ Result<bool> may_speak(std::string_view engine, const RawOptions& raw, const Hos
                       "of the two",
                       options[id].where, engine));
   return true;
+}
+
+Result<std::optional<int>> part_of_num_proc(const Options& options) {
+  if (!options.given(FlagId::num_proc)) return std::optional<int>();
+  const auto all = parse_number(options.text(FlagId::num_proc), 1, kMostRank);
+  if (!all) return options.blame(FlagId::num_proc, all.error());
+  const auto nodes = options.given(FlagId::nnodes) ? parse_nnodes(options.text(FlagId::nnodes)) : NodeRange{};
+  if (!nodes) return options.blame(FlagId::nnodes, nodes.error());
+  const auto wrong = [&](const std::string& why) { return options.blame(FlagId::num_proc, usage_error(why)); };
+  if (nodes->min != nodes->max)
+    return wrong("a job whose nodes come and go has no fixed number of workers; give --nproc");
+  if (*all % nodes->min != 0)
+    return wrong(fmt::format("these are no equal parts for {} nodes; give each node its --nproc", nodes->min));
+  return std::optional(*all / nodes->min);
 }
 
 }  // namespace dtrain::cli

@@ -1,5 +1,6 @@
 #pragma once
 // Whose word counts about the nodes of a job: --engine. Pure.
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,5 +22,9 @@ bool user_decides(const Options& options);
 Result<bool> may_speak(std::string_view engine, const RawOptions& raw, const Host& host, const Options& options);
 // The engine is named.
 bool is_named(std::string_view engine, const Options& options);
+
+// The workers of each node, by --num-proc. Nothing: nobody has given that. Error: nodes that come and go, or whose
+// parts are not equal.
+Result<std::optional<int>> part_of_num_proc(const Options& options);
 
 }  // namespace dtrain::cli

@@ -75,7 +75,9 @@ class Speller {
     while (!rest_.empty() && rest_[0].size() > 1 && rest_[0][0] == '-' && rest_[0] != "--") {
       const std::string& word = rest_[0];
       rest_ = rest_.subspan(1);
-      auto done = word[1] == '-' ? spell_long(word) : spell_letters(word);
+      auto done = word[1] == '-'                                                               ? spell_long(word)
+                  : called_ == CalledAs::dtrain && (word == "-np" || word.starts_with("-np=")) ? spell_np(word)
+                                                                                               : spell_letters(word);
       if (!done) return done.error();
     }
     out_.words.insert(out_.words.end(), rest_.begin(), rest_.end());
@@ -83,6 +85,15 @@ class Speller {
   }
 
  private:
+  // horovodrun's, which is no row of letters.
+  Result<void> spell_np(const std::string& word) {
+    const Flag& row = flag(FlagId::num_proc);
+    out_.words.push_back(spelled(row));
+    out_.flags.push_back({row.id, "-np"});
+    spell_value(word.size() > 3 ? std::optional(word.substr(4)) : std::nullopt);
+    return {};
+  }
+
   Result<void> spell_long(const std::string& word) {
     std::size_t equals = word.find('=');
     std::string typed = word.substr(0, equals);

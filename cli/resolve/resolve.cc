@@ -48,6 +48,7 @@ Result<Plan> resolve(const RawOptions& raw, const Host& host) {
   if (auto done = take_from_mpi(host, options); !done) return done.error();
   if (auto done = take_from_slurm(raw, host, options); !done) return done.error();
   if (auto done = take_from_cloud(raw, host, options); !done) return done.error();
+  if (auto done = take_num_proc(host, options); !done) return done.error();
   choose_backend(raw, options);
   const Given given{raw, host, options};
   Plan plan;

@@ -30,6 +30,9 @@ Result<void> resolve_program(const Given& given, Plan& plan);   // what they exe
 Result<void> resolve_stopping(const Given& given, Plan& plan);  // times, signals, containment
 Result<void> resolve_output(const Given& given, Plan& plan);    // files, console, report
 
+// --num-proc as --nproc. Before the parts.
+Result<void> take_num_proc(const Host& host, Options& options);
+
 Result<void> resolve_attach(const Given& given, Plan& plan);  // the terminal for one worker; after all others
 
 }  // namespace dtrain::cli

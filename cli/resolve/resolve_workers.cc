@@ -7,6 +7,7 @@
 #include "cli/base/parse_value.h"
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
+#include "cli/engines/engine.h"
 #include "cli/options/take_value.h"
 #include "cli/resolve/resolve_parts.h"
 #include "rendezvous/base/counted.h"
@@ -36,6 +37,7 @@ Result<void> workers(const Given& given, Plan& plan) {
   auto count = count_workers(given, kMostWorkersOfNode, plan);
   if (!count) return count.error();
   plan.spec.nproc_per_node = *count;
+  plan.spec.horovod = given.options.given(FlagId::num_proc);
   if (auto done = resolve_own_device(given, plan); !done) return done;
   return take_number(given.options, FlagId::max_restarts, kMostRestarts, plan.spec.max_restarts);
 }
@@ -89,6 +91,19 @@ Result<void> status_server(const Given& given, Plan& plan) {
 }
 
 }  // namespace
+
+Result<void> take_num_proc(const Host& host, Options& options) {
+  if (host.place && options.given(FlagId::nproc)) return {};  // this host's part, by its slots
+  const auto part = part_of_num_proc(options);
+  if (!part) return part.error();
+  if (!*part) return {};
+  const std::string text = std::to_string(**part);
+  options.suggest(FlagId::nproc, text, options[FlagId::num_proc].where);
+  if (options.text(FlagId::nproc) == text) return {};
+  return options.blame(FlagId::num_proc, usage_error(fmt::format(
+                                             "that is {} for each node, and {} says {}; leave out one of the two", text,
+                                             options[FlagId::nproc].where, printable(options.text(FlagId::nproc)))));
+}
 
 Result<void> resolve_workers(const Given& given, Plan& plan) {
   for (auto step : {job, workers, survivors, resolve_replicas, resolve_strategy, resolve_state, resolve_numa, threads,

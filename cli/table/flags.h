@@ -11,6 +11,7 @@ namespace dtrain::cli {
 
 enum class FlagId {
   nproc,
+  num_proc,
   max_restarts,
   survivors,
   replica_groups,

@@ -17,6 +17,14 @@ inline constexpr Flag kWorkersFlags[] = {
      .details = "A number from 1 to 16384. `cpu`: one worker for each core that dtrain may use. `gpu`: one worker for "
                 "each visible GPU, by the rules of CUDA_VISIBLE_DEVICES (AMD: HIP_VISIBLE_DEVICES, "
                 "ROCR_VISIBLE_DEVICES). It is an error if there is none. `auto`: GPUs if there are any, else cores."},
+    {.id = FlagId::num_proc,
+     .group = Group::workers,
+     .name = "num-proc",
+     .value = "N",
+     .help = "workers of the whole job; also -np, as in horovodrun",
+     .details =
+         "With a list of hosts (-H HOST:SLOTS,...) the first hosts get as many as they have slots. Else each node "
+         "gets the same part. Workers find HOROVOD_RANK and the like besides torch's variables."},
     {.id = FlagId::max_restarts,
      .group = Group::workers,
      .name = "max-restarts",

@@ -164,6 +164,7 @@ Result<Assignment> NodeRounds::begin_with_others(Assignment assignment) {
   assignment.world_size = place_.world_size;
   assignment.base_role_rank = place_.base_role_rank;
   assignment.role_world_size = place_.role_world_size;
+  assignment.uniform = place_.uniform;
   assignment.master_addr = place_.master_addr;
   assignment.master_port = uint16_t(place_.master_port);
   if (!spec_.nodes.across_hosts) return assignment;

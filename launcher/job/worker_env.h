@@ -29,6 +29,7 @@ struct Assignment {
   int role_world_size = 1;
   std::string master_addr;  // where the agent's store listens
   uint16_t master_port = 0;
+  bool uniform = true;       // all nodes have the same number of workers
   std::string rank0_addr{};  // across hosts: the host of rank 0, as the user named it; else empty
   int incarnation = 0;       // of the one worker that is started, if it takes the place of another; else 0
 };

@@ -123,11 +123,13 @@ void RoundCore::open_round(Actions& out) {
 void RoundCore::place(const std::vector<MemberId>& chosen, Actions& out) {
   std::map<std::string, int> role_size;
   int world = 0;
+  bool uniform = true;
   members_.clear_places();
   for (const MemberId id : chosen) {
     const NodeInfo& info = members_.at(id).info;
     role_size[info.role] += info.workers;
     world += info.workers;
+    uniform = uniform && info.workers == members_.at(chosen.front()).info.workers;
   }
   electorate_ = electorate_of(chosen);
   const std::string& master_addr =
@@ -140,7 +142,7 @@ void RoundCore::place(const std::vector<MemberId>& chosen, Actions& out) {
     int& base_in_role = role_base[m.info.role];
     out.push_back(round_action::Send{
         chosen[i], msg::Open{{round_, restarts_, int(i), int(chosen.size()), base, world, base_in_role,
-                              role_size[m.info.role], master_addr, settings_.master_port},
+                              role_size[m.info.role], master_addr, settings_.master_port, uniform},
                              term_,
                              electorate_}});
     base += m.info.workers;

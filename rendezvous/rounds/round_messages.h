@@ -91,6 +91,7 @@ struct NodePlace {
   int role_world_size = 1;
   std::string master_addr;
   int master_port = 0;
+  bool uniform = true;  // all nodes have the same number of workers
   bool operator==(const NodePlace&) const = default;
 };
 

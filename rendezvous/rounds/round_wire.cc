@@ -66,7 +66,7 @@ void fields(Io& io, M& m) {
   } else if constexpr (std::is_same_v<T, msg::Open>) {
     auto& p = m.place;
     io(p.round, p.restart_count, p.node_rank, p.nodes, p.base_rank, p.world_size, p.base_role_rank, p.role_world_size,
-       p.master_addr, p.master_port, m.term, m.electorate.host, m.electorate.voters, m.electorate.earlier,
+       p.master_addr, p.master_port, p.uniform, m.term, m.electorate.host, m.electorate.voters, m.electorate.earlier,
        m.electorate.candidates);
   } else if constexpr (std::is_same_v<T, msg::Stop>) {
     io(m.round, m.signal, m.reason, m.because_of, m.because);

@@ -14,7 +14,7 @@ namespace dtrain {
 // The last byte is the version of the protocol.
 inline constexpr std::string_view kRoundGreeting =
     "\xD7"
-    "dround\x09";
+    "dround\x0a";
 inline constexpr std::size_t kRoundFrameBytes = 16384;  // of a frame, its size word not counted
 inline constexpr std::size_t kRoundTextBytes = 2048;    // of a string
 

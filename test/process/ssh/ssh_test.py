@@ -34,6 +34,16 @@ class Ssh(OnHosts):
         self.assertEqual(self.rows(said), [(r, 6, r % 2, f"host{r // 2 + 1}", r // 2) for r in range(6)])
         self.assertEqual({row[5:] for row in ROW.findall(said)}, {(self.folder, self.environment["LR"])}, said)
 
+    def test_as_horovodrun(self):
+        said = self.says("-np", "4", "-H", "host2:2,host3:2,host1:2", "sh", "-c",
+                         FACTS + "; env | grep HOROVOD_ | sort | tr '\\n' ' '; echo")
+        self.assertEqual(self.rows(said), [(r, 4, r % 2, f"host{r // 2 + 2}", r // 2) for r in range(4)])
+        self.assertIn("HOROVOD_CROSS_RANK=1 HOROVOD_CROSS_SIZE=2 HOROVOD_LOCAL_RANK=0 HOROVOD_LOCAL_SIZE=2 "
+                      "HOROVOD_RANK=2 HOROVOD_SIZE=4", said)
+        said = self.says("-np", "3", "-H", "host2:2,host3:2", "sh", "-c",
+                         "env | grep HOROVOD_ | sort | tr '\\n' ' '; echo")
+        self.assertIn("[2] HOROVOD_LOCAL_RANK=0 HOROVOD_LOCAL_SIZE=1 HOROVOD_RANK=2 HOROVOD_SIZE=3", said)
+
     def test_a_file_and_a_choice_of_its_hosts(self):
         pathlib.Path(self.folder, "hosts").write_text("host1 slots=1\nhost2 slots=2  # big\nhost3 slots=2\n")
         said = self.says("--hostfile", "hosts", "--include", "host2@host3:1", "sh", "-c",

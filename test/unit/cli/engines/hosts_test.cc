@@ -61,6 +61,34 @@ TEST_CASE("a list of hosts is for ssh, and what else was typed goes there") {
   CHECK_FALSE(asked(std::vector<std::string>())->has_value());
 }
 
+TEST_CASE("horovodrun's -np takes the first slots of the hosts") {
+  using Hosts = std::vector<launcher::PlacedHost>;
+  const auto request = wanted({"-np", "5", "-H", "a:2,b:4,c:2"});
+  CHECK(request.hosts == Hosts{{"a", 2}, {"b", 3}});
+  CHECK(request.least == 2);
+  CHECK(request.task.words == std::vector<std::string>{"--num-proc=5", "--", "./train", "--lr=1"});
+  CHECK(wanted({"--num-proc=6", "--hostfile", "hosts"}).hosts == Hosts{{"a", 2}, {"b", 4}});
+  CHECK(wanted({"-np", "2", "--hostfile", "hosts", "--include", "b:1,3@a:1"}).hosts ==
+        Hosts{{"a", 1, {1}}, {"b", 1, {1}}});
+  CHECK(why_not({"-np", "7", "--hostfile", "hosts"}) == "-np '7': the hosts have 6 slots");
+  CHECK(why_not({"-np", "2", "-H", "a,b"}) == "-np needs the slots of each host, and a has none: HOST:SLOTS");
+  CHECK_THAT(why_not({"-np", "2", "--nproc", "2", "-H", "a:2"}), Contains("-np and --nproc both say how many"));
+  // An agent has its host's part.
+  Host agent = at_home();
+  agent.place = launcher::AgentPlace{"ssh", "2", "1", "127.0.0.1:29500", "job", "3"};
+  CHECK(placed({"-np", "5"}, agent) == "127.0.0.1:29500 1 of 2:2, 3, job");
+}
+
+TEST_CASE("horovodrun's -np without a list of hosts is divided among the nodes") {
+  CHECK(placed({"-np", "4"}, at_home()) == "127.0.0.1:0 -1 of 1:1, 4, job-1a2b3c4d");
+  CHECK(placed({"-np=4", "--nproc", "4"}, at_home()) == "127.0.0.1:0 -1 of 1:1, 4, job-1a2b3c4d");
+  CHECK(placed({"-np", "6", "--nnodes", "2"}, at_home()) == "127.0.0.1:29500 0 of 2:2, 3, none");
+  CHECK_THAT(placed({"-np", "5", "--nnodes", "2"}, at_home()), Contains("no equal parts for 2 nodes"));
+  CHECK_THAT(placed({"-np", "4", "--nnodes", "1:2"}, at_home()), Contains("no fixed number of workers"));
+  CHECK_THAT(placed({"-np", "4", "--nproc", "3"}, at_home()), Contains("that is 4 for each node, and --nproc says 3"));
+  CHECK_FALSE(parse(std::vector<std::string>{"-np", "4", "./train"}, CalledAs::torchrun).ok());
+}
+
 TEST_CASE("a number of nodes takes the first hosts, or lets some be missing") {
   CHECK(wanted({"--hosts", "a,b,c", "--nnodes", "2"}).hosts.size() == 2);
   const auto elastic = wanted({"--hosts", "a,b,c", "--nnodes", "2:8"});

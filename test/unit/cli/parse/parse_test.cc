@@ -39,6 +39,8 @@ TEST_CASE("a flag's value may stand in every way that argparse knows") {
   };
   const Row rows[] = {
       {{"--nproc", "2"}, FlagId::nproc, "2"},
+      {{"-np", "2"}, FlagId::num_proc, "2"},
+      {{"-np=2"}, FlagId::num_proc, "2"},
       {{"--nproc=2"}, FlagId::nproc, "2"},
       {{"--nproc-per-node=2"}, FlagId::nproc, "2"},
       {{"--nproc_per_node", "2"}, FlagId::nproc, "2"},
@@ -96,7 +98,7 @@ TEST_CASE("each mistake is one line that names it") {
   CHECK(error({"--max_restart_s", "2"}) == "unknown flag --max_restart_s; did you mean --max-restarts?");
   CHECK(error({"--lr=0.01", "./train"}) ==
         "unknown flag --lr; `dtrain run --help=all` lists them (flags of the program go after its name)");
-  for (const Words& words : {Words{"-n", "4"}, {"-n4"}, {"-np", "4"}, {"-np4"}})
+  for (const Words& words : {Words{"-n", "4"}, {"-n4"}, {"-np4"}})
     CHECK(error(words) == "unknown flag " + words[0] + "; did you mean --nproc?");
   CHECK(error({"--restarts", "3"}) == "unknown flag --restarts; did you mean --max-restarts?");
   CHECK(error({"-nx"}) == "unknown flag -nx; `dtrain run --help=all` lists them");

@@ -28,6 +28,23 @@ std::string text_of(const std::vector<std::string>& environment) {
 
 }  // namespace
 
+TEST_CASE("with --num-proc workers find horovodrun's variables") {
+  JobSpec spec = two_workers();
+  Assignment assignment{
+      .node_rank = 1, .nnodes = 3, .base_rank = 2, .world_size = 6, .master_addr = "127.0.0.1", .master_port = 29511};
+  const auto horovod = [&] {
+    std::string text;
+    for (const auto& [name, value] : worker_env(spec, assignment, 1, {}))
+      if (name.starts_with("HOROVOD_")) text += name.substr(8) + "=" + value + " ";
+    return text;
+  };
+  CHECK(horovod().empty());
+  spec.horovod = true;
+  CHECK(horovod() == "RANK=3 SIZE=6 LOCAL_RANK=1 LOCAL_SIZE=2 CROSS_RANK=1 CROSS_SIZE=3 ");
+  assignment.uniform = false;
+  CHECK(horovod() == "RANK=3 SIZE=6 LOCAL_RANK=1 LOCAL_SIZE=2 ");
+}
+
 TEST_CASE("the worker environment of one node is torchrun's") {
   Assignment assignment{.round = 1,
                         .restart_count = 1,

@@ -40,7 +40,7 @@ std::vector<RoundMessage> one_of_each() {
           msg::Vote{5, -6, true, 7, ~std::uint64_t{0}},
           msg::Refused{"why", true},
           msg::Waiting{1, 2, 3, -1, true, "node 2 was lost", "missing node 2"},
-          msg::Open{{1, 2, 3, 4, 5, 6, 7, 8, "127.0.0.1", 29500},
+          msg::Open{{1, 2, 3, 4, 5, 6, 7, 8, "127.0.0.1", 29500, false},
                     std::uint64_t{1} << 63,
                     {~std::uint64_t{0}, {1, 2}, {{}, {3, ~std::uint64_t{0}}}, {{4, "::1", 5}, {6, "", 0}}}},
           msg::Stop{-1, 2, std::string("with\0zero", 9), msg::kSomebody, ""},
@@ -110,7 +110,7 @@ TEST_CASE("what is no dtrain agent is refused at its first wrong byte") {
   CHECK(refusal(std::string(kRoundGreeting.substr(0, 3)) + "x") == "this is not a dtrain agent");
   std::string other(kRoundGreeting);
   other.back() = 8;
-  CHECK(refusal(other) == "the agent there speaks version 8 of the protocol, this one version 9");
+  CHECK(refusal(other) == "the agent there speaks version 8 of the protocol, this one version 10");
 }
 
 TEST_CASE("frames that lie are refused") {
