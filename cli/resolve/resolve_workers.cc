@@ -91,8 +91,8 @@ Result<void> status_server(const Given& given, Plan& plan) {
 }  // namespace
 
 Result<void> resolve_workers(const Given& given, Plan& plan) {
-  for (auto step : {job, workers, survivors, resolve_replicas, resolve_strategy, resolve_state, resolve_numa, threads,
-                    status_server})
+  for (auto step : {job, workers, survivors, resolve_replicas, resolve_use_gpu, resolve_strategy, resolve_state,
+                    resolve_numa, threads, status_server})
     if (auto done = step(given, plan); !done) return done;
   return {};
 }
