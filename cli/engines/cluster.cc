@@ -149,7 +149,8 @@ Result<void> take_use_gpu(const Options& options, const ClusterEngine& engine, s
     return usage_error(fmt::format("{} contradicts {}; remove one of the two", options[FlagId::use_gpu].where,
                                    options[FlagId::resources].where));
   }
-  // What Spark's tasks take besides is in its own settings.
+  // What Spark's tasks take is in its own settings, unless they are counted here.
+  if (engine.name == "spark" && options.given(FlagId::nproc) && !all_digits(options.text(FlagId::nproc))) return {};
   if (taken.empty() && engine.name == "ray") taken["CPU"] = 1;
   if (use == "yes") taken["GPU"] = 1;
   return {};

@@ -3,6 +3,7 @@
 
 #include "cli/engines/hosts.h"
 #include "cli/engines/sent_words.h"
+#include "cli/engines/srun.h"
 #include "cli/resolve/resolve.h"
 #include "test/support/catch.h"
 #include "test/unit/cli/test_host.h"
@@ -194,6 +195,21 @@ TEST_CASE("what the file says goes to other nodes, which need no file") {
   CHECK_FALSE((*there)[FlagId::tee]);
 }
 
+TEST_CASE("srun's dtrain gets the file's values as flags") {
+  Host host = host_with_config(
+      "backend:\n  type: slurm\n  trainer: {num_workers: 8, max_retries: 1}\nnnodes: 2\n"
+      "srun: -p gpu\nquiet: true\n");
+  const auto probe = host.probe;
+  host.probe = [probe](const std::string& path) { return path == "/usr/bin/srun" ? executable_file() : probe(path); };
+  host.own_file = [] { return std::string("/opt/dtrain"); };
+  const RawOptions raw = with_file({}, host);
+  const auto words = srun_that_counts(raw, Options(raw, host), host);
+  REQUIRE(words.ok());
+  CHECK(**words == std::vector<std::string>{"srun", "--ntasks-per-node=1", "--mpi=none", "--nodes=2", "--wait=60",
+                                            "--cpus-per-task=4", "-p", "gpu", "/opt/dtrain", "run", "--engine=slurm",
+                                            "--nproc=4", "--max-restarts=1", "--nnodes=2", "--quiet", "--", "true"});
+}
+
 TEST_CASE("what a file says of another engine counts unless the command line chooses the engine") {
   const auto wanted = [](const std::string& text, const std::vector<std::string>& words) {
     const Host host = host_with_config(text);
@@ -208,6 +224,14 @@ TEST_CASE("what a file says of another engine counts unless the command line cho
   CHECK(wanted("hosts: [a, b]\n", {"--hostfile=none"}) == "--hostfile 'none': the file cannot be read: no such file");
   CHECK_THAT(wanted("hosts: [a, b]\nengine: ray\n", {}), Contains("job.yaml:1: hosts names hosts for ssh"));
   CHECK_THAT(wanted("include: a\n", {}), Contains("job.yaml:1: include chooses among hosts"));
+  const auto srun = [](const std::string& text, const std::vector<std::string>& words) {
+    const Host host = host_with_config(text);
+    const RawOptions raw = with_file(words, host);
+    const auto made = srun_that_counts(raw, Options(raw, host), host);
+    return made ? std::string(*made ? "srun" : "here") : made.error().message;
+  };
+  CHECK(srun("srun: -p gpu\n", {}) == "job.yaml:1: srun is for --engine slurm: give that too");
+  CHECK(srun("srun: -p gpu\n", {"--engine=local"}) == "here");
   const Plan plan = plan_of("backend: {type: local, trainer: {resources_per_worker: {CPU: 2}}}\n");
   REQUIRE(plan.notes.size() == 1);
   CHECK_THAT(plan.notes[0], Contains("resources_per_worker is for --engine ray or spark"));
