@@ -31,7 +31,7 @@ Result<int> count_gpus(const Given& given, bool one_each, Plan& plan) {
 
 // What is listed for nothing, so that a typo does not go unseen.
 void say_if_shared(const Given& given, int workers, Plan& plan) {
-  if (workers == 1 || given.raw.as_torchrun) return;
+  if (workers == 1 || given.raw.as_torchrun || given.options.text(FlagId::use_gpu) == "no") return;
   int gpus = static_cast<int>(visible_gpus(given.host.listed_gpus(), given.host.env).size());
   if (gpus > 0 && workers > gpus)
     plan.notes.push_back(fmt::format("{} workers share {}", workers, counted(gpus, "GPU")));
