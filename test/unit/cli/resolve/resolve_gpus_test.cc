@@ -64,7 +64,7 @@ TEST_CASE("more workers than GPUs is said, and asks no driver") {
   CHECK_FALSE(says(plan({"--nproc=8"}, test_host()), "share"));
 }
 
-TEST_CASE("--use-gpu yes wants a GPU for each worker of the node, and no hides all of them") {
+TEST_CASE("with --use-gpu yes each worker of the node needs a GPU, and with no it sees none") {
   CHECK(plan({"--nproc=2", "--use-gpu=yes"}, with_gpus(2)).spec.nproc_per_node == 2);
   CHECK(plan({"--nproc=4", "--use-gpu=auto"}, with_gpus(2)).spec.nproc_per_node == 4);
   CHECK(error({"--nproc=3", "--use-gpu=yes"}, with_gpus(2)) ==
