@@ -66,12 +66,13 @@ ROOMS = {
         "logs": "table",
         "nodes": "machine table",
         "options": "machine parse",
+        "config": "machine nodes options parse table",
         "engines": "machine nodes options parse",
         "program": "children machine",
         "doctor": "children engines gpus machine nodes options parse program",
         "resolve": "engines machine nodes options parse program",
         "commands": "machine nodes parse",
-        "run": "engines help machine options parse program resolve",
+        "run": "config engines help machine options parse program resolve",
     },
     "strategies": {
         "include/dtrain": "",
@@ -124,7 +125,8 @@ FACES = {
 PURE_ROOMS = {
     "rendezvous/rounds", "rendezvous/election", "rendezvous/store", "launcher/job", "launcher/engine_wire",
     "launcher/engines", "cli/table",
-    "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/engines", "cli/resolve", "strategies/config",
+    "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/config", "cli/engines", "cli/resolve",
+    "strategies/config",
 }
 
 ROOM_FILES_MAX = 20

@@ -34,7 +34,7 @@ log=.cache/setup.log
 packages_of() {
   case $1 in
     launcher) echo g++ make cmake ninja-build ccache libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev \
-                   libssl-dev libhwloc-dev ;;
+                   libssl-dev libhwloc-dev libyaml-dev ;;
     train) echo g++ binutils python3 python3-dev python3-venv ca-certificates zlib1g-dev ;;
     test) echo catch2 librapidcheck-dev python3-venv procps strace iproute2 zsh fish groff-base gdb lldb \
                  openmpi-bin mpich openssh-client openssh-server munge slurmctld slurmd slurm-client \
@@ -47,7 +47,7 @@ packages_of() {
     packages) echo clang pkg-config debootstrap lintian ;;
     bench) echo openmpi-bin libopenmpi-dev redis-tools libtcmalloc-minimal4 ;;
     wheel) echo g++ cmake ninja-build libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev \
-                libhwloc-dev git python3-venv ;;
+                libhwloc-dev libyaml-dev git python3-venv ;;
     peers) ;;
     *) fail "unknown group '$1'; the groups are: launcher train test docs lint tidy fuzz packages bench wheel peers" ;;
   esac

@@ -18,7 +18,7 @@ export SOURCE_DATE_EPOCH
 headers=$work/headers
 rm -rf "$headers" "$work/dist" "$work/plain"
 mkdir -p "$headers" "$work/dist" "$work/plain"
-for name in boost fmt nlohmann CLI hwloc.h; do
+for name in boost fmt nlohmann CLI hwloc.h yaml.h; do
   ln -s "/usr/include/$name" "$headers/$name"
 done
 for name in openssl hwloc; do

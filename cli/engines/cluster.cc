@@ -115,8 +115,8 @@ Result<void> check_cluster(const Options& options, const ClusterEngine& engine) 
   if (options.text(FlagId::ha) != "0") return usage_error("--ha does not go together with " + flag);
   if (options.given(FlagId::attach))
     return usage_error(fmt::format("{} does not go together with {}", options[FlagId::attach].where, flag));
-  if (options[FlagId::spark].origin == Origin::flag && engine.name != "spark")
-    return usage_error("--spark does not go together with " + flag);
+  if (options.insists_on(FlagId::spark) && engine.name != "spark")
+    return usage_error(fmt::format("{} does not go together with {}", options[FlagId::spark].where, flag));
   if (engine.name == "spark")
     if (auto done = check_spark(options); !done) return done;
   return check_stdin(options, flag);
@@ -139,11 +139,29 @@ Result<void> meet_at_command(const Options& options, const ClusterEngine& engine
   return {};
 }
 
+// --use-gpu where --resources-per-worker says nothing of GPUs. The agents see to the rest of it.
+Result<void> take_use_gpu(const Options& options, const ClusterEngine& engine, std::map<std::string, double>& taken) {
+  const std::string& use = options.text(FlagId::use_gpu);
+  if (use != "yes" && use != "no") return {};
+  const auto gpus = taken.find("GPU");
+  if (gpus != taken.end()) {
+    if ((gpus->second > 0) == (use == "yes")) return {};
+    return usage_error(fmt::format("{} contradicts {}; remove one of the two", options[FlagId::use_gpu].where,
+                                   options[FlagId::resources].where));
+  }
+  // What Spark's tasks take is in its own settings, unless they are counted here.
+  if (engine.name == "spark" && options.given(FlagId::nproc) && !all_digits(options.text(FlagId::nproc))) return {};
+  if (taken.empty() && engine.name == "ray") taken["CPU"] = 1;
+  if (use == "yes") taken["GPU"] = 1;
+  return {};
+}
+
 Result<void> check_without_cluster(const Options& options, const Host& host) {
   if (host.place) return {};
   if (options[FlagId::resources].origin == Origin::flag)
     return usage_error("--resources-per-worker is for --engine ray or spark: give that too");
-  if (options[FlagId::spark].origin == Origin::flag) return usage_error("--spark is for --engine spark: give that too");
+  if (options.insists_on(FlagId::spark))
+    return usage_error(fmt::format("{} is for --engine spark: give that too", options[FlagId::spark].where));
   return {};
 }
 
@@ -193,6 +211,7 @@ Result<std::optional<ClusterRequest>> cluster_that_counts(const RawOptions& raw,
     if (!resources) return options.blame(FlagId::resources, resources.error());
     request.nodes.resources = std::move(*resources);
   }
+  if (auto done = take_use_gpu(options, **engine, request.nodes.resources); !done) return done.error();
   request.nodes.options = options.text(FlagId::spark);
   request.nodes.program = host.own_file();
   request.placement.least = nodes.min;

@@ -50,14 +50,14 @@ bool is_of_this_host(const std::string& name) {
 // What is of one node.
 constexpr std::array kOneNode = {FlagId::standalone, FlagId::node_rank, FlagId::attach};
 
-// The one of two flags that counts: what is typed goes before what a variable says. Error: both count.
+// The one of two flags that counts: what is typed goes before a variable, and that before a file. Error: both count.
 Result<std::optional<FlagId>> one_of_both(const Options& options, FlagId one, FlagId other, const char* why) {
   if (!options.given(one)) return options.given(other) ? std::optional(other) : std::nullopt;
   if (!options.given(other)) return std::optional(one);
   if (options[one].origin == options[other].origin)
     return usage_error(
         fmt::format("{} and {} {}: leave out one of the two", options[one].where, options[other].where, why));
-  return std::optional(options[one].origin == Origin::flag ? one : other);
+  return std::optional(options[one].origin < options[other].origin ? one : other);
 }
 
 Result<std::vector<launcher::PlacedHost>> named_hosts(const Options& options, FlagId list, const Host& host) {
@@ -192,19 +192,17 @@ Result<std::optional<launcher::PlacementRequest>> hosts_that_count(const RawOpti
   if (!list) return list.error();
   if (!*list) {
     for (const FlagId id : {FlagId::include, FlagId::exclude})
-      if (options[id].origin == Origin::flag)
+      if (options.insists_on(id))
         return usage_error(
             fmt::format("{} chooses among hosts: name them with --hosts or --hostfile", options[id].where));
     if (*engine == kEngine) return usage_error("--engine ssh needs hosts: --hosts HOST:SLOTS,... or --hostfile FILE");
     return none;
   }
-  // A list in a variable stands for every command; who types something else means that one.
-  const bool by_variable = options[**list].origin == Origin::environment;
-  if (by_variable &&
-      std::any_of(kOneNode.begin(), kOneNode.end(), [&](FlagId id) { return options[id].origin == Origin::flag; }))
-    return none;
+  // A list in a variable or a file stands for many commands; who types something else means that one.
+  const auto overrides = [&](FlagId id) { return options[id].origin < options[**list].origin; };
+  if (std::any_of(kOneNode.begin(), kOneNode.end(), overrides)) return none;
   if (*engine != "auto" && *engine != kEngine) {
-    if (by_variable && options[FlagId::engine].origin == Origin::flag) return none;
+    if (overrides(FlagId::engine)) return none;
     return usage_error(fmt::format("{} names hosts for ssh, and --engine is {}: leave out one of the two",
                                    options[**list].where, *engine));
   }
@@ -232,6 +230,7 @@ launcher::AgentTask task_to_send(const RawOptions& raw, const Options& options, 
   launcher::AgentTask task;
   task.called = raw.as_launch ? "launch" : raw.as_torchrun ? "torchrun" : "dtrain";
   task.words = words_to_send(raw);
+  task.origins = origins_to_send(raw);
   task.folder = host.folder();
   task.place.engine = engine;
   const std::string& id = options.text(FlagId::run_id);

@@ -9,10 +9,10 @@
 namespace dtrain::cli {
 namespace {
 
-constexpr std::array kPlacing = {FlagId::engine,     FlagId::hosts,  FlagId::hostfile,   FlagId::include,
-                                 FlagId::exclude,    FlagId::ssh,    FlagId::srun,       FlagId::spark,
-                                 FlagId::resources,  FlagId::ship,   FlagId::ship_files, FlagId::ship_limit,
-                                 FlagId::ssh_fanout, FlagId::dry_run};
+constexpr std::array kPlacing = {FlagId::engine,     FlagId::hosts,   FlagId::hostfile,   FlagId::include,
+                                 FlagId::exclude,    FlagId::ssh,     FlagId::srun,       FlagId::spark,
+                                 FlagId::resources,  FlagId::ship,    FlagId::ship_files, FlagId::ship_limit,
+                                 FlagId::ssh_fanout, FlagId::dry_run, FlagId::config};
 
 }  // namespace
 
@@ -29,6 +29,23 @@ std::vector<std::string> words_to_send(const RawOptions& raw) {
   words.emplace_back("--");
   words.insert(words.end(), raw.command.begin(), raw.command.end());
   return words;
+}
+
+std::map<std::string, std::string> origins_to_send(const RawOptions& raw) {
+  std::map<std::string, std::string> origins;
+  for (const Flag& row : flags())
+    if (const auto& value = raw[row.id]; value && value->origin == Origin::file && !places_job(row.id))
+      origins.emplace(row.name, value->where);
+  return origins;
+}
+
+void take_origins(const std::map<std::string, std::string>& origins, RawOptions& raw) {
+  for (const auto& [name, where] : origins) {
+    const Flag* row = find_flag(name);
+    if (row == nullptr || !raw[row->id]) continue;
+    raw[row->id]->origin = Origin::file;
+    raw[row->id]->where = where;
+  }
 }
 
 std::vector<std::string> split_at_blanks(std::string_view text) {

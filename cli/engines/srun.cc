@@ -39,8 +39,8 @@ Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOption
   const auto speaks = may_speak("slurm", raw, host, options);
   if (!speaks) return speaks.error();
   if (!is_named("slurm", options)) {
-    if (options[FlagId::srun].origin != Origin::flag) return none;
-    return usage_error("--srun is for --engine slurm: give that too");
+    if (!options.insists_on(FlagId::srun)) return none;
+    return usage_error(fmt::format("{} is for --engine slurm: give that too", options[FlagId::srun].where));
   }
   const auto step = launcher::slurm_step(host.env);
   if (!step) return step.error();

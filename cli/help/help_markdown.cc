@@ -48,7 +48,8 @@ std::string markdown_help() {
       "after PROGRAM belongs to it, verbatim; `--` before PROGRAM is allowed.\n- `--flag VALUE` and `--flag=VALUE` are "
       "the same, and so are `-` and `_` inside names. A name may be shortened as long as it is unambiguous. The last "
       "occurrence counts.\n- A flag wins over `DTRAIN_*`, `DTRAIN_*` wins over torchrun's `PET_*`, and `PET_*` wins "
-      "over the default. An empty variable counts as unset. `--print-config` shows each value and its origin.\n- In "
+      "over the file of `--config`, and that over the default. An empty variable counts as unset. `--print-config` "
+      "shows each value and its origin.\n- In "
       "the environment, 1 turns a switch on and 0 turns it off.\n- Called by the name `torchrun`, dtrain takes the "
       "same flags without the word `run`, with torchrun's prefix and OMP_NUM_THREADS=1.\n";
   for (Group group : kGroups) {

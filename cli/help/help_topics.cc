@@ -26,8 +26,8 @@ Topic environment_topic() {
   return {"environment",
           "Environment",
           "Most flags can be set in the environment. A flag wins over DTRAIN_*, DTRAIN_* wins over torchrun's PET_*, "
-          "and PET_* wins over the default. An empty variable counts as unset. `dtrain help FLAG` names the variables "
-          "of a flag.",
+          "and PET_* wins over the file of --config, and that over the default. An empty variable counts as unset. "
+          "`dtrain help FLAG` names the variables of a flag.",
           {{"DTRAIN_<FLAG>", "the value of --flag, e.g. DTRAIN_MAX_RESTARTS=3; for a switch 1 (on) or 0 (off)"},
            {"PET_<NAME>", "the same with torchrun's name, e.g. PET_NPROC_PER_NODE=4"},
            {"PYTHON_EXEC",

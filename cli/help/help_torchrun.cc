@@ -83,7 +83,8 @@ std::string torchrun_help(std::size_t width, CalledAs called) {
   if (called == CalledAs::launch) out += line(torchruns_synopsis(use_env, width), use_env, width);
   out += "\nFlags that dtrain adds:\n";
   for (const Flag& row : flags())
-    if (row.compat == Compat::none && !is_torchruns(row)) out += line(synopsis(row), row, width);
+    if (row.compat == Compat::none && !is_torchruns(row) && row.id != FlagId::config && row.id != FlagId::backend)
+      out += line(synopsis(row), row, width);
   return out + "\n" + paragraph("`dtrain help FLAG` explains a flag, `dtrain help environment` the variables.", width);
 }
 

@@ -1,4 +1,4 @@
-// Merges flags, environment and defaults.
+// Merges flags, environment, a config file and defaults.
 // Tested by test/unit/cli/resolve/resolve_test.cc.
 #include "cli/options/options.h"
 
@@ -9,19 +9,36 @@
 namespace dtrain::cli {
 namespace {
 
-RawValue in_effect(const Flag& row, const std::optional<RawValue>& typed, const Host& host) {
-  if (typed) return *typed;
+std::optional<RawValue> of_environment(const Flag& row, const Host& host) {
   for (const std::string& name : {dtrain_variable(row), pet_variable(row), std::string(row.also)}) {
     std::string value = name.empty() ? "" : host.variable(name);
-    if (!value.empty()) return {value, Origin::environment, name};
+    if (!value.empty()) return RawValue{std::move(value), Origin::environment, name};
   }
+  return std::nullopt;
+}
+
+RawValue in_effect(const Flag& row, const std::optional<RawValue>& typed, const Host& host) {
+  if (typed) return *typed;
+  if (auto variable = of_environment(row, host)) return *std::move(variable);
   return {row.is_switch() ? "0" : std::string(row.fallback), Origin::fallback, ""};
 }
 
 }  // namespace
 
+void add_file(const FileValues& values, const Host& host, RawOptions& raw) {
+  for (const Flag& row : flags()) {
+    const auto& value = values[static_cast<std::size_t>(row.id)];
+    if (value && !raw[row.id] && !of_environment(row, host)) raw[row.id] = value;
+  }
+}
+
 Options::Options(const RawOptions& raw, const Host& host) {
   for (const Flag& row : flags()) values_[static_cast<std::size_t>(row.id)] = in_effect(row, raw[row.id], host);
+}
+
+bool Options::insists_on(FlagId id) const {
+  const Origin origin = (*this)[id].origin;
+  return origin == Origin::flag || (origin == Origin::file && (*this)[FlagId::engine].origin >= Origin::file);
 }
 
 void Options::suggest(FlagId id, const std::string& text, const std::string& where) {

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "cli/base/text.h"
 #include "cli/parse/spelling.h"
@@ -77,6 +78,18 @@ Error mistake(const CLI::ParseError& error, const std::vector<TypedFlag>& typed)
   return {ErrorKind::usage, fmt::format("{} needs a value: {} {}", typed.back().typed, spelled(row), row.value)};
 }
 
+// --backend NAME is --engine NAME, and --backend FILE is --config FILE.
+Result<void> split_backend(RawOptions& raw) {
+  auto& backend = raw[FlagId::backend];
+  if (!backend) return {};
+  const FlagId meant = backend->text.find_first_of("./") == std::string::npos ? FlagId::engine : FlagId::config;
+  if (raw[meant])
+    return Error{ErrorKind::usage,
+                 fmt::format("{} and {} say the same: leave out one of the two", backend->where, raw[meant]->where)};
+  raw[meant] = std::exchange(backend, std::nullopt);
+  return {};
+}
+
 }  // namespace
 
 Result<RawOptions> parse(std::span<const std::string> words, CalledAs called) {
@@ -96,6 +109,7 @@ Result<RawOptions> parse(std::span<const std::string> words, CalledAs called) {
   out.ended = grammar.ended();
   out.as_torchrun = called != CalledAs::dtrain;
   out.as_launch = called == CalledAs::launch;
+  if (auto done = split_backend(out); !done) return done.error();
   return out;
 }
 

@@ -17,15 +17,18 @@
 
 namespace dtrain::cli {
 
-enum class Origin { flag, environment, fallback };
+// The first one that says something counts.
+enum class Origin { flag, environment, file, fallback };
 
 // The value of one flag and where it came from.
 struct RawValue {
   std::string text;  // switches: "1" or "0", or what follows '=' (--help=all)
   Origin origin = Origin::fallback;
-  std::string where = {};  // the flag as typed, or the variable; empty for a default
+  // The flag as typed, the variable, or "job.yaml:3: backend.trainer.max_retries"; empty for a default.
+  std::string where = {};
 };
 
+// What was typed; and what a config file says where nothing else counts more (options.h).
 struct RawOptions {
   std::array<std::optional<RawValue>, kFlagCount> typed;
   std::vector<std::string> command;  // the program and its arguments; empty if none was given

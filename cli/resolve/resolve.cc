@@ -1,6 +1,8 @@
 // Runs the parts and lists the settings.
 #include "cli/resolve/resolve.h"
 
+#include <fmt/format.h>
+
 #include "cli/engines/cloud.h"
 #include "cli/engines/mpi.h"
 #include "cli/engines/placed.h"
@@ -13,20 +15,21 @@
 namespace dtrain::cli {
 namespace {
 
-// Flags that ask for a text instead of a job.
-bool asks(FlagId id) {
-  return id == FlagId::help || id == FlagId::version || id == FlagId::print_completion || id == FlagId::print_config;
+// Flags that ask for a text instead of a job; and --backend, which is --engine or --config by now.
+bool has_no_setting(FlagId id) {
+  return id == FlagId::backend || id == FlagId::help || id == FlagId::version || id == FlagId::print_completion ||
+         id == FlagId::print_config;
 }
 
 std::vector<Setting> settings(const Options& options) {
   std::vector<Setting> out;
   for (const Flag& row : flags()) {
-    if (asks(row.id)) continue;
+    if (has_no_setting(row.id)) continue;
     if (row.compat != Compat::none && !options.given(row.id)) continue;
     const RawValue& value = options[row.id];
-    std::string origin = value.origin == Origin::flag          ? "flag"
-                         : value.origin == Origin::environment ? value.where
-                                                               : "default";
+    const std::string origin = value.origin == Origin::flag       ? "flag"
+                               : value.origin == Origin::fallback ? "default"
+                                                                  : value.where;
     out.push_back({spelled(row), value.text, origin});
   }
   return out;
@@ -63,6 +66,8 @@ Result<Plan> resolve(const RawOptions& raw, const Host& host) {
   if (!notes) return notes.error();
   plan.notes = *notes;
   for (std::string& note : judge_torchrun_variables(host)) plan.notes.push_back(std::move(note));
+  if (options[FlagId::resources].origin == Origin::file && !host.place)
+    plan.notes.push_back(fmt::format("no effect: {} is for --engine ray or spark", options[FlagId::resources].where));
   for (auto part : {resolve_nodes, resolve_groups, resolve_secret, resolve_workers, resolve_stopping, resolve_output,
                     resolve_program, resolve_attach})
     if (auto done = part(given, plan); !done) return done.error();

@@ -16,7 +16,7 @@ namespace dtrain::cli {
 struct Setting {
   std::string flag;
   std::string value;
-  std::string origin;  // "flag", the variable's name, or "default"
+  std::string origin;  // "flag", the variable's name, "job.yaml:3: nproc", or "default"
 };
 
 struct Plan {
@@ -34,7 +34,8 @@ struct Plan {
   enum class PrintConfig { no, text, all, json } print_config = PrintConfig::no;
 };
 
-// Precedence: flag, DTRAIN_*, PET_*, torchrun's further variables, SLURM's, default. An empty variable counts as unset.
+// Precedence: flag, DTRAIN_*, PET_*, torchrun's further variables, the config file, SLURM's variables, default. An
+// empty variable counts as unset.
 Result<Plan> resolve(const RawOptions& raw, const Host& host);
 
 }  // namespace dtrain::cli

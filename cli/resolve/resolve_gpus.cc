@@ -31,7 +31,7 @@ Result<int> count_gpus(const Given& given, bool one_each, Plan& plan) {
 
 // What is listed for nothing, so that a typo does not go unseen.
 void say_if_shared(const Given& given, int workers, Plan& plan) {
-  if (workers == 1 || given.raw.as_torchrun) return;
+  if (workers == 1 || given.raw.as_torchrun || given.options.text(FlagId::use_gpu) == "no") return;
   int gpus = static_cast<int>(visible_gpus(given.host.listed_gpus(), given.host.env).size());
   if (gpus > 0 && workers > gpus)
     plan.notes.push_back(fmt::format("{} workers share {}", workers, counted(gpus, "GPU")));
@@ -44,6 +44,8 @@ Result<int> count_workers(const Given& given, int most, Plan& plan) {
   auto one_each = given.options.on(FlagId::virtual_local_rank);
   if (!one_each) return one_each.error();
   if (text == "cpu") return given.host.cpus;
+  const bool without = given.options.text(FlagId::use_gpu) == "no";
+  if (text == "auto" && without) return given.host.cpus;
   if (text == "gpu" || text == "auto") {
     auto gpus = count_gpus(given, *one_each, plan);
     if (!gpus || *gpus > 0) return gpus;
@@ -59,6 +61,33 @@ Result<int> count_workers(const Given& given, int most, Plan& plan) {
   if (!count) return given.options.blame(FlagId::nproc, usage_error(count.error().message + ", or auto, cpu, gpu"));
   say_if_shared(given, *count, plan);
   return *count;
+}
+
+// Whether CUDA or HIP find a GPU is theirs to say; an empty list of devices is none.
+Result<void> resolve_use_gpu(const Given& given, Plan& plan) {
+  enum class Use { may, must, must_not } use = Use::may;
+  if (auto done = take_choice(given.options, FlagId::use_gpu, use,
+                              {{"auto", Use::may}, {"yes", Use::must}, {"no", Use::must_not}});
+      !done || use == Use::may)
+    return done;
+  const bool own_device = given.options.text(FlagId::virtual_local_rank) == "1";
+  if (use == Use::must_not) {
+    if (given.options.text(FlagId::nproc) == "gpu" || own_device)
+      return given.options.blame(
+          FlagId::use_gpu,
+          usage_error(fmt::format("{} needs GPUs; leave out one of the two",
+                                  given.options[own_device ? FlagId::virtual_local_rank : FlagId::nproc].where)));
+    for (const char* name : {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"})
+      plan.spec.extra_env.emplace_back(name, "");
+    return {};
+  }
+  auto usable = count_gpus(given, own_device, plan);
+  if (!usable) return usable.error();
+  const int workers = workers_of_node(plan.spec);
+  if (*usable >= workers) return {};
+  return given.options.blame(FlagId::use_gpu,
+                             usage_error(fmt::format("this node has {} for {}; correct --nproc, or say no",
+                                                     counted(*usable, "usable GPU"), counted(workers, "worker"))));
 }
 
 // torchrun's rule: the entries of HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES in their order, else the local ranks.

@@ -18,6 +18,7 @@ Result<void> resolve_workers(const Given& given, Plan& plan);  // name, number a
 // Parts of resolve_workers(): the number, and --virtual-local-rank.
 Result<int> count_workers(const Given& given, int most, Plan& plan);
 Result<void> resolve_own_device(const Given& given, Plan& plan);
+Result<void> resolve_use_gpu(const Given& given, Plan& plan);  // --use-gpu; after the number
 // --replica-groups: which of them are this node's; after resolve_nodes. Then the job of each is on one node.
 Result<void> resolve_groups(const Given& given, Plan& plan);
 // Once the number of workers is known: from then on the spec's number is that of one group.

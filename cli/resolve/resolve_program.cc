@@ -53,8 +53,7 @@ void note_strategy_of_python(const Given& given, const Program& program, Plan& p
   if (!program.is_python || plan.spec.strategy.empty()) return;
   const RawValue& asked = given.options[FlagId::strategy];
   plan.notes.push_back(fmt::format("no effect: {} is for C++ programs with dtrain::Parallel, and {} runs in Python",
-                                   asked.origin == Origin::environment ? asked.where : "--strategy",
-                                   printable(program.name)));
+                                   asked.origin == Origin::flag ? "--strategy" : asked.where, printable(program.name)));
 }
 
 Result<void> program(const Given& given, Plan& plan) {

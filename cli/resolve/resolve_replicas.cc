@@ -122,7 +122,8 @@ Result<void> resolve_replicas(const Given& given, Plan& plan) {
                                      "workers of all groups of the node",
                                      counted(spec.nproc_per_node, "worker"), groups));
   spec.nproc_per_node /= groups;
-  if (spec.own_devices.by_local_rank.empty()) give_devices(given, spec.nproc_per_node, plan);
+  if (spec.own_devices.by_local_rank.empty() && given.options.text(FlagId::use_gpu) != "no")
+    give_devices(given, spec.nproc_per_node, plan);
   return {};
 }
 

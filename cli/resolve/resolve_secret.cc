@@ -57,8 +57,8 @@ Result<void> share_by_munge(const Given& given, launcher::NodesSpec& nodes) {
   return {};
 }
 
-// First found wins: --token-file, DTRAIN_TOKEN, DTRAIN_TOKEN_FILE; after MUNGE: the usual file. Nothing: MUNGE has it.
-// A job's own etcd is there before anybody could be asked.
+// First found wins: --token-file, DTRAIN_TOKEN, DTRAIN_TOKEN_FILE, the config file; after MUNGE: the usual file.
+// Nothing: MUNGE has it. A job's own etcd is there before anybody could be asked.
 Result<std::optional<JobSecret>> found(const Given& given, bool own_etcd) {
   const RawValue& file = given.options[FlagId::token_file];
   auto must = [](const Result<JobSecret>& secret) -> Result<std::optional<JobSecret>> {
@@ -69,7 +69,7 @@ Result<std::optional<JobSecret>> found(const Given& given, bool own_etcd) {
   if (given.host.token)
     return must(given.host.token->ok() ? *given.host.token
                                        : Result<JobSecret>(given.host.token->error().in("DTRAIN_TOKEN")));
-  if (file.origin == Origin::environment) return must(of_file(given, file.text));
+  if (file.origin != Origin::fallback) return must(of_file(given, file.text));
   // Before a file of the user's that may be on some of the nodes only.
   if (mpi_has_said(given.host, given.options)) return given.host.mpi->meeting->secret;
   if (slurm_has_said(given) && !own_etcd && given.host.munge()) return std::optional<JobSecret>();

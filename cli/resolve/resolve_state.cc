@@ -35,7 +35,8 @@ std::string slurm_job(const Given& given) {
 // What the user calls this job; engines give each run another name.
 std::string name_by_user(const Given& given) {
   const RawValue& name = given.options[FlagId::run_id];
-  return name.origin == Origin::flag || name.where.ends_with("_RDZV_ID") ? name.text : "";
+  return name.origin == Origin::flag || name.origin == Origin::file || name.where.ends_with("_RDZV_ID") ? name.text
+                                                                                                        : "";
 }
 
 // Each element of an array has a number of its own. Several tasks of a step may be jobs of one node each.

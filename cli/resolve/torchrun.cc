@@ -52,8 +52,8 @@ Result<void> judge(const Flag& row, const Options& options, bool as_torchrun) {
   const std::string& text = options.text(row.id);
   switch (row.compat) {
     case Compat::missing: {
-      // In the environment a switch may be off, which is what this version does.
-      bool off = row.is_switch() && options[row.id].origin == Origin::environment && text == "0";
+      // In the environment or a file a switch may be off, which is what this version does.
+      bool off = row.is_switch() && options[row.id].origin != Origin::flag && text == "0";
       if (!off) return not_here(options[row.id].where);
       return {};
     }

@@ -138,6 +138,7 @@ Result<Prepared> prepare(const launcher::AgentTask& task, Orders& orders) {
   if (auto done = enter(*shipped ? (*shipped)->path() : task.folder); !done) return done.error();
   auto raw = parse(task.words, called_as(task.called));
   if (!raw) return raw.error();
+  take_origins(task.origins, *raw);
   Host host = this_host();
   host.place = task.place;
   auto plan = resolve(*raw, host);

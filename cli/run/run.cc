@@ -9,6 +9,8 @@
 #include "cli/base/print.h"
 #include "cli/base/terminal.h"
 #include "cli/base/version.h"
+#include "cli/config/config_schema.h"
+#include "cli/config/take_config.h"
 #include "cli/engines/cluster.h"
 #include "cli/engines/hosts.h"
 #include "cli/engines/mpi.h"
@@ -83,6 +85,14 @@ Result<MpiPart> meet_the_others(const RawOptions& raw, const std::vector<std::st
   return part;
 }
 
+// The processes of an MPI job compare them: each has read the file for itself.
+std::vector<std::string> with_config(std::vector<std::string> words, const RawOptions& raw) {
+  for (const Flag& row : flags())
+    if (const auto& value = raw[row.id]; value && value->origin == Origin::file)
+      words.push_back(fmt::format("{}={}", spelled(row), value->text));
+  return words;
+}
+
 }  // namespace
 
 int run_command(const std::vector<std::string>& words, CalledAs called) {
@@ -95,8 +105,13 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   if ((*raw)[FlagId::version]) return print(version_line());
   if (auto& shell = (*raw)[FlagId::print_completion]) return print(completion_script(shell->text));
   Host host = this_host();
+  if (Options(*raw, host).text(FlagId::print_config) == "schema") return print(config_schema());
+  const auto said = take_config(*raw, host);
+  if (!said) return fail(said.error());
   const Options options(*raw, host);
   const bool asks = options.given(FlagId::print_config);
+  if (const auto quiet = options.on(FlagId::quiet); quiet && !*quiet)
+    for (const std::string& note : *said) say(note);
   auto hosts = hosts_that_count(*raw, options, host);
   if (!hosts) return fail(hosts.error());
   if (*hosts && !asks) return submit(*raw, options, host, std::move(**hosts));
@@ -108,7 +123,7 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   const auto step = srun_that_counts(*raw, options, host);
   if (!step) return fail(step.error());
   if (*step && !asks) return become_srun(options, host, **step);
-  const auto part = meet_the_others(*raw, words, host);
+  const auto part = meet_the_others(*raw, with_config(words, *raw), host);
   if (!part) return fail(part.error());
   if (!part->is_agent) return 0;
   auto plan = resolve(*raw, host);

@@ -82,7 +82,7 @@ Result<bool> ships(const Options& options) {
 
 Result<void> check_no_ship(const Options& options) {
   for (const FlagId id : {FlagId::ship, FlagId::ship_files})
-    if (options[id].origin == Origin::flag && options.text(id) != "0")
+    if (options.insists_on(id) && options.text(id) != "0")
       return usage_error(fmt::format(
           "{} is for --hosts, and --engine ray or spark, where dtrain has a link to each node; with SLURM use sbcast, "
           "elsewhere a folder that all nodes share",

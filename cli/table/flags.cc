@@ -40,7 +40,8 @@ std::string spelled(const Flag& flag) { return "--" + std::string(flag.name); }
 std::string dtrain_variable(const Flag& flag) {
   // --insecure is typed, or nobody has said it.
   bool in_environment = flag.group != Group::torchrun && flag.id != FlagId::help && flag.id != FlagId::version &&
-                        flag.id != FlagId::print_completion && flag.id != FlagId::insecure;
+                        flag.id != FlagId::print_completion && flag.id != FlagId::insecure &&
+                        flag.id != FlagId::backend;
   return in_environment ? "DTRAIN_" + with(upper(flag.name), '-', '_') : "";
 }
 

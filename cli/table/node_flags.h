@@ -19,6 +19,12 @@ inline constexpr Flag kNodesFlags[] = {
          "nodes of the cluster of RAY_ADDRESS, or of the one that runs on this host. spark: in --nnodes tasks of "
          "the cluster whose master --spark, MASTER or spark-defaults.conf names. mpi: an error if no MPI "
          "launcher has started dtrain. ssh needs --hosts or --hostfile."},
+    {.id = FlagId::backend,
+     .group = Group::nodes,
+     .name = "backend",
+     .value = "NAME|FILE",
+     .help = "the same as --engine NAME or --config FILE, as in Ludwig",
+     .details = "A value with a dot or a slash is the name of a FILE. Not in the environment."},
     {.id = FlagId::hosts,
      .group = Group::nodes,
      .name = "hosts",

@@ -75,6 +75,17 @@ inline constexpr Flag kWorkersFlags[] = {
      .help = "one node, nothing shared with other jobs",
      .details =
          "A job on one node shares nothing anyway. dtrain accepts the flag so that torchrun's command lines work."},
+    {.id = FlagId::use_gpu,
+     .group = Group::workers,
+     .name = "use-gpu",
+     .value = "WHEN",
+     .choices = "auto,yes,no",
+     .fallback = "auto",
+     .help = "whether each worker needs a GPU: auto, yes or no",
+     .details =
+         "yes: it is an error if a node has fewer usable GPUs than workers. no: workers see no GPU, since "
+         "CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES are empty for them. On Ray and Spark, "
+         "it also decides whether a worker takes a GPU, unless --resources-per-worker does."},
     {.id = FlagId::virtual_local_rank,
      .group = Group::workers,
      .name = "virtual-local-rank",

@@ -52,6 +52,7 @@ Result<std::string> task_line(const AgentTask& task) {
                {"env", task.env},
                {"folder", task.folder},
                {"place", place_json(task.place)}};
+  if (!task.origins.empty()) json["origins"] = task.origins;
   if (!task.ship.empty()) json["ship"] = ship_json(task.ship);
   std::string line = one_line(json);
   if (line.size() > kLongestAgentLine)
@@ -90,7 +91,9 @@ Result<AgentTask> parse_agent_task(std::string_view line) {
   const auto env = typed_member<std::map<std::string, std::string>>(*json, "env");
   const auto place = typed_member<Json>(*json, "place");
   if (!words || !env || !place || !place->is_object()) return wrong;
-  AgentTask task{text_member(*json, "called"), *words, *env, text_member(*json, "folder"), {}, {}};
+  AgentTask task{text_member(*json, "called"), *words, *env, text_member(*json, "folder"), {}, {}, {}};
+  if (auto origins = typed_member<std::map<std::string, std::string>>(*json, "origins"))
+    task.origins = std::move(*origins);
   task.place = {text_member(*place, "engine"),   text_member(*place, "nnodes"), text_member(*place, "node_rank"),
                 text_member(*place, "endpoint"), text_member(*place, "run_id"), text_member(*place, "nproc"),
                 text_member(*place, "conf")};

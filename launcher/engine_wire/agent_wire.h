@@ -53,6 +53,8 @@ struct AgentTask {
   std::string folder{};                      // to work in
   AgentPlace place{};
   std::vector<ShipFile> ship{};  // files that the folder must have
+  // Where flags among the words come from, if not from the command line: "nproc" from "job.yaml:3: nproc". For errors.
+  std::map<std::string, std::string> origins{};
   bool operator==(const AgentTask&) const = default;
 };
 

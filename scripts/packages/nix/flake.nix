@@ -23,7 +23,7 @@
 
         nativeBuildInputs = [ pkgs.cmake pkgs.ninja ];
         # Boost and fmt are those of Debian 12, with which dtrain is tested. fmt has to be 9 (cli/fmt_static.cc).
-        buildInputs = [ pkgs.boost181 pkgs.cli11 pkgs.fmt_9 pkgs.hwloc pkgs.nlohmann_json pkgs.openssl ];
+        buildInputs = [ pkgs.boost181 pkgs.cli11 pkgs.fmt_9 pkgs.hwloc pkgs.libyaml pkgs.nlohmann_json pkgs.openssl ];
 
         # The flags of `make launcher`. Other compilers than Debian's may warn of more.
         cmakeBuildType = "Release";

@@ -186,8 +186,9 @@ def _value(folder, job):
 
 
 # Who says one of these may mean several hosts.
-PLACES = ("--nnodes", "--engine", "--hosts", "-H", "--hostfile", "--rdzv", "--node", "--master")
-PLACING = ("NNODES", "ENGINE", "HOSTS", "HOSTFILE", "RDZV_ENDPOINT", "MASTER_ADDR", "NODE_RANK")
+PLACES = ("--nnodes", "--engine", "--hosts", "-H", "--hostfile", "--rdzv", "--node", "--master", "--config",
+          "--backend")
+PLACING = ("NNODES", "ENGINE", "HOSTS", "HOSTFILE", "RDZV_ENDPOINT", "MASTER_ADDR", "NODE_RANK", "CONFIG")
 STEPS = ("SLURM_STEP_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")
 
 

@@ -1,6 +1,6 @@
 # Completions of dtrain and torchrun for fish, made by `dtrain completion fish`.
 
-set -g __dtrain_with_value --nproc --nproc-per-node --num-proc --max-restarts --survivors --replica-groups --role --rdzv-id --run-id --numa-binding --strategy --state-dir --engine --hosts -H --hostfile --include --exclude --ssh --ssh-fanout --srun --spark --resources-per-worker --ship-files --ship-limit --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --requeue --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --print-completion --monitor-interval --start-method --logs-specs
+set -g __dtrain_with_value --nproc --nproc-per-node --max-restarts --survivors --replica-groups --role --rdzv-id --run-id --use-gpu --numa-binding --strategy --state-dir --engine --backend --hosts -H --hostfile --include --exclude --ssh --ssh-fanout --srun --spark --resources-per-worker --ship-files --ship-limit --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --requeue --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --config --print-completion --monitor-interval --start-method --logs-specs
 
 function __dtrain_signals
     string split ' ' 'TERM INT HUP QUIT USR1 USR2 ALRM WINCH'
@@ -109,12 +109,11 @@ complete -c dtrain -n 'test (__dtrain_place) = completion' -a 'bash zsh fish'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a install-torchrun -d 'make a link named torchrun to this dtrain'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a version -d 'show version, compiler and build'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a help -d 'show this help, or help on a flag, command or topic'
-complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node num-proc max-restarts survivors replica-groups role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state state-dir engine hosts hostfile include exclude ssh ssh-fanout srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
+complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts survivors replica-groups role rdzv-id run-id standalone use-gpu virtual-local-rank numa-binding strategy keep-state copy-state state-dir engine backend hosts hostfile include exclude ssh ssh-fanout srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose config dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
 
 for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc-per-node -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'
-    complete -c $name -n 'test (__dtrain_place) = run' -l num-proc -x -d 'workers of the whole job; also -np, as in horovodrun'
     complete -c $name -n 'test (__dtrain_place) = run' -l max-restarts -x -d 'restart all workers up to N times after a failure'
     complete -c $name -n 'test (__dtrain_place) = run' -l survivors -x -d 'a failure ends nothing while N workers are left here'
     complete -c $name -n 'test (__dtrain_place) = run' -l replica-groups -x -d 'divide the workers into N equal groups, each its own job'
@@ -122,6 +121,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l rdzv-id -x -d 'name of the job (TORCHELASTIC_RUN_ID)'
     complete -c $name -n 'test (__dtrain_place) = run' -l run-id -x -d 'name of the job (TORCHELASTIC_RUN_ID)'
     complete -c $name -n 'test (__dtrain_place) = run' -l standalone -d 'one node, nothing shared with other jobs'
+    complete -c $name -n 'test (__dtrain_place) = run' -l use-gpu -x -a 'auto yes no' -d 'whether each worker needs a GPU: auto, yes or no'
     complete -c $name -n 'test (__dtrain_place) = run' -l virtual-local-rank -d 'LOCAL_RANK=0 and one GPU of its own for every worker'
     complete -c $name -n 'test (__dtrain_place) = run' -l numa-binding -x -a 'node socket exclusive core-complex' -d 'bind workers to CPUs: node, socket, exclusive, core-complex'
     complete -c $name -n 'test (__dtrain_place) = run' -l strategy -x -a 'ddp zero1 zero2 fsdp' -d 'how workers share a model: a word, JSON or a file'
@@ -129,6 +129,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l copy-state -d 'keep the state, and a copy of each on another node'
     complete -c $name -n 'test (__dtrain_place) = run' -l state-dir -x -a '(__fish_complete_directories (commandline -ct))' -d 'keep the state in files there for the job\'s next run'
     complete -c $name -n 'test (__dtrain_place) = run' -l engine -x -a 'auto local slurm ray spark mpi ssh' -d 'what starts the agents: slurm, ray, spark, mpi or ssh'
+    complete -c $name -n 'test (__dtrain_place) = run' -l backend -x -d 'the same as --engine NAME or --config FILE, as in Ludwig'
     complete -c $name -n 'test (__dtrain_place) = run' -l hosts -x -d 'start an agent on each of these hosts by ssh'
     complete -c $name -n 'test (__dtrain_place) = run' -s H -x -d 'start an agent on each of these hosts by ssh'
     complete -c $name -n 'test (__dtrain_place) = run' -l hostfile -r -F -d 'the same, from a file: a line HOST, HOST slots=N or HOST:N'
@@ -187,6 +188,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l quiet -d 'print only dtrain\'s errors and reports'
     complete -c $name -n 'test (__dtrain_place) = run' -l verbose -d 'print more at start: containment, threads'
     complete -c $name -n 'test (__dtrain_place) = run' -s v -d 'print more at start: containment, threads'
+    complete -c $name -n 'test (__dtrain_place) = run' -l config -r -F -d 'a YAML or JSON file with values of flags, or `backend:`'
     complete -c $name -n 'test (__dtrain_place) = run' -l dry-run -d 'show what would run, with each setting\'s origin'
     complete -c $name -n 'test (__dtrain_place) = run' -l print-config -d 'show the chosen settings, with origins'
     complete -c $name -n 'test (__dtrain_place) = run' -l print-completion -x -a 'bash zsh fish' -d 'print completions for a shell'

@@ -18,7 +18,6 @@ _dtrain_run() {
   _arguments -S -s -A '-*' \
     '(--nproc --nproc-per-node)--nproc=[workers on this node: a number, auto, cpu or gpu]:N:(auto cpu gpu)' \
     '(--nproc --nproc-per-node)--nproc-per-node=[workers on this node: a number, auto, cpu or gpu]:N:(auto cpu gpu)' \
-    '(--num-proc)--num-proc=[workers of the whole job; also -np, as in horovodrun]:N: ' \
     '(--max-restarts)--max-restarts=[restart all workers up to N times after a failure]:N: ' \
     '(--survivors)--survivors=[a failure ends nothing while N workers are left here]:N: ' \
     '(--replica-groups)--replica-groups=[divide the workers into N equal groups, each its own job]:N: ' \
@@ -26,6 +25,7 @@ _dtrain_run() {
     '(--rdzv-id --run-id)--rdzv-id=[name of the job (TORCHELASTIC_RUN_ID)]:NAME: ' \
     '(--rdzv-id --run-id)--run-id=[name of the job (TORCHELASTIC_RUN_ID)]:NAME: ' \
     '(--standalone)--standalone[one node, nothing shared with other jobs]' \
+    '(--use-gpu)--use-gpu=[whether each worker needs a GPU: auto, yes or no]:WHEN:(auto yes no)' \
     '(--virtual-local-rank)--virtual-local-rank[LOCAL_RANK=0 and one GPU of its own for every worker]' \
     '(--numa-binding)--numa-binding=[bind workers to CPUs: node, socket, exclusive, core-complex]:MODE:(node socket exclusive core-complex)' \
     '(--strategy)--strategy=[how workers share a model: a word, JSON or a file]:NAME:(ddp zero1 zero2 fsdp)' \
@@ -33,6 +33,7 @@ _dtrain_run() {
     '(--copy-state)--copy-state[keep the state, and a copy of each on another node]' \
     '(--state-dir)--state-dir=[keep the state in files there for the job'\''s next run]:DIR:_files -/' \
     '(--engine)--engine=[what starts the agents: slurm, ray, spark, mpi or ssh]:NAME:(auto local slurm ray spark mpi ssh)' \
+    '(--backend)--backend=[the same as --engine NAME or --config FILE, as in Ludwig]:NAME|FILE: ' \
     '(--hosts -H)--hosts=[start an agent on each of these hosts by ssh]:HOST[\:SLOTS],...: ' \
     '(--hosts -H)-H+[start an agent on each of these hosts by ssh]:HOST[\:SLOTS],...: ' \
     '(--hostfile)--hostfile=[the same, from a file: a line HOST, HOST slots=N or HOST:N]:FILE:_files' \
@@ -91,6 +92,7 @@ _dtrain_run() {
     '(--quiet)--quiet[print only dtrain'\''s errors and reports]' \
     '(--verbose -v)--verbose[print more at start: containment, threads]' \
     '(--verbose -v)-v[print more at start: containment, threads]' \
+    '(--config)--config=[a YAML or JSON file with values of flags, or `backend:`]:FILE:_files' \
     '(--dry-run)--dry-run[show what would run, with each setting'\''s origin]' \
     '(--print-config)--print-config[show the chosen settings, with origins]' \
     '(--print-completion)--print-completion=[print completions for a shell]:SHELL:(bash zsh fish)' \
@@ -151,7 +153,7 @@ _dtrain() {
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     install-torchrun) _arguments --help'[tell about this command]' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node num-proc max-restarts survivors replica-groups role rdzv-id run-id standalone virtual-local-rank numa-binding strategy keep-state copy-state state-dir engine hosts hostfile include exclude ssh ssh-fanout srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts survivors replica-groups role rdzv-id run-id standalone use-gpu virtual-local-rank numa-binding strategy keep-state copy-state state-dir engine backend hosts hostfile include exclude ssh ssh-fanout srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose config dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 

@@ -41,6 +41,16 @@ class Ray(ClusterJobs):
         self.assertEqual(self.rows(said), [(r, 6, r % 2, r // 2) for r in range(6)], said)
         self.assertEqual({row[4:] for row in ROW.findall(said)}, {(self.folder, self.environment["LR"])}, said)
 
+    def test_one_config_file_is_for_this_host_and_for_the_cluster(self):
+        trainer = "num_workers: 2, max_retries: 1, resources_per_worker: {CPU: 1}, use_gpu: false"
+        for engine in "local", "ray":
+            with self.subTest(engine=engine):
+                file = pathlib.Path(self.folder, "job.yaml")
+                file.write_text(f"backend: {{type: {engine}, trainer: {{{trainer}}}}}\n")
+                said = self.says("--config", file.name, "sh", "-c", FACTS)
+                self.assertEqual(self.rows(said), [(0, 2, 0, 0), (1, 2, 1, 0)], said)
+                self.assertEqual("is for --engine ray or spark" in said, engine == "local", said)
+
     def test_an_address_and_several_nodes_are_enough(self):
         self.assertEqual([row[:2] for row in self.rows(self.says("--nnodes", "2", "sh", "-c", FACTS))],
                          [(0, 2), (1, 2)])

@@ -29,6 +29,7 @@ OF_APT = re.compile(r"var/(cache|log|lib/apt)(/|$)|var/lib/dpkg$|var/lib/dpkg/(s
                     r"var/lib/dpkg/(lock|info$|triggers|updates|diversions|alternatives$)|etc/ld\.so\.cache$")
 FILES = ["usr/bin/dtrain", "usr/share/man/man1/dtrain.1.gz", "usr/share/bash-completion/completions/dtrain",
          "usr/share/zsh/vendor-completions/_dtrain", "usr/share/fish/vendor_completions.d/dtrain.fish",
+         "usr/share/dtrain/config.schema.json",
          "usr/share/doc/dtrain/copyright", "usr/share/doc/dtrain/changelog.gz"]
 
 

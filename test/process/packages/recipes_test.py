@@ -29,7 +29,8 @@ DOCKERFILES = ["Dockerfile", ".devcontainer/Dockerfile"]
 DEVCONTAINER = ".devcontainer/devcontainer.json"
 NOT_BUILT = "ot built by this project's CI"
 # The names of files in the first lines of listings, and the schemas that check-jsonschema has for them.
-SCHEMAS = {r"\.github/workflows/[\w-]+\.yml": "github-workflows", r"\.gitlab-ci\.yml": "gitlab-ci"}
+JOB = "job config"  # for --config
+SCHEMAS = {r"\.github/workflows/[\w-]+\.yml": "github-workflows", r"\.gitlab-ci\.yml": "gitlab-ci", r"job\.yaml": JOB}
 INSTRUCTIONS = set("ADD ARG CMD COPY ENTRYPOINT ENV EXPOSE FROM HEALTHCHECK LABEL ONBUILD RUN SHELL STOPSIGNAL USER "
                    "VOLUME WORKDIR".split())
 
@@ -68,7 +69,8 @@ class Tree:
 def validator(name):
     # Found and not imported: its program needs packages that are not here.
     package = pathlib.Path(importlib.util.find_spec("check_jsonschema").origin).parent
-    schema = json.loads((package / f"builtin_schemas/vendor/{name}.json").read_text())
+    own = ROOT / "test/golden/cli/config-schema.json"
+    schema = json.loads((own if name == JOB else package / f"builtin_schemas/vendor/{name}.json").read_text())
     return jsonschema.validators.validator_for(schema)(schema)
 
 
@@ -127,7 +129,7 @@ def check_listings(tree):
             yield f"{where}: {schema}: {error.json_path}: {error.message}"
         else:
             seen.add(schema)
-            jobs = data["jobs"] if schema == "github-workflows" else data
+            jobs = {JOB: {}, "github-workflows": data.get("jobs")}.get(schema, data)
             for name, job in jobs.items():
                 yield from check_job(tree, f"{where}: {name}", job)
     if len(seen) < len(SCHEMAS):
@@ -311,6 +313,7 @@ PLANTED = [
     (check_listings, CI, '"torch==2.15.*"', '"torch==2.15.*', "unexpected EOF"),
     (check_listings, CI, "# .gitlab-ci.yml\n", "", "which file it is"),
     (check_listings, CI, "```yaml\n# .gitlab-ci.yml", "```\n# .gitlab-ci.yml", "a template is missing"),
+    (check_listings, "docs/backend.md", "    max_retries: 3", "    max_retry: 3", "'max_retry' was unexpected"),
     (check_dockerfiles, "Dockerfile", "WORKDIR /src", "WORKFOLDER /src", "no instruction"),
     (check_dockerfiles, "Dockerfile", "RUN make wheel\n", "RUN make weel\n", "no target weel"),
     (check_dockerfiles, "Dockerfile", "requirements-wheel.txt", "requirements-weel.txt", "there is no scripts/"),

@@ -185,7 +185,7 @@ class Wheel(unittest.TestCase):
             data = next(name for name in names if name.endswith(".data/scripts/dtrain")).removesuffix("scripts/dtrain")
             self.assertEqual(archive.read(data + "scripts/dtrain")[:4], b"\x7fELF")
             for name in ("man/man1/dtrain.1", "bash-completion/completions/dtrain", "zsh/site-functions/_dtrain",
-                         "fish/vendor_completions.d/dtrain.fish"):
+                         "fish/vendor_completions.d/dtrain.fish", "dtrain/config.schema.json"):
                 self.assertIn(f"{data}data/share/{name}", names)
             self.assertNotIn(data + "scripts/torchrun", names)
             info = next(name for name in names if name.endswith("METADATA"))

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "launcher"))
@@ -207,6 +208,18 @@ class FromALoginShell(SlurmTest):
         self.assertEqual(sorted(re.findall(r"(\d) of 4 on 2 in mine", said)), ["0", "1", "2", "3"], said)
         self.dtrain("--nnodes", "2", "sh", "-c", "exit $((RANK * 7))", code=7)
         self.assertIn("/opt", self.dtrain("--dry-run", "/opt/train"))
+
+    def test_the_values_of_a_config_file_go_along(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("backend: {type: slurm, trainer: {num_workers: 4, max_retries: 2}}\nnnodes: 2\n")
+            file.flush()
+            # A descriptor of the command's own: no step can read it.
+            done = self.cluster.run("sh", "-c", f'exec 9<{file.name}; exec "$@"', "-", "env",
+                                    "DTRAIN_CONFIG=/proc/self/fd/9", DTRAIN, "run", "sh", "-c",
+                                    "echo $RANK of $WORLD_SIZE, $TORCHELASTIC_MAX_RESTARTS file ${DTRAIN_CONFIG-none}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(re.findall(r"\d of 4, 2 file none", done.stdout)),
+                         [f"{r} of 4, 2 file none" for r in range(4)])
 
     def test_in_an_allocation_it_takes_the_nodes_of_that(self):
         done = self.cluster.run("salloc", "-N3", "-n3", DTRAIN, "run", "--engine", "slurm", "--nproc", "1", "sh", "-c",

@@ -52,6 +52,23 @@ class Ssh(OnHosts):
         self.assertIn("GPUs 1 on host3", said)
         self.assertIn("GPUs all on host2", said)
 
+    def with_config(self, text, *words):
+        """The file is gone when the command has it: nobody else can read it."""
+        pathlib.Path(self.folder, "job.yaml").write_text(text)
+        gone = 'exec 9<job.yaml && rm job.yaml && exec "$@"'
+        return self.net.host(0).run(["sh", "-c", gone, "-", os.path.abspath(DTRAIN), "run", *words], cwd=self.folder,
+                                    env={**self.environment, "DTRAIN_CONFIG": "/proc/self/fd/9", "DTRAIN_ROLE": "mine"})
+
+    def test_the_values_of_a_config_file_go_along(self):
+        job = "hosts: ['host[1-2]']\nnnodes: 2\nnum_processes: 4\nrole: file\nstrategy: {type: fsdp}\n"
+        show = "[ -z \"$DTRAIN_CONFIG\" ]; echo config $? role $ROLE_NAME strategy $DTRAIN_STRATEGY;" + FACTS
+        said = self.with_config(job, "--hosts", "host[2-3]", "sh", "-c", show)
+        self.assertEqual(self.rows(said.stdout), [(r, 4, r % 2, f"host{r // 2 + 2}", r // 2) for r in range(4)], said)
+        self.assertEqual(said.stdout.count('config 0 role mine strategy {"type":"fsdp"}'), 4, said)
+        said = self.with_config(job + "tee: 9\n", "true")
+        self.assertEqual(said.returncode, 2, said)
+        self.assertIn("/proc/self/fd/9:6: tee '9': expected", said.stderr)
+
     def test_a_job_on_this_host_needs_no_ssh(self):
         self.environment["DTRAIN_SSH"] = "/nonexistent/ssh"
         said = self.says("-H", "localhost:2", "sh", "-c", FACTS)

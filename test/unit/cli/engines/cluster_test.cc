@@ -57,6 +57,23 @@ TEST_CASE("a cluster gets the nodes, the workers and the words") {
   CHECK(request.placement.task.place == launcher::AgentPlace{"ray", "", "", "", "job-1a2b3c4d", ""});
 }
 
+TEST_CASE("whether workers need GPUs is what they take of a cluster, unless more is said") {
+  using Resources = std::map<std::string, double>;
+  const auto taken = [](std::vector<std::string> words) { return cluster_for(std::move(words)).nodes.resources; };
+  CHECK(taken({"--engine", "ray", "--use-gpu=yes"}) == Resources{{"CPU", 1}, {"GPU", 1}});
+  CHECK(taken({"--engine", "ray", "--use-gpu=no"}) == Resources{{"CPU", 1}});
+  CHECK(taken({"--engine", "ray", "--use-gpu=auto"}).empty());
+  CHECK(taken({"--engine", "ray", "--use-gpu=yes", "--resources-per-worker=CPU=2"}) ==
+        Resources{{"CPU", 2}, {"GPU", 1}});
+  CHECK(taken({"--engine", "ray", "--use-gpu=yes", "--resources-per-worker=GPU=2"}) == Resources{{"GPU", 2}});
+  CHECK(taken({"--engine", "spark", "--use-gpu=yes", "--nproc=2"}) == Resources{{"GPU", 1}});
+  CHECK(taken({"--engine", "spark", "--use-gpu=yes", "--nproc=gpu"}).empty());
+  CHECK(taken({"--engine", "spark", "--use-gpu=no"}).empty());
+  CHECK(no_cluster({"--engine", "ray", "--use-gpu=no", "--resources-per-worker=GPU=1"}) ==
+        "--use-gpu contradicts --resources-per-worker; remove one of the two");
+  CHECK_THAT(no_cluster({"--engine", "ray", "--use-gpu=yes", "--resources-per-worker=GPU=0"}), Contains("contradicts"));
+}
+
 TEST_CASE("without a word of nodes and workers, it is one node") {
   const auto request = cluster_for({"--engine", "ray"});
   CHECK(request.nodes.most == 1);

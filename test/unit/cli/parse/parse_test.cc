@@ -211,7 +211,7 @@ TEST_CASE("a switch takes no value, not even true") {
 }
 
 TEST_CASE("words that only look like flags of ours are unknown, not the program") {
-  for (const char* word : {"---", "---x", "--=x", "- x", "-\xff", "--\xff", "--config", "--config=x", "--help-all"}) {
+  for (const char* word : {"---", "---x", "--=x", "- x", "-\xff", "--\xff", "--configs", "--configs=x", "--help-all"}) {
     INFO(word);
     CHECK(error({word, "train"}).starts_with("unknown flag "));
   }

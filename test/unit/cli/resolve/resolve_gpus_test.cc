@@ -64,6 +64,32 @@ TEST_CASE("more workers than GPUs is said, and asks no driver") {
   CHECK_FALSE(says(plan({"--nproc=8"}, test_host()), "share"));
 }
 
+TEST_CASE("with --use-gpu yes each worker of the node needs a GPU, and with no it sees none") {
+  CHECK(plan({"--nproc=2", "--use-gpu=yes"}, with_gpus(2)).spec.nproc_per_node == 2);
+  CHECK(plan({"--nproc=4", "--use-gpu=auto"}, with_gpus(2)).spec.nproc_per_node == 4);
+  CHECK(error({"--nproc=3", "--use-gpu=yes"}, with_gpus(2)) ==
+        "--use-gpu 'yes': this node has 2 usable GPUs for 3 workers; correct --nproc, or say no");
+  CHECK(error({"--nproc=4", "--replica-groups=2", "--use-gpu=yes"}, with_gpus(2)) ==
+        "--use-gpu 'yes': this node has 2 usable GPUs for 4 workers; correct --nproc, or say no");
+  CHECK(error({"--use-gpu=yes"}, with_gpus(2, {{"CUDA_VISIBLE_DEVICES", ""}}))
+            .starts_with("--use-gpu 'yes': this node has 0"));
+  for (const Words& flags :
+       {Words{"--nproc=2", "--use-gpu=no"}, Words{"--nproc=2", "--replica-groups=2", "--use-gpu=no"}}) {
+    const Plan hidden = plan(flags, with_gpus(2));
+    CHECK_FALSE(says(hidden, "share"));
+    CHECK(hidden.spec.replicas.devices.empty());
+    for (const char* name : {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"})
+      CHECK(env_of(hidden, 0).at(name).empty());
+  }
+  CHECK_FALSE(says(plan({"--nproc=8", "--use-gpu=no"}, with_gpus(4)), "share"));
+  CHECK(plan({"--nproc=auto", "--use-gpu=no"}, with_gpus(2)).spec.nproc_per_node == 8);
+  CHECK(error({"--nproc=gpu", "--use-gpu=no"}, with_gpus(2)) ==
+        "--use-gpu 'no': --nproc needs GPUs; leave out one of the two");
+  CHECK(error({"--virtual-local-rank", "--use-gpu=no"}, with_gpus(2)) ==
+        "--use-gpu 'no': --virtual-local-rank needs GPUs; leave out one of the two");
+  CHECK(error({"--use-gpu=maybe"}, with_gpus(2)) == "--use-gpu 'maybe': expected one of auto, yes, no");
+}
+
 TEST_CASE("with MIG instances: one process uses one, unless each worker has its own") {
   Host host = test_host();
   host.env["CUDA_VISIBLE_DEVICES"] = "MIG-a,MIG-b";

@@ -1,0 +1,22 @@
+#pragma once
+// What a config file says of the job. Pure.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/options/options.h"
+#include "cli/parse/parse.h"
+#include "rendezvous/base/result.h"
+
+namespace dtrain::cli {
+
+struct ConfigFile {
+  FileValues values{};                // of flags
+  std::optional<RawValue> workers{};  // of the whole job
+  std::vector<std::string> notes{};   // lines to say once
+};
+
+// `text`: what the file has. Errors are usage errors of one line, "job.yaml:3: backend.trainer.typo: ...".
+Result<ConfigFile> read_config(const std::string& text, const std::string& file);
+
+}  // namespace dtrain::cli
