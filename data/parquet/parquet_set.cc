@@ -18,6 +18,10 @@
 namespace dtrain::data {
 namespace {
 
+// Of all footers together, as they lie in the files; in memory they take several times as much. What is above is read
+// again with each row group.
+constexpr std::uint64_t footers_kept_max = 8'000'000;
+
 struct ArrowGroup : DecodedGroup {
   std::vector<ColumnValues> owned;
 };
@@ -69,8 +73,8 @@ std::string type_text(const Column& column) {
 
 struct ParquetSet::File {
   std::string path;
-  std::shared_ptr<parquet::FileMetaData> footer;
-  std::vector<int> fields;  // of the set's columns, in the file's schema
+  std::shared_ptr<parquet::FileMetaData> footer;  // none: not kept
+  std::vector<int> fields;                        // of the set's columns, in the file's schema
 };
 
 ParquetSet::~ParquetSet() = default;
@@ -88,7 +92,11 @@ ParquetSet::ParquetSet(const std::vector<std::string>& paths, const std::vector<
 void ParquetSet::open(File& file, const std::vector<std::string>& columns) {
   const bool first = files_.size() == 1;
   const auto reader = open_reader(file.path, nullptr);
-  file.footer = reader->parquet_reader()->metadata();
+  const std::shared_ptr<parquet::FileMetaData> footer = reader->parquet_reader()->metadata();
+  if (footers_kept_ + footer->size() <= footers_kept_max) {
+    footers_kept_ += footer->size();
+    file.footer = footer;
+  }
   const std::shared_ptr<arrow::Schema> schema = ask(file.path, [&]() -> arrow::Result<std::shared_ptr<arrow::Schema>> {
     std::shared_ptr<arrow::Schema> read;
     ARROW_RETURN_NOT_OK(reader->GetSchema(&read));
@@ -119,8 +127,8 @@ void ParquetSet::open(File& file, const std::vector<std::string>& columns) {
     }
     file.fields.push_back(found[0]);
   }
-  for (int group = 0; group < file.footer->num_row_groups(); ++group) {
-    const std::int64_t rows = file.footer->RowGroup(group)->num_rows();
+  for (int group = 0; group < footer->num_row_groups(); ++group) {
+    const std::int64_t rows = footer->RowGroup(group)->num_rows();
     if (rows < 0) fail(file.path, fmt::format("row group {} has {} rows; write the file again", group, rows));
     groups_.push_back({&file, group});
     group_rows_.push_back(rows);

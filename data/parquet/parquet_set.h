@@ -1,6 +1,7 @@
 #pragma once
 // Parquet files of one schema, as a table of row groups that can be read one by one. The files are opened again for
-// each row group, with the footer of the first time, so a set of any size holds one descriptor open.
+// each row group, with the footer of the first time if all footers are small, so a set of any size holds one descriptor
+// open and takes little memory.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -50,6 +51,7 @@ class ParquetSet {
   std::vector<Column> columns_;
   std::vector<std::int64_t> group_rows_;
   std::uint64_t digest_ = 0;
+  std::uint64_t footers_kept_ = 0;  // bytes
 };
 
 }  // namespace dtrain::data

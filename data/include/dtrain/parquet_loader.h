@@ -5,8 +5,8 @@
 //                                 .columns = {"label"},
 //                                 .matrices = {{"x", {"f0", "f1", "f2"}}},
 //                                 .batch_size = 1024,
-//                                 .window_size_bytes = 20'000'000,
-//                                 .rank = session.rank(), .world_size = session.world_size()});
+//                                 .rank = session.rank(), .world_size = session.world_size(),
+//                                 .window_size_bytes = 200'000'000});
 //   while (auto batch = loader.next()) train(batch->at("x"), batch->at("label"));   // one epoch
 //
 // The order of an epoch's rows depends on the seed, the epoch, the files' row groups and the window, and not on the

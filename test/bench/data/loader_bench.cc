@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
     options.matrices["x"].push_back(fmt::format("f{}", column));
   options.window_size_bytes = std::stoll(argv[3]);
   options.shuffle = std::stoi(argv[5]) != 0;
+  at::empty({1});  // what torch takes once
   const std::int64_t before = own_memory();
   auto begin = Clock::now();
   dtrain::ParquetLoader loader(options);

@@ -187,7 +187,8 @@ class Loader(unittest.TestCase):
     def test_options_that_make_no_sense(self):
         for options, words in [
                 ({"batch_size": 0}, "batch_size is 0"), ({"rank": 2, "world_size": 2}, "rank 2 of 2"),
-                ({"prefetch": 0}, "prefetch"), ({"window": -2}, "window_size_bytes is -2"), ({"paths": []}, "paths is empty"),
+                ({"prefetch": 0}, "prefetch"), ({"window": -2}, "window_size_bytes is -2"),
+                ({"paths": []}, "paths is empty"),
                 ({"window": -1, "world_size": 2}, "auto_window"), ({"columns": ["id", "id"]}, "asked for twice"),
                 ({"matrices": {"x": []}}, "has no columns"), ({"matrices": {"id": ["a"]}}, "two tensors"),
                 ({"matrices": {"x": ["a", "int"]}}, "two types"), ({"matrices": {"x": ["pair"]}}, "has lists")]:
@@ -203,7 +204,8 @@ class Loader(unittest.TestCase):
         cut.write_bytes((self.set / "0.parquet").read_bytes()[:-2000])
         bare = self.folder / "bare"
         bare.mkdir()
-        lists = pyarrow.table({"id": [1], "words": [["a"]], "word": ["a"], "when": [numpy.datetime64("2026-01-01", "ms")]})
+        lists = pyarrow.table({"id": [1], "words": [["a"]], "word": ["a"],
+                               "when": [numpy.datetime64("2026-01-01", "ms")]})
         odd = self.write("odd", lists)
         short = table(0, 10).drop_columns(["a"])
         retyped = table(0, 10).set_column(1, "a", pyarrow.array(numpy.zeros(10)))
@@ -215,13 +217,16 @@ class Loader(unittest.TestCase):
                 ({"columns": ["id", "z"]}, [str(self.set / "0.parquet"), "no column 'z'", "double"]),
                 *[({"paths": [str(odd)], "columns": [name]}, ["0.parquet", f"'{name}' is {type}"])
                   for name, type in (("words", "list<"), ("word", "string"), ("when", "timestamp"))],
-                ({"paths": [str(self.write("short", table(0, 10), short))], "columns": []}, ["1.parquet", "no column 'a'"]),
-                ({"paths": [str(self.write("long", short, table(0, 10)))], "columns": []}, ["1.parquet", "'a', which"]),
+                ({"paths": [str(self.write("short", table(0, 10), short))], "columns": []},
+                 ["1.parquet", "no column 'a'"]),
+                ({"paths": [str(self.write("long", short, table(0, 10)))], "columns": []},
+                 ["1.parquet", "'a', which"]),
                 ({"paths": [str(self.write("retyped", table(0, 10), retyped))], "columns": ["id", "a"]},
                  ["1.parquet", "'a' is float64", "0.parquet it is float32"]),
                 ({"paths": [str(self.write("rowless", table(0, 0)))]}, ["no rows"]),
                 ({"paths": [str(self.write("nulls", nulls))]}, ["0.parquet, row group 0", "'id' has 1 null"]),
-                ({"window": 4000}, [str(self.set / "0.parquet"), "row group 0", "400 rows of 8 bytes", "window_size_bytes"])]:
+                ({"window": 4000}, [str(self.set / "0.parquet"), "row group 0", "400 rows of 8 bytes",
+                                    "window_size_bytes"])]:
             with self.subTest(words=words):
                 error = self.error("data_error", options)
                 for word in words:
@@ -230,9 +235,10 @@ class Loader(unittest.TestCase):
     def test_a_file_that_breaks_on_the_way(self):
         """next() says it; with checksums a changed value is an error, too."""
         for name, checksum in (("page", False), ("sum", True)):
-            folder = self.write(name, *[table(at * 3000, 3000).select(["id", "a"]) for at in range(2)], row_group_size=500,
-                                compression="none", write_page_checksum=checksum)
-            answer = self.ask({"paths": [str(folder)], "shuffle": False, "prefetch": 1}, **{"break": str(folder / "1.parquet")})
+            tables = [table(at * 3000, 3000).select(["id", "a"]) for at in range(2)]
+            folder = self.write(name, *tables, row_group_size=500, compression="none", write_page_checksum=checksum)
+            answer = self.ask({"paths": [str(folder)], "shuffle": False, "prefetch": 1},
+                              **{"break": str(folder / "1.parquet")})
             self.assertIn(f"{folder}/1.parquet, row group 0, column 'id'", answer["data_error"])
             self.assertGreaterEqual(len(answer["epochs"][0]), 1)
 
@@ -241,7 +247,8 @@ class Loader(unittest.TestCase):
         columns = {f"f{at}": numpy.random.default_rng(at).random(400_000, dtype=numpy.float32) for at in range(40)}
         folder = str(self.write("wide", pyarrow.table(columns), row_group_size=10_000, compression="none",
                                 use_dictionary=False))
-        options = {"paths": [folder], "columns": [], "matrices": {"x": list(columns)}, "batch_size": 1000, "prefetch": 4}
+        options = {"paths": [folder], "columns": [], "matrices": {"x": list(columns)}, "batch_size": 1000,
+                   "prefetch": 4}
         batches = 5 * 1000 * 160
         taken = [self.ask({**options, "window": window}, quiet=True)["memory"] for window in (8_000_000, 16_000_000)]
         # The footer and what torch and Arrow take once are in it.
