@@ -18,9 +18,9 @@
 namespace dtrain::data {
 namespace {
 
-// Of all footers together, as they lie in the files; in memory they take several times as much. What is above is read
+// Of all footers together, as they lie in the files; in memory they take 30 times as much. What is above is read
 // again with each row group.
-constexpr std::uint64_t footers_kept_max = 8'000'000;
+constexpr std::uint64_t footers_kept_max = 500'000;
 
 struct ArrowGroup : DecodedGroup {
   std::vector<ColumnValues> owned;

@@ -123,6 +123,15 @@ class Loader(unittest.TestCase):
         answer = self.ask({"columns": []}, batches=1, values=True)
         self.assertEqual(set(answer["epochs"][0][0]["tensors"]), set(table(0, 1).column_names))
 
+    def test_footers_that_are_too_large_to_keep(self):
+        """The first footer takes more than half a megabyte, so that of the second file is read with each row group."""
+        wide = pyarrow.table({"id": numpy.arange(750), **{f"f{at}": numpy.zeros(750) for at in range(39)}})
+        folder = self.write("many", wide, row_group_size=5)
+        self.assertGreater(parquet.read_metadata(folder / "0.parquet").serialized_size, 500_000)
+        parquet.write_table(wide.set_column(0, "id", pyarrow.array(numpy.arange(750, 1500))), folder / "1.parquet",
+                            row_group_size=300)
+        self.assertEqual(self.ids(paths=[str(folder)], shuffle=False), list(range(1500)))
+
     def test_order_is_the_same_for_every_world_size(self):
         window = self.WINDOWS[1]
         order = self.ids(window=window)
@@ -234,11 +243,12 @@ class Loader(unittest.TestCase):
 
     def test_a_file_that_breaks_on_the_way(self):
         """next() says it; with checksums a changed value is an error, too."""
-        for name, checksum in (("page", False), ("sum", True)):
-            tables = [table(at * 3000, 3000).select(["id", "a"]) for at in range(2)]
-            folder = self.write(name, *tables, row_group_size=500, compression="none", write_page_checksum=checksum)
+        for name, checksum, at in (("page", False, 4), ("sum", True, 1000)):  # a page's header, and its values
+            tables = [table(first, 3000).select(["id", "a"]) for first in (0, 3000)]
+            folder = self.write(name, *tables, row_group_size=500, compression="none", use_dictionary=False,
+                                write_page_checksum=checksum)
             answer = self.ask({"paths": [str(folder)], "shuffle": False, "prefetch": 1},
-                              **{"break": str(folder / "1.parquet")})
+                              at=at, **{"break": str(folder / "1.parquet")})
             self.assertIn(f"{folder}/1.parquet, row group 0, column 'id'", answer["data_error"])
             self.assertGreaterEqual(len(answer["epochs"][0]), 1)
 

@@ -1,9 +1,9 @@
 // Runs a ParquetLoader as each line of standard input says, and answers with a line: what came, or the error. A job is
 //
-//   {"options": {...}, "state": TEXT, "batches": N, "epochs": N, "values": true, "break": FILE}
+//   {"options": {...}, "state": TEXT, "batches": N, "epochs": N, "values": true, "break": FILE, "at": N}
 //
 // The answer has for each epoch its batches, each with the ids of its rows and the numbers of the batch, and the state
-// after it; with "values" all tensors. "break": that file is overwritten after the first batch.
+// after it; with "values" all tensors. "break": 100 bytes of that file, from "at" on, are overwritten after each batch.
 #include <chrono>
 #include <fstream>
 #include <iostream>
@@ -52,10 +52,10 @@ Json told(const dtrain::LoadedBatch& batch, const std::string& state, bool value
   return answer;
 }
 
-void overwrite(const std::string& file) {
+void overwrite(const std::string& file, std::int64_t at) {
   std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
-  bytes.seekp(4);
-  bytes << std::string(2000, '\x7f');
+  bytes.seekp(at);
+  bytes << std::string(100, '\x7f');
 }
 
 Json own_memory(const char* key) {
@@ -85,7 +85,7 @@ void run(const Json& job, Json& answer) {
         } else {
           batches.push_back(told(*batch, loader.state(), job.value("values", false)));
         }
-        if (job.contains("break")) overwrite(job["break"]);
+        if (job.contains("break")) overwrite(job["break"], job.at("at"));
       }
     }
     answer["state"] = loader.state();

@@ -52,6 +52,8 @@ TEST_CASE("shuffle quality of a set that is sorted by class") {
 }
 
 TEST_CASE("slots are used again") {
+  // Those of the bucket's rows that had left before the position, too.
+  CHECK(drained(RowOrder(std::vector<std::int64_t>{5000}, 0, 0, 0), 700).slots == RowOrder::bucket_rows);
   const std::vector<std::int64_t> groups(200, 1000);
   const RowOrder order(groups, 0, 0, 5000);
   CHECK(drained(order).slots < 5000 * 1.4);
