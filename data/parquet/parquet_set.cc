@@ -1,7 +1,6 @@
 #include "data/parquet/parquet_set.h"
 
 #include <arrow/io/file.h>
-#include <arrow/memory_pool.h>
 #include <fmt/format.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/file_reader.h>
@@ -12,6 +11,7 @@
 
 #include "data/base/random_bits.h"
 #include "data/parquet/arrow_columns.h"
+#include "data/parquet/group_pool.h"
 #include "data/parquet/parquet_files.h"
 #include "dtrain/data_errors.h"
 
@@ -42,11 +42,9 @@ auto ask(const std::string& where, const Ask& question) {
   }
 }
 
-std::unique_ptr<parquet::arrow::FileReader> open_reader(const std::string& path,
+std::unique_ptr<parquet::arrow::FileReader> open_reader(arrow::MemoryPool* pool, const std::string& path,
                                                         std::shared_ptr<parquet::FileMetaData> footer) {
   return ask(path, [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> {
-    // Arrow's own pools keep what they have once had: a second row group.
-    arrow::MemoryPool* pool = arrow::system_memory_pool();
     parquet::ReaderProperties reading(pool);
     reading.set_page_checksum_verification(true);  // of pages that have one
     parquet::ArrowReaderProperties properties(/*use_threads=*/false);
@@ -79,7 +77,8 @@ struct ParquetSet::File {
 
 ParquetSet::~ParquetSet() = default;
 
-ParquetSet::ParquetSet(const std::vector<std::string>& paths, const std::vector<std::string>& columns) {
+ParquetSet::ParquetSet(const std::vector<std::string>& paths, const std::vector<std::string>& columns)
+    : pool_(std::make_unique<GroupPool>()) {
   for (const ParquetFile& found : parquet_files(paths)) {
     files_.push_back(std::make_unique<File>(File{found.path, nullptr, {}}));
     open(*files_.back(), columns);
@@ -91,7 +90,7 @@ ParquetSet::ParquetSet(const std::vector<std::string>& paths, const std::vector<
 // The first file says which columns there are, and of which types.
 void ParquetSet::open(File& file, const std::vector<std::string>& columns) {
   const bool first = files_.size() == 1;
-  const auto reader = open_reader(file.path, nullptr);
+  const auto reader = open_reader(pool_.get(), file.path, nullptr);
   const std::shared_ptr<parquet::FileMetaData> footer = reader->parquet_reader()->metadata();
   if (footers_kept_ + footer->size() <= footers_kept_max) {
     footers_kept_ += footer->size();
@@ -143,7 +142,7 @@ std::unique_ptr<DecodedGroup> ParquetSet::read(std::size_t group, const std::ato
   const File& file = *groups_[group].file;
   auto decoded = std::make_unique<ArrowGroup>();
   decoded->rows = group_rows_[group];
-  const auto reader = open_reader(file.path, file.footer);
+  const auto reader = open_reader(pool_.get(), file.path, file.footer);
   const auto rows = reader->RowGroup(groups_[group].number);
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     if (stop) return nullptr;

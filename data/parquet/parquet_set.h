@@ -21,6 +21,8 @@ class DecodedGroup {
   std::vector<const std::byte*> columns;
 };
 
+class GroupPool;
+
 class ParquetSet {
  public:
   // `columns`: which ones, in which order; all if there are none. Reads the footers of all files. Throws DataError.
@@ -35,7 +37,8 @@ class ParquetSet {
   // "FILE, row group 3"
   std::string name_of(std::size_t group) const;
 
-  // Throws DataError. Returns nothing if `stop` became true before it was read.
+  // What it returns must not outlive the set. Throws DataError. Returns nothing if `stop` became true before it was
+  // read.
   std::unique_ptr<DecodedGroup> read(std::size_t group, const std::atomic<bool>& stop) const;
 
  private:
@@ -46,6 +49,7 @@ class ParquetSet {
   };
   void open(File& file, const std::vector<std::string>& columns);
 
+  std::unique_ptr<GroupPool> pool_;  // what read() returns must not outlive it
   std::vector<std::unique_ptr<File>> files_;
   std::vector<Group> groups_;
   std::vector<Column> columns_;
