@@ -262,6 +262,12 @@ bench-sharding: ## measure steps, memory and prices of each strategy beside Pyth
 	@$(call build,bench,dtrain gpt memory_bench price_bench unshard_bench)
 	@python3 test/bench/sharding/run.py --build build --python .venv/bin/python --write docs/benchmarks $(BENCH_ARGS)
 
+.PHONY: bench-data
+bench-data: ## measure reading of Parquet files beside pyarrow and a row-wise DataLoader; writes docs/benchmarks
+	@scripts/setup.sh launcher train test bench
+	@$(call build,bench,loader_bench)
+	@python3 test/bench/data/run.py --build build --python .venv/bin/python --write docs/benchmarks $(BENCH_ARGS)
+
 .PHONY: bench-resnet
 bench-resnet: ## measure how the ResNet example scales, beside Python's DDP; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench

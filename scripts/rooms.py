@@ -107,6 +107,13 @@ ROOMS = {
         "python": "comm/backend comm/base torch",
         "python/dtrain": "",
     },
+    "data": {
+        "include/dtrain": "",
+        "base": "",
+        "order": "",
+        "parquet": "",
+        "loader": "order parquet",
+    },
 }
 
 # Which rooms of a lower folder the folder above may include.
@@ -119,6 +126,7 @@ FACES = {
         "rendezvous": "base credentials munge net pmi rounds",
         "strategies": "config",
     },
+    "data": {"strategies": "kept"},
 }
 
 # Rooms that hold decisions alone: no event loop, no system call, no clock. Each file of theirs has a test.
@@ -126,7 +134,7 @@ PURE_ROOMS = {
     "rendezvous/rounds", "rendezvous/election", "rendezvous/store", "launcher/job", "launcher/engine_wire",
     "launcher/engines", "cli/table",
     "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/config", "cli/engines", "cli/resolve",
-    "strategies/config",
+    "strategies/config", "data/base", "data/order",
 }
 
 ROOM_FILES_MAX = 20

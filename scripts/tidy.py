@@ -21,7 +21,7 @@ ARROWS = {
     "launcher": {"rendezvous"},
     "rendezvous": set(),
     "strategies": set(),
-    "data": set(),
+    "data": {"strategies"},
     "examples": {"strategies", "dtrain"},
 }
 FOLDERS = set(ARROWS) | {"test"}
@@ -37,7 +37,7 @@ IMPURE_CALL = re.compile(r"\b(\w*[Cc]lock\w*::now|clock_gettime|gettimeofday|tim
                          r"getpid\(|std::getenv|getenv\(|std::random_device)")
 
 # What the library throws at its user; its lower rooms throw std::runtime_error at those above them, too.
-THROWN = re.compile(r"\b(TORCH_CHECK|ConfigError|CollectiveError|DivergedError)\((.*?)\);", re.S)
+THROWN = re.compile(r"\b(TORCH_CHECK|ConfigError|DataError|CollectiveError|DivergedError)\((.*?)\);", re.S)
 THROWN_ABOVE = re.compile(r"\b(std::(?:runtime_error|invalid_argument|logic_error))\((.*?)\);", re.S)
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
@@ -55,7 +55,8 @@ WORDS = [
      "finish it, or open an issue and leave no mark"),
     ("endl", lambda p: p.suffix in {".cc", ".h"}, re.compile(r"std::end[l]\b"), r"write '\n'; flush where it matters"),
     ("namespace", lambda p: p.suffix in {".cc", ".h"}, re.compile(r"using namespace std\s*;"), "name what you use"),
-    ("sleep", lambda p: p.parts[0] in {"test", "launcher", "rendezvous", "cli", "strategies"} and p.suffix in CODE and
+    ("sleep", lambda p: p.parts[0] in {"test", "launcher", "rendezvous", "cli", "strategies", "data"} and
+     p.suffix in CODE and
      p.parts[1] != "bench", re.compile(r"\b(u|nano)?slee[p](_for|_until)?\s*\("),
      "wait for the event itself, with a deadline"),
     ("semicolon", lambda p: p.parts[0] == "test" and p.suffix == ".cc", re.compile(r'TEST_CASE\("[^"]*[;]'),
@@ -207,7 +208,7 @@ def check_tested(path, report):
 
 def check_thrown(path, text, report):
     """What the library throws says whose it is. A text that a function made is that function's."""
-    if path.parts[0] != "strategies" or path.suffix not in {".h", ".cc"}:
+    if path.parts[0] not in {"strategies", "data"} or path.suffix not in {".h", ".cc"}:
         return
     for pattern in [THROWN] if path.parts[1] == "comm" else [THROWN, THROWN_ABOVE]:
         for match in pattern.finditer(text):

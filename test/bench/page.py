@@ -32,6 +32,7 @@ PAGES = {
     "training": ("Training", "Steps of DDP, Horovod's way of reducing, how ResNet scales, and steps of optimizers.",
                  ["bench-collectives ddp", "bench-collectives fusion", "bench-resnet scaling", "bench-optim adamw",
                   "bench-optim state"]),
+    "data": ("Data", "Reading Parquet files as batches of tensors.", ["bench-data loader"]),
 }
 
 HEAD = """# Benchmarks: {title}

@@ -1,0 +1,65 @@
+#pragma once
+// What a row is in memory: the values of its columns, one after the other, without gaps. Pure.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dtrain::data {
+
+enum class ElementType { boolean, uint8, int8, int16, int32, int64, float16, float32, float64 };
+
+constexpr std::size_t element_bytes(ElementType type) {
+  switch (type) {
+    case ElementType::boolean:
+    case ElementType::uint8:
+    case ElementType::int8:
+      return 1;
+    case ElementType::int16:
+    case ElementType::float16:
+      return 2;
+    case ElementType::int32:
+    case ElementType::float32:
+      return 4;
+    default:
+      return 8;
+  }
+}
+
+struct Column {
+  std::string name;
+  ElementType type;
+  std::int64_t list_size = 0;  // values of each row, in a column of fixed-size lists; 0: one value, and no list
+
+  std::size_t bytes() const { return element_bytes(type) * static_cast<std::size_t>(list_size == 0 ? 1 : list_size); }
+};
+
+// Columns that lie side by side in a row and become one tensor.
+struct TensorColumns {
+  std::string name;
+  std::vector<Column> columns;
+  bool matrix = false;  // the tensor has a dimension for the columns
+};
+
+struct Piece {
+  std::size_t offset = 0, bytes = 0;
+};
+
+struct RowLayout {
+  std::size_t bytes = 0;
+  std::vector<Piece> columns;  // of all tensors, one after the other
+  std::vector<Piece> tensors;
+
+  explicit RowLayout(const std::vector<TensorColumns>& of) {
+    for (const TensorColumns& tensor : of) {
+      const std::size_t begin = bytes;
+      for (const Column& column : tensor.columns) {
+        columns.push_back({bytes, column.bytes()});
+        bytes += column.bytes();
+      }
+      tensors.push_back({begin, bytes - begin});
+    }
+  }
+};
+
+}  // namespace dtrain::data

@@ -1,0 +1,78 @@
+#include "data/loader/epoch_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dtrain::data {
+namespace {
+
+std::size_t turn_of(const RowOrder& order, std::int64_t row) {
+  const auto& turns = order.turns();
+  const auto after =
+      std::upper_bound(turns.begin(), turns.end(), row,
+                       [](std::int64_t value, const RowOrder::Turn& turn) { return value < turn.first; });
+  return static_cast<std::size_t>(std::max<std::ptrdiff_t>(after - turns.begin() - 1, 0));
+}
+
+}  // namespace
+
+EpochReader::EpochReader(const ParquetSet& set, const RowLayout& layout, RowOrder order, std::int64_t position)
+    : set_(&set),
+      layout_(&layout),
+      order_(std::move(order)),
+      buffer_(order_, position),
+      arena_(layout, static_cast<std::size_t>(ShuffleBuffer::expected_slots(order_))),
+      turn_(turn_of(order_, buffer_.next_row())) {}
+
+bool EpochReader::next(const BatchShare& share, std::span<std::byte* const> tensors, const std::atomic<bool>& stop) {
+  for (std::int64_t row = 0; row < share.batch_rows;) {
+    if (left_ == leaving_.size() && !advance(stop)) return false;
+    const auto count = std::min(leaving_.size() - left_, static_cast<std::size_t>(share.batch_rows - row));
+    const auto slots = std::span<const std::uint32_t>(leaving_).subspan(left_, count);
+    copy_out(slots, share, row, tensors);
+    for (const std::uint32_t slot : slots) buffer_.release(slot);
+    left_ += count;
+    row += static_cast<std::int64_t>(count);
+  }
+  return true;
+}
+
+// The next bucket leaves, once its last row has entered.
+bool EpochReader::advance(const std::atomic<bool>& stop) {
+  while (buffer_.next_row() < buffer_.due()) {
+    if (!group_) group_ = set_->read(static_cast<std::size_t>(order_.turns()[turn_].group), stop);
+    if (!group_) return false;
+    enter_block();
+  }
+  buffer_.emit(leaving_);
+  left_ = 0;
+  return !stop;
+}
+
+void EpochReader::enter_block() {
+  const RowOrder::Turn& turn = order_.turns()[turn_];
+  const std::int64_t first = buffer_.next_row(), end = std::min(buffer_.due(), turn.first + turn.rows);
+  buffer_.enter(std::min(end - first, RowArena::block_rows), entering_);
+  arena_.grow(buffer_.slots());
+  arena_.write(group_->columns, first - turn.first, entering_);
+  if (buffer_.next_row() == turn.first + turn.rows) {
+    group_.reset();
+    ++turn_;
+  }
+}
+
+void EpochReader::copy_out(std::span<const std::uint32_t> slots, const BatchShare& share, std::int64_t row,
+                           std::span<std::byte* const> tensors) const {
+  const auto count = static_cast<std::int64_t>(slots.size());
+  for (std::int64_t place = row - share.lead(); place < share.rows; place += share.batch_rows) {
+    const std::int64_t begin = std::max<std::int64_t>(0, -place), end = std::min(count, share.rows - place);
+    if (begin >= end) continue;
+    const auto own = slots.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Piece piece = layout_->tensors[i];
+      arena_.read(piece, own, tensors[i] + static_cast<std::size_t>(place + begin) * piece.bytes);
+    }
+  }
+}
+
+}  // namespace dtrain::data

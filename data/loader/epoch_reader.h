@@ -1,0 +1,44 @@
+#pragma once
+// The rows of one epoch in their order, from a position on: reads row groups, lets rows wait, copies them out.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "data/base/row_layout.h"
+#include "data/loader/row_arena.h"
+#include "data/order/batch_share.h"
+#include "data/order/shuffle_buffer.h"
+#include "data/parquet/parquet_set.h"
+
+namespace dtrain::data {
+
+class EpochReader {
+ public:
+  // All but the order must outlive the reader.
+  EpochReader(const ParquetSet& set, const RowLayout& layout, RowOrder order, std::int64_t position);
+
+  // This rank's share of the next share.batch_rows rows; tensors[i] has room for share.rows rows of tensor i. False if
+  // `stop` became true. Throws DataError. Not to be called again after either of the two.
+  bool next(const BatchShare& share, std::span<std::byte* const> tensors, const std::atomic<bool>& stop);
+
+ private:
+  bool advance(const std::atomic<bool>& stop);
+  void enter_block();
+  void copy_out(std::span<const std::uint32_t> slots, const BatchShare& share, std::int64_t row,
+                std::span<std::byte* const> tensors) const;
+
+  const ParquetSet* set_;
+  const RowLayout* layout_;
+  const RowOrder order_;
+  ShuffleBuffer buffer_;
+  RowArena arena_;
+  std::size_t turn_;  // of the order, from which the next row comes
+  std::unique_ptr<DecodedGroup> group_;
+  std::vector<std::uint32_t> entering_, leaving_;
+  std::size_t left_ = 0;  // of leaving_
+};
+
+}  // namespace dtrain::data

@@ -1,0 +1,27 @@
+#pragma once
+// What a loader's options mean for the files that there are: which columns become which tensor, and the window. Throws
+// ConfigError or DataError. Pure.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/base/row_layout.h"
+
+namespace dtrain::data {
+
+// Which columns are read: those of `columns`, then those of each matrix. Empty: all of the files. A column is in one
+// tensor.
+std::vector<std::string> wanted_columns(const std::vector<std::string>& columns,
+                                        const std::map<std::string, std::vector<std::string>>& matrices);
+
+// The tensors of the columns that wanted_columns() named, as the files have them. The columns of a matrix have one
+// type.
+std::vector<TensorColumns> tensors_of(const std::vector<Column>& found,
+                                      const std::map<std::string, std::vector<std::string>>& matrices);
+
+// RowOrder's window for `window_bytes`, where 0 is all rows. `largest`: the name of the largest row group.
+std::int64_t checked_window(std::int64_t window_bytes, std::size_t row_bytes,
+                            const std::vector<std::int64_t>& group_rows, const std::string& largest);
+
+}  // namespace dtrain::data

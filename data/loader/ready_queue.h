@@ -1,0 +1,50 @@
+#pragma once
+// Between the thread that reads and the program that trains: what is ready, at most `depth` of it.
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+namespace dtrain::data {
+
+template <typename Item>
+class ReadyQueue {
+ public:
+  explicit ReadyQueue(std::size_t depth) : depth_(depth) {}
+
+  // Waits for room. False: closed.
+  bool push(Item item) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ || items_.size() < depth_; });
+    if (closed_) return false;
+    items_.push_back(std::move(item));
+    changed_.notify_all();
+    return true;
+  }
+
+  // Waits for an item. The pushing thread always pushes another one, or a last one that says that there is none.
+  Item pop() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !items_.empty(); });
+    Item item = std::move(items_.front());
+    items_.pop_front();
+    changed_.notify_all();
+    return item;
+  }
+
+  // push() waits no longer.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  const std::size_t depth_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> items_;
+  bool closed_ = false;
+};
+
+}  // namespace dtrain::data

@@ -1,0 +1,27 @@
+#pragma once
+// How many rows a window of bytes lets wait. Pure.
+#include <algorithm>
+#include <cstdint>
+
+#include "data/order/row_order.h"
+
+namespace dtrain::data {
+
+// What the shuffle keeps for a row that waits, beside the row: its key and a link.
+inline constexpr std::int64_t bytes_beside_row = 8;
+
+// The least window: the largest row group, which is decoded as a whole, and two buckets of rows.
+constexpr std::int64_t window_bytes_min(std::int64_t row_bytes, std::int64_t largest_group_rows) {
+  return largest_group_rows * row_bytes + 2 * RowOrder::bucket_rows * (row_bytes + bytes_beside_row);
+}
+
+// RowOrder's window for `window_bytes`, at least window_bytes_min(): what remains beside the largest row group and the
+// bucket that leaves.
+constexpr std::int64_t window_rows(std::int64_t window_bytes, std::int64_t row_bytes, std::int64_t largest_group_rows,
+                                   std::int64_t rows) {
+  const std::int64_t waiting = (window_bytes - largest_group_rows * row_bytes) / (row_bytes + bytes_beside_row);
+  if (waiting >= rows) return RowOrder::whole_set;
+  return std::min(waiting - RowOrder::bucket_rows, RowOrder::window_max);
+}
+
+}  // namespace dtrain::data

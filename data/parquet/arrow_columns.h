@@ -1,0 +1,29 @@
+#pragma once
+// Arrow's columns as this library has them: their types, and their values side by side.
+#include <arrow/chunked_array.h>
+#include <arrow/type.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/base/row_layout.h"
+
+namespace dtrain::data {
+
+// Throws DataError, with `where`, if the column has a type that no tensor can have.
+Column column_of(const std::string& where, const arrow::Field& field);
+
+// What one row group has of a column.
+struct ColumnValues {
+  std::shared_ptr<arrow::ChunkedArray> array;  // owns the values, or
+  std::vector<std::byte> copied;               // these do
+  const std::byte* values = nullptr;
+};
+
+// Throws DataError, with `where`, if there are nulls, or if it is not `rows` rows of `column`.
+ColumnValues values_of(const std::string& where, const Column& column, std::int64_t rows,
+                       std::shared_ptr<arrow::ChunkedArray> array);
+
+}  // namespace dtrain::data

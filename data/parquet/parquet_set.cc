@@ -1,0 +1,161 @@
+#include "data/parquet/parquet_set.h"
+
+#include <arrow/io/file.h>
+#include <fmt/format.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/file_reader.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "data/base/random_bits.h"
+#include "data/parquet/arrow_columns.h"
+#include "data/parquet/group_pool.h"
+#include "data/parquet/parquet_files.h"
+#include "dtrain/data_errors.h"
+
+namespace dtrain::data {
+namespace {
+
+// Of all footers together, as they lie in the files; in memory they take 30 times as much. What is above is read
+// again with each row group.
+constexpr std::uint64_t footers_kept_max = 500'000;
+
+struct ArrowGroup : DecodedGroup {
+  std::vector<ColumnValues> owned;
+};
+
+[[noreturn]] void fail(const std::string& where, const std::string& reason) {
+  throw DataError(fmt::format("dtrain: {}: {}", where, reason.substr(0, reason.find('\n'))));
+}
+
+// Arrow says some errors as a Status and throws others.
+template <typename Ask>
+auto ask(const std::string& where, const Ask& question) {
+  try {
+    auto answer = question();
+    if (!answer.ok()) fail(where, answer.status().message());
+    return std::move(answer).ValueUnsafe();
+  } catch (const parquet::ParquetException& error) {
+    fail(where, error.what());
+  }
+}
+
+std::unique_ptr<parquet::arrow::FileReader> open_reader(arrow::MemoryPool* pool, const std::string& path,
+                                                        std::shared_ptr<parquet::FileMetaData> footer) {
+  return ask(path, [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> {
+    parquet::ReaderProperties reading(pool);
+    reading.set_page_checksum_verification(true);  // of pages that have one
+    parquet::ArrowReaderProperties properties(/*use_threads=*/false);
+    properties.set_pre_buffer(false);
+    parquet::arrow::FileReaderBuilder builder;
+    ARROW_ASSIGN_OR_RAISE(auto file, arrow::io::ReadableFile::Open(path));
+    ARROW_RETURN_NOT_OK(builder.Open(std::move(file), reading, std::move(footer)));
+    return builder.memory_pool(pool)->properties(properties)->Build();
+  });
+}
+
+std::uint64_t mixed_with(std::uint64_t digest, const std::string& text) {
+  for (const char letter : text) digest = mixed(digest + static_cast<unsigned char>(letter) + 1);
+  return digest;
+}
+
+std::string type_text(const Column& column) {
+  constexpr const char* names[] = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"};
+  const std::string name = names[static_cast<std::size_t>(column.type)];
+  return column.list_size == 0 ? name : fmt::format("a list of {} {}", column.list_size, name);
+}
+
+}  // namespace
+
+struct ParquetSet::File {
+  std::string path;
+  std::shared_ptr<parquet::FileMetaData> footer;  // none: not kept
+  std::vector<int> fields;                        // of the set's columns, in the file's schema
+};
+
+ParquetSet::~ParquetSet() = default;
+
+ParquetSet::ParquetSet(const std::vector<std::string>& paths, const std::vector<std::string>& columns)
+    : pool_(std::make_unique<GroupPool>()) {
+  for (const ParquetFile& found : parquet_files(paths)) {
+    files_.push_back(std::make_unique<File>(File{found.path, nullptr, {}}));
+    open(*files_.back(), columns);
+    digest_ = mixed(mixed_with(digest_, std::filesystem::path(found.path).filename().string()) + found.bytes);
+  }
+  for (const std::int64_t rows : group_rows_) digest_ = mixed(digest_ + static_cast<std::uint64_t>(rows) + 1);
+}
+
+// The first file says which columns there are, and of which types.
+void ParquetSet::open(File& file, const std::vector<std::string>& columns) {
+  const bool first = files_.size() == 1;
+  const auto reader = open_reader(pool_.get(), file.path, nullptr);
+  const std::shared_ptr<parquet::FileMetaData> footer = reader->parquet_reader()->metadata();
+  if (footers_kept_ + footer->size() <= footers_kept_max) {
+    footers_kept_ += footer->size();
+    file.footer = footer;
+  }
+  const std::shared_ptr<arrow::Schema> schema = ask(file.path, [&]() -> arrow::Result<std::shared_ptr<arrow::Schema>> {
+    std::shared_ptr<arrow::Schema> read;
+    ARROW_RETURN_NOT_OK(reader->GetSchema(&read));
+    return read;
+  });
+  std::vector<std::string> names = columns;
+  if (names.empty() && first) names = schema->field_names();
+  if (names.empty()) {
+    for (const Column& column : columns_) names.push_back(column.name);
+    for (const std::string& name : schema->field_names()) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) {
+        fail(file.path, fmt::format("it has a column '{}', which {} has not", name, files_.front()->path));
+      }
+    }
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::vector<int> found = schema->GetAllFieldIndices(names[i]);
+    if (found.size() > 1) fail(file.path, fmt::format("it has {} columns '{}'", found.size(), names[i]));
+    if (found.empty()) {
+      fail(file.path,
+           fmt::format("it has no column '{}'; it has {}", names[i], fmt::join(schema->field_names(), ", ")));
+    }
+    const Column column = column_of(file.path, *schema->field(found[0]));
+    if (first) columns_.push_back(column);
+    if (type_text(column) != type_text(columns_[i])) {
+      fail(file.path, fmt::format("column '{}' is {}, and in {} it is {}; write all files with one type", column.name,
+                                  type_text(column), files_.front()->path, type_text(columns_[i])));
+    }
+    file.fields.push_back(found[0]);
+  }
+  for (int group = 0; group < footer->num_row_groups(); ++group) {
+    const std::int64_t rows = footer->RowGroup(group)->num_rows();
+    if (rows < 0) fail(file.path, fmt::format("row group {} has {} rows; write the file again", group, rows));
+    groups_.push_back({&file, group});
+    group_rows_.push_back(rows);
+  }
+}
+
+std::string ParquetSet::name_of(std::size_t group) const {
+  return fmt::format("{}, row group {}", groups_[group].file->path, groups_[group].number);
+}
+
+std::unique_ptr<DecodedGroup> ParquetSet::read(std::size_t group, const std::atomic<bool>& stop) const {
+  const File& file = *groups_[group].file;
+  auto decoded = std::make_unique<ArrowGroup>();
+  decoded->rows = group_rows_[group];
+  const auto reader = open_reader(pool_.get(), file.path, file.footer);
+  const auto rows = reader->RowGroup(groups_[group].number);
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    if (stop) return nullptr;
+    const std::string where = fmt::format("{}, column '{}'", name_of(group), columns_[i].name);
+    auto array = ask(where, [&]() -> arrow::Result<std::shared_ptr<arrow::ChunkedArray>> {
+      std::shared_ptr<arrow::ChunkedArray> read;
+      ARROW_RETURN_NOT_OK(rows->Column(file.fields[i])->Read(&read));
+      return read;
+    });
+    decoded->owned.push_back(values_of(name_of(group), columns_[i], decoded->rows, std::move(array)));
+    decoded->columns.push_back(decoded->owned.back().values);
+  }
+  return decoded;
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,61 @@
+#pragma once
+// Parquet files of one schema, as a table of row groups that can be read one by one. The files are opened again for
+// each row group, with the footer of the first time if all footers are small, so a set of any size holds one descriptor
+// open and takes little memory.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/base/row_layout.h"
+
+namespace dtrain::data {
+
+// The columns of a row group: for each the values of all rows, side by side. A boolean is a byte.
+class DecodedGroup {
+ public:
+  virtual ~DecodedGroup() = default;
+  std::int64_t rows = 0;
+  std::vector<const std::byte*> columns;
+};
+
+class GroupPool;
+
+class ParquetSet {
+ public:
+  // `columns`: which ones, in which order; all if there are none. Reads the footers of all files. Throws DataError.
+  ParquetSet(const std::vector<std::string>& paths, const std::vector<std::string>& columns);
+  ~ParquetSet();
+
+  const std::vector<Column>& columns() const { return columns_; }
+  // Rows of each row group, file by file.
+  const std::vector<std::int64_t>& group_rows() const { return group_rows_; }
+  // Of the files' names and sizes, and of the rows of their groups. The folder is not in it, so a data set may move.
+  std::uint64_t digest() const { return digest_; }
+  // "FILE, row group 3"
+  std::string name_of(std::size_t group) const;
+
+  // What it returns must not outlive the set. Throws DataError. Returns nothing if `stop` became true before it was
+  // read.
+  std::unique_ptr<DecodedGroup> read(std::size_t group, const std::atomic<bool>& stop) const;
+
+ private:
+  struct File;
+  struct Group {
+    const File* file;
+    int number;  // in its file
+  };
+  void open(File& file, const std::vector<std::string>& columns);
+
+  std::unique_ptr<GroupPool> pool_;  // what read() returns must not outlive it
+  std::vector<std::unique_ptr<File>> files_;
+  std::vector<Group> groups_;
+  std::vector<Column> columns_;
+  std::vector<std::int64_t> group_rows_;
+  std::uint64_t digest_ = 0;
+  std::uint64_t footers_kept_ = 0;  // bytes
+};
+
+}  // namespace dtrain::data

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Measure ParquetLoader beside pyarrow's scanner and a row-wise DataLoader, all on one core.
+
+    run.py --build build --python PYTHON [--rows 4000000] [--runs 5] [--write FOLDER]
+
+The table has 40 columns of float32 in 4 uncompressed files with row groups of 65,536 rows, and lies in the page cache.
+PYTHON has pyarrow, numpy and torch. Ways take turns, and the figures are medians over the runs.
+"""
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent)]
+
+import page  # noqa: E402
+
+COLUMNS, FILES, GROUP, BATCH = 40, 4, 65536, 1024
+WINDOW = 20_000_000
+MAKE = """
+import sys, numpy, pyarrow, pyarrow.parquet
+folder, rows, columns, files, group = sys.argv[1], *map(int, sys.argv[2:])
+draw = numpy.random.default_rng(0)
+for file in range(files):
+    table = pyarrow.table({f"f{c}": draw.random(rows // files, dtype=numpy.float32) for c in range(columns)})
+    pyarrow.parquet.write_table(table, f"{folder}/{file}.parquet", row_group_size=group, compression="none",
+                                use_dictionary=False)
+"""
+# name: what loader_bench gets as window and shuffle, or what readers.py gets
+OURS = {"20 MB window": (WINDOW, 1), "100 MB window": (100_000_000, 1), "all rows at once": (0, 1),
+        "in the order of the files": (WINDOW, 0)}
+OTHERS = {"pyarrow's scanner and numpy.stack, not shuffled": ("scanner",),
+          "DataLoader, row by row, not shuffled": ("rows", "400000")}
+
+
+def one_core():
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def figures(*command):
+    out = subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, timeout=900,
+                         preexec_fn=one_core).stdout
+    return [float(word) for word in out.split()]
+
+
+def measure(args, folder):
+    runs = {name: [] for name in [*OURS, *OTHERS]}
+    for _ in range(args.runs):
+        for name, (window, shuffle) in OURS.items():
+            program = os.path.join(args.build, "bin/loader_bench")
+            runs[name].append(figures(program, folder, COLUMNS, window, BATCH, shuffle))
+        for name, (how, *limit) in OTHERS.items():
+            readers = [args.python, "-W", "ignore", HERE / "readers.py"]
+            runs[name].append(figures(*readers, how, folder, BATCH, *limit))
+    return {name: [statistics.median(column) for column in zip(*lines)] for name, lines in runs.items()}
+
+
+def report(args, found):
+    rate, first, resumed, memory = found["20 MB window"]
+    row_wise = found["DataLoader, row by row, not shuffled"][0]
+    bars = [page.judged("20 MB window, shuffled: rows a second on a core", rate / 1e6, ">=", 4, "M"),
+            page.judged("20 MB window: first batch after", first * 1000, "<=", 50, "ms"),
+            page.judged("20 MB window: a batch in the middle of the epoch after", resumed * 1000, "<=", 50, "ms"),
+            page.judged("as fast as a row-wise DataLoader", rate / row_wise, ">=", 20, "times")]
+    lines = ["| reader | M rows/s | MB/s | first batch, ms | resumed in the middle, ms | memory, MB |",
+             "|---|---:|---:|---:|---:|---:|"]
+    for name, (rate, first, *rest) in found.items():
+        resumed, memory = (f"{rest[0] * 1000:.0f}", f"{rest[1] / 1e6:.0f}") if rest else ("-", "-")
+        called = f"ParquetLoader, {name}" if name in OURS else name
+        lines.append(f"| {called} | {rate / 1e6:.2f} | {rate * COLUMNS * 4 / 1e6:.0f} | {first * 1000:.0f} | {resumed} "
+                     f"| {memory} |")
+    about = (f"{args.rows:,} rows of {COLUMNS} float32 in {FILES} files, row groups of {GROUP:,} rows, uncompressed, "
+             f"in the page cache; batches of {BATCH}; one core for all threads of a reader; median of {args.runs} "
+             "runs. Memory is what is resident and no file's, beyond what the process had before the loader was made. "
+             "Footers, and what torch and Arrow take once, are in it:")
+    return "\n\n".join([page.bars_table(bars), about, "\n".join(lines)])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--python", required=True)
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--runs", type=int, default=5)
+    page.add_alone(parser)
+    page.add_outputs(parser)
+    args = parser.parse_args()
+    facts = page.machine(args.alone)
+    page.go_alone(args)
+    with tempfile.TemporaryDirectory(prefix="dtrain-bench-data-") as folder:
+        subprocess.run([args.python, "-c", MAKE, folder, *map(str, [args.rows, COLUMNS, FILES, GROUP])], check=True)
+        found = measure(args, folder)
+    text = f"## Parquet to batches\n\n{report(args, found)}\n\n{' '.join(facts)}"
+    page.put_out(args, "bench-data", "loader", text, found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+// Runs a ParquetLoader as each line of standard input says, and answers with a line: what came, or the error. A job is
+//
+//   {"options": {...}, "state": TEXT, "batches": N, "epochs": N, "values": true, "break": FILE, "at": N}
+//
+// The answer has for each epoch its batches, each with the ids of its rows and the numbers of the batch, and the state
+// after it; with "values" all tensors. "break": 100 bytes of that file, from "at" on, are overwritten after each batch.
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "dtrain/parquet_loader.h"
+
+namespace {
+
+using Json = nlohmann::json;
+
+dtrain::ParquetLoaderOptions options_of(const Json& job) {
+  dtrain::ParquetLoaderOptions options;
+  options.paths = job.at("paths").get<std::vector<std::string>>();
+  options.columns = job.value("columns", std::vector<std::string>());
+  options.matrices = job.value("matrices", options.matrices);
+  options.batch_size = job.value("batch_size", std::int64_t{64});
+  options.rank = job.value("rank", 0);
+  options.world_size = job.value("world_size", 1);
+  options.shuffle = job.value("shuffle", true);
+  options.seed = job.value("seed", std::uint64_t{0});
+  options.window_size_bytes = job.value("window", std::int64_t{0});
+  options.drop_last = job.value("drop_last", false);
+  options.prefetch = job.value("prefetch", 2);
+  return options;
+}
+
+Json values_of(const torch::Tensor& tensor) {
+  const torch::Tensor numbers = tensor.to(at::kDouble).contiguous();
+  const double* begin = numbers.data_ptr<double>();
+  Json shape = tensor.sizes().vec();
+  return {{"type", c10::toString(tensor.scalar_type())},
+          {"shape", shape},
+          {"values", std::vector<double>(begin, begin + numbers.numel())}};
+}
+
+Json told(const dtrain::LoadedBatch& batch, const std::string& state, bool values) {
+  Json answer{{"rows", batch.rows}, {"repeated", batch.repeated}, {"global_rows", batch.global_rows}, {"state", state}};
+  if (const auto id = batch.tensors.find("id"); id != batch.tensors.end()) {
+    const auto* begin = id->second.data_ptr<std::int64_t>();
+    answer["ids"] = std::vector<std::int64_t>(begin, begin + id->second.numel());
+  }
+  for (const auto& [name, tensor] : batch.tensors) {
+    if (values) answer["tensors"][name] = values_of(tensor);
+  }
+  return answer;
+}
+
+void overwrite(const std::string& file, std::int64_t at) {
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekp(at);
+  bytes << std::string(100, '\x7f');
+}
+
+Json own_memory(const char* key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(key)) return std::stoll(line.substr(std::string(key).size())) * 1024;
+  }
+  return nullptr;
+}
+
+void run(const Json& job, Json& answer) {
+  const Json before = own_memory("VmRSS:");
+  std::int64_t most = 0;
+  std::chrono::steady_clock::time_point end;
+  {
+    dtrain::ParquetLoader loader(options_of(job.at("options")));
+    answer["loader"] = {{"rows", loader.rows()}, {"batches", loader.batches()}};
+    if (job.contains("state")) loader.load_state(job["state"]);
+    std::int64_t left = job.value("batches", std::int64_t{1} << 40);
+    for (int epoch = 0; epoch < job.value("epochs", 1) && left > 0; ++epoch) {
+      Json& batches = answer["epochs"].emplace_back(Json::array());
+      for (; left > 0; --left) {
+        const auto batch = loader.next();
+        if (!batch) break;
+        if (job.value("quiet", false)) {
+          most = std::max(most, own_memory("VmRSS:").get<std::int64_t>());
+        } else {
+          batches.push_back(told(*batch, loader.state(), job.value("values", false)));
+        }
+        if (job.contains("break")) overwrite(job["break"], job.at("at"));
+      }
+    }
+    answer["state"] = loader.state();
+    answer["epoch"] = loader.epoch();
+    end = std::chrono::steady_clock::now();
+  }
+  answer["end_s"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - end).count();
+  answer["memory"] = most - before.get<std::int64_t>();
+}
+
+}  // namespace
+
+int main() {
+  at::empty({1});
+  for (std::string line; std::getline(std::cin, line);) {
+    Json answer;
+    try {
+      run(Json::parse(line), answer);
+    } catch (const dtrain::ConfigError& error) {
+      answer["config_error"] = error.what();
+    } catch (const dtrain::DataError& error) {
+      answer["data_error"] = error.what();
+    }
+    std::cout << answer.dump() << std::endl;  // tidy: allow endl, because the answer must be there before the next line
+  }
+}
