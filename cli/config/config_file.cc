@@ -180,9 +180,9 @@ class ConfigReader {
     const config::Json json = config::Json::parse(json_text(map));
     const bool has_backend = map.find("backend") != nullptr;
     if (!has_backend && (config::is_deepspeed(json) || config::is_accelerate(json)))
-      return usage_error(
-          fmt::format("{0}: this is a config of {1}, which says how workers share a model: --strategy {0}",
-                      printable(file_), config::is_deepspeed(json) ? "DeepSpeed" : "Accelerate"));
+      return usage_error(fmt::format(
+          "{}: this is a config of {}, which says how workers share a model: give it, as JSON, to --strategy",
+          printable(file_), config::is_deepspeed(json) ? "DeepSpeed" : "Accelerate"));
     if (at.value.key == "<<") return wrong(at, "dtrain merges no keys; write them out");
     if (is_ludwig_section(at.value.key))
       return wrong(at, "unknown key; a section of Ludwig's may only stand beside `backend`");

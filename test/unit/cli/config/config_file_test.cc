@@ -148,7 +148,8 @@ TEST_CASE("an unknown key is refused with the nearest one") {
 
 TEST_CASE("configs of others belong to --strategy") {
   CHECK(refused_config(R"({"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}})") ==
-        "job.yaml: this is a config of DeepSpeed, which says how workers share a model: --strategy job.yaml");
+        "job.yaml: this is a config of DeepSpeed, which says how workers share a model: give it, as JSON, to "
+        "--strategy");
   CHECK_THAT(refused_config("distributed_type: FSDP\nfsdp_config: {}\n"), Contains("a config of Accelerate"));
 }
 
