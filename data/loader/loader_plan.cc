@@ -64,16 +64,14 @@ std::int64_t checked_window(std::int64_t window_bytes, std::size_t row_bytes,
                             const std::vector<std::int64_t>& group_rows, const std::string& largest) {
   const std::int64_t rows = std::accumulate(group_rows.begin(), group_rows.end(), std::int64_t{0});
   const std::int64_t largest_rows = *std::max_element(group_rows.begin(), group_rows.end());
-  std::int64_t window = RowOrder::whole_set;
-  if (window_bytes > 0) {
-    const std::int64_t least = window_bytes_min(static_cast<std::int64_t>(row_bytes), largest_rows);
-    if (window_bytes < least && window_bytes / static_cast<std::int64_t>(row_bytes) < rows) {
-      throw DataError(
-          fmt::format("dtrain: {}: {} rows of {} bytes do not fit into window_size_bytes = {}; it must be {} or "
-                      "more, or the files must be written with smaller row groups",
-                      largest, largest_rows, row_bytes, window_bytes, least));
-    }
-    window = window_rows(window_bytes, static_cast<std::int64_t>(row_bytes), largest_rows, rows);
+  const auto bytes = static_cast<std::int64_t>(row_bytes);
+  const std::int64_t window =
+      window_bytes == 0 ? RowOrder::whole_set : window_rows(window_bytes, bytes, largest_rows, rows);
+  if (window == 0) {
+    throw DataError(
+        fmt::format("dtrain: {}: {} rows of {} bytes do not fit into window_size_bytes = {}; it must be {} or "
+                    "more, or the files must be written with smaller row groups",
+                    largest, largest_rows, row_bytes, window_bytes, window_bytes_min(bytes, largest_rows, rows)));
   }
   if ((window == RowOrder::whole_set || window >= rows) && rows > RowOrder::whole_set_max) {
     throw ConfigError(
