@@ -52,12 +52,12 @@ Findings judge_engine(const Host& host) {
   if (!cloud) return engine_fails(cloud.error());
   if (*by_cloud && *cloud) return engine_is(fmt::format("{}: {} is set", (*cloud)->runner, (*cloud)->origin));
   if (user_decides(options)) return engine_is("none: variables say where the nodes meet");
-  if (const auto pod = launcher::indexed_pod(host.env, host.full_name()))
-    return engine_is(fmt::format("local; with --nnodes N, pod {} of an indexed Job of Kubernetes: {} is set",
-                                 pod->index, launcher::IndexedPod::kOrigin));
   if (const ClusterEngine* live = engine_of_address(host))
     return engine_is(fmt::format("local; with --nnodes N, {}'s cluster: {} is set ({})", live->title, live->variable,
                                  printable(host.variable(live->variable))));
+  if (const auto pod = launcher::indexed_pod(host.env, host.full_name()))
+    return engine_is(fmt::format("local; with --nnodes N, pod {} of an indexed Job of Kubernetes: {} is set",
+                                 pod->index, launcher::IndexedPod::kOrigin));
   return engine_is("local: no scheduler, no launcher and no list of hosts says otherwise");
 }
 

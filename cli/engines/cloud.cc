@@ -6,6 +6,7 @@
 
 #include "cli/base/usage_error.h"
 #include "cli/engines/engine.h"
+#include "cli/nodes/nodes.h"
 #include "launcher/engines/cloud_plan.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/net/address_text.h"
@@ -30,9 +31,13 @@ bool needs_a_number(const Options& options) {
 Result<void> take_from_indexed_job(const Host& host, Options& options) {
   const auto pod = launcher::indexed_pod(host.env, host.full_name());
   const std::string& nnodes = options.text(FlagId::nnodes);
-  if (!pod || !options.given(FlagId::nnodes) || nnodes == "1" || options.given(FlagId::node_rank)) return {};
+  const auto range = parse_nnodes(nnodes);  // an error is told by resolve_nodes()
+  if (!pod || !options.given(FlagId::nnodes) || !range || range->max == 1 || options.given(FlagId::node_rank))
+    return {};
+  const auto ha = options.on(FlagId::ha);
+  if (!ha) return ha.error();
   const std::string origin = launcher::IndexedPod::kOrigin;
-  const bool numbered = nnodes.find(':') == std::string::npos;
+  const bool numbered = range->min == range->max && !*ha;
   if (user_decides(options)) {
     if (numbered && needs_a_number(options)) options.suggest(FlagId::node_rank, std::to_string(pod->index), origin);
     return {};
@@ -42,7 +47,11 @@ Result<void> take_from_indexed_job(const Host& host, Options& options) {
         "this is pod {} of an indexed Job, and its name {} has no domain by which it finds the others: give "
         "the pods a `subdomain` and its headless Service, or say where they meet with --rdzv-endpoint",
         pod->index, printable(host.full_name())));
-  options.suggest(FlagId::rdzv_endpoint, pod->first + ":" + port_between_nodes(options), origin);
+  std::string endpoint = pod->first + ":" + port_between_nodes(options);
+  for (int i = 1; *ha && i < 3; ++i)
+    endpoint +=
+        fmt::format(",{}-{}{}:{}", pod->job, i, pod->first.substr(pod->job.size() + 2), port_between_nodes(options));
+  options.suggest(FlagId::rdzv_endpoint, endpoint, origin);
   if (numbered) options.suggest(FlagId::node_rank, std::to_string(pod->index), origin);
   options.suggest(FlagId::run_id, pod->job, origin);
   return {};

@@ -202,10 +202,9 @@ Result<std::optional<ClusterRequest>> cluster_that_counts(const RawOptions& raw,
     if (!workers) return options.blame(FlagId::nproc, workers.error());
     request.nodes.workers = std::move(*workers);
   }
-  if (const auto part = part_of_num_proc(options); !part)
-    return part.error();
-  else if (*part && !options.given(FlagId::nproc))
-    request.nodes.workers = *parse_workers(std::to_string(**part));
+  const auto part = part_of_num_proc(options);
+  if (!part) return part.error();
+  if (*part) request.nodes.workers = *parse_workers(std::to_string(**part));
   if (options.given(FlagId::resources)) {
     auto resources = parse_resources(options.text(FlagId::resources));
     if (!resources) return options.blame(FlagId::resources, resources.error());

@@ -10,6 +10,7 @@
 #include "cli/base/usage_error.h"
 #include "cli/nodes/nodes.h"
 #include "cli/options/take_value.h"
+#include "rendezvous/base/printable.h"
 
 namespace dtrain::cli {
 namespace {
@@ -73,7 +74,14 @@ Result<std::optional<int>> part_of_num_proc(const Options& options) {
     return wrong("a job whose nodes come and go has no fixed number of workers; give --nproc");
   if (*all % nodes->min != 0)
     return wrong(fmt::format("these are no equal parts for {} nodes; give each node its --nproc", nodes->min));
-  return std::optional(*all / nodes->min);
+  const int part = *all / nodes->min;
+  if (part > kMostWorkersOfNode)
+    return wrong(fmt::format("that is {} for each node, and a node has at most {}", part, kMostWorkersOfNode));
+  const RawValue& each = options[FlagId::nproc];
+  if (options.given(FlagId::nproc) && each.text != std::to_string(part))
+    return wrong(fmt::format("that is {} for each node, and {} says {}; leave out one of the two", part, each.where,
+                             printable(each.text)));
+  return std::optional(part);
 }
 
 }  // namespace dtrain::cli

@@ -24,7 +24,7 @@ Result<bool> may_speak(std::string_view engine, const RawOptions& raw, const Hos
 bool is_named(std::string_view engine, const Options& options);
 
 // The workers of each node, by --num-proc. Nothing: nobody has given that. Error: nodes that come and go, or whose
-// parts are not equal.
+// parts are not equal, or not what --nproc says.
 Result<std::optional<int>> part_of_num_proc(const Options& options);
 
 }  // namespace dtrain::cli

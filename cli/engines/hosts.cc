@@ -93,32 +93,6 @@ Result<void> check_conflicts(const Options& options) {
   return {};
 }
 
-// The first slots, as many as --num-proc has.
-Result<void> take_slots(const Options& options, launcher::PlacementRequest& request) {
-  if (!options.given(FlagId::num_proc)) return {};
-  const auto all = parse_number(options.text(FlagId::num_proc), 1, kMostRank);
-  if (!all) return options.blame(FlagId::num_proc, all.error());
-  if (options.given(FlagId::nproc))
-    return usage_error(fmt::format("{} and {} both say how many workers a host has: leave out one of the two",
-                                   options[FlagId::num_proc].where, options[FlagId::nproc].where));
-  int left = *all;
-  std::size_t hosts = 0;
-  for (; hosts < request.hosts.size() && left > 0; ++hosts) {
-    launcher::PlacedHost& host = request.hosts[hosts];
-    const int slots = host.chosen.empty() ? host.slots : static_cast<int>(host.chosen.size());
-    if (slots == 0)
-      return usage_error(fmt::format("{} needs the slots of each host, and {} has none: HOST:SLOTS",
-                                     options[FlagId::num_proc].where, host.name));
-    host.slots = std::min(slots, left);
-    if (!host.chosen.empty()) host.chosen.resize(static_cast<std::size_t>(host.slots));
-    left -= host.slots;
-  }
-  if (left > 0)
-    return options.blame(FlagId::num_proc, usage_error(fmt::format("the hosts have {} slots", *all - left)));
-  request.hosts.resize(hosts);
-  return {};
-}
-
 // The first hosts, as many as --nnodes has.
 Result<void> take_count(const Options& options, launcher::PlacementRequest& request) {
   request.least = static_cast<int>(request.hosts.size());
@@ -134,6 +108,39 @@ Result<void> take_count(const Options& options, launcher::PlacementRequest& requ
   if (request.hosts.size() > static_cast<std::size_t>(range->max))
     request.hosts.resize(static_cast<std::size_t>(range->max));
   request.elastic = elastic;
+  return {};
+}
+
+// The first slots, as many as --num-proc has; after the choice of hosts.
+Result<void> take_slots(const Options& options, launcher::PlacementRequest& request) {
+  if (!options.given(FlagId::num_proc)) return {};
+  const auto all = parse_number(options.text(FlagId::num_proc), 1, kMostRank);
+  if (!all) return options.blame(FlagId::num_proc, all.error());
+  const auto wrong = [&](const std::string& why) { return options.blame(FlagId::num_proc, usage_error(why)); };
+  if (options.given(FlagId::nproc))
+    return usage_error(fmt::format("{} and {} both say how many workers a host has: leave out one of the two",
+                                   options[FlagId::num_proc].where, options[FlagId::nproc].where));
+  if (request.elastic) return wrong("a job whose nodes come and go has no fixed number of workers; give --nproc");
+  int left = *all;
+  std::size_t hosts = 0;
+  for (; hosts < request.hosts.size() && left > 0; ++hosts) {
+    launcher::PlacedHost& host = request.hosts[hosts];
+    const int slots = host.chosen.empty() ? host.slots : static_cast<int>(host.chosen.size());
+    if (slots == 0)
+      return usage_error(fmt::format("{} needs the slots of each host, and {} has none: HOST:SLOTS",
+                                     options[FlagId::num_proc].where, host.name));
+    host.slots = std::min(slots, left);
+    if (!host.chosen.empty()) host.chosen.resize(static_cast<std::size_t>(host.slots));
+    left -= host.slots;
+  }
+  if (left > 0)
+    return wrong(
+        fmt::format("{} {} slots", request.hosts.size() == 1 ? "the host has" : "the hosts have", *all - left));
+  if (options.given(FlagId::nnodes) && hosts < request.hosts.size())
+    return wrong(fmt::format("the first {} of the {} hosts {} enough slots; leave out --nnodes, or give --nproc", hosts,
+                             request.hosts.size(), hosts == 1 ? "has" : "have"));
+  request.hosts.resize(hosts);
+  request.least = static_cast<int>(hosts);
   return {};
 }
 
@@ -210,7 +217,7 @@ Result<std::optional<launcher::PlacementRequest>> hosts_that_count(const RawOpti
   auto hosts = named_hosts(options, **list, host);
   if (!hosts) return hosts.error();
   request.hosts = std::move(*hosts);
-  for (const auto& done : {check_conflicts(options), take_slots(options, request), take_count(options, request),
+  for (const auto& done : {check_conflicts(options), take_count(options, request), take_slots(options, request),
                            check_slots(options, request), take_fanout(options, request)})
     if (!done) return done.error();
   take_meeting(options, request);

@@ -10,6 +10,7 @@
 #include "cli/engines/engine.h"
 #include "cli/nodes/nodes.h"
 #include "launcher/engines/slurm_plan.h"
+#include "rendezvous/base/counted.h"
 #include "rendezvous/net/address_text.h"
 
 namespace dtrain::cli {
@@ -29,8 +30,8 @@ Result<Numbering> numbering(const launcher::SlurmStep& step, Options& options) {
   if (!range || range->min == range->max)  // an error is told by resolve_nodes()
     return range && range->min == step.nodes ? Numbering::by_slurm : Numbering::none;
   if (step.nodes < range->min)
-    return options.blame(
-        FlagId::nnodes, usage_error(fmt::format("the step of SLURM has {} nodes: give srun more with -N", step.nodes)));
+    return options.blame(FlagId::nnodes, usage_error(fmt::format("the step of SLURM has {}: give srun more with -N",
+                                                                 counted(step.nodes, "node"))));
   const int most = std::min(range->max, step.nodes);
   options.narrow(FlagId::nnodes, range->min == most ? std::to_string(most) : fmt::format("{}:{}", range->min, most));
   return range->min == most ? Numbering::by_slurm : Numbering::as_they_come;

@@ -55,16 +55,22 @@ Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOption
   const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));
   std::vector<std::string> words = {"srun", "--ntasks-per-node=1", "--mpi=none"};
   if (!nodes->empty()) words.push_back("--nodes=" + *nodes);
-  if (nodes->find('-') != nodes->npos)  // the others go on without a node that is lost
+  const bool elastic = nodes->find('-') != nodes->npos;
+  if (elastic)  // the others go on without a node that is lost
     words.insert(words.end(), {"--no-kill", "--kill-on-bad-exit=0"});
+  if (elastic && host.variable("SLURM_WAIT").empty())
+    words.emplace_back("--wait=0");  // whatever the site's WaitTime is
   else if (host.variable("SLURM_WAIT").empty())
     // Else srun waits for ever for the task of a host that is lost, with agents on the others that have ended.
     words.push_back(fmt::format("--wait={}", kWaitForLast));
   // A task has one CPU where nobody says more, and all workers of a node are in one task.
   const bool has_cpus = std::any_of(typed.begin(), typed.end(), says_cpus) ||
                         !host.variable("SLURM_CPUS_PER_TASK").empty() || !host.variable("SRUN_CPUS_PER_TASK").empty();
-  if (const auto workers = parse_number(options.text(FlagId::nproc), 2, kMostRank); workers && !has_cpus)
-    words.push_back(fmt::format("--cpus-per-task={}", *workers));
+  const auto part =
+      elastic || nodes->empty() ? Result<std::optional<int>>(std::optional<int>()) : part_of_num_proc(options);
+  if (!part) return part.error();
+  const auto workers = *part ? Result<int>(**part) : parse_number(options.text(FlagId::nproc), 1, kMostRank);
+  if (workers && *workers > 1 && !has_cpus) words.push_back(fmt::format("--cpus-per-task={}", *workers));
   words.insert(words.end(), typed.begin(), typed.end());
   words.insert(words.end(), {host.own_file(), "run", "--engine=slurm"});
   const auto rest = words_to_send(raw);

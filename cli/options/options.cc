@@ -23,6 +23,13 @@ RawValue in_effect(const Flag& row, const std::optional<RawValue>& typed, const 
   return {row.is_switch() ? "0" : std::string(row.fallback), Origin::fallback, ""};
 }
 
+// Two flags that say the same in two ways: who typed one goes before a variable's or a file's other one.
+void settle(RawValue& one, RawValue& other) {
+  if (one.origin == other.origin) return;
+  RawValue& later = one.origin < other.origin ? other : one;
+  later = {"", Origin::fallback, ""};
+}
+
 }  // namespace
 
 void add_file(const FileValues& values, const Host& host, RawOptions& raw) {
@@ -34,6 +41,13 @@ void add_file(const FileValues& values, const Host& host, RawOptions& raw) {
 
 Options::Options(const RawOptions& raw, const Host& host) {
   for (const Flag& row : flags()) values_[static_cast<std::size_t>(row.id)] = in_effect(row, raw[row.id], host);
+  RawValue &each = values_[static_cast<std::size_t>(FlagId::nproc)],
+           &all = values_[static_cast<std::size_t>(FlagId::num_proc)];
+  // The variable is of the job whose worker this is; torchrun has no such flag.
+  const bool foreign = raw.as_torchrun || host.env.contains("TORCHELASTIC_RUN_ID");
+  if (foreign && all.origin == Origin::environment) all = {"", Origin::fallback, ""};
+  settle(each, all);
+  if (each.origin == Origin::fallback) each.text = flag(FlagId::nproc).fallback;
 }
 
 bool Options::insists_on(FlagId id) const {

@@ -219,17 +219,19 @@ Result<MeetingAddress> place_of(const Given& given, const NodesPlan& nodes, Plan
   return *place;
 }
 
-// Whether it is known that another node hosts the job at first. Nodes of a step of SLURM that come and go: the first
-// one hosts it, since one makes the secret.
-bool is_another(const Given& given, const NodesPlan& nodes) {
-  if (nodes.node_rank >= 0) return nodes.node_rank > 0;
-  return given.options[FlagId::rdzv_endpoint].where == kSlurmNodes && given.host.variable("SLURM_NODEID") != "0";
+// Whether this node hosts the job at first, as far as that is known. Of nodes of a step of SLURM that come and go it is
+// the first one, since one makes the secret.
+std::optional<bool> hosts_at_first(const Given& given, const NodesPlan& nodes) {
+  if (nodes.node_rank >= 0) return nodes.node_rank == 0;
+  if (given.options[FlagId::rdzv_endpoint].where != kSlurmNodes) return std::nullopt;
+  return given.host.variable("SLURM_NODEID") == "0";
 }
 
 Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan& plan) {
   auto place = place_of(given, nodes, plan);
   if (!place) return given.options.blame(nodes.host_flag, place.error());
-  if (nodes.node_rank == 0 && place->own.empty() && plan.awaited_host.empty())
+  const auto hosts = hosts_at_first(given, nodes);
+  if (hosts.value_or(false) && place->own.empty() && plan.awaited_host.empty())
     return given.options.blame(
         nodes.host_flag,
         usage_error(fmt::format("not an address of this host, and node 0 hosts the job; this host has {}; {}",
@@ -243,7 +245,7 @@ Result<void> meet_across_hosts(const Given& given, const NodesPlan& nodes, Plan&
   spec.rejoin = nodes.rejoin;
   spec.succession = nodes.succession;
   spec.master_addr = nodes.host;
-  spec.address = is_another(given, nodes) ? "" : place->own;
+  spec.address = hosts.value_or(true) ? place->own : "";
   const bool meets = !has_groups(given.options);  // else only the way to the others counts
   if (meets && spec.address == "::" && !nodes.more_hosts.empty())
     plan.notes.push_back("if this node hosts the job, it listens at all addresses of this host");

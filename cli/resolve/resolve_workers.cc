@@ -93,16 +93,21 @@ Result<void> status_server(const Given& given, Plan& plan) {
 }  // namespace
 
 Result<void> take_num_proc(const Host& host, Options& options) {
+  if (!options.given(FlagId::num_proc)) return {};
   if (host.place && options.given(FlagId::nproc)) return {};  // this host's part, by its slots
+  // Before the processes of MPI have met, nobody knows how many nodes there are.
+  if (host.mpi && !host.mpi->meeting && !options.given(FlagId::nnodes)) return {};
+  // MPI has placed each worker. Then there may be other numbers on other hosts.
+  if (host.mpi && options[FlagId::nproc].where == host.mpi->process.origin) {
+    if (options.text(FlagId::num_proc) == std::to_string(host.mpi->process.size)) return {};
+    return options.blame(FlagId::num_proc,
+                         usage_error(fmt::format("{} has started {} processes, each for one worker; leave this out",
+                                                 host.mpi->process.launcher, host.mpi->process.size)));
+  }
   const auto part = part_of_num_proc(options);
   if (!part) return part.error();
-  if (!*part) return {};
-  const std::string text = std::to_string(**part);
-  options.suggest(FlagId::nproc, text, options[FlagId::num_proc].where);
-  if (options.text(FlagId::nproc) == text) return {};
-  return options.blame(FlagId::num_proc, usage_error(fmt::format(
-                                             "that is {} for each node, and {} says {}; leave out one of the two", text,
-                                             options[FlagId::nproc].where, printable(options.text(FlagId::nproc)))));
+  options.suggest(FlagId::nproc, std::to_string(**part), options[FlagId::num_proc].where);
+  return {};
 }
 
 Result<void> resolve_workers(const Given& given, Plan& plan) {

@@ -85,6 +85,13 @@ Result<MpiPart> meet_the_others(const RawOptions& raw, const std::vector<std::st
   return part;
 }
 
+// A worker's, which are not true of the job that it starts.
+void leave_horovod(const Host& host) {
+  if (!host.env.contains("TORCHELASTIC_RUN_ID")) return;
+  for (const char* name : {"RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"})
+    ::unsetenv((std::string("HOROVOD_") + name).c_str());
+}
+
 // The processes of an MPI job compare them: each has read the file for itself.
 std::vector<std::string> with_config(std::vector<std::string> words, const RawOptions& raw) {
   for (const Flag& row : flags())
@@ -105,6 +112,7 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   if ((*raw)[FlagId::version]) return print(version_line());
   if (auto& shell = (*raw)[FlagId::print_completion]) return print(completion_script(shell->text));
   Host host = this_host();
+  leave_horovod(host);
   if (Options(*raw, host).text(FlagId::print_config) == "schema") return print(config_schema());
   const auto said = take_config(*raw, host);
   if (!said) return fail(said.error());

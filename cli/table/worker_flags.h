@@ -24,7 +24,8 @@ inline constexpr Flag kWorkersFlags[] = {
      .help = "workers of the whole job; also -np, as in horovodrun",
      .details =
          "With a list of hosts (-H HOST:SLOTS,...) the first hosts get as many as they have slots. Else each node "
-         "gets the same part. Workers find HOROVOD_RANK and the like besides torch's variables."},
+         "gets the same part. Workers find HOROVOD_RANK and the like besides torch's variables (with "
+         "--replica-groups: of their group). With --nproc it has to agree; what is typed goes before a variable."},
     {.id = FlagId::max_restarts,
      .group = Group::workers,
      .name = "max-restarts",

@@ -164,7 +164,7 @@ class Front {
     if (started_from_.empty() || !nobody_listens(started_from_, kStarterAnswers)) return;
     started_from_.clear();
     starter_is_gone_ = true;
-    end_job({SIGTERM, SI_KERNEL});
+    end_job({SIGTERM, SI_KERNEL, true});  // news, and no impatience, if somebody has asked before
   }
 
   void read_agent(bool has_ended) {

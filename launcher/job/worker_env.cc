@@ -32,7 +32,7 @@ std::string join_signal_names(const std::vector<int>& signals) {
 void set_horovod(Environment& env, const JobSpec& spec, const Assignment& assignment, int local_rank) {
   set(env, "HOROVOD_RANK", std::to_string(assignment.base_rank + local_rank));
   set(env, "HOROVOD_SIZE", std::to_string(assignment.world_size));
-  set(env, "HOROVOD_LOCAL_RANK", std::to_string(local_rank));
+  set(env, "HOROVOD_LOCAL_RANK", spec.own_devices.by_local_rank.empty() ? std::to_string(local_rank) : "0");
   set(env, "HOROVOD_LOCAL_SIZE", std::to_string(spec.nproc_per_node));
   if (!assignment.uniform) return;
   set(env, "HOROVOD_CROSS_RANK", std::to_string(assignment.node_rank));

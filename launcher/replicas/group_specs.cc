@@ -39,7 +39,7 @@ JobSpec spec_of_group(const JobSpec& node, int at) {
   // Whoever starts the groups hears of these, and passes them on.
   spec.planned_signals.clear();
   spec.ends_with = -1;
-  spec.started_from.clear();
+  spec.started_from.clear();  // they wait for the daemon's SIGTERM
   spec.report_path = path_of_group(node.report_path, group);
   if (spec.state_files) spec.state_files->key += fmt::format(".g{}", group);
   if (node.nodes.port != 0) spec.nodes.port = static_cast<std::uint16_t>(node.nodes.port + at);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A free port is free on every address, as a server that binds them all needs it. In a network namespace whose
 connections have 64 ports, all but one of them are somebody's on another address of the loopback."""
+import os
 import pathlib
 import subprocess
 import sys
@@ -25,6 +26,7 @@ with socket.socket() as server:
 """
 
 
+@unittest.skipUnless(os.geteuid() == 0, "needs root, for a network namespace")
 class Ports(unittest.TestCase):
     def test_a_free_port_is_nobodys_on_any_address(self):
         run = subprocess.run(["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable,

@@ -21,10 +21,11 @@ def _remove(path):
 def removed(path):
     """Removes this file or folder at the end of the block. If this process is killed before, another one does."""
     with contextlib.ExitStack() as stack:
-        stack.callback(_remove, path)
+        stack.callback(_remove, path)  # also without a keeper
         # Of another session than a terminal's, whose Ctrl-C would end it too.
         keeper = stack.enter_context(subprocess.Popen(
             ["/bin/sh", "-c", _KEEPER, "sh", os.path.abspath(path)], cwd="/", stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True))
         stack.callback(keeper.kill)
+        stack.callback(_remove, path)
         yield path

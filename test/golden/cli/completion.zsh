@@ -18,6 +18,7 @@ _dtrain_run() {
   _arguments -S -s -A '-*' \
     '(--nproc --nproc-per-node)--nproc=[workers on this node: a number, auto, cpu or gpu]:N:(auto cpu gpu)' \
     '(--nproc --nproc-per-node)--nproc-per-node=[workers on this node: a number, auto, cpu or gpu]:N:(auto cpu gpu)' \
+    '(--num-proc)--num-proc=[workers of the whole job; also -np, as in horovodrun]:N: ' \
     '(--max-restarts)--max-restarts=[restart all workers up to N times after a failure]:N: ' \
     '(--survivors)--survivors=[a failure ends nothing while N workers are left here]:N: ' \
     '(--replica-groups)--replica-groups=[divide the workers into N equal groups, each its own job]:N: ' \
@@ -153,7 +154,7 @@ _dtrain() {
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     install-torchrun) _arguments --help'[tell about this command]' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node max-restarts survivors replica-groups role rdzv-id run-id standalone use-gpu virtual-local-rank numa-binding strategy keep-state copy-state state-dir engine backend hosts hostfile include exclude ssh ssh-fanout srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose config dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node num-proc max-restarts survivors replica-groups role rdzv-id run-id standalone use-gpu virtual-local-rank numa-binding strategy keep-state copy-state state-dir engine backend hosts hostfile include exclude ssh ssh-fanout srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose config dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 

@@ -103,11 +103,12 @@ class Run(unittest.TestCase):
                   "for path in 'folder/within', 'file': open(path, 'w').close()\n"
                   "with removed('file'), removed('folder'):\n"
                   "    if len(sys.argv) > 1: os.kill(os.getpid(), int(sys.argv[1]))\n")
-        for words in [], [str(signal.SIGTERM)], [str(signal.SIGKILL)]:
+        for words in [], [str(int(signal.SIGTERM))], [str(int(signal.SIGKILL))]:
             with self.subTest(words=words):
                 variables = dict([self.mark.split("=")])
-                subprocess.run([PYTHON, "-c", script, *words], env=environment(**variables), cwd=self.folder,
-                               timeout=DEADLINE)
+                done = subprocess.run([PYTHON, "-c", script, *words], env=environment(**variables), cwd=self.folder,
+                                      timeout=DEADLINE)
+                self.assertEqual(done.returncode, -int(words[0]) if words else 0)
                 until(lambda: not os.listdir(self.folder), 60, "the end of all files")
 
     def test_a_function_of_the_program_needs_cloudpickle(self):

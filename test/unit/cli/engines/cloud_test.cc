@@ -64,6 +64,7 @@ TEST_CASE("the pods of an indexed Job are nodes by their indices") {
         "JOB_COMPLETION_INDEX='2': ranks of nodes count from 0, and there are 2 (--nnodes)");
   // A number of nodes that may change: they are numbered as they come.
   CHECK(placed({"--nnodes", "2:4"}, in_pod()) == "train-0.train.team.svc.cluster.local:29500 -1 of 2:4, 1, train");
+  CHECK_THAT(placed({"--nnodes", "0"}, in_pod("train-2")), Catch::Contains("a job has at least 1 node"));
   // Only the number of this node is missing.
   CHECK(placed({"--nnodes", "4", "--master-addr", "head"}, in_pod()) == "head:29500 2 of 4:4, 1, none");
   CHECK_THAT(placed({"--nnodes", "4"}, in_pod("train-2")),

@@ -73,6 +73,18 @@ TEST_CASE("horovodrun's -np takes the first slots of the hosts") {
   CHECK(why_not({"-np", "7", "--hostfile", "hosts"}) == "-np '7': the hosts have 6 slots");
   CHECK(why_not({"-np", "2", "-H", "a,b"}) == "-np needs the slots of each host, and a has none: HOST:SLOTS");
   CHECK_THAT(why_not({"-np", "2", "--nproc", "2", "-H", "a:2"}), Contains("-np and --nproc both say how many"));
+  // With --nnodes the hosts are chosen first, and none may stay empty.
+  CHECK(why_not({"-np", "6", "-H", "a:2,b:2,c:2", "--nnodes", "2"}) == "-np '6': the hosts have 4 slots");
+  CHECK(why_not({"-np", "4", "-H", "a:2,b:2", "--nnodes", "1"}) == "-np '4': the host has 2 slots");
+  CHECK_THAT(why_not({"-np", "4", "-H", "a:4,b:4", "--nnodes", "2"}),
+             Contains("the first 1 of the 2 hosts has enough"));
+  CHECK_THAT(why_not({"-np", "4", "-H", "a:4,b:4", "--nnodes", "1:2"}), Contains("no fixed number of workers"));
+  // What is typed goes before a variable.
+  Host by_variable = at_home();
+  by_variable.env["DTRAIN_NPROC"] = "3";
+  CHECK(wanted({"-np", "4", "-H", "a:2,b:2"}, by_variable).hosts == Hosts{{"a", 2}, {"b", 2}});
+  by_variable.env = {{"DTRAIN_NUM_PROC", "2"}};
+  CHECK(wanted({"--nproc", "1", "-H", "a:2,b:2"}, by_variable).hosts == Hosts{{"a", 2}, {"b", 2}});
   // An agent has its host's part.
   Host agent = at_home();
   agent.place = launcher::AgentPlace{"ssh", "2", "1", "127.0.0.1:29500", "job", "3"};
@@ -87,6 +99,16 @@ TEST_CASE("horovodrun's -np without a list of hosts is divided among the nodes")
   CHECK_THAT(placed({"-np", "4", "--nnodes", "1:2"}, at_home()), Contains("no fixed number of workers"));
   CHECK_THAT(placed({"-np", "4", "--nproc", "3"}, at_home()), Contains("that is 4 for each node, and --nproc says 3"));
   CHECK_FALSE(parse(std::vector<std::string>{"-np", "4", "./train"}, CalledAs::torchrun).ok());
+  CHECK_THAT(placed({"-np", "20000"}, at_home()), Contains("a node has at most 16384"));
+  Host host = at_home();
+  host.env = {{"DTRAIN_NUM_PROC", "2"}, {"PET_NPROC_PER_NODE", "auto"}};
+  CHECK_THAT(placed({}, host), Contains("that is 2 for each node, and PET_NPROC_PER_NODE says auto"));
+  CHECK(placed({"-np", "4"}, host) == "127.0.0.1:0 -1 of 1:1, 4, job-1a2b3c4d");
+  host.env.erase("PET_NPROC_PER_NODE");
+  CHECK(placed({"--nproc", "3"}, host) == "127.0.0.1:0 -1 of 1:1, 3, job-1a2b3c4d");
+  CHECK(placed({}, host, CalledAs::torchrun).find(" of 1:1, 1, ") != std::string::npos);
+  host.env["TORCHELASTIC_RUN_ID"] = "outer";  // the variable is of the job whose worker this is
+  CHECK(placed({}, host) == "127.0.0.1:0 -1 of 1:1, 1, job-1a2b3c4d");
 }
 
 TEST_CASE("a number of nodes takes the first hosts, or lets some be missing") {

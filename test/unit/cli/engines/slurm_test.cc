@@ -66,6 +66,11 @@ TEST_CASE("a range of nodes has those of the step, as they come, and the first o
   CHECK(address().empty());
   host.env["SLURM_NODEID"] = "0";
   CHECK(address() == "10.0.0.9");
+  Host astray = host;
+  astray.meeting_address = [](const std::string&) {
+    return Result<MeetingAddress>(judge_meeting_address({"10.0.0.8"}, {{"eth0", "10.0.0.9"}}));
+  };
+  CHECK_THAT(outcome({"--nnodes", "2:3"}, astray), Catch::Contains("not an address of this host"));
   // A step of one node has nobody to wait for.
   host.env.insert_or_assign("SLURM_STEP_NUM_NODES", "1");
   host.env.insert_or_assign("SLURM_STEP_TASKS_PER_NODE", "1");

@@ -40,7 +40,10 @@ TEST_CASE("on a login host the engine slurm is srun with a dtrain on each node")
   CHECK(**srun({"--engine", "slurm"}) == Words{"srun", "--ntasks-per-node=1", "--mpi=none", "--wait=60", "/opt/dtrain",
                                                "run", "--engine=slurm", "--", "./train", "--lr=1"});
   const Words elastic = **srun({"--engine", "slurm", "--nnodes", "2:4"});
-  CHECK(Words(elastic.begin() + 3, elastic.begin() + 6) == Words{"--nodes=2-4", "--no-kill", "--kill-on-bad-exit=0"});
+  CHECK(Words(elastic.begin() + 3, elastic.begin() + 7) ==
+        Words{"--nodes=2-4", "--no-kill", "--kill-on-bad-exit=0", "--wait=0"});
+  const Words parts = **srun({"--engine", "slurm", "--nnodes", "2", "-np", "8"});
+  CHECK(std::count(parts.begin(), parts.end(), "--cpus-per-task=4") == 1);
   CHECK(std::count(elastic.begin(), elastic.end(), "--wait=60") == 0);  // it goes on without a node that ends
   Host patient = login();
   patient.env["SLURM_WAIT"] = "0";
