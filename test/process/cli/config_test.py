@@ -41,11 +41,11 @@ class Config(unittest.TestCase):
         done = self.run_with(text, "--quiet", "sh", "-c", "echo $WORLD_SIZE", env={"DTRAIN_CONFIG": "./job.json"},
                              file="job.json")
         self.assertEqual((done.returncode, done.stdout.split()), (0, ["[0]", "3", "[1]", "3", "[2]", "3"]), done)
-        self.assertEqual(self.run_with(text, "--backend=./job.json", "--print-config", file="job.json").stdout,
-                         "  --nproc   3           ./job.json:5: backend.trainer.num_workers\n"
-                         "  --engine  local       ./job.json:3: backend.type\n"
-                         "  --config  ./job.json  flag\n"
-                         "  67 more have their defaults (--print-config=all)\n")
+        shown = self.run_with(text, "--backend=./job.json", "--print-config", file="job.json").stdout.splitlines()
+        self.assertEqual(shown[:-1], ["  --nproc   3           ./job.json:5: backend.trainer.num_workers",
+                                      "  --engine  local       ./job.json:3: backend.type",
+                                      "  --config  ./job.json  flag"])
+        self.assertRegex(shown[-1], r"^  \d+ more have their defaults")
 
     def test_origins_in_json(self):
         done = self.run_with("\n\nnproc: 2\n", "--config=job.yaml", "--print-config=json")
