@@ -235,8 +235,8 @@ class FromALoginShell(SlurmTest):
                                  f"echo $RANK of $WORLD_SIZE on $SLURMD_NODENAME in $DTRAIN_ROUND; "
                                  f"until [ -e {end} ]; do sleep 0.05; done; echo done", stderr=subprocess.STDOUT)
         self.addCleanup(job.stdout.close)
-        said = self.cluster.wait_for(job, " of 3 on ", 3)
-        self.assertEqual(said.count("in 0"), 3, said)
+        said = self.cluster.wait_for(job, " in 0", 3)  # the ends of their lines
+        self.assertEqual(said.count(" of 3 on "), 3, said)
         lost = re.search(r"1 of 3 on (\S+)", said)[1]
         mark = f"SLURMD_NODENAME={lost}".encode()
         end_step_at_once(next(pid for pid, name in self.cluster.left() if name == "dtrain-agent"
