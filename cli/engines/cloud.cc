@@ -14,10 +14,7 @@
 namespace dtrain::cli {
 namespace {
 
-// The default is torchrun's, which its users open between nodes.
-std::string port_between_nodes(const Options& options) {
-  return options.given(FlagId::master_port) ? options.text(FlagId::master_port) : "29500";
-}
+constexpr const char* kPort = "29500";  // torchrun's, which its users open between nodes
 
 // Whether the nodes of this job have numbers and meet at a host that was named: then only this node's number is
 // missing.
@@ -30,8 +27,7 @@ bool needs_a_number(const Options& options) {
 
 Result<void> take_from_indexed_job(const Host& host, Options& options) {
   const auto pod = launcher::indexed_pod(host.env, host.full_name());
-  const std::string& nnodes = options.text(FlagId::nnodes);
-  const auto range = parse_nnodes(nnodes);  // an error is told by resolve_nodes()
+  const auto range = parse_nnodes(options.text(FlagId::nnodes));  // an error is told by resolve_nodes()
   if (!pod || !options.given(FlagId::nnodes) || !range || range->max == 1 || options.given(FlagId::node_rank))
     return {};
   const auto ha = options.on(FlagId::ha);
@@ -47,10 +43,10 @@ Result<void> take_from_indexed_job(const Host& host, Options& options) {
         "this is pod {} of an indexed Job, and its name {} has no domain by which it finds the others: give "
         "the pods a `subdomain` and its headless Service, or say where they meet with --rdzv-endpoint",
         pod->index, printable(host.full_name())));
-  std::string endpoint = pod->first + ":" + port_between_nodes(options);
+  const std::string port = port_or(options, kPort);
+  std::string endpoint = pod->first + ":" + port;
   for (int i = 1; *ha && i < 3; ++i)
-    endpoint +=
-        fmt::format(",{}-{}{}:{}", pod->job, i, pod->first.substr(pod->job.size() + 2), port_between_nodes(options));
+    endpoint += fmt::format(",{}-{}{}:{}", pod->job, i, pod->first.substr(pod->job.size() + 2), port);
   options.suggest(FlagId::rdzv_endpoint, endpoint, origin);
   if (numbered) options.suggest(FlagId::node_rank, std::to_string(pod->index), origin);
   options.suggest(FlagId::run_id, pod->job, origin);
@@ -72,8 +68,7 @@ Result<void> take_from_cloud(const RawOptions& raw, const Host& host, Options& o
   if (options.given(FlagId::nnodes) && options.text(FlagId::nnodes) != nodes) return {};
   options.suggest(FlagId::nnodes, nodes, place.origin);
   options.suggest(FlagId::node_rank, std::to_string(place.node_rank), place.rank_origin);
-  options.suggest(FlagId::rdzv_endpoint, address_text(place.address, port_between_nodes(options)),
-                  place.address_origin);
+  options.suggest(FlagId::rdzv_endpoint, address_text(place.address, port_or(options, kPort)), place.address_origin);
   if (!place.id.empty()) options.suggest(FlagId::run_id, place.id, place.id_origin);
   return {};
 }

@@ -204,7 +204,7 @@ Result<std::optional<ClusterRequest>> cluster_that_counts(const RawOptions& raw,
   }
   const auto part = part_of_num_proc(options);
   if (!part) return part.error();
-  if (*part) request.nodes.workers = *parse_workers(std::to_string(**part));
+  if (*part) request.nodes.workers = std::to_string(**part);
   if (options.given(FlagId::resources)) {
     auto resources = parse_resources(options.text(FlagId::resources));
     if (!resources) return options.blame(FlagId::resources, resources.error());

@@ -63,6 +63,10 @@ Result<bool> may_speak(std::string_view engine, const RawOptions& raw, const Hos
   return true;
 }
 
+std::string port_or(const Options& options, const std::string& fallback) {
+  return options.given(FlagId::master_port) ? options.text(FlagId::master_port) : fallback;
+}
+
 Result<std::optional<int>> part_of_num_proc(const Options& options) {
   if (!options.given(FlagId::num_proc)) return std::optional<int>();
   const auto all = parse_number(options.text(FlagId::num_proc), 1, kMostRank);

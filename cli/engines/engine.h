@@ -23,6 +23,9 @@ Result<bool> may_speak(std::string_view engine, const RawOptions& raw, const Hos
 // The engine is named.
 bool is_named(std::string_view engine, const Options& options);
 
+// --master-port, or what an engine has instead.
+std::string port_or(const Options& options, const std::string& fallback);
+
 // The workers of each node, by --num-proc. Nothing: nobody has given that. Error: nodes that come and go, or whose
 // parts are not equal, or not what --nproc says.
 Result<std::optional<int>> part_of_num_proc(const Options& options);

@@ -125,7 +125,7 @@ Result<void> take_slots(const Options& options, launcher::PlacementRequest& requ
   std::size_t hosts = 0;
   for (; hosts < request.hosts.size() && left > 0; ++hosts) {
     launcher::PlacedHost& host = request.hosts[hosts];
-    const int slots = host.chosen.empty() ? host.slots : static_cast<int>(host.chosen.size());
+    const int slots = host.workers();
     if (slots == 0)
       return usage_error(fmt::format("{} needs the slots of each host, and {} has none: HOST:SLOTS",
                                      options[FlagId::num_proc].where, host.name));
@@ -171,7 +171,7 @@ Result<void> check_slots(const Options& options, const launcher::PlacementReques
       options.given(FlagId::nproc) ? parse_number(options.text(FlagId::nproc), 1, kMostRank) : Result<int>(Error{});
   if (!workers) return {};
   for (const launcher::PlacedHost& host : request.hosts) {
-    const int slots = host.chosen.empty() ? host.slots : static_cast<int>(host.chosen.size());
+    const int slots = host.workers();
     if (slots > 0 && *workers > slots)
       return usage_error(
           fmt::format("--nproc is {}, and {} has {} slot{}", *workers, host.name, slots, slots == 1 ? "" : "s"));

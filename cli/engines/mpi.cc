@@ -96,8 +96,7 @@ Result<void> take_from_mpi(const Host& host, Options& options) {
   if (const double seconds = host.mpi->process.kill_after; seconds > 0)
     options.suggest(FlagId::shutdown_timeout, fmt::format("{:g}", seconds * kOfKillTime), origin);
   if (meeting.seat.nodes == 1) return {};
-  const auto port = options.given(FlagId::master_port) ? options.text(FlagId::master_port)
-                                                       : std::to_string(launcher::port_of_job(meeting.job));
+  const std::string port = port_or(options, std::to_string(launcher::port_of_job(meeting.job)));
   auto endpoint = endpoint_of(meeting, host, port);
   if (!endpoint) return endpoint.error();
   options.suggest(FlagId::nnodes, std::to_string(meeting.seat.nodes), origin);

@@ -59,8 +59,7 @@ Result<void> take_from_slurm(const RawOptions& raw, const Host& host, Options& o
   if (*numbered == Numbering::none || step.nodes == 1) return {};
   const auto ha = options.on(FlagId::ha);
   if (!ha) return ha.error();
-  const std::string port =
-      options.given(FlagId::master_port) ? options.text(FlagId::master_port) : std::to_string(step.port);
+  const std::string port = port_or(options, std::to_string(step.port));
   options.suggest(FlagId::nnodes, nodes, "SLURM_STEP_NUM_NODES");
   // With --ha three of them, and the nodes as they come.
   std::string endpoint;

@@ -58,11 +58,9 @@ Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOption
   const bool elastic = nodes->find('-') != nodes->npos;
   if (elastic)  // the others go on without a node that is lost
     words.insert(words.end(), {"--no-kill", "--kill-on-bad-exit=0"});
-  if (elastic && host.variable("SLURM_WAIT").empty())
-    words.emplace_back("--wait=0");  // whatever the site's WaitTime is
-  else if (host.variable("SLURM_WAIT").empty())
-    // Else srun waits for ever for the task of a host that is lost, with agents on the others that have ended.
-    words.push_back(fmt::format("--wait={}", kWaitForLast));
+  // With a fixed number srun would wait for ever for the task of a host that is lost, with agents on the others that
+  // have ended. With a range it must, whatever the site's WaitTime is.
+  if (host.variable("SLURM_WAIT").empty()) words.push_back(fmt::format("--wait={}", elastic ? 0 : kWaitForLast));
   // A task has one CPU where nobody says more, and all workers of a node are in one task.
   const bool has_cpus = std::any_of(typed.begin(), typed.end(), says_cpus) ||
                         !host.variable("SLURM_CPUS_PER_TASK").empty() || !host.variable("SRUN_CPUS_PER_TASK").empty();

@@ -17,17 +17,14 @@ std::optional<RawValue> of_environment(const Flag& row, const Host& host) {
   return std::nullopt;
 }
 
-RawValue in_effect(const Flag& row, const std::optional<RawValue>& typed, const Host& host) {
-  if (typed) return *typed;
-  if (auto variable = of_environment(row, host)) return *std::move(variable);
+RawValue by_default(const Flag& row) {
   return {row.is_switch() ? "0" : std::string(row.fallback), Origin::fallback, ""};
 }
 
-// Two flags that say the same in two ways: who typed one goes before a variable's or a file's other one.
-void settle(RawValue& one, RawValue& other) {
-  if (one.origin == other.origin) return;
-  RawValue& later = one.origin < other.origin ? other : one;
-  later = {"", Origin::fallback, ""};
+RawValue in_effect(const Flag& row, const std::optional<RawValue>& typed, const Host& host) {
+  if (typed) return *typed;
+  if (auto variable = of_environment(row, host)) return *std::move(variable);
+  return by_default(row);
 }
 
 }  // namespace
@@ -41,13 +38,14 @@ void add_file(const FileValues& values, const Host& host, RawOptions& raw) {
 
 Options::Options(const RawOptions& raw, const Host& host) {
   for (const Flag& row : flags()) values_[static_cast<std::size_t>(row.id)] = in_effect(row, raw[row.id], host);
-  RawValue &each = values_[static_cast<std::size_t>(FlagId::nproc)],
-           &all = values_[static_cast<std::size_t>(FlagId::num_proc)];
+  const auto leave_out = [&](FlagId id) { values_[static_cast<std::size_t>(id)] = by_default(flag(id)); };
+  const auto origin = [&](FlagId id) { return (*this)[id].origin; };
   // The variable is of the job whose worker this is; torchrun has no such flag.
   const bool foreign = raw.as_torchrun || host.env.contains("TORCHELASTIC_RUN_ID");
-  if (foreign && all.origin == Origin::environment) all = {"", Origin::fallback, ""};
-  settle(each, all);
-  if (each.origin == Origin::fallback) each.text = flag(FlagId::nproc).fallback;
+  if (foreign && origin(FlagId::num_proc) == Origin::environment) leave_out(FlagId::num_proc);
+  // Both say how many workers there are: who types one of them overrides a variable's or a file's other one.
+  if (origin(FlagId::nproc) < origin(FlagId::num_proc)) leave_out(FlagId::num_proc);
+  if (origin(FlagId::num_proc) < origin(FlagId::nproc)) leave_out(FlagId::nproc);
 }
 
 bool Options::insists_on(FlagId id) const {

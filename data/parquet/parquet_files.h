@@ -11,10 +11,9 @@ struct ParquetFile {
   std::uint64_t bytes = 0;
 };
 
-// The files of `path`: the file itself, or of a folder all that end in .parquet, sorted by name. Names that begin with
-// '.' or
-// '_' are left out: writers use them for what is not finished, and for notes. Throws DataError if there is none, or if
-// one is empty or no file.
+// The files of `paths`: the file itself, or of a folder all that end in .parquet, sorted by name. Names that begin with
+// '.' or '_' are left out: writers use them for what is not finished, and for notes. Throws DataError if there is none,
+// or if one is empty or no file.
 std::vector<ParquetFile> parquet_files(const std::vector<std::string>& paths);
 
 }  // namespace dtrain::data

@@ -13,6 +13,8 @@ struct PlacedHost {
   std::string name;
   int slots = 0;              // workers, 0: not said
   std::vector<int> chosen{};  // these of the slots alone, ascending; empty: all
+  // 0: not said.
+  int workers() const { return chosen.empty() ? slots : static_cast<int>(chosen.size()); }
   bool operator==(const PlacedHost&) const = default;
 };
 

@@ -335,8 +335,7 @@ Result<void> Placement::give_task(std::size_t at, const std::vector<std::size_t>
     task.place.endpoint = endpoint(at, members);
     if (task.place.endpoint.empty()) return no_way(members, at);
   }
-  if (task.place.nproc.empty() && host.slots > 0)
-    task.place.nproc = std::to_string(host.chosen.empty() ? static_cast<std::size_t>(host.slots) : host.chosen.size());
+  if (task.place.nproc.empty() && host.slots > 0) task.place.nproc = std::to_string(host.workers());
   if (!host.chosen.empty()) task.env["CUDA_VISIBLE_DEVICES"] = joined_slots(host.chosen);
   auto line = task_line(task);
   if (!line) return line.error();

@@ -29,10 +29,11 @@ std::string join_signal_names(const std::vector<int>& signals) {
 
 // As horovodrun names them. "Cross" counts nodes: where these differ, only some have a worker of this local rank, and a
 // node does not know which.
-void set_horovod(Environment& env, const JobSpec& spec, const Assignment& assignment, int local_rank) {
-  set(env, "HOROVOD_RANK", std::to_string(assignment.base_rank + local_rank));
+void set_horovod(Environment& env, const JobSpec& spec, const Assignment& assignment, int rank,
+                 const std::string& local_rank) {
+  set(env, "HOROVOD_RANK", std::to_string(rank));
   set(env, "HOROVOD_SIZE", std::to_string(assignment.world_size));
-  set(env, "HOROVOD_LOCAL_RANK", spec.own_devices.by_local_rank.empty() ? std::to_string(local_rank) : "0");
+  set(env, "HOROVOD_LOCAL_RANK", local_rank);
   set(env, "HOROVOD_LOCAL_SIZE", std::to_string(spec.nproc_per_node));
   if (!assignment.uniform) return;
   set(env, "HOROVOD_CROSS_RANK", std::to_string(assignment.node_rank));
@@ -52,7 +53,8 @@ Environment worker_env(const JobSpec& spec, const Assignment& assignment, int lo
 
   const auto& devices = spec.own_devices.by_local_rank;
   const bool own = size_t(local_rank) < devices.size();
-  set(env, "LOCAL_RANK", own ? "0" : std::to_string(local_rank));
+  const std::string local_rank_text = own ? "0" : std::to_string(local_rank);
+  set(env, "LOCAL_RANK", local_rank_text);
   const int rank = assignment.base_rank + local_rank;
   set(env, "RANK", std::to_string(rank));
   set(env, "GROUP_RANK", std::to_string(assignment.node_rank));
@@ -83,7 +85,7 @@ Environment worker_env(const JobSpec& spec, const Assignment& assignment, int lo
   set(env, "DTRAIN_STATE_FD", spec.keep_state ? std::to_string(kStateFd) : "");
   set(env, "DTRAIN_STATE_COPY_FD", spec.copy_state ? std::to_string(kStateCopyFd) : "");
   if (!spec.strategy.empty()) set(env, "DTRAIN_STRATEGY", spec.strategy);
-  if (spec.horovod) set_horovod(env, spec, assignment, local_rank);
+  if (spec.horovod) set_horovod(env, spec, assignment, rank, local_rank_text);
   if (!assignment.rank0_addr.empty()) set(env, "DTRAIN_RANK0_ADDR", assignment.rank0_addr);
   if (own) set(env, "CUDA_VISIBLE_DEVICES", devices[size_t(local_rank)]);
   if (own && spec.own_devices.hip) set(env, "HIP_VISIBLE_DEVICES", devices[size_t(local_rank)]);
