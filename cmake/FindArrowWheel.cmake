@@ -9,6 +9,7 @@
 # What it makes:
 #   ArrowWheel::parquet   libparquet and libarrow with their headers (as system headers); programs of the build tree find the
 #                         libraries through their run path
+#   ArrowWheel::compute   the same with libarrow_compute: call arrow::compute::Initialize() before its functions are used
 #   ArrowWheel_VERSION, ArrowWheel_PREFIX, ArrowWheel_HOW: a sentence on how to get it
 
 set(ArrowWheel_HOW "`pip install pyarrow` into the environment that has torch, or choose one: -DArrowWheel_ROOT=FOLDER (with include/ and libarrow.so.*).")
@@ -41,7 +42,7 @@ if(ArrowWheel_PREFIX AND EXISTS "${_arrow_version_header}")
   string(REGEX REPLACE ".*\"(.*)\".*" "\\1" ArrowWheel_VERSION "${_arrow_line}")
 endif()
 # The number in their names goes with the version: 2600 for 26.0.
-foreach(name arrow parquet)
+foreach(name arrow parquet arrow_compute)
   file(GLOB _arrow_found "${ArrowWheel_PREFIX}/lib${name}.so.[0-9]*")
   list(FILTER _arrow_found INCLUDE REGEX "[.]so[.][0-9]+$")
   list(LENGTH _arrow_found _arrow_count)
@@ -54,11 +55,12 @@ endforeach()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(ArrowWheel
   REQUIRED_VARS ArrowWheel_PREFIX ArrowWheel_VERSION ArrowWheel_arrow_LIBRARY ArrowWheel_parquet_LIBRARY
+    ArrowWheel_arrow_compute_LIBRARY
   VERSION_VAR ArrowWheel_VERSION
   REASON_FAILURE_MESSAGE "${ArrowWheel_HOW}")
 
 if(ArrowWheel_FOUND AND NOT TARGET ArrowWheel::parquet)
-  foreach(name arrow parquet)
+  foreach(name arrow parquet arrow_compute)
     add_library(ArrowWheel::lib${name} SHARED IMPORTED GLOBAL)
     set_target_properties(ArrowWheel::lib${name} PROPERTIES IMPORTED_LOCATION "${ArrowWheel_${name}_LIBRARY}")
   endforeach()
@@ -66,4 +68,6 @@ if(ArrowWheel_FOUND AND NOT TARGET ArrowWheel::parquet)
   target_include_directories(ArrowWheel::parquet SYSTEM INTERFACE "${ArrowWheel_PREFIX}/include")
   target_link_libraries(ArrowWheel::parquet INTERFACE ArrowWheel::libparquet ArrowWheel::libarrow)
   target_compile_features(ArrowWheel::parquet INTERFACE cxx_std_20)
+  add_library(ArrowWheel::compute INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(ArrowWheel::compute INTERFACE ArrowWheel::parquet ArrowWheel::libarrow_compute)
 endif()
