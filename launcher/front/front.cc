@@ -30,6 +30,7 @@
 #include "launcher/front/job_control.h"
 #include "launcher/front/order_lines.h"
 #include "launcher/front/poll_time.h"
+#include "launcher/front/starter_looks.h"
 #include "launcher/job/exit_codes.h"
 #include "launcher/job/exit_status.h"
 #include "launcher/process/cgroup.h"
@@ -71,6 +72,7 @@ class Front {
       wait(longest_wait());
       reap();
       send_planned();
+      look_for_starter();
       if (agent_ > 0 && stopped_at_ && SteadyClock::now() >= *stopped_at_ + stopped_lease_) end_stopped_agent();
     }
     if (!clean_) clean_up();
@@ -81,10 +83,10 @@ class Front {
  private:
   int longest_wait() const {
     if (more_dead_) return 0;
-    const int stopped = stopped_at_ ? milliseconds_until(*stopped_at_ + stopped_lease_) : -1;
-    if (planned_.empty()) return stopped;
-    const int planned = milliseconds_until(planned_.front().at);
-    return stopped < 0 ? planned : std::min(stopped, planned);
+    std::optional<SteadyClock::time_point> next = looks_.next();
+    if (stopped_at_) next = std::min(next.value_or(SteadyClock::time_point::max()), *stopped_at_ + stopped_lease_);
+    if (!planned_.empty()) next = std::min(next.value_or(SteadyClock::time_point::max()), planned_.front().at);
+    return next ? milliseconds_until(*next) : -1;
   }
 
   void send_planned() {
@@ -155,14 +157,15 @@ class Front {
     if (job_control == SIGTSTP) job_control_.stopped();
     if (job_control != SIGCONT) return;
     job_control_.continued();
-    look_for_starter();
+    if (!started_from_.empty()) looks_.begin(SteadyClock::now());
   }
 
   // Open MPI's daemon sends SIGCONT, a second later SIGTERM, and one more second later SIGKILL. It may also hand on a
   // SIGCONT of the user's, so the signal alone does not tell.
   void look_for_starter() {
-    if (started_from_.empty() || !nobody_listens(started_from_, kStarterAnswers)) return;
+    if (agent_ <= 0 || !looks_.take(SteadyClock::now()) || !nobody_listens(started_from_, kStarterAnswers)) return;
     started_from_.clear();
+    looks_.end();
     starter_is_gone_ = true;
     end_job({SIGTERM, SI_KERNEL, true});  // news, and no impatience, if somebody has asked before
   }
@@ -261,6 +264,7 @@ class Front {
   const std::chrono::nanoseconds stopped_lease_;
   int ends_with_;
   std::vector<NetworkPlace> started_from_;
+  StarterLooks looks_;
   int orders_;
   const bool only_orders_;
   const std::string lead_;
