@@ -31,6 +31,7 @@
 #include "cli/logs/logs.h"
 #include "cli/parse/command_words.h"
 #include "cli/run/agent.h"
+#include "cli/run/predict.h"
 #include "cli/run/run.h"
 #include "cli/table/command_table.h"
 #include "launcher/base/last_words.h"
@@ -107,6 +108,7 @@ struct Handler {
 
 constexpr Handler kHandlers[] = {
     {CommandId::run, true, [](const Words& words) { return run_command(words, CalledAs::dtrain); }},
+    {CommandId::predict, true, predict_command},
     {CommandId::launch, true, [](const Words& words) { return run_command(words, CalledAs::launch); }},
     {CommandId::shim, true, shim},
     {CommandId::agent, true, agent},

@@ -88,6 +88,16 @@ constexpr Command kCommands[] = {
      .name = "run",
      .arguments = "[flags] PROGRAM [program's arguments]",
      .help = "start PROGRAM as several workers and watch them to their end"},
+    {.id = CommandId::predict,
+     .name = "predict",
+     .arguments = "[flags] SCRIPT INPUT OUTPUT [script's arguments]",
+     .help = "apply a function to a data set, each part once",
+     .details =
+         "Takes the flags of `dtrain run`. SCRIPT has a function predict(table), which is called once for each "
+         "row group of INPUT (a Parquet file, a folder or a pattern) with a pyarrow.Table, and returns a row for "
+         "each of its rows. The workers share the row groups. Each result is a file of the folder OUTPUT, in the "
+         "order of INPUT, written whole and once, whatever dies; the same command goes on where a job has ended "
+         "(docs/predict.md)."},
     {.id = CommandId::launch,
      .name = "launch",
      .arguments = "[flags] PROGRAM [program's arguments]",
@@ -104,7 +114,8 @@ constexpr Command kCommands[] = {
                 "torch.distributed.launcher are dtrain. No file of Python or torch is changed: PATH and PYTHONPATH "
                 "begin with folders in $XDG_CACHE_HOME/dtrain or ~/.cache/dtrain. COMMAND takes the place of "
                 "dtrain, so the exit code is its own (docs/shim.md).",
-     .runs_command = true},
+     .runs_command = true,
+     .once = true},
     {.id = CommandId::agent,
      .name = "agent",
      .help = "be the agent of one node: for engines, which start it",
@@ -177,7 +188,8 @@ constexpr Command kCommands[] = {
                 "or SIGHUP the server takes no new jobs, and ends with the last job. A second signal ends all jobs. "
                 "Exits with 0 after a signal, 2 if a flag or the token is wrong, 125 if it cannot listen at its port.",
      .choices = "serve",
-     .flags = kRendezvousFlags},
+     .flags = kRendezvousFlags,
+     .once = true},
     {.id = CommandId::doctor,
      .name = "doctor",
      .arguments = "[--preflight]",
@@ -197,7 +209,8 @@ constexpr Command kCommands[] = {
      .details = "Prints version and build of dtrain, kernel, cores, memory, limits, GPUs, Python, torch, and the "
                 "variables that matter to a job. Leaves out the values of variables with TOKEN, SECRET, KEY, PASSWORD "
                 "and the like in their names, and users in URLs.",
-     .flags = kEnvFlags},
+     .flags = kEnvFlags,
+     .once = true},
     {.id = CommandId::token,
      .name = "token",
      .arguments = "[--new|--code|--join] [--file FILE]",
@@ -205,7 +218,8 @@ constexpr Command kCommands[] = {
      .details =
          "Whoever has the token of a job across hosts can join the job (docs/security.md). Prints where the token is, "
          "and its fingerprint. Tokens with the same fingerprint are the same. The token itself stays in its file.",
-     .flags = kTokenFlags},
+     .flags = kTokenFlags,
+     .once = true},
     {.id = CommandId::completion,
      .name = "completion",
      .arguments = "bash|zsh|fish",

@@ -1,0 +1,1 @@
+"""Programs of `dtrain predict` that work on the parts of a data set. Without torch; with pyarrow."""

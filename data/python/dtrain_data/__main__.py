@@ -1,0 +1,124 @@
+"""python -m dtrain_data predict SCRIPT INPUT OUTPUT [ARGUMENT...]: a worker of `dtrain predict`.
+
+SCRIPT has a function predict(table), which is called once for each row group of INPUT with a pyarrow.Table. It returns
+what has a row for each of the table's: a pyarrow.Table or RecordBatch, a DataFrame of pandas, or a dict of columns
+(arrays of numpy, tensors, lists). The results are files of the folder OUTPUT; see parts.py and docs/predict.md."""
+import os
+import runpy
+import signal
+import sys
+import time
+import traceback
+
+try:
+    import pyarrow
+except ImportError as missing:
+    sys.exit(f"dtrain predict: {sys.executable}: {missing}; pip install pyarrow")
+
+from .parts import MOST_TRIES, Parts, Refused  # noqa: E402
+
+
+def say(text):
+    print(f"dtrain predict: {text}", file=sys.stderr, flush=True)
+
+
+def as_column(values):
+    """Tensors of torch as well, without an import of torch."""
+    return values.detach().cpu().numpy() if hasattr(values, "detach") else values
+
+
+def as_table(result, part):
+    if isinstance(result, pyarrow.RecordBatch):
+        result = pyarrow.Table.from_batches([result])
+    elif isinstance(result, dict):
+        result = pyarrow.table({name: as_column(values) for name, values in result.items()})
+    elif hasattr(result, "iloc"):
+        result = pyarrow.Table.from_pandas(result, preserve_index=False)
+    if not isinstance(result, pyarrow.Table):
+        raise Refused(f"{part}: predict() returned a {type(result).__name__}; return a pyarrow.Table, a DataFrame or a "
+                      "dict of columns")
+    if result.num_rows != part.rows:
+        raise Refused(f"{part}: predict() returned {result.num_rows} rows for {part.rows}; return one for each")
+    return result
+
+
+def loaded(script, arguments):
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    function = runpy.run_path(script).get("predict")
+    if not callable(function):
+        raise Refused(f"{script} has no function predict(table)")
+    return function
+
+
+def place_among_workers(parts):
+    """Where this worker begins: far from the others, which saves locks that are taken."""
+    rank, size = (int(os.environ.get(name, default)) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1")))
+    return rank * len(parts) // size
+
+
+def work(parts, function):
+    """Returns how many parts and rows this process has done."""
+    left = parts.left()
+    begin = place_among_workers(left)
+    done = rows = 0
+    for part in left[begin:] + left[:begin]:
+        with parts.claimed(part) as mine:
+            if not mine:
+                continue
+            with parts.one_try(part):
+                try:
+                    result = function(part.read())
+                except Exception:
+                    say(f"predict() failed on {part}")
+                    raise
+                parts.commit(part, as_table(result, part))
+        done += 1
+        rows += part.rows
+    return done, rows
+
+
+def refuse_what_fails(parts):
+    failed = [part for part in parts.left() if parts.tries(part) >= MOST_TRIES]
+    if failed and len(failed) == len(parts.left()):
+        for part in failed:
+            say(f"{part} has ended {MOST_TRIES} workers")
+        raise Refused(f"{len(failed)} of {len(parts.parts)} row groups have no result; the others have theirs in "
+                      f"{parts.folder}. Starting again tries these again; with another script or input, choose another "
+                      "folder")
+
+
+def main(kind, script, source, folder, *arguments):
+    begun = time.monotonic()
+    if kind != "predict":
+        raise Refused(f"{kind}: not known")
+    parts = Parts(source, folder, script, list(arguments))
+    before = parts.left()
+    if parts.done_before:
+        if before:
+            raise Refused(f"{folder}: {parts.result(before[0])} is gone since the job was done; remove the folder")
+        return say(f"all {len(parts.parts)} row groups have their results in {folder} already")
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        done, rows = work(parts, loaded(script, arguments)) if before else (0, 0)
+        refuse_what_fails(parts)
+        say(f"{done} of {len(parts.parts)} row groups, {rows} rows, in {time.monotonic() - begun:.1f} s")
+        if not parts.left():
+            parts.finish()
+    except FileNotFoundError:
+        if not os.path.exists(os.path.join(folder, "_SUCCESS")):  # another process has found the work done
+            raise
+    return None
+
+
+if __name__ == "__main__":
+    try:
+        if len(sys.argv) < 5:
+            raise Refused("wants predict SCRIPT INPUT OUTPUT [ARGUMENT...]")
+        main(*sys.argv[1:])
+    except Refused as refused:
+        say(str(refused))
+        sys.exit(1)
+    except OSError as error:
+        traceback.print_exc()
+        sys.exit(f"dtrain predict: {error}")

@@ -1,0 +1,258 @@
+"""A data set's parts, each worked on by one process and written once, whatever dies.
+
+A part is a row group of the input. Its result is one file of the output folder, whose name gives its place:
+
+    part-00000.parquet ...   the results, in the order of the input
+    _SUCCESS                 all are there
+    .dtrain/plan.json        of what the results are: the first process writes it, and all compare it with theirs
+    .dtrain/schema           of the first result; all have the same
+    .dtrain/00000.lock       whoever works on a part holds flock() on it, which the kernel gives back when he dies
+    .dtrain/00000.tries      a line for each time that somebody began and did not end, with the job's id
+    .dtrain/00000.*.tmp      a result that is being written
+
+A result becomes visible whole, by link(), which fails if the name is there: so there is one result of a part, even on a
+file system that does not keep locks between its hosts.
+"""
+import contextlib
+import fcntl
+import glob
+import hashlib
+import json
+import os
+import shutil
+
+import pyarrow
+import pyarrow.parquet as parquet
+
+MOST_TRIES = 3  # of a part in one job
+
+
+class Refused(Exception):
+    """The user must do something, and the text says what."""
+
+
+def input_files(source):
+    """The Parquet files of a file, a folder or a pattern, in the order of their paths."""
+    if os.path.isdir(source):
+        found = [os.path.join(folder, name) for folder, folders, names in os.walk(source) for name in names
+                 if name.endswith(".parquet") and not hidden(os.path.relpath(os.path.join(folder, name), source))]
+    else:
+        found = [name for name in glob.glob(source) if os.path.isfile(name)] or [source]
+    if not found:
+        raise Refused(f"{source}: no file in this folder ends with .parquet")
+    return sorted(found)
+
+
+def hidden(path):
+    return any(part[0] in "._" for part in path.split(os.sep))
+
+
+def described(source):
+    """What the plan says of the input, but for the row groups, which are not read if there is a plan already."""
+    files = []
+    for path in input_files(source):
+        try:
+            facts = os.stat(path)
+        except OSError as error:
+            raise Refused(f"{path}: {error.strerror}") from None
+        files.append({"path": os.path.abspath(path), "bytes": facts.st_size, "mtime_ns": facts.st_mtime_ns})
+    return files
+
+
+def with_row_groups(files):
+    whole = []
+    for file in files:
+        try:
+            with parquet.ParquetFile(file["path"]) as opened:
+                groups = opened.metadata
+                rows = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
+        except (OSError, pyarrow.ArrowException) as error:
+            raise Refused(f"{file['path']}: cannot be read as Parquet: {error}") from None
+        whole.append({**file, "row_groups": rows})
+    return whole
+
+
+def process_name():
+    return f"{os.uname().nodename}.{os.getpid()}"
+
+
+def sync(file):
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_folder(path):
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+class Part:
+    def __init__(self, number, file, group, first, rows):
+        self.number = number
+        self.file = file
+        self.group = group
+        self.first = first  # of its rows, in the file
+        self.rows = rows
+
+    def __str__(self):
+        return f"row group {self.group} of {self.file} (rows {self.first} to {self.first + self.rows - 1})"
+
+    def read(self):
+        with parquet.ParquetFile(self.file) as file:
+            return file.read_row_group(self.group)
+
+
+class Parts:
+    """The parts of `source` whose results `folder` gets."""
+
+    def __init__(self, source, folder, script, arguments):
+        self.folder = folder
+        self.work = os.path.join(folder, ".dtrain")
+        self.job = os.environ.get("TORCHELASTIC_RUN_ID", "none").encode()
+        self.done_before = os.path.exists(os.path.join(folder, "_SUCCESS"))
+        os.makedirs(self.work if not self.done_before else folder, exist_ok=True)
+        self.parts = self._numbered(self._plan(source, script, arguments))
+
+    def _plan(self, source, script, arguments):
+        files = described(source)
+        with open(script, "rb") as file:
+            mine = {"format": 1, "script": hashlib.sha256(file.read()).hexdigest(), "arguments": arguments,
+                    "files": files}
+        name = os.path.join(self.folder, "_SUCCESS") if self.done_before else os.path.join(self.work, "plan.json")
+        try:
+            with open(name, "rb") as file:
+                text = file.read()
+        except FileNotFoundError:
+            self._refuse_foreign_results()
+            text = self.write_once(name, json.dumps({**mine, "files": with_row_groups(files)}).encode())
+        try:
+            plan = json.loads(text)
+            files = [{key: file[key] for key in ("path", "bytes", "mtime_ns")} for file in plan["files"]]
+            theirs = {**plan, "files": files}
+            what = next((key for key, value in mine.items() if theirs[key] != value), None)
+        except (ValueError, KeyError, TypeError):
+            raise Refused(f"{name} is not what dtrain predict writes; choose another folder") from None
+        if what:
+            words = {"format": "was written by another version of dtrain", "script": f"was made with another {script}",
+                     "arguments": "was made with other arguments", "files": "was made of other input files"}[what]
+            raise Refused(f"{self.folder}: what is there {words}; choose another folder, or remove this one")
+        return plan["files"]
+
+    def write_once(self, path, content):
+        """Make the file with this content, if there is none. Returns what is in it then."""
+        own = os.path.join(self.work, f"{os.path.basename(path)}.{process_name()}.tmp")
+        try:
+            with open(own, "wb") as file:
+                file.write(content)
+                sync(file)
+            with contextlib.suppress(FileExistsError):
+                os.link(own, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(own)
+        with open(path, "rb") as file:
+            return file.read()
+
+    def _refuse_foreign_results(self):
+        found = sorted(name for name in os.listdir(self.folder) if name != ".dtrain")
+        if found:
+            raise Refused(f"{self.folder}: has files that are not dtrain predict's ({found[0]}); choose another folder")
+
+    @staticmethod
+    def _numbered(files):
+        parts = []
+        for file in files:
+            first = 0
+            for group, rows in enumerate(file["row_groups"]):
+                if rows > 0:
+                    parts.append(Part(len(parts), file["path"], group, first, rows))
+                first += rows
+        return parts
+
+    def result(self, part):
+        return os.path.join(self.folder, f"part-{part.number:05d}.parquet")
+
+    def beside(self, part, ending):
+        return os.path.join(self.work, f"{part.number:05d}.{ending}")
+
+    def tries(self, part):
+        with contextlib.suppress(FileNotFoundError), open(self.beside(part, "tries"), "rb") as file:
+            return file.read().splitlines().count(self.job)
+        return 0
+
+    def left(self):
+        """The parts without a result."""
+        there = set(os.listdir(self.folder))
+        return [part for part in self.parts if os.path.basename(self.result(part)) not in there]
+
+    @contextlib.contextmanager
+    def claimed(self, part):
+        """Whether the part is this process's, until the end of the block."""
+        lock = os.open(self.beside(part, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                free = not os.path.exists(self.result(part)) and self.tries(part) < MOST_TRIES
+            except BlockingIOError:
+                free = False
+            yield free
+        finally:
+            os.close(lock)
+
+    @contextlib.contextmanager
+    def one_try(self, part):
+        """Who dies in this block has tried in vain, and so has who leaves it by an exception of the user's."""
+        for name in glob.glob(glob.escape(self.beside(part, "")) + "*.tmp"):  # of one that died
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+        with open(self.beside(part, "tries"), "ab", buffering=0) as file:
+            begun = file.tell()
+            file.write(self.job + b"\n")
+            try:
+                yield
+                blamed = False
+            except (SystemExit, KeyboardInterrupt):  # asked to end: not the part's fault
+                blamed = False
+                raise
+            except BaseException:
+                blamed = True
+                raise
+            finally:
+                if not blamed:
+                    file.truncate(begun)
+
+    def commit(self, part, table):
+        """The result is there, whole and on the disk, when this returns."""
+        mine = table.schema.remove_metadata()
+        schema = pyarrow.ipc.read_schema(
+            pyarrow.py_buffer(self.write_once(os.path.join(self.work, "schema"), mine.serialize().to_pybytes())))
+        if not schema.equals(mine):
+            raise Refused(f"{part}: its result has other columns than the results before it: {one_line(mine)}, not "
+                          f"{one_line(schema)}")
+        own = self.beside(part, f"{process_name()}.tmp")
+        try:
+            with open(own, "wb") as file:
+                parquet.write_table(table, file)
+                sync(file)
+            with contextlib.suppress(FileExistsError):
+                os.link(own, self.result(part))
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(own)
+        sync_folder(self.folder)
+
+    def finish(self):
+        """All results are there: say so, and take away what only the work needed."""
+        with contextlib.suppress(FileNotFoundError):  # another process is faster
+            with open(os.path.join(self.work, "plan.json"), "rb") as file:
+                plan = file.read()
+            self.write_once(os.path.join(self.folder, "_SUCCESS"), plan)
+            sync_folder(self.folder)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def one_line(schema):
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""`dtrain predict` with real workers that die, fail and run twice: pyarrow says what is in the results."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+import pyarrow
+import pyarrow.parquet as parquet
+
+DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
+DEADLINE = 120
+ROWS, GROUP = (700, 0, 500, 100), 100
+ALL = sum(ROWS)
+PARTS = ALL // GROUP
+# Notes each call in a file: one write, so calls of several processes do not mix.
+NOTED = """
+import os, signal, sys
+def note(table):
+    with open(sys.argv[1], "ab", buffering=0) as file:
+        file.write(b"%d\\n" % table["id"][0].as_py())
+"""
+DOUBLE = NOTED + """
+def predict(table):
+    note(table)
+    return {"id": table["id"], "twice": table["id"].to_numpy() * 2}
+"""
+
+
+class Predict(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="dtrain-predict-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.input = pathlib.Path(folder.name, "in")
+        cls.input.mkdir()
+        first = 0
+        for number, rows in enumerate(ROWS):
+            parquet.write_table(pyarrow.table({"id": numpy.arange(first, first + rows)}),
+                                cls.input / f"{number}.parquet", row_group_size=GROUP)
+            first += rows
+        (cls.input / "_other.parquet").touch()
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="dtrain-predict-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.output = self.folder / "out"
+        self.notes = self.folder / "notes"
+
+    def script(self, text):
+        path = self.folder / "script.py"
+        path.write_text(text)
+        return str(path)
+
+    def words(self, script, *flags, source=None):
+        return [DTRAIN, "predict", "--nproc", "3", *flags, script, str(source or self.input), str(self.output),
+                str(self.notes)]
+
+    def says(self, words, code):
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE)
+        self.assertEqual(done.returncode, code, done.stdout)
+        return done.stdout
+
+    def predict(self, script, *flags, code=0):
+        return self.says(self.words(script, *flags), code)
+
+    def refused(self, script, source=None):
+        """What a worker says that is alone."""
+        return self.says([sys.executable, "-m", "dtrain_data", *self.words(script, source=source)[1:2],
+                          *self.words(script, source=source)[-4:]], 1)
+
+    def calls(self):
+        return sorted(map(int, self.notes.read_text().split())) if self.notes.exists() else []
+
+    def check_results(self):
+        names = sorted(path.name for path in self.output.iterdir())
+        self.assertEqual(names, ["_SUCCESS", *(f"part-{i:05d}.parquet" for i in range(PARTS))])
+        parts = pyarrow.concat_tables(parquet.read_table(self.output / name) for name in names[1:])
+        self.assertEqual(parts["id"].to_pylist(), list(range(ALL)))
+        self.assertEqual(parts["twice"].to_pylist(), list(range(0, 2 * ALL, 2)))
+
+    def test_each_part_has_its_result_once_and_in_order(self):
+        said = self.predict(self.script(DOUBLE))
+        self.check_results()
+        self.assertEqual(self.calls(), list(range(0, ALL, GROUP)))
+        self.assertIn(f"of {PARTS} row groups", said)
+        before = {path: path.stat().st_mtime_ns for path in self.output.iterdir()}
+        self.assertIn("have their results", self.predict(self.script(DOUBLE)))
+        self.assertEqual({path: path.stat().st_mtime_ns for path in self.output.iterdir()}, before)
+        self.assertEqual(len(self.calls()), PARTS)
+        self.assertIn("was made with another", self.refused(self.script(DOUBLE + "\n")))
+        self.assertIn("other input files", self.refused(self.script(DOUBLE), self.input / "[02].parquet"))
+
+    def test_a_worker_that_is_killed_costs_no_row(self):
+        script = self.script(DOUBLE.replace("    return", f"""
+    if table["id"][0].as_py() == 300 and not os.path.exists({str(self.folder / "once")!r}):
+        open({str(self.folder / "once")!r}, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return"""))
+        self.predict(script, "--max-restarts", "1")
+        self.check_results()
+        self.assertGreaterEqual(self.calls().count(300), 2)  # another may begin with it before it is asked to end
+
+    def test_a_job_that_is_killed_goes_on(self):
+        fifo, wait = self.folder / "fifo", self.folder / "wait"
+        os.mkfifo(fifo)
+        wait.touch()
+        script = self.script(DOUBLE.replace("    return", f"""
+    if os.path.exists({str(wait)!r}) and table["id"][0].as_py() % 400 == 0:
+        with open({str(fifo)!r}, "wb", buffering=0) as file:
+            file.write(b"x")
+            signal.pause()
+    return"""))
+        job = subprocess.Popen(self.words(script), stderr=subprocess.DEVNULL, start_new_session=True)
+        with open(fifo, "rb", buffering=0) as told:
+            self.assertEqual(len(told.read(1)), 1)
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait(DEADLINE)
+            while told.read(100):  # until no worker is left that has it open
+                pass
+        wait.unlink()
+        there = {int(path.name[5:10]) * GROUP for path in self.output.glob("part-*")}
+        before = self.calls()
+        self.predict(script)
+        self.check_results()
+        again = self.calls()
+        for first in there:
+            self.assertEqual(again.count(first), before.count(first), f"{first} was done, and done again")
+
+    def test_two_jobs_share_the_work(self):
+        script = self.script(DOUBLE)
+        jobs = [subprocess.Popen(self.words(script), stderr=subprocess.DEVNULL) for _ in range(2)]
+        self.assertEqual([job.wait(DEADLINE) for job in jobs], [0, 0])
+        self.check_results()
+        self.assertEqual(self.calls(), list(range(0, ALL, GROUP)))
+
+    def test_a_part_that_kills_its_workers_is_named(self):
+        script = self.script(NOTED + """
+def predict(table):
+    note(table)
+    if table["id"][0].as_py() == 800: raise ValueError("no such class")
+    return {"id": table["id"], "twice": table["id"].to_numpy() * 2}
+""")
+        said = self.predict(script, "--max-restarts", "3", code=1)
+        self.assertIn(f"predict() failed on row group 1 of {self.input}/2.parquet (rows 100 to 199)", said)
+        self.assertIn("ValueError: no such class", said)
+        self.assertIn(f"row group 1 of {self.input}/2.parquet (rows 100 to 199) has ended 3 workers", said)
+        self.assertIn(f"1 of {PARTS} row groups have no result", said)
+        self.assertEqual(self.calls().count(800), 3)
+        self.assertEqual(len(list(self.output.glob("part-*"))), PARTS - 1)
+        self.assertFalse((self.output / "_SUCCESS").exists())
+
+    def test_what_cannot_be_a_result_is_refused(self):
+        for body, why in (("return table.slice(1)", "predict() returned 99 rows for 100; return one for each"),
+                          ("return 7", "predict() returned a int; return a pyarrow.Table"),
+                          ("return {('a' if table['id'][0].as_py() else 'b'): table['id']}", "has other columns")):
+            with self.subTest(body):
+                self.output = self.folder / str(len(list(self.folder.iterdir())))
+                self.assertIn(why, self.refused(self.script(f"def predict(table): {body}\n")))
+                self.assertFalse((self.output / "_SUCCESS").exists())
+
+    def test_what_is_wrong_is_said_before_anything_is_written(self):
+        self.assertIn("no file in this folder ends with .parquet",
+                      self.refused(self.script(DOUBLE), self.folder))
+        self.assertIn("cannot be read as Parquet", self.refused(self.script(DOUBLE), __file__))
+        self.assertIn("No such file", self.refused(self.script(DOUBLE), self.folder / "none"))
+        self.assertIn("has no function predict(table)", self.refused(self.script("predict = 1\n")))
+        self.output = self.folder
+        self.assertIn("has files that are not dtrain predict's", self.refused(self.script(DOUBLE)))
+        self.assertIn("INPUT is missing", subprocess.run([DTRAIN, "predict", "x.py"], capture_output=True, text=True,
+                                                         timeout=DEADLINE).stderr)
+
+
+if __name__ == "__main__":
+    os.environ["PYTHON_EXEC"] = sys.executable
+    unittest.main()
