@@ -1,8 +1,10 @@
-"""python -m dtrain_data predict SCRIPT INPUT OUTPUT [ARGUMENT...]: a worker of `dtrain predict`.
+"""python -m dtrain_data predict|process SCRIPT INPUT OUTPUT [ARGUMENT...]: a worker of `dtrain predict` and of the
+processor `python`.
 
-SCRIPT has a function predict(table), which is called once for each row group of INPUT with a pyarrow.Table. It returns
-what has a row for each of the table's: a pyarrow.Table or RecordBatch, a DataFrame of pandas, or a dict of columns
-(arrays of numpy, tensors, lists). The results are files of the folder OUTPUT; see parts.py and docs/predict.md."""
+SCRIPT has a function of this name, which is called once for each row group of INPUT with a pyarrow.Table. It returns a
+pyarrow.Table or RecordBatch, a DataFrame of pandas, or a dict of columns (arrays of numpy, tensors, lists): predict() a
+row for each row of the table, process() as many as it likes. The results are files of the folder OUTPUT; see parts.py
+and docs/predict.md."""
 import os
 import runpy
 import signal
@@ -13,13 +15,16 @@ import traceback
 try:
     import pyarrow
 except ImportError as missing:
-    sys.exit(f"dtrain predict: {sys.executable}: {missing}; pip install pyarrow")
+    sys.exit(f"dtrain: {sys.executable}: {missing}; pip install pyarrow")
 
 from .parts import MOST_TRIES, Parts, Refused  # noqa: E402
 
+# The names of the functions, and whether there is a row of the result for each row of the input.
+ROW_FOR_ROW = {"predict": True, "process": False}
+
 
 def say(text):
-    print(f"dtrain predict: {text}", file=sys.stderr, flush=True)
+    print(f"dtrain: {text}", file=sys.stderr, flush=True)
 
 
 def as_column(values):
@@ -27,7 +32,7 @@ def as_column(values):
     return values.detach().cpu().numpy() if hasattr(values, "detach") else values
 
 
-def as_table(result, part):
+def as_table(result, part, kind):
     if isinstance(result, pyarrow.RecordBatch):
         result = pyarrow.Table.from_batches([result])
     elif isinstance(result, dict):
@@ -35,19 +40,19 @@ def as_table(result, part):
     elif hasattr(result, "iloc"):
         result = pyarrow.Table.from_pandas(result, preserve_index=False)
     if not isinstance(result, pyarrow.Table):
-        raise Refused(f"{part}: predict() returned a {type(result).__name__}; return a pyarrow.Table, a DataFrame or a "
+        raise Refused(f"{part}: {kind}() returned a {type(result).__name__}; return a pyarrow.Table, a DataFrame or a "
                       "dict of columns")
-    if result.num_rows != part.rows:
-        raise Refused(f"{part}: predict() returned {result.num_rows} rows for {part.rows}; return one for each")
+    if ROW_FOR_ROW[kind] and result.num_rows != part.rows:
+        raise Refused(f"{part}: {kind}() returned {result.num_rows} rows for {part.rows}; return one for each")
     return result
 
 
-def loaded(script, arguments):
+def loaded(kind, script, arguments):
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
-    function = runpy.run_path(script).get("predict")
+    function = runpy.run_path(script).get(kind)
     if not callable(function):
-        raise Refused(f"{script} has no function predict(table)")
+        raise Refused(f"{script} has no function {kind}(table)")
     return function
 
 
@@ -57,7 +62,7 @@ def place_among_workers(parts):
     return rank * len(parts) // size
 
 
-def work(parts, function):
+def work(parts, kind, function):
     """Returns how many parts and rows this process has done."""
     left = parts.left()
     begin = place_among_workers(left)
@@ -70,9 +75,9 @@ def work(parts, function):
                 try:
                     result = function(part.read())
                 except Exception:
-                    say(f"predict() failed on {part}")
+                    say(f"{kind}() failed on {part}")
                     raise
-                parts.commit(part, as_table(result, part))
+                parts.commit(part, as_table(result, part, kind))
         done += 1
         rows += part.rows
     return done, rows
@@ -90,9 +95,7 @@ def refuse_what_fails(parts):
 
 def main(kind, script, source, folder, *arguments):
     begun = time.monotonic()
-    if kind != "predict":
-        raise Refused(f"{kind}: not known")
-    parts = Parts(source, folder, script, list(arguments))
+    parts = Parts(kind, source, folder, script, list(arguments))
     before = parts.left()
     if parts.done_before:
         if before:
@@ -100,7 +103,7 @@ def main(kind, script, source, folder, *arguments):
         return say(f"all {len(parts.parts)} row groups have their results in {folder} already")
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        done, rows = work(parts, loaded(script, arguments)) if before else (0, 0)
+        done, rows = work(parts, kind, loaded(kind, script, arguments)) if before else (0, 0)
         refuse_what_fails(parts)
         say(f"{done} of {len(parts.parts)} row groups, {rows} rows, in {time.monotonic() - begun:.1f} s")
         if not parts.left():
@@ -113,12 +116,12 @@ def main(kind, script, source, folder, *arguments):
 
 if __name__ == "__main__":
     try:
-        if len(sys.argv) < 5:
-            raise Refused("wants predict SCRIPT INPUT OUTPUT [ARGUMENT...]")
+        if len(sys.argv) < 5 or sys.argv[1] not in ROW_FOR_ROW:
+            raise Refused("usage: python -m dtrain_data predict|process SCRIPT INPUT OUTPUT [ARGUMENT...]")
         main(*sys.argv[1:])
     except Refused as refused:
         say(str(refused))
         sys.exit(1)
     except OSError as error:
         traceback.print_exc()
-        sys.exit(f"dtrain predict: {error}")
+        sys.exit(f"dtrain: {error}")

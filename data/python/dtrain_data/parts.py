@@ -106,20 +106,20 @@ class Part:
 
 
 class Parts:
-    """The parts of `source` whose results `folder` gets."""
+    """The parts of `source` whose results `folder` gets. `kind`: the function's name."""
 
-    def __init__(self, source, folder, script, arguments):
+    def __init__(self, kind, source, folder, script, arguments):
         self.folder = folder
         self.work = os.path.join(folder, ".dtrain")
         self.job = os.environ.get("TORCHELASTIC_RUN_ID", "none").encode()
         self.done_before = os.path.exists(os.path.join(folder, "_SUCCESS"))
         os.makedirs(self.work if not self.done_before else folder, exist_ok=True)
-        self.parts = self._numbered(self._plan(source, script, arguments))
+        self.parts = self._numbered(self._plan(kind, source, script, arguments))
 
-    def _plan(self, source, script, arguments):
+    def _plan(self, kind, source, script, arguments):
         files = described(source)
         with open(script, "rb") as file:
-            mine = {"format": 1, "script": hashlib.sha256(file.read()).hexdigest(), "arguments": arguments,
+            mine = {"format": 1, "kind": kind, "script": hashlib.sha256(file.read()).hexdigest(), "arguments": arguments,
                     "files": files}
         name = os.path.join(self.folder, "_SUCCESS") if self.done_before else os.path.join(self.work, "plan.json")
         try:
@@ -134,9 +134,9 @@ class Parts:
             theirs = {**plan, "files": files}
             what = next((key for key, value in mine.items() if theirs[key] != value), None)
         except (ValueError, KeyError, TypeError):
-            raise Refused(f"{name} is not what dtrain predict writes; choose another folder") from None
+            raise Refused(f"{name} is not what dtrain writes; choose another folder") from None
         if what:
-            words = {"format": "was written by another version of dtrain", "script": f"was made with another {script}",
+            words = {"format": "was written by another version of dtrain", "kind": f"is not of {kind}()", "script": f"was made with another {script}",
                      "arguments": "was made with other arguments", "files": "was made of other input files"}[what]
             raise Refused(f"{self.folder}: what is there {words}; choose another folder, or remove this one")
         return plan["files"]
@@ -159,7 +159,7 @@ class Parts:
     def _refuse_foreign_results(self):
         found = sorted(name for name in os.listdir(self.folder) if name != ".dtrain")
         if found:
-            raise Refused(f"{self.folder}: has files that are not dtrain predict's ({found[0]}); choose another folder")
+            raise Refused(f"{self.folder}: has other files than results ({found[0]}); choose another folder")
 
     @staticmethod
     def _numbered(files):

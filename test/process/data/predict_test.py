@@ -132,6 +132,20 @@ class Predict(unittest.TestCase):
         for first in there:
             self.assertEqual(again.count(first), before.count(first), f"{first} was done, and done again")
 
+    def test_a_function_that_processes_gives_as_many_rows_as_it_likes(self):
+        script = self.script("""
+import pyarrow
+def process(table):
+    table = table.filter(table["id"].to_numpy() % 200 < 100)
+    return table.append_column("half", pyarrow.array(table["id"].to_numpy() / 2))
+""")
+        for _ in range(2):
+            self.says([sys.executable, "-m", "dtrain_data", "process", script, self.input, self.output], 0)
+            table = parquet.read_table(self.output)
+            self.assertEqual(table["id"].to_pylist(), [i for i in range(ALL) if i % 200 < 100])
+            self.assertEqual(table["half"].to_pylist(), [i / 2 for i in range(ALL) if i % 200 < 100])
+        self.assertIn("is not of predict()", self.refused(self.script("def predict(table): return table\n")))
+
     def test_two_jobs_share_the_work(self):
         script = self.script(DOUBLE)
         jobs = [subprocess.Popen(self.words(script), stderr=subprocess.DEVNULL) for _ in range(2)]
@@ -171,7 +185,7 @@ def predict(table):
         self.assertIn("No such file", self.refused(self.script(DOUBLE), self.folder / "none"))
         self.assertIn("has no function predict(table)", self.refused(self.script("predict = 1\n")))
         self.output = self.folder
-        self.assertIn("has files that are not dtrain predict's", self.refused(self.script(DOUBLE)))
+        self.assertIn("has other files than results", self.refused(self.script(DOUBLE)))
         self.assertIn("INPUT is missing", subprocess.run([DTRAIN, "predict", "x.py"], capture_output=True, text=True,
                                                          timeout=DEADLINE).stderr)
 
