@@ -119,8 +119,8 @@ class Parts:
     def _plan(self, kind, source, script, arguments):
         files = described(source)
         with open(script, "rb") as file:
-            mine = {"format": 1, "kind": kind, "script": hashlib.sha256(file.read()).hexdigest(), "arguments": arguments,
-                    "files": files}
+            mine = {"format": 1, "kind": kind, "script": hashlib.sha256(file.read()).hexdigest(),
+                    "arguments": arguments, "files": files}
         name = os.path.join(self.folder, "_SUCCESS") if self.done_before else os.path.join(self.work, "plan.json")
         try:
             with open(name, "rb") as file:
@@ -136,8 +136,9 @@ class Parts:
         except (ValueError, KeyError, TypeError):
             raise Refused(f"{name} is not what dtrain writes; choose another folder") from None
         if what:
-            words = {"format": "was written by another version of dtrain", "kind": f"is not of {kind}()", "script": f"was made with another {script}",
-                     "arguments": "was made with other arguments", "files": "was made of other input files"}[what]
+            words = {"format": "was written by another version of dtrain", "kind": f"is not of {kind}()",
+                     "script": f"was made with another {script}", "arguments": "was made with other arguments",
+                     "files": "was made of other input files"}[what]
             raise Refused(f"{self.folder}: what is there {words}; choose another folder, or remove this one")
         return plan["files"]
 
