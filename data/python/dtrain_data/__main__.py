@@ -1,5 +1,5 @@
-"""python -m dtrain_data predict|process SCRIPT INPUT OUTPUT [ARGUMENT...]: a worker of `dtrain predict` and of the
-processor `python`.
+"""python -m dtrain_data KIND SCRIPT INPUT OUTPUT [ARGUMENT...]: a worker of `dtrain predict` (KIND predict) and of the
+processors python (KIND process), dask and modin (hosted.py).
 
 SCRIPT has a function of this name, which is called once for each row group of INPUT with a pyarrow.Table. It returns a
 pyarrow.Table or RecordBatch, a DataFrame of pandas, or a dict of columns (arrays of numpy, tensors, lists): predict() a
@@ -17,6 +17,7 @@ try:
 except ImportError as missing:
     sys.exit(f"dtrain: {sys.executable}: {missing}; pip install pyarrow")
 
+from . import hosted  # noqa: E402
 from .parts import MOST_TRIES, Parts, Refused  # noqa: E402
 
 # The names of the functions, and whether there is a row of the result for each row of the input.
@@ -95,13 +96,15 @@ def refuse_what_fails(parts):
 
 def main(kind, script, source, folder, *arguments):
     begun = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    if kind in hosted.RESULTS:
+        return hosted.work(kind, lambda: loaded("process", script, arguments), source, folder)
     parts = Parts(kind, source, folder, script, list(arguments))
     before = parts.left()
     if parts.done_before:
         if before:
             raise Refused(f"{folder}: {parts.result(before[0])} is gone since the job was done; remove the folder")
         return say(f"all {len(parts.parts)} row groups have their results in {folder} already")
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         done, rows = work(parts, kind, loaded(kind, script, arguments)) if before else (0, 0)
         refuse_what_fails(parts)
@@ -116,8 +119,8 @@ def main(kind, script, source, folder, *arguments):
 
 if __name__ == "__main__":
     try:
-        if len(sys.argv) < 5 or sys.argv[1] not in ROW_FOR_ROW:
-            raise Refused("usage: python -m dtrain_data predict|process SCRIPT INPUT OUTPUT [ARGUMENT...]")
+        if len(sys.argv) < 5 or sys.argv[1] not in (*ROW_FOR_ROW, *hosted.RESULTS):
+            raise Refused("usage: python -m dtrain_data predict|process|dask|modin SCRIPT INPUT OUTPUT [ARGUMENT...]")
         main(*sys.argv[1:])
     except Refused as refused:
         say(str(refused))

@@ -81,6 +81,22 @@ def sync(file):
     os.fsync(file.fileno())
 
 
+def link_once(work, path, content, mode=0o666):
+    """Make the file with this content, if there is none, by way of the folder `work`. Returns what is in it then."""
+    own = os.path.join(work, f"{os.path.basename(path)}.{process_name()}.tmp")
+    try:
+        with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            file.write(content)
+            sync(file)
+        with contextlib.suppress(FileExistsError):
+            os.link(own, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(own)
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def sync_folder(path):
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -143,19 +159,7 @@ class Parts:
         return plan["files"]
 
     def write_once(self, path, content):
-        """Make the file with this content, if there is none. Returns what is in it then."""
-        own = os.path.join(self.work, f"{os.path.basename(path)}.{process_name()}.tmp")
-        try:
-            with open(own, "wb") as file:
-                file.write(content)
-                sync(file)
-            with contextlib.suppress(FileExistsError):
-                os.link(own, path)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(own)
-        with open(path, "rb") as file:
-            return file.read()
+        return link_once(self.work, path, content)
 
     def _refuse_foreign_results(self):
         found = sorted(name for name in os.listdir(self.folder) if name != ".dtrain")
