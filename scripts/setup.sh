@@ -12,6 +12,7 @@
 #   fuzz      clang with libFuzzer
 #   packages  what builds projects that use the library
 #   bench     OpenMPI, to compare with
+#   loaders   what bench-data compares with, in .venv-loaders: Ray Data, Grain, Lance and Polars
 #   wheel     what builds the pip wheel: zig and Python's tools, in .venv-wheel
 #   peers     after train: Lightning, Accelerate, DeepSpeed, Composer and Transformers, in .venv-peers, with the torch
 #             of .venv
@@ -50,8 +51,8 @@ packages_of() {
     bench) echo openmpi-bin libopenmpi-dev redis-tools libtcmalloc-minimal4 ;;
     wheel) echo g++ cmake ninja-build libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev \
                 libhwloc-dev libyaml-dev git python3-venv ;;
-    peers) ;;
-    *) fail "unknown group '$1'; the groups are: launcher train test docs lint tidy fuzz packages bench wheel peers" ;;
+    peers|loaders) ;;
+    *) fail "unknown group '$1'; the groups are: launcher train test docs lint tidy fuzz packages bench wheel peers loaders" ;;
   esac
 }
 
@@ -211,7 +212,7 @@ install_corpus() {
   rm -rf $folder
 }
 
-[[ $# -gt 0 ]] || fail "which groups? launcher train test docs lint tidy fuzz packages bench wheel peers"
+[[ $# -gt 0 ]] || fail "which groups? launcher train test docs lint tidy fuzz packages bench wheel peers loaders"
 mkdir -p .cache
 exec 9>.cache/setup.lock
 if command -v flock >/dev/null; then
@@ -237,4 +238,5 @@ for group in "$@"; do
   [[ $group != test ]] || install_spark
   [[ $group != docs && $group != test ]] || install_tools docs 15 "mkdocs"
   [[ $group != peers ]] || install_peers
+  [[ $group != loaders ]] || install_tools loaders 300 "Ray Data, Grain, Lance and Polars"
 done
