@@ -33,6 +33,7 @@ deepspeed=0.19.8
 spark=4.3.0
 spark_sha256=e8c517948eff7088a7aa07449aa8eafa4a15a8d50319de2525a6fd26622476c6
 log=.cache/setup.log
+groups="launcher train test docs lint tidy fuzz packages bench wheel peers loaders"
 
 packages_of() {
   case $1 in
@@ -52,7 +53,7 @@ packages_of() {
     wheel) echo g++ cmake ninja-build libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev \
                 libhwloc-dev libyaml-dev git python3-venv ;;
     peers|loaders) ;;
-    *) fail "unknown group '$1'; the groups are: launcher train test docs lint tidy fuzz packages bench wheel peers loaders" ;;
+    *) fail "unknown group '$1'; the groups are: $groups" ;;
   esac
 }
 
@@ -212,7 +213,7 @@ install_corpus() {
   rm -rf $folder
 }
 
-[[ $# -gt 0 ]] || fail "which groups? launcher train test docs lint tidy fuzz packages bench wheel peers loaders"
+[[ $# -gt 0 ]] || fail "which groups? $groups"
 mkdir -p .cache
 exec 9>.cache/setup.lock
 if command -v flock >/dev/null; then
