@@ -148,15 +148,14 @@ class ConfigReader {
   Result<void> workers(const At& at) {
     if (!at.value.is_scalar()) return wrong(at, "expected a whole number");
     if (auto count = parse_number(at.value.text, 1, kMostRank); !count) return wrong(at, count.error().message);
-    if (out_.workers && out_.workers->text != at.value.text) return contradicts(at, *out_.workers);
-    out_.workers = RawValue{at.value.text, Origin::file, where(at)};
-    return {};
+    return set(FlagId::num_proc, at, at.value.text);
   }
 
   // Ludwig has a worker for each GPU then, if nobody says how many.
   void ask_for_gpus() {
     auto& nproc = out_.values[static_cast<std::size_t>(FlagId::nproc)];
-    if (!gpu_each_.empty() && !nproc && !out_.workers) nproc = RawValue{"gpu", Origin::file, gpu_each_};
+    const auto& all = out_.values[static_cast<std::size_t>(FlagId::num_proc)];
+    if (!gpu_each_.empty() && !nproc && !all) nproc = RawValue{"gpu", Origin::file, gpu_each_};
   }
 
   void say_what_is_skipped() {

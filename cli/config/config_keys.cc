@@ -12,7 +12,7 @@ namespace {
 constexpr ConfigKey kConfigKeys[] = {
     {"", "backend", KeyMeaning::section, FlagId::count, "Ludwig's section: where and how the job runs",
      "object string null"},
-    {"", "num_processes", KeyMeaning::workers, FlagId::nproc, "workers of the whole job (TorchDistributor)",
+    {"", "num_processes", KeyMeaning::workers, FlagId::num_proc, "workers of the whole job (TorchDistributor)",
      "integer null"},
     {"", "local_mode", KeyMeaning::local_mode, FlagId::engine, "true: on this node only (TorchDistributor)",
      "boolean null"},
@@ -26,7 +26,8 @@ constexpr ConfigKey kConfigKeys[] = {
      "string object null"},
     {"backend.trainer", "use_gpu", KeyMeaning::value, FlagId::use_gpu, "whether each worker needs a GPU",
      "boolean null"},
-    {"backend.trainer", "num_workers", KeyMeaning::workers, FlagId::nproc, "workers of the whole job", "integer null"},
+    {"backend.trainer", "num_workers", KeyMeaning::workers, FlagId::num_proc, "workers of the whole job",
+     "integer null"},
     {"backend.trainer", "resources_per_worker", KeyMeaning::value, FlagId::resources,
      "what each worker takes, e.g. CPU: 2", "object null"},
     {"backend.trainer", "logdir", KeyMeaning::value, FlagId::log_dir, "base folder of the log files", "string null"},

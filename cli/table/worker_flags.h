@@ -23,8 +23,9 @@ inline constexpr Flag kWorkersFlags[] = {
      .value = "N",
      .help = "workers of the whole job; also -np, as in horovodrun",
      .details =
-         "With a list of hosts (-H HOST:SLOTS,...) the first hosts get as many as they have slots. Else each node "
-         "gets the same part. Workers find HOROVOD_RANK and the like besides torch's variables (with "
+         "With a list of hosts (-H HOST:SLOTS,...) the first hosts get as many as they have slots. Else, and where "
+         "--nnodes is given and wants more hosts than that, each node gets the same part. Workers find HOROVOD_RANK "
+         "and the like besides torch's variables (with "
          "--replica-groups: of their group). With --nproc it has to agree; what is typed goes before a variable."},
     {.id = FlagId::max_restarts,
      .group = Group::workers,

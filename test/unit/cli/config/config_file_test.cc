@@ -101,9 +101,8 @@ TEST_CASE("the blocks of Ludwig's page are carried out, or refused by name") {
       "backend:\n  type: ray\n  loader: {}\n  processor: ~\n  trainer:\n    use_gpu: true\n"
       "    num_workers: 4\n    resources_per_worker:\n        CPU: 2\n        GPU: 1\n");
   CHECK(value_of(file, FlagId::resources) == "CPU=2,GPU=1");
-  REQUIRE(file.workers);
-  CHECK(file.workers->text == "4");
-  CHECK(file.workers->where == "job.yaml:7: backend.trainer.num_workers");
+  CHECK(value_of(file, FlagId::num_proc) == "4");
+  CHECK(file.values[static_cast<std::size_t>(FlagId::num_proc)]->where == "job.yaml:7: backend.trainer.num_workers");
 }
 
 TEST_CASE("what a secret's key has is in no error") {
