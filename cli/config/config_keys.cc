@@ -13,7 +13,7 @@ constexpr ConfigKey kConfigKeys[] = {
     {"", "backend", KeyMeaning::section, FlagId::count, "Ludwig's section: where and how the job runs",
      "object string null"},
     {"", "num_processes", KeyMeaning::workers, FlagId::num_proc, "workers of the whole job (TorchDistributor)",
-     "integer null"},
+     "integer string null"},
     {"", "local_mode", KeyMeaning::local_mode, FlagId::engine, "true: on this node only (TorchDistributor)",
      "boolean null"},
     {"backend", "type", KeyMeaning::engine, FlagId::engine, "what starts the agents; horovod: as auto", "string null"},

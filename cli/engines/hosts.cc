@@ -132,8 +132,12 @@ Result<void> take_parts(Options options, launcher::PlacementRequest& request) {
 // --nnodes wants more hosts than the slots need.
 Result<void> take_slots(const Options& options, launcher::PlacementRequest& request) {
   if (!options.given(FlagId::num_proc)) return {};
+  if (is_sized_by_nodes(options)) {
+    const auto part = part_of_num_proc(options);
+    return part ? Result<void>() : part.error();
+  }
   const auto all = parse_number(options.text(FlagId::num_proc), 1, kMostRank);
-  if (!all) return options.blame(FlagId::num_proc, all.error());
+  if (!all) return options.blame(FlagId::num_proc, usage_error(all.error().message + ", or auto"));
   const auto wrong = [&](const std::string& why) { return options.blame(FlagId::num_proc, usage_error(why)); };
   if (options.given(FlagId::nproc))
     return usage_error(fmt::format("{} and {} both say how many workers a host has: leave out one of the two",

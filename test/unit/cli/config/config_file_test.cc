@@ -63,9 +63,13 @@ TEST_CASE("flags have their names in a config, with - or _") {
       Row{"backend: {trainer: {strategy: {type: fsdp}}}", FlagId::strategy,
           R"({"trainer":{"strategy":{"type":"fsdp"}}})"},
       Row{"backend: {trainer: {use_gpu: true}}", FlagId::use_gpu, "yes"},
-      Row{"backend: {trainer: {use_gpu: true}}", FlagId::nproc, "gpu"},
-      Row{"backend: {trainer: {use_gpu: true, num_workers: 2}}", FlagId::nproc, "<none>"},
-      Row{"backend: {trainer: {use_gpu: false}}", FlagId::nproc, "<none>"});
+      // Where nobody says how many workers there are, the nodes do.
+      Row{"backend: {trainer: {use_gpu: true}}", FlagId::num_proc, "auto"},
+      Row{"backend: ray", FlagId::num_proc, "auto"},
+      Row{"backend: {trainer: {num_workers: auto}}", FlagId::num_proc, "auto"},
+      Row{"backend: {trainer: {num_workers: 2}}", FlagId::num_proc, "2"},
+      Row{"backend: ray\nnproc: 2", FlagId::num_proc, "<none>"},
+      Row{"backend: {}\nuse_gpu: true", FlagId::num_proc, "<none>"});
   INFO(row.text);
   CHECK(value_in(row.text, row.id) == row.value);
 }

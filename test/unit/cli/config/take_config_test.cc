@@ -1,6 +1,8 @@
 // --config among flags, environment and defaults.
 #include "cli/config/take_config.h"
 
+#include <fmt/format.h>
+
 #include "cli/engines/cluster.h"
 #include "cli/engines/hosts.h"
 #include "cli/engines/sent_words.h"
@@ -194,6 +196,34 @@ TEST_CASE("workers of the whole job go to the hosts of a list, and to a cluster"
   const auto cluster = cluster_that_counts(raw, Options(raw, host), host);
   REQUIRE(cluster.ok());
   CHECK((*cluster)->nodes.workers == "2");
+  CHECK((*cluster)->nodes.all.empty());
+}
+
+TEST_CASE("a cluster chooses its nodes for the workers of a job") {
+  const auto asked = [](const std::string& text, const std::vector<std::string>& words = {}) {
+    const Host host = host_with_config(text);
+    const RawOptions raw = with_file(words, host);
+    const auto cluster = cluster_that_counts(raw, Options(raw, host), host);
+    if (!cluster) return cluster.error().message;
+    const launcher::ShimRequest& nodes = (*cluster)->nodes;
+    return fmt::format("{}:{} '{}' '{}'{}", nodes.least, nodes.most, nodes.workers, nodes.all,
+                       (*cluster)->placement.elastic ? " elastic" : "");
+  };
+  CHECK(asked("backend: ray") == "1:65536 '' 'auto'");
+  CHECK(asked("backend: spark") == "1:65536 '' 'auto'");
+  CHECK(asked("backend: ray\nnnodes: 2") == "2:2 '' ''");
+  CHECK(asked("backend: ray\nnnodes: '2:4'") == "2:4 '' '' elastic");
+  CHECK(asked("backend: {type: ray, trainer: {num_workers: 6}}") == "1:6 '' '6'");
+  CHECK(asked("backend: {type: spark, trainer: {num_workers: 6}}") == "1:1 '6' ''");
+  CHECK(asked("backend: ray", {"--nproc=2"}) == "1:1 '2' ''");
+  CHECK(asked("nproc: 2", {"--engine=ray", "-np", "4"}) == "1:4 '' '4'");
+  CHECK(asked("role: r", {"--engine=ray", "-np", "x"}) ==
+        "-np 'x': expected a whole number from 1 to 999999999, or auto");
+  CHECK(asked("role: r", {"--engine=ray", "-np", "auto", "--nproc=2"}) ==
+        "-np 'auto': --nproc says how many workers a node has; leave out one of the two");
+  CHECK(asked("nproc: 2\nbackend: {type: ray, trainer: {num_workers: 4}}\n") ==
+        "job.yaml:2: backend.trainer.num_workers '4': that is 4 for each node, and job.yaml:1: nproc says 2; leave out "
+        "one of the two");
 }
 
 TEST_CASE("what the file says goes to other nodes, which need no file") {
@@ -282,8 +312,17 @@ TEST_CASE("what a file says of another engine counts unless the command line cho
 TEST_CASE("use_gpu asks for a GPU for each worker, or hides them") {
   CHECK(plan_of("num_processes: 2\nuse_gpu: true\nlocal_mode: true\n").spec.nproc_per_node == 2);
   CHECK(plan_of("backend: {trainer: {use_gpu: true}}\n").spec.nproc_per_node == 2);
+  CHECK(plan_of("backend: local\n").spec.nproc_per_node == 2);
+  CHECK(plan_of("backend: {trainer: {use_gpu: false}}\n").spec.nproc_per_node == 1);
+  CHECK(plan_of("backend: local\n", {}, {{"CUDA_VISIBLE_DEVICES", ""}}).spec.nproc_per_node == 1);
+  CHECK(plan_of("backend: local\n", {"--nproc=3"}).spec.nproc_per_node == 3);
+  CHECK(plan_of("backend: local\n", {"--nnodes=1"}, {{"PET_NPROC_PER_NODE", "3"}}).spec.nproc_per_node == 3);
   CHECK_THAT(why_no_plan("num_processes: 4\nuse_gpu: true\n"),
              Contains("job.yaml:2: use_gpu 'yes': this node has 2 usable GPUs for 4 workers"));
+  CHECK_THAT(why_no_plan("backend: {trainer: {use_gpu: true}}\n", {}, {{"CUDA_VISIBLE_DEVICES", ""}}),
+             Contains("use_gpu 'yes': this node has 0 usable GPUs for 1 worker"));
+  const Host few = host_with_config("num_processes: 4\nuse_gpu: true\n");
+  CHECK(resolve(with_file({}, few), few).error().kind == ErrorKind::unavailable);
   const auto hidden = plan_of("use_gpu: false\nnproc: auto\n");
   CHECK(hidden.spec.nproc_per_node == 8);
   CHECK(std::count(hidden.spec.extra_env.begin(), hidden.spec.extra_env.end(),

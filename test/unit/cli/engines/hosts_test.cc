@@ -72,6 +72,7 @@ TEST_CASE("horovodrun's -np takes the first slots of the hosts") {
         Hosts{{"a", 1, {1}}, {"b", 1, {1}}});
   CHECK(why_not({"-np", "7", "--hostfile", "hosts"}) == "-np '7': the hosts have 6 slots");
   CHECK(why_not({"-np", "2", "-H", "a,b:2"}) == "-np needs the slots of each host, and a has none: HOST:SLOTS");
+  CHECK(wanted({"-np", "auto", "-H", "a,b:2"}).hosts == Hosts{{"a", 0}, {"b", 2}});
   // Equal parts.
   CHECK(wanted({"-np", "4", "-H", "a,b"}).hosts == Hosts{{"a", 2}, {"b", 2}});
   CHECK(wanted({"-np", "4", "-H", "a:4,b:4", "--nnodes", "2"}).hosts == Hosts{{"a", 2}, {"b", 2}});
