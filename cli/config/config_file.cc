@@ -33,7 +33,7 @@ class ConfigReader {
       return usage_error(fmt::format("{}: expected keys with values, such as nproc: 2", printable(file_)));
     if (auto done = section(root, ""); !done) return done.error();
     if (auto done = agree_on_local_mode(); !done) return done.error();
-    ask_for_gpus();
+    size_by_nodes(root);
     say_what_is_skipped();
     return std::move(out_);
   }
@@ -73,7 +73,6 @@ class ConfigReader {
       case KeyMeaning::workers:
         return workers(at);
       default:
-        if (key.flag == FlagId::use_gpu && bool_of(at.value) == true) gpu_each_ = where(at);
         return of_flag(at, flag(key.flag));
     }
   }
@@ -146,17 +145,20 @@ class ConfigReader {
   }
 
   Result<void> workers(const At& at) {
-    if (!at.value.is_scalar()) return wrong(at, "expected a whole number");
-    if (auto count = parse_number(at.value.text, 1, kMostRank); !count) return wrong(at, count.error().message);
-    if (out_.workers && out_.workers->text != at.value.text) return contradicts(at, *out_.workers);
-    out_.workers = RawValue{at.value.text, Origin::file, where(at)};
-    return {};
+    if (!at.value.is_scalar()) return wrong(at, "expected a whole number, or auto");
+    if (at.value.text != "auto")
+      if (auto count = parse_number(at.value.text, 1, kMostRank); !count)
+        return wrong(at, count.error().message + ", or auto");
+    return set(FlagId::num_proc, at, at.value.text);
   }
 
-  // Ludwig has a worker for each GPU then, if nobody says how many.
-  void ask_for_gpus() {
-    auto& nproc = out_.values[static_cast<std::size_t>(FlagId::nproc)];
-    if (!gpu_each_.empty() && !nproc && !out_.workers) nproc = RawValue{"gpu", Origin::file, gpu_each_};
+  // Ludwig's rules, where nobody says how many workers there are.
+  void size_by_nodes(const ConfigValue& root) {
+    const ConfigValue* backend = root.find("backend");
+    if (backend == nullptr || backend->says_nothing()) return;
+    auto& all = out_.values[static_cast<std::size_t>(FlagId::num_proc)];
+    if (!all && !out_.values[static_cast<std::size_t>(FlagId::nproc)])
+      all = RawValue{"auto", Origin::file, where({*backend, backend->key})};
   }
 
   void say_what_is_skipped() {
@@ -198,7 +200,6 @@ class ConfigReader {
   ConfigFile out_{};
   std::string skipped_{};
   std::string not_local_{};  // where local_mode is false
-  std::string gpu_each_{};   // where backend.trainer.use_gpu is true
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 #pragma once
 // What a config file says of the job. Pure.
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,9 +10,8 @@
 namespace dtrain::cli {
 
 struct ConfigFile {
-  FileValues values{};                // of flags
-  std::optional<RawValue> workers{};  // of the whole job
-  std::vector<std::string> notes{};   // lines to say once
+  FileValues values{};               // of flags
+  std::vector<std::string> notes{};  // lines to say once
 };
 
 // `text`: what the file has. Errors are usage errors of one line, "job.yaml:3: backend.trainer.typo: ...".

@@ -67,10 +67,18 @@ std::string port_or(const Options& options, const std::string& fallback) {
   return options.given(FlagId::master_port) ? options.text(FlagId::master_port) : fallback;
 }
 
+bool is_sized_by_nodes(const Options& options) { return options.text(FlagId::num_proc) == "auto"; }
+
 Result<std::optional<int>> part_of_num_proc(const Options& options) {
   if (!options.given(FlagId::num_proc)) return std::optional<int>();
+  if (is_sized_by_nodes(options)) {
+    if (!options.given(FlagId::nproc)) return std::optional<int>();
+    return options.blame(FlagId::num_proc, usage_error(fmt::format("{} says how many workers a node has; leave out one "
+                                                                   "of the two",
+                                                                   options[FlagId::nproc].where)));
+  }
   const auto all = parse_number(options.text(FlagId::num_proc), 1, kMostRank);
-  if (!all) return options.blame(FlagId::num_proc, all.error());
+  if (!all) return options.blame(FlagId::num_proc, usage_error(all.error().message + ", or auto"));
   const auto nodes = options.given(FlagId::nnodes) ? parse_nnodes(options.text(FlagId::nnodes)) : NodeRange{};
   if (!nodes) return options.blame(FlagId::nnodes, nodes.error());
   const auto wrong = [&](const std::string& why) { return options.blame(FlagId::num_proc, usage_error(why)); };

@@ -26,8 +26,11 @@ bool is_named(std::string_view engine, const Options& options);
 // --master-port, or what an engine has instead.
 std::string port_or(const Options& options, const std::string& fallback);
 
-// The workers of each node, by --num-proc. Nothing: nobody has given that. Error: nodes that come and go, or whose
-// parts are not equal, or not what --nproc says.
+// --num-proc auto: each node has a worker for each GPU, or one.
+bool is_sized_by_nodes(const Options& options);
+
+// The workers of each node, by --num-proc. Nothing: nobody has given that, or it is auto. Error: nodes that come and
+// go, or whose parts are not equal, or not what --nproc says.
 Result<std::optional<int>> part_of_num_proc(const Options& options);
 
 }  // namespace dtrain::cli

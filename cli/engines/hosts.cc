@@ -13,6 +13,7 @@
 #include "cli/engines/sent_words.h"
 #include "cli/nodes/nodes.h"
 #include "cli/options/take_value.h"
+#include "rendezvous/base/counted.h"
 
 namespace dtrain::cli {
 namespace {
@@ -111,20 +112,44 @@ Result<void> take_count(const Options& options, launcher::PlacementRequest& requ
   return {};
 }
 
-// The first slots, as many as --num-proc has; after the choice of hosts.
+// The same part of --num-proc for each host.
+Result<void> take_parts(Options options, launcher::PlacementRequest& request) {
+  options.suggest(FlagId::nnodes, std::to_string(request.hosts.size()), "");
+  const auto part = part_of_num_proc(options);
+  if (!part) return part.error();
+  for (launcher::PlacedHost& host : request.hosts) {
+    const int slots = host.workers();
+    if (slots > 0 && slots < **part)
+      return options.blame(FlagId::num_proc, usage_error(fmt::format("that is {} for each host, and {} has {}", **part,
+                                                                     host.name, counted(slots, "slot"))));
+    host.slots = **part;
+    if (!host.chosen.empty()) host.chosen.resize(static_cast<std::size_t>(host.slots));
+  }
+  return {};
+}
+
+// The first slots, as many as --num-proc has; after the choice of hosts. Equal parts where no host has slots, or
+// --nnodes wants more hosts than the slots need.
 Result<void> take_slots(const Options& options, launcher::PlacementRequest& request) {
   if (!options.given(FlagId::num_proc)) return {};
+  if (is_sized_by_nodes(options)) {
+    const auto part = part_of_num_proc(options);
+    return part ? Result<void>() : part.error();
+  }
   const auto all = parse_number(options.text(FlagId::num_proc), 1, kMostRank);
-  if (!all) return options.blame(FlagId::num_proc, all.error());
+  if (!all) return options.blame(FlagId::num_proc, usage_error(all.error().message + ", or auto"));
   const auto wrong = [&](const std::string& why) { return options.blame(FlagId::num_proc, usage_error(why)); };
   if (options.given(FlagId::nproc))
     return usage_error(fmt::format("{} and {} both say how many workers a host has: leave out one of the two",
                                    options[FlagId::num_proc].where, options[FlagId::nproc].where));
   if (request.elastic) return wrong("a job whose nodes come and go has no fixed number of workers; give --nproc");
+  const auto has_none = [](const launcher::PlacedHost& host) { return host.workers() == 0; };
+  if (std::all_of(request.hosts.begin(), request.hosts.end(), has_none)) return take_parts(options, request);
   int left = *all;
   std::size_t hosts = 0;
-  for (; hosts < request.hosts.size() && left > 0; ++hosts) {
-    launcher::PlacedHost& host = request.hosts[hosts];
+  std::vector<launcher::PlacedHost> filled = request.hosts;
+  for (; hosts < filled.size() && left > 0; ++hosts) {
+    launcher::PlacedHost& host = filled[hosts];
     const int slots = host.workers();
     if (slots == 0)
       return usage_error(fmt::format("{} needs the slots of each host, and {} has none: HOST:SLOTS",
@@ -136,10 +161,9 @@ Result<void> take_slots(const Options& options, launcher::PlacementRequest& requ
   if (left > 0)
     return wrong(
         fmt::format("{} {} slots", request.hosts.size() == 1 ? "the host has" : "the hosts have", *all - left));
-  if (options.given(FlagId::nnodes) && hosts < request.hosts.size())
-    return wrong(fmt::format("the first {} of the {} hosts {} enough slots; leave out --nnodes, or give --nproc", hosts,
-                             request.hosts.size(), hosts == 1 ? "has" : "have"));
-  request.hosts.resize(hosts);
+  if (options.given(FlagId::nnodes) && hosts < filled.size()) return take_parts(options, request);
+  filled.resize(hosts);
+  request.hosts = std::move(filled);
   request.least = static_cast<int>(hosts);
   return {};
 }

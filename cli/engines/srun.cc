@@ -23,12 +23,26 @@ bool says_cpus(const std::string& word) {
          word.starts_with("--exact");
 }
 
+// How many nodes there are.
+bool says_nodes(const std::string& word) { return word.starts_with("-N") || word.starts_with("--nodes"); }
+
 // "2-4" of 2:4. Nothing: an allocation's own number.
 Result<std::string> nodes_text(const Options& options) {
   if (!options.given(FlagId::nnodes)) return std::string();
   const auto range = parse_nnodes(options.text(FlagId::nnodes));
   if (!range) return options.blame(FlagId::nnodes, range.error());
   return range->min == range->max ? std::to_string(range->min) : fmt::format("{}-{}", range->min, range->max);
+}
+
+// The part of --num-proc that each node will have, if it is known by now: a range becomes a number in the step, and
+// srun's own words may ask for other nodes than those of the allocation.
+Result<std::optional<int>> part_of_step(Options options, const Host& host, const std::vector<std::string>& typed) {
+  const bool typed_nodes = std::any_of(typed.begin(), typed.end(), says_nodes);
+  if (const std::string all = host.variable("SLURM_JOB_NUM_NODES"); !all.empty() && !typed_nodes)
+    options.suggest(FlagId::nnodes, all, "SLURM_JOB_NUM_NODES");
+  const auto range = parse_nnodes(options.text(FlagId::nnodes));
+  if (!options.given(FlagId::nnodes) || !range || range->min != range->max) return std::optional<int>();
+  return part_of_num_proc(options);
 }
 
 }  // namespace
@@ -64,8 +78,7 @@ Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOption
   // A task has one CPU where nobody says more, and all workers of a node are in one task.
   const bool has_cpus = std::any_of(typed.begin(), typed.end(), says_cpus) ||
                         !host.variable("SLURM_CPUS_PER_TASK").empty() || !host.variable("SRUN_CPUS_PER_TASK").empty();
-  const auto part =
-      elastic || nodes->empty() ? Result<std::optional<int>>(std::optional<int>()) : part_of_num_proc(options);
+  const auto part = part_of_step(options, host, typed);
   if (!part) return part.error();
   const auto workers = *part ? Result<int>(**part) : parse_number(options.text(FlagId::nproc), 1, kMostRank);
   if (workers && *workers > 1 && !has_cpus) words.push_back(fmt::format("--cpus-per-task={}", *workers));

@@ -27,12 +27,17 @@ RawValue in_effect(const Flag& row, const std::optional<RawValue>& typed, const 
   return by_default(row);
 }
 
+// Both say how many workers there are: who gives one of them overrides what counts less for the other one.
+bool says_workers(FlagId id) { return id == FlagId::nproc || id == FlagId::num_proc; }
+
 }  // namespace
 
 void add_file(const FileValues& values, const Host& host, RawOptions& raw) {
+  const Options without(raw, host);
+  const bool has_workers = without.given(FlagId::nproc) || without.given(FlagId::num_proc);
   for (const Flag& row : flags()) {
     const auto& value = values[static_cast<std::size_t>(row.id)];
-    if (value && !raw[row.id] && !of_environment(row, host)) raw[row.id] = value;
+    if (value && !without.given(row.id) && !(has_workers && says_workers(row.id))) raw[row.id] = value;
   }
 }
 
@@ -43,7 +48,7 @@ Options::Options(const RawOptions& raw, const Host& host) {
   // The variable is of the job whose worker this is; torchrun has no such flag.
   const bool foreign = raw.as_torchrun || host.env.contains("TORCHELASTIC_RUN_ID");
   if (foreign && origin(FlagId::num_proc) == Origin::environment) leave_out(FlagId::num_proc);
-  // Both say how many workers there are: who types one of them overrides a variable's or a file's other one.
+  // As says_workers() has it.
   if (origin(FlagId::nproc) < origin(FlagId::num_proc)) leave_out(FlagId::num_proc);
   if (origin(FlagId::num_proc) < origin(FlagId::nproc)) leave_out(FlagId::nproc);
 }

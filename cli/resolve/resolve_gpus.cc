@@ -39,6 +39,12 @@ void say_if_shared(const Given& given, int workers, Plan& plan) {
 
 }  // namespace
 
+int workers_by_gpus(const Host& host, bool use_gpu, bool one_each) {
+  if (!use_gpu) return 1;
+  const auto visible = visible_gpus(host.gpus(), host.env);
+  return std::max(1, one_each ? static_cast<int>(visible.size()) : usable_gpus(visible));
+}
+
 Result<int> count_workers(const Given& given, int most, Plan& plan) {
   const std::string& text = given.options.text(FlagId::nproc);
   auto one_each = given.options.on(FlagId::virtual_local_rank);
@@ -85,9 +91,10 @@ Result<void> resolve_use_gpu(const Given& given, Plan& plan) {
   if (!usable) return usable.error();
   const int workers = workers_of_node(plan.spec);
   if (*usable >= workers) return {};
-  return given.options.blame(FlagId::use_gpu,
-                             usage_error(fmt::format("this node has {} for {}; correct --nproc, or say no",
-                                                     counted(*usable, "usable GPU"), counted(workers, "worker"))));
+  return given.options.blame(
+      FlagId::use_gpu,
+      {ErrorKind::unavailable, fmt::format("this node has {} for {}; correct --nproc, or say no",
+                                           counted(*usable, "usable GPU"), counted(workers, "worker"))});
 }
 
 // torchrun's rule: the entries of HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES in their order, else the local ranks.

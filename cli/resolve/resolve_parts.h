@@ -31,6 +31,8 @@ Result<void> resolve_program(const Given& given, Plan& plan);   // what they exe
 Result<void> resolve_stopping(const Given& given, Plan& plan);  // times, signals, containment
 Result<void> resolve_output(const Given& given, Plan& plan);    // files, console, report
 
+// --num-proc auto on one node: a worker for each GPU, or one. `one_each`: each has a MIG instance of its own.
+int workers_by_gpus(const Host& host, bool use_gpu, bool one_each);
 // --num-proc as --nproc. Before the parts.
 Result<void> take_num_proc(const Host& host, Options& options);
 

@@ -99,14 +99,18 @@ Result<void> take_num_proc(const Host& host, Options& options) {
   if (host.mpi && !host.mpi->meeting && !options.given(FlagId::nnodes)) return {};
   // MPI has placed each worker. Then there may be other numbers on other hosts.
   if (host.mpi && options[FlagId::nproc].where == host.mpi->process.origin) {
-    if (options.text(FlagId::num_proc) == std::to_string(host.mpi->process.size)) return {};
+    if (is_sized_by_nodes(options) || options.text(FlagId::num_proc) == std::to_string(host.mpi->process.size))
+      return {};
     return options.blame(FlagId::num_proc,
                          usage_error(fmt::format("{} has started {} processes, each for one worker; leave this out",
                                                  host.mpi->process.launcher, host.mpi->process.size)));
   }
   const auto part = part_of_num_proc(options);
   if (!part) return part.error();
-  options.suggest(FlagId::nproc, std::to_string(**part), options[FlagId::num_proc].where);
+  const auto own_device = options.on(FlagId::virtual_local_rank);
+  if (!own_device) return own_device.error();
+  const int workers = *part ? **part : workers_by_gpus(host, options.text(FlagId::use_gpu) != "no", *own_device);
+  options.suggest(FlagId::nproc, std::to_string(workers), options[FlagId::num_proc].where);
   return {};
 }
 

@@ -21,11 +21,15 @@ inline constexpr Flag kWorkersFlags[] = {
      .group = Group::workers,
      .name = "num-proc",
      .value = "N",
-     .help = "workers of the whole job; also -np, as in horovodrun",
+     .choices = "auto",
+     .help = "workers of the whole job, or auto; also -np",
      .details =
-         "With a list of hosts (-H HOST:SLOTS,...) the first hosts get as many as they have slots. Else each node "
-         "gets the same part. Workers find HOROVOD_RANK and the like besides torch's variables (with "
-         "--replica-groups: of their group). With --nproc it has to agree; what is typed goes before a variable."},
+         "With a list of hosts (-H HOST:SLOTS,...), as in horovodrun, the first hosts get as many as they have slots. "
+         "Else, and where --nnodes is given and wants more hosts than that, each node gets the same part. Ray without "
+         "--nnodes gives as many nodes as they need. `auto`: a worker for each GPU, or one on a node without GPUs; Ray "
+         "and Spark without --nnodes give all their nodes. Workers find HOROVOD_RANK and the like besides torch's "
+         "variables (with --replica-groups: of their group). With --nproc it has to agree; what is typed goes before a "
+         "variable."},
     {.id = FlagId::max_restarts,
      .group = Group::workers,
      .name = "max-restarts",

@@ -56,6 +56,7 @@ std::string shim_request_line(const ShimRequest& request) {
                    {"most", request.most},
                    {"grows", request.grows},
                    {"workers", request.workers},
+                   {"all", request.all},
                    {"resources", request.resources},
                    {"options", request.options},
                    {"program", request.program},

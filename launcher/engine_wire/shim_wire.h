@@ -43,6 +43,9 @@ struct ShimRequest {
   std::string options{};                      // the user's, for the engine itself
   std::string program{};                      // dtrain's own file, if nodes share it
   RelayOrder order{};                         // for each relay; the agent's number is the shim's to add
+  // In place of `workers`, for a job whose number of nodes the engine chooses: a number of workers, on as few nodes as
+  // have room for them; or "auto", all nodes of the cluster.
+  std::string all{};
 };
 
 struct ShimNode {

@@ -206,7 +206,8 @@ Result<Submitted> submit_by(Engine& engine, asio::io_context& io, EngineSpec& sp
   spec.request.named_by_cards = placed->by_engine.named_by_cards;
   spec.request.begins_late = placed->by_engine.begins_late;
   for (ShimNode& node : placed->by_engine.nodes) spec.request.hosts.push_back({std::move(node.host), node.workers, {}});
-  spec.request.least = std::min(spec.request.least, static_cast<int>(spec.request.hosts.size()));
+  const int placed_nodes = static_cast<int>(spec.request.hosts.size());
+  spec.request.least = spec.request.elastic ? std::min(spec.request.least, placed_nodes) : placed_nodes;
   return submit(io, spec.signals, std::move(prepared.signals), std::move(spec.request), agents,
                 [&](Submitter& submitter) {
                   engine.on_joined([&](const ShimNode& node) { submitter.join({node.host, node.workers, {}}); });

@@ -1,5 +1,5 @@
 """Starts an agent of dtrain on each node of a Ray cluster that a job takes, and ends with it: for
-`dtrain run --engine ray`, after shim.py.
+`dtrain run --engine ray`, after shim.py and ray_nodes.py.
 """
 import time
 
@@ -45,77 +45,8 @@ def free_by_node():
     return state.available_resources_per_node()
 
 
-def text_of(amounts):
-    return ", ".join(f"{name} {amount:g}" for name, amount in sorted(amounts.items()))
-
-
-def steps(amount):
-    """Ray counts in steps of 0.0001."""
-    return round(amount * 10000)
-
-
-def part(free, node, names):
-    return {name: free.get(node["NodeID"], {}).get(name, 0) for name in names}
-
-
-def workers_on(node, request, per_worker, free):
-    """How many workers this node gets; 0: it has no room for them."""
-    wish = request["workers"]
-    if wish.isdigit():
-        workers = int(wish)
-    else:
-        kind = {"cpu": "CPU", "gpu": "GPU"}.get(wish) or ("GPU" if per_worker.get("GPU") else "CPU")
-        if not wish and kind == "CPU":
-            workers = 1
-        elif not per_worker.get(kind):
-            raise Refused(f"--nproc {wish} counts {kind}s, and a worker takes none of them", "usage")
-        else:
-            workers = int(node["Resources"].get(kind, 0) // per_worker[kind])
-    fits = all(steps(free.get(name, 0)) >= steps(amount * workers) for name, amount in per_worker.items())
-    return workers if fits else 0
-
-
-def by_room(nodes, request, per_worker, free):
-    """[(node, workers)] of nodes that have room, those with most of it first."""
-    names = sorted(per_worker, key=lambda name: (name != "GPU", name))
-    order = sorted(nodes, key=lambda node: list(part(free, node, names).values()), reverse=True)
-    counted = [(node, workers_on(node, request, per_worker, free.get(node["NodeID"], {}))) for node in order]
-    return [(node, workers) for node, workers in counted if workers]
-
-
 def answers(node):
     return not knock(node["NodeManagerAddress"], node["NodeManagerPort"], PORT_SECONDS)
-
-
-def choose_nodes(ray, request):
-    """([(node, workers)], what each worker takes)"""
-    nodes = [node for node in ray.nodes() if node["Alive"]]
-    free = free_by_node()
-    per_worker = dict(request["resources"])
-    if not per_worker:
-        per_worker = {"CPU": 1}
-        if request["workers"] != "cpu" and any(node["Resources"].get("GPU") for node in nodes):
-            per_worker["GPU"] = 1
-    least, most = request["least"], request["most"]
-    chosen = []
-    for node, workers in by_room(nodes, request, per_worker, free):
-        if len(chosen) < most and answers(node):
-            chosen.append((node, workers))
-    if len(chosen) < least:
-        rooms = "; ".join(f"{node['NodeManagerAddress']} has {text_of(part(free, node, per_worker))} free"
-                          for node in nodes[:8])
-        wish = f"{request['workers']} workers" if request["workers"].isdigit() else "workers"
-        raise Refused(f"the cluster has room on {len(chosen)} of {len(nodes)} nodes for {wish} that take "
-                      f"{text_of(per_worker)} each, and {least} nodes are asked for: {rooms}", "unavailable")
-    return chosen, per_worker
-
-
-def newcomers(nodes, free, request, per_worker, taken, not_before, now):
-    """[(node, workers)]: nodes that a job can have in addition. taken: those of its agents. not_before: when a node
-    that has lost an agent may have another one."""
-    others = [node for node in nodes if node["Alive"] and node["NodeID"] not in taken
-              and not_before.get(node["NodeID"], 0) <= now]
-    return by_room(others, request, per_worker, free)[:request["most"] - len(taken)]
 
 
 class Node:
@@ -166,7 +97,7 @@ class Job:
         self.losses, self.not_before = {}, {}  # by node
 
     def place(self):
-        chosen, self.per_worker = choose_nodes(self.ray, self.request)
+        chosen, self.per_worker = choose_nodes(self.ray.nodes(), free_by_node(), self.request, answers)
         hosts = (self.on_nodes if self.grows else self.in_a_group)(chosen)
         say(placed=[{"host": host, "workers": workers} for host, (_, workers) in zip(hosts, chosen)])
         threading.Thread(target=self.watch, daemon=True).start()

@@ -21,6 +21,7 @@ _dtrain_commands='run predict launch shim agent logs status flight ckpt estimate
 _dtrain_value() {
   case $1 in
     --nproc | --nproc-per-node) _dtrain_offer 'auto cpu gpu' ;;
+    --num-proc) _dtrain_offer 'auto' ;;
     --use-gpu) _dtrain_offer 'auto yes no' ;;
     --numa-binding) _dtrain_offer 'node socket exclusive core-complex' ;;
     --strategy) _dtrain_offer 'ddp zero1 zero2 fsdp' ;;

@@ -115,7 +115,7 @@ complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run predict launch shim
 for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc-per-node -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'
-    complete -c $name -n 'test (__dtrain_place) = run' -l num-proc -x -d 'workers of the whole job; also -np, as in horovodrun'
+    complete -c $name -n 'test (__dtrain_place) = run' -l num-proc -x -a 'auto' -d 'workers of the whole job, or auto; also -np'
     complete -c $name -n 'test (__dtrain_place) = run' -l max-restarts -x -d 'restart all workers up to N times after a failure'
     complete -c $name -n 'test (__dtrain_place) = run' -l survivors -x -d 'a failure ends nothing while N workers are left here'
     complete -c $name -n 'test (__dtrain_place) = run' -l replica-groups -x -d 'divide the workers into N equal groups, each its own job'

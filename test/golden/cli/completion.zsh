@@ -18,7 +18,7 @@ _dtrain_run() {
   _arguments -S -s -A '-*' \
     '(--nproc --nproc-per-node)--nproc=[workers on this node: a number, auto, cpu or gpu]:N:(auto cpu gpu)' \
     '(--nproc --nproc-per-node)--nproc-per-node=[workers on this node: a number, auto, cpu or gpu]:N:(auto cpu gpu)' \
-    '(--num-proc)--num-proc=[workers of the whole job; also -np, as in horovodrun]:N: ' \
+    '(--num-proc)--num-proc=[workers of the whole job, or auto; also -np]:N:(auto)' \
     '(--max-restarts)--max-restarts=[restart all workers up to N times after a failure]:N: ' \
     '(--survivors)--survivors=[a failure ends nothing while N workers are left here]:N: ' \
     '(--replica-groups)--replica-groups=[divide the workers into N equal groups, each its own job]:N: ' \

@@ -51,6 +51,15 @@ class Ray(ClusterJobs):
                 self.assertEqual(self.rows(said), [(0, 2, 0, 0), (1, 2, 1, 0)], said)
                 self.assertEqual("is for --engine ray or spark" in said, engine == "local", said)
 
+    def test_workers_of_the_job_on_nodes_that_the_cluster_chooses(self):
+        said = self.says("--engine", "ray", "-np", "5", "sh", "-c", FACTS)
+        self.assertEqual([row[:3] for row in self.rows(said)], [(r, 5, r % 2) for r in range(5)], said)
+        pathlib.Path(self.folder, "job.yaml").write_text("backend: ray\n")
+        said = self.says("--config=job.yaml", "sh", "-c", FACTS)
+        self.assertEqual([row[:3] for row in self.rows(said)], [(r, 3, 0) for r in range(3)], said)
+        said = self.says("--config=job.yaml", "-np", "7", "sh", "-c", FACTS, code=75)
+        self.assertIn("the cluster has room for 6 workers that take CPU 1 each, and 7 are asked for: ", said)
+
     def test_an_address_and_several_nodes_are_enough(self):
         self.assertEqual([row[:2] for row in self.rows(self.says("--nnodes", "2", "sh", "-c", FACTS))],
                          [(0, 2), (1, 2)])

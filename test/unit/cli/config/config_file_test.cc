@@ -63,9 +63,13 @@ TEST_CASE("flags have their names in a config, with - or _") {
       Row{"backend: {trainer: {strategy: {type: fsdp}}}", FlagId::strategy,
           R"({"trainer":{"strategy":{"type":"fsdp"}}})"},
       Row{"backend: {trainer: {use_gpu: true}}", FlagId::use_gpu, "yes"},
-      Row{"backend: {trainer: {use_gpu: true}}", FlagId::nproc, "gpu"},
-      Row{"backend: {trainer: {use_gpu: true, num_workers: 2}}", FlagId::nproc, "<none>"},
-      Row{"backend: {trainer: {use_gpu: false}}", FlagId::nproc, "<none>"});
+      // Where nobody says how many workers there are, the nodes do.
+      Row{"backend: {trainer: {use_gpu: true}}", FlagId::num_proc, "auto"},
+      Row{"backend: ray", FlagId::num_proc, "auto"},
+      Row{"backend: {trainer: {num_workers: auto}}", FlagId::num_proc, "auto"},
+      Row{"backend: {trainer: {num_workers: 2}}", FlagId::num_proc, "2"},
+      Row{"backend: ray\nnproc: 2", FlagId::num_proc, "<none>"},
+      Row{"backend: {}\nuse_gpu: true", FlagId::num_proc, "<none>"});
   INFO(row.text);
   CHECK(value_in(row.text, row.id) == row.value);
 }
@@ -101,9 +105,8 @@ TEST_CASE("the blocks of Ludwig's page are carried out, or refused by name") {
       "backend:\n  type: ray\n  loader: {}\n  processor: ~\n  trainer:\n    use_gpu: true\n"
       "    num_workers: 4\n    resources_per_worker:\n        CPU: 2\n        GPU: 1\n");
   CHECK(value_of(file, FlagId::resources) == "CPU=2,GPU=1");
-  REQUIRE(file.workers);
-  CHECK(file.workers->text == "4");
-  CHECK(file.workers->where == "job.yaml:7: backend.trainer.num_workers");
+  CHECK(value_of(file, FlagId::num_proc) == "4");
+  CHECK(file.values[static_cast<std::size_t>(FlagId::num_proc)]->where == "job.yaml:7: backend.trainer.num_workers");
 }
 
 TEST_CASE("what a secret's key has is in no error") {

@@ -1,6 +1,9 @@
 // --config among flags, environment and defaults.
 #include "cli/config/take_config.h"
 
+#include <fmt/format.h>
+
+#include "cli/engines/cluster.h"
 #include "cli/engines/hosts.h"
 #include "cli/engines/sent_words.h"
 #include "cli/engines/srun.h"
@@ -130,44 +133,97 @@ TEST_CASE("workers of the whole job are divided among its nodes") {
     const char* text;
     std::vector<std::string> words;
     Variables env;
-    const char* nproc;
+    int workers;
   };
-  const std::vector<Row> rows = {{"num_processes: 4", {}, {}, "4"},
-                                 {"backend: {trainer: {num_workers: 4}}", {}, {}, "4"},
-                                 {"num_processes: 4\nnnodes: 2", {}, {}, "2"},
-                                 {"num_processes: 4", {"--nnodes=4"}, {}, "1"},
-                                 {"num_processes: 4", {}, {{"PET_NNODES", "2"}}, "2"},
-                                 {"num_processes: 4\nbackend: ray", {}, {}, "4"},
-                                 {"num_processes: 6\nhosts: [a, b]\nnnodes: 2", {}, {}, "3"},
-                                 {"num_processes: 4", {"--nproc=3"}, {}, "3"},
-                                 {"num_processes: 4", {}, {{"DTRAIN_NPROC", "5"}}, "5"},
+  const std::vector<Row> rows = {{"num_processes: 4", {}, {}, 4},
+                                 {"backend: {trainer: {num_workers: 4}}", {}, {}, 4},
+                                 {"num_processes: 4\nnnodes: 2", {}, {}, 2},
+                                 {"num_processes: 4\nnnodes: 2\nnproc: 2", {}, {}, 2},
+                                 {"num_processes: 4", {"--nnodes=4"}, {}, 1},
+                                 {"num_processes: 4", {}, {{"PET_NNODES", "2"}}, 2},
+                                 {"num_processes: 4", {"--nproc=3"}, {}, 3},
+                                 {"num_processes: 4", {"-np", "3"}, {}, 3},
+                                 {"num_processes: 4", {}, {{"DTRAIN_NPROC", "5"}}, 5},
+                                 {"num_processes: 4", {}, {{"DTRAIN_NUM_PROC", "5"}}, 5},
+                                 {"nproc: 4", {"-np", "3"}, {}, 3},
+                                 {"use_gpu: true\nbackend: {trainer: {use_gpu: true}}", {"-np", "1"}, {}, 1},
                                  {"num_processes: 4",
-                                  {},
+                                  {"--insecure"},
                                   {{"SLURM_JOB_ID", "7"},
                                    {"SLURM_STEP_ID", "0"},
                                    {"SLURM_STEP_NUM_NODES", "2"},
-                                   {"SLURM_NODEID", "0"},
+                                   {"SLURM_NODEID", "1"},
                                    {"SLURM_STEP_NODELIST", "n[1-2]"},
                                    {"SLURM_STEP_NUM_TASKS", "2"},
                                    {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
-                                   {"SLURM_PROCID", "0"}},
-                                  "2"}};
+                                   {"SLURM_PROCID", "1"}},
+                                  2}};
   for (const Row& row : rows) {
     INFO(row.text);
-    const Host host = host_with_config(row.text, row.env);
-    CHECK(Options(with_file(row.words, host), host).text(FlagId::nproc) == row.nproc);
+    CHECK(plan_of(row.text, row.words, row.env).spec.nproc_per_node == row.workers);
   }
-  const auto refused = [](const std::string& text, std::vector<std::string> words = {}) {
-    words.insert(words.begin(), "--config=job.yaml");
-    return why_not_taken(words, host_with_config(text));
+  CHECK(plan_of("num_processes: 4").spec.horovod);
+  CHECK_FALSE(plan_of("num_processes: 4", {"--nproc=3"}).spec.horovod);
+  CHECK(why_no_plan("num_processes: 3\nnnodes: 2") ==
+        "job.yaml:1: num_processes '3': these are no equal parts for 2 nodes; give each node its --nproc");
+  CHECK_THAT(why_no_plan("num_processes: 3\nnnodes: 2:4"),
+             Contains("job.yaml:1: num_processes '3': a job whose nodes come and go has no fixed number"));
+  CHECK(why_no_plan("num_processes: 3\nnproc: 2") ==
+        "job.yaml:1: num_processes '3': that is 3 for each node, and job.yaml:2: nproc says 2; leave out one of the "
+        "two");
+}
+
+TEST_CASE("workers of the whole job go to the hosts of a list, and to a cluster") {
+  const auto hosts = [](const std::string& text) {
+    const Host host = host_with_config(text);
+    const RawOptions raw = with_file({}, host);
+    const auto request = hosts_that_count(raw, Options(raw, host), host);
+    if (!request) return request.error().message;
+    std::string found;
+    for (const launcher::PlacedHost& each : (*request)->hosts)
+      found += (found.empty() ? "" : " ") + each.name + ":" + std::to_string(each.slots);
+    return found;
   };
-  CHECK(refused("num_processes: 3\nnnodes: 2") ==
-        "job.yaml:1: num_processes: 3 workers cannot be divided evenly among 2 nodes; correct one of them (--nnodes)");
-  CHECK_THAT(refused("num_processes: 3\nnnodes: 2:4"), Contains("is in conflict with job.yaml:2: nnodes '2:4'"));
-  CHECK_THAT(refused("num_processes: 3\nnproc: 3"), Contains("it contradicts job.yaml:2: nproc"));
-  for (const char* unknown : {"hosts: [a, b]", "engine: slurm", "engine: mpi"})
-    CHECK_THAT(refused(std::string("num_processes: 4\n") + unknown),
-               Contains("say on how many nodes they are: --nnodes"));
+  CHECK(hosts("num_processes: 6\nhosts: [a, b]\nnnodes: 2") == "a:3 b:3");
+  CHECK(hosts("num_processes: 6\nhosts: [a, b]") == "a:3 b:3");
+  CHECK(hosts("num_processes: 5\nhosts: ['a:2', 'b:4']") == "a:2 b:3");
+  CHECK(hosts("num_processes: 4\nhosts: ['a:8', 'b:8']\nnnodes: 2") == "a:2 b:2");
+  CHECK(hosts("num_processes: 5\nhosts: [a, b]") ==
+        "job.yaml:1: num_processes '5': these are no equal parts for 2 nodes; give each node its --nproc");
+  CHECK(hosts("num_processes: 7\nhosts: ['a:2', 'b:4']") == "job.yaml:1: num_processes '7': the hosts have 6 slots");
+  const Host host = host_with_config("backend: {type: ray, trainer: {num_workers: 4}}\nnnodes: 2");
+  const RawOptions raw = with_file({}, host);
+  const auto cluster = cluster_that_counts(raw, Options(raw, host), host);
+  REQUIRE(cluster.ok());
+  CHECK((*cluster)->nodes.workers == "2");
+  CHECK((*cluster)->nodes.all.empty());
+}
+
+TEST_CASE("a cluster chooses its nodes for the workers of a job") {
+  const auto asked = [](const std::string& text, const std::vector<std::string>& words = {}) {
+    const Host host = host_with_config(text);
+    const RawOptions raw = with_file(words, host);
+    const auto cluster = cluster_that_counts(raw, Options(raw, host), host);
+    if (!cluster) return cluster.error().message;
+    const launcher::ShimRequest& nodes = (*cluster)->nodes;
+    return fmt::format("{}:{} '{}' '{}'{}", nodes.least, nodes.most, nodes.workers, nodes.all,
+                       (*cluster)->placement.elastic ? " elastic" : "");
+  };
+  CHECK(asked("backend: ray") == "1:65536 '' 'auto'");
+  CHECK(asked("backend: spark") == "1:65536 '' 'auto'");
+  CHECK(asked("backend: ray\nnnodes: 2") == "2:2 '' ''");
+  CHECK(asked("backend: ray\nnnodes: '2:4'") == "2:4 '' '' elastic");
+  CHECK(asked("backend: {type: ray, trainer: {num_workers: 6}}") == "1:6 '' '6'");
+  CHECK(asked("backend: {type: spark, trainer: {num_workers: 6}}") == "1:1 '6' ''");
+  CHECK(asked("backend: ray", {"--nproc=2"}) == "1:1 '2' ''");
+  CHECK(asked("nproc: 2", {"--engine=ray", "-np", "4"}) == "1:4 '' '4'");
+  CHECK(asked("role: r", {"--engine=ray", "-np", "x"}) ==
+        "-np 'x': expected a whole number from 1 to 999999999, or auto");
+  CHECK(asked("role: r", {"--engine=ray", "-np", "auto", "--nproc=2"}) ==
+        "-np 'auto': --nproc says how many workers a node has; leave out one of the two");
+  CHECK(asked("nproc: 2\nbackend: {type: ray, trainer: {num_workers: 4}}\n") ==
+        "job.yaml:2: backend.trainer.num_workers '4': that is 4 for each node, and job.yaml:1: nproc says 2; leave out "
+        "one of the two");
 }
 
 TEST_CASE("what the file says goes to other nodes, which need no file") {
@@ -180,8 +236,8 @@ TEST_CASE("what the file says goes to other nodes, which need no file") {
   REQUIRE(request->has_value());
   const launcher::AgentTask& task = (*request)->task;
   // The variable, which counts more, goes by itself; the file's name does not.
-  CHECK(task.words == std::vector<std::string>{"--nproc=2", "--role=r", "--nnodes=2", "--", "true"});
-  CHECK(task.origins == std::map<std::string, std::string>{{"nproc", "job.yaml:5: backend.trainer.num_workers"},
+  CHECK(task.words == std::vector<std::string>{"--num-proc=4", "--role=r", "--nnodes=2", "--", "true"});
+  CHECK(task.origins == std::map<std::string, std::string>{{"num-proc", "job.yaml:5: backend.trainer.num_workers"},
                                                            {"nnodes", "job.yaml:6: nnodes"}});
   const auto sent = environment_to_send(host, "");
   CHECK(sent.contains("DTRAIN_MAX_RESTARTS"));
@@ -189,7 +245,7 @@ TEST_CASE("what the file says goes to other nodes, which need no file") {
   auto there = parse(task.words);
   REQUIRE(there.ok());
   take_origins(task.origins, *there);
-  CHECK((*there)[FlagId::nproc]->where == "job.yaml:5: backend.trainer.num_workers");
+  CHECK((*there)[FlagId::num_proc]->where == "job.yaml:5: backend.trainer.num_workers");
   CHECK((*there)[FlagId::role]->where == "--role");
   take_origins({{"no-such-flag", "x"}, {"tee", "x"}}, *there);
   CHECK_FALSE((*there)[FlagId::tee]);
@@ -207,7 +263,23 @@ TEST_CASE("srun's dtrain gets the file's values as flags") {
   REQUIRE(words.ok());
   CHECK(**words == std::vector<std::string>{"srun", "--ntasks-per-node=1", "--mpi=none", "--nodes=2", "--wait=60",
                                             "--cpus-per-task=4", "-p", "gpu", "/opt/dtrain", "run", "--engine=slurm",
-                                            "--nproc=4", "--max-restarts=1", "--nnodes=2", "--quiet", "--", "true"});
+                                            "--num-proc=8", "--max-restarts=1", "--nnodes=2", "--quiet", "--", "true"});
+  // An allocation's own number of nodes.
+  host.env["SLURM_JOB_NUM_NODES"] = "4";
+  const auto sized = [&](const std::string& text) {
+    host.read_text = [text](const std::string&) { return Result<std::string>(text); };
+    const RawOptions in_job = with_file({}, host);
+    const auto made = srun_that_counts(in_job, Options(in_job, host), host);
+    if (!made) return made.error().message;
+    for (const std::string& word : **made)
+      if (word.starts_with("--cpus-per-task=")) return word;
+    return std::string();
+  };
+  CHECK(sized("engine: slurm\nnum_processes: 8\n") == "--cpus-per-task=2");
+  CHECK(sized("engine: slurm\nnum_processes: 8\nsrun: -N 1\n").empty());
+  CHECK(sized("engine: slurm\nnum_processes: 8\nnnodes: 1:2\n").empty());
+  CHECK(sized("engine: slurm\nnum_processes: 7\n") ==
+        "job.yaml:2: num_processes '7': these are no equal parts for 4 nodes; give each node its --nproc");
 }
 
 TEST_CASE("what a file says of another engine counts unless the command line chooses the engine") {
@@ -240,8 +312,17 @@ TEST_CASE("what a file says of another engine counts unless the command line cho
 TEST_CASE("use_gpu asks for a GPU for each worker, or hides them") {
   CHECK(plan_of("num_processes: 2\nuse_gpu: true\nlocal_mode: true\n").spec.nproc_per_node == 2);
   CHECK(plan_of("backend: {trainer: {use_gpu: true}}\n").spec.nproc_per_node == 2);
+  CHECK(plan_of("backend: local\n").spec.nproc_per_node == 2);
+  CHECK(plan_of("backend: {trainer: {use_gpu: false}}\n").spec.nproc_per_node == 1);
+  CHECK(plan_of("backend: local\n", {}, {{"CUDA_VISIBLE_DEVICES", ""}}).spec.nproc_per_node == 1);
+  CHECK(plan_of("backend: local\n", {"--nproc=3"}).spec.nproc_per_node == 3);
+  CHECK(plan_of("backend: local\n", {"--nnodes=1"}, {{"PET_NPROC_PER_NODE", "3"}}).spec.nproc_per_node == 3);
   CHECK_THAT(why_no_plan("num_processes: 4\nuse_gpu: true\n"),
              Contains("job.yaml:2: use_gpu 'yes': this node has 2 usable GPUs for 4 workers"));
+  CHECK_THAT(why_no_plan("backend: {trainer: {use_gpu: true}}\n", {}, {{"CUDA_VISIBLE_DEVICES", ""}}),
+             Contains("use_gpu 'yes': this node has 0 usable GPUs for 1 worker"));
+  const Host few = host_with_config("num_processes: 4\nuse_gpu: true\n");
+  CHECK(resolve(with_file({}, few), few).error().kind == ErrorKind::unavailable);
   const auto hidden = plan_of("use_gpu: false\nnproc: auto\n");
   CHECK(hidden.spec.nproc_per_node == 8);
   CHECK(std::count(hidden.spec.extra_env.begin(), hidden.spec.extra_env.end(),

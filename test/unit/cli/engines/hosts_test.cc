@@ -71,13 +71,19 @@ TEST_CASE("horovodrun's -np takes the first slots of the hosts") {
   CHECK(wanted({"-np", "2", "--hostfile", "hosts", "--include", "b:1,3@a:1"}).hosts ==
         Hosts{{"a", 1, {1}}, {"b", 1, {1}}});
   CHECK(why_not({"-np", "7", "--hostfile", "hosts"}) == "-np '7': the hosts have 6 slots");
-  CHECK(why_not({"-np", "2", "-H", "a,b"}) == "-np needs the slots of each host, and a has none: HOST:SLOTS");
+  CHECK(why_not({"-np", "2", "-H", "a,b:2"}) == "-np needs the slots of each host, and a has none: HOST:SLOTS");
+  CHECK(wanted({"-np", "auto", "-H", "a,b:2"}).hosts == Hosts{{"a", 0}, {"b", 2}});
+  // Equal parts.
+  CHECK(wanted({"-np", "4", "-H", "a,b"}).hosts == Hosts{{"a", 2}, {"b", 2}});
+  CHECK(wanted({"-np", "4", "-H", "a:4,b:4", "--nnodes", "2"}).hosts == Hosts{{"a", 2}, {"b", 2}});
+  CHECK(wanted({"-np", "2", "--hostfile", "hosts", "--include", "b:1,3@a", "--nnodes", "2"}).hosts ==
+        Hosts{{"a", 1}, {"b", 1, {1}}});
+  CHECK(why_not({"-np", "4", "-H", "a:4,b:1", "--nnodes", "2"}) ==
+        "-np '4': that is 2 for each host, and b has 1 slot");
   CHECK_THAT(why_not({"-np", "2", "--nproc", "2", "-H", "a:2"}), Contains("-np and --nproc both say how many"));
   // With --nnodes the hosts are chosen first, and none may stay empty.
   CHECK(why_not({"-np", "6", "-H", "a:2,b:2,c:2", "--nnodes", "2"}) == "-np '6': the hosts have 4 slots");
   CHECK(why_not({"-np", "4", "-H", "a:2,b:2", "--nnodes", "1"}) == "-np '4': the host has 2 slots");
-  CHECK_THAT(why_not({"-np", "4", "-H", "a:4,b:4", "--nnodes", "2"}),
-             Contains("the first 1 of the 2 hosts has enough"));
   CHECK_THAT(why_not({"-np", "4", "-H", "a:4,b:4", "--nnodes", "1:2"}), Contains("no fixed number of workers"));
   // What is typed goes before a variable.
   Host by_variable = at_home();

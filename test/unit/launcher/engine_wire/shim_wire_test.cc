@@ -30,12 +30,13 @@ TEST_CASE("an order that makes no sense shows no secret") {
 
 TEST_CASE("a request is an object with what the shim needs") {
   const ShimRequest request{
-      2, 4, true, "gpu", {{"CPU", 2}, {"GPU", 1}}, "--master x", "/opt/dtrain", {{"10.0.0.1"}, 1, "j", "s", 0}};
+      2, 4, true, "gpu", {{"CPU", 2}, {"GPU", 1}}, "--master x", "/opt/dtrain", {{"10.0.0.1"}, 1, "j", "s", 0}, "8"};
   const auto json = nlohmann::json::parse(shim_request_line(request));
   CHECK(json["least"] == 2);
   CHECK(json["most"] == 4);
   CHECK(json["grows"] == true);
   CHECK(json["workers"] == "gpu");
+  CHECK(json["all"] == "8");
   CHECK(json["resources"]["GPU"] == 1);
   CHECK(json["options"] == "--master x");
   CHECK(json["program"] == "/opt/dtrain");
