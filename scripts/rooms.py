@@ -113,6 +113,7 @@ ROOMS = {
         "order": "",
         "parquet": "",
         "loader": "order parquet",
+        "torch": "loader",
     },
 }
 

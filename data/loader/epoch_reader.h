@@ -4,9 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <optional>
 #include <vector>
 
+#include "data/base/host_batch.h"
 #include "data/base/row_layout.h"
 #include "data/loader/row_arena.h"
 #include "data/order/batch_share.h"
@@ -18,19 +19,19 @@ namespace dtrain::data {
 class EpochReader {
  public:
   // All but the order must outlive the reader.
-  EpochReader(const ParquetSet& set, const RowLayout& layout, RowOrder order, std::int64_t position);
+  EpochReader(const ParquetSet& set, const std::vector<TensorColumns>& tensors, const RowLayout& layout, RowOrder order,
+              std::int64_t position);
 
-  // This rank's share of the next share.batch_rows rows; tensors[i] has room for share.rows rows of tensor i. False if
-  // `stop` became true. Throws DataError. Not to be called again after either of the two.
-  bool next(const BatchShare& share, std::span<std::byte* const> tensors, const std::atomic<bool>& stop);
+  // This rank's share of the next share.batch_rows rows. Nothing if `stop` became true. Throws DataError. Not to be
+  // called again after either of the two.
+  std::optional<HostBatch> next(const BatchShare& share, const std::atomic<bool>& stop);
 
  private:
   bool advance(const std::atomic<bool>& stop);
   void enter_block();
-  void copy_out(std::span<const std::uint32_t> slots, const BatchShare& share, std::int64_t row,
-                std::span<std::byte* const> tensors) const;
 
   const ParquetSet* set_;
+  const std::vector<TensorColumns>* tensors_;
   const RowLayout* layout_;
   const RowOrder order_;
   ShuffleBuffer buffer_;

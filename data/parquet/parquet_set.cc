@@ -3,7 +3,9 @@
 #include <arrow/io/file.h>
 #include <fmt/format.h>
 #include <parquet/arrow/reader.h>
+#include <parquet/arrow/schema.h>
 #include <parquet/file_reader.h>
+#include <parquet/size_statistics.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -64,7 +66,26 @@ std::uint64_t mixed_with(std::uint64_t digest, const std::string& text) {
 std::string type_text(const Column& column) {
   constexpr const char* names[] = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"};
   const std::string name = names[static_cast<std::size_t>(column.type)];
+  if (column.ragged) return fmt::format("rows of any number of {}", name);
   return column.list_size == 0 ? name : fmt::format("a list of {} {}", column.list_size, name);
+}
+
+// Which column of the pages has the values of a field that is no struct.
+int leaf_of(const parquet::arrow::SchemaField& field) {
+  const parquet::arrow::SchemaField* at = &field;
+  while (!at->is_leaf()) at = &at->children.front();
+  return at->column_index;
+}
+
+// Bytes of a ragged column's values, decoded. A list's empty rows count as one value.
+std::int64_t ragged_bytes(const parquet::RowGroupMetaData& group, int leaf, const Column& column) {
+  const auto chunk = group.ColumnChunk(leaf);
+  if (chunk->type() != parquet::Type::BYTE_ARRAY) {
+    return chunk->num_values() * static_cast<std::int64_t>(element_bytes(column.type));
+  }
+  const auto sizes = chunk->size_statistics();
+  if (sizes && sizes->unencoded_byte_array_data_bytes) return *sizes->unencoded_byte_array_data_bytes;
+  return chunk->total_uncompressed_size();
 }
 
 }  // namespace
@@ -127,10 +148,17 @@ void ParquetSet::open(File& file, const std::vector<std::string>& columns) {
     file.fields.push_back(found[0]);
   }
   for (int group = 0; group < footer->num_row_groups(); ++group) {
-    const std::int64_t rows = footer->RowGroup(group)->num_rows();
+    const auto in_footer = footer->RowGroup(group);
+    const std::int64_t rows = in_footer->num_rows();
     if (rows < 0) fail(file.path, fmt::format("row group {} has {} rows; write the file again", group, rows));
     groups_.push_back({&file, group});
     group_rows_.push_back(rows);
+    std::int64_t tails = 0;
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      const auto& field = reader->manifest().schema_fields[static_cast<std::size_t>(file.fields[i])];
+      if (columns_[i].ragged) tails += ragged_bytes(*in_footer, leaf_of(field), columns_[i]);
+    }
+    group_tails_.push_back(tails);
   }
 }
 
@@ -153,7 +181,7 @@ std::unique_ptr<DecodedGroup> ParquetSet::read(std::size_t group, const std::ato
       return read;
     });
     decoded->owned.push_back(values_of(name_of(group), columns_[i], decoded->rows, std::move(array)));
-    decoded->columns.push_back(decoded->owned.back().values);
+    decoded->columns.push_back(decoded->owned.back().span());
   }
   return decoded;
 }

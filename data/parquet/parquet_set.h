@@ -13,12 +13,12 @@
 
 namespace dtrain::data {
 
-// The columns of a row group: for each the values of all rows, side by side. A boolean is a byte.
+// The columns of a row group.
 class DecodedGroup {
  public:
   virtual ~DecodedGroup() = default;
   std::int64_t rows = 0;
-  std::vector<const std::byte*> columns;
+  std::vector<ColumnSpan> columns;
 };
 
 class GroupPool;
@@ -32,6 +32,9 @@ class ParquetSet {
   const std::vector<Column>& columns() const { return columns_; }
   // Rows of each row group, file by file.
   const std::vector<std::int64_t>& group_rows() const { return group_rows_; }
+  // Bytes that the ragged columns have in each row group, by the footers. If a writer has not noted how long its
+  // strings are, they count as they lie in the file, where strings that are there twice may take less.
+  const std::vector<std::int64_t>& group_tails() const { return group_tails_; }
   // Of the files' names and sizes, and of the rows of their groups. The folder is not in it, so a data set may move.
   std::uint64_t digest() const { return digest_; }
   // "FILE, row group 3"
@@ -53,7 +56,7 @@ class ParquetSet {
   std::vector<std::unique_ptr<File>> files_;
   std::vector<Group> groups_;
   std::vector<Column> columns_;
-  std::vector<std::int64_t> group_rows_;
+  std::vector<std::int64_t> group_rows_, group_tails_;
   std::uint64_t digest_ = 0;
   std::uint64_t footers_kept_ = 0;  // bytes
 };
