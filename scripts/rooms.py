@@ -110,10 +110,12 @@ ROOMS = {
     "data": {
         "include/dtrain": "",
         "base": "",
+        "options": "",
         "order": "",
         "parquet": "",
-        "loader": "order parquet",
+        "loader": "options order parquet",
         "torch": "loader",
+        "abi": "loader options",
     },
 }
 
@@ -135,7 +137,7 @@ PURE_ROOMS = {
     "rendezvous/rounds", "rendezvous/election", "rendezvous/store", "launcher/job", "launcher/engine_wire",
     "launcher/engines", "cli/table",
     "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/config", "cli/engines", "cli/resolve",
-    "strategies/config", "data/base", "data/order",
+    "strategies/config", "data/base", "data/options", "data/order",
 }
 
 ROOM_FILES_MAX = 20

@@ -130,6 +130,8 @@ void BatchLoader::start() {
   ready_ = std::make_unique<ReadyQueue<Ready>>(static_cast<std::size_t>(options_.prefetch));
   thread_ = std::thread([this, from = at_] {
     try {
+      if (options_.fully_executed && options_.window_size_bytes != 0 && !executed_) set_.read_through(stopped_);
+      executed_ = !stopped_;
       read_epochs(from);
     } catch (...) {
       ready_->push({std::nullopt, {}, std::current_exception()});

@@ -68,6 +68,7 @@ class BatchLoader {
   std::exception_ptr failed_;
   std::unique_ptr<ReadyQueue<Ready>> ready_;
   std::atomic<bool> stopped_ = false;
+  bool executed_ = false;  // the thread's: all files have been read once
   std::thread thread_;
 };
 

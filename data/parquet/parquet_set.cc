@@ -166,6 +166,10 @@ std::string ParquetSet::name_of(std::size_t group) const {
   return fmt::format("{}, row group {}", groups_[group].file->path, groups_[group].number);
 }
 
+void ParquetSet::read_through(const std::atomic<bool>& stop) const {
+  for (const auto& file : files_) data::read_through(file->path, stop);
+}
+
 std::unique_ptr<DecodedGroup> ParquetSet::read(std::size_t group, const std::atomic<bool>& stop) const {
   const File& file = *groups_[group].file;
   auto decoded = std::make_unique<ArrowGroup>();

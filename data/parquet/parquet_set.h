@@ -40,6 +40,8 @@ class ParquetSet {
   // "FILE, row group 3"
   std::string name_of(std::size_t group) const;
 
+  // Reads all files once, so that the kernel has them in memory as far as there is room. Throws DataError.
+  void read_through(const std::atomic<bool>& stop) const;
   // What it returns must not outlive the set. Throws DataError. Returns nothing if `stop` became true before it was
   // read.
   std::unique_ptr<DecodedGroup> read(std::size_t group, const std::atomic<bool>& stop) const;

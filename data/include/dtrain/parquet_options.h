@@ -31,8 +31,17 @@ struct ParquetLoaderOptions {
   std::int64_t window_size_bytes = 0;
   static constexpr std::int64_t auto_window = -1;
 
+  // Before the first batch all files are read once, and stay in the machine's memory as far as it has room. Not needed
+  // with a window of all rows.
+  bool fully_executed = false;
+
   bool drop_last = false;
   int prefetch = 4;  // batches that are ready before next() asks for them, 1 or more
+
+  // The options that a job's configuration has set: paths from DTRAIN_DATASET, which is a file or a folder, and
+  // window_size_bytes and fully_executed from DTRAIN_LOADER, a JSON object with these keys. There a window of null has
+  // all rows, and "auto" is auto_window. Throws ConfigError.
+  static ParquetLoaderOptions from_environment();
 };
 
 }  // namespace dtrain

@@ -12,28 +12,9 @@ import numpy
 import pyarrow
 import pyarrow.parquet as parquet
 
+from tables import ALL, GROUP, ROWS, table, write_set
+
 WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
-ROWS = (1500, 0, 2200, 1)  # of the files
-GROUP = 400
-ALL = sum(ROWS)
-
-
-def table(first, rows):
-    ids = numpy.arange(first, first + rows, dtype=numpy.int64)
-    pairs = numpy.stack([ids, -ids], axis=1).astype(numpy.float32).reshape(-1)
-    return pyarrow.table({
-        "id": ids,
-        "a": (ids * 0.5).astype(numpy.float32),
-        "b": (ids + 0.25).astype(numpy.float32),
-        "odd": ids % 2 == 1,
-        "small": (ids % 100).astype(numpy.int8),
-        "byte": (ids % 200).astype(numpy.uint8),
-        "short": (ids % 3000).astype(numpy.int16),
-        "int": ids.astype(numpy.int32),
-        "half": (ids % 1000).astype(numpy.float16),
-        "double": ids / 3.0,
-        "pair": pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(pairs), 2),
-    })
 
 
 class Loader(unittest.TestCase):
@@ -42,15 +23,7 @@ class Loader(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="dtrain-loader-")
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
-        cls.set = cls.folder / "set"
-        cls.set.mkdir()
-        first = 0
-        for number, rows in enumerate(ROWS):
-            parquet.write_table(table(first, rows), cls.set / f"{number}.parquet", row_group_size=GROUP,
-                                compression=["none", "zstd", "snappy", "none"][number])
-            first += rows
-        (cls.set / "_SUCCESS").touch()
-        (cls.set / "_note.parquet").touch()
+        cls.set = write_set(cls.folder / "set")
         cls.worker = subprocess.Popen([WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         cls.addClassCleanup(cls.end_worker)
 
