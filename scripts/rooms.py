@@ -113,7 +113,8 @@ ROOMS = {
         "options": "",
         "order": "",
         "parquet": "",
-        "loader": "options order parquet",
+        "times": "",
+        "loader": "options order parquet times",
         "torch": "loader",
         "abi": "loader options",
     },
@@ -137,7 +138,7 @@ PURE_ROOMS = {
     "rendezvous/rounds", "rendezvous/election", "rendezvous/store", "launcher/job", "launcher/engine_wire",
     "launcher/engines", "cli/table",
     "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/config", "cli/engines", "cli/resolve",
-    "strategies/config", "data/base", "data/options", "data/order",
+    "strategies/config", "data/base", "data/options", "data/order", "data/times",
 }
 
 ROOM_FILES_MAX = 20

@@ -124,6 +124,11 @@ void dtrain_parquet_loader_set_epoch(dtrain_parquet_loader* loader, uint64_t epo
 int64_t dtrain_parquet_loader_rows(const dtrain_parquet_loader* loader) { return loader->loader.rows(); }
 int64_t dtrain_parquet_loader_batches(const dtrain_parquet_loader* loader) { return loader->loader.batches(); }
 
+void dtrain_parquet_loader_times(const dtrain_parquet_loader* loader, dtrain_loader_times* times) {
+  const dtrain::LoaderTimes& all = loader->loader.times();
+  *times = {all.batches, all.seconds, all.waited, all.disk, all.decode, all.copy, all.ahead};
+}
+
 int dtrain_parquet_loader_state(const dtrain_parquet_loader* loader, char text[DTRAIN_DATA_STATE_SIZE]) {
   return status_of([&] {
     const std::string state = loader->loader.state();

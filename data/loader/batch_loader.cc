@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
 #include <utility>
 
 #include "data/loader/epoch_reader.h"
 #include "data/loader/loader_plan.h"
+#include "data/parquet/seconds_since.h"
 #include "dtrain/data_errors.h"
 #include "dtrain/errors.h"
 #include "strategies/kept/available_memory.h"
@@ -78,19 +80,41 @@ std::int64_t BatchLoader::window() const {
 std::optional<HostBatch> BatchLoader::next() {
   if (failed_) std::rethrow_exception(failed_);
   if (!thread_.joinable()) start();
+  // What is ready is not waited for, however long the kernel lets another thread run meanwhile.
+  const bool is_there = ready_->has_item();
+  const Clock::time_point begin = Clock::now();
   Ready ready = ready_->pop();
+  if (!is_there) waited_ += seconds_since(begin);
   if (ready.error) {
     failed_ = ready.error;
     std::rethrow_exception(failed_);
   }
   at_ = ready.after;
+  ready.times.batches = ready.batch ? 1 : 0;
+  note_times(ready.times);
   return std::move(ready.batch);
+}
+
+// Before the first batch a program waits for the window to fill, and there is nothing to change.
+void BatchLoader::note_times(LoaderTimes times) {
+  const Clock::time_point now = Clock::now();
+  const double waited = std::exchange(waited_, 0);
+  const auto before = std::exchange(returned_, now);
+  if (before) {
+    times.seconds = std::chrono::duration<double>(now - *before).count();
+    times.waited = waited;
+  }
+  if (const auto window = watch_.add(times)) fmt::print(stderr, "{}\n", wait_line(*window, options_.prefetch));
 }
 
 bool BatchLoader::wait(std::chrono::milliseconds limit) {
   if (failed_) return true;
   if (!thread_.joinable()) start();
-  return ready_->wait(limit);
+  if (ready_->has_item()) return true;
+  const Clock::time_point begin = Clock::now();
+  const bool is_there = ready_->wait(limit);
+  waited_ += seconds_since(begin);
+  return is_there;
 }
 
 void BatchLoader::set_epoch(std::uint64_t epoch) {
@@ -127,6 +151,8 @@ void BatchLoader::load_state(const std::string& text) {
 
 void BatchLoader::start() {
   stopped_ = false;
+  returned_.reset();
+  waited_ = 0;
   ready_ = std::make_unique<ReadyQueue<Ready>>(static_cast<std::size_t>(options_.prefetch));
   thread_ = std::thread([this, from = at_] {
     try {
@@ -134,7 +160,7 @@ void BatchLoader::start() {
       executed_ = !stopped_;
       read_epochs(from);
     } catch (...) {
-      ready_->push({std::nullopt, {}, std::current_exception()});
+      ready_->push({std::nullopt, {}, std::current_exception(), {}});
     }
   });
 }
@@ -148,19 +174,26 @@ void BatchLoader::stop() {
 
 // On the thread, until it is stopped.
 void BatchLoader::read_epochs(OrderState at) {
+  LoaderTimes times;
+  const auto push = [&](std::optional<HostBatch> batch, const OrderState& after) {
+    const Clock::time_point begin = Clock::now();
+    const bool is_open = ready_->push({std::move(batch), after, nullptr, std::exchange(times, {})});
+    times.ahead = seconds_since(begin);
+    return is_open;
+  };
   for (; !stopped_; at.epoch += 1, at.rows_done = 0) {
     RowOrder order(set_.group_rows(), at.seed, at.epoch, at.window);
     EpochReader reader(set_, tensors_, layout_, std::move(order), at.rows_done);
     while (const auto share = next_share(at.rows_done)) {
-      std::optional<HostBatch> batch = reader.next(*share, stopped_);
+      std::optional<HostBatch> batch = reader.next(*share, stopped_, times);
       if (!batch) return;
       at.rows_done += share->batch_rows;
-      if (!ready_->push({std::move(batch), at, nullptr})) return;
+      if (!push(std::move(batch), at)) return;
     }
     OrderState after = at;
     after.epoch += 1;
     after.rows_done = 0;
-    if (!ready_->push({std::nullopt, after, nullptr})) return;
+    if (!push(std::nullopt, after)) return;
   }
 }
 

@@ -17,11 +17,15 @@
 #include "data/order/batch_share.h"
 #include "data/order/order_state.h"
 #include "data/parquet/parquet_set.h"
+#include "data/times/wait_watch.h"
+#include "dtrain/loader_times.h"
 #include "dtrain/parquet_options.h"
 
 namespace dtrain::data {
 
 class BatchLoader {
+  using Clock = std::chrono::steady_clock;
+
  public:
   explicit BatchLoader(ParquetLoaderOptions options);
   ~BatchLoader();
@@ -40,6 +44,7 @@ class BatchLoader {
   std::string state() const { return to_text(at_); }
   void load_state(const std::string& text);
 
+  const LoaderTimes& times() const { return watch_.all(); }
   std::int64_t rows() const { return rows_; }
   std::int64_t batches() const { return rows_ / global_rows() + (rows_ % global_rows() != 0 && !options_.drop_last); }
 
@@ -48,6 +53,7 @@ class BatchLoader {
     std::optional<HostBatch> batch;  // none: the epoch is over
     OrderState after;
     std::exception_ptr error;
+    LoaderTimes times;  // of the thread, since what it gave before
   };
 
   std::int64_t global_rows() const { return options_.batch_size * options_.world_size; }
@@ -55,6 +61,7 @@ class BatchLoader {
   void go_to(const OrderState& state);
   void start();
   void stop();
+  void note_times(LoaderTimes times);
   void read_epochs(OrderState at);
   std::optional<BatchShare> next_share(std::int64_t done) const;
 
@@ -64,7 +71,10 @@ class BatchLoader {
   const std::vector<std::string> names_;
   const RowLayout layout_;
   const std::int64_t rows_;
-  OrderState at_;  // after the last batch that next() has returned
+  WaitWatch watch_;
+  std::optional<Clock::time_point> returned_;  // when next() did that last; nothing: it has not since the thread began
+  double waited_ = 0;                          // seconds, for the batch that comes next
+  OrderState at_;                              // after the last batch that next() has returned
   std::exception_ptr failed_;
   std::unique_ptr<ReadyQueue<Ready>> ready_;
   std::atomic<bool> stopped_ = false;

@@ -1,13 +1,17 @@
 #include "data/loader/epoch_reader.h"
 
 #include <algorithm>
+#include <chrono>
 #include <span>
 #include <utility>
 
 #include "data/loader/batch_builder.h"
+#include "data/parquet/seconds_since.h"
 
 namespace dtrain::data {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 std::size_t turn_of(const RowOrder& order, std::int64_t row) {
   const auto& turns = order.turns();
@@ -29,7 +33,17 @@ EpochReader::EpochReader(const ParquetSet& set, const std::vector<TensorColumns>
       arena_(layout, static_cast<std::size_t>(ShuffleBuffer::expected_slots(order_))),
       turn_(turn_of(order_, buffer_.next_row())) {}
 
-std::optional<HostBatch> EpochReader::next(const BatchShare& share, const std::atomic<bool>& stop) {
+std::optional<HostBatch> EpochReader::next(const BatchShare& share, const std::atomic<bool>& stop, LoaderTimes& times) {
+  const Clock::time_point begin = Clock::now();
+  disk_ = read_ = 0;
+  std::optional<HostBatch> batch = filled(share, stop);
+  times.disk += disk_;
+  times.decode += read_ - disk_;
+  times.copy += seconds_since(begin) - read_;
+  return batch;
+}
+
+std::optional<HostBatch> EpochReader::filled(const BatchShare& share, const std::atomic<bool>& stop) {
   BatchBuilder batch(*tensors_, *layout_, share);
   for (std::int64_t row = 0; row < share.batch_rows;) {
     if (left_ == leaving_.size() && !advance(stop)) return std::nullopt;
@@ -47,8 +61,13 @@ std::optional<HostBatch> EpochReader::next(const BatchShare& share, const std::a
 // The next bucket leaves, once its last row has entered.
 bool EpochReader::advance(const std::atomic<bool>& stop) {
   while (buffer_.next_row() < buffer_.due()) {
-    if (!group_) group_ = set_->read(static_cast<std::size_t>(order_.turns()[turn_].group), stop);
-    if (!group_) return false;
+    if (!group_) {
+      const Clock::time_point begin = Clock::now();
+      group_ = set_->read(static_cast<std::size_t>(order_.turns()[turn_].group), stop);
+      if (!group_) return false;
+      read_ += seconds_since(begin);
+      disk_ += group_->disk_seconds;
+    }
     enter_block();
   }
   buffer_.emit(leaving_);

@@ -13,6 +13,7 @@
 #include "data/order/batch_share.h"
 #include "data/order/shuffle_buffer.h"
 #include "data/parquet/parquet_set.h"
+#include "dtrain/loader_times.h"
 
 namespace dtrain::data {
 
@@ -24,9 +25,11 @@ class EpochReader {
 
   // This rank's share of the next share.batch_rows rows. Nothing if `stop` became true. Throws DataError. Not to be
   // called again after either of the two.
-  std::optional<HostBatch> next(const BatchShare& share, const std::atomic<bool>& stop);
+  // Adds to disk, decode and copy of `times`.
+  std::optional<HostBatch> next(const BatchShare& share, const std::atomic<bool>& stop, LoaderTimes& times);
 
  private:
+  std::optional<HostBatch> filled(const BatchShare& share, const std::atomic<bool>& stop);
   bool advance(const std::atomic<bool>& stop);
   void enter_block();
 
@@ -38,6 +41,7 @@ class EpochReader {
   RowArena arena_;
   std::size_t turn_;  // of the order, from which the next row comes
   std::unique_ptr<DecodedGroup> group_;
+  double disk_ = 0, read_ = 0;  // seconds of reading groups: of the files alone, and with decoding
   std::vector<std::uint32_t> entering_, leaving_;
   std::size_t left_ = 0;  // of leaving_
 };

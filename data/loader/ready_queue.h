@@ -33,6 +33,11 @@ class ReadyQueue {
     return item;
   }
 
+  bool has_item() {
+    const std::lock_guard lock(mutex_);
+    return !items_.empty();
+  }
+
   // Waits for an item, but no longer than this. False: there is none.
   bool wait(std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex_);

@@ -15,6 +15,7 @@
 #include "data/parquet/arrow_columns.h"
 #include "data/parquet/group_pool.h"
 #include "data/parquet/parquet_files.h"
+#include "data/parquet/timed_file.h"
 #include "dtrain/data_errors.h"
 
 namespace dtrain::data {
@@ -45,7 +46,8 @@ auto ask(const std::string& where, const Ask& question) {
 }
 
 std::unique_ptr<parquet::arrow::FileReader> open_reader(arrow::MemoryPool* pool, const std::string& path,
-                                                        std::shared_ptr<parquet::FileMetaData> footer) {
+                                                        std::shared_ptr<parquet::FileMetaData> footer,
+                                                        double* disk_seconds) {
   return ask(path, [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> {
     parquet::ReaderProperties reading(pool);
     reading.set_page_checksum_verification(true);  // of pages that have one
@@ -53,7 +55,8 @@ std::unique_ptr<parquet::arrow::FileReader> open_reader(arrow::MemoryPool* pool,
     properties.set_pre_buffer(false);
     parquet::arrow::FileReaderBuilder builder;
     ARROW_ASSIGN_OR_RAISE(auto file, arrow::io::ReadableFile::Open(path));
-    ARROW_RETURN_NOT_OK(builder.Open(std::move(file), reading, std::move(footer)));
+    auto timed = std::make_shared<TimedFile>(std::move(file), disk_seconds);
+    ARROW_RETURN_NOT_OK(builder.Open(std::move(timed), reading, std::move(footer)));
     return builder.memory_pool(pool)->properties(properties)->Build();
   });
 }
@@ -111,7 +114,8 @@ ParquetSet::ParquetSet(const std::vector<std::string>& paths, const std::vector<
 // The first file says which columns there are, and of which types.
 void ParquetSet::open(File& file, const std::vector<std::string>& columns) {
   const bool first = files_.size() == 1;
-  const auto reader = open_reader(pool_.get(), file.path, nullptr);
+  double seconds = 0;
+  const auto reader = open_reader(pool_.get(), file.path, nullptr, &seconds);
   const std::shared_ptr<parquet::FileMetaData> footer = reader->parquet_reader()->metadata();
   if (footers_kept_ + footer->size() <= footers_kept_max) {
     footers_kept_ += footer->size();
@@ -174,7 +178,7 @@ std::unique_ptr<DecodedGroup> ParquetSet::read(std::size_t group, const std::ato
   const File& file = *groups_[group].file;
   auto decoded = std::make_unique<ArrowGroup>();
   decoded->rows = group_rows_[group];
-  const auto reader = open_reader(pool_.get(), file.path, file.footer);
+  const auto reader = open_reader(pool_.get(), file.path, file.footer, &decoded->disk_seconds);
   const auto rows = reader->RowGroup(groups_[group].number);
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     if (stop) return nullptr;

@@ -19,6 +19,7 @@ class DecodedGroup {
   virtual ~DecodedGroup() = default;
   std::int64_t rows = 0;
   std::vector<ColumnSpan> columns;
+  double disk_seconds = 0;  // that reading its bytes took
 };
 
 class GroupPool;

@@ -64,6 +64,7 @@ std::uint64_t ParquetLoader::epoch() const { return impl_->epoch(); }
 void ParquetLoader::set_epoch(std::uint64_t epoch) { impl_->set_epoch(epoch); }
 std::string ParquetLoader::state() const { return impl_->state(); }
 void ParquetLoader::load_state(const std::string& state) { impl_->load_state(state); }
+LoaderTimes ParquetLoader::times() const { return impl_->times(); }
 std::int64_t ParquetLoader::rows() const { return impl_->rows(); }
 std::int64_t ParquetLoader::batches() const { return impl_->batches(); }
 

@@ -27,6 +27,7 @@
 
 #include "dtrain/data_errors.h"
 #include "dtrain/errors.h"
+#include "dtrain/loader_times.h"
 #include "dtrain/parquet_options.h"
 
 namespace dtrain {
@@ -65,6 +66,10 @@ class ParquetLoader {
   // Go on from there. Throws ConfigError if it is no text of state(), or one of other files, another seed or another
   // window. With auto_window the window is that of the text.
   void load_state(const std::string& state);
+
+  // What the time went into since the loader was made. Where training waits for more than a tenth of it, the loader
+  // says so on standard error, at most once a minute, with what to change.
+  LoaderTimes times() const;
 
   std::int64_t rows() const;     // in the files
   std::int64_t batches() const;  // in an epoch

@@ -60,6 +60,11 @@ DTRAIN_DATA_API uint64_t dtrain_parquet_loader_epoch(const dtrain_parquet_loader
 DTRAIN_DATA_API void dtrain_parquet_loader_set_epoch(dtrain_parquet_loader* loader, uint64_t epoch);
 DTRAIN_DATA_API int64_t dtrain_parquet_loader_rows(const dtrain_parquet_loader* loader);
 DTRAIN_DATA_API int64_t dtrain_parquet_loader_batches(const dtrain_parquet_loader* loader);
+typedef struct {
+  int64_t batches;
+  double seconds, waited, disk, decode, copy, ahead; /* LoaderTimes' */
+} dtrain_loader_times;
+DTRAIN_DATA_API void dtrain_parquet_loader_times(const dtrain_parquet_loader* loader, dtrain_loader_times* times);
 /* A text of at most 100 bytes, and a 0 behind it. */
 enum { DTRAIN_DATA_STATE_SIZE = 101 };
 DTRAIN_DATA_API int dtrain_parquet_loader_state(const dtrain_parquet_loader* loader, char text[DTRAIN_DATA_STATE_SIZE]);

@@ -32,6 +32,11 @@ class _Rows(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in ("rows", "repeated", "global_rows")]
 
 
+class _Times(ctypes.Structure):
+    _fields_ = [("batches", ctypes.c_int64)] + [
+        (name, ctypes.c_double) for name in ("seconds", "waited", "disk", "decode", "copy", "ahead")]
+
+
 @functools.lru_cache(maxsize=None)
 def _library():
     path = pathlib.Path(__file__).with_name("libdtrain_data.so")
@@ -51,7 +56,7 @@ def _library():
             ("next", ctypes.c_int, loader, number, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(_Rows)),
             ("epoch", ctypes.c_uint64, loader), ("set_epoch", None, loader, ctypes.c_uint64),
             ("rows", number, loader), ("batches", number, loader), ("state", ctypes.c_int, loader, text),
-            ("load_state", ctypes.c_int, loader, text)]:
+            ("load_state", ctypes.c_int, loader, text), ("times", None, loader, ctypes.POINTER(_Times))]:
         function = library[name if name.startswith("dtrain_") else f"dtrain_parquet_loader_{name}"]
         function.restype, function.argtypes = result, arguments
         setattr(library, name, function)
@@ -161,6 +166,13 @@ class ParquetLoader:
         self._turn += 1
         self._begun = False
         self._call("set_epoch", epoch)
+
+    def times(self):
+        """What the time went into: `seconds` of which next() `waited`, for `batches` batches; and what the thread that
+        reads did meanwhile: `disk`, `decode`, `copy`, and `ahead`, when enough batches were ready."""
+        times = _Times()
+        self._call("times", ctypes.byref(times))
+        return {name: getattr(times, name) for name, _ in _Times._fields_}
 
     def state_dict(self):
         """Where the loader is after the last batch that it gave: the same on all ranks, for any number of ranks."""

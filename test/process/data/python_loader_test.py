@@ -215,6 +215,40 @@ class PythonLoader(unittest.TestCase):
         for _ in range(2):
             self.assertRaisesRegex(dtrain.DataError, "broken.parquet, row group 0, column 'id'", next, iter(loader))
 
+    def test_it_says_when_training_waits(self):
+        """A program that does nothing but ask for batches waits; one that takes long for each does not."""
+        draw = numpy.random.default_rng(0)
+        path = self.folder / "slow.parquet"
+        numbers = draw.integers(0, 1 << 60, 500_000)
+        parquet.write_table(pyarrow.table({"id": numbers}), path, row_group_size=20_000)
+        text = """
+            import time, dtrain
+            loader = dtrain.ParquetLoader("%s", batch_size=20_000, window_size_bytes=1_000_000)
+            begin, batches = time.monotonic(), 0
+            while time.monotonic() < begin + 2.5:
+                for batch in loader:
+                    batches += 1
+                    %s
+            times = loader.times()
+            assert times["batches"] == batches, (times, batches)
+            assert times["seconds"] <= time.monotonic() - begin, times
+            print(times["waited"] / times["seconds"], times["ahead"] / times["seconds"],
+                  sum(times[part] for part in ("disk", "decode", "copy", "ahead")) / times["seconds"])
+        """
+        waits = self.program(text % (path, ""))
+        works = self.program(text % (path, "sum(range(500_000))"))
+        out, error = waits.communicate(timeout=30)
+        waited, ahead, all_of_it = map(float, out.split())
+        self.assertRegex(error, r"^dtrain: ParquetLoader: training waited for data \d+ % of the last \d s\. The "
+                         r"reader: disk \d+ %, decode \d+ %, copy \d+ %, ahead \d+ %\. \w.*\n$")
+        self.assertGreater(waited, 0.3)
+        self.assertAlmostEqual(all_of_it, 1, delta=0.3)
+        out, error = works.communicate(timeout=30)
+        waited, ahead, all_of_it = map(float, out.split())
+        self.assertEqual(error, "")
+        self.assertLess(waited, 0.1)
+        self.assertGreater(ahead, 0.3)
+
     def test_without_the_library(self):
         with mock.patch.object(_loader, "__file__", str(self.folder / "_loader.py")):
             with self.assertRaisesRegex(ImportError, "without. Build dtrain .* pyarrow, and set PYTHONPATH"):
