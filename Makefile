@@ -265,7 +265,7 @@ bench-sharding: ## measure steps, memory and prices of each strategy beside Pyth
 .PHONY: bench-data
 bench-data: ## measure reading of Parquet files beside pyarrow and a row-wise DataLoader; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench
-	@$(call build,bench,loader_bench)
+	@$(call build,bench,loader_bench dtrain_data_c)
 	@python3 test/bench/data/run.py --build build --python .venv/bin/python --write docs/benchmarks $(BENCH_ARGS)
 
 .PHONY: bench-resnet

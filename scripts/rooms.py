@@ -110,9 +110,13 @@ ROOMS = {
     "data": {
         "include/dtrain": "",
         "base": "",
+        "options": "",
         "order": "",
         "parquet": "",
-        "loader": "order parquet",
+        "times": "",
+        "loader": "options order parquet times",
+        "torch": "loader",
+        "abi": "loader options",
         "python/dtrain_data": "",
     },
 }
@@ -135,7 +139,7 @@ PURE_ROOMS = {
     "rendezvous/rounds", "rendezvous/election", "rendezvous/store", "launcher/job", "launcher/engine_wire",
     "launcher/engines", "cli/table",
     "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/config", "cli/engines", "cli/resolve",
-    "strategies/config", "data/base", "data/order",
+    "strategies/config", "data/base", "data/options", "data/order", "data/times",
 }
 
 ROOM_FILES_MAX = 20

@@ -1,5 +1,6 @@
 #pragma once
-// What a row is in memory: the values of its columns, one after the other, without gaps. Pure.
+// What a row is in memory: the values of its columns, one after the other, without gaps. Columns whose rows differ in
+// length (ragged ones) are not in it; RowTail has them. Pure.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -30,15 +31,27 @@ struct Column {
   std::string name;
   ElementType type;
   std::int64_t list_size = 0;  // values of each row, in a column of fixed-size lists; 0: one value, and no list
+  bool ragged = false;         // strings, binary, and lists: each row has as many values as it likes
 
-  std::size_t bytes() const { return element_bytes(type) * static_cast<std::size_t>(list_size == 0 ? 1 : list_size); }
+  // In a row's fixed part.
+  std::size_t bytes() const {
+    return ragged ? 0 : element_bytes(type) * static_cast<std::size_t>(list_size == 0 ? 1 : list_size);
+  }
 };
 
-// Columns that lie side by side in a row and become one tensor.
+// What one row group has of a column.
+struct ColumnSpan {
+  const std::byte* values = nullptr;      // of all rows, side by side. A boolean is a byte
+  const std::int64_t* offsets = nullptr;  // ragged: row i has the values from offsets[i] to offsets[i + 1]
+};
+
+// Columns that lie side by side in a row and become one tensor. A ragged one is alone, and becomes two tensors.
 struct TensorColumns {
   std::string name;
   std::vector<Column> columns;
   bool matrix = false;  // the tensor has a dimension for the columns
+
+  bool ragged() const { return columns.front().ragged; }
 };
 
 struct Piece {
@@ -49,11 +62,17 @@ struct RowLayout {
   std::size_t bytes = 0;
   std::vector<Piece> columns;  // of all tensors, one after the other
   std::vector<Piece> tensors;
+  std::vector<std::size_t> ragged;   // the numbers of the ragged columns
+  std::vector<std::size_t> element;  // bytes of a value of each of them
 
   explicit RowLayout(const std::vector<TensorColumns>& of) {
     for (const TensorColumns& tensor : of) {
       const std::size_t begin = bytes;
       for (const Column& column : tensor.columns) {
+        if (column.ragged) {
+          ragged.push_back(columns.size());
+          element.push_back(element_bytes(column.type));
+        }
         columns.push_back({bytes, column.bytes()});
         bytes += column.bytes();
       }

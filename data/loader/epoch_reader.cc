@@ -1,10 +1,17 @@
 #include "data/loader/epoch_reader.h"
 
 #include <algorithm>
+#include <chrono>
+#include <span>
 #include <utility>
+
+#include "data/loader/batch_builder.h"
+#include "data/parquet/seconds_since.h"
 
 namespace dtrain::data {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 std::size_t turn_of(const RowOrder& order, std::int64_t row) {
   const auto& turns = order.turns();
@@ -16,32 +23,51 @@ std::size_t turn_of(const RowOrder& order, std::int64_t row) {
 
 }  // namespace
 
-EpochReader::EpochReader(const ParquetSet& set, const RowLayout& layout, RowOrder order, std::int64_t position)
+EpochReader::EpochReader(const ParquetSet& set, const std::vector<TensorColumns>& tensors, const RowLayout& layout,
+                         RowOrder order, std::int64_t position)
     : set_(&set),
+      tensors_(&tensors),
       layout_(&layout),
       order_(std::move(order)),
       buffer_(order_, position),
       arena_(layout, static_cast<std::size_t>(ShuffleBuffer::expected_slots(order_))),
       turn_(turn_of(order_, buffer_.next_row())) {}
 
-bool EpochReader::next(const BatchShare& share, std::span<std::byte* const> tensors, const std::atomic<bool>& stop) {
+std::optional<HostBatch> EpochReader::next(const BatchShare& share, const std::atomic<bool>& stop, LoaderTimes& times) {
+  const Clock::time_point begin = Clock::now();
+  disk_ = read_ = 0;
+  std::optional<HostBatch> batch = filled(share, stop);
+  times.disk += disk_;
+  times.decode += read_ - disk_;
+  times.copy += seconds_since(begin) - read_;
+  return batch;
+}
+
+std::optional<HostBatch> EpochReader::filled(const BatchShare& share, const std::atomic<bool>& stop) {
+  BatchBuilder batch(*tensors_, *layout_, share);
   for (std::int64_t row = 0; row < share.batch_rows;) {
-    if (left_ == leaving_.size() && !advance(stop)) return false;
+    if (left_ == leaving_.size() && !advance(stop)) return std::nullopt;
     const auto count = std::min(leaving_.size() - left_, static_cast<std::size_t>(share.batch_rows - row));
     const auto slots = std::span<const std::uint32_t>(leaving_).subspan(left_, count);
-    copy_out(slots, share, row, tensors);
+    batch.add(arena_, slots, row);
+    arena_.drop_tails(slots);
     for (const std::uint32_t slot : slots) buffer_.release(slot);
     left_ += count;
     row += static_cast<std::int64_t>(count);
   }
-  return true;
+  return batch.finish();
 }
 
 // The next bucket leaves, once its last row has entered.
 bool EpochReader::advance(const std::atomic<bool>& stop) {
   while (buffer_.next_row() < buffer_.due()) {
-    if (!group_) group_ = set_->read(static_cast<std::size_t>(order_.turns()[turn_].group), stop);
-    if (!group_) return false;
+    if (!group_) {
+      const Clock::time_point begin = Clock::now();
+      group_ = set_->read(static_cast<std::size_t>(order_.turns()[turn_].group), stop);
+      if (!group_) return false;
+      read_ += seconds_since(begin);
+      disk_ += group_->disk_seconds;
+    }
     enter_block();
   }
   buffer_.emit(leaving_);
@@ -58,20 +84,6 @@ void EpochReader::enter_block() {
   if (buffer_.next_row() == turn.first + turn.rows) {
     group_.reset();
     ++turn_;
-  }
-}
-
-void EpochReader::copy_out(std::span<const std::uint32_t> slots, const BatchShare& share, std::int64_t row,
-                           std::span<std::byte* const> tensors) const {
-  const auto count = static_cast<std::int64_t>(slots.size());
-  for (std::int64_t place = row - share.lead(); place < share.rows; place += share.batch_rows) {
-    const std::int64_t begin = std::max<std::int64_t>(0, -place), end = std::min(count, share.rows - place);
-    if (begin >= end) continue;
-    const auto own = slots.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const Piece piece = layout_->tensors[i];
-      arena_.read(piece, own, tensors[i] + static_cast<std::size_t>(place + begin) * piece.bytes);
-    }
   }
 }
 

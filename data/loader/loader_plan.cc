@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
-#include "data/order/window_plan.h"
+#include "data/base/host_batch.h"
 #include "dtrain/data_errors.h"
 #include "dtrain/errors.h"
 
@@ -46,9 +45,10 @@ std::vector<TensorColumns> tensors_of(const std::vector<Column>& found,
     column += static_cast<std::ptrdiff_t>(of.size());
     const Column& first = tensors.back().columns.front();
     for (const Column& other : tensors.back().columns) {
-      if (other.list_size != 0) {
-        throw ConfigError(fmt::format(
-            "dtrain: ParquetLoader: matrices: column '{}' of '{}' has lists; name it in columns", other.name, name));
+      if (other.list_size != 0 || other.ragged) {
+        throw ConfigError(
+            fmt::format("dtrain: ParquetLoader: matrices: column '{}' of '{}' has lists or strings; name it in columns",
+                        other.name, name));
       }
       if (other.type != first.type) {
         throw ConfigError(
@@ -57,21 +57,26 @@ std::vector<TensorColumns> tensors_of(const std::vector<Column>& found,
       }
     }
   }
+  std::set<std::string> seen;
+  for (const std::string& name : tensor_names(tensors)) {
+    if (!seen.insert(name).second) {
+      throw ConfigError(
+          fmt::format("dtrain: ParquetLoader: two tensors are called '{}': one has the offsets of a column of strings "
+                      "or lists; leave one of the columns out, or write it with another name",
+                      name));
+    }
+  }
   return tensors;
 }
 
-std::int64_t checked_window(std::int64_t window_bytes, std::size_t row_bytes,
-                            const std::vector<std::int64_t>& group_rows, const std::string& largest) {
-  const std::int64_t rows = std::accumulate(group_rows.begin(), group_rows.end(), std::int64_t{0});
-  const std::int64_t largest_rows = *std::max_element(group_rows.begin(), group_rows.end());
-  const auto bytes = static_cast<std::int64_t>(row_bytes);
-  const std::int64_t window =
-      window_bytes == 0 ? RowOrder::whole_set : window_rows(window_bytes, bytes, largest_rows, rows);
+std::int64_t checked_window(std::int64_t window_bytes, const RowBytes& bytes, std::int64_t rows,
+                            std::int64_t largest_rows, const std::string& largest) {
+  const std::int64_t window = window_bytes == 0 ? RowOrder::whole_set : window_rows(window_bytes, bytes, rows);
   if (window == 0) {
     throw DataError(
         fmt::format("dtrain: {}: {} rows of {} bytes do not fit into window_size_bytes = {}; it must be {} or "
                     "more, or the files must be written with smaller row groups",
-                    largest, largest_rows, row_bytes, window_bytes, window_bytes_min(bytes, largest_rows, rows)));
+                    largest, largest_rows, bytes.waiting, window_bytes, window_bytes_min(bytes, rows)));
   }
   if ((window == RowOrder::whole_set || window >= rows) && rows > RowOrder::whole_set_max) {
     throw ConfigError(

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/base/row_layout.h"
+#include "data/order/window_plan.h"
 
 namespace dtrain::data {
 
@@ -20,8 +21,9 @@ std::vector<std::string> wanted_columns(const std::vector<std::string>& columns,
 std::vector<TensorColumns> tensors_of(const std::vector<Column>& found,
                                       const std::map<std::string, std::vector<std::string>>& matrices);
 
-// RowOrder's window for `window_bytes`, where 0 is all rows. `largest`: the name of the largest row group.
-std::int64_t checked_window(std::int64_t window_bytes, std::size_t row_bytes,
-                            const std::vector<std::int64_t>& group_rows, const std::string& largest);
+// RowOrder's window for `window_bytes`, where 0 is all rows. `largest`: the name of the largest row group, and how many
+// rows it has.
+std::int64_t checked_window(std::int64_t window_bytes, const RowBytes& bytes, std::int64_t rows,
+                            std::int64_t largest_rows, const std::string& largest);
 
 }  // namespace dtrain::data

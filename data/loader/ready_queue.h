@@ -1,5 +1,6 @@
 #pragma once
 // Between the thread that reads and the program that trains: what is ready, at most `depth` of it.
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -30,6 +31,17 @@ class ReadyQueue {
     items_.pop_front();
     changed_.notify_all();
     return item;
+  }
+
+  bool has_item() {
+    const std::lock_guard lock(mutex_);
+    return !items_.empty();
+  }
+
+  // Waits for an item, but no longer than this. False: there is none.
+  bool wait(std::chrono::milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, limit, [&] { return !items_.empty(); });
   }
 
   // push() waits no longer.

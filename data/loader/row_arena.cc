@@ -29,7 +29,9 @@ void with_size(std::size_t bytes, const Copy& copy) {
 }  // namespace
 
 RowArena::RowArena(const RowLayout& layout, std::size_t slots)
-    : layout_(&layout), slots_(slots), rows_(std::make_unique_for_overwrite<std::byte[]>(slots * layout.bytes)) {}
+    : layout_(&layout), slots_(slots), rows_(std::make_unique_for_overwrite<std::byte[]>(slots * layout.bytes)) {
+  if (!layout.ragged.empty()) tails_.resize(slots);
+}
 
 void RowArena::grow(std::size_t slots) {
   if (slots <= slots_) return;
@@ -37,10 +39,11 @@ void RowArena::grow(std::size_t slots) {
   auto rows = std::make_unique_for_overwrite<std::byte[]>(more * layout_->bytes);
   std::memcpy(rows.get(), rows_.get(), slots_ * layout_->bytes);
   rows_ = std::move(rows);
+  if (!layout_->ragged.empty()) tails_.resize(more);
   slots_ = more;
 }
 
-void RowArena::write(const std::vector<const std::byte*>& columns, std::int64_t first_row,
+void RowArena::write(const std::vector<ColumnSpan>& columns, std::int64_t first_row,
                      std::span<const std::uint32_t> slots) {
   struct Move {
     std::byte* to;
@@ -54,10 +57,16 @@ void RowArena::write(const std::vector<const std::byte*>& columns, std::int64_t 
   }
   for (std::size_t column = 0; column < columns.size(); ++column) {
     const std::size_t offset = layout_->columns[column].offset;
-    const std::byte* values = columns[column];
+    const std::byte* values = columns[column].values;
+    if (layout_->columns[column].bytes == 0) continue;  // ragged
     with_size(layout_->columns[column].bytes, [&](auto bytes) {
       for (std::size_t i = 0; i < count; ++i) std::memcpy(moves[i].to + offset, values + moves[i].from * bytes, bytes);
     });
+  }
+  for (std::size_t i = 0; i < slots.size() && !tails_.empty(); ++i) {
+    if (slots[i] != ShuffleBuffer::left_before) {
+      tails_[slots[i]] = RowTail(*layout_, columns, static_cast<std::size_t>(first_row) + i);
+    }
   }
 }
 

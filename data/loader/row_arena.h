@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "data/base/row_layout.h"
+#include "data/base/row_tail.h"
 
 namespace dtrain::data {
 
@@ -23,10 +25,15 @@ class RowArena {
   void grow(std::size_t slots);
   // Row first_row + i of the columns goes to slots[i], or nowhere if that is ShuffleBuffer::left_before. At most
   // block_rows.
-  void write(const std::vector<const std::byte*>& columns, std::int64_t first_row,
-             std::span<const std::uint32_t> slots);
+  void write(const std::vector<ColumnSpan>& columns, std::int64_t first_row, std::span<const std::uint32_t> slots);
   // The part of a tensor that each of the slots has, one after the other.
   void read(Piece tensor, std::span<const std::uint32_t> slots, std::byte* to) const;
+  // What the slot has of the ragged columns. It is the caller's from now on.
+  RowTail take_tail(std::uint32_t slot) { return std::move(tails_[slot]); }
+  // These slots' rows have left.
+  void drop_tails(std::span<const std::uint32_t> slots) {
+    for (std::size_t i = 0; i < slots.size() && !tails_.empty(); ++i) tails_[slots[i]] = {};
+  }
 
  private:
   std::byte* row(std::uint32_t slot) const { return rows_.get() + slot * layout_->bytes; }
@@ -34,6 +41,7 @@ class RowArena {
   const RowLayout* layout_;
   std::size_t slots_;
   std::unique_ptr<std::byte[]> rows_;
+  std::vector<RowTail> tails_;  // by slot, if there are ragged columns
 };
 
 }  // namespace dtrain::data

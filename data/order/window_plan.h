@@ -1,7 +1,9 @@
 #pragma once
 // How many rows a window of bytes lets wait. Pure.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "data/order/row_order.h"
 
@@ -10,20 +12,53 @@ namespace dtrain::data {
 // What the shuffle keeps for a row that waits, beside the row: its key and a link.
 inline constexpr std::int64_t bytes_beside_row = 8;
 
+// The same for a row with ragged columns: where its block is, and what malloc adds to one; and for each such column the
+// end of its bytes.
+inline constexpr std::int64_t bytes_beside_tail = 8 + 16, bytes_of_end = 8;
+
+// What rows take in memory, by the files' footers.
+struct RowBytes {
+  std::int64_t waiting = 0;        // of a row that waits, on average, in the row group with the longest rows
+  std::int64_t largest_group = 0;  // of the largest row group, decoded
+  std::size_t largest = 0;         // its number
+
+  bool operator==(const RowBytes&) const = default;
+};
+
+// `fixed`: bytes of a row without the ragged columns, of which there are `ragged`. `tails`: their bytes in each group.
+inline RowBytes row_bytes(std::int64_t fixed, std::int64_t ragged, std::span<const std::int64_t> group_rows,
+                          std::span<const std::int64_t> tails) {
+  RowBytes result{.waiting = fixed};
+  if (ragged > 0) result.waiting += bytes_beside_tail + ragged * bytes_of_end;
+  std::int64_t longest = 0;
+  for (std::size_t group = 0; group < group_rows.size(); ++group) {
+    const std::int64_t rows = group_rows[group];
+    if (rows == 0) continue;
+    longest = std::max(longest, (tails[group] + rows - 1) / rows);
+    // Arrow has an offset for each row of a ragged column, and this library has one.
+    const std::int64_t bytes = rows * (fixed + ragged * 2 * bytes_of_end) + tails[group];
+    if (bytes > result.largest_group) {
+      result.largest_group = bytes;
+      result.largest = group;
+    }
+  }
+  result.waiting += longest;
+  return result;
+}
+
 // RowOrder's window for `window_bytes`: as many waiting rows as fit beside the largest row group, which is decoded as a
 // whole, and the bucket that leaves. 0: too small.
-constexpr std::int64_t window_rows(std::int64_t window_bytes, std::int64_t row_bytes, std::int64_t largest_group_rows,
-                                   std::int64_t rows) {
-  const std::int64_t waiting = (window_bytes - largest_group_rows * row_bytes) / (row_bytes + bytes_beside_row);
+constexpr std::int64_t window_rows(std::int64_t window_bytes, const RowBytes& bytes, std::int64_t rows) {
+  const std::int64_t waiting = (window_bytes - bytes.largest_group) / (bytes.waiting + bytes_beside_row);
   if (waiting >= rows) return RowOrder::whole_set;
   if (waiting < 2 * RowOrder::bucket_rows) return 0;
   return std::min(waiting - RowOrder::bucket_rows, RowOrder::window_max);
 }
 
 // The least window_bytes that is not too small.
-constexpr std::int64_t window_bytes_min(std::int64_t row_bytes, std::int64_t largest_group_rows, std::int64_t rows) {
+constexpr std::int64_t window_bytes_min(const RowBytes& bytes, std::int64_t rows) {
   const std::int64_t waiting = std::min(rows, 2 * RowOrder::bucket_rows);
-  return largest_group_rows * row_bytes + waiting * (row_bytes + bytes_beside_row);
+  return bytes.largest_group + waiting * (bytes.waiting + bytes_beside_row);
 }
 
 }  // namespace dtrain::data

@@ -3,7 +3,8 @@
 #include <arrow/array.h>
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -54,25 +55,126 @@ const std::byte* add_values(const arrow::Array& array, const Column& column, std
   return values;
 }
 
+// The values of the ragged rows of an array: those of these from `from` on and before `to`.
+struct RaggedValues {
+  std::shared_ptr<arrow::Array> values = nullptr;  // of lists
+  const std::uint8_t* bytes = nullptr;             // of strings
+  std::int64_t from = 0, to = 0;
+};
+
+// Adds to the offsets, which begin with a 0.
+template <typename Array>
+RaggedValues ragged_values(const Array& array, std::vector<std::int64_t>& offsets) {
+  const std::int64_t before = offsets.back(), from = array.value_offset(0);
+  for (std::int64_t row = 1; row <= array.length(); ++row) offsets.push_back(before + array.value_offset(row) - from);
+  RaggedValues found;
+  found.from = from;
+  found.to = array.value_offset(array.length());
+  if constexpr (requires { array.values(); }) {
+    found.values = array.values();
+  } else {
+    found.bytes = array.value_data() ? array.value_data()->data() : nullptr;
+  }
+  return found;
+}
+
+RaggedValues ragged_values_of(const arrow::Array& array, std::vector<std::int64_t>& offsets) {
+  switch (array.type_id()) {
+    case arrow::Type::LIST:
+      return ragged_values(static_cast<const arrow::ListArray&>(array), offsets);
+    case arrow::Type::LARGE_LIST:
+      return ragged_values(static_cast<const arrow::LargeListArray&>(array), offsets);
+    case arrow::Type::LARGE_STRING:
+    case arrow::Type::LARGE_BINARY:
+      return ragged_values(static_cast<const arrow::LargeBinaryArray&>(array), offsets);
+    default:
+      return ragged_values(static_cast<const arrow::BinaryArray&>(array), offsets);
+  }
+}
+
+std::int64_t first_null(const arrow::Array& array) {
+  for (std::int64_t i = 0; i < array.length(); ++i) {
+    if (array.IsNull(i)) return i;
+  }
+  return array.length();
+}
+
+// What is found of a column's nulls, chunk by chunk.
+class Nulls {
+ public:
+  // `rows_before`: of the chunks before. row_of: the chunk's row that has value i.
+  template <typename RowOf>
+  void add(const arrow::Array& array, std::int64_t rows_before, const RowOf& row_of) {
+    const std::int64_t found = array.null_count();
+    if (found != 0 && count_ == 0) first_ = rows_before + row_of(first_null(array));
+    count_ += found;
+  }
+  void check(const std::string& where, const Column& column) const {
+    if (count_ == 0) return;
+    throw DataError(fmt::format(
+        "dtrain: {}: column '{}' has {} null values, the first in row {}; fill them, or leave the column out", where,
+        column.name, count_, first_));
+  }
+
+ private:
+  std::int64_t count_ = 0, first_ = 0;
+};
+
+const arrow::DataType* value_type_of(const arrow::DataType& type) {
+  switch (type.id()) {
+    case arrow::Type::LIST:
+    case arrow::Type::LARGE_LIST:
+    case arrow::Type::FIXED_SIZE_LIST:
+      return static_cast<const arrow::BaseListType&>(type).value_type().get();
+    default:
+      return &type;
+  }
+}
+
+bool is_text(const arrow::DataType& type) {
+  return type.id() == arrow::Type::STRING || type.id() == arrow::Type::BINARY ||
+         type.id() == arrow::Type::LARGE_STRING || type.id() == arrow::Type::LARGE_BINARY;
+}
+
 }  // namespace
 
 Column column_of(const std::string& where, const arrow::Field& field) {
-  const arrow::DataType* type = field.type().get();
-  std::int64_t list_size = 0;
-  if (type->id() == arrow::Type::FIXED_SIZE_LIST) {
-    const auto& list = static_cast<const arrow::FixedSizeListType&>(*type);
-    list_size = list.list_size();
-    type = list.value_type().get();
-  }
-  const auto element = element_type(*type);
-  if (!element || (field.type()->id() == arrow::Type::FIXED_SIZE_LIST && list_size < 1)) {
+  const arrow::DataType& type = *field.type();
+  if (is_text(type)) return {field.name(), ElementType::uint8, 0, true};
+  const arrow::DataType* of_values = value_type_of(type);
+  const bool fixed = type.id() == arrow::Type::FIXED_SIZE_LIST;
+  const std::int64_t list_size = fixed ? static_cast<const arrow::FixedSizeListType&>(type).list_size() : 0;
+  const auto element = element_type(*of_values);
+  if (!element || (fixed && list_size < 1)) {
     throw DataError(
-        fmt::format("dtrain: {}: column '{}' is {}; columns can be bool, uint8, int8 to int64, float16 to "
-                    "float64, and fixed-size lists of these. Leave it out, or write it as one of these",
-                    where, field.name(), field.type()->ToString()));
+        fmt::format("dtrain: {}: column '{}' is {}; columns can be bool, uint8, int8 to int64, float16 to float64, "
+                    "lists of these, strings and binary. Leave it out, or write it as one of these",
+                    where, field.name(), type.ToString()));
   }
-  return {field.name(), *element, list_size};
+  return {field.name(), *element, list_size, of_values != &type && !fixed};
 }
+
+namespace {
+
+// `before`: rows of the chunks before.
+void add_ragged(const arrow::Array& chunk, const Column& column, std::int64_t before, std::vector<std::byte>* copied,
+                ColumnValues& result, Nulls& nulls) {
+  const auto begin = static_cast<std::ptrdiff_t>(result.offsets.size() - 1);
+  const RaggedValues found = ragged_values_of(chunk, result.offsets);
+  if (!found.values) {
+    result.values = reinterpret_cast<const std::byte*>(found.bytes) + found.from;
+    if (copied != nullptr) copied->insert(copied->end(), result.values, result.values + (found.to - found.from));
+    return;
+  }
+  const auto values = found.values->Slice(found.from, found.to - found.from);
+  nulls.add(*values, before, [&](std::int64_t value) {
+    const auto first = result.offsets.begin() + begin;
+    return std::upper_bound(first, result.offsets.end(), *first + value) - first - 1;
+  });
+  result.values = add_values(*values, column, copied);
+}
+
+}  // namespace
 
 ColumnValues values_of(const std::string& where, const Column& column, std::int64_t rows,
                        std::shared_ptr<arrow::ChunkedArray> array) {
@@ -80,23 +182,31 @@ ColumnValues values_of(const std::string& where, const Column& column, std::int6
     throw DataError(fmt::format("dtrain: {}: column '{}' has {} rows, and the footer says {}; write the file again",
                                 where, column.name, array->length(), rows));
   }
-  ColumnValues result{std::move(array), {}, nullptr};
+  ColumnValues result{std::move(array), {}, {}, nullptr};
   const bool copies = result.array->num_chunks() != 1 || column.type == ElementType::boolean;
   if (copies) result.copied.reserve(column.bytes() * static_cast<std::size_t>(rows));
-  for (const auto& chunk : result.array->chunks()) {
-    std::shared_ptr<arrow::Array> values = chunk;
-    std::int64_t nulls = chunk->null_count();
-    if (column.list_size != 0) {
-      const auto& list = static_cast<const arrow::FixedSizeListArray&>(*chunk);
-      values = list.values()->Slice(list.value_offset(0), chunk->length() * column.list_size);
-      nulls += values->null_count();
-    }
-    if (nulls != 0) {
-      throw DataError(fmt::format("dtrain: {}: column '{}' has {} null values; fill them, or leave the column out",
-                                  where, column.name, nulls));
-    }
-    result.values = add_values(*values, column, copies ? &result.copied : nullptr);
+  if (column.ragged) {
+    result.offsets.reserve(static_cast<std::size_t>(rows) + 1);
+    result.offsets.push_back(0);
   }
+  std::vector<std::byte>* copied = copies ? &result.copied : nullptr;
+  Nulls nulls;
+  std::int64_t before = 0;
+  for (const auto& chunk : result.array->chunks()) {
+    nulls.add(*chunk, before, std::identity());
+    if (column.ragged) {
+      add_ragged(*chunk, column, before, copied, result, nulls);
+    } else if (column.list_size != 0) {
+      const auto& list = static_cast<const arrow::FixedSizeListArray&>(*chunk);
+      const auto values = list.values()->Slice(list.value_offset(0), chunk->length() * column.list_size);
+      nulls.add(*values, before, [&](std::int64_t value) { return value / column.list_size; });
+      result.values = add_values(*values, column, copied);
+    } else {
+      result.values = add_values(*chunk, column, copied);
+    }
+    before += chunk->length();
+  }
+  nulls.check(where, column);
   if (copies) result.values = result.copied.data();
   return result;
 }

@@ -4,6 +4,7 @@
 #include <arrow/type.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,7 +20,10 @@ Column column_of(const std::string& where, const arrow::Field& field);
 struct ColumnValues {
   std::shared_ptr<arrow::ChunkedArray> array;  // owns the values, or
   std::vector<std::byte> copied;               // these do
+  std::vector<std::int64_t> offsets;           // of a ragged column
   const std::byte* values = nullptr;
+
+  ColumnSpan span() const { return {values, offsets.empty() ? nullptr : offsets.data()}; }
 };
 
 // Throws DataError, with `where`, if there are nulls, or if it is not `rows` rows of `column`.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "dtrain/data_errors.h"
@@ -55,6 +56,13 @@ std::vector<ParquetFile> parquet_files(const std::vector<std::string>& paths) {
     files.push_back({path, bytes});
   }
   return files;
+}
+
+void read_through(const std::string& path, const std::atomic<bool>& stop) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> part(1 << 20);
+  while (file && !stop) file.read(part.data(), static_cast<std::streamsize>(part.size()));
+  if (!stop && !file.eof()) throw DataError(fmt::format("dtrain: {}: it cannot be read", path));
 }
 
 }  // namespace dtrain::data

@@ -1,5 +1,6 @@
 #pragma once
 // Which files a data set consists of.
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,5 +16,9 @@ struct ParquetFile {
 // '.' or '_' are left out: writers use them for what is not finished, and for notes. Throws DataError if there is none,
 // or if one is empty or no file.
 std::vector<ParquetFile> parquet_files(const std::vector<std::string>& paths);
+
+// Reads the file once from its begin to its end, so that the kernel has it in memory, or until `stop` is true. Throws
+// DataError.
+void read_through(const std::string& path, const std::atomic<bool>& stop);
 
 }  // namespace dtrain::data

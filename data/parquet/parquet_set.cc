@@ -3,7 +3,9 @@
 #include <arrow/io/file.h>
 #include <fmt/format.h>
 #include <parquet/arrow/reader.h>
+#include <parquet/arrow/schema.h>
 #include <parquet/file_reader.h>
+#include <parquet/size_statistics.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +15,7 @@
 #include "data/parquet/arrow_columns.h"
 #include "data/parquet/group_pool.h"
 #include "data/parquet/parquet_files.h"
+#include "data/parquet/timed_file.h"
 #include "dtrain/data_errors.h"
 
 namespace dtrain::data {
@@ -43,7 +46,8 @@ auto ask(const std::string& where, const Ask& question) {
 }
 
 std::unique_ptr<parquet::arrow::FileReader> open_reader(arrow::MemoryPool* pool, const std::string& path,
-                                                        std::shared_ptr<parquet::FileMetaData> footer) {
+                                                        std::shared_ptr<parquet::FileMetaData> footer,
+                                                        double* disk_seconds) {
   return ask(path, [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> {
     parquet::ReaderProperties reading(pool);
     reading.set_page_checksum_verification(true);  // of pages that have one
@@ -51,7 +55,8 @@ std::unique_ptr<parquet::arrow::FileReader> open_reader(arrow::MemoryPool* pool,
     properties.set_pre_buffer(false);
     parquet::arrow::FileReaderBuilder builder;
     ARROW_ASSIGN_OR_RAISE(auto file, arrow::io::ReadableFile::Open(path));
-    ARROW_RETURN_NOT_OK(builder.Open(std::move(file), reading, std::move(footer)));
+    auto timed = std::make_shared<TimedFile>(std::move(file), disk_seconds);
+    ARROW_RETURN_NOT_OK(builder.Open(std::move(timed), reading, std::move(footer)));
     return builder.memory_pool(pool)->properties(properties)->Build();
   });
 }
@@ -64,7 +69,26 @@ std::uint64_t mixed_with(std::uint64_t digest, const std::string& text) {
 std::string type_text(const Column& column) {
   constexpr const char* names[] = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"};
   const std::string name = names[static_cast<std::size_t>(column.type)];
+  if (column.ragged) return fmt::format("rows of any number of {}", name);
   return column.list_size == 0 ? name : fmt::format("a list of {} {}", column.list_size, name);
+}
+
+// Which column of the pages has the values of a field that is no struct.
+int leaf_of(const parquet::arrow::SchemaField& field) {
+  const parquet::arrow::SchemaField* at = &field;
+  while (!at->is_leaf()) at = &at->children.front();
+  return at->column_index;
+}
+
+// Bytes of a ragged column's values, decoded. A list's empty rows count as one value.
+std::int64_t ragged_bytes(const parquet::RowGroupMetaData& group, int leaf, const Column& column) {
+  const auto chunk = group.ColumnChunk(leaf);
+  if (chunk->type() != parquet::Type::BYTE_ARRAY) {
+    return chunk->num_values() * static_cast<std::int64_t>(element_bytes(column.type));
+  }
+  const auto sizes = chunk->size_statistics();
+  if (sizes && sizes->unencoded_byte_array_data_bytes) return *sizes->unencoded_byte_array_data_bytes;
+  return chunk->total_uncompressed_size();
 }
 
 }  // namespace
@@ -90,7 +114,8 @@ ParquetSet::ParquetSet(const std::vector<std::string>& paths, const std::vector<
 // The first file says which columns there are, and of which types.
 void ParquetSet::open(File& file, const std::vector<std::string>& columns) {
   const bool first = files_.size() == 1;
-  const auto reader = open_reader(pool_.get(), file.path, nullptr);
+  double seconds = 0;
+  const auto reader = open_reader(pool_.get(), file.path, nullptr, &seconds);
   const std::shared_ptr<parquet::FileMetaData> footer = reader->parquet_reader()->metadata();
   if (footers_kept_ + footer->size() <= footers_kept_max) {
     footers_kept_ += footer->size();
@@ -127,10 +152,17 @@ void ParquetSet::open(File& file, const std::vector<std::string>& columns) {
     file.fields.push_back(found[0]);
   }
   for (int group = 0; group < footer->num_row_groups(); ++group) {
-    const std::int64_t rows = footer->RowGroup(group)->num_rows();
+    const auto in_footer = footer->RowGroup(group);
+    const std::int64_t rows = in_footer->num_rows();
     if (rows < 0) fail(file.path, fmt::format("row group {} has {} rows; write the file again", group, rows));
     groups_.push_back({&file, group});
     group_rows_.push_back(rows);
+    std::int64_t tails = 0;
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      const auto& field = reader->manifest().schema_fields[static_cast<std::size_t>(file.fields[i])];
+      if (columns_[i].ragged) tails += ragged_bytes(*in_footer, leaf_of(field), columns_[i]);
+    }
+    group_tails_.push_back(tails);
   }
 }
 
@@ -138,11 +170,15 @@ std::string ParquetSet::name_of(std::size_t group) const {
   return fmt::format("{}, row group {}", groups_[group].file->path, groups_[group].number);
 }
 
+void ParquetSet::read_through(const std::atomic<bool>& stop) const {
+  for (const auto& file : files_) data::read_through(file->path, stop);
+}
+
 std::unique_ptr<DecodedGroup> ParquetSet::read(std::size_t group, const std::atomic<bool>& stop) const {
   const File& file = *groups_[group].file;
   auto decoded = std::make_unique<ArrowGroup>();
   decoded->rows = group_rows_[group];
-  const auto reader = open_reader(pool_.get(), file.path, file.footer);
+  const auto reader = open_reader(pool_.get(), file.path, file.footer, &decoded->disk_seconds);
   const auto rows = reader->RowGroup(groups_[group].number);
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     if (stop) return nullptr;
@@ -153,7 +189,7 @@ std::unique_ptr<DecodedGroup> ParquetSet::read(std::size_t group, const std::ato
       return read;
     });
     decoded->owned.push_back(values_of(name_of(group), columns_[i], decoded->rows, std::move(array)));
-    decoded->columns.push_back(decoded->owned.back().values);
+    decoded->columns.push_back(decoded->owned.back().span());
   }
   return decoded;
 }

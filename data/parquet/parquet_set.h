@@ -13,12 +13,13 @@
 
 namespace dtrain::data {
 
-// The columns of a row group: for each the values of all rows, side by side. A boolean is a byte.
+// The columns of a row group.
 class DecodedGroup {
  public:
   virtual ~DecodedGroup() = default;
   std::int64_t rows = 0;
-  std::vector<const std::byte*> columns;
+  std::vector<ColumnSpan> columns;
+  double disk_seconds = 0;  // that reading its bytes took
 };
 
 class GroupPool;
@@ -32,11 +33,16 @@ class ParquetSet {
   const std::vector<Column>& columns() const { return columns_; }
   // Rows of each row group, file by file.
   const std::vector<std::int64_t>& group_rows() const { return group_rows_; }
+  // Bytes that the ragged columns have in each row group, by the footers. If a writer has not noted how long its
+  // strings are, they count as they lie in the file, where strings that are there twice may take less.
+  const std::vector<std::int64_t>& group_tails() const { return group_tails_; }
   // Of the files' names and sizes, and of the rows of their groups. The folder is not in it, so a data set may move.
   std::uint64_t digest() const { return digest_; }
   // "FILE, row group 3"
   std::string name_of(std::size_t group) const;
 
+  // Reads all files once, so that the kernel has them in memory as far as there is room. Throws DataError.
+  void read_through(const std::atomic<bool>& stop) const;
   // What it returns must not outlive the set. Throws DataError. Returns nothing if `stop` became true before it was
   // read.
   std::unique_ptr<DecodedGroup> read(std::size_t group, const std::atomic<bool>& stop) const;
@@ -53,7 +59,7 @@ class ParquetSet {
   std::vector<std::unique_ptr<File>> files_;
   std::vector<Group> groups_;
   std::vector<Column> columns_;
-  std::vector<std::int64_t> group_rows_;
+  std::vector<std::int64_t> group_rows_, group_tails_;
   std::uint64_t digest_ = 0;
   std::uint64_t footers_kept_ = 0;  // bytes
 };

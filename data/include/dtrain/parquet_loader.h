@@ -24,37 +24,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "dtrain/data_errors.h"
 #include "dtrain/errors.h"
+#include "dtrain/loader_times.h"
+#include "dtrain/parquet_options.h"
 
 namespace dtrain {
-
-struct ParquetLoaderOptions {
-  // Files, and folders of files whose names end in .parquet, which are read in the order of their names.
-  std::vector<std::string> paths = {};
-  // Columns that become tensors of their own: [rows], or [rows, n] if the column has lists of n values.
-  std::vector<std::string> columns = {};
-  // Tensors [rows, columns] by their names, each of several columns of one type. If `columns` and `matrices` are both
-  // empty, every column of the files becomes a tensor.
-  std::map<std::string, std::vector<std::string>> matrices = {};
-
-  std::int64_t batch_size = 0;  // rows of this rank in a batch, 1 or more
-  int rank = 0;
-  int world_size = 1;
-
-  bool shuffle = true;     // false: in the order of the files
-  std::uint64_t seed = 0;  // must be the same on every rank
-  // Memory for the shuffle, the row group that is being decoded included. Must be the same on every rank. 0: for all
-  // rows, which are then shuffled uniformly. auto_window: a fifth of the free memory, for one rank alone, because
-  // machines differ and the order must not.
-  std::int64_t window_size_bytes = 0;
-  static constexpr std::int64_t auto_window = -1;
-
-  bool drop_last = false;
-  int prefetch = 4;  // batches that are ready before next() asks for them, 1 or more
-};
 
 struct LoadedBatch {
   std::map<std::string, torch::Tensor> tensors;
@@ -90,6 +66,10 @@ class ParquetLoader {
   // Go on from there. Throws ConfigError if it is no text of state(), or one of other files, another seed or another
   // window. With auto_window the window is that of the text.
   void load_state(const std::string& state);
+
+  // What the time went into since the loader was made. Where training waits for more than a tenth of it, the loader
+  // says so on standard error, at most once a minute, with what to change.
+  LoaderTimes times() const;
 
   std::int64_t rows() const;     // in the files
   std::int64_t batches() const;  // in an epoch

@@ -16,6 +16,10 @@ lets the ranks that are left go on when one has died. See docs/training/survivor
     dtrain.report_progress(step, steps, loss=loss)
 
 tells the launcher how far the training is. See docs/kubernetes.md.
+
+    dtrain.ParquetLoader("clicks/", batch_size=1024)
+
+reads Parquet files as shuffled batches of tensors. See docs/training/loader.md.
 """
 import os
 
@@ -29,6 +33,7 @@ import torch.distributed  # noqa: E402
 
 from . import _extension  # noqa: E402
 from ._launch import RunError, run  # noqa: E402, F401
+from ._loader import Batch, DataError, ParquetLoader  # noqa: E402, F401
 from ._progress import report_progress  # noqa: E402, F401
 from ._reform import joiner_waits, reform, refuse_outside  # noqa: E402, F401
 

@@ -33,7 +33,8 @@ for file in range(files):
 # name: what loader_bench gets as window and shuffle, or what readers.py gets
 OURS = {"20 MB window": (WINDOW, 1), "100 MB window": (100_000_000, 1), "all rows at once": (0, 1),
         "in the order of the files": (WINDOW, 0)}
-OTHERS = {"pyarrow's scanner and numpy.stack, not shuffled": ("scanner",),
+OTHERS = {"ParquetLoader from Python, 20 MB window": ("dtrain",),
+          "pyarrow's scanner and numpy.stack, not shuffled": ("scanner",),
           "DataLoader, row by row, not shuffled": ("rows", "400000")}
 
 
@@ -41,21 +42,21 @@ def one_core():
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
-def figures(*command):
+def figures(package, *command):
     out = subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, timeout=900,
-                         preexec_fn=one_core).stdout
+                         env={**os.environ, "PYTHONPATH": package}, preexec_fn=one_core).stdout
     return [float(word) for word in out.split()]
 
 
 def measure(args, folder):
-    runs = {name: [] for name in [*OURS, *OTHERS]}
+    runs, package = {name: [] for name in [*OURS, *OTHERS]}, os.path.join(os.path.abspath(args.build), "python")
     for _ in range(args.runs):
         for name, (window, shuffle) in OURS.items():
             program = os.path.join(args.build, "bin/loader_bench")
-            runs[name].append(figures(program, folder, COLUMNS, window, BATCH, shuffle))
+            runs[name].append(figures(package, program, folder, COLUMNS, window, BATCH, shuffle))
         for name, (how, *limit) in OTHERS.items():
             readers = [args.python, "-W", "ignore", HERE / "readers.py"]
-            runs[name].append(figures(*readers, how, folder, BATCH, *limit))
+            runs[name].append(figures(package, *readers, how, folder, BATCH, *limit))
     return {name: [statistics.median(column) for column in zip(*lines)] for name, lines in runs.items()}
 
 

@@ -12,28 +12,9 @@ import numpy
 import pyarrow
 import pyarrow.parquet as parquet
 
+from tables import ALL, GROUP, ROWS, table, write_set
+
 WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
-ROWS = (1500, 0, 2200, 1)  # of the files
-GROUP = 400
-ALL = sum(ROWS)
-
-
-def table(first, rows):
-    ids = numpy.arange(first, first + rows, dtype=numpy.int64)
-    pairs = numpy.stack([ids, -ids], axis=1).astype(numpy.float32).reshape(-1)
-    return pyarrow.table({
-        "id": ids,
-        "a": (ids * 0.5).astype(numpy.float32),
-        "b": (ids + 0.25).astype(numpy.float32),
-        "odd": ids % 2 == 1,
-        "small": (ids % 100).astype(numpy.int8),
-        "byte": (ids % 200).astype(numpy.uint8),
-        "short": (ids % 3000).astype(numpy.int16),
-        "int": ids.astype(numpy.int32),
-        "half": (ids % 1000).astype(numpy.float16),
-        "double": ids / 3.0,
-        "pair": pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(pairs), 2),
-    })
 
 
 class Loader(unittest.TestCase):
@@ -42,15 +23,7 @@ class Loader(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="dtrain-loader-")
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
-        cls.set = cls.folder / "set"
-        cls.set.mkdir()
-        first = 0
-        for number, rows in enumerate(ROWS):
-            parquet.write_table(table(first, rows), cls.set / f"{number}.parquet", row_group_size=GROUP,
-                                compression=["none", "zstd", "snappy", "none"][number])
-            first += rows
-        (cls.set / "_SUCCESS").touch()
-        (cls.set / "_note.parquet").touch()
+        cls.set = write_set(cls.folder / "set")
         cls.worker = subprocess.Popen([WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         cls.addClassCleanup(cls.end_worker)
 
@@ -123,6 +96,69 @@ class Loader(unittest.TestCase):
         answer = self.ask({"columns": []}, batches=1, values=True)
         self.assertEqual(set(answer["epochs"][0][0]["tensors"]), set(table(0, 1).column_names))
 
+    def ragged(self, name, rows=4001):
+        """Files with columns whose rows differ in length, and what pyarrow reads from them."""
+        draw = random.Random(rows)
+        lists = [list(range(draw.choice((0, 0, 1, 7)))) for _ in range(rows)]
+        columns = pyarrow.table({
+            "id": numpy.arange(rows),
+            "word": pyarrow.array([draw.choice(("", "one", "dix-neuf \u00e9t\u00e9s")) for _ in range(rows)]),
+            "blob": pyarrow.array([draw.randbytes(draw.randrange(40)) for _ in range(rows)], pyarrow.large_binary()),
+            "list": pyarrow.array(lists, pyarrow.list_(pyarrow.int64())),
+            "flags": pyarrow.array([[at % 3 == 1 for at in one] for one in lists], pyarrow.list_(pyarrow.bool_())),
+            "large": pyarrow.array([one[1:] for one in lists], pyarrow.large_list(pyarrow.float32())),
+            "small": pyarrow.array(numpy.arange(rows) % 100, pyarrow.int8())})
+        third = rows // 3
+        return self.write(name, columns[:third], columns[third:], row_group_size=GROUP, compression="zstd"), columns
+
+    def test_rows_that_differ_in_length(self):
+        """Strings, binary and lists: values and offsets, on each rank, also where rows are repeated."""
+        folder, columns = self.ragged("ragged")
+        rows = {name: columns[name].to_pylist() for name in columns.column_names}
+        rows["word"] = [word.encode() for word in rows["word"]]
+        types = {"word": "Byte", "blob": "Byte", "list": "Long", "flags": "Bool", "large": "Float"}
+        for window, world in ((0, 1), (500_000, 4)):
+            options = {"paths": [str(folder)], "columns": [], "window": window, "batch_size": 101, "world_size": world}
+            seen, repeated = [], 0
+            for rank in range(world):
+                for batch in self.ask({**options, "rank": rank}, values=True)["epochs"][0]:
+                    self.assertEqual(len(batch["tensors"]), 2 + 2 * len(types))
+                    for name, type in types.items():
+                        tensor, offsets = batch["tensors"][name], batch["tensors"][f"{name}.offsets"]
+                        self.assertEqual([tensor["type"], offsets["type"]], [type, "Long"])
+                        self.assertEqual(offsets["shape"], [batch["rows"] + 1])
+                        self.assertEqual(tensor["shape"], [offsets["values"][-1]])
+                        for at, row in enumerate(batch["ids"]):
+                            begin, end = (int(offsets["values"][place]) for place in (at, at + 1))
+                            self.assertEqual(tensor["values"][begin:end], list(rows[name][row]), (name, row))
+                    seen += batch["ids"][:batch["rows"] - batch["repeated"]]
+                    repeated += batch["repeated"]
+            self.assertEqual(sorted(seen), rows["id"])
+            self.assertNotEqual(seen, rows["id"])
+            self.assertEqual(repeated, 0 if world == 1 else 4 * 92 - 365)
+
+    def test_rows_that_differ_in_length_in_the_order_of_the_files(self):
+        folder, columns = self.ragged("straight")
+        batches = self.ask({"paths": [str(folder)], "columns": ["word"], "shuffle": False}, values=True)["epochs"][0]
+        letters = [letter for batch in batches for letter in batch["tensors"]["word"]["values"]]
+        self.assertEqual(bytes(map(int, letters)), "".join(columns["word"].to_pylist()).encode())
+        self.assertIn("window_size_bytes = 9000",
+                      self.error("data_error", {"paths": [str(folder)], "columns": ["id", "word"], "window": 9000}))
+
+    def test_nulls_say_where_they_are(self):
+        ids = list(range(10))
+        holes = {"word": pyarrow.array(["a"] * 7 + [None, "b", None]),
+                 "list": pyarrow.array([[1], [], [2, 3]] + [[]] * 4 + [[1, None]] + [[1]] * 2,
+                                       pyarrow.list_(pyarrow.int32())),
+                 "none": pyarrow.array([[1]] * 7 + [None] + [[1]] * 2, pyarrow.list_(pyarrow.int32())),
+                 "pair": pyarrow.array([[1, 2]] * 7 + [[1, None]] * 3, pyarrow.list_(pyarrow.int32(), 2)),
+                 "number": pyarrow.array([1] * 7 + [None] + [1] * 2, pyarrow.int64())}
+        folder = self.write("holes", pyarrow.table({"id": ids, **holes}))
+        for name, count in (("word", 2), ("list", 1), ("none", 1), ("pair", 3), ("number", 1)):
+            error = self.error("data_error", {"paths": [str(folder)], "columns": [name]})
+            self.assertIn(f"0.parquet, row group 0: column '{name}' has {count} null values, the first in row 7;",
+                          error)
+
     def test_footers_that_are_too_large_to_keep(self):
         """The first footer takes more than half a megabyte, so that of the second file is read with each row group."""
         wide = pyarrow.table({"id": numpy.arange(750), **{f"f{at}": numpy.zeros(750) for at in range(39)}})
@@ -194,13 +230,16 @@ class Loader(unittest.TestCase):
         self.assertEqual(went_on[0]["ids"], window[1]["ids"])
 
     def test_options_that_make_no_sense(self):
+        names = self.write("names", pyarrow.table({"word": ["a"], "word.offsets": [1]}))
         for options, words in [
                 ({"batch_size": 0}, "batch_size is 0"), ({"rank": 2, "world_size": 2}, "rank 2 of 2"),
                 ({"prefetch": 0}, "prefetch"), ({"window": -2}, "window_size_bytes is -2"),
                 ({"paths": []}, "paths is empty"),
                 ({"window": -1, "world_size": 2}, "auto_window"), ({"columns": ["id", "id"]}, "asked for twice"),
                 ({"matrices": {"x": []}}, "has no columns"), ({"matrices": {"id": ["a"]}}, "two tensors"),
-                ({"matrices": {"x": ["a", "int"]}}, "two types"), ({"matrices": {"x": ["pair"]}}, "has lists")]:
+                ({"matrices": {"x": ["a", "int"]}}, "two types"), ({"matrices": {"x": ["pair"]}}, "has lists"),
+                ({"columns": [], "paths": [str(names)]}, "two tensors are called 'word.offsets'"),
+                ({"matrices": {"x": ["word"]}, "columns": [], "paths": [str(names)]}, "has lists or strings")]:
             self.assertIn(words, self.error("config_error", options))
 
     def test_files_that_cannot_be_read(self):
@@ -213,7 +252,7 @@ class Loader(unittest.TestCase):
         cut.write_bytes((self.set / "0.parquet").read_bytes()[:-2000])
         bare = self.folder / "bare"
         bare.mkdir()
-        lists = pyarrow.table({"id": [1], "words": [["a"]], "word": ["a"],
+        lists = pyarrow.table({"id": [1], "words": [["a"]],
                                "when": [numpy.datetime64("2026-01-01", "ms")]})
         odd = self.write("odd", lists)
         short = table(0, 10).drop_columns(["a"])
@@ -225,7 +264,7 @@ class Loader(unittest.TestCase):
                 ({"paths": [str(self.folder / "gone")]}, ["gone", "No such file"]),
                 ({"columns": ["id", "z"]}, [str(self.set / "0.parquet"), "no column 'z'", "double"]),
                 *[({"paths": [str(odd)], "columns": [name]}, ["0.parquet", f"'{name}' is {type}"])
-                  for name, type in (("words", "list<"), ("word", "string"), ("when", "timestamp"))],
+                  for name, type in (("words", "list<"), ("when", "timestamp"))],
                 ({"paths": [str(self.write("short", table(0, 10), short))], "columns": []},
                  ["1.parquet", "no column 'a'"]),
                 ({"paths": [str(self.write("long", short, table(0, 10)))], "columns": []},
@@ -265,6 +304,17 @@ class Loader(unittest.TestCase):
         self.assertLess(taken[0], 1.1 * (8_000_000 + batches) + 6_000_000)
         self.assertLess(taken[1], 1.1 * (16_000_000 + batches) + 6_000_000)
         self.assertLess(self.ask({**options, "window": 0}, batches=1, quiet=True)["end_s"], 0.5)
+
+    def test_memory_of_rows_that_differ_in_length(self):
+        """64 MB of strings of 0 to 640 letters, whose footers say how long they are."""
+        draw = random.Random(0)
+        letters = draw.randbytes(1000)
+        words = pyarrow.array([letters[:draw.randrange(641)] for _ in range(200_000)], pyarrow.binary())
+        folder = str(self.write("texts", pyarrow.table({"word": words}), row_group_size=5_000, compression="none"))
+        options = {"paths": [folder], "columns": [], "batch_size": 1000, "prefetch": 4}
+        batches = 5 * 1000 * 330
+        taken = self.ask({**options, "window": 16_000_000}, quiet=True)["memory"]
+        self.assertLess(taken, 1.1 * (16_000_000 + batches) + 6_000_000)
 
 
 if __name__ == "__main__":

@@ -5,25 +5,47 @@
 
 using namespace dtrain::data;
 
+namespace {
+
+// Rows of one length, of which the largest group has `group`.
+RowBytes even_rows(std::int64_t bytes, std::int64_t group) { return {bytes, group * bytes, 0}; }
+
+}  // namespace
+
 TEST_CASE("a window has room for the largest row group, the waiting rows and the bucket that leaves") {
-  const std::int64_t window = window_rows(20'000'000, 160, 65536, 4'000'000);
+  const std::int64_t window = window_rows(20'000'000, even_rows(160, 65536), 4'000'000);
   CHECK(65536 * 160 + (window + RowOrder::bucket_rows) * 168 <= 20'000'000);
   CHECK(65536 * 160 + (window + RowOrder::bucket_rows + 1) * 168 > 20'000'000);
 }
 
 TEST_CASE("the least window is the least that is not refused, also of small sets") {
   for (const std::int64_t rows : {1, 100, 400, 2047, 2048, 2049, 5000, 1'000'000}) {
-    for (const std::int64_t row_bytes : {1, 8, 160}) {
-      const std::int64_t largest = std::min<std::int64_t>(rows, 400);
-      const std::int64_t least = window_bytes_min(row_bytes, largest, rows);
-      CHECK(window_rows(least - 1, row_bytes, largest, rows) == 0);
-      CHECK(window_rows(least, row_bytes, largest, rows) >= RowOrder::bucket_rows);
-      CHECK(window_rows(1, row_bytes, largest, rows) == 0);
+    for (const std::int64_t length : {1, 8, 160}) {
+      const RowBytes bytes = even_rows(length, std::min<std::int64_t>(rows, 400));
+      const std::int64_t least = window_bytes_min(bytes, rows);
+      CHECK(window_rows(least - 1, bytes, rows) == 0);
+      CHECK(window_rows(least, bytes, rows) >= RowOrder::bucket_rows);
+      CHECK(window_rows(1, bytes, rows) == 0);
     }
   }
 }
 
 TEST_CASE("a window in which all rows can wait is the whole set") {
-  CHECK(window_rows(400 * 8 + 1000 * 16, 8, 400, 1000) == RowOrder::whole_set);
-  CHECK(window_rows(10'000'000'000'000, 8, 400, 1'000'000'000'000) == RowOrder::window_max);
+  CHECK(window_rows(400 * 8 + 1000 * 16, even_rows(8, 400), 1000) == RowOrder::whole_set);
+  CHECK(window_rows(10'000'000'000'000, even_rows(8, 400), 1'000'000'000'000) == RowOrder::window_max);
+}
+
+TEST_CASE("what rows of one length take is their values alone") {
+  const std::vector<std::int64_t> rows{100, 0, 400, 300}, tails(4);
+  CHECK(row_bytes(160, 0, rows, tails) == RowBytes{160, 64'000, 2});
+}
+
+TEST_CASE("rows that differ in length count as those of the row group with the longest") {
+  const std::vector<std::int64_t> rows{100, 0, 400, 300}, tails{5001, 0, 400, 0};
+  const RowBytes bytes = row_bytes(8, 2, rows, tails);
+  CHECK(bytes.waiting == 8 + 51 + bytes_beside_tail + 2 * bytes_of_end);
+  // The row group that takes most memory may be another one.
+  CHECK(bytes.largest == 2);
+  CHECK(bytes.largest_group == 400 * (8 + 2 * 2 * bytes_of_end) + 400);
+  CHECK(row_bytes(8, 2, rows, std::vector<std::int64_t>{50'000, 0, 400, 0}).largest == 0);
 }

@@ -1,0 +1,47 @@
+#pragma once
+// What a ParquetLoader reads, and how. See parquet_loader.h.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace dtrain {
+
+struct ParquetLoaderOptions {
+  // Files, and folders of files whose names end in .parquet, which are read in the order of their names.
+  std::vector<std::string> paths = {};
+  // Columns that become tensors of their own: [rows], or [rows, n] if the column has lists of n values. A column NAME
+  // of strings, binary or lists of any length becomes two tensors, as torch's jagged layout has them: NAME has the
+  // values of all rows side by side (uint8 for strings), and NAME.offsets, int64 [rows + 1], says where each row's
+  // begin.
+  std::vector<std::string> columns = {};
+  // Tensors [rows, columns] by their names, each of several columns of one type. If `columns` and `matrices` are both
+  // empty, every column of the files becomes a tensor.
+  std::map<std::string, std::vector<std::string>> matrices = {};
+
+  std::int64_t batch_size = 0;  // rows of this rank in a batch, 1 or more
+  int rank = 0;
+  int world_size = 1;
+
+  bool shuffle = true;     // false: in the order of the files
+  std::uint64_t seed = 0;  // must be the same on every rank
+  // Memory for the shuffle, the row group that is being decoded included. Must be the same on every rank. 0: for all
+  // rows, which are then shuffled uniformly. auto_window: a fifth of the free memory, for one rank alone, because
+  // machines differ and the order must not.
+  std::int64_t window_size_bytes = 0;
+  static constexpr std::int64_t auto_window = -1;
+
+  // Before the first batch all files are read once, and stay in the machine's memory as far as it has room. Not needed
+  // with a window of all rows.
+  bool fully_executed = false;
+
+  bool drop_last = false;
+  int prefetch = 4;  // batches that are ready before next() asks for them, 1 or more
+
+  // The options that a job's configuration has set: paths from DTRAIN_DATASET, which is a file or a folder, and
+  // window_size_bytes and fully_executed from DTRAIN_LOADER, a JSON object with these keys. There a window of null has
+  // all rows, and "auto" is auto_window. Throws ConfigError.
+  static ParquetLoaderOptions from_environment();
+};
+
+}  // namespace dtrain

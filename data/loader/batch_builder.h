@@ -1,0 +1,38 @@
+#pragma once
+// The tensors of one batch, filled with this rank's rows as they leave the shuffle.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "data/base/host_batch.h"
+#include "data/base/row_layout.h"
+#include "data/base/row_tail.h"
+#include "data/loader/row_arena.h"
+#include "data/order/batch_share.h"
+
+namespace dtrain::data {
+
+class BatchBuilder {
+ public:
+  // All must outlive the builder.
+  BatchBuilder(const std::vector<TensorColumns>& tensors, const RowLayout& layout, const BatchShare& share);
+
+  // Row `row` of the global batch and those after it, from these slots. The rows' tails leave the arena.
+  void add(RowArena& arena, std::span<const std::uint32_t> slots, std::int64_t row);
+  // When all rows have been added. Not to be called again.
+  HostBatch finish();
+
+ private:
+  void add_ragged(std::size_t ragged, ElementType type);
+
+  const std::vector<TensorColumns>* tensors_;
+  const RowLayout* layout_;
+  const BatchShare share_;
+  std::vector<HostTensor> fixed_;  // one of each of tensors_; of a ragged column it is empty
+  std::vector<RowTail> tails_;     // of this rank's rows
+  HostBatch batch_;
+};
+
+}  // namespace dtrain::data

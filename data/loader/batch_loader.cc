@@ -1,0 +1,206 @@
+#include "data/loader/batch_loader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <utility>
+
+#include "data/loader/epoch_reader.h"
+#include "data/loader/loader_plan.h"
+#include "data/parquet/seconds_since.h"
+#include "dtrain/data_errors.h"
+#include "dtrain/errors.h"
+#include "strategies/kept/available_memory.h"
+
+namespace dtrain::data {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) { throw ConfigError("dtrain: ParquetLoader: " + why); }
+
+ParquetLoaderOptions checked(ParquetLoaderOptions options) {
+  if (options.paths.empty()) refuse("paths is empty; name files, or folders with files that end in .parquet");
+  if (options.batch_size < 1) refuse(fmt::format("batch_size is {}; it must be at least 1", options.batch_size));
+  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
+    refuse(fmt::format("rank {} of {} does not exist", options.rank, options.world_size));
+  }
+  if (options.prefetch < 1) refuse(fmt::format("prefetch is {}; it must be at least 1", options.prefetch));
+  if (options.window_size_bytes < ParquetLoaderOptions::auto_window) {
+    refuse(fmt::format("window_size_bytes is {}; it must be a number of bytes, 0 for all rows, or auto_window",
+                       options.window_size_bytes));
+  }
+  if (options.window_size_bytes == ParquetLoaderOptions::auto_window && options.world_size > 1) {
+    refuse(
+        "auto_window is for one rank alone: the window must be the same on all ranks, and free memory is not; set "
+        "window_size_bytes to a number");
+  }
+  return options;
+}
+
+std::int64_t window_bytes(const ParquetLoaderOptions& options) {
+  if (options.window_size_bytes != ParquetLoaderOptions::auto_window) return options.window_size_bytes;
+  const auto free = kept::available_memory();
+  if (!free) {
+    refuse("auto_window: this machine does not say how much memory is free; set window_size_bytes to a number");
+  }
+  return static_cast<std::int64_t>(*free / 5);
+}
+
+}  // namespace
+
+BatchLoader::BatchLoader(ParquetLoaderOptions given)
+    : options_(checked(std::move(given))),
+      set_(options_.paths, wanted_columns(options_.columns, options_.matrices)),
+      tensors_(tensors_of(set_.columns(), options_.matrices)),
+      names_(tensor_names(tensors_)),
+      layout_(tensors_),
+      rows_(std::accumulate(set_.group_rows().begin(), set_.group_rows().end(), std::int64_t{0})) {
+  if (rows_ == 0) throw DataError(fmt::format("dtrain: {}: there are no rows", options_.paths[0]));
+  if (batches() == 0) {
+    refuse(
+        fmt::format("the files have {} rows, less than one global batch of {}, and drop_last leaves them out; set "
+                    "drop_last to false or take a smaller batch_size",
+                    rows_, global_rows()));
+  }
+  at_ = {.seed = options_.seed, .digest = set_.digest()};
+  if (options_.shuffle) at_.window = window();
+}
+
+BatchLoader::~BatchLoader() { stop(); }
+
+std::int64_t BatchLoader::window() const {
+  const auto ragged = static_cast<std::int64_t>(layout_.ragged.size());
+  const RowBytes bytes =
+      row_bytes(static_cast<std::int64_t>(layout_.bytes), ragged, set_.group_rows(), set_.group_tails());
+  return checked_window(window_bytes(options_), bytes, rows_, set_.group_rows()[bytes.largest],
+                        set_.name_of(bytes.largest));
+}
+
+std::optional<HostBatch> BatchLoader::next() {
+  if (failed_) std::rethrow_exception(failed_);
+  if (!thread_.joinable()) start();
+  // What is ready is not waited for, however long the kernel lets another thread run meanwhile.
+  const bool is_there = ready_->has_item();
+  const Clock::time_point begin = Clock::now();
+  Ready ready = ready_->pop();
+  if (!is_there) waited_ += seconds_since(begin);
+  if (ready.error) {
+    failed_ = ready.error;
+    std::rethrow_exception(failed_);
+  }
+  at_ = ready.after;
+  ready.times.batches = ready.batch ? 1 : 0;
+  note_times(ready.times);
+  return std::move(ready.batch);
+}
+
+// Before the first batch a program waits for the window to fill, and there is nothing to change.
+void BatchLoader::note_times(LoaderTimes times) {
+  const Clock::time_point now = Clock::now();
+  const double waited = std::exchange(waited_, 0);
+  const auto before = std::exchange(returned_, now);
+  if (before) {
+    times.seconds = std::chrono::duration<double>(now - *before).count();
+    times.waited = waited;
+  }
+  if (const auto window = watch_.add(times)) fmt::print(stderr, "{}\n", wait_line(*window, options_.prefetch));
+}
+
+bool BatchLoader::wait(std::chrono::milliseconds limit) {
+  if (failed_) return true;
+  if (!thread_.joinable()) start();
+  if (ready_->has_item()) return true;
+  const Clock::time_point begin = Clock::now();
+  const bool is_there = ready_->wait(limit);
+  waited_ += seconds_since(begin);
+  return is_there;
+}
+
+void BatchLoader::set_epoch(std::uint64_t epoch) {
+  OrderState state = at_;
+  state.epoch = epoch;
+  state.rows_done = 0;
+  go_to(state);
+}
+
+void BatchLoader::go_to(const OrderState& state) {
+  stop();
+  failed_ = nullptr;
+  at_ = state;
+}
+
+void BatchLoader::load_state(const std::string& text) {
+  const auto state = order_state(text);
+  if (!state) refuse(fmt::format("'{}' is no text of state()", text.substr(0, 100)));
+  if (state->digest != at_.digest || state->rows_done > rows_) {
+    refuse("the state is one of other files: their names, sizes or row groups differ; with other rows it cannot go on");
+  }
+  if (state->seed != at_.seed) {
+    refuse(fmt::format("the state is one of seed {}, and this loader has {}; with another order it cannot go on",
+                       state->seed, at_.seed));
+  }
+  const bool any_window = options_.shuffle && options_.window_size_bytes == ParquetLoaderOptions::auto_window;
+  if (state->window != at_.window && !(any_window && state->window > 0)) {
+    refuse(
+        "the state is one of another window_size_bytes or shuffle, or of other columns; with another order it cannot "
+        "go on");
+  }
+  go_to(*state);
+}
+
+void BatchLoader::start() {
+  stopped_ = false;
+  returned_.reset();
+  waited_ = 0;
+  ready_ = std::make_unique<ReadyQueue<Ready>>(static_cast<std::size_t>(options_.prefetch));
+  thread_ = std::thread([this, from = at_] {
+    try {
+      if (options_.fully_executed && options_.window_size_bytes != 0 && !executed_) set_.read_through(stopped_);
+      executed_ = !stopped_;
+      read_epochs(from);
+    } catch (...) {
+      ready_->push({std::nullopt, {}, std::current_exception(), {}});
+    }
+  });
+}
+
+void BatchLoader::stop() {
+  if (!thread_.joinable()) return;
+  stopped_ = true;
+  ready_->close();
+  thread_.join();
+}
+
+// On the thread, until it is stopped.
+void BatchLoader::read_epochs(OrderState at) {
+  LoaderTimes times;
+  const auto push = [&](std::optional<HostBatch> batch, const OrderState& after) {
+    const Clock::time_point begin = Clock::now();
+    const bool is_open = ready_->push({std::move(batch), after, nullptr, std::exchange(times, {})});
+    times.ahead = seconds_since(begin);
+    return is_open;
+  };
+  for (; !stopped_; at.epoch += 1, at.rows_done = 0) {
+    RowOrder order(set_.group_rows(), at.seed, at.epoch, at.window);
+    EpochReader reader(set_, tensors_, layout_, std::move(order), at.rows_done);
+    while (const auto share = next_share(at.rows_done)) {
+      std::optional<HostBatch> batch = reader.next(*share, stopped_, times);
+      if (!batch) return;
+      at.rows_done += share->batch_rows;
+      if (!push(std::move(batch), at)) return;
+    }
+    OrderState after = at;
+    after.epoch += 1;
+    after.rows_done = 0;
+    if (!push(std::nullopt, after)) return;
+  }
+}
+
+std::optional<BatchShare> BatchLoader::next_share(std::int64_t done) const {
+  const auto share =
+      data::next_share(rows_ - done, options_.batch_size, options_.rank, options_.world_size, options_.drop_last);
+  return share.batch_rows == 0 ? std::nullopt : std::optional(share);
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,18 @@
+// ParquetLoaderOptions::from_environment().
+#include <cstdlib>
+
+#include "data/options/loader_json.h"
+#include "dtrain/parquet_options.h"
+
+namespace dtrain {
+
+ParquetLoaderOptions ParquetLoaderOptions::from_environment() {
+  ParquetLoaderOptions options;
+  const char* dataset = std::getenv("DTRAIN_DATASET");
+  if (dataset != nullptr && *dataset != '\0') options.paths = {dataset};
+  const char* loader = std::getenv("DTRAIN_LOADER");
+  if (loader != nullptr && *loader != '\0') data::set_loader_section("DTRAIN_LOADER", loader, options);
+  return options;
+}
+
+}  // namespace dtrain

@@ -1,0 +1,221 @@
+"""dtrain.ParquetLoader: libdtrain_data.so, which a build of dtrain puts beside this file, through its C interface."""
+import ctypes
+import functools
+import json
+import os
+import pathlib
+import threading
+import weakref
+
+import torch
+import torch.distributed
+
+_OK, _END, _WAITING, _CONFIG_ERROR, _DATA_ERROR = range(5)
+_STATE_SIZE = 101
+_SLICE_MS = 100  # how long a wait holds signals up
+_UNSET = object()
+_CAPSULE = b"dltensor"  # a capsule has only the address of its name
+
+
+class DataError(RuntimeError):
+    """A file is missing, empty, damaged, or has other columns than the first one."""
+
+
+class Batch(dict):
+    """Tensors by their names."""
+    rows = 0  #: of this rank
+    repeated = 0  #: of these, at the end: rows that another place of the global batch has, too
+    global_rows = 0  #: of all ranks, each row counted once
+
+
+class _Rows(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in ("rows", "repeated", "global_rows")]
+
+
+class _Times(ctypes.Structure):
+    _fields_ = [("batches", ctypes.c_int64)] + [
+        (name, ctypes.c_double) for name in ("seconds", "waited", "disk", "decode", "copy", "ahead")]
+
+
+@functools.lru_cache(maxsize=None)
+def _library():
+    path = pathlib.Path(__file__).with_name("libdtrain_data.so")
+    if not path.exists():
+        raise ImportError(f"dtrain.ParquetLoader needs {path.name}, which this package was built without. Build dtrain "
+                          "from its sources where pip has installed torch and pyarrow, and set PYTHONPATH to the "
+                          "build's folder python (docs/training/loader.md)")
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(f"dtrain.ParquetLoader: {error}. It runs with the pyarrow that it was built with: install "
+                          "that one, or build dtrain again") from error
+    loader, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64
+    for name, result, *arguments in [
+            ("dtrain_data_error", text), ("open", ctypes.c_int, text, ctypes.POINTER(loader)), ("close", None, loader),
+            ("tensors", ctypes.c_size_t, loader), ("tensor_name", text, loader, ctypes.c_size_t),
+            ("next", ctypes.c_int, loader, number, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(_Rows)),
+            ("epoch", ctypes.c_uint64, loader), ("set_epoch", None, loader, ctypes.c_uint64),
+            ("rows", number, loader), ("batches", number, loader), ("state", ctypes.c_int, loader, text),
+            ("load_state", ctypes.c_int, loader, text), ("times", None, loader, ctypes.POINTER(_Times))]:
+        function = library[name if name.startswith("dtrain_") else f"dtrain_parquet_loader_{name}"]
+        function.restype, function.argtypes = result, arguments
+        setattr(library, name, function)
+    return library
+
+
+_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+    ("PyCapsule_New", ctypes.pythonapi))
+
+
+def _check(status):
+    if status <= _WAITING:
+        return status
+    error = {_CONFIG_ERROR: ValueError, _DATA_ERROR: DataError}.get(status, RuntimeError)
+    raise error(_library().dtrain_data_error().decode(errors="replace"))
+
+
+def _close(library, handle, process, lock):
+    if os.getpid() != process:  # a forked child has no thread of it
+        return
+    if lock.acquire(timeout=10):  # at the program's end another thread may be in a call
+        try:
+            library.close(handle)
+        finally:
+            lock.release()
+
+
+def _ranks(rank, world_size):
+    """Of torch.distributed, if there is a group, or of the environment that a launcher sets."""
+    if (rank is None) != (world_size is None):
+        raise ValueError("dtrain: ParquetLoader: give both rank and world_size, or neither")
+    if rank is not None:
+        return rank, world_size
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+class ParquetLoader:
+    """Parquet files as batches of tensors, shuffled in bounded memory. Each `for` is an epoch:
+
+        loader = dtrain.ParquetLoader("clicks/", batch_size=1024, columns=["label"], matrices={"x": ["f0", "f1"]},
+                                      window_size_bytes=200_000_000)
+        for epoch in range(3):
+            for batch in loader:
+                train(batch["x"], batch["label"])
+
+    paths: files and folders; else DTRAIN_DATASET's. columns, matrices: which columns become which tensors; all if there
+    are none. rank, world_size: else those of torch.distributed, or RANK and WORLD_SIZE. window_size_bytes: memory for
+    the shuffle, None for all rows at once, or "auto"; else DTRAIN_LOADER's, or None. docs/training/loader.md has more.
+
+    Raises ValueError if an option or a state makes no sense, and DataError if a file cannot be read.
+    """
+
+    def __init__(self, paths=None, *, batch_size, columns=(), matrices=None, rank=None, world_size=None, shuffle=True,
+                 seed=0, window_size_bytes=_UNSET, fully_executed=None, drop_last=False, prefetch=4):
+        rank, world_size = _ranks(rank, world_size)
+        options = {"batch_size": batch_size, "columns": list(columns), "rank": rank, "world_size": world_size,
+                   "matrices": {name: list(of) for name, of in (matrices or {}).items()}, "shuffle": shuffle,
+                   "seed": seed, "drop_last": drop_last, "prefetch": prefetch}
+        if paths is not None:
+            paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+            options["paths"] = [os.fspath(path) for path in paths]
+        if window_size_bytes is not _UNSET:
+            options["window_size_bytes"] = window_size_bytes
+        if fully_executed is not None:
+            options["fully_executed"] = fully_executed
+        library, handle = _library(), ctypes.c_void_p()
+        _check(library.open(json.dumps(options).encode(), ctypes.byref(handle)))
+        self._library, self._handle, self._process = library, handle, os.getpid()
+        self._lock = threading.Lock()
+        # Also at the end of the program.
+        self._closing = weakref.finalize(self, _close, library, handle, self._process, self._lock)
+        self._names = [library.tensor_name(handle, at).decode() for at in range(library.tensors(handle))]
+        self._turn = 0  # which iterator is the one that counts
+        self._begun = False  # some batch of the epoch has been given by an iterator
+
+    def _call(self, name, *arguments):
+        if os.getpid() != self._process:
+            raise RuntimeError("dtrain: ParquetLoader: it was made before fork(), and its thread is in the other "
+                               "process; make it after the fork")
+        with self._lock:
+            if not self._closing.alive:
+                raise RuntimeError("dtrain: ParquetLoader: it has been closed")
+            return getattr(self._library, name)(self._handle, *arguments)
+
+    def close(self):
+        """End the thread that reads. Tensors stay. Any other call is an error from now on."""
+        self._closing()
+
+    def __len__(self):
+        """Batches of an epoch, the same on all ranks."""
+        return self._call("batches")
+
+    @property
+    def rows(self):
+        """In the files."""
+        return self._call("rows")
+
+    @property
+    def epoch(self):
+        """The epoch of the batch that comes next."""
+        return self._call("epoch")
+
+    def set_epoch(self, epoch):
+        """Begin with the first batch of this epoch."""
+        self._turn += 1
+        self._begun = False
+        self._call("set_epoch", epoch)
+
+    def times(self):
+        """What the time went into: `seconds` of which next() `waited`, for `batches` batches; and what the thread that
+        reads did meanwhile: `disk`, `decode`, `copy`, and `ahead`, when enough batches were ready."""
+        times = _Times()
+        self._call("times", ctypes.byref(times))
+        return {name: getattr(times, name) for name, _ in _Times._fields_}
+
+    def state_dict(self):
+        """Where the loader is after the last batch that it gave: the same on all ranks, for any number of ranks."""
+        text = ctypes.create_string_buffer(_STATE_SIZE)
+        _check(self._call("state", text))
+        return {"state": text.value.decode()}
+
+    def load_state_dict(self, state):
+        """Go on from there: the next `for` gives the batches that were left of the epoch."""
+        text = state.get("state") if isinstance(state, dict) else None
+        if not isinstance(text, str):
+            raise ValueError("dtrain: ParquetLoader: this is nothing that state_dict() has given")
+        _check(self._call("load_state", text.encode()))
+        self._turn += 1
+        self._begun = False
+
+    def __iter__(self):
+        """The batches of an epoch. Where a `for` was left before its end, the next epoch begins."""
+        if self._begun:
+            self.set_epoch(self.epoch + 1)
+        self._turn += 1
+        return self._batches(self._turn)
+
+    def _batches(self, turn):
+        while True:
+            if turn != self._turn:
+                raise RuntimeError("dtrain: ParquetLoader: this iterator has been replaced by a newer one, by "
+                                   "set_epoch() or by load_state_dict()")
+            batch = self._next()
+            if batch is None:
+                return
+            yield batch
+
+    def _next(self):
+        pointers, rows = (ctypes.c_void_p * len(self._names))(), _Rows()
+        status = _WAITING
+        while status == _WAITING:  # between two calls Python looks for signals
+            status = _check(self._call("next", _SLICE_MS, pointers, ctypes.byref(rows)))
+        self._begun = status == _OK
+        if status == _END:
+            return None
+        batch = Batch()
+        batch.rows, batch.repeated, batch.global_rows = rows.rows, rows.repeated, rows.global_rows
+        for name, pointer in zip(self._names, pointers):
+            batch[name] = torch.from_dlpack(_new_capsule(pointer, _CAPSULE, None))
+        return batch

@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+"""dtrain.ParquetLoader against pyarrow: rows, order for each world size, resuming, memory, signals, errors."""
+import ctypes
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+from unittest import mock
+
+import numpy
+import pyarrow
+import pyarrow.parquet as parquet
+import torch
+
+import dtrain
+from dtrain import _loader
+from tables import ALL, GROUP, ROWS, table, write_set
+
+WINDOW = 8 * GROUP + 16 * 2048  # 600 rows and more wait
+
+
+def ids(batches):
+    return [row for batch in batches for row in batch["id"].tolist()[:batch.rows - batch.repeated]]
+
+
+class PythonLoader(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="dtrain-python-loader-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.set = write_set(cls.folder / "set")
+
+    def loader(self, **options):
+        loader = dtrain.ParquetLoader(**{"paths": self.set, "columns": ["id"], "batch_size": 64, **options})
+        self.addCleanup(loader.close)
+        return loader
+
+    def together(self, world, state=None, **options):
+        """The rows of an epoch in their order, by the ranks of a world."""
+        ranks = []
+        for rank in range(world):
+            loader = self.loader(rank=rank, world_size=world, **options)
+            if state:
+                loader.load_state_dict(state)
+            ranks.append(list(loader))
+        self.assertEqual(len({len(batches) for batches in ranks}), 1)
+        return ids(batch for batches in zip(*ranks) for batch in batches)
+
+    def test_rows_are_those_that_pyarrow_reads(self):
+        there = sorted(parquet.read_table([str(self.set / f"{n}.parquet") for n in range(len(ROWS))],
+                                          columns=["id"])["id"].to_pylist())
+        for window in (None, WINDOW, "auto"):
+            loader = self.loader(window_size_bytes=window)
+            epochs = [ids(loader) for _ in range(2)]
+            self.assertEqual([sorted(epoch) for epoch in epochs], [there, there])
+            self.assertNotEqual(*epochs)
+            self.assertEqual(loader.epoch, 2)
+        self.assertEqual(len(loader), (ALL + 63) // 64)
+        self.assertEqual(loader.rows, ALL)
+        self.assertEqual(ids(self.loader(shuffle=False)), there)
+
+    def test_values_and_types(self):
+        whole, types = table(0, ALL), {
+            "odd": torch.bool, "small": torch.int8, "byte": torch.uint8, "short": torch.int16, "int": torch.int32,
+            "id": torch.int64, "half": torch.float16, "double": torch.float64, "pair": torch.float32}
+        for batch in self.loader(columns=types, matrices={"x": ["b", "a"]}, window_size_bytes=40 * 4000):
+            rows = whole.take(batch["id"].tolist())
+            self.assertEqual({name: tensor.dtype for name, tensor in batch.items()}, {**types, "x": torch.float32})
+            for name, tensor in batch.items():
+                if name == "x":
+                    expected = numpy.stack([rows["b"], rows["a"]], axis=1)
+                elif name == "pair":
+                    expected = rows["pair"].combine_chunks().flatten().to_numpy().reshape(-1, 2)
+                else:
+                    expected = rows[name].to_numpy()
+                numpy.testing.assert_array_equal(tensor.numpy(), expected)
+
+    def test_strings_are_a_jagged_tensor(self):
+        words = ["", "one", "", "forty-two"] * 10
+        parquet.write_table(pyarrow.table({"word": words}), self.folder / "words.parquet")
+        batch = next(iter(self.loader(paths=self.folder / "words.parquet", columns=[], shuffle=False)))
+        jagged = torch.nested.nested_tensor_from_jagged(batch["word"], batch["word.offsets"])
+        self.assertEqual([bytes(row.tolist()).decode() for row in jagged.unbind()], words)
+        self.assertEqual(jagged.values().data_ptr(), batch["word"].data_ptr())
+
+    def test_order_is_the_same_for_every_world_size(self):
+        order = self.together(1, window_size_bytes=WINDOW)
+        for world in (2, 3, 4):
+            self.assertEqual(self.together(world, window_size_bytes=WINDOW), order)
+
+    def test_resuming_with_another_world_size(self):
+        loader = self.loader(window_size_bytes=WINDOW, batch_size=37)
+        order, states = [], []
+        for batch in loader:
+            order += ids([batch])
+            states.append(loader.state_dict())
+        for number in random.Random(0).sample(range(len(states)), 6):
+            for world in (1, 3):
+                rest = self.together(world, state=states[number], window_size_bytes=WINDOW)
+                self.assertEqual(rest, order[(number + 1) * 37:])
+        again = self.loader(window_size_bytes=WINDOW)
+        again.load_state_dict(states[-1])
+        self.assertEqual((again.epoch, list(again), again.epoch), (0, [], 1))
+        self.assertLessEqual(len(states[-1]["state"]), 100)
+
+    def test_a_for_that_was_left_early(self):
+        loader = self.loader()
+        first = ids([next(iter(loader))])
+        self.assertEqual(loader.epoch, 0)
+        old = iter(loader)
+        second = ids([next(old)])
+        self.assertEqual(loader.epoch, 1)
+        self.assertNotEqual(first, second)
+        loader.set_epoch(0)
+        self.assertRaisesRegex(RuntimeError, "newer one", next, old)
+        self.assertEqual(ids([next(iter(loader))]), first)
+
+    def test_ranks_of_the_environment_and_of_torch(self):
+        explicit = ids(self.loader(rank=1, world_size=3))
+        with mock.patch.dict(os.environ, RANK="1", WORLD_SIZE="3"):
+            self.assertEqual(ids(self.loader()), explicit)
+            self.assertEqual(ids(self.loader(rank=0, world_size=1)), self.together(1))
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+        torch.distributed.init_process_group("fake", rank=1, world_size=3, store=FakeStore())
+        self.addCleanup(torch.distributed.destroy_process_group)
+        self.assertEqual(ids(self.loader()), explicit)
+        self.assertRaisesRegex(ValueError, "both", self.loader, rank=1)
+
+    def test_options_of_the_environment(self):
+        with mock.patch.dict(os.environ, DTRAIN_DATASET=str(self.set),
+                             DTRAIN_LOADER=f'{{"window_size_bytes": {WINDOW}, "fully_executed": true}}'):
+            state = self.loader(paths=None).state_dict()
+            self.assertEqual(state, self.loader(window_size_bytes=WINDOW).state_dict())
+            self.assertNotEqual(state, self.loader(window_size_bytes=None).state_dict())
+        for text, words in (('{"window": 3}', "no key 'window'"), ("{", "DTRAIN_LOADER: it is no JSON object")):
+            with mock.patch.dict(os.environ, DTRAIN_LOADER=text):
+                self.assertRaisesRegex(ValueError, words, self.loader)
+
+    def test_fully_executed_reads_all_before_the_first_batch(self):
+        draw = numpy.random.default_rng(0)
+        path = self.folder / "read.parquet"
+        parquet.write_table(pyarrow.table({"id": draw.integers(0, 1 << 60, 500_000)}), path, row_group_size=4000,
+                            compression="none", use_dictionary=False)
+
+        def read_until_first_batch(**options):
+            def count():
+                return int(pathlib.Path("/proc/self/io").read_text().split()[1])  # rchar
+            loader, before = self.loader(paths=path, window_size_bytes=100_000, prefetch=1, **options), count()
+            next(iter(loader))
+            loader.close()
+            return count() - before
+
+        self.assertLess(read_until_first_batch(), path.stat().st_size // 2)
+        self.assertGreaterEqual(read_until_first_batch(fully_executed=True), path.stat().st_size)
+
+    def test_no_value_is_copied(self):
+        """torch's tensor lies where the loader has put the values, and its memory is given back."""
+        library, handle = _loader._library(), ctypes.c_void_p()
+        options = f'{{"paths": ["{self.set}"], "columns": ["id"], "batch_size": 100}}'.encode()
+        self.assertEqual(library.open(options, ctypes.byref(handle)), 0)
+        self.addCleanup(library.close, handle)
+        pointers, rows = (ctypes.c_void_p * 1)(), _loader._Rows()
+        self.assertEqual(library.next(handle, -1, pointers, ctypes.byref(rows)), 0)
+        values = ctypes.c_void_p.from_address(pointers[0]).value  # DLTensor's first member
+        tensor = torch.from_dlpack(_loader._new_capsule(pointers[0], _loader._CAPSULE, None))
+        self.assertEqual(tensor.data_ptr(), values)
+        self.assertEqual((len(tensor), rows.rows), (100, 100))
+
+        columns = {f"f{at}": numpy.zeros(100_000, numpy.float32) for at in range(100)}  # 40 MB
+        path = self.folder / "wide.parquet"
+        parquet.write_table(pyarrow.table(columns), path, row_group_size=10_000)
+        loader, seen = self.loader(paths=path, columns=[], matrices={"x": list(columns)}, batch_size=1000,
+                                   window_size_bytes=8_000_000), []
+        for _ in range(3):
+            for batch in loader:
+                seen.append(int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096)
+        self.assertEqual(batch["x"].shape, (1000, 100))
+        self.assertLess(seen[-1] - seen[50], 20_000_000)
+
+    def test_tensors_outlive_the_loader(self):
+        loader = self.loader(shuffle=False)
+        batch = next(iter(loader))
+        loader.close()
+        loader.close()
+        self.assertEqual(batch["id"].tolist(), list(range(64)))
+        self.assertRaisesRegex(RuntimeError, "closed", len, loader)
+
+    def test_errors_are_exceptions_with_the_text(self):
+        for error, options, words in [
+                (ValueError, {"batch_size": 0}, "dtrain: ParquetLoader: batch_size is 0"),
+                (ValueError, {"batch_size": 1.5}, "batch_size is 1.5; it must be a whole number"),
+                (ValueError, {"window_size_bytes": "all"}, "window_size_bytes is \"all\"; it must be"),
+                (ValueError, {"paths": []}, "paths is empty"),
+                (dtrain.DataError, {"columns": ["z"]}, "0.parquet: it has no column 'z'"),
+                (dtrain.DataError, {"paths": "gone"}, "gone: No such file"),
+                (dtrain.DataError, {"window_size_bytes": 4000}, "do not fit into window_size_bytes = 4000")]:
+            with self.assertRaises(error) as caught:
+                self.loader(**options)
+            self.assertIn(words, str(caught.exception))
+        loader = self.loader()
+        self.assertRaisesRegex(ValueError, "no text of state", loader.load_state_dict, {"state": "rows1-x"})
+        self.assertRaisesRegex(ValueError, "nothing that state_dict", loader.load_state_dict, {"other": 1})
+        broken = self.folder / "broken.parquet"
+        parquet.write_table(table(0, 3000).select(["id"]), broken, compression="none", use_dictionary=False)
+        with open(broken, "r+b") as file:
+            file.seek(4)
+            file.write(b"\x7f" * 100)
+        loader = self.loader(paths=broken)
+        for _ in range(2):
+            self.assertRaisesRegex(dtrain.DataError, "broken.parquet, row group 0, column 'id'", next, iter(loader))
+
+    def test_it_says_when_training_waits(self):
+        """A program that does nothing but ask for batches waits; one that takes long for each does not."""
+        draw = numpy.random.default_rng(0)
+        path = self.folder / "slow.parquet"
+        numbers = draw.integers(0, 1 << 60, 500_000)
+        parquet.write_table(pyarrow.table({"id": numbers}), path, row_group_size=20_000)
+        text = """
+            import time, dtrain
+            loader = dtrain.ParquetLoader("%s", batch_size=20_000, window_size_bytes=1_000_000)
+            begin, batches = time.monotonic(), 0
+            while time.monotonic() < begin + 2.5:
+                for batch in loader:
+                    batches += 1
+                    %s
+            times = loader.times()
+            assert times["batches"] == batches, (times, batches)
+            assert times["seconds"] <= time.monotonic() - begin, times
+            print(times["waited"] / times["seconds"], times["ahead"] / times["seconds"],
+                  sum(times[part] for part in ("disk", "decode", "copy", "ahead")) / times["seconds"])
+        """
+        waits = self.program(text % (path, ""))
+        works = self.program(text % (path, "sum(range(500_000))"))
+        out, error = waits.communicate(timeout=30)
+        waited, ahead, all_of_it = map(float, out.split())
+        self.assertRegex(error, r"^dtrain: ParquetLoader: training waited for data \d+ % of the last \d s\. The "
+                         r"reader: disk \d+ %, decode \d+ %, copy \d+ %, ahead \d+ %\. \w.*\n$")
+        self.assertGreater(waited, 0.3)
+        self.assertAlmostEqual(all_of_it, 1, delta=0.3)
+        out, error = works.communicate(timeout=30)
+        waited, ahead, all_of_it = map(float, out.split())
+        self.assertEqual(error, "")
+        self.assertLess(waited, 0.1)
+        self.assertGreater(ahead, 0.3)
+
+    def test_without_the_library(self):
+        with mock.patch.object(_loader, "__file__", str(self.folder / "_loader.py")):
+            with self.assertRaisesRegex(ImportError, "without. Build dtrain .* pyarrow, and set PYTHONPATH"):
+                _loader._library.__wrapped__()
+
+    def program(self, text):
+        return subprocess.Popen([sys.executable, "-W", "ignore", "-c", textwrap.dedent(text)], text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def test_ctrl_c_ends_a_wait_and_the_end_of_a_program_its_threads(self):
+        """The first batch of 30 million rows takes seconds. Each way the program ends before it."""
+        path = self.folder / "many.parquet"
+        parquet.write_table(pyarrow.table({"zero": numpy.zeros(30_000_000, numpy.int8)}), path,
+                            row_group_size=1_000_000)
+        waits = self.program(f"""
+            import dtrain
+            loader = dtrain.ParquetLoader("{path}", batch_size=10)
+            print("waits", flush=True)
+            for batch in loader:
+                print("a batch", flush=True)
+        """)
+        ends = self.program(f"""
+            import os, threading
+            import dtrain
+            loader = dtrain.ParquetLoader("{path}", batch_size=10)
+            def wait():
+                try:
+                    next(iter(loader))
+                except RuntimeError:  # the end of the program has closed it
+                    pass
+            threading.Thread(target=wait, daemon=True).start()
+            child = os.fork()
+            if child == 0:
+                try:
+                    len(loader)
+                except RuntimeError as error:
+                    print(error, flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)
+        """)
+        self.assertEqual(waits.stdout.readline(), "waits\n")
+        waits.send_signal(signal.SIGINT)
+        out, error = waits.communicate(timeout=30)
+        self.assertEqual(out, "")
+        self.assertIn("KeyboardInterrupt", error)
+        out, error = ends.communicate(timeout=30)
+        self.assertIn("before fork()", out)
+        self.assertEqual((ends.returncode, error), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,39 @@
+"""The rows that the tests of the loader read."""
+import numpy
+import pyarrow
+import pyarrow.parquet as parquet
+
+ROWS = (1500, 0, 2200, 1)  # of the files
+GROUP = 400
+ALL = sum(ROWS)
+
+
+def table(first, rows):
+    ids = numpy.arange(first, first + rows, dtype=numpy.int64)
+    pairs = numpy.stack([ids, -ids], axis=1).astype(numpy.float32).reshape(-1)
+    return pyarrow.table({
+        "id": ids,
+        "a": (ids * 0.5).astype(numpy.float32),
+        "b": (ids + 0.25).astype(numpy.float32),
+        "odd": ids % 2 == 1,
+        "small": (ids % 100).astype(numpy.int8),
+        "byte": (ids % 200).astype(numpy.uint8),
+        "short": (ids % 3000).astype(numpy.int16),
+        "int": ids.astype(numpy.int32),
+        "half": (ids % 1000).astype(numpy.float16),
+        "double": ids / 3.0,
+        "pair": pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(pairs), 2),
+    })
+
+
+def write_set(folder):
+    """ROWS in files of several kinds, with what is no data beside them."""
+    folder.mkdir()
+    first = 0
+    for number, rows in enumerate(ROWS):
+        parquet.write_table(table(first, rows), folder / f"{number}.parquet", row_group_size=GROUP,
+                            compression=["none", "zstd", "snappy", "none"][number])
+        first += rows
+    (folder / "_SUCCESS").touch()
+    (folder / "_note.parquet").touch()
+    return folder
