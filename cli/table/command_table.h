@@ -12,6 +12,7 @@ namespace dtrain::cli {
 
 enum class CommandId {
   run,
+  plan,
   launch,
   shim,
   agent,
@@ -51,9 +52,9 @@ struct Command {
   bool once = false;          // seldom typed: not on the first screen of help
 };
 
-// Whether it takes the flags of `dtrain run` and a program: run itself and launch.
-inline bool starts_job(const Command& command) {
-  return command.id == CommandId::run || command.id == CommandId::launch;
+// Whether it takes the flags of `dtrain run` and a program: run itself, plan and launch.
+inline bool takes_job(const Command& command) {
+  return command.id == CommandId::run || command.id == CommandId::plan || command.id == CommandId::launch;
 }
 
 // All rows, in the order of the help.

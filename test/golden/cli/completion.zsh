@@ -114,6 +114,7 @@ _dtrain() {
   fi
   local -a commands=(
     'run:start PROGRAM as several workers and watch them to their end'
+    'plan:show where the workers of such a run would be'
     'launch:do what torch.distributed.launch does\: add --local-rank=N'
     'shim:run COMMAND so that torchrun is dtrain in all that it starts'
     'agent:be the agent of one node\: for engines, which start it'
@@ -139,6 +140,7 @@ _dtrain() {
   ((CURRENT--))
   case $words[1] in
     run) _dtrain_run ;;
+    plan) _dtrain_run ;;
     launch) _dtrain_run ;;
     shim) _arguments --help'[tell about this command]' ;;
     agent) _arguments --help'[tell about this command]' '--relay[dial back to the submitter that standard input names]' ;;
@@ -154,7 +156,7 @@ _dtrain() {
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     install-torchrun) _arguments --help'[tell about this command]' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node num-proc max-restarts survivors replica-groups role rdzv-id run-id standalone use-gpu virtual-local-rank numa-binding strategy keep-state copy-state state-dir engine backend hosts hostfile include exclude ssh ssh-fanout srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose config dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run plan launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node num-proc max-restarts survivors replica-groups role rdzv-id run-id standalone use-gpu virtual-local-rank numa-binding strategy keep-state copy-state state-dir engine backend hosts hostfile include exclude ssh ssh-fanout srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose config dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 
