@@ -108,6 +108,7 @@ struct Handler {
 
 constexpr Handler kHandlers[] = {
     {CommandId::run, true, [](const Words& words) { return run_command(words, CalledAs::dtrain); }},
+    {CommandId::plan, true, [](const Words& words) { return plan_command(words); }},
     {CommandId::predict, true, predict_command},
     {CommandId::launch, true, [](const Words& words) { return run_command(words, CalledAs::launch); }},
     {CommandId::shim, true, shim},
@@ -148,7 +149,7 @@ int carry_out(const Command& command, const Words& words) {
   const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
   // A job's program may have a --help of its own, and so may a command.
   const auto end = command.runs_command && !words.empty() ? words.begin() + 1 : words.end();
-  if (!starts_job(command) && std::any_of(words.begin(), end, asks)) return help({std::string(command.name)});
+  if (!takes_job(command) && std::any_of(words.begin(), end, asks)) return help({std::string(command.name)});
   const Handler& handler = kHandlers[std::size_t(command.id)];
   if (!handler.judges_words)
     if (const auto error = too_many_words(command, words)) return fail(*error);

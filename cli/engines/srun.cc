@@ -34,9 +34,10 @@ Result<std::string> nodes_text(const Options& options) {
   return range->min == range->max ? std::to_string(range->min) : fmt::format("{}-{}", range->min, range->max);
 }
 
-// The part of --num-proc that each node will have, if it is known by now: a range becomes a number in the step, and
-// srun's own words may ask for other nodes than those of the allocation.
-Result<std::optional<int>> part_of_step(Options options, const Host& host, const std::vector<std::string>& typed) {
+}  // namespace
+
+Result<std::optional<int>> part_of_step(Options options, const Host& host) {
+  const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));
   const bool typed_nodes = std::any_of(typed.begin(), typed.end(), says_nodes);
   if (const std::string all = host.variable("SLURM_JOB_NUM_NODES"); !all.empty() && !typed_nodes)
     options.suggest(FlagId::nnodes, all, "SLURM_JOB_NUM_NODES");
@@ -44,8 +45,6 @@ Result<std::optional<int>> part_of_step(Options options, const Host& host, const
   if (!options.given(FlagId::nnodes) || !range || range->min != range->max) return std::optional<int>();
   return part_of_num_proc(options);
 }
-
-}  // namespace
 
 Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOptions& raw, const Options& options,
                                                                  const Host& host) {
@@ -78,7 +77,7 @@ Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOption
   // A task has one CPU where nobody says more, and all workers of a node are in one task.
   const bool has_cpus = std::any_of(typed.begin(), typed.end(), says_cpus) ||
                         !host.variable("SLURM_CPUS_PER_TASK").empty() || !host.variable("SRUN_CPUS_PER_TASK").empty();
-  const auto part = part_of_step(options, host, typed);
+  const auto part = part_of_step(options, host);
   if (!part) return part.error();
   const auto workers = *part ? Result<int>(**part) : parse_number(options.text(FlagId::nproc), 1, kMostRank);
   if (workers && *workers > 1 && !has_cpus) words.push_back(fmt::format("--cpus-per-task={}", *workers));

@@ -15,4 +15,8 @@ namespace dtrain::cli {
 Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOptions& raw, const Options& options,
                                                                  const Host& host);
 
+// The part of --num-proc that each node of that step will have, if it is known by now: a range becomes a number in the
+// step, and srun's own words may ask for other nodes than those of the allocation.
+Result<std::optional<int>> part_of_step(Options options, const Host& host);
+
 }  // namespace dtrain::cli

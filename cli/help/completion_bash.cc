@@ -152,7 +152,7 @@ std::string flags_of(const Command& command) {
 }
 
 std::string bash_case(const Command& command) {
-  if (starts_job(command)) return fmt::format("    {}) _dtrain_run 2 ;;\n", command.name);
+  if (takes_job(command)) return fmt::format("    {}) _dtrain_run 2 ;;\n", command.name);
   std::string words =
       command.id == CommandId::help ? joined(help_words(), " ") : joined(split(command.choices, ','), " ");
   std::string plain = command.arguments.starts_with("DIR") ? "compopt -o dirnames" : ":";

@@ -88,7 +88,7 @@ std::string fish_flag(const Flag& row) {
 std::string command_lines(const Command& command) {
   std::string out = fmt::format("complete -c dtrain -n 'test (__dtrain_place) = command' -a {} -d {}\n", command.name,
                                 quoted(command.help));
-  if (starts_job(command)) return out;
+  if (takes_job(command)) return out;
   std::string here = fmt::format("complete -c dtrain -n 'test (__dtrain_place) = {}'", command.name);
   for (const CommandFlag& flag : command.flags)
     out +=

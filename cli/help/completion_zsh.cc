@@ -81,7 +81,7 @@ std::string run_function() {
 }
 
 std::string zsh_case(const Command& command) {
-  if (starts_job(command)) return fmt::format("    {}) _dtrain_run ;;\n", command.name);
+  if (takes_job(command)) return fmt::format("    {}) _dtrain_run ;;\n", command.name);
   std::string out = fmt::format("    {}) _arguments --help'[tell about this command]'", command.name);
   for (const CommandFlag& flag : command.flags) {
     std::string rest = fmt::format("[{}]", escaped(flag.help, "[]\\"));

@@ -21,7 +21,17 @@ bool has_no_setting(FlagId id) {
          id == FlagId::print_config;
 }
 
-std::vector<Setting> settings(const Options& options) {
+Result<Plan::PrintConfig> print_config(const Options& options) {
+  if (options.text(FlagId::print_config) == "json") return Plan::PrintConfig::json;
+  if (options.text(FlagId::print_config) == "all") return Plan::PrintConfig::all;
+  auto on = options.on(FlagId::print_config);
+  if (!on) return on.error();
+  return *on ? Plan::PrintConfig::text : Plan::PrintConfig::no;
+}
+
+}  // namespace
+
+std::vector<Setting> settings_of(const Options& options) {
   std::vector<Setting> out;
   for (const Flag& row : flags()) {
     if (has_no_setting(row.id)) continue;
@@ -34,16 +44,6 @@ std::vector<Setting> settings(const Options& options) {
   }
   return out;
 }
-
-Result<Plan::PrintConfig> print_config(const Options& options) {
-  if (options.text(FlagId::print_config) == "json") return Plan::PrintConfig::json;
-  if (options.text(FlagId::print_config) == "all") return Plan::PrintConfig::all;
-  auto on = options.on(FlagId::print_config);
-  if (!on) return on.error();
-  return *on ? Plan::PrintConfig::text : Plan::PrintConfig::no;
-}
-
-}  // namespace
 
 Result<Plan> resolve(const RawOptions& raw, const Host& host) {
   Options options(raw, host);
@@ -59,7 +59,7 @@ Result<Plan> resolve(const RawOptions& raw, const Host& host) {
   if (!config) return config.error();
   plan.print_config = *config;
   if (plan.print_config != Plan::PrintConfig::no) {
-    plan.settings = settings(options);
+    plan.settings = settings_of(options);
     return plan;
   }
   auto notes = judge_torchrun_flags(raw, options);
@@ -72,7 +72,7 @@ Result<Plan> resolve(const RawOptions& raw, const Host& host) {
                     resolve_program, resolve_attach})
     if (auto done = part(given, plan); !done) return done.error();
   if (auto done = take_switch(options, FlagId::dry_run, plan.dry_run); !done) return done.error();
-  plan.settings = settings(options);
+  plan.settings = settings_of(options);
   return plan;
 }
 

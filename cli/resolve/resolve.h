@@ -6,6 +6,7 @@
 
 #include "cli/engines/requeue.h"
 #include "cli/machine/host.h"
+#include "cli/options/options.h"
 #include "cli/parse/parse.h"
 #include "launcher/job/job_spec.h"
 #include "rendezvous/base/result.h"
@@ -19,10 +20,13 @@ struct Setting {
   std::string origin;  // "flag", the variable's name, "job.yaml:3: nproc", or "default"
 };
 
+// One for each flag of this version that has any, in the table's order.
+std::vector<Setting> settings_of(const Options& options);
+
 struct Plan {
   launcher::JobSpec spec;
   std::string executed_file;           // what the workers execute, as found
-  std::vector<Setting> settings;       // one for each flag of this version, in the table's order
+  std::vector<Setting> settings;       // settings_of() all that counts, an engine's word too
   std::vector<std::string> notes;      // lines to say once at start, unless --quiet
   std::vector<std::string> details;    // likewise, with --verbose
   std::vector<std::string> warnings;   // the same, --quiet or not

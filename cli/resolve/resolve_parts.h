@@ -23,6 +23,7 @@ Result<void> resolve_use_gpu(const Given& given, Plan& plan);  // --use-gpu; aft
 Result<void> resolve_groups(const Given& given, Plan& plan);
 // Once the number of workers is known: from then on the spec's number is that of one group.
 Result<void> resolve_replicas(const Given& given, Plan& plan);
+Result<void> take_restarts(const Options& options, Plan& plan);
 int workers_of_node(const launcher::JobSpec& spec);
 Result<void> resolve_strategy(const Given& given, Plan& plan);  // how they share a model; after their number
 Result<void> resolve_state(const Given& given, Plan& plan);     // what of them outlives them; after their restarts

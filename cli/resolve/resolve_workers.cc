@@ -39,7 +39,7 @@ Result<void> workers(const Given& given, Plan& plan) {
   plan.spec.nproc_per_node = *count;
   plan.spec.horovod = given.options.given(FlagId::num_proc);
   if (auto done = resolve_own_device(given, plan); !done) return done;
-  return take_number(given.options, FlagId::max_restarts, kMostRestarts, plan.spec.max_restarts);
+  return take_restarts(given.options, plan);
 }
 
 Result<void> survivors(const Given& given, Plan& plan) {
@@ -91,6 +91,10 @@ Result<void> status_server(const Given& given, Plan& plan) {
 }
 
 }  // namespace
+
+Result<void> take_restarts(const Options& options, Plan& plan) {
+  return take_number(options, FlagId::max_restarts, kMostRestarts, plan.spec.max_restarts);
+}
 
 Result<void> take_num_proc(const Host& host, Options& options) {
   if (!options.given(FlagId::num_proc)) return {};

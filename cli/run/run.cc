@@ -8,6 +8,7 @@
 #include "cli/base/fail.h"
 #include "cli/base/print.h"
 #include "cli/base/terminal.h"
+#include "cli/base/usage_error.h"
 #include "cli/base/version.h"
 #include "cli/config/config_schema.h"
 #include "cli/config/take_config.h"
@@ -21,6 +22,7 @@
 #include "cli/machine/mpi_job.h"
 #include "cli/resolve/resolve.h"
 #include "cli/run/dry_run.h"
+#include "cli/run/job_layout.h"
 #include "cli/run/settings_text.h"
 #include "cli/run/ship.h"
 #include "cli/run/start_job.h"
@@ -39,7 +41,8 @@ struct MpiPart {
 };
 
 // With the other processes of an MPI job, if this is one.
-Result<MpiPart> meet_the_others(const RawOptions& raw, const std::vector<std::string>& words, Host& host) {
+Result<MpiPart> meet_the_others(const RawOptions& raw, const std::vector<std::string>& words, bool only_shows,
+                                Host& host) {
   MpiPart part;
   auto process = mpi_that_counts(raw, host);
   if (!process) return process.error();
@@ -63,7 +66,7 @@ Result<MpiPart> meet_the_others(const RawOptions& raw, const std::vector<std::st
   }
   host.mpi = Host::Mpi{std::move(**process), std::nullopt};
   // Who only wants to see what would be run does not use up the one meeting.
-  if (raw[FlagId::print_config] || raw[FlagId::dry_run]) return part;
+  if (only_shows) return part;
   MpiSelf self;
   self.command = command_digest(words);
   self.credential = named_credential(Options(raw, host), host);
@@ -100,7 +103,90 @@ std::vector<std::string> with_config(std::vector<std::string> words, const RawOp
   return words;
 }
 
+int show_plan(const RawOptions& typed, const std::vector<std::string>& words, bool as_json) {
+  auto start = find_start(typed, this_host());
+  if (!start) return fail(start.error());
+  const Options options(start->raw, start->host);
+  const auto shown = [&](const JobLayout& layout) { return print((as_json ? layout_json : layout_text)(layout)); };
+  if (start->hosts || start->cluster || start->srun)
+    if (auto done = judge_for_nodes(start->raw, options, start->host); !done) return fail(done.error());
+  if (start->hosts) {
+    if (auto done = check_submission(start->raw, options, start->host, *start->hosts); !done) return fail(done.error());
+    return shown(layout_on_hosts(*start->hosts, options));
+  }
+  if (start->cluster) {
+    const auto look = look_at_cluster(start->raw, options, start->host, *start->cluster);
+    if (!look) return fail(look.error());
+    if (look->signal != 0) return 128 + look->signal;
+    return shown(layout_on_cluster(*start->cluster, look->placed, options));
+  }
+  if (start->srun) {
+    const auto part = part_of_step(options, start->host);
+    return part ? shown(layout_of_step(options, start->host, *part)) : fail(part.error());
+  }
+  const auto part = meet_the_others(start->raw, with_config(words, start->raw), true, start->host);
+  if (!part) return fail(part.error());
+  const auto plan = resolve(start->raw, start->host);
+  if (!plan) return fail(plan.error());
+  for (const std::string& warning : plan->warnings) say(warning);
+  if (!plan->spec.quiet)
+    for (const std::string& note : plan->notes) say(note);
+  return shown(layout_here(*plan, start->host));
+}
+
+// Takes a `--json` out that is typed among the flags.
+bool take_json(std::vector<std::string>& words) {
+  for (auto word = std::find(words.begin(), words.end(), "--json"); word != words.end();
+       word = std::find(word + 1, words.end(), "--json")) {
+    const auto before = parse(std::vector<std::string>(words.begin(), word));
+    if (!before || before->ended || !before->command.empty()) continue;
+    words.erase(word);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+Result<JobStart> find_start(RawOptions raw, Host host) {
+  JobStart start;
+  leave_horovod(host);
+  const auto said = take_config(raw, host);
+  if (!said) return said.error();
+  const Options options(raw, host);
+  if (const auto quiet = options.on(FlagId::quiet); quiet && !*quiet)
+    for (const std::string& note : *said) say(note);
+  auto hosts = hosts_that_count(raw, options, host);
+  if (!hosts) return hosts.error();
+  start.hosts = std::move(*hosts);
+  if (!start.hosts) {
+    auto cluster = cluster_that_counts(raw, options, host);
+    if (!cluster) return cluster.error();
+    start.cluster = std::move(*cluster);
+  }
+  if (!start.hosts && !start.cluster) {
+    if (!host.place)
+      if (auto done = check_no_ship(options); !done) return done.error();
+    auto step = srun_that_counts(raw, options, host);
+    if (!step) return step.error();
+    start.srun = std::move(*step);
+  }
+  start.raw = std::move(raw);
+  start.host = std::move(host);
+  return start;
+}
+
+int plan_command(std::vector<std::string> words) {
+  const bool as_json = take_json(words);
+  const auto raw = parse(words);
+  if (!raw) return fail(raw.error());
+  if ((*raw)[FlagId::help]) return print_help(help_on("plan", output_width()));
+  for (const FlagId id : {FlagId::dry_run, FlagId::print_config, FlagId::version, FlagId::print_completion})
+    if (const auto& asked = (*raw)[id])
+      return fail(usage_error(
+          fmt::format("dtrain plan runs nothing and prints the layout; {} is for dtrain run", asked->where)));
+  return show_plan(*raw, words, as_json);
+}
 
 int run_command(const std::vector<std::string>& words, CalledAs called) {
   auto raw = parse(words, called);
@@ -112,29 +198,20 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   if ((*raw)[FlagId::version]) return print(version_line());
   if (auto& shell = (*raw)[FlagId::print_completion]) return print(completion_script(shell->text));
   Host host = this_host();
-  leave_horovod(host);
   if (Options(*raw, host).text(FlagId::print_config) == "schema") return print(config_schema());
-  const auto said = take_config(*raw, host);
-  if (!said) return fail(said.error());
-  const Options options(*raw, host);
+  auto start = find_start(std::move(*raw), std::move(host));
+  if (!start) return fail(start.error());
+  const RawOptions& typed = start->raw;
+  const Options options(typed, start->host);
   const bool asks = options.given(FlagId::print_config);
-  if (const auto quiet = options.on(FlagId::quiet); quiet && !*quiet)
-    for (const std::string& note : *said) say(note);
-  auto hosts = hosts_that_count(*raw, options, host);
-  if (!hosts) return fail(hosts.error());
-  if (*hosts && !asks) return submit(*raw, options, host, std::move(**hosts));
-  auto cluster = cluster_that_counts(*raw, options, host);
-  if (!cluster) return fail(cluster.error());
-  if (*cluster && !asks) return submit_to_cluster(*raw, options, host, std::move(**cluster));
-  if (!*hosts && !*cluster && !host.place)
-    if (auto done = check_no_ship(options); !done) return fail(done.error());
-  const auto step = srun_that_counts(*raw, options, host);
-  if (!step) return fail(step.error());
-  if (*step && !asks) return become_srun(options, host, **step);
-  const auto part = meet_the_others(*raw, with_config(words, *raw), host);
+  if (start->hosts && !asks) return submit(typed, options, start->host, std::move(*start->hosts));
+  if (start->cluster && !asks) return submit_to_cluster(typed, options, start->host, std::move(*start->cluster));
+  if (start->srun && !asks) return become_srun(options, start->host, *start->srun);
+  const bool only_shows = typed[FlagId::print_config] || typed[FlagId::dry_run];
+  const auto part = meet_the_others(typed, with_config(words, typed), only_shows, start->host);
   if (!part) return fail(part.error());
   if (!part->is_agent) return 0;
-  auto plan = resolve(*raw, host);
+  auto plan = resolve(typed, start->host);
   if (!plan) return fail(plan.error());
   if (plan->print_config == Plan::PrintConfig::json) return print(settings_json(plan->settings));
   if (plan->print_config == Plan::PrintConfig::all) return print(all_settings(plan->settings));
@@ -142,10 +219,10 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   if (plan->dry_run) {
     if (!plan->awaited_host.empty())
       say(fmt::format("there is no host {} yet; the job would wait for it", plan->awaited_host));
-    return print(describe(*plan, host.env));
+    return print(describe(*plan, start->host.env));
   }
   plan->spec.ends_with = part->launcher.get();
-  return start_job(*raw, host, std::move(*plan));
+  return start_job(typed, start->host, std::move(*plan));
 }
 
 }  // namespace dtrain::cli

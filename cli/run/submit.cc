@@ -158,6 +158,15 @@ Result<launcher::EngineSpec> spec_of(const RawOptions& raw, const Options& optio
 
 }  // namespace
 
+Result<void> judge_for_nodes(const RawOptions& raw, const Options& options, const Host& host) {
+  Plan plan;
+  plan.spec.nodes.max = 2;  // a number of ranks that is not known
+  const Given given{raw, host, options};
+  for (auto part : {resolve_stopping, resolve_strategy})
+    if (auto done = part(given, plan); !done) return done;
+  return take_restarts(options, plan);
+}
+
 int become_srun(const Options& options, const Host& host, const std::vector<std::string>& words) {
   const auto dry_run = options.on(FlagId::dry_run);
   if (!dry_run) return fail(dry_run.error());
@@ -176,6 +185,19 @@ int submit(const RawOptions& raw, const Options& options, const Host& host, laun
   if (*dry_run) return print(commands_shown(*spec));
   const auto code = launcher::run_on_hosts(std::move(*spec));
   return code ? *code : fail(code.error());
+}
+
+Result<void> check_submission(const RawOptions& raw, const Options& options, const Host& host,
+                              launcher::PlacementRequest request) {
+  const auto spec = spec_of(raw, options, host, std::move(request));
+  return spec ? Result<void>() : spec.error();
+}
+
+Result<launcher::EngineLook> look_at_cluster(const RawOptions& raw, const Options& options, const Host& host,
+                                             ClusterRequest request) {
+  auto spec = spec_of(raw, options, host, std::move(request));
+  if (!spec) return spec.error();
+  return launcher::look_at_engine(std::move(*spec));
 }
 
 int submit_to_cluster(const RawOptions& raw, const Options& options, const Host& host, ClusterRequest request) {

@@ -8,14 +8,26 @@
 #include "cli/options/options.h"
 #include "cli/parse/parse.h"
 #include "launcher/engines/placement.h"
+#include "launcher/submit/submit.h"
 
 namespace dtrain::cli {
+
+// What each node would find wrong with the flags whatever it is like: for who wants to know before there are nodes.
+Result<void> judge_for_nodes(const RawOptions& raw, const Options& options, const Host& host);
 
 // Returns the job's exit code, or that of an error, which it says. With --dry-run: says what would be run where.
 int submit(const RawOptions& raw, const Options& options, const Host& host, launcher::PlacementRequest request);
 
+// Whether the hosts' agents could be told of the job: what is wrong with it here, before anything is started.
+Result<void> check_submission(const RawOptions& raw, const Options& options, const Host& host,
+                              launcher::PlacementRequest request);
+
 // The same, started by an engine on the nodes of its cluster.
 int submit_to_cluster(const RawOptions& raw, const Options& options, const Host& host, ClusterRequest request);
+
+// What that cluster would give now.
+Result<launcher::EngineLook> look_at_cluster(const RawOptions& raw, const Options& options, const Host& host,
+                                             ClusterRequest request);
 
 // Executes srun in place of this program. Returns the exit code of an error, which it says. With --dry-run: says the
 // command.

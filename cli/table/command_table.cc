@@ -43,6 +43,8 @@ constexpr CommandFlag kAgentFlags[] = {
 constexpr CommandFlag kDoctorFlags[] = {
     {.name = "preflight", .help = "exit with 0, 10 (warning), 20 (try again) or 30 (never)"}};
 
+constexpr CommandFlag kPlanFlags[] = {{.name = "json", .help = "print it as JSON"}};
+
 constexpr CommandFlag kFlightFlags[] = {{.name = "json", .help = "print it as JSON"}};
 
 constexpr CommandFlag kCkptFlags[] = {
@@ -88,6 +90,16 @@ constexpr Command kCommands[] = {
      .name = "run",
      .arguments = "[flags] PROGRAM [program's arguments]",
      .help = "start PROGRAM as several workers and watch them to their end"},
+    {.id = CommandId::plan,
+     .name = "plan",
+     .arguments = "[--json] [flags] PROGRAM [program's arguments]",
+     .help = "show where the workers of such a run would be",
+     .details =
+         "Takes the flags of `dtrain run` and decides all that it would, but starts nothing. Prints the nodes with "
+         "their workers, ranks, GPUs, CPUs and memory, and where the values come from (docs/plan.md). It asks a "
+         "cluster of Ray or Spark for its size, and no other host. The exit code is 0, or that of a run that "
+         "cannot start.",
+     .flags = kPlanFlags},
     {.id = CommandId::predict,
      .name = "predict",
      .arguments = "[flags] SCRIPT INPUT OUTPUT [script's arguments]",

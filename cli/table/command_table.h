@@ -12,6 +12,7 @@ namespace dtrain::cli {
 
 enum class CommandId {
   run,
+  plan,
   predict,
   launch,
   shim,
@@ -52,9 +53,10 @@ struct Command {
   bool once = false;          // seldom typed: not on the first screen of help
 };
 
-// Whether it takes the flags of `dtrain run` and a program.
-inline bool starts_job(const Command& command) {
-  return command.id == CommandId::run || command.id == CommandId::predict || command.id == CommandId::launch;
+// Whether it takes the flags of `dtrain run` and a program: run itself, plan, predict and launch.
+inline bool takes_job(const Command& command) {
+  return command.id == CommandId::run || command.id == CommandId::plan || command.id == CommandId::predict ||
+         command.id == CommandId::launch;
 }
 
 // All rows, in the order of the help.

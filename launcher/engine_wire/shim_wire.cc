@@ -15,7 +15,8 @@ std::optional<ShimNode> node_of(const Json& host) {
   const auto workers = host.is_object() ? typed_member<int>(host, "workers") : std::nullopt;
   const std::string name = workers ? text_member(host, "host") : "";
   if (name.empty() || *workers < 1 || *workers > kMostWorkersOfNode) return std::nullopt;
-  return ShimNode{name, *workers};
+  auto takes = typed_member<std::map<std::string, double>>(host, "takes");
+  return ShimNode{name, *workers, takes ? std::move(*takes) : std::map<std::string, double>()};
 }
 
 std::optional<ShimPlaced> placed_of(const Json& hosts) {
@@ -57,6 +58,7 @@ std::string shim_request_line(const ShimRequest& request) {
                    {"grows", request.grows},
                    {"workers", request.workers},
                    {"all", request.all},
+                   {"looks", request.looks},
                    {"resources", request.resources},
                    {"options", request.options},
                    {"program", request.program},

@@ -46,11 +46,13 @@ struct ShimRequest {
   // In place of `workers`, for a job whose number of nodes the engine chooses: a number of workers, on as few nodes as
   // have room for them; or "auto", all nodes of the cluster.
   std::string all{};
+  bool looks = false;  // only `placed` is asked for, and nothing is to be started
 };
 
 struct ShimNode {
   std::string host{};  // for people: a name or an address, or what the engine calls the agent until that has named one
   int workers = 0;
+  std::map<std::string, double> takes{};  // all of them together, by the engine's names; only said to one that looks
   bool operator==(const ShimNode&) const = default;
 };
 struct ShimPlaced {

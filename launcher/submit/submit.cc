@@ -91,13 +91,14 @@ constexpr int kMostAgents = 65536;
 // The shim, until the nodes are known and then until it has ended.
 class Engine {
  public:
-  Engine(asio::io_context& io, rlimit descriptors, LinkedAgents& agents)
+  // `agents`: null, where none will be started.
+  Engine(asio::io_context& io, rlimit descriptors, LinkedAgents* agents)
       : io_(io),
         agents_(agents),
         shim_(io, descriptors,
               {[this](ShimWord word) { said(std::move(word)); },
                [this](int status, const std::string& why) { ended(status, why); }}) {
-    agents_.on_vacant = [this](int agent) { shim_.say(vacant_line(agent)); };
+    if (agents_ != nullptr) agents_->on_vacant = [this](int agent) { shim_.say(vacant_line(agent)); };
   }
 
   // The nodes, or the signal that came before them; or why there are none.
@@ -131,8 +132,8 @@ class Engine {
   void failed(const Error& error) {
     if (!placed_) {
       placed_ = error;
-    } else if (*placed_ && !ending_) {
-      for (int agent = 0; agent < static_cast<int>(nodes_); ++agent) agents_.lost(agent, error.message);
+    } else if (*placed_ && !ending_ && agents_ != nullptr) {
+      for (int agent = 0; agent < static_cast<int>(nodes_); ++agent) agents_->lost(agent, error.message);
     }
   }
 
@@ -175,7 +176,7 @@ class Engine {
       if (take_) return take_(joined->node);
       early_.push_back(joined->node);
     } else if (const auto* lost = std::get_if<ShimLost>(&word)) {
-      agents_.lost(lost->agent, lost->why);
+      if (agents_ != nullptr) agents_->lost(lost->agent, lost->why);
     } else {
       failed(std::get<Error>(word));
     }
@@ -189,7 +190,7 @@ class Engine {
   }
 
   asio::io_context& io_;
-  LinkedAgents& agents_;
+  LinkedAgents* agents_;
   std::optional<Result<ShimPlaced>> placed_{};
   std::size_t nodes_ = 0;  // that the shim has told of
   std::function<void(const ShimNode&)> take_{};
@@ -235,6 +236,18 @@ Result<int> run_on_hosts(HostsSpec spec) {
   return conclude(submit(io, spec.signals, std::move(prepared->signals), std::move(spec.request), *agents));
 }
 
+Result<EngineLook> look_at_engine(EngineSpec spec) {
+  auto prepared = prepare(spec.signals);
+  if (!prepared) return prepared.error();
+  spec.nodes.looks = true;
+  asio::io_context io;
+  Engine engine(io, prepared->descriptors, nullptr);
+  auto placed = engine.place(spec, prepared->signals.get());
+  engine.end();
+  if (!placed) return placed.error();
+  return EngineLook{std::move(placed->by_engine), placed->signal};
+}
+
 Result<int> run_on_engine(EngineSpec spec) {
   auto prepared = prepare(spec.signals);
   if (!prepared) return prepared.error();
@@ -261,7 +274,7 @@ Result<int> run_on_engine(EngineSpec spec) {
   {
     LinkedAgents agents(io, {std::move(*listener), std::move(*secret), order.job,
                              spec.request.grows ? kMostAgents : spec.nodes.most, say_unwaiting});
-    Engine engine(io, prepared->descriptors, agents);
+    Engine engine(io, prepared->descriptors, &agents);
     if (rounds)
       rounds->watch(io, [&engine] { engine.failed({ErrorKind::system, "the process that hosts the job has ended"}); });
     outcome = submit_by(engine, io, spec, *prepared, agents);

@@ -2,8 +2,8 @@
 // A job on several hosts, as the process that has started its agents sees it: the agents meet
 // (launcher/engines/placement.h), their output is this process's, signals go to all of them, and they end with it.
 //
-// Both functions fork: call with one thread. They return the job's exit code, or why there is no job. After an
-// interrupted job the process dies of SIGINT in place of returning, as shells want it.
+// All functions fork: call with one thread. Those that run a job return the job's exit code, or why there is no job.
+// After an interrupted job the process dies of SIGINT in place of returning, as shells want it.
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,5 +39,12 @@ struct EngineSpec {
 
 // The agents are started by an engine (Ray), and dial back. Tested by test/process/clusters/ray_test.py.
 Result<int> run_on_engine(EngineSpec spec);
+
+// What the engine would give such a job now: it starts nothing, and is left as it was.
+struct EngineLook {
+  ShimPlaced placed{};
+  int signal = 0;  // that has come before the answer; 0: none has
+};
+Result<EngineLook> look_at_engine(EngineSpec spec);
 
 }  // namespace dtrain::launcher

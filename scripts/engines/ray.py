@@ -98,6 +98,9 @@ class Job:
 
     def place(self):
         chosen, self.per_worker = choose_nodes(self.ray.nodes(), free_by_node(), self.request, answers)
+        if self.request["looks"]:
+            return say(placed=[{"host": node["NodeManagerAddress"], "workers": workers,
+                                "takes": takes(self.per_worker, workers)} for node, workers in chosen])
         hosts = (self.on_nodes if self.grows else self.in_a_group)(chosen)
         say(placed=[{"host": host, "workers": workers} for host, (_, workers) in zip(hosts, chosen)])
         threading.Thread(target=self.watch, daemon=True).start()

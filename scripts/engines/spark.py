@@ -295,7 +295,13 @@ def start(request):
     else:
         context = CONTEXT
         workers = workers_of_a_task(context.getConf(), request)
-    stage = Stage(context, request, choose_tasks(context, request))
+    count = choose_tasks(context, request)
+    if request["looks"]:
+        conf = context.getConf()
+        takes = {"CPU": float(conf.get("spark.task.cpus", "1")), "GPU": float(conf.get(GPUS, "0"))}
+        say(placed=[{"host": f"task {i}", "workers": workers, "takes": takes} for i in range(count)])
+        return lambda: None if CONTEXT else context.stop()
+    stage = Stage(context, request, count)
     stage.start()
     # Spark itself says up to 10 s late that a task has started, and where: the agents say that sooner.
     say(placed=[{"host": f"task {i}", "workers": workers} for i in range(stage.count)], named_by_cards=True,

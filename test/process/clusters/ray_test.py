@@ -57,6 +57,10 @@ class Ray(ClusterJobs):
         pathlib.Path(self.folder, "job.yaml").write_text("backend: ray\n")
         said = self.says("--config=job.yaml", "sh", "-c", FACTS)
         self.assertEqual([row[:3] for row in self.rows(said)], [(r, 3, 0) for r in range(3)], said)
+        planned = subprocess.run([DTRAIN, "plan", "--config=job.yaml", "-np", "5", "sh"], cwd=self.folder, text=True,
+                                 env=self.environment, timeout=DEADLINE, capture_output=True)
+        self.assertTrue(planned.stdout.startswith("5 workers on 3 nodes; nothing was started\n"), planned)
+        self.assertRegex(planned.stdout, r"(?m)^  \S+ +1 +4 +0 +1 +\?$")
         said = self.says("--config=job.yaml", "-np", "7", "sh", "-c", FACTS, code=75)
         self.assertIn("the cluster has room for 6 workers that take CPU 1 each, and 7 are asked for: ", said)
 
