@@ -40,7 +40,8 @@ library: ## build the training layer for C++ programs
 
 .PHONY: install
 install: launcher library ## install the launcher and the training layer into PREFIX (/usr/local)
-	@cmake --install build --prefix $(PREFIX) --strip
+	@cmake --install build --prefix $(PREFIX) --strip --component launcher
+	@cmake --install build --prefix $(PREFIX) --strip --component library
 
 .PHONY: install-launcher
 install-launcher: launcher ## install the launcher alone, without LibTorch, into PREFIX

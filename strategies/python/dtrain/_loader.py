@@ -92,7 +92,14 @@ def _ranks(rank, world_size):
         return rank, world_size
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    found = [os.environ.get(name) for name in ("RANK", "WORLD_SIZE")]
+    if found == [None, None]:
+        return 0, 1
+    try:
+        return tuple(map(int, found))
+    except (TypeError, ValueError):
+        raise ValueError(f"dtrain: ParquetLoader: RANK is {found[0]} and WORLD_SIZE is {found[1]}; a launcher sets "
+                         "both to numbers. Unset them, or give rank and world_size") from None
 
 
 class ParquetLoader:

@@ -126,6 +126,9 @@ class PythonLoader(unittest.TestCase):
         with mock.patch.dict(os.environ, RANK="1", WORLD_SIZE="3"):
             self.assertEqual(ids(self.loader()), explicit)
             self.assertEqual(ids(self.loader(rank=0, world_size=1)), self.together(1))
+        for variables in ({"WORLD_SIZE": "3"}, {"RANK": "one", "WORLD_SIZE": "3"}):
+            with mock.patch.dict(os.environ, variables):
+                self.assertRaisesRegex(ValueError, "RANK is (None|one) and WORLD_SIZE is 3;", self.loader)
         from torch.testing._internal.distributed.fake_pg import FakeStore
         torch.distributed.init_process_group("fake", rank=1, world_size=3, store=FakeStore())
         self.addCleanup(torch.distributed.destroy_process_group)

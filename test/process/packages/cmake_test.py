@@ -35,6 +35,22 @@ add_subdirectory({ROOT} dtrain)
 add_executable(train train.cc careless.cc)
 target_link_libraries(train PRIVATE dtrain::strategies)
 """
+LOADS = """
+cmake_minimum_required(VERSION 3.25)
+project(loads LANGUAGES CXX)
+find_package(dtrain REQUIRED COMPONENTS data)
+add_executable(loads loads.cc)
+target_link_libraries(loads PRIVATE dtrain::data)
+target_link_options(loads PRIVATE LINKER:-u,_ZN6dtrain13ParquetLoaderC1ENS_20ParquetLoaderOptionsE)
+"""
+OPTIONS = """
+#include <cstdio>
+#include "dtrain/parquet_options.h"
+int main() {
+  const auto options = dtrain::ParquetLoaderOptions::from_environment();
+  std::printf("%s %lld\\n", options.paths.at(0).c_str(), static_cast<long long>(options.window_size_bytes));
+}
+"""
 FETCHED = f"""
 include(FetchContent)
 FetchContent_Declare(dtrain SOURCE_DIR {ROOT})
@@ -107,13 +123,30 @@ class Installed(Prefix):
     def test_what_is_installed(self):
         files = [path.relative_to(self.prefix) for path in self.prefix.rglob("*") if path.is_file()]
         headers = {path.name for path in files if path.suffix == ".h"}
-        self.assertEqual(headers, {path.name for path in (ROOT / "strategies/include/dtrain").iterdir()})
+        there = [*(ROOT / "strategies/include/dtrain").iterdir(), *(ROOT / "data/include/dtrain").iterdir()]
+        self.assertEqual(headers, {path.name for path in there} - {"parquet_loader_c.h"})
         self.assertIn(pathlib.Path("bin/dtrain"), files)
         for path in files:
             if path.suffix in (".cmake", ".pc", ".h"):
                 text = (self.prefix / path).read_text()
                 for place in (str(BUILD), str(ROOT) + "/strategies", "nlohmann", "fmt::", "-Werror"):
                     self.assertNotIn(place, text, path)
+
+    def test_find_package_with_data(self):
+        """A loader's options are quick to compile; its constructor is linked by its name, and needs torch and Arrow."""
+        self.write("CMakeLists.txt", LOADS)
+        self.write("loads.cc", OPTIONS)
+        self.configure(self.found, f"-DLibTorch_ROOT={TORCH}", f"-DArrowWheel_ROOT={TORCH.parent}/pyarrow")
+        self.says("cmake", "--build", self.out)
+        said = self.says("env", "DTRAIN_DATASET=clicks", 'DTRAIN_LOADER={"window_size_bytes": 7}', self.out / "loads")
+        self.assertEqual(said, "clicks 7\n")
+        shutil.rmtree(self.out)
+        said = " ".join(self.configure(self.found, f"-DLibTorch_ROOT={TORCH}", "-DDTRAIN_TORCH_PYTHON=/bin/false",
+                                       f"-DArrowWheel_ROOT={self.folder}", code=1).split())
+        self.assertRegex(said, r"dtrain::data needs Arrow \d+\.\d+\. `pip install pyarrow`")
+        self.write("CMakeLists.txt", LOADS.replace("data)", "other)", 1))
+        said = " ".join(self.configure(self.found, f"-DLibTorch_ROOT={TORCH}", code=1).split())
+        self.assertIn("dtrain has no component other; it has data.", said)
 
     def test_the_demo_waits_for_no_more_than_its_example_needs(self):
         inputs = self.says("ninja", "-C", BUILD, "-t", "inputs", "bin/train")
