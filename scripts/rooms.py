@@ -112,7 +112,9 @@ ROOMS = {
         "base": "",
         "order": "",
         "parquet": "",
+        "cache": "",
         "loader": "order parquet",
+        "entry": "cache",
     },
 }
 
