@@ -67,12 +67,13 @@ ROOMS = {
         "nodes": "machine table",
         "options": "machine parse",
         "config": "machine nodes options parse table",
+        "data": "ckpt config machine parse table",
         "engines": "machine nodes options parse",
         "program": "children machine",
         "doctor": "children engines gpus machine nodes options parse program",
         "resolve": "engines machine nodes options parse program",
         "commands": "machine nodes parse",
-        "run": "config engines help machine options parse program resolve",
+        "run": "config data engines help machine options parse program resolve",
     },
     "strategies": {
         "include/dtrain": "",
@@ -115,6 +116,7 @@ ROOMS = {
         "cache": "",
         "loader": "order parquet",
         "entry": "cache",
+        "commands": "cache entry",
     },
 }
 

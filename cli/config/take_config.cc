@@ -84,6 +84,7 @@ Result<std::vector<std::string>> take_config(RawOptions& raw, const Host& host) 
   add_file(config->values, host, raw);
   if (config->workers)
     if (auto done = divide_workers(*config->workers, host, raw); !done) return done.error();
+  raw.data = std::move(config->data);
   return std::move(config->notes);
 }
 

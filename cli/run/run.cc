@@ -11,6 +11,7 @@
 #include "cli/base/version.h"
 #include "cli/config/config_schema.h"
 #include "cli/config/take_config.h"
+#include "cli/data/data_commands.h"
 #include "cli/engines/cluster.h"
 #include "cli/engines/hosts.h"
 #include "cli/engines/mpi.h"
@@ -92,6 +93,13 @@ void leave_horovod(const Host& host) {
     ::unsetenv((std::string("HOROVOD_") + name).c_str());
 }
 
+// The data set of the job, unless the user only wants to see what would be run.
+std::optional<int> with_dataset(const RawOptions& raw, const Options& options, Host& host) {
+  const auto only_shows = options.on(FlagId::dry_run), quiet = options.on(FlagId::quiet);
+  if (only_shows && *only_shows) return std::nullopt;
+  return provide_dataset(raw, host, quiet && *quiet);
+}
+
 // The processes of an MPI job compare them: each has read the file for itself.
 std::vector<std::string> with_config(std::vector<std::string> words, const RawOptions& raw) {
   for (const Flag& row : flags())
@@ -122,15 +130,24 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
     for (const std::string& note : *said) say(note);
   auto hosts = hosts_that_count(*raw, options, host);
   if (!hosts) return fail(hosts.error());
-  if (*hosts && !asks) return submit(*raw, options, host, std::move(**hosts));
+  if (*hosts && !asks) {
+    if (const auto code = with_dataset(*raw, options, host)) return *code;
+    return submit(*raw, options, host, std::move(**hosts));
+  }
   auto cluster = cluster_that_counts(*raw, options, host);
   if (!cluster) return fail(cluster.error());
-  if (*cluster && !asks) return submit_to_cluster(*raw, options, host, std::move(**cluster));
+  if (*cluster && !asks) {
+    if (const auto code = with_dataset(*raw, options, host)) return *code;
+    return submit_to_cluster(*raw, options, host, std::move(**cluster));
+  }
   if (!*hosts && !*cluster && !host.place)
     if (auto done = check_no_ship(options); !done) return fail(done.error());
   const auto step = srun_that_counts(*raw, options, host);
   if (!step) return fail(step.error());
-  if (*step && !asks) return become_srun(options, host, **step);
+  if (*step && !asks) {
+    if (const auto code = with_dataset(*raw, options, host)) return *code;
+    return become_srun(options, host, **step);
+  }
   const auto part = meet_the_others(*raw, with_config(words, *raw), host);
   if (!part) return fail(part.error());
   if (!part->is_agent) return 0;
@@ -144,6 +161,7 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
       say(fmt::format("there is no host {} yet; the job would wait for it", plan->awaited_host));
     return print(describe(*plan, host.env));
   }
+  if (const auto code = with_dataset(*raw, options, host)) return *code;
   plan->spec.ends_with = part->launcher.get();
   return start_job(*raw, host, std::move(*plan));
 }

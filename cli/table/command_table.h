@@ -20,6 +20,8 @@ enum class CommandId {
   flight,
   ckpt,
   estimate,
+  preprocess,
+  cache,
   rendezvous,
   doctor,
   env,
