@@ -21,6 +21,7 @@
 #include "cli/commands/shim.h"
 #include "cli/commands/status.h"
 #include "cli/commands/token.h"
+#include "cli/data/data_commands.h"
 #include "cli/doctor/doctor.h"
 #include "cli/doctor/env_report.h"
 #include "cli/estimate/estimate.h"
@@ -118,6 +119,8 @@ constexpr Handler kHandlers[] = {
     {CommandId::flight, true, flight_command},
     {CommandId::ckpt, true, ckpt_command},
     {CommandId::estimate, true, estimate_command},
+    {CommandId::preprocess, true, preprocess_command},
+    {CommandId::cache, true, cache_command},
     {CommandId::rendezvous, true, rendezvous_command},
     {CommandId::doctor, true, doctor_command},
     {CommandId::env, true, env},

@@ -2,18 +2,34 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "data/cache/cache_error.h"
+#include "data/commands/data_command.h"
+
 namespace {
+
+using Words = std::span<const std::string_view>;
+using dtrain::data::RowsOfSplits;
+
+// Fills an entry of the cache. Its place is for data/process, which is not merged here.
+RowsOfSplits fill_by_recipe(const nlohmann::json&, const std::filesystem::path&) {
+  throw dtrain::data::CacheError(dtrain::data::kSystemCode, "this build of dtrain-data has no processor");
+}
 
 struct Command {
   std::string_view name;
-  int (*run)(std::span<const std::string_view> words);  // what follows the name. Returns the exit code
+  int (*run)(Words words);  // what follows the name. Returns the exit code
 };
 
-constexpr std::span<const Command> kCommands{};
+constexpr Command kCommands[] = {
+    {"preprocess", [](Words) { return dtrain::data::preprocess_command(fill_by_recipe); }},
+    {"cache", [](Words) { return dtrain::data::cache_command(); }},
+};
 
 }  // namespace
 

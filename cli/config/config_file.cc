@@ -7,6 +7,7 @@
 
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
+#include "cli/config/config_dataset.h"
 #include "cli/config/config_json.h"
 #include "cli/config/config_keys.h"
 #include "cli/config/config_tree.h"
@@ -26,7 +27,7 @@ struct At {
 
 class ConfigReader {
  public:
-  explicit ConfigReader(std::string file) : file_(std::move(file)) {}
+  explicit ConfigReader(std::string file) : file_(std::move(file)), data_(file_) {}
 
   Result<ConfigFile> run(const ConfigValue& root) {
     if (root.kind != ConfigValue::Kind::map)
@@ -35,6 +36,9 @@ class ConfigReader {
     if (auto done = agree_on_local_mode(); !done) return done.error();
     size_by_nodes(root);
     say_what_is_skipped();
+    auto data = data_.request();
+    if (!data) return data.error();
+    out_.data = std::move(*data);
     return std::move(out_);
   }
 
@@ -72,12 +76,20 @@ class ConfigReader {
         return trainer_strategy(at);
       case KeyMeaning::workers:
         return workers(at);
+      case KeyMeaning::data:
+        return data_.take_key(key, at.value, at.path);
+      case KeyMeaning::cache_dir:
+        return data_.take_cache_dir(at.value, at.path);
+      case KeyMeaning::processor:
+        return data_.take_processor(at.value, at.path);
       default:
         return of_flag(at, flag(key.flag));
     }
   }
 
   Result<void> inner(const At& at) {
+    if (at.path == "dataset")
+      if (auto done = data_.take_section(at.value); !done) return done;
     if (at.value.kind == ConfigValue::Kind::map) return section(at.value, at.path);
     // "backend: ray" is what its type is.
     if (at.path == "backend" && at.value.is_scalar()) return engine(at);
@@ -86,8 +98,11 @@ class ConfigReader {
 
   Result<void> not_yet(const At& at) const {
     if (at.value.says_nothing()) return {};
-    const std::string name = at.value.key.starts_with("cache") ? "cache" : at.value.key;
-    return wrong(at, fmt::format("this version of dtrain has no {} yet; remove the key", name));
+    if (find_key("backend", at.value.key) == find_key("backend", "cache_credentials"))
+      return wrong(at,
+                   "they are for a cache in an object store, which this version of dtrain has not yet; a folder "
+                   "needs none: remove the key");
+    return wrong(at, fmt::format("this version of dtrain has no {} yet; remove the key", at.value.key));
   }
 
   Result<void> of_flag(const At& at, const Flag& row) {
@@ -162,6 +177,8 @@ class ConfigReader {
   }
 
   void say_what_is_skipped() {
+    if (const std::string idle = data_.idle_key(); !idle.empty())
+      out_.notes.push_back(fmt::format("no effect: {} is for a section `dataset`, and the file has none", idle));
     if (skipped_.empty()) return;
     out_.notes.push_back(
         fmt::format("{}: dtrain reads `backend`, and leaves these sections of Ludwig's to the program: {}",
@@ -197,6 +214,7 @@ class ConfigReader {
   }
 
   std::string file_;
+  ConfigDataset data_;
   ConfigFile out_{};
   std::string skipped_{};
   std::string not_local_{};  // where local_mode is false

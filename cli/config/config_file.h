@@ -12,6 +12,8 @@ namespace dtrain::cli {
 struct ConfigFile {
   FileValues values{};               // of flags
   std::vector<std::string> notes{};  // lines to say once
+  // For dtrain-data, as JSON (data/commands/data_command.h). Nothing: the file says nothing of data.
+  std::optional<std::string> data{};
 };
 
 // `text`: what the file has. Errors are usage errors of one line, "job.yaml:3: backend.trainer.typo: ...".

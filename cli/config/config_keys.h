@@ -19,6 +19,9 @@ enum class KeyMeaning {
   strategy,    // --strategy, a word or a map
   workers,     // of the whole job
   value,       // of `flag`
+  data,        // for dtrain-data (config_dataset.h)
+  cache_dir,   // of the cache
+  processor,   // who preprocesses
   not_yet,     // this version has no such thing: it must say nothing
 };
 
@@ -37,6 +40,9 @@ const ConfigKey* find_key(std::string_view section, std::string_view name);
 
 // What `backend.type` may be.
 inline constexpr std::string_view kBackendTypes = "auto,local,slurm,ray,spark,mpi,ssh,horovod";
+
+// What `backend.processor.type` may be.
+inline constexpr std::string_view kProcessorTypes = "native,python,dask,modin,ray";
 
 // Ludwig's sections beside `backend`: the program reads them.
 std::span<const std::string_view> ludwig_sections();

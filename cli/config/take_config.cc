@@ -23,6 +23,7 @@ Result<std::vector<std::string>> take_config(RawOptions& raw, const Host& host) 
   auto config = read_config(*text, file);
   if (!config) return config.error();
   add_file(config->values, host, raw);
+  raw.data = std::move(config->data);
   return std::move(config->notes);
 }
 

@@ -69,7 +69,7 @@ Result<Plan> resolve(const RawOptions& raw, const Host& host) {
   if (options[FlagId::resources].origin == Origin::file && !host.place)
     plan.notes.push_back(fmt::format("no effect: {} is for --engine ray or spark", options[FlagId::resources].where));
   for (auto part : {resolve_nodes, resolve_groups, resolve_secret, resolve_workers, resolve_stopping, resolve_output,
-                    resolve_program, resolve_attach})
+                    resolve_dataset, resolve_program, resolve_attach})
     if (auto done = part(given, plan); !done) return done.error();
   if (auto done = take_switch(options, FlagId::dry_run, plan.dry_run); !done) return done.error();
   plan.settings = settings_of(options);

@@ -28,6 +28,7 @@ int workers_of_node(const launcher::JobSpec& spec);
 Result<void> resolve_strategy(const Given& given, Plan& plan);  // how they share a model; after their number
 Result<void> resolve_state(const Given& given, Plan& plan);     // what of them outlives them; after their restarts
 Result<void> resolve_numa(const Given& given, Plan& plan);      // the CPUs they are bound to
+Result<void> resolve_dataset(const Given& given, Plan& plan);   // the data set that they read
 Result<void> resolve_program(const Given& given, Plan& plan);   // what they execute, and their standard input
 Result<void> resolve_stopping(const Given& given, Plan& plan);  // times, signals, containment
 Result<void> resolve_output(const Given& given, Plan& plan);    // files, console, report

@@ -12,6 +12,7 @@
 #include "cli/base/version.h"
 #include "cli/config/config_schema.h"
 #include "cli/config/take_config.h"
+#include "cli/data/data_commands.h"
 #include "cli/engines/cluster.h"
 #include "cli/engines/hosts.h"
 #include "cli/engines/mpi.h"
@@ -93,6 +94,13 @@ void leave_horovod(const Host& host) {
   if (!host.env.contains("TORCHELASTIC_RUN_ID")) return;
   for (const char* name : {"RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"})
     ::unsetenv((std::string("HOROVOD_") + name).c_str());
+}
+
+// The data set of the job, unless the user only wants to see what would be run.
+std::optional<int> with_dataset(const RawOptions& raw, const Options& options, Host& host) {
+  const auto only_shows = options.on(FlagId::dry_run), quiet = options.on(FlagId::quiet);
+  if (only_shows && *only_shows) return std::nullopt;
+  return provide_dataset(raw, host, quiet && *quiet);
 }
 
 // The processes of an MPI job compare them: each has read the file for itself.
@@ -204,9 +212,12 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   const RawOptions& typed = start->raw;
   const Options options(typed, start->host);
   const bool asks = options.given(FlagId::print_config);
-  if (start->hosts && !asks) return submit(typed, options, start->host, std::move(*start->hosts));
-  if (start->cluster && !asks) return submit_to_cluster(typed, options, start->host, std::move(*start->cluster));
-  if (start->srun && !asks) return become_srun(options, start->host, *start->srun);
+  if (!asks && (start->hosts || start->cluster || start->srun)) {
+    if (const auto code = with_dataset(typed, options, start->host)) return *code;
+    if (start->hosts) return submit(typed, options, start->host, std::move(*start->hosts));
+    if (start->cluster) return submit_to_cluster(typed, options, start->host, std::move(*start->cluster));
+    return become_srun(options, start->host, *start->srun);
+  }
   const bool only_shows = typed[FlagId::print_config] || typed[FlagId::dry_run];
   const auto part = meet_the_others(typed, with_config(words, typed), only_shows, start->host);
   if (!part) return fail(part.error());
@@ -221,6 +232,7 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
       say(fmt::format("there is no host {} yet; the job would wait for it", plan->awaited_host));
     return print(describe(*plan, start->host.env));
   }
+  if (const auto code = with_dataset(typed, options, start->host)) return *code;
   plan->spec.ends_with = part->launcher.get();
   return start_job(typed, start->host, std::move(*plan));
 }

@@ -71,6 +71,25 @@ constexpr CommandFlag kEstimateFlags[] = {
     {.name = "json", .help = "print it as JSON"},
 };
 
+constexpr CommandFlag kPreprocessFlags[] = {
+    {.name = "config", .value = "FILE", .help = "the job's file, with a section `dataset`", .wants = "a file's name"},
+    {.name = "cache-dir",
+     .value = "DIR",
+     .help = "use this cache instead of the file's backend.cache_dir",
+     .wants = "a folder"},
+    {.name = "threads", .value = "N", .help = "threads of the work; default all cores"},
+    {.name = "wait", .value = "SECONDS", .help = "wait so long for another job that builds it; default 3600"},
+    {.name = "json", .help = "print the result as JSON"},
+};
+
+constexpr CommandFlag kCacheFlags[] = {
+    {.name = "config", .value = "FILE", .help = "the cache of this job's file", .wants = "a file's name"},
+    {.name = "cache-dir", .value = "DIR", .help = "this cache", .wants = "a folder"},
+    {.name = "json", .help = "ls: print it as JSON"},
+    {.name = "ttl", .value = "AGE", .help = "gc: remove what no job took for AGE: 30d, 12h", .wants = "an age"},
+    {.name = "max-size", .value = "SIZE", .help = "gc: remove the longest unused above SIZE: 100GB", .wants = "a size"},
+};
+
 constexpr CommandFlag kRendezvousFlags[] = {
     {.name = "port", .value = "N", .help = "port to listen at, 0 for any free port; default 29400"},
     {.name = "bind", .value = "ADDR", .help = "listen only at this address of this host; default all"},
@@ -191,6 +210,31 @@ constexpr Command kCommands[] = {
          "is given and no strategy fits, with 2 if PATH or a flag "
          "is wrong.",
      .flags = kEstimateFlags},
+    {.id = CommandId::preprocess,
+     .name = "preprocess",
+     .arguments = "--config FILE [flags]",
+     .help = "build a job's data set in the cache, or find it there",
+     .details =
+         "The section `dataset` of FILE says what is read and what is done with it (docs/cache.md). `dtrain run "
+         "--config` does the same before the job starts. Prints the key, the rows, the files and the folder. Jobs that "
+         "want the same data set at once build it once. Exits with 0, with 2 if FILE or an input is wrong, with 124 if "
+         "another job has built it for too long, with 125 if the cache cannot be written, with 127 if dtrain-data is "
+         "not beside dtrain.",
+     .flags = kPreprocessFlags,
+     .once = true},
+    {.id = CommandId::cache,
+     .name = "cache",
+     .arguments = "ls|verify|gc|rm [KEY...] [flags]",
+     .help = "list the data sets of a cache, check and remove them",
+     .details = "`ls` lists the entries. `verify` reads all bytes of all entries, or of those named, and names the "
+                "first file that is not what was written. `gc` removes what killed builds have left, and entries by "
+                "--ttl and --max-size; never what a job reads or builds. `rm` removes entries. The beginning of a KEY "
+                "is enough. Name the cache with --cache-dir or --config. Exits with 0, with 1 if `verify` finds "
+                "damage, with 2 if a word is wrong, with 125 if the cache cannot be read or written, with 127 if "
+                "dtrain-data is not beside dtrain.",
+     .choices = "ls,verify,gc,rm",
+     .flags = kCacheFlags,
+     .once = true},
     {.id = CommandId::rendezvous,
      .name = "rendezvous",
      .arguments = "serve [flags]",

@@ -22,6 +22,8 @@ enum class CommandId {
   flight,
   ckpt,
   estimate,
+  preprocess,
+  cache,
   rendezvous,
   doctor,
   env,

@@ -84,11 +84,14 @@ TEST_CASE("the blocks of Ludwig's page are carried out, or refused by name") {
   CHECK(refused_config("backend:\n  type: ray\n  cache_dir: s3://my_bucket/cache\n"
                        "  cache_credentials: /home/user/.credentials.json\n  processor:\n    type: dask\n"
                        "  trainer:\n    strategy: horovod\n  loader: {}\n") ==
-        "job.yaml:3: backend.cache_dir: this version of dtrain has no cache yet; remove the key");
+        "job.yaml:3: backend.cache_dir: this version of dtrain has no cache in s3:// yet; name a folder that all nodes "
+        "have");
   CHECK(refused_config(
             "backend:\n  type: ray\n  processor:\n    type: dask\n    parallelism: 100\n    persist: true\n") ==
-        "job.yaml:3: backend.processor: this version of dtrain has no processor yet; remove the key");
-  CHECK_THAT(refused_config("backend:\n  type: ray\n  processor:\n    type: modin\n"), Contains("no processor yet"));
+        "job.yaml:4: backend.processor.type: this version of dtrain has no processor dask yet; remove the key, or say "
+        "native");
+  CHECK_THAT(refused_config("backend:\n  type: ray\n  processor:\n    type: modin\n"),
+             Contains("no processor modin yet"));
   CHECK_THAT(refused_config("backend:\n  type: ray\n  trainer:\n    strategy: horovod\n    use_gpu: true\n"
                             "    num_workers: 4\n    resources_per_worker:\n        CPU: 2\n        GPU: 1\n"),
              Contains("job.yaml:4: backend.trainer.strategy: horovod is the program's choice"));
@@ -110,10 +113,6 @@ TEST_CASE("the blocks of Ludwig's page are carried out, or refused by name") {
 }
 
 TEST_CASE("what a secret's key has is in no error") {
-  for (const char* value : {"{s3: {client_kwargs: {aws_secret_access_key: hunter2}}}", "hunter2", "[hunter2]"}) {
-    const std::string message = refused_config(std::string("backend:\n  cache_credentials: ") + value + "\n");
-    CHECK(message == "job.yaml:2: backend.cache_credentials: this version of dtrain has no cache yet; remove the key");
-  }
   CHECK_THAT(refused_config("backend:\n  cache_credentials: {a: hunter2, a: hunter2}\n"), !Contains("hunter2"));
   CHECK_THAT(refused_config("backend:\n  cache_credentials: {a: 'hunter2}\n"), !Contains("hunter2"));
 }

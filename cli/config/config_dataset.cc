@@ -1,0 +1,148 @@
+// Tested by test/unit/cli/config/config_dataset_test.cc.
+#include "cli/config/config_dataset.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cli/base/text.h"
+#include "cli/base/usage_error.h"
+#include "cli/config/config_json.h"
+#include "cli/config/config_words.h"
+
+namespace dtrain::cli {
+namespace {
+
+using DatasetJson = nlohmann::ordered_json;
+
+// "dataset.steps[2].cast" -> 12, with all that is within.
+void add_lines(const ConfigValue& value, const std::string& path, DatasetJson& lines) {
+  lines[path] = value.line;
+  for (std::size_t i = 0; i < value.items.size(); ++i) {
+    const ConfigValue& item = value.items[i];
+    const bool is_list = value.kind == ConfigValue::Kind::list;
+    add_lines(item, is_list ? fmt::format("{}[{}]", path, i) : fmt::format("{}.{}", path, item.key), lines);
+  }
+}
+
+bool has_type(const ConfigKey& key, std::string_view type) {
+  for (const std::string& each : split(key.types, ' '))
+    if (each == type) return true;
+  return false;
+}
+
+bool fits_type(const ConfigValue& value, const std::string& type, const DatasetJson& json) {
+  if (type == "array") return value.kind == ConfigValue::Kind::list;
+  if (type == "object") return value.kind == ConfigValue::Kind::map;
+  if (type == "string") return value.is_scalar();
+  if (type == "integer") return json.is_number_unsigned() && value.kind == ConfigValue::Kind::word;
+  if (type == "boolean") return json.is_boolean();
+  return false;
+}
+
+std::string words_of_types(const ConfigKey& key) {
+  std::string words;
+  for (const std::string& type : split(key.types, ' ')) {
+    if (type == "null") continue;
+    const std::string_view word = type == "array"     ? "a list"
+                                  : type == "object"  ? "a map"
+                                  : type == "integer" ? "a whole number"
+                                  : type == "boolean" ? "true or false"
+                                                      : "a word";
+    words += (words.empty() ? "" : " or ") + std::string(word);
+  }
+  return words;
+}
+
+}  // namespace
+
+struct ConfigDataset::Parts {
+  std::string file;
+  DatasetJson dataset = DatasetJson::object();
+  DatasetJson lines = DatasetJson::object();
+  std::string cache_dir{};
+  std::string section{};  // where `dataset` stands
+  std::string idle{};
+
+  Error wrong(const ConfigValue& value, const std::string& path, const std::string& what) const {
+    return usage_error(what).in(place_in(file, value, path));
+  }
+  void may_be_idle(const ConfigValue& value, const std::string& path) {
+    if (idle.empty()) idle = place_in(file, value, path);
+  }
+};
+
+ConfigDataset::ConfigDataset(std::string file) : parts_(std::make_unique<Parts>()) { parts_->file = std::move(file); }
+ConfigDataset::~ConfigDataset() = default;
+
+Result<void> ConfigDataset::take_key(const ConfigKey& key, const ConfigValue& value, const std::string& path) {
+  DatasetJson json = DatasetJson::parse(json_text(value));
+  bool fits = false;
+  for (const std::string& type : split(key.types, ' ')) fits = fits || fits_type(value, type, json);
+  if (!fits) return parts_->wrong(value, path, "expected " + words_of_types(key));
+  if (json.is_number() && json == 0 && key.name != "seed")
+    return parts_->wrong(value, path, "expected a whole number above 0");
+  // A word that looks like a number is a name where a name is wanted.
+  if (has_type(key, "string") && value.is_scalar()) json = value.text;
+  if (has_type(key, "array") && value.is_scalar()) json = DatasetJson::array({value.text});
+  parts_->dataset[std::string(key.name)] = std::move(json);
+  const std::string in_recipe = fmt::format("dataset.{}", key.name);
+  add_lines(value, in_recipe, parts_->lines);
+  if (key.section != "dataset") parts_->may_be_idle(value, path);
+  return {};
+}
+
+Result<void> ConfigDataset::take_section(const ConfigValue& value) {
+  if (value.kind != ConfigValue::Kind::map) return parts_->wrong(value, "dataset", "expected a map of keys");
+  parts_->section = place_in(parts_->file, value, "dataset");
+  parts_->lines["dataset"] = value.line;
+  return {};
+}
+
+Result<void> ConfigDataset::take_cache_dir(const ConfigValue& value, const std::string& path) {
+  if (!value.is_scalar() || value.text.empty()) return parts_->wrong(value, path, "expected a folder");
+  std::string folder = value.text;
+  if (const std::size_t colon = folder.find("://"); colon != std::string::npos) {
+    const std::string scheme = folder.substr(0, colon);
+    if (scheme != "file")
+      return parts_->wrong(value, path,
+                           fmt::format("this version of dtrain has no cache in {}:// yet; name a folder that all "
+                                       "nodes have",
+                                       printable(scheme, 20)));
+    folder.erase(0, colon + 3);
+    if (!folder.starts_with('/')) return parts_->wrong(value, path, "expected file:///, and the whole path");
+  }
+  parts_->cache_dir = folder;
+  parts_->may_be_idle(value, path);
+  return {};
+}
+
+Result<void> ConfigDataset::take_processor(const ConfigValue& value, const std::string& path) {
+  if (!value.is_scalar()) return parts_->wrong(value, path, "expected one word: native");
+  if (auto fine = one_of(value.text, split(kProcessorTypes, ',')); !fine)
+    return parts_->wrong(value, path, fine.error().message);
+  if (value.text != "native")
+    return parts_->wrong(value, path,
+                         fmt::format("this version of dtrain has no processor {} yet; remove the key, or say native",
+                                     printable(value.text)));
+  parts_->may_be_idle(value, path);
+  return {};
+}
+
+Result<std::optional<std::string>> ConfigDataset::request() const {
+  const Parts& parts = *parts_;
+  if (parts.section.empty() && parts.cache_dir.empty()) return std::optional<std::string>();
+  DatasetJson request = {{"file", parts.file}, {"cache_dir", parts.cache_dir}};
+  if (!parts.section.empty()) {
+    if (!parts.dataset.contains("input"))
+      return usage_error(fmt::format("{}: input is missing: name the files to read", parts.section));
+    request["dataset"] = parts.dataset;
+    request["lines"] = parts.lines;
+  }
+  return std::optional(request.dump(-1, ' ', false, DatasetJson::error_handler_t::replace));
+}
+
+std::string ConfigDataset::idle_key() const { return parts_->section.empty() ? parts_->idle : ""; }
+
+}  // namespace dtrain::cli

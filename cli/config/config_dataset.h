@@ -1,0 +1,39 @@
+#pragma once
+// What a config says of the data: its section `dataset`, and cache_dir, cache_credentials and processor of `backend`.
+// Their values are for dtrain-data, which knows Arrow. Pure.
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/config/config_keys.h"
+#include "cli/config/config_tree.h"
+#include "rendezvous/base/result.h"
+
+namespace dtrain::cli {
+
+// Each take_...() has an error that begins with the value's place, and shows no value.
+class ConfigDataset {
+ public:
+  explicit ConfigDataset(std::string file);
+  ~ConfigDataset();
+  ConfigDataset(const ConfigDataset&) = delete;
+  ConfigDataset& operator=(const ConfigDataset&) = delete;
+
+  // `path`: of the value, as in "dataset.seed".
+  Result<void> take_key(const ConfigKey& key, const ConfigValue& value, const std::string& path);
+  Result<void> take_section(const ConfigValue& value);  // dataset itself
+  Result<void> take_cache_dir(const ConfigValue& value, const std::string& path);
+  Result<void> take_processor(const ConfigValue& value, const std::string& path);  // its type
+
+  // data/commands/data_command.h says what is in it. Without a section `dataset` it has only what `dtrain cache`
+  // needs; nothing: the file says nothing of data.
+  Result<std::optional<std::string>> request() const;
+  // Where a key stands that has no effect. Empty: none.
+  std::string idle_key() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace dtrain::cli

@@ -1,0 +1,100 @@
+// Tested by test/process/data/cache_test.py.
+#include "cli/data/data_commands.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "cli/base/fail.h"
+#include "cli/base/print.h"
+#include "cli/base/usage_error.h"
+#include "cli/config/config_file.h"
+#include "cli/data/data_program.h"
+#include "cli/data/data_words.h"
+#include "cli/data/dataset_found.h"
+#include "cli/machine/file_facts.h"
+#include "cli/table/flags.h"
+#include "rendezvous/base/printable.h"
+
+namespace dtrain::cli {
+namespace {
+
+// What the config says of the data; nothing without a config.
+Result<std::optional<std::string>> said_by_config(const DataAsked& asked) {
+  const char* variable = std::getenv(dtrain_variable(flag(FlagId::config)).c_str());
+  const std::string file = !asked.config.empty() ? asked.config : variable != nullptr ? variable : "";
+  if (file.empty()) return std::optional<std::string>();
+  const auto text = text_file(file);
+  if (!text) return usage_error(text.error().message).in(fmt::format("--config '{}'", printable(file)));
+  auto config = read_config(*text, file);
+  if (!config) return config.error();
+  return std::move(config->data);
+}
+
+int end_as(int signal) {
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+  return 128 + signal;
+}
+
+// Shared, and never given back: the kernel does it when the last process of this job here has ended.
+Result<void> hold(const std::string& entry) {
+  const std::string used = entry + "/used";
+  const int file = ::open(used.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  struct stat held = {}, named = {};
+  if (file >= 0 && ::flock(file, LOCK_SH | LOCK_NB) == 0 && ::fstat(file, &held) == 0 &&
+      ::stat(used.c_str(), &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev)
+    return {};
+  return Error{ErrorKind::system,
+               fmt::format("{}: the entry was removed just now: start the job again", printable(entry))};
+}
+
+}  // namespace
+
+int preprocess_command(const std::vector<std::string>& words) {
+  const auto asked = parse_preprocess(words);
+  if (!asked) return fail(asked.error());
+  const auto said = said_by_config(*asked);
+  if (!said) return fail(said.error());
+  if (!*said) return fail(usage_error("name the file with the section `dataset`: dtrain preprocess --config job.yaml"));
+  const std::string request = whole_request(*asked, *said);
+  if (!has_dataset(request)) return fail(usage_error("the config has no section `dataset`, which says what to read"));
+  return become_dtrain_data("preprocess", request);
+}
+
+int cache_command(const std::vector<std::string>& words) {
+  const auto asked = parse_cache(words);
+  if (!asked) return fail(asked.error());
+  const auto said = said_by_config(*asked);
+  if (!said) return fail(said.error());
+  if (!*said && asked->cache_dir.empty())
+    return fail(usage_error("say which cache: --cache-dir DIR, or --config with the file that names it"));
+  return become_dtrain_data("cache", whole_request(*asked, *said));
+}
+
+std::optional<int> provide_dataset(const RawOptions& raw, Host& host, bool quiet) {
+  if (!raw.data || !has_dataset(*raw.data)) return std::nullopt;
+  DataAsked asked;
+  asked.request = R"({"json":true})";
+  const auto answer = ask_dtrain_data("preprocess", whole_request(asked, *raw.data));
+  if (!answer) return fail(answer.error());
+  if (answer->signal != 0) return end_as(answer->signal);
+  if (answer->code != 0) return answer->code;
+  const auto found = parse_dataset_found(answer->text);
+  if (!found) return fail(found.error());
+  if (auto done = hold(found->folder); !done) return fail(done.error());
+  for (const auto& [name, folder] : found->variables) {
+    ::setenv(name.c_str(), folder.c_str(), 1);
+    host.env[name] = folder;
+  }
+  if (!quiet) say(found->line);
+  return std::nullopt;
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,176 @@
+// Tested by test/unit/data/entry/build_entry_test.cc.
+#include "data/cache/cache_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include "data/cache/cache_error.h"
+#include "data/cache/input_files.h"
+#include "data/cache/lease_file.h"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kLockTries = 250, kLockPauseMs = 20;
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  if (error) throw_system(folder, error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// KEY.tmp.JOB, KEY.rm.JOB, KEY.lease or a draft of that. Empty: it is none.
+std::string key_of_leftover(const std::string& name) {
+  const std::size_t dot = name.find('.');
+  if (dot == std::string::npos || !is_cache_key(name.substr(0, dot))) return "";
+  const std::string rest = name.substr(dot) + '.';
+  const bool is_one = rest.starts_with(".lease.") || rest.starts_with(".tmp.") || rest.starts_with(".rm.");
+  return is_one ? name.substr(0, dot) : "";
+}
+
+std::chrono::seconds age_of(const fs::path& path) {
+  const auto facts = facts_of(path);
+  return std::chrono::seconds(facts ? std::max<std::int64_t>(0, std::time(nullptr) - facts->st_mtim.tv_sec) : 0);
+}
+
+// Exclusive, so that no reader has it.
+OwnedFd hold_alone(const fs::path& used) {
+  OwnedFd file(::open(used.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (!file && (errno == EACCES || errno == EROFS))
+    file = OwnedFd(::open(used.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
+  return OwnedFd();
+}
+
+std::string damage_of(const fs::path& entry, const std::string& key, const std::optional<CacheMeta>& meta) {
+  if (!meta) return "meta.json is missing or cannot be read";
+  if (meta->key != key) return "meta.json is that of another entry";
+  for (const CachedFile& file : meta->files) {
+    const auto facts = facts_of(entry / file.path);
+    if (!facts || !S_ISREG(facts->st_mode)) return file.path + " is missing";
+    if (static_cast<std::uint64_t>(facts->st_size) != file.size)
+      return fmt::format("{} has {} bytes, and should have {}", file.path, facts->st_size, file.size);
+  }
+  return "";
+}
+
+}  // namespace
+
+CacheFolder::CacheFolder(const fs::path& path, MakeFolder make) : path_(fs::absolute(path).lexically_normal()) {
+  std::error_code error;
+  if (make == MakeFolder::yes) fs::create_directories(path_, error);
+  struct stat facts = {};
+  if (::stat(path_.c_str(), &facts) != 0) {
+    if (make == MakeFolder::no && errno == ENOENT)
+      throw CacheError(kUsageCode, fmt::format("{}: there is no cache here", path_.string()));
+    throw_system(path_, error ? error.value() : errno);
+  }
+  if (!S_ISDIR(facts.st_mode)) throw CacheError(kUsageCode, fmt::format("{}: it is no folder", path_.string()));
+  if ((facts.st_mode & S_IWOTH) != 0)
+    throw CacheError(kUsageCode, fmt::format("{}: everybody may write here, so anybody could change the data; choose "
+                                             "a folder of your own or of your group",
+                                             path_.string()));
+}
+
+fs::path CacheFolder::building(const std::string& key, const std::string& job) const {
+  return path_ / (key + ".tmp." + job);
+}
+
+fs::path CacheFolder::removing(const std::string& key, const std::string& job) const {
+  return path_ / (key + ".rm." + job);
+}
+
+std::vector<fs::path> CacheFolder::leftovers_of(const std::string& key) const {
+  std::vector<fs::path> found;
+  for (const std::string& name : names_in(path_))
+    if (name.starts_with(key + ".tmp.")) found.push_back(path_ / name);
+  std::stable_sort(found.begin(), found.end(),
+                   [](const fs::path& a, const fs::path& b) { return age_of(a) > age_of(b); });
+  return found;
+}
+
+OwnedFd CacheFolder::await_lock() const {
+  for (int i = 0; i < kLockTries; ++i) {
+    if (OwnedFd held = lock()) return held;
+    ::poll(nullptr, 0, kLockPauseMs);
+  }
+  throw CacheError(kSystemCode, fmt::format("{}/.lock: another process has held it for {} s; end that process first",
+                                            path_.string(), kLockTries * kLockPauseMs / 1000));
+}
+
+CacheFolder::Found CacheFolder::find(const std::string& key) const {
+  Found found;
+  const auto facts = facts_of(entry(key));
+  if (!facts) return found;
+  found.is_there = true;
+  if (!S_ISDIR(facts->st_mode)) throw CacheError(kSystemCode, entry(key).string() + ": it is no folder; remove it");
+  if (const auto text = read_small_file(entry(key) / "meta.json")) found.meta = parse_meta(*text);
+  found.damage = damage_of(entry(key), key, found.meta);
+  return found;
+}
+
+void CacheFolder::touch(const std::string& key) const {
+  // In a cache that others keep this may not be allowed; nothing but its age depends on it.
+  if (::utimensat(AT_FDCWD, (entry(key) / "used").c_str(), nullptr, AT_SYMLINK_NOFOLLOW) != 0) errno = 0;
+}
+
+std::vector<CacheFolder::Listed> CacheFolder::entries() const {
+  std::vector<Listed> out;
+  for (const std::string& name : names_in(path_)) {
+    if (!is_cache_key(name)) continue;
+    const fs::path used = entry(name) / "used";
+    out.push_back({name, find(name), age_of(used), facts_of(used) && !hold_alone(used)});
+  }
+  return out;
+}
+
+std::vector<GcLeftover> CacheFolder::leftovers() const {
+  std::vector<GcLeftover> out;
+  for (const std::string& name : names_in(path_)) {
+    const std::string key = key_of_leftover(name);
+    if (key.empty()) continue;
+    const bool is_of_builder = name.compare(key.size(), 5, ".tmp.") == 0 || name == key + ".lease";
+    // A builder changes its lease every few seconds. Clocks of hosts may differ by minutes.
+    constexpr std::chrono::minutes kSurelyDead{30};
+    const auto builder = read_lease(lease(key));
+    const bool builds = builder && !is_dead_here(*builder) && age_of(lease(key)) < kSurelyDead;
+    out.push_back({name, is_of_builder && builds});
+  }
+  return out;
+}
+
+CacheFolder::Removed CacheFolder::remove(const std::string& key, const std::string& job) const {
+  if (!facts_of(entry(key))) return Removed::no;
+  {
+    const OwnedFd lock = await_lock();
+    const fs::path used = entry(key) / "used";
+    const OwnedFd alone = hold_alone(used);
+    if (!alone && facts_of(used)) return Removed::held;
+    rename_path(entry(key), removing(key, job));
+  }
+  remove_tree(removing(key, job));
+  return Removed::yes;
+}
+
+std::optional<std::string> first_difference(const fs::path& entry, const CacheMeta& meta) {
+  if (const std::string damage = damage_of(entry, meta.key, meta); !damage.empty()) return damage;
+  for (const CachedFile& file : meta.files)
+    if (digest_file(entry / file.path).sha256 != file.sha256)
+      return fmt::format("{} is not what was written: its SHA-256 differs", file.path);
+  return std::nullopt;
+}
+
+}  // namespace dtrain::data

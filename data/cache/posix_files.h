@@ -1,0 +1,50 @@
+#pragma once
+// Files and folders of the cache, by the calls that can promise something about them. Errors are CacheErrors that name
+// the path.
+#include <sys/stat.h>
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace dtrain::data {
+
+class OwnedFd {
+ public:
+  explicit OwnedFd(int fd = -1) : fd_(fd) {}
+  OwnedFd(OwnedFd&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  OwnedFd& operator=(OwnedFd&& other) noexcept;
+  ~OwnedFd();
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+// "PATH: what the system says". A full disk and a folder that belongs to somebody else say what to do.
+[[noreturn]] void throw_system(const std::filesystem::path& path, int error);
+
+// Nothing: it is not there. A link is refused.
+std::optional<std::string> read_small_file(const std::filesystem::path& path);
+// A new file, on the disk when this returns. False: there is one already.
+bool write_new_file(const std::filesystem::path& path, std::string_view text);
+// Writes at the beginning of an open file.
+void write_over(int fd, std::string_view text, const std::filesystem::path& path);
+
+// Nothing: it is not there. Of a link: the link's own.
+std::optional<struct stat> facts_of(const std::filesystem::path& path);
+
+// What was written into this file or folder is on the disk when this returns.
+void sync_path(const std::filesystem::path& path);
+
+void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
+// With all that is in it, if it is there. Follows no link.
+void remove_tree(const std::filesystem::path& path);
+
+// Whoever holds it may change what lies in the folder. Nothing: somebody else has it.
+OwnedFd try_lock(const std::filesystem::path& file);
+
+}  // namespace dtrain::data

@@ -1,0 +1,132 @@
+// Tested by test/process/data/cache_test.py.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "data/cache/cache_error.h"
+#include "data/cache/lease_file.h"
+#include "data/commands/cache_text.h"
+#include "data/commands/data_command.h"
+#include "data/commands/request.h"
+#include "data/entry/stop_signals.h"
+
+namespace dtrain::data {
+namespace {
+
+using Keys = std::vector<std::string>;
+
+std::chrono::seconds since(std::int64_t made) {
+  return std::chrono::seconds(std::max<std::int64_t>(0, std::time(nullptr) - made));
+}
+
+std::vector<EntryLine> lines_of(const CacheFolder& cache) {
+  std::vector<EntryLine> lines;
+  for (const CacheFolder::Listed& each : cache.entries()) {
+    EntryLine line{each.key, each.found.meta.value_or(CacheMeta{}), each.found.damage, {}, each.unused, each.held};
+    line.age = since(line.meta.made);
+    lines.push_back(std::move(line));
+  }
+  std::sort(lines.begin(), lines.end(), [](const EntryLine& a, const EntryLine& b) { return a.age < b.age; });
+  return lines;
+}
+
+// The keys that begin so.
+Keys keys_meant(const CacheFolder& cache, const Keys& words) {
+  Keys all, keys;
+  for (const CacheFolder::Listed& each : cache.entries()) all.push_back(each.key);
+  for (const std::string& word : words) {
+    Keys found;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(found),
+                 [&](const std::string& key) { return key.starts_with(word); });
+    if (found.size() == 1) {
+      keys.push_back(found[0]);
+      continue;
+    }
+    const char* const why = found.empty() ? "there is no such entry; `dtrain cache ls` lists them"
+                                          : "more than one key begins so; type more of it";
+    throw CacheError(kUsageCode, fmt::format("{}: {}", word, why));
+  }
+  return keys;
+}
+
+int list_entries(const CacheFolder& cache, const nlohmann::json& request) {
+  const auto text = request.value("json", false) ? entries_json : entries_text;
+  return print_text(text(lines_of(cache)));
+}
+
+int verify_entries(const CacheFolder& cache, const nlohmann::json& request) {
+  Keys keys = keys_meant(cache, request.at("keys").get<Keys>());
+  if (keys.empty())
+    for (const CacheFolder::Listed& each : cache.entries()) keys.push_back(each.key);
+  int code = 0;
+  for (const std::string& key : keys) {
+    const CacheFolder::Found found = cache.find(key);
+    std::string damage = found.damage;
+    if (damage.empty() && found.meta) damage = first_difference(cache.entry(key), *found.meta).value_or("");
+    if (damage.empty()) {
+      print_text(fmt::format("{}  fine\n", key));
+    } else {
+      say_line(fmt::format("{}: {}; remove it: dtrain cache rm {}", cache.entry(key).string(), damage, key));
+      code = kDamagedCode;
+    }
+  }
+  return code;
+}
+
+GcPlan gc_of(const CacheFolder& cache, const GcLimits& limits) {
+  std::vector<GcEntry> entries;
+  for (const CacheFolder::Listed& each : cache.entries())
+    entries.push_back({each.key, each.found.meta ? each.found.meta->bytes() : 0, each.unused, each.held});
+  return plan_gc(std::move(entries), cache.leftovers(), limits);
+}
+
+int collect_garbage(const CacheFolder& cache, const nlohmann::json& request) {
+  GcLimits limits;
+  if (request.contains("ttl_s")) limits.ttl = std::chrono::seconds(request["ttl_s"].get<std::int64_t>());
+  if (request.contains("max_bytes")) limits.most_bytes = request["max_bytes"].get<std::uint64_t>();
+  GcPlan plan;
+  const std::string job = own_lease().owner;
+  Keys aside;
+  {
+    const OwnedFd lock = cache.await_lock();
+    plan = gc_of(cache, limits);
+    // Moved aside under the lock, so that a builder that begins now does not meet them.
+    for (const std::string& name : plan.leftovers) {
+      aside.push_back(name.substr(0, name.find('.')) + ".rm." + job + "." + std::to_string(aside.size()));
+      rename_path(cache.path() / name, cache.path() / aside.back());
+    }
+  }
+  for (const std::string& name : aside) remove_tree(cache.path() / name);
+  std::size_t removed = 0;
+  for (const std::string& key : plan.entries)
+    if (cache.remove(key, job) == CacheFolder::Removed::yes) ++removed;
+  return print_text(fmt::format(
+      "removed {} and {} of dead builds; {} stay\n", removed == 1 ? "1 entry" : fmt::format("{} entries", removed),
+      aside.size() == 1 ? "1 leftover" : fmt::format("{} leftovers", aside.size()), size_text(plan.bytes_left)));
+}
+
+int remove_entries(const CacheFolder& cache, const nlohmann::json& request) {
+  const std::string job = own_lease().owner;
+  for (const std::string& key : keys_meant(cache, request.at("keys").get<Keys>())) {
+    if (cache.remove(key, job) != CacheFolder::Removed::held) continue;
+    throw CacheError(kUsageCode, fmt::format("{}: a job reads it; end the job first", cache.entry(key).string()));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int cache_command() {
+  return with_request([](const nlohmann::json& request) {
+    const CacheFolder cache(cache_asked(request), MakeFolder::no);
+    const std::string what = request.at("do").get<std::string>();
+    if (what == "ls") return list_entries(cache, request);
+    if (what == "verify") return verify_entries(cache, request);
+    if (what == "gc") return collect_garbage(cache, request);
+    if (what == "rm") return remove_entries(cache, request);
+    throw CacheError(kUsageCode, what + ": the cache has no such command");
+  });
+}
+
+}  // namespace dtrain::data

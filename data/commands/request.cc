@@ -1,0 +1,72 @@
+#include "data/commands/request.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "data/cache/cache_error.h"
+#include "data/cache/input_files.h"
+#include "data/commands/key_lines.h"
+#include "data/entry/stop_signals.h"
+
+namespace dtrain::data {
+namespace {
+
+constexpr std::size_t kMostRequest = std::size_t{16} << 20;
+
+nlohmann::json read_request() {
+  std::string text;
+  std::string piece(65536, '\0');
+  for (;;) {
+    const ssize_t got = ::read(STDIN_FILENO, piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0 || text.size() > kMostRequest) break;
+    text.append(piece, 0, static_cast<std::size_t>(got));
+  }
+  nlohmann::json request = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!request.is_object())
+    throw CacheError(kUsageCode, "standard input has no request; dtrain starts this program: see `dtrain help`");
+  return request;
+}
+
+}  // namespace
+
+void say_line(const std::string& line) { fmt::print(stderr, "dtrain: {}\n", one_line(line)); }
+
+int print_text(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  say_line("standard output cannot be written");
+  return kSystemCode;
+}
+
+std::filesystem::path cache_asked(const nlohmann::json& request) {
+  const std::string named = request.value("cache_dir", std::string());
+  if (!named.empty()) return named;
+  const auto words = request.at("dataset").at("input").get<std::vector<std::string>>();
+  if (words.empty()) throw CacheError(kUsageCode, "dataset.input: name at least one file or folder");
+  return usual_cache(words[0]);
+}
+
+int with_request(const std::function<int(const nlohmann::json& request)>& command) {
+  nlohmann::json request = nlohmann::json::object();
+  const auto wrong = [&](int code, const std::string& what) {
+    say_line(with_line(what, request.value("file", std::string()), request.value("lines", nlohmann::json::object())));
+    return code;
+  };
+  try {
+    request = read_request();
+    return command(request);
+  } catch (const CacheError& error) {
+    return wrong(error.code, error.what());
+  } catch (const Interrupted& interrupted) {
+    end_by(interrupted.signal);
+  } catch (const nlohmann::json::exception& error) {
+    return wrong(kUsageCode, fmt::format("the request is not as dtrain writes it: {}", error.what()));
+  } catch (const std::exception& error) {
+    return wrong(kSystemCode, error.what());
+  }
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,22 @@
+#pragma once
+// A command's request on standard input, and how the command ends.
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace dtrain::data {
+
+// Runs the command; returns its exit code. An error is said on stderr, with FILE:LINE where its key has one. A signal
+// ends this process.
+int with_request(const std::function<int(const nlohmann::json& request)>& command);
+
+// One line on stderr.
+void say_line(const std::string& line);
+// On stdout. The exit code: 125 if it did not reach its reader.
+int print_text(const std::string& text);
+
+// `cache_dir` of the request, else where the first input lies.
+std::filesystem::path cache_asked(const nlohmann::json& request);
+
+}  // namespace dtrain::data

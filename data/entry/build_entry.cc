@@ -1,0 +1,185 @@
+// Tested by test/unit/data/entry/build_entry_test.cc.
+#include "data/entry/build_entry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <system_error>
+
+#include "data/cache/cache_error.h"
+#include "data/cache/input_files.h"
+#include "data/cache/lease_file.h"
+#include "data/entry/build_child.h"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+using SteadyTime = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kLookEvery{250};
+
+LeaseTime now_of_lease() { return std::chrono::duration_cast<LeaseTime>(SteadyTime::now().time_since_epoch()); }
+
+// Of what was built; anything but files and folders is refused.
+std::vector<CachedFile> files_of_entry(const fs::path& folder) {
+  std::vector<CachedFile> files;
+  for (const fs::directory_entry& each : fs::recursive_directory_iterator(folder)) {
+    if (each.is_symlink() || (!each.is_regular_file() && !each.is_directory()))
+      throw CacheError(kSystemCode, each.path().string() + ": an entry of the cache has files and folders alone");
+    if (each.is_directory()) {
+      sync_path(each.path());
+      continue;
+    }
+    const InputFile digest = digest_file(each.path());
+    sync_path(each.path());
+    files.push_back({each.path().lexically_relative(folder).string(), digest.size, digest.sha256});
+  }
+  std::sort(files.begin(), files.end(), [](const CachedFile& a, const CachedFile& b) { return a.path < b.path; });
+  return files;
+}
+
+// In the child. All of it is on the disk when this returns.
+void fill(const fs::path& folder, const EntryWanted& wanted) {
+  const auto began = SteadyTime::now();
+  CacheMeta meta;
+  meta.rows = wanted.build(folder);
+  check_unchanged(wanted.inputs);
+  meta.key = wanted.key;
+  meta.recipe = canonical_recipe(wanted.recipe);
+  meta.inputs = wanted.inputs;
+  meta.files = files_of_entry(folder);
+  meta.made = std::time(nullptr);
+  meta.seconds = std::chrono::duration<double>(SteadyTime::now() - began).count();
+  write_new_file(folder / "used", "");
+  write_new_file(folder / "meta.json", meta_text(meta));
+  sync_path(folder);
+}
+
+class EntryBuilder {
+ public:
+  EntryBuilder(const CacheFolder& cache, const EntryWanted& wanted, const StopSignals& signals, HeldLease& lease)
+      : cache_(cache),
+        wanted_(wanted),
+        signals_(signals),
+        lease_(lease),
+        folder_(cache.building(wanted.key, lease_.job())) {}
+
+  ~EntryBuilder() {
+    std::error_code error;  // what cannot be removed, the next build or gc removes
+    fs::remove_all(folder_, error);
+  }
+  EntryBuilder(const EntryBuilder&) = delete;
+  EntryBuilder& operator=(const EntryBuilder&) = delete;
+
+  // `last_is_dead`: nobody writes any more into what it has left. False: this process stood still for so long that
+  // another job has taken the lease, or somebody has removed the cache.
+  bool run(bool last_is_dead) {
+    clear_damaged();
+    take_leftovers(last_is_dead);
+    try {
+      run_in_child([this] { fill(folder_, wanted_); }, [this] { beat(); }, signals_);
+      commit();
+      return true;
+    } catch (const LeaseLost&) {
+      return false;
+    }
+  }
+
+ private:
+  struct LeaseLost {};
+
+  void clear_damaged() {
+    const CacheFolder::Found found = cache_.find(wanted_.key);
+    if (!found.is_there) return;
+    wanted_.say(fmt::format("{} is damaged: {}; it is built again", cache_.entry(wanted_.key).string(), found.damage));
+    const fs::path aside = cache_.removing(wanted_.key, lease_.job());
+    rename_path(cache_.entry(wanted_.key), aside);
+    remove_tree(aside);
+  }
+
+  // This job has the lease, so nobody else's build counts.
+  void take_leftovers(bool may_go_on) {
+    std::vector<fs::path> left = cache_.leftovers_of(wanted_.key);
+    if (may_go_on && wanted_.resumes && !left.empty()) {
+      rename_path(left.back(), folder_);
+      left.pop_back();
+      for (const char* name : {"meta.json", "used"}) remove_tree(folder_ / name);
+    }
+    for (const fs::path& each : left) remove_tree(each);
+    std::error_code error;
+    fs::create_directory(folder_, error);
+    if (error) throw_system(folder_, error.value());
+  }
+
+  void beat() {
+    if (!lease_.is_ours()) throw LeaseLost();
+    lease_.beat();
+  }
+
+  void commit() {
+    const OwnedFd lock = cache_.await_lock();
+    if (!lease_.is_ours()) throw LeaseLost();
+    rename_path(folder_, cache_.entry(wanted_.key));
+    sync_path(cache_.path());
+  }
+
+  const CacheFolder& cache_;
+  const EntryWanted& wanted_;
+  const StopSignals& signals_;
+  HeldLease& lease_;
+  fs::path folder_;
+};
+
+// Nothing: another job was faster, or changes the folder at the moment.
+std::unique_ptr<HeldLease> take_lease(const CacheFolder& cache, const std::string& key,
+                                      const std::optional<Lease>& replaced) {
+  const OwnedFd lock = cache.lock();
+  if (!lock) return nullptr;
+  return HeldLease::take(cache.lease(key), replaced);
+}
+
+bool is_whole(const CacheFolder::Found& found) { return found.is_there && found.damage.empty(); }
+
+}  // namespace
+
+EntryGot find_or_build(const CacheFolder& cache, const EntryWanted& wanted, const StopSignals& signals) {
+  LeaseWait waiting(wanted.patience, now_of_lease());
+  for (bool built = false;;) {
+    CacheFolder::Found found = cache.find(wanted.key);
+    LeaseSight sight;
+    sight.whole = is_whole(found);
+    if (!sight.whole) sight.lease = read_lease(cache.lease(wanted.key));
+    sight.builder_is_dead = sight.lease && is_dead_here(*sight.lease);
+    std::unique_ptr<HeldLease> lease;
+    switch (waiting.next(sight, now_of_lease())) {
+      case LeaseStep::use:
+        cache.touch(wanted.key);
+        return {cache.entry(wanted.key), std::move(*found.meta), built};
+      case LeaseStep::take:
+      case LeaseStep::replace:
+        lease = take_lease(cache, wanted.key, sight.lease);
+        break;
+      case LeaseStep::wait:
+        break;
+      case LeaseStep::tell:
+        wanted.say(fmt::format("waiting for {}, which builds the data set", builder_name(*sight.lease)));
+        break;
+      case LeaseStep::give_up:
+        throw CacheError(kLateCode, fmt::format("{} still builds the data set after {} s; wait longer with --wait",
+                                                sight.lease ? builder_name(*sight.lease) : "nobody",
+                                                wanted.patience.most.count() / 1000));
+    }
+    if (!lease) {
+      signals.wait(kLookEvery);
+    } else if (!is_whole(cache.find(wanted.key))) {  // else another job has built it since the look
+      built = EntryBuilder(cache, wanted, signals, *lease).run(sight.builder_is_dead);
+      if (!built) wanted.say("the lease of this build is gone, so it is looked for again");
+    }
+  }
+}
+
+}  // namespace dtrain::data

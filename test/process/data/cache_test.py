@@ -1,0 +1,194 @@
+"""`dtrain preprocess`, `dtrain cache` and the data set of `dtrain run --config`, with a dtrain-data whose builder
+copies its inputs (cache_data.cc). usage: cache_test.py path/to/dtrain path/to/cache_data"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CACHE_DATA = pathlib.Path(sys.argv.pop(2)).resolve()
+DTRAIN = pathlib.Path(sys.argv.pop(1)).resolve()
+DEADLINE_S = 30
+
+
+class Cache(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        # dtrain starts the dtrain-data that is beside it.
+        cls.programs = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        shutil.copy(DTRAIN, cls.programs / "dtrain")
+        shutil.copy(CACHE_DATA, cls.programs / "dtrain-data")
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (self.folder / "in").mkdir()
+        (self.folder / "in/a.csv").write_text("abc")
+        self.cache = self.folder / "cache"
+        self.write_config("dataset:\n  input: in/*.csv\n")
+
+    def write_config(self, text):
+        (self.folder / "job.yaml").write_text(f"backend:\n  cache_dir: file://{self.cache}\n{text}")
+
+    def start(self, *words, dtrain=None, **how):
+        env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TMPDIR": str(self.folder)}
+        return subprocess.Popen([str(dtrain or self.programs / "dtrain"), *words], cwd=self.folder, env=env, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, **how)
+
+    def end(self, process):
+        out, err = process.communicate(timeout=DEADLINE_S)
+        return process.returncode, out, err
+
+    def run_dtrain(self, *words, **how):
+        return self.end(self.start(*words, **how))
+
+    def preprocess(self, *words):
+        code, out, err = self.run_dtrain("preprocess", "--config=job.yaml", "--json", *words)
+        self.assertEqual(code, 0, err)
+        return json.loads(out)
+
+    def cache_command(self, *words):
+        return self.run_dtrain("cache", *words, "--cache-dir", str(self.cache))
+
+    def builds(self):
+        return len((self.folder / "in/builds").read_text())
+
+    def names(self):
+        return sorted(each.name for each in self.cache.iterdir())
+
+    def hold(self):
+        """A build that stands still in the middle."""
+        os.mkfifo(self.folder / "in/hold")
+        process = self.start("preprocess", "--config=job.yaml")
+        self.assertEqual((self.folder / "in/hold").read_text(), "x")
+        (self.folder / "in/hold").unlink()
+        return process
+
+    def test_two_at_once_build_once(self):
+        both = [self.start("preprocess", "--config=job.yaml", "--json") for _ in range(2)]
+        ends = [self.end(each) for each in both]
+        self.assertEqual([code for code, _, _ in ends], [0, 0], ends)
+        first, second = (json.loads(out) for _, out, _ in ends)
+        self.assertEqual(sorted([first["built"], second["built"]]), [False, True])
+        self.assertEqual((first["folder"], first["rows"]), (second["folder"], {"test": 1, "train": 3}))
+        self.assertEqual(self.builds(), 1)
+        self.assertEqual((pathlib.Path(first["folder"]) / "train/a.csv").read_text(), "abc")
+        self.assertEqual(self.names(), [".lock", first["key"]])
+
+    def test_what_is_another_entry(self):
+        key = self.preprocess()["key"]
+        self.assertFalse(self.preprocess("--threads=2")["built"])
+        self.write_config("dataset:\n  input: in/*.csv\n  seed: 1\n")
+        self.assertNotEqual(self.preprocess()["key"], key)
+        self.write_config("dataset:\n  input: in/*.csv\n")
+        (self.folder / "in/b.csv").write_text("x")
+        self.assertEqual(self.preprocess()["rows"], {"test": 2, "train": 4})
+
+    def test_a_killed_build(self):
+        process = self.hold()
+        process.kill()
+        self.end(process)
+        self.assertEqual(len(self.names()), 3)
+        got = self.preprocess()
+        self.assertTrue(got["built"])
+        self.assertEqual(self.names(), [".lock", got["key"]])
+
+    def test_gc_after_a_kill(self):
+        process = self.hold()
+        self.assertIn("0 leftovers", self.cache_command("gc")[1])
+        process.kill()
+        self.end(process)
+        self.assertIn("removed 0 entries and 2 leftovers", self.cache_command("gc")[1])
+        self.assertEqual(self.names(), [".lock"])
+
+    def test_a_signal_leaves_nothing(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process = self.hold()
+            process.send_signal(number)
+            self.assertEqual(self.end(process)[0], -number)
+            self.assertEqual(self.names(), [".lock"])
+
+    def test_verify_ls_and_rm(self):
+        got = self.preprocess()
+        code, out, err = self.cache_command("verify")
+        self.assertEqual((code, out, err), (0, f"{got['key']}  fine\n", ""))
+        listed = json.loads(self.cache_command("ls", "--json")[1])
+        self.assertEqual([(each["key"], each["bytes"], each["inputs"]) for each in listed],
+                         [(got["key"], 4, [str(self.folder / "in/a.csv")])])
+        self.assertIn("1 entry, 4 B", self.cache_command("ls")[1])
+        (pathlib.Path(got["folder"]) / "train/a.csv").write_text("abd")
+        code, out, err = self.cache_command("verify", got["key"][:8])
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("train/a.csv is not what was written: its SHA-256 differs; remove it: dtrain cache rm", err)
+        self.assertEqual(self.cache_command("rm", got["key"][:8]), (0, "", ""))
+        self.assertEqual(self.cache_command("ls")[1], "the cache is empty\n")
+        self.assertEqual(self.cache_command("rm", "ab")[0], 2)
+
+    def test_run_has_the_data_set_and_holds_it(self):
+        os.mkfifo(self.folder / "go")
+        show = "echo $DTRAIN_DATASET; echo $DTRAIN_DATASET_TEST; cat $DTRAIN_DATASET/a.csv; cat go"
+        job = self.start("run", "--config=job.yaml", "--nproc=2", "--ranks=0", "sh",
+                         "-c", show)
+        with open(self.folder / "go", "w") as go:
+            entry = [each for each in self.cache.iterdir() if len(each.name) == 64][0]
+            self.assertTrue(json.loads(self.cache_command("ls", "--json")[1])[0]["in_use"])
+            self.assertIn("a job reads it", self.cache_command("rm", entry.name)[2])
+            go.write("gone\n")
+        code, out, err = self.end(job)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(err.count("data set built (test 1, train 3 rows)"), 1, err)
+        self.assertIn(f"{entry}/train", out)
+        self.assertIn(f"{entry}/test", out)
+        self.assertFalse(json.loads(self.cache_command("ls", "--json")[1])[0]["in_use"])
+
+    def test_run_that_cannot_be_builds_nothing(self):
+        code, _, err = self.run_dtrain("run", "--config=job.yaml", "./none")
+        self.assertEqual(code, 127, err)
+        self.assertEqual(self.run_dtrain("run", "--config=job.yaml", "--dry-run", "true")[0], 0)
+        self.assertFalse(self.cache.exists())
+
+    def test_a_signal_ends_run_and_its_build(self):
+        os.mkfifo(self.folder / "in/hold")
+        job = self.start("run", "--config=job.yaml", "true")
+        self.assertEqual((self.folder / "in/hold").read_text(), "x")
+        job.send_signal(signal.SIGTERM)
+        self.assertEqual(self.end(job)[0], -signal.SIGTERM)
+        self.assertEqual(self.names(), [".lock"])
+
+    def test_errors_have_the_line_of_their_key(self):
+        self.write_config("dataset:\n  input: in/*.csv\n  steps:\n    - fail: no such column\n")
+        for words in (["preprocess", "--config=job.yaml"], ["run", "--config=job.yaml", "true"]):
+            code, out, err = self.run_dtrain(*words)
+            self.assertEqual((code, out, err), (2, "", "dtrain: job.yaml:6: dataset.steps[0].fail: no such column\n"))
+        self.write_config("dataset:\n  input: none.csv\n")
+        code, _, err = self.run_dtrain("preprocess", "--config=job.yaml")
+        self.assertEqual((code, err.count("\n")), (2, 1), err)
+        self.assertIn(f"dtrain: job.yaml:4: dataset.input: {self.folder}/none.csv: No such file", err)
+
+    def test_caches_that_cannot_be(self):
+        self.cache.mkdir()
+        self.cache.chmod(0o777)
+        code, _, err = self.run_dtrain("preprocess", "--config=job.yaml")
+        self.assertEqual((code, err.count("\n")), (2, 1), err)
+        self.assertIn("everybody may write here", err)
+        code, _, err = self.run_dtrain("preprocess", "--config=job.yaml", "--cache-dir=/proc/none")
+        self.assertEqual((code, err.count("\n")), (125, 1), err)
+        code, _, err = self.run_dtrain("cache", "ls", "--cache-dir=none")
+        self.assertEqual(code, 2, err)
+
+    def test_without_dtrain_data(self):
+        alone = self.folder / "alone"
+        alone.mkdir()
+        shutil.copy(DTRAIN, alone / "dtrain")
+        for words in (["preprocess", "--config=job.yaml"], ["run", "--config=job.yaml", "true"],
+                      ["cache", "ls", "--cache-dir=cache"]):
+            code, out, err = self.run_dtrain(*words, dtrain=alone / "dtrain")
+            self.assertEqual((code, out, err.count("\n")), (127, "", 1), err)
+            self.assertIn(f"there is no dtrain-data in {alone}", err)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,98 @@
+// What a config says of the data: handed to dtrain-data, or refused.
+#include "cli/config/config_dataset.h"
+
+#include <nlohmann/json.hpp>
+
+#include "cli/config/config_file.h"
+#include "test/support/catch.h"
+
+using namespace dtrain;
+using namespace dtrain::cli;
+using Catch::Contains;
+using Said = nlohmann::json;
+
+namespace {
+
+Said data_in(const std::string& text) {
+  const auto read = read_config(text, "job.yaml");
+  INFO((read ? "" : read.error().message));
+  REQUIRE(read.ok());
+  return read->data ? Said::parse(*read->data) : Said();
+}
+
+std::string refused_data(const std::string& text) {
+  const auto read = read_config(text, "job.yaml");
+  return read ? "fine" : read.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("a data set is handed over with the line of each key") {
+  const Said data = data_in(
+      "backend:\n  cache_dir: file:///cache\n  processor: {type: native, parallelism: 4, persist: no}\n"
+      "dataset:\n  input: a.csv\n  seed: 0\n  steps:\n    - select: [x, y]\n    - cast:\n        x: float32\n");
+  CHECK(data["file"] == "job.yaml");
+  CHECK(data["cache_dir"] == "/cache");
+  CHECK(data["dataset"] == Said::parse(R"({"input": ["a.csv"], "seed": 0, "parallelism": 4, "persist": false,
+                                           "steps": [{"select": ["x", "y"]}, {"cast": {"x": "float32"}}]})"));
+  CHECK(data["lines"]["dataset"] == 4);
+  CHECK(data["lines"]["dataset.input"] == 5);
+  CHECK(data["lines"]["dataset.steps[0]"] == 8);
+  CHECK(data["lines"]["dataset.steps[1].cast.x"] == 10);
+  CHECK(data["lines"]["dataset.parallelism"] == 3);
+}
+
+TEST_CASE("keys of data may have - and nothing") {
+  const Said data = data_in("dataset: {input: ['1', b], row-group-rows: 10, seed: ~, format: ~}\n");
+  CHECK(data["dataset"] == Said::parse(R"({"input": ["1", "b"], "row_group_rows": 10})"));
+  CHECK(data["cache_dir"] == "");
+  CHECK(data_in("backend: local\n").is_null());
+}
+
+TEST_CASE("without a section dataset, the keys of its cache have no effect, and a note says so") {
+  const auto read = read_config("backend:\n  type: local\n  cache_dir: /cache\n", "job.yaml");
+  REQUIRE(read.ok());
+  REQUIRE(read->notes.size() == 1);
+  CHECK_THAT(read->notes[0], Contains("no effect: job.yaml:3: backend.cache_dir is for a section `dataset`"));
+  CHECK(Said::parse(*read->data)["cache_dir"] == "/cache");
+}
+
+TEST_CASE("what of data cannot be is refused with its line") {
+  struct Row {
+    const char* text;
+    const char* message;
+  };
+  const Row row = GENERATE(
+      Row{"dataset:\n  inptu: a\n", "job.yaml:2: dataset.inptu: unknown key; did you mean input?"},
+      Row{"dataset:\n  seed: 1\n", "job.yaml:1: dataset: input is missing: name the files to read"},
+      Row{"dataset: a.csv\n", "job.yaml:1: dataset: expected a map of keys"},
+      Row{"dataset:\n  input: {a: b}\n", "job.yaml:2: dataset.input: expected a word or a list"},
+      Row{"dataset:\n  input: a\n  seed: -1\n", "job.yaml:3: dataset.seed: expected a whole number"},
+      Row{"dataset:\n  input: a\n  seed: 'x'\n", "job.yaml:3: dataset.seed: expected a whole number"},
+      Row{"dataset:\n  input: a\n  row_group_rows: 0\n",
+          "job.yaml:3: dataset.row_group_rows: expected a whole number above 0"},
+      Row{"dataset:\n  input: a\n  shuffle: perhaps\n", "job.yaml:3: dataset.shuffle: expected true or false"},
+      Row{"dataset:\n  input: a\n  steps: {}\n", "job.yaml:3: dataset.steps: expected a list"},
+      Row{"backend:\n  processor: dask\n", "job.yaml:2: backend.processor: expected a map of keys"},
+      Row{"backend:\n  processor: {type: dask}\n",
+          "job.yaml:2: backend.processor.type: this version of dtrain has no processor dask yet; remove the key, or "
+          "say native"},
+      Row{"backend:\n  processor: {type: native, parallelism: 0}\n",
+          "job.yaml:2: backend.processor.parallelism: expected a whole number above 0"},
+      Row{"backend:\n  cache_dir: [a]\n", "job.yaml:2: backend.cache_dir: expected a folder"},
+      Row{"backend:\n  cache_dir: s3://bucket/cache\n",
+          "job.yaml:2: backend.cache_dir: this version of dtrain has no cache in s3:// yet; name a folder that all "
+          "nodes have"},
+      Row{"backend:\n  cache_dir: file://host/x\n",
+          "job.yaml:2: backend.cache_dir: expected file:///, and the whole path"});
+  CHECK(refused_data(row.text) == row.message);
+}
+
+TEST_CASE("credentials of a cache are refused, and never shown") {
+  for (const char* value : {"{s3: {client_kwargs: {aws_secret_access_key: hunter2}}}", "hunter2", "[hunter2]"}) {
+    const std::string message = refused_data(std::string("backend:\n  cache_credentials: ") + value + "\n");
+    CHECK_THAT(message, Contains("job.yaml:2: backend.cache_credentials: they are for a cache in an object store"));
+    CHECK_THAT(message, !Contains("hunter2"));
+  }
+  CHECK(refused_data("backend:\n  cache_credentials: {}\n") == "fine");
+}
