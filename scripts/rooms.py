@@ -74,6 +74,7 @@ ROOMS = {
         "resolve": "engines machine nodes options parse program",
         "commands": "machine nodes parse",
         "run": "config data engines help machine nodes options parse program resolve",
+        "predict": "help parse run",
     },
     "strategies": {
         "include/dtrain": "",
@@ -113,6 +114,7 @@ ROOMS = {
         "base": "",
         "options": "",
         "order": "",
+        "recipe": "",
         "parquet": "",
         "cache": "",
         "times": "",
@@ -120,6 +122,9 @@ ROOMS = {
         "torch": "loader",
         "abi": "loader options",
         "python/dtrain_data": "",
+        "source": "recipe",
+        "rows": "recipe source",
+        "process": "recipe rows source",
         "entry": "cache",
         "commands": "cache entry",
     },
@@ -143,7 +148,7 @@ PURE_ROOMS = {
     "rendezvous/rounds", "rendezvous/election", "rendezvous/store", "launcher/job", "launcher/engine_wire",
     "launcher/engines", "cli/table",
     "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/config", "cli/engines", "cli/resolve",
-    "strategies/config", "data/base", "data/options", "data/order", "data/times",
+    "strategies/config", "data/base", "data/options", "data/order", "data/recipe", "data/times",
 }
 
 ROOM_FILES_MAX = 20

@@ -32,7 +32,8 @@ PAGES = {
     "training": ("Training", "Steps of DDP, Horovod's way of reducing, how ResNet scales, and steps of optimizers.",
                  ["bench-collectives ddp", "bench-collectives fusion", "bench-resnet scaling", "bench-optim adamw",
                   "bench-optim state"]),
-    "data": ("Data", "Reading Parquet files as batches of tensors.", ["bench-data loader"]),
+    "data": ("Data", "Reading Parquet files as batches of tensors, and preprocessing.",
+             ["bench-data loader", "bench-data preprocess"]),
 }
 
 HEAD = """# Benchmarks: {title}

@@ -1,4 +1,4 @@
-#include "cli/run/predict.h"
+#include "cli/predict/predict.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,129 @@
+#include "data/process/part_files.h"
+
+#include <arrow/io/file.h>
+#include <arrow/type_traits.h>
+#include <fmt/format.h>
+#include <parquet/arrow/writer.h>
+#include <parquet/properties.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "data/source/arrow_calls.h"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Floats of training data hardly repeat or compress, and are read in each epoch. Small integers take four bytes without
+// a dictionary. Texts repeat.
+std::shared_ptr<parquet::WriterProperties> properties_of(const arrow::Schema& schema) {
+  parquet::WriterProperties::Builder properties;
+  properties.disable_statistics()->compression(parquet::Compression::UNCOMPRESSED);
+  for (const auto& field : schema.fields()) {
+    const bool list = field->type()->id() == arrow::Type::FIXED_SIZE_LIST;
+    const auto type = list ? static_cast<const arrow::FixedSizeListType&>(*field->type()).value_type() : field->type();
+    if (arrow::is_floating(type->id()))
+      properties.disable_dictionary(list ? field->name() + ".list.element" : field->name());
+    if (arrow::is_base_binary_like(type->id())) properties.compression(field->name(), parquet::Compression::ZSTD);
+  }
+  return properties.build();
+}
+
+}  // namespace
+
+PartFile::PartFile(fs::path path, std::shared_ptr<arrow::Schema> schema, std::int64_t group_rows)
+    : path_(std::move(path)), schema_(std::move(schema)), group_rows_(group_rows) {}
+
+PartFile::~PartFile() = default;
+
+void PartFile::open() {
+  writer_ = must_all(path_.string(), [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileWriter>> {
+    ARROW_ASSIGN_OR_RAISE(auto out, arrow::io::FileOutputStream::Open(path_.string()));
+    // The schema is stored, too: Parquet itself does not know the length of lists.
+    const auto arrow_properties = parquet::ArrowWriterProperties::Builder().store_schema()->build();
+    return parquet::arrow::FileWriter::Open(*schema_, arrow::default_memory_pool(), std::move(out),
+                                            properties_of(*schema_), arrow_properties);
+  });
+}
+
+void PartFile::write(const std::shared_ptr<arrow::Table>& rows) {
+  if (!writer_) open();
+  must_all(path_.string(), [&]() -> arrow::Result<bool> {
+    ARROW_RETURN_NOT_OK(writer_->WriteTable(*rows, group_rows_));
+    return true;
+  });
+}
+
+void PartFile::add(const std::shared_ptr<arrow::Table>& rows) {
+  if (rows->num_rows() == 0) return;
+  rows_ += rows->num_rows();
+  auto all = waiting_ ? must(path_.string(), arrow::ConcatenateTables({waiting_, rows})) : rows;
+  const std::int64_t whole = all->num_rows() / group_rows_ * group_rows_;
+  if (whole > 0) write(all->Slice(0, whole));
+  waiting_ = whole < all->num_rows() ? all->Slice(whole) : nullptr;
+}
+
+void PartFile::close(bool empty) {
+  if (waiting_) write(std::exchange(waiting_, nullptr));
+  if (!writer_ && empty) open();
+  if (!writer_) return;
+  must_all(path_.string(), [&]() -> arrow::Result<bool> {
+    ARROW_RETURN_NOT_OK(writer_->Close());
+    return true;
+  });
+}
+
+PartFiles::PartFiles(fs::path folder, std::vector<std::string> parts, std::shared_ptr<arrow::Schema> schema,
+                     std::int64_t group_rows)
+    : folder_(std::move(folder)),
+      parts_(std::move(parts)),
+      schema_(std::move(schema)),
+      group_rows_(group_rows),
+      numbers_(parts_.size()),
+      rows_(parts_.size()) {
+  for (const std::string& part : parts_) {
+    std::error_code error;
+    fs::create_directory(folder_ / part, error);
+    if (error) fail_at((folder_ / part).string(), error.message());
+  }
+}
+
+fs::path PartFiles::path(std::size_t part, std::size_t number) const {
+  return folder_ / parts_[part] / fmt::format("part-{:05}.parquet", number);
+}
+
+std::unique_ptr<PartFile> PartFiles::file(std::size_t part, std::size_t number) const {
+  return std::make_unique<PartFile>(path(part, number), schema_, group_rows_);
+}
+
+void PartFiles::closed(std::size_t part, std::size_t number, std::int64_t rows) {
+  if (rows == 0) return;
+  const std::lock_guard lock(mutex_);
+  numbers_[part].push_back(number);
+  rows_[part] += rows;
+}
+
+std::vector<PartFiles::Part> PartFiles::finish() {
+  std::vector<Part> all;
+  for (std::size_t part = 0; part < parts_.size(); ++part) {
+    if (numbers_[part].empty()) {
+      file(part, 0)->close(/*empty=*/true);
+      numbers_[part].push_back(0);
+    }
+    std::sort(numbers_[part].begin(), numbers_[part].end());
+    Part facts{parts_[part], rows_[part], 0, numbers_[part].size()};
+    for (std::size_t i = 0; i < facts.files; ++i) {
+      std::error_code error;
+      if (numbers_[part][i] != i) fs::rename(path(part, numbers_[part][i]), path(part, i), error);
+      if (!error) facts.bytes += static_cast<std::int64_t>(fs::file_size(path(part, i), error));
+      if (error) fail_at(path(part, i).string(), error.message());
+    }
+    all.push_back(facts);
+  }
+  return all;
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,109 @@
+#include "data/rows/batch_store.h"
+
+#include <arrow/buffer.h>
+#include <arrow/io/memory.h>
+#include <arrow/ipc/reader.h>
+#include <arrow/ipc/writer.h>
+#include <arrow/util/byte_size.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "data/source/arrow_calls.h"
+
+namespace dtrain::data {
+namespace {
+
+// So that values are read to where vectors may be.
+constexpr std::int64_t kAlignment = 64;
+
+arrow::ipc::IpcWriteOptions write_options() {
+  auto options = arrow::ipc::IpcWriteOptions::Defaults();
+  options.use_threads = false;
+  return options;
+}
+
+}  // namespace
+
+BatchStore::BatchStore(std::filesystem::path folder, std::int64_t memory_bytes)
+    : folder_(std::move(folder)), left_(memory_bytes) {}
+
+BatchStore::~BatchStore() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+// Two threads may both make one; the second of them takes the first one's.
+int BatchStore::file() {
+  if (const int there = fd_; there >= 0) return there;
+  const int made = ::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (made < 0) fail_at(folder_.string(), fmt::format("no file for rows that wait: {}", std::strerror(errno)));
+  int none = -1;
+  if (fd_.compare_exchange_strong(none, made)) return made;
+  ::close(made);
+  return none;
+}
+
+BatchStore::Kept BatchStore::put(std::shared_ptr<arrow::RecordBatch> rows, std::vector<std::uint32_t> ends) {
+  Kept kept;
+  kept.schema_ = rows->schema();
+  const std::int64_t bytes = must("rows that wait", arrow::util::ReferencedBufferSize(*rows));
+  if (left_.fetch_sub(bytes) >= bytes) {
+    kept.memory_bytes_ = bytes;
+    kept.rows_ = std::move(rows);
+    kept.ends_ = std::move(ends);
+    return kept;
+  }
+  left_ += bytes;
+  std::uint32_t begin = 0;
+  for (const std::uint32_t end : ends) {
+    kept.pieces_.push_back(write(*rows->Slice(begin, end - begin)));
+    begin = end;
+  }
+  return kept;
+}
+
+BatchStore::Kept::InFile BatchStore::write(const arrow::RecordBatch& batch) {
+  const auto buffer = must("rows that wait", arrow::ipc::SerializeRecordBatch(batch, write_options()));
+  const std::int64_t offset = end_.fetch_add((buffer->size() + kAlignment - 1) / kAlignment * kAlignment);
+  const int fd = file();
+  for (std::int64_t done = 0; done < buffer->size();) {
+    const ssize_t wrote =
+        ::pwrite(fd, buffer->data() + done, static_cast<std::size_t>(buffer->size() - done), offset + done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) fail_at(folder_.string(), fmt::format("rows that wait cannot be written: {}", std::strerror(errno)));
+    done += wrote;
+  }
+  return {offset, buffer->size()};
+}
+
+std::shared_ptr<arrow::RecordBatch> BatchStore::get(const Kept& kept, std::size_t piece) const {
+  if (kept.rows_) {
+    const std::uint32_t begin = piece == 0 ? 0 : kept.ends_[piece - 1];
+    return kept.rows_->Slice(begin, kept.ends_[piece] - begin);
+  }
+  const Kept::InFile& place = kept.pieces_[piece];
+  const std::shared_ptr<arrow::Buffer> buffer = must("rows that wait", arrow::AllocateBuffer(place.bytes));
+  for (std::int64_t done = 0; done < place.bytes;) {
+    const ssize_t got =
+        ::pread(fd_, buffer->mutable_data() + done, static_cast<std::size_t>(place.bytes - done), place.offset + done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) fail_at(folder_.string(), fmt::format("rows that wait cannot be read: {}", std::strerror(errno)));
+    done += got;
+  }
+  arrow::io::BufferReader reader(buffer);
+  auto options = arrow::ipc::IpcReadOptions::Defaults();
+  options.use_threads = false;
+  const arrow::ipc::DictionaryMemo none;
+  return must("rows that wait", arrow::ipc::ReadRecordBatch(kept.schema_, &none, options, &reader));
+}
+
+void BatchStore::forget(Kept& kept) {
+  left_ += kept.memory_bytes_;
+  kept = {};
+}
+
+}  // namespace dtrain::data

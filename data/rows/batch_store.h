@@ -1,0 +1,57 @@
+#pragma once
+// Rows that wait: in memory as long as there is room, then in a file that has no name, so nothing of it is left when
+// the process ends, however it ends.
+#include <arrow/record_batch.h>
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+namespace dtrain::data {
+
+class BatchStore {
+ public:
+  // At most `memory_bytes` are kept in memory. The file is made when it is needed, in `folder`.
+  BatchStore(std::filesystem::path folder, std::int64_t memory_bytes);
+  ~BatchStore();
+  BatchStore(const BatchStore&) = delete;
+  BatchStore& operator=(const BatchStore&) = delete;
+
+  // A batch that waits, in pieces, and where they are.
+  class Kept {
+   public:
+    bool empty() const { return schema_ == nullptr; }
+
+   private:
+    friend class BatchStore;
+    struct InFile {
+      std::int64_t offset = 0, bytes = 0;
+    };
+    std::shared_ptr<arrow::Schema> schema_;
+    std::shared_ptr<arrow::RecordBatch> rows_;  // none: they are in the file
+    std::vector<std::uint32_t> ends_;           // of the pieces in rows_
+    std::vector<InFile> pieces_;
+    std::int64_t memory_bytes_ = 0;
+  };
+
+  // `ends`: of the pieces, in rows. By many threads at once. Throws DataError.
+  Kept put(std::shared_ptr<arrow::RecordBatch> rows, std::vector<std::uint32_t> ends);
+  std::shared_ptr<arrow::RecordBatch> get(const Kept& kept, std::size_t piece) const;
+  // Gives its memory to others. What was got of it stays.
+  void forget(Kept& kept);
+
+  std::int64_t spilled_bytes() const { return end_; }
+
+ private:
+  Kept::InFile write(const arrow::RecordBatch& batch);
+  int file();
+
+  const std::filesystem::path folder_;
+  std::atomic<std::int64_t> left_;
+  std::atomic<std::int64_t> end_{0};
+  std::atomic<int> fd_{-1};
+};
+
+}  // namespace dtrain::data

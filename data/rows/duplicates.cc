@@ -1,0 +1,107 @@
+#include "data/rows/duplicates.h"
+
+#include <arrow/array/builder_primitive.h>
+#include <arrow/compare.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "data/recipe/scatter_plan.h"
+#include "data/rows/parallel.h"
+#include "data/rows/scatter.h"
+#include "data/rows/value_hash.h"
+#include "data/source/arrow_calls.h"
+
+namespace dtrain::data {
+namespace {
+
+// What is in a batch behind the columns that are compared.
+enum Beside { hash, unit, number, beside_count };
+
+template <typename ArrowType>
+const auto& beside(const arrow::RecordBatch& rows, Beside which) {
+  const int column = rows.num_columns() - beside_count + which;
+  return static_cast<const arrow::NumericArray<ArrowType>&>(*rows.column(column));
+}
+
+bool equal(const arrow::RecordBatch& rows, std::int64_t one, std::int64_t other) {
+  static const auto options = arrow::EqualOptions::Defaults().nans_equal(true);
+  for (int column = 0; column < rows.num_columns() - beside_count; ++column) {
+    const arrow::Array& values = *rows.column(column);
+    if (!values.RangeEquals(values, one, one + 1, other, options)) return false;
+  }
+  return true;
+}
+
+template <typename Builder, typename T>
+std::shared_ptr<arrow::Array> built(const std::string& where, const std::vector<T>& values) {
+  Builder builder;
+  must(where, builder.AppendValues(values));
+  return must(where, builder.Finish());
+}
+
+}  // namespace
+
+Duplicates::Duplicates(std::string where, std::vector<std::size_t> slots, std::size_t units, std::uint32_t buckets,
+                       BatchStore& store)
+    : where_(std::move(where)),
+      slots_(std::move(slots)),
+      buckets_(buckets),
+      store_(store),
+      kept_(units),
+      dropped_(units) {}
+
+void Duplicates::add(const Rows& rows) {
+  const auto count = static_cast<std::size_t>(rows.count());
+  std::vector<std::uint64_t> hashes(count);
+  arrow::ArrayVector columns;
+  arrow::FieldVector fields;
+  for (const std::size_t slot : slots_) {
+    mix_in(where_, *rows.slots[slot], hashes);
+    columns.push_back(rows.slots[slot]);
+    fields.push_back(arrow::field(std::to_string(slot), rows.slots[slot]->type()));
+  }
+  columns.push_back(built<arrow::UInt64Builder>(where_, hashes));
+  columns.push_back(built<arrow::UInt64Builder>(where_, std::vector<std::uint64_t>(count, rows.unit)));
+  columns.push_back(rows.numbers);
+  fields.push_back(arrow::field("hash", arrow::uint64()));
+  fields.push_back(arrow::field("unit", arrow::uint64()));
+  fields.push_back(arrow::field("number", arrow::uint32()));
+  std::vector<std::uint32_t> buckets(count);
+  for (std::size_t row = 0; row < count; ++row) buckets[row] = bucket_of_key(hashes[row], buckets_);
+  const auto batch = arrow::RecordBatch::Make(arrow::schema(fields), rows.count(), std::move(columns));
+  auto [sorted, ends] = scatter(where_, *batch, buckets, buckets_);
+  kept_[rows.unit] = store_.put(std::move(sorted), std::move(ends));
+}
+
+void Duplicates::find_in(std::uint32_t bucket) {
+  Batches batches;
+  for (const BatchStore::Kept& kept : kept_)
+    if (!kept.empty()) batches.push_back(store_.get(kept, bucket));
+  if (batches.empty()) return;
+  const auto rows = joined(where_, batches);
+  const auto& hashes = beside<arrow::UInt64Type>(*rows, hash);
+  std::unordered_multimap<std::uint64_t, std::int64_t> first;
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> dropped;
+  for (std::int64_t row = 0; row < rows->num_rows(); ++row) {
+    const auto [begin, end] = first.equal_range(hashes.Value(row));
+    if (std::any_of(begin, end, [&](const auto& other) { return equal(*rows, other.second, row); }))
+      dropped.emplace_back(beside<arrow::UInt64Type>(*rows, unit).Value(row),
+                           beside<arrow::UInt32Type>(*rows, number).Value(row));
+    else
+      first.emplace(hashes.Value(row), row);
+  }
+  const std::lock_guard lock(mutex_);
+  for (const auto& [of, row] : dropped) dropped_[of].push_back(row);
+}
+
+std::vector<std::vector<std::uint32_t>> Duplicates::find(std::size_t threads) {
+  for_each_task(buckets_, threads, [&](std::size_t bucket) { find_in(static_cast<std::uint32_t>(bucket)); });
+  for (auto& kept : kept_) store_.forget(kept);
+  for (auto& dropped : dropped_) std::sort(dropped.begin(), dropped.end());
+  return std::move(dropped_);
+}
+
+}  // namespace dtrain::data

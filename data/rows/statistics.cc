@@ -1,0 +1,193 @@
+#include "data/rows/statistics.h"
+
+#include <arrow/compute/api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "data/source/arrow_calls.h"
+
+namespace dtrain::data {
+namespace {
+
+namespace compute = arrow::compute;
+
+// An entry of std::map, and the value in it.
+constexpr std::int64_t kCountBytes = 96;
+
+bool is_mean(const Operation& operation) {
+  const auto* fill = std::get_if<FillTo>(&operation.how);
+  return fill != nullptr && fill->with == std::variant<Value, FillWith>(FillWith::mean);
+}
+
+bool has_moments(const Operation& operation) {
+  return std::holds_alternative<Scale>(operation.how) || is_mean(operation);
+}
+
+Moments moments_of_array(const std::string& where, const std::shared_ptr<arrow::Array>& column) {
+  auto numbers = as_floats(where, column);
+  if (numbers->null_count() > 0) numbers = must(where, compute::DropNull(numbers)).make_array();
+  const auto count = static_cast<std::size_t>(numbers->length());
+  if (numbers->type_id() == arrow::Type::FLOAT)
+    return moments_of(std::span(static_cast<const arrow::FloatArray&>(*numbers).raw_values(), count));
+  return moments_of(std::span(static_cast<const arrow::DoubleArray&>(*numbers).raw_values(), count));
+}
+
+// One array of the four types that a Value can have.
+std::shared_ptr<arrow::Array> as_values(const std::string& where, const std::shared_ptr<arrow::Array>& column) {
+  if (column->type_id() == arrow::Type::STRING || column->type_id() == arrow::Type::BOOL) return column;
+  const auto type = column->type_id() == arrow::Type::LARGE_STRING ? arrow::utf8()
+                    : arrow::is_floating(column->type_id())        ? arrow::float64()
+                                                                   : arrow::int64();
+  return must(where, compute::Cast(*column, type));
+}
+
+Value value_at(const arrow::Array& values, std::int64_t at) {
+  switch (values.type_id()) {
+    case arrow::Type::BOOL:
+      return static_cast<const arrow::BooleanArray&>(values).Value(at);
+    case arrow::Type::INT64:
+      return static_cast<const arrow::Int64Array&>(values).Value(at);
+    case arrow::Type::DOUBLE:
+      return static_cast<const arrow::DoubleArray&>(values).Value(at);
+    default:
+      return static_cast<const arrow::StringArray&>(values).GetString(at);
+  }
+}
+
+bool is_nan(const Value& value) {
+  const auto* number = std::get_if<double>(&value);
+  return number != nullptr && std::isnan(*number);
+}
+
+// The most frequent first; of equally frequent ones the smaller value.
+std::vector<Value> by_frequency(const std::map<Value, std::int64_t>& counts, std::int64_t most) {
+  std::vector<std::pair<std::int64_t, Value>> sorted;
+  sorted.reserve(counts.size());
+  for (const auto& [value, count] : counts) sorted.emplace_back(-count, value);
+  const auto wanted = std::min(most, static_cast<std::int64_t>(sorted.size()));
+  std::partial_sort(sorted.begin(), sorted.begin() + wanted, sorted.end());
+  std::vector<Value> values;
+  for (std::int64_t i = 0; i < wanted; ++i) values.push_back(std::move(sorted[static_cast<std::size_t>(i)].second));
+  return values;
+}
+
+void check_moments(const Operation& operation, const Moments& moments) {
+  const bool scales = std::holds_alternative<Scale>(operation.how);
+  if (moments.count == 0 && !scales)
+    fail_at(operation.path, fmt::format("column '{}' has no value there, so it has no mean", operation.column));
+  if (moments.nans > 0 && scales)
+    fail_at(operation.path, fmt::format("column '{}' has {} values that are NaN; fill or filter them first",
+                                        operation.column, moments.nans));
+  if (moments.count > 0 && !(std::isfinite(moments.least) && std::isfinite(moments.most)))
+    fail_at(operation.path,
+            fmt::format("column '{}' has an infinite value; filter such values first", operation.column));
+}
+
+}  // namespace
+
+Statistics::Statistics(const ProcessPlan& plan, const Operations& operations, Limits limits, BatchStore& store)
+    : plan_(plan), operations_(operations), limits_(limits), known_(plan.operations.size()) {
+  for (const Operation& operation : plan.operations) {
+    gathered_.push_back(operation.gathered ? std::make_unique<Gathered>() : nullptr);
+    if (!operation.gathered) continue;
+    if (has_moments(operation)) gathered_.back()->moments.resize(limits.units);
+    if (std::holds_alternative<Distinct>(operation.how))
+      gathered_.back()->duplicates =
+          std::make_unique<Duplicates>(operation.path, operation.slots, limits.units, limits.buckets, store);
+  }
+}
+
+void Statistics::gather(std::size_t number, const Rows& rows) {
+  const Operation& operation = plan_.operations[number];
+  Gathered& gathered = *gathered_[number];
+  if (has_moments(operation))
+    gathered.moments[rows.unit] = moments_of_array(operation.path, rows.slots[operation.slots.front()]);
+  else if (gathered.duplicates)
+    gathered.duplicates->add(rows);
+  else
+    count(operation, *as_values(operation.path, rows.slots[operation.slots.front()]), gathered);
+}
+
+void Statistics::count(const Operation& operation, const arrow::Array& values, Gathered& gathered) const {
+  const auto counted = must(operation.path, compute::ValueCounts(arrow::Datum(values.data())));
+  const auto& distinct = *counted->field(0);
+  const auto& counts = static_cast<const arrow::Int64Array&>(*counted->field(1));
+  const std::lock_guard lock(gathered.mutex);
+  for (std::int64_t i = 0; i < distinct.length(); ++i) {
+    if (distinct.IsNull(i)) continue;
+    Value value = value_at(distinct, i);
+    if (is_nan(value)) continue;
+    const auto* text = std::get_if<std::string>(&value);
+    const std::int64_t bytes = kCountBytes + (text == nullptr ? 0 : static_cast<std::int64_t>(text->size()));
+    const auto [entry, added] = gathered.counts.try_emplace(std::move(value), 0);
+    entry->second += counts.Value(i);
+    gathered.counts_bytes += added ? bytes : 0;
+  }
+  if (gathered.counts_bytes > limits_.counts_bytes_max)
+    fail_at(operation.path,
+            fmt::format("column '{}' has more than {} different values, more than fit into an eighth of the memory "
+                        "limit; raise backend.processor.memory_limit_bytes",
+                        operation.column, gathered.counts.size()));
+}
+
+void Statistics::finish(int pass, std::size_t threads) {
+  for (std::size_t number = 0; number < plan_.operations.size(); ++number)
+    if (plan_.operations[number].gathered == pass) finish_one(number, threads);
+}
+
+void Statistics::finish_one(std::size_t number, std::size_t threads) {
+  const Operation& operation = plan_.operations[number];
+  Gathered& gathered = *gathered_[number];
+  Known& known = known_[number];
+  if (has_moments(operation)) {
+    for (const Moments& moments : gathered.moments) known.moments.merge(moments);
+    check_moments(operation, known.moments);
+  } else if (gathered.duplicates) {
+    known.dropped = gathered.duplicates->find(threads);
+  } else {
+    const auto* of = std::get_if<VocabularyOf>(&operation.how);
+    known.values = by_frequency(gathered.counts, of == nullptr ? 1 : of->size);
+    if (of == nullptr && known.values.empty())
+      fail_at(operation.path, fmt::format("column '{}' has no value there, so it has no mode", operation.column));
+    known.array = array_of(operation.path, known.values, operations_.type_before(number));
+  }
+  gathered_[number].reset();
+}
+
+nlohmann::json Statistics::to_json() const {
+  nlohmann::json all = nlohmann::json::array();
+  for (std::size_t number = 0; number < plan_.operations.size(); ++number) {
+    const Operation& operation = plan_.operations[number];
+    if (!operation.gathered) continue;
+    const Known& known = known_[number];
+    nlohmann::json one = {{"path", operation.path}, {"column", operation.column}};
+    if (is_mean(operation)) {
+      one["mean"] = known.moments.mean;
+    } else if (const auto* scaled = std::get_if<Scale>(&operation.how)) {
+      // null: there was no value
+      const bool any = known.moments.count > 0;
+      if (*scaled == Scale::zscore)
+        one.update({{"mean", known.moments.mean}, {"deviation", std::sqrt(known.moments.variance())}});
+      if (*scaled == Scale::minmax)
+        one.update({{"least", any ? nlohmann::json(known.moments.least) : nlohmann::json()},
+                    {"most", any ? nlohmann::json(known.moments.most) : nlohmann::json()}});
+    } else if (std::holds_alternative<Distinct>(operation.how)) {
+      std::size_t dropped = 0;
+      for (const auto& unit : known.dropped) dropped += unit.size();
+      one["dropped"] = dropped;
+    } else {
+      one["values"] = nlohmann::json::array();
+      for (const Value& value : known.values)
+        one["values"].push_back(std::visit([](const auto& it) { return nlohmann::json(it); }, value));
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+}  // namespace dtrain::data
