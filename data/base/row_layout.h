@@ -3,6 +3,7 @@
 // length (ragged ones) are not in it; RowTail has them. Pure.
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ struct Column {
   ElementType type;
   std::int64_t list_size = 0;  // values of each row, in a column of fixed-size lists; 0: one value, and no list
   bool ragged = false;         // strings, binary, and lists: each row has as many values as it likes
+
+  std::optional<double> fill = std::nullopt;  // in place of null values; a null string or list is then an empty one
 
   // In a row's fixed part.
   std::size_t bytes() const {

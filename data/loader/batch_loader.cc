@@ -51,11 +51,12 @@ std::int64_t window_bytes(const ParquetLoaderOptions& options) {
 
 BatchLoader::BatchLoader(ParquetLoaderOptions given)
     : options_(checked(std::move(given))),
-      set_(options_.paths, wanted_columns(options_.columns, options_.matrices)),
+      set_(options_.paths, wanted_columns(options_.columns, options_.matrices), options_.fill),
       tensors_(tensors_of(set_.columns(), options_.matrices)),
       names_(tensor_names(tensors_)),
       layout_(tensors_),
       rows_(std::accumulate(set_.group_rows().begin(), set_.group_rows().end(), std::int64_t{0})) {
+  check_fill(set_.columns(), options_.fill);
   if (rows_ == 0) throw DataError(fmt::format("dtrain: {}: there are no rows", options_.paths[0]));
   if (batches() == 0) {
     refuse(

@@ -69,6 +69,47 @@ std::vector<TensorColumns> tensors_of(const std::vector<Column>& found,
   return tensors;
 }
 
+namespace {
+
+bool is_value_of(ElementType type, double value) {
+  const auto is_whole_in = [&](double low, double end) {
+    return value >= low && value < end && static_cast<double>(static_cast<std::int64_t>(value)) == value;
+  };
+  switch (type) {
+    case ElementType::boolean:
+      return is_whole_in(0, 2);
+    case ElementType::uint8:
+      return is_whole_in(0, 256);
+    case ElementType::int8:
+      return is_whole_in(-128, 128);
+    case ElementType::int16:
+      return is_whole_in(-0x1p15, 0x1p15);
+    case ElementType::int32:
+      return is_whole_in(-0x1p31, 0x1p31);
+    case ElementType::int64:
+      return is_whole_in(-0x1p63, 0x1p63);
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+void check_fill(const std::vector<Column>& found, const std::map<std::string, double>& fill) {
+  for (const auto& entry : fill) {
+    const auto& [name, value] = entry;
+    const auto column =
+        std::find_if(found.begin(), found.end(), [&](const Column& one) { return one.name == entry.first; });
+    if (column == found.end()) {
+      throw ConfigError(
+          fmt::format("dtrain: ParquetLoader: fill: there is no column '{}' among those that are read", name));
+    }
+    if (!is_value_of(column->type, value)) {
+      throw ConfigError(fmt::format("dtrain: ParquetLoader: fill: column '{}' cannot have the value {}", name, value));
+    }
+  }
+}
+
 std::int64_t checked_window(std::int64_t window_bytes, const RowBytes& bytes, std::int64_t rows,
                             std::int64_t largest_rows, const std::string& largest) {
   const std::int64_t window = window_bytes == 0 ? RowOrder::whole_set : window_rows(window_bytes, bytes, rows);

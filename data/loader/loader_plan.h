@@ -21,6 +21,9 @@ std::vector<std::string> wanted_columns(const std::vector<std::string>& columns,
 std::vector<TensorColumns> tensors_of(const std::vector<Column>& found,
                                       const std::map<std::string, std::vector<std::string>>& matrices);
 
+// Each name of `fill` must be that of a column that is found, and its number a value of that column's type.
+void check_fill(const std::vector<Column>& found, const std::map<std::string, double>& fill);
+
 // RowOrder's window for `window_bytes`, where 0 is all rows. `largest`: the name of the largest row group, and how many
 // rows it has.
 std::int64_t checked_window(std::int64_t window_bytes, const RowBytes& bytes, std::int64_t rows,

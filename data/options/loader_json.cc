@@ -70,6 +70,17 @@ Wanted read(const Json& value, std::map<std::string, std::vector<std::string>>& 
   return std::nullopt;
 }
 
+Wanted read(const Json& value, std::map<std::string, double>& to) {
+  constexpr std::string_view wanted = "an object of numbers";
+  if (!value.is_object()) return wanted;
+  to.clear();
+  for (const auto& [name, number] : value.items()) {
+    if (!number.is_number()) return wanted;
+    to[name] = number.get<double>();
+  }
+  return std::nullopt;
+}
+
 Wanted read_window(const Json& value, Options& options) {
   std::int64_t bytes = 0;
   if (value == "auto") {
@@ -99,11 +110,17 @@ const std::vector<Key>& keys_of_loader_section() {
 
 const std::vector<Key>& keys_of_options() {
   static const std::vector<Key> keys = [] {
-    std::vector<Key> all{key<&Options::paths>("paths"),         key<&Options::columns>("columns"),
-                         key<&Options::matrices>("matrices"),   key<&Options::batch_size>("batch_size"),
-                         key<&Options::rank>("rank"),           key<&Options::world_size>("world_size"),
-                         key<&Options::shuffle>("shuffle"),     key<&Options::seed>("seed"),
-                         key<&Options::drop_last>("drop_last"), key<&Options::prefetch>("prefetch")};
+    std::vector<Key> all{key<&Options::paths>("paths"),
+                         key<&Options::columns>("columns"),
+                         key<&Options::matrices>("matrices"),
+                         key<&Options::fill>("fill"),
+                         key<&Options::batch_size>("batch_size"),
+                         key<&Options::rank>("rank"),
+                         key<&Options::world_size>("world_size"),
+                         key<&Options::shuffle>("shuffle"),
+                         key<&Options::seed>("seed"),
+                         key<&Options::drop_last>("drop_last"),
+                         key<&Options::prefetch>("prefetch")};
     all.insert(all.end(), keys_of_loader_section().begin(), keys_of_loader_section().end());
     return all;
   }();

@@ -1,9 +1,11 @@
 #include "data/parquet/arrow_columns.h"
 
 #include <arrow/array.h>
+#include <arrow/util/float16.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -38,19 +40,53 @@ std::optional<ElementType> element_type(const arrow::DataType& type) {
   }
 }
 
-// Where the values of a primitive array begin; booleans have bits, and become bytes.
+template <typename Value>
+void put(std::byte* to, Value value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+// `type` has such a value.
+void put_number(std::byte* to, ElementType type, double value) {
+  switch (type) {
+    case ElementType::boolean:
+    case ElementType::uint8:
+      return put(to, static_cast<std::uint8_t>(value));
+    case ElementType::int8:
+      return put(to, static_cast<std::int8_t>(value));
+    case ElementType::int16:
+      return put(to, static_cast<std::int16_t>(value));
+    case ElementType::int32:
+      return put(to, static_cast<std::int32_t>(value));
+    case ElementType::int64:
+      return put(to, static_cast<std::int64_t>(value));
+    case ElementType::float16:
+      return put(to, arrow::util::Float16::FromDouble(value).bits());
+    case ElementType::float32:
+      return put(to, static_cast<float>(value));
+    case ElementType::float64:
+      return put(to, value);
+  }
+}
+
+// Where the values of a primitive array begin; booleans have bits, and become bytes. With `copied` they are added to
+// it, and null values are filled if the column says with what.
 const std::byte* add_values(const arrow::Array& array, const Column& column, std::vector<std::byte>* copied) {
-  const std::size_t size = element_bytes(column.type);
+  const std::size_t size = element_bytes(column.type), begin = copied != nullptr ? copied->size() : 0;
+  const std::byte* values = nullptr;
   if (column.type == ElementType::boolean) {
     const auto& bits = static_cast<const arrow::BooleanArray&>(array);
     for (std::int64_t i = 0; i < bits.length(); ++i) copied->push_back(std::byte{bits.Value(i)});
-    return nullptr;
+  } else {
+    const auto& buffer = array.data()->buffers[1];
+    if (buffer) values = reinterpret_cast<const std::byte*>(buffer->data());
+    if (values != nullptr) values += static_cast<std::size_t>(array.offset()) * size;
+    if (copied != nullptr && values != nullptr) {
+      copied->insert(copied->end(), values, values + static_cast<std::size_t>(array.length()) * size);
+    }
   }
-  const auto& buffer = array.data()->buffers[1];
-  const std::byte* values = buffer ? reinterpret_cast<const std::byte*>(buffer->data()) : nullptr;
-  if (values != nullptr) values += static_cast<std::size_t>(array.offset()) * size;
-  if (copied != nullptr && values != nullptr) {
-    copied->insert(copied->end(), values, values + static_cast<std::size_t>(array.length()) * size);
+  for (std::int64_t i = 0; column.fill && array.null_count() != 0 && i < array.length(); ++i) {
+    if (array.IsNull(i))
+      put_number(copied->data() + begin + static_cast<std::size_t>(i) * size, column.type, *column.fill);
   }
   return values;
 }
@@ -110,7 +146,7 @@ class Nulls {
     count_ += found;
   }
   void check(const std::string& where, const Column& column) const {
-    if (count_ == 0) return;
+    if (count_ == 0 || column.fill) return;
     throw DataError(fmt::format(
         "dtrain: {}: column '{}' has {} null values, the first in row {}; fill them, or leave the column out", where,
         column.name, count_, first_));
@@ -156,6 +192,18 @@ Column column_of(const std::string& where, const arrow::Field& field) {
 
 namespace {
 
+// The values of null lists of a fixed size, which `copied` ends with.
+void fill_lists(const arrow::FixedSizeListArray& lists, const Column& column, std::vector<std::byte>* copied) {
+  if (!column.fill || lists.null_count() == 0) return;
+  const std::size_t size = element_bytes(column.type), of_list = column.bytes();
+  std::byte* begin = copied->data() + copied->size() - of_list * static_cast<std::size_t>(lists.length());
+  for (std::int64_t row = 0; row < lists.length(); ++row) {
+    std::byte* list = begin + of_list * static_cast<std::size_t>(row);
+    for (std::size_t at = 0; lists.IsNull(row) && at < of_list; at += size)
+      put_number(list + at, column.type, *column.fill);
+  }
+}
+
 // `before`: rows of the chunks before.
 void add_ragged(const arrow::Array& chunk, const Column& column, std::int64_t before, std::vector<std::byte>* copied,
                 ColumnValues& result, Nulls& nulls) {
@@ -183,7 +231,7 @@ ColumnValues values_of(const std::string& where, const Column& column, std::int6
                                 where, column.name, array->length(), rows));
   }
   ColumnValues result{std::move(array), {}, {}, nullptr};
-  const bool copies = result.array->num_chunks() != 1 || column.type == ElementType::boolean;
+  const bool copies = result.array->num_chunks() != 1 || column.type == ElementType::boolean || column.fill;
   if (copies) result.copied.reserve(column.bytes() * static_cast<std::size_t>(rows));
   if (column.ragged) {
     result.offsets.reserve(static_cast<std::size_t>(rows) + 1);
@@ -201,6 +249,7 @@ ColumnValues values_of(const std::string& where, const Column& column, std::int6
       const auto values = list.values()->Slice(list.value_offset(0), chunk->length() * column.list_size);
       nulls.add(*values, before, [&](std::int64_t value) { return value / column.list_size; });
       result.values = add_values(*values, column, copied);
+      fill_lists(list, column, copied);
     } else {
       result.values = add_values(*chunk, column, copied);
     }

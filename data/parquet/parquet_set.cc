@@ -101,12 +101,16 @@ struct ParquetSet::File {
 
 ParquetSet::~ParquetSet() = default;
 
-ParquetSet::ParquetSet(const std::vector<std::string>& paths, const std::vector<std::string>& columns)
+ParquetSet::ParquetSet(const std::vector<std::string>& paths, const std::vector<std::string>& columns,
+                       const std::map<std::string, double>& fill)
     : pool_(std::make_unique<GroupPool>()) {
   for (const ParquetFile& found : parquet_files(paths)) {
     files_.push_back(std::make_unique<File>(File{found.path, nullptr, {}}));
     open(*files_.back(), columns);
     digest_ = mixed(mixed_with(digest_, std::filesystem::path(found.path).filename().string()) + found.bytes);
+  }
+  for (Column& column : columns_) {
+    if (const auto found = fill.find(column.name); found != fill.end()) column.fill = found->second;
   }
   for (const std::int64_t rows : group_rows_) digest_ = mixed(digest_ + static_cast<std::uint64_t>(rows) + 1);
 }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,8 +27,10 @@ class GroupPool;
 
 class ParquetSet {
  public:
-  // `columns`: which ones, in which order; all if there are none. Reads the footers of all files. Throws DataError.
-  ParquetSet(const std::vector<std::string>& paths, const std::vector<std::string>& columns);
+  // `columns`: which ones, in which order; all if there are none. `fill`: Column::fill by name. Reads the footers of
+  // all files. Throws DataError.
+  ParquetSet(const std::vector<std::string>& paths, const std::vector<std::string>& columns,
+             const std::map<std::string, double>& fill);
   ~ParquetSet();
 
   const std::vector<Column>& columns() const { return columns_; }

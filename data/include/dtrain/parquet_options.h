@@ -18,6 +18,9 @@ struct ParquetLoaderOptions {
   // Tensors [rows, columns] by their names, each of several columns of one type. If `columns` and `matrices` are both
   // empty, every column of the files becomes a tensor.
   std::map<std::string, std::vector<std::string>> matrices = {};
+  // What null values of a column become: numbers become this number, strings and lists become empty. In other columns
+  // null values are an error.
+  std::map<std::string, double> fill = {};
 
   std::int64_t batch_size = 0;  // rows of this rank in a batch, 1 or more
   int rank = 0;

@@ -89,6 +89,30 @@ class PythonLoader(unittest.TestCase):
         self.assertEqual([bytes(row.tolist()).decode() for row in jagged.unbind()], words)
         self.assertEqual(jagged.values().data_ptr(), batch["word"].data_ptr())
 
+    def test_nulls_are_filled(self):
+        types = {"b": pyarrow.bool_(), "u8": pyarrow.uint8(), "i8": pyarrow.int8(), "i16": pyarrow.int16(),
+                 "i32": pyarrow.int32(), "i64": pyarrow.int64(), "half": pyarrow.float16(), "f": pyarrow.float32(),
+                 "d": pyarrow.float64()}
+        columns = {name: pyarrow.array([None, numpy.float16(1) if name == "half" else 1, None], pyarrow.float16()
+                                       if name == "half" else pyarrow.int64()).cast(type)
+                   for name, type in types.items()}
+        columns["pair"] = pyarrow.array([[2, None], None, [3, 4]], pyarrow.list_(pyarrow.int32(), 2))
+        columns["list"] = pyarrow.array([[2, None], None, [3]], pyarrow.list_(pyarrow.int32()))
+        columns["word"] = pyarrow.array(["a", None, "bc"])
+        path = self.folder / "nulls.parquet"
+        parquet.write_table(pyarrow.table(columns), path)
+        fill = {"b": 0, "u8": 255, "i8": -128, "i16": -9, "i32": -(1 << 31), "i64": 1 << 53, "half": 0.5, "f": -0.25,
+                "d": 0.1, "pair": 7, "list": 8, "word": 0}
+        batch = next(iter(self.loader(paths=path, columns=[], fill=fill, shuffle=False)))
+        for name in types:
+            self.assertEqual(batch[name].tolist(), [fill[name], 1, fill[name]], name)
+        self.assertEqual(batch["pair"].tolist(), [[2, 7], [7, 7], [3, 4]])
+        self.assertEqual((batch["list"].tolist(), batch["list.offsets"].tolist()), ([2, 8, 3], [0, 2, 2, 3]))
+        self.assertEqual((bytes(batch["word"].tolist()), batch["word.offsets"].tolist()), (b"abc", [0, 1, 1, 3]))
+        for bad, words in (({"z": 0}, "no column 'z'"), ({"u8": 256}, "'u8' cannot have the value 256"),
+                           ({"i64": 0.5}, "'i64' cannot have the value 0.5"), ({"b": 2}, "'b' cannot")):
+            self.assertRaisesRegex(ValueError, words, self.loader, paths=path, columns=[], fill=bad)
+
     def test_order_is_the_same_for_every_world_size(self):
         order = self.together(1, window_size_bytes=WINDOW)
         for world in (2, 3, 4):

@@ -33,12 +33,14 @@ std::string why(ParquetLoaderOptions (*read)(const std::string&), const std::str
 }  // namespace
 
 TEST_CASE("every option has a key") {
-  const auto options = options_of(R"({"paths": ["a", "b"], "columns": ["c"], "matrices": {"x": ["d", "e"]},
+  const auto options =
+      options_of(R"({"paths": ["a", "b"], "columns": ["c"], "matrices": {"x": ["d", "e"]}, "fill": {"c": -1, "d": 0.5},
       "batch_size": 7, "rank": 1, "world_size": 2, "shuffle": false, "seed": 18446744073709551615,
       "window_size_bytes": 500000000, "fully_executed": true, "drop_last": true, "prefetch": 9})");
   CHECK(options.paths == std::vector<std::string>{"a", "b"});
   CHECK(options.columns == std::vector<std::string>{"c"});
   CHECK(options.matrices.at("x") == std::vector<std::string>{"d", "e"});
+  CHECK(options.fill == std::map<std::string, double>{{"c", -1}, {"d", 0.5}});
   CHECK(options.batch_size == 7);
   CHECK(options.rank == 1);
   CHECK(options.world_size == 2);
@@ -83,6 +85,7 @@ TEST_CASE("keys and values that make no sense") {
       {R"({"columns": [1]})", "dtrain: W: columns is [1]; it must be an array of strings"},
       {R"({"matrices": {"x": "a"}})",
        "dtrain: W: matrices is {\"x\":\"a\"}; it must be an object of arrays of strings"},
+      {R"({"fill": {"c": "0"}})", "dtrain: W: fill is {\"c\":\"0\"}; it must be an object of numbers"},
       {R"({"shuffle": null})", "dtrain: W: shuffle is null; it must be true or false"}};
   for (const auto& [text, expected] : others) {
     CHECK_THAT(why(options_of, text), Equals(expected));
