@@ -19,6 +19,8 @@ enum class KeyMeaning {
   strategy,    // --strategy, a word or a map
   workers,     // of the whole job
   value,       // of `flag`
+  loader,      // --loader, a map of keys
+  loader_key,  // one of those
   not_yet,     // this version has no such thing: it must say nothing
 };
 
