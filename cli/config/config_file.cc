@@ -12,6 +12,7 @@
 #include "cli/config/config_keys.h"
 #include "cli/config/config_tree.h"
 #include "cli/config/config_words.h"
+#include "cli/parse/loader_text.h"
 #include "strategies/config/formats.h"
 
 namespace dtrain::cli {
@@ -72,6 +73,8 @@ class ConfigReader {
         return engine(at);
       case KeyMeaning::local_mode:
         return local_mode(at);
+      case KeyMeaning::loader:
+        return loader(at);
       case KeyMeaning::strategy:
         return trainer_strategy(at);
       case KeyMeaning::workers:
@@ -157,6 +160,24 @@ class ConfigReader {
                    "horovod is the program's choice: write it with dtrain::hvd or Horovod itself, and remove the key");
     if (at.value.is_scalar() && word != "deepspeed" && word != "accelerate") return set(FlagId::strategy, at, word);
     return set(FlagId::strategy, at, fmt::format(R"({{"trainer":{{"strategy":{}}}}})", json_text(at.value)));
+  }
+
+  Result<void> loader(const At& at) {
+    if (at.value.says_nothing()) return {};
+    if (at.value.kind != ConfigValue::Kind::map) return wrong(at, "expected a map of keys");
+    ConfigValue keys = at.value;
+    keys.items.clear();
+    for (ConfigValue item : at.value.items) {
+      const At one{item, fmt::format("{}.{}", at.path, item.key)};
+      const ConfigKey* key = find_key(at.path, item.key);
+      if (key == nullptr) return unknown(one, at.path);
+      if (keys.find(key->name) != nullptr) return wrong(one, fmt::format("{} is there twice", key->name));
+      if (auto fine = check_loader_key(key->name, json_text(item)); !fine) return wrong(one, fine.error().message);
+      item.key = key->name;
+      keys.items.push_back(std::move(item));
+    }
+    const auto text = loader_text(json_text(keys));
+    return text ? set(FlagId::loader, at, *text) : wrong(at, text.error().message);
   }
 
   Result<void> workers(const At& at) {

@@ -22,6 +22,8 @@ enum class KeyMeaning {
   data,        // for dtrain-data (config_dataset.h)
   cache_dir,   // of the cache
   processor,   // who preprocesses
+  loader,      // --loader, a map of keys
+  loader_key,  // one of those
   not_yet,     // this version has no such thing: it must say nothing
 };
 

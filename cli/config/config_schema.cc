@@ -54,7 +54,7 @@ SchemaJson schema_of(const ConfigKey& key) {
   SchemaJson schema;
   const std::string path =
       key.section.empty() ? std::string(key.name) : std::string(key.section) + "." + std::string(key.name);
-  if (key.meaning == KeyMeaning::section) schema = section_schema(path);
+  if (key.meaning == KeyMeaning::section || key.meaning == KeyMeaning::loader) schema = section_schema(path);
   schema["description"] = key.help;
   schema["type"] = schema_list(key.types, ' ');
   if (key.meaning == KeyMeaning::not_yet) schema["maxProperties"] = 0;

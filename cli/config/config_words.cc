@@ -32,6 +32,7 @@ constexpr std::array kShapes = {
     ShapeOfFlag{FlagId::duplicate_stdout_filters, ConfigShape::texts},
     ShapeOfFlag{FlagId::duplicate_stderr_filters, ConfigShape::texts},
     ShapeOfFlag{FlagId::strategy, ConfigShape::object},
+    ShapeOfFlag{FlagId::loader, ConfigShape::object},
 };
 
 std::string doubled_commas(const std::string& text) {

@@ -26,6 +26,7 @@ Result<void> resolve_replicas(const Given& given, Plan& plan);
 Result<void> take_restarts(const Options& options, Plan& plan);
 int workers_of_node(const launcher::JobSpec& spec);
 Result<void> resolve_strategy(const Given& given, Plan& plan);  // how they share a model; after their number
+Result<void> resolve_loader(const Given& given, Plan& plan);    // how it reads what it trains on
 Result<void> resolve_state(const Given& given, Plan& plan);     // what of them outlives them; after their restarts
 Result<void> resolve_numa(const Given& given, Plan& plan);      // the CPUs they are bound to
 Result<void> resolve_dataset(const Given& given, Plan& plan);   // the data set that they read

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/base/usage_error.h"
+#include "cli/parse/loader_text.h"
 #include "cli/parse/strategy_text.h"
 #include "cli/resolve/resolve_parts.h"
 #include "strategies/config/why_refused.h"
@@ -34,6 +35,14 @@ Result<void> resolve_strategy(const Given& given, Plan& plan) {
   }
   if (auto wrong = config::why_refused(*text, size_of(plan.spec))) return blamed(usage_error(*wrong));
   plan.spec.strategy = *text;
+  return {};
+}
+
+Result<void> resolve_loader(const Given& given, Plan& plan) {
+  if (given.options.text(FlagId::loader).empty()) return {};
+  auto text = loader_text(given.options.text(FlagId::loader));
+  if (!text) return given.options.blame(FlagId::loader, text.error());
+  plan.spec.loader = std::move(*text);
   return {};
 }
 

@@ -119,8 +119,8 @@ Result<void> take_num_proc(const Host& host, Options& options) {
 }
 
 Result<void> resolve_workers(const Given& given, Plan& plan) {
-  for (auto step : {job, workers, survivors, resolve_replicas, resolve_use_gpu, resolve_strategy, resolve_state,
-                    resolve_numa, threads, status_server})
+  for (auto step : {job, workers, survivors, resolve_replicas, resolve_use_gpu, resolve_strategy, resolve_loader,
+                    resolve_state, resolve_numa, threads, status_server})
     if (auto done = step(given, plan); !done) return done;
   return {};
 }

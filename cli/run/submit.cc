@@ -162,7 +162,7 @@ Result<void> judge_for_nodes(const RawOptions& raw, const Options& options, cons
   Plan plan;
   plan.spec.nodes.max = 2;  // a number of ranks that is not known
   const Given given{raw, host, options};
-  for (auto part : {resolve_stopping, resolve_strategy})
+  for (auto part : {resolve_stopping, resolve_strategy, resolve_loader})
     if (auto done = part(given, plan); !done) return done;
   return take_restarts(options, plan);
 }

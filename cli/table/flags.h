@@ -22,6 +22,7 @@ enum class FlagId {
   virtual_local_rank,
   numa_binding,
   strategy,
+  loader,
   keep_state,
   copy_state,
   state_dir,

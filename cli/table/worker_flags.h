@@ -120,6 +120,15 @@ inline constexpr Flag kWorkersFlags[] = {
                 "or a slash is the name of a JSON file: dtrain's own keys, or a config of DeepSpeed, Accelerate or "
                 "Ludwig (docs/training/config.md). Programs with dtrain::Ddp or dtrain::hvd can only use ddp, and end "
                 "with an error for another strategy. Programs in Python do not read it, and a note says so."},
+    {.id = FlagId::loader,
+     .group = Group::workers,
+     .name = "loader",
+     .value = "JSON",
+     .help = "how the data loader reads: Ludwig's backend.loader",
+     .details =
+         "A JSON object: `window_size_bytes` is a number of bytes, null or \"auto\", and `fully_executed` true or "
+         "false. Workers find the keys that are given in DTRAIN_LOADER; what they do with that is the "
+         "program's."},
     {.id = FlagId::keep_state,
      .group = Group::workers,
      .name = "keep-state",

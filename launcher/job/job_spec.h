@@ -188,6 +188,7 @@ struct JobSpec {
   int nproc_per_node = 1;        // workers on this node, >= 1; with replica groups: of each group
   std::string role = "default";  // ROLE_NAME
   std::string strategy;          // DTRAIN_STRATEGY, a word or JSON; empty: not set
+  std::string loader;            // DTRAIN_LOADER, JSON; empty: not set
   bool horovod = false;          // HOROVOD_RANK and the like
   bool keep_state = false;       // a memory for each worker, from round to round (launcher/agent/state_memory.h)
   bool copy_state = false;       // with keep_state: a second one, for the state of a worker on another node

@@ -85,6 +85,7 @@ Environment worker_env(const JobSpec& spec, const Assignment& assignment, int lo
   set(env, "DTRAIN_STATE_FD", spec.keep_state ? std::to_string(kStateFd) : "");
   set(env, "DTRAIN_STATE_COPY_FD", spec.copy_state ? std::to_string(kStateCopyFd) : "");
   if (!spec.strategy.empty()) set(env, "DTRAIN_STRATEGY", spec.strategy);
+  if (!spec.loader.empty()) set(env, "DTRAIN_LOADER", spec.loader);
   if (spec.horovod) set_horovod(env, spec, assignment, rank, local_rank_text);
   if (!assignment.rank0_addr.empty()) set(env, "DTRAIN_RANK0_ADDR", assignment.rank0_addr);
   if (own) set(env, "CUDA_VISIBLE_DEVICES", devices[size_t(local_rank)]);

@@ -95,9 +95,9 @@ TEST_CASE("the blocks of Ludwig's page are carried out, or refused by name") {
   CHECK_THAT(refused_config("backend:\n  type: ray\n  trainer:\n    strategy: horovod\n    use_gpu: true\n"
                             "    num_workers: 4\n    resources_per_worker:\n        CPU: 2\n        GPU: 1\n"),
              Contains("job.yaml:4: backend.trainer.strategy: horovod is the program's choice"));
-  CHECK_THAT(refused_config("backend:\n  type: ray\n  loader:\n    fully_executed: false\n"
-                            "    window_size_bytes: 500000000\n"),
-             Contains("job.yaml:3: backend.loader: this version of dtrain has no loader yet"));
+  CHECK(value_of(config("backend:\n  type: ray\n  loader:\n    fully_executed: false\n"
+                        "    window_size_bytes: 500000000\n"),
+                 FlagId::loader) == R"({"fully_executed":false,"window_size_bytes":500000000})");
   for (const char* strategy : {"ddp", "fsdp"}) {
     const auto file = config(std::string("backend:\n  type: ray\n  trainer:\n    strategy: ") + strategy + "\n");
     CHECK(value_of(file, FlagId::strategy) == strategy);
@@ -110,6 +110,24 @@ TEST_CASE("the blocks of Ludwig's page are carried out, or refused by name") {
   CHECK(value_of(file, FlagId::resources) == "CPU=2,GPU=1");
   CHECK(value_of(file, FlagId::num_proc) == "4");
   CHECK(file.values[static_cast<std::size_t>(FlagId::num_proc)]->where == "job.yaml:7: backend.trainer.num_workers");
+}
+
+TEST_CASE("the loader has two keys") {
+  const auto loader = [](const std::string& keys) {
+    return value_of(config("backend: {loader: " + keys + "}"), FlagId::loader);
+  };
+  CHECK(loader("{window-size-bytes: auto}") == R"({"window_size_bytes":"auto"})");
+  CHECK(loader("{window_size_bytes: ~, fully_executed: yes}") == R"({"fully_executed":true,"window_size_bytes":null})");
+  CHECK_FALSE(config("backend: {loader: {}}").values[static_cast<std::size_t>(FlagId::loader)]);
+  const auto why = [](const std::string& keys) { return refused_config("backend:\n  loader:\n    " + keys + "\n"); };
+  CHECK(why("window_size_bytes: 0") ==
+        "job.yaml:3: backend.loader.window_size_bytes: expected a number of bytes from 1, null or auto");
+  CHECK(why("fully_executed: 1") == "job.yaml:3: backend.loader.fully_executed: expected true or false");
+  CHECK(why("window_size: 1") ==
+        "job.yaml:3: backend.loader.window_size: unknown key; did you mean window_size_bytes?");
+  CHECK(why("{window_size_bytes: 1, window-size-bytes: 2}") ==
+        "job.yaml:3: backend.loader.window-size-bytes: window_size_bytes is there twice");
+  CHECK(refused_config("backend: {loader: 5}") == "job.yaml:1: backend.loader: expected a map of keys");
 }
 
 TEST_CASE("what a secret's key has is in no error") {

@@ -309,6 +309,20 @@ TEST_CASE("what a file says of another engine counts unless the command line cho
   CHECK_THAT(plan.notes[0], Contains("resources_per_worker is for --engine ray or spark"));
 }
 
+TEST_CASE("workers find the loader of the file, on other nodes too") {
+  const std::string file = "backend:\n  loader: {window_size_bytes: 8, fully_executed: false}\n";
+  CHECK(plan_of(file).spec.loader == R"({"fully_executed":false,"window_size_bytes":8})");
+  CHECK(plan_of(file, {R"(--loader={"window_size_bytes": "auto"})"}).spec.loader == R"({"window_size_bytes":"auto"})");
+  CHECK_THAT(why_no_plan("loader: {window_size_bytes: 0}"),
+             Contains("job.yaml:1: loader '{\"window_size_bytes\":0}': window_size_bytes: expected"));
+  const Host host = host_with_config(file + "hosts: [a, b]\n");
+  const RawOptions raw = with_file({}, host);
+  const auto request = hosts_that_count(raw, Options(raw, host), host);
+  REQUIRE(request.ok());
+  const auto& words = (*request)->task.words;
+  CHECK(std::count(words.begin(), words.end(), R"(--loader={"fully_executed":false,"window_size_bytes":8})") == 1);
+}
+
 TEST_CASE("use_gpu asks for a GPU for each worker, or hides them") {
   CHECK(plan_of("num_processes: 2\nuse_gpu: true\nlocal_mode: true\n").spec.nproc_per_node == 2);
   CHECK(plan_of("backend: {trainer: {use_gpu: true}}\n").spec.nproc_per_node == 2);

@@ -28,6 +28,18 @@ std::string text_of(const std::vector<std::string>& environment) {
 
 }  // namespace
 
+TEST_CASE("with --loader workers find its text") {
+  JobSpec spec = two_workers();
+  const auto found = [&] {
+    for (const auto& [name, value] : worker_env(spec, Assignment{}, 0, {}))
+      if (name == "DTRAIN_LOADER") return value;
+    return std::string("<unset>");
+  };
+  CHECK(found() == "<unset>");
+  spec.loader = R"({"fully_executed":false})";
+  CHECK(found() == R"({"fully_executed":false})");
+}
+
 TEST_CASE("with --num-proc workers find horovodrun's variables") {
   JobSpec spec = two_workers();
   Assignment assignment{
