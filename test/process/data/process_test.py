@@ -210,13 +210,15 @@ class Process(unittest.TestCase):
         numpy.testing.assert_allclose(made["x"].to_numpy(), ((x - x.mean()) / x.std())[yes], rtol=1e-11, atol=1e-11)
 
     def test_fill_by_constants(self):
-        table = pyarrow.table({"f": pyarrow.array([1.5, None, float("nan")], pyarrow.float32()), "i": [None, 2, 3],
+        holes = pyarrow.array([1.5, None, float("nan")], pyarrow.float32())
+        table = pyarrow.table({"f": holes, "h": holes.cast(pyarrow.float16()), "i": [None, 2, 3],
                                "t": [None, "", "b"], "b": [None, True, False]})
         parquet.write_table(table, self.folder / "holes.parquet")
-        made = self.in_order({"fill": {"f": -1, "i": 7, "t": "none", "b": True}},
+        made = self.in_order({"fill": {"f": -1, "h": -1, "i": 7, "t": "none", "b": True}},
+                             {"filter": {"column": "h", "op": ">=", "value": -1}},
                              input=[str(self.folder / "holes.parquet")])
-        self.assertEqual(made.to_pydict(), {"f": [1.5, -1, -1], "i": [7, 2, 3], "t": ["none", "", "b"],
-                                            "b": [True, True, False]})
+        self.assertEqual(made.to_pydict(), {"f": [1.5, -1, -1], "h": [1.5, -1, -1], "i": [7, 2, 3],
+                                            "t": ["none", "", "b"], "b": [True, True, False]})
         self.assertEqual(made.schema, table.schema)
 
     def test_vocabulary(self):
