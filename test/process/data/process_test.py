@@ -319,8 +319,9 @@ class Process(unittest.TestCase):
             _, report = self.make({"input": inputs[:files], **recipe})
             self.assertGreater(report["spilled_bytes"], 10_000_000)
             peaks.append(report["peak_memory_bytes"])
-        self.assertLess(peaks[1], 1.15 * 100_000_000)
-        self.assertLess(peaks[1] - peaks[0], 15_000_000)
+        if not os.environ.get("DTRAIN_TEST_SANITIZE"):  # sanitizers take memory of their own
+            self.assertLess(peaks[1], 100_000_000)
+            self.assertLess(peaks[1] - peaks[0], 15_000_000)
         folder, beside = self.place(), self.place()
         with self.start({"input": inputs, **recipe}, folder, cwd=beside, env={"TMPDIR": str(beside)}) as program:
             deadline = time.monotonic() + 30
