@@ -52,13 +52,15 @@ WorkPlan plan_work(const WorkFacts& facts) {
   const std::int64_t largest = *std::max_element(facts.unit_bytes.begin(), facts.unit_bytes.end());
   const std::int64_t memory = std::max(facts.memory_bytes - kBaseBytes, facts.memory_bytes / 4);
   WorkPlan plan;
-  plan.store_bytes = memory / 2;
   plan.counts_bytes = memory / 8;
-  plan.block_bytes = std::clamp(std::min(all / kBlocks, memory / kBlocks), kBlockMin, kBlockMax);
+  // A unit is in memory as a whole anyway, so blocks and buckets may be as large.
+  plan.block_bytes = std::max(std::clamp(std::min(all / kBlocks, memory / kBlocks), kBlockMin, kBlockMax), largest);
   plan.partitions = facts.parallelism ? equal_runs(facts.unit_bytes, all, static_cast<std::size_t>(*facts.parallelism))
                                       : runs(facts.unit_bytes, plan.block_bytes);
-  const std::int64_t at_once = memory / 3 / (kCopies * std::max(largest, plan.block_bytes));
-  plan.threads = std::clamp<std::size_t>(static_cast<std::size_t>(at_once), 1, facts.threads);
+  const std::int64_t of_thread = kCopies * plan.block_bytes;
+  plan.threads = std::clamp<std::size_t>(static_cast<std::size_t>(memory / 3 / of_thread), 1, facts.threads);
+  const std::int64_t left = memory / 8 * 7 - of_thread * static_cast<std::int64_t>(plan.threads);
+  plan.store_bytes = std::clamp(left, memory / 8, memory / 2);
   return plan;
 }
 

@@ -157,9 +157,11 @@ void Operations::filter(std::size_t number, Rows& rows) const {
   const auto& conditions = std::get<std::vector<Condition>>(operation.how);
   arrow::Datum mask;
   for (std::size_t i = 0; i < conditions.size(); ++i) {
-    arrow::Datum holds = must(
-        operation.path,
-        compute::CallFunction(function_of(conditions[i].op), {rows.slots[operation.slots[i]], constants_[number][i]}));
+    auto values = rows.slots[operation.slots[i]];
+    if (values->type_id() == arrow::Type::HALF_FLOAT)  // Arrow compares no floats of 16 bits
+      values = must(operation.path, compute::Cast(*values, arrow::float32()));
+    arrow::Datum holds =
+        must(operation.path, compute::CallFunction(function_of(conditions[i].op), {values, constants_[number][i]}));
     mask = i == 0 ? std::move(holds) : must(operation.path, compute::CallFunction("and", {mask, holds}));
   }
   keep(operation.path, *mask.make_array(), rows);

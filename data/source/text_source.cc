@@ -103,9 +103,9 @@ class TextSource : public Source {
     if (!table.ok()) {
       const std::string& message = table.status().message();
       const auto row = row_told(message);
-      fail_at(
-          row ? where(unit, *row) : fmt::format("{}, bytes {} to {}", file.path, one.begin, one.end),
-          fmt::format("{}. If the type is wrong, begin the steps with a cast", message.substr(0, message.find('\n'))));
+      fail_at(row ? where(unit, *row) : fmt::format("{}, bytes {} to {}", file.path, one.begin, one.end),
+              fmt::format("{}. If the type is wrong, begin the steps with a cast to another",
+                          message.substr(0, message.find('\n'))));
     }
     Arrays arrays;
     for (const int column : columns) {

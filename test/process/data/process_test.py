@@ -210,13 +210,15 @@ class Process(unittest.TestCase):
         numpy.testing.assert_allclose(made["x"].to_numpy(), ((x - x.mean()) / x.std())[yes], rtol=1e-11, atol=1e-11)
 
     def test_fill_by_constants(self):
-        table = pyarrow.table({"f": pyarrow.array([1.5, None, float("nan")], pyarrow.float32()), "i": [None, 2, 3],
+        holes = pyarrow.array([1.5, None, float("nan")], pyarrow.float32())
+        table = pyarrow.table({"f": holes, "h": holes.cast(pyarrow.float16()), "i": [None, 2, 3],
                                "t": [None, "", "b"], "b": [None, True, False]})
         parquet.write_table(table, self.folder / "holes.parquet")
-        made = self.in_order({"fill": {"f": -1, "i": 7, "t": "none", "b": True}},
+        made = self.in_order({"fill": {"f": -1, "h": -1, "i": 7, "t": "none", "b": True}},
+                             {"filter": {"column": "h", "op": ">=", "value": -1}},
                              input=[str(self.folder / "holes.parquet")])
-        self.assertEqual(made.to_pydict(), {"f": [1.5, -1, -1], "i": [7, 2, 3], "t": ["none", "", "b"],
-                                            "b": [True, True, False]})
+        self.assertEqual(made.to_pydict(), {"f": [1.5, -1, -1], "h": [1.5, -1, -1], "i": [7, 2, 3],
+                                            "t": ["none", "", "b"], "b": [True, True, False]})
         self.assertEqual(made.schema, table.schema)
 
     def test_vocabulary(self):
@@ -317,8 +319,9 @@ class Process(unittest.TestCase):
             _, report = self.make({"input": inputs[:files], **recipe})
             self.assertGreater(report["spilled_bytes"], 10_000_000)
             peaks.append(report["peak_memory_bytes"])
-        self.assertLess(peaks[1], 1.15 * 100_000_000)
-        self.assertLess(peaks[1] - peaks[0], 15_000_000)
+        if not os.environ.get("DTRAIN_TEST_SANITIZE"):  # sanitizers take memory of their own
+            self.assertLess(peaks[1], 100_000_000)
+            self.assertLess(peaks[1] - peaks[0], 15_000_000)
         folder, beside = self.place(), self.place()
         with self.start({"input": inputs, **recipe}, folder, cwd=beside, env={"TMPDIR": str(beside)}) as program:
             deadline = time.monotonic() + 30

@@ -41,8 +41,17 @@ TEST_CASE("work: parallelism is the number of partitions, unless there are fewer
 }
 
 TEST_CASE("work: little memory means small blocks and few threads") {
-  const WorkPlan plan = plan_work({std::vector<std::int64_t>(100, 8 * kMega), 128 * kMega, {}, 16});
-  CHECK(plan.block_bytes <= 2 * kMega);
+  const WorkPlan plan = plan_work({std::vector<std::int64_t>(1000, kMega), 128 * kMega, {}, 16});
+  CHECK(plan.block_bytes < 2 * kMega);
+  CHECK(plan.threads == 4);
+  CHECK(plan.store_bytes <= 40 * kMega);
+}
+
+TEST_CASE("work: the largest unit that is allowed leaves room for rows that wait") {
+  const std::int64_t limit = 512 * kMega;
+  const WorkPlan plan = plan_work({{unit_bytes_max(limit), 1}, limit, {}, 16});
   CHECK(plan.threads == 1);
-  CHECK(plan.store_bytes <= 64 * kMega);
+  CHECK(plan.block_bytes == unit_bytes_max(limit));
+  CHECK(plan.store_bytes >= limit / 10);
+  CHECK(plan.store_bytes + 5 * plan.block_bytes <= limit);
 }
