@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,9 +17,13 @@ namespace {
 using Words = std::span<const std::string_view>;
 using dtrain::data::RowsOfSplits;
 
-// Fills an entry of the cache. Its place is for data/process, which is not merged here.
-RowsOfSplits fill_by_recipe(const nlohmann::json&, const std::filesystem::path&) {
+// The place of data/recipe, data/source and data/process, which are not merged here.
+[[noreturn]] void refuse_processor() {
   throw dtrain::data::CacheError(dtrain::data::kSystemCode, "this build of dtrain-data has no processor");
+}
+std::vector<std::string> files_of_recipe(const nlohmann::json& /*recipe*/) { refuse_processor(); }
+RowsOfSplits fill_by_recipe(const nlohmann::json& /*recipe*/, const std::filesystem::path& /*folder*/) {
+  refuse_processor();
 }
 
 struct Command {
@@ -27,7 +32,10 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"preprocess", [](Words) { return dtrain::data::preprocess_command(fill_by_recipe); }},
+    {"preprocess",
+     [](Words) {
+       return dtrain::data::preprocess_command({files_of_recipe, fill_by_recipe});
+     }},
     {"cache", [](Words) { return dtrain::data::cache_command(); }},
 };
 
