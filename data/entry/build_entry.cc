@@ -86,6 +86,12 @@ class EntryBuilder {
       return true;
     } catch (const LeaseLost&) {
       return false;
+    } catch (const CacheError& error) {
+      // Not every library says so itself.
+      if (!is_disk_full(cache_.path())) throw;
+      throw CacheError(kSystemCode, fmt::format("{}: the disk is full; make room, e.g. by `dtrain cache gc`, or choose "
+                                                "another cache_dir ({})",
+                                                cache_.path().string(), error.what()));
     }
   }
 
