@@ -8,12 +8,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/cache/cache_error.h"
 #include "data/commands/data_command.h"
 #include "data/process/process.h"
 #include "data/process/process_command.h"
+#include "data/source/input_files.h"
 #include "dtrain/data_errors.h"
 
 namespace {
@@ -21,24 +23,40 @@ namespace {
 using Words = std::span<const std::string_view>;
 using dtrain::data::RowsOfSplits;
 
-// Errors of the library begin with its name; the cache has other lines too.
+// Errors of the library begin with its name, and lines for the user get it elsewhere.
 std::string without_name(std::string text) {
   constexpr std::string_view kName = "dtrain: ";
   return text.starts_with(kName) ? text.substr(kName.size()) : text;
 }
 
-RowsOfSplits fill_by_recipe(const nlohmann::json& recipe, const std::filesystem::path& folder) {
-  using dtrain::data::CacheError;
+template <class Work>
+auto with_codes(const Work& work) {
   try {
+    return work();
+  } catch (const dtrain::data::RecipeError& error) {
+    throw dtrain::data::CacheError(dtrain::data::kUsageCode, without_name(error.what()));
+  } catch (const dtrain::DataError& error) {
+    throw dtrain::data::CacheError(dtrain::data::kDamagedCode, without_name(error.what()));
+  }
+}
+
+std::vector<std::string> files_of_recipe(const nlohmann::json& text) {
+  return with_codes([&] {
+    const dtrain::data::Recipe recipe = dtrain::data::parse_recipe(text);
+    std::vector<std::string> paths;
+    for (auto& file : dtrain::data::input_files(recipe.input, recipe.format).files)
+      paths.push_back(std::move(file.path));
+    return paths;
+  });
+}
+
+RowsOfSplits fill_by_recipe(const nlohmann::json& text, const std::filesystem::path& folder) {
+  return with_codes([&] {
     RowsOfSplits rows;
-    for (const auto& part : dtrain::data::process(dtrain::data::parse_recipe(recipe), folder, {}).parts)
+    for (const auto& part : dtrain::data::process(dtrain::data::parse_recipe(text), folder, {}).parts)
       rows[part.name] = static_cast<std::uint64_t>(part.rows);
     return rows;
-  } catch (const dtrain::data::RecipeError& error) {
-    throw CacheError(dtrain::data::kUsageCode, without_name(error.what()));
-  } catch (const dtrain::DataError& error) {
-    throw CacheError(dtrain::data::kDamagedCode, without_name(error.what()));
-  }
+  });
 }
 
 struct Command {
@@ -47,7 +65,10 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"preprocess", [](Words) { return dtrain::data::preprocess_command(fill_by_recipe); }},
+    {"preprocess",
+     [](Words) {
+       return dtrain::data::preprocess_command({files_of_recipe, fill_by_recipe});
+     }},
     {"cache", [](Words) { return dtrain::data::cache_command(); }},
     {"process", dtrain::data::run_process},
 };

@@ -87,8 +87,7 @@ Result<void> ConfigDataset::take_key(const ConfigKey& key, const ConfigValue& va
   if (has_type(key, "string") && value.is_scalar()) json = value.text;
   if (has_type(key, "array") && value.is_scalar()) json = DatasetJson::array({value.text});
   parts_->dataset[std::string(key.name)] = std::move(json);
-  const std::string in_recipe = fmt::format("dataset.{}", key.name);
-  add_lines(value, in_recipe, parts_->lines);
+  add_lines(value, fmt::format("{}.{}", key.section, key.name), parts_->lines);
   if (key.section != "dataset") parts_->may_be_idle(value, path);
   return {};
 }

@@ -12,7 +12,7 @@
 #include <ctime>
 
 #include "data/cache/cache_error.h"
-#include "data/cache/input_files.h"
+#include "data/cache/cache_inputs.h"
 #include "data/cache/lease_file.h"
 
 namespace dtrain::data {

@@ -22,7 +22,7 @@ nlohmann::json without_nulls(const nlohmann::json& value) {
   return out;
 }
 
-nlohmann::json key_of_input(const InputFile& file) {
+nlohmann::json key_of_input(const CacheInput& file) {
   if (!file.sha256.empty()) return {{"size", file.size}, {"sha256", file.sha256}};
   return {{"path", file.path}, {"size", file.size}, {"mtime_ns", file.mtime_ns}};
 }
@@ -35,10 +35,10 @@ nlohmann::json canonical_recipe(const nlohmann::json& recipe) {
   return out;
 }
 
-std::string cache_key(const nlohmann::json& recipe, const std::vector<InputFile>& inputs) {
+std::string cache_key(const nlohmann::json& recipe, const std::vector<CacheInput>& inputs) {
   nlohmann::json parts = {
       {"format", kCacheFormat}, {"recipe", canonical_recipe(recipe)}, {"inputs", nlohmann::json::array()}};
-  for (const InputFile& file : inputs) parts["inputs"].push_back(key_of_input(file));
+  for (const CacheInput& file : inputs) parts["inputs"].push_back(key_of_input(file));
   // A path need not be UTF-8. Two that differ in such bytes alone have the same key only with the same size and time.
   return sha256_of(parts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }

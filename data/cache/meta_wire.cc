@@ -12,7 +12,7 @@ bool is_inside(const std::string& path) {
   return !path.empty() && path[0] != '/' && ("/" + path + "/").find("/../") == std::string::npos;
 }
 
-MetaJson input_json(const InputFile& file) {
+MetaJson input_json(const CacheInput& file) {
   MetaJson json = {{"path", file.path}, {"size", file.size}, {"mtime_ns", file.mtime_ns}};
   if (!file.sha256.empty()) json["sha256"] = file.sha256;
   return json;
@@ -36,7 +36,7 @@ std::string meta_text(const CacheMeta& meta) {
   MetaJson json = {{"format", kCacheFormat},  {"key", meta.key},   {"made", meta.made},
                    {"seconds", meta.seconds}, {"rows", meta.rows}, {"recipe", meta.recipe}};
   json["inputs"] = MetaJson::array();
-  for (const InputFile& file : meta.inputs) json["inputs"].push_back(input_json(file));
+  for (const CacheInput& file : meta.inputs) json["inputs"].push_back(input_json(file));
   json["files"] = MetaJson::array();
   for (const CachedFile& file : meta.files)
     json["files"].push_back({{"path", file.path}, {"size", file.size}, {"sha256", file.sha256}});

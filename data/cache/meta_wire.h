@@ -20,7 +20,7 @@ struct CachedFile {
 struct CacheMeta {
   std::string key{};
   nlohmann::json recipe{};  // canonical
-  std::vector<InputFile> inputs{};
+  std::vector<CacheInput> inputs{};
   std::vector<CachedFile> files{};              // sorted by path
   std::map<std::string, std::uint64_t> rows{};  // of each split
   std::int64_t made = 0;                        // seconds since 1970

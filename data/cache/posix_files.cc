@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <system_error>
 
@@ -85,6 +86,13 @@ std::optional<struct stat> facts_of(const fs::path& path) {
 void sync_path(const fs::path& path) {
   const OwnedFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!file || ::fsync(file.get()) != 0) throw_system(path, errno);
+}
+
+bool is_disk_full(const fs::path& folder) {
+  constexpr std::uintmax_t kAsGoodAsNothing = 65536;
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  return !error && space.available < kAsGoodAsNothing;
 }
 
 void rename_path(const fs::path& from, const fs::path& to) {

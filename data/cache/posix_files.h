@@ -40,6 +40,9 @@ std::optional<struct stat> facts_of(const std::filesystem::path& path);
 // What was written into this file or folder is on the disk when this returns.
 void sync_path(const std::filesystem::path& path);
 
+// Nothing more can be written here.
+bool is_disk_full(const std::filesystem::path& folder);
+
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 // With all that is in it, if it is there. Follows no link.
 void remove_tree(const std::filesystem::path& path);

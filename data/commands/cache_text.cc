@@ -18,7 +18,7 @@ std::string counted(std::size_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-std::string inputs_text(const std::vector<InputFile>& inputs) {
+std::string inputs_text(const std::vector<CacheInput>& inputs) {
   if (inputs.empty()) return "";
   const std::string first = one_line(inputs[0].path);
   return inputs.size() == 1 ? first : fmt::format("{} and {} more", first, inputs.size() - 1);
@@ -65,7 +65,7 @@ std::string entries_json(const std::vector<EntryLine>& entries) {
   TextJson json = TextJson::array();
   for (const EntryLine& each : entries) {
     TextJson inputs = TextJson::array();
-    for (const InputFile& input : each.meta.inputs) inputs.push_back(input.path);
+    for (const CacheInput& input : each.meta.inputs) inputs.push_back(input.path);
     json.push_back({{"key", each.key},
                     {"age_s", each.age.count()},
                     {"unused_s", each.unused.count()},

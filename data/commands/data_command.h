@@ -4,19 +4,25 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "data/entry/build_entry.h"
 
 namespace dtrain::data {
 
-// Does what the recipe says, into an empty folder: FOLDER/SPLIT/part-*.parquet. `dataset.input` of the recipe is a list
-// of files. Throws what is one line for the user, which begins with the key that is wrong: "dataset.steps[0].cast:
-// ...".
-using FillFolder = std::function<RowsOfSplits(const nlohmann::json& recipe, const std::filesystem::path& folder)>;
+// Who does what a recipe says. Both throw what is one line for the user, which begins with the key that is wrong, if
+// one is: "dataset.steps[0].cast: no such column".
+struct Processor {
+  // The files that `input` of a recipe means, in the order in which they are read.
+  std::function<std::vector<std::string>(const nlohmann::json& recipe)> files;
+  // Into an empty folder: FOLDER/SPLIT/part-*.parquet. `input` is a list of those files.
+  std::function<RowsOfSplits(const nlohmann::json& recipe, const std::filesystem::path& folder)> fill;
+};
 
 // {"dataset": {...}, "file": "job.yaml", "lines": {"dataset.input": 3}, "cache_dir": "", "threads": 2, "wait_s": 3600,
 //  "json": false}
-int preprocess_command(const FillFolder& fill);
+int preprocess_command(const Processor& processor);
 
 // {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000}
 int cache_command();

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "data/cache/cache_error.h"
-#include "data/cache/input_files.h"
+#include "data/cache/cache_inputs.h"
 #include "data/commands/cache_text.h"
 #include "data/commands/data_command.h"
 #include "data/commands/request.h"
@@ -18,28 +18,30 @@ InputsBy inputs_by(const nlohmann::json& dataset) {
 }
 
 // What is built is what was hashed: the recipe names each file.
-EntryWanted entry_wanted(const nlohmann::json& request, const FillFolder& fill) {
+EntryWanted entry_wanted(const nlohmann::json& request, const Processor& processor) {
   EntryWanted wanted;
-  const nlohmann::json& dataset = request.at("dataset");
-  wanted.inputs = input_files(dataset.at("input").get<std::vector<std::string>>(), inputs_by(dataset));
-  wanted.recipe = dataset;
+  wanted.recipe = request.at("dataset");
+  const InputsBy by = inputs_by(wanted.recipe);
   wanted.recipe.erase("inputs_by");
+  wanted.inputs = cache_inputs(processor.files(wanted.recipe), by);
   wanted.recipe["input"] = nlohmann::json::array();
-  for (const InputFile& file : wanted.inputs) wanted.recipe["input"].push_back(file.path);
+  for (const CacheInput& file : wanted.inputs) wanted.recipe["input"].push_back(file.path);
   if (request.contains("threads")) wanted.recipe["threads"] = request["threads"];
   wanted.key = cache_key(wanted.recipe, wanted.inputs);
   wanted.patience.most = std::chrono::seconds(request.value("wait_s", 3600));
-  wanted.build = [recipe = wanted.recipe, fill](const std::filesystem::path& folder) { return fill(recipe, folder); };
+  wanted.build = [recipe = wanted.recipe, fill = processor.fill](const std::filesystem::path& folder) {
+    return fill(recipe, folder);
+  };
   wanted.say = say_line;
   return wanted;
 }
 
 }  // namespace
 
-int preprocess_command(const FillFolder& fill) {
+int preprocess_command(const Processor& processor) {
   return with_request([&](const nlohmann::json& request) {
     const StopSignals signals;
-    const EntryWanted wanted = entry_wanted(request, fill);
+    const EntryWanted wanted = entry_wanted(request, processor);
     const CacheFolder cache(cache_asked(request), MakeFolder::yes);
     const EntryGot got = find_or_build(cache, wanted, signals);
     const auto text = request.value("json", false) ? got_json : got_text;

@@ -5,9 +5,11 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <string_view>
+#include <system_error>
 
 #include "data/cache/cache_error.h"
-#include "data/cache/input_files.h"
+#include "data/cache/cache_inputs.h"
 #include "data/commands/key_lines.h"
 #include "data/entry/stop_signals.h"
 
@@ -51,7 +53,9 @@ std::filesystem::path cache_asked(const nlohmann::json& request) {
 
 int with_request(const std::function<int(const nlohmann::json& request)>& command) {
   nlohmann::json request = nlohmann::json::object();
-  const auto wrong = [&](int code, const std::string& what) {
+  const auto wrong = [&](int code, std::string what) {
+    constexpr std::string_view kOwnName = "dtrain: ";  // errors of data begin so, as a user's program throws them
+    if (what.starts_with(kOwnName)) what.erase(0, kOwnName.size());
     say_line(with_line(what, request.value("file", std::string()), request.value("lines", nlohmann::json::object())));
     return code;
   };
@@ -64,8 +68,10 @@ int with_request(const std::function<int(const nlohmann::json& request)>& comman
     end_by(interrupted.signal);
   } catch (const nlohmann::json::exception& error) {
     return wrong(kUsageCode, fmt::format("the request is not as dtrain writes it: {}", error.what()));
-  } catch (const std::exception& error) {
+  } catch (const std::system_error& error) {
     return wrong(kSystemCode, error.what());
+  } catch (const std::exception& error) {  // of the processor
+    return wrong(kUsageCode, error.what());
   }
 }
 

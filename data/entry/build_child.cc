@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "data/cache/cache_error.h"
@@ -40,7 +41,9 @@ constexpr std::size_t kMostWords = 4096;  // what a pipe takes at once
     leave_with(words_to, error.code, error.what());
   } catch (const std::bad_alloc&) {
     leave_with(words_to, kSystemCode, "there is not enough memory; see processor.memory_limit_bytes");
-  } catch (const std::exception& error) {
+  } catch (const std::system_error& error) {
+    leave_with(words_to, kSystemCode, error.what());
+  } catch (const std::exception& error) {  // of the processor: about its recipe or its input
     leave_with(words_to, kUsageCode, error.what());
   }
   ::_exit(0);

@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "data/cache/cache_error.h"
-#include "data/cache/input_files.h"
+#include "data/cache/cache_inputs.h"
 #include "data/cache/lease_file.h"
 #include "data/entry/build_child.h"
 
@@ -34,7 +34,7 @@ std::vector<CachedFile> files_of_entry(const fs::path& folder) {
       sync_path(each.path());
       continue;
     }
-    const InputFile digest = digest_file(each.path());
+    const CacheInput digest = digest_file(each.path());
     sync_path(each.path());
     files.push_back({each.path().lexically_relative(folder).string(), digest.size, digest.sha256});
   }
@@ -86,6 +86,12 @@ class EntryBuilder {
       return true;
     } catch (const LeaseLost&) {
       return false;
+    } catch (const CacheError& error) {
+      // Not every library says so itself.
+      if (!is_disk_full(cache_.path())) throw;
+      throw CacheError(kSystemCode, fmt::format("{}: the disk is full; make room, e.g. by `dtrain cache gc`, or choose "
+                                                "another cache_dir ({})",
+                                                cache_.path().string(), error.what()));
     }
   }
 

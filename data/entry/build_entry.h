@@ -18,7 +18,7 @@ using RowsOfSplits = std::map<std::string, std::uint64_t>;
 struct EntryWanted {
   std::string key{};
   nlohmann::json recipe{};
-  std::vector<InputFile> inputs{};
+  std::vector<CacheInput> inputs{};
   // Fills the folder, in a process of its own. Throws what is one line for the user.
   std::function<RowsOfSplits(const std::filesystem::path& folder)> build{};
   // Whether it goes on with what a killed build of the same key has left in the folder. Else the folder is empty.

@@ -29,8 +29,8 @@ std::int64_t fixed_bytes(const arrow::Schema& schema) {
 
 class ParquetSource : public Source {
  public:
-  explicit ParquetSource(const std::vector<InputFile>& files) {
-    for (const InputFile& file : files) add(file.path);
+  explicit ParquetSource(const std::vector<SourceFile>& files) {
+    for (const SourceFile& file : files) add(file.path);
   }
 
   Arrays read(std::size_t unit, const std::vector<int>& columns) const override {
@@ -125,8 +125,8 @@ class ParquetSource : public Source {
 
 class IpcSource : public Source {
  public:
-  explicit IpcSource(const std::vector<InputFile>& files) {
-    for (const InputFile& file : files) {
+  explicit IpcSource(const std::vector<SourceFile>& files) {
+    for (const SourceFile& file : files) {
       const auto reader = open(file.path, {});
       if (!schema_)
         schema_ = plain_schema(*reader->schema());
@@ -180,10 +180,10 @@ class IpcSource : public Source {
 
 }  // namespace
 
-std::unique_ptr<Source> open_parquet(const std::vector<InputFile>& files) {
+std::unique_ptr<Source> open_parquet(const std::vector<SourceFile>& files) {
   return std::make_unique<ParquetSource>(files);
 }
 
-std::unique_ptr<Source> open_ipc(const std::vector<InputFile>& files) { return std::make_unique<IpcSource>(files); }
+std::unique_ptr<Source> open_ipc(const std::vector<SourceFile>& files) { return std::make_unique<IpcSource>(files); }
 
 }  // namespace dtrain::data

@@ -73,7 +73,7 @@ std::vector<std::string> files_of_pattern(const std::string& pattern) {
 
 }  // namespace
 
-InputFiles input_files(const std::vector<std::string>& input, std::optional<InputFormat> format) {
+SourceFiles input_files(const std::vector<std::string>& input, std::optional<InputFormat> format) {
   std::vector<std::string> paths;
   for (const std::string& one : input) {
     std::error_code error;
@@ -85,7 +85,7 @@ InputFiles input_files(const std::vector<std::string>& input, std::optional<Inpu
     std::sort(found.begin(), found.end());
     paths.insert(paths.end(), found.begin(), found.end());
   }
-  InputFiles all{{}, format.value_or(InputFormat::parquet)};
+  SourceFiles all{{}, format.value_or(InputFormat::parquet)};
   for (const std::string& path : paths) {
     std::error_code error;
     const auto bytes = static_cast<std::int64_t>(fs::file_size(path, error));

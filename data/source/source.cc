@@ -127,7 +127,7 @@ void check_schema(const std::string& first, const arrow::Schema& wanted, const s
 }
 
 std::unique_ptr<Source> open_source(const Recipe& recipe) {
-  const InputFiles input = input_files(recipe.input, recipe.format);
+  const SourceFiles input = input_files(recipe.input, recipe.format);
   std::unique_ptr<Source> source;
   if (input.format == InputFormat::parquet)
     source = open_parquet(input.files);

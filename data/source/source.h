@@ -46,10 +46,10 @@ class Source {
 // Looks at each file. Throws DataError: a file cannot be read, is empty, or has another schema than the first one.
 std::unique_ptr<Source> open_source(const Recipe& recipe);
 
-std::unique_ptr<Source> open_parquet(const std::vector<InputFile>& files);
-std::unique_ptr<Source> open_ipc(const std::vector<InputFile>& files);
+std::unique_ptr<Source> open_parquet(const std::vector<SourceFile>& files);
+std::unique_ptr<Source> open_ipc(const std::vector<SourceFile>& files);
 // `types`: of columns, beside those that are found in the text.
-std::unique_ptr<Source> open_text(const std::vector<InputFile>& files, InputFormat format,
+std::unique_ptr<Source> open_text(const std::vector<SourceFile>& files, InputFormat format,
                                   const std::vector<std::pair<std::string, ColumnType>>& types);
 
 // Throws DataError if the schema of `file` is not that of `first`.

@@ -87,10 +87,10 @@ std::optional<std::int64_t> row_told(const std::string& message) {
 
 class TextSource : public Source {
  public:
-  TextSource(const std::vector<InputFile>& files, InputFormat format,
+  TextSource(const std::vector<SourceFile>& files, InputFormat format,
              const std::vector<std::pair<std::string, ColumnType>>& types)
       : csv_(format == InputFormat::csv) {
-    for (const InputFile& input : files) add(input.path, types);
+    for (const SourceFile& input : files) add(input.path, types);
   }
 
   Arrays read(std::size_t unit, const std::vector<int>& columns) const override {
@@ -252,7 +252,7 @@ class TextSource : public Source {
 
 }  // namespace
 
-std::unique_ptr<Source> open_text(const std::vector<InputFile>& files, InputFormat format,
+std::unique_ptr<Source> open_text(const std::vector<SourceFile>& files, InputFormat format,
                                   const std::vector<std::pair<std::string, ColumnType>>& types) {
   return std::make_unique<TextSource>(files, format, types);
 }

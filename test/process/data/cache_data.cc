@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
@@ -17,9 +17,24 @@ namespace {
 namespace fs = std::filesystem;
 using dtrain::data::RowsOfSplits;
 
+std::vector<std::string> files_of(const nlohmann::json& recipe) {
+  std::vector<std::string> files;
+  for (const std::string& word : recipe.at("input").get<std::vector<std::string>>()) {
+    if (!fs::is_directory(word)) {
+      files.push_back(word);
+      continue;
+    }
+    for (const auto& each : fs::directory_iterator(word))
+      if (each.path().extension() == ".csv") files.push_back(each.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 RowsOfSplits copy_inputs(const nlohmann::json& recipe, const fs::path& folder) {
   for (const auto& step : recipe.value("steps", nlohmann::json::array()))
-    if (step.contains("fail")) throw std::runtime_error("dataset.steps[0].fail: " + step["fail"].get<std::string>());
+    if (step.contains("fail"))
+      throw std::runtime_error("dtrain: dataset.steps[0].fail: " + step["fail"].get<std::string>());
   const auto inputs = recipe.at("input").get<std::vector<std::string>>();
   fs::create_directory(folder / "train");
   fs::create_directory(folder / "test");
@@ -43,7 +58,7 @@ RowsOfSplits copy_inputs(const nlohmann::json& recipe, const fs::path& folder) {
 
 int main(int argc, char** argv) {
   const std::string command = argc == 2 ? argv[1] : "";
-  if (command == "preprocess") return dtrain::data::preprocess_command(copy_inputs);
+  if (command == "preprocess") return dtrain::data::preprocess_command({files_of, copy_inputs});
   if (command == "cache") return dtrain::data::cache_command();
   return 2;
 }

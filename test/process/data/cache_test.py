@@ -3,6 +3,7 @@ copies its inputs (cache_data.cc). usage: cache_test.py path/to/dtrain path/to/c
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
 import subprocess
@@ -28,7 +29,7 @@ class Cache(unittest.TestCase):
         (self.folder / "in").mkdir()
         (self.folder / "in/a.csv").write_text("abc")
         self.cache = self.folder / "cache"
-        self.write_config("dataset:\n  input: in/*.csv\n")
+        self.write_config("dataset:\n  input: in\n")
 
     def write_config(self, text):
         (self.folder / "job.yaml").write_text(f"backend:\n  cache_dir: file://{self.cache}\n{text}")
@@ -63,9 +64,20 @@ class Cache(unittest.TestCase):
         """A build that stands still in the middle."""
         os.mkfifo(self.folder / "in/hold")
         process = self.start("preprocess", "--config=job.yaml")
-        self.assertEqual((self.folder / "in/hold").read_text(), "x")
+        self.await_word("in/hold")
         (self.folder / "in/hold").unlink()
         return process
+
+    def open_fifo(self, name):
+        """Does not wait for the other end."""
+        fifo = os.open(self.folder / name, os.O_RDWR | os.O_NONBLOCK)
+        self.addCleanup(os.close, fifo)
+        return fifo
+
+    def await_word(self, name):
+        fifo = self.open_fifo(name)
+        self.assertTrue(select.select([fifo], [], [], DEADLINE_S)[0], f"nothing came through {name}")
+        self.assertEqual(os.read(fifo, 1), b"x")
 
     def test_two_at_once_build_once(self):
         both = [self.start("preprocess", "--config=job.yaml", "--json") for _ in range(2)]
@@ -81,9 +93,9 @@ class Cache(unittest.TestCase):
     def test_what_is_another_entry(self):
         key = self.preprocess()["key"]
         self.assertFalse(self.preprocess("--threads=2")["built"])
-        self.write_config("dataset:\n  input: in/*.csv\n  seed: 1\n")
+        self.write_config("dataset:\n  input: in\n  seed: 1\n")
         self.assertNotEqual(self.preprocess()["key"], key)
-        self.write_config("dataset:\n  input: in/*.csv\n")
+        self.write_config("dataset:\n  input: in\n")
         (self.folder / "in/b.csv").write_text("x")
         self.assertEqual(self.preprocess()["rows"], {"test": 2, "train": 4})
 
@@ -128,15 +140,16 @@ class Cache(unittest.TestCase):
         self.assertEqual(self.cache_command("rm", "ab")[0], 2)
 
     def test_run_has_the_data_set_and_holds_it(self):
-        os.mkfifo(self.folder / "go")
-        show = "echo $DTRAIN_DATASET; echo $DTRAIN_DATASET_TEST; cat $DTRAIN_DATASET/a.csv; cat go"
-        job = self.start("run", "--config=job.yaml", "--nproc=2", "--ranks=0", "sh",
-                         "-c", show)
-        with open(self.folder / "go", "w") as go:
-            entry = [each for each in self.cache.iterdir() if len(each.name) == 64][0]
-            self.assertTrue(json.loads(self.cache_command("ls", "--json")[1])[0]["in_use"])
-            self.assertIn("a job reads it", self.cache_command("rm", entry.name)[2])
-            go.write("gone\n")
+        for name in ("begun", "go"):
+            os.mkfifo(self.folder / name)
+        go = self.open_fifo("go")
+        show = "echo $DTRAIN_DATASET; echo $DTRAIN_DATASET_TEST; printf x > begun; read line < go"
+        job = self.start("run", "--config=job.yaml", "sh", "-c", show)
+        self.await_word("begun")
+        entry = [each for each in self.cache.iterdir() if len(each.name) == 64][0]
+        self.assertTrue(json.loads(self.cache_command("ls", "--json")[1])[0]["in_use"])
+        self.assertIn("a job reads it", self.cache_command("rm", entry.name)[2])
+        os.write(go, b"on\n")
         code, out, err = self.end(job)
         self.assertEqual(code, 0, err)
         self.assertEqual(err.count("data set built (test 1, train 3 rows)"), 1, err)
@@ -153,13 +166,13 @@ class Cache(unittest.TestCase):
     def test_a_signal_ends_run_and_its_build(self):
         os.mkfifo(self.folder / "in/hold")
         job = self.start("run", "--config=job.yaml", "true")
-        self.assertEqual((self.folder / "in/hold").read_text(), "x")
+        self.await_word("in/hold")
         job.send_signal(signal.SIGTERM)
         self.assertEqual(self.end(job)[0], -signal.SIGTERM)
         self.assertEqual(self.names(), [".lock"])
 
     def test_errors_have_the_line_of_their_key(self):
-        self.write_config("dataset:\n  input: in/*.csv\n  steps:\n    - fail: no such column\n")
+        self.write_config("dataset:\n  input: in\n  steps:\n    - fail: no such column\n")
         for words in (["preprocess", "--config=job.yaml"], ["run", "--config=job.yaml", "true"]):
             code, out, err = self.run_dtrain(*words)
             self.assertEqual((code, out, err), (2, "", "dtrain: job.yaml:6: dataset.steps[0].fail: no such column\n"))

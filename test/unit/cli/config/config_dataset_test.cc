@@ -39,7 +39,7 @@ TEST_CASE("a data set is handed over with the line of each key") {
   CHECK(data["lines"]["dataset.input"] == 5);
   CHECK(data["lines"]["dataset.steps[0]"] == 8);
   CHECK(data["lines"]["dataset.steps[1].cast.x"] == 10);
-  CHECK(data["lines"]["dataset.parallelism"] == 3);
+  CHECK(data["lines"]["backend.processor.parallelism"] == 3);
 }
 
 TEST_CASE("keys of data may have - and nothing") {

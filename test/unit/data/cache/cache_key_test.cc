@@ -9,9 +9,9 @@ using nlohmann::json;
 
 namespace {
 
-const std::vector<InputFile> kTwoFiles = {{"/in/a.csv", 10, 100, ""}, {"/in/b.csv", 20, 200, ""}};
+const std::vector<CacheInput> kTwoFiles = {{"/in/a.csv", 10, 100, ""}, {"/in/b.csv", 20, 200, ""}};
 
-std::string key_of(const char* recipe, const std::vector<InputFile>& inputs = kTwoFiles) {
+std::string key_of(const char* recipe, const std::vector<CacheInput>& inputs = kTwoFiles) {
   return cache_key(json::parse(recipe), inputs);
 }
 
@@ -35,7 +35,7 @@ TEST_CASE("a key does not depend on the order of keys, on nulls and on how the w
 
 TEST_CASE("a key depends on each input's path, size, time and place in the order") {
   const std::string key = key_of("{}");
-  std::vector<InputFile> other = kTwoFiles;
+  std::vector<CacheInput> other = kTwoFiles;
   std::swap(other[0], other[1]);
   CHECK(key_of("{}", other) != key);
   other = kTwoFiles;

@@ -9,7 +9,7 @@
 #include <csignal>
 
 #include "data/cache/cache_error.h"
-#include "data/cache/input_files.h"
+#include "data/cache/cache_inputs.h"
 #include "data/cache/lease_file.h"
 #include "test/support/catch.h"
 #include "test/support/temp_folder.h"
@@ -168,7 +168,7 @@ TEST_CASE("an input that changes meanwhile gives no entry") {
   Bench bench;
   bench.folder.write("in", "abc");
   EntryWanted asked = bench.wanted([&](const fs::path&) { bench.folder.write("in", "abcd"); });
-  asked.inputs = input_files({bench.folder / "in"}, InputsBy::mtime);
+  asked.inputs = cache_inputs({bench.folder / "in"}, InputsBy::mtime);
   CHECK_THAT(bench.why_not(asked), Contains("in: it has changed while it was read"));
   CHECK(bench.names() == Listed{".lock"});
 }
