@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kGlobalBatch = 1024;
 constexpr int kEpochs = 4;
-// The sizes of the vocabularies in job.yaml.
+// The sizes of the vocabularies in job.yaml, and 1 for what is not in them.
 constexpr std::int64_t kCarriers = 32, kOrigins = 8, kDestinations = 128;
 
 struct NetImpl : torch::nn::Module {
@@ -38,11 +38,12 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-dtrain::ParquetLoader open(const dtrain::Session& session, const char* variable, bool shuffle) {
+// A part of the data set. The launcher says where it is, and how large the window is.
+dtrain::ParquetLoader open_part(const dtrain::Session& session, const char* variable, bool shuffle) {
   const char* folder = std::getenv(variable);
   if (folder == nullptr) throw std::runtime_error(std::string(variable) + " is not set; see README.md");
   if (kGlobalBatch % session.world_size() != 0) throw std::runtime_error("the number of ranks must divide 1024");
-  dtrain::ParquetLoaderOptions options;
+  auto options = dtrain::ParquetLoaderOptions::from_environment();
   options.paths = {folder};
   options.columns = {"arr_delay"};
   options.matrices = {{"numbers", {"month", "hour", "distance", "dep_delay"}},
@@ -51,7 +52,6 @@ dtrain::ParquetLoader open(const dtrain::Session& session, const char* variable,
   options.rank = session.rank();
   options.world_size = session.world_size();
   options.shuffle = shuffle;
-  options.window_size_bytes = 4 << 20;
   return dtrain::ParquetLoader(std::move(options));
 }
 
@@ -60,7 +60,7 @@ class Trainer {
   explicit Trainer(dtrain::Session& session) : session_(session), model_(session, [] { return Net(); }) {}
 
   void train(const std::string& folder) {
-    auto rows = open(session_, "DTRAIN_DATASET", true);
+    auto rows = open_part(session_, "DTRAIN_DATASET", true);
     auto optimizer = model_.optimizer(dtrain::AdamW{.lr = 2e-3});
     dtrain::Checkpoints checkpoints(session_.world(), folder, {.keep_last = 2});
     std::int64_t step = 0;
@@ -86,7 +86,7 @@ class Trainer {
   // The mean squared error, in units of the variance: of a model that always says the mean it is 1.
   double validate() {
     const torch::NoGradGuard no_grad;
-    auto rows = open(session_, "DTRAIN_DATASET_VALIDATION", false);
+    auto rows = open_part(session_, "DTRAIN_DATASET_VALIDATION", false);
     torch::Tensor sums = torch::zeros({2}, torch::kDouble);
     while (const auto batch = rows.next()) {
       const auto own = batch->rows - batch->repeated;
@@ -100,7 +100,7 @@ class Trainer {
  private:
   torch::Tensor errors(const dtrain::LoadedBatch& batch) {
     const auto here = [&](const char* name) { return batch.at(name).to(session_.device()); };
-    return (model_(here("numbers"), here("names")) - here("arr_delay")).pow(2);
+    return (model_(here("numbers"), here("names").to(torch::kLong)) - here("arr_delay")).pow(2);
   }
 
   // Returns the sum of the global batch's errors, the same on every rank.
