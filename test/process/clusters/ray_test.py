@@ -61,8 +61,6 @@ class Ray(ClusterJobs):
                                  env=self.environment, timeout=DEADLINE, capture_output=True)
         self.assertTrue(planned.stdout.startswith("5 workers on 3 nodes; nothing was started\n"), planned)
         self.assertRegex(planned.stdout, r"(?m)^  \S+ +1 +4 +0 +1 +\?$")
-        said = self.says("--config=job.yaml", "-np", "7", "sh", "-c", FACTS, code=75)
-        self.assertIn("the cluster has room for 6 workers that take CPU 1 each, and 7 are asked for: ", said)
 
     def test_an_address_and_several_nodes_are_enough(self):
         self.assertEqual([row[:2] for row in self.rows(self.says("--nnodes", "2", "sh", "-c", FACTS))],
