@@ -1,5 +1,6 @@
 // dtrain-data: what needs Arrow, and runs without torch. `dtrain` starts it; its own command line is for developers.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -50,10 +51,19 @@ std::vector<std::string> files_of_recipe(const nlohmann::json& text) {
   });
 }
 
+// On a terminal, as one line that is written over.
+void show_progress(const dtrain::data::Progress& now) {
+  const auto percent = now.all == 0 ? 100 : now.done * 100 / now.all;
+  fmt::print(stderr, "\r{} (pass {} of {}): {} % ", now.doing, now.pass + 1, now.passes, percent);
+  if (now.done == now.all) fmt::print(stderr, "\r\033[K");
+}
+
 RowsOfSplits fill_by_recipe(const nlohmann::json& text, const std::filesystem::path& folder) {
   return with_codes([&] {
     RowsOfSplits rows;
-    for (const auto& part : dtrain::data::process(dtrain::data::parse_recipe(text), folder, {}).parts)
+    dtrain::data::ProgressSink sink;
+    if (::isatty(STDERR_FILENO) == 1) sink = show_progress;
+    for (const auto& part : dtrain::data::process(dtrain::data::parse_recipe(text), folder, sink).parts)
       rows[part.name] = static_cast<std::uint64_t>(part.rows);
     return rows;
   });

@@ -1,6 +1,6 @@
 # Completions of dtrain and torchrun for fish, made by `dtrain completion fish`.
 
-set -g __dtrain_with_value --nproc --nproc-per-node --num-proc --max-restarts --survivors --replica-groups --role --rdzv-id --run-id --use-gpu --numa-binding --strategy --state-dir --engine --backend --hosts -H --hostfile --include --exclude --ssh --ssh-fanout --srun --spark --resources-per-worker --ship-files --ship-limit --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --requeue --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --config --print-completion --monitor-interval --start-method --logs-specs
+set -g __dtrain_with_value --nproc --nproc-per-node --num-proc --max-restarts --survivors --replica-groups --role --rdzv-id --run-id --use-gpu --numa-binding --strategy --loader --state-dir --engine --backend --hosts -H --hostfile --include --exclude --ssh --ssh-fanout --srun --spark --resources-per-worker --ship-files --ship-limit --nnodes --node-rank --topology --rdzv-backend --rdzv-endpoint --rdzv-conf --master-addr --master-port --local-addr --token-file --tls-ca --tls-cert --tls-key --stdin --attach --shutdown-timeout --failure-grace --signals-to-handle --pass-signals --contain --requeue --log-dir --tee -t --redirects -r --log-line-prefix-template --ranks --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --report --event-log-handler --color --config --print-completion --monitor-interval --start-method --logs-specs
 
 function __dtrain_signals
     string split ' ' 'TERM INT HUP QUIT USR1 USR2 ALRM WINCH'
@@ -16,7 +16,7 @@ function __dtrain_place
             echo command
             return
         end
-        if not contains -- $words[1] run launch
+        if not contains -- $words[1] run plan launch
             echo $words[1]
             return
         end
@@ -43,6 +43,7 @@ complete -c dtrain -f
 complete -c torchrun -f
 
 complete -c dtrain -n 'test (__dtrain_place) = command' -a run -d 'start PROGRAM as several workers and watch them to their end'
+complete -c dtrain -n 'test (__dtrain_place) = command' -a plan -d 'show where the workers of such a run would be'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a predict -d 'apply a function to a data set, each part once'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a launch -d 'do what torch.distributed.launch does: add --local-rank=N'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a shim -d 'run COMMAND so that torchrun is dtrain in all that it starts'
@@ -83,6 +84,19 @@ complete -c dtrain -n 'test (__dtrain_place) = estimate' -l state-on-disk -d 'th
 complete -c dtrain -n 'test (__dtrain_place) = estimate' -l units -x -d 'units of fsdp: names such as model.layers.N, or a number'
 complete -c dtrain -n 'test (__dtrain_place) = estimate' -l memory -x -d 'memory of a rank, as 80GB: marks what fits'
 complete -c dtrain -n 'test (__dtrain_place) = estimate' -l json -d 'print it as JSON'
+complete -c dtrain -n 'test (__dtrain_place) = command' -a preprocess -d 'build a job\'s data set in the cache, or find it there'
+complete -c dtrain -n 'test (__dtrain_place) = preprocess' -l config -x -d 'the job\'s file, with a section `dataset`'
+complete -c dtrain -n 'test (__dtrain_place) = preprocess' -l cache-dir -x -d 'use this cache instead of the file\'s backend.cache_dir'
+complete -c dtrain -n 'test (__dtrain_place) = preprocess' -l threads -x -d 'threads of the work; default all cores'
+complete -c dtrain -n 'test (__dtrain_place) = preprocess' -l wait -x -d 'wait so long for another job that builds it; default 3600'
+complete -c dtrain -n 'test (__dtrain_place) = preprocess' -l json -d 'print the result as JSON'
+complete -c dtrain -n 'test (__dtrain_place) = command' -a cache -d 'list the data sets of a cache, check and remove them'
+complete -c dtrain -n 'test (__dtrain_place) = cache' -l config -x -d 'the cache of this job\'s file'
+complete -c dtrain -n 'test (__dtrain_place) = cache' -l cache-dir -x -d 'this cache'
+complete -c dtrain -n 'test (__dtrain_place) = cache' -l json -d 'ls: print it as JSON'
+complete -c dtrain -n 'test (__dtrain_place) = cache' -l ttl -x -d 'gc: remove what no job took for AGE: 30d, 12h'
+complete -c dtrain -n 'test (__dtrain_place) = cache' -l max-size -x -d 'gc: remove the longest unused above SIZE: 100GB'
+complete -c dtrain -n 'test (__dtrain_place) = cache' -a 'ls verify gc rm'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a rendezvous -d 'serve the rendezvous of many jobs at one port'
 complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l port -x -d 'port to listen at, 0 for any free port; default 29400'
 complete -c dtrain -n 'test (__dtrain_place) = rendezvous' -l bind -x -d 'listen only at this address of this host; default all'
@@ -110,7 +124,7 @@ complete -c dtrain -n 'test (__dtrain_place) = completion' -a 'bash zsh fish'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a install-torchrun -d 'make a link named torchrun to this dtrain'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a version -d 'show version, compiler and build'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a help -d 'show this help, or help on a flag, command or topic'
-complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run predict launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node num-proc max-restarts survivors replica-groups role rdzv-id run-id standalone use-gpu virtual-local-rank numa-binding strategy keep-state copy-state state-dir engine backend hosts hostfile include exclude ssh ssh-fanout srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose config dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
+complete -c dtrain -n 'test (__dtrain_place) = help' -a 'run plan predict launch shim agent logs status flight ckpt estimate preprocess cache rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node num-proc max-restarts survivors replica-groups role rdzv-id run-id standalone use-gpu virtual-local-rank numa-binding strategy loader keep-state copy-state state-dir engine backend hosts hostfile include exclude ssh ssh-fanout srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose config dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env'
 
 for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l nproc -x -a 'auto cpu gpu' -d 'workers on this node: a number, auto, cpu or gpu'
@@ -127,6 +141,7 @@ for name in dtrain torchrun
     complete -c $name -n 'test (__dtrain_place) = run' -l virtual-local-rank -d 'LOCAL_RANK=0 and one GPU of its own for every worker'
     complete -c $name -n 'test (__dtrain_place) = run' -l numa-binding -x -a 'node socket exclusive core-complex' -d 'bind workers to CPUs: node, socket, exclusive, core-complex'
     complete -c $name -n 'test (__dtrain_place) = run' -l strategy -x -a 'ddp zero1 zero2 fsdp' -d 'how workers share a model: a word, JSON or a file'
+    complete -c $name -n 'test (__dtrain_place) = run' -l loader -x -d 'how the data loader reads: Ludwig\'s backend.loader'
     complete -c $name -n 'test (__dtrain_place) = run' -l keep-state -d 'keep each worker\'s training state in memory over restarts'
     complete -c $name -n 'test (__dtrain_place) = run' -l copy-state -d 'keep the state, and a copy of each on another node'
     complete -c $name -n 'test (__dtrain_place) = run' -l state-dir -x -a '(__fish_complete_directories (commandline -ct))' -d 'keep the state in files there for the job\'s next run'

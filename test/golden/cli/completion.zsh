@@ -30,6 +30,7 @@ _dtrain_run() {
     '(--virtual-local-rank)--virtual-local-rank[LOCAL_RANK=0 and one GPU of its own for every worker]' \
     '(--numa-binding)--numa-binding=[bind workers to CPUs: node, socket, exclusive, core-complex]:MODE:(node socket exclusive core-complex)' \
     '(--strategy)--strategy=[how workers share a model: a word, JSON or a file]:NAME:(ddp zero1 zero2 fsdp)' \
+    '(--loader)--loader=[how the data loader reads: Ludwig'\''s backend.loader]:JSON: ' \
     '(--keep-state)--keep-state[keep each worker'\''s training state in memory over restarts]' \
     '(--copy-state)--copy-state[keep the state, and a copy of each on another node]' \
     '(--state-dir)--state-dir=[keep the state in files there for the job'\''s next run]:DIR:_files -/' \
@@ -114,6 +115,7 @@ _dtrain() {
   fi
   local -a commands=(
     'run:start PROGRAM as several workers and watch them to their end'
+    'plan:show where the workers of such a run would be'
     'predict:apply a function to a data set, each part once'
     'launch:do what torch.distributed.launch does\: add --local-rank=N'
     'shim:run COMMAND so that torchrun is dtrain in all that it starts'
@@ -123,6 +125,8 @@ _dtrain() {
     'flight:say which rank is missing in which collective'
     'ckpt:show what is in a checkpoint, check it, or write its model anew'
     'estimate:estimate the memory of a rank under each strategy'
+    'preprocess:build a job'\''s data set in the cache, or find it there'
+    'cache:list the data sets of a cache, check and remove them'
     'rendezvous:serve the rendezvous of many jobs at one port'
     'doctor:check what this machine can do, and say how to fix it'
     'env:describe this machine for a bug report, without secrets'
@@ -140,6 +144,7 @@ _dtrain() {
   ((CURRENT--))
   case $words[1] in
     run) _dtrain_run ;;
+    plan) _dtrain_run ;;
     predict) _dtrain_run ;;
     launch) _dtrain_run ;;
     shim) _arguments --help'[tell about this command]' ;;
@@ -149,6 +154,8 @@ _dtrain() {
     flight) _arguments --help'[tell about this command]' '--json[print it as JSON]' '1:folder:_files -/' ;;
     ckpt) _arguments --help'[tell about this command]' '--json[inspect: print it as JSON]' '--max-size=[consolidate, convert: most bytes of a file, such as 5GB; default one file]:SIZE: ' '--dtype=[convert: floating tensors become float32, bfloat16 or float16]:TYPE: ' '--rename=[convert: names that begin with FROM begin with TO; repeatable]:FROM=TO: ' '1:argument:(inspect verify consolidate convert)' ;;
     estimate) _arguments --help'[tell about this command]' '--parameters=[so many parameters, in place of PATH: 350M, 7B, 7e9]:COUNT: ' '--nproc=[ranks on each node]:N: ' '--nnodes=[nodes; default 1]:N: ' '--ranks=[ranks in all, in place of --nproc and --nnodes]:N: ' '--strategy=[this strategy alone: a word, JSON or a file, as for run]:NAME: ' '--micro-batches=[backwards of a rank in a step, if the strategy is deterministic]:N: ' '--optimizer=[adamw (default), adam, lamb, adagrad, muon, sgd, sgd-momentum]:NAME: ' '--state=[type of the optimizer'\''s state: float32 (default), bfloat16]:TYPE: ' '--state-on-disk[the state lies in a state_folder]' '--units=[units of fsdp: names such as model.layers.N, or a number]:UNITS: ' '--memory=[memory of a rank, as 80GB: marks what fits]:SIZE: ' '--json[print it as JSON]' ;;
+    preprocess) _arguments --help'[tell about this command]' '--config=[the job'\''s file, with a section `dataset`]:FILE: ' '--cache-dir=[use this cache instead of the file'\''s backend.cache_dir]:DIR: ' '--threads=[threads of the work; default all cores]:N: ' '--wait=[wait so long for another job that builds it; default 3600]:SECONDS: ' '--json[print the result as JSON]' ;;
+    cache) _arguments --help'[tell about this command]' '--config=[the cache of this job'\''s file]:FILE: ' '--cache-dir=[this cache]:DIR: ' '--json[ls: print it as JSON]' '--ttl=[gc: remove what no job took for AGE: 30d, 12h]:AGE: ' '--max-size=[gc: remove the longest unused above SIZE: 100GB]:SIZE: ' '1:argument:(ls verify gc rm)' ;;
     rendezvous) _arguments --help'[tell about this command]' '--port=[port to listen at, 0 for any free port; default 29400]:N: ' '--bind=[listen only at this address of this host; default all]:ADDR: ' '--token-file=[the token that jobs need, as for run]:FILE: ' '--tls-ca=[use certificates, not a token, as for run]:FILE: ' '--tls-cert=[the server'\''s certificate]:FILE: ' '--tls-key=[the server'\''s private key]:FILE: ' '--max-jobs=[most jobs at a time; default 256]:N: ' '--max-nodes=[most nodes of all jobs together; default 16384]:N: ' '--max-store-mib=[most memory of one job'\''s store; default 1024]:N: ' '--max-store-keys=[most keys of one job'\''s store; default 1000000]:N: ' '--open-store=[open a store for torchrun agents too; NO AUTHENTICATION]:ADDR\:PORT: ' '1:argument:(serve)' ;;
     doctor) _arguments --help'[tell about this command]' '--preflight[exit with 0, 10 (warning), 20 (try again) or 30 (never)]' ;;
     env) _arguments --help'[tell about this command]' '--json[print it as JSON]' ;;
@@ -156,7 +163,7 @@ _dtrain() {
     completion) _arguments --help'[tell about this command]' '1:argument:(bash zsh fish)' ;;
     install-torchrun) _arguments --help'[tell about this command]' ;;
     version) _arguments --help'[tell about this command]' ;;
-    help) _arguments --help'[tell about this command]' '1:argument:(run predict launch shim agent logs status flight ckpt estimate rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node num-proc max-restarts survivors replica-groups role rdzv-id run-id standalone use-gpu virtual-local-rank numa-binding strategy keep-state copy-state state-dir engine backend hosts hostfile include exclude ssh ssh-fanout srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose config dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
+    help) _arguments --help'[tell about this command]' '1:argument:(run plan predict launch shim agent logs status flight ckpt estimate preprocess cache rendezvous doctor env token completion install-torchrun version help exit-codes environment workers nproc nproc-per-node num-proc max-restarts survivors replica-groups role rdzv-id run-id standalone use-gpu virtual-local-rank numa-binding strategy loader keep-state copy-state state-dir engine backend hosts hostfile include exclude ssh ssh-fanout srun spark resources-per-worker ship ship-files ship-limit nnodes node-rank topology rdzv-backend rdzv-endpoint rdzv-conf master-addr master-port local-addr token-file tls-ca tls-cert tls-key insecure ha module no-python run-path stdin attach shutdown-timeout failure-grace signals-to-handle pass-signals contain requeue log-dir tee redirects log-line-prefix-template ranks local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters timestamps fold report event-log-handler color quiet verbose config dry-run print-config print-completion help version monitor-interval start-method logs-specs use-env)' ;;
   esac
 }
 
