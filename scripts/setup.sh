@@ -52,7 +52,8 @@ packages_of() {
     bench) echo openmpi-bin libopenmpi-dev redis-tools libtcmalloc-minimal4 ;;
     wheel) echo g++ cmake ninja-build libboost1.81-dev libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev \
                 libhwloc-dev libyaml-dev git python3-venv ;;
-    peers|loaders) ;;
+    peers) ;;
+    loaders) ;;
     *) fail "unknown group '$1'; the groups are: $groups" ;;
   esac
 }

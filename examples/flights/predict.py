@@ -1,4 +1,4 @@
-"""For dtrain predict: the delay of each flight at its arrival, in minutes, by what train_flights has saved.
+"""For dtrain predict: the delay of each flight at its arrival, in minutes, as it was and as train_flights says it.
 
     dtrain predict --nproc 2 predict.py VALIDATION OUTPUT CHECKPOINTS RECIPE
 
@@ -25,6 +25,8 @@ def read_safetensors(path):
 
 
 weights = read_safetensors(max(checkpoints.glob("step-*")) / "model.safetensors")
+# Preprocessing has brought the delays to mean 0 and deviation 1.
+scale = next(found for found in json.loads(recipe.read_text())["statistics"] if found["column"] == "arr_delay")
 
 
 def layer(name, x):
@@ -39,4 +41,5 @@ def predict(table):
                            weights["destination.weight"][columns["dest"]]], axis=1)
     x = numpy.maximum(layer("first", x), 0)
     y = layer("last", numpy.maximum(layer("second", x), 0))[:, 0]
-    return {"arr_delay": columns["arr_delay"], "predicted": y}
+    return {"minutes": columns["arr_delay"] * scale["deviation"] + scale["mean"],
+            "predicted": y * scale["deviation"] + scale["mean"]}

@@ -16,8 +16,12 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 
 from cluster_jobs import (AGENTS, DEADLINE, DTRAIN, FACTS, MARK, OURS, PATIENCE, ROW, SLEEP, ClusterJobs,  # noqa: E402
                           proc_file, processes_with, said_by, until)
+from support import BIN_DIR  # noqa: E402
 from ray_cluster import PYTHON, RayCluster  # noqa: E402
 from support_python import environment, start_job  # noqa: E402
+
+
+TREE, BIN = HERE.parents[2], pathlib.Path(BIN_DIR).absolute()
 
 
 def setUpModule():
@@ -50,6 +54,39 @@ class Ray(ClusterJobs):
                 said = self.says("--config", file.name, "sh", "-c", FACTS)
                 self.assertEqual(self.rows(said), [(0, 2, 0, 0), (1, 2, 1, 0)], said)
                 self.assertEqual("is for --engine ray or spark" in said, engine == "local", said)
+
+    def run_here(self, *words, python=PYTHON):
+        """With the dtrain that has dtrain-data beside it."""
+        done = subprocess.run(words, cwd=self.folder, timeout=DEADLINE, stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.STDOUT, env={**self.environment, "PYTHON_EXEC": str(python),
+                                                             "PYTHONPATH": str(BIN.parent / "python")})
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
+
+    def test_from_a_raw_table_to_predictions_here_and_on_the_cluster(self):
+        # examples/flights, where nothing but the type changes
+        flights, python = TREE / "examples/flights", TREE / ".venv/bin/python"
+        job, losses = (flights / "job.yaml").read_text().replace("input: ", f"input: {TREE}/"), {}
+        job = job.replace("backend:\n", f"backend:\n  cache_dir: {self.folder}/cache\n")
+        for engine, strategy in ("local", "ddp"), ("local", "fsdp"), ("ray", "ddp"):
+            pathlib.Path(self.folder, "job.yaml").write_text(job.replace("type: local", f"type: {engine}"))
+            said = self.run_here(BIN / "dtrain", "run", "--config=job.yaml", "--strategy", strategy,
+                                 BIN / "train_flights", f"{engine}-{strategy}")
+            self.assertEqual("data set built" in said, not losses, said)
+            losses[engine, strategy] = re.search(r"validation loss (\S+)", said).group(1)
+        self.assertEqual(len(set(losses.values())), 1, losses)
+        self.assertLess(float(losses["ray", "ddp"]), 0.16)  # 1 for who always says the mean
+
+        entry = next(path for path in pathlib.Path(self.folder, "cache").iterdir() if path.is_dir())
+        self.run_here(BIN / "dtrain", "predict", "--engine=local", "--nproc=2", flights / "predict.py",
+                      entry / "validation", "out", "ray-ddp", entry / "recipe.json", python=python)
+        rows, error = self.run_here(python, "-c", """
+import pyarrow.parquet
+minutes, said = (column.to_numpy() for column in pyarrow.parquet.read_table("out").columns)
+print(len(minutes), ((minutes - said) ** 2).mean() / minutes.var())
+""").split()
+        self.assertEqual(rows, "33045")
+        self.assertAlmostEqual(float(error), float(losses["ray", "ddp"]), delta=0.01)
 
     def test_workers_of_the_job_on_nodes_that_the_cluster_chooses(self):
         said = self.says("--engine", "ray", "-np", "5", "sh", "-c", FACTS)
