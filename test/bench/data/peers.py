@@ -6,7 +6,7 @@
 
 ray: Ray Data's iter_batches with a shuffle buffer of 20 MB, on a Ray of one core that is there before. grain: Grain's
 ParquetIterDataset, file after file, row by row as it gives them. lance: the scanner of Lance, in the order of the file,
-of the table that write-lance has made of FOLDER's Parquet files in FOLDER/lance. Each batch becomes one matrix.
+of the table that write-lance has made of FOLDER's Parquet files in FOLDER.lance. Each batch becomes one matrix.
 """
 import glob
 import os
@@ -26,7 +26,7 @@ def of_ray(folder, batch):
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     ray.data.DataContext.get_current().enable_progress_bars = False
     yield None
-    for part in ray.data.read_parquet(sorted(glob.glob(f"{folder}/*.parquet"))).iter_batches(
+    for part in ray.data.read_parquet(folder).iter_batches(
             batch_size=batch, batch_format="numpy", local_shuffle_buffer_size=BUFFER_BYTES // row_bytes):
         yield numpy.stack(list(part.values()), axis=1)
 
@@ -44,7 +44,7 @@ def of_lance(folder, batch):
     import lance
 
     yield None
-    for part in lance.dataset(f"{folder}/lance").to_batches(batch_size=batch):
+    for part in lance.dataset(f"{folder}.lance").to_batches(batch_size=batch):
         yield numpy.stack([part.column(at).to_numpy() for at in range(part.num_columns)], axis=1)
 
 
@@ -53,8 +53,8 @@ def write_lance(folder):
     import pyarrow.parquet
 
     for path in sorted(glob.glob(f"{folder}/*.parquet")):
-        lance.write_dataset(pyarrow.parquet.read_table(path), f"{folder}/lance",
-                            mode="append" if os.path.exists(f"{folder}/lance") else "create")
+        lance.write_dataset(pyarrow.parquet.read_table(path), f"{folder}.lance",
+                            mode="append" if os.path.exists(f"{folder}.lance") else "create")
 
 
 def main():

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measure ParquetLoader beside pyarrow's scanner and a row-wise DataLoader, all on one core.
+"""Measure ParquetLoader beside loaders of others, all on one core.
 
-    run.py --build build --python PYTHON [--rows 4000000] [--runs 5] [--write FOLDER]
+    run.py --build build --python PYTHON --peers PYTHON [--rows 4000000] [--runs 5] [--write FOLDER]
 
 The table has 40 columns of float32 in 4 uncompressed files with row groups of 65,536 rows, and lies in the page cache.
-PYTHON has pyarrow, numpy and torch. Ways take turns, and the figures are medians over the runs.
+The first PYTHON has pyarrow, numpy and torch, the second one Ray Data, Grain and Lance. Ways take turns, and the figures are medians over the runs.
 """
 import argparse
 import os
@@ -36,6 +36,9 @@ OURS = {"20 MB window": (WINDOW, 1), "100 MB window": (100_000_000, 1), "all row
 OTHERS = {"ParquetLoader from Python, 20 MB window": ("dtrain",),
           "pyarrow's scanner and numpy.stack, not shuffled": ("scanner",),
           "DataLoader, row by row, not shuffled": ("rows", "400000")}
+# name: what peers.py gets
+PEERS = {"Ray Data, buffer of 20 MB": ("ray", "1000000"), "Grain, not shuffled": ("grain", "100000"),
+         "Lance's scanner and numpy.stack, not shuffled": ("lance",)}
 
 
 def one_core():
@@ -49,7 +52,7 @@ def figures(package, *command):
 
 
 def measure(args, folder):
-    runs, package = {name: [] for name in [*OURS, *OTHERS]}, os.path.join(os.path.abspath(args.build), "python")
+    runs, package = {name: [] for name in [*OURS, *OTHERS, *PEERS]}, os.path.join(os.path.abspath(args.build), "python")
     for _ in range(args.runs):
         for name, (window, shuffle) in OURS.items():
             program = os.path.join(args.build, "bin/loader_bench")
@@ -57,6 +60,8 @@ def measure(args, folder):
         for name, (how, *limit) in OTHERS.items():
             readers = [args.python, "-W", "ignore", HERE / "readers.py"]
             runs[name].append(figures(package, *readers, how, folder, BATCH, *limit))
+        for name, (how, *limit) in PEERS.items():
+            runs[name].append(figures("", args.peers, "-W", "ignore", HERE / "peers.py", how, folder, BATCH, *limit))
     return {name: [statistics.median(column) for column in zip(*lines)] for name, lines in runs.items()}
 
 
@@ -66,7 +71,9 @@ def report(args, found):
     bars = [page.judged("20 MB window, shuffled: rows a second on a core", rate / 1e6, ">=", 4, "M"),
             page.judged("20 MB window: first batch after", first * 1000, "<=", 50, "ms"),
             page.judged("20 MB window: a batch in the middle of the epoch after", resumed * 1000, "<=", 50, "ms"),
-            page.judged("as fast as a row-wise DataLoader", rate / row_wise, ">=", 20, "times")]
+            page.judged("as fast as a row-wise DataLoader", rate / row_wise, ">=", 20, "times"),
+            *(page.judged(f"as fast as {peer}", rate / found[name][0], ">=", bar, "times")
+              for name, peer, bar in zip(PEERS, ("Ray Data", "Grain", "Lance's scanner"), (10, 50, 1.5)))]
     lines = ["| reader | M rows/s | MB/s | first batch, ms | resumed in the middle, ms | memory, MB |",
              "|---|---:|---:|---:|---:|---:|"]
     for name, (rate, first, *rest) in found.items():
@@ -85,6 +92,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True)
     parser.add_argument("--python", required=True)
+    parser.add_argument("--peers", required=True)
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--runs", type=int, default=5)
     page.add_alone(parser)
@@ -92,8 +100,12 @@ def main():
     args = parser.parse_args()
     facts = page.machine(args.alone)
     page.go_alone(args)
-    with tempfile.TemporaryDirectory(prefix="dtrain-bench-data-") as folder:
+    with tempfile.TemporaryDirectory(prefix="dtrain-bench-data-") as root:
+        folder = os.path.join(root, "table")
+        os.mkdir(folder)
         subprocess.run([args.python, "-c", MAKE, folder, *map(str, [args.rows, COLUMNS, FILES, GROUP])], check=True)
+        subprocess.run([args.peers, "-W", "ignore", HERE / "peers.py", "write-lance", folder], check=True,
+                       stderr=subprocess.DEVNULL)
         found = measure(args, folder)
     text = f"## Parquet to batches\n\n{report(args, found)}\n\n{' '.join(facts)}"
     page.put_out(args, "bench-data", "loader", text, found)
