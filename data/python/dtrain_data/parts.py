@@ -143,7 +143,7 @@ class Parts:
                 text = file.read()
         except FileNotFoundError:
             self._refuse_foreign_results()
-            text = self.write_once(name, json.dumps({**mine, "files": with_row_groups(files)}).encode())
+            text = self.write_once(name, (json.dumps({**mine, "files": with_row_groups(files)}) + "\n").encode())
         try:
             plan = json.loads(text)
             files = [{key: file[key] for key in ("path", "bytes", "mtime_ns")} for file in plan["files"]]

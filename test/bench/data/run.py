@@ -3,8 +3,9 @@
 
     run.py --build build --python PYTHON --peers PYTHON [--rows 4000000] [--runs 5] [--write FOLDER]
 
-The table has 40 columns of float32 in 4 uncompressed files with row groups of 65,536 rows, and lies in the page cache.
-The first PYTHON has pyarrow, numpy and torch, the second one Ray Data, Grain and Lance. Ways take turns, and the figures are medians over the runs.
+The table has 40 columns of float32 in 4 uncompressed files with row groups of 65,536 rows, and lies in the page
+cache. The first PYTHON has pyarrow, numpy and torch, the second one Ray Data, Grain and Lance. Ways take turns, and the
+figures are medians over the runs.
 """
 import argparse
 import os
