@@ -50,7 +50,7 @@ constexpr ConfigKey kConfigKeys[] = {
     {"backend.trainer", "use_gpu", KeyMeaning::value, FlagId::use_gpu, "whether each worker needs a GPU",
      "boolean null"},
     {"backend.trainer", "num_workers", KeyMeaning::workers, FlagId::num_proc, "workers of the whole job",
-     "integer null"},
+     "integer string null"},
     {"backend.trainer", "resources_per_worker", KeyMeaning::value, FlagId::resources,
      "what each worker takes, e.g. CPU: 2", "object null"},
     {"backend.trainer", "logdir", KeyMeaning::value, FlagId::log_dir, "base folder of the log files", "string null"},

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <iterator>
 
 #include "cli/base/fail.h"
 #include "cli/base/print.h"
@@ -28,7 +29,9 @@ namespace {
 // What the config says of the data; nothing without a config.
 Result<std::optional<std::string>> said_by_config(const DataAsked& asked) {
   const char* variable = std::getenv(dtrain_variable(flag(FlagId::config)).c_str());
-  const std::string file = !asked.config.empty() ? asked.config : variable != nullptr ? variable : "";
+  const std::string file = !asked.config.empty()                            ? asked.config
+                           : variable != nullptr && asked.cache_dir.empty() ? variable
+                                                                            : "";
   if (file.empty()) return std::optional<std::string>();
   const auto text = text_file(file);
   if (!text) return usage_error(text.error().message).in(fmt::format("--config '{}'", printable(file)));
@@ -53,6 +56,15 @@ Result<void> hold(const std::string& entry) {
     return {};
   return Error{ErrorKind::system,
                fmt::format("{}: the entry was removed just now: start the job again", printable(entry))};
+}
+
+// Of the job whose worker this is, or of the user: this data set may have other splits.
+void forget_datasets(Host& host) {
+  for (auto variable = host.env.begin(); variable != host.env.end();) {
+    const bool is_one = variable->first == "DTRAIN_DATASET" || variable->first.starts_with("DTRAIN_DATASET_");
+    if (is_one) ::unsetenv(variable->first.c_str());
+    variable = is_one ? host.env.erase(variable) : std::next(variable);
+  }
 }
 
 }  // namespace
@@ -89,6 +101,7 @@ std::optional<int> provide_dataset(const RawOptions& raw, Host& host, bool quiet
   const auto found = parse_dataset_found(answer->text);
   if (!found) return fail(found.error());
   if (auto done = hold(found->folder); !done) return fail(done.error());
+  forget_datasets(host);
   for (const auto& [name, folder] : found->variables) {
     ::setenv(name.c_str(), folder.c_str(), 1);
     host.env[name] = folder;

@@ -35,7 +35,7 @@ Result<std::string> dtrain_data_file() {
   if (::access(file.c_str(), X_OK) == 0) return file;
   return Error{ErrorKind::not_found,
                fmt::format("there is no dtrain-data in {}, which preprocesses data: build dtrain where `pip install "
-                           "pyarrow` has put Arrow, and install both with `make install` (docs/cache.md)",
+                           "pyarrow` has put Arrow, and install its component `data` too (docs/cache.md)",
                            printable(self->parent_path().string()))};
 }
 

@@ -19,6 +19,10 @@ Result<std::vector<std::string>> predict_as_run(const std::vector<std::string>& 
     if (const auto& value = (*raw)[id])
       return usage_error(fmt::format("{} has no place here: the program of dtrain predict is a Python script",
                                      printable(value->where)));
+  for (const FlagId id : {FlagId::ship, FlagId::ship_files})
+    if (const auto& value = (*raw)[id])
+      return usage_error(fmt::format("{} has no place here: all nodes of dtrain predict see SCRIPT, INPUT and OUTPUT",
+                                     printable(value->where)));
   constexpr const char* kWords[] = {"SCRIPT", "INPUT", "OUTPUT"};
   if (raw->command.size() < std::size(kWords))
     return usage_error(

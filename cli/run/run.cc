@@ -97,10 +97,17 @@ void leave_horovod(const Host& host) {
 }
 
 // The data set of the job, unless the user only wants to see what would be run.
-std::optional<int> with_dataset(const RawOptions& raw, const Options& options, Host& host) {
+std::optional<int> with_dataset(const RawOptions& raw, const Options& options, Host& host, bool becomes_another) {
   const auto only_shows = options.on(FlagId::dry_run), quiet = options.on(FlagId::quiet);
   if (only_shows && *only_shows) return std::nullopt;
-  return provide_dataset(raw, host, quiet && *quiet);
+  return provide_dataset(raw, host, quiet && *quiet, becomes_another);
+}
+
+// What would keep the job from starting, so that nobody waits for a data set first.
+Result<void> check_before_dataset(const JobStart& start, const Options& options) {
+  if (!start.raw.data) return {};
+  if (auto done = judge_for_nodes(start.raw, options, start.host); !done) return done;
+  return start.hosts ? check_submission(start.raw, options, start.host, *start.hosts) : Result<void>();
 }
 
 // The processes of an MPI job compare them: each has read the file for itself.
@@ -213,7 +220,8 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   const Options options(typed, start->host);
   const bool asks = options.given(FlagId::print_config);
   if (!asks && (start->hosts || start->cluster || start->srun)) {
-    if (const auto code = with_dataset(typed, options, start->host)) return *code;
+    if (auto done = check_before_dataset(*start, options); !done) return fail(done.error());
+    if (const auto code = with_dataset(typed, options, start->host, start->srun.has_value())) return *code;
     if (start->hosts) return submit(typed, options, start->host, std::move(*start->hosts));
     if (start->cluster) return submit_to_cluster(typed, options, start->host, std::move(*start->cluster));
     return become_srun(options, start->host, *start->srun);
@@ -232,7 +240,11 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
       say(fmt::format("there is no host {} yet; the job would wait for it", plan->awaited_host));
     return print(describe(*plan, start->host.env));
   }
-  if (const auto code = with_dataset(typed, options, start->host)) return *code;
+  if (typed.data) {
+    if (const auto code = with_dataset(typed, options, start->host, false)) return *code;
+    plan = resolve(typed, start->host);  // the time that SLURM gives has gone on
+    if (!plan) return fail(plan.error());
+  }
   plan->spec.ends_with = part->launcher.get();
   return start_job(typed, start->host, std::move(*plan));
 }

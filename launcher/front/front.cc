@@ -166,7 +166,7 @@ class Front {
     if (agent_ <= 0 || !looks_.take(SteadyClock::now()) || !nobody_listens(started_from_, kStarterAnswers)) return;
     started_from_.clear();
     looks_.end();
-    starter_is_gone_ = true;
+    starter_is_gone_ = !ends_.any();      // else its daemon's SIGTERM has come
     end_job({SIGTERM, SI_KERNEL, true});  // news, and no impatience, if somebody has asked before
   }
 

@@ -239,7 +239,14 @@ def choose_tasks(context, request):
     if slots < least:
         raise Refused(f"the cluster has room for {slots} tasks of this kind at a time, and {least} nodes are asked "
                       "for, a task each", "unavailable")
+    if request["all"] == "auto":
+        return max(1, min(slots, executors))  # a master in this process has no other executor
     return min(slots, most)
+
+
+def is_elastic(request):
+    """Nodes may come later; `auto` takes those that are there now, and they begin together."""
+    return request["least"] < request["most"] and request["all"] != "auto"
 
 
 class Stage(threading.Thread):
@@ -255,7 +262,7 @@ class Stage(threading.Thread):
             self.context.setJobGroup(self.group, "dtrain", interruptOnCancel=True)
             program, order = self.request["program"], self.request["order"]
             tasks = self.context.parallelize(range(self.count), self.count)
-            if DATA is None and self.request["least"] < self.request["most"]:
+            if DATA is None and is_elastic(self.request):
                 tasks.mapPartitions(plain_task(program, order, self.ends)).collect()
             elif DATA is None:
                 tasks.barrier().mapPartitions(barrier_task(program, order)).collect()

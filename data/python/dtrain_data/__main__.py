@@ -85,8 +85,9 @@ def work(parts, kind, function):
 
 
 def refuse_what_fails(parts):
-    failed = [part for part in parts.left() if parts.tries(part) >= MOST_TRIES]
-    if failed and len(failed) == len(parts.left()):
+    left = parts.left()
+    failed = [part for part in left if parts.has_failed(part)]
+    if failed and len(failed) == len(left):
         for part in failed:
             say(f"{part} has ended {MOST_TRIES} workers")
         raise Refused(f"{len(failed)} of {len(parts.parts)} row groups have no result; the others have theirs in "

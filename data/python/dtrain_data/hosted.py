@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 
-from .parts import Refused, input_files, link_once, sync_folder
+from .parts import Refused, input_files, link_once, sync, sync_folder
 
 DEADLINE = 120  # seconds, until all ranks have a worker
 PACKAGES = {"dask": ("dask", "distributed", "pandas"), "modin": ("modin", "distributed")}
@@ -38,6 +38,7 @@ class Cluster:
     def __init__(self, work):
         job = "-".join(os.environ.get(f"TORCHELASTIC_{name}", "") for name in ("RUN_ID", "RESTART_COUNT"))
         self.attempt = hashlib.sha256(job.encode()).hexdigest()[:16] + "."
+        self.restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
         self.work = work
         self.scheduler_file = os.path.join(work, f"scheduler-{self.attempt}json")
         self.certificate = os.path.join(work, f"certificate-{self.attempt}pem")
@@ -97,6 +98,7 @@ class Cluster:
     def kill(self):
         for child in self.children:
             child.kill()
+        for child in self.children:
             child.wait(DEADLINE)
 
     @contextlib.contextmanager
@@ -145,7 +147,14 @@ def modin_result(function, files, folder):
     if not isinstance(result, modin.pandas.DataFrame):
         raise Refused(f"process() returned a {type(result).__name__}; return a modin.pandas.DataFrame")
     os.makedirs(folder)
-    result.to_parquet(os.path.join(folder, "part-00000.parquet"), index=False)
+    whole = os.path.join(folder, "whole")
+    result.to_parquet(whole, index=False)
+    # A file, or a folder with one for each of its partitions.
+    written = [os.path.join(whole, name) for name in sorted(os.listdir(whole))] if os.path.isdir(whole) else [whole]
+    for number, path in enumerate(written):
+        os.rename(path, os.path.join(folder, f"part-{number:05d}.parquet"))
+    if os.path.isdir(whole):
+        os.rmdir(whole)
 
 
 RESULTS = {"dask": dask_result, "modin": modin_result}
@@ -157,7 +166,9 @@ def work(kind, load, source, folder):
     cluster = Cluster(work_folder)
     os.environ.update(cluster.environment())
     check_packages(kind)
-    files = input_files(source)
+    files = input_files(source, folder)
+    if cluster.restarts > 0 and os.path.exists(os.path.join(folder, "_SUCCESS")):
+        return None  # of this job: a rank died when all was done
     found = sorted(name for name in os.listdir(folder) if name != ".dtrain") if os.path.isdir(folder) else []
     if found:
         raise Refused(f"{folder}: has files already ({found[0]}); choose another folder")
@@ -172,9 +183,11 @@ def work(kind, load, source, folder):
     finally:
         cluster.kill()
     for name in sorted(os.listdir(new)):
+        with open(os.path.join(new, name), "rb") as file:
+            os.fsync(file.fileno())
         os.rename(os.path.join(new, name), os.path.join(folder, name))
     sync_folder(folder)
-    with open(os.path.join(folder, "_SUCCESS"), "w"):
-        pass
+    with open(os.path.join(folder, "_SUCCESS"), "w") as file:
+        sync(file)
     shutil.rmtree(work_folder, ignore_errors=True)
     return None

@@ -19,6 +19,7 @@ import glob
 import hashlib
 import json
 import os
+import secrets
 import shutil
 
 import pyarrow
@@ -31,13 +32,19 @@ class Refused(Exception):
     """The user must do something, and the text says what."""
 
 
-def input_files(source):
-    """The Parquet files of a file, a folder or a pattern, in the order of their paths."""
+def input_files(source, output):
+    """The Parquet files of a file, a folder or a pattern, in the order of their paths. What `output` has is no input."""
+    if os.path.isfile(source):
+        return [source]
     if os.path.isdir(source):
-        found = [os.path.join(folder, name) for folder, folders, names in os.walk(source) for name in names
+        found = [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names
                  if name.endswith(".parquet") and not hidden(os.path.relpath(os.path.join(folder, name), source))]
     else:
-        found = [name for name in glob.glob(source) if os.path.isfile(name)] or [source]
+        found = [name for name in glob.glob(source) if os.path.isfile(name) and not hidden(os.path.basename(name))]
+        if not found:
+            return [source]  # which is not there: whoever opens it says so
+    inside = os.path.join(os.path.abspath(output), "")
+    found = [name for name in found if not os.path.abspath(name).startswith(inside)]
     if not found:
         raise Refused(f"{source}: no file in this folder ends with .parquet")
     return sorted(found)
@@ -47,10 +54,10 @@ def hidden(path):
     return any(part[0] in "._" for part in path.split(os.sep))
 
 
-def described(source):
+def described(source, output):
     """What the plan says of the input, but for the row groups, which are not read if there is a plan already."""
     files = []
-    for path in input_files(source):
+    for path in input_files(source, output):
         try:
             facts = os.stat(path)
         except OSError as error:
@@ -72,8 +79,9 @@ def with_row_groups(files):
     return whole
 
 
-def process_name():
-    return f"{os.uname().nodename}.{os.getpid()}"
+def draft_name():
+    """Of a file that nobody else writes, whatever hosts and containers there are."""
+    return f"{secrets.token_hex(8)}.tmp"
 
 
 def sync(file):
@@ -83,9 +91,9 @@ def sync(file):
 
 def link_once(work, path, content, mode=0o666):
     """Make the file with this content, if there is none, by way of the folder `work`. Returns what is in it then."""
-    own = os.path.join(work, f"{os.path.basename(path)}.{process_name()}.tmp")
+    own = os.path.join(work, f"{os.path.basename(path)}.{draft_name()}")
     try:
-        with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)
             sync(file)
         with contextlib.suppress(FileExistsError):
@@ -131,9 +139,10 @@ class Parts:
         self.done_before = os.path.exists(os.path.join(folder, "_SUCCESS"))
         os.makedirs(self.work if not self.done_before else folder, exist_ok=True)
         self.parts = self._numbered(self._plan(kind, source, script, arguments))
+        self.digits = max(5, len(str(len(self.parts))))  # the names' order is that of the parts
 
     def _plan(self, kind, source, script, arguments):
-        files = described(source)
+        files = described(source, self.folder)
         with open(script, "rb") as file:
             mine = {"format": 1, "kind": kind, "script": hashlib.sha256(file.read()).hexdigest(),
                     "arguments": arguments, "files": files}
@@ -142,6 +151,9 @@ class Parts:
             with open(name, "rb") as file:
                 text = file.read()
         except FileNotFoundError:
+            if os.path.exists(os.path.join(self.folder, "_SUCCESS")):  # since we have looked
+                self.done_before = True
+                return self._plan(kind, source, script, arguments)
             self._refuse_foreign_results()
             text = self.write_once(name, (json.dumps({**mine, "files": with_row_groups(files)}) + "\n").encode())
         try:
@@ -178,7 +190,7 @@ class Parts:
         return parts
 
     def result(self, part):
-        return os.path.join(self.folder, f"part-{part.number:05d}.parquet")
+        return os.path.join(self.folder, f"part-{part.number:0{self.digits}d}.parquet")
 
     def beside(self, part, ending):
         return os.path.join(self.work, f"{part.number:05d}.{ending}")
@@ -207,12 +219,20 @@ class Parts:
         finally:
             os.close(lock)
 
+    def has_failed(self, part):
+        """Nobody works on it, and nobody will: it has had all its tries."""
+        lock = os.open(self.beside(part, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return not os.path.exists(self.result(part)) and self.tries(part) >= MOST_TRIES
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(lock)
+
     @contextlib.contextmanager
     def one_try(self, part):
         """Who dies in this block has tried in vain, and so has who leaves it by an exception of the user's."""
-        for name in glob.glob(glob.escape(self.beside(part, "")) + "*.tmp"):  # of one that died
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
         with open(self.beside(part, "tries"), "ab", buffering=0) as file:
             begun = file.tell()
             file.write(self.job + b"\n")
@@ -237,7 +257,7 @@ class Parts:
         if not schema.equals(mine):
             raise Refused(f"{part}: its result has other columns than the results before it: {one_line(mine)}, not "
                           f"{one_line(schema)}")
-        own = self.beside(part, f"{process_name()}.tmp")
+        own = self.beside(part, draft_name())
         try:
             with open(own, "wb") as file:
                 parquet.write_table(table, file)

@@ -2,6 +2,7 @@
 """`dtrain predict` with real workers that die, fail and run twice: pyarrow says what is in the results."""
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import unittest
 import numpy
 import pyarrow
 import pyarrow.parquet as parquet
+from dtrain_data.parts import MOST_TRIES, Parts, input_files
 
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
 DEADLINE = 120
@@ -168,6 +170,33 @@ def predict(table):
         self.assertEqual(self.calls().count(800), 3)
         self.assertEqual(len(list(self.output.glob("part-*"))), PARTS - 1)
         self.assertFalse((self.output / "_SUCCESS").exists())
+
+    def test_whoever_is_at_the_last_try_is_not_given_up(self):
+        parts = Parts("predict", str(self.input), str(self.output), self.script(DOUBLE), [])
+        part = parts.parts[3]
+        pathlib.Path(parts.beside(part, "tries")).write_bytes((parts.job + b"\n") * (MOST_TRIES - 1))
+        with parts.claimed(part) as mine, parts.one_try(part):
+            self.assertTrue(mine)
+            self.assertEqual(parts.tries(part), MOST_TRIES)
+            self.assertFalse(parts.has_failed(part))
+        self.assertFalse(parts.has_failed(part))
+        pathlib.Path(parts.beside(part, "tries")).write_bytes((parts.job + b"\n") * MOST_TRIES)
+        self.assertTrue(parts.has_failed(part))
+
+    def test_results_and_hidden_files_are_no_input(self):
+        shutil.copytree(self.input, self.folder / "in")
+        pattern = str(self.folder / "in" / "*.parquet")
+        self.output = self.folder / "in" / "out"
+        for source in (self.folder / "in", self.folder / "in", pattern):
+            before = input_files(str(source), str(self.output))
+            self.assertEqual(before, [str(self.folder / "in" / f"{i}.parquet") for i in range(len(ROWS))])
+        words = self.words(self.script(DOUBLE), source=self.folder / "in")
+        for _ in range(2):
+            self.says([sys.executable, "-m", "dtrain_data", words[1], *words[-4:]], 0)
+        self.check_results()
+        odd = self.folder / "in" / "[0].parquet"
+        shutil.copy(self.folder / "in" / "2.parquet", odd)
+        self.assertEqual(input_files(str(odd), str(self.output)), [str(odd)])
 
     def test_what_cannot_be_a_result_is_refused(self):
         for body, why in (("return table.slice(1)", "predict() returned 99 rows for 100; return one for each"),
