@@ -60,11 +60,11 @@ bool lock_shared(int file) {
 Result<void> hold(const std::string& entry) {
   const std::string used = entry + "/used";
   const int file = ::open(used.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (file < 0 && errno != ENOENT) return system_error(printable(used), errno);
+  if (file < 0 && errno != ENOENT) return system_error(printable(used, 400), errno);
   if (file >= 0 && !lock_shared(file)) {
-    if (errno != EWOULDBLOCK) return system_error(printable(used), errno);
+    if (errno != EWOULDBLOCK) return system_error(printable(used, 400), errno);
     return Error{ErrorKind::system,
-                 fmt::format("{}: another process has locked it; end that process first", printable(used))};
+                 fmt::format("{}: another process has locked it; end that process first", printable(used, 400))};
   }
   struct stat held = {}, named = {};
   if (file >= 0 && ::fstat(file, &held) == 0 && ::stat(used.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
