@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,13 +47,31 @@ int end_as(int signal) {
   return 128 + signal;
 }
 
+// A command of the cache locks the file for the moment in which it looks whether a job reads the entry.
+bool lock_shared(int file) {
+  constexpr int kTries = 50, kPauseMs = 20;
+  for (int i = 0; i < kTries; ++i) {
+    if (::flock(file, LOCK_SH | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK && errno != EINTR) return false;
+    ::poll(nullptr, 0, kPauseMs);
+  }
+  errno = EWOULDBLOCK;
+  return false;
+}
+
 // Shared, and never given back: the kernel does it when the last process of this job here has ended.
 Result<void> hold(const std::string& entry) {
   const std::string used = entry + "/used";
   const int file = ::open(used.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (file < 0 && errno != ENOENT) return system_error(printable(used, 400), errno);
+  if (file >= 0 && !lock_shared(file)) {
+    if (errno != EWOULDBLOCK) return system_error(printable(used, 400), errno);
+    return Error{ErrorKind::system,
+                 fmt::format("{}: another process has locked it; end that process first", printable(used, 400))};
+  }
   struct stat held = {}, named = {};
-  if (file >= 0 && ::flock(file, LOCK_SH | LOCK_NB) == 0 && ::fstat(file, &held) == 0 &&
-      ::stat(used.c_str(), &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev)
+  if (file >= 0 && ::fstat(file, &held) == 0 && ::stat(used.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
+      held.st_dev == named.st_dev)
     return {};
   return Error{ErrorKind::system,
                fmt::format("{}: the entry was removed just now: start the job again", printable(entry))};

@@ -20,7 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kLockTries = 250, kLockPauseMs = 20;
+constexpr std::chrono::seconds kLockPatience{5};
+constexpr std::chrono::milliseconds kLockPause{20};
+// Who removes something may need so long. Clocks of hosts may differ by minutes.
+constexpr std::chrono::minutes kSurelyDead{30};
 
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
@@ -41,9 +44,19 @@ std::string key_of_leftover(const std::string& name) {
   return is_one ? name.substr(0, dot) : "";
 }
 
+std::chrono::seconds age_since(const timespec& then) {
+  return std::chrono::seconds(std::max<std::int64_t>(0, std::time(nullptr) - then.tv_sec));
+}
+
 std::chrono::seconds age_of(const fs::path& path) {
   const auto facts = facts_of(path);
-  return std::chrono::seconds(facts ? std::max<std::int64_t>(0, std::time(nullptr) - facts->st_mtim.tv_sec) : 0);
+  return facts ? age_since(facts->st_mtim) : std::chrono::seconds(0);
+}
+
+// A rename changes this time.
+std::chrono::seconds age_of_name(const fs::path& path) {
+  const auto facts = facts_of(path);
+  return facts ? age_since(facts->st_ctim) : std::chrono::seconds(0);
 }
 
 // Exclusive, so that no reader has it.
@@ -103,12 +116,17 @@ std::vector<fs::path> CacheFolder::leftovers_of(const std::string& key) const {
 }
 
 OwnedFd CacheFolder::await_lock() const {
-  for (int i = 0; i < kLockTries; ++i) {
+  return await_lock(kLockPatience,
+                    [](std::chrono::milliseconds most) { ::poll(nullptr, 0, static_cast<int>(most.count())); });
+}
+
+OwnedFd CacheFolder::await_lock(std::chrono::seconds most, const Pause& pause) const {
+  for (std::chrono::milliseconds waited{}; waited < most; waited += kLockPause) {
     if (OwnedFd held = lock()) return held;
-    ::poll(nullptr, 0, kLockPauseMs);
+    pause(kLockPause);
   }
   throw CacheError(kSystemCode, fmt::format("{}/.lock: another process has held it for {} s; end that process first",
-                                            path_.string(), kLockTries * kLockPauseMs / 1000));
+                                            path_.string(), most.count()));
 }
 
 CacheFolder::Found CacheFolder::find(const std::string& key) const {
@@ -122,17 +140,30 @@ CacheFolder::Found CacheFolder::find(const std::string& key) const {
   return found;
 }
 
+CacheFolder::Found CacheFolder::look(const std::string& key) const {
+  try {
+    return find(key);
+  } catch (const CacheError& error) {
+    return {std::nullopt, error.what(), true};
+  }
+}
+
 void CacheFolder::touch(const std::string& key) const {
   // In a cache that others keep this may not be allowed; nothing but its age depends on it.
   if (::utimensat(AT_FDCWD, (entry(key) / "used").c_str(), nullptr, AT_SYMLINK_NOFOLLOW) != 0) errno = 0;
 }
 
+std::vector<std::string> CacheFolder::keys() const {
+  std::vector<std::string> names = names_in(path_);
+  std::erase_if(names, [](const std::string& name) { return !is_cache_key(name); });
+  return names;
+}
+
 std::vector<CacheFolder::Listed> CacheFolder::entries() const {
   std::vector<Listed> out;
-  for (const std::string& name : names_in(path_)) {
-    if (!is_cache_key(name)) continue;
-    const fs::path used = entry(name) / "used";
-    out.push_back({name, find(name), age_of(used), facts_of(used) && !hold_alone(used)});
+  for (const std::string& key : keys()) {
+    const fs::path used = entry(key) / "used";
+    out.push_back({key, look(key), age_of(used), facts_of(used) && !hold_alone(used)});
   }
   return out;
 }
@@ -143,23 +174,25 @@ std::vector<GcLeftover> CacheFolder::leftovers() const {
     const std::string key = key_of_leftover(name);
     if (key.empty()) continue;
     const bool is_of_builder = name.compare(key.size(), 5, ".tmp.") == 0 || name == key + ".lease";
-    // A builder changes its lease every few seconds. Clocks of hosts may differ by minutes.
-    constexpr std::chrono::minutes kSurelyDead{30};
+    const bool is_being_removed = name.compare(key.size(), 4, ".rm.") == 0 && age_of_name(path_ / name) < kSurelyDead;
+    // A builder changes its lease every few seconds.
     const auto builder = read_lease(lease(key));
     const bool builds = builder && !is_dead_here(*builder) && age_of(lease(key)) < kSurelyDead;
-    out.push_back({name, is_of_builder && builds});
+    out.push_back({name, is_being_removed || (is_of_builder && builds)});
   }
   return out;
 }
 
-CacheFolder::Removed CacheFolder::remove(const std::string& key, const std::string& job) const {
+CacheFolder::Removed CacheFolder::remove(const std::string& key, const std::string& job,
+                                         std::chrono::seconds unused) const {
   if (!facts_of(entry(key))) return Removed::no;
   {
     const OwnedFd lock = await_lock();
     const fs::path used = entry(key) / "used";
     const OwnedFd alone = hold_alone(used);
-    if (!alone && facts_of(used)) return Removed::held;
-    rename_path(entry(key), removing(key, job));
+    // A job may have taken it since the list was made.
+    if (facts_of(used) && (!alone || age_of(used) < unused)) return Removed::held;
+    if (!rename_if_there(entry(key), removing(key, job))) return Removed::no;
   }
   remove_tree(removing(key, job));
   return Removed::yes;
@@ -167,9 +200,14 @@ CacheFolder::Removed CacheFolder::remove(const std::string& key, const std::stri
 
 std::optional<std::string> first_difference(const fs::path& entry, const CacheMeta& meta) {
   if (const std::string damage = damage_of(entry, meta.key, meta); !damage.empty()) return damage;
-  for (const CachedFile& file : meta.files)
-    if (digest_file(entry / file.path).sha256 != file.sha256)
-      return fmt::format("{} is not what was written: its SHA-256 differs", file.path);
+  for (const CachedFile& file : meta.files) {
+    try {
+      if (digest_file(entry / file.path).sha256 != file.sha256)
+        return fmt::format("{} is not what was written: its SHA-256 differs", file.path);
+    } catch (const CacheError& error) {  // e.g. of a disk that fails
+      return fmt::format("{} cannot be read ({})", file.path, error.what());
+    }
+  }
   return std::nullopt;
 }
 

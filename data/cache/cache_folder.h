@@ -9,6 +9,7 @@
 //   .lock              held for the moment in which a lease or an entry comes or goes
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,8 +38,10 @@ class CacheFolder {
 
   // Nothing: another process has it for the moment.
   OwnedFd lock() const { return try_lock(path_ / ".lock"); }
-  // CacheError: for seconds.
+  // CacheError: another process has it for all that time. `pause` waits for so long, and may throw.
+  using Pause = std::function<void(std::chrono::milliseconds)>;
   OwnedFd await_lock() const;
+  OwnedFd await_lock(std::chrono::seconds most, const Pause& pause) const;
 
   // What lies under this key, whole or not.
   struct Found {
@@ -47,10 +50,13 @@ class CacheFolder {
     bool is_there = false;
   };
   Found find(const std::string& key) const;
+  // The same; what cannot be read is damaged.
+  Found look(const std::string& key) const;
 
   // It has been used now.
   void touch(const std::string& key) const;
 
+  std::vector<std::string> keys() const;
   struct Listed {
     std::string key;
     Found found;
@@ -62,7 +68,8 @@ class CacheFolder {
   std::vector<GcLeftover> leftovers() const;
 
   enum class Removed { yes, held, no };
-  Removed remove(const std::string& key, const std::string& job) const;
+  // Held: a job reads it, or has taken it within `unused`.
+  Removed remove(const std::string& key, const std::string& job, std::chrono::seconds unused = {}) const;
 
  private:
   std::filesystem::path path_;

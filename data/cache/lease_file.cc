@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <pwd.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -120,11 +121,22 @@ std::unique_ptr<HeldLease> HeldLease::take(const fs::path& file, const std::opti
 }
 
 HeldLease::~HeldLease() {
+  constexpr int kTries = 25, kPauseMs = 20;
   try {
-    if (is_ours()) ::unlink(path_.c_str());
+    for (int i = 0; i < kTries && !given_back_; ++i) {
+      if (const OwnedFd lock = try_lock(path_.parent_path() / ".lock"))
+        give_back();
+      else
+        ::poll(nullptr, 0, kPauseMs);
+    }
   } catch (const CacheError&) {  // it is read and removed by others when it is stale
     return;
   }
+}
+
+void HeldLease::give_back() {
+  if (is_ours()) ::unlink(path_.c_str());
+  given_back_ = true;
 }
 
 bool HeldLease::is_ours() const {

@@ -19,7 +19,8 @@ std::optional<Lease> read_lease(const std::filesystem::path& file);
 // The kernel of this machine says so: the boot is another, or the process is gone.
 bool is_dead_here(const Lease& lease);
 
-// Held from here to the end of its life.
+// Held from here until it is given back, at the latest at the end of its life. If the lock cannot be had then, the
+// lease stays and becomes stale.
 class HeldLease {
  public:
   // Call with the folder's lock. Nothing: another one than `replaced` is there.
@@ -33,6 +34,8 @@ class HeldLease {
   // False: another job has replaced it.
   bool is_ours() const;
   void beat();
+  // Call with the folder's lock: else it might remove the lease of who has just replaced this one.
+  void give_back();
 
  private:
   HeldLease(std::filesystem::path path, Lease lease, OwnedFd file)
@@ -41,6 +44,7 @@ class HeldLease {
   std::filesystem::path path_;
   Lease lease_;
   OwnedFd file_;
+  bool given_back_ = false;
 };
 
 }  // namespace dtrain::data

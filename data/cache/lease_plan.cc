@@ -46,15 +46,16 @@ std::string builder_name(const Lease& lease) {
 
 LeaseStep LeaseWait::next(const LeaseSight& sight, LeaseTime now) {
   if (sight.whole) return LeaseStep::use;
+  // Also before a lease is taken: another process may hold the lock without which it cannot be.
+  if (now - began_ >= patience_.most) return LeaseStep::give_up;
   if (!sight.lease) {
     seen_.reset();
-    return now - began_ >= patience_.most ? LeaseStep::give_up : LeaseStep::take;
+    return LeaseStep::take;
   }
   if (sight.builder_is_dead) return LeaseStep::replace;
   if (!seen_ || seen_->owner != sight.lease->owner || seen_->beat != sight.lease->beat)
     seen_ = Seen{sight.lease->owner, sight.lease->beat, now};
   if (now - seen_->since >= patience_.stale) return LeaseStep::replace;
-  if (now - began_ >= patience_.most) return LeaseStep::give_up;
   if (now - told_ < patience_.tell) return LeaseStep::wait;
   told_ = now;
   return LeaseStep::tell;

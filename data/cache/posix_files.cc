@@ -21,6 +21,17 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostSmall = std::size_t{256} << 20;
 constexpr mode_t kForAll = 0666;  // the umask takes away
 
+// Who may write in the folder may lock it. On NFS that takes a file that is open for writing.
+OwnedFd make_lock(const fs::path& path) {
+  constexpr mode_t kForGroup = 0664;
+  OwnedFd made(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kForAll));
+  struct stat folder = {};
+  if (made && ::stat(path.parent_path().c_str(), &folder) == 0 && (folder.st_mode & S_IWGRP) != 0 &&
+      ::fchown(made.get(), static_cast<uid_t>(-1), folder.st_gid) == 0 && ::fchmod(made.get(), kForGroup) != 0)
+    throw_system(path, errno);
+  return made;
+}
+
 }  // namespace
 
 OwnedFd& OwnedFd::operator=(OwnedFd&& other) noexcept {
@@ -99,6 +110,12 @@ void rename_path(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) throw_system(from, errno);
 }
 
+bool rename_if_there(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) == 0) return true;
+  if (errno != ENOENT) throw_system(from, errno);
+  return false;
+}
+
 void remove_tree(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
@@ -107,7 +124,9 @@ void remove_tree(const fs::path& path) {
 
 OwnedFd try_lock(const fs::path& file) {
   // Another user's may be opened for reading alone; then it can still be locked on a local disk.
-  OwnedFd lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, kForAll));
+  OwnedFd lock(::open(file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (!lock && errno == ENOENT) lock = make_lock(file);
+  if (!lock && errno == EEXIST) lock = OwnedFd(::open(file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   if (!lock && errno == EACCES) lock = OwnedFd(::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!lock) throw_system(file, errno);
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;

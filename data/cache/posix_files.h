@@ -44,6 +44,8 @@ void sync_path(const std::filesystem::path& path);
 bool is_disk_full(const std::filesystem::path& folder);
 
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
+// False: it is not there.
+bool rename_if_there(const std::filesystem::path& from, const std::filesystem::path& to);
 // With all that is in it, if it is there. Follows no link.
 void remove_tree(const std::filesystem::path& path);
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
+#include <functional>
 
 #include "data/cache/cache_error.h"
 #include "data/cache/lease_file.h"
@@ -14,6 +16,7 @@
 namespace dtrain::data {
 namespace {
 
+namespace fs = std::filesystem;
 using Keys = std::vector<std::string>;
 
 std::chrono::seconds since(std::int64_t made) {
@@ -33,8 +36,8 @@ std::vector<EntryLine> lines_of(const CacheFolder& cache) {
 
 // The keys that begin so.
 Keys keys_meant(const CacheFolder& cache, const Keys& words) {
-  Keys all, keys;
-  for (const CacheFolder::Listed& each : cache.entries()) all.push_back(each.key);
+  const Keys all = cache.keys();
+  Keys keys;
   for (const std::string& word : words) {
     Keys found;
     std::copy_if(all.begin(), all.end(), std::back_inserter(found),
@@ -57,11 +60,10 @@ int list_entries(const CacheFolder& cache, const nlohmann::json& request) {
 
 int verify_entries(const CacheFolder& cache, const nlohmann::json& request) {
   Keys keys = keys_meant(cache, request.at("keys").get<Keys>());
-  if (keys.empty())
-    for (const CacheFolder::Listed& each : cache.entries()) keys.push_back(each.key);
+  if (keys.empty()) keys = cache.keys();
   int code = 0;
   for (const std::string& key : keys) {
-    const CacheFolder::Found found = cache.find(key);
+    const CacheFolder::Found found = cache.look(key);
     std::string damage = found.damage;
     if (damage.empty() && found.meta) damage = first_difference(cache.entry(key), *found.meta).value_or("");
     if (damage.empty()) {
@@ -74,11 +76,22 @@ int verify_entries(const CacheFolder& cache, const nlohmann::json& request) {
   return code;
 }
 
-GcPlan gc_of(const CacheFolder& cache, const GcLimits& limits) {
+std::vector<GcEntry> gc_entries(const CacheFolder& cache) {
   std::vector<GcEntry> entries;
   for (const CacheFolder::Listed& each : cache.entries())
     entries.push_back({each.key, each.found.meta ? each.found.meta->bytes() : 0, each.unused, each.held});
-  return plan_gc(std::move(entries), cache.leftovers(), limits);
+  return entries;
+}
+
+// What is another user's may not be removed; the rest is.
+bool remove_or_say(const std::function<bool()>& remove, int& code) {
+  try {
+    return remove();
+  } catch (const CacheError& error) {
+    say_line(error.what());
+    code = error.code;
+    return false;
+  }
 }
 
 int collect_garbage(const CacheFolder& cache, const nlohmann::json& request) {
@@ -87,23 +100,28 @@ int collect_garbage(const CacheFolder& cache, const nlohmann::json& request) {
   if (request.contains("max_bytes")) limits.most_bytes = request["max_bytes"].get<std::uint64_t>();
   GcPlan plan;
   const std::string job = own_lease().owner;
-  Keys aside;
+  std::vector<fs::path> aside;
+  // Reads each meta.json, so without the lock: builders that end meanwhile want it.
+  std::vector<GcEntry> entries = gc_entries(cache);
   {
     const OwnedFd lock = cache.await_lock();
-    plan = gc_of(cache, limits);
+    plan = plan_gc(std::move(entries), cache.leftovers(), limits);
     // Moved aside under the lock, so that a builder that begins now does not meet them.
     for (const std::string& name : plan.leftovers) {
-      aside.push_back(name.substr(0, name.find('.')) + ".rm." + job + "." + std::to_string(aside.size()));
-      rename_path(cache.path() / name, cache.path() / aside.back());
+      const fs::path to = cache.removing(name.substr(0, name.find('.')), job + "." + std::to_string(aside.size()));
+      if (rename_if_there(cache.path() / name, to)) aside.push_back(to);
     }
   }
-  for (const std::string& name : aside) remove_tree(cache.path() / name);
-  std::size_t removed = 0;
+  int code = 0;
+  std::size_t leftovers = 0, removed = 0;
+  for (const fs::path& each : aside)
+    if (remove_or_say([&] { return remove_tree(each), true; }, code)) ++leftovers;
   for (const std::string& key : plan.entries)
-    if (cache.remove(key, job) == CacheFolder::Removed::yes) ++removed;
-  return print_text(fmt::format(
+    if (remove_or_say([&] { return cache.remove(key, job, kJustTaken) == CacheFolder::Removed::yes; }, code)) ++removed;
+  const int printed = print_text(fmt::format(
       "removed {} and {} of dead builds; {} stay\n", removed == 1 ? "1 entry" : fmt::format("{} entries", removed),
-      aside.size() == 1 ? "1 leftover" : fmt::format("{} leftovers", aside.size()), size_text(plan.bytes_left)));
+      leftovers == 1 ? "1 leftover" : fmt::format("{} leftovers", leftovers), size_text(plan.bytes_left)));
+  return printed != 0 ? printed : code;
 }
 
 int remove_entries(const CacheFolder& cache, const nlohmann::json& request) {

@@ -40,9 +40,10 @@ EntryWanted entry_wanted(const nlohmann::json& request, const Processor& process
 
 int preprocess_command(const Processor& processor) {
   return with_request([&](const nlohmann::json& request) {
-    const StopSignals signals;
+    // Listing and hashing the inputs may take minutes. Until there is something to clear away, a signal just ends this.
     const EntryWanted wanted = entry_wanted(request, processor);
     const CacheFolder cache(cache_asked(request), MakeFolder::yes);
+    const StopSignals signals;
     const EntryGot got = find_or_build(cache, wanted, signals);
     const auto text = request.value("json", false) ? got_json : got_text;
     return print_text(text(got.meta, got.folder.string(), got.built));

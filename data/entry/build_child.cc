@@ -45,6 +45,8 @@ constexpr std::size_t kMostWords = 4096;  // what a pipe takes at once
     leave_with(words_to, kSystemCode, error.what());
   } catch (const std::exception& error) {  // of the processor: about its recipe or its input
     leave_with(words_to, kUsageCode, error.what());
+  } catch (...) {  // it must not go on as a second parent
+    leave_with(words_to, kSystemCode, "the processor has failed, and does not say why");
   }
   ::_exit(0);
 }

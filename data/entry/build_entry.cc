@@ -2,6 +2,7 @@
 #include "data/entry/build_entry.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,6 +22,7 @@ namespace fs = std::filesystem;
 using SteadyTime = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookEvery{250};
+constexpr std::chrono::minutes kCommitPatience{10};  // what is built is worth it
 
 LeaseTime now_of_lease() { return std::chrono::duration_cast<LeaseTime>(SteadyTime::now().time_since_epoch()); }
 
@@ -59,6 +61,11 @@ void fill(const fs::path& folder, const EntryWanted& wanted) {
   sync_path(folder);
 }
 
+bool is_own(const fs::path& path) {
+  const auto facts = facts_of(path);
+  return facts && facts->st_uid == ::geteuid();
+}
+
 class EntryBuilder {
  public:
   EntryBuilder(const CacheFolder& cache, const EntryWanted& wanted, const StopSignals& signals, HeldLease& lease)
@@ -87,6 +94,8 @@ class EntryBuilder {
     } catch (const LeaseLost&) {
       return false;
     } catch (const CacheError& error) {
+      // Who has replaced this build may have removed its folder.
+      if (!lease_.is_ours()) return false;
       // Not every library says so itself.
       if (!is_disk_full(cache_.path())) throw;
       throw CacheError(kSystemCode, fmt::format("{}: the disk is full; make room, e.g. by `dtrain cache gc`, or choose "
@@ -104,18 +113,23 @@ class EntryBuilder {
     wanted_.say(fmt::format("{} is damaged: {}; it is built again", cache_.entry(wanted_.key).string(), found.damage));
     const fs::path aside = cache_.removing(wanted_.key, lease_.job());
     rename_path(cache_.entry(wanted_.key), aside);
-    remove_tree(aside);
+    remove_if_allowed(aside);
+  }
+
+  // Another user's may stay: it is in nobody's way.
+  static void remove_if_allowed(const fs::path& path) {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
   }
 
   // This job has the lease, so nobody else's build counts.
   void take_leftovers(bool may_go_on) {
     std::vector<fs::path> left = cache_.leftovers_of(wanted_.key);
-    if (may_go_on && wanted_.resumes && !left.empty()) {
-      rename_path(left.back(), folder_);
+    if (may_go_on && wanted_.resumes && !left.empty() && is_own(left.back()) && rename_if_there(left.back(), folder_)) {
       left.pop_back();
       for (const char* name : {"meta.json", "used"}) remove_tree(folder_ / name);
     }
-    for (const fs::path& each : left) remove_tree(each);
+    for (const fs::path& each : left) remove_if_allowed(each);
     std::error_code error;
     fs::create_directory(folder_, error);
     if (error) throw_system(folder_, error.value());
@@ -127,10 +141,18 @@ class EntryBuilder {
   }
 
   void commit() {
-    const OwnedFd lock = cache_.await_lock();
+    std::chrono::milliseconds since_beat{};
+    const OwnedFd lock = cache_.await_lock(kCommitPatience, [&](std::chrono::milliseconds most) {
+      signals_.wait(most);
+      since_beat += most;
+      if (since_beat < kBeatEvery) return;
+      beat();
+      since_beat = {};
+    });
     if (!lease_.is_ours()) throw LeaseLost();
     rename_path(folder_, cache_.entry(wanted_.key));
     sync_path(cache_.path());
+    lease_.give_back();
   }
 
   const CacheFolder& cache_;
@@ -140,12 +162,16 @@ class EntryBuilder {
   fs::path folder_;
 };
 
-// Nothing: another job was faster, or changes the folder at the moment.
-std::unique_ptr<HeldLease> take_lease(const CacheFolder& cache, const std::string& key,
-                                      const std::optional<Lease>& replaced) {
-  const OwnedFd lock = cache.lock();
-  if (!lock) return nullptr;
-  return HeldLease::take(cache.lease(key), replaced);
+std::string why_late(const CacheFolder& cache, const LeaseSight& sight, bool was_locked_out,
+                     const LeasePatience& patience) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience.most).count();
+  if (was_locked_out)
+    return fmt::format(
+        "{}/.lock: another process holds it, and so the data set could not be built within {} s; end "
+        "that process first",
+        cache.path().string(), seconds);
+  return fmt::format("{} still builds the data set after {} s; wait longer with --wait",
+                     sight.lease ? builder_name(*sight.lease) : "nobody", seconds);
 }
 
 bool is_whole(const CacheFolder::Found& found) { return found.is_there && found.damage.empty(); }
@@ -154,30 +180,34 @@ bool is_whole(const CacheFolder::Found& found) { return found.is_there && found.
 
 EntryGot find_or_build(const CacheFolder& cache, const EntryWanted& wanted, const StopSignals& signals) {
   LeaseWait waiting(wanted.patience, now_of_lease());
-  for (bool built = false;;) {
+  for (bool built = false, was_locked_out = false;;) {
     CacheFolder::Found found = cache.find(wanted.key);
     LeaseSight sight;
     sight.whole = is_whole(found);
     if (!sight.whole) sight.lease = read_lease(cache.lease(wanted.key));
     sight.builder_is_dead = sight.lease && is_dead_here(*sight.lease);
     std::unique_ptr<HeldLease> lease;
+    OwnedFd lock;
     switch (waiting.next(sight, now_of_lease())) {
       case LeaseStep::use:
         cache.touch(wanted.key);
         return {cache.entry(wanted.key), std::move(*found.meta), built};
       case LeaseStep::take:
       case LeaseStep::replace:
-        lease = take_lease(cache, wanted.key, sight.lease);
+        lock = cache.lock();
+        was_locked_out = !lock;
+        if (lock) lease = HeldLease::take(cache.lease(wanted.key), sight.lease);
+        lock = OwnedFd();
         break;
       case LeaseStep::wait:
+        was_locked_out = false;
         break;
       case LeaseStep::tell:
+        was_locked_out = false;
         wanted.say(fmt::format("waiting for {}, which builds the data set", builder_name(*sight.lease)));
         break;
       case LeaseStep::give_up:
-        throw CacheError(kLateCode, fmt::format("{} still builds the data set after {} s; wait longer with --wait",
-                                                sight.lease ? builder_name(*sight.lease) : "nobody",
-                                                wanted.patience.most.count() / 1000));
+        throw CacheError(kLateCode, why_late(cache, sight, was_locked_out, wanted.patience));
     }
     if (!lease) {
       signals.wait(kLookEvery);

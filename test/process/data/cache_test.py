@@ -1,5 +1,6 @@
 """`dtrain preprocess`, `dtrain cache` and the data set of `dtrain run --config`, with a dtrain-data whose builder
 copies its inputs (cache_data.cc). usage: cache_test.py path/to/dtrain path/to/cache_data"""
+import fcntl
 import json
 import os
 import pathlib
@@ -122,6 +123,11 @@ class Cache(unittest.TestCase):
             process.send_signal(number)
             self.assertEqual(self.end(process)[0], -number)
             self.assertEqual(self.names(), [".lock"])
+        os.mkfifo(self.folder / "in/list")
+        process = self.start("preprocess", "--config=job.yaml")
+        self.await_word("in/list")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.end(process)[0], -signal.SIGTERM)
 
     def test_verify_ls_and_rm(self):
         got = self.preprocess()
@@ -156,6 +162,22 @@ class Cache(unittest.TestCase):
         self.assertIn(f"{entry}/train", out)
         self.assertIn(f"{entry}/test", out)
         self.assertFalse(json.loads(self.cache_command("ls", "--json")[1])[0]["in_use"])
+
+    def test_run_waits_for_who_looks_at_its_entry(self):
+        used = pathlib.Path(self.preprocess()["folder"]) / "used"
+        with used.open() as looked_at:
+            fcntl.flock(looked_at, fcntl.LOCK_EX)
+            job = self.start("run", "--config=job.yaml", "true")
+            while job.poll() is None and not self.has_open(job.pid, used):
+                os.sched_yield()
+        code, _, err = self.end(job)
+        self.assertEqual(code, 0, err)
+
+    def has_open(self, pid, file):
+        try:
+            return any(os.readlink(each) == str(file) for each in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+        except OSError:  # it closes one
+            return False
 
     def test_run_that_cannot_be_builds_nothing(self):
         code, _, err = self.run_dtrain("run", "--config=job.yaml", "./none")

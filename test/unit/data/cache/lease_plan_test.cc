@@ -175,6 +175,9 @@ TEST_CASE("who waits says so every half minute, and gives up in the end") {
   }
   CHECK(told == 3);
   CHECK(waiting.next(built_by("a", 100), seconds(100)) == LeaseStep::give_up);
+  CHECK(waiting.next({}, seconds(100)) == LeaseStep::give_up);
+  CHECK(waiting.next({false, lease_of("a", 100), true}, seconds(100)) == LeaseStep::give_up);
+  CHECK(waiting.next(built_by("a", 100), seconds(200)) == LeaseStep::give_up);
 }
 
 TEST_CASE("jobs that nothing happens to build once") {

@@ -159,6 +159,8 @@ TEST_CASE("a builder that fails leaves nothing, and its words are the error") {
   CHECK(bench.names() == Listed{".lock"});
   CHECK_THAT(bench.why_not(bench.wanted([](const fs::path&) { ::raise(SIGKILL); })), Contains("no more memory"));
   CHECK(bench.names() == Listed{".lock"});
+  CHECK_THAT(bench.why_not(bench.wanted([](const fs::path&) { throw 42; })), Contains("does not say why"));
+  CHECK(bench.names() == Listed{".lock"});
   CHECK_THAT(bench.why_not(bench.wanted([](const fs::path& into) { fs::create_symlink("/etc", into / "etc"); })),
              Contains("files and folders alone"));
   CHECK(bench.names() == Listed{".lock"});
@@ -206,6 +208,61 @@ TEST_CASE("a cache that is removed in the middle gives no entry that is half") {
   CHECK_THAT(bench.why_not(bench.wanted()), Contains("No such file"));
 }
 
+TEST_CASE("the error of a build that was replaced is not the job's") {
+  Bench bench;
+  const auto asked = bench.wanted([&](const fs::path& into) {
+    if (bench.builds() > 1) return;
+    fs::remove(bench.cache.lease(kKey));
+    fs::remove_all(into);
+    throw std::runtime_error("no such folder");
+  });
+  CHECK(bench.why_not(asked) == "fine");
+  CHECK(bench.builds() == 2);
+  CHECK(bench.names() == kOneEntry);
+}
+
+TEST_CASE("what another user has left, and may not be removed, is in nobody's way") {
+  Bench bench;
+  const fs::path left = bench.cache.building(kKey, "old");
+  for (const fs::path& each : {left, bench.cache.entry(kKey)}) {
+    fs::create_directory(each);
+    std::ofstream(each / "file") << "x";
+    fs::permissions(each, fs::perms::owner_read | fs::perms::owner_exec);
+  }
+  constexpr uid_t kNobody = 65534;
+  const bool is_root = ::geteuid() == 0;
+  for (const fs::path& each : {bench.folder.path(), bench.cache.path(), left, bench.cache.entry(kKey)})
+    if (is_root) REQUIRE(::chown(each.c_str(), kNobody, kNobody) == 0);
+  const pid_t job = start_process([&] {
+    if (is_root && ::seteuid(kNobody) != 0) return 2;
+    return bench.why_not(bench.wanted()) == "fine" ? 0 : 1;
+  });
+  CHECK(end_of(job) == 0);
+  CHECK(bench.cache.find(kKey).damage.empty());
+  CHECK(fs::exists(left));
+  for (const auto& each : fs::directory_iterator(bench.cache.path()))
+    if (each.is_directory()) fs::permissions(each, fs::perms::owner_all);
+}
+
+TEST_CASE("who may write in the folder may lock it") {
+  Bench bench;
+  fs::permissions(bench.cache.path(), fs::perms(0775));
+  CHECK(bench.cache.lock());
+  CHECK(fs::status(bench.cache.path() / ".lock").permissions() == fs::perms(0664));
+}
+
+TEST_CASE("the lock is waited for as long as the caller says, and in its way") {
+  Bench bench;
+  OwnedFd lock;
+  int waits = 0;
+  CHECK_THROWS_WITH(([&] {
+                      lock = bench.cache.await_lock();
+                      bench.cache.await_lock(std::chrono::minutes(10), [&](auto) { ++waits; });
+                    }()),
+                    Contains("another process has held it for 600 s"));
+  CHECK(waits == 30000);
+}
+
 TEST_CASE("a damaged entry is built again, and it is said") {
   Bench bench;
   const EntryGot got = find_or_build(bench.cache, bench.wanted(), bench.signals);
@@ -222,11 +279,14 @@ TEST_CASE("a flipped byte is found by reading all") {
   std::ofstream(got.folder / "train/part-00000.parquet") << "dapa";
   CHECK(bench.cache.find(kKey).damage.empty());
   CHECK_THAT(first_difference(got.folder, got.meta).value_or(""), Contains("train/part-00000.parquet is not what"));
+  CacheMeta broken;  // a file of the kernel that cannot be read, as on a disk that fails
+  broken.files = {{"mem", 0, ""}};
+  CHECK_THAT(first_difference("/proc/self", broken).value_or(""), Contains("mem cannot be read (/proc/self/mem: Inp"));
 }
 
 TEST_CASE("who waits for a living builder gives up in the end, and names it") {
   Bench bench;
-  const OwnedFd lock = bench.cache.await_lock();
+  OwnedFd lock = bench.cache.await_lock();
   const auto held = HeldLease::take(bench.cache.lease(kKey), std::nullopt);
   REQUIRE(held);
   EntryWanted asked = bench.wanted();
@@ -234,6 +294,16 @@ TEST_CASE("who waits for a living builder gives up in the end, and names it") {
   CHECK_THAT(bench.why_not(asked, kLateCode), Contains("pid " + std::to_string(::getpid()) + " still builds"));
   CHECK(!bench.said.empty());
   CHECK(bench.builds() == 0);
+  lock = OwnedFd();
+}
+
+TEST_CASE("a lock that is never given back is waited for no longer than anything else") {
+  Bench bench;
+  std::ofstream(bench.cache.lease(kKey)) << "no lease";
+  const OwnedFd lock = bench.cache.await_lock();
+  EntryWanted asked = bench.wanted();
+  asked.patience = {.stale = LeaseTime(0), .most = LeaseTime(1)};
+  CHECK_THAT(bench.why_not(asked, kLateCode), Contains(".lock: another process holds it"));
 }
 
 TEST_CASE("a lease is replaced by one job alone") {
@@ -251,7 +321,14 @@ TEST_CASE("a lease is replaced by one job alone") {
   const unsigned beat = read_lease(file)->beat;
   first->beat();
   CHECK(read_lease(file)->beat == beat + 1);
-  first.reset();
+  {
+    const OwnedFd lock = bench.cache.await_lock();
+    first.reset();
+    CHECK(fs::exists(file));  // without the lock it might be the lease of another
+  }
+  auto second = HeldLease::take(file, read_lease(file));
+  REQUIRE(second);
+  second.reset();
   CHECK_FALSE(fs::exists(file));
 }
 
@@ -265,9 +342,14 @@ TEST_CASE("an entry that a job reads stays") {
     CHECK(bench.cache.remove(kKey, "j") == CacheFolder::Removed::held);
   }
   CHECK_FALSE(bench.cache.entries().at(0).held);
+  CHECK(bench.cache.remove(kKey, "j", kJustTaken) == CacheFolder::Removed::held);  // it has been taken just now
   CHECK(bench.cache.remove(kKey, "j") == CacheFolder::Removed::yes);
   CHECK(bench.cache.remove(kKey, "j") == CacheFolder::Removed::no);
   CHECK(bench.names() == Listed{".lock"});
+  fs::create_directory(bench.cache.removing(kKey, "j"));
+  CHECK(bench.cache.leftovers().at(0).in_use);  // somebody may remove it at the moment
+  CHECK(rename_if_there(bench.cache.removing(kKey, "j"), bench.cache.removing(kKey, "k")));
+  CHECK_FALSE(rename_if_there(bench.cache.removing(kKey, "j"), bench.cache.removing(kKey, "k")));
 }
 
 TEST_CASE("a folder that everybody may write in is no cache, nor is a link an entry") {
