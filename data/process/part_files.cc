@@ -41,11 +41,11 @@ PartFile::~PartFile() = default;
 
 void PartFile::open() {
   writer_ = must_all(path_.string(), [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileWriter>> {
-    ARROW_ASSIGN_OR_RAISE(auto out, arrow::io::FileOutputStream::Open(path_.string()));
+    ARROW_ASSIGN_OR_RAISE(out_, arrow::io::FileOutputStream::Open(path_.string()));
     // The schema is stored, too: Parquet itself does not know the length of lists.
     const auto arrow_properties = parquet::ArrowWriterProperties::Builder().store_schema()->build();
-    return parquet::arrow::FileWriter::Open(*schema_, arrow::default_memory_pool(), std::move(out),
-                                            properties_of(*schema_), arrow_properties);
+    return parquet::arrow::FileWriter::Open(*schema_, arrow::default_memory_pool(), out_, properties_of(*schema_),
+                                            arrow_properties);
   });
 }
 
@@ -72,6 +72,7 @@ void PartFile::close(bool empty) {
   if (!writer_) return;
   must_all(path_.string(), [&]() -> arrow::Result<bool> {
     ARROW_RETURN_NOT_OK(writer_->Close());
+    ARROW_RETURN_NOT_OK(out_->Close());  // some file systems say only now that there is no room
     return true;
   });
 }

@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+namespace arrow::io {
+class OutputStream;
+}
 namespace parquet::arrow {
 class FileWriter;
 }
@@ -35,6 +38,7 @@ class PartFile {
   const std::shared_ptr<arrow::Schema> schema_;
   const std::int64_t group_rows_;
   std::shared_ptr<arrow::Table> waiting_;
+  std::shared_ptr<arrow::io::OutputStream> out_;
   std::unique_ptr<parquet::arrow::FileWriter> writer_;
   std::int64_t rows_ = 0;
 };

@@ -124,7 +124,7 @@ class Job {
   void tell(int pass, const char* doing, std::size_t all) {
     if (!progress_) return;
     const std::lock_guard lock(progress_mutex_);
-    progress_({pass, plan_.passes, doing, done_++, all});
+    progress_({pass, plan_.passes, doing, ++done_, all});
   }
 
   // `visit` gets each unit and the number of its partition; `end` follows the units of a partition.
@@ -133,8 +133,8 @@ class Job {
     done_ = 0;
     for_each_task(work_.partition_count(), work_.threads, [&](std::size_t partition) {
       for (std::size_t unit = work_.partitions[partition]; unit < work_.partitions[partition + 1]; ++unit) {
-        tell(pass, doing, source_->units().size());
         visit(unit, partition);
+        tell(pass, doing, source_->units().size());
       }
       if (end) end(partition);
     });
@@ -235,8 +235,8 @@ class Job {
                    [&](std::size_t partition) { put_away(blocks[partition]); });
     done_ = 0;
     for_each_task(bucket_count_, work_.threads, [&](std::size_t bucket) {
-      tell(plan_.passes, "writing", bucket_count_);
       write_bucket(blocks, static_cast<std::uint32_t>(bucket));
+      tell(plan_.passes, "writing", bucket_count_);
     });
   }
 
@@ -281,7 +281,8 @@ class Job {
         {"recipe", recipe_.text}, {"columns", columns}, {"statistics", statistics_.to_json()}};
     const fs::path path = folder_ / "recipe.json";
     std::ofstream out(path);
-    out << notes.dump(1) << '\n' << std::flush;
+    // Statistics are texts in UTF-8. Names of files and columns need not be.
+    out << notes.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n' << std::flush;
     if (!out) fail_at(path.string(), "it cannot be written");
   }
 
@@ -326,9 +327,6 @@ ProcessReport process(const Recipe& recipe, const fs::path& folder, const Progre
   must("Arrow", arrow::compute::Initialize());
   try {
     return Job(recipe, folder, progress).run();
-  } catch (const nlohmann::json::exception&) {
-    clear_folder(folder);
-    throw DataError("dtrain: a value of a vocabulary, or a name, is no text in UTF-8, so recipe.json cannot have it");
   } catch (...) {
     clear_folder(folder);
     throw;

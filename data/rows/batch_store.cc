@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "data/source/arrow_calls.h"
@@ -27,6 +29,15 @@ arrow::ipc::IpcWriteOptions write_options() {
   return options;
 }
 
+int open_without_name(const std::filesystem::path& folder) {
+  int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
+  std::string path = folder / ".rows-XXXXXX";  // NFS, Lustre: they cannot do it in one call
+  fd = ::mkostemp(path.data(), O_CLOEXEC);
+  if (fd >= 0) ::unlink(path.c_str());
+  return fd;
+}
+
 }  // namespace
 
 BatchStore::BatchStore(std::filesystem::path folder, std::int64_t memory_bytes)
@@ -39,7 +50,7 @@ BatchStore::~BatchStore() {
 // Two threads may both make one; the second of them takes the first one's.
 int BatchStore::file() {
   if (const int there = fd_; there >= 0) return there;
-  const int made = ::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  const int made = open_without_name(folder_);
   if (made < 0) fail_at(folder_.string(), fmt::format("no file for rows that wait: {}", std::strerror(errno)));
   int none = -1;
   if (fd_.compare_exchange_strong(none, made)) return made;

@@ -1,6 +1,7 @@
 #include "data/rows/statistics.h"
 
 #include <arrow/compute/api.h>
+#include <arrow/util/utf8.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -88,6 +89,18 @@ void check_moments(const Operation& operation, const Moments& moments) {
             fmt::format("column '{}' has an infinite value; filter such values first", operation.column));
 }
 
+// They are written into recipe.json, which is in UTF-8, and are looked up again at prediction.
+void check_texts(const Operation& operation, const std::vector<Value>& values) {
+  arrow::util::InitializeUTF8();
+  for (const Value& value : values) {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text != nullptr && !arrow::util::ValidateUTF8(*text))
+      fail_at(operation.path, fmt::format("column '{}' has a frequent value that is no text in UTF-8; write the file "
+                                          "again, or leave the column out by select",
+                                          operation.column));
+  }
+}
+
 }  // namespace
 
 Statistics::Statistics(const ProcessPlan& plan, const Operations& operations, Limits limits, BatchStore& store)
@@ -154,6 +167,7 @@ void Statistics::finish_one(std::size_t number, std::size_t threads) {
     known.values = by_frequency(gathered.counts, of == nullptr ? 1 : of->size);
     if (of == nullptr && known.values.empty())
       fail_at(operation.path, fmt::format("column '{}' has no value there, so it has no mode", operation.column));
+    check_texts(operation, known.values);
     known.array = array_of(operation.path, known.values, operations_.type_before(number));
   }
   gathered_[number].reset();
