@@ -23,6 +23,8 @@ namespace {
 // So that values are read to where vectors may be.
 constexpr std::int64_t kAlignment = 64;
 
+std::int64_t padded(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
 arrow::ipc::IpcWriteOptions write_options() {
   auto options = arrow::ipc::IpcWriteOptions::Defaults();
   options.use_threads = false;
@@ -79,7 +81,7 @@ BatchStore::Kept BatchStore::put(std::shared_ptr<arrow::RecordBatch> rows, std::
 
 BatchStore::Kept::InFile BatchStore::write(const arrow::RecordBatch& batch) {
   const auto buffer = must("rows that wait", arrow::ipc::SerializeRecordBatch(batch, write_options()));
-  const std::int64_t offset = end_.fetch_add((buffer->size() + kAlignment - 1) / kAlignment * kAlignment);
+  const std::int64_t offset = end_.fetch_add(padded(buffer->size()));
   const int fd = file();
   for (std::int64_t done = 0; done < buffer->size();) {
     const ssize_t wrote =
@@ -113,6 +115,9 @@ std::shared_ptr<arrow::RecordBatch> BatchStore::get(const Kept& kept, std::size_
 }
 
 void BatchStore::forget(Kept& kept) {
+  // Where the file system cannot do it, the file only grows.
+  for (const Kept::InFile& place : kept.pieces_)
+    ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place.offset, padded(place.bytes));
   left_ += kept.memory_bytes_;
   kept = {};
 }

@@ -38,9 +38,11 @@ Moments moments_of_array(const std::string& where, const std::shared_ptr<arrow::
   return moments_of(std::span(static_cast<const arrow::DoubleArray&>(*numbers).raw_values(), count));
 }
 
-// One array of the four types that a Value can have.
+// One array of the types that a Value can have.
 std::shared_ptr<arrow::Array> as_values(const std::string& where, const std::shared_ptr<arrow::Array>& column) {
-  if (column->type_id() == arrow::Type::STRING || column->type_id() == arrow::Type::BOOL) return column;
+  if (column->type_id() == arrow::Type::STRING || column->type_id() == arrow::Type::BOOL ||
+      column->type_id() == arrow::Type::UINT64)
+    return column;
   const auto type = column->type_id() == arrow::Type::LARGE_STRING ? arrow::utf8()
                     : arrow::is_floating(column->type_id())        ? arrow::float64()
                                                                    : arrow::int64();
@@ -53,6 +55,8 @@ Value value_at(const arrow::Array& values, std::int64_t at) {
       return static_cast<const arrow::BooleanArray&>(values).Value(at);
     case arrow::Type::INT64:
       return static_cast<const arrow::Int64Array&>(values).Value(at);
+    case arrow::Type::UINT64:
+      return static_cast<const arrow::UInt64Array&>(values).Value(at);
     case arrow::Type::DOUBLE:
       return static_cast<const arrow::DoubleArray&>(values).Value(at);
     default:

@@ -245,6 +245,16 @@ class Process(unittest.TestCase):
         notes = json.loads((folder / "recipe.json").read_text())
         self.assertEqual([one["values"] for one in notes["statistics"]], [frequent[:4], [False, True]])
 
+    def test_vocabulary_and_mode_of_large_unsigned_numbers(self):
+        large = pyarrow.array([2 ** 64 - 1, 2 ** 63, 2 ** 64 - 1, None, 1], pyarrow.uint64())
+        path = self.write("large.parquet", pyarrow.table({"v": large, "m": large}))
+        folder, _ = self.make({"input": [str(path)], "shuffle": False,
+                               "steps": [{"vocabulary": {"v": {"size": 2}}}, {"fill": {"m": "mode"}}]})
+        self.assertEqual(self.rows(folder)["v"].to_pylist(), [1, 0, 1, 0, 2])
+        self.assertEqual(self.rows(folder)["m"].to_pylist()[3], 2 ** 64 - 1)
+        notes = json.loads((folder / "recipe.json").read_text())
+        self.assertEqual([one["values"] for one in notes["statistics"]], [[2 ** 64 - 1, 1], [2 ** 64 - 1]])
+
     def test_dedup_keeps_the_first(self):
         first, wanted = set(), []
         for at, key in enumerate(zip(self.raw["n"].to_pylist(), self.raw["city"].to_pylist())):
@@ -357,6 +367,12 @@ class Process(unittest.TestCase):
         if not os.environ.get("DTRAIN_TEST_SANITIZE"):  # sanitizers take memory of their own
             self.assertLess(peaks[1], 100_000_000)
             self.assertLess(peaks[1] - peaks[0], 15_000_000)
+        equal = self.write("equal.parquet", pyarrow.table({"a": numpy.zeros(1_000_000)}), row_group_size=50_000)
+        for more in ({"input": [str(equal)], "steps": [{"dedup": ["a"]}]},
+                     {"input": inputs[:3], "shuffle": False, "parallelism": 1, "split": {"train": 0.999, "few": 0.001}}):
+            _, report = self.make({"memory_limit_bytes": 100_000_000, **more})
+            if not os.environ.get("DTRAIN_TEST_SANITIZE"):
+                self.assertLess(report["peak_memory_bytes"], 104_000_000)
         folder, beside = self.place(), self.place()
         with self.start({"input": inputs, **recipe}, folder, cwd=beside, env={"TMPDIR": str(beside)}) as program:
             deadline = time.monotonic() + 30
